@@ -42,7 +42,8 @@ fn without_regions(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What a region costs on each engine that has them, by lines touched, beside the lock that it elides.
+/// What a region costs on each engine that has them, by lines touched, beside the lock that it
+/// elides.
 fn regions(criterion: &mut Criterion) {
     let lock = FallbackLock::new();
     let mut emulated = Htm::new(Emulated::default()).worker();

@@ -1,16 +1,19 @@
-//! The store's tables beside other maps, and beside those that synchronise nothing and are the limit of one thread.
+//! The store's tables beside other maps, and beside those that synchronise nothing and are the
+//! limit of one thread.
 //!
-//! Two kinds of gets: *overlapping*, where the processor may begin one before the last has ended, and *dependent*, where each key
-//! depends on the value before, as in most transactions. Compare within one group. `DRTM_BENCH_RECORDS` sets the number of
-//! records (a million unless it is set; more do not fit into any cache). The maps are those of `drtm-bench kv speed`, which
-//! measures them in turns.
+//! Two kinds of gets: *overlapping*, where the processor may begin one before the last has ended,
+//! and *dependent*, where each key depends on the value before, as in most transactions. Compare
+//! within one group. `DRTM_BENCH_RECORDS` sets the number of records (a million unless it is set;
+//! more do not fit into any cache). The maps are those of `drtm-bench kv speed`, which measures
+//! them in turns.
 
 use std::time::Duration;
 
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime};
 use drtm_bench::kv::{Draw, Fill, Key, MapName, Op, Style, Subject, Work};
 
-/// Operations of a thread in one iteration: few enough that they end, many enough that beginning does not count.
+/// Operations of a thread in one iteration: few enough that they end, many enough that beginning
+/// does not count.
 const SLICE: usize = 16_384;
 
 /// Iterations before keys come again: their records must not fit into the cache.

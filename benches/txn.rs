@@ -1,10 +1,14 @@
-//! What transactions cost: beside the tables that they run on, which no transactions can be faster than.
+//! What transactions cost: beside the tables that they run on, which no transactions can be faster
+//! than.
 //!
-//! Compare within one group: the figures of one run, not of two. A time is a whole transaction's, the throughput its operations' or rows'.
-//! `DRTM_BENCH_RECORDS` sets the number of rows (ten thousand unless it is set, which fit into a cache: here it is counted what is executed, and
+//! Compare within one group: the figures of one run, not of two. A time is a whole transaction's,
+//! the throughput its operations' or rows'. `DRTM_BENCH_RECORDS` sets the number of rows (ten
+//! thousand unless it is set, which fit into a cache: here it is counted what is executed, and
 //! `benches/kv.rs` is about memory).
 //!
-//! The ways: `kv` is the table alone, in which every operation is by itself; `transact` and `read` run closures, `begin` checks at each read that all before it still hold, `snapshot` is one that is open already.
+//! The ways: `kv` is the table alone, in which every operation is by itself; `transact` and `read`
+//! run closures, `begin` checks at each read that all before it still hold, `snapshot` is one that
+//! is open already.
 
 use std::{
     hint::black_box,
@@ -76,7 +80,8 @@ fn group<'c>(criterion: &'c mut Criterion, name: &str) -> BenchmarkGroup<'c, Wal
     group
 }
 
-/// Measures what `run` does with so many keys at a time, which are never twice the same, and others the next time.
+/// Measures what `run` does with so many keys at a time, which are never twice the same, and others
+/// the next time.
 fn measure<K>(
     group: &mut BenchmarkGroup<'_, WallTime>,
     (way, size): (&str, usize),
@@ -190,7 +195,8 @@ impl Alone {
     /// Gives a row another value, whatever it was.
     fn put(&mut self, key: &u64) -> Result<u64, Error> {
         let version = self.table.update(&mut self.worker, *key, ROW.as_bytes())?;
-        // What comes next depends on what was found, as it does in a row that was read. No version is so great.
+        // What comes next depends on what was found, as it does in a row that was read. No version
+        // is so great.
         Ok(ROW[0] + version.map_or(0, |version| version.number() >> 50))
     }
 
@@ -206,7 +212,8 @@ impl Alone {
     }
 }
 
-/// The other table alone. Rows come in the same order as in databases, so that it is as full, and they lie in memory alike.
+/// The other table alone. Rows come in the same order as in databases, so that it is as full, and
+/// they lie in memory alike.
 fn tree_alone(keys: &[u64]) -> Result<Tree<NoHtm>, KvError> {
     let store = Store::in_memory(NoHtm, 64 << 30)?;
     let (tree, mut worker) = (store.tree()?, store.worker()?);
@@ -231,8 +238,9 @@ fn reads(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Rows of many keys: viewed one by one, asked for together before that, and shown one after the other. What there is to gain is waiting for memory: with rows that do not fit into
-/// the caches, see [`records`].
+/// Rows of many keys: viewed one by one, asked for together before that, and shown one after the
+/// other. What there is to gain is waiting for memory: with rows that do not fit into the caches,
+/// see [`records`].
 fn many(criterion: &mut Criterion) {
     let keys = keys::<u64>();
     let (db, hashed) = filled(HASHED, &keys, &ROW).expect("memory");
@@ -276,8 +284,9 @@ fn updates(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// One operation in a transaction, on a row that the operation before has led to: so that each waits for the one before, as within transactions, and what is compared is not
-/// how much of several a processor does at once.
+/// One operation in a transaction, on a row that the operation before has led to: so that each
+/// waits for the one before, as within transactions, and what is compared is not how much of
+/// several a processor does at once.
 fn singles(criterion: &mut Criterion) {
     let keys = keys::<u64>();
     let mut alone = Alone::filled(&keys).expect("memory");
@@ -304,7 +313,8 @@ fn singles(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Measures what `run` does with one key after the other, each of which depends on what it gave for the one before.
+/// Measures what `run` does with one key after the other, each of which depends on what it gave for
+/// the one before.
 fn chase(
     group: &mut BenchmarkGroup<'_, WallTime>,
     way: &str,
@@ -366,7 +376,8 @@ fn kinds_of_keys(criterion: &mut Criterion) {
     measured(criterion, "ordered-32", STRINGS_IN_ORDER);
 }
 
-/// Ranges by their rows, by every way to read; at last in a snapshot since which every row has been written.
+/// Ranges by their rows, by every way to read; at last in a snapshot since which every row has been
+/// written.
 fn ranges(criterion: &mut Criterion) {
     let keys = keys::<u64>();
     let records = records();

@@ -1,4 +1,5 @@
-//! A bank: money moves between accounts while an auditor adds all of it up, and every movement is in a ledger.
+//! A bank: money moves between accounts while an auditor adds all of it up, and every movement is
+//! in a ledger.
 //!
 //! ```text
 //! cargo run --release --example bank
@@ -23,7 +24,8 @@ struct Movement {
 
 const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
 
-/// By the account that pays, then by number: so an account's movements are a range, and two accounts' are in nobody's way.
+/// By the account that pays, then by number: so an account's movements are a range, and two
+/// accounts' are in nobody's way.
 const LEDGER: TableDef<(u32, u32), Pod<Movement>, Ordered> = TableDef::ordered("ledger");
 
 const COUNT: u64 = 64;
@@ -31,7 +33,8 @@ const OPENING_BALANCE: i64 = 1_000;
 const THREADS: u64 = 2;
 const TRANSFERS: u64 = 50_000;
 
-/// Why a transfer does not take place. A closure may fail with errors of its own, if the database's become such.
+/// Why a transfer does not take place. A closure may fail with errors of its own, if the database's
+/// become such.
 #[derive(Debug)]
 enum Refused {
     Insufficient { short_of: i64 },

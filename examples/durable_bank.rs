@@ -1,5 +1,5 @@
-//! A bank that survives `kill -9`: it moves money until it is stopped, however that is done, and when it is started
-//! again it checks that nothing is missing.
+//! A bank that survives `kill -9`: it moves money until it is stopped, however that is done, and
+//! when it is started again it checks that nothing is missing.
 //!
 //! ```text
 //! cargo run --release --example durable_bank -- DIRECTORY [SECONDS]

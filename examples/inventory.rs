@@ -1,4 +1,5 @@
-//! An inventory: articles found by number, by bar code, by shelf and by what is running out, while orders are filled by several threads.
+//! An inventory: articles found by number, by bar code, by shelf and by what is running out, while
+//! orders are filled by several threads.
 //!
 //! ```text
 //! cargo run --release --example inventory
@@ -77,7 +78,8 @@ impl Inventory {
         })
     }
 
-    /// Takes some of what has this bar code off its shelf. What is not there goes to the backlog. Gives what is delivered.
+    /// Takes some of what has this bar code off its shelf. What is not there goes to the backlog.
+    /// Gives what is delivered.
     fn order(&self, bar_code: &String, wanted: u32) -> Result<u32, Error> {
         self.db.transact(|tx| {
             let number = tx.get(self.by_bar_code.keys(), bar_code)?;
@@ -96,7 +98,8 @@ impl Inventory {
         })
     }
 
-    /// Restocks the article that needs it most, and serves its backlog. Gives its name, if there is one.
+    /// Restocks the article that needs it most, and serves its backlog. Gives its name, if there is
+    /// one.
     fn restock(&self, delivery: u32) -> Result<Option<String>, Error> {
         self.db.transact(|tx| {
             let Some((_, (number, article))) = tx.first(self.by_shortage, ..)? else { return Ok(None) };

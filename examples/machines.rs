@@ -1,4 +1,5 @@
-//! A bank on several machines: accounts are divided among them, and each moves money between any two.
+//! A bank on several machines: accounts are divided among them, and each moves money between any
+//! two.
 //!
 //! On one machine, two nodes on threads of this process:
 //!
@@ -82,8 +83,8 @@ fn run_node(
     }
 }
 
-/// Opens a node's accounts, moves money between those of all, and waits for the others. Gives what all
-/// accounts have together.
+/// Opens a node's accounts, moves money between those of all, and waits for the others. Gives what
+/// all accounts have together.
 fn work<F: Fabric<Engine = Native>>(fabric: &F, number: u16, nodes: u16, transfers: u64) -> Outcome<i64> {
     let me = NodeId(number);
     let memory = Db::builder().memory(64 << 20);
@@ -150,8 +151,8 @@ fn transfer<F: Fabric<Engine = Native>>(
     moved.wait()
 }
 
-/// Runs so many nodes on threads of this process. Gives what each has found in all accounts, and what
-/// there should be.
+/// Runs so many nodes on threads of this process. Gives what each has found in all accounts, and
+/// what there should be.
 pub(crate) fn run(nodes: u16, transfers: u64) -> Outcome<(Vec<i64>, i64)> {
     let listeners = (0..nodes).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>()?;
     let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;

@@ -1,4 +1,5 @@
-//! A report: all orders are added up, region by region, as they are at one moment, while clerks go on to enter, amend and cancel them.
+//! A report: all orders are added up, region by region, as they are at one moment, while clerks go
+//! on to enter, amend and cancel them.
 //!
 //! ```text
 //! cargo run --release --example report
@@ -13,7 +14,8 @@ use std::{
 use drtm::{Db, Error, Ordered, Pod, Table, TableDef};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Region, clerk, and the clerk's own number: seven bytes, so it is packed into a word. Regions come first, so that one's orders are a range.
+/// Region, clerk, and the clerk's own number: seven bytes, so it is packed into a word. Regions
+/// come first, so that one's orders are a range.
 type Number = (u16, u8, u32);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, FromBytes, IntoBytes, Immutable)]
@@ -63,7 +65,8 @@ impl Shop {
         })
     }
 
-    /// Adds all orders up. It takes long, and totals are changed all the time; but in the snapshot they are what they were when it was opened.
+    /// Adds all orders up. It takes long, and totals are changed all the time; but in the snapshot
+    /// they are what they were when it was opened.
     fn report(&self) -> Result<Vec<Total>, Error> {
         let mut moment = self.db.snapshot()?;
         let mut report = vec![Total::default(); usize::from(REGIONS)];
@@ -80,7 +83,8 @@ impl Shop {
     }
 }
 
-/// A clerk's work until the shop closes. Gives how often the clerk has written, and what is left of each order.
+/// A clerk's work until the shop closes. Gives how often the clerk has written, and what is left of
+/// each order.
 fn work(shop: &Shop, clerk: u8, closes: Instant) -> Result<(u64, Vec<Option<i64>>), Error> {
     let mut chance = fastrand::Rng::with_seed(clerk.into());
     let (mut writes, mut own) = (0, Vec::new());

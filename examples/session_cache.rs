@@ -1,7 +1,7 @@
 //! Sessions of a service on tokio: made, used and forgotten by many tasks.
 //!
-//! A transaction is a closure that never waits for a future: it is run on the task's own thread, as a short computation
-//! is, and is over before the next `.await`.
+//! A transaction is a closure that never waits for a future: it is run on the task's own thread, as
+//! a short computation is, and is over before the next `.await`.
 //!
 //! ```text
 //! cargo run --release --example session_cache
@@ -26,7 +26,8 @@ struct Session {
 
 const SESSIONS: TableDef<String, Serde<Session>> = TableDef::hash("sessions");
 
-/// What ends when. (An index would do the same; here the time changes with every use, and nothing else does.)
+/// What ends when. (An index would do the same; here the time changes with every use, and nothing
+/// else does.)
 const ENDS: TableDef<(u64, String), Pod<()>, Ordered> = TableDef::ordered("ends of sessions");
 
 /// How many sessions one transaction ends: others wait for none of them for long.

@@ -1,5 +1,5 @@
-//! A shop: products, orders, and what a customer has ordered last. An order takes what it sells from the stock, or is
-//! refused as a whole.
+//! A shop: products, orders, and what a customer has ordered last. An order takes what it sells
+//! from the stock, or is refused as a whole.
 //!
 //! ```text
 //! cargo run --release --example shop
@@ -27,7 +27,8 @@ struct Order {
 /// By article number.
 const PRODUCTS: TableDef<String, Serde<Product>> = TableDef::hash("products");
 
-/// By the customer's till, and a number that counts its orders: one number for all would be what every order waits for.
+/// By the customer's till, and a number that counts its orders: one number for all would be what
+/// every order waits for.
 const ORDERS: TableDef<(u16, u64), Serde<Order>> = TableDef::hash("orders");
 const BY_CUSTOMER: IndexDef<(u16, u64), Serde<Order>, String, Multi> =
     IndexDef::multi("orders by customer", |_, order| Some(order.customer));

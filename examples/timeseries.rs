@@ -1,4 +1,5 @@
-//! Measurements by sensor and time: taken in by several threads, looked at by ranges, and removed when they are old.
+//! Measurements by sensor and time: taken in by several threads, looked at by ranges, and removed
+//! when they are old.
 //!
 //! ```text
 //! cargo run --release --example timeseries
@@ -16,7 +17,8 @@ use drtm::{Db, Error, Ordered, Pod, Table, TableDef};
 /// By sensor, then by time.
 const MEASUREMENTS: TableDef<(String, u64), Pod<f64>, Ordered> = TableDef::ordered("measurements");
 
-/// How many old rows one transaction removes: so many that it is worth one, and so few that it is quick.
+/// How many old rows one transaction removes: so many that it is worth one, and so few that it is
+/// quick.
 const AT_ONCE: usize = 500;
 
 struct Series {
@@ -58,7 +60,8 @@ impl Series {
         })
     }
 
-    /// Removes what a sensor has measured before some time, a few rows at once. Gives how many there were.
+    /// Removes what a sensor has measured before some time, a few rows at once. Gives how many
+    /// there were.
     fn forget(&self, sensor: &str, before: u64) -> Result<usize, Error> {
         let mut forgotten = 0;
         loop {
@@ -78,7 +81,8 @@ impl Series {
     }
 }
 
-/// Measures with some sensors for so many minutes, of which the last hour is kept. Gives how many values were taken.
+/// Measures with some sensors for so many minutes, of which the last hour is kept. Gives how many
+/// values were taken.
 pub(crate) fn run(sensors: u64, minutes: u64) -> Result<u64, Error> {
     const KEPT: u64 = 60;
     let series = Series::open()?;

@@ -1,4 +1,5 @@
-//! TPC-C on this machine: all five transactions with the specification's inputs, and its consistency conditions when all is over.
+//! TPC-C on this machine: all five transactions with the specification's inputs, and its
+//! consistency conditions when all is over.
 //!
 //! ```text
 //! cargo run --release --example tpcc
@@ -10,7 +11,8 @@
 //!
 //! With several nodes on `shm` or `tcp`, it starts a process for each.
 //!
-//! It is `drtm-bench tpcc` under another name; its code, in `crates/bench/src/tpcc`, shows what transactions over a dozen tables look like.
+//! It is `drtm-bench tpcc` under another name; its code, in `crates/bench/src/tpcc`, shows what
+//! transactions over a dozen tables look like.
 
 use std::process::ExitCode;
 

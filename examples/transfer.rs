@@ -1,4 +1,5 @@
-//! Money moves between accounts under one elided lock, on whichever engine the machine has, or `DRTM_HTM` names.
+//! Money moves between accounts under one elided lock, on whichever engine the machine has, or
+//! `DRTM_HTM` names.
 //!
 //! ```text
 //! cargo run --release --example transfer

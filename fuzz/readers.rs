@@ -1,7 +1,8 @@
-//! What fuzzing does with bytes: it gives them to a reader as they are, and again with checksums that are right.
+//! What fuzzing does with bytes: it gives them to a reader as they are, and again with checksums
+//! that are right.
 //!
-//! A checksum stops nearly all noise, so that what is behind it would never be reached. A reader must not panic, and what
-//! it accepts must be what its writer writes.
+//! A checksum stops nearly all noise, so that what is behind it would never be reached. A reader
+//! must not panic, and what it accepts must be what its writer writes.
 
 use drtm_txn::durability::format::{
     CHECKPOINT_HEADER, CatalogChange, CheckpointEnd, CheckpointHeader, FRAME_HEADER, Position, Record, RecordKind,

@@ -1,4 +1,5 @@
-//! The example `durable_bank`, killed again and again: it finds its money, and every transfer that it has told of.
+//! The example `durable_bank`, killed again and again: it finds its money, and every transfer that
+//! it has told of.
 
 #[path = "../../examples/durable_bank.rs"]
 #[expect(dead_code, reason = "its `main` is the example's own")]

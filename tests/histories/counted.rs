@@ -1,8 +1,9 @@
-//! One-row commits and patches, as an application has them: no sink listens, and regions begin at their usual size, so
-//! that commits take their shortest ways. Beside them many readers in snapshots.
+//! One-row commits and patches, as an application has them: no sink listens, and regions begin at
+//! their usual size, so that commits take their shortest ways. Beside them many readers in
+//! snapshots.
 //!
-//! No sink tells in which version a write ends. Instead each row counts its writes: a transaction that writes a row has
-//! read its count, and adds one, so that the count is the version.
+//! No sink tells in which version a write ends. Instead each row counts its writes: a transaction
+//! that writes a row has read its count, and adds one, so that the count is the version.
 
 use std::thread;
 

@@ -1,4 +1,5 @@
-//! Databases with a deliberate fault: the checker must find it, or it would not find one that nobody knows of.
+//! Databases with a deliberate fault: the checker must find it, or it would not find one that
+//! nobody knows of.
 
 use drtm_bench::history::{Anomaly, CycleKind};
 use drtm_htm::{Emulated, NoHtm};
@@ -15,12 +16,14 @@ drtm_testing::faults!(CommitWithoutValidation, CommitDespitePhantoms, ValidateBe
 /// How many runs there are at most until something is found.
 const RUNS: u64 = 400;
 
-/// Runs random transactions until an anomaly is found that is expected. There may be others beside it: a fault has many faces.
+/// Runs random transactions until an anomaly is found that is expected. There may be others beside
+/// it: a fault has many faces.
 fn finds<E: Tested, F: Fault>(is_expected: impl Fn(&Anomaly<u64>) -> bool) {
     finds_in::<E, F>(true, is_expected);
 }
 
-/// The same where rows are wild, or only get other values: a fault may leave no table to be judged otherwise.
+/// The same where rows are wild, or only get other values: a fault may leave no table to be judged
+/// otherwise.
 fn finds_in<E: Tested, F: Fault>(is_wild: bool, is_expected: impl Fn(&Anomaly<u64>) -> bool) {
     for (name, engine) in E::all() {
         let mut others = 0;

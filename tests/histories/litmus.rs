@@ -1,7 +1,8 @@
 //! Small cases whose outcomes are known.
 //!
-//! First such as go the same way each time: one transaction in the midst of another. Then the shapes in which published systems were caught, by two
-//! threads at a time, which begin together again and again.
+//! First such as go the same way each time: one transaction in the midst of another. Then the
+//! shapes in which published systems were caught, by two threads at a time, which begin together
+//! again and again.
 
 use std::{
     ops::Bound,
@@ -54,7 +55,8 @@ fn a_transaction_knows_its_own_write_though_the_row_has_moved() {
                 // On a thread of its own: within a closure there is no other transaction.
                 thread::scope(|scope| _ = scope.spawn(|| meanwhile(&world, |tx| world.put(tx, place, long))));
             }
-            // An application may rely on this. If it does not hold, the run must not count, and neither its panic.
+            // An application may rely on this. If it does not hold, the run must not count, and
+            // neither its panic.
             assert_eq!(world.get(tx, place)?, Some(short + 1000));
             Ok(())
         });
@@ -117,7 +119,8 @@ fn an_empty_range_is_true_together_with_what_was_read_before() {
 
 #[test]
 fn keys_that_begin_alike_are_inserted_at_once() {
-    // Into a tree of byte strings, where each finds the other's record, which says that its key is not there yet.
+    // Into a tree of byte strings, where each finds the other's record, which says that its key is
+    // not there yet.
     let (world, keys) = (plain(), [7, 8]);
     let [mut one, mut two] = [0, 1].map(|_| world.db.begin().expect("a transaction"));
     assert!(world.insert(&mut one, Place { table: 3, key: keys[0] }, 1).expect("memory"));
@@ -173,7 +176,8 @@ fn a_panic_undoes_everything_and_the_thread_goes_on() {
 /// How often two threads meet.
 const MEETINGS: u64 = 400;
 
-/// Runs two transactions at once, as often as [`MEETINGS`], and a third after each meeting, on every engine of a type.
+/// Runs two transactions at once, as often as [`MEETINGS`], and a third after each meeting, on
+/// every engine of a type.
 fn meet<E: Tested>(
     prepare: impl Fn(&World<On<E>>, &mut Tx<'_, On<E>>) -> Result<(), Error>,
     one: impl Fn(&World<On<E>>, &mut Tx<'_, On<E>>) -> Result<(), Error> + Sync,
@@ -328,7 +332,8 @@ on_every_engine!(
 );
 
 on_every_engine!(
-    /// Each inserts a row unless there is the other's, by looking for it, or at a range that would show it.
+    /// Each inserts a row unless there is the other's, by looking for it, or at a range that would
+    /// show it.
     inserting,
     |world, tx, places| places.into_iter().try_for_each(|place| world.remove(tx, place).map(|_| ())),
     insert_unless(world, tx, places[0], places[1]),
@@ -354,7 +359,8 @@ fn insert_unless<S: Setting>(world: &World<S>, tx: &mut Tx<'_, S>, place: Place,
 }
 
 on_every_engine!(
-    /// Both count in the same row, of values that are each longer than the one before, so that it moves.
+    /// Both count in the same row, of values that are each longer than the one before, so that it
+    /// moves.
     counting,
     |world, tx, places| world.put(tx, places[0], 3),
     count(world, tx, places[0]),

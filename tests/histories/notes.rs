@@ -1,11 +1,13 @@
 //! What a thread notes of its transactions, and how notes become a history.
 //!
-//! Each write has a number of its own, which is in its value. In which version of its row it has ended, the database [tells](Scribe) when the
-//! transaction commits; so writes that nobody reads first are judged too. What a transaction has read of its own writes is compared with what it wrote at
-//! once, and is no part of the history.
+//! Each write has a number of its own, which is in its value. In which version of its row it has
+//! ended, the database [tells](Scribe) when the transaction commits; so writes that nobody reads
+//! first are judged too. What a transaction has read of its own writes is compared with what it
+//! wrote at once, and is no part of the history.
 //!
-//! Transactions that are given up are noted as well, as such that only read: what they have read must have been true all at once. What they have written is
-//! noted nowhere, so that whoever sees it has read what nobody wrote.
+//! Transactions that are given up are noted as well, as such that only read: what they have read
+//! must have been true all at once. What they have written is noted nowhere, so that whoever sees
+//! it has read what nobody wrote.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,7 +22,8 @@ use crate::{
     world::Place,
 };
 
-/// Bits of a version's number in a history that tell a transaction's writes of one row from each other. All ones is the last.
+/// Bits of a version's number in a history that tell a transaction's writes of one row from each
+/// other. All ones is the last.
 const STEPS: u32 = 8;
 
 /// Marks what was read of a write that has not come about: there is no such version.
@@ -112,7 +115,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// It has looked whether a row is there. What is there, it does not know: so only absence is noted.
+    /// It has looked whether a row is there. What is there, it does not know: so only absence is
+    /// noted.
     pub(crate) fn looked(&mut self, place: Place, is_there: bool) {
         match self.own.get(&place) {
             Some(own) => assert_eq!(is_there, own.is_some(), "a transaction does not see its own write of {place:?}"),

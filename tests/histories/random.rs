@@ -275,7 +275,8 @@ impl<S: Setting> User<'_, S> {
         }
     }
 
-    /// Reads a range, which may be empty or the wrong way round, as far as it likes, or writes its rows as it comes to them.
+    /// Reads a range, which may be empty or the wrong way round, as far as it likes, or writes its
+    /// rows as it comes to them.
     fn scan(&mut self, tx: &mut Tx<'_, S>, attempt: &mut Attempt<'_>) -> Result<(), Error> {
         let (table, range, is_up) =
             (self.random.u32(FIRST_SORTED..TABLES), (self.bound(), self.bound()), self.random.bool());

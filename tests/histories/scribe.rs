@@ -1,4 +1,5 @@
-//! Who notes what transactions write: told by the database itself, in which version each row is left.
+//! Who notes what transactions write: told by the database itself, in which version each row is
+//! left.
 
 use std::cell::RefCell;
 

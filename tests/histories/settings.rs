@@ -50,7 +50,8 @@ impl Tested for Native {
 
 impl Tested for Emulated {
     fn all() -> Vec<(&'static str, Self)> {
-        // Most commits have no room in the smaller one, so that those in regions run beside those under locks.
+        // Most commits have no room in the smaller one, so that those in regions run beside those
+        // under locks.
         let tiny = EmulatedConfig::new(Profile::new(2, 2, 6)).with_events_one_in(50);
         vec![("emulated", Self::default()), ("emulated, tiny", Self::new(tiny).expect("a configuration"))]
     }

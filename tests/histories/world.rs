@@ -1,10 +1,12 @@
-//! A database with a table of each shape, whose rows are known by small numbers, and whose values say which write they are of.
+//! A database with a table of each shape, whose rows are known by small numbers, and whose values
+//! say which write they are of.
 
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
 use drtm_txn::{Db, Error, Ordered, Raw, Setting, Table, TableDef, Tx};
 
-/// A key that takes up more than a word. All but the shortest begin alike, so that a tree needs layers for them.
+/// A key that takes up more than a word. All but the shortest begin alike, so that a tree needs
+/// layers for them.
 type Name = Vec<u8>;
 
 const WORDS: TableDef<u64, Raw> = TableDef::hash("words");

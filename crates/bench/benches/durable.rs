@@ -1,8 +1,9 @@
-//! What durability costs: TPC-C with a log that nothing waits for beside TPC-C without, and how the log is read again.
+//! What durability costs: TPC-C with a log that nothing waits for beside TPC-C without, and how the
+//! log is read again.
 //!
-//! Runs `drtm-bench tpcc` in turns and prints medians. `DRTM_BENCH_ROUNDS` (3), `DRTM_BENCH_SECS` (3) and
-//! `DRTM_BENCH_PATH` (among the system's temporary files) say how often, how long, and on which disk. Commits that wait
-//! are measured by `drtm-bench compare --durability sync`.
+//! Runs `drtm-bench tpcc` in turns and prints medians. `DRTM_BENCH_ROUNDS` (3), `DRTM_BENCH_SECS`
+//! (3) and `DRTM_BENCH_PATH` (among the system's temporary files) say how often, how long, and on
+//! which disk. Commits that wait are measured by `drtm-bench compare --durability sync`.
 
 use std::{
     env, fs,

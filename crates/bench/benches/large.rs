@@ -1,8 +1,9 @@
-//! Transactions of many rows: what a row costs must not depend on how many others there are in its transaction.
+//! Transactions of many rows: what a row costs must not depend on how many others there are in its
+//! transaction.
 //!
-//! Each time is one transaction's; the throughput is in rows, so that sizes compare. `DRTM_BENCH_RECORDS` is the
-//! largest size (ten thousand unless it is set; `1000000` for all sizes). With `--features stores`, redb runs beside
-//! it: in memory, without durability.
+//! Each time is one transaction's; the throughput is in rows, so that sizes compare.
+//! `DRTM_BENCH_RECORDS` is the largest size (ten thousand unless it is set; `1000000` for all
+//! sizes). With `--features stores`, redb runs beside it: in memory, without durability.
 
 use std::time::{Duration, Instant};
 

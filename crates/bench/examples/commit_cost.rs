@@ -1,16 +1,21 @@
-//! What the database's commit costs beside one that is written by hand for one kind of transaction, in instructions: `scripts/commit-cost` counts them.
+//! What the database's commit costs beside one that is written by hand for one kind of transaction,
+//! in instructions: `scripts/commit-cost` counts them.
 //!
 //! ```text
 //! commit_cost generic|by-hand transaction|commit READS WRITES BYTES COUNT
 //! ```
 //!
-//! A transaction reads some rows and adds to others, all in one hash table, in one thread, without transactional memory. Both ways keep the same promise to other
-//! threads that do the same: writes are locked in the order of memory, the epoch is read, reads are validated, values are written under the locks. By hand it
-//! is done over the store's records alone, by who knows that there is one table, of rows of one length, that rows are there, and how many there are in a
-//! transaction. What is left out is all that a database is for besides: insertion and removal, ranges, values of other lengths, open snapshots and what they
-//! need, a hook, the ticket for who fails again and again, what is told of errors, statistics, and waiting: who finds a lock taken fails.
+//! A transaction reads some rows and adds to others, all in one hash table, in one thread, without
+//! transactional memory. Both ways keep the same promise to other threads that do the same: writes
+//! are locked in the order of memory, the epoch is read, reads are validated, values are written
+//! under the locks. By hand it is done over the store's records alone, by who knows that there is
+//! one table, of rows of one length, that rows are there, and how many there are in a transaction.
+//! What is left out is all that a database is for besides: insertion and removal, ranges, values of
+//! other lengths, open snapshots and what they need, a hook, the ticket for who fails again and
+//! again, what is told of errors, statistics, and waiting: who finds a lock taken fails.
 //!
-//! What is counted is under `transactions` (all of a run), or under `finish_generic` and `finish_by_hand` (commits alone, from when all has been read).
+//! What is counted is under `transactions` (all of a run), or under `finish_generic` and
+//! `finish_by_hand` (commits alone, from when all has been read).
 
 use std::{env, hint::black_box, process::ExitCode};
 
@@ -144,7 +149,8 @@ impl<const N: usize> ByHand<'_, N> {
         let Self { table, records, number, me, reads, writes } = self;
         writes.sort_unstable_by_key(|write| write.seen.at);
         for (locked, write) in writes.iter().enumerate() {
-            // A row that was read before it was written has not changed since, if it has that version now.
+            // A row that was read before it was written has not changed since, if it has that
+            // version now.
             let locking = records.lock(write.seen.at, *me)?;
             let is_taken = matches!(locking, Locking::Taken { .. });
             if !matches!(locking, Locking::Taken { version, .. } if version == write.seen.version) {

@@ -1,6 +1,8 @@
-//! For tests of what is drawn: whether it is drawn as often as it should be. With a fixed seed they pass always or never.
+//! For tests of what is drawn: whether it is drawn as often as it should be. With a fixed seed they
+//! pass always or never.
 
-/// That a share of so many is what is expected, by as much as chance allows: 4.5 standard deviations.
+/// That a share of so many is what is expected, by as much as chance allows: 4.5 standard
+/// deviations.
 #[track_caller]
 pub(crate) fn assert_share(count: usize, of: usize, expected: f64) {
     let deviation = (expected * (1.0 - expected) / of as f64).sqrt();
@@ -19,8 +21,8 @@ pub(crate) fn assert_uniform(values: impl IntoIterator<Item = u64>, low: u64, hi
     assert_distribution(&counts, &vec![1.0 / counts.len() as f64; counts.len()]);
 }
 
-/// That counts have these shares, by the chi-squared test, at 4.5 standard deviations of the normal distribution that Wilson and Hilferty have
-/// found the statistic's cube root to be near to.
+/// That counts have these shares, by the chi-squared test, at 4.5 standard deviations of the normal
+/// distribution that Wilson and Hilferty have found the statistic's cube root to be near to.
 #[track_caller]
 pub(crate) fn assert_distribution(counts: &[u64], shares: &[f64]) {
     assert_eq!(counts.len(), shares.len());

@@ -95,7 +95,8 @@ enum Command {
     Ycsb(ycsb::Args),
 }
 
-/// Parses `arguments`, the program's name first, carries out the command, and gives the process's exit status.
+/// Parses `arguments`, the program's name first, carries out the command, and gives the process's
+/// exit status.
 ///
 /// # Example
 ///

@@ -1,10 +1,12 @@
-//! `drtm-bench compare`: workloads on this database beside other transactional stores, in one sitting.
+//! `drtm-bench compare`: workloads on this database beside other transactional stores, in one
+//! sitting.
 //!
 //! - `desk`: stores that are filled once and then take turns.
 //! - `ours`: this database, by any engine, as the workloads' own commands run it.
-//! - `peer`, `surrealmx`, `redb`: other stores behind one interface; `smallbank`, `ycsb`: the workloads on it. Only with
-//!   the feature `stores`.
-//! - `durable`: commits of single rows to a disk, by this database, by `raw`, and by those and `heed` and `fjall`.
+//! - `peer`, `surrealmx`, `redb`: other stores behind one interface; `smallbank`, `ycsb`: the
+//!   workloads on it. Only with the feature `stores`.
+//! - `durable`: commits of single rows to a disk, by this database, by `raw`, and by those and
+//!   `heed` and `fjall`.
 
 mod desk;
 mod durable;
@@ -48,25 +50,27 @@ use crate::{
 
 /// Measure workloads on this database beside other transactional stores
 ///
-/// All stores are filled first; then, in each round, each of them runs the workload for a while, so that
-/// whatever else the machine does hits all alike. A first round is not counted. What a store does in the
-/// background, it does while others run too. When all is over, each store's rows are checked, as the
-/// workload's own command does. Compare within one run.
+/// All stores are filled first; then, in each round, each of them runs the workload for a while, so
+/// that whatever else the machine does hits all alike. A first round is not counted. What a store
+/// does in the background, it does while others run too. When all is over, each store's rows are
+/// checked, as the workload's own command does. Compare within one run.
 ///
-/// SmallBank: as its own command runs it. YCSB: transactions of four operations on different records of 100 bytes,
-/// 80 % reads and 20 % reads with a write, by Zipf's distribution. This database is told ahead which records
-/// those are, and in SmallBank which row comes second; the others have no way to be told. Transactions that
-/// conflict are run again, and are counted once; those that the rules refuse are not. Those that only read
-/// are begun as such where a store makes a difference.
+/// SmallBank: as its own command runs it. YCSB: transactions of four operations on different
+/// records of 100 bytes, 80 % reads and 20 % reads with a write, by Zipf's distribution. This
+/// database is told ahead which records those are, and in SmallBank which row comes second; the
+/// others have no way to be told. Transactions that conflict are run again, and are counted once;
+/// those that the rules refuse are not. Those that only read are begun as such where a store makes
+/// a difference.
 ///
-/// With `--durability sync`: transactions that put one row of 100 bytes each, and are durable when they return. Each
-/// thread writes rows of its own. `raw` is the floor: a loop in which one thread writes and syncs the same bytes for as
-/// many as wait. Stores that are synced otherwise than by `fdatasync` are as their authors have them.
+/// With `--durability sync`: transactions that put one row of 100 bytes each, and are durable when
+/// they return. Each thread writes rows of its own. `raw` is the floor: a loop in which one thread
+/// writes and syncs the same bytes for as many as wait. Stores that are synced otherwise than by
+/// `fdatasync` are as their authors have them.
 ///
 /// Other stores are in the binary only if it was built with `--features stores`.
 ///
-/// JSON: [{workload, hot (of SmallBank), store, threads, records, rounds, transactions_per_s: {min, median, max},
-/// consistency: "ok"|[violations]}]
+/// JSON: [{workload, hot (of SmallBank), store, threads, records, rounds, transactions_per_s: {min,
+/// median, max}, consistency: "ok"|[violations]}]
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -78,8 +82,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, conflicts_with = "workload", value_name = "WHEN")]
     durability: Option<DurabilityName>,
 
-    /// Where durable stores have their files: a directory that is empty or not there yet, and is removed in the end
-    /// [default: among the system's temporary files]
+    /// Where durable stores have their files: a directory that is empty or not there yet, and is
+    /// removed in the end [default: among the system's temporary files]
     #[arg(long, requires = "durability", value_name = "DIR")]
     path: Option<PathBuf>,
 
@@ -139,8 +143,8 @@ enum StoreName {
     #[value(name = "surrealmx")]
     #[serde(rename = "surrealmx")]
     SurrealMx,
-    /// A copy-on-write B-tree for one writer at a time, made for disks; in memory, and without waiting for any, unless
-    /// commits are durable
+    /// A copy-on-write B-tree for one writer at a time, made for disks; in memory, and without
+    /// waiting for any, unless commits are durable
     Redb,
     /// For durable commits: the bytes alone, with one `fdatasync` for as many threads as wait
     Raw,

@@ -1,4 +1,5 @@
-//! What all workloads share: threads that run transactions against a database, what is counted of them, and how it is told.
+//! What all workloads share: threads that run transactions against a database, what is counted of
+//! them, and how it is told.
 
 pub(crate) mod cluster;
 mod crew;

@@ -1,18 +1,20 @@
-//! A checker of transaction histories: was what a run showed serializable, and if not, what went wrong?
+//! A checker of transaction histories: was what a run showed serializable, and if not, what went
+//! wrong?
 //!
-//! A [`History`] tells of each transaction when it ran, how it ended, and which *versions* of rows it saw and wrote.
-//! The versions of a row are ordered by their numbers, so who wrote before whom is known and nothing has to be
-//! searched for: the history is serializable if and only if its graph of dependencies has no cycle (Adya's direct
-//! serialization graph). An edge leads from one transaction to another that must come later:
+//! A [`History`] tells of each transaction when it ran, how it ended, and which *versions* of rows
+//! it saw and wrote. The versions of a row are ordered by their numbers, so who wrote before whom
+//! is known and nothing has to be searched for: the history is serializable if and only if its
+//! graph of dependencies has no cycle (Adya's direct serialization graph). An edge leads from one
+//! transaction to another that must come later:
 //!
 //! - *ww*: one wrote a version of a row, the other the next;
 //! - *wr*: one wrote a version, the other read it;
-//! - *rw*: one read a version, or that there was none, and the other wrote the next. If a scan did not show that a
-//!   row came or went, that is a phantom;
+//! - *rw*: one read a version, or that there was none, and the other wrote the next. If a scan did
+//!   not show that a row came or went, that is a phantom;
 //! - *time*, with [`Order::RealTime`]: one had responded before the other was invoked.
 //!
-//! [`check`] names each [`Anomaly`]: for every group of transactions that are tied to each other by cycles, one
-//! short cycle of the worst kind that it has.
+//! [`check`] names each [`Anomaly`]: for every group of transactions that are tied to each other by
+//! cycles, one short cycle of the worst kind that it has.
 //!
 //! ```
 //! use drtm_bench::history::{Anomaly, CycleKind, History, Order, Transaction, check};
@@ -34,21 +36,23 @@
 //! # Ok::<(), drtm_bench::history::MalformedHistory>(())
 //! ```
 //!
-//! A transaction's own operations must agree as well: it sees what it wrote, and what it saw does not change.
+//! A transaction's own operations must agree as well: it sees what it wrote, and what it saw does
+//! not change.
 //!
 //! A [`Recorder`] makes histories of what several threads do.
 //!
 //! # What it does not see
 //!
 //! - What aborted transactions read is not judged.
-//! - A read that saw nothing may mean any removal of the row. Its reader then came before what followed the latest.
-//!   With [`Order::RealTime`], those invoked too late do not count, and the reader came after the earliest that was
-//!   not overwritten before it was invoked. That never accuses wrongly, but can overlook something. [`Seen::Removed`] says which
-//!   removal, and is exact. The same holds of rows that a scan did not show.
-//! - Of a transaction of unknown outcome, nothing counts unless a committed transaction saw a version that it alone
-//!   can have written.
-//! - Where very many transactions are tied to each other, the search for the worst and shortest cycle is cut short.
-//!   That there is one is still reported.
+//! - A read that saw nothing may mean any removal of the row. Its reader then came before what
+//!   followed the latest. With [`Order::RealTime`], those invoked too late do not count, and the
+//!   reader came after the earliest that was not overwritten before it was invoked. That never
+//!   accuses wrongly, but can overlook something. [`Seen::Removed`] says which removal, and is
+//!   exact. The same holds of rows that a scan did not show.
+//! - Of a transaction of unknown outcome, nothing counts unless a committed transaction saw a
+//!   version that it alone can have written.
+//! - Where very many transactions are tied to each other, the search for the worst and shortest
+//!   cycle is cut short. That there is one is still reported.
 
 mod anomaly;
 mod components;
@@ -92,7 +96,8 @@ pub enum Order {
     RealTime,
 }
 
-/// Why a history cannot be checked: it says what no store can have meant, so that most likely its recorder is at fault.
+/// Why a history cannot be checked: it says what no store can have meant, so that most likely its
+/// recorder is at fault.
 ///
 /// # Example
 ///
@@ -141,8 +146,8 @@ impl MalformedHistory {
 
 /// Finds what is wrong with a history.
 ///
-/// Takes time and memory in proportion to the operations, and to the rows in the ranges scanned; to sort them, a
-/// little more.
+/// Takes time and memory in proportion to the operations, and to the rows in the ranges scanned; to
+/// sort them, a little more.
 ///
 /// # Errors
 ///

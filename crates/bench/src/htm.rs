@@ -1,12 +1,13 @@
 //! The limits of transactional memory, measured: `drtm-bench htm`.
 //!
-//! A [`Rig`] runs regions of one [`Load`] on one [`Machine`], each region once and never again, and counts what
-//! became of them. Threads touch memory of their own, so that a region conflicts with no other; what is left is
-//! what the studies are about: the working set that a region can have, and the time that it can last.
+//! A [`Rig`] runs regions of one [`Load`] on one [`Machine`], each region once and never again, and
+//! counts what became of them. Threads touch memory of their own, so that a region conflicts with
+//! no other; what is left is what the studies are about: the working set that a region can have,
+//! and the time that it can last.
 //!
-//! On the emulation a result is *simulated*. It follows from the machine's [`Profile`](drtm_htm::Profile) (sets,
-//! ways, size of the read tracker), its timer and the addresses touched, and is a function of the seed. On RTM it
-//! is measured.
+//! On the emulation a result is *simulated*. It follows from the machine's
+//! [`Profile`](drtm_htm::Profile) (sets, ways, size of the read tracker), its timer and the
+//! addresses touched, and is a function of the seed. On RTM it is measured.
 //!
 //! # Example
 //!
@@ -58,7 +59,8 @@ pub(crate) enum Command {
     /// Say what transactional memory this machine has, and which engine a store would choose
     ///
     /// CPUID alone proves nothing: many processors list RTM and abort every region. So small
-    /// regions are tried. The environment variable DRTM_HTM overrides the choice, here as in a store.
+    /// regions are tried. The environment variable DRTM_HTM overrides the choice, here as in a
+    /// store.
     ///
     /// JSON: {engine, cpuid_rtm, always_abort, trial_commits, trials, reason}
     #[command(verbatim_doc_comment, after_help = probe::AFTER_HELP)]

@@ -1,7 +1,8 @@
 //! The memory store, measured: `drtm-bench kv`.
 //!
-//! The maps that are compared are defined once: [`MapName`] names them, a [`Subject`] is one that is filled, and does slices
-//! of [`Work`] with some threads. `kv speed` and the criterion benches differ only in how they count.
+//! The maps that are compared are defined once: [`MapName`] names them, a [`Subject`] is one that
+//! is filled, and does slices of [`Work`] with some threads. `kv speed` and the criterion benches
+//! differ only in how they count.
 //!
 //! # Example
 //!

@@ -1,11 +1,12 @@
 //! The yardstick of drtm: workloads, studies and reports, behind one binary.
 //!
-//! `drtm-bench --help` lists the commands. They share three habits: a run is a function of its `--seed` wherever
-//! nothing but the machine's speed is measured, `--json` puts exactly one JSON value on stdout, and the exit status
-//! is 0 when done and every check held, 1 when a check failed, 2 when the command was used wrongly.
+//! `drtm-bench --help` lists the commands. They share three habits: a run is a function of its
+//! `--seed` wherever nothing but the machine's speed is measured, `--json` puts exactly one JSON
+//! value on stdout, and the exit status is 0 when done and every check held, 1 when a check failed,
+//! 2 when the command was used wrongly.
 //!
-//! What a command measures can be measured from Rust as well. [`htm`] runs regions of a chosen size and shape and
-//! counts what becomes of them:
+//! What a command measures can be measured from Rust as well. [`htm`] runs regions of a chosen size
+//! and shape and counts what becomes of them:
 //!
 //! ```
 //! use drtm_bench::htm::{Load, Machine, Rig, Setup, abort_rate};
@@ -21,11 +22,13 @@
 //!
 //! # The parts
 //!
-//! - `cli`: the top of the command line. A new family of commands is a variant there and a module here.
+//! - `cli`: the top of the command line. A new family of commands is a variant there and a module
+//!   here.
 //! - `compare`: workloads on this database beside other stores.
-//! - [`history`]: a checker of what transactions saw and left. `elle`: histories of clients, written
-//!   in Elle's form and judged by it.
-//! - `fabric`: verbs and messages on every fabric; simulated clusters beside what was published of them.
+//! - [`history`]: a checker of what transactions saw and left. `elle`: histories of clients,
+//!   written in Elle's form and judged by it.
+//! - `fabric`: verbs and messages on every fabric; simulated clusters beside what was published of
+//!   them.
 //! - [`htm`]: studies of transactional memory.
 //! - [`kv`]: the memory store beside other maps.
 //! - `log`: what a database has left in its directory: inspected, verified, salvaged.
@@ -33,7 +36,8 @@
 //! - `paper`: the figures of the papers, regenerated beside the published values.
 //! - [`rates`]: several subjects, measured in turns.
 //! - `report`: tables, JSON and charts.
-//! - [`smallbank`], [`tatp`], [`tpcc`], [`tpce`], [`ycsb`]: workloads: tables, initial population, inputs, transactions, and the checks of their consistency.
+//! - [`smallbank`], [`tatp`], [`tpcc`], [`tpce`], [`ycsb`]: workloads: tables, initial population,
+//!   inputs, transactions, and the checks of their consistency.
 //! - `soak`: databases that crash, are killed or whose disk fails, and what is left of them.
 //! - `drive`: what runs them: threads, options, what is counted, how it is told.
 

@@ -1,11 +1,12 @@
 //! `drtm-bench log`: what a database has left in its directory, read without opening it.
 //!
-//! - `survey`: the tolerant reader of a directory: every `checkpoint` and segment, with every frame and every record that
-//!   is whole, and the holes between them (`frames`).
+//! - `survey`: the tolerant reader of a directory: every `checkpoint` and segment, with every frame
+//!   and every record that is whole, and the holes between them (`frames`).
 //! - `inspect`: lists segments, frames, epochs, tables and records.
-//! - `verify`: whether everything can be read, by the survey and by opening the database on a `trial` storage, which
-//!   changes nothing.
-//! - `salvage`: what is readable, as another log or as rows; `fold` makes rows of records, `rewrite` a log of rows.
+//! - `verify`: whether everything can be read, by the survey and by opening the database on a
+//!   `trial` storage, which changes nothing.
+//! - `salvage`: what is readable, as another log or as rows; `fold` makes rows of records,
+//!   `rewrite` a log of rows.
 
 mod checkpoint;
 mod fold;

@@ -1,8 +1,10 @@
 //! Figures of the papers, regenerated: `drtm-bench paper`.
 //!
-//! A [`Study`](panel::Study) is an experiment, and how it is made; a [`Panel`](panel::Panel) is one diagram or column that it fills, with what the
-//! paper's text says of it. Published values are compared with and shown, and nothing is computed from them. A series that cannot be had here,
-//! because it needs hardware or is somebody else's system, is listed with the reason, and has no value.
+//! A [`Study`](panel::Study) is an experiment, and how it is made; a [`Panel`](panel::Panel) is one
+//! diagram or column that it fills, with what the paper's text says of it. Published values are
+//! compared with and shown, and nothing is computed from them. A series that cannot be had here,
+//! because it needs hardware or is somebody else's system, is listed with the reason, and has no
+//! value.
 
 mod dbx_factors;
 mod dbx_fig1;
@@ -42,10 +44,11 @@ use crate::{
 ///
 /// A figure's name stands for all its panels: dbx-fig1 is dbx-fig1a to dbx-fig1d.
 ///
-/// Studies of regions alone, and of whole transactions in one region, are simulated unless
-/// --engine rtm is given. Those of clusters are simulated, in virtual time. All others are measured: databases are loaded, run and checked in turns,
-/// as often as --rounds says, and medians are told. Compare within one run; a published value
-/// is another machine's. What cannot be had here is listed with the reason.
+/// Studies of regions alone, and of whole transactions in one region, are simulated unless --engine
+/// rtm is given. Those of clusters are simulated, in virtual time. All others are measured:
+/// databases are loaded, run and checked in turns, as often as --rounds says, and medians are told.
+/// Compare within one run; a published value is another machine's. What cannot be had here is
+/// listed with the reason.
 ///
 /// JSON: [{figure, series, x, y, published, kind, x_unit, y_unit, why}], where published is the
 /// paper's value at that x or null, kind is "simulated", "measured" or "unavailable" (then y is

@@ -30,9 +30,10 @@ impl Rates {
     }
 }
 
-/// Measures subjects in turns: in each round, each of them does the same work, so that whatever else the machine does hits all alike. `prepare`
-/// makes a round's work, and `measure` tells at which rate a subject does it. A first round is not counted: it finds caches cold, and pages
-/// that nobody has touched.
+/// Measures subjects in turns: in each round, each of them does the same work, so that whatever
+/// else the machine does hits all alike. `prepare` makes a round's work, and `measure` tells at
+/// which rate a subject does it. A first round is not counted: it finds caches cold, and pages that
+/// nobody has touched.
 ///
 /// # Errors
 ///

@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use crate::Error;
 
-/// Where a command's results go. Text goes to stdout, unless JSON does: then stdout holds that one value and nothing
-/// else, and text goes to stderr.
+/// Where a command's results go. Text goes to stdout, unless JSON does: then stdout holds that one
+/// value and nothing else, and text goes to stderr.
 #[derive(Debug)]
 pub(crate) struct Report {
     json: bool,

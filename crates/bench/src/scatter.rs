@@ -10,7 +10,8 @@ pub(crate) const fn scatter(number: u64) -> u64 {
     number ^ number >> 31
 }
 
-/// The generator of one of a population's numbered rows: whoever makes it, in whatever order, it is the same row.
+/// The generator of one of a population's numbered rows: whoever makes it, in whatever order, it is
+/// the same row.
 pub(crate) fn of_row(seed: u64, number: u64) -> Random {
     Random::seeded(scatter(seed).wrapping_add(scatter(number ^ 0x5851_F42D_4C95_7F2D)))
 }

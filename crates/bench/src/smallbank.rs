@@ -2,14 +2,17 @@
 //! themselves, for any store, and the check that no money is lost. `drtm-bench smallbank` runs all
 //! of it on this database.
 //!
-//! A bank's customers have a savings and a checking account each. The workload is that of Alomari, Cahill, Fekete and Röhm (2008), with the
-//! sixth transaction and the amounts that H-Store gave it. Money is in cents, always.
+//! A bank's customers have a savings and a checking account each. The workload is that of Alomari,
+//! Cahill, Fekete and Röhm (2008), with the sixth transaction and the amounts that H-Store gave it.
+//! Money is in cents, always.
 //!
-//! - [`Account`], [`Savings`], [`Checking`]: rows as plain data; [`account_name`]: the key of the first.
+//! - [`Account`], [`Savings`], [`Checking`]: rows as plain data; [`account_name`]: the key of the
+//!   first.
 //! - [`Bank`]: how many customers there are, and what they have at the beginning.
 //! - [`Inputs`]: what customers ask for, in which [`Mix`](crate::mix::Mix) and by which [`HotSet`].
 //! - [`rules`]: what each transaction makes of balances.
-//! - [`check`]: that all money is where it should be, given the [`Ledger`] of what was committed, over a [`View`] of the rows.
+//! - [`check`]: that all money is where it should be, given the [`Ledger`] of what was committed,
+//!   over a [`View`] of the rows.
 //!
 //! # Example
 //!

@@ -1,9 +1,12 @@
-//! `drtm-bench soak`: a database that crashes, is killed, or whose disk fails, again and again, and what is left of it.
+//! `drtm-bench soak`: a database that crashes, is killed, or whose disk fails, again and again, and
+//! what is left of it.
 //!
-//! - `ledger`: the tables, and transactions that write down in the database itself what they saw and did.
+//! - `ledger`: the tables, and transactions that write down in the database itself what they saw
+//!   and did.
 //! - `book`: what is known from outside, and the check of what was recovered against it.
 //! - `life`: threads that run transactions until the disk stops them.
-//! - `crash`, `faults`: on a simulated disk. `kill`: a child process on a real one; `child` is that process.
+//! - `crash`, `faults`: on a simulated disk. `kill`: a child process on a real one; `child` is that
+//!   process.
 //! - `tally`: what is counted, and the report.
 
 mod book;
@@ -45,28 +48,33 @@ Exit status: 0 every check held, 1 one did not (and says which), 2 wrong usage."
 /// What happens to the database.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Crash the machine at random calls to a simulated disk, also during recovery, and check what is left
+    /// Crash the machine at random calls to a simulated disk, also during recovery, and check what
+    /// is left
     ///
-    /// Of what was not synced, each sector is there, missing, zero or torn, independently of others; each name that
-    /// was not synced is the old one or the new one.
+    /// Of what was not synced, each sector is there, missing, zero or torn, independently of
+    /// others; each name that was not synced is the old one or the new one.
     ///
-    /// Checkpoints are made meanwhile. `checkpoints` and `unfinished_checkpoints` count crashes that have left one.
+    /// Checkpoints are made meanwhile. `checkpoints` and `unfinished_checkpoints` count crashes
+    /// that have left one.
     #[command(verbatim_doc_comment)]
     Crash(Length),
     /// Let each call to a simulated disk fail in turn, and check what is left
     ///
-    /// Kinds: no-space, device (of a sync: what it was to make durable is lost), short (half of a write is written).
+    /// Kinds: no-space, device (of a sync: what it was to make durable is lost), short (half of a
+    /// write is written).
     #[command(verbatim_doc_comment)]
     IoFaults(Length),
     /// Kill a child process under load, and check what it has left in a directory
     ///
-    /// This shows what a process's death does, and nothing about power cuts: the system keeps what was written.
+    /// This shows what a process's death does, and nothing about power cuts: the system keeps what
+    /// was written.
     #[command(verbatim_doc_comment)]
     Kill {
         #[command(flatten)]
         length: Length,
 
-        /// An empty directory for the databases [default: a new one among the system's temporary files]
+        /// An empty directory for the databases [default: a new one among the system's temporary
+        /// files]
         #[arg(long, value_name = "DIR")]
         path: Option<PathBuf>,
     },

@@ -1,13 +1,16 @@
-//! TATP: tables, initial population, inputs, the checks that what refers to something finds it, and its transactions on our database:
-//! `drtm-bench tatp`.
+//! TATP: tables, initial population, inputs, the checks that what refers to something finds it, and
+//! its transactions on our database: `drtm-bench tatp`.
 //!
-//! The workload of a mobile network's home register, as the Telecommunication Application Transaction Processing benchmark describes it:
-//! four tables, and seven short transactions, of which some find nothing and are then said to have failed.
+//! The workload of a mobile network's home register, as the Telecommunication Application
+//! Transaction Processing benchmark describes it: four tables, and seven short transactions, of
+//! which some find nothing and are then said to have failed.
 //!
-//! - [`Subscriber`], [`AccessInfo`], [`SpecialFacility`], [`CallForwarding`]: rows as plain data, with keys that fit words. The first is
-//!   also found by its number, [`subscriber_number`], of fifteen digits.
+//! - [`Subscriber`], [`AccessInfo`], [`SpecialFacility`], [`CallForwarding`]: rows as plain data,
+//!   with keys that fit words. The first is also found by its number, [`subscriber_number`], of
+//!   fifteen digits.
 //! - [`Register`]: how many subscribers there are, and [`Profile`]s: all rows of one.
-//! - [`Inputs`]: what the network asks for, in which [`Mix`](crate::mix::Mix), of which subscribers.
+//! - [`Inputs`]: what the network asks for, in which [`Mix`](crate::mix::Mix), of which
+//!   subscribers.
 //! - [`check`]: the conditions, over a [`View`] of the rows.
 //! - [`Population`]: rows in ordinary maps.
 //!

@@ -1,7 +1,8 @@
-//! TPC-C: tables, initial population, inputs, the checks of its consistency, and its transactions on our database: `drtm-bench tpcc`.
+//! TPC-C: tables, initial population, inputs, the checks of its consistency, and its transactions
+//! on our database: `drtm-bench tpcc`.
 //!
-//! Numbers in brackets are clauses of the specification, revision 5.11. Terminals do not think and nothing is priced, so that nothing
-//! here is a result of the benchmark, or can be called one.
+//! Numbers in brackets are clauses of the specification, revision 5.11. Terminals do not think and
+//! nothing is priced, so that nothing here is a result of the benchmark, or can be called one.
 //!
 //! - Rows as plain data ([`Warehouse`], ...), and keys that fit words.
 //! - [`Random`] and [`Constants`]: the specification's random values, as a function of a seed.

@@ -1,9 +1,11 @@
-//! Zipf's distribution, drawn exactly, and at a cost that a driver of millions of transactions a second does not feel.
+//! Zipf's distribution, drawn exactly, and at a cost that a driver of millions of transactions a
+//! second does not feel.
 //!
-//! Ranks are gathered into ranges: each of the first 64 is one of its own, and then a range is about 1/64 as long as its first rank. A range is
-//! drawn by Walker's alias method as if all its ranks were as likely as the first; then a rank of it, uniformly; and this is
-//! rejected as often as it was too likely, after which all begins anew. So powers are computed for few draws only: most are accepted
-//! because they would be even if they were the last rank of their range.
+//! Ranks are gathered into ranges: each of the first 64 is one of its own, and then a range is
+//! about 1/64 as long as its first rank. A range is drawn by Walker's alias method as if all its
+//! ranks were as likely as the first; then a rank of it, uniformly; and this is rejected as often
+//! as it was too likely, after which all begins anew. So powers are computed for few draws only:
+//! most are accepted because they would be even if they were the last rank of their range.
 
 use crate::tpcc::Random;
 
@@ -13,7 +15,8 @@ const FINENESS: u64 = 64;
 /// Two to the 64th.
 const WHOLE: f64 = 18_446_744_073_709_551_616.0;
 
-/// Numbers below a limit, of which the one with rank `r`, counted from one, is as likely as `r` to the power of minus an exponent.
+/// Numbers below a limit, of which the one with rank `r`, counted from one, is as likely as `r` to
+/// the power of minus an exponent.
 ///
 /// # Example
 ///
@@ -110,8 +113,8 @@ impl Zipf {
         }
     }
 
-    /// The next number of those below a limit, which have the distribution that is made for that limit. At least one number is
-    /// always below it.
+    /// The next number of those below a limit, which have the distribution that is made for that
+    /// limit. At least one number is always below it.
     ///
     /// # Example
     ///
@@ -146,7 +149,8 @@ fn split(random: &mut Random, below: u64) -> (u64, u64) {
     ((product >> 64) as u64, product as u64)
 }
 
-/// The alias method's columns of these weights, by Vose's construction: what one has too much fills another up.
+/// The alias method's columns of these weights, by Vose's construction: what one has too much fills
+/// another up.
 fn columns(mut weights: Vec<f64>) -> Vec<Column> {
     let mean = weights.iter().sum::<f64>() / weights.len() as f64;
     let mut columns: Vec<Column> = (0..weights.len()).map(|at| Column { own: u64::MAX, other: at as u32 }).collect();
@@ -187,7 +191,8 @@ mod tests {
 
     #[test]
     fn the_ranks_of_a_long_range_are_as_likely_as_they_should_be() {
-        // The last ranks of a large distribution, in 100 equal parts: one is longer than a range or not, but never the same.
+        // The last ranks of a large distribution, in 100 equal parts: one is longer than a range or
+        // not, but never the same.
         let (limit, parts, draws) = (100_000, 100, 1_000_000);
         let zipf = Zipf::new(limit, 0.99).expect("it exists");
         let mut random = Random::seeded(6);

@@ -1,4 +1,5 @@
-//! The functions whose generated code `tests/suite/codegen.rs` inspects, and whose instructions can be counted:
+//! The functions whose generated code `tests/suite/codegen.rs` inspects, and whose instructions can
+//! be counted:
 //!
 //! ```text
 //! cargo build --release -p drtm-htm --example inspected
@@ -6,8 +7,8 @@
 //! valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*software_behind_a_choice*' target/release/examples/inspected
 //! ```
 //!
-//! The compiler usually finds `software_alone` and `software_behind_an_attempt` to be one function, and keeps one of them: then its count
-//! is that of all three thousand calls.
+//! The compiler usually finds `software_alone` and `software_behind_an_attempt` to be one function,
+//! and keeps one of them: then its count is that of all three thousand calls.
 
 use std::hint::black_box;
 
@@ -52,8 +53,8 @@ fn software_behind_an_attempt(worker: &mut Worker<NoHtm>, from: &Word, also: &Wo
     }
 }
 
-/// The same behind an engine that is chosen at run time, as a store that is opened without type parameters has it: one test
-/// of the choice for each operation, always with the same answer.
+/// The same behind an engine that is chosen at run time, as a store that is opened without type
+/// parameters has it: one test of the choice for each operation, always with the same answer.
 #[inline(never)]
 fn software_behind_a_choice(chosen: &mut Chosen, from: &Word, also: &Word, to: &Word) {
     match chosen {

@@ -33,13 +33,13 @@ pub(crate) mod code {
 /// Access to words from inside a region, or from under the fallback lock.
 ///
 /// Code that is to run in both writes itself once, generic over this trait. Every method returns a
-/// `Result` whose error is the engine's abort token: pass it on with `?`. With hardware the token is
-/// uninhabited (the processor jumps), so that `?` compiles to nothing and a `load` is one move; with
-/// the emulation the error unwinds the body by ordinary returns. A body that swallows the error gains
-/// nothing: the region stays doomed, every later access fails, and it cannot commit.
+/// `Result` whose error is the engine's abort token: pass it on with `?`. With hardware the token
+/// is uninhabited (the processor jumps), so that `?` compiles to nothing and a `load` is one move;
+/// with the emulation the error unwinds the body by ordinary returns. A body that swallows the
+/// error gains nothing: the region stays doomed, every later access fails, and it cannot commit.
 ///
-/// The lifetime `'m` is the memory's: words must outlive the whole attempt, because the emulation writes them
-/// only when the region commits.
+/// The lifetime `'m` is the memory's: words must outlive the whole attempt, because the emulation
+/// writes them only when the region commits.
 ///
 /// # Example
 ///
@@ -89,7 +89,8 @@ pub trait Access<'m> {
 
     /// Aborts the region with a code of the caller's: `return Err(tx.abort::<CODE>())`.
     ///
-    /// The code is a constant because the instruction has it as an immediate operand, and at most [`MAX_CODE`].
+    /// The code is a constant because the instruction has it as an immediate operand, and at most
+    /// [`MAX_CODE`].
     #[must_use = "return the token as the body's error"]
     #[inline(always)]
     fn abort<const CODE: u8>(&mut self) -> Self::Abort {
@@ -97,8 +98,9 @@ pub trait Access<'m> {
         self.raise::<CODE>()
     }
 
-    /// Runs `body` as a region inside this one. Nesting is flat, as in hardware: an abort inside aborts
-    /// the outermost region, and deeper than [`MAX_NESTING`] aborts it with [`Cause::Nested`](crate::Cause::Nested).
+    /// Runs `body` as a region inside this one. Nesting is flat, as in hardware: an abort inside
+    /// aborts the outermost region, and deeper than [`MAX_NESTING`] aborts it with
+    /// [`Cause::Nested`](crate::Cause::Nested).
     ///
     /// # Errors
     ///
@@ -108,8 +110,8 @@ pub trait Access<'m> {
     where
         Self: Sized,
     {
-        // XBEGIN within XBEGIN is no more than this, so the hardware is left out of it. The fallback path counts too, so
-        // that a body fails on both paths or on neither.
+        // XBEGIN within XBEGIN is no more than this, so the hardware is left out of it. The
+        // fallback path counts too, so that a body fails on both paths or on neither.
         if *self.depth() == MAX_NESTING {
             let aborted = self.raise::<{ code::NESTED }>();
             return Err(aborted);
@@ -122,8 +124,8 @@ pub trait Access<'m> {
 
     /// Spends time: `iterations` turns of an empty loop.
     ///
-    /// With the emulation's virtual timer a turn is a tick. (The processor's own spin hint must not be
-    /// used in a region; it aborts.)
+    /// With the emulation's virtual timer a turn is a tick. (The processor's own spin hint must not
+    /// be used in a region; it aborts.)
     ///
     /// # Errors
     ///

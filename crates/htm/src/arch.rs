@@ -22,7 +22,8 @@ pub(crate) struct Cpuid {
 }
 
 impl Cpuid {
-    /// Whether `XBEGIN` is an instruction of this processor; where it is not, executing it is a fault.
+    /// Whether `XBEGIN` is an instruction of this processor; where it is not, executing it is a
+    /// fault.
     pub(crate) fn executable(self) -> bool {
         self.rtm
     }

@@ -1,7 +1,8 @@
 //! Bytes in words, many at once: a copy of a value is what most of a get or an update consists of.
 //!
-//! The compiler never merges atomic accesses. On x86-64 several words are moved by one instruction all the same, for the engines
-//! whose plain accesses are the processor's; elsewhere, and under model checking, a block is copied word by word.
+//! The compiler never merges atomic accesses. On x86-64 several words are moved by one instruction
+//! all the same, for the engines whose plain accesses are the processor's; elsewhere, and under
+//! model checking, a block is copied word by word.
 
 use crate::{Word, sync::Ordering::Relaxed};
 

@@ -25,7 +25,8 @@ pub enum Cause {
     Conflict,
     /// The region touched more than the hardware can track.
     Capacity,
-    /// An interrupt, a page fault, an instruction that no region may contain: the processor does not say which.
+    /// An interrupt, a page fault, an instruction that no region may contain: the processor does
+    /// not say which.
     System,
     /// The region's body aborted itself with this code.
     Explicit(u8),
@@ -33,7 +34,8 @@ pub enum Cause {
     LockHeld,
     /// The region was nested deeper than [`MAX_NESTING`](crate::MAX_NESTING).
     Nested,
-    /// The body panicked. The region was rolled back; if the panic recurs on the fallback path, it surfaces there.
+    /// The body panicked. The region was rolled back; if the panic recurs on the fallback path, it
+    /// surfaces there.
     Panicked,
     /// The engine has no regions ([`NoHtm`](crate::NoHtm)).
     Unavailable,
@@ -74,7 +76,8 @@ impl fmt::Display for Cause {
 pub enum Outcome<T> {
     /// All of the region's stores became visible at once, and this is its value.
     Committed(T),
-    /// Nothing happened; the caller takes its software path. The cause is the one that exhausted the policy.
+    /// Nothing happened; the caller takes its software path. The cause is the one that exhausted
+    /// the policy.
     Fallback(Cause),
 }
 

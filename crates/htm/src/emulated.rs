@@ -1,24 +1,30 @@
 //! Transactional memory in software, with the limits of the hardware.
 //!
-//! It exists so that every path that uses regions is tested on every machine, and so that published studies of the hardware's
-//! limits run anywhere. It is never chosen by default: it is far slower than any software path it could replace.
+//! It exists so that every path that uses regions is tested on every machine, and so that published
+//! studies of the hardware's limits run anywhere. It is never chosen by default: it is far slower
+//! than any software path it could replace.
 //!
 //! # What it has in common with RTM
 //!
-//! Cache-line granularity; a write set bounded by the sets and ways of the first-level cache, and a larger bound for reads
-//! ([`Profile`]); hence order matters, since a read may evict a written line but not the other way round; aborts by
-//! interrupts ([`Timer`]), by conflicts with other regions and with plain accesses (strong atomicity), by explicit codes, by too
-//! deep nesting; flat nesting; opacity; a panic rolls the region back.
+//! Cache-line granularity; a write set bounded by the sets and ways of the first-level cache, and a
+//! larger bound for reads ([`Profile`]); hence order matters, since a read may evict a written line
+//! but not the other way round; aborts by interrupts ([`Timer`]), by conflicts with other regions
+//! and with plain accesses (strong atomicity), by explicit codes, by too deep nesting; flat
+//! nesting; opacity; a panic rolls the region back.
 //!
 //! # Where it differs
 //!
-//! - A conflict is found at the region's next access or at its commit, not at the instant it happens; so of two regions that
-//!   conflict, the one that commits first wins.
-//! - A plain *load* of a line that an uncommitted region has stored to sees the old value and leaves the region alone; hardware
-//!   would abort the region. Both are correct, and only the rate of aborts differs.
-//! - Captured locals that a body changes keep what an aborted try did to them; hardware erases that too.
-//! - The cache starts cold and holds only what goes through accessors: no stack, no code, no neighbour's lines.
-//! - Lines further apart than [`EmulatedConfig::tracked_lines`] may share a version, and conflict falsely.
+//! - A conflict is found at the region's next access or at its commit, not at the instant it
+//!   happens; so of two regions that conflict, the one that commits first wins.
+//! - A plain *load* of a line that an uncommitted region has stored to sees the old value and
+//!   leaves the region alone; hardware would abort the region. Both are correct, and only the rate
+//!   of aborts differs.
+//! - Captured locals that a body changes keep what an aborted try did to them; hardware erases that
+//!   too.
+//! - The cache starts cold and holds only what goes through accessors: no stack, no code, no
+//!   neighbour's lines.
+//! - Lines further apart than [`EmulatedConfig::tracked_lines`] may share a version, and conflict
+//!   falsely.
 
 mod cache;
 mod clock;
@@ -243,7 +249,8 @@ impl Engine for Emulated {
     }
 }
 
-/// Whether a body's panic is one of ours: a mistake of the caller's, to be shown and not to be retried.
+/// Whether a body's panic is one of ours: a mistake of the caller's, to be shown and not to be
+/// retried.
 fn is_contract_violation(payload: &(dyn std::any::Any + Send)) -> bool {
     payload
         .downcast_ref::<String>()

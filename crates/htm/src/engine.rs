@@ -79,18 +79,21 @@ mod sealed {
 /// Transactional memory, or its absence: plain accesses to words, and regions over them.
 ///
 /// An engine is a type parameter of everything that uses words, chosen once when a store is opened
-/// ([`select`](crate::select), [`AnyHtm::dispatch`](crate::AnyHtm::dispatch)), so that on hardware an access is one
-/// instruction and without it a region is not even entered. Regions are run by a [`Worker`](crate::Worker).
+/// ([`select`](crate::select), [`AnyHtm::dispatch`](crate::AnyHtm::dispatch)), so that on hardware
+/// an access is one instruction and without it a region is not even entered. Regions are run by a
+/// [`Worker`](crate::Worker).
 ///
 /// # Plain accesses
 ///
 /// They are linearizable per word, and *strongly atomic*: a plain access and a region either do not
 /// conflict, or the region aborts. Orderings are in the names: [`load`](Self::load) acquires,
-/// [`store`](Self::store) releases, read-modify-writes do both and are full barriers, as on x86. A `store` followed by a
-/// `load` of another word may be reordered, as on x86; no engine promises more than the hardware.
+/// [`store`](Self::store) releases, read-modify-writes do both and are full barriers, as on x86. A
+/// `store` followed by a `load` of another word may be reordered, as on x86; no engine promises
+/// more than the hardware.
 ///
-/// Plain accesses are not for the inside of a region; there the region's accessor is. The emulation panics at one
-/// (in every build), and so does [`Rtm`] in debug builds; in a release build the hardware makes it part of the region.
+/// Plain accesses are not for the inside of a region; there the region's accessor is. The emulation
+/// panics at one (in every build), and so does [`Rtm`] in debug builds; in a release build the
+/// hardware makes it part of the region.
 pub trait Engine: Clone + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
     /// Which engine this is.
     const KIND: EngineKind;
@@ -116,7 +119,8 @@ pub trait Engine: Clone + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
         body: &mut impl FnMut(&mut Self::Region<'m>) -> Result<T, Self::Abort>,
     ) -> Result<T, Abort>;
 
-    /// Whether there are regions to try. Where that is known at compile time, what depends on it is too.
+    /// Whether there are regions to try. Where that is known at compile time, what depends on it is
+    /// too.
     #[inline(always)]
     fn has_regions(&self) -> bool {
         !matches!(Self::KIND, EngineKind::None)
@@ -143,7 +147,8 @@ pub trait Engine: Clone + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
         word.get(Acquire)
     }
 
-    /// Reads a word without ordering other accesses. For optimistic readers, which put a fence behind a whole copy.
+    /// Reads a word without ordering other accesses. For optimistic readers, which put a fence
+    /// behind a whole copy.
     #[inline(always)]
     fn load_relaxed(&self, word: &Word) -> u64 {
         self.before_plain_access();
@@ -157,15 +162,17 @@ pub trait Engine: Clone + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
         word.set(value, Release);
     }
 
-    /// Writes a word without ordering other accesses. For the inside of what a lock or a version protects.
+    /// Writes a word without ordering other accesses. For the inside of what a lock or a version
+    /// protects.
     #[inline(always)]
     fn store_relaxed(&self, word: &Word, value: u64) {
         self.before_plain_access();
         word.set(value, Relaxed);
     }
 
-    /// Copies the first bytes of words, of which a word's lowest comes first whatever the machine: with relaxed loads, in as few
-    /// instructions as the processor allows. What is copied may be torn between words.
+    /// Copies the first bytes of words, of which a word's lowest comes first whatever the machine:
+    /// with relaxed loads, in as few instructions as the processor allows. What is copied may be
+    /// torn between words.
     ///
     /// # Panics
     ///
@@ -186,7 +193,8 @@ pub trait Engine: Clone + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
         block::load_by_words(words, into, |word| self.load_relaxed(word));
     }
 
-    /// Writes bytes to the first words, with relaxed stores. The rest of the last word that they reach becomes zero.
+    /// Writes bytes to the first words, with relaxed stores. The rest of the last word that they
+    /// reach becomes zero.
     ///
     /// # Panics
     ///
@@ -217,8 +225,8 @@ pub trait Engine: Clone + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
     ///
     /// # Errors
     ///
-    /// What the word held instead. Nothing is written then, but as in hardware the line is taken exclusively all
-    /// the same, so that regions that touched it abort.
+    /// What the word held instead. Nothing is written then, but as in hardware the line is taken
+    /// exclusively all the same, so that regions that touched it abort.
     #[inline(always)]
     fn compare_exchange(&self, word: &Word, current: u64, new: u64) -> Result<u64, u64> {
         self.before_plain_access();

@@ -46,7 +46,8 @@ pub enum EngineError {
         /// What was given.
         is: u64,
     },
-    /// The emulation was to protect memory that other processes map; it tracks the accesses of this process only.
+    /// The emulation was to protect memory that other processes map; it tracks the accesses of this
+    /// process only.
     #[error("the emulated engine cannot protect memory that is shared between processes; use `auto` or `none` there")]
     ForeignMemory,
     /// The environment asks for the emulation where only the machine's own engine can be had.

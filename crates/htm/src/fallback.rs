@@ -2,15 +2,17 @@
 //!
 //! # The protocol
 //!
-//! A region *subscribes*: it loads the lock's word first, and aborts if the lock is held. From then on the word is
-//! among the lines that the region has touched, so that whoever takes the lock later, by a plain
-//! compare-and-swap, makes the region abort. Hence a region that commits has run entirely before the lock was taken or
-//! entirely after it was released, and the section under the lock may use plain accesses and see a
-//! world that stands still. A region that found the lock held waits for its release *outside*, before it tries again:
-//! otherwise one fallback would drive every other region into the fallback too.
+//! A region *subscribes*: it loads the lock's word first, and aborts if the lock is held. From then
+//! on the word is among the lines that the region has touched, so that whoever takes the lock
+//! later, by a plain compare-and-swap, makes the region abort. Hence a region that commits has run
+//! entirely before the lock was taken or entirely after it was released, and the section under the
+//! lock may use plain accesses and see a world that stands still. A region that found the lock held
+//! waits for its release *outside*, before it tries again: otherwise one fallback would drive every
+//! other region into the fallback too.
 //!
-//! What the protocol needs of an engine is strong atomicity, and that a compare-and-swap is a full barrier: the taker's
-//! later loads must not pass it, and a region's commit must not pass its last look at the lock.
+//! What the protocol needs of an engine is strong atomicity, and that a compare-and-swap is a full
+//! barrier: the taker's later loads must not pass it, and a region's commit must not pass its last
+//! look at the lock.
 
 use crossbeam_utils::CachePadded;
 
@@ -23,8 +25,8 @@ use crate::{
 const FREE: u64 = 0;
 const HELD: u64 = 1;
 
-/// A lock that regions elide: a critical section runs as a region that merely watches it, and takes it only
-/// when regions give up. See [`Worker::elide`](crate::Worker::elide).
+/// A lock that regions elide: a critical section runs as a region that merely watches it, and takes
+/// it only when regions give up. See [`Worker::elide`](crate::Worker::elide).
 ///
 /// # Example
 ///
@@ -62,7 +64,8 @@ impl FallbackLock {
         Self::default()
     }
 
-    /// Makes the region one that commits only if the lock stays free until then. To be called first in the body.
+    /// Makes the region one that commits only if the lock stays free until then. To be called first
+    /// in the body.
     ///
     /// # Errors
     ///
@@ -123,7 +126,8 @@ impl FallbackLock {
     }
 }
 
-/// The accessor of a critical section that holds the fallback lock: plain accesses, with an undo log.
+/// The accessor of a critical section that holds the fallback lock: plain accesses, with an undo
+/// log.
 ///
 /// # Example
 ///
@@ -193,7 +197,8 @@ impl<'m, E: Engine> Access<'m> for Exclusive<'m, E> {
 }
 
 impl<E: Engine> Drop for Exclusive<'_, E> {
-    /// Undoes what was not committed, newest first, and frees the lock: on success, abort and panic alike.
+    /// Undoes what was not committed, newest first, and frees the lock: on success, abort and panic
+    /// alike.
     fn drop(&mut self) {
         for (word, value) in self.undo.drain(..).rev() {
             self.engine.store(word, value);

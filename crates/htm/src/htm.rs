@@ -107,8 +107,8 @@ impl<E: Engine> Worker<E> {
         self.run(policy, None, body)
     }
 
-    /// Like [`attempt`](Self::attempt), in regions that commit only while `lock` is free: each subscribes to it, and
-    /// no region is begun while it is held.
+    /// Like [`attempt`](Self::attempt), in regions that commit only while `lock` is free: each
+    /// subscribes to it, and no region is begun while it is held.
     #[inline(always)]
     pub fn attempt_unless<'m, T>(
         &mut self,
@@ -128,8 +128,8 @@ impl<E: Engine> Worker<E> {
     ///
     /// # Errors
     ///
-    /// The cause, when the section under the lock aborted itself or nested too deep. (When the region did, the policy decides how
-    /// often it is tried before the lock is taken.)
+    /// The cause, when the section under the lock aborted itself or nested too deep. (When the
+    /// region did, the policy decides how often it is tried before the lock is taken.)
     ///
     /// # Panics
     ///

@@ -4,8 +4,8 @@ use rustc_hash::FxHashSet;
 
 use crate::{Access, Word, word::LINE_BYTES};
 
-/// What a body read and wrote. A word counts once however often it is touched; one that is both read and
-/// written counts in both.
+/// What a body read and wrote. A word counts once however often it is touched; one that is both
+/// read and written counts in both.
 ///
 /// # Example
 ///
@@ -49,8 +49,9 @@ impl WorkingSet {
 
 /// An accessor that counts what passes through it to another one.
 ///
-/// It counts what goes through the accessor: a body's private memory is not seen. The counting itself
-/// allocates, so on [`Rtm`](crate::Rtm) meter the critical section under the lock instead of the region.
+/// It counts what goes through the accessor: a body's private memory is not seen. The counting
+/// itself allocates, so on [`Rtm`](crate::Rtm) meter the critical section under the lock instead of
+/// the region.
 ///
 /// # Example
 ///

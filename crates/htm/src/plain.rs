@@ -1,4 +1,5 @@
-//! Plain accesses in the shape of a region's, the fences that go with relaxed ones, and the hint that goes before.
+//! Plain accesses in the shape of a region's, the fences that go with relaxed ones, and the hint
+//! that goes before.
 
 use std::convert::Infallible;
 
@@ -12,11 +13,13 @@ use crate::{
     },
 };
 
-/// An accessor that makes plain accesses at once, loads that acquire and stores that release: for a body that is written once for regions and for the software
-/// path, where the caller holds a lock of its own.
+/// An accessor that makes plain accesses at once, loads that acquire and stores that release: for a
+/// body that is written once for regions and for the software path, where the caller holds a lock
+/// of its own.
 ///
-/// It cannot fail, so its error has no values. Nothing can be undone either: a body that may abort is not for this accessor, and one
-/// that does panics. (Under a [`FallbackLock`](crate::FallbackLock), [`Exclusive`](crate::Exclusive) undoes.)
+/// It cannot fail, so its error has no values. Nothing can be undone either: a body that may abort
+/// is not for this accessor, and one that does panics. (Under a
+/// [`FallbackLock`](crate::FallbackLock), [`Exclusive`](crate::Exclusive) undoes.)
 ///
 /// # Example
 ///
@@ -109,8 +112,10 @@ pub fn fence_release() {
     fence(Release);
 }
 
-/// Orders loads behind a word that was just changed by a compare-and-swap, or another read-modify-write, as a lock is taken: two threads that each lock a word
-/// and then look at the other's cannot both find it free. On x86 the read-modify-write has done that by itself, and this is for the compiler only.
+/// Orders loads behind a word that was just changed by a compare-and-swap, or another
+/// read-modify-write, as a lock is taken: two threads that each lock a word and then look at the
+/// other's cannot both find it free. On x86 the read-modify-write has done that by itself, and this
+/// is for the compiler only.
 ///
 /// # Example
 ///
@@ -131,8 +136,9 @@ pub fn fence_locked() {
     }
 }
 
-/// Asks the processor for a word's cache line, which will be wanted soon. A hint and no access: it waits for nothing and orders
-/// nothing, and no engine sees it. Where the processor is not known to have such a hint, nothing happens.
+/// Asks the processor for a word's cache line, which will be wanted soon. A hint and no access: it
+/// waits for nothing and orders nothing, and no engine sees it. Where the processor is not known to
+/// have such a hint, nothing happens.
 ///
 /// # Example
 ///
@@ -149,7 +155,8 @@ pub fn prefetch(word: &Word) {
     prefetch_at(word);
 }
 
-/// The same for an address at which there need not be a word, or anything: a hint is no access, and goes wrong nowhere.
+/// The same for an address at which there need not be a word, or anything: a hint is no access, and
+/// goes wrong nowhere.
 ///
 /// # Example
 ///
@@ -165,8 +172,8 @@ pub fn prefetch_at(address: *const Word) {
     arch::prefetch(address);
 }
 
-/// The same for what is wanted a little later, with much else: it is brought no nearer than to the second cache, which waits for more lines at a time than the
-/// first.
+/// The same for what is wanted a little later, with much else: it is brought no nearer than to the
+/// second cache, which waits for more lines at a time than the first.
 ///
 /// # Example
 ///

@@ -46,8 +46,8 @@ impl Retryable {
 
 /// For each cause, the number of aborts by it at which a region gives up.
 ///
-/// Causes are counted apart: a region that conflicts twice and overflows once has used two of its conflict
-/// tries and one of its capacity tries. A panic gives up at once, whatever the policy.
+/// Causes are counted apart: a region that conflicts twice and overflows once has used two of its
+/// conflict tries and one of its capacity tries. A panic gives up at once, whatever the policy.
 ///
 /// # Example
 ///
@@ -70,8 +70,9 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// DBX's thresholds (§6.1): 100 conflicts, 10 capacity aborts, 2 system events. A held lock is a
-    /// conflict there and has the same bound; an explicit abort and too deep nesting are decisions, and are not retried.
+    /// DBX's thresholds (§6.1): 100 conflicts, 10 capacity aborts, 2 system events. A held lock is
+    /// a conflict there and has the same bound; an explicit abort and too deep nesting are
+    /// decisions, and are not retried.
     pub const DBX: Self = Self { tries: [100, 10, 2, 1, 100, 1], obey_hint: false };
 
     /// Regions are not entered at all: [`Cause::NotTried`].
@@ -81,8 +82,8 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// [`PolicyError::ZeroTries`] when `tries` is zero: a region that is entered is tried at least once. Not to
-    /// enter regions at all is [`Policy::NEVER`].
+    /// [`PolicyError::ZeroTries`] when `tries` is zero: a region that is entered is tried at least
+    /// once. Not to enter regions at all is [`Policy::NEVER`].
     pub const fn with_tries(mut self, cause: Retryable, tries: u32) -> Result<Self, PolicyError> {
         if tries == 0 {
             return Err(PolicyError::ZeroTries { cause });
@@ -103,8 +104,9 @@ impl Policy {
         self
     }
 
-    /// The same policy, giving up at once when the processor says that trying again will not help (its
-    /// RETRY bit is clear). Off by default: DBX found that overflows often do succeed when retried.
+    /// The same policy, giving up at once when the processor says that trying again will not help
+    /// (its RETRY bit is clear). Off by default: DBX found that overflows often do succeed when
+    /// retried.
     #[must_use]
     pub const fn obeying_hint(mut self) -> Self {
         self.obey_hint = true;

@@ -39,7 +39,8 @@ impl Probe {
         PROBE.get_or_init(Self::take)
     }
 
-    /// Whether regions commit here often enough to be used: at least every second one of the smallest kind.
+    /// Whether regions commit here often enough to be used: at least every second one of the
+    /// smallest kind.
     #[must_use]
     pub fn usable(&self) -> bool {
         self.trials > 0 && self.trial_commits >= self.trials / 2
@@ -51,7 +52,8 @@ impl Probe {
         if let Some(rtm) = Rtm::if_executable() {
             let line = Line::default();
             for turn in 0..TRIALS {
-                // Touched outside first, so that no trial is lost to the page fault of a fresh stack page.
+                // Touched outside first, so that no trial is lost to the page fault of a fresh
+                // stack page.
                 rtm.store(&line[0], u64::from(turn));
                 let committed = rtm.once(&mut (), &mut |tx| {
                     let value = tx.load(&line[0])?;

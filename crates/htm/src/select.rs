@@ -4,7 +4,8 @@ use std::{fmt, str::FromStr};
 
 use crate::{Emulated, EmulatedConfig, Engine, EngineError, EngineKind, Htm, NoHtm, Profile, Rtm, probe::Probe};
 
-/// The environment variable that overrides the engine asked for: `auto`, `rtm`, `none`, `emulated`, or `emulated:PROFILE`.
+/// The environment variable that overrides the engine asked for: `auto`, `rtm`, `none`, `emulated`,
+/// or `emulated:PROFILE`.
 pub const ENGINE_VARIABLE: &str = "DRTM_HTM";
 
 /// Which engine is asked for.
@@ -82,7 +83,8 @@ impl fmt::Display for Reason {
     }
 }
 
-/// An engine as chosen at run time, to be [dispatched](Self::dispatch) once into code that is generic over it.
+/// An engine as chosen at run time, to be [dispatched](Self::dispatch) once into code that is
+/// generic over it.
 ///
 /// # Example
 ///
@@ -153,7 +155,8 @@ impl AnyHtm {
     }
 }
 
-/// Chooses an engine: the environment variable [`ENGINE_VARIABLE`] if it is set, else what is asked for.
+/// Chooses an engine: the environment variable [`ENGINE_VARIABLE`] if it is set, else what is asked
+/// for.
 ///
 /// # Errors
 ///

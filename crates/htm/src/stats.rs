@@ -1,8 +1,9 @@
 //! Counters by cause: each worker counts alone, a reader adds up.
 //!
-//! A worker owns a block on cache lines of its own and is the only one to write it, with a plain load and
-//! store: no read-modify-write, no line shared between workers. A reader sums the blocks of the living and the totals
-//! of the departed; it sees each counter at some recent moment, and never slows a worker.
+//! A worker owns a block on cache lines of its own and is the only one to write it, with a plain
+//! load and store: no read-modify-write, no line shared between workers. A reader sums the blocks
+//! of the living and the totals of the departed; it sees each counter at some recent moment, and
+//! never slows a worker.
 
 use std::{
     iter::Sum,

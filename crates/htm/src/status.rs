@@ -7,8 +7,9 @@
 //! +----------+--------------------+------+-------+--------+--------+-------+--------+
 //! ```
 //!
-//! All ones cannot be an abort: it is what `eax` held before, and means that the region has begun. Zero is
-//! an abort whose cause the processor keeps to itself, usually an interrupt or a page fault.
+//! All ones cannot be an abort: it is what `eax` held before, and means that the region has begun.
+//! Zero is an abort whose cause the processor keeps to itself, usually an interrupt or a page
+//! fault.
 
 use crate::{
     access::code,
@@ -65,7 +66,8 @@ mod tests {
             (CONFLICT, Cause::Conflict, false),
             (CAPACITY, Cause::Capacity, false),
             (CAPACITY | RETRY, Cause::Capacity, true),
-            // The capacity bit is bit 3 and no other: a status with only the conflict bit is no overflow.
+            // The capacity bit is bit 3 and no other: a status with only the conflict bit is no
+            // overflow.
             (CAPACITY | CONFLICT, Cause::Capacity, false),
             (NESTED, Cause::Nested, false),
             (NESTED | CONFLICT | RETRY, Cause::Conflict, true),

@@ -1,10 +1,10 @@
 //! The one door through which this crate's atomics come, so that model checking can replace them.
 //!
-//! With the feature `loom` every atomic, fence and thread-local that a *protocol* depends on is loom's,
-//! and a spin is a yield to loom's scheduler. With `shuttle` they are shuttle's, which tries some
-//! schedules of longer runs where loom tries all of short ones. What else differs under model checking
-//! (small tables, memory in a box) is the feature `model`, which both imply. Counters
-//! ([`crate::stats`]) are always the standard library's: nothing is ever decided by them.
+//! With the feature `loom` every atomic, fence and thread-local that a *protocol* depends on is
+//! loom's, and a spin is a yield to loom's scheduler. With `shuttle` they are shuttle's, which
+//! tries some schedules of longer runs where loom tries all of short ones. What else differs under
+//! model checking (small tables, memory in a box) is the feature `model`, which both imply.
+//! Counters ([`crate::stats`]) are always the standard library's: nothing is ever decided by them.
 
 #[cfg(feature = "loom")]
 use loom as model;

@@ -1,4 +1,5 @@
-//! The unit of everything that is shared: a 64-bit word that only an [`Engine`](crate::Engine) can read or write.
+//! The unit of everything that is shared: a 64-bit word that only an [`Engine`](crate::Engine) can
+//! read or write.
 
 use std::{fmt, ops::Deref};
 
@@ -15,18 +16,19 @@ pub const LINE_WORDS: usize = LINE_BYTES / 8;
 
 /// A shared 64-bit word.
 ///
-/// It has the layout of an [`AtomicU64`](std::sync::atomic::AtomicU64) and none of its methods: every
-/// access goes through an engine's plain accessors or through a region's accessor. That is what lets the
-/// emulated engine see *all* accesses (strong atomicity), the model checker schedule them, and a fabric
-/// show the imperfections of real verbs. Nothing can reach around it:
+/// It has the layout of an [`AtomicU64`](std::sync::atomic::AtomicU64) and none of its methods:
+/// every access goes through an engine's plain accessors or through a region's accessor. That is
+/// what lets the emulated engine see *all* accesses (strong atomicity), the model checker schedule
+/// them, and a fabric show the imperfections of real verbs. Nothing can reach around it:
 ///
 /// ```compile_fail
 /// let word = drtm_htm::Word::new(1);
 /// word.store(2, std::sync::atomic::Ordering::Relaxed);
 /// ```
 ///
-/// All accesses to one word must go through engines of one kind, and with the emulation through clones of
-/// one engine; whoever owns the memory owns the engine. Mixing them is memory safe, and forfeits atomicity.
+/// All accesses to one word must go through engines of one kind, and with the emulation through
+/// clones of one engine; whoever owns the memory owns the engine. Mixing them is memory safe, and
+/// forfeits atomicity.
 ///
 /// # Example
 ///
@@ -42,7 +44,8 @@ pub const LINE_WORDS: usize = LINE_BYTES / 8;
 #[repr(transparent)]
 pub struct Word(AtomicU64);
 
-// Memory that is mapped, shared with another process or written by a NIC is seen as words: the layout is a promise.
+// Memory that is mapped, shared with another process or written by a NIC is seen as words: the
+// layout is a promise.
 const _: () = assert!(MODEL || (size_of::<Word>() == 8 && align_of::<Word>() == 8));
 
 impl Word {
@@ -110,7 +113,8 @@ impl fmt::Debug for Word {
     }
 }
 
-/// Eight words that fill one cache line exactly, so that neighbours never conflict by false sharing.
+/// Eight words that fill one cache line exactly, so that neighbours never conflict by false
+/// sharing.
 ///
 /// # Example
 ///

@@ -1,13 +1,16 @@
-//! Model checking: every interleaving, and every value that weak memory lets a load return, of small cases.
+//! Model checking: every interleaving, and every value that weak memory lets a load return, of
+//! small cases.
 //!
 //! ```text
 //! cargo test --package drtm-htm --features loom --test loom
 //! ```
 //!
-//! Checked are the fallback lock's subscription protocol and the emulated engine's conflict detection, on the very code that runs
-//! otherwise; only the atomics are loom's. Three *mutations* must make the same checks fail, and those tests expect a panic:
-//! regions that do not subscribe, regions that do not validate, and commits without their memory fences. (RTM itself cannot be model checked; its part of the
-//! subscription protocol is the hardware's promise of strong atomicity, which the emulation keeps too.)
+//! Checked are the fallback lock's subscription protocol and the emulated engine's conflict
+//! detection, on the very code that runs otherwise; only the atomics are loom's. Three *mutations*
+//! must make the same checks fail, and those tests expect a panic: regions that do not subscribe,
+//! regions that do not validate, and commits without their memory fences. (RTM itself cannot be
+//! model checked; its part of the subscription protocol is the hardware's promise of strong
+//! atomicity, which the emulation keeps too.)
 
 use std::sync::Arc;
 
@@ -20,7 +23,8 @@ use loom::thread;
 /// One try for each cause: more only repeats states.
 const ONCE: Policy = Policy::DBX.divided_by(u32::MAX);
 
-/// Two lines and a lock, placed at the beginning of a page, so that each has the same version in every run.
+/// Two lines and a lock, placed at the beginning of a page, so that each has the same version in
+/// every run.
 #[repr(align(4096))]
 struct Memory {
     x: Line,
@@ -50,7 +54,8 @@ impl World {
 
 /// Runs `first` and `second` concurrently in every way there is, then `check`.
 ///
-/// Either is once on the model's first thread: what loom explores depends on it, and a reader there hides much.
+/// Either is once on the model's first thread: what loom explores depends on it, and a reader there
+/// hides much.
 fn explore(
     engine: impl Fn(EmulatedConfig) -> Result<Emulated, drtm_htm::EngineError> + Copy + Send + Sync + 'static,
     first: impl Fn(&World) + Copy + Send + Sync + 'static,
@@ -72,8 +77,8 @@ fn explore_within(
     once(preemptions, engine, second, first, check);
 }
 
-/// Like [`explore`], for two that differ in nothing but names: which of them is on the model's first thread makes
-/// no difference.
+/// Like [`explore`], for two that differ in nothing but names: which of them is on the model's
+/// first thread makes no difference.
 fn mirrored(
     engine: impl Fn(EmulatedConfig) -> Result<Emulated, drtm_htm::EngineError> + Copy + Send + Sync + 'static,
     first: impl Fn(&World) + Copy + Send + Sync + 'static,

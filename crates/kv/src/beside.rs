@@ -65,8 +65,8 @@ impl Beside {
         self.taken.load(Relaxed)
     }
 
-    /// Takes so many bytes more, beside a region of which so many are allocated. Returns whether they
-    /// may be used.
+    /// Takes so many bytes more, beside a region of which so many are allocated. Returns whether
+    /// they may be used.
     pub(crate) fn take(&self, bytes: u64, allocated: u64) -> bool {
         let most = (self.capacity - self.capacity / LEFT).saturating_sub(allocated);
         let more = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= most);

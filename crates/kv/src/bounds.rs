@@ -25,8 +25,8 @@ const NARROW: bool = cfg!(feature = "narrow");
 /// Words of a counter of keys, each in a line of its own.
 pub(crate) const SHARDS: usize = either(16, 1);
 
-/// Words of a page of the heap, which is larger only for an object that is. Under model checking each
-/// page is one object.
+/// Words of a page of the heap, which is larger only for an object that is. Under model checking
+/// each page is one object.
 pub(crate) const PAGE_WORDS: u64 = either(8 << 10, 0);
 
 /// Buckets in a hash table's first segment.
@@ -35,7 +35,8 @@ pub(crate) const FIRST: u64 = either(16, 1);
 /// Segments that double a hash table's array.
 pub(crate) const DOUBLING: usize = either(9, 3);
 
-/// A worker checks whether a hash table should grow each time its shard has counted so many more keys.
+/// A worker checks whether a hash table should grow each time its shard has counted so many more
+/// keys.
 pub(crate) const TURN: i64 = either(32, 1);
 
 /// Entries in a node of the tree.

@@ -1,22 +1,27 @@
-//! What a node remembers of the tables of others: buckets and inner nodes that it has fetched, within a budget.
+//! What a node remembers of the tables of others: buckets and inner nodes that it has fetched,
+//! within a budget.
 //!
-//! Nothing that is remembered is ever invalidated by its owner, who does not know of it. It is a hint: what it leads to says itself whether it
-//! is what was looked for, and nothing is concluded from what it lacks. All threads of a node share one cache, for all tables on all
-//! nodes: what one has fetched the others need not.
+//! Nothing that is remembered is ever invalidated by its owner, who does not know of it. It is a
+//! hint: what it leads to says itself whether it is what was looked for, and nothing is concluded
+//! from what it lacks. All threads of a node share one cache, for all tables on all nodes: what one
+//! has fetched the others need not.
 //!
 //! # Sets
 //!
-//! What is at a place can be kept in one *set* only, which the place's hash names, as one of its seven entries. A set's *stamp* has its version and
-//! its lock. A reader loads the stamp, finds the entry, copies it, and loads the stamp again: only if the version is the same was it one entry. A
-//! writer exchanges the stamp for a locked one. Nobody ever waits: a reader that meets a writer remembers nothing, and a writer that meets
-//! another leaves it at that.
+//! What is at a place can be kept in one *set* only, which the place's hash names, as one of its
+//! seven entries. A set's *stamp* has its version and its lock. A reader loads the stamp, finds the
+//! entry, copies it, and loads the stamp again: only if the version is the same was it one entry. A
+//! writer exchanges the stamp for a locked one. Nobody ever waits: a reader that meets a writer
+//! remembers nothing, and a writer that meets another leaves it at that.
 //!
 //! # What is kept
 //!
-//! A set counts each entry's hits, up to three, in its stamp. An entry that comes new takes the place of one that has no hits left; if all have some, it is not kept, and each
-//! loses one. (The sketch of Misra and Gries, for each set: who comes more often than a seventh of the time stays.) So a
-//! stream of places that are seen once does not push out what is used, what is no longer used goes when others are, and
-//! hits of what is used most are not even counted, so that threads can share it without a write.
+//! A set counts each entry's hits, up to three, in its stamp. An entry that comes new takes the
+//! place of one that has no hits left; if all have some, it is not kept, and each loses one. (The
+//! sketch of Misra and Gries, for each set: who comes more often than a seventh of the time stays.)
+//! So a stream of places that are seen once does not push out what is used, what is no longer used
+//! goes when others are, and hits of what is used most are not even counted, so that threads can
+//! share it without a write.
 
 mod set;
 
@@ -30,24 +35,27 @@ use crate::{
 };
 use set::{Set, set_words};
 
-/// Remembered buckets of hash tables on other nodes, each with a turn from before it was fetched: see [`HashPeer::with_cache`](crate::HashPeer::with_cache).
+/// Remembered buckets of hash tables on other nodes, each with a turn from before it was fetched:
+/// see [`HashPeer::with_cache`](crate::HashPeer::with_cache).
 ///
 /// # Example
 ///
 /// See [`Cache`].
 pub type BucketCache = Cache<{ BUCKET_WORDS + 1 }>;
 
-/// Remembered inner nodes of trees on other nodes: see [`TreePeer::with_cache`](crate::TreePeer::with_cache).
+/// Remembered inner nodes of trees on other nodes: see
+/// [`TreePeer::with_cache`](crate::TreePeer::with_cache).
 ///
 /// # Example
 ///
 /// See [`Cache`].
 pub type NodeCache = Cache<NODE_WORDS>;
 
-/// A cache of what was fetched from other nodes, in entries of so many words. Shared by threads, without locks.
+/// A cache of what was fetched from other nodes, in entries of so many words. Shared by threads,
+/// without locks.
 ///
-/// What it remembers of a region is good for as long as that is the same memory. When a node has come back with other memory under the same
-/// identifier, begin with another cache.
+/// What it remembers of a region is good for as long as that is the same memory. When a node has
+/// come back with other memory under the same identifier, begin with another cache.
 ///
 /// # Example
 ///
@@ -84,8 +92,9 @@ pub struct Cache<const WORDS: usize> {
 }
 
 impl<const WORDS: usize> Cache<WORDS> {
-    /// A cache of at most so many bytes, its own administration included but for a page. Memory is used only as it is filled. One that is too
-    /// small for a single set (a kilobyte for buckets, four for nodes) remembers nothing.
+    /// A cache of at most so many bytes, its own administration included but for a page. Memory is
+    /// used only as it is filled. One that is too small for a single set (a kilobyte for buckets,
+    /// four for nodes) remembers nothing.
     ///
     /// # Errors
     ///
@@ -114,7 +123,8 @@ impl<const WORDS: usize> Cache<WORDS> {
         self.set(key)?.get(key)
     }
 
-    /// Remembers what was fetched from a place, in place of what was remembered of it, or if there are fewer hits for something else.
+    /// Remembers what was fetched from a place, in place of what was remembered of it, or if there
+    /// are fewer hits for something else.
     #[doc(hidden)]
     pub fn put(&self, at: Remote, words: &[u64; WORDS]) {
         if let Some(key) = key(at)
@@ -151,8 +161,9 @@ const LINE_BITS: u32 = 37;
 
 const _: () = assert!(NODE_BITS + REGION_BITS + LINE_BITS == 64);
 
-/// The word that names a place, never zero. Places that do not fit are not remembered: of the 2048th region of a node or a later one, beyond 8 TiB, where no
-/// table is, or within a line, where no bucket or node begins.
+/// The word that names a place, never zero. Places that do not fit are not remembered: of the
+/// 2048th region of a node or a later one, beyond 8 TiB, where no table is, or within a line, where
+/// no bucket or node begins.
 #[inline(always)]
 fn key(at: Remote) -> Option<u64> {
     let (node, region) = (u64::from(at.node.0), u64::from(at.region.0));

@@ -2,7 +2,8 @@
 
 use drtm_rdma::{OutOfBounds, RegionError};
 
-/// An operation that the store refuses, or cannot carry out. The table it was meant for stays usable.
+/// An operation that the store refuses, or cannot carry out. The table it was meant for stays
+/// usable.
 ///
 /// # Example
 ///
@@ -115,7 +116,8 @@ pub enum KvError {
     /// The table has as many overflow buckets as links can tell apart.
     #[error("the hash table has run out of overflow buckets; let it grow, or make it with more buckets")]
     TooCrowded,
-    /// Somebody else holds the record for longer than an impatient handle of the table waits. Nothing has changed.
+    /// Somebody else holds the record for longer than an impatient handle of the table waits.
+    /// Nothing has changed.
     #[error("the record is locked, or being written, for longer than an impatient handle waits; try again later")]
     Busy,
 }

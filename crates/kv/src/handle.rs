@@ -1,4 +1,5 @@
-//! Records as transactions know them: by where they are, in which use of their memory, and in which version they were seen.
+//! Records as transactions know them: by where they are, in which use of their memory, and in which
+//! version they were seen.
 
 use std::fmt::Debug;
 
@@ -10,7 +11,8 @@ use crate::{
     layout::{Head, Place},
 };
 
-/// Where a record is in its region, and in which use of that memory: in one word. Handles are ordered by place.
+/// Where a record is in its region, and in which use of that memory: in one word. Handles are
+/// ordered by place.
 ///
 /// # Example
 ///
@@ -60,7 +62,8 @@ impl Handle {
     }
 }
 
-/// An entry of a read set: a record as it was seen. If its version is a [removed](Version::is_removed) one, it stands for a key that is not there.
+/// An entry of a read set: a record as it was seen. If its version is a
+/// [removed](Version::is_removed) one, it stands for a key that is not there.
 ///
 /// # Example
 ///
@@ -163,7 +166,8 @@ pub enum Kept {
         /// The bytes that it takes.
         bytes: u64,
     },
-    /// There was no memory for one, or it might not be taken. What the record is now and was before will be forgotten, and whoever asks is told so.
+    /// There was no memory for one, or it might not be taken. What the record is now and was before
+    /// will be forgotten, and whoever asks is told so.
     Forgotten {
         /// The bytes that what it was before took, and which are free again.
         freed: u64,
@@ -181,7 +185,8 @@ pub enum Locking {
     Taken {
         /// Its version.
         version: Version,
-        /// Its head: whether it links to older versions, and how long its value is, or [where](crate::Records::length_in) that is to be found.
+        /// Its head: whether it links to older versions, and how long its value is, or
+        /// [where](crate::Records::length_in) that is to be found.
         head: Head,
     },
     /// This holder has it locked already.

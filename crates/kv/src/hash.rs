@@ -1,23 +1,27 @@
-//! The cluster-chaining hash table: buckets of eight keys, chained where they overflow, split one at a time as the table grows.
+//! The cluster-chaining hash table: buckets of eight keys, chained where they overflow, split one
+//! at a time as the table grows.
 //!
 //! # Finding a key
 //!
-//! A key's hash names its bucket, according to how often that has been split (see `numbering`), which the bucket itself says: its *depth*. A search starts where the
-//! table's size suggests, which may be out of date. If it finds the key, that is that. If not, the bucket says whether
-//! it was the right one: absence is never concluded from a bucket that has been split, or that changed during the search. Readers
-//! take no locks and wait for nobody.
+//! A key's hash names its bucket, according to how often that has been split (see `numbering`),
+//! which the bucket itself says: its *depth*. A search starts where the table's size suggests,
+//! which may be out of date. If it finds the key, that is that. If not, the bucket says whether it
+//! was the right one: absence is never concluded from a bucket that has been split, or that changed
+//! during the search. Readers take no locks and wait for nobody.
 //!
 //! # Growing
 //!
-//! Linear hashing: buckets are split in the order of their numbers, so the table grows by one bucket at a
-//! time and its occupancy stays what it was. A split locks the one bucket that it divides. First the new bucket gets the keys
-//! that move, and becomes valid; then the old one says that it is one bit deeper; then it drops them. At each moment each key can be found.
-//! Only who holds the lock of the bucket whose turn it is moves the turn on, when all is done, so a split that fails for want
-//! of memory has changed nothing.
+//! Linear hashing: buckets are split in the order of their numbers, so the table grows by one
+//! bucket at a time and its occupancy stays what it was. A split locks the one bucket that it
+//! divides. First the new bucket gets the keys that move, and becomes valid; then the old one says
+//! that it is one bit deeper; then it drops them. At each moment each key can be found. Only who
+//! holds the lock of the bucket whose turn it is moves the turn on, when all is done, so a split
+//! that fails for want of memory has changed nothing.
 //!
 //! # Changing a chain
 //!
-//! Under the bucket's lock. Locks are taken in the order bucket, record; nobody waits for a bucket while holding a record.
+//! Under the bucket's lock. Locks are taken in the order bucket, record; nobody waits for a bucket
+//! while holding a record.
 
 mod bucket;
 mod chain;
@@ -94,7 +98,8 @@ impl HashConfig {
         Self { grows: false, ..self }
     }
 
-    /// The same for a table whose records are [read by peers](crate::RecordPeer). Each needs eight bytes more, and a checksum when it is written.
+    /// The same for a table whose records are [read by peers](crate::RecordPeer). Each needs eight
+    /// bytes more, and a checksum when it is written.
     #[must_use]
     pub const fn for_peers(self) -> Self {
         Self { for_peers: true, ..self }
@@ -157,7 +162,8 @@ pub(crate) const fn kind<K: Keys>() -> u64 {
 
 /// A hash table over registered memory. Clones are the same table.
 ///
-/// Values are byte strings of up to [`MAX_VALUE`](crate::MAX_VALUE) bytes. All operations are linearizable.
+/// Values are byte strings of up to [`MAX_VALUE`](crate::MAX_VALUE) bytes. All operations are
+/// linearizable.
 ///
 /// # Example
 ///
@@ -305,8 +311,8 @@ impl<E: Engine> Table<E> {
         since.holds_in(self.region())
     }
 
-    /// How many buckets there are. Who learns of a bucket by this finds it filled: its keys would otherwise be looked for before they are
-    /// there, and its depth after it is.
+    /// How many buckets there are. Who learns of a bucket by this finds it filled: its keys would
+    /// otherwise be looked for before they are there, and its depth after it is.
     #[inline(always)]
     fn buckets(&self) -> Result<u64, KvError> {
         self.base.get(header::BUCKETS)

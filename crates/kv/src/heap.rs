@@ -1,12 +1,14 @@
 //! Memory for records: size classes, cut from the region page by page, and used again.
 //!
-//! An object has a size class for ever: its memory is never cut differently, so that a stale link to it still finds
-//! the words of a record where they are expected ("type-stable"). What makes a second use of the memory harmless is the record's
-//! incarnation (see [`crate::record`]), so freed objects can be used again without waiting for anyone; but for those whose
-//! incarnation is about to come round (see [`crate::quarantine`]).
+//! An object has a size class for ever: its memory is never cut differently, so that a stale link
+//! to it still finds the words of a record where they are expected ("type-stable"). What makes a
+//! second use of the memory harmless is the record's incarnation (see [`crate::record`]), so freed
+//! objects can be used again without waiting for anyone; but for those whose incarnation is about
+//! to come round (see [`crate::quarantine`]).
 //!
-//! Workers allocate from pages and free lists of their own. Where some only insert and others only remove, free objects travel in batches
-//! through a shared list, so that neither runs dry while the other piles up.
+//! Workers allocate from pages and free lists of their own. Where some only insert and others only
+//! remove, free objects travel in batches through a shared list, so that neither runs dry while the
+//! other piles up.
 
 use std::sync::Arc;
 
@@ -54,7 +56,8 @@ const CLASS_FOR: [u8; NOT_LARGE] = {
 
 const NOT_LARGE: usize = 192;
 
-/// How far ahead of what is given out fresh memory is asked for, in words, and how many words of an object.
+/// How far ahead of what is given out fresh memory is asked for, in words, and how many words of an
+/// object.
 const AHEAD: u64 = 64;
 const MOST_ASKED: u64 = 64;
 
@@ -121,8 +124,8 @@ struct Pool {
     /// What is left of the current page: the next object's word, and the page's end.
     next: u64,
     end: u64,
-    /// How many pages there were, as far as it matters: each is twice as large as the one before, so
-    /// that a worker that does little holds little.
+    /// How many pages there were, as far as it matters: each is twice as large as the one before,
+    /// so that a worker that does little holds little.
     pages: u32,
 }
 
@@ -136,7 +139,8 @@ impl Arena {
         size_of_val(&*self.classes) + self.classes.iter().map(|pool| 8 * pool.free.capacity()).sum::<usize>()
     }
 
-    /// An object of this class: the word where it begins, and never zero. Fresh ones are all zeros; others are as they were freed.
+    /// An object of this class: the word where it begins, and never zero. Fresh ones are all zeros;
+    /// others are as they were freed.
     #[inline(always)]
     pub(crate) fn allocate<E: Engine>(
         &mut self,

@@ -1,4 +1,5 @@
-//! Keys: eight bytes that stand in the slot itself, or byte strings of which the slot has a fingerprint.
+//! Keys: eight bytes that stand in the slot itself, or byte strings of which the slot has a
+//! fingerprint.
 
 use drtm_htm::{Engine, Word};
 use drtm_rdma::{read_bytes, words_for, write_bytes};
@@ -141,8 +142,9 @@ impl ByteStrings for Bytes {
     }
 }
 
-/// [`Bytes`] as a tree's records keep them. The tree has compared what the key begins with, so the record's word is how it ends: that tells
-/// most of the keys that are left apart, and nothing needs to be hashed.
+/// [`Bytes`] as a tree's records keep them. The tree has compared what the key begins with, so the
+/// record's word is how it ends: that tells most of the keys that are left apart, and nothing needs
+/// to be hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sliced;
 

@@ -1,8 +1,9 @@
 //! Where a worker inserts into trees, so that it need not search for the leaf each time.
 //!
-//! Keys often ascend: those of a tree, or those that have their first columns in common, of which there may be many that take turns (the orders of several districts,
-//! the events of several devices). So one leaf is remembered for each upper half of a key's word. Nothing depends on what is remembered: a leaf says itself which keys
-//! belong there.
+//! Keys often ascend: those of a tree, or those that have their first columns in common, of which
+//! there may be many that take turns (the orders of several districts, the events of several
+//! devices). So one leaf is remembered for each upper half of a key's word. Nothing depends on what
+//! is remembered: a leaf says itself which keys belong there.
 
 use drtm_rdma::Offset;
 
@@ -73,7 +74,8 @@ impl Lasts {
         self.0[Self::slot(tree, last.word)] = Entry { tree, last };
     }
 
-    /// Remembers where a word is going to be inserted. What was inserted last of its like is still known then.
+    /// Remembers where a word is going to be inserted. What was inserted last of its like is still
+    /// known then.
     #[inline(always)]
     pub(crate) fn expect(&mut self, tree: Offset, next: Last) {
         let entry = &mut self.0[Self::slot(tree, next.word)];

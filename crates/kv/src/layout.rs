@@ -1,4 +1,5 @@
-//! The bits of every word that the store shares. Drawn in `docs/layout.md`; sizes are asserted here.
+//! The bits of every word that the store shares. Drawn in `docs/layout.md`; sizes are asserted
+//! here.
 
 mod head;
 mod node;
@@ -53,9 +54,11 @@ impl Field {
     }
 }
 
-/// A counter that comes round, in a field of which it uses the lowest bits: all of them but in tests.
+/// A counter that comes round, in a field of which it uses the lowest bits: all of them but in
+/// tests.
 ///
-/// A round has four *quarters*. Before a counter can have an old value again, it begins a quarter four times.
+/// A round has four *quarters*. Before a counter can have an old value again, it begins a quarter
+/// four times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cycle {
     mask: u64,

@@ -1,16 +1,23 @@
 //! The memory store: records in registered words, and the tables that find them.
 //!
-//! - [`Store`]: a region with memory for records; [`Worker`]: one thread's way to change what is in it.
-//! - [`HashTable`]: finds a record by its key. Reads take no locks and wait for nobody; it grows a bucket at a time.
-//! - [`HashPeer`]: the same table from another node, by one-sided READs; with a [`Cache`], seldom by any.
-//! - [`Tree`]: keeps keys, integers or byte strings, in their order. Reads take no locks; a [`Scan`] tells which leaves it has passed, so that keys that come or go later are noticed.
+//! - [`Store`]: a region with memory for records; [`Worker`]: one thread's way to change what is in
+//!   it.
+//! - [`HashTable`]: finds a record by its key. Reads take no locks and wait for nobody; it grows a
+//!   bucket at a time.
+//! - [`HashPeer`]: the same table from another node, by one-sided READs; with a [`Cache`], seldom
+//!   by any.
+//! - [`Tree`]: keeps keys, integers or byte strings, in their order. Reads take no locks; a
+//!   [`Scan`] tells which leaves it has passed, so that keys that come or go later are noticed.
 //! - [`TreePeer`]: the same tree from another node; with a [`Cache`], by one READ.
-//! - [`RecordPeer`]: records of another node, read, locked and written by one-sided verbs. [`TablePeer`], [`Service`]: tables of another node, by messages.
-//! - [`Turn`]: a moment of the store, after which what was read and is still the same has not come round to that.
-//! - [`State`], [`Version`], [`Head`]: the words of a record's header, which protocols build on. [`acquire`] decides when a record's lock can be taken.
+//! - [`RecordPeer`]: records of another node, read, locked and written by one-sided verbs.
+//!   [`TablePeer`], [`Service`]: tables of another node, by messages.
+//! - [`Turn`]: a moment of the store, after which what was read and is still the same has not come
+//!   round to that.
+//! - [`State`], [`Version`], [`Head`]: the words of a record's header, which protocols build on.
+//!   [`acquire`] decides when a record's lock can be taken.
 //!
-//! A table is only words in a region: another handle, in this process or another that maps the same region, [opens](Store::open_hash_table)
-//! it and uses it at the same time.
+//! A table is only words in a region: another handle, in this process or another that maps the same
+//! region, [opens](Store::open_hash_table) it and uses it at the same time.
 //!
 //! ```
 //! use drtm_htm::NoHtm;

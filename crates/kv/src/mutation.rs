@@ -1,5 +1,5 @@
-//! Deliberate faults, for the model checker, and for tests with narrow counters, to find. Elsewhere none exists, and
-//! asking for one costs nothing.
+//! Deliberate faults, for the model checker, and for tests with narrow counters, to find. Elsewhere
+//! none exists, and asking for one costs nothing.
 
 /// A step that can be left out, or done at the wrong time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,8 @@ pub enum Mutation {
     LockWithoutStamp,
     /// A node that leaves the tree can still be taken for what it was.
     LeaveWithoutStamp,
-    /// A hint's record is taken for the tree's without a look at the leaf, and the incarnation does not tell either, as when it has come round again.
+    /// A hint's record is taken for the tree's without a look at the leaf, and the incarnation does
+    /// not tell either, as when it has come round again.
     HintWithoutLeaf,
     /// Counters begin a quarter without a turn being counted.
     TurnsNotCounted,
@@ -47,7 +48,8 @@ pub(crate) fn includes(mutation: Mutation) -> bool {
     }
 }
 
-/// Runs `model` with a fault, in all its threads: the model checker runs them as coroutines of this one.
+/// Runs `model` with a fault, in all its threads: the model checker runs them as coroutines of this
+/// one.
 #[cfg(any(feature = "model", feature = "narrow"))]
 #[doc(hidden)]
 pub fn mutated(mutation: Mutation, model: impl FnOnce()) {

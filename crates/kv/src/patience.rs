@@ -1,7 +1,8 @@
 //! Patience: how long an operation waits for a record that somebody else has locked or is writing.
 //!
-//! A thread that has nothing else to do waits as long as it takes. One that has, must not: whoever holds the record, on another node perhaps, may be
-//! waiting for just this thread to answer a message. So a handle of a table can be *impatient*: its operations give up then, with
+//! A thread that has nothing else to do waits as long as it takes. One that has, must not: whoever
+//! holds the record, on another node perhaps, may be waiting for just this thread to answer a
+//! message. So a handle of a table can be *impatient*: its operations give up then, with
 //! [`KvError::Busy`], and have changed nothing.
 
 use std::cell::Cell;

@@ -58,7 +58,8 @@ pub enum PeerError {
     },
 }
 
-/// Where a record is on its node, and in which use of that memory: to be checked against what is found there.
+/// Where a record is on its node, and in which use of that memory: to be checked against what is
+/// found there.
 ///
 /// # Example
 ///
@@ -70,7 +71,8 @@ pub struct Location {
     pub record: Remote,
     /// The incarnation that its head must have.
     pub incarnation: u16,
-    /// A turn of the node from before the record was there. Some turns later it may have come round.
+    /// A turn of the node from before the record was there. Some turns later it may have come
+    /// round.
     pub(crate) since: Turn,
 }
 
@@ -116,7 +118,8 @@ impl KnownTurn {
         Turn(self.turn.load(Relaxed))
     }
 
-    /// Asks for the turn that it is now. Whether nothing can have come round since the one that was known.
+    /// Asks for the turn that it is now. Whether nothing can have come round since the one that was
+    /// known.
     pub(crate) async fn refresh<P: Port>(&self, verbs: Verbs<'_, P>) -> Result<bool, VerbError> {
         let (before, now) = (self.get(), Turn(verbs.read_word(self.word).await?));
         self.turn.fetch_max(now.0, Relaxed);
@@ -124,8 +127,8 @@ impl KnownTurn {
     }
 }
 
-/// How long a lookup goes on that meets change after change. Seconds, on any fabric: whoever changes a table is done in less, even if he is
-/// interrupted, unless he will never be.
+/// How long a lookup goes on that meets change after change. Seconds, on any fabric: whoever
+/// changes a table is done in less, even if he is interrupted, unless he will never be.
 #[derive(Debug)]
 pub(crate) struct Patience {
     table: Remote,

@@ -1,13 +1,16 @@
-//! Quarantine: free objects that are not to be used again before the operations have ended that may know them.
+//! Quarantine: free objects that are not to be used again before the operations have ended that may
+//! know them.
 //!
-//! An object's incarnation tells its uses, and comes round. Each time that it begins a quarter, the free object comes
-//! here, in a *batch* with others. When a batch is closed, a [turn](crate::turns) is counted; when all operations that
-//! are seen to be active began after that turn, its objects can be used again. There is one closed batch at a time, and
-//! the others wait in an open one, until there are [so many](DETAINED) or memory is wanted. So however often memory is
-//! used again, a long transaction sees one turn for it, and what waits meanwhile is one object in four thousand uses.
+//! An object's incarnation tells its uses, and comes round. Each time that it begins a quarter, the
+//! free object comes here, in a *batch* with others. When a batch is closed, a [turn](crate::turns)
+//! is counted; when all operations that are seen to be active began after that turn, its objects
+//! can be used again. There is one closed batch at a time, and the others wait in an open one,
+//! until there are [so many](DETAINED) or memory is wanted. So however often memory is used again,
+//! a long transaction sees one turn for it, and what waits meanwhile is one object in four thousand
+//! uses.
 //!
-//! Whether operations are active is no more than a look: a turn is counted for each batch, and so an operation that was
-//! overlooked finds out by itself.
+//! Whether operations are active is no more than a look: a turn is counted for each batch, and so
+//! an operation that was overlooked finds out by itself.
 
 use parking_lot::Mutex;
 
@@ -34,7 +37,8 @@ impl Quarantine {
         self.batches.lock().open.push((class, word));
     }
 
-    /// Closes the open batch, if it has so many objects and no other is closed. The caller counts a turn then, and [says](Self::closed_in) which.
+    /// Closes the open batch, if it has so many objects and no other is closed. The caller counts a
+    /// turn then, and [says](Self::closed_in) which.
     pub(crate) fn close(&self, least: usize) -> bool {
         let mut batches = self.batches.lock();
         let is_to_close = batches.closed.is_empty() && batches.open.len() >= least;

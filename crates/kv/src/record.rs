@@ -1,4 +1,5 @@
-//! Records: a header of four words, then, if need be, lengths and a long key, then the value, then perhaps a checksum.
+//! Records: a header of four words, then, if need be, lengths and a long key, then the value, then
+//! perhaps a checksum.
 //!
 //! ```text
 //! word 0   key: the key itself, or a long key's fingerprint (in a tree, its last eight bytes)
@@ -19,10 +20,12 @@
 //!
 //! # Writing
 //!
-//! Under the lock in the state word. The version is marked `writing`, then the words are written, then the new version. Memory that is
-//! free stays locked and marked `writing`, with its incarnation one on, until its next use is complete: whoever still has its
-//! place finds it busy, or of another incarnation, and goes back to the table. Also memory of a record that no table leads to yet
-//! is only used anew under its lock: whoever locks what it was before finds out under the lock.
+//! Under the lock in the state word. The version is marked `writing`, then the words are written,
+//! then the new version. Memory that is free stays locked and marked `writing`, with its
+//! incarnation one on, until its next use is complete: whoever still has its place finds it busy,
+//! or of another incarnation, and goes back to the table. Also memory of a record that no table
+//! leads to yet is only used anew under its lock: whoever locks what it was before finds out under
+//! the lock.
 
 mod hold;
 mod lines;
@@ -135,7 +138,8 @@ impl<'r, E: Engine> Record<'r, E> {
     }
 
     /// The word of lengths, for who asks.
-    // Of the region and the place, not of the record: that would have to be in memory for whoever does not ask, too.
+    // Of the region and the place, not of the record: that would have to be in memory for whoever
+    // does not ask, too.
     #[inline(always)]
     fn lengths(&self) -> impl FnOnce() -> Result<u64, OutOfBounds> + use<'r, E> {
         let (region, at) = (self.region, Offset::new(8 * (self.place.word + HEADER_WORDS as u64)));
@@ -180,7 +184,8 @@ impl<'r, E: Engine> Record<'r, E> {
         if !R::IS_WANTED {
             return Ok(());
         }
-        // Before there is room for so much: a length that is nonsense leads out of memory, or is at most that of a page.
+        // Before there is room for so much: a length that is nonsense leads out of memory, or is at
+        // most that of a page.
         let value = self.body(shape.before_value(), words_for(shape.value))?;
         self.copy_parts(value, shape.value, into);
         Ok(())

@@ -1,4 +1,5 @@
-//! The records of a store by their handles: looked at again, locked, written, unlocked, whatever table they are in.
+//! The records of a store by their handles: looked at again, locked, written, unlocked, whatever
+//! table they are in.
 
 use drtm_htm::{Access, Engine, Plain};
 use drtm_rdma::{Offset, Region};
@@ -9,7 +10,8 @@ use crate::{
     record::{HEAD, HEADER_WORDS, KEY, Record, STATE, VERSION},
 };
 
-/// The records of a store by their handles, whatever table they are in: what a transaction does with its read set and its write set.
+/// The records of a store by their handles, whatever table they are in: what a transaction does
+/// with its read set and its write set.
 ///
 /// # Example
 ///
@@ -65,8 +67,9 @@ impl<'s, E: Engine> Records<'s, E> {
         is_still
     }
 
-    /// Returns the key's word of a record, if the record is still where it was: the key itself, if keys of its table fit
-    /// into a word. What it says of a record that is being moved or taken out may be outdated.
+    /// Returns the key's word of a record, if the record is still where it was: the key itself, if
+    /// keys of its table fit into a word. What it says of a record that is being moved or taken out
+    /// may be outdated.
     #[must_use]
     pub fn key_word(&self, at: Handle) -> Option<u64> {
         let header = self.header(at).ok()?;
@@ -74,12 +77,14 @@ impl<'s, E: Engine> Records<'s, E> {
         (head.incarnation() == at.place().incarnation).then(|| engine.load(&header[KEY]))
     }
 
-    /// Whether a record is still where it was, and nobody but this holder is about to change it: until then its key leads to it.
+    /// Whether a record is still where it was, and nobody but this holder is about to change it:
+    /// until then its key leads to it.
     #[must_use]
     #[inline]
     pub fn is_there(&self, at: Handle, holder: Holder) -> bool {
         let Ok(header) = self.header(at) else { return false };
-        // The lock first: who moves a record, or takes it out, holds it until the record has another incarnation.
+        // The lock first: who moves a record, or takes it out, holds it until the record has
+        // another incarnation.
         let state = State(self.region.engine().load(&header[STATE]));
         let head = Head(self.region.engine().load_relaxed(&header[HEAD]));
         head.incarnation() == at.place().incarnation && state.may_be_read_by(holder)
@@ -134,8 +139,8 @@ impl<'s, E: Engine> Records<'s, E> {
         Ok(Some(lent.map_or_else(Lend::Locked, Lend::Shared)))
     }
 
-    /// Returns the length of the value of a record that is locked, and has this head: another of the same length needs no
-    /// other memory.
+    /// Returns the length of the value of a record that is locked, and has this head: another of
+    /// the same length needs no other memory.
     ///
     /// # Errors
     ///
@@ -174,7 +179,8 @@ impl<'s, E: Engine> Records<'s, E> {
     #[inline(always)]
     pub fn is_still_in<A: Access<'s>>(&self, tx: &mut A, seen: ReadEntry, holder: Holder) -> Result<bool, A::Abort> {
         let Ok(header) = self.header(seen.at) else { return Ok(false) };
-        // The lock first: one that is taken later is taken by somebody who will find what this one has locked.
+        // The lock first: one that is taken later is taken by somebody who will find what this one
+        // has locked.
         let state = State(tx.load(&header[STATE])?);
         let version = Version(tx.load(&header[VERSION])?);
         let head = Head(tx.load(&header[HEAD])?);
@@ -198,7 +204,8 @@ impl<'s, E: Engine> Records<'s, E> {
         seen.holds_in(tx, self.region)
     }
 
-    /// Copies a record that is locked by the caller, and about to be written by him, so that what it is now can be read later: if there is memory, and it may be taken.
+    /// Copies a record that is locked by the caller, and about to be written by him, so that what
+    /// it is now can be read later: if there is memory, and it may be taken.
     ///
     /// The record can be neither read nor unlocked until it has been written.
     ///
@@ -213,8 +220,9 @@ impl<'s, E: Engine> Records<'s, E> {
         Ok(Record::at(self.region, at.place())?.keep(worker, may_take)?)
     }
 
-    /// Forgets the older versions that nobody needs, of a record that is locked by the caller: `is_needed` is asked about what was from one version to before
-    /// another. Gives the bytes that are free again.
+    /// Forgets the older versions that nobody needs, of a record that is locked by the caller:
+    /// `is_needed` is asked about what was from one version to before another. Gives the bytes that
+    /// are free again.
     ///
     /// # Errors
     ///
@@ -337,8 +345,9 @@ impl<'s, E: Engine> Records<'s, E> {
         }
     }
 
-    /// Writes some words of the value of a record that the caller has locked, from the one behind the first `skipped` on, and unlocks it. What is written ends where a
-    /// word of the value does, or the value itself. Which table the record is in does not matter.
+    /// Writes some words of the value of a record that the caller has locked, from the one behind
+    /// the first `skipped` on, and unlocks it. What is written ends where a word of the value does,
+    /// or the value itself. Which table the record is in does not matter.
     ///
     /// # Errors
     ///
@@ -372,8 +381,9 @@ impl<'s, E: Engine> Records<'s, E> {
         Record::at(self.region, at.place())?.write_part_held(version, skipped, part)
     }
 
-    /// Gives another version to a record that is locked by the caller, without another value, and unlocks it. A [removed](Version::as_removed) one makes its
-    /// key absent; one that is not makes a key present whose value the record has already.
+    /// Gives another version to a record that is locked by the caller, without another value, and
+    /// unlocks it. A [removed](Version::as_removed) one makes its key absent; one that is not makes
+    /// a key present whose value the record has already.
     ///
     /// # Errors
     ///

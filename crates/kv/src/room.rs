@@ -29,14 +29,16 @@ pub trait Room {
     /// Room for a value of this length, or for as much of it as there can be.
     fn of(&mut self, length: usize) -> &mut [u8];
 
-    /// How many words of the value's beginning are not wanted. What [`of`](Self::of) is asked for is the rest.
+    /// How many words of the value's beginning are not wanted. What [`of`](Self::of) is asked for
+    /// is the rest.
     #[inline(always)]
     fn skipped(&self) -> usize {
         0
     }
 
-    /// How long the whole value most probably is, if something is to be expected: where it is, and how much, need not be waited for then. Where it
-    /// is known when this is compiled, values are copied with no branch for others.
+    /// How long the whole value most probably is, if something is to be expected: where it is, and
+    /// how much, need not be waited for then. Where it is known when this is compiled, values are
+    /// copied with no branch for others.
     #[inline(always)]
     fn whole(&self) -> Option<usize> {
         None
@@ -73,7 +75,8 @@ impl Room for Nowhere {
     }
 }
 
-/// Where values are copied to, as far as there is room: an array, a slice, or a vector as long as it is.
+/// Where values are copied to, as far as there is room: an array, a slice, or a vector as long as
+/// it is.
 ///
 /// # Example
 ///
@@ -116,7 +119,8 @@ pub struct Read {
     pub version: Version,
 }
 
-/// Somebody's memory, and the length of the value of which it has the beginning. Values are expected to fill it.
+/// Somebody's memory, and the length of the value of which it has the beginning. Values are
+/// expected to fill it.
 #[derive(Debug)]
 pub(crate) struct Buffer<'b, B: ?Sized> {
     memory: &'b mut B,

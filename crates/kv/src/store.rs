@@ -118,12 +118,14 @@ impl<E: Engine> Store<E> {
         Self::in_region_of(NodeId(0), 0, region)
     }
 
-    /// A store in a region that belongs to a node: its workers lock records in that node's name, and in that of the node's current life. A node that was ended and
-    /// starts again has a higher incarnation, so that what its former life has locked can be told.
+    /// A store in a region that belongs to a node: its workers lock records in that node's name,
+    /// and in that of the node's current life. A node that was ended and starts again has a higher
+    /// incarnation, so that what its former life has locked can be told.
     ///
     /// # Errors
     ///
-    /// As for [`in_region`](Self::in_region), and when the node's number or incarnation is more than a lock has room for.
+    /// As for [`in_region`](Self::in_region), and when the node's number or incarnation is more
+    /// than a lock has room for.
     ///
     /// # Example
     ///
@@ -170,7 +172,8 @@ impl<E: Engine> Store<E> {
         &self.shared.region
     }
 
-    /// Lets trees that are made or opened from now on have hints for their first keys already, so that tests of small trees are tests of hints too.
+    /// Lets trees that are made or opened from now on have hints for their first keys already, so
+    /// that tests of small trees are tests of hints too.
     #[doc(hidden)]
     #[must_use]
     pub fn hinting_at_once(self) -> Self {
@@ -303,14 +306,16 @@ impl<E: Engine> Worker<E> {
         self.holder.worker().into()
     }
 
-    /// The name in which this worker locks records, here or on another node, while it runs one transaction at a time.
+    /// The name in which this worker locks records, here or on another node, while it runs one
+    /// transaction at a time.
     #[must_use]
     #[inline(always)]
     pub fn holder(&self) -> Holder {
         self.holder
     }
 
-    /// The name of the transaction in one of this worker's slots: of several that take turns, each has its own.
+    /// The name of the transaction in one of this worker's slots: of several that take turns, each
+    /// has its own.
     ///
     /// # Example
     ///
@@ -347,7 +352,8 @@ impl<E: Engine> Worker<E> {
         self.arena.free(&self.store.shared.heap, class, word);
     }
 
-    /// An empty list for memory that is about to be free, which is to be [given back](Self::give_back_discarded).
+    /// An empty list for memory that is about to be free, which is to be [given
+    /// back](Self::give_back_discarded).
     pub(crate) fn take_discarded(&mut self) -> Vec<(Class, u64)> {
         std::mem::take(&mut self.discarded)
     }

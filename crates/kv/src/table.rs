@@ -481,7 +481,8 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         Record::at(self.region(), at.place())?.write_held::<Self::Kept>(version, value)
     }
 
-    /// [Writes](Self::write_held) a record in [other memory](Self::reserve). Gives its handle there.
+    /// [Writes](Self::write_held) a record in [other memory](Self::reserve). Gives its handle
+    /// there.
     ///
     /// # Errors
     ///

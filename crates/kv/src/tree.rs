@@ -2,35 +2,42 @@
 //!
 //! # Finding a key
 //!
-//! From the root, which never moves, down to a leaf. Each node has a *stamp*, which changes whenever the node does: a reader loads it before and after
-//! it reads the node, and takes no locks. It looks at the stamp of a parent once more when it has the child's: a node that is divided or leaves the tree
-//! changes its parent, so a reader that comes by a stale way learns of it there, and begins again (see `search`). What was read from one
-//! leaf was there at one moment, and that is all that a reader needs.
+//! From the root, which never moves, down to a leaf. Each node has a *stamp*, which changes
+//! whenever the node does: a reader loads it before and after it reads the node, and takes no
+//! locks. It looks at the stamp of a parent once more when it has the child's: a node that is
+//! divided or leaves the tree changes its parent, so a reader that comes by a stale way learns of
+//! it there, and begins again (see `search`). What was read from one leaf was there at one moment,
+//! and that is all that a reader needs.
 //!
-//! Each node also says which keys belong in it, and where the next node on its level is. That is for scans, which go on to the right without another way
-//! down.
+//! Each node also says which keys belong in it, and where the next node on its level is. That is
+//! for scans, which go on to the right without another way down.
 //!
-//! Of a key that was found before, a *hint* is kept, which leads to its leaf and its record at once (see `hints`).
+//! Of a key that was found before, a *hint* is kept, which leads to its leaf and its record at once
+//! (see `hints`).
 //!
-//! Byte strings are sequences of words, and their tree has a layer for each word of a prefix that several have in common: see `layers`.
+//! Byte strings are sequences of words, and their tree has a layer for each word of a prefix that
+//! several have in common: see `layers`.
 //!
 //! # Changing a leaf
 //!
-//! Under the leaf's lock, which is in its stamp and is taken by exchanging the stamp that was seen for a locked one: it can only be had while the leaf is
-//! what it was. A value is updated in its record without touching the leaf; one that needs another size of memory moves, and the leaf's
+//! Under the leaf's lock, which is in its stamp and is taken by exchanging the stamp that was seen
+//! for a locked one: it can only be had while the leaf is what it was. A value is updated in its
+//! record without touching the leaf; one that needs another size of memory moves, and the leaf's
 //! link with it, but the leaf keeps its stamp. So a stamp says which keys there are, and no more.
 //!
 //! # Changing the tree
 //!
-//! A node that is full is divided (see `split`), one that is empty leaves (see `reclaim`). All the nodes that this concerns are locked as they
-//! were seen, or none: nobody waits for one node while holding another, so there is no order of locks that matters, and none to
-//! get wrong. Under all locks, links and fences fit each other; between two looks of a reader they need not.
+//! A node that is full is divided (see `split`), one that is empty leaves (see `reclaim`). All the
+//! nodes that this concerns are locked as they were seen, or none: nobody waits for one node while
+//! holding another, so there is no order of locks that matters, and none to get wrong. Under all
+//! locks, links and fences fit each other; between two looks of a reader they need not.
 //!
-//! Nodes that leave are used again at once, as nodes of the same tree. Stamps go on over all uses of a node's memory, so a reader that
-//! still has its place notices; nobody waits for readers to leave.
+//! Nodes that leave are used again at once, as nodes of the same tree. Stamps go on over all uses
+//! of a node's memory, so a reader that still has its place notices; nobody waits for readers to
+//! leave.
 
-/// Tries again, as often as it takes for something to come of it. A macro, since a closure would not
-/// become one with a search.
+/// Tries again, as often as it takes for something to come of it. A macro, since a closure would
+/// not become one with a search.
 macro_rules! until {
     ($attempt:expr) => {{
         let waiter = drtm_htm::Waiter::new();
@@ -167,7 +174,8 @@ impl PhantomGuard for NodeVersion {
 
     #[inline]
     fn holds_in<'m, E: Engine, A: Access<'m>>(&self, tx: &mut A, region: &'m Region<E>) -> Result<bool, A::Abort> {
-        // A place outside the region is no leaf of it. And what is being changed, nobody can have seen yet.
+        // A place outside the region is no leaf of it. And what is being changed, nobody can have
+        // seen yet.
         let Ok(words) = region.array::<NODE_WORDS>(self.at) else { return Ok(false) };
         Ok(Stamp(tx.load(&words[0])?).unlocked().0 == self.version)
     }
@@ -177,11 +185,14 @@ impl PhantomGuard for NodeVersion {
 ///
 /// Its operations are those of every [table](crate::KvTable), and scans.
 ///
-/// Keys are integers, or with [`Bytes`](crate::Bytes) byte strings of up to [`MAX_KEY`](crate::MAX_KEY) bytes. Values are byte strings of up to [`MAX_VALUE`](crate::MAX_VALUE) bytes. Operations on a key are linearizable;
-/// what a [`Scan`] sees is said there.
+/// Keys are integers, or with [`Bytes`](crate::Bytes) byte strings of up to
+/// [`MAX_KEY`](crate::MAX_KEY) bytes. Values are byte strings of up to
+/// [`MAX_VALUE`](crate::MAX_VALUE) bytes. Operations on a key are linearizable; what a [`Scan`]
+/// sees is said there.
 ///
-/// Of a tree with more than a thousand keys, each process that uses it keeps in memory of its own where keys were found: 17 to 34 bytes for each key that there is, or was when there were most. Handles
-/// that were [opened](Store::open_tree) each have their own; clones of one share it.
+/// Of a tree with more than a thousand keys, each process that uses it keeps in memory of its own
+/// where keys were found: 17 to 34 bytes for each key that there is, or was when there were most.
+/// Handles that were [opened](Store::open_tree) each have their own; clones of one share it.
 ///
 /// # Example
 ///
@@ -232,7 +243,8 @@ pub struct Tree<E: Engine, K: Keys = Inline> {
     keys: PhantomData<K>,
 }
 
-/// Something of a node on each level, or layer, of a way through the tree. Of trees of any usual height, without an allocation.
+/// Something of a node on each level, or layer, of a way through the tree. Of trees of any usual
+/// height, without an allocation.
 type PerLevel<T> = SmallVec<[T; 8]>;
 
 #[derive(Debug)]
@@ -254,8 +266,8 @@ impl<E: Engine> Store<E> {
         self.tree_of()
     }
 
-    /// A new ordered table whose records are [read by peers](crate::RecordPeer): each needs eight bytes more, and a checksum when it is
-    /// written.
+    /// A new ordered table whose records are [read by peers](crate::RecordPeer): each needs eight
+    /// bytes more, and a checksum when it is written.
     ///
     /// # Errors
     ///
@@ -338,14 +350,16 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         self.table.hints.scribble(seed);
     }
 
-    /// Fills the tree, which must be empty, with rows in the ascending order of their keys. Gives how many there were.
+    /// Fills the tree, which must be empty, with rows in the ascending order of their keys. Gives
+    /// how many there were.
     ///
-    /// Much faster than inserting. Nodes are filled to nine tenths. The rows are seen by others all at once, in the end.
+    /// Much faster than inserting. Nodes are filled to nine tenths. The rows are seen by others all
+    /// at once, in the end.
     ///
     /// # Errors
     ///
-    /// [`KvError::NotAscending`]; [`KvError::NotEmpty`], also when others have used the tree meanwhile; or as for
-    /// [`insert`](crate::KvTable::insert). The tree is as it was then.
+    /// [`KvError::NotAscending`]; [`KvError::NotEmpty`], also when others have used the tree
+    /// meanwhile; or as for [`insert`](crate::KvTable::insert). The tree is as it was then.
     ///
     /// # Example
     ///

@@ -1,15 +1,17 @@
-//! Random schedules of longer runs, with more threads than the model checker could bear: it decides after every access to a word who goes on.
+//! Random schedules of longer runs, with more threads than the model checker could bear: it decides
+//! after every access to a word who goes on.
 //!
 //! ```text
 //! cargo test --package drtm-kv --features shuttle --test shuttle
 //! ```
 //!
-//! The code is the one that runs otherwise; only the words are the scheduler's, in a box, and tables and nodes are as small as for the model
-//! checker, so that they grow, are divided and reclaimed all the time. Every load gives what was stored last: weak memory is the model
+//! The code is the one that runs otherwise; only the words are the scheduler's, in a box, and
+//! tables and nodes are as small as for the model checker, so that they grow, are divided and
+//! reclaimed all the time. Every load gives what was stored last: weak memory is the model
 //! checker's part.
 //!
-//! `DRTM_SHUTTLE=N` runs N times as many schedules. All follow from a seed, `SHUTTLE_RANDOM_SEED` if that is set; a failure prints
-//! the schedule, which `shuttle::replay` runs again.
+//! `DRTM_SHUTTLE=N` runs N times as many schedules. All follow from a seed, `SHUTTLE_RANDOM_SEED`
+//! if that is set; a failure prints the schedule, which `shuttle::replay` runs again.
 #![cfg(not(feature = "loom"))]
 
 #[path = "suite/tables.rs"]
@@ -38,7 +40,8 @@ const KEYS: u64 = 4;
 /// Operations of an owner.
 const TURNS: u64 = 16;
 
-/// A value that shows whether it is whole and whose it is. Its length changes with its turn, so that records move.
+/// A value that shows whether it is whole and whose it is. Its length changes with its turn, so
+/// that records move.
 fn value(key: u64, turn: u64) -> Vec<u8> {
     [key, turn]
         .into_iter()
@@ -128,7 +131,8 @@ fn run<T: Table>(make: impl Fn(&Store<NoHtm>) -> T) {
     assert_eq!(all.iter().map(|(key, value)| (*key, turn_of(*key, value))).collect::<BTreeMap<_, _>>(), expected);
 }
 
-/// Runs under schedules of two kinds: those that switch at every step with equal chances, and those that switch at few places only, anywhere.
+/// Runs under schedules of two kinds: those that switch at every step with equal chances, and those
+/// that switch at few places only, anywhere.
 fn explore(schedules: usize, scenario: fn()) {
     let schedules = drtm_testing::schedules(schedules);
     let mut config = Config::new();

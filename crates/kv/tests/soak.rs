@@ -1,5 +1,6 @@
-//! Soaks: keys come, go and change their lengths all the while, and so do workers. Memory must stay what it was once things have settled, the region's
-//! as well as the process's. A file of its own, since the process's memory is everybody's.
+//! Soaks: keys come, go and change their lengths all the while, and so do workers. Memory must stay
+//! what it was once things have settled, the region's as well as the process's. A file of its own,
+//! since the process's memory is everybody's.
 #![cfg(all(not(feature = "model"), target_os = "linux"))]
 
 #[path = "suite/support.rs"]

@@ -13,9 +13,9 @@
 //!   what is under way ends with [`VerbError::Disconnected`](crate::VerbError::Disconnected), and
 //!   what is posted from then on with [`VerbError::Gone`](crate::VerbError::Gone), until the
 //!   endpoint [reconnects](crate::Endpoint::reconnect). Nothing waits for a node that is gone.
-//! - Between machines a node that is silent for too long is *suspected*, and what is under way to it
-//!   ends with [`VerbError::Suspected`](crate::VerbError::Suspected). It may come back as the same
-//!   incarnation, to which the endpoint reconnects, too.
+//! - Between machines a node that is silent for too long is *suspected*, and what is under way to
+//!   it ends with [`VerbError::Suspected`](crate::VerbError::Suspected). It may come back as the
+//!   same incarnation, to which the endpoint reconnects, too.
 //! - Once posted, an operation goes on, whether or not anyone still waits for it. Dropping its
 //!   future changes nothing at the other end, and is safe at any time: the buffer belongs to the
 //!   operation until that is over.

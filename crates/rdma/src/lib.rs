@@ -6,7 +6,8 @@
 //!   offsets that mean the same wherever it is mapped. [`Offset`], [`Remote`]: typed addresses.
 //! - [`Fabric`]: what joins nodes; its documentation says what verbs promise and do not promise.
 //!   [`LocalFabric`] joins nodes of one process, [`ShmFabric`] processes of one machine,
-//!   [`TcpFabric`] machines (`VerbsFabric` those with RDMA NICs, by the feature `verbs`), and [`Sim`] is a cluster in virtual time. [`Capabilities`]: what a fabric can do.
+//!   [`TcpFabric`] machines (`VerbsFabric` those with RDMA NICs, by the feature `verbs`), and
+//!   [`Sim`] is a cluster in virtual time. [`Capabilities`]: what a fabric can do.
 //! - [`Endpoint`]: one worker thread's way into a fabric. [`Verbs`]: its operations, one at a time;
 //!   [`Batch`]: several in one round trip; [`Pending`], [`Words`], [`Reply`], [`Message`]: what
 //!   becomes of them.

@@ -31,7 +31,8 @@ pub(crate) use superblock::{kind_of, name_of};
 
 const WORD: u64 = size_of::<u64>() as u64;
 
-/// A capacity is rounded up to this: a page, and under model checking, where each word takes time to make, a word.
+/// A capacity is rounded up to this: a page, and under model checking, where each word takes time
+/// to make, a word.
 const UNIT: u64 = if cfg!(feature = "model") { WORD } else { 4 << 10 };
 
 /// Shared files are allocated ahead by this much, so that not every extension is a system call.
@@ -112,9 +113,9 @@ impl<E: Engine> Region<E> {
         self.mapping.populate(bytes as usize).map_err(|source| RegionError::Populate { bytes, source })
     }
 
-    /// Gives whole pages among these bytes back to the system, and returns how many bytes that were.
-    /// Their words are zeros from then on, and take memory again when something is written there.
-    /// They stay allocated.
+    /// Gives whole pages among these bytes back to the system, and returns how many bytes that
+    /// were. Their words are zeros from then on, and take memory again when something is written
+    /// there. They stay allocated.
     ///
     /// A region in a file keeps its memory: other processes may use it.
     ///

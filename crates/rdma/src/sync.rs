@@ -1,9 +1,9 @@
 //! The one door for the atomics of the crate's own protocols, so that model checking can replace
 //! them.
 //!
-//! With the feature `loom` they are loom's, with `shuttle` they are shuttle's, and a futex is a mutex
-//! with a condition. Everything else in this crate (flags that only end a wait sooner, counters) stays
-//! the standard library's.
+//! With the feature `loom` they are loom's, with `shuttle` they are shuttle's, and a futex is a
+//! mutex with a condition. Everything else in this crate (flags that only end a wait sooner,
+//! counters) stays the standard library's.
 
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
 pub(crate) use std::sync::atomic::{AtomicU32, Ordering, fence};

@@ -36,7 +36,8 @@ pub fn corpus(target: &str) -> Vec<Vec<u8>> {
     files.into_iter().map(|file| fs::read(file).expect("it can be read")).collect()
 }
 
-/// Whether tests are to write their corpora again, because a format has changed: `DRTM_WRITE_CORPUS`.
+/// Whether tests are to write their corpora again, because a format has changed:
+/// `DRTM_WRITE_CORPUS`.
 #[must_use]
 pub fn is_rewritten() -> bool {
     env::var_os("DRTM_WRITE_CORPUS").is_some()

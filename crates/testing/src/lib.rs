@@ -1,5 +1,5 @@
-//! How thorough this workspace's tests are: the one place that reads the environment variables which say so. And the
-//! corpora of what is fuzzed.
+//! How thorough this workspace's tests are: the one place that reads the environment variables
+//! which say so. And the corpora of what is fuzzed.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! The arena: the bytes of keys and values that a transaction keeps until it ends, one behind the other.
+//! The arena: the bytes of keys and values that a transaction keeps until it ends, one behind the
+//! other.
 
 mod values;
 

@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 #[cfg(feature = "tracing")]
 use crate::trace::event;
 
-/// Bytes that are used, of those that may be. Counted by whoever keeps or forgets an older version, which only open snapshots are cause for; what everybody
-/// reads lies elsewhere.
+/// Bytes that are used, of those that may be. Counted by whoever keeps or forgets an older version,
+/// which only open snapshots are cause for; what everybody reads lies elsewhere.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Budget {
-    /// Below zero for a moment, when somebody gives back what somebody else has taken, and not entered yet.
+    /// Below zero for a moment, when somebody gives back what somebody else has taken, and not
+    /// entered yet.
     used: AtomicI64,
     most: u64,
     /// Whether it has been told that nothing is left, and nothing has been given back since.
@@ -20,7 +21,8 @@ pub(crate) struct Budget {
     was_told: AtomicBool,
 }
 
-/// What a commit takes and gives back, or who tidies up, until it is [entered](Budget::enter): once, as all threads write the same word then.
+/// What a commit takes and gives back, or who tidies up, until it is [entered](Budget::enter):
+/// once, as all threads write the same word then.
 #[derive(Debug, Default)]
 pub(crate) struct Spent(i64);
 
@@ -44,7 +46,8 @@ impl Budget {
         }
     }
 
-    /// Whether more may be used by a commit that has spent this. Several who ask at once may all be told so, and use a little more.
+    /// Whether more may be used by a commit that has spent this. Several who ask at once may all be
+    /// told so, and use a little more.
     pub(crate) fn allows_more(&self, spent: &Spent) -> bool {
         let used = self.used.load(Relaxed).saturating_add(spent.0);
         let most = i64::try_from(self.most).unwrap_or(i64::MAX);

@@ -22,8 +22,9 @@ pub struct Column<K, C: Codec, O, T> {
 impl<K: Key, C: Flat, O: Kind> Table<K, C, O> {
     /// A part of every row of the table, as a source of rows.
     ///
-    /// Of a row that is read, only the part is copied. Of a row that is [updated](Tx::update), only the part is
-    /// copied, both when it is read and when the transaction commits, unless the table has indexes.
+    /// Of a row that is read, only the part is copied. Of a row that is [updated](Tx::update), only
+    /// the part is copied, both when it is read and when the transaction commits, unless the table
+    /// has indexes.
     ///
     /// # Example
     ///

@@ -2,18 +2,18 @@
 //!
 //! 1. *Lock* the write set.
 //! 2. *Read the snapshot number*: the transaction's epoch.
-//! 3. *Validate* the read set. If all of it is as it was, and no other transaction has it locked, then there is one
-//!    moment at which the transaction happens, after the last lock and before the first look: what it has read was
-//!    true then, and what it is going to write could not be seen.
-//! 4. *Prepare*: check that nothing that was validated has come round (decision 36), that the database is open and its
-//!    schema unchanged, reserve memory, find out which older versions snapshots need. From here on only the sink can
-//!    stop the transaction.
+//! 3. *Validate* the read set. If all of it is as it was, and no other transaction has it locked,
+//!    then there is one moment at which the transaction happens, after the last lock and before the
+//!    first look: what it has read was true then, and what it is going to write could not be seen.
+//! 4. *Prepare*: check that nothing that was validated has come round (decision 36), that the
+//!    database is open and its schema unchanged, reserve memory, find out which older versions
+//!    snapshots need. From here on only the sink can stop the transaction.
 //! 5. *Tell the sink*, which may refuse.
-//! 6. *Apply and unlock*. A reader of a locked row waits; one that has read it before finds the lock, or the new
-//!    version.
+//! 6. *Apply and unlock*. A reader of a locked row waits; one that has read it before finds the
+//!    lock, or the new version.
 //!
-//! Where there is transactional memory, the first three steps of a large commit are one htm transaction. A commit of
-//! one row runs the same sequence, compiled for one row.
+//! Where there is transactional memory, the first three steps of a large commit are one htm
+//! transaction. A commit of one row runs the same sequence, compiled for one row.
 
 mod apply;
 mod lock;
@@ -54,7 +54,8 @@ use crate::{
 /// What a row that is logged counts beside its key and its value.
 const ROW_OVERHEAD: usize = 40;
 
-/// Returns whether a transaction has committed already, since it writes nothing and has read at one moment.
+/// Returns whether a transaction has committed already, since it writes nothing and has read at one
+/// moment.
 #[inline(always)]
 pub(crate) fn is_trivially_committed<S: Setting, M: Mode>(db: &Inner<S>, state: &TxState<S::Engine>) -> bool {
     let writes_nothing = !M::WRITES || state.writes.is_empty() && state.writes.undone().is_empty();
@@ -195,9 +196,10 @@ impl<E: Engine> Drop for LockedRows<'_, E> {
 }
 
 impl<S: Setting> Parts<'_, S> {
-    /// The sequence. Returns `None` if the transaction has committed, otherwise the version of a row that has no
-    /// further version in this epoch; nothing has happened then.
-    // Functions that are not inlined take the parts one by one: a reference to all of them would force them into memory.
+    /// The sequence. Returns `None` if the transaction has committed, otherwise the version of a
+    /// row that has no further version in this epoch; nothing has happened then.
+    // Functions that are not inlined take the parts one by one: a reference to all of them would
+    // force them into memory.
     #[inline(always)]
     fn commit(self, writes: &mut [Write]) -> Result<Option<Version>, Error> {
         let Self { db, worker, reads, arena, scratch, holder, admission, session } = self;
@@ -253,7 +255,8 @@ fn tell<S: Setting>(db: &Inner<S>, session: &mut Session, commit: &Commit<'_>) -
     Ok(())
 }
 
-/// Locks the write set, reads the snapshot number, and validates the read set. If that fails, nothing is locked.
+/// Locks the write set, reads the snapshot number, and validates the read set. If that fails,
+/// nothing is locked.
 #[inline(always)]
 fn lock_and_validate<S: Setting>(
     db: &Inner<S>,
@@ -279,8 +282,9 @@ fn lock_and_validate<S: Setting>(
     }
 }
 
-/// Prepares rows that are not plain: checks that their keys still lead to them, reserves memory for values that do not
-/// fit where they are, and finds out what snapshots need. Returns whether the rows can be written in place all the same.
+/// Prepares rows that are not plain: checks that their keys still lead to them, reserves memory for
+/// values that do not fit where they are, and finds out what snapshots need. Returns whether the
+/// rows can be written in place all the same.
 #[inline(never)]
 fn prepare<S: Setting>(
     db: &Inner<S>,
@@ -303,8 +307,8 @@ fn prepare<S: Setting>(
     Ok(!summary.lacks_room() && !summary.has_past() && scratch.needs.is_empty())
 }
 
-/// Checks that a transaction that was admitted before the database or its schema changed may commit, and that what it
-/// has validated cannot have come round.
+/// Checks that a transaction that was admitted before the database or its schema changed may
+/// commit, and that what it has validated cannot have come round.
 #[cold]
 #[inline(never)]
 fn confirm<S: Setting>(db: &Inner<S>, admitted: Admission, now: Admission, writes: &[Write]) -> Result<(), Error> {
@@ -334,7 +338,8 @@ fn confirm<S: Setting>(db: &Inner<S>, admitted: Admission, now: Admission, write
     Ok(())
 }
 
-/// Checks that what a transaction has read cannot have come round since it was admitted, and that it was not dropped.
+/// Checks that what a transaction has read cannot have come round since it was admitted, and that
+/// it was not dropped.
 #[cold]
 #[inline(never)]
 fn confirm_reads<S: Setting>(db: &Inner<S>, admitted: Admission) -> Result<(), Conflict> {
@@ -342,7 +347,8 @@ fn confirm_reads<S: Setting>(db: &Inner<S>, admitted: Admission) -> Result<(), C
     if S::has(Mutation::DropsNotChecked) { Ok(()) } else { db.catalog.check_drops(admitted.count()) }
 }
 
-/// Checks that the records of rows that others have written meanwhile are still those of their keys.
+/// Checks that the records of rows that others have written meanwhile are still those of their
+/// keys.
 #[cold]
 #[inline(never)]
 fn check_keys<S: Setting>(db: &Inner<S>, arena: &Arena, writes: &[Write]) -> Result<(), Error> {

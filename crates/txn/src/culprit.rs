@@ -1,4 +1,5 @@
-//! Which row a transaction was in conflict over: looked for only when a transaction fails whose options bound its runs.
+//! Which row a transaction was in conflict over: looked for only when a transaction fails whose
+//! options bound its runs.
 
 use drtm_kv::Handle;
 
@@ -11,8 +12,9 @@ use crate::{
     write_set::Write,
 };
 
-/// Finds a row that is not as the transaction has seen it. `None` if there is no such row any more, if a key came into
-/// a range, or if the row was only read and has a key that does not pack into a word.
+/// Finds a row that is not as the transaction has seen it. `None` if there is no such row any more,
+/// if a key came into a range, or if the row was only read and has a key that does not pack into a
+/// word.
 #[cold]
 #[inline(never)]
 pub(crate) fn find<S: Setting>(db: &Inner<S>, state: &TxState<S::Engine>) -> Option<Culprit> {

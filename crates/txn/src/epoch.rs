@@ -1,8 +1,9 @@
 //! Snapshot numbers and versions.
 //!
-//! A database has one *snapshot number*, which only those advance who want to see everything as it was at one moment. A transaction that
-//! commits reads it once, after it has locked what it writes: that is its *epoch*. A row's version says in which epoch it was written and how
-//! often in that epoch, so that versions are ordered by epoch first:
+//! A database has one *snapshot number*, which only those advance who want to see everything as it
+//! was at one moment. A transaction that commits reads it once, after it has locked what it writes:
+//! that is its *epoch*. A row's version says in which epoch it was written and how often in that
+//! epoch, so that versions are ordered by epoch first:
 //!
 //! ```text
 //!  61                                  16 15                 0
@@ -16,13 +17,15 @@ use drtm_kv::Version;
 
 const COUNT_BITS: u32 = 16;
 
-/// The version of a row that is written in an epoch, after it had another: of a later epoch, if [there is no further one](has_version_in) in this.
+/// The version of a row that is written in an epoch, after it had another: of a later epoch, if
+/// [there is no further one](has_version_in) in this.
 #[inline(always)]
 pub(crate) fn version_in(epoch: u64, before: Version) -> Version {
     Version::new((before.number() + 1).max(epoch << COUNT_BITS))
 }
 
-/// Whether a row that had a version can be written in an epoch: unless it was written tens of thousands of times in it.
+/// Whether a row that had a version can be written in an epoch: unless it was written tens of
+/// thousands of times in it.
 #[inline(always)]
 pub(crate) fn has_version_in(epoch: u64, before: Version) -> bool {
     epoch_of(version_in(epoch, before)) <= epoch

@@ -10,7 +10,8 @@ use crate::{CodecError, LogError};
 /// Why a [sink](crate::Sink) refuses a transaction.
 pub type SinkError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a transaction could not go on beside others. It has changed nothing, and may succeed when it is run again.
+/// Why a transaction could not go on beside others. It has changed nothing, and may succeed when it
+/// is run again.
 ///
 /// # Example
 ///
@@ -34,8 +35,8 @@ pub type SinkError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Conflict {
-    /// Something that it has read has been changed since; or so much else was changed that this cannot be ruled out; or
-    /// a table was dropped, be it one that it has not read.
+    /// Something that it has read has been changed since; or so much else was changed that this
+    /// cannot be ruled out; or a table was dropped, be it one that it has not read.
     #[error("what it has read was changed meanwhile")]
     Validation,
     /// A key has come into a range that it has read, or one that it had looked for in vain.
@@ -113,8 +114,8 @@ pub enum Error {
     /// It got in the way of others: run it again. (Closures are run again by the database.)
     #[error("the transaction conflicts with others: {0}; run it again")]
     Conflict(#[from] Conflict),
-    /// The closure of a transaction has failed as often as its [options](crate::Options) allow, or their deadline has
-    /// passed. Nothing of it has happened.
+    /// The closure of a transaction has failed as often as its [options](crate::Options) allow, or
+    /// their deadline has passed. Nothing of it has happened.
     #[error(
         "the transaction was given up after {attempts} runs: {conflict}{}; allow more runs or time, or change that row less often",
         of_row(*.table, .key)
@@ -124,11 +125,12 @@ pub enum Error {
         attempts: u32,
         /// Why the last run failed.
         conflict: Conflict,
-        /// The table of a row that was in conflict in the last run, if such a row is known. None is if a key came into
-        /// a range, or if the row was only read and its key does not pack into eight bytes.
+        /// The table of a row that was in conflict in the last run, if such a row is known. None is
+        /// if a key came into a range, or if the row was only read and its key does not pack into
+        /// eight bytes.
         table: Option<&'static str>,
-        /// The row's key: its encoding, which [`Key::from_bytes`](crate::Key::from_bytes) decodes. Empty if it is not
-        /// known.
+        /// The row's key: its encoding, which [`Key::from_bytes`](crate::Key::from_bytes) decodes.
+        /// Empty if it is not known.
         key: Vec<u8>,
     },
     /// A key that is to be inserted is there.
@@ -159,7 +161,8 @@ pub enum Error {
         /// Its table.
         table: &'static str,
     },
-    /// An index cannot be made, as two of the rows that there are have the same key in it. The table is as it was, and there is no such index.
+    /// An index cannot be made, as two of the rows that there are have the same key in it. The
+    /// table is as it was, and there is no such index.
     #[error(
         "the unique index `{index}` cannot be made: two rows of `{table}` have the key \"{}\"; change one of them, or make an index that is not unique",
         key.escape_ascii()
@@ -249,8 +252,8 @@ pub enum Error {
         /// What was asked for.
         asked: String,
     },
-    /// There are as many tables as there can be, indexes and dropped tables included. Opening the database again makes
-    /// room for as many as were dropped.
+    /// There are as many tables as there can be, indexes and dropped tables included. Opening the
+    /// database again makes room for as many as were dropped.
     #[error(
         "there have been {most} tables and indexes, which is all there can be: put several kinds of rows into one, under keys with a prefix"
     )]
@@ -305,7 +308,8 @@ pub enum Error {
     /// A savepoint of another transaction, or of a part of this one that was undone.
     #[error("the savepoint is none of this transaction's, or of a part that was undone")]
     OtherSavepoint,
-    /// A transaction was begun by `transact` or `read` within the closure of another, with which it would get in its own way.
+    /// A transaction was begun by `transact` or `read` within the closure of another, with which it
+    /// would get in its own way.
     #[error("a transaction within a transaction: use the one that the closure is given, or a savepoint")]
     Nested,
     /// Somebody has closed the database.
@@ -357,8 +361,8 @@ pub enum Error {
         /// The sink's reason.
         source: SinkError,
     },
-    /// The log could not be written while this transaction waited for it. Whether it is there when the database is
-    /// opened again is not known; until then it has happened in memory.
+    /// The log could not be written while this transaction waited for it. Whether it is there when
+    /// the database is opened again is not known; until then it has happened in memory.
     #[error(
         "whether the transaction has become durable is not known, since the log failed: {reason}; open the database again"
     )]
@@ -366,8 +370,8 @@ pub enum Error {
         /// What has failed.
         reason: String,
     },
-    /// A commit was not durable in the time that it had. It has happened in memory, and becomes durable unless the log
-    /// fails.
+    /// A commit was not durable in the time that it had. It has happened in memory, and becomes
+    /// durable unless the log fails.
     ///
     /// # Example
     ///
@@ -405,7 +409,8 @@ pub enum Error {
         /// What has failed.
         reason: String,
     },
-    /// The table has an index that is recorded in the log, and was not opened since the database was.
+    /// The table has an index that is recorded in the log, and was not opened since the database
+    /// was.
     #[error("index `{index}` of `{table}` is not open: open it (`Db::index`) before the table is written")]
     IndexNotOpened {
         /// The table.
@@ -413,14 +418,15 @@ pub enum Error {
         /// The index.
         index: String,
     },
-    /// The table is replicated to all nodes of a cluster, and is only read since its node was started.
+    /// The table is replicated to all nodes of a cluster, and is only read since its node was
+    /// started.
     #[error("`{table}` is replicated, and is only read: fill it at every node before that is started")]
     Replicated {
         /// The table.
         table: &'static str,
     },
-    /// The table is one of a cluster, of which a database alone must not do this: write rows whose entries in indexes
-    /// are on other nodes, open an index, or drop it.
+    /// The table is one of a cluster, of which a database alone must not do this: write rows whose
+    /// entries in indexes are on other nodes, open an index, or drop it.
     #[error(
         "`{table}` is a table of a cluster: write rows that have indexes by a transaction of the cluster (`ClusterTx`), \
          define indexes with `NodeBuilder::index`, and do not drop it"
@@ -463,8 +469,8 @@ impl Error {
         Self::Aborted { reason: reason.into() }
     }
 
-    /// Returns whether an explicit transaction should be run again. Closures are run again by the database, until that
-    /// is no use, or their options forbid it ([`Contended`](Self::Contended)).
+    /// Returns whether an explicit transaction should be run again. Closures are run again by the
+    /// database, until that is no use, or their options forbid it ([`Contended`](Self::Contended)).
     #[must_use]
     pub const fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict(_))

@@ -1,15 +1,18 @@
 //! What transactions leave behind, until nobody needs it any longer.
 //!
-//! A row that is removed leaves its record, which says that the key is not there; so does an insertion that did not come about. Usually it is taken
-//! out at once by whoever left it. If somebody has it locked just then, or may still ask what it was, it is kept in mind and tried again later; if
-//! somebody has given the key a value meanwhile, it is garbage no more.
+//! A row that is removed leaves its record, which says that the key is not there; so does an
+//! insertion that did not come about. Usually it is taken out at once by whoever left it. If
+//! somebody has it locked just then, or may still ask what it was, it is kept in mind and tried
+//! again later; if somebody has given the key a value meanwhile, it is garbage no more.
 //!
-//! The rows of a table that was dropped are taken out when transactions have ended that may use them.
+//! The rows of a table that was dropped are taken out when transactions have ended that may use
+//! them.
 //!
-//! Older versions are forgotten when the row is written next, or else here, when the snapshots that needed them are closed.
+//! Older versions are forgotten when the row is written next, or else here, when the snapshots that
+//! needed them are closed.
 //!
-//! What is left is in one queue for all threads, since the thread that left it may have ended. There is little of it
-//! but while snapshots are open (see `reclaim`).
+//! What is left is in one queue for all threads, since the thread that left it may have ended.
+//! There is little of it but while snapshots are open (see `reclaim`).
 
 use crossbeam_queue::SegQueue;
 use drtm_kv::{Handle, ReadEntry, Version};
@@ -22,13 +25,16 @@ use crate::storage::{OwnedKey, Tour};
 pub(crate) enum Garbage {
     /// The record of a row that is gone.
     Row { table: u16, key: OwnedKey, seen: ReadEntry },
-    /// Older versions of rows, which may be needed as long as a snapshot is open that does not see this version.
+    /// Older versions of rows, which may be needed as long as a snapshot is open that does not see
+    /// this version.
     Past { rows: Rows, until: Version },
-    /// The rows of a table that was dropped by this change of the terms, as far as a tour of them has not come to them.
+    /// The rows of a table that was dropped by this change of the terms, as far as a tour of them
+    /// has not come to them.
     Table { table: u16, at: u64, tour: Option<Box<Tour>> },
 }
 
-/// A few rows that one commit has written: who looks at them again asks for the memory of all of them first, as most probably it is in another processor's cache.
+/// A few rows that one commit has written: who looks at them again asks for the memory of all of
+/// them first, as most probably it is in another processor's cache.
 pub(crate) type Rows = SmallVec<[Handle; MOST_ROWS]>;
 
 const MOST_ROWS: usize = 14;
@@ -45,7 +51,8 @@ pub(crate) struct NewPast<'q> {
 }
 
 impl<'q> NewPast<'q> {
-    /// None yet. All are written in one epoch, so any of their versions tells of all until when they may be needed.
+    /// None yet. All are written in one epoch, so any of their versions tells of all until when
+    /// they may be needed.
     pub(crate) fn new(left: &'q Queue) -> Self {
         Self { left, rows: Rows::new(), until: Version::default() }
     }

@@ -1,8 +1,9 @@
 //! Phantom guards follow the changes that the transaction makes itself.
 //!
-//! A guard says in which version a bucket or a leaf was when a key was absent there. An insertion of the transaction's
-//! own changes it, and must not look like another's. So the guard is replaced, at every insertion: few guards are gone
-//! through, many have an index, which is brought up to date by the first change that needs it.
+//! A guard says in which version a bucket or a leaf was when a key was absent there. An insertion
+//! of the transaction's own changes it, and must not look like another's. So the guard is replaced,
+//! at every insertion: few guards are gone through, many have an index, which is brought up to date
+//! by the first change that needs it.
 
 use drtm_kv::{GuardChange, PhantomGuard};
 use drtm_rdma::Offset;
@@ -63,8 +64,8 @@ impl GuardIndex {
             let guard = guards[at];
             match self.positions.get(&guard.place()) {
                 Some(known) if guards[*known] == guard => continue,
-                // Another transaction has changed the place meanwhile. Only one of both guards can hold, so the
-                // transaction cannot commit, whichever is found.
+                // Another transaction has changed the place meanwhile. Only one of both guards can
+                // hold, so the transaction cannot commit, whichever is found.
                 Some(_) => {}
                 None => drop(self.positions.insert(guard.place(), kept)),
             }
@@ -117,11 +118,13 @@ mod tests {
         prop_oneof![prop::collection::vec(alone, 0..400), prop::collection::vec(disturbed, 0..400)]
     }
 
-    /// Guards hold as long as only the transaction itself inserts, and fail if another inserts where one is.
+    /// Guards hold as long as only the transaction itself inserts, and fail if another inserts
+    /// where one is.
     fn run<T: KvTable<NoHtm, drtm_kv::Inline>>(store: &Store<NoHtm>, table: &T, steps: &[Step]) {
         let mut worker = store.worker().expect("a worker");
         let (mut guards, mut index) = (Vec::new(), GuardIndex::default());
-        // The keys that the transaction has seen absent, and whether another has inserted one of them.
+        // The keys that the transaction has seen absent, and whether another has inserted one of
+        // them.
         let (mut absent, mut is_disturbed) = (BTreeSet::new(), false);
         for step in steps {
             match *step {

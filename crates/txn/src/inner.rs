@@ -60,7 +60,8 @@ pub(crate) struct Culprit {
     pub(crate) key: Vec<u8>,
 }
 
-/// What a thread keeps from one transaction to the next. It is written by each, and others' lie beside it.
+/// What a thread keeps from one transaction to the next. It is written by each, and others' lie
+/// beside it.
 #[repr(align(128))]
 pub(crate) struct Thread<E: Engine> {
     /// A state that no transaction is using.
@@ -204,7 +205,8 @@ impl<S: Setting> Inner<S> {
     /// Returns a state for a transaction of this thread.
     #[inline(always)]
     pub(crate) fn take(&self, thread: &Thread<S::Engine>) -> Result<Box<TxState<S::Engine>>, Error> {
-        // The model checker's threads are all one here, and must not take each other's states, which name lock holders.
+        // The model checker's threads are all one here, and must not take each other's states,
+        // which name lock holders.
         let spare = if MODEL { None } else { thread.spare.take().or_else(|| self.take_idle()) };
         spare.map_or_else(|| self.new_state(), Ok)
     }
@@ -233,8 +235,8 @@ impl<S: Setting> Inner<S> {
         }
     }
 
-    /// Leaves a state to any thread: the transaction was begun by another one, which lacks it now, or several were open
-    /// at once, or it has failed.
+    /// Leaves a state to any thread: the transaction was begun by another one, which lacks it now,
+    /// or several were open at once, or it has failed.
     #[cold]
     #[inline(never)]
     pub(crate) fn give_to_others(&self, mut state: Box<TxState<S::Engine>>) {

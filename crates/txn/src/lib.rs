@@ -5,15 +5,20 @@
 //! - [`Key`]: types whose values can be keys, and how they keep their order as words and bytes.
 //! - [`Codec`]: how values become bytes: [`Raw`], [`Pod`], [`PodRef`], [`Bincode`], [`Postcard`].
 //! - [`Durability`]: databases in directories; [`CommitToken`], [`Checkpoint`].
-//! - [`Setting`]: what a database is built on. [`Sink`]: what is told of its commits, and may refuse them.
+//! - [`Setting`]: what a database is built on. [`Sink`]: what is told of its commits, and may
+//!   refuse them.
 //!
 //! # Features
 //!
 //! Neither is on by default, and neither costs anything where a transaction succeeds.
 //!
-//! - `tracing`: events and spans of the target `drtm`. A database opened (`info`) or closed (`info`, a span `close`), a table made (`debug`), an index made (`info`, a span `index`) or given up (`warn`), a hash table that takes
-//!   memory (`debug`), a transaction that fails again and again (`debug`) or takes the ticket (`warn`), snapshots (`trace`), no memory left for older versions (`warn`).
-//! - `metrics`: `Db::publish_metrics`, which hands all figures that there are to the recorder of the application when it asks for that.
+//! - `tracing`: events and spans of the target `drtm`. A database opened (`info`) or closed
+//!   (`info`, a span `close`), a table made (`debug`), an index made (`info`, a span `index`) or
+//!   given up (`warn`), a hash table that takes memory (`debug`), a transaction that fails again
+//!   and again (`debug`) or takes the ticket (`warn`), snapshots (`trace`), no memory left for
+//!   older versions (`warn`).
+//! - `metrics`: `Db::publish_metrics`, which hands all figures that there are to the recorder of
+//!   the application when it asks for that.
 //!
 //! ```
 //! use drtm::{Db, Error, Ordered, Pod, Serde, TableDef};

@@ -1,8 +1,10 @@
-//! The life cycle of a database: whether it is open, which transactions are active, and what has changed since they began.
+//! The life cycle of a database: whether it is open, which transactions are active, and what has
+//! changed since they began.
 //!
-//! One word says whether the database is open, and has a count. It goes up when the indexes of a table change, and with
-//! each [turn](drtm_kv::Turn) of the store. A transaction reads the word when it begins, its *admission*, and again when
-//! it has validated. Nearly always it is unchanged, and that is all that it costs.
+//! One word says whether the database is open, and has a count. It goes up when the indexes of a
+//! table change, and with each [turn](drtm_kv::Turn) of the store. A transaction reads the word
+//! when it begins, its *admission*, and again when it has validated. Nearly always it is unchanged,
+//! and that is all that it costs.
 //!
 //! ```text
 //!  63                                        2 1     0
@@ -13,40 +15,46 @@
 //!
 //! # Closing
 //!
-//! An active transaction says so in a slot of its own, by a plain store without a fence, since that is done for every
-//! transaction. So the closing thread may overlook one that is just beginning, and closes in two steps:
+//! An active transaction says so in a slot of its own, by a plain store without a fence, since that
+//! is done for every transaction. So the closing thread may overlook one that is just beginning,
+//! and closes in two steps:
 //!
-//! 1. *Closing*: no transaction is admitted any more, and every one that is seen to be active is waited for.
-//! 2. *Closed*: a transaction that was overlooked is refused when it has locked its write set. Locking is a fence, and
-//!    so is the change of the word: of a transaction that begins and a thread that closes, at least one sees the
-//!    other. A transaction that read the word just before is seen now, and waited for.
+//! 1. *Closing*: no transaction is admitted any more, and every one that is seen to be active is
+//!    waited for.
+//! 2. *Closed*: a transaction that was overlooked is refused when it has locked its write set.
+//!    Locking is a fence, and so is the change of the word: of a transaction that begins and a
+//!    thread that closes, at least one sees the other. A transaction that read the word just before
+//!    is seen now, and waited for.
 //!
-//! A transaction that has not locked anything has no such fence, unless it opens a snapshot. So a read-only one that
-//! began at that very moment may go on reading after the end: what it reads does not change any more.
+//! A transaction that has not locked anything has no such fence, unless it opens a snapshot. So a
+//! read-only one that began at that very moment may go on reading after the end: what it reads does
+//! not change any more.
 //!
 //! # Indexes
 //!
-//! When a table gets another index, its writers must know it from some moment on. The thread that opens the index
-//! shows it first, and then advances the count. A writer that finds the count of its admission when it has locked
-//! its write set comes before that moment: a reader of the table after the change waits for its locks, or finds what
-//! it has written. A writer that was admitted before, and has written to that table, is run again, and knows the index
-//! then. Snapshots and commit epochs meet in the same way, in another word.
+//! When a table gets another index, its writers must know it from some moment on. The thread that
+//! opens the index shows it first, and then advances the count. A writer that finds the count of
+//! its admission when it has locked its write set comes before that moment: a reader of the table
+//! after the change waits for its locks, or finds what it has written. A writer that was admitted
+//! before, and has written to that table, is run again, and knows the index then. Snapshots and
+//! commit epochs meet in the same way, in another word.
 //!
 //! # Dropped tables
 //!
-//! A table that is dropped is taken from its database first, and then the count advances (see `catalog::change`). A
-//! transaction that finds the count of its admission comes before the drop.
+//! A table that is dropped is taken from its database first, and then the count advances (see
+//! `catalog::change`). A transaction that finds the count of its admission comes before the drop.
 //!
 //! # Turns
 //!
-//! What a transaction has read may be unchanged by name only: memory that is used again has the same name after some
-//! thousand uses, and a bucket the same version after some million changes. The store counts a turn before that can
-//! happen, several times. So a transaction that finds the count advanced by fewer than [`ROUND_TURNS`] after it has
-//! validated has validated what it has read, and any other is run again.
+//! What a transaction has read may be unchanged by name only: memory that is used again has the
+//! same name after some thousand uses, and a bucket the same version after some million changes.
+//! The store counts a turn before that can happen, several times. So a transaction that finds the
+//! count advanced by fewer than [`ROUND_TURNS`] after it has validated has validated what it has
+//! read, and any other is run again.
 //!
-//! So that few are, the store asks, before memory is used that often, whether transactions are active that began before
-//! ([`has_passed`](Lifecycle::has_passed)). A snapshot, whose slot was made visible by a fence, is never overlooked there: no memory
-//! comes round while it is open.
+//! So that few are, the store asks, before memory is used that often, whether transactions are
+//! active that began before ([`has_passed`](Lifecycle::has_passed)). A snapshot, whose slot was
+//! made visible by a fence, is never overlooked there: no memory comes round while it is open.
 
 use std::{
     cell::Cell,
@@ -78,8 +86,8 @@ thread_local! {
     static NAME: Cell<u64> = const { Cell::new(IDLE) };
 }
 
-/// Returns the name of the calling thread, which no other thread ever has: an explicit transaction may outlive its
-/// thread. (A slot's name goes to another thread then.)
+/// Returns the name of the calling thread, which no other thread ever has: an explicit transaction
+/// may outlive its thread. (A slot's name goes to another thread then.)
 pub(crate) fn thread_name() -> u64 {
     if NAME.get() == IDLE {
         NAME.set(NAMES.fetch_add(1, Relaxed));
@@ -90,8 +98,8 @@ pub(crate) fn thread_name() -> u64 {
 /// No transaction is active in a slot: no admission is zero.
 const IDLE: u64 = 0;
 
-/// How often the closing thread looks for active transactions before it sleeps between one look and the next, and how
-/// long it sleeps.
+/// How often the closing thread looks for active transactions before it sleeps between one look and
+/// the next, and how long it sleeps.
 const LOOKS: u32 = 64;
 const NAP: Duration = Duration::from_millis(1);
 
@@ -118,13 +126,15 @@ impl Admission {
     }
 }
 
-/// Marks a closure of one thread, or one explicit transaction, as active. Read by the thread that closes.
+/// Marks a closure of one thread, or one explicit transaction, as active. Read by the thread that
+/// closes.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct ActiveSlot {
     /// The admission of the transaction, if one is active.
     admission: Word,
-    /// The name of the thread that has begun the explicit transaction, or of the slot of the one that runs the closure.
+    /// The name of the thread that has begun the explicit transaction, or of the slot of the one
+    /// that runs the closure.
     thread: Word,
     /// The name of this slot, which is a thread's name if it is a thread's slot.
     pub(crate) name: u64,
@@ -155,7 +165,8 @@ impl ActiveSlot {
         engine.store(&self.admission, IDLE);
     }
 
-    /// Returns the admission of the active transaction, and whatever its thread did before happens before.
+    /// Returns the admission of the active transaction, and whatever its thread did before happens
+    /// before.
     fn active<E: Engine>(&self, engine: &E) -> Option<Admission> {
         let word = engine.load(&self.admission);
         (word != IDLE).then_some(Admission(word))
@@ -216,10 +227,12 @@ impl Lifecycle {
         Admission(before).count() + 1
     }
 
-    /// Returns whether all transactions have ended that were admitted before this count, as far as can be seen.
+    /// Returns whether all transactions have ended that were admitted before this count, as far as
+    /// can be seen.
     #[cold]
     pub(crate) fn has_passed<E: Engine>(&self, engine: &E, count: u64) -> bool {
-        // Behind the swap of the mutex that the caller had last: a snapshot that this overlooks has read nothing yet.
+        // Behind the swap of the mutex that the caller had last: a snapshot that this overlooks has
+        // read nothing yet.
         fence_locked();
         !self.all().iter().any(|slot| slot.active(engine).is_some_and(|admitted| admitted.count() < count))
     }
@@ -230,7 +243,8 @@ impl Lifecycle {
         if admitted.is_within_round(self.seen(engine)) { Ok(()) } else { Err(Conflict::Validation) }
     }
 
-    /// Returns whether nothing at all has changed since a transaction was admitted, after it has read.
+    /// Returns whether nothing at all has changed since a transaction was admitted, after it has
+    /// read.
     #[inline(always)]
     pub(crate) fn is_unchanged<E: Engine>(&self, engine: &E, admitted: Admission) -> bool {
         self.seen(engine) == admitted
@@ -243,7 +257,8 @@ impl Lifecycle {
         self.now(engine)
     }
 
-    /// Closes, and waits until no transaction is active. `own` is the name of the calling thread's slot.
+    /// Closes, and waits until no transaction is active. `own` is the name of the calling thread's
+    /// slot.
     pub(crate) fn close<E: Engine>(&self, engine: &E, own: u64, patience: Option<Duration>) -> Result<(), Error> {
         // The model checker's threads have all the same name.
         let is_own = |slot: &Arc<ActiveSlot>| {

@@ -1,11 +1,15 @@
-//! Where records are that a transaction has asked for ahead, so that they need not be looked for again.
+//! Where records are that a transaction has asked for ahead, so that they need not be looked for
+//! again.
 //!
-//! Rows are most often come to in the order in which they were asked for: so what is remembered of a table is a stream, and where in it the transaction is.
-//! What is remembered are hints: a record that has moved since, or is gone, has another incarnation, and is then looked for as ever.
+//! Rows are most often come to in the order in which they were asked for: so what is remembered of
+//! a table is a stream, and where in it the transaction is. What is remembered are hints: a record
+//! that has moved since, or is gone, has another incarnation, and is then looked for as ever.
 //!
-//! A row is asked for in two steps, or a few: its bucket, which tells where the record is, or a next bucket, and then the record. Between them nobody waits for the
-//! bucket: a next step is made when the transaction has made two of its own. If it comes to one of the rows before, it has to wait; then the others' buckets are
-//! there, too, or nearly, and their records are asked for while this one's is waited for.
+//! A row is asked for in two steps, or a few: its bucket, which tells where the record is, or a
+//! next bucket, and then the record. Between them nobody waits for the bucket: a next step is made
+//! when the transaction has made two of its own. If it comes to one of the rows before, it has to
+//! wait; then the others' buckets are there, too, or nearly, and their records are asked for while
+//! this one's is waited for.
 
 use std::ops::Range;
 
@@ -92,8 +96,9 @@ impl Located {
         vec_bytes(&self.entries) + vec_bytes(&self.waiting)
     }
 
-    /// Remembers rows of a table, whose buckets were asked for: after those that were noted last if these are the same table's. Whether there was room for them: if not,
-    /// nothing has been remembered.
+    /// Remembers rows of a table, whose buckets were asked for: after those that were noted last if
+    /// these are the same table's. Whether there was room for them: if not, nothing has been
+    /// remembered.
     #[inline(always)]
     pub(crate) fn note(
         &mut self,
@@ -133,7 +138,8 @@ impl Located {
         self.entries.is_empty()
     }
 
-    /// The transaction makes a step. Whether it is time to [go on](Self::go_on) with what was asked for.
+    /// The transaction makes a step. Whether it is time to [go on](Self::go_on) with what was asked
+    /// for.
     #[inline(always)]
     pub(crate) fn step(&mut self) -> bool {
         self.steps += 1;
@@ -222,7 +228,8 @@ impl Located {
         self.rows(table).get(behind).is_some_and(|entry| entry.word == word)
     }
 
-    /// The rows of a table that are come to next, if they were asked for: no more than until it is time to [go on](Self::go_on).
+    /// The rows of a table that are come to next, if they were asked for: no more than until it is
+    /// time to [go on](Self::go_on).
     #[inline(always)]
     pub(crate) fn ahead(&self, table: u16) -> &[Entry] {
         let rows = self.rows(table);

@@ -39,8 +39,8 @@ impl Opacity {
         self.changes = None;
     }
 
-    /// Returns whether a change may have been counted since the last sample. Samples, unless it is less work to validate
-    /// so many rows at once: then the answer is that it may.
+    /// Returns whether a change may have been counted since the last sample. Samples, unless it is
+    /// less work to validate so many rows at once: then the answer is that it may.
     pub(crate) fn may_have_changed<E: Engine>(&mut self, engine: &E, registry: &Registry, rows: usize) -> bool {
         // A model has a worker for each transaction, and few rows.
         if !MODEL && rows <= self.workers.len() {

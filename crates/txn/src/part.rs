@@ -1,6 +1,8 @@
-//! Parts of rows: some columns of a row of plain data, which can be read and changed without the others.
+//! Parts of rows: some columns of a row of plain data, which can be read and changed without the
+//! others.
 //!
-//! A row is copied when it is read, and again when it is written. Of a long one of which a few columns are wanted, only the words where they are need to be.
+//! A row is copied when it is read, and again when it is written. Of a long one of which a few
+//! columns are wanted, only the words where they are need to be.
 
 use std::{borrow::Borrow, marker::PhantomData, ops::Range};
 
@@ -9,7 +11,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{Codec, CodecError, PlainRow, Pod, PodRef, copied::copied, wanted::Span};
 
-/// A codec that writes a value as its memory is, so that the bytes of a field are where the field is.
+/// A codec that writes a value as its memory is, so that the bytes of a field are where the field
+/// is.
 ///
 /// # Example
 ///
@@ -121,7 +124,8 @@ impl<R, T: FromBytes + IntoBytes + Immutable + KnownLayout> Part<R, T> {
     pub(crate) fn change<X>(self, span: &mut [u8], change: impl FnOnce(&mut T) -> X) -> Result<X, CodecError> {
         let length = span.len();
         let Some(bytes) = span.get_mut(self.begin % WORD..) else { return Err(self.too_short(length)) };
-        // Where it is, if it may be there: a copy would be of bytes that were written just before, in other pieces.
+        // Where it is, if it may be there: a copy would be of bytes that were written just before,
+        // in other pieces.
         let may_be_there = bytes.as_ptr().addr().is_multiple_of(align_of::<T>());
         let mut copy = None;
         let value = match may_be_there {

@@ -12,7 +12,8 @@ use crate::{
     write_set::WriteTarget,
 };
 
-/// How many reads and writes there are when the read set is validated for the first time before the commit.
+/// How many reads and writes there are when the read set is validated for the first time before the
+/// commit.
 const FIRST_CHECK: usize = 256;
 
 /// Rows that were read, and the guards of keys that were absent.
@@ -90,8 +91,8 @@ impl ReadSet {
         self.records.pop_if(|last| *last == seen).is_some()
     }
 
-    /// Returns a guard for the time in which code of the application changes a row that was read and is not in the
-    /// set: if that fails or panics, the row is added.
+    /// Returns a guard for the time in which code of the application changes a row that was read
+    /// and is not in the set: if that fails or panics, the row is added.
     #[inline(always)]
     pub(crate) fn pending(&mut self, record: WriteTarget) -> PendingRead<'_> {
         PendingRead { reads: self, record }

@@ -1,5 +1,5 @@
-//! Taking back what transactions leave behind (see `garbage`): tried by the thread that leaves it, then now and then by
-//! threads that commit, and by a thread that closes a snapshot.
+//! Taking back what transactions leave behind (see `garbage`): tried by the thread that leaves it,
+//! then now and then by threads that commit, and by a thread that closes a snapshot.
 
 use drtm_htm::Engine;
 use drtm_kv::{ForHolder, Handle, KvError, Locking, Nowhere, ReadEntry, Reaped, Worker};
@@ -16,8 +16,8 @@ use crate::{
     table::Any,
 };
 
-/// How many commits there are between attempts to take something back, and how much is tried at once: whatever a snapshot that stays open holds up, a commit does
-/// not become slow for it.
+/// How many commits there are between attempts to take something back, and how much is tried at
+/// once: whatever a snapshot that stays open holds up, a commit does not become slow for it.
 const TURN: u32 = 32;
 const BATCH: usize = 512;
 
@@ -126,8 +126,8 @@ fn try_each<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>, spent: &m
     Ok(())
 }
 
-/// Takes the rows out of tables that were dropped: now, if no transaction is running that was admitted before, or else
-/// later.
+/// Takes the rows out of tables that were dropped: now, if no transaction is running that was
+/// admitted before, or else later.
 pub(crate) fn empty_dropped<S: Setting>(db: &Inner<S>, Dropped { tables, at }: Dropped) -> Result<(), Error> {
     if !db.lifecycle.has_passed(db.engine(), at) {
         tables.into_iter().for_each(|table| db.garbage.push(Garbage::Table { table, at, tour: None }));
@@ -152,8 +152,8 @@ pub(crate) fn empty_dropped<S: Setting>(db: &Inner<S>, Dropped { tables, at }: D
     Ok(emptied?)
 }
 
-/// Takes some rows out of a table that was dropped, and which no transaction uses any more. Returns whether there are
-/// others. If that is so at the end of a tour, another is begun.
+/// Takes some rows out of a table that was dropped, and which no transaction uses any more. Returns
+/// whether there are others. If that is so at the end of a tour, another is begun.
 fn empty_some<S: Setting>(
     db: &Inner<S>,
     state: &mut TxState<S::Engine>,
@@ -209,7 +209,8 @@ fn forget<S: Setting>(
         Locking::Gone => Ok(true),
         Locking::Mine { .. } | Locking::Held(_) => Ok(false),
         Locking::Taken { .. } => {
-            // Only now: until the record was locked, somebody may have written it for whom a snapshot needs what it was.
+            // Only now: until the record was locked, somebody may have written it for whom a
+            // snapshot needs what it was.
             db.snapshots.needs(&db.store, &mut state.scratch.needs)?;
             let needs = &state.scratch.needs;
             let freed = records.forget(&mut state.worker, at, |from, until| needs.include(from, until));

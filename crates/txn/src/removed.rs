@@ -1,18 +1,22 @@
-//! Ranges of keys in which a transaction has removed every row: a range that it reads again passes them at once.
+//! Ranges of keys in which a transaction has removed every row: a range that it reads again passes
+//! them at once.
 //!
-//! A row that a transaction removes keeps its record until the commit, so a range finds it, looks it up in the write
-//! set, and passes it. A loop that removes the first row of a range again and again would pass all rows that it has
-//! removed before, every time. So a range that passes removed rows, one after the other, notes the span of keys from
-//! the first to the last, and jumps over it when it comes there again.
+//! A row that a transaction removes keeps its record until the commit, so a range finds it, looks
+//! it up in the write set, and passes it. A loop that removes the first row of a range again and
+//! again would pass all rows that it has removed before, every time. So a range that passes removed
+//! rows, one after the other, notes the span of keys from the first to the last, and jumps over it
+//! when it comes there again.
 //!
-//! That no other transaction has inserted a row into the span is validated with everything else that was read: the
-//! range that has passed it has left its guards. A row that the transaction itself inserts there divides the span.
+//! That no other transaction has inserted a row into the span is validated with everything else
+//! that was read: the range that has passed it has left its guards. A row that the transaction
+//! itself inserts there divides the span.
 
 use std::collections::BTreeMap;
 
 use crate::storage::KeyRef;
 
-/// A key as spans have it: its encoding, of which a word's has eight bytes. Both are in the order of the keys.
+/// A key as spans have it: its encoding, of which a word's has eight bytes. Both are in the order
+/// of the keys.
 pub(crate) type Bytes = Vec<u8>;
 
 /// The encoding of a key.

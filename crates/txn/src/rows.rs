@@ -1,9 +1,9 @@
 //! Sources of rows: what a transaction reads, by key or in order.
 //!
-//! A table is a source of its rows. A [column](Table::column) is a source of a part of them, an index
-//! of the rows in another order, and its [keys](crate::Index::keys) are a source of the rows' keys.
-//! [`Tx`]'s methods take any source that can do what the method does: a range of a hash table, or an
-//! update through an index, does not compile.
+//! A table is a source of its rows. A [column](Table::column) is a source of a part of them, an
+//! index of the rows in another order, and its [keys](crate::Index::keys) are a source of the rows'
+//! keys. [`Tx`]'s methods take any source that can do what the method does: a range of a hash
+//! table, or an update through an index, does not compile.
 
 use std::{borrow::Borrow, fmt};
 
@@ -106,8 +106,8 @@ pub trait Sorted: Rows {
     ) -> Result<(Self::Key, Self::Row), Error>;
 }
 
-/// Rows as a table has them, whole or in part: tables and columns. They can be updated, prefetched, and
-/// read many at once.
+/// Rows as a table has them, whole or in part: tables and columns. They can be updated, prefetched,
+/// and read many at once.
 ///
 /// # Example
 ///

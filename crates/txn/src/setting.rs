@@ -33,8 +33,10 @@ pub trait Setting: Sized + Send + Sync + Debug + 'static {
     /// The transactional memory, or its absence.
     type Engine: Engine;
 
-    /// How many writes a commit has, at least, for which a hardware region is begun, where there are any. Fewer are locked one by one: a region begins and ends
-    /// for the price of about ten locks. With `1`, all commits that write are regions first, which is for tests, and for measuring it.
+    /// How many writes a commit has, at least, for which a hardware region is begun, where there
+    /// are any. Fewer are locked one by one: a region begins and ends for the price of about ten
+    /// locks. With `1`, all commits that write are regions first, which is for tests, and for
+    /// measuring it.
     const REGIONS_FROM: usize = 16;
 
     /// What is wrong with it, to see whether that is noticed.

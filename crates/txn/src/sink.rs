@@ -1,4 +1,5 @@
-//! The sink: what is told of every transaction before it becomes visible. A log, a replica or a change feed is one.
+//! The sink: what is told of every transaction before it becomes visible. A log, a replica or a
+//! change feed is one.
 
 use std::{fmt::Debug, sync::OnceLock};
 
@@ -14,17 +15,19 @@ use crate::{
 
 /// Receives every transaction that is about to commit, and may refuse it.
 ///
-/// A database has at most one sink, chosen when it is [built](crate::Builder::sink). It is called once per
-/// transaction that writes, by the thread that commits: after validation, when nothing but the sink can stop the
-/// commit any more, and before any of its writes is visible. Transactions that depend on each other are told in
-/// their serialization order; others may be told at the same time.
+/// A database has at most one sink, chosen when it is [built](crate::Builder::sink). It is called
+/// once per transaction that writes, by the thread that commits: after validation, when nothing but
+/// the sink can stop the commit any more, and before any of its writes is visible. Transactions
+/// that depend on each other are told in their serialization order; others may be told at the same
+/// time.
 ///
-/// The rows are locked during the call, so it should be quick, and must not wait for another transaction, nor read by one
-/// that was begun before, or by a snapshot: that would wait for these locks. What it begins in the same database is
-/// refused with [`Error::Nested`](crate::Error::Nested).
+/// The rows are locked during the call, so it should be quick, and must not wait for another
+/// transaction, nor read by one that was begun before, or by a snapshot: that would wait for these
+/// locks. What it begins in the same database is refused with
+/// [`Error::Nested`](crate::Error::Nested).
 ///
-/// If it returns an error or panics, the transaction has not happened: its locks are released, and the application
-/// gets [`Error::Refused`](crate::Error::Refused), or the panic.
+/// If it returns an error or panics, the transaction has not happened: its locks are released, and
+/// the application gets [`Error::Refused`](crate::Error::Refused), or the panic.
 ///
 /// # Example
 ///
@@ -86,15 +89,16 @@ pub struct Commit<'t> {
 }
 
 impl<'t> Commit<'t> {
-    /// Returns the snapshot number under which the transaction commits. Transactions of a higher one come later.
+    /// Returns the snapshot number under which the transaction commits. Transactions of a higher
+    /// one come later.
     #[must_use]
     #[inline]
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Returns the rows that the transaction writes, each once. One that it has inserted and removed again counts as
-    /// removed.
+    /// Returns the rows that the transaction writes, each once. One that it has inserted and
+    /// removed again counts as removed.
     #[inline]
     pub fn rows(&self) -> impl Iterator<Item = Row<'t>> + use<'t> {
         let Self { epoch, writes, arena, tables } = *self;
@@ -112,7 +116,8 @@ impl<'t> Commit<'t> {
 pub enum RowChange<'t> {
     /// It has this value from now on.
     Put(&'t [u8]),
-    /// These bytes replace those from `offset` on. The rest of the [previous](Row::previous) version's value stays.
+    /// These bytes replace those from `offset` on. The rest of the [previous](Row::previous)
+    /// version's value stays.
     Patch {
         /// Where the bytes begin in the value.
         offset: usize,
@@ -196,7 +201,8 @@ impl<'t> Row<'t> {
         self.table.id
     }
 
-    /// Returns whether the table holds the entries of an index, which follow from the rows of another.
+    /// Returns whether the table holds the entries of an index, which follow from the rows of
+    /// another.
     #[must_use]
     #[inline]
     pub fn is_index(&self) -> bool {
@@ -213,14 +219,16 @@ impl<'t> Row<'t> {
         }
     }
 
-    /// Returns the version that the row gets. A key's versions grow, over removal and insertion too.
+    /// Returns the version that the row gets. A key's versions grow, over removal and insertion
+    /// too.
     #[must_use]
     #[inline]
     pub fn version(&self) -> Version {
         self.write.version_in(self.epoch)
     }
 
-    /// Returns the version that the row had before. It is a [removed](Version::is_removed) one if the key was absent.
+    /// Returns the version that the row had before. It is a [removed](Version::is_removed) one if
+    /// the key was absent.
     #[must_use]
     #[inline]
     pub fn previous(&self) -> Version {

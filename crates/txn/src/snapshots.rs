@@ -1,12 +1,13 @@
 //! Snapshots: what everything was at one moment.
 //!
-//! A snapshot advances the *snapshot number*, and sees what was written in epochs up to the one that it found. A
-//! transaction reads the number after it has locked what it writes. So a commit that belongs to a snapshot has written
-//! already, or has its records locked, which a reader waits for; and a record that is locked from then on belongs to a
-//! later epoch.
+//! A snapshot advances the *snapshot number*, and sees what was written in epochs up to the one
+//! that it found. A transaction reads the number after it has locked what it writes. So a commit
+//! that belongs to a snapshot has written already, or has its records locked, which a reader waits
+//! for; and a record that is locked from then on belongs to a later epoch.
 //!
-//! Writers keep an older version only if an open snapshot sees what is there, and not what is written. Open snapshots
-//! are in slots for all writers to see. One that has no number yet may need anything.
+//! Writers keep an older version only if an open snapshot sees what is there, and not what is
+//! written. Open snapshots are in slots for all writers to see. One that has no number yet may need
+//! anything.
 //!
 //! ```text
 //! word 0       snapshot number
@@ -15,14 +16,15 @@
 //!      4..     slots: 0 free, 1 to be numbered, otherwise the first version that the snapshot does not see
 //! ```
 //!
-//! A thread that opens a snapshot writes all of this, and one that commits then reads all of it: so it is together, and
-//! the first few slots are in the line of what precedes them.
+//! A thread that opens a snapshot writes all of this, and one that commits then reads all of it: so
+//! it is together, and the first few slots are in the line of what precedes them.
 //!
 //! # The crowd
 //!
-//! Snapshots do not run out. One that finds no free slot joins the *crowd*, which has room for any number. Writers know
-//! only its oldest member, and keep every version from that one's on. A member whose lock on the crowd was waited for
-//! shares its number with those that waited: the number was taken after they began, and they have read nothing since.
+//! Snapshots do not run out. One that finds no free slot joins the *crowd*, which has room for any
+//! number. Writers know only its oldest member, and keep every version from that one's on. A member
+//! whose lock on the crowd was waited for shares its number with those that waited: the number was
+//! taken after they began, and they have read nothing since.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -149,8 +151,9 @@ impl Snapshots {
             }
             None => Opened { slot: None, before: self.join_crowd(engine, words) },
         };
-        // A commit that has read an earlier number has locked its records before: what is read from now on is found
-        // locked, or written. So it is for a member of the crowd that shares a number, which was taken before.
+        // A commit that has read an earlier number has locked its records before: what is read from
+        // now on is found locked, or written. So it is for a member of the crowd that shares a
+        // number, which was taken before.
         fence_locked();
         Ok(opened)
     }
@@ -236,8 +239,9 @@ fn claim_slot<E: Engine>(engine: &E, words: &[Word; WORDS]) -> Option<usize> {
     Some(slot)
 }
 
-/// Takes the next snapshot number. Returns the first version that its snapshot does not see. A commit that reads a
-/// later number has seen what was stored before this: it knows that there is such a snapshot.
+/// Takes the next snapshot number. Returns the first version that its snapshot does not see. A
+/// commit that reads a later number has seen what was stored before this: it knows that there is
+/// such a snapshot.
 fn take_number<E: Engine>(engine: &E, words: &[Word; WORDS]) -> Version {
     first_after(engine.fetch_add(&words[NUMBER], 1))
 }

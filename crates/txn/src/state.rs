@@ -1,5 +1,5 @@
-//! The state of a running transaction. A thread keeps it for its next one, so that nothing is allocated once it has
-//! grown to its size.
+//! The state of a running transaction. A thread keeps it for its next one, so that nothing is
+//! allocated once it has grown to its size.
 
 use std::sync::Arc;
 
@@ -22,12 +22,13 @@ use crate::{
     write_set::{WriteOp, WriteSet},
 };
 
-/// How many reads a read-only transaction has made when it continues in a snapshot. Fewer are validated again sooner
-/// than writers have kept old versions for a snapshot, and cost nobody but the reader.
+/// How many reads a read-only transaction has made when it continues in a snapshot. Fewer are
+/// validated again sooner than writers have kept old versions for a snapshot, and cost nobody but
+/// the reader.
 pub(crate) const LONG_READ: usize = 1024;
 
-/// Bytes of values that a transaction may have kept, and room for rows that it has read, with which its state goes to
-/// the next transaction.
+/// Bytes of values that a transaction may have kept, and room for rows that it has read, with which
+/// its state goes to the next transaction.
 const KEPT_BYTES: usize = 1 << 20;
 const KEPT_ROWS: usize = 1 << 15;
 
@@ -57,7 +58,8 @@ pub(crate) struct Scratch {
     pub(crate) order: Vec<(Handle, u32)>,
     /// What open snapshots need, as of this commit.
     pub(crate) needs: Needs,
-    /// Memory for values that do not fit where their records are, by the numbers of their writes, in order.
+    /// Memory for values that do not fit where their records are, by the numbers of their writes,
+    /// in order.
     pub(crate) reserved: Vec<(u32, Reserved)>,
 }
 
@@ -175,7 +177,8 @@ impl<E: Engine> TxState<E> {
         self.reads.places().chain(self.writes.as_slice().iter().map(|write| Claim::Record(write.at)))
     }
 
-    /// Takes the key of a write out of the spans in which there is no row, unless the write removes its row.
+    /// Takes the key of a write out of the spans in which there is no row, unless the write removes
+    /// its row.
     #[inline(always)]
     pub(crate) fn uncover(&mut self, write: usize) {
         if !self.removed.is_empty() {

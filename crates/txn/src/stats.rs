@@ -1,7 +1,7 @@
 //! What has become of transactions: counted by each worker for itself, and added up for a report.
 //!
-//! The counts of commits that write, and of records that are taken out, are part of a protocol, too (see `opacity`), so
-//! they are words.
+//! The counts of commits that write, and of records that are taken out, are part of a protocol, too
+//! (see `opacity`), so they are words.
 
 use std::sync::{
     Arc,
@@ -26,8 +26,8 @@ pub struct TableStats {
     pub key_bytes: u64,
     /// Bytes of their values, encoded.
     pub value_bytes: u64,
-    /// Bytes of memory that their records take: headers, keys and values, rounded up to size classes.
-    /// Buckets or nodes, and older versions for snapshots, are not part of it.
+    /// Bytes of memory that their records take: headers, keys and values, rounded up to size
+    /// classes. Buckets or nodes, and older versions for snapshots, are not part of it.
     pub record_bytes: u64,
 }
 
@@ -54,8 +54,8 @@ pub struct TableStats {
 pub struct MemoryUse {
     /// Bytes that the database may use: [`Builder::memory`](crate::Builder::memory).
     pub most: u64,
-    /// Bytes that tables have taken: records, buckets and nodes. What rows no longer need is used for
-    /// others, and not given back to the system.
+    /// Bytes that tables have taken: records, buckets and nodes. What rows no longer need is used
+    /// for others, and not given back to the system.
     pub tables: u64,
     /// Those among them that hold what rows were, for open snapshots, or until a later commit
     /// notices that none needs them any longer.
@@ -66,8 +66,8 @@ pub struct MemoryUse {
     /// Bytes of the heap that threads keep from one transaction to the next: at most a few MiB for
     /// each state of a transaction. Each is looked at when it is made, then every 32 commits.
     pub threads: u64,
-    /// Bytes of the heap that name what is to be taken out of tables when snapshots have ended. They
-    /// come back with `older_versions`.
+    /// Bytes of the heap that name what is to be taken out of tables when snapshots have ended.
+    /// They come back with `older_versions`.
     pub garbage: u64,
 }
 
@@ -122,7 +122,8 @@ impl Counters {
         engine.store(&self.taken_out, engine.load_relaxed(&self.taken_out) + 1);
     }
 
-    /// Returns how often others' rows, or the records of absent ones, have changed, or are about to.
+    /// Returns how often others' rows, or the records of absent ones, have changed, or are about
+    /// to.
     #[inline]
     pub(crate) fn changes<E: Engine>(&self, engine: &E) -> u64 {
         engine.load(&self.written).wrapping_add(engine.load(&self.taken_out))

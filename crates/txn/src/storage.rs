@@ -253,8 +253,8 @@ impl<E: Engine> Storage<E> {
         }
     }
 
-    /// Goes through the records of a range one way, locked or not, until `see` has enough. The leaves that
-    /// it has passed are noted. A hash table has no ranges.
+    /// Goes through the records of a range one way, locked or not, until `see` has enough. The
+    /// leaves that it has passed are noted. A hash table has no ranges.
     #[cfg(not(feature = "model"))]
     pub(crate) fn scan(
         &self,

@@ -1,6 +1,7 @@
-//! The door through which come the ticket's mutex and flag, the mutexes through which threads learn of each other's
-//! words, and the names of threads, so that model checking can replace them. Words have a door of their own, in
-//! `drtm_htm`; all other mutexes only guard what the process knows by itself.
+//! The door through which come the ticket's mutex and flag, the mutexes through which threads learn
+//! of each other's words, and the names of threads, so that model checking can replace them. Words
+//! have a door of their own, in `drtm_htm`; all other mutexes only guard what the process knows by
+//! itself.
 
 #[cfg(not(feature = "loom"))]
 pub(crate) use {

@@ -20,7 +20,8 @@ pub trait Kind: sealed::Sealed + Reach + Copy + fmt::Debug + Send + Sync + 'stat
     const ORDERED: bool;
 }
 
-/// Which tables an operation can come to, so that nothing is compiled for others. Public only as far as [`Kind`] has it: nobody else can name it.
+/// Which tables an operation can come to, so that nothing is compiled for others. Public only as
+/// far as [`Kind`] has it: nobody else can name it.
 pub trait Reach {
     #[doc(hidden)]
     const HASHED: bool;
@@ -77,9 +78,9 @@ type Typed<T> = PhantomData<fn() -> T>;
 /// A table's definition: its name, and the types of its keys and values. To be a constant of the
 /// application.
 ///
-/// Within a process, all handles of a table have the same types. A durable database remembers of each
-/// table its kind, the [shape](Key::shape) and size of its keys, the [family](Codec::FAMILY) and size
-/// of its codec, and its [version](Self::version). Opening it with others is
+/// Within a process, all handles of a table have the same types. A durable database remembers of
+/// each table its kind, the [shape](Key::shape) and size of its keys, the [family](Codec::FAMILY)
+/// and size of its codec, and its [version](Self::version). Opening it with others is
 /// [`Error::OtherTypes`](crate::Error::OtherTypes). Names of types are not remembered, so that they
 /// can change.
 ///
@@ -117,8 +118,8 @@ impl<K: Key, C: Codec> TableDef<K, C, Hash> {
         Self { name, rows: 0, version: 0, types: PhantomData }
     }
 
-    /// Makes room for so many rows at once. The table grows anyway, but need not where the number is
-    /// known.
+    /// Makes room for so many rows at once. The table grows anyway, but need not where the number
+    /// is known.
     #[must_use]
     pub const fn with_room_for(self, rows: u64) -> Self {
         Self { rows, ..self }
@@ -144,8 +145,8 @@ impl<K: Key, C: Codec, O: Kind> TableDef<K, C, O> {
     ///
     /// Bytes do not say of which type they are. When a type changes so that it reads its old bytes
     /// wrongly, such as by a field more, the definition gets the next version. A table that was
-    /// written with another one is refused then, and can be converted: rename it, open it with the old
-    /// definition, and copy its rows.
+    /// written with another one is refused then, and can be converted: rename it, open it with the
+    /// old definition, and copy its rows.
     ///
     /// # Example
     ///
@@ -195,7 +196,8 @@ impl<K: Key, C: Codec, O: Kind> TableDef<K, C, O> {
         }
     }
 
-    /// Returns what it is known by: as an index of a table, it is another than a table of that name, or another's index.
+    /// Returns what it is known by: as an index of a table, it is another than a table of that
+    /// name, or another's index.
     pub(crate) fn types(&self, of: Option<(u16, Name)>) -> Types {
         Types {
             ids: [TypeId::of::<K>(), TypeId::of::<C>(), TypeId::of::<O>()],
@@ -214,7 +216,8 @@ pub(crate) struct Types {
     names: [&'static str; 2],
     is_ordered: bool,
     version: u16,
-    /// The table whose index it is, if it is one: its number, which tells it from others, and its name.
+    /// The table whose index it is, if it is one: its number, which tells it from others, and its
+    /// name.
     of: Option<(u16, Name)>,
 }
 

@@ -1,12 +1,15 @@
-//! The starvation ticket: so that a transaction which has failed again and again succeeds (`docs/decisions/0033`).
+//! The starvation ticket: so that a transaction which has failed again and again succeeds
+//! (`docs/decisions/0033`).
 //!
-//! There is one in a database, and it is held for a bounded time. Its holder locks nothing with it. It publishes
-//! *claims*: the places that its failed runs have touched, which are rows, leaves that ranges passed, and buckets or
-//! leaves in which keys were absent. Another transaction that is about to write in a claimed place makes way: it waits,
-//! with no lock held, until the holder has ended or its time is over.
+//! There is one in a database, and it is held for a bounded time. Its holder locks nothing with it.
+//! It publishes *claims*: the places that its failed runs have touched, which are rows, leaves that
+//! ranges passed, and buckets or leaves in which keys were absent. Another transaction that is
+//! about to write in a claimed place makes way: it waits, with no lock held, until the holder has
+//! ended or its time is over.
 //!
-//! Claims decide nothing. The holder is validated like any other transaction, and a thread that hears of them late only
-//! makes the holder run once more. So nothing is lost when a claim is ignored, and it is ignored
+//! Claims decide nothing. The holder is validated like any other transaction, and a thread that
+//! hears of them late only makes the holder run once more. So nothing is lost when a claim is
+//! ignored, and it is ignored
 //!
 //! - when the time is over, whatever the holder's closure waits for;
 //! - by the holder's own thread, which may have other transactions.
@@ -29,10 +32,12 @@ use crate::{
 /// How long the ticket is held at most.
 pub(crate) const TERM: Duration = Duration::from_millis(100);
 
-/// How often other threads look at a holding under model checking, which knows no time, until it is over.
+/// How often other threads look at a holding under model checking, which knows no time, until it is
+/// over.
 const MODEL_LOOKS: u32 = 3;
 
-/// How often a thread that waits looks before it sleeps between one look and the next, and how long it sleeps.
+/// How often a thread that waits looks before it sleeps between one look and the next, and how long
+/// it sleeps.
 const LOOKS: u32 = 64;
 const NAP: Duration = Duration::from_micros(50);
 
@@ -75,7 +80,8 @@ pub(crate) struct Held<'t> {
 }
 
 impl Ticket {
-    /// Waits for the ticket, but not longer than one holding. `None` if another transaction has got it then.
+    /// Waits for the ticket, but not longer than one holding. `None` if another transaction has got
+    /// it then.
     #[cold]
     pub(crate) fn take(&self, thread: ThreadName) -> Option<Held<'_>> {
         let (mut nap, mut first) = (Nap::default(), None);

@@ -1,6 +1,7 @@
 //! Rare events, for whoever subscribes to them: without the feature `tracing`, nothing.
 //!
-//! None is told while a record is locked, but that memory for older versions is used up; and none on the way of a transaction that succeeds.
+//! None is told while a record is locked, but that memory for older versions is used up; and none
+//! on the way of a transaction that succeeds.
 
 /// Tells of an event, of a level of the crate `tracing`.
 macro_rules! event {

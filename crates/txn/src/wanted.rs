@@ -24,7 +24,8 @@ impl Span {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub(crate) span: Span,
-    /// Whether they go to the end of the values that the transaction keeps, so that they can be changed there. Otherwise they are read, before anything else is.
+    /// Whether they go to the end of the values that the transaction keeps, so that they can be
+    /// changed there. Otherwise they are read, before anything else is.
     pub(crate) is_to_change: bool,
 }
 

@@ -1,9 +1,10 @@
-//! The write set: the rows that a transaction is going to write, and the savepoints that it can return to.
+//! The write set: the rows that a transaction is going to write, and the savepoints that it can
+//! return to.
 //!
-//! A transaction looks every row that it reads up here, since it sees its own writes. A filter answers for most
-//! rows. It is exact for a single write, and a bitmap for several. Where it cannot tell, a small set is searched,
-//! and a large one has an index, which is brought up to date by the first lookup that needs it: a transaction that
-//! only inserts never pays for it.
+//! A transaction looks every row that it reads up here, since it sees its own writes. A filter
+//! answers for most rows. It is exact for a single write, and a bitmap for several. Where it cannot
+//! tell, a small set is searched, and a large one has an index, which is brought up to date by the
+//! first lookup that needs it: a transaction that only inserts never pays for it.
 
 use drtm_kv::{Handle, ReadEntry, Version};
 use rustc_hash::FxHashMap;
@@ -232,7 +233,8 @@ impl WriteSet {
             if write.is_read {
                 read(write.seen());
             }
-            // The record stays until the end: it says that its key is absent, and what was seen around it holds.
+            // The record stays until the end: it says that its key is absent, and what was seen
+            // around it holds.
             self.undone.extend(write.is_made.then_some(write));
         }
         self.indexed = self.indexed.min(mark.writes);
@@ -275,7 +277,8 @@ pub(crate) struct Mark {
     number: u64,
 }
 
-/// Answers whether a record may be one of some. One record is kept as it is, several have a bit each.
+/// Answers whether a record may be one of some. One record is kept as it is, several have a bit
+/// each.
 #[derive(Debug, Default)]
 struct Filter {
     first: Option<Handle>,

@@ -1,4 +1,5 @@
-//! A transaction over plain data allocates nothing, once its thread has run a few, and a large one leaves nothing large.
+//! A transaction over plain data allocates nothing, once its thread has run a few, and a large one
+//! leaves nothing large.
 
 use drtm_txn::{Builder, Db, Error, Ordered, Pod, Raw, Table, TableDef};
 

@@ -1,10 +1,10 @@
-//! Locks, leases and commits of two transactions on two nodes, explored exhaustively: every order of
-//! their steps, of the passing of time, and of clocks that are off by less than is known.
+//! Locks, leases and commits of two transactions on two nodes, explored exhaustively: every order
+//! of their steps, of the passing of time, and of clocks that are off by less than is known.
 //!
 //! The decisions are the real ones ([`acquire`] and [`lend`]), the steps are those of
-//! `Worker::transact_on`. What was committed must be as if one transaction had come after the other,
-//! and not before one that had ended when it began. Each fault that is put into the steps must be
-//! found, so that the exploration is known to look.
+//! `Worker::transact_on`. What was committed must be as if one transaction had come after the
+//! other, and not before one that had ended when it began. Each fault that is put into the steps
+//! must be found, so that the exploration is known to look.
 
 use drtm_kv::{Acquire, Holder, Leases, Lend, State, acquire, lend};
 use rustc_hash::FxHashSet;

@@ -1,4 +1,5 @@
-//! What a database hands over to a recorder: all figures that it has, under the names that are documented, and only when it is asked.
+//! What a database hands over to a recorder: all figures that it has, under the names that are
+//! documented, and only when it is asked.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,5 @@
-//! The entry functions of the fuzz targets, on a stable compiler: over the corpus, and seeded mutations of it.
+//! The entry functions of the fuzz targets, on a stable compiler: over the corpus, and seeded
+//! mutations of it.
 #![cfg(not(feature = "model"))]
 
 #[path = "../../../fuzz/readers.rs"]
@@ -38,7 +39,8 @@ fn the_reader_of_the_catalog_stands_mutations() {
     fuzz("catalog", readers::catalog, 3);
 }
 
-/// What the corpus is for: its segments are whole, and there are records of each kind. Writes it first if asked to.
+/// What the corpus is for: its segments are whole, and there are records of each kind. Writes it
+/// first if asked to.
 #[test]
 fn the_corpus_is_of_this_format() {
     if corpus::is_rewritten() {

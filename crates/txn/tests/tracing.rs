@@ -24,8 +24,8 @@ struct Kept {
     spans: Arc<AtomicU64>,
 }
 
-/// One test at a time. What is told is decided for the whole process, and who comes to a place for the first time while another begins to listen may have it
-/// decided wrongly.
+/// One test at a time. What is told is decided for the whole process, and who comes to a place for
+/// the first time while another begins to listen may have it decided wrongly.
 fn alone() -> (MutexGuard<'static, ()>, Kept) {
     static ALONE: Mutex<()> = Mutex::new(());
     (ALONE.lock().unwrap_or_else(PoisonError::into_inner), Kept::default())

@@ -1,4 +1,5 @@
-//! Stores that are filled once and then take turns: each with a thread of its own, which keeps what borrows from what and does nothing until it is asked.
+//! Stores that are filled once and then take turns: each with a thread of its own, which keeps what
+//! borrows from what and does nothing until it is asked.
 
 use std::{
     sync::mpsc::{Receiver, Sender, channel},

@@ -1,4 +1,5 @@
-//! Single rows that are committed durably, one transaction each: what a store does for them, and whether it keeps them.
+//! Single rows that are committed durably, one transaction each: what a store does for them, and
+//! whether it keeps them.
 
 use std::{
     fs, io,

@@ -1,6 +1,7 @@
 //! heed: LMDB, a copy-on-write B+ tree in a mapped file, with one writer at a time.
 //!
-//! Version 0.11, the last whose environments are opened by a safe function: this crate has no unsafe code.
+//! Version 0.11, the last whose environments are opened by a safe function: this crate has no
+//! unsafe code.
 
 use std::path::Path;
 

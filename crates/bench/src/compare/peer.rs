@@ -1,4 +1,5 @@
-//! Other stores behind one interface: rows of bytes under numbers. An operation goes by a virtual call, which is a thousandth of what it takes.
+//! Other stores behind one interface: rows of bytes under numbers. An operation goes by a virtual
+//! call, which is a thousandth of what it takes.
 
 use super::desk::Desk;
 use crate::{
@@ -50,7 +51,8 @@ pub(super) fn host<W: OnPeers, P: Peer>(workload: &W, threads: usize, desk: &Des
     desk.serve(&mut workers, |workers| workload.verify(&peer, workers))
 }
 
-/// The value that was found, into where it is to go. A row that is missing, or has another length, is the store's fault.
+/// The value that was found, into where it is to go. A row that is missing, or has another length,
+/// is the store's fault.
 pub(super) fn copied(store: &'static str, found: Option<&[u8]>, into: &mut [u8]) -> Result<(), Error> {
     match found {
         Some(found) if found.len() == into.len() => {

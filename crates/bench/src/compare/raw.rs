@@ -1,5 +1,6 @@
-//! The floor: what the disk takes, written by hand. Threads hand their bytes to whichever of them leads, which writes and
-//! syncs all that wait at once. There are no rows, no checksums and no recovery.
+//! The floor: what the disk takes, written by hand. Threads hand their bytes to whichever of them
+//! leads, which writes and syncs all that wait at once. There are no rows, no checksums and no
+//! recovery.
 
 use std::{
     fs::{File, OpenOptions},
@@ -14,7 +15,8 @@ use rustix::fs::{FallocateFlags, fallocate};
 use super::durable::{Durable, VALUE};
 use crate::Error;
 
-/// Bytes of a record of this database with one row: its header, the entry's, a key, a value, and a mark.
+/// Bytes of a record of this database with one row: its header, the entry's, a key, a value, and a
+/// mark.
 const RECORD: usize = (24 + 24 + 8 + VALUE).next_multiple_of(8) + 8;
 
 /// Bytes of a frame's header.

@@ -12,7 +12,8 @@ use quanta::Clock;
 use super::latency::Latencies;
 use crate::Error;
 
-/// A thread's side of a workload. It is written for every transaction, and others' lie beside it: it is to be aligned so that no two are in one line.
+/// A thread's side of a workload. It is written for every transaction, and others' lie beside it:
+/// it is to be aligned so that no two are in one line.
 pub(crate) trait Client: Send {
     /// Names of the transactions that it runs.
     fn kinds() -> &'static [&'static str];
@@ -67,7 +68,8 @@ impl Tally {
 /// How often a run's progress is shown.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// Runs transactions of all clients, each in a thread of its own. Meanwhile `glance` is called from time to time, with the time since the beginning.
+/// Runs transactions of all clients, each in a thread of its own. Meanwhile `glance` is called from
+/// time to time, with the time since the beginning.
 pub(crate) fn run<C: Client>(
     clients: &mut [C],
     until: Until,
@@ -115,9 +117,12 @@ pub(crate) fn run<C: Client>(
     })
 }
 
-/// One thread's transactions. The clock is read once for each: a transaction begins when the one before has ended, so that drawing its input is part of its time.
+/// One thread's transactions. The clock is read once for each: a transaction begins when the one
+/// before has ended, so that drawing its input is part of its time.
 ///
-/// The system's clock takes as long as a look at a row, and waits until all loads are done, so that transactions could not overlap. It is asked only when all seems to be over, and how long it took.
+/// The system's clock takes as long as a look at a row, and waits until all loads are done, so that
+/// transactions could not overlap. It is asked only when all seems to be over, and how long it
+/// took.
 fn run_one<C: Client>(client: &mut C, until: Until, clock: &Clock, stop: &AtomicBool) -> Result<Tally, Error> {
     let mut tally = Tally::new(C::kinds().len());
     let date = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;

@@ -230,7 +230,8 @@ pub(crate) struct Logged {
 }
 
 impl Logged {
-    /// Of a run: what was written before it and until its end, how long recovery took then, and how many rows there are.
+    /// Of a run: what was written before it and until its end, how long recovery took then, and how
+    /// many rows there are.
     pub(super) fn of(
         run: &Tally,
         (before, after): (Written, Written),

@@ -16,7 +16,8 @@ use crate::{Error, fabric::FabricName};
 /// How a workload is run.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
-    /// Threads that run transactions [default: one for each processor; of several nodes, each has one]
+    /// Threads that run transactions [default: one for each processor; of several nodes, each has
+    /// one]
     #[arg(long, value_parser = value_parser!(u16).range(1..=1024), value_name = "N")]
     threads: Option<u16>,
 
@@ -36,16 +37,18 @@ pub(crate) struct Options {
     #[arg(long, value_parser = value_parser!(u16).range(1..=4096), default_value_t = 64, value_name = "GIB")]
     memory: u16,
 
-    /// Memory that the database has from the beginning, in GiB, so that the system's providing it is no part of what is measured
+    /// Memory that the database has from the beginning, in GiB, so that the system's providing it
+    /// is no part of what is measured
     #[arg(long, value_parser = value_parser!(u16).range(0..=4096), default_value_t = 0, value_name = "GIB")]
     at_once: u16,
 
-    /// When a commit is safe from a crash. With a log, the conditions are checked again after the database was closed
-    /// and opened again
+    /// When a commit is safe from a crash. With a log, the conditions are checked again after the
+    /// database was closed and opened again
     #[arg(long, value_enum, default_value_t)]
     pub(crate) durability: DurabilityName,
 
-    /// Where the log is to be: a directory that is empty or not there yet, and is left as it is in the end
+    /// Where the log is to be: a directory that is empty or not there yet, and is left as it is in
+    /// the end
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
 
@@ -53,11 +56,13 @@ pub(crate) struct Options {
     #[arg(long, value_parser = value_parser!(u16).range(1..=64), default_value_t = 1, value_name = "N")]
     pub(crate) nodes: u16,
 
-    /// What joins nodes: local (threads of this process), shm or tcp (a process for each node; tcp-clear does not encrypt) or sim[:PROFILE] (simulated)
+    /// What joins nodes: local (threads of this process), shm or tcp (a process for each node;
+    /// tcp-clear does not encrypt) or sim[:PROFILE] (simulated)
     #[arg(long, default_value = "local")]
     pub(crate) fabric: FabricName,
 
-    /// Transactions that each thread of a node has under way at a time [default: 8 on several nodes]
+    /// Transactions that each thread of a node has under way at a time [default: 8 on several
+    /// nodes]
     #[arg(long, value_parser = value_parser!(u16).range(1..=128), value_name = "N")]
     coroutines: Option<u16>,
 
@@ -73,7 +78,8 @@ pub(crate) struct Options {
     #[arg(long, value_parser = ProtocolOf::parser(), value_name = "NAME")]
     protocol: Option<ProtocolOf>,
 
-    /// Nodes that have each row's changes in memory before a transaction is decided, beside the row's own
+    /// Nodes that have each row's changes in memory before a transaction is decided, beside the
+    /// row's own
     #[arg(long, value_parser = value_parser!(u16).range(0..64), default_value_t = 0, value_name = "K")]
     backups: u16,
 }

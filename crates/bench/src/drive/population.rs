@@ -22,7 +22,8 @@ pub(crate) fn spread(seed: u64, thread: usize) -> u64 {
     scatter(seed ^ scatter(thread as u64 + 1))
 }
 
-/// A row of a table that must be there. Not by `ok_or`, which would make the error, and drop it, for every row.
+/// A row of a table that must be there. Not by `ok_or`, which would make the error, and drop it,
+/// for every row.
 #[inline(always)]
 pub(crate) fn there<T>(row: Option<T>, table: &'static str) -> Result<T, drtm_txn::Error> {
     match row {

@@ -1,4 +1,5 @@
-//! From an empty database to a result: load, run, check. The same for every workload, on every engine.
+//! From an empty database to a result: load, run, check. The same for every workload, on every
+//! engine.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -242,7 +243,8 @@ pub(super) fn load<W: Workload, S: Setting>(
     })
 }
 
-/// Tables that have other than so many records: rows that no check has seen, or that are there no more.
+/// Tables that have other than so many records: rows that no check has seen, or that are there no
+/// more.
 pub(crate) fn miscounted<S: Setting>(db: &Db<S>, expected: &[(&str, u64)]) -> Result<Vec<String>, Error> {
     let tables = db.tables()?;
     let of = |name: &str| tables.iter().find(|(table, _)| *table == name).map_or(0, |(_, records)| *records);

@@ -38,12 +38,11 @@ use crate::{
 /// FILE gets the history as Jepsen writes it, which Elle and other checkers read: EDN, a map a
 /// line, for each invocation and each completion.
 ///
-///   list-append  `[:append k v]` and `[:r k [v ...]]`
-///   register     `[:w k v]` and `[:r k v]`. Each write follows a read of its key in its
-///                transaction; tell the checker (Elle: `:wfr-keys? true`), or it may miss write skew
-///   predicate    as register, and `[:scan [from to] [[k v] ...]]`, which excludes `to`, and
-///                `[:remove k true|false]`. Elle does not know these: the workload is for this
-///                command's own check of phantoms and absent keys
+///   list-append `[:append k v]` and `[:r k [v ...]]` register `[:w k v]` and `[:r k v]`. Each
+///   write follows a read of its key in its transaction; tell the checker (Elle: `:wfr-keys?
+///   true`), or it may miss write skew predicate as register, and `[:scan [from to] [[k v] ...]]`,
+///   which excludes `to`, and `[:remove k true|false]`. Elle does not know these: the workload is
+///   for this command's own check of phantoms and absent keys
 ///
 /// The check finds what Adya's definitions forbid (G0, G1, G-single, G2 with phantoms) and orders
 /// that contradict the clock. T7 is the transaction of the eighth `:invoke` in FILE. What aborted
@@ -53,8 +52,9 @@ use crate::{
 /// a transaction of the history beyond --txns there. All nodes are on this machine, whose
 /// processes share one monotonic clock: what each records is merged, and judged as a whole.
 ///
-/// JSON: {workload, threads, nodes, fabric, engine, simulated, txns, committed, aborted, last_reads,
-/// anomalies: [text]}, where txns does not count the last_reads; on several nodes also coroutines
+/// JSON: {workload, threads, nodes, fabric, engine, simulated, txns, committed, aborted,
+/// last_reads, anomalies: [text]}, where txns does not count the last_reads; on several nodes also
+/// coroutines
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -70,7 +70,8 @@ pub(crate) struct Args {
     #[arg(long, value_parser = value_parser!(u16).range(1..=64), default_value_t = 1, value_name = "N")]
     nodes: u16,
 
-    /// What joins nodes: local (threads of this process), shm or tcp (a process for each node) or sim[:PROFILE] (simulated)
+    /// What joins nodes: local (threads of this process), shm or tcp (a process for each node) or
+    /// sim[:PROFILE] (simulated)
     #[arg(long, default_value = "local")]
     fabric: FabricName,
 
@@ -78,7 +79,8 @@ pub(crate) struct Args {
     #[arg(long, value_parser = ProtocolOf::parser(), value_name = "NAME")]
     protocol: Option<ProtocolOf>,
 
-    /// Nodes that have each row's changes in memory before a transaction is decided, beside the row's own
+    /// Nodes that have each row's changes in memory before a transaction is decided, beside the
+    /// row's own
     #[arg(long, value_parser = value_parser!(u16).range(0..64), default_value_t = 0, value_name = "K")]
     backups: u16,
 

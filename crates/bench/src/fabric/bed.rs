@@ -217,8 +217,8 @@ impl Bed for Shm {
     }
 }
 
-/// Two nodes that are connected by TCP, each with a thread of its own that serves, as on two machines
-/// of one processor each.
+/// Two nodes that are connected by TCP, each with a thread of its own that serves, as on two
+/// machines of one processor each.
 pub(super) struct Tcp([TcpFabric<NoHtm>; 2]);
 
 impl Tcp {
@@ -359,10 +359,10 @@ pub(super) trait Turn<P: Port>: Clone + Send + 'static {
     async fn take(&self, verbs: Verbs<'_, P>, random: &mut fastrand::Rng) -> Result<u64, VerbError>;
 }
 
-/// Lets so many coroutines of each worker of `clients` take turns for a window, while all workers of
-/// all nodes answer messages. Gives what was done in a second, by all together. A window that is
-/// short of some turns, because it is short or the machine busy, says nothing: it lasts twice as long
-/// the next time.
+/// Lets so many coroutines of each worker of `clients` take turns for a window, while all workers
+/// of all nodes answer messages. Gives what was done in a second, by all together. A window that is
+/// short of some turns, because it is short or the machine busy, says nothing: it lasts twice as
+/// long the next time.
 pub(super) fn throughput<B: Bed, T: Turn<B::Port>>(
     bed: &B,
     clients: std::ops::Range<u16>,

@@ -48,7 +48,8 @@ const MOST_VIRTUAL_MILLIS: u64 = 5;
 /// What is measured, and of what.
 #[derive(Debug, ClapArgs)]
 pub(super) struct What {
-    /// The fabrics: local, shm, tcp, tcp-clear (not encrypted), sim:ConnectX-3 (cx3), sim:ConnectX-4 (cx4)
+    /// The fabrics: local, shm, tcp, tcp-clear (not encrypted), sim:ConnectX-3 (cx3),
+    /// sim:ConnectX-4 (cx4)
     #[arg(long, value_delimiter = ',', value_name = "FABRIC,...", default_value = "local")]
     pub(super) fabric: Vec<FabricName>,
 

@@ -23,7 +23,8 @@ use crate::{
 /// Measure many operations at a time
 ///
 /// Each worker's coroutines post so many operations each, with a doorbell for each of them
-/// (messages share one), and wait for all. On this machine's fabrics, one worker accesses another node.
+/// (messages share one), and wait for all. On this machine's fabrics, one worker accesses another
+/// node.
 ///
 /// On `sim:PROFILE` the primitives that the profile was calibrated from are run on the cluster that
 /// they were published for, beside what was published: `residual` is the simulated rate over the

@@ -1,4 +1,5 @@
-//! What can be wrong with a history, by the names that Adya gave it, and told so that a person can follow.
+//! What can be wrong with a history, by the names that Adya gave it, and told so that a person can
+//! follow.
 
 use std::fmt::{self, Debug, Display, Formatter};
 
@@ -148,7 +149,8 @@ pub enum CycleKind {
     G0,
     /// G1c: information flows in a circle.
     G1c,
-    /// A write made without knowledge of another that the writer's read had missed. A case of G-single.
+    /// A write made without knowledge of another that the writer's read had missed. A case of
+    /// G-single.
     LostUpdate,
     /// G-single: exactly one read missed a write, such as read skew.
     GSingle,

@@ -1,6 +1,8 @@
-//! The cycle that is shown for a group of transactions: of the worst kind that the group has, and short.
+//! The cycle that is shown for a group of transactions: of the worst kind that the group has, and
+//! short.
 //!
-//! Kinds are told apart by one edge that the cycle must have, and by those that the way back may use.
+//! Kinds are told apart by one edge that the cycle must have, and by those that the way back may
+//! use.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,8 +13,8 @@ use super::{
     versions::{RowId, Rows},
 };
 
-/// How many edges are looked at for one kind of cycle in one group. A search that is cut short has missed at most a
-/// worse name or a shorter way.
+/// How many edges are looked at for one kind of cycle in one group. A search that is cut short has
+/// missed at most a worse name or a shorter way.
 const EFFORT: usize = 20_000_000;
 
 /// The kinds that need no clock, the worst first. The last one takes in all that is left.
@@ -148,8 +150,8 @@ impl Search {
         Self { marks: vec![(0, 0, 0); nodes], searches: 0, effort: 0 }
     }
 
-    /// The shortest way back from the end of `first` to its beginning by edges that are `allowed`, if the cycle that
-    /// it closes has fewer than `limit` steps.
+    /// The shortest way back from the end of `first` to its beginning by edges that are `allowed`,
+    /// if the cycle that it closes has fewer than `limit` steps.
     fn way<'a, 'g>(
         &mut self,
         group: &'a Group<'g>,

@@ -1,8 +1,10 @@
-//! The graph of dependencies. Its nodes are the transactions and, where the clock counts, moments in time.
+//! The graph of dependencies. Its nodes are the transactions and, where the clock counts, moments
+//! in time.
 //!
-//! That each transaction comes before all that began after its end would be an edge for nearly every pair. A chain
-//! of moments says the same with three edges for each transaction: it leads to the moment of its response, from
-//! there to the next response, and each transaction is reached from the last moment before its invocation.
+//! That each transaction comes before all that began after its end would be an edge for nearly
+//! every pair. A chain of moments says the same with three edges for each transaction: it leads to
+//! the moment of its response, from there to the next response, and each transaction is reached
+//! from the last moment before its invocation.
 
 use super::{
     anomaly::{Anomaly, Dependency},
@@ -84,7 +86,8 @@ impl Graph {
     }
 }
 
-/// Adds an edge from each version's writer to the next one's, and reports versions that have two writers.
+/// Adds an edge from each version's writer to the next one's, and reports versions that have two
+/// writers.
 pub(super) fn order_writes<K: Ord + Clone>(
     rows: &Rows<'_, K>,
     versions: &Versions,

@@ -1,5 +1,5 @@
-//! What each committed transaction's reads tell: whom it came after, whom it came before, and what it must not have
-//! seen.
+//! What each committed transaction's reads tell: whom it came after, whom it came before, and what
+//! it must not have seen.
 
 use super::{
     Order,
@@ -126,7 +126,8 @@ impl<K: Ord + Clone> Reads<'_, '_, K> {
                 }
                 let why = Dependency::WriteRead { row, version: number };
                 self.edges.push(Edge { from: version.writer, to: self.reader, why });
-                // An intermediate version counts as the one that its writer left: it is reported as what it is.
+                // An intermediate version counts as the one that its writer left: it is reported as
+                // what it is.
                 self.overwritten(row, seen, Some(version.last), scanned);
             }
             Origin::Unclear => self.overwritten(row, seen, Some(number), scanned),

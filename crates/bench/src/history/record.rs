@@ -1,4 +1,5 @@
-//! What is recorded of a run: transactions, when they ran, how they ended, and what versions they saw and left.
+//! What is recorded of a run: transactions, when they ran, how they ended, and what versions they
+//! saw and left.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +10,8 @@ use std::{
 
 /// All transactions of a run. A transaction's name is its place here.
 ///
-/// What the tables held before the run belongs to it too, as the writes of a transaction that responded before any
-/// other was invoked.
+/// What the tables held before the run belongs to it too, as the writes of a transaction that
+/// responded before any other was invoked.
 ///
 /// # Example
 ///
@@ -35,7 +36,8 @@ impl<K> FromIterator<Transaction<K>> for History<K> {
     }
 }
 
-/// One transaction of a [`History`], built up operation by operation, in the order in which it did them.
+/// One transaction of a [`History`], built up operation by operation, in the order in which it did
+/// them.
 ///
 /// # Example
 ///
@@ -167,7 +169,8 @@ pub enum Seen {
 }
 
 impl Seen {
-    /// Whether one read can have seen this, and another that, of a row that nobody changed in between.
+    /// Whether one read can have seen this, and another that, of a row that nobody changed in
+    /// between.
     pub(super) fn agrees_with(self, other: Self) -> bool {
         match (self, other) {
             (Self::Nothing, other) | (other, Self::Nothing) => !matches!(other, Self::Version(_)),

@@ -27,7 +27,8 @@ fn anomalies(history: &History<u64>) -> Vec<Anomaly<u64>> {
     check(history, Order::RealTime).expect("the history is well formed")
 }
 
-/// Asserts that the history has one cycle and nothing else wrong, and returns its kind and the transactions on it.
+/// Asserts that the history has one cycle and nothing else wrong, and returns its kind and the
+/// transactions on it.
 #[track_caller]
 fn cycle(history: &History<u64>) -> (CycleKind, Vec<usize>) {
     let found = anomalies(history);

@@ -1,7 +1,7 @@
 //! Who wrote which version: the rows of a history in order, and each row's versions in order.
 //!
-//! Rows get numbers in the order of their keys, so that a range of keys is a range of numbers, and nothing behind
-//! this file compares keys.
+//! Rows get numbers in the order of their keys, so that a range of keys is a range of numbers, and
+//! nothing behind this file compares keys.
 
 use std::ops::{Bound, Range};
 
@@ -25,10 +25,11 @@ pub(super) struct Version {
     pub(super) writer: TxnId,
     /// The version in which `writer` left the row.
     pub(super) last: u64,
-    /// The earliest invocation of a removal, of those not known to have aborted, among this version and all later
-    /// ones of the row.
+    /// The earliest invocation of a removal, of those not known to have aborted, among this version
+    /// and all later ones of the row.
     earliest_removal: u64,
-    /// The earliest response of a writer that committed, among this version and all later ones of the row.
+    /// The earliest response of a writer that committed, among this version and all later ones of
+    /// the row.
     earliest_response: u64,
 }
 
@@ -159,7 +160,8 @@ impl Versions {
         Ok(versions)
     }
 
-    /// Takes transactions of unknown outcome for committed if what they wrote was seen by one that is committed.
+    /// Takes transactions of unknown outcome for committed if what they wrote was seen by one that
+    /// is committed.
     fn settle<K: Ord + Clone>(&mut self, history: &History<K>, rows: &Rows<'_, K>) {
         let mut committed: Vec<usize> =
             (0..self.outcomes.len()).filter(|&id| self.outcomes[id] == Outcome::Committed).collect();
@@ -224,8 +226,8 @@ impl Versions {
         versions[behind..].iter().find(|version| self.outcome(version) == Outcome::Committed)
     }
 
-    /// The last removal that `reader` can have meant when it saw nothing, if there is one: not its own, and not one
-    /// invoked after `end`, when the reader had responded.
+    /// The last removal that `reader` can have meant when it saw nothing, if there is one: not its
+    /// own, and not one invoked after `end`, when the reader had responded.
     pub(super) fn last_absence(
         &self,
         row: RowId,
@@ -244,8 +246,9 @@ impl Versions {
         versions[..behind].iter().rev().find(possible).map(|version| version.number)
     }
 
-    /// The first removal that `reader`, invoked at `begin`, can have meant when it saw nothing, if it certainly took
-    /// effect: what was overwritten by somebody who had responded before `begin` is not what it saw.
+    /// The first removal that `reader`, invoked at `begin`, can have meant when it saw nothing, if
+    /// it certainly took effect: what was overwritten by somebody who had responded before `begin`
+    /// is not what it saw.
     ///
     /// `None` also if the row may never have been there, as far as the clock tells.
     pub(super) fn first_absence(&self, row: RowId, reader: TxnId, begin: u64, end: u64) -> Option<&Version> {

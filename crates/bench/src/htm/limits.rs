@@ -39,7 +39,8 @@ pub(crate) struct Args {
     #[arg(long, value_parser = NamedProfile::parser(), value_name = "PROFILE")]
     profile: Option<NamedProfile>,
 
-    /// Emulate a hardware thread whose sibling uses the other half of the cache and of the read tracker
+    /// Emulate a hardware thread whose sibling uses the other half of the cache and of the read
+    /// tracker
     #[arg(long)]
     hyperthread: bool,
 
@@ -73,7 +74,8 @@ pub(crate) struct Args {
     )]
     duration_us: Option<Vec<u64>>,
 
-    /// Regions that each thread begins at each point [default: 50 to 2000, fewer of the larger ones]
+    /// Regions that each thread begins at each point [default: 50 to 2000, fewer of the larger
+    /// ones]
     #[arg(long, value_parser = value_parser!(u64).range(1..), value_name = "N")]
     attempts: Option<u64>,
 

@@ -88,7 +88,8 @@ impl Load {
         }
     }
 
-    /// How many regions of this load tell enough in reasonable time: many small ones, and fewer large or long ones.
+    /// How many regions of this load tell enough in reasonable time: many small ones, and fewer
+    /// large or long ones.
     #[must_use]
     pub fn default_attempts(&self) -> u64 {
         const ACCESSES: u64 = 1 << 21;

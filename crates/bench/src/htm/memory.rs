@@ -1,5 +1,5 @@
-//! The memory that regions touch: each thread's own, aligned to pages, so that which cache set a line falls into
-//! depends on its place alone.
+//! The memory that regions touch: each thread's own, aligned to pages, so that which cache set a
+//! line falls into depends on its place alone.
 
 use drtm_htm::{LINE_BYTES, Line, Word};
 
@@ -8,7 +8,8 @@ use crate::Error;
 pub(super) const PAGE_LINES: usize = 64;
 pub(super) const PAGE_BYTES: usize = PAGE_LINES * LINE_BYTES;
 
-/// 4 GiB in pages. Lines beyond the emulation's own bound could conflict falsely; this lies below it.
+/// 4 GiB in pages. Lines beyond the emulation's own bound could conflict falsely; this lies below
+/// it.
 const MOST_PAGES: usize = (4 << 30) / PAGE_BYTES;
 
 /// Lines that begin where a page of the processor does.
@@ -25,7 +26,8 @@ impl Page {
     }
 }
 
-/// All threads' memory, contiguous, so that as many tracked lines as it has lines tell all of them apart.
+/// All threads' memory, contiguous, so that as many tracked lines as it has lines tell all of them
+/// apart.
 #[derive(Debug)]
 pub(super) struct Memory {
     pages: Vec<Page>,

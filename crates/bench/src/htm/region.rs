@@ -1,8 +1,8 @@
 //! What one thread does: prepare, then begin region after region, each with a single try.
 //!
-//! The bodies keep the contract of a region: they allocate nothing, call nothing that might, and have no path that
-//! panics. A region in random order reads the list of its words too, which on hardware adds an eighth to its read
-//! set; one in sequence reads nothing but its lines.
+//! The bodies keep the contract of a region: they allocate nothing, call nothing that might, and
+//! have no path that panics. A region in random order reads the list of its words too, which on
+//! hardware adds an eighth to its read set; one in sequence reads nothing but its lines.
 
 use std::{hint::black_box, time::Duration, time::Instant};
 
@@ -34,8 +34,8 @@ pub enum Order {
 }
 
 impl Order {
-    /// The least area that a thread's random lines are drawn from, 64 MB: sixteen times the read tracker of the
-    /// profiles.
+    /// The least area that a thread's random lines are drawn from, 64 MB: sixteen times the read
+    /// tracker of the profiles.
     pub(super) const LEAST_RANDOM_PAGES: usize = (64 << 20) / PAGE_BYTES;
 }
 
@@ -51,7 +51,8 @@ pub(super) enum Work<'m> {
 }
 
 impl<'m> Work<'m> {
-    /// Does beforehand all that is not to be measured. The area must be as large as [`pages_for`] says.
+    /// Does beforehand all that is not to be measured. The area must be as large as [`pages_for`]
+    /// says.
     pub(super) fn prepare(
         load: Load,
         order: Order,
@@ -94,7 +95,8 @@ impl<'m> Work<'m> {
     }
 }
 
-/// Pages that a thread needs for a load. In random order that is an area much larger than what a region touches of it.
+/// Pages that a thread needs for a load. In random order that is an area much larger than what a
+/// region touches of it.
 pub(super) fn pages_for(load: Load, order: Order) -> usize {
     let Load::Touch { lines_read, lines_written, .. } = load else { return 0 };
     match order {
@@ -122,7 +124,8 @@ fn touch<'m, E: Engine>(
             load_all(tx, reads.clone())
         }
     });
-    // Keeps the compiler from dropping loads that nobody looks at. What became of the region is counted by the worker.
+    // Keeps the compiler from dropping loads that nobody looks at. What became of the region is
+    // counted by the worker.
     black_box(outcome.committed());
 }
 
@@ -143,8 +146,8 @@ fn store_all<'m, A: Access<'m>>(tx: &mut A, words: impl Iterator<Item = &'m Word
     Ok(())
 }
 
-/// Turns of a region's spinning that take this long: nanoseconds are what the emulation's virtual timer counts, and on
-/// hardware the same loop is timed outside of any region.
+/// Turns of a region's spinning that take this long: nanoseconds are what the emulation's virtual
+/// timer counts, and on hardware the same loop is timed outside of any region.
 fn turns(engine: EngineKind, duration: Duration) -> u64 {
     const TRIAL: u64 = 1 << 20;
     const TRIALS: usize = 8;

@@ -80,8 +80,8 @@ impl Rig {
 
     /// Begins `attempts` regions of `load` in each thread, and says what became of them.
     ///
-    /// On the emulation the result is a function of the setup, the load and the number of attempts; what was run
-    /// before does not matter.
+    /// On the emulation the result is a function of the setup, the load and the number of attempts;
+    /// what was run before does not matter.
     ///
     /// # Errors
     ///
@@ -107,12 +107,14 @@ impl Rig {
         let htm = Htm::new(engine);
         let order = self.setup.order;
         let mut seeds = fastrand::Rng::with_seed(self.setup.seed);
-        // Holds the threads back until all are ready. A lock, because it opens by itself if one cannot be had.
+        // Holds the threads back until all are ready. A lock, because it opens by itself if one
+        // cannot be had.
         let gate = RwLock::new(());
         thread::scope(|scope| {
             let closed = gate.write().unwrap_or_else(PoisonError::into_inner);
             for thread in 0..self.setup.threads {
-                // Here and not in the thread: the order in which workers are made decides their randomness.
+                // Here and not in the thread: the order in which workers are made decides their
+                // randomness.
                 let mut worker = htm.worker();
                 let random = seeds.fork();
                 let (gate, area) = (&gate, self.memory.area(thread));

@@ -40,7 +40,8 @@ impl Kind {
         self != Self::Read
     }
 
-    /// A load for every size, or for every pair of sizes. Sizes that are not named are the default ones.
+    /// A load for every size, or for every pair of sizes. Sizes that are not named are the default
+    /// ones.
     pub(super) fn loads(self, read: Option<&[usize]>, written: Option<&[usize]>) -> Vec<Load> {
         let all = |load: fn(usize) -> Load, sizes: &[usize]| sizes.iter().map(|&size| load(size)).collect();
         let grid = |load: fn(usize, usize) -> Load| {

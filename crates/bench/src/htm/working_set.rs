@@ -25,13 +25,14 @@ use crate::{
 /// validation. What it touches of the store is counted by cache lines; memory of its own (inputs,
 /// copies of rows) is not. Bytes are counted by one thread.
 ///
-/// With --engine emulated, how often a transaction has to fall back on the lock is simulated: it has
-/// to if it does not fit into the cache's sets and ways, and for nothing else. With --engine rtm it
-/// is measured, with a thread for each processor: whole transactions are regions, tried again as often as
-/// the database's commits are.
+/// With --engine emulated, how often a transaction has to fall back on the lock is simulated: it
+/// has to if it does not fit into the cache's sets and ways, and for nothing else. With --engine
+/// rtm it is measured, with a thread for each processor: whole transactions are regions, tried
+/// again as often as the database's commits are.
 ///
-/// JSON: [{transaction, read_bytes, write_bytes, fallback_rate, capacity_share, count, engine, simulated}]
-/// where capacity_share is how many of the fallbacks are for capacity, or null if there are none
+/// JSON: [{transaction, read_bytes, write_bytes, fallback_rate, capacity_share, count, engine,
+/// simulated}] where capacity_share is how many of the fallbacks are for capacity, or null if there
+/// are none
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {

@@ -16,7 +16,8 @@ pub(super) struct Reads {
     pub(super) warm: f64,
 }
 
-/// Looks keys up in a table, with caches of so many bytes. `weight` is how often a key of that rank is looked up.
+/// Looks keys up in a table, with caches of so many bytes. `weight` is how often a key of that rank
+/// is looked up.
 pub(super) fn reads(
     records: u64,
     occupancy: f64,

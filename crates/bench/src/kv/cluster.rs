@@ -24,7 +24,8 @@ impl Cluster {
     }
 }
 
-/// Where a record's value begins. The table is the store's own, so the layout is known here only for checking.
+/// Where a record's value begins. The table is the store's own, so the layout is known here only
+/// for checking.
 const VALUE: u64 = 32;
 
 impl Scheme for Cluster {

@@ -1,4 +1,5 @@
-//! Lookups that are counted and checked: a table on one node, and a worker of another that looks keys up in it.
+//! Lookups that are counted and checked: a table on one node, and a worker of another that looks
+//! keys up in it.
 
 use std::sync::Arc;
 

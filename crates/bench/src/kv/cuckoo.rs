@@ -1,4 +1,5 @@
-//! Pilaf's: cuckoo hashing with three hashes and one slot for each, of 32 bytes, fetched one after the other.
+//! Pilaf's: cuckoo hashing with three hashes and one slot for each, of 32 bytes, fetched one after
+//! the other.
 
 use std::sync::Arc;
 
@@ -26,7 +27,8 @@ impl Cuckoo {
         2 * (hash(key, which) % self.count)
     }
 
-    /// Into the first empty slot of the key's three, or else in place of a key that is sent on its way to another of its own.
+    /// Into the first empty slot of the key's three, or else in place of a key that is sent on its
+    /// way to another of its own.
     fn insert(&self, mut key: u64, mut number: u64, random: &mut fastrand::Rng) -> Result<(), Error> {
         for _ in 0..PATIENCE {
             for which in 0..HASHES {

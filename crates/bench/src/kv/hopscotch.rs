@@ -1,6 +1,8 @@
-//! FaRM's: hopscotch hashing with a neighbourhood of eight, as a pair of buckets of four, and chains for what finds no room there.
+//! FaRM's: hopscotch hashing with a neighbourhood of eight, as a pair of buckets of four, and
+//! chains for what finds no room there.
 //!
-//! A key is in its bucket or the one behind it, which one READ fetches together, or in a chain of overflow buckets.
+//! A key is in its bucket or the one behind it, which one READ fetches together, or in a chain of
+//! overflow buckets.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -46,7 +48,8 @@ impl Hopscotch {
 
     fn insert(&mut self, key: u64, number: u64) -> Result<(), Error> {
         let home = self.home(key);
-        // The nearest room, brought nearer by moving keys that may be farther from it than they are.
+        // The nearest room, brought nearer by moving keys that may be farther from it than they
+        // are.
         let last = self.buckets.min(home + REACH);
         let mut room = None;
         for bucket in home..=last {
@@ -65,7 +68,8 @@ impl Hopscotch {
         self.chain(home, key, number)
     }
 
-    /// Moves a key that is at home in `bucket` to the free `slot` behind it; gives the slot that it leaves.
+    /// Moves a key that is at home in `bucket` to the free `slot` behind it; gives the slot that it
+    /// leaves.
     fn hop(&self, bucket: u64, slot: u64) -> Result<Option<u64>, Error> {
         for from in bucket * BUCKET..(bucket + 1) * BUCKET {
             if let Some((key, number)) = self.slots.get(from)?
@@ -96,7 +100,8 @@ impl Hopscotch {
 impl Scheme for Hopscotch {
     fn build(region: &Arc<Region<NoHtm>>, keys: &[u64], occupancy: f64, _seed: u64) -> Result<Self, Error> {
         let buckets = (keys.len() as f64 / occupancy / BUCKET as f64).ceil() as u64;
-        // One bucket more, behind the last one; and as many for overflow as there can be keys in need of it.
+        // One bucket more, behind the last one; and as many for overflow as there can be keys in
+        // need of it.
         let slots = Slots::new(region, (buckets + 1) * BUCKET)?;
         let overflow = Slots::new(region, keys.len() as u64 * BUCKET)?;
         let mut table = Self { slots, buckets, chains: HashMap::new(), overflow, overflows: 0 };

@@ -79,7 +79,8 @@ impl Key for u64 {
     }
 }
 
-/// `user:` and hexadecimal digits, some of which are the same for all keys, as in names that people give.
+/// `user:` and hexadecimal digits, some of which are the same for all keys, as in names that people
+/// give.
 impl Key for [u8; 32] {
     type Kind = Bytes;
     const BYTES: u32 = 32;
@@ -124,7 +125,8 @@ pub(super) fn key_bytes() -> impl TypedValueParser<Value = u32> {
 pub enum Draw {
     /// Each as often as any other
     Uniform,
-    /// By Zipf's distribution with an exponent of 0.99, exactly: the hottest of a million keys has 6 % of all draws
+    /// By Zipf's distribution with an exponent of 0.99, exactly: the hottest of a million keys has
+    /// 6 % of all draws
     Zipf,
 }
 

@@ -42,7 +42,8 @@ pub(crate) struct Args {
     #[arg(long, value_parser = value_parser!(u64).range(1_000..=100_000_000), default_value_t = 100_000, value_name = "N")]
     records: u64,
 
-    /// Bytes of each cache for 20 million keys, in millions; there are as many fewer as there are fewer keys
+    /// Bytes of each cache for 20 million keys, in millions; there are as many fewer as there are
+    /// fewer keys
     #[arg(long, value_parser = value_parser!(u64).range(1..=10_000), value_delimiter = ',', value_name = "MB,...", default_values_t = [20, 80, 320])]
     cache_mb: Vec<u64>,
 
@@ -97,7 +98,8 @@ struct CacheRow {
     warm: bool,
 }
 
-/// DrTM's Table VI, by scheme: for each kind of keys, at 50, 75 and 90 percent. With a cache, Zipf keys take "≈ 0".
+/// DrTM's Table VI, by scheme: for each kind of keys, at 50, 75 and 90 percent. With a cache, Zipf
+/// keys take "≈ 0".
 const PUBLISHED: [(SchemeName, [[f64; 3]; 2]); 4] = [
     (SchemeName::Cuckoo, [[1.348, 1.652, 1.956], [1.304, 1.712, 1.924]]),
     (SchemeName::Hopscotch, [[1.000, 1.011, 1.044], [1.000, 1.020, 1.040]]),
@@ -134,7 +136,8 @@ impl Args {
     /// A row, or with a cache two for each size.
     fn rows(&self, scheme: SchemeName, keys: Keys, occupancy: f64, seed: u64) -> Result<Vec<Row>, Error> {
         let seeds = self.seeds.unwrap_or(if keys == Keys::Zipf { 32 } else { 1 });
-        // A table whose number of buckets is no power of two has buckets of two sizes, so to say; the papers' has not.
+        // A table whose number of buckets is no power of two has buckets of two sizes, so to say;
+        // the papers' has not.
         let buckets = (self.records as f64 / (8.0 * occupancy)) as u64;
         let records = (buckets.next_power_of_two() as f64 * 8.0 * occupancy) as u64;
         // For each seed, the means of all rows.

@@ -1,8 +1,10 @@
-//! The maps under comparison, each written once: for `drtm-bench kv speed` and for the criterion benches alike.
+//! The maps under comparison, each written once: for `drtm-bench kv speed` and for the criterion
+//! benches alike.
 //!
-//! A [`Map`] is shared by threads, and a [`Session`] is one thread's way to it. What they do is what a transactional store needs:
-//! values are copied out, not lent, since nobody may keep others from changing them for longer than that takes. All hash maps have the same
-//! hash function, but for the store's own.
+//! A [`Map`] is shared by threads, and a [`Session`] is one thread's way to it. What they do is
+//! what a transactional store needs: values are copied out, not lent, since nobody may keep others
+//! from changing them for longer than that takes. All hash maps have the same hash function, but
+//! for the store's own.
 
 mod drtm;
 #[cfg(feature = "peers")]
@@ -53,15 +55,18 @@ pub(super) trait Map<K: Key>: Sync + Sized {
     }
 }
 
-/// What one thread does with a map. Each operation says whether the key was there, or to insert it, was not.
+/// What one thread does with a map. Each operation says whether the key was there, or to insert it,
+/// was not.
 pub(super) trait Session<K: Key> {
     fn insert(&mut self, key: &K, value: &Value) -> Result<bool, Error>;
     fn get(&mut self, key: &K, into: &mut Value) -> Result<bool, Error>;
-    /// Gives something of what there was, if the key is there, so that the next operation can depend on it.
+    /// Gives something of what there was, if the key is there, so that the next operation can
+    /// depend on it.
     fn update(&mut self, key: &K, value: &Value) -> Result<Option<u8>, Error>;
     fn remove(&mut self, key: &K) -> Result<bool, Error>;
 
-    /// Copies the values of so many keys, from this one on, one after the other. Gives how many there were: none, if the map has no order.
+    /// Copies the values of so many keys, from this one on, one after the other. Gives how many
+    /// there were: none, if the map has no order.
     fn scan(&mut self, _from: &K, _rows: usize, _into: &mut Value) -> Result<usize, Error> {
         Ok(0)
     }

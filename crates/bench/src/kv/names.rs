@@ -38,7 +38,8 @@ pub enum MapName {
     BTreeMap,
     /// Lock-free skip list; values are replaced whole
     CrossbeamSkiplist,
-    /// Adaptive radix tree with optimistic locks; its values are numbers, so here they are in a slab beside it
+    /// Adaptive radix tree with optimistic locks; its values are numbers, so here they are in a
+    /// slab beside it
     Congee,
     /// Lock-free B-link tree; a leaf is replaced whole
     ConcurrentMap,
@@ -106,7 +107,8 @@ pub enum Op {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Style {
-    /// Each key depends on what the operation before has found, as in most transactions: one takes as long as its cache misses
+    /// Each key depends on what the operation before has found, as in most transactions: one takes
+    /// as long as its cache misses
     Dependent,
     /// Keys are known ahead, so that the processor works on several operations at once
     Overlapping,

@@ -1,4 +1,5 @@
-//! What the hash tables under comparison have in common: memory on one node, and lookups from another.
+//! What the hash tables under comparison have in common: memory on one node, and lookups from
+//! another.
 
 use std::sync::Arc;
 

@@ -31,8 +31,9 @@ use crate::{
 /// Memory is measured in a process of its own for each map, as `kv footprint` does. What a map
 /// cannot do is left out, and said.
 ///
-/// JSON: [{engine, op, style, threads, records, dist, key_bytes, ops_per_s: {min, median, max}, bytes_per_record}]
-/// (`style` is null except for gets and updates, `bytes_per_record` with --no-memory)
+/// JSON: [{engine, op, style, threads, records, dist, key_bytes, ops_per_s: {min, median, max},
+/// bytes_per_record}] (`style` is null except for gets and updates, `bytes_per_record`
+/// with --no-memory)
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -152,7 +153,8 @@ impl Args {
                 false => Some(footprint::in_a_process_of_its_own(*name, self.records, self.key_bytes)?),
             });
         }
-        // Measured alone, they must fit together: what the system has to swap out or kill measures nothing.
+        // Measured alone, they must fit together: what the system has to swap out or kill measures
+        // nothing.
         let needed = (footprints.iter().flatten().sum::<f64>() * self.records as f64) as usize;
         if !self.no_memory {
             let most = crate::memory::available()? as usize;

@@ -27,7 +27,8 @@ pub struct Work<K> {
 
 /// A map that is filled and ready to be measured.
 pub trait Subject<K> {
-    /// Does the work, all threads at once, and tells how long it took them. Making threads and all that has to be put in order is not counted.
+    /// Does the work, all threads at once, and tells how long it took them. Making threads and all
+    /// that has to be put in order is not counted.
     ///
     /// # Errors
     ///
@@ -151,7 +152,8 @@ impl<M> Filled<M> {
     where
         M: Map<K>,
     {
-        // Holds the threads back until all are there. A lock, because it opens by itself if one cannot be had.
+        // Holds the threads back until all are there. A lock, because it opens by itself if one
+        // cannot be had.
         let gate = RwLock::new(());
         thread::scope(|scope| {
             let closed = gate.write().unwrap_or_else(PoisonError::into_inner);
@@ -232,7 +234,8 @@ impl<M> Filled<M> {
     }
 }
 
-/// Whether an operation did what it must with each key. All are tried: a loop without an exit in its middle is measured.
+/// Whether an operation did what it must with each key. All are tried: a loop without an exit in
+/// its middle is measured.
 #[inline(always)]
 fn each<K>(keys: &[K], mut operation: impl FnMut(&K) -> Result<bool, Error>) -> Result<bool, Error> {
     let mut all = true;

@@ -1,4 +1,5 @@
-//! What is whole in a checkpoint. Unlike a log, it is whole only if all of it is: it got its name when it was synced.
+//! What is whole in a checkpoint. Unlike a log, it is whole only if all of it is: it got its name
+//! when it was synced.
 
 use drtm_txn::durability::format::{
     CHECKPOINT_HEADER, Change, CheckpointEnd, CheckpointHeader, RecordKind, checkpoint_name,
@@ -51,7 +52,8 @@ impl<'c> Checkpoint<'c> {
         checkpoint
     }
 
-    /// Counts the rows and finds the end, and returns what contradicts the format in frames that are whole.
+    /// Counts the rows and finds the end, and returns what contradicts the format in frames that
+    /// are whole.
     fn contradictions(&mut self) -> Vec<(usize, &'static str)> {
         let Self { file, end, rows, .. } = self;
         let mut found = Vec::new();

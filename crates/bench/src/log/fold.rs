@@ -1,9 +1,10 @@
 //! Rows, made of whatever records could be read.
 //!
-//! As in recovery, a put wins by its version and a patch applies to exactly its previous version. Unlike there, a version
-//! that is missing is no error: the row keeps the last value that is whole, and is counted as stale. A checkpoint's rows
-//! are puts among others. If one is whole, the log counts only behind it; if not, all that can be read does. Changes of
-//! the catalog are applied in the order of their epochs, as far as they fit.
+//! As in recovery, a put wins by its version and a patch applies to exactly its previous version.
+//! Unlike there, a version that is missing is no error: the row keeps the last value that is whole,
+//! and is counted as stale. A checkpoint's rows are puts among others. If one is whole, the log
+//! counts only behind it; if not, all that can be read does. Changes of the catalog are applied in
+//! the order of their epochs, as far as they fit.
 
 use std::{
     borrow::Cow,
@@ -59,8 +60,8 @@ pub(super) struct Left {
     pub(super) lost_rows: u64,
     /// Rows of a table whose creation could not be read. They are no rows of a new log.
     pub(super) orphaned_rows: u64,
-    /// Tables that have another's name, since one of both was dropped or renamed by a record that could not be read. The
-    /// older one has its identity behind its name.
+    /// Tables that have another's name, since one of both was dropped or renamed by a record that
+    /// could not be read. The older one has its identity behind its name.
     pub(super) doubled_names: u64,
 }
 
@@ -72,7 +73,8 @@ struct Told<'c> {
     changes: Vec<(u64, CatalogChange)>,
 }
 
-/// Makes rows of all records that have happened. With `unclosed`, also of those that no readable frame closes.
+/// Makes rows of all records that have happened. With `unclosed`, also of those that no readable
+/// frame closes.
 pub(super) fn fold<'c>(survey: &Survey<'c>, unclosed: bool) -> Folded<'c> {
     let (mut folded, mut told) = (Folded { next_epoch: 1, ..Folded::default() }, Told::default());
     folded.left.damages.clone_from(&survey.damages);
@@ -115,8 +117,8 @@ pub(super) fn fold<'c>(survey: &Survey<'c>, unclosed: bool) -> Folded<'c> {
     changes.sort_by_key(|(epoch, _)| *epoch);
     let dropped = folded.change_tables(changes);
     entries.retain(|entry| !dropped.contains(&entry.table));
-    // Changes of one row together, in the order of their versions. A checkpoint's put has the version of the change that
-    // led to it, and comes behind it.
+    // Changes of one row together, in the order of their versions. A checkpoint's put has the
+    // version of the change that led to it, and comes behind it.
     entries.sort_by_key(|entry| (entry.table, entry.key, entry.version, matches!(entry.change, Change::Put(_))));
     for row in entries.chunk_by(|one, other| (one.table, one.key) == (other.table, other.key)) {
         folded.row(row);

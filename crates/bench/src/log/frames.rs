@@ -56,8 +56,8 @@ pub(super) struct Hole {
 }
 
 impl<'c, H> FrameFile<'c, H> {
-    /// Finds the frames behind a header of so many bytes. `place` is that of the file's beginning; without it, none can
-    /// be found.
+    /// Finds the frames behind a header of so many bytes. `place` is that of the file's beginning;
+    /// without it, none can be found.
     pub(super) fn read(
         (number, bytes): (u64, &'c [u8]),
         header: Option<H>,
@@ -127,7 +127,8 @@ impl<'c, H> FrameFile<'c, H> {
         found
     }
 
-    /// Returns what is wrong in frames that have their checksums, and where: nothing, unless it was written so.
+    /// Returns what is wrong in frames that have their checksums, and where: nothing, unless it was
+    /// written so.
     pub(super) fn flaws(&self) -> impl Iterator<Item = (usize, &'static str)> {
         self.frames.iter().flat_map(|frame| {
             frame.records().filter_map(|found| match found {

@@ -18,16 +18,18 @@ use crate::{
 
 /// List what a database's directory holds: checkpoints, segments, frames, epochs, tables, records
 ///
-/// Reads everything that is whole, also behind damage, which it lists. Counts are of what is there physically: also of
-/// transactions whose epoch no frame closes, or that a later segment's header voids. Segments before `first` of the newest
-/// checkpoint that is whole are of no use, and nor are older checkpoints: opening the database removes them.
+/// Reads everything that is whole, also behind damage, which it lists. Counts are of what is there
+/// physically: also of transactions whose epoch no frame closes, or that a later segment's header
+/// voids. Segments before `first` of the newest checkpoint that is whole are of no use, and nor are
+/// older checkpoints: opening the database removes them.
 ///
-/// JSON: {directory, closed, checkpoints: [{file, bytes, log, number, since, until, first, frames, rows, whole, damaged}],
-/// segments: [{file, bytes, log, sequence, after, begins, frames, first_closes, last_closes,
-/// records, rows, end, damaged}], tables: [{table, name, dropped, ordered, key, codec, version, key_size, value_size, indexes, puts,
-/// checkpoint_rows, patches, removals, bytes}], unfinished: [file], damages: [{file, offset, why}],
-/// frames (with --frames): [{file, offset, bytes, closes, previous, records}],
-/// records (with --records): [{file, offset, epoch, kind, rows, void}]}
+/// JSON: {directory, closed, checkpoints: [{file, bytes, log, number, since, until, first, frames,
+/// rows, whole, damaged}], segments: [{file, bytes, log, sequence, after, begins, frames,
+/// first_closes, last_closes, records, rows, end, damaged}], tables: [{table, name, dropped,
+/// ordered, key, codec, version, key_size, value_size, indexes, puts, checkpoint_rows, patches,
+/// removals, bytes}], unfinished: [file], damages: [{file, offset, why}], frames (with --frames):
+/// [{file, offset, bytes, closes, previous, records}], records (with --records): [{file, offset,
+/// epoch, kind, rows, void}]}
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -168,7 +170,8 @@ struct TableRow {
     key_size: Option<u32>,
     value_size: Option<u32>,
     indexes: Vec<String>,
-    /// In the checkpoint that recovery begins with, as far as it can be read. The others are of the log.
+    /// In the checkpoint that recovery begins with, as far as it can be read. The others are of the
+    /// log.
     checkpoint_rows: u64,
     puts: u64,
     patches: u64,

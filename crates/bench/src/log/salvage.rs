@@ -26,20 +26,22 @@ use crate::{
 
 /// Write what can be read of a log to a new directory, or as rows, and say what was left
 ///
-/// Goes on behind damage: it takes every frame that is whole, and out of damaged frames every record that is whole. So
-/// what it writes need not be a state that the database ever had. A row whose last change cannot be read has an older
-/// value, or comes back though it was removed; of a transaction in a damaged frame, all rows are there or none.
-/// Of a log that is not damaged, it takes what opening the database would.
+/// Goes on behind damage: it takes every frame that is whole, and out of damaged frames every
+/// record that is whole. So what it writes need not be a state that the database ever had. A row
+/// whose last change cannot be read has an older value, or comes back though it was removed; of a
+/// transaction in a damaged frame, all rows are there or none. Of a log that is not damaged, it
+/// takes what opening the database would.
 ///
-/// Begins with the newest checkpoint that is whole, and adds what the log has behind it. If none is whole, it takes the
-/// rows of damaged ones that can be read, and all that the log still has: rows that were in the rest only are lost.
+/// Begins with the newest checkpoint that is whole, and adds what the log has behind it. If none is
+/// whole, it takes the rows of damaged ones that can be read, and all that the log still has: rows
+/// that were in the rest only are lost.
 ///
-/// A line of the rows: {"table": name|null, "id": n, "key": hex, "value": hex, "version": n}. Keys are encoded as their
-/// order needs it: unsigned numbers are big-endian.
+/// A line of the rows: {"table": name|null, "id": n, "key": hex, "value": hex, "version": n}. Keys
+/// are encoded as their order needs it: unsigned numbers are big-endian.
 ///
-/// JSON: {directory, into, rows_file, checkpoint: null|file, tables, rows, left: {damages: [{file, offset, why}], damaged_bytes,
-/// loose_records, void_records, unclosed_records, missing_rows, patches, stale_rows, lost_rows, orphaned_rows,
-/// doubled_names}}
+/// JSON: {directory, into, rows_file, checkpoint: null|file, tables, rows, left: {damages: [{file,
+/// offset, why}], damaged_bytes, loose_records, void_records, unclosed_records, missing_rows,
+/// patches, stale_rows, lost_rows, orphaned_rows, doubled_names}}
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP, group = ArgGroup::new("out").required(true).multiple(true))]
 pub(crate) struct Args {
@@ -55,8 +57,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", group = "out")]
     rows: Option<PathBuf>,
 
-    /// Take also transactions whose epoch no readable frame closes. They may never have been acknowledged, and others
-    /// that they depend on may be missing
+    /// Take also transactions whose epoch no readable frame closes. They may never have been
+    /// acknowledged, and others that they depend on may be missing
     #[arg(long)]
     unclosed: bool,
 

@@ -1,8 +1,8 @@
 //! A tolerant reader of logs: it goes on behind what is damaged.
 //!
-//! Recovery stops at the first damage, since it must not lose what was acknowledged. A survey instead finds every frame
-//! that is whole, wherever it is, and in the holes between them every record that is whole: frames and records have
-//! checksums of their own.
+//! Recovery stops at the first damage, since it must not lose what was acknowledged. A survey
+//! instead finds every frame that is whole, wherever it is, and in the holes between them every
+//! record that is whole: frames and records have checksums of their own.
 
 use std::{fs, io, path::Path};
 
@@ -169,7 +169,8 @@ impl Contents {
 
 /// Returns where segments end before the epoch that the next one counts on.
 fn missing_frames(segments: &[Segment<'_>]) -> Vec<Damage> {
-    // What is before the first segment is not looked at: a checkpoint takes its place, or it is missing, which is told.
+    // What is before the first segment is not looked at: a checkpoint takes its place, or it is
+    // missing, which is told.
     let before_all = segments.first().and_then(|first| first.header).map_or(0, |header| header.after);
     let (mut closed, mut missing) = (before_all, Vec::new());
     let mut before: Option<&Segment<'_>> = None;
@@ -228,8 +229,8 @@ impl<'c> Survey<'c> {
         }
     }
 
-    /// Returns the checkpoints to begin with: the newest that is whole and what there is of newer ones, or, if none is
-    /// whole, what there is of all.
+    /// Returns the checkpoints to begin with: the newest that is whole and what there is of newer
+    /// ones, or, if none is whole, what there is of all.
     pub(super) fn basis(&self) -> impl Iterator<Item = &Checkpoint<'c>> {
         let from = self.base.map_or(0, |(header, _)| header.number);
         self.checkpoints.iter().filter(move |checkpoint| checkpoint.file.number >= from)
@@ -246,7 +247,8 @@ impl<'c> Survey<'c> {
         later.into_iter().any(|header| (header.after + 1..header.begins).contains(&epoch))
     }
 
-    /// Returns the first hole that may be a write that a crash has torn: in the last segment, behind all frames.
+    /// Returns the first hole that may be a write that a crash has torn: in the last segment,
+    /// behind all frames.
     pub(super) fn torn(&self) -> Option<(&Segment<'_>, &Hole)> {
         let last = self.segments.last()?;
         last.holes.iter().find(|hole| hole.is_last).map(|hole| (last, hole))

@@ -271,7 +271,8 @@ fn every_flipped_byte_is_named_or_torn_and_the_rest_is_salvaged() {
             let contents = Contents::of(damaged);
             let folded = fold(&contents.survey(), true);
             let salvaged = rows(&folded);
-            // Rows of the last segment's undamaged frames are as they were, whatever happened before.
+            // Rows of the last segment's undamaged frames are as they were, whatever happened
+            // before.
             let lacks = whole.iter().filter(|(key, value)| salvaged.get(*key) != Some(value)).count();
             assert!(lacks <= 2, "segment {segment}, {offset}: {lacks} rows of {} are not as they were", whole.len());
         }

@@ -1,4 +1,5 @@
-//! A directory that a database can be opened on without changing it: reads are the directory's, writes go nowhere.
+//! A directory that a database can be opened on without changing it: reads are the directory's,
+//! writes go nowhere.
 
 use std::{
     fs::{self, File},

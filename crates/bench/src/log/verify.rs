@@ -14,13 +14,15 @@ use crate::{
 
 /// Say whether all of a database's directory can be read, and if not, where the first damage is
 ///
-/// Reads every frame, record and row of checkpoints and segments, and opens the database without changing its directory. A write that a crash has
-/// torn, at the log's end, is no damage: opening the database leaves it out, and voids it. It cannot be told from damage
-/// of the last frame, so it is reported as `torn`. Nor is it damage if segments are missing of which a checkpoint takes the
+/// Reads every frame, record and row of checkpoints and segments, and opens the database without
+/// changing its directory. A write that a crash has torn, at the log's end, is no damage: opening
+/// the database leaves it out, and voids it. It cannot be told from damage of the last frame, so it
+/// is reported as `torn`. Nor is it damage if segments are missing of which a checkpoint takes the
 /// place. A backup that was not finished is told as damage of the file `INCOMPLETE`.
 ///
-/// JSON: {directory, readable, damage: null|{file, offset, why}, torn: null|{file, offset, bytes}, checkpoints, segments,
-/// frames, records, tables, rows}, where rows are those of the opened database
+/// JSON: {directory, readable, damage: null|{file, offset, why}, torn: null|{file, offset, bytes},
+/// checkpoints, segments, frames, records, tables, rows}, where rows are those of the opened
+/// database
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = "Exit status: 0 all can be read, 1 there is damage, 2 wrong usage.")]
 pub(crate) struct Args {

@@ -120,7 +120,8 @@ fn frontier(series: &'static str, setup: Setup, load: fn(usize, usize) -> Load) 
     Ok(Line { series, points })
 }
 
-/// The largest read up to `limit` with which the load is feasible, to a page; `None` if not even without reads.
+/// The largest read up to `limit` with which the load is feasible, to a page; `None` if not even
+/// without reads.
 fn most_read(rig: &Rig, limit: usize, load: impl Fn(usize) -> Load) -> Result<Option<usize>, Error> {
     const ATTEMPTS: u64 = 16;
     const FEASIBLE_BELOW: f64 = 0.5;

@@ -1,4 +1,5 @@
-//! DBX, Figs. 6, 7 and 11: YCSB on the memory store, and what single operations cost as transactions.
+//! DBX, Figs. 6, 7 and 11: YCSB on the memory store, and what single operations cost as
+//! transactions.
 
 use std::hint::black_box;
 

@@ -24,7 +24,8 @@ pub(super) struct Pains {
     #[arg(long, value_parser = seconds, default_value = "1", value_name = "S")]
     secs: Duration,
 
-    /// Rounds, in each of which every series is measured once. One more goes before, and is not counted
+    /// Rounds, in each of which every series is measured once. One more goes before, and is not
+    /// counted
     #[arg(long, value_parser = value_parser!(u16).range(1..=100), default_value_t = 3, value_name = "N")]
     rounds: u16,
 
@@ -108,7 +109,8 @@ impl Effort {
         Pace { threads, until: self.until, memory, at_once: 0 }
     }
 
-    /// The same with memory for TPC-C from the beginning, so that the system's providing it is no part of what is measured.
+    /// The same with memory for TPC-C from the beginning, so that the system's providing it is no
+    /// part of what is measured.
     pub(super) fn pace_with_memory(&self, threads: usize) -> Pace {
         let at_once = (threads as u64) << if self.is_quick { 25 } else { 29 };
         Pace { at_once, ..self.pace(threads) }

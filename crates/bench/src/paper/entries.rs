@@ -128,7 +128,8 @@ impl Grid {
         Ok(Self { entries: entries.collect(), sums })
     }
 
-    /// A curve of each entry. What is to be shown may need the other entries by the same number of threads.
+    /// A curve of each entry. What is to be shown may need the other entries by the same number of
+    /// threads.
     pub(super) fn curves(&self, y: impl Fn(&Sum, &[Option<Sum>]) -> Option<f64>) -> Vec<Curve> {
         let curve = |(place, (series, kind, is_here)): (usize, &(&'static str, Kind, Result<(), &'static str>))| {
             match is_here {

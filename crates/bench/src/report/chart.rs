@@ -1,5 +1,5 @@
-//! Charts: lines through what was measured, diamonds for what was published. `drawing` draws them, with the
-//! feature `plots`.
+//! Charts: lines through what was measured, diamonds for what was published. `drawing` draws them,
+//! with the feature `plots`.
 
 #[cfg(feature = "plots")]
 mod drawing;
@@ -45,7 +45,8 @@ pub(crate) struct Axis {
 pub(crate) enum Scale {
     /// From zero.
     Linear,
-    /// Every tick is twice the one before. There is no place for zero on it: such points are left out.
+    /// Every tick is twice the one before. There is no place for zero on it: such points are left
+    /// out.
     Doubling,
     /// One place for each name; the values are indices.
     Named(&'static [&'static str]),

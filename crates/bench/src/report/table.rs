@@ -8,7 +8,8 @@ const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().f
 /// Characters to a line of prose.
 const WIDTH: usize = 100;
 
-/// A table with numbers, which are aligned to the right. `labels` of the columns, from the left, hold words instead.
+/// A table with numbers, which are aligned to the right. `labels` of the columns, from the left,
+/// hold words instead.
 pub(crate) fn table(headers: &[&str], labels: usize, rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(STYLE).set_header(headers).add_rows(rows);

@@ -73,9 +73,11 @@ pub trait View {
 /// What holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Condition {
-    /// The money of all customers is what it was at the beginning, with what was put, less what was taken.
+    /// The money of all customers is what it was at the beginning, with what was put, less what was
+    /// taken.
     MoneyIsConserved,
-    /// Each customer has one savings account. Left is the number of the customer's rows; or of rows of customers that there are not.
+    /// Each customer has one savings account. Left is the number of the customer's rows; or of rows
+    /// of customers that there are not.
     SavingsAreThere,
     /// Each customer has one checking account, likewise.
     CheckingIsThere,

@@ -19,20 +19,21 @@ use crate::{
 
 /// Run SmallBank, and check that no money is lost
 ///
-/// The six transactions in H-Store's mix and with its amounts. Customers are given by their numbers, as
-/// in FaSST and DrTM+H, so that there is no table of names. A payment of what is not there is
-/// refused, which counts as an abort by the user. When all is over, the money of all accounts must
-/// be what it was at first, with what was put, less what was taken.
+/// The six transactions in H-Store's mix and with its amounts. Customers are given by their
+/// numbers, as in FaSST and DrTM+H, so that there is no table of names. A payment of what is not
+/// there is refused, which counts as an abort by the user. When all is over, the money of all
+/// accounts must be what it was at first, with what was put, less what was taken.
 ///
 /// On several nodes, customers are divided by their numbers, and none prefers a node. On shm, each
 /// node is a process. On sim, all is simulated in virtual time, and nothing is measured.
 ///
-/// JSON: {workload, threads, customers, hot, engine, simulated, nodes, fabric, protocol, durability,
-/// seconds, committed, throughput, aborts: {cause: n}, latency_us: {transaction: {p50, p90, p99, p999}},
-/// consistency: "ok"|[violations], max_rss_mib}; with a log also
-/// {log_bytes_per_transaction, log_bytes_per_s, log_syncs_per_s, recovery_s, recovery_rows, recovery_log_bytes}; on several nodes
-/// also {coroutines, cpu_us, per_transaction: {round_trips, messages, one_sided, bytes, wait_us, round_us},
-/// per_phase: {phase: the same}}, of committed transactions and what their aborted runs sent
+/// JSON: {workload, threads, customers, hot, engine, simulated, nodes, fabric, protocol,
+/// durability, seconds, committed, throughput, aborts: {cause: n}, latency_us: {transaction: {p50,
+/// p90, p99, p999}}, consistency: "ok"|[violations], max_rss_mib}; with a log also
+/// {log_bytes_per_transaction, log_bytes_per_s, log_syncs_per_s, recovery_s, recovery_rows,
+/// recovery_log_bytes}; on several nodes also {coroutines, cpu_us, per_transaction: {round_trips,
+/// messages, one_sided, bytes, wait_us, round_us}, per_phase: {phase: the same}}, of committed
+/// transactions and what their aborted runs sent
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {

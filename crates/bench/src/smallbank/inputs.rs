@@ -49,7 +49,8 @@ pub enum Transaction {
     TransactSavings { customer: CustomerKey, amount: i64 },
     /// Moves all that one has to another's checking account.
     Amalgamate { from: CustomerKey, to: CustomerKey },
-    /// Takes an amount from the checking account, with a penalty if both accounts together do not have it.
+    /// Takes an amount from the checking account, with a penalty if both accounts together do not
+    /// have it.
     WriteCheck { customer: CustomerKey, amount: i64 },
     /// Moves an amount from one checking account to another.
     SendPayment { from: CustomerKey, to: CustomerKey, amount: i64 },
@@ -84,7 +85,8 @@ impl Transaction {
 pub enum HotSet {
     /// None is hot: each customer as often as any other.
     None,
-    /// So many percent of the customers have so many percent of the transactions, and the other customers the other transactions.
+    /// So many percent of the customers have so many percent of the transactions, and the other
+    /// customers the other transactions.
     Share {
         /// Of the customers, in percent.
         customers: u8,
@@ -101,7 +103,8 @@ pub enum HotSet {
 }
 
 impl HotSet {
-    /// 4 % of the customers have 90 % of the transactions: DrTM+H's, and FaSST's, which draws the other transactions' customers from all.
+    /// 4 % of the customers have 90 % of the transactions: DrTM+H's, and FaSST's, which draws the
+    /// other transactions' customers from all.
     pub const DRTM_H: Self = Self::Share { customers: 4, transactions: 90 };
     /// 1,000 customers (of 18,000) have 90 % of the transactions: Alomari's.
     pub const ALOMARI: Self = Self::Fixed { customers: 1_000, transactions: 90 };

@@ -8,7 +8,8 @@ use zerocopy::little_endian::{I64, U64};
 use super::{Account, AccountName, Checking, CustomerKey, Savings, account_name};
 use crate::scatter::of_row;
 
-/// What an account has at least, and at most, at the beginning: 10,000 to 50,000 in whole money, as in H-Store.
+/// What an account has at least, and at most, at the beginning: 10,000 to 50,000 in whole money, as
+/// in H-Store.
 const LEAST: i64 = 1_000_000;
 const MOST: i64 = 5_000_000;
 
@@ -76,7 +77,8 @@ impl Bank {
         customers.map(|customer| (account_name(customer), Account { customer: U64::new(customer) }))
     }
 
-    /// What these customers have at the beginning. Threads can share the work: a row is the same whoever asks for it.
+    /// What these customers have at the beginning. Threads can share the work: a row is the same
+    /// whoever asks for it.
     pub fn balances(
         &self,
         customers: Range<CustomerKey>,

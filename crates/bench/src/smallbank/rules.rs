@@ -1,4 +1,5 @@
-//! What each transaction makes of the balances that it has read. Whoever runs transactions reads and writes rows, and asks here what to write.
+//! What each transaction makes of the balances that it has read. Whoever runs transactions reads
+//! and writes rows, and asks here what to write.
 //!
 //! # Example
 //!
@@ -63,7 +64,8 @@ pub fn transact_savings(savings: i64, amount: i64) -> Result<i64, Refusal> {
     if balance < 0 { Err(Refusal::Overdrawn) } else { Ok(balance) }
 }
 
-/// AMALGAMATE: the balance afterwards of the checking account that gets all that is in the other customer's two, which are then empty.
+/// AMALGAMATE: the balance afterwards of the checking account that gets all that is in the other
+/// customer's two, which are then empty.
 ///
 /// # Errors
 ///

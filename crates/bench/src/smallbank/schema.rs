@@ -1,4 +1,5 @@
-//! The three tables: rows as plain data, without the columns that are their keys. A row is the same bytes on every machine.
+//! The three tables: rows as plain data, without the columns that are their keys. A row is the same
+//! bytes on every machine.
 
 use drtm_txn::Key;
 use zerocopy::{

@@ -1,9 +1,9 @@
 //! What is known of a database from outside, and whether what was recovered agrees with it.
 //!
-//! Lists are only appended to. So the lists that were recovered say which transactions each one depends on, and the
-//! journal says of each transaction that was recovered, which lists it has seen: what survived is a prefix of the
-//! serialization order if every transaction finds what it has seen, and no list is longer than one that was lost has
-//! seen it.
+//! Lists are only appended to. So the lists that were recovered say which transactions each one
+//! depends on, and the journal says of each transaction that was recovered, which lists it has
+//! seen: what survived is a prefix of the serialization order if every transaction finds what it
+//! has seen, and no list is longer than one that was lost has seen it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 

@@ -1,4 +1,5 @@
-//! The process that is killed: it opens a database, runs transactions for ever, and tells which were acknowledged.
+//! The process that is killed: it opens a database, runs transactions for ever, and tells which
+//! were acknowledged.
 
 use std::{
     io::{self, Write},
@@ -47,7 +48,8 @@ impl Args {
             seed,
             checkpoint_every: CHECKPOINT_EVERY,
         };
-        // Eight bytes are written to a pipe whole or not at all. When the parent is gone, this fails.
+        // Eight bytes are written to a pipe whole or not at all. When the parent is gone, this
+        // fails.
         life.lead(&db, &ledger, |id| {
             io::stdout().write_all(&id.to_le_bytes()).and_then(|()| io::stdout().flush()).map_err(Error::Report)
         })?;

@@ -18,7 +18,8 @@ use super::{
 };
 use crate::{Error, drive::Progress};
 
-/// Calls to the disk, at most, until it stops: opening takes about ten, and a commit that waits takes two.
+/// Calls to the disk, at most, until it stops: opening takes about ten, and a commit that waits
+/// takes two.
 const CALLS: u64 = 120;
 
 /// Bytes of log between checkpoints, at most, where any are made: a transaction has some hundreds.

@@ -1,7 +1,9 @@
-//! The database of a soak: a bank, lists that transactions append to, and a journal of what each has seen and done.
+//! The database of a soak: a bank, lists that transactions append to, and a journal of what each
+//! has seen and done.
 //!
-//! What a transaction writes is redundant: it is in its journal row, in lists, in notes that follow from lists, in a
-//! count and in the money of two accounts. So a transaction that is there in part shows, whichever part that is.
+//! What a transaction writes is redundant: it is in its journal row, in lists, in notes that follow
+//! from lists, in a count and in the money of two accounts. So a transaction that is there in part
+//! shows, whichever part that is.
 
 use drtm_txn::{
     Db, Error, Index, IndexDef, Mode, Multi, Ordered, Pod, Raw, Setting, Table, TableDef, Tx, Unique, part,
@@ -113,7 +115,8 @@ pub(super) fn note(last: u64) -> Option<[u8; 8]> {
     (!last.is_multiple_of(3)).then(|| last.to_le_bytes())
 }
 
-/// The name of a transaction, which no other has: the life of the database, the thread, and a number.
+/// The name of a transaction, which no other has: the life of the database, the thread, and a
+/// number.
 pub(super) fn id(life: u32, thread: u32, number: u32) -> u64 {
     u64::from(life) << 40 | u64::from(thread) << 32 | u64::from(number)
 }

@@ -1,4 +1,5 @@
-//! A life of a database: from its opening until the disk stops it, or its transactions have been run.
+//! A life of a database: from its opening until the disk stops it, or its transactions have been
+//! run.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::SeqCst},
@@ -98,7 +99,8 @@ impl Life {
         Ok(ended)
     }
 
-    /// Runs transactions in all threads. `tell` is called with each that is acknowledged, in its thread.
+    /// Runs transactions in all threads. `tell` is called with each that is acknowledged, in its
+    /// thread.
     ///
     /// # Errors
     ///

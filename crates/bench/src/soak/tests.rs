@@ -1,4 +1,5 @@
-//! The checks of a soak notice what they are for: rows that were tampered with, and databases with deliberate faults.
+//! The checks of a soak notice what they are for: rows that were tampered with, and databases with
+//! deliberate faults.
 
 use std::time::Instant;
 
@@ -21,13 +22,15 @@ fn runs(count: u64) -> End {
 fn a_sound_database_passes() {
     let tally = crash::soak::<Sound>(3, runs(100)).expect("nothing but the disk fails");
     assert!(tally.wrong() == 0 && tally.crash_points > 50 && tally.acknowledged > 100, "{tally:?}");
-    // Few crashes meet a checkpoint in the making: about one in a hundred, so that there must be many.
+    // Few crashes meet a checkpoint in the making: about one in a hundred, so that there must be
+    // many.
     assert!(tally.checkpoints > 100 && tally.unfinished_checkpoints > 0, "{tally:?}");
     let tally = faults::soak::<Sound>(3, runs(60)).expect("nothing but the disk fails");
     assert!(tally.wrong() == 0 && tally.faults.values().sum::<u64>() == 60 && tally.acknowledged > 100, "{tally:?}");
 }
 
-/// Lives once, changes a row of what was recovered behind the book's back, and returns what the check says.
+/// Lives once, changes a row of what was recovered behind the book's back, and returns what the
+/// check says.
 fn tampered(tamper: impl FnOnce(&Db<Sound>, &Ledger) -> Result<(), DbError>) -> Vec<Finding> {
     let (disk, mut book) = (Image::default(), Book::default());
     let life =

@@ -1,6 +1,7 @@
 //! The conditions that hold whenever no transaction is under way.
 //!
-//! Only forwardings come and go. All other rows are those of the initial population, whose keys can be told from the seed.
+//! Only forwardings come and go. All other rows are those of the initial population, whose keys can
+//! be told from the seed.
 
 use std::fmt;
 
@@ -25,17 +26,21 @@ pub trait View {
 /// What holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Condition {
-    /// There is each subscriber once, with its own number and columns within their ranges, and no other.
+    /// There is each subscriber once, with its own number and columns within their ranges, and no
+    /// other.
     Subscribers,
     /// Each subscriber's number is in the index once and leads to it, and there is no other.
     Numbers,
     /// Each access that a subscriber has had from the beginning is there once, and no other.
     AccessInfos,
-    /// Each facility that a subscriber has had from the beginning is there once and active or not, and no other.
+    /// Each facility that a subscriber has had from the beginning is there once and active or not,
+    /// and no other.
     SpecialFacilities,
-    /// A forwarding is of a facility that there is, starts at 0, 8 or 16, and ends at 1 to 24. It is there once.
+    /// A forwarding is of a facility that there is, starts at 0, 8 or 16, and ends at 1 to 24. It
+    /// is there once.
     CallForwardings,
-    /// There are as many forwardings as at the beginning, with those that were inserted, less those that were deleted.
+    /// There are as many forwardings as at the beginning, with those that were inserted, less those
+    /// that were deleted.
     ForwardingsAreCounted,
 }
 
@@ -55,7 +60,8 @@ pub enum Place {
     },
 }
 
-/// A condition that does not hold somewhere: a row is missing, there but should not, there twice, or not as it should be.
+/// A condition that does not hold somewhere: a row is missing, there but should not, there twice,
+/// or not as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Which.
@@ -71,8 +77,9 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks all conditions, and tells where they do not hold. `inserted` is the number of INSERT-CALL-FORWARDINGs that were committed and
-/// have found what they need, less that of DELETE-CALL-FORWARDINGs.
+/// Checks all conditions, and tells where they do not hold. `inserted` is the number of
+/// INSERT-CALL-FORWARDINGs that were committed and have found what they need, less that of
+/// DELETE-CALL-FORWARDINGs.
 ///
 /// # Example
 ///
@@ -172,7 +179,8 @@ impl Found {
         matches!((self.bits(subscriber), bit), (Some(bits), Some(bit)) if *bits >> bit & 1 == 1)
     }
 
-    /// A row that is right if it says so, is the first of its key, and there is such a subscriber and type.
+    /// A row that is right if it says so, is the first of its key, and there is such a subscriber
+    /// and type.
     fn tick(
         &mut self,
         subscriber: SubscriberKey,
@@ -194,7 +202,8 @@ impl Found {
         }
     }
 
-    /// Compares what never changes with the initial population, and tells how many forwardings that has.
+    /// Compares what never changes with the initial population, and tells how many forwardings that
+    /// has.
     fn compare(&mut self, register: &Register) -> u64 {
         let mut forwardings = 0;
         for profile in register.profiles(1..=register.subscribers()) {

@@ -31,13 +31,15 @@ impl Kind {
         Self::DeleteCallForwarding,
     ];
 
-    /// How many percent of them find what they need, in the initial population. The others read as far as they get and have *failed*, which
-    /// is as it should be: they count as done.
+    /// How many percent of them find what they need, in the initial population. The others read as
+    /// far as they get and have *failed*, which is as it should be: they count as done.
     ///
-    /// A facility of a random type is there in 62.5 % of cases, and active in 85 % of these; each of a facility's three forwardings is there
-    /// in half of all cases. What is asked of times leaves 27.8 % of GET-NEW-DESTINATIONs on active facilities, so 14.8 % in all. (The
-    /// specification says 23.9 %. That does not follow from its population and query as they are here.) Insertions fail when the
-    /// forwarding is there already, or there is no facility; deletions when there is no forwarding.
+    /// A facility of a random type is there in 62.5 % of cases, and active in 85 % of these; each
+    /// of a facility's three forwardings is there in half of all cases. What is asked of times
+    /// leaves 27.8 % of GET-NEW-DESTINATIONs on active facilities, so 14.8 % in all. (The
+    /// specification says 23.9 %. That does not follow from its population and query as they are
+    /// here.) Insertions fail when the forwarding is there already, or there is no facility;
+    /// deletions when there is no forwarding.
     pub fn success(self) -> f64 {
         match self {
             Self::GetSubscriberData | Self::UpdateLocation => 100.0,
@@ -48,11 +50,13 @@ impl Kind {
     }
 }
 
-/// The share of GET-NEW-DESTINATIONs on an active facility that find a forwarding which starts by the start time and ends after the end time.
+/// The share of GET-NEW-DESTINATIONs on an active facility that find a forwarding which starts by
+/// the start time and ends after the end time.
 ///
-/// What ends last is the last one that is there. One from 0, 8 or 16 on ends within eight hours after, so it ends after a random end time in 3.5,
-/// 11.5 or 19.5 of 24 cases. Any one is there in 1/2 of cases; two that are given, the later absent and the earlier there, in 1/6; and
-/// of three the first one alone in 1/12.
+/// What ends last is the last one that is there. One from 0, 8 or 16 on ends within eight hours
+/// after, so it ends after a random end time in 3.5, 11.5 or 19.5 of 24 cases. Any one is there in
+/// 1/2 of cases; two that are given, the later absent and the earlier there, in 1/6; and of three
+/// the first one alone in 1/12.
 const MATCHING_TIMES: f64 = {
     let [first, second, third] = [3.5 / 24.0, 11.5 / 24.0, 19.5 / 24.0];
     let from_0 = first / 2.0;
@@ -78,16 +82,18 @@ pub const STANDARD_MIX: Mix<Kind> = Mix::constant([
 pub enum Transaction {
     /// Reads a subscriber.
     GetSubscriberData { subscriber: SubscriberKey },
-    /// Reads a facility and, if it is active, those of its forwardings that start by `start_time`; finds those that end after `end_time`.
+    /// Reads a facility and, if it is active, those of its forwardings that start by `start_time`;
+    /// finds those that end after `end_time`.
     GetNewDestination { facility: SpecialFacilityKey, start_time: u8, end_time: u8 },
     /// Reads an access.
     GetAccessData { key: AccessInfoKey },
-    /// Writes the first of a subscriber's bits, and a facility's first data; neither if there is no such facility.
+    /// Writes the first of a subscriber's bits, and a facility's first data; neither if there is no
+    /// such facility.
     UpdateSubscriberData { facility: SpecialFacilityKey, bit: u8, data_a: u8 },
     /// Finds a subscriber by its number, and writes where it is.
     UpdateLocation { number: SubscriberNumber, vlr_location: u32 },
-    /// Finds a subscriber by its number, reads which facilities it has, and inserts a forwarding for one, unless there is no such facility
-    /// or the forwarding is already there.
+    /// Finds a subscriber by its number, reads which facilities it has, and inserts a forwarding
+    /// for one, unless there is no such facility or the forwarding is already there.
     InsertCallForwarding { number: SubscriberNumber, facility: u8, start_time: u8, row: CallForwarding },
     /// Finds a subscriber by its number, and removes a forwarding.
     DeleteCallForwarding { number: SubscriberNumber, facility: u8, start_time: u8 },
@@ -107,7 +113,8 @@ impl Transaction {
         }
     }
 
-    /// The keys of the forwardings that a GET-NEW-DESTINATION reads: those of a facility that start by a time.
+    /// The keys of the forwardings that a GET-NEW-DESTINATION reads: those of a facility that start
+    /// by a time.
     ///
     /// # Example
     ///

@@ -1,4 +1,5 @@
-//! The seven transactions, and who runs them. Each row is looked up once, and what a transaction needs is found before it writes anything.
+//! The seven transactions, and who runs them. Each row is looked up once, and what a transaction
+//! needs is found before it writes anything.
 
 use std::hint::black_box;
 
@@ -20,7 +21,8 @@ pub(super) const ACCESS_INFO: &str = "access-info";
 pub(super) const SPECIAL_FACILITY: &str = "special-facility";
 pub(super) const CALL_FORWARDING: &str = "call-forwarding";
 
-/// The four tables and the index. A facility's forwardings are at most three, whose keys are known, so that none need be ordered.
+/// The four tables and the index. A facility's forwardings are at most three, whose keys are known,
+/// so that none need be ordered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tables {
     pub(super) subscribers: Table<SubscriberKey, Pod<Subscriber>>,

@@ -60,7 +60,8 @@ impl Register {
         self.subscribers
     }
 
-    /// These subscribers, with all that belongs to them. Threads can share the work: a profile is the same whoever asks for it.
+    /// These subscribers, with all that belongs to them. Threads can share the work: a profile is
+    /// the same whoever asks for it.
     pub fn profiles(&self, subscribers: RangeInclusive<SubscriberKey>) -> impl Iterator<Item = Profile> + use<> {
         let seed = self.seed;
         subscribers.map(move |key| Profile::drawn(key, &mut of_row(seed, key.into())))
@@ -118,7 +119,8 @@ impl Profile {
     }
 }
 
-/// Which there are: at least so many and at most all, any number of them as likely as any other, and whichever.
+/// Which there are: at least so many and at most all, any number of them as likely as any other,
+/// and whichever.
 fn some<const N: usize>(least: usize, random: &mut Random) -> [bool; N] {
     let count = random.within(least, N);
     let mut are_there = [false; N];

@@ -1,4 +1,5 @@
-//! A register in ordinary maps of this process: what a store's is compared with, and what the checks are tested on.
+//! A register in ordinary maps of this process: what a store's is compared with, and what the
+//! checks are tested on.
 
 use std::{collections::BTreeMap, convert::Infallible};
 

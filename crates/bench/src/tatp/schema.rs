@@ -1,11 +1,13 @@
-//! The four tables: rows as plain data, without the columns that are their keys. A row is the same bytes on every machine.
+//! The four tables: rows as plain data, without the columns that are their keys. A row is the same
+//! bytes on every machine.
 
 use drtm_txn::Key;
 use zerocopy::{FromBytes, Immutable, IntoBytes, little_endian::U32};
 
 /// A subscriber's identity, from one.
 pub type SubscriberKey = u32;
-/// A subscriber's number in digits: the key of the index of subscribers by number, whose values are [`SubscriberKey`]s.
+/// A subscriber's number in digits: the key of the index of subscribers by number, whose values are
+/// [`SubscriberKey`]s.
 pub type SubscriberNumber = [u8; 15];
 /// Subscriber, type of access from 1 to 4.
 pub type AccessInfoKey = (u32, u8);

@@ -114,8 +114,8 @@ fn rows_are_as_many_as_specified() {
 fn as_many_fail_as_are_said_to() {
     for (kind, seed) in Kind::ALL.into_iter().zip(10..) {
         let (mut inputs, fresh) = (inputs(Choice::Uniform, seed), Rows::of(&register()));
-        // In a population that few of them have changed; and it has more or fewer rows than is likely, by chance, so that the bound is
-        // wider than that of as many draws.
+        // In a population that few of them have changed; and it has more or fewer rows than is
+        // likely, by chance, so that the bound is wider than that of as many draws.
         let mut done = 0;
         for _ in 0..20 {
             let mut rows = fresh.clone();

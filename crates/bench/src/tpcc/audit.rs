@@ -1,7 +1,8 @@
 //! The rows of a database as the checks see them, and the check of the indexes.
 //!
-//! Nobody may change anything meanwhile, so that one warehouse after the other can be read. Of a hash table those rows are read whose keys there should be;
-//! that there are no others is seen by their number.
+//! Nobody may change anything meanwhile, so that one warehouse after the other can be read. Of a
+//! hash table those rows are read whose keys there should be; that there are no others is seen by
+//! their number.
 
 use std::{cell::RefCell, collections::BTreeMap, ops::RangeInclusive};
 

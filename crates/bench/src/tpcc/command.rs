@@ -29,21 +29,22 @@ use crate::{
 ///
 /// All five transactions with the inputs that the specification (revision 5.11) has for them, over
 /// its population, by terminals that neither think nor wait for their keyboards: so this is no
-/// result of the benchmark, and may not be called one. DELIVERY is one transaction for all districts
-/// of a warehouse. Of the NEW-ORDERs one of a hundred is rolled back, which counts as an abort by
-/// the user. When all is over, the twelve conditions of clause 3.3.2 are checked, and the indexes.
+/// result of the benchmark, and may not be called one. DELIVERY is one transaction for all
+/// districts of a warehouse. Of the NEW-ORDERs one of a hundred is rolled back, which counts as an
+/// abort by the user. When all is over, the twelve conditions of clause 3.3.2 are checked, and the
+/// indexes.
 ///
 /// On several nodes, warehouses are divided among nodes, and each node has a copy of the items. All
 /// conditions are checked over the whole cluster, and what was taken from stocks, too. On shm and
 /// tcp, each node is a process. On sim, all is simulated in virtual time, and nothing is measured.
 ///
-/// JSON: {workload, threads, warehouses, customers, items, scaled_down, mix, reads, remote_items, remote_payments,
-/// read_reruns, engine, simulated, nodes, fabric, protocol, durability, seconds, committed, throughput,
-/// aborts: {cause: n}, latency_us: {transaction: {p50, p90, p99, p999}}, consistency: "ok"|[violations],
-/// max_rss_mib}; with a log also
-/// {log_bytes_per_transaction, log_bytes_per_s, log_syncs_per_s, recovery_s, recovery_rows, recovery_log_bytes};
-/// on several nodes without reads and read_reruns, and also
-/// {coroutines, cpu_us, per_transaction: {round_trips, messages, one_sided, bytes, wait_us, round_us}, per_phase: {phase: the same}}, of
+/// JSON: {workload, threads, warehouses, customers, items, scaled_down, mix, reads, remote_items,
+/// remote_payments, read_reruns, engine, simulated, nodes, fabric, protocol, durability, seconds,
+/// committed, throughput, aborts: {cause: n}, latency_us: {transaction: {p50, p90, p99, p999}},
+/// consistency: "ok"|[violations], max_rss_mib}; with a log also {log_bytes_per_transaction,
+/// log_bytes_per_s, log_syncs_per_s, recovery_s, recovery_rows, recovery_log_bytes}; on several
+/// nodes without reads and read_reruns, and also {coroutines, cpu_us, per_transaction:
+/// {round_trips, messages, one_sided, bytes, wait_us, round_us}, per_phase: {phase: the same}}, of
 /// committed transactions and what their aborted runs sent; wait_us is what one waits for other
 /// nodes, round_us what a round of requests takes
 #[derive(Debug, ClapArgs)]
@@ -57,7 +58,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = MixName::Standard)]
     mix: MixName,
 
-    /// How ORDER-STATUS and STOCK-LEVEL are run, which only read. `read_reruns` says how often they were run again
+    /// How ORDER-STATUS and STOCK-LEVEL are run, which only read. `read_reruns` says how often they
+    /// were run again
     #[arg(long, value_enum, default_value_t)]
     reads: Reading,
 

@@ -1,7 +1,8 @@
 //! The twelve conditions that hold whenever no transaction is under way (3.3.2).
 //!
-//! All rows are seen once, and added up by what the conditions speak of. A row that is missing counts as zeros, so that rows without
-//! the one that they belong to are found as well, and so are warehouses and districts of which there is nothing at all.
+//! All rows are seen once, and added up by what the conditions speak of. A row that is missing
+//! counts as zeros, so that rows without the one that they belong to are found as well, and so are
+//! warehouses and districts of which there is nothing at all.
 
 mod sums;
 
@@ -56,8 +57,9 @@ pub enum Condition {
     DistrictIsSumOfHistory = 9,
     /// C_BALANCE is the sum of OL_AMOUNT of delivered lines, less the sum of H_AMOUNT.
     BalanceIsDeliveriesLessHistory = 10,
-    /// Of a district's orders, 2100 are not in NEW-ORDER: those that it began with as delivered. Since then each delivery, counted in
-    /// C_DELIVERY_CNT, has added one; at the beginning, where the clause is meant, there are none.
+    /// Of a district's orders, 2100 are not in NEW-ORDER: those that it began with as delivered.
+    /// Since then each delivery, counted in C_DELIVERY_CNT, has added one; at the beginning, where
+    /// the clause is meant, there are none.
     DeliveredOrdersAreCounted = 11,
     /// C_BALANCE + C_YTD_PAYMENT is the sum of OL_AMOUNT of delivered lines.
     PaidAndOwedIsDelivered = 12,
@@ -164,7 +166,8 @@ pub fn check<V: View>(view: &V, scale: &Scale) -> Result<Vec<Violation>, V::Erro
     }
     for (key, order) in &sums.orders {
         let place = Place::Order(*key);
-        // Rows of NEW-ORDER without an order are no matter of the fifth condition. The second and third see to them.
+        // Rows of NEW-ORDER without an order are no matter of the fifth condition. The second and
+        // third see to them.
         if let Some(delivery) = order.delivery {
             let no_carrier = delivery == Delivery::Pending;
             equal(Condition::NewOrderHasNoCarrier, place, no_carrier.into(), order.is_new.into());

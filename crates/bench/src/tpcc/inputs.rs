@@ -215,7 +215,8 @@ impl Inputs {
         StockLevel { district: self.home, threshold: self.random.within(10, 20) }
     }
 
-    /// For drawing other things than inputs, such as a [`Deck`](super::Deck)'s cards, from the same stream.
+    /// For drawing other things than inputs, such as a [`Deck`](super::Deck)'s cards, from the same
+    /// stream.
     pub fn random(&mut self) -> &mut Random {
         &mut self.random
     }

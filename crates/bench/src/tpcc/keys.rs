@@ -15,8 +15,9 @@ pub type WarehouseKey = u16;
 pub type DistrictKey = (u16, u8);
 /// Warehouse, district, customer.
 pub type CustomerKey = (u16, u8, u32);
-/// Warehouse that was paid, writer, the writer's own count. The table has no key in the specification; so many writers need not agree on
-/// one. The initial population is written by [`LOADER`].
+/// Warehouse that was paid, writer, the writer's own count. The table has no key in the
+/// specification; so many writers need not agree on one. The initial population is written by
+/// [`LOADER`].
 pub type HistoryKey = (u16, u16, u32);
 /// Warehouse, district, order.
 pub type OrderKey = (u16, u8, u32);
@@ -44,8 +45,8 @@ const _: () = {
 
 /// Warehouse, district, customer, order: a customer's orders, the last one last.
 ///
-/// As a tuple it would need eleven bytes. Within the numbers that the specification asks for (1.3.1: 20 districts, 96,000 customers,
-/// 10,000,000 orders) it fits a word:
+/// As a tuple it would need eleven bytes. Within the numbers that the specification asks for
+/// (1.3.1: 20 districts, 96,000 customers, 10,000,000 orders) it fits a word:
 ///
 /// ```text
 ///  63        48 47      41 40                24 23              0
@@ -71,7 +72,8 @@ pub struct OrderByCustomer(u64);
 
 /// Warehouse, district, last name, customer: those who have a name in a district are together.
 ///
-/// A name is there as a number that is made from it. Two names may have the same, so that the row says which it is.
+/// A name is there as a number that is made from it. Two names may have the same, so that the row
+/// says which it is.
 ///
 /// ```text
 ///  63        48 47      41 40                17 16              0

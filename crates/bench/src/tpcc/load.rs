@@ -1,6 +1,7 @@
 //! The initial population (4.3.3.1): rows handed one by one to whoever stores them.
 //!
-//! Each warehouse has its own stream of random values. So it has the same rows whoever loads it, and threads can share the work.
+//! Each warehouse has its own stream of random values. So it has the same rows whoever loads it,
+//! and threads can share the work.
 
 use std::num::NonZeroU64;
 
@@ -15,7 +16,8 @@ use super::{
 /// What each customer has paid at the beginning, in cents.
 const PAID: i64 = 1_000;
 
-/// Who stores rows. The indexes' keys are made of the rows: [`CustomerByName`](super::CustomerByName), [`OrderByCustomer`](super::OrderByCustomer).
+/// Who stores rows. The indexes' keys are made of the rows:
+/// [`CustomerByName`](super::CustomerByName), [`OrderByCustomer`](super::OrderByCustomer).
 ///
 /// # Example
 ///

@@ -1,4 +1,5 @@
-//! Which transaction comes next (5.2.3): cards from a shuffled deck, which is shuffled anew when it is used up (5.2.4.2).
+//! Which transaction comes next (5.2.3): cards from a shuffled deck, which is shuffled anew when it
+//! is used up (5.2.4.2).
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -45,7 +46,8 @@ pub enum MixError {
 }
 
 impl Mix {
-    /// 45 % NEW-ORDER, 43 % PAYMENT, and 4 % of each of the others: the least that 5.2.3 asks of these, and the rest of the first.
+    /// 45 % NEW-ORDER, 43 % PAYMENT, and 4 % of each of the others: the least that 5.2.3 asks of
+    /// these, and the rest of the first.
     pub const STANDARD: Self = Self([45, 43, 4, 4, 4]);
 
     /// Half NEW-ORDER, half STOCK-LEVEL: the most that writes and long reads can meet.

@@ -31,11 +31,12 @@ impl Random {
         Self(SmallRng::seed_from_u64(seed))
     }
 
-    /// One of a seed's many, independent of each other. A [`Loader`](super::Loader) takes one for each warehouse, by
-    /// its number, and the one of number 0. What else is drawn had better have a seed of its own.
+    /// One of a seed's many, independent of each other. A [`Loader`](super::Loader) takes one for
+    /// each warehouse, by its number, and the one of number 0. What else is drawn had better have a
+    /// seed of its own.
     pub fn stream(seed: u64, stream: u64) -> Self {
-        // What a generator makes of a seed, which is not in step with its neighbours': two states that were made of
-        // neighbouring seeds could have words in common.
+        // What a generator makes of a seed, which is not in step with its neighbours': two states
+        // that were made of neighbouring seeds could have words in common.
         let mix = |seed| Self::seeded(seed).0.random::<u64>();
         Self::seeded(mix(mix(seed) ^ stream))
     }
@@ -48,7 +49,8 @@ impl Random {
     /// True in so many of 100 cases.
     #[inline]
     pub fn percent(&mut self, chance: u8) -> bool {
-        // By one number, without another try: some of the hundred cases are more likely than others by one in 40 million.
+        // By one number, without another try: some of the hundred cases are more likely than others
+        // by one in 40 million.
         (u64::from(self.0.random::<u32>()) * 100) >> u32::BITS < chance.into()
     }
 
@@ -82,7 +84,8 @@ impl Random {
         zip
     }
 
-    /// I_DATA and S_DATA: 26 to 50 characters, in a tenth of the rows with ORIGINAL somewhere among them (4.3.3.1).
+    /// I_DATA and S_DATA: 26 to 50 characters, in a tenth of the rows with ORIGINAL somewhere among
+    /// them (4.3.3.1).
     pub fn data(&mut self) -> Text<50> {
         const ORIGINAL: &[u8] = b"ORIGINAL";
         let length = self.within(26, 50);
@@ -157,7 +160,8 @@ impl Constants {
         }
     }
 
-    /// Those of a run over a population: the constants for last names differ by 65 to 119, but not by 96 or 112 (2.1.6.1).
+    /// Those of a run over a population: the constants for last names differ by 65 to 119, but not
+    /// by 96 or 112 (2.1.6.1).
     pub fn for_run(load: Self, random: &mut Random) -> Self {
         loop {
             let run = Self::for_load(random);
@@ -218,7 +222,8 @@ mod tests {
 
     #[test]
     fn non_uniform_values_are_the_formula_s() {
-        // Every pair of uniform values is as likely, so what each value's share must be can be counted.
+        // Every pair of uniform values is as likely, so what each value's share must be can be
+        // counted.
         let (a, c, low, high) = (15, 9, 1, 30);
         let mut expected = [0_f64; 31];
         for x in 0..=a {

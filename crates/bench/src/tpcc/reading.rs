@@ -15,7 +15,8 @@ pub(crate) enum Reading {
     Auto,
     /// In a snapshot from the beginning: never refused
     Snapshot,
-    /// As transactions that write are: in the present, validated in the end, and run again if that fails
+    /// As transactions that write are: in the present, validated in the end, and run again if that
+    /// fails
     Validated,
 }
 

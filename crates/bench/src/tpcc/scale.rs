@@ -115,7 +115,8 @@ impl Scale {
         self.customers * 3 / 10
     }
 
-    /// Last names that are given: 1000, or fewer where there are fewer customers, since each name is somebody's.
+    /// Last names that are given: 1000, or fewer where there are fewer customers, since each name
+    /// is somebody's.
     pub fn last_names(&self) -> u32 {
         self.customers.min(1_000)
     }

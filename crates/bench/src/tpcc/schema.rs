@@ -1,7 +1,8 @@
 //! The nine tables: rows as plain data (1.3.1), without the columns that are their keys.
 //!
-//! Numbers are little-endian and nothing is aligned, so that a row has no padding and is the same bytes on every machine. Money is in
-//! cents, a rate in units of 1/10000, a date in microseconds since 1970. Text whose length the specification varies is [`Text`].
+//! Numbers are little-endian and nothing is aligned, so that a row has no padding and is the same
+//! bytes on every machine. Money is in cents, a rate in units of 1/10000, a date in microseconds
+//! since 1970. Text whose length the specification varies is [`Text`].
 
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned,
@@ -45,7 +46,8 @@ pub struct District {
     pub address: Address,
 }
 
-/// The columns of a customer that transactions want: they are together, so that they can be read and changed without the others.
+/// The columns of a customer that transactions want: they are together, so that they can be read
+/// and changed without the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
@@ -75,7 +77,8 @@ pub struct Customer {
     pub data: Text<500>,
 }
 
-/// What the index of customers by name says of one: its names, so that the right one is found without reading customers.
+/// What the index of customers by name says of one: its names, so that the right one is found
+/// without reading customers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]

@@ -1,4 +1,5 @@
-//! That a population can be stored: every row comes back from its codec, and every key from its word or bytes, in order.
+//! That a population can be stored: every row comes back from its codec, and every key from its
+//! word or bytes, in order.
 
 use std::{collections::BTreeMap, fmt::Debug, num::NonZeroU64};
 

@@ -1,6 +1,7 @@
 //! The nine tables and the two indexes in a database, and how they are loaded.
 //!
-//! A table is ordered where a transaction needs a range of it. Where it does not, it is hashed, or ordered, too, to see what that costs.
+//! A table is ordered where a transaction needs a range of it. Where it does not, it is hashed, or
+//! ordered, too, to see what that costs.
 
 use drtm_txn::{Codec, Db, Error, Hash, Key, Kind, Ordered, PodRef, Setting, Table, TableDef};
 
@@ -83,7 +84,8 @@ impl<O: Shelf> Tables<O> {
     }
 }
 
-/// A database as the sink of a [`Loader`](super::Loader): each row in a transaction of its own, together with its entry in an index.
+/// A database as the sink of a [`Loader`](super::Loader): each row in a transaction of its own,
+/// together with its entry in an index.
 pub(super) struct Loading<'db, S: Setting, O: Shelf> {
     pub(super) db: &'db Db<S>,
     pub(super) tables: Tables<O>,

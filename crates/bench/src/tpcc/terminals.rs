@@ -1,4 +1,5 @@
-//! What a thread does: the transactions of its terminals, one after the other, without time to think.
+//! What a thread does: the transactions of its terminals, one after the other, without time to
+//! think.
 
 use std::hint::black_box;
 
@@ -61,8 +62,8 @@ pub(super) struct Duty {
 const STREAMS: u64 = 1 << 32;
 
 impl<'db, S: Setting, O: Shelf> Terminals<'db, S, O> {
-    /// The terminals of all districts, shared out among threads so that each has as few warehouses as can be. With more threads than terminals, some
-    /// have a terminal together with others.
+    /// The terminals of all districts, shared out among threads so that each has as few warehouses
+    /// as can be. With more threads than terminals, some have a terminal together with others.
     pub(super) fn of_all(
         db: &'db Db<S>,
         tables: Tables<O>,

@@ -1,4 +1,5 @@
-//! The workload on a database: what each transaction does, and that the conditions see it if one does it wrongly.
+//! The workload on a database: what each transaction does, and that the conditions see it if one
+//! does it wrongly.
 
 use std::num::NonZeroU64;
 
@@ -134,7 +135,8 @@ fn nothing_is_left_of_an_order_of_an_unused_item() {
 #[test]
 fn the_customer_in_the_middle_pays() {
     let mut world = world::<Embedded>(Native::without_regions());
-    // Whose last name is the seventh's: with thirty names for thirty customers there is one; then three, and four.
+    // Whose last name is the seventh's: with thirty names for thirty customers there is one; then
+    // three, and four.
     let (last, seventh) = (last_name(6), (1, 3, 7));
     let input = Payment {
         district: (2, 5),

@@ -28,7 +28,8 @@ impl<const N: usize> Text<N> {
         Self::joined(text, &[])
     }
 
-    /// The first `N` bytes of these, one part after the other: how a payment writes its history into C_DATA (2.5.2.2).
+    /// The first `N` bytes of these, one part after the other: how a payment writes its history
+    /// into C_DATA (2.5.2.2).
     pub fn joined(front: &[u8], back: &[u8]) -> Self {
         const { assert!(N <= u16::MAX as usize) };
         let mut bytes = [0; N];
@@ -45,7 +46,8 @@ impl<const N: usize> Text<N> {
         &self.bytes[..usize::from(self.length.get()).min(N)]
     }
 
-    /// The text, filled up with zeros: in the same order as the texts, as long as these have no zeros themselves.
+    /// The text, filled up with zeros: in the same order as the texts, as long as these have no
+    /// zeros themselves.
     pub fn padded(&self) -> &[u8; N] {
         &self.bytes
     }

@@ -1,6 +1,7 @@
 //! The five transactions (2.4 to 2.8), each on whatever database it is given.
 //!
-//! Each computes what its terminal would show, so that no engine is spared anything; nothing is shown. Rows that need not be kept are looked at in place.
+//! Each computes what its terminal would show, so that no engine is spared anything; nothing is
+//! shown. Rows that need not be kept are looked at in place.
 
 mod delivery;
 mod new_order;

@@ -40,8 +40,9 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks all rows, of which each key comes once, and tells what does not hold. `inserted` is the number of records there should be, `written`
-/// how many writes of fields were committed since each was inserted.
+/// Checks all rows, of which each key comes once, and tells what does not hold. `inserted` is the
+/// number of records there should be, `written` how many writes of fields were committed since each
+/// was inserted.
 ///
 /// # Errors
 ///

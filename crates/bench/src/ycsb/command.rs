@@ -31,22 +31,23 @@ use crate::{
 /// Run YCSB, and check that no write is lost or torn
 ///
 /// The core package's workloads A to F, each operation a transaction; or X: transactions of several
-/// operations on different records, as papers on transaction processing have them, which the database is
-/// told of ahead. Records have fields of 100 bytes, of which a write changes one. When all is over, each
-/// field must be as a write has left it, and all together must say that they were written as often as was
-/// committed. Records are in a hash table, but for E in an ordered one.
+/// operations on different records, as papers on transaction processing have them, which the
+/// database is told of ahead. Records have fields of 100 bytes, of which a write changes one. When
+/// all is over, each field must be as a write has left it, and all together must say that they were
+/// written as often as was committed. Records are in a hash table, but for E in an ordered one.
 ///
 /// On several nodes, records are divided by their numbers, and no client prefers a node. A client
 /// knows of no records that others insert: in D and E it reads its own, and those of the beginning.
 /// On shm and tcp, each node is a process. On sim, all is simulated in virtual time, and nothing is
 /// measured.
 ///
-/// JSON: {workload, threads, mix, records, dist, value_bytes, table, ops (X), reads (X), engine, simulated,
-/// nodes, fabric, protocol, durability, seconds, committed, throughput, aborts: {cause: n},
-/// latency_us: {operation: {p50, p90, p99, p999}}, consistency: "ok"|[violations], max_rss_mib}; with a log also
-/// {log_bytes_per_transaction, log_bytes_per_s, log_syncs_per_s, recovery_s, recovery_rows, recovery_log_bytes}; on
-/// several nodes also {coroutines, cpu_us, per_transaction: {round_trips, messages, one_sided, bytes, wait_us, round_us},
-/// per_phase: {phase: the same}}, of committed transactions and what their aborted runs sent
+/// JSON: {workload, threads, mix, records, dist, value_bytes, table, ops (X), reads (X), engine,
+/// simulated, nodes, fabric, protocol, durability, seconds, committed, throughput, aborts: {cause:
+/// n}, latency_us: {operation: {p50, p90, p99, p999}}, consistency: "ok"|[violations],
+/// max_rss_mib}; with a log also {log_bytes_per_transaction, log_bytes_per_s, log_syncs_per_s,
+/// recovery_s, recovery_rows, recovery_log_bytes}; on several nodes also {coroutines, cpu_us,
+/// per_transaction: {round_trips, messages, one_sided, bytes, wait_us, round_us}, per_phase:
+/// {phase: the same}}, of committed transactions and what their aborted runs sent
 #[derive(Clone, Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -70,7 +71,8 @@ pub(crate) struct Args {
     #[arg(long, value_parser = value_parser!(u8).range(..=100), default_value_t = Shape::STANDARD.reads, value_name = "PCT")]
     reads: u8,
 
-    /// Bytes of a record: 100, but not in E, or 1000 [default: 1000 as the core package has it, 100 for X]
+    /// Bytes of a record: 100, but not in E, or 1000 [default: 1000 as the core package has it, 100
+    /// for X]
     #[arg(long, value_parser = value_bytes(), value_name = "N")]
     value_bytes: Option<usize>,
 
@@ -149,7 +151,8 @@ impl Args {
         size
     }
 
-    /// How many records a run will insert, as far as can be known: of a million operations a second, and no more than there are.
+    /// How many records a run will insert, as far as can be known: of a million operations a
+    /// second, and no more than there are.
     fn room(&self, threads: u64) -> u64 {
         let operations = match self.options.until() {
             Until::Transactions(count) => count,

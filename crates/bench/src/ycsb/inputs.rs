@@ -68,8 +68,8 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// The operations of one of a plan's workers, counted from zero: once for each, since what it inserts nobody else does. Each worker has a
-    /// seed of its own.
+    /// The operations of one of a plan's workers, counted from zero: once for each, since what it
+    /// inserts nobody else does. Each worker has a seed of its own.
     ///
     /// # Errors
     ///
@@ -83,7 +83,8 @@ impl Inputs {
         Ok(Self { plan, worker, inserted: 0, present, random: Random::seeded(seed) })
     }
 
-    /// The next operation. An insertion is of the same record until it is said to be [`inserted`](Self::inserted).
+    /// The next operation. An insertion is of the same record until it is said to be
+    /// [`inserted`](Self::inserted).
     #[inline]
     pub fn draw(&mut self) -> Operation {
         let kind = self.plan.workload.mix.draw(&mut self.random);
@@ -114,7 +115,8 @@ impl Inputs {
             Choice::Uniform => random.within(0, *present - 1),
             Choice::Latest => *present - 1 - plan.zipf.draw_below(*present, random),
             Choice::Zipfian => loop {
-                // Those to be inserted are hashed to as well, so that those that are there stay as hot as they were.
+                // Those to be inserted are hashed to as well, so that those that are there stay as
+                // hot as they were.
                 let number = hash(plan.zipf.draw(random)) % (plan.records + plan.room);
                 if number < *present {
                     return number;

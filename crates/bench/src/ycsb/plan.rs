@@ -12,7 +12,8 @@ use crate::{
 /// The exponent of Zipf's distribution, in the core package and in most papers.
 pub const EXPONENT: f64 = 0.99;
 
-/// Of the numbers that Zipf's distribution of the core package is over, before they are hashed to those of records.
+/// Of the numbers that Zipf's distribution of the core package is over, before they are hashed to
+/// those of records.
 const SCRAMBLED: u64 = 10_000_000_000;
 
 /// Kinds of operations.
@@ -36,8 +37,9 @@ impl Kind {
 pub enum Choice {
     /// Each as often as any other.
     Uniform,
-    /// Few of them often, wherever they are: ten thousand million numbers by Zipf's distribution, hashed to records. The hottest number has
-    /// 3.8 % of all draws, however many records there are; those of numbers that hash to the same record add up.
+    /// Few of them often, wherever they are: ten thousand million numbers by Zipf's distribution,
+    /// hashed to records. The hottest number has 3.8 % of all draws, however many records there
+    /// are; those of numbers that hash to the same record add up.
     Zipfian,
     /// Those that were inserted last most often, by Zipf's distribution.
     Latest,
@@ -86,8 +88,9 @@ impl Workload {
 
 /// A workload over records, which workers share.
 ///
-/// Workers take turns at the numbers of new records. How many it has inserted, each writes for itself; which records are there is what all
-/// of them say together, and a worker asks for it when it has inserted one itself. So they share no counter.
+/// Workers take turns at the numbers of new records. How many it has inserted, each writes for
+/// itself; which records are there is what all of them say together, and a worker asks for it when
+/// it has inserted one itself. So they share no counter.
 ///
 /// # Example
 ///
@@ -136,8 +139,9 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// A plan over so many records, for so many workers, who insert about `room` records: 5 % of the operations in D and E. Should they
-    /// insert more, the distribution over records is no longer exactly that of the core package.
+    /// A plan over so many records, for so many workers, who insert about `room` records: 5 % of
+    /// the operations in D and E. Should they insert more, the distribution over records is no
+    /// longer exactly that of the core package.
     ///
     /// # Errors
     ///

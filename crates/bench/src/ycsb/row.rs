@@ -78,8 +78,8 @@ impl<const FIELDS: usize> Row<FIELDS> {
         self.fields[field] = Field::new(number, field as u64, stamp);
     }
 
-    /// How often the fields of this record were written; `None` if one of them is not as any write has left it, or the row is another
-    /// record's.
+    /// How often the fields of this record were written; `None` if one of them is not as any write
+    /// has left it, or the row is another record's.
     pub fn writes(&self, number: u64) -> Option<u64> {
         let mut writes: u64 = 0;
         for (field, at) in self.fields.iter().zip(0..) {
@@ -107,8 +107,9 @@ const GATHER: u64 = {
     inverse
 };
 
-/// A record's key: its number spread over 64 bits, so that records inserted one after the other are far apart, as in the core package. That
-/// hashes numbers, so that two can have the same key; here none can.
+/// A record's key: its number spread over 64 bits, so that records inserted one after the other are
+/// far apart, as in the core package. That hashes numbers, so that two can have the same key; here
+/// none can.
 ///
 /// # Example
 ///

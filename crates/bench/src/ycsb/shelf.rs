@@ -114,7 +114,8 @@ impl Shelf for Ordered {
     }
 }
 
-/// What reading is. A copy is only wanted where assertions are on, to be looked at together with its key.
+/// What reading is. A copy is only wanted where assertions are on, to be looked at together with
+/// its key.
 #[inline(always)]
 fn looked_at<const FIELDS: usize>(row: &Row<FIELDS>) -> Option<Row<FIELDS>> {
     black_box(row);

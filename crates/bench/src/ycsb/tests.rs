@@ -222,7 +222,8 @@ fn a_row_says_whether_it_is_whole() {
     assert_ne!(StandardRow::inserted(5), StandardRow::inserted(6));
     let (older, mut newer) = (row, row);
     newer.write(5, 9);
-    // Whatever part of a field is of another time, it is noticed; and between fields it is a row of yet another.
+    // Whatever part of a field is of another time, it is noticed; and between fields it is a row of
+    // yet another.
     for split in 901..1_000 {
         let mut torn = older.as_bytes().to_vec();
         torn[split..].copy_from_slice(&newer.as_bytes()[split..]);

@@ -1,4 +1,5 @@
-//! Transactions of several operations on different records, as Silo's, DBX1000's and Cicada's authors measure them.
+//! Transactions of several operations on different records, as Silo's, DBX1000's and Cicada's
+//! authors measure them.
 
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +55,8 @@ pub enum ShapeError {
         /// How many a transaction has.
         accesses: u8,
     },
-    /// An exponent at which all but a few records are hardly ever drawn, so that drawing different ones could take for ever.
+    /// An exponent at which all but a few records are hardly ever drawn, so that drawing different
+    /// ones could take for ever.
     #[error("an exponent of {0}: ask for 0 to 2")]
     Exponent(f64),
     /// Zipf's distribution does not exist.
@@ -116,7 +118,8 @@ impl Transactions {
     ///
     /// # Errors
     ///
-    /// When there are not enough records, or a transaction would be too short or too long, or the exponent is not between 0 and 2.
+    /// When there are not enough records, or a transaction would be too short or too long, or the
+    /// exponent is not between 0 and 2.
     pub fn new(records: u64, shape: Shape, seed: u64) -> Result<Self, ShapeError> {
         let Shape { accesses, exponent, .. } = shape;
         if !(1..=MOST).contains(&accesses) {

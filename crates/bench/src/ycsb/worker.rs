@@ -70,7 +70,8 @@ impl<'db, S: Setting, O: Shelf, const FIELDS: usize> Worker<'db, S, O, FIELDS> {
     }
 }
 
-/// What reading is: all of the row was copied out of the store. Whether it is whole is seen at the end, and, where assertions are on, at each read.
+/// What reading is: all of the row was copied out of the store. Whether it is whole is seen at the
+/// end, and, where assertions are on, at each read.
 #[inline(always)]
 fn see<const FIELDS: usize>(key: u64, row: &super::Row<FIELDS>) {
     debug_assert!(row.writes(super::number(key)).is_some(), "record {} is torn", super::number(key));

@@ -1,5 +1,5 @@
-//! Fabrics, by the commands that scripts use. How fast anything is, is not tested; what is simulated
-//! depends on the seed only, and is.
+//! Fabrics, by the commands that scripts use. How fast anything is, is not tested; what is
+//! simulated depends on the seed only, and is.
 
 use std::process::{Command, Output};
 

@@ -94,7 +94,8 @@ fn damage_is_named_and_the_rest_is_salvaged() {
     let copy = fresh("log-salvaged");
     let (status, salvaged, said) = log("salvage", &path, &["--into", copy.to_str().expect("a name")]);
     assert_eq!(status, Some(0), "{said}");
-    // One record is lost: at most a customer's two rows, unless transactions have written them since.
+    // One record is lost: at most a customer's two rows, unless transactions have written them
+    // since.
     assert!(salvaged["rows"].as_u64() >= Some(198), "{salvaged}");
     assert!(salvaged["left"]["loose_records"].as_u64() > Some(0), "{salvaged}");
     assert_eq!(log("verify", &copy, &[]).0, Some(0));

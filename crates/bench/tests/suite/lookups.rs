@@ -64,7 +64,8 @@ fn a_cache_saves_reads_the_more_the_larger_and_the_warmer_it_is() {
     }
     // Who has no room for a bucket fetches it: without a cache it would be 1.05 READs.
     assert!((0.9..1.06).contains(&reads("uniform", 20, true)));
-    // DrTM says that 20 MB save about three quarters of the READs of Zipf keys, and 320 MB nearly all when warm.
+    // DrTM says that 20 MB save about three quarters of the READs of Zipf keys, and 320 MB nearly
+    // all when warm.
     assert!(reads("zipf", 20, false) < 0.55 && reads("zipf", 320, true) < 0.15, "{rows:?}");
 }
 

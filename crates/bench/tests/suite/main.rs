@@ -1,5 +1,5 @@
-//! The binary as scripts see it, and what its studies must find: one program, since most of the time that
-//! tests take is the compiler's.
+//! The binary as scripts see it, and what its studies must find: one program, since most of the
+//! time that tests take is the compiler's.
 
 mod cluster;
 mod command_line;

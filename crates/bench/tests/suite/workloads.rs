@@ -69,7 +69,8 @@ fn tpcc() {
     );
 }
 
-/// Runs a workload with a log, whose database is closed, opened again and checked again, and gives its report.
+/// Runs a workload with a log, whose database is closed, opened again and checked again, and gives
+/// its report.
 fn run_with_a_log(arguments: &[&str], durability: &str) -> Value {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
         "log-{}-{durability}-{}",

@@ -1,4 +1,5 @@
-//! Architectures without RTM: `cpuid` says so, hence no [`Rtm`](crate::Rtm) exists and nothing else here is reached but the hint, which does nothing.
+//! Architectures without RTM: `cpuid` says so, hence no [`Rtm`](crate::Rtm) exists and nothing else
+//! here is reached but the hint, which does nothing.
 
 use super::Cpuid;
 use crate::status::Status;

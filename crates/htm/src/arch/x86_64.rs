@@ -1,8 +1,8 @@
-//! RTM's four instructions in inline assembly, as the compiler's intrinsics for them are not stable; and the one that asks for
-//! a cache line. `pieces` copies two words at once.
+//! RTM's four instructions in inline assembly, as the compiler's intrinsics for them are not
+//! stable; and the one that asks for a cache line. `pieces` copies two words at once.
 //!
-//! No block of RTM's promises `nomem`, `readonly` or `pure`: each is a barrier to the compiler, so that no access moves into
-//! or out of a region.
+//! No block of RTM's promises `nomem`, `readonly` or `pure`: each is a barrier to the compiler, so
+//! that no access moves into or out of a region.
 
 use std::arch::{
     asm, is_x86_feature_detected,
@@ -25,17 +25,19 @@ pub(crate) fn cpuid() -> Cpuid {
     Cpuid { rtm: is_x86_feature_detected!("rtm"), always_abort }
 }
 
-/// Begins a region. Returns [`Status::STARTED`] at first, and again, with the cause, for each abort; between the
-/// two nothing has happened.
+/// Begins a region. Returns [`Status::STARTED`] at first, and again, with the cause, for each
+/// abort; between the two nothing has happened.
 ///
 /// # Safety
 ///
-/// The processor has RTM, and the caller ends or aborts what it begins, in this call frame or below it.
+/// The processor has RTM, and the caller ends or aborts what it begins, in this call frame or below
+/// it.
 #[inline(always)]
 pub(crate) unsafe fn xbegin() -> Status {
     let mut eax = Status::STARTED.0;
-    // SAFETY: the caller vouches for the processor. An abort jumps to the label with every register but eax, and all
-    // memory, as they were here, which is what the compiler assumes of a block that only writes eax.
+    // SAFETY: the caller vouches for the processor. An abort jumps to the label with every register
+    // but eax, and all memory, as they were here, which is what the compiler assumes of a block
+    // that only writes eax.
     unsafe { asm!("xbegin 2f", "2:", inout("eax") eax, options(nostack)) };
     Status(eax)
 }
@@ -78,7 +80,8 @@ pub(crate) unsafe fn xtest() -> bool {
 /// Asks for the cache line of an address.
 #[inline(always)]
 pub(crate) fn prefetch<T>(address: *const T) {
-    // SAFETY: part of every x86-64 processor; a hint, which reads and writes nothing and faults at no address.
+    // SAFETY: part of every x86-64 processor; a hint, which reads and writes nothing and faults at
+    // no address.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
 }
 

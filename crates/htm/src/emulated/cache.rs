@@ -34,7 +34,8 @@ impl Cache {
         }
     }
 
-    /// Brings `line` in. The line evicted for it, if it was only read, goes to the read tracker, which has counted it already.
+    /// Brings `line` in. The line evicted for it, if it was only read, goes to the read tracker,
+    /// which has counted it already.
     pub(crate) fn touch(&mut self, line: usize, write: bool) -> Result<(), Overflow> {
         let index = line % self.sets.len();
         let set = &mut self.sets[index];

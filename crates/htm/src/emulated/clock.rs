@@ -61,7 +61,8 @@ impl Clock {
         }
     }
 
-    /// `iterations` of an empty loop, in real or in virtual time; whether an interrupt has fallen since the last look.
+    /// `iterations` of an empty loop, in real or in virtual time; whether an interrupt has fallen
+    /// since the last look.
     pub(super) fn spin(&mut self, iterations: u64) -> bool {
         match self {
             Self::Off => {

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use crate::error::EngineError;
 
-/// The part of a processor that limits a region: its first-level data cache and what tracks reads beyond that.
+/// The part of a processor that limits a region: its first-level data cache and what tracks reads
+/// beyond that.
 ///
-/// Nothing here is fitted to a curve. A region overflows when a *written* line is evicted from the emulated cache,
-/// or when more lines have been read than the tracker holds; everything else follows from addresses.
+/// Nothing here is fitted to a curve. A region overflows when a *written* line is evicted from the
+/// emulated cache, or when more lines have been read than the tracker holds; everything else
+/// follows from addresses.
 ///
 /// # Example
 ///
@@ -30,12 +32,13 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// 32 KB in 64 sets of 8 ways, as in the processors that DBX and DrTM were measured on. DBX read at most
-    /// 4 MB in a region there, and the tracker is given that many lines.
+    /// 32 KB in 64 sets of 8 ways, as in the processors that DBX and DrTM were measured on. DBX
+    /// read at most 4 MB in a region there, and the tracker is given that many lines.
     pub const L1_32K_8: Self = Self { sets: 64, ways: 8, read_lines: (4 << 20) / 64 };
 
-    /// 48 KB in 64 sets of 12 ways, as in Intel's server processors since Ice Lake. Nothing is published on
-    /// how much a region may read there; the tracker is as large as the other profile's.
+    /// 48 KB in 64 sets of 12 ways, as in Intel's server processors since Ice Lake. Nothing is
+    /// published on how much a region may read there; the tracker is as large as the other
+    /// profile's.
     pub const L1_48K_12: Self = Self { ways: 12, ..Self::L1_32K_8 };
 
     /// The profiles that have names.
@@ -89,11 +92,13 @@ pub enum Timer {
         /// The time between two interrupts.
         period: Duration,
     },
-    /// Each worker has a clock of its own that only its regions advance, so that a run is a function of its seed.
+    /// Each worker has a clock of its own that only its regions advance, so that a run is a
+    /// function of its seed.
     Virtual {
         /// Ticks between two interrupts.
         period: u64,
-        /// Ticks that a load, a store or a beginning takes. A turn of [`Access::spin`](crate::Access::spin) takes one.
+        /// Ticks that a load, a store or a beginning takes. A turn of
+        /// [`Access::spin`](crate::Access::spin) takes one.
         access: u64,
     },
 }
@@ -123,8 +128,8 @@ pub struct EmulatedConfig {
     pub profile: Profile,
     /// The timer interrupt.
     pub timer: Timer,
-    /// How many lines can be told apart when looking for conflicts; a power of two. Lines further apart than
-    /// this share a version, and may conflict although they are different.
+    /// How many lines can be told apart when looking for conflicts; a power of two. Lines further
+    /// apart than this share a version, and may conflict although they are different.
     pub tracked_lines: usize,
     /// What randomness starts from: the workers' timer phases and the chance events.
     pub seed: u64,
@@ -133,7 +138,8 @@ pub struct EmulatedConfig {
 }
 
 impl EmulatedConfig {
-    /// This profile, DBX's timer in virtual ticks of a nanosecond, five of them to an access, and no chance events.
+    /// This profile, DBX's timer in virtual ticks of a nanosecond, five of them to an access, and
+    /// no chance events.
     #[must_use]
     pub const fn new(profile: Profile) -> Self {
         Self {

@@ -2,26 +2,30 @@
 //!
 //! # The protocol
 //!
-//! Each line has a *stamp*, a version and a lock bit. Whoever writes to a line, a committing region or a plain access,
-//! holds its lock while it writes and leaves a version behind that the clock has just issued.
+//! Each line has a *stamp*, a version and a lock bit. Whoever writes to a line, a committing region
+//! or a plain access, holds its lock while it writes and leaves a version behind that the clock has
+//! just issued.
 //!
-//! - A *plain read* takes the stamp, the word, and the stamp again, until the stamp was unlocked and the same both times. So
-//!   it never sees the middle of a commit: if it sees one word of a commit, every line of that commit is locked or
-//!   already new.
+//! - A *plain read* takes the stamp, the word, and the stamp again, until the stamp was unlocked
+//!   and the same both times. So it never sees the middle of a commit: if it sees one word of a
+//!   commit, every line of that commit is locked or already new.
 //! - A *plain write* locks, writes, and releases the line with a new version.
-//! - A *region* remembers the stamp of each line at its first touch (see [`super::region`]). It commits by locking the lines it
-//!   writes, provided their stamps are still those, then checking that all others' are, then writing.
+//! - A *region* remembers the stamp of each line at its first touch (see [`super::region`]). It
+//!   commits by locking the lines it writes, provided their stamps are still those, then checking
+//!   that all others' are, then writing.
 //!
-//! Versions only grow: a version is issued while the line's lock is held, and the next holder's is issued later.
+//! Versions only grow: a version is issued while the line's lock is held, and the next holder's is
+//! issued later.
 //!
 //! # Orderings
 //!
-//! Words and stamps are read with acquire and written with release; a lock is taken by an acquire-release
-//! compare-and-swap before any word is written, so a reader that sees a new word also sees the lock, or what came after it.
-//! Two threads that each write one line and then look at the other's (a region that locks what it writes and checks the
-//! fallback lock, and a thread that takes that lock and reads what the region writes) need more: a sequentially consistent
-//! fence between write and look, on both sides. Plain stores have none, as on x86, where
-//! a store may be overtaken by a later load; read-modify-writes and commits do.
+//! Words and stamps are read with acquire and written with release; a lock is taken by an
+//! acquire-release compare-and-swap before any word is written, so a reader that sees a new word
+//! also sees the lock, or what came after it. Two threads that each write one line and then look at
+//! the other's (a region that locks what it writes and checks the fallback lock, and a thread that
+//! takes that lock and reads what the region writes) need more: a sequentially consistent fence
+//! between write and look, on both sides. Plain stores have none, as on x86, where a store may be
+//! overtaken by a later load; read-modify-writes and commits do.
 
 use crossbeam_utils::CachePadded;
 
@@ -115,7 +119,8 @@ impl Lines {
         self.stamps[slot.0].store(seen.0, Release);
     }
 
-    /// Reads a word from a line that nobody is writing to, with the line's stamp then. `None`: somebody is.
+    /// Reads a word from a line that nobody is writing to, with the line's stamp then. `None`:
+    /// somebody is.
     pub(super) fn snapshot(&self, slot: Slot, word: &Word) -> Option<(Stamp, u64)> {
         let before = self.stamp(slot);
         if before.is_locked() {

@@ -1,4 +1,5 @@
-//! Deliberate faults, for the model checker to find. Elsewhere none exists, and asking for one costs nothing.
+//! Deliberate faults, for the model checker to find. Elsewhere none exists, and asking for one
+//! costs nothing.
 
 /// A step of the conflict detection that can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -6,7 +7,8 @@
 pub enum Mutation {
     /// Regions go on, and commit, without checking that what they have read is unchanged.
     SkipValidation,
-    /// Nothing orders a commit's locks before its look at what it has read, nor a plain read-modify-write before later loads.
+    /// Nothing orders a commit's locks before its look at what it has read, nor a plain
+    /// read-modify-write before later loads.
     SkipFences,
 }
 

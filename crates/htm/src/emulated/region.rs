@@ -1,12 +1,13 @@
 //! A region in software.
 //!
-//! Loads are checked as they happen, stores are kept back until the commit. The region knows a moment, `as_of`, at which
-//! everything it has touched was unchanged. A load of a line with a newer version moves that moment
-//! forward, if everything touched so far is unchanged now too, and otherwise dooms the region. So a body never sees two
-//! words that did not exist at one time (opacity): there are no zombies to contain.
+//! Loads are checked as they happen, stores are kept back until the commit. The region knows a
+//! moment, `as_of`, at which everything it has touched was unchanged. A load of a line with a newer
+//! version moves that moment forward, if everything touched so far is unchanged now too, and
+//! otherwise dooms the region. So a body never sees two words that did not exist at one time
+//! (opacity): there are no zombies to contain.
 //!
-//! A line that is only stored to is remembered like one that is loaded: hardware must own it from the store on, and another
-//! writer takes it away.
+//! A line that is only stored to is remembered like one that is loaded: hardware must own it from
+//! the store on, and another writer takes it away.
 
 use std::sync::Arc;
 
@@ -70,7 +71,8 @@ struct Touched {
 
 impl Local {
     pub(super) fn new(shared: &Shared, worker: u64) -> Self {
-        // Workers must differ, and a worker must be the same in every run: its number is mixed into the seed.
+        // Workers must differ, and a worker must be the same in every run: its number is mixed into
+        // the seed.
         let mut events = fastrand::Rng::with_seed(shared.config.seed ^ worker.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         Self {
             clock: Clock::new(shared.config.timer, shared.origin, &mut events),
@@ -157,8 +159,8 @@ impl<'m> EmulatedRegion<'m> {
         }
     }
 
-    /// Locks what is written, or stops at the first line that somebody else has changed or is changing. Never waits, so that
-    /// two commits cannot wait for each other.
+    /// Locks what is written, or stops at the first line that somebody else has changed or is
+    /// changing. Never waits, so that two commits cannot wait for each other.
     fn lock_written_lines(&mut self) -> bool {
         let Local { touched, locked, .. } = &mut self.local;
         let mut wanted: Vec<(Slot, Stamp)> =
@@ -213,14 +215,16 @@ impl<'m> EmulatedRegion<'m> {
         Ok(())
     }
 
-    /// The word's value, with its line's stamp, at a moment when everything touched before is unchanged.
+    /// The word's value, with its line's stamp, at a moment when everything touched before is
+    /// unchanged.
     fn consistent_snapshot(&mut self, slot: Slot, word: &Word) -> Result<(Stamp, u64), RegionAborted> {
         let waiter = Waiter::new();
         for _ in 0..PATIENCE {
             match self.shared.lines.snapshot(slot, word) {
                 Some((stamp, value)) if stamp.version() <= self.as_of => return Ok((stamp, value)),
                 Some(_) => {
-                    // The line is newer than what the region has seen. Perhaps that is all still the same.
+                    // The line is newer than what the region has seen. Perhaps that is all still
+                    // the same.
                     let now = self.shared.lines.now();
                     if !self.is_unchanged() {
                         return self.doomed(Cause::Conflict);

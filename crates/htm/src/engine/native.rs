@@ -5,10 +5,11 @@ use crate::{
     cause::{Abort, Cause},
 };
 
-/// The engine that this machine has: [`Rtm`] where the processor commits regions, and otherwise the same as [`NoHtm`].
+/// The engine that this machine has: [`Rtm`] where the processor commits regions, and otherwise the
+/// same as [`NoHtm`].
 ///
-/// A type for those who do not want the engine to be a parameter of theirs. Plain accesses are the processor's either way; a region costs one
-/// comparison more, to see whether there are any.
+/// A type for those who do not want the engine to be a parameter of theirs. Plain accesses are the
+/// processor's either way; a region costs one comparison more, to see whether there are any.
 ///
 /// # Example
 ///
@@ -25,17 +26,20 @@ use crate::{
 pub struct Native(Option<Rtm>);
 
 impl Native {
-    /// What the probe of this machine has found. The environment is not asked: see [`select`](crate::select).
+    /// What the probe of this machine has found. The environment is not asked: see
+    /// [`select`](crate::select).
     #[must_use]
     pub fn of_this_machine() -> Self {
         Self(Rtm::detect().ok())
     }
 
-    /// The engine that the environment asks for (see [`select`](crate::select)), or else what this machine has.
+    /// The engine that the environment asks for (see [`select`](crate::select)), or else what this
+    /// machine has.
     ///
     /// # Errors
     ///
-    /// When what it asks for is unknown, cannot be had here, or is the emulation, which is no part of this engine.
+    /// When what it asks for is unknown, cannot be had here, or is the emulation, which is no part
+    /// of this engine.
     pub fn chosen() -> Result<Self, EngineError> {
         match std::env::var_os(crate::ENGINE_VARIABLE) {
             None => Ok(Self::of_this_machine()),

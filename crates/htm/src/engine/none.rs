@@ -7,7 +7,8 @@ use crate::{
     cause::{Abort, Cause},
 };
 
-/// No transactional memory. Plain accesses are the processor's atomics; an attempt is, at compile time, its fallback.
+/// No transactional memory. Plain accesses are the processor's atomics; an attempt is, at compile
+/// time, its fallback.
 ///
 /// # Example
 ///

@@ -2,24 +2,27 @@
 //!
 //! # Why relaxed accesses are enough
 //!
-//! The compiler does not know that `XBEGIN` and `XEND` synchronise. Three things make the accesses of a region sound
-//! in the language's memory model all the same:
+//! The compiler does not know that `XBEGIN` and `XEND` synchronise. Three things make the accesses
+//! of a region sound in the language's memory model all the same:
 //!
 //! - Every access to shared memory is an atomic one, relaxed, so a region can race with nothing.
-//! - The order of a region's accesses *among themselves* is free: the hardware makes them all happen at the
-//!   commit, or none. So a compiler that reorders relaxed loads changes nothing that anyone can see.
-//! - Towards the outside, a release fence before the region and an acquire fence after it order what the thread
-//!   did before against whoever reads the region's stores, and what it does afterwards against whomever
-//!   the region read from. On x86 both fences are compiled to nothing; the instructions themselves are full barriers.
+//! - The order of a region's accesses *among themselves* is free: the hardware makes them all
+//!   happen at the commit, or none. So a compiler that reorders relaxed loads changes nothing that
+//!   anyone can see.
+//! - Towards the outside, a release fence before the region and an acquire fence after it order
+//!   what the thread did before against whoever reads the region's stores, and what it does
+//!   afterwards against whomever the region read from. On x86 both fences are compiled to nothing;
+//!   the instructions themselves are full barriers.
 //!
-//! An abort restores registers and memory to what they were at `XBEGIN`, so to the language it is as if the
-//! `XBEGIN` statement had returned the abort's status the first time: no effect of the body has happened,
-//! not even to the locals that it captured.
+//! An abort restores registers and memory to what they were at `XBEGIN`, so to the language it is
+//! as if the `XBEGIN` statement had returned the abort's status the first time: no effect of the
+//! body has happened, not even to the locals that it captured.
 //!
 //! # What was executed
 //!
-//! Few machines have RTM that commits. The code generated for this engine is inspected on every one (`tests/suite/codegen.rs`); the tests that enter regions have
-//! run on one that has it, and say so where there is none.
+//! Few machines have RTM that commits. The code generated for this engine is inspected on every one
+//! (`tests/suite/codegen.rs`); the tests that enter regions have run on one that has it, and say so
+//! where there is none.
 
 use std::{convert::Infallible, marker::PhantomData};
 
@@ -36,7 +39,8 @@ use crate::{
     },
 };
 
-/// Intel's Restricted Transactional Memory. A value of this type is proof that the processor has it.
+/// Intel's Restricted Transactional Memory. A value of this type is proof that the processor has
+/// it.
 ///
 /// # Example
 ///
@@ -66,13 +70,15 @@ impl Rtm {
         if probe.usable() { Ok(Self(())) } else { Err(EngineError::RtmUnavailable { probe: *probe }) }
     }
 
-    /// The engine on a processor that says it has RTM, whether or not it ever commits: for the probe's trial.
+    /// The engine on a processor that says it has RTM, whether or not it ever commits: for the
+    /// probe's trial.
     pub(crate) fn if_executable() -> Option<Self> {
         arch::cpuid().executable().then_some(Self(()))
     }
 }
 
-/// The accessor of a region in hardware. Loads and stores are plain moves; an abort does not return.
+/// The accessor of a region in hardware. Loads and stores are plain moves; an abort does not
+/// return.
 ///
 /// # Example
 ///
@@ -93,14 +99,16 @@ pub struct RtmRegion<'m> {
     memory: PhantomData<&'m Word>,
 }
 
-/// An open hardware region. Dropped by unwinding, it aborts: the panic is undone with everything else.
+/// An open hardware region. Dropped by unwinding, it aborts: the panic is undone with everything
+/// else.
 #[derive(Debug)]
 struct OpenRegion(());
 
 impl OpenRegion {
     #[inline(always)]
     fn abort<const CODE: u8>(&self) -> ! {
-        // SAFETY: an `OpenRegion` exists only between XBEGIN and XEND, on the processor that executed XBEGIN.
+        // SAFETY: an `OpenRegion` exists only between XBEGIN and XEND, on the processor that
+        // executed XBEGIN.
         unsafe { arch::xabort::<CODE>() };
         // XABORT is a no-op outside a region. There is none to return to, so nothing may go on.
         std::process::abort()
@@ -131,8 +139,8 @@ impl Engine for Rtm {
     ) -> Result<T, Abort> {
         debug_assert!(!self.inside_region(), "{}", crate::REGION_INSIDE_REGION);
         fence(Release);
-        // SAFETY: `self` proves that the processor has RTM. Whatever is begun here is ended below, aborted by
-        // `OpenRegion` when the body unwinds, or aborted by the hardware.
+        // SAFETY: `self` proves that the processor has RTM. Whatever is begun here is ended below,
+        // aborted by `OpenRegion` when the body unwinds, or aborted by the hardware.
         let status = unsafe { arch::xbegin() };
         if status != Status::STARTED {
             return Err(status.abort());
@@ -143,7 +151,8 @@ impl Engine for Rtm {
             Err(never) => match never {},
         };
         std::mem::forget(region);
-        // SAFETY: the region begun above is open: had it aborted, control would have left through XBEGIN.
+        // SAFETY: the region begun above is open: had it aborted, control would have left through
+        // XBEGIN.
         unsafe { arch::xend() };
         fence(Acquire);
         Ok(value)

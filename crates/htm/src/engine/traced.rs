@@ -10,8 +10,8 @@ use crate::{
     emulated::Cache,
 };
 
-/// [`NoHtm`], but what a thread touches can be [traced](Traced::trace): to see what a region would have to hold if it were to do the same. For studies;
-/// it is slow.
+/// [`NoHtm`], but what a thread touches can be [traced](Traced::trace): to see what a region would
+/// have to hold if it were to do the same. For studies; it is slow.
 ///
 /// # Example
 ///
@@ -63,8 +63,8 @@ fn note_both(word: &Word) {
 }
 
 impl Traced {
-    /// What `body` gives, and what this thread touches meanwhile, through any value of this type. A trace within a trace takes its own part away from the
-    /// outer one.
+    /// What `body` gives, and what this thread touches meanwhile, through any value of this type. A
+    /// trace within a trace takes its own part away from the outer one.
     pub fn trace<T>(body: impl FnOnce() -> T) -> (T, Trace) {
         let outer = TRACE.replace(Some(Trace::default()));
         let value = body();
@@ -83,7 +83,8 @@ impl Trace {
         WorkingSet::of(&addresses(false), &addresses(true))
     }
 
-    /// Whether a region could hold it on such a processor, undisturbed: in the cache that [`Emulated`](crate::Emulated) has, and in its read tracker.
+    /// Whether a region could hold it on such a processor, undisturbed: in the cache that
+    /// [`Emulated`](crate::Emulated) has, and in its read tracker.
     #[must_use]
     pub fn fits(&self, profile: Profile) -> bool {
         let mut cache = Cache::new(profile);

@@ -1,7 +1,8 @@
 //! What the compiler makes of regions, in a release build.
 //!
-//! Few machines have RTM, so its engine is inspected on all: between `xbegin` and `xend` there are the body's moves
-//! and nothing else. And where there are no regions, an attempt must leave no trace in its caller.
+//! Few machines have RTM, so its engine is inspected on all: between `xbegin` and `xend` there are
+//! the body's moves and nothing else. And where there are no regions, an attempt must leave no
+//! trace in its caller.
 
 use std::{fs, path::PathBuf, process::Command, sync::OnceLock};
 
@@ -40,7 +41,8 @@ fn instructions(body: &[&'static str]) -> Vec<&'static str> {
     body.iter().copied().filter(|line| !is_label(line)).collect()
 }
 
-/// The instructions that run after `start`, up to one that begins with `end`. A conditional jump on "the region has begun" is followed.
+/// The instructions that run after `start`, up to one that begins with `end`. A conditional jump on
+/// "the region has begun" is followed.
 fn path(body: &[&'static str], start: &str, end: &str) -> Vec<&'static str> {
     let mut at = body.iter().position(|line| line.starts_with(start)).expect(start) + 1;
     let mut path = Vec::new();

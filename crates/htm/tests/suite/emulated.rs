@@ -1,4 +1,5 @@
-//! What only the emulation promises: its limits, its timer, its determinism, its opacity, and its strictness.
+//! What only the emulation promises: its limits, its timer, its determinism, its opacity, and its
+//! strictness.
 
 use std::{
     cell::Cell,
@@ -33,7 +34,8 @@ fn once<'m, T>(
     engine(config).worker().attempt(ONCE, body)
 }
 
-/// `count` lines that begin at a multiple of the size of a 64-set way, so that the first lies in set 0.
+/// `count` lines that begin at a multiple of the size of a 64-set way, so that the first lies in
+/// set 0.
 fn aligned(memory: &[Line], count: usize) -> &[Line] {
     let first = memory.iter().position(|line| std::ptr::from_ref(line).addr().is_multiple_of(64 * 64));
     &memory[first.expect("a page begins within 64 lines")..][..count]
@@ -179,7 +181,8 @@ fn chance_events_come_about_as_often_as_asked() {
     assert!((900..1_100).contains(&system), "{system} in 10000");
 }
 
-/// Runs `other` on another thread and waits for it: in the middle of a region, whose own thread must not do it.
+/// Runs `other` on another thread and waits for it: in the middle of a region, whose own thread
+/// must not do it.
 fn meanwhile(other: impl FnOnce() + Send) {
     thread::scope(|scope| scope.spawn(other).join().expect("no panic"));
 }

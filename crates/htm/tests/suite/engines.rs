@@ -1,7 +1,9 @@
-//! One behavioural suite over every engine: the same checks on `NoHtm`, on `Traced`, on `Emulated`, and on `Rtm` where there is one.
+//! One behavioural suite over every engine: the same checks on `NoHtm`, on `Traced`, on `Emulated`,
+//! and on `Rtm` where there is one.
 //!
-//! A check is generic over the engine. Where an engine has no regions, what is checked is that the region is not entered and that
-//! the section under the lock keeps the same promises. On a machine without RTM the `rtm` tests say so and end.
+//! A check is generic over the engine. Where an engine has no regions, what is checked is that the
+//! region is not entered and that the section under the lock keeps the same promises. On a machine
+//! without RTM the `rtm` tests say so and end.
 
 use std::{
     cell::Cell,
@@ -72,7 +74,8 @@ fn add_to_all<'m, A: Access<'m>>(tx: &mut A, lines: &'m [Line], amount: u64) -> 
     })
 }
 
-/// Whether an attempt that had every reason to commit did. Hardware never promises to; the emulation does here.
+/// Whether an attempt that had every reason to commit did. Hardware never promises to; the
+/// emulation does here.
 fn committed<E: Engine, T: PartialEq + std::fmt::Debug>(outcome: Outcome<T>, value: T) -> bool {
     match E::KIND {
         EngineKind::None => {

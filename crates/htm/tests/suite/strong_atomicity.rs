@@ -1,8 +1,10 @@
-//! DrTM's Table IV: what a local access in a region and a remote access by one-sided verbs do to each other.
+//! DrTM's Table IV: what a local access in a region and a remote access by one-sided verbs do to
+//! each other.
 //!
-//! A record is a state word and a value word on one line. Local accesses happen inside a region; remote ones are plain accesses by
-//! another thread, as a NIC's are, and follow the lock protocol of the paper's Fig. 10 on the state word (DrTM's bits: lock, 8 of
-//! owner, 55 of lease end). Three moments at which they meet, after the paper's Fig. 8:
+//! A record is a state word and a value word on one line. Local accesses happen inside a region;
+//! remote ones are plain accesses by another thread, as a NIC's are, and follow the lock protocol
+//! of the paper's Fig. 10 on the state word (DrTM's bits: lock, 8 of owner, 55 of lease end). Three
+//! moments at which they meet, after the paper's Fig. 8:
 //!
 //! - *after*: the remote access comes between the local one and the region's end;
 //! - *within*: it is under way, its lock or lease taken, during the whole region;
@@ -169,8 +171,8 @@ cells! {
     local_write_across_remote_write: conflicts(Write, Write, Across, Cause::Explicit(LOCKED));
 }
 
-/// The state check is what makes the second and third meetings safe: without it the region would commit a read of a
-/// record that is about to be written back.
+/// The state check is what makes the second and third meetings safe: without it the region would
+/// commit a read of a record that is about to be written back.
 #[test]
 fn without_the_state_check_strong_atomicity_alone_would_not_do() {
     let htm = Htm::new(Emulated::default());

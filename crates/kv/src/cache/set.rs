@@ -15,7 +15,8 @@
 //! +-------------------------------------------------------+---------------+------+
 //! ```
 //!
-//! Keys and entries change only under the lock, and the version is one on afterwards. Hits change without it, by an exchange of the whole stamp.
+//! Keys and entries change only under the lock, and the version is one on afterwards. Hits change
+//! without it, by an exchange of the whole stamp.
 //!
 //! Stamp and keys fill a cache line, so that a place that is not there costs one.
 
@@ -134,7 +135,8 @@ impl<'c, const WORDS: usize> Set<'c, WORDS> {
             return None;
         }
         if let Some(hit) = after.hit(way) {
-            // If it fails, somebody else was counted instead, or the entry goes: either way no harm is done.
+            // If it fails, somebody else was counted instead, or the entry goes: either way no harm
+            // is done.
             let _ = NoHtm.compare_exchange(&self.words[0], after.0, hit.0);
         }
         Some(copy)
@@ -170,7 +172,8 @@ impl<'c, const WORDS: usize> Set<'c, WORDS> {
         }
     }
 
-    /// Changes a set that is as it was seen, and leaves it with this stamp, one version on. If it is not, or is being changed, nothing happens.
+    /// Changes a set that is as it was seen, and leaves it with this stamp, one version on. If it
+    /// is not, or is being changed, nothing happens.
     #[inline(always)]
     fn change(self, seen: Stamp, stamp: Stamp, change: impl FnOnce()) {
         if seen.is_locked() || NoHtm.compare_exchange(&self.words[0], seen.0, seen.locked().0).is_err() {

@@ -1,11 +1,12 @@
 //! One bucket: what its words say, and how they are changed.
 //!
-//! Whoever changes a chain (a main bucket and the overflow buckets it links to) holds the main bucket's lock. The
-//! bucket's version is one on afterwards.
+//! Whoever changes a chain (a main bucket and the overflow buckets it links to) holds the main
+//! bucket's lock. The bucket's version is one on afterwards.
 //!
-//! Readers take no lock. A slot is filled key first and place last, so a place that is found with a key leads to
-//! that key's record, or to one that says it is another's. A search that finds nothing has only found nothing if the
-//! version is the same afterwards, and the bucket was the right one to search.
+//! Readers take no lock. A slot is filled key first and place last, so a place that is found with a
+//! key leads to that key's record, or to one that says it is another's. A search that finds nothing
+//! has only found nothing if the version is the same afterwards, and the bucket was the right one
+//! to search.
 
 use std::hint::{cold_path, select_unpredictable};
 
@@ -45,8 +46,8 @@ pub(super) fn seen<E: Engine>(engine: &E, bucket: &Bucket) -> Seen {
 
 /// The slots whose key word is this one, as bits, from `slot` on. Empty ones may be among them.
 ///
-/// Without branches: which slot it is cannot be predicted, and a wrong guess would keep the processor from going on to the next
-/// operation while this one waits for memory.
+/// Without branches: which slot it is cannot be predicted, and a wrong guess would keep the
+/// processor from going on to the next operation while this one waits for memory.
 #[inline(always)]
 pub(super) fn matches<E: Engine>(engine: &E, bucket: &Bucket, key: u64) -> u32 {
     (0..SLOTS).fold(0, |found, slot| found | u32::from(engine.load_relaxed(&bucket[key_word(slot)]) == key) << slot)
@@ -55,7 +56,8 @@ pub(super) fn matches<E: Engine>(engine: &E, bucket: &Bucket, key: u64) -> u32 {
 /// A bit for each slot of a bucket.
 pub(super) const ALL_SLOTS: u32 = (1 << SLOTS) - 1;
 
-/// The first of some of a bucket's slots, which are given as bits: those of this line come before the others.
+/// The first of some of a bucket's slots, which are given as bits: those of this line come before
+/// the others.
 #[inline(always)]
 pub(super) fn first_of(slots: u32, line: usize) -> usize {
     let first = first_slot(line);
@@ -68,17 +70,19 @@ pub(super) const fn first_slot(line: usize) -> usize {
     line * LINE_SLOTS
 }
 
-/// The first slot of a bucket or a line whose key word is this one, or their number: by conditional moves, as for [`matches`].
+/// The first slot of a bucket or a line whose key word is this one, or their number: by conditional
+/// moves, as for [`matches`].
 ///
-/// Of several that are alike the first is the one in use, but for rare exceptions: a key is put into the first free slot of its line, so what is left
-/// of it from before lies behind it.
+/// Of several that are alike the first is the one in use, but for rare exceptions: a key is put
+/// into the first free slot of its line, so what is left of it from before lies behind it.
 #[inline(always)]
 pub(super) fn first_match<E: Engine, const WORDS: usize>(engine: &E, slots: &[Word; WORDS], key: u64) -> usize {
     let is_it = |slot: usize| engine.load_relaxed(&slots[key_word(slot)]) == key;
     (0..WORDS / 2).rev().fold(WORDS / 2, |found, slot| select_unpredictable(is_it(slot), slot, found))
 }
 
-/// The same of a bucket, line by line: first in this one, where the key is if there was room, so that mostly nobody asks for the other.
+/// The same of a bucket, line by line: first in this one, where the key is if there was room, so
+/// that mostly nobody asks for the other.
 #[inline(always)]
 pub(super) fn first_match_from<E: Engine>(engine: &E, bucket: &Bucket, line: usize, key: u64) -> usize {
     let in_line = |line: usize| {
@@ -119,8 +123,9 @@ impl<'b> SeenSlot<'b> {
         Bits::place(self.meta)
     }
 
-    /// Whether the slot has led to its key's record all the while: no change of the chain has ended meanwhile, and the slot is the same.
-    /// Where that holds, the record's incarnation need not be looked at.
+    /// Whether the slot has led to its key's record all the while: no change of the chain has ended
+    /// meanwhile, and the slot is the same. Where that holds, the record's incarnation need not be
+    /// looked at.
     #[inline(always)]
     pub(super) fn holds<E: Engine>(&self, engine: &E) -> bool {
         fence_acquire();
@@ -200,7 +205,8 @@ pub(super) fn clear<E: Engine>(engine: &E, bucket: &Bucket, slot: usize) {
     update(engine, bucket, slot, |meta| Bits::with_place(meta, 0));
 }
 
-/// Makes the bucket unlocked and one version on: the last thing that is done to a chain. If that begins a quarter of all versions, calls `turn_over` before.
+/// Makes the bucket unlocked and one version on: the last thing that is done to a chain. If that
+/// begins a quarter of all versions, calls `turn_over` before.
 #[inline(always)]
 pub(super) fn release<E: Engine>(engine: &E, bucket: &Bucket, turn_over: impl FnOnce()) {
     let word = version_meta(bucket);

@@ -27,7 +27,8 @@ pub(super) struct Match<'b> {
 }
 
 impl<E: Engine> Table<E> {
-    /// Goes through a chain that is locked: calls `found` with every match, and gives the first room: in the key's line, if there is some in its bucket.
+    /// Goes through a chain that is locked: calls `found` with every match, and gives the first
+    /// room: in the key's line, if there is some in its bucket.
     pub(super) fn survey<'t, K: Keys>(
         &'t self,
         main: &'t Bucket,
@@ -65,8 +66,9 @@ impl<E: Engine> Table<E> {
         })
     }
 
-    /// Takes empty overflow buckets out of a chain that is locked, and gives their links. They must not be used again before the
-    /// chain's version has changed: until then readers may be in them, on their way to those behind.
+    /// Takes empty overflow buckets out of a chain that is locked, and gives their links. They must
+    /// not be used again before the chain's version has changed: until then readers may be in them,
+    /// on their way to those behind.
     pub(super) fn unlink_empty(&self, main: &Bucket) -> Result<Vec<u64>, KvError> {
         let engine = self.engine();
         let mut empty = Vec::new();

@@ -67,8 +67,9 @@ impl<E: Engine> Table<E> {
         });
     }
 
-    /// Puts a new record into its chain, unless the key has one: none if its bucket is still what it was when it was `missed`. It has the version that `first` makes of
-    /// the lowest number that it can have. Tells what that has done to buckets.
+    /// Puts a new record into its chain, unless the key has one: none if its bucket is still what
+    /// it was when it was `missed`. It has the version that `first` makes of the lowest number that
+    /// it can have. Tells what that has done to buckets.
     pub(super) fn put_new<K: Keys>(
         &self,
         worker: &mut Worker<E>,
@@ -107,8 +108,8 @@ impl<E: Engine> Table<E> {
         done
     }
 
-    /// Puts a record into the bucket in which its key was missed, if that is still as it was, and has room: then nobody need look again whether the key is there. `None`
-    /// otherwise.
+    /// Puts a record into the bucket in which its key was missed, if that is still as it was, and
+    /// has room: then nobody need look again whether the key is there. `None` otherwise.
     #[inline(always)]
     fn put_where_missed<K: Keys>(
         &self,
@@ -120,7 +121,8 @@ impl<E: Engine> Table<E> {
         let (engine, main) = (self.engine(), self.region().array(missed.at)?);
         let (seen, empty) = (bucket::seen(engine, main), bucket::empty(engine, main));
         let record = Record::at(self.region(), place)?;
-        // With the lock, it is what it was seen to be: whoever has changed it has left another version.
+        // With the lock, it is what it was seen to be: whoever has changed it has left another
+        // version.
         if empty == 0 || seen.version() != missed.version || !bucket::try_lock(engine, main, seen) {
             return Ok(None);
         }
@@ -150,7 +152,8 @@ impl<E: Engine> Table<E> {
         let put = self.put_locked::<K>(main, key, place, version);
         match put {
             Ok(None) => self.release(main),
-            // What others have seen there still holds, and so does what a transaction has that cannot go on.
+            // What others have seen there still holds, and so does what a transaction has that
+            // cannot go on.
             Ok(Some(_)) | Err(_) => bucket::release_unchanged(self.engine(), main),
         }
         Ok(put?.unwrap_or(Put::Done(before)))
@@ -192,7 +195,8 @@ impl<E: Engine> Table<E> {
         Ok(None)
     }
 
-    /// Whether a slot of a locked chain is the key's. Its record can be written meanwhile, but neither removed nor moved.
+    /// Whether a slot of a locked chain is the key's. Its record can be written meanwhile, but
+    /// neither removed nor moved.
     fn is_key<K: Keys>(&self, found: Match<'_>, key: K::Key<'_>) -> Result<bool, KvError> {
         let record = Record::at(self.region(), found.place)?;
         let waiting = self.base.patience.begin();
@@ -205,7 +209,8 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Changes the entry that leads to a record, under the chain's lock, as `change` says when it has locked the record.
+    /// Changes the entry that leads to a record, under the chain's lock, as `change` says when it
+    /// has locked the record.
     pub(super) fn change_entry<K: Keys>(
         &self,
         key: K::Key<'_>,

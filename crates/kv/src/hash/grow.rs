@@ -31,7 +31,8 @@ impl<E: Engine> Table<E> {
         self.main.get(self.region(), number)?.ok_or(KvError::NoBucket { bucket: number })
     }
 
-    /// Adds buckets if there are too many keys for those there are, and it is this shard's turn to look.
+    /// Adds buckets if there are too many keys for those there are, and it is this shard's turn to
+    /// look.
     pub(super) fn grow_if_full<K: Keys>(&self, counted: i64, note: impl FnMut(BucketChange)) -> Result<(), KvError> {
         match self.grows_at {
             Some(keys_per_bucket) if counted % TURN == 0 => self.grow::<K>(keys_per_bucket, note),
@@ -39,8 +40,8 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Adds buckets until there are so many keys to one, or fewer. Where memory has run out, chains get longer: the key
-    /// that has come is there, and stays.
+    /// Adds buckets until there are so many keys to one, or fewer. Where memory has run out, chains
+    /// get longer: the key that has come is there, and stays.
     #[cold]
     fn grow<K: Keys>(&self, keys_per_bucket: f64, mut note: impl FnMut(BucketChange)) -> Result<(), KvError> {
         let keys = self.base.keys()? as f64;
@@ -54,7 +55,8 @@ impl<E: Engine> Table<E> {
         Ok(())
     }
 
-    /// Splits the bucket whose turn it is. `None` if somebody else holds it, or there can be no more buckets.
+    /// Splits the bucket whose turn it is. `None` if somebody else holds it, or there can be no
+    /// more buckets.
     pub(super) fn split<K: Keys>(&self) -> Result<Option<BucketChange>, KvError> {
         let engine = self.engine();
         let buckets = self.base.word(header::BUCKETS)?;
@@ -94,8 +96,9 @@ impl<E: Engine> Table<E> {
         Ok(Some(BucketChange { before, after: before.next(), split_off }))
     }
 
-    /// Moves the keys that the hash's next bit tells to from `old`, which is locked, to `new`, which is not in use yet; both have the new depth
-    /// then. Gives the links of overflow buckets that have become empty.
+    /// Moves the keys that the hash's next bit tells to from `old`, which is locked, to `new`,
+    /// which is not in use yet; both have the new depth then. Gives the links of overflow buckets
+    /// that have become empty.
     fn divide<K: Keys>(&self, old: &Bucket, new: &Bucket, depth: u32) -> Result<Vec<u64>, KvError> {
         let engine = self.engine();
         let moves = |key: u64| K::hash(key) >> (depth - 1) & 1 != 0;

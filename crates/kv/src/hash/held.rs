@@ -51,7 +51,8 @@ impl BucketVersion {
     }
 }
 
-/// Where a key's bucket most probably is, and in which of its lines. A hint: it may be another's, or none, by the time that it is followed.
+/// Where a key's bucket most probably is, and in which of its lines. A hint: it may be another's,
+/// or none, by the time that it is followed.
 ///
 /// # Example
 ///
@@ -72,7 +73,8 @@ impl BucketHint {
     }
 }
 
-/// Where a key's record most probably is. Hints all: whoever comes to a record looks whether it is the key's.
+/// Where a key's record most probably is. Hints all: whoever comes to a record looks whether it is
+/// the key's.
 ///
 /// # Example
 ///
@@ -113,8 +115,9 @@ impl BucketVersion {
 pub(super) type BucketChange = GuardChange<BucketVersion>;
 
 impl<E: Engine, K: Keys> HashTable<E, K> {
-    /// Asks for the memory of the buckets where keys' records most probably are found, as they are come to: the first step to where the records are, and
-    /// [`locate`](Self::locate) the next. Between them there should be some time.
+    /// Asks for the memory of the buckets where keys' records most probably are found, as they are
+    /// come to: the first step to where the records are, and [`locate`](Self::locate) the next.
+    /// Between them there should be some time.
     ///
     /// # Example
     ///
@@ -152,8 +155,9 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         self.table.ask_for_buckets::<K>(keys)
     }
 
-    /// Finds where a key's record most probably is, in a bucket that was [asked for](Self::ask_for), and asks for its memory, as far as it is wanted; or for the next
-    /// bucket of the chain.
+    /// Finds where a key's record most probably is, in a bucket that was [asked
+    /// for](Self::ask_for), and asks for its memory, as far as it is wanted; or for the next bucket
+    /// of the chain.
     ///
     /// # Example
     ///

@@ -1,7 +1,8 @@
 //! How many buckets there probably are: where operations begin to look.
 //!
-//! The number itself is in the table's header, which everybody who adds a bucket writes. A handle remembers it, in a form that gives a key's bucket
-//! in few instructions; where that is out of date, the bucket that it leads to says so, or does not have the key.
+//! The number itself is in the table's header, which everybody who adds a bucket writes. A handle
+//! remembers it, in a form that gives a key's bucket in few instructions; where that is out of
+//! date, the bucket that it leads to says so, or does not have the key.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

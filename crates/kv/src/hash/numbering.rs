@@ -1,8 +1,10 @@
 //! Which bucket a hash belongs to, in a table of any number of buckets.
 //!
-//! Linear hashing. A table begins with some number of buckets, its *base*, among which the hash's highest bits choose evenly. It grows by
-//! splitting them in the order of their numbers: bucket `n` into `n` and `n + base`, by the hash's lowest bit. When each has been split, the
-//! next round begins, with twice as many and by the next bit. How often a bucket has been split is its *depth*.
+//! Linear hashing. A table begins with some number of buckets, its *base*, among which the hash's
+//! highest bits choose evenly. It grows by splitting them in the order of their numbers: bucket `n`
+//! into `n` and `n + base`, by the hash's lowest bit. When each has been split, the next round
+//! begins, with twice as many and by the next bit. How often a bucket has been split is
+//! its *depth*.
 
 use std::hint::select_unpredictable;
 
@@ -26,18 +28,20 @@ impl Numbering {
         (self.base.wrapping_mul(hash & ((1 << (depth % u64::BITS)) - 1))).wrapping_add(among_base as u64)
     }
 
-    /// Which of a bucket's lines the key is put into, if there is room: the lower or the upper half of the hashes that the bucket has among the base, whichever
-    /// its depth.
+    /// Which of a bucket's lines the key is put into, if there is room: the lower or the upper half
+    /// of the hashes that the bucket has among the base, whichever its depth.
     #[inline(always)]
     pub(super) fn line(self, hash: u64) -> usize {
         (hash.wrapping_mul(self.base) >> (u64::BITS - 1)) as usize
     }
 
-    /// The bucket of a hash when there are so many, of which each has been split `rounds` times and some once more.
+    /// The bucket of a hash when there are so many, of which each has been split `rounds` times and
+    /// some once more.
     #[inline(always)]
     pub(super) fn guess(self, hash: u64, buckets: u64, rounds: u32) -> u64 {
         let split = self.bucket(hash, rounds + 1);
-        // If there is no such bucket yet, it is a child, for those of this round are all there. Where a header is nonsense, it may be none, and stays.
+        // If there is no such bucket yet, it is a child, for those of this round are all there.
+        // Where a header is nonsense, it may be none, and stays.
         let whole = split.min(split.wrapping_sub(self.base.wrapping_shl(rounds)));
         // One is as likely as the other, and what follows is to begin before it is known which.
         select_unpredictable(split < buckets, split, whole)
@@ -58,7 +62,8 @@ impl Numbering {
         bucket.wrapping_add(self.base.wrapping_shl(bit))
     }
 
-    /// The bucket that this one is split off, by the bit before its first depth. Those of the base are split off none.
+    /// The bucket that this one is split off, by the bit before its first depth. Those of the base
+    /// are split off none.
     pub(super) fn parent(self, bucket: u64) -> Option<u64> {
         let bit = self.first_depth(bucket).checked_sub(1)?;
         Some(bucket - (self.base << bit))

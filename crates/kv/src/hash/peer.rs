@@ -1,19 +1,23 @@
 //! The hash table as another node sees it: buckets fetched by one-sided READs.
 //!
-//! A lookup is one READ where the key is in its main bucket, as most are, and one more for each overflow bucket in front of it. Where
-//! segments of buckets are is learned once and stays true; how many buckets there are is a guess that the buckets themselves correct.
+//! A lookup is one READ where the key is in its main bucket, as most are, and one more for each
+//! overflow bucket in front of it. Where segments of buckets are is learned once and stays true;
+//! how many buckets there are is a guess that the buckets themselves correct.
 //!
 //! # Absence
 //!
-//! A bucket's two cache lines may come from different moments. A key that is found was there. A key that is not found may have been moved
-//! from a line that was fetched late to a bucket that was not looked at. So absence is only concluded if the version, read once more after all
-//! else has arrived, is what it was and nobody held the lock.
+//! A bucket's two cache lines may come from different moments. A key that is found was there. A key
+//! that is not found may have been moved from a line that was fetched late to a bucket that was not
+//! looked at. So absence is only concluded if the version, read once more after all else has
+//! arrived, is what it was and nobody held the lock.
 //!
 //! # Remembered buckets
 //!
-//! With a [cache](crate::Cache), every bucket that is fetched is remembered, and a lookup begins with what is remembered of the key's chain: if the
-//! key is there, nothing is fetched. Its record may have gone since, which the record tells. If the key is not there, that means nothing, for
-//! it may have come since, or been moved by a split: the chain is fetched as if nothing was remembered, and remembered anew.
+//! With a [cache](crate::Cache), every bucket that is fetched is remembered, and a lookup begins
+//! with what is remembered of the key's chain: if the key is there, nothing is fetched. Its record
+//! may have gone since, which the record tells. If the key is not there, that means nothing, for it
+//! may have come since, or been moved by a split: the chain is fetched as if nothing was
+//! remembered, and remembered anew.
 
 mod places;
 
@@ -66,7 +70,8 @@ use places::Places;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// What is found is to be checked: by the time the record is read, it may be another's. The table is asked again then, as often as it takes:
+/// What is found is to be checked: by the time the record is read, it may be another's. The table
+/// is asked again then, as often as it takes:
 ///
 /// ```
 /// use drtm_kv::{HashPeer, Inline, KvTable, Location, PeerError};
@@ -101,7 +106,8 @@ pub struct HashPeer<K: Keys> {
 /// A bucket, and behind it a turn from before it was fetched.
 type Fetched = [u64; BUCKET_WORDS + 1];
 
-/// Remembered overflow buckets that a lookup looks at. From different moments, they may even form a circle.
+/// Remembered overflow buckets that a lookup looks at. From different moments, they may even form a
+/// circle.
 const REMEMBERED: usize = 8;
 
 impl<K: Keys> HashPeer<K> {
@@ -133,7 +139,8 @@ impl<K: Keys> HashPeer<K> {
         })
     }
 
-    /// The same, remembering the buckets that are fetched in a cache that any number of peers of any tables can share.
+    /// The same, remembering the buckets that are fetched in a cache that any number of peers of
+    /// any tables can share.
     ///
     /// # Example
     ///
@@ -143,8 +150,9 @@ impl<K: Keys> HashPeer<K> {
         Self { cache: Some(cache), ..self }
     }
 
-    /// Looks up where a key's record is, or was when its bucket was fetched: the record tells. If it is there no longer, ask [again](Self::find_again).
-    /// (Of a key that is a byte string, the fingerprint is looked up: the record tells that too.)
+    /// Looks up where a key's record is, or was when its bucket was fetched: the record tells. If
+    /// it is there no longer, ask [again](Self::find_again). (Of a key that is a byte string, the
+    /// fingerprint is looked up: the record tells that too.)
     ///
     /// That there is no such key is as true as if nothing was remembered.
     ///
@@ -161,7 +169,8 @@ impl<K: Keys> HashPeer<K> {
         self.search(verbs, word).await
     }
 
-    /// Looks a key up anew, after the record at the location that was [found](Self::find) has turned out not to be the key's any more. Nothing that is remembered is believed, and what is
+    /// Looks a key up anew, after the record at the location that was [found](Self::find) has
+    /// turned out not to be the key's any more. Nothing that is remembered is believed, and what is
     /// fetched is remembered instead.
     ///
     /// # Errors
@@ -177,7 +186,8 @@ impl<K: Keys> HashPeer<K> {
         self.search(verbs, K::word(key)).await
     }
 
-    /// Looks for a key in what is remembered of its chain. If the main bucket is remembered and one behind it is not, only that is fetched.
+    /// Looks for a key in what is remembered of its chain. If the main bucket is remembered and one
+    /// behind it is not, only that is fetched.
     async fn recall<P: Port>(
         &self,
         verbs: Verbs<'_, P>,

@@ -26,7 +26,8 @@ pub(super) enum Located<'t, E: Engine> {
 }
 
 impl<E: Engine> Table<E> {
-    /// Where a search for this hash begins: the right bucket, unless the number of buckets has just changed.
+    /// Where a search for this hash begins: the right bucket, unless the number of buckets has just
+    /// changed.
     pub(super) fn first_guess(&self, hash: u64) -> Result<u64, KvError> {
         self.hint.set(self.buckets()?);
         Ok(self.hint.guess(hash))
@@ -38,10 +39,11 @@ impl<E: Engine> Table<E> {
         self.overflow.get(self.region(), link)?.ok_or(KvError::NoBucket { bucket: link })
     }
 
-    /// The fast path to a key's record: once, without a loop, so that operations one after the other
-    /// overlap.
+    /// The fast path to a key's record: once, without a loop, so that operations one after the
+    /// other overlap.
     ///
-    /// It is that record for sure if the [`SeenSlot`] still holds after what was to be done with it.
+    /// It is that record for sure if the [`SeenSlot`] still holds after what was to be done with
+    /// it.
     #[inline(always)]
     pub(super) fn try_locate<K: Keys>(&self, key: K::Key<'_>) -> Option<Located<'_, E>> {
         let engine = self.engine();
@@ -84,8 +86,9 @@ impl<E: Engine> Table<E> {
         })
     }
 
-    /// Asks for the memory of the record that a key has in a bucket of its chain, or of the next bucket, and tells where it is. Looks into one line first,
-    /// where a place in one word needs no look at the bucket's version: whoever comes to the record looks whether it is the one.
+    /// Asks for the memory of the record that a key has in a bucket of its chain, or of the next
+    /// bucket, and tells where it is. Looks into one line first, where a place in one word needs no
+    /// look at the bucket's version: whoever comes to the record looks whether it is the one.
     #[inline(always)]
     pub(super) fn ask_for_record<K: Keys>(&self, key: K::Key<'_>, hint: BucketHint, lines: &Lines) -> Whereabouts {
         let Ok(line) = self.region().array::<LINE_WORDS>(hint.0) else { return Whereabouts::Unknown };
@@ -99,7 +102,8 @@ impl<E: Engine> Table<E> {
         if place.word == 0 { Whereabouts::Unknown } else { self.ask_for_place(place, lines) }
     }
 
-    /// The same where the key is not in the line's first slots: anywhere in the bucket, or behind it.
+    /// The same where the key is not in the line's first slots: anywhere in the bucket, or behind
+    /// it.
     #[inline(never)]
     fn ask_for_record_slow<K: Keys>(&self, key: K::Key<'_>, hint: BucketHint, lines: &Lines) -> Whereabouts {
         let Ok(bucket) = self.region().array(hint.bucket()) else { return Whereabouts::Unknown };
@@ -117,7 +121,8 @@ impl<E: Engine> Table<E> {
         }
         let Some(place) = bucket::place(engine, bucket, slot) else { return Whereabouts::Unknown };
         fence_acquire();
-        // Of a chain's version only its first bucket knows. In the others a place is of one moment if it is in one word.
+        // Of a chain's version only its first bucket knows. In the others a place is of one moment
+        // if it is in one word.
         let is_one = !Bits::lends_its_tag(slot) || bucket::depth(engine, bucket).is_some();
         let is_same = bucket::seen(engine, bucket) == seen && !seen.is_locked();
         if is_one && is_same { self.ask_for_place(place, lines) } else { Whereabouts::Unknown }
@@ -207,7 +212,8 @@ impl<E: Engine> Table<E> {
         if is_it { locked.write(shape, value).ok() } else { None }
     }
 
-    /// Looks at the key's record with `look`, until that has found it whole. `Err`: the bucket in which it was found that the key has none.
+    /// Looks at the key's record with `look`, until that has found it whole. `Err`: the bucket in
+    /// which it was found that the key has none.
     #[inline(never)]
     pub(super) fn search<K: Keys, T>(
         &self,
@@ -247,7 +253,8 @@ impl<E: Engine> Table<E> {
                     link => current = self.overflow(link)?,
                 }
             }
-            // Nothing was found. It is not there if this was the place to look, and stayed as it was.
+            // Nothing was found. It is not there if this was the place to look, and stayed as it
+            // was.
             fence_acquire();
             match self.elsewhere(main, number, hash)? {
                 Some(elsewhere) => number = elsewhere,

@@ -1,10 +1,12 @@
 //! Buckets by number: an array that grows without moving.
 //!
-//! Buckets come in segments: the first ones double the array (16 buckets, 16 more, 32, 64, ...), later ones have 4096 buckets each. A
-//! segment never moves, so whoever has learned where one is, on this node or another, knows it for ever.
+//! Buckets come in segments: the first ones double the array (16 buckets, 16 more, 32, 64, ...),
+//! later ones have 4096 buckets each. A segment never moves, so whoever has learned where one is,
+//! on this node or another, knows it for ever.
 //!
-//! The places of segments are words in the region. The first nine are in the table's header; those of the larger segments are in
-//! directories, which the header points to, and of which each is twice as long as the one before.
+//! The places of segments are words in the region. The first nine are in the table's header; those
+//! of the larger segments are in directories, which the header points to, and of which each is
+//! twice as long as the one before.
 
 use std::{
     hint::select_unpredictable,
@@ -43,8 +45,9 @@ pub(super) type Bucket = [Word; BUCKET_WORDS];
 pub(super) struct Segments {
     /// Where the places are: the first of the header's words.
     header: Offset,
-    /// What this handle has learned: by [run] of buckets, the word where bucket 0 would be if all buckets before the run lay right before it, or
-    /// [`UNKNOWN`]. So a bucket's number alone leads to its place.
+    /// What this handle has learned: by [run] of buckets, the word where bucket 0 would be if all
+    /// buckets before the run lay right before it, or [`UNKNOWN`]. So a bucket's number alone leads
+    /// to its place.
     known: Box<[AtomicU64]>,
     /// Segments that were allocated at the same time as others, and not needed.
     spare: Mutex<Vec<(u64, Offset)>>,
@@ -74,8 +77,8 @@ pub(super) fn full<E: Engine>(region: &Region<E>, asked: u64) -> RegionError {
     RegionError::Full { asked, left: capacity - region.allocated(), capacity }
 }
 
-/// The run of buckets that a bucket is in: the segments that double the array have several, the others are one each. In fewer instructions than it takes to find
-/// the segment.
+/// The run of buckets that a bucket is in: the segments that double the array have several, the
+/// others are one each. In fewer instructions than it takes to find the segment.
 #[inline(always)]
 fn run(bucket: u64) -> usize {
     let short = (bucket / FIRST) as usize;

@@ -1,7 +1,8 @@
 //! Visiting every key.
 //!
-//! Keys are visited class by class: those that would be in one bucket if the table had as many as at the beginning. A class stays together in buckets that are split off
-//! one another, whatever grows meanwhile.
+//! Keys are visited class by class: those that would be in one bucket if the table had as many as
+//! at the beginning. A class stays together in buckets that are split off one another, whatever
+//! grows meanwhile.
 
 use drtm_htm::{Engine, Waiter, fence_acquire};
 use smallvec::SmallVec;
@@ -51,8 +52,9 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         Ok(Sweep { next: 0, classes: self.table.buckets()? })
     }
 
-    /// Visits some more keys, and says whether there may be others. A key is visited if it has a record, be it that the record says that the key is not there. One that has a record
-    /// all the while is visited once; one that comes or goes meanwhile may be or not.
+    /// Visits some more keys, and says whether there may be others. A key is visited if it has a
+    /// record, be it that the record says that the key is not there. One that has a record all the
+    /// while is visited once; one that comes or goes meanwhile may be or not.
     ///
     /// # Errors
     ///
@@ -78,8 +80,8 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         self.advance_guarded(sweep, |_| (), visit)
     }
 
-    /// As [`advance`](Self::advance). Calls `guard` for each bucket that was looked at: it is unchanged as long as no
-    /// other key has come into it.
+    /// As [`advance`](Self::advance). Calls `guard` for each bucket that was looked at: it is
+    /// unchanged as long as no other key has come into it.
     ///
     /// # Errors
     ///
@@ -190,7 +192,8 @@ impl<E: Engine> Table<E> {
             if let Some(depth) = depth
                 && before.version() == after.version()
                 && !before.is_locked()
-                // The version is one on only when a change is done, and half of a place may be the change's.
+                // The version is one on only when a change is done, and half of a place may be the
+                // change's.
                 && !after.is_locked()
             {
                 return Ok(Contents { keys, depth, seen: before });

@@ -1,4 +1,5 @@
-//! The head word: which life of its memory a record is in, how long its value is, and where its older version is.
+//! The head word: which life of its memory a record is in, how long its value is, and where its
+//! older version is.
 //!
 //! ```text
 //!  63           50 49       42 41   40 39                                     0
@@ -8,9 +9,10 @@
 //! +---------------+-----------+-------+----------------------------------------+
 //! ```
 //!
-//! The incarnation changes whenever the memory gets another use, so that whoever remembers a place, with the incarnation it had,
-//! notices. Lengths up to 254 bytes are here; for longer values, and for records with long keys, the field is all ones
-//! and the lengths are in the word that follows (see [`crate::record`]). C says that a checksum follows the value.
+//! The incarnation changes whenever the memory gets another use, so that whoever remembers a place,
+//! with the incarnation it had, notices. Lengths up to 254 bytes are here; for longer values, and
+//! for records with long keys, the field is all ones and the lengths are in the word that follows
+//! (see [`crate::record`]). C says that a checksum follows the value.
 
 use super::{Cycle, Field, INCARNATION_BITS, PLACE_BITS};
 use crate::bounds::INCARNATION_USED;
@@ -46,7 +48,8 @@ impl Head {
     /// The longest value whose length is in the head.
     pub const MAX_SHORT: usize = LENGTH.max() as usize - 1;
 
-    /// A head without older versions. Of the incarnation the 14 lowest bits are kept; `None` is for lengths that are elsewhere.
+    /// A head without older versions. Of the incarnation the 14 lowest bits are kept; `None` is for
+    /// lengths that are elsewhere.
     #[must_use]
     pub const fn new(incarnation: u16, short_length: Option<u8>) -> Self {
         let length = match short_length {
@@ -71,8 +74,9 @@ impl Head {
         if length == LENGTH.max() { None } else { Some(length as u8) }
     }
 
-    /// Whether nothing but words of the value is to be written where another value of so many bytes takes the place of the record's: its length is the same, and is
-    /// here, there is no checksum, and nobody asks for what it was.
+    /// Whether nothing but words of the value is to be written where another value of so many bytes
+    /// takes the place of the record's: its length is the same, and is here, there is no checksum,
+    /// and nobody asks for what it was.
     #[must_use]
     #[inline(always)]
     pub const fn is_plain(self, length: usize) -> bool {

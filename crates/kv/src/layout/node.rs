@@ -1,4 +1,5 @@
-//! The tree's node: what its words are, and the word that says what it is and whether it has changed.
+//! The tree's node: what its words are, and the word that says what it is and whether it has
+//! changed.
 //!
 //! ```text
 //! word 0      stamp
@@ -27,9 +28,10 @@
 //! | count | entries in it |
 //! | number | grows with every change of its keys, fences or links, and over all uses of its memory; at ten million changes a second it would last three years |
 //!
-//! A leaf's link is a record's place and incarnation, as in a hash table's slot; in a tree of byte strings it can also be, told by bit 40, the
-//! place of the next layer's root. An inner node's is the place of the child that has the keys from the entry's on, and the first entry's key is
-//! the node's low one.
+//! A leaf's link is a record's place and incarnation, as in a hash table's slot; in a tree of byte
+//! strings it can also be, told by bit 40, the place of the next layer's root. An inner node's is
+//! the place of the child that has the keys from the entry's on, and the first entry's key is the
+//! node's low one.
 
 use super::{Field, PLACE_BITS, Place};
 pub(crate) use crate::bounds::FANOUT;
@@ -128,7 +130,8 @@ impl Stamp {
     }
 }
 
-/// Of a leaf's link, a bit that a record's place and incarnation leave free: whether it leads to a layer.
+/// Of a leaf's link, a bit that a record's place and incarnation leave free: whether it leads to a
+/// layer.
 const LAYER: Field = Field::new(PLACE_BITS, 1);
 
 /// What a leaf's link leads to.

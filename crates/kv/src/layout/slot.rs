@@ -1,11 +1,13 @@
-//! The bucket: eight slots of a key and a place, and what the bucket has to say of itself, in 128 bytes.
+//! The bucket: eight slots of a key and a place, and what the bucket has to say of itself, in 128
+//! bytes.
 //!
-//! A slot is two words: a *meta* word that says where the record is, and a *key* word. Eight of them fill the bucket, so that its link, lock,
-//! version and depth need bits that the meta words can spare: a place needs 40 bits and a tag 16, which leaves 8. In each cache
-//! line, the last slot gives up its tag's 16 bits to the bucket's information and keeps its tag in the spare
-//! bits of the line's first two slots. So link and version each lie within one word, and a line by itself is
-//! consistent: whoever fetches the bucket with one READ may get its two lines from different moments, but no slot
-//! is torn between them.
+//! A slot is two words: a *meta* word that says where the record is, and a *key* word. Eight of
+//! them fill the bucket, so that its link, lock, version and depth need bits that the meta words
+//! can spare: a place needs 40 bits and a tag 16, which leaves 8. In each cache line, the last slot
+//! gives up its tag's 16 bits to the bucket's information and keeps its tag in the spare bits of
+//! the line's first two slots. So link and version each lie within one word, and a line by itself
+//! is consistent: whoever fetches the bucket with one READ may get its two lines from different
+//! moments, but no slot is torn between them.
 //!
 //! ```text
 //!          63        48 47     40 39                               0
@@ -22,7 +24,8 @@
 //!         +------------+---------+----------------------------------+
 //! ```
 //!
-//! A place of zero is an empty slot. A tag is the record's incarnation (14 bits) and two bits that are zero. Link zero is none.
+//! A place of zero is an empty slot. A tag is the record's incarnation (14 bits) and two bits that
+//! are zero. Link zero is none.
 
 use super::{Cycle, Field, INCARNATION_BITS, PLACE_BITS};
 use crate::bounds::BUCKET_VERSION_USED;
@@ -146,8 +149,8 @@ impl Bits {
         SPARE.set(meta, spare as u64)
     }
 
-    /// How many bits of the hash the bucket's number has, if the bucket is in use. Kept as one more than it is, so that the zeros of
-    /// fresh memory mean "not in use".
+    /// How many bits of the hash the bucket's number has, if the bucket is in use. Kept as one more
+    /// than it is, so that the zeros of fresh memory mean "not in use".
     #[inline(always)]
     pub(crate) const fn depth(depth_meta: u64) -> Option<u32> {
         (Self::spare(depth_meta) as u32).checked_sub(1)

@@ -7,9 +7,9 @@
 //! +------------------------------------------------+---------+---------+
 //! ```
 //!
-//! A key's number only ever grows, over removal and re-insertion too (see [`crate::floor`]). At one a nanosecond it would
-//! last 146 years. `writing` is set while the record is being written: a reader that sees it, or that sees the word change
-//! while it copies, has not read a value.
+//! A key's number only ever grows, over removal and re-insertion too (see [`crate::floor`]). At one
+//! a nanosecond it would last 146 years. `writing` is set while the record is being written: a
+//! reader that sees it, or that sees the word change while it copies, has not read a value.
 
 use super::Field;
 

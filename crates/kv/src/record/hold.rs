@@ -33,7 +33,8 @@ impl<'r, E: Engine> Record<'r, E> {
         Ok(Locked { record: self, version: self.version(), shape })
     }
 
-    /// Writes a value of a length for which the record, which the caller has locked, has room. Unlocks it.
+    /// Writes a value of a length for which the record, which the caller has locked, has room.
+    /// Unlocks it.
     #[inline(always)]
     pub(crate) fn write_held<K: Keys>(&self, version: Version, value: &[u8]) -> Result<(), KvError> {
         let (now, was) = (self.version(), self.shape::<K>(self.head())?);
@@ -78,7 +79,8 @@ impl<'r, E: Engine> Record<'r, E> {
         })
     }
 
-    /// Writes whole words of a value, from the one behind the first `skipped` on, in a record that the caller has locked. Unlocks it.
+    /// Writes whole words of a value, from the one behind the first `skipped` on, in a record that
+    /// the caller has locked. Unlocks it.
     #[inline(always)]
     pub(crate) fn write_part_held(&self, version: Version, skipped: usize, part: &[u8]) -> Result<(), KvError> {
         let (now, head) = (self.version(), self.head());
@@ -107,8 +109,10 @@ impl<'r, E: Engine> Record<'r, E> {
         self.body(shape.before_value() + skipped, words_for(length)).ok()
     }
 
-    /// Writes a part where a checksum has to be made of all of the value, and so all of it is written; or where there is no such part.
-    // It looks for the record once more: one that it was given would have to be in memory, for all others, too.
+    /// Writes a part where a checksum has to be made of all of the value, and so all of it is
+    /// written; or where there is no such part.
+    // It looks for the record once more: one that it was given would have to be in memory, for all
+    // others, too.
     #[cold]
     #[inline(never)]
     fn write_part_slow(
@@ -142,7 +146,8 @@ impl<'r, E: Engine> Record<'r, E> {
         self.engine().store(&self.header[STATE], State::FREE.0);
     }
 
-    /// Memory for a value of another length, if this record, which the caller has locked, has no room for it.
+    /// Memory for a value of another length, if this record, which the caller has locked, has no
+    /// room for it.
     pub(crate) fn reserve<K: Keys>(&self, worker: &mut Worker<E>, length: usize) -> Result<Option<Reserved>, KvError> {
         if length > MAX_VALUE {
             return Err(KvError::ValueTooLong { length, longest: MAX_VALUE });

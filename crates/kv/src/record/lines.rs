@@ -7,16 +7,19 @@ use drtm_rdma::{Region, words_for};
 
 use super::HEADER_WORDS;
 
-/// The most bytes of a part of a value that are asked for ahead: the processor goes on by itself then.
+/// The most bytes of a part of a value that are asked for ahead: the processor goes on by itself
+/// then.
 const MOST_PREFETCHED: usize = 512;
 
-/// The most words of one record by which it is asked for: several parts of several lines. A multiple of how many are asked for in one turn.
+/// The most words of one record by which it is asked for: several parts of several lines. A
+/// multiple of how many are asked for in one turn.
 const MOST_ASKED: usize = 24;
 
 /// How many are asked for in one turn, without a look whether there are as many.
 const TURN: usize = 4;
 
-/// Parts of a value whose memory is asked for ahead: by the cache lines that they are in, and the record's header, wherever in a line the record begins.
+/// Parts of a value whose memory is asked for ahead: by the cache lines that they are in, and the
+/// record's header, wherever in a line the record begins.
 ///
 /// # Example
 ///
@@ -30,7 +33,8 @@ const TURN: usize = 4;
 /// See [`HashTable::locate`](crate::HashTable::locate).
 #[derive(Clone, Copy, Debug)]
 pub struct Lines {
-    /// Words of the record, as seen from its beginning, by which it is asked for. Behind those that count, the last one again.
+    /// Words of the record, as seen from its beginning, by which it is asked for. Behind those that
+    /// count, the last one again.
     words: [u16; MOST_ASKED],
     count: usize,
 }
@@ -66,7 +70,8 @@ impl Lines {
         self.words[self.count - 1] as usize
     }
 
-    /// The lines of these words, too. If there are too many, or they are too far away, there is no hint.
+    /// The lines of these words, too. If there are too many, or they are too far away, there is no
+    /// hint.
     const fn with(self, first: usize, last: usize) -> Self {
         let before = self.last();
         if before <= first && first <= before + LINE_WORDS {
@@ -94,7 +99,8 @@ impl Lines {
         self
     }
 
-    /// Asks for a record's lines. Behind the last record there may be less memory, and no hint then.
+    /// Asks for a record's lines. Behind the last record there may be less memory, and no hint
+    /// then.
     #[inline(always)]
     pub(crate) fn ask_for<E: Engine>(&self, region: &Region<E>, record: u64) {
         for turn in self.words.as_chunks::<TURN>().0.iter().take(self.count.div_ceil(TURN)) {

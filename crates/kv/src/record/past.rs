@@ -1,13 +1,16 @@
-//! Older versions of records: reading what a record was, keeping what it is about to be no more, and forgetting what nobody asks for any longer.
+//! Older versions of records: reading what a record was, keeping what it is about to be no more,
+//! and forgetting what nobody asks for any longer.
 //!
-//! A record's head links to the version before, which is a record too, and so on: newer ones first. Whoever writes the record under its lock decides
-//! whether somebody still needs what it was, keeps a copy then, and leaves out of the chain what nobody needs. An older version is never changed but for its
-//! link; nobody else links to it.
+//! A record's head links to the version before, which is a record too, and so on: newer ones first.
+//! Whoever writes the record under its lock decides whether somebody still needs what it was, keeps
+//! a copy then, and leaves out of the chain what nobody needs. An older version is never changed
+//! but for its link; nobody else links to it.
 //!
 //! # Reading
 //!
-//! Hand over hand: when an older version has been looked at, the head that led there must still be the same. Then it had not been forgotten
-//! before: what is forgotten together is marked as free, all of it, before any of its memory can be used again. And it must itself be what it was, since
+//! Hand over hand: when an older version has been looked at, the head that led there must still be
+//! the same. Then it had not been forgotten before: what is forgotten together is marked as free,
+//! all of it, before any of its memory can be used again. And it must itself be what it was, since
 //! memory that was forgotten may be kept in at once, and be linked to from the same head.
 
 use drtm_htm::{Engine, fence_acquire, fence_release};
@@ -49,7 +52,8 @@ impl<E: Engine> Record<'_, E> {
                 }
                 Ok(Past::from(older.entry(version)))
             });
-            // Its memory may have had another use when its head was read, and have been linked from here again since.
+            // Its memory may have had another use when its head was read, and have been linked from
+            // here again since.
             fence_acquire();
             if older.version() != version || older.shape_bits() != its_head.without_older() {
                 return Ok(Look::Busy);
@@ -76,7 +80,8 @@ impl<E: Engine> Record<'_, E> {
         Shape::of_any(head, self.lengths())
     }
 
-    /// Marks a record that the caller has locked as being written, and lets its head link to an older version.
+    /// Marks a record that the caller has locked as being written, and lets its head link to an
+    /// older version.
     fn link_older(&self, word: u64) {
         let engine = self.engine();
         engine.store_relaxed(&self.header[VERSION], self.version().writing().0);
@@ -84,8 +89,9 @@ impl<E: Engine> Record<'_, E> {
         engine.store_relaxed(&self.header[HEAD], self.head().with_older(word).0);
     }
 
-    /// Copies a record that the caller has locked, so that what it is now can still be read when it has been written. If there is no memory for it, what it is now
-    /// will be forgotten, and so is everything older, to which nothing leads then.
+    /// Copies a record that the caller has locked, so that what it is now can still be read when it
+    /// has been written. If there is no memory for it, what it is now will be forgotten, and so is
+    /// everything older, to which nothing leads then.
     ///
     /// The record is marked as being written then: the caller goes on to do that.
     pub(crate) fn keep(&self, worker: &mut Worker<E>, may_take: bool) -> Result<Kept, OutOfBounds> {
@@ -113,8 +119,9 @@ impl<E: Engine> Record<'_, E> {
         Ok(Kept::Copy { bytes: 8 * class.words() })
     }
 
-    /// Forgets the older versions, of a record that the caller has locked, that nobody needs: `is_needed` is asked about versions from one to before another.
-    /// Gives the bytes that this has freed.
+    /// Forgets the older versions, of a record that the caller has locked, that nobody needs:
+    /// `is_needed` is asked about versions from one to before another. Gives the bytes that this
+    /// has freed.
     pub(crate) fn forget(
         &self,
         worker: &mut Worker<E>,
@@ -126,7 +133,8 @@ impl<E: Engine> Record<'_, E> {
         loop {
             let word = newer.head().older();
             if word == 0 || word == Head::FORGOTTEN {
-                // That something was forgotten must be told as long as there is anybody who may ask.
+                // That something was forgotten must be told as long as there is anybody who may
+                // ask.
                 if word == Head::FORGOTTEN && !is_needed(Version::default(), until) {
                     newer.relink(0);
                 }
@@ -166,7 +174,8 @@ impl<E: Engine> Record<'_, E> {
         engine.store(&self.header[HEAD], self.head().with_older(older).0);
     }
 
-    /// Lets the head of a record, which nobody can find yet, link to the older versions of the one that it takes over from.
+    /// Lets the head of a record, which nobody can find yet, link to the older versions of the one
+    /// that it takes over from.
     pub(super) fn take_over(&self, from: &Record<'_, E>) {
         self.relink(from.head().older());
     }

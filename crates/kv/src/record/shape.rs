@@ -64,8 +64,8 @@ impl Shape {
         }
     }
 
-    /// What a head says, whichever kind of keys the table has: of a record with lengths and no key, that it keeps one of no bytes, which takes the same
-    /// memory.
+    /// What a head says, whichever kind of keys the table has: of a record with lengths and no key,
+    /// that it keeps one of no bytes, which takes the same memory.
     #[inline(always)]
     pub(super) fn of_any<Why>(head: Head, lengths: impl FnOnce() -> Result<u64, Why>) -> Result<Self, Why> {
         match head.short_length() {

@@ -103,7 +103,8 @@ impl<'r, E: Engine> Record<'r, E> {
         self.place
     }
 
-    /// Gives up a lock that this holder has [kept](Locked::keep). Otherwise tells the record's state, which is as it was.
+    /// Gives up a lock that this holder has [kept](Locked::keep). Otherwise tells the record's
+    /// state, which is as it was.
     pub(crate) fn release(&self, holder: Holder) -> Result<(), State> {
         if self.head().incarnation() != self.place.incarnation {
             return Err(State(self.engine().load(&self.header[STATE])));
@@ -150,7 +151,8 @@ impl<'r, E: Engine> Record<'r, E> {
         Ok(record.place)
     }
 
-    /// Writes a value for which the record, which the caller has locked, has room: instead of one of some version and shape.
+    /// Writes a value for which the record, which the caller has locked, has room: instead of one
+    /// of some version and shape.
     #[inline(always)]
     pub(super) fn put(
         &self,
@@ -194,12 +196,14 @@ impl<'r, E: Engine> Record<'r, E> {
         let (head, engine) = (self.head(), self.engine());
         engine.store_relaxed(&self.header[HEAD], shape.head(head.incarnation()).with_older(head.older()).0);
         if let Some(lengths) = lengths {
-            // The key stays where it is: its length has not changed, and it had a lengths word if it is kept.
+            // The key stays where it is: its length has not changed, and it had a lengths word if
+            // it is kept.
             engine.store_relaxed(lengths, shape.lengths());
         }
     }
 
-    /// Turns a record that no table leads to, and that was never [unlocked](Self::unlock), back into free memory. That stays locked, in this holder's name.
+    /// Turns a record that no table leads to, and that was never [unlocked](Self::unlock), back
+    /// into free memory. That stays locked, in this holder's name.
     pub(crate) fn discard(&self, holder: Holder) {
         let engine = self.engine();
         engine.store(&self.header[STATE], holder.word());
@@ -242,7 +246,8 @@ impl<E: Engine> Locked<'_, '_, E> {
         self.shape.class()
     }
 
-    /// Whether a value of this shape has room where the record is. Most have the shape of the one before.
+    /// Whether a value of this shape has room where the record is. Most have the shape of the one
+    /// before.
     #[inline(always)]
     pub(crate) fn has_room_for(&self, shape: Shape) -> bool {
         shape == self.shape || shape.class() == self.shape.class()

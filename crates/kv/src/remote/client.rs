@@ -11,15 +11,18 @@ use super::{
 };
 use crate::{Version, keys::Keys};
 
-/// A table of another node, whose [`Service`](crate::Service) is asked by message. A name to be copied.
+/// A table of another node, whose [`Service`](crate::Service) is asked by message. A name to be
+/// copied.
 ///
-/// Operations are what they are [at the owner](crate::HashTable), and linearizable as there. Where others hold a record, the owner is asked again for a
-/// moment, while the other coroutines go on; then the answer is [`RemoteError::Busy`].
+/// Operations are what they are [at the owner](crate::HashTable), and linearizable as there. Where
+/// others hold a record, the owner is asked again for a moment, while the other coroutines go on;
+/// then the answer is [`RemoteError::Busy`].
 ///
 /// # Errors
 ///
-/// All operations: when the owner cannot be reached, [refuses](crate::Refusal), or is too busy; nothing has changed then, but if the fabric has
-/// failed it may have. When a request is longer than a message.
+/// All operations: when the owner cannot be reached, [refuses](crate::Refusal), or is too busy;
+/// nothing has changed then, but if the fabric has failed it may have. When a request is longer
+/// than a message.
 ///
 /// # Example
 ///
@@ -82,7 +85,8 @@ impl<K: Keys> TablePeer<K> {
     ///
     /// # Errors
     ///
-    /// As said [above](Self#errors), and when the value is longer than a reply: then it can be read one-sidedly.
+    /// As said [above](Self#errors), and when the value is longer than a reply: then it can be read
+    /// one-sidedly.
     pub async fn get<P: Port>(
         self,
         verbs: Verbs<'_, P>,
@@ -116,7 +120,8 @@ impl<K: Keys> TablePeer<K> {
         self.change(verbs, request).await
     }
 
-    /// Gives a key that is there another value, of any length. Gives the new version, or `None` if there is no such key.
+    /// Gives a key that is there another value, of any length. Gives the new version, or `None` if
+    /// there is no such key.
     ///
     /// # Errors
     ///
@@ -157,12 +162,14 @@ impl<K: Keys> TablePeer<K> {
         self.change(verbs, request).await
     }
 
-    /// The first rows of a range of a tree: at most so many (and at least one is asked for), and at most what one reply holds. Each key's value is whole, but they may be from
-    /// different moments, as those of a [`Scan`](crate::Scan).
+    /// The first rows of a range of a tree: at most so many (and at least one is asked for), and at
+    /// most what one reply holds. Each key's value is whole, but they may be from different
+    /// moments, as those of a [`Scan`](crate::Scan).
     ///
     /// # Errors
     ///
-    /// As said [above](Self#errors), when the table has no order, and when the first row is longer than a reply.
+    /// As said [above](Self#errors), when the table has no order, and when the first row is longer
+    /// than a reply.
     pub async fn range<'e, P: Port>(
         self,
         verbs: Verbs<'e, P>,
@@ -223,7 +230,8 @@ pub struct PeerRow<'p, K: Keys> {
     pub version: Version,
 }
 
-/// Rows of another node's table, in the order of their keys. It holds the reply's buffer while it is there.
+/// Rows of another node's table, in the order of their keys. It holds the reply's buffer while it
+/// is there.
 ///
 /// # Example
 ///

@@ -33,7 +33,8 @@ pub enum RemoteError {
         /// The word found.
         found: u64,
     },
-    /// The records of the table have no checksums, so that torn READs could not be told from whole ones.
+    /// The records of the table have no checksums, so that torn READs could not be told from whole
+    /// ones.
     #[error("the table at {at} is not made for peers; make it so, or ask its owner by message")]
     NotForPeers {
         /// The table, or the record.

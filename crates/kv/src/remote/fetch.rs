@@ -1,7 +1,8 @@
 //! Fetching a record of which only the place is known.
 //!
-//! How long it is, the record itself says. So a first READ is as long as records have been of late; where that is too short, a second is as long
-//! as the record has said. One may say anything (it may be torn), so its lengths are bounded before they are believed that far.
+//! How long it is, the record itself says. So a first READ is as long as records have been of late;
+//! where that is too short, a second is as long as the record has said. One may say anything (it
+//! may be torn), so its lengths are bounded before they are believed that far.
 
 use std::{
     ops::Deref,
@@ -33,7 +34,8 @@ impl Expected {
         self.0.load(Relaxed).min(most_words(verbs)).max(LEAST_WORDS)
     }
 
-    /// Learns from a record: at once if it was longer, slowly if it was shorter, since a second READ costs more than some words.
+    /// Learns from a record: at once if it was longer, slowly if it was shorter, since a second
+    /// READ costs more than some words.
     fn learn(&self, words: usize) {
         let expected = self.0.load(Relaxed);
         let next = expected - expected.saturating_sub(words).div_ceil(16);
@@ -101,7 +103,8 @@ pub(super) enum Looked {
     Torn(Version),
 }
 
-/// Looks at a record once: at `fetched`, if there is something already, and then at as much of the record as it takes.
+/// Looks at a record once: at `fetched`, if there is something already, and then at as much of the
+/// record as it takes.
 pub(super) async fn look<K: Keys, P: Port>(
     verbs: Verbs<'_, P>,
     at: Location,
@@ -160,8 +163,9 @@ pub(super) struct Suspicion {
 }
 
 impl Suspicion {
-    /// One READ can be torn by the write that announced a version, and the next by the write that takes it away. A third finds another
-    /// version, or whole words, unless nobody writes and the words are just wrong.
+    /// One READ can be torn by the write that announced a version, and the next by the write that
+    /// takes it away. A third finds another version, or whole words, unless nobody writes and the
+    /// words are just wrong.
     const TIMES: u32 = 3;
 
     /// Takes note of a record that looked torn; whether that proves that it is corrupt.

@@ -1,7 +1,8 @@
 //! The image of a record: what a READ has brought, and whether it can be believed.
 //!
-//! Nothing here is trusted before the checksum has been checked, and lengths not even then: an image may be torn, stale, of memory that is no
-//! record, or from a peer that lies. Whatever the words are, looking at them ends in one of the cases of [`Image`].
+//! Nothing here is trusted before the checksum has been checked, and lengths not even then: an
+//! image may be torn, stale, of memory that is no record, or from a peer that lies. Whatever the
+//! words are, looking at them ends in one of the cases of [`Image`].
 
 use std::convert::Infallible;
 
@@ -26,7 +27,8 @@ pub(super) enum Image {
     Stale,
     /// The record is being written.
     Writing,
-    /// The words do not belong together, but each is from a time at which the version was announced, or from later.
+    /// The words do not belong together, but each is from a time at which the version was
+    /// announced, or from later.
     Torn(Version),
     /// The record says that it has this many words, and fewer were fetched.
     Longer(usize, Version),
@@ -43,7 +45,8 @@ pub(super) struct Whole {
 }
 
 impl Image {
-    /// Looks at what was fetched from a place where a record of this incarnation was, and copies the value.
+    /// Looks at what was fetched from a place where a record of this incarnation was, and copies
+    /// the value.
     pub(super) fn of<K: Keys>(words: &[u64], incarnation: u16, key: K::Key<'_>, value: &mut Vec<u8>) -> Self {
         let Some(header) = words.first_chunk::<LEAST_WORDS>() else {
             return Self::Longer(LEAST_WORDS, Version::default());
@@ -80,7 +83,8 @@ impl Image {
         }
     }
 
-    /// Looks at the bytes of a long key. The checksum speaks for the fingerprint, and the fingerprint for the bytes.
+    /// Looks at the bytes of a long key. The checksum speaks for the fingerprint, and the
+    /// fingerprint for the bytes.
     fn with_key<K: Keys>(whole: Whole, words: &[u64], length: usize, key: K::Key<'_>) -> Self {
         let is_key = K::with_bytes(key, |key| {
             length == key.len()

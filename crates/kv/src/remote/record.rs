@@ -23,11 +23,12 @@ use crate::{
 
 /// The records of a table on another node. Threads and coroutines can share it.
 ///
-/// The table must be [made for peers](crate::HashConfig::for_peers). Where the key's record is comes from a
-/// [lookup](crate::HashPeer::find); if the answer is [`Look::Stale`], look the key up again.
+/// The table must be [made for peers](crate::HashConfig::for_peers). Where the key's record is
+/// comes from a [lookup](crate::HashPeer::find); if the answer is [`Look::Stale`], look the key up
+/// again.
 ///
-/// Operations try for a moment where others are writing, or have locked, the record, and let other coroutines go on meanwhile. The answer is
-/// [`Look::Busy`] then.
+/// Operations try for a moment where others are writing, or have locked, the record, and let other
+/// coroutines go on meanwhile. The answer is [`Look::Busy`] then.
 ///
 /// # Example
 ///
@@ -107,7 +108,8 @@ impl Standing {
 }
 
 impl<K: Keys> RecordPeer<K> {
-    /// The records of the table at this place, which the owner's [service](crate::Service) knows by this number.
+    /// The records of the table at this place, which the owner's [service](crate::Service) knows by
+    /// this number.
     ///
     /// # Errors
     ///
@@ -124,9 +126,11 @@ impl<K: Keys> RecordPeer<K> {
         Ok(Self { table, expected: Expected::new(), keys: PhantomData })
     }
 
-    /// Reads the record's value, whole, and gives its version. What is in `value` otherwise means nothing.
+    /// Reads the record's value, whole, and gives its version. What is in `value` otherwise means
+    /// nothing.
     ///
-    /// A record that is locked, but not being written yet, can be read: its value is still the last one.
+    /// A record that is locked, but not being written yet, can be read: its value is still the last
+    /// one.
     ///
     /// # Errors
     ///
@@ -168,7 +172,8 @@ impl<K: Keys> RecordPeer<K> {
         }
     }
 
-    /// How the record stands, without its value: for who has read it before and remembers the version.
+    /// How the record stands, without its value: for who has read it before and remembers the
+    /// version.
     ///
     /// # Errors
     ///
@@ -188,8 +193,9 @@ impl<K: Keys> RecordPeer<K> {
 
     /// State, version and head, and the turn, none of them read later than the next.
     ///
-    /// That order matters. A lock that was taken before the version was read is seen, so that a free record of some version is one
-    /// that nobody was about to change. And the incarnation is that of the version, or of later, and so is the turn.
+    /// That order matters. A lock that was taken before the version was read is seen, so that a
+    /// free record of some version is one that nobody was about to change. And the incarnation is
+    /// that of the version, or of later, and so is the turn.
     async fn standing<P: Port>(&self, verbs: Verbs<'_, P>, location: Location) -> Result<([u64; 3], Turn), VerbError> {
         const WORDS: [usize; 3] = [STATE, VERSION, HEAD];
         const { assert!(VERSION == STATE + 1 && HEAD == VERSION + 1) };
@@ -205,7 +211,8 @@ impl<K: Keys> RecordPeer<K> {
             let words = verbs.read(at, WORDS.len()).await?;
             return Ok((std::array::from_fn(|word| words[word]), Turn(verbs.read_word(turns).await?)));
         }
-        // In different blocks, which one READ fetches in any order. Several to one node keep theirs.
+        // In different blocks, which one READ fetches in any order. Several to one node keep
+        // theirs.
         let mut batch = verbs.batch();
         let posted = WORDS.map(|word| batch.read(location.record + 8 * word as u64, 1));
         if let ([Ok(state), Ok(version), Ok(head)], Ok(turn)) = (posted, batch.read(turns, 1)) {

@@ -1,7 +1,8 @@
 //! The owner's side: carrying out what peers ask for.
 //!
-//! A service never waits for a record. Whoever holds it may be the one whose next message is behind this one, so what is locked is answered with
-//! "busy" and asked for again. Requests come from anyone: each is decoded, checked and executed, or refused, and never believed.
+//! A service never waits for a record. Whoever holds it may be the one whose next message is behind
+//! this one, so what is locked is answered with "busy" and asked for again. Requests come from
+//! anyone: each is decoded, checked and executed, or refused, and never believed.
 
 use std::{convert::Infallible, fmt};
 
@@ -85,7 +86,8 @@ impl<E: Engine> Service<E> {
         Ok(self)
     }
 
-    /// Answers requests for ever. To be [served](drtm_rdma::Executor::serve) beside the coroutines of a worker.
+    /// Answers requests for ever. To be [served](drtm_rdma::Executor::serve) beside the coroutines
+    /// of a worker.
     pub async fn serve<P: Port>(&mut self, verbs: Verbs<'_, P>) -> Infallible {
         let most = verbs.endpoint().capabilities().max_message_bytes;
         let answer = |from, request: &[u8], reply: &mut Vec<u8>| {
@@ -96,8 +98,8 @@ impl<E: Engine> Service<E> {
         verbs.serve(answer).await
     }
 
-    /// Answers one request: makes `reply` the answer, of at most `most` bytes. For who receives messages otherwise than by
-    /// [`serve`](Self::serve).
+    /// Answers one request: makes `reply` the answer, of at most `most` bytes. For who receives
+    /// messages otherwise than by [`serve`](Self::serve).
     ///
     /// # Example
     ///

@@ -1,4 +1,5 @@
-//! Requests and answers as bytes. Little-endian, a head of 24 bytes, then bytes whose lengths the head has.
+//! Requests and answers as bytes. Little-endian, a head of 24 bytes, then bytes whose lengths the
+//! head has.
 //!
 //! ```text
 //!          request                                   answer
@@ -14,9 +15,10 @@
 //!          then the time, if leases may expire
 //! ```
 //!
-//! A row is the lengths of key and value (32 bits each), the version, then key and value. Whatever is not used is zero, and what is not zero is
-//! refused, so that it can get a meaning later. Both sides decode what may come from anyone: nothing is believed but what has been compared with
-//! the message's length.
+//! A row is the lengths of key and value (32 bits each), the version, then key and value. Whatever
+//! is not used is zero, and what is not zero is refused, so that it can get a meaning later. Both
+//! sides decode what may come from anyone: nothing is believed but what has been compared with the
+//! message's length.
 
 use std::{fmt, ops::Bound};
 
@@ -231,7 +233,8 @@ const HELD: u8 = 7;
 const REFUSED: u8 = 8;
 
 impl<'m> Answer<'m> {
-    /// Puts the head of the answer, whose other bytes `into` may have already behind it, into `into`.
+    /// Puts the head of the answer, whose other bytes `into` may have already behind it, into
+    /// `into`.
     fn put_head(into: &mut Vec<u8>, head: Head) {
         into.resize(into.len().max(HEAD), 0);
         into[..HEAD].copy_from_slice(&head.to_bytes());

@@ -16,7 +16,8 @@ use crate::{
 };
 
 impl<E: Engine> Store<E> {
-    /// The turn that it is now: to be asked before a reader takes note of something that it will look at again.
+    /// The turn that it is now: to be asked before a reader takes note of something that it will
+    /// look at again.
     #[must_use]
     #[inline(always)]
     pub fn turn(&self) -> Turn {
@@ -30,7 +31,8 @@ impl<E: Engine> Store<E> {
         since.holds_in(self.region())
     }
 
-    /// Lets a watch see to it that memory does not come round while operations are active, and hear of turns. There can be one.
+    /// Lets a watch see to it that memory does not come round while operations are active, and hear
+    /// of turns. There can be one.
     pub fn watched_by(&self, watch: Weak<dyn Watch>) {
         // The first one stays.
         let _ = self.shared.watch.set(watch);
@@ -66,7 +68,8 @@ impl<E: Engine> Store<E> {
         head.is_ok_and(|[head]| Head(region.engine().load_relaxed(head)).begins_quarter())
     }
 
-    /// Takes objects out of quarantine whose time is over, and begins with the next batch if it has so many.
+    /// Takes objects out of quarantine whose time is over, and begins with the next batch if it has
+    /// so many.
     fn let_out(&self, least: usize) -> Vec<Object> {
         let quarantine = &self.shared.quarantine;
         let mut out = Vec::new();

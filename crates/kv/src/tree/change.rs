@@ -41,8 +41,9 @@ impl<E: Engine> Table<E> {
         Ok(())
     }
 
-    /// Puts a new record into the leaf in which the key was missed, or where this worker has put one last, if its key belongs there, and there is room. `None`: it is
-    /// for others to find out what to do, and nothing has been done.
+    /// Puts a new record into the leaf in which the key was missed, or where this worker has put
+    /// one last, if its key belongs there, and there is room. `None`: it is for others to find out
+    /// what to do, and nothing has been done.
     #[inline(never)]
     pub(super) fn put_near<K: Kind>(
         &self,
@@ -75,7 +76,8 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Puts a new record where its key would be, unless the key has one by now. It has the version that `first` makes of the lowest number that it can have.
+    /// Puts a new record where its key would be, unless the key has one by now. It has the version
+    /// that `first` makes of the lowest number that it can have.
     pub(super) fn put_new<'t, K: Kind>(
         &'t self,
         worker: &mut Worker<E>,
@@ -135,7 +137,8 @@ impl<E: Engine> Table<E> {
         })
     }
 
-    /// Puts a record into a leaf with room, at the slot where its key would be. Tells what that has done, or what is in the way.
+    /// Puts a record into a leaf with room, at the slot where its key would be. Tells what that has
+    /// done, or what is in the way.
     #[inline(always)]
     fn put_into(
         &self,
@@ -155,7 +158,8 @@ impl<E: Engine> Table<E> {
         Ok(Ok(leaf.release(count + 1)))
     }
 
-    /// Changes the entry that leads to a record, under the leaf's lock, as `change` says when it has locked the record.
+    /// Changes the entry that leads to a record, under the leaf's lock, as `change` says when it
+    /// has locked the record.
     pub(super) fn change_entry<K: Kind>(
         &self,
         key: K::Key<'_>,

@@ -44,7 +44,8 @@ impl<K: TreeKeys> Cursor<K> {
         Self { way: K::Way::new(range, Direction::Down), is_upward: false }
     }
 
-    /// Says how many rows are probably wanted, and how many bytes a value has: so much is asked for ahead. Of many rows of a hundred bytes if nothing is said.
+    /// Says how many rows are probably wanted, and how many bytes a value has: so much is asked for
+    /// ahead. Of many rows of a hundred bytes if nothing is said.
     ///
     /// # Example
     ///
@@ -71,8 +72,8 @@ impl<K: TreeKeys> Cursor<K> {
         self.is_upward
     }
 
-    /// Skips what lies before a key, in the direction of the scan, which continues from there on. The key must not lie
-    /// behind rows that were returned.
+    /// Skips what lies before a key, in the direction of the scan, which continues from there on.
+    /// The key must not lie behind rows that were returned.
     ///
     /// # Example
     ///
@@ -129,7 +130,8 @@ impl<K: TreeKeys> Cursor<K> {
 }
 
 impl<E: Engine> Tree<E> {
-    /// Asks for the memory of the leaf where a key belongs: for who is going to insert it, or to look for it, later. The worker remembers which leaf it is.
+    /// Asks for the memory of the leaf where a key belongs: for who is going to insert it, or to
+    /// look for it, later. The worker remembers which leaf it is.
     ///
     /// # Example
     ///
@@ -146,13 +148,15 @@ impl<E: Engine> Tree<E> {
     /// ```
     #[inline]
     pub fn ask_for(&self, worker: &mut Worker<E>, key: u64) {
-        // Where somebody changes a node on the way, or the tree is corrupt, it is found out when it is come to in earnest.
+        // Where somebody changes a node on the way, or the tree is corrupt, it is found out when it
+        // is come to in earnest.
         let _ = self.table.ask_for_leaf(worker, key);
     }
 }
 
 impl<E: Engine, K: TreeKeys> Tree<E, K> {
-    /// Moves a cursor to the next record, and reads it as a reader of this visibility. Adds the leaves that are passed, to a vector or to none: `()`.
+    /// Moves a cursor to the next record, and reads it as a reader of this visibility. Adds the
+    /// leaves that are passed, to a vector or to none: `()`.
     ///
     /// # Errors
     ///
@@ -190,8 +194,8 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         cursor.way.next(&self.table, passed, view, value)
     }
 
-    /// Moves a cursor from record to record, as [`advance`](Self::advance) does, and shows each, with its value where it was copied to; until there are no more
-    /// or `show` breaks off.
+    /// Moves a cursor from record to record, as [`advance`](Self::advance) does, and shows each,
+    /// with its value where it was copied to; until there are no more or `show` breaks off.
     ///
     /// # Errors
     ///

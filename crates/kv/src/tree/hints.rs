@@ -1,29 +1,37 @@
-//! Hints: where a key's record and the entry that leads there probably are, so that a key that is there is found without a way down.
+//! Hints: where a key's record and the entry that leads there probably are, so that a key that is
+//! there is found without a way down.
 //!
 //! # What a hint says, and what it is worth
 //!
-//! A hint has a leaf's place, one of the leaf's slots, and the link that was there. If the leaf is part of the tree, and the slot still has that link, then the
-//! record that it leads to is the tree's; and if that record says that it is the key's, then the key is there, and this is its record. Neither the leaf's
-//! range nor the layer that it is in matters for that, and where the hint comes from does not either: so hints are never taken back, and are correct
-//! as soon as the place is one of a node of this tree, which its memory stays. Nothing is ever concluded from a hint that is wrong, or missing.
+//! A hint has a leaf's place, one of the leaf's slots, and the link that was there. If the leaf is
+//! part of the tree, and the slot still has that link, then the record that it leads to is the
+//! tree's; and if that record says that it is the key's, then the key is there, and this is its
+//! record. Neither the leaf's range nor the layer that it is in matters for that, and where the
+//! hint comes from does not either: so hints are never taken back, and are correct as soon as the
+//! place is one of a node of this tree, which its memory stays. Nothing is ever concluded from a
+//! hint that is wrong, or missing.
 //!
-//! Leaf and record are at hand at once, and of the leaf only two cache lines are touched: what follows from a hint waits for memory once, where
-//! a way down waits for the leaf first and then for the record.
+//! Leaf and record are at hand at once, and of the leaf only two cache lines are touched: what
+//! follows from a hint waits for memory once, where a way down waits for the leaf first and then
+//! for the record.
 //!
 //! # Where they are
 //!
-//! In memory of the process, of which each tree has some when it is large enough: *sets* of eight hints. A set has a word with a *tag* of eight bits for
-//! each of its hints, and these words lie together, so that they stay in the processor's caches: a key without a hint is told by its set's tags alone. Which
-//! set is a key's is said by the lowest bits of its hash.
+//! In memory of the process, of which each tree has some when it is large enough: *sets* of eight
+//! hints. A set has a word with a *tag* of eight bits for each of its hints, and these words lie
+//! together, so that they stay in the processor's caches: a key without a hint is told by its set's
+//! tags alone. Which set is a key's is said by the lowest bits of its hash.
 //!
-//! They are left by whoever has found a key by a way down: for that key, and, in a tree of integers, for the others of its leaf that have none, as far as there is room.
+//! They are left by whoever has found a key by a way down: for that key, and, in a tree of
+//! integers, for the others of its leaf that have none, as far as there is room.
 //!
-//! There are about as many hints as keys. When there are more keys, one more bit of the hash is used, and half of the hints stay where they are found. That goes on until the
-//! memory of a *generation* of sets is in use; then comes one of sixteen times the size, which begins empty.
+//! There are about as many hints as keys. When there are more keys, one more bit of the hash is
+//! used, and half of the hints stay where they are found. That goes on until the memory of
+//! a *generation* of sets is in use; then comes one of sixteen times the size, which begins empty.
 //!
 //! The memory counts against that of the store (see `beside`). It is the system's again when
-//! another generation is in use, when there are far fewer keys, or when the store needs it: the hints
-//! that were there are missing then.
+//! another generation is in use, when there are far fewer keys, or when the store needs it: the
+//! hints that were there are missing then.
 //!
 //! ```text
 //! tags    8 bits for each hint; 0: none
@@ -31,7 +39,8 @@
 //!         word 1   link
 //! ```
 //!
-//! Nobody locks anything, and what several write at once may become a mixture: a hint that is wrong.
+//! Nobody locks anything, and what several write at once may become a mixture: a hint that is
+//! wrong.
 
 use std::sync::{
     Arc, OnceLock, Weak,
@@ -72,7 +81,8 @@ const FEWER: u64 = 8;
 /// Trees with fewer keys have none: their inner nodes are in the processor's caches.
 const LEAST_KEYS: u64 = 1 << 10;
 
-/// So much of a store's memory is needed for a key at least: there are never more hints than keys could be.
+/// So much of a store's memory is needed for a key at least: there are never more hints than keys
+/// could be.
 const BYTES_PER_KEY: u64 = 64;
 
 /// Each generation has so many more bits of the hash for its sets than the one before.
@@ -187,7 +197,8 @@ impl Hints {
     /// A key's hash, from the word that stands for it.
     #[inline(always)]
     pub(super) fn hash(word: u64) -> u64 {
-        // Both halves of the product, so that all bits of the word have a part in all bits of the hash.
+        // Both halves of the product, so that all bits of the word have a part in all bits of the
+        // hash.
         let product = u128::from(word ^ 0x2D35_8DCC_AA6C_78A5) * 0x9E37_79B9_7F4A_7C15;
         (product >> 64) as u64 ^ product as u64
     }
@@ -273,18 +284,21 @@ impl Hints {
         }
     }
 
-    /// Keeps a hint for a key with this hash: in place of what was for it, where there was none, or else of any in its set.
+    /// Keeps a hint for a key with this hash: in place of what was for it, where there was none, or
+    /// else of any in its set.
     fn keep(&self, hash: u64, hint: Hint) {
         let any = HALF * half(hash) + (hash >> CHECKED) as usize % HALF;
         self.keep_in(hash, hint, |its_own, free| its_own.or(free).or(Some(any)));
     }
 
-    /// Keeps a hint for a key with this hash that nobody has asked for: only where there was none, and if there is none for it.
+    /// Keeps a hint for a key with this hash that nobody has asked for: only where there was none,
+    /// and if there is none for it.
     fn keep_besides(&self, hash: u64, hint: Hint) {
         self.keep_in(hash, hint, |its_own, free| if its_own.is_none() { free } else { None });
     }
 
-    /// Keeps a hint in the way of its set that is chosen, if one is: from the one that is for the key already, and from the first that is for none.
+    /// Keeps a hint in the way of its set that is chosen, if one is: from the one that is for the
+    /// key already, and from the first that is for none.
     #[inline(always)]
     fn keep_in(&self, hash: u64, hint: Hint, choose: impl FnOnce(Option<usize>, Option<usize>) -> Option<usize>) {
         let Some((sets, mask)) = self.sets() else { return };
@@ -307,7 +321,8 @@ impl Hints {
         }
     }
 
-    /// Puts random words, and what is elsewhere among them, in place of hints. Leaves stay leaves of this tree, or are nowhere near any.
+    /// Puts random words, and what is elsewhere among them, in place of hints. Leaves stay leaves
+    /// of this tree, or are nowhere near any.
     pub(super) fn scribble(&self, seed: u64) {
         let Some((sets, mask)) = self.sets() else { return };
         let mut random = seed;
@@ -338,7 +353,8 @@ impl Hints {
 }
 
 impl<E: Engine> Table<E> {
-    /// The record that is hinted at for keys with this hash. It may be another key's, but is the tree's.
+    /// The record that is hinted at for keys with this hash. It may be another key's, but is the
+    /// tree's.
     #[inline(always)]
     pub(super) fn hinted(&self, hash: u64) -> Option<Record<'_, E>> {
         let hint = self.hints.find(hash)?;
@@ -352,7 +368,8 @@ impl<E: Engine> Table<E> {
         if is_there { Record::at(self.region(), Place::from_link(link)).ok() } else { None }
     }
 
-    /// Asks for the memory that is looked at when a key with this hash is searched. Whether there is a hint.
+    /// Asks for the memory that is looked at when a key with this hash is searched. Whether there
+    /// is a hint.
     #[inline(always)]
     pub(super) fn ask_for_hinted(&self, hash: u64) -> bool {
         let Some(hint) = self.hints.find(hash) else { return false };
@@ -377,14 +394,16 @@ impl<E: Engine> Table<E> {
             self.hints.make_room(self.base.keys()?, || self.region().allocated());
         }
         if self.hints.are_kept() {
-            // By now its memory may be another's, and the number nonsense: so many lines are asked for, and nothing else comes of it.
+            // By now its memory may be another's, and the number nonsense: so many lines are asked
+            // for, and nothing else comes of it.
             let words = record.words::<K::Kept>().unwrap_or(HEADER_WORDS);
             let hint = |slot, link: u64| {
                 let beyond = (Place::from_link(link).word as usize % LINE_WORDS + words - 1) / LINE_WORDS;
                 Hint { leaf: spot.leaf.node.place, slot, link, beyond }
             };
             self.hints.keep(hash, hint(spot.slot, record.place().to_link()));
-            // The model checker has its hands full with the hint above, which is kept in the same way.
+            // The model checker has its hands full with the hint above, which is kept in the same
+            // way.
             if K::FITS && !MODEL {
                 for slot in 0..spot.leaf.stamp.count() {
                     let (key, link) = spot.leaf.node.entry(slot);
@@ -481,7 +500,8 @@ fn check(hash: u64) -> u64 {
 #[inline(always)]
 fn first(bytes: u64, byte: u64) -> Option<usize> {
     let other = bytes ^ (byte * ONES);
-    // The lowest bit that is set is the highest of the first byte that is zero. (Above it, others may be set.)
+    // The lowest bit that is set is the highest of the first byte that is zero. (Above it, others
+    // may be set.)
     let zero = other.wrapping_sub(ONES) & !other & ONES << 7;
     (zero != 0).then(|| zero.trailing_zeros() as usize / 8)
 }

@@ -29,7 +29,8 @@ pub trait TreeKeys: Keys + Kind {}
 impl TreeKeys for Inline {}
 impl TreeKeys for Bytes {}
 
-/// What a tree can be [loaded](super::Tree::load) with as keys: integers, or whatever can be seen as bytes.
+/// What a tree can be [loaded](super::Tree::load) with as keys: integers, or whatever can be seen
+/// as bytes.
 ///
 /// # Example
 ///
@@ -51,7 +52,8 @@ impl<B: AsRef<[u8]>> AsKey<Bytes> for B {
     }
 }
 
-/// What a tree asks of its kind of keys. Public only as far as [`TreeKeys`] has it: nobody else can name it, nor what it speaks of.
+/// What a tree asks of its kind of keys. Public only as far as [`TreeKeys`] has it: nobody else can
+/// name it, nor what it speaks of.
 pub trait Kind: Keys {
     /// A key that borrows nothing.
     type Owned: Clone + Debug + Default + Eq + Ord;
@@ -75,7 +77,8 @@ pub trait Kind: Keys {
     /// Where a key is, or would be.
     fn spot<'t, E: Engine>(table: &'t Table<E>, key: Self::Key<'_>) -> Result<Spot<'t, E>, KvError>;
 
-    /// Puts a record, given by its link, where there is the record of another key, at which this one's way ended.
+    /// Puts a record, given by its link, where there is the record of another key, at which this
+    /// one's way ended.
     fn part<E: Engine>(
         table: &Table<E>,
         spot: &Spot<'_, E>,
@@ -111,7 +114,8 @@ pub trait Way<K: Kind>: Debug {
         value: &mut impl Room,
     ) -> Result<Option<FoundRow<K::Key<'c>, V>>, KvError>;
 
-    /// Shows the rows that follow, one after the other, until there are no more or `show` breaks off.
+    /// Shows the rows that follow, one after the other, until there are no more or `show` breaks
+    /// off.
     #[inline(always)]
     fn each<E: Engine, V: Visibility, R: Room>(
         &mut self,

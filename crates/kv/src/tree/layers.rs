@@ -1,8 +1,10 @@
 //! Byte strings in a tree: layers of trees of words.
 //!
-//! A byte string is a sequence of *slices* (see `slices`), each of which is a word. A *layer* is a tree of such words, like the one of keys that are
-//! integers. An entry whose slice ends the key leads to the key's record. One whose slice goes on leads to a record too, as long as only one key
-//! begins like that: the record has the whole key. When another comes, the entry leads to the next layer, with what follows in both:
+//! A byte string is a sequence of *slices* (see `slices`), each of which is a word. A *layer* is a
+//! tree of such words, like the one of keys that are integers. An entry whose slice ends the key
+//! leads to the key's record. One whose slice goes on leads to a record too, as long as only one
+//! key begins like that: the record has the whole key. When another comes, the entry leads to the
+//! next layer, with what follows in both:
 //!
 //! ```text
 //!  apple  banana·             apple  banana·─────┐
@@ -11,20 +13,23 @@
 //!                                                  r      r
 //! ```
 //!
-//! So every separator is a word, and no comparison on the way down touches a record. A layer's root stays in one place, as the
-//! tree's does, and the leaf with the entry changes its stamp when the entry leads elsewhere: whoever has seen that a key is not there finds out.
+//! So every separator is a word, and no comparison on the way down touches a record. A layer's root
+//! stays in one place, as the tree's does, and the leaf with the entry changes its stamp when the
+//! entry leads elsewhere: whoever has seen that a key is not there finds out.
 //!
 //! # Readers
 //!
-//! A node that leaves can become another layer's, so its range does not tell a reader that it is in the right place. But nodes are followed hand over
-//! hand, as within every layer (see `search`), also into a layer and, by a scan, to the next leaf: when a node's stamp has been loaded, the node that led
-//! there must still be as it was. Then the node was part of the layer at that time, and still is, as long as its own stamp is the same.
-//! The topmost root never moves.
+//! A node that leaves can become another layer's, so its range does not tell a reader that it is in
+//! the right place. But nodes are followed hand over hand, as within every layer (see `search`),
+//! also into a layer and, by a scan, to the next leaf: when a node's stamp has been loaded, the
+//! node that led there must still be as it was. Then the node was part of the layer at that time,
+//! and still is, as long as its own stamp is the same. The topmost root never moves.
 //!
 //! # What changes tell
 //!
-//! Making layers changes the leaf with the entry, and each layer made is told of as split off from the one above. When layers leave, that leaf takes over
-//! from their roots. So who has seen leaves can let them [follow](super::LeafChange) as in a tree of integers.
+//! Making layers changes the leaf with the entry, and each layer made is told of as split off from
+//! the one above. When layers leave, that leaf takes over from their roots. So who has seen leaves
+//! can let them [follow](super::LeafChange) as in a tree of integers.
 
 use drtm_htm::Engine;
 
@@ -43,15 +48,17 @@ use crate::{
 };
 
 impl<E: Engine> Table<E> {
-    /// Where a key's way ends: at its record, or at another key's that begins like it, or where the key is missing.
+    /// Where a key's way ends: at its record, or at another key's that begins like it, or where the
+    /// key is missing.
     #[inline(always)]
     pub(super) fn spot_of_bytes(&self, key: &[u8]) -> Result<Spot<'_, E>, KvError> {
         Sliced::kept(key)?;
         Ok(until!(self.try_way(key, |_| ())?))
     }
 
-    /// Goes a key's way through the layers to its end, and shows the places where it leaves a layer for the next. `None`: somebody is
-    /// changing a node on the way, or has taken it out of the tree.
+    /// Goes a key's way through the layers to its end, and shows the places where it leaves a layer
+    /// for the next. `None`: somebody is changing a node on the way, or has taken it out of the
+    /// tree.
     #[inline(always)]
     pub(super) fn try_way<'t>(
         &'t self,
@@ -80,8 +87,8 @@ impl<E: Engine> Table<E> {
         Ok(leaf.node.still(leaf.stamp).then_some(Seen { node, stamp }))
     }
 
-    /// Puts a record where there is another key's, at which this key's way has ended: makes the layers that both have in common, and the one in which they
-    /// part.
+    /// Puts a record where there is another key's, at which this key's way has ended: makes the
+    /// layers that both have in common, and the one in which they part.
     #[cold]
     pub(super) fn put_parting(
         &self,
@@ -101,7 +108,8 @@ impl<E: Engine> Table<E> {
         let record = Record::at(self.region(), other_place)?;
         let read = record.read::<Sliced, _>(KeyInto(&mut other), &mut Current, &mut Nowhere)?;
         let Look::Found(_) = read else { return Ok(Put::Retry) };
-        // Of all keys on the same way, so that only a record can be wrong here that is not this entry's any more.
+        // Of all keys on the same way, so that only a record can be wrong here that is not this
+        // entry's any more.
         let goes_same_way = slices::common(key, &other, 0) > spot.depth && slices::goes_on(spot.word) && *key != *other;
         if !goes_same_way {
             let is_wrong =
@@ -126,9 +134,11 @@ impl<E: Engine> Table<E> {
         put
     }
 
-    /// Lets a locked leaf's entry lead to new layers, down to the one in which two keys part. Uses the places up if it does.
+    /// Lets a locked leaf's entry lead to new layers, down to the one in which two keys part. Uses
+    /// the places up if it does.
     ///
-    /// The record that was there may have moved since its key was read, but it is the same key's: the leaf is as it was seen.
+    /// The record that was there may have moved since its key was read, but it is the same key's:
+    /// the leaf is as it was seen.
     #[expect(clippy::too_many_arguments, reason = "two keys and what is to be put where they part")]
     fn part(
         &self,

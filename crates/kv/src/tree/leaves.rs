@@ -1,7 +1,8 @@
 //! Where a scan is among the leaves of a tree, or of one layer of it.
 //!
-//! It keeps no copies of rows: it knows its leaf, with the stamp that the leaf had, and which slots are still to come. An entry is read when it is come to, and is
-//! believed if the leaf has the stamp still. If not, what is left of the range is looked for again, from behind the last key on.
+//! It keeps no copies of rows: it knows its leaf, with the stamp that the leaf had, and which slots
+//! are still to come. An entry is read when it is come to, and is believed if the leaf has the
+//! stamp still. If not, what is left of the range is looked for again, from behind the last key on.
 
 use std::{
     hint::cold_path,
@@ -186,7 +187,8 @@ impl Leaves {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The next entry of the current leaf. If there is none, the range may go on [beyond](Self::beyond) it.
+    /// The next entry of the current leaf. If there is none, the range may go on
+    /// [beyond](Self::beyond) it.
     #[inline(always)]
     pub(super) fn next_entry<E: Engine>(&mut self, table: &Table<E>) -> Result<Option<(u64, u64)>, KvError> {
         if !self.rows.are_there() {
@@ -208,7 +210,8 @@ impl Leaves {
         rows.end();
     }
 
-    /// Takes the rows of a leaf, to which the next key belongs, as far as the range goes. Not if the leaf has changed meanwhile.
+    /// Takes the rows of a leaf, to which the next key belongs, as far as the range goes. Not if
+    /// the leaf has changed meanwhile.
     pub(super) fn pass<E: Engine>(&mut self, table: &Table<E>, leaf: Seen<'_, E>, passed: &mut impl Passed) -> bool {
         let Some(next) = self.beyond else { return true };
         let Seen { node, stamp } = leaf;
@@ -271,7 +274,8 @@ fn ends(range: impl RangeBounds<u64>) -> Option<(u64, u64)> {
 }
 
 impl<E: Engine> Table<E> {
-    /// The leaf at this place, if it is one, and the key belongs there: if it [still](Node::still) is what it was when that was asked.
+    /// The leaf at this place, if it is one, and the key belongs there: if it [still](Node::still)
+    /// is what it was when that was asked.
     #[inline(always)]
     pub(super) fn leaf_at(&self, place: u64, key: u64) -> Result<Option<Seen<'_, E>>, KvError> {
         if place == 0 {
@@ -295,7 +299,8 @@ impl<E: Engine> Table<E> {
         since.is_some_and(|since| !since.holds_in(self.region()))
     }
 
-    /// The key's row, of which the leaf has said since this turn that it is here. `None`: there is none any more.
+    /// The key's row, of which the leaf has said since this turn that it is here. `None`: there is
+    /// none any more.
     #[inline(always)]
     fn row_since<V: Visibility>(
         &self,

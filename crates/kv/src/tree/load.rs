@@ -1,10 +1,13 @@
 //! Loading an empty tree with keys in their order.
 //!
-//! The nodes are made beside the tree, and stay locked until the root, which must still be as it was in the beginning, takes the uppermost in: readers
-//! may have the places of nodes that were used before. Until then everything can be given back.
+//! The nodes are made beside the tree, and stay locked until the root, which must still be as it
+//! was in the beginning, takes the uppermost in: readers may have the places of nodes that were
+//! used before. Until then everything can be given back.
 //!
-//! With byte strings, layers are made from the lowest up. In which layer a key's record belongs is known when the next key is: where it parts from the
-//! more similar of its neighbours. So one record is always *pending*. What the next key has no part in is complete, and an entry leads there.
+//! With byte strings, layers are made from the lowest up. In which layer a key's record belongs is
+//! known when the next key is: where it parts from the more similar of its neighbours. So one
+//! record is always *pending*. What the next key has no part in is complete, and an entry leads
+//! there.
 
 use drtm_htm::{Engine, Waiter};
 
@@ -19,7 +22,8 @@ use crate::{
     record::{Record, Shape},
 };
 
-/// Entries in a node that is loaded: nine tenths, so that a few keys can be inserted anywhere before nodes are divided.
+/// Entries in a node that is loaded: nine tenths, so that a few keys can be inserted anywhere
+/// before nodes are divided.
 const FILLED: usize = FANOUT * 9 / 10;
 
 impl<E: Engine> Table<E> {
@@ -59,10 +63,12 @@ impl<E: Engine> Table<E> {
             // At most one leaf: the root can have its entries, and the leaf is left over.
             entries = made.layers[0].first().map(Filling::entries).unwrap_or_default();
         }
-        // Nobody has ever known of fresh memory, so that most nodes can be published before the root is locked.
+        // Nobody has ever known of fresh memory, so that most nodes can be published before the
+        // root is locked.
         let (fresh, used): (Vec<_>, Vec<_>) = made.complete.iter().partition(|filling| filling.blank.is_fresh());
         fresh.into_iter().for_each(Filling::publish);
-        // As long as the root is as it was, nothing was removed, and so the version is above the floor.
+        // As long as the root is as it was, nothing was removed, and so the version is above the
+        // floor.
         let Some(root) = root.try_lock() else { return Err(KvError::NotEmpty) };
         used.into_iter().for_each(Filling::publish);
         for (slot, (key, link)) in entries.iter().enumerate() {
@@ -110,7 +116,8 @@ struct Made<'t, E: Engine> {
 }
 
 impl<'t, E: Engine> Made<'t, E> {
-    /// Makes all records, the topmost layer's leaves, and all of the layers below. Gives how many records there are.
+    /// Makes all records, the topmost layer's leaves, and all of the layers below. Gives how many
+    /// records there are.
     fn leaves<K: Kind, V: AsRef<[u8]>>(
         &mut self,
         worker: &mut Worker<E>,
@@ -178,8 +185,8 @@ impl<'t, E: Engine> Made<'t, E> {
         Ok(())
     }
 
-    /// Makes the levels above the leaves of the lowest layer, up to one of at most so many nodes. Gives that level, and its nodes' lowest words and
-    /// places.
+    /// Makes the levels above the leaves of the lowest layer, up to one of at most so many nodes.
+    /// Gives that level, and its nodes' lowest words and places.
     fn levels(&mut self, most: usize) -> Result<(u8, Vec<(u64, u64)>), KvError> {
         let depth = self.layers.len() - 1;
         let nodes = |made: &Self, level| -> Vec<_> {

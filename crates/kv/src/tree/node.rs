@@ -1,8 +1,10 @@
 //! One node: what its words say, and how they are changed.
 //!
-//! A reader loads the stamp, then whatever it needs, then the stamp again; only if it is the same was any of it true. Whoever changes a node has locked
-//! it, by exchanging the stamp that it had seen for a locked one, so that everything it had read still holds; or nobody knows of the node
-//! yet. Keys and links are stored without order, which the fence after the lock and the release with the next stamp make up for.
+//! A reader loads the stamp, then whatever it needs, then the stamp again; only if it is the same
+//! was any of it true. Whoever changes a node has locked it, by exchanging the stamp that it had
+//! seen for a locked one, so that everything it had read still holds; or nobody knows of the node
+//! yet. Keys and links are stored without order, which the fence after the lock and the release
+//! with the next stamp make up for.
 
 use drtm_htm::{Engine, LINE_WORDS, Word, fence_acquire, fence_release, prefetch};
 use drtm_rdma::Offset;
@@ -89,7 +91,8 @@ impl<'t, E: Engine> Node<'t, E> {
         self.engine.load_relaxed(&self.words[LINKS + slot])
     }
 
-    /// A key and its link. (Whoever goes from slot to slot does not want to be asked twice whether there is one.)
+    /// A key and its link. (Whoever goes from slot to slot does not want to be asked twice whether
+    /// there is one.)
     #[inline(always)]
     pub(super) fn entry(self, slot: usize) -> (u64, u64) {
         let load = |first: usize| self.engine.load_relaxed(&self.words[(first + slot) % NODE_WORDS]);
@@ -102,7 +105,8 @@ impl<'t, E: Engine> Node<'t, E> {
         self.engine.load_relaxed(&self.words[LINKS.wrapping_add(slot) % NODE_WORDS])
     }
 
-    /// Asks for all of the node's memory at once, so that a search need not wait for one cache line after the other.
+    /// Asks for all of the node's memory at once, so that a search need not wait for one cache line
+    /// after the other.
     #[inline(always)]
     pub(super) fn prefetch(self) {
         self.words.as_chunks::<LINE_WORDS>().0.iter().for_each(|line| prefetch(&line[0]));
@@ -130,14 +134,16 @@ impl<'t, E: Engine> Node<'t, E> {
     /// The slot of the child that this key belongs to.
     #[inline(always)]
     pub(super) fn child(self, count: usize, key: u64) -> usize {
-        // The first key is the node's lowest, so at least one is not above `key`. (If not, the node is changing.)
+        // The first key is the node's lowest, so at least one is not above `key`. (If not, the node
+        // is changing.)
         self.up_to(count, key).saturating_sub(1)
     }
 
     /// How many of the first `count` keys are `before` something: those up to some slot.
     ///
-    /// Without branches, as which way they go could not be predicted; and each step asks several keys, which do not wait for each other: at the windows'
-    /// ends, then at the ends of the pairs of one window, then the keys of one pair. Halving would take five steps.
+    /// Without branches, as which way they go could not be predicted; and each step asks several
+    /// keys, which do not wait for each other: at the windows' ends, then at the ends of the pairs
+    /// of one window, then the keys of one pair. Halving would take five steps.
     #[inline(always)]
     fn leading(self, count: usize, before: impl Fn(u64) -> bool) -> usize {
         let is_before = |slot| usize::from(before(self.key(slot)));
@@ -161,7 +167,8 @@ impl<'t, E: Engine> Node<'t, E> {
         self.engine.store_relaxed(&self.words[RIGHT], right);
     }
 
-    /// Lets a leaf's entry point elsewhere, which needs no other stamp: readers may follow the link at once.
+    /// Lets a leaf's entry point elsewhere, which needs no other stamp: readers may follow the link
+    /// at once.
     pub(super) fn point(self, slot: usize, link: u64) {
         self.engine.store(&self.words[LINKS + slot], link);
     }
@@ -210,7 +217,8 @@ pub(super) struct Blank<'t, E: Engine> {
 impl<'t, E: Engine> Blank<'t, E> {
     /// Locks a node that nobody can find any more.
     pub(super) fn of(node: Node<'t, E>) -> Self {
-        // By an exchange, which sees the last stamp whoever wrote it. Readers that still have its place are warned by it.
+        // By an exchange, which sees the last stamp whoever wrote it. Readers that still have its
+        // place are warned by it.
         let last = Stamp(node.engine.fetch_or(&node.words[STAMP], Stamp(0).locked().0));
         fence_release();
         Self { node, last }
@@ -261,7 +269,8 @@ impl<'t, E: Engine> Seen<'t, E> {
         KvError::Inconsistent { at: Offset::new(8 * self.node.place), what }
     }
 
-    /// Locks the node if it is still as it was seen. (A leaf's links may have changed: to where updates have moved its records.)
+    /// Locks the node if it is still as it was seen. (A leaf's links may have changed: to where
+    /// updates have moved its records.)
     pub(super) fn try_lock(self) -> Option<Locked<'t, E>> {
         let Node { engine, words, .. } = self.node;
         let seen = if mutation::includes(Mutation::LockWithoutStamp) { self.node.stamp() } else { self.stamp };
@@ -300,7 +309,8 @@ impl Known {
     }
 }
 
-/// A node whose lock is held. Dropped, it is unlocked as it was: then nothing but links of a leaf may have been changed.
+/// A node whose lock is held. Dropped, it is unlocked as it was: then nothing but links of a leaf
+/// may have been changed.
 #[derive(Debug)]
 pub(super) struct Locked<'t, E: Engine> {
     pub(super) node: Node<'t, E>,

@@ -2,18 +2,21 @@
 //!
 //! # Whole nodes
 //!
-//! A node has eight cache lines, and a READ may fetch each at another moment. So a node is only taken at its word if its stamp, as it was in a READ that
-//! has arrived before, and as it is once more afterwards, is the same, and not locked: three READs, one after the other. Inner nodes
-//! are always read so, before they are believed or remembered; what they say leads to memory that once was such a node, and always will be one's.
+//! A node has eight cache lines, and a READ may fetch each at another moment. So a node is only
+//! taken at its word if its stamp, as it was in a READ that has arrived before, and as it is once
+//! more afterwards, is the same, and not locked: three READs, one after the other. Inner nodes are
+//! always read so, before they are believed or remembered; what they say leads to memory that once
+//! was such a node, and always will be one's.
 //!
-//! A leaf need not be whole for a key to be found in it: the key's record says itself whether it is the key's. That a key is not there
-//! is only concluded from a whole leaf.
+//! A leaf need not be whole for a key to be found in it: the key's record says itself whether it is
+//! the key's. That a key is not there is only concluded from a whole leaf.
 //!
 //! # Remembered nodes
 //!
-//! With a [cache](crate::Cache), inner nodes are remembered, and a lookup is one READ of a leaf. A remembered way may be out of date; the leaf says by its level and its
-//! range whether it is the key's. If not, the node above it is forgotten, and if what is fetched then in its place leads to a node that does not fit
-//! either, the one above that, up to the root, which never moves.
+//! With a [cache](crate::Cache), inner nodes are remembered, and a lookup is one READ of a leaf. A
+//! remembered way may be out of date; the leaf says by its level and its range whether it is the
+//! key's. If not, the node above it is forgotten, and if what is fetched then in its place leads to
+//! a node that does not fit either, the one above that, up to the root, which never moves.
 
 use std::sync::Arc;
 
@@ -87,13 +90,15 @@ impl TreePeer {
         Ok(Self { at, root: at + 8 * header::ROOT as u64, cache: None, turn })
     }
 
-    /// The same, remembering inner nodes in a cache that any number of peers of any trees can share.
+    /// The same, remembering inner nodes in a cache that any number of peers of any trees can
+    /// share.
     #[must_use]
     pub fn with_cache(self, cache: Arc<NodeCache>) -> Self {
         Self { cache: Some(cache), ..self }
     }
 
-    /// Looks up where a key's record is. By the time the record is read it may be elsewhere, which the record tells: look it up [again](Self::find_again) then.
+    /// Looks up where a key's record is. By the time the record is read it may be elsewhere, which
+    /// the record tells: look it up [again](Self::find_again) then.
     ///
     /// # Errors
     ///
@@ -110,7 +115,8 @@ impl TreePeer {
         }
     }
 
-    /// Looks a key up anew, after the record at the location that was [found](Self::find) has turned out not to be the key's any more.
+    /// Looks a key up anew, after the record at the location that was [found](Self::find) has
+    /// turned out not to be the key's any more.
     ///
     /// # Errors
     ///
@@ -121,7 +127,8 @@ impl TreePeer {
         self.find(verbs, key).await
     }
 
-    /// From the root down to the key's leaf. If the way is out of date, the remembered node that has led astray is forgotten.
+    /// From the root down to the key's leaf. If the way is out of date, the remembered node that
+    /// has led astray is forgotten.
     async fn descend<P: Port>(&self, verbs: Verbs<'_, P>, key: u64) -> Result<Way, PeerError> {
         let (mut at, mut above, mut level) = (self.root, None, None);
         let since = self.turn.get();
@@ -193,7 +200,8 @@ async fn fetch<P: Port>(verbs: Verbs<'_, P>, at: Remote) -> Result<Fetched, Peer
     Ok(node)
 }
 
-/// The node as it was at one moment, if since an earlier READ, which has found this stamp, it has not been changed.
+/// The node as it was at one moment, if since an earlier READ, which has found this stamp, it has
+/// not been changed.
 async fn whole<P: Port>(verbs: Verbs<'_, P>, at: Remote, before: Stamp) -> Result<Option<Fetched>, PeerError> {
     if before.is_locked() {
         return Ok(None);
@@ -211,7 +219,8 @@ impl Fetched {
         Stamp(self.0[node::STAMP])
     }
 
-    /// Whether this is a node of the tree, to which the key belongs, and of this level, so that a way has an end even in a tree that is corrupt.
+    /// Whether this is a node of the tree, to which the key belongs, and of this level, so that a
+    /// way has an end even in a tree that is corrupt.
     fn is_for(&self, key: u64, level: Option<u8>) -> bool {
         let stamp = self.stamp();
         let range = self.0[node::LOW]..=self.0[node::HIGH];
@@ -234,7 +243,8 @@ impl Fetched {
 
     /// The offset of an inner node's child for this key.
     fn child(&self, key: u64) -> u64 {
-        // The first key is the node's lowest, so at least one is not above `key`, unless the tree is corrupt.
+        // The first key is the node's lowest, so at least one is not above `key`, unless the tree
+        // is corrupt.
         let slot = self.keys().partition_point(|first| *first <= key).saturating_sub(1);
         8 * Place::from_link(self.link(slot)).word
     }

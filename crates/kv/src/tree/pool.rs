@@ -9,7 +9,8 @@ use crate::{
     layout::{NODE_WORDS, Place},
 };
 
-/// Nodes that are not part of the tree. Whoever divides a node takes from here; what everybody reads lies elsewhere.
+/// Nodes that are not part of the tree. Whoever divides a node takes from here; what everybody
+/// reads lies elsewhere.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Pool {

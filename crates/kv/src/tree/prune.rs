@@ -1,11 +1,13 @@
 //! Taking out of a tree of byte strings what has become empty on the way to a key.
 //!
-//! Within a layer it is as in a tree of integers (see `reclaim`). What comes on top is that a layer whose root is an empty leaf leaves, and the entry
-//! above it goes. If that was the only entry of the layer above, that layer leaves as well, and so on: all of them at once. A layer in which one
+//! Within a layer it is as in a tree of integers (see `reclaim`). What comes on top is that a layer
+//! whose root is an empty leaf leaves, and the entry above it goes. If that was the only entry of
+//! the layer above, that layer leaves as well, and so on: all of them at once. A layer in which one
 //! key is left stays.
 //!
-//! As always, all nodes that are concerned are locked as they were seen, or none: the leaf in which the entry is, and the roots of the layers that leave.
-//! A reader that still has the place of such a root finds that its stamp has changed, and begins again at the top.
+//! As always, all nodes that are concerned are locked as they were seen, or none: the leaf in which
+//! the entry is, and the roots of the layers that leave. A reader that still has the place of such
+//! a root finds that its stamp has changed, and begins again at the top.
 
 use drtm_htm::Engine;
 use smallvec::smallvec;
@@ -38,7 +40,8 @@ impl<E: Engine> Table<E> {
         Ok(false)
     }
 
-    /// Takes a layer out that is an empty leaf, given the places where the way leaves the layers above it.
+    /// Takes a layer out that is an empty leaf, given the places where the way leaves the layers
+    /// above it.
     fn try_drop_layers(&self, empty: Spot<'_, E>, mut above: PerLevel<Spot<'_, E>>) {
         let mut gone: PerLevel<_> = smallvec![empty.leaf];
         while let Some(spot) = above.pop() {

@@ -1,10 +1,13 @@
 //! Taking empty leaves out of the tree.
 //!
-//! Nodes are not rebalanced: one leaves the tree when there is nothing left in it. A leaf that has become empty leaves together with the inner nodes
-//! above it that have no other child: a *chain*, down from the *fork*, the lowest inner node on the way that has another child.
-//! The fork's child beside the chain, and below that the nodes nearest to the chain, one for each level, are the *spine*.
+//! Nodes are not rebalanced: one leaves the tree when there is nothing left in it. A leaf that has
+//! become empty leaves together with the inner nodes above it that have no other child: a *chain*,
+//! down from the *fork*, the lowest inner node on the way that has another child. The fork's child
+//! beside the chain, and below that the nodes nearest to the chain, one for each level, are
+//! the *spine*.
 //!
-//! If the spine is to the left of the chain, each of its nodes takes over the range of the chain's node on its level:
+//! If the spine is to the left of the chain, each of its nodes takes over the range of the chain's
+//! node on its level:
 //!
 //! ```text
 //!           fork                          fork
@@ -14,11 +17,13 @@
 //!      .  .  S     C                 .  .  S
 //! ```
 //!
-//! If it is to the right, each of the chain's nodes takes over what the spine's node on its level has, so that no node further left has
-//! to be found: nothing ever links to the left. Either way it is the nodes on the right that leave the tree, and the fork has one child less.
+//! If it is to the right, each of the chain's nodes takes over what the spine's node on its level
+//! has, so that no node further left has to be found: nothing ever links to the left. Either way it
+//! is the nodes on the right that leave the tree, and the fork has one child less.
 //!
-//! As with divisions, all nodes are locked as they were seen, or none, without waiting. The nodes that leave can be used again at
-//! once: whoever still has the place of one finds that its stamp has changed.
+//! As with divisions, all nodes are locked as they were seen, or none, without waiting. The nodes
+//! that leave can be used again at once: whoever still has the place of one finds that its stamp
+//! has changed.
 
 use drtm_htm::Engine;
 
@@ -38,7 +43,8 @@ impl<E: Engine> Table<E> {
         Ok(())
     }
 
-    /// Takes the leaf for this key, under this root, out of the tree. Whether there is nothing left to do.
+    /// Takes the leaf for this key, under this root, out of the tree. Whether there is nothing left
+    /// to do.
     pub(super) fn try_reclaim(&self, root: Seen<'_, E>, key: u64) -> Result<bool, KvError> {
         let Some(path) = self.try_path(root, key)? else { return Ok(false) };
         let Some((leaf, inner)) = path.split_last() else { return Ok(true) };
@@ -70,7 +76,8 @@ impl<E: Engine> Table<E> {
         Ok(true)
     }
 
-    /// The nodes beside a chain of so many nodes, from below the fork down to the leaves. `None`: one of them is being changed.
+    /// The nodes beside a chain of so many nodes, from below the fork down to the leaves. `None`:
+    /// one of them is being changed.
     fn spine(
         &self,
         fork: &Step<'_, E>,
@@ -129,13 +136,15 @@ pub(super) fn lock_all<'t, E: Engine>(nodes: impl IntoIterator<Item = Seen<'t, E
     nodes.into_iter().map(Seen::try_lock).collect()
 }
 
-/// Lets a node take over the range, and what is to be kept, of the one to its right. Gives how many entries it has then.
+/// Lets a node take over the range, and what is to be kept, of the one to its right. Gives how many
+/// entries it has then.
 fn merge<E: Engine>(kept: &Locked<'_, E>, gone: &Locked<'_, E>, leftward: bool) -> usize {
     kept.node.set_end(gone.node.high(), gone.node.right());
     if leftward {
         return kept.count();
     }
-    // The chain's node keeps its only child, which takes over from the first child on the spine; a leaf has nothing to keep.
+    // The chain's node keeps its only child, which takes over from the first child on the spine; a
+    // leaf has nothing to keep.
     let first = kept.count();
     kept.node.copy(first, gone.node, first..gone.count());
     gone.count()

@@ -1,7 +1,10 @@
-//! Rows of one leaf that a scan is still to come to, and how their records are asked for before it does.
+//! Rows of one leaf that a scan is still to come to, and how their records are asked for before it
+//! does.
 //!
-//! Records are all over memory, and where each is the processor has to look up first, in tables that are in memory themselves. It looks up several at once if it
-//! comes to them at once. So all records of a leaf are asked for together, halfway through the leaf before: into the second cache, as the first cannot wait for so many lines.
+//! Records are all over memory, and where each is the processor has to look up first, in tables
+//! that are in memory themselves. It looks up several at once if it comes to them at once. So all
+//! records of a leaf are asked for together, halfway through the leaf before: into the second
+//! cache, as the first cannot wait for so many lines.
 
 use drtm_htm::{Engine, LINE_WORDS};
 use drtm_rdma::{Region, words_for};
@@ -68,7 +71,8 @@ impl Default for Ahead {
 impl Ahead {
     /// So many rows with values of so many bytes.
     pub(super) fn of(rows: usize, bytes: usize) -> Self {
-        // The model checker has no caches, and would only take each load for one more that others can come before or after.
+        // The model checker has no caches, and would only take each load for one more that others
+        // can come before or after.
         let rest = if MODEL { 0 } else { rows };
         Self { rest, lines: (HEADER_WORDS + words_for(bytes)).div_ceil(LINE_WORDS).min(MOST_LINES) }
     }
@@ -79,7 +83,8 @@ impl Ahead {
         left < self.rest
     }
 
-    /// Asks for the records of what is probably the next leaf, up to a range's last key, and as far as rows are wanted behind so many others.
+    /// Asks for the records of what is probably the next leaf, up to a range's last key, and as far
+    /// as rows are wanted behind so many others.
     #[inline(never)]
     fn ask_for_leaf<E: Engine>(self, region: &Region<E>, leaf: Node<'_, E>, last: u64, left: usize) {
         let rows = leaf.up_to(leaf.stamp().count(), last).min(self.rest.saturating_sub(left));
@@ -135,7 +140,8 @@ impl Rows {
         self.left = 0;
     }
 
-    /// Begins with the rows of another leaf, which is the one that was expected or not, and asks for those that have not been asked for yet.
+    /// Begins with the rows of another leaf, which is the one that was expected or not, and asks
+    /// for those that have not been asked for yet.
     pub(super) fn begin<E: Engine>(
         &mut self,
         region: &Region<E>,
@@ -153,7 +159,8 @@ impl Rows {
         (self.halfway, self.has_asked) = (left / 2, false);
     }
 
-    /// The next entry of the leaf, of which there is one, if the leaf is as it was. Halfway, asks for the records of the next leaf, which is guessed, with the range's last key.
+    /// The next entry of the leaf, of which there is one, if the leaf is as it was. Halfway, asks
+    /// for the records of the next leaf, which is guessed, with the range's last key.
     #[inline(always)]
     pub(super) fn take<'t, E: Engine + 't>(
         &mut self,

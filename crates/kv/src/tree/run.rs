@@ -1,4 +1,5 @@
-//! Inserting several keys that follow one another: into the leaf where the same worker has inserted last, behind all others, under one lock.
+//! Inserting several keys that follow one another: into the leaf where the same worker has inserted
+//! last, behind all others, under one lock.
 
 use drtm_htm::Engine;
 
@@ -18,8 +19,10 @@ type Made = (u64, Place);
 const NOTHING: Made = (0, Place { word: 0, incarnation: 0 });
 
 impl<E: Engine> Tree<E> {
-    /// Makes records, as [`place`](crate::KvTable::place) does, for the first of some keys that ascend: those that belong into the leaf where this worker has inserted last in
-    /// this tree, behind all that are there. Gives how many; none where that cannot be done at once. Each is `made` as it comes.
+    /// Makes records, as [`place`](crate::KvTable::place) does, for the first of some keys that
+    /// ascend: those that belong into the leaf where this worker has inserted last in this tree,
+    /// behind all that are there. Gives how many; none where that cannot be done at once. Each is
+    /// `made` as it comes.
     ///
     /// # Errors
     ///
@@ -110,7 +113,8 @@ impl<E: Engine> Table<E> {
         Ok(count)
     }
 
-    /// The leaf at this place, the highest key that belongs there, and the last that is there: if this key belongs there, behind that one, and there is room.
+    /// The leaf at this place, the highest key that belongs there, and the last that is there: if
+    /// this key belongs there, behind that one, and there is room.
     #[inline(always)]
     fn end_at(&self, place: u64, key: u64) -> Option<(Seen<'_, E>, u64, u64)> {
         let leaf = self.leaf_at(place, key).ok()??;

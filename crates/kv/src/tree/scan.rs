@@ -31,14 +31,16 @@ pub struct Row<'s, K: Keys = Inline> {
 
 /// A cursor over the rows of a range. It holds no locks: the tree can be changed meanwhile.
 ///
-/// It goes from leaf to leaf. The keys of a leaf are those that were there at one moment; when others change the leaf, it is passed once more, from the row that was
-/// come to last. A row's value is read when the row is come to, and a row
-/// whose key has been removed by then is left out. A key that is in the range all the while is come to once.
+/// It goes from leaf to leaf. The keys of a leaf are those that were there at one moment; when
+/// others change the leaf, it is passed once more, from the row that was come to last. A row's
+/// value is read when the row is come to, and a row whose key has been removed by then is left out.
+/// A key that is in the range all the while is come to once.
 ///
 /// # What was passed
 ///
-/// The leaves that a scan has passed are [told](Self::passed), each as it was: they cover the range from where it began to the row that was come
-/// to last, or all of it when there are no more. As long as each is [unchanged](crate::Records::is_unchanged), no key has come into that part of the
+/// The leaves that a scan has passed are [told](Self::passed), each as it was: they cover the range
+/// from where it began to the row that was come to last, or all of it when there are no more. As
+/// long as each is [unchanged](crate::Records::is_unchanged), no key has come into that part of the
 /// range or gone from it. Values are another matter: they have versions of their own.
 ///
 /// # Example
@@ -95,7 +97,8 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
         Self { tree, cursor, passed: SmallVec::new(), value: Vec::new() }
     }
 
-    /// Says how many rows are probably wanted, and how many bytes a value has: so much is asked for ahead. Of many rows of a hundred bytes if nothing is said.
+    /// Says how many rows are probably wanted, and how many bytes a value has: so much is asked for
+    /// ahead. Of many rows of a hundred bytes if nothing is said.
     ///
     /// # Example
     ///
@@ -139,9 +142,9 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
         Ok(row.map(|(key, found)| Row { key, value, version: found.version }))
     }
 
-    /// Shows the rows that follow, one after the other, until there are no more or `show` breaks off: for many rows quicker than to
-    /// [ask](Self::next) for each. A value is copied to `into`, as far as there is room, and shown from there; values that fill that are
-    /// copied quickest.
+    /// Shows the rows that follow, one after the other, until there are no more or `show` breaks
+    /// off: for many rows quicker than to [ask](Self::next) for each. A value is copied to `into`,
+    /// as far as there is room, and shown from there; values that fill that are copied quickest.
     ///
     /// # Errors
     ///

@@ -36,7 +36,8 @@ impl<E: Engine> Table<E> {
     /// The same for who takes it as a hint, and has no use for an error.
     #[inline(always)]
     pub(super) fn node_at(&self, place: u64) -> Result<Node<'_, E>, OutOfBounds> {
-        // Wrapping, for words that were never the place of a node: that is found out when whoever told of them is looked at again.
+        // Wrapping, for words that were never the place of a node: that is found out when whoever
+        // told of them is looked at again.
         Ok(Node::new(self.engine(), self.region().array(Offset::new(place.wrapping_mul(8)))?, place))
     }
 
@@ -58,7 +59,8 @@ impl<E: Engine> Table<E> {
         Ok(until!(self.try_leaf(self.top()?, key)?))
     }
 
-    /// From a root down to the leaf that a key belongs to. `None`: somebody is changing a node on the way.
+    /// From a root down to the leaf that a key belongs to. `None`: somebody is changing a node on
+    /// the way.
     #[inline(always)]
     pub(super) fn try_leaf<'t>(&'t self, root: Seen<'t, E>, key: u64) -> Result<Option<Seen<'t, E>>, KvError> {
         self.try_node(root, key, 0)
@@ -66,12 +68,14 @@ impl<E: Engine> Table<E> {
 
     /// The same, to the node on this level, which the root is not below.
     ///
-    /// A node's stamp is loaded before its parent is looked at for the last time. If the parent is still what it was, then the node was its child
-    /// when it had this stamp, and so the key belongs there: whoever changes what belongs to a node, divides it, or takes it out of the tree, locks its
-    /// parent, or the root above all, before the node gets another stamp.
+    /// A node's stamp is loaded before its parent is looked at for the last time. If the parent is
+    /// still what it was, then the node was its child when it had this stamp, and so the key
+    /// belongs there: whoever changes what belongs to a node, divides it, or takes it out of the
+    /// tree, locks its parent, or the root above all, before the node gets another stamp.
     ///
-    /// That also holds where a node's memory is used again, in another layer perhaps: it has left the tree before. A layer's root has no parent but the
-    /// leaf that leads there, and is [come to](Self::enter) in the same way.
+    /// That also holds where a node's memory is used again, in another layer perhaps: it has left
+    /// the tree before. A layer's root has no parent but the leaf that leads there, and is [come
+    /// to](Self::enter) in the same way.
     #[inline(always)]
     pub(super) fn try_node<'t>(&'t self, root: Seen<'t, E>, key: u64, to: u8) -> Result<Option<Seen<'t, E>>, KvError> {
         let Seen { mut node, mut stamp } = root;
@@ -80,7 +84,8 @@ impl<E: Engine> Table<E> {
         }
         for level in (to..stamp.level()).rev() {
             let parent = Seen { node, stamp };
-            // Perhaps this was never the place of a node. That is known once the parent has been looked at again, and until then nothing but loads is done.
+            // Perhaps this was never the place of a node. That is known once the parent has been
+            // looked at again, and until then nothing but loads is done.
             let child = self.node(node.link(node.child(stamp.count(), key)));
             if let Ok(child) = child {
                 // What is further above is in the processor's caches anyhow.
@@ -100,7 +105,8 @@ impl<E: Engine> Table<E> {
         Ok(Some(Seen { node, stamp }))
     }
 
-    /// Asks for the leaf that a key probably belongs to, without waiting for it, and for its record if that is known: nothing is looked at twice.
+    /// Asks for the leaf that a key probably belongs to, without waiting for it, and for its record
+    /// if that is known: nothing is looked at twice.
     #[inline(always)]
     pub(super) fn ask_for_leaf(&self, worker: &mut Worker<E>, key: u64) -> Result<(), KvError> {
         if self.ask_for_hinted(Hints::hash(key)) {
@@ -119,7 +125,8 @@ impl<E: Engine> Table<E> {
         Ok(())
     }
 
-    /// Where a word is, or would be, under a root that is `depth` roots below the topmost. `None`, as for [`try_leaf`](Self::try_leaf).
+    /// Where a word is, or would be, under a root that is `depth` roots below the topmost. `None`,
+    /// as for [`try_leaf`](Self::try_leaf).
     #[inline(always)]
     pub(super) fn try_spot<'t>(
         &'t self,
@@ -135,8 +142,9 @@ impl<E: Engine> Table<E> {
         Ok(leaf.node.still(leaf.stamp).then_some(Spot { root, depth, word, leaf, slot, link }))
     }
 
-    /// The leaf at this place and the slot where a key would be, in a tree of one layer: if the key belongs there, is not there, and there is room. A leaf
-    /// that says so itself is the right one, however it was found, since a node's memory stays in its tree.
+    /// The leaf at this place and the slot where a key would be, in a tree of one layer: if the key
+    /// belongs there, is not there, and there is room. A leaf that says so itself is the right one,
+    /// however it was found, since a node's memory stays in its tree.
     #[inline(always)]
     pub(super) fn gap_at(&self, place: u64, key: u64) -> Option<(Seen<'_, E>, usize)> {
         let leaf = self.leaf_at(place, key).ok()??;
@@ -154,8 +162,9 @@ impl<E: Engine> Table<E> {
         Ok(until!(self.try_spot(self.top()?, 0, key)?))
     }
 
-    /// Looks at the key's record with `look`, as often as it takes for it to be found whole, or found not to be there: in this leaf, then. In another key's
-    /// record, which a hint may lead to, `look` must find nothing.
+    /// Looks at the key's record with `look`, as often as it takes for it to be found whole, or
+    /// found not to be there: in this leaf, then. In another key's record, which a hint may lead
+    /// to, `look` must find nothing.
     #[inline(always)]
     pub(super) fn search<K: Kind, T>(
         &self,
@@ -207,7 +216,8 @@ impl<E: Engine> Table<E> {
         self.search::<K, _>(key, |record| record.read::<K::Kept, V>(WholeKey::<K::Kept>(key), &mut view, into))
     }
 
-    /// [Reads](Self::read) a key that is to be put there if it is missed. What is found, the caller has to look at.
+    /// [Reads](Self::read) a key that is to be put there if it is missed. What is found, the caller
+    /// has to look at.
     #[inline(always)]
     pub(super) fn read_to_put<K: Kind, V: Visibility + Copy>(
         &self,
@@ -217,14 +227,16 @@ impl<E: Engine> Table<E> {
         loop {
             let since = Turn::of(self.region());
             let read = self.read::<K, _>(key, view, &mut Nowhere)?;
-            // Of a byte string, it is another key's record that says so, and that may have come round.
+            // Of a byte string, it is another key's record that says so, and that may have come
+            // round.
             if K::FITS || read.is_ok() || since.holds_in(self.region()) {
                 return Ok(read);
             }
         }
     }
 
-    /// The nodes from the root to the leaf for a key, each the child of the one before. `None`, as for [`try_leaf`](Self::try_leaf).
+    /// The nodes from the root to the leaf for a key, each the child of the one before. `None`, as
+    /// for [`try_leaf`](Self::try_leaf).
     pub(super) fn try_path<'t>(
         &'t self,
         root: Seen<'t, E>,

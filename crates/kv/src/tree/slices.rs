@@ -7,9 +7,11 @@
 //! +-------------------------------------------+---------+
 //! ```
 //!
-//! The mark says how many of the bytes the key has, if it ends there; the others are zero. If it goes on, the mark is [`GOES_ON`], which is above all of
-//! those. So words are in the order of the byte strings that begin with them: their bytes decide, and where these are the same, a key that ends is
-//! below one that goes on, and the shorter of two that end is below the other. Two keys are in the order of their first words that differ.
+//! The mark says how many of the bytes the key has, if it ends there; the others are zero. If it
+//! goes on, the mark is [`GOES_ON`], which is above all of those. So words are in the order of the
+//! byte strings that begin with them: their bytes decide, and where these are the same, a key that
+//! ends is below one that goes on, and the shorter of two that end is below the other. Two keys are
+//! in the order of their first words that differ.
 
 use std::cmp::Ordering;
 
@@ -38,7 +40,8 @@ pub(super) fn slice(key: &[u8], depth: usize) -> u64 {
 #[inline(always)]
 fn last_slice(key: &[u8], length: usize) -> u64 {
     let bytes = match key.last_chunk() {
-        // What comes before them is shifted out. (A longer key has at least one byte in its last slice.)
+        // What comes before them is shifted out. (A longer key has at least one byte in its last
+        // slice.)
         Some(chunk) => u64::from_be_bytes(*chunk) << (8 * (8 - length)),
         None => {
             let key = key.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
@@ -85,7 +88,8 @@ pub(super) fn common(one: &[u8], other: &[u8], depth: usize) -> usize {
     same.take_while(|(one, other)| one == other).count()
 }
 
-/// How a key compares with all those that begin with the slices of `edge`. Of both the first `depth` slices are the same.
+/// How a key compares with all those that begin with the slices of `edge`. Of both the first
+/// `depth` slices are the same.
 pub(super) fn compare(key: &[u8], edge: &[u64], depth: usize) -> Ordering {
     let pairs = slices(key).zip(edge).skip(depth);
     pairs.map(|(slice, edge)| slice.cmp(edge)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
@@ -97,7 +101,8 @@ mod tests {
 
     use super::*;
 
-    /// Few different bytes, the lowest and the highest among them, and lengths around those of slices.
+    /// Few different bytes, the lowest and the highest among them, and lengths around those of
+    /// slices.
     fn key() -> impl Strategy<Value = Vec<u8>> {
         prop::collection::vec(prop::sample::select(vec![0, 1, 255]), 0..24)
     }

@@ -1,9 +1,11 @@
 //! Inserting into a leaf that is full: it is divided, and so are those above it that are full too.
 //!
-//! The nodes that will change are locked as they were seen, from the leaf up to the first with room, and a new node is taken for each that is full. Nobody waits for
-//! a lock while holding one: if a node has changed since the way down, all is unlocked as it was and the insertion begins again. With
-//! all locks held nothing can fail any more. The uppermost is changed first, so that what leads to a new node is there before anything has moved: until then
-//! the new node is locked, and whoever comes to it looks again. Whoever locks nodes therefore always finds a proper tree.
+//! The nodes that will change are locked as they were seen, from the leaf up to the first with
+//! room, and a new node is taken for each that is full. Nobody waits for a lock while holding one:
+//! if a node has changed since the way down, all is unlocked as it was and the insertion begins
+//! again. With all locks held nothing can fail any more. The uppermost is changed first, so that
+//! what leads to a new node is there before anything has moved: until then the new node is locked,
+//! and whoever comes to it looks again. Whoever locks nodes therefore always finds a proper tree.
 //!
 //! A root stays where it is: when it is full, its entries move to two new nodes below it.
 
@@ -32,7 +34,8 @@ struct Divided {
 }
 
 impl<E: Engine> Table<E> {
-    /// Puts a record into the full leaf where its key was not found. `before` is the key that the same worker has inserted last.
+    /// Puts a record into the full leaf where its key was not found. `before` is the key that the
+    /// same worker has inserted last.
     #[cold]
     #[inline(never)]
     pub(super) fn put_dividing(
@@ -58,7 +61,8 @@ impl<E: Engine> Table<E> {
         })
     }
 
-    /// Divides a full node under this root, with an entry more. `None`: one above has changed, and nothing has been done.
+    /// Divides a full node under this root, with an entry more. `None`: one above has changed, and
+    /// nothing has been done.
     fn divide<'t>(
         &'t self,
         root: Seen<'t, E>,
@@ -129,8 +133,9 @@ impl<E: Engine> Table<E> {
 
 /// Where a full node is divided that gets an entry more.
 ///
-/// In the middle; but one that is added at the end begins the new node alone, so that ascending keys leave full nodes behind. The same is done for keys that ascend
-/// between others, as far as can be seen: those behind them move, and the next ones are added at the end.
+/// In the middle; but one that is added at the end begins the new node alone, so that ascending
+/// keys leave full nodes behind. The same is done for keys that ascend between others, as far as
+/// can be seen: those behind them move, and the next ones are added at the end.
 struct Cut {
     /// How many entries stay, the new one not counted.
     kept: usize,
@@ -157,7 +162,8 @@ impl Cut {
         if !self.stays && self.slot == self.kept { key } else { node.key(self.kept) }
     }
 
-    /// Moves what does not stay to a new node to the right, and puts the entry where it belongs. Gives how many entries each of the two has.
+    /// Moves what does not stay to a new node to the right, and puts the entry where it belongs.
+    /// Gives how many entries each of the two has.
     fn apply<E: Engine>(&self, node: Node<'_, E>, right: Node<'_, E>, entry: Entry) -> (usize, usize) {
         let &Self { kept, slot, stays } = self;
         let (separator, moved) = (self.separator(node, entry), FANOUT - kept);

@@ -1,11 +1,14 @@
 //! Scans of byte strings: through the layers, from key to key.
 //!
-//! A stack of positions, one in each layer on the way to the current row. In a layer it goes from leaf to leaf as in a tree of integers. Where an
-//! entry leads to a layer, that is gone through before the next entry. The range's bounds are sequences of words as keys are, so
-//! that within a layer there is only a first and a last word.
+//! A stack of positions, one in each layer on the way to the current row. In a layer it goes from
+//! leaf to leaf as in a tree of integers. Where an entry leads to a layer, that is gone through
+//! before the next entry. The range's bounds are sequences of words as keys are, so that within a
+//! layer there is only a first and a last word.
 //!
-//! A layer is entered hand over hand, as on the way to a key. When that fails, because the leaf with the entry has changed, or when a row's record is not
-//! where it was, what was come to so far is known all the same, by the words that led there: the walk begins again at the top, from there on.
+//! A layer is entered hand over hand, as on the way to a key. When that fails, because the leaf
+//! with the entry has changed, or when a row's record is not where it was, what was come to so far
+//! is known all the same, by the words that led there: the walk begins again at the top, from there
+//! on.
 
 use std::{
     cmp::Ordering,
@@ -38,7 +41,8 @@ pub struct Walk {
     near: Vec<u64>,
     /// The words at which to end: all keys that begin with them are part of the range.
     far: Vec<u64>,
-    /// The layers entered, the topmost first. Empty before the walk has begun, and when it has to begin again.
+    /// The layers entered, the topmost first. Empty before the walk has begun, and when it has to
+    /// begin again.
     layers: Vec<Layer>,
     /// What all keys of the current layer begin with.
     prefix: Vec<u8>,
@@ -199,7 +203,8 @@ impl Walk {
         self.is_over = self.layers.is_empty();
     }
 
-    /// Goes back to the top, to begin at this word of the current layer. If the walk began there, then where exactly it did.
+    /// Goes back to the top, to begin at this word of the current layer. If the walk began there,
+    /// then where exactly it did.
     #[cold]
     fn begin_again(&mut self, word: u64) {
         let depth = self.layers.len().saturating_sub(1);
@@ -213,7 +218,8 @@ impl Walk {
         self.layers.clear();
     }
 
-    /// Takes the rows of the leaf for the next word. Whether the current layer is still where it was.
+    /// Takes the rows of the leaf for the next word. Whether the current layer is still where it
+    /// was.
     fn pass_leaf<E: Engine>(&mut self, table: &Table<E>, next: u64, passed: &mut impl Passed) -> Result<bool, KvError> {
         let is_top = self.layers.len() == 1;
         let Some(layer) = self.layers.last_mut() else { return Ok(false) };

@@ -1,7 +1,9 @@
-//! Model checking of the tree of byte strings: layers that come and go while keys are looked for, scanned and inserted.
+//! Model checking of the tree of byte strings: layers that come and go while keys are looked for,
+//! scanned and inserted.
 //!
-//! The code is the one that runs otherwise; only the words are loom's, in a small box, and a node has three entries. Each case runs twice,
-//! with either thread beginning: what the checker explores depends on it.
+//! The code is the one that runs otherwise; only the words are loom's, in a small box, and a node
+//! has three entries. Each case runs twice, with either thread beginning: what the checker explores
+//! depends on it.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +13,8 @@ use drtm_kv::{Bytes, Current, KvTable, Nowhere, Scan, Store, Tree, Worker};
 
 use crate::explore;
 
-/// Keys that part in the second layer, two that part in the third, and one that is alone. (A slice has seven bytes.)
+/// Keys that part in the second layer, two that part in the third, and one that is alone. (A slice
+/// has seven bytes.)
 const ONE: &str = "layer: one";
 const TWO: &str = "layer: two";
 const LESS: &str = "layer: two, and less";
@@ -22,13 +25,14 @@ const ALONE: &str = "none";
 struct World {
     store: Store<NoHtm>,
     tree: Tree<NoHtm, Bytes>,
-    /// Workers that have freed something. They keep it: the checker does not know of the mutex by which it would come to another thread, and would
-    /// not order what is done before and after.
+    /// Workers that have freed something. They keep it: the checker does not know of the mutex by
+    /// which it would come to another thread, and would not order what is done before and after.
     kept: Arc<Mutex<Vec<Worker<NoHtm>>>>,
 }
 
 impl World {
-    /// A tree into which these keys were inserted, each with itself as its value, and from which some were removed.
+    /// A tree into which these keys were inserted, each with itself as its value, and from which
+    /// some were removed.
     fn new(keys: &[&str], removed: &[&str]) -> Self {
         let store = Store::in_memory(NoHtm, 4096).expect("a store");
         let tree = store.tree_of().expect("a tree");
@@ -71,7 +75,8 @@ impl World {
         keys
     }
 
-    /// Whether a scan sees keys in their order, all that are always there, and of the others only this one.
+    /// Whether a scan sees keys in their order, all that are always there, and of the others only
+    /// this one.
     fn scans(&self, up: bool, always: &[&str], perhaps: &str) -> bool {
         let mut keys = self.keys(up);
         if !up {
@@ -90,7 +95,8 @@ impl World {
     }
 }
 
-/// Runs both concurrently in every way there is, with so many preemptions and with either as the thread that begins. Then these keys must be left.
+/// Runs both concurrently in every way there is, with so many preemptions and with either as the
+/// thread that begins. Then these keys must be left.
 fn explore(
     preemptions: usize,
     (keys, removed): (&'static [&'static str], &'static [&'static str]),
@@ -140,7 +146,8 @@ fn following_ones_own_layer_does_not_hide_a_key_of_another() {
     explore(2, (&[ONE], &[]), |world| world.insert(MORE), tells, &[ONE, TWO, MORE]);
 }
 
-/// A leaf in which a key was missed is taken for the key's only as long as it is: also when its layer leaves meanwhile.
+/// A leaf in which a key was missed is taken for the key's only as long as it is: also when its
+/// layer leaves meanwhile.
 #[test]
 fn a_layer_that_leaves_does_not_hide_a_key_of_another() {
     let tells = |world: &World| {
@@ -237,7 +244,8 @@ fn a_scan_sees_what_is_always_there_while_a_layer_leaves() {
     }
 }
 
-/// A layer of two leaves becomes one node, and a leaf that it had becomes another layer's, to which all keys belong.
+/// A layer of two leaves becomes one node, and a leaf that it had becomes another layer's, to which
+/// all keys belong.
 #[test]
 fn a_node_that_is_used_again_in_another_layer_is_not_taken_for_what_it_was() {
     const KEYS: [&str; 5] = ["layer: a", "layer: b", "layer: c", "layer: d", "other: 1"];
@@ -246,7 +254,8 @@ fn a_node_that_is_used_again_in_another_layer_is_not_taken_for_what_it_was() {
     explore(1, (&KEYS, &KEYS[..2]), becomes_another, |world| world.has("layer: c"), &LEFT);
 }
 
-/// The only node of a layer becomes another layer's, where a key must not be put that belonged into the first.
+/// The only node of a layer becomes another layer's, where a key must not be put that belonged into
+/// the first.
 #[test]
 fn a_layer_that_is_used_again_is_not_taken_for_what_it_was() {
     const LEFT: [&str; 3] = ["layer: two", "other: one", "other: two"];

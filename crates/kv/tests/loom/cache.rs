@@ -1,6 +1,8 @@
-//! Model checking of a cache's set: every interleaving, and every value that weak memory lets a load return, of small cases.
+//! Model checking of a cache's set: every interleaving, and every value that weak memory lets a
+//! load return, of small cases.
 //!
-//! The code is the one that runs otherwise; only the words are loom's, and a set has two entries of two words.
+//! The code is the one that runs otherwise; only the words are loom's, and a set has two entries of
+//! two words.
 
 use std::sync::Arc;
 
@@ -31,8 +33,8 @@ fn get(cache: &Tiny, number: u64) -> Option<u64> {
     Some(one % 10)
 }
 
-/// Runs `first` and `second` concurrently in every way there is, on a cache of one set that has places 1 and 2,
-/// then `check`.
+/// Runs `first` and `second` concurrently in every way there is, on a cache of one set that has
+/// places 1 and 2, then `check`.
 ///
 /// Either is once on the model's first thread: what loom explores depends on it.
 fn explore(

@@ -11,7 +11,8 @@ pub(crate) fn model(usual: usize) -> loom::model::Builder {
     model
 }
 
-/// Runs `first` and `second` concurrently on a world, in every way there is with so many preemptions, then `check`.
+/// Runs `first` and `second` concurrently on a world, in every way there is with so many
+/// preemptions, then `check`.
 pub(crate) fn explore<W: Clone + Send + Sync + 'static, T: Send + 'static>(
     preemptions: usize,
     world: impl Fn() -> W + Send + Sync + 'static,
@@ -22,8 +23,9 @@ pub(crate) fn explore<W: Clone + Send + Sync + 'static, T: Send + 'static>(
     model(preemptions).check(move || {
         let world = world();
         let other = world.clone();
-        // The one that changes something begins: the checker remembers only the last access to a word, and forgets a reader's when the
-        // other reads before it writes, so that the other way round it would see no reason to interleave them.
+        // The one that changes something begins: the checker remembers only the last access to a
+        // word, and forgets a reader's when the other reads before it writes, so that the other way
+        // round it would see no reason to interleave them.
         let thread = thread::spawn(move || first(&other));
         let two = second(&world);
         let one = thread.join().expect("no panic");

@@ -1,7 +1,9 @@
-//! Model checking of the hash table: every interleaving, and every value that weak memory lets a load return, of small cases.
+//! Model checking of the hash table: every interleaving, and every value that weak memory lets a
+//! load return, of small cases.
 //!
-//! The code is the one that runs otherwise; only the words are loom's, in a small box, and a table begins with one bucket. *Mutations*,
-//! deliberate faults, must make the same checks fail, and those tests expect a panic.
+//! The code is the one that runs otherwise; only the words are loom's, in a small box, and a table
+//! begins with one bucket. *Mutations*, deliberate faults, must make the same checks fail, and
+//! those tests expect a panic.
 
 use drtm_htm::NoHtm;
 use drtm_kv::{HashConfig, HashTable, KvTable, Mutation, Store, mutated};
@@ -55,7 +57,8 @@ impl World {
 
 /// Runs `first` and `second` concurrently in every way there is, then `check`.
 ///
-/// Either is once on the model's first thread: what loom explores depends on it, and a reader there hides much.
+/// Either is once on the model's first thread: what loom explores depends on it, and a reader there
+/// hides much.
 fn explore<T: Send + 'static>(
     world: impl Fn() -> World + Copy + Send + Sync + 'static,
     first: impl Fn(&World) -> T + Copy + Send + Sync + 'static,
@@ -77,8 +80,8 @@ fn explore_with<T: Send + 'static>(
     explore::explore(preemptions, world, second, first, move |world, two, one| check(world, one, two));
 }
 
-/// Like [`explore`], for two that differ in nothing but names, of keys or values: which of them begins makes no
-/// difference.
+/// Like [`explore`], for two that differ in nothing but names, of keys or values: which of them
+/// begins makes no difference.
 fn mirrored<T: Send + 'static>(
     world: impl Fn() -> World + Copy + Send + Sync + 'static,
     first: impl Fn(&World) -> T + Copy + Send + Sync + 'static,

@@ -1,20 +1,29 @@
-//! Model checking of what transactions do with records: every interleaving, and every value that weak memory lets a load return, of small cases.
+//! Model checking of what transactions do with records: every interleaving, and every value that
+//! weak memory lets a load return, of small cases.
 //!
-//! The code is the one that runs otherwise; only the words are loom's, in a small box. Each case runs on both kinds of tables, and twice on each, with either
-//! thread beginning: what the checker explores depends on it. *Mutations*, deliberate faults, must make the same checks fail, and those tests expect a panic.
+//! The code is the one that runs otherwise; only the words are loom's, in a small box. Each case
+//! runs on both kinds of tables, and twice on each, with either thread beginning: what the checker
+//! explores depends on it. *Mutations*, deliberate faults, must make the same checks fail, and
+//! those tests expect a panic.
 //!
 //! Other faults have been tried by hand, and were found:
 //!
-//! - an older version that is not looked at again before its link is followed, or whose newer one is not: `what_is_asked_for_outlives_what_is_not`;
-//! - a look back that does not wait for who has the record locked: `an_earlier_writer_is_waited_for`;
+//! - an older version that is not looked at again before its link is followed, or whose newer one
+//!   is not: `what_is_asked_for_outlives_what_is_not`;
+//! - a look back that does not wait for who has the record locked:
+//!   `an_earlier_writer_is_waited_for`;
 //! - a record that moves and leaves its older versions behind: `what_is_kept_is_found`;
-//! - an absent key's record that is taken out in whatever version it is: `a_record_is_taken_out_or_used_again`; although it has older versions:
+//! - an absent key's record that is taken out in whatever version it is:
+//!   `a_record_is_taken_out_or_used_again`; although it has older versions:
 //!   `what_a_removed_key_was_is_found`;
 //! - a lock that is taken without a look at the incarnation: `a_record_that_moves_is_found_whole`;
-//! - a record that is still as it was seen although somebody has it locked: `what_is_still_so_is_of_one_moment`;
-//! - memory that is filled once more without its lock: `who_was_mistaken_about_a_record_unlocks_it_for_nobody_else`.
+//! - a record that is still as it was seen although somebody has it locked:
+//!   `what_is_still_so_is_of_one_moment`;
+//! - memory that is filled once more without its lock:
+//!   `who_was_mistaken_about_a_record_unlocks_it_for_nobody_else`.
 //!
-//! Older versions that are forgotten without being marked as free are not noticed here: what is kept in their memory next marks it as well.
+//! Older versions that are forgotten without being marked as free are not noticed here: what is
+//! kept in their memory next marks it as well.
 
 use std::sync::{Arc, Mutex};
 
@@ -74,10 +83,11 @@ fn version(number: u64) -> Version {
 struct World<T> {
     store: Store<NoHtm>,
     table: T,
-    /// Workers that may have freed something. They keep it: the checker does not know of the mutex by which it would come to another thread, and would
-    /// not order what is done before and after.
+    /// Workers that may have freed something. They keep it: the checker does not know of the mutex
+    /// by which it would come to another thread, and would not order what is done before and after.
     kept: Arc<Mutex<Vec<Worker<NoHtm>>>>,
-    /// Who has locked all records of the beginning, or has the memory of one, if that is how a case begins.
+    /// Who has locked all records of the beginning, or has the memory of one, if that is how a case
+    /// begins.
     holder: Arc<Mutex<Option<Worker<NoHtm>>>>,
     /// The records of the beginning.
     begun: Vec<(u64, ReadEntry)>,
@@ -214,7 +224,8 @@ impl<T: Table> World<T> {
         assert!(matches!(kept, Kept::Copy { .. }), "there is room");
     }
 
-    /// Forgets a record's older versions, but for those that are needed by these who ask. The caller has it locked.
+    /// Forgets a record's older versions, but for those that are needed by these who ask. The
+    /// caller has it locked.
     fn forget(&self, worker: &mut Worker<NoHtm>, at: Handle, bounds: &[u64]) {
         let is_needed = |from: Version, until: Version| {
             bounds.iter().any(|bound| from.number() < *bound && *bound <= until.number())
@@ -241,7 +252,8 @@ impl<T: Table> World<T> {
     }
 }
 
-/// Runs both concurrently in every way there is with so many preemptions, or as many as the table bears, with either as the thread that begins, then `check`.
+/// Runs both concurrently in every way there is with so many preemptions, or as many as the table
+/// bears, with either as the thread that begins, then `check`.
 fn explore<T: Table, R: Send + 'static>(
     preemptions: usize,
     world: impl Fn() -> World<T> + Copy + Send + Sync + 'static,
@@ -254,7 +266,8 @@ fn explore<T: Table, R: Send + 'static>(
     explore::explore(preemptions, world, other, one, move |world, second, first| check(world, first, second));
 }
 
-/// Two records are written under both locks, the last one first. Who sees both, and that both are still so, has seen one moment.
+/// Two records are written under both locks, the last one first. Who sees both, and that both are
+/// still so, has seen one moment.
 fn what_is_still_so_is_of_one_moment<T: Table>() {
     explore::<T, _>(
         2,
@@ -283,7 +296,8 @@ fn what_is_still_so_is_of_one_moment<T: Table>() {
     );
 }
 
-/// A record moves, and its memory is an older version of another at once. Who looks for it finds it; who has its old handle can lock it only where it was.
+/// A record moves, and its memory is an older version of another at once. Who looks for it finds
+/// it; who has its old handle can lock it only where it was.
 fn a_record_that_moves_is_found_whole<T: Table>() {
     explore::<T, _>(
         1,
@@ -312,7 +326,8 @@ fn a_record_that_moves_is_found_whole<T: Table>() {
     );
 }
 
-/// A record moves, and another key's has its memory at once. A late caller that has its old handle does not lock that.
+/// A record moves, and another key's has its memory at once. A late caller that has its old handle
+/// does not lock that.
 fn another_use_of_memory_is_not_locked<T: Table>() {
     explore::<T, _>(
         1,
@@ -340,7 +355,8 @@ fn another_use_of_memory_is_not_locked<T: Table>() {
     );
 }
 
-/// Two write a record as they have seen it, and one of them moves it. Of those who have seen the same, one does.
+/// Two write a record as they have seen it, and one of them moves it. Of those who have seen the
+/// same, one does.
 fn who_moves_and_who_writes_come_one_after_the_other<T: Table>() {
     fn attempt<T: Table>(world: &World<T>, length: usize) -> u64 {
         world.work(|worker| {
@@ -420,7 +436,8 @@ fn memory_of_an_absent_key_is_never_read_as_the_key<T: Table>() {
     );
 }
 
-/// Memory is made a key's record twice, as a removal comes in between, while somebody still takes it for what it was before. He takes nobody's lock away.
+/// Memory is made a key's record twice, as a removal comes in between, while somebody still takes
+/// it for what it was before. He takes nobody's lock away.
 #[test]
 fn who_was_mistaken_about_a_record_unlocks_it_for_nobody_else() {
     explore::explore(
@@ -484,7 +501,8 @@ fn a_key_that_comes_is_told_of<T: Table>() {
     );
 }
 
-/// Whoever asks for what a key was, and for whom it is kept, finds that, while the key is written in its place or moves.
+/// Whoever asks for what a key was, and for whom it is kept, finds that, while the key is written
+/// in its place or moves.
 fn what_is_kept_is_found<T: Table>() {
     for length in [SHORT, LONG] {
         explore::<T, _>(
@@ -520,7 +538,8 @@ fn what_a_removed_key_was_is_found<T: Table>() {
     );
 }
 
-/// What nobody asks for is forgotten between what was before and after it, and its memory used at once for another older version.
+/// What nobody asks for is forgotten between what was before and after it, and its memory used at
+/// once for another older version.
 fn what_is_asked_for_outlives_what_is_not<T: Table>() {
     explore::<T, _>(
         1,
@@ -550,7 +569,8 @@ fn what_is_asked_for_outlives_what_is_not<T: Table>() {
     );
 }
 
-/// There is no memory for an older version: then those before it are forgotten too, and never taken for absent.
+/// There is no memory for an older version: then those before it are forgotten too, and never taken
+/// for absent.
 fn what_is_forgotten_is_told<T: Table>() {
     explore::<T, _>(
         2,
@@ -576,7 +596,8 @@ fn what_is_forgotten_is_told<T: Table>() {
     );
 }
 
-/// Who had the record locked when somebody began to ask is waited for. Who locks it later is not, and what he finds is kept.
+/// Who had the record locked when somebody began to ask is waited for. Who locks it later is not,
+/// and what he finds is kept.
 fn an_earlier_writer_is_waited_for<T: Table>() {
     explore::<T, _>(
         1,

@@ -1,5 +1,5 @@
-//! Model checking of the store: every interleaving, and every value that weak memory lets a load return, of
-//! small cases.
+//! Model checking of the store: every interleaving, and every value that weak memory lets a load
+//! return, of small cases.
 //!
 //! ```text
 //! cargo test --package drtm-kv --features loom --test loom

@@ -1,7 +1,9 @@
-//! Model checking of records that a peer reads or writes one-sidedly while their owner writes or reads them: every interleaving, and every value that
-//! weak memory lets a load return, of small cases.
+//! Model checking of records that a peer reads or writes one-sidedly while their owner writes or
+//! reads them: every interleaving, and every value that weak memory lets a load return, of small
+//! cases.
 //!
-//! The peer's verbs are carried out word by word by its own thread, READs and WRITEs in the order of addresses or in another.
+//! The peer's verbs are carried out word by word by its own thread, READs and WRITEs in the order
+//! of addresses or in another.
 
 use std::sync::Arc;
 
@@ -114,7 +116,8 @@ impl World {
     }
 }
 
-/// Runs what the peer and a thread of the owner do concurrently in every way there is, either leading.
+/// Runs what the peer and a thread of the owner do concurrently in every way there is, either
+/// leading.
 fn explore<P: 'static, L: 'static>(
     peer: impl Fn(&World) -> P + Copy + Send + Sync + 'static,
     local: impl Fn(&Local) -> L + Copy + Send + Sync + 'static,

@@ -1,7 +1,9 @@
-//! Model checking of the tree: every interleaving, and every value that weak memory lets a load return, of small cases.
+//! Model checking of the tree: every interleaving, and every value that weak memory lets a load
+//! return, of small cases.
 //!
-//! The code is the one that runs otherwise; only the words are loom's, in a small box, and a node has three entries. *Mutations*,
-//! deliberate faults, must make the same checks fail, and those tests expect a panic.
+//! The code is the one that runs otherwise; only the words are loom's, in a small box, and a node
+//! has three entries. *Mutations*, deliberate faults, must make the same checks fail, and those
+//! tests expect a panic.
 
 mod hinted;
 
@@ -20,7 +22,8 @@ struct World {
 }
 
 impl World {
-    /// A tree into which these keys were inserted, each with itself as its value, and from which some were removed.
+    /// A tree into which these keys were inserted, each with itself as its value, and from which
+    /// some were removed.
     fn new(keys: &[u64], removed: &[u64]) -> Self {
         let store = Store::in_memory(NoHtm, 2048).expect("a store");
         let tree = store.tree().expect("a tree");
@@ -41,7 +44,8 @@ impl World {
             .is_some()
     }
 
-    /// Inserts keys, each with itself as its value, by one worker, which so tries the leaf of the one before first.
+    /// Inserts keys, each with itself as its value, by one worker, which so tries the leaf of the
+    /// one before first.
     fn insert_all(&self, keys: &[u64]) -> bool {
         let mut worker = self.store.worker().expect("a worker");
         keys.iter().all(|key| self.tree.insert(&mut worker, *key, &key.to_le_bytes()).expect("room").is_some())
@@ -120,7 +124,8 @@ impl World {
     }
 }
 
-/// Runs `first` and `second` concurrently in every way there is, with so many preemptions, then `check`.
+/// Runs `first` and `second` concurrently in every way there is, with so many preemptions, then
+/// `check`.
 fn explore<T: Send + 'static>(
     preemptions: usize,
     (keys, removed): (&'static [u64], &'static [u64]),
@@ -413,7 +418,8 @@ fn a_node_that_is_used_again_is_not_taken_for_what_it_was() {
         (&[10, 20, 30, 40], &[]),
         |world| world.get(40).is_none_or(|value| value == 40),
         |world| {
-            // The last leaf leaves, and the root takes over the first; then the root is divided again.
+            // The last leaf leaves, and the root takes over the first; then the root is divided
+            // again.
             let mut worker = world.store.worker().expect("a worker");
             let removed = world.tree.remove(&mut worker, 40).expect("sound").is_some();
             removed && world.tree.insert(&mut worker, 35, &35_u64.to_le_bytes()).expect("room").is_some()

@@ -1,4 +1,5 @@
-//! Model checking of turns: a counter of three bits comes round while a reader takes note of it, or finds it again.
+//! Model checking of turns: a counter of three bits comes round while a reader takes note of it, or
+//! finds it again.
 //!
 //! ```text
 //! cargo test --package drtm-kv --features loom,narrow --test loom turns
@@ -52,7 +53,8 @@ impl World {
     }
 }
 
-/// A reader takes note of an absent key while its bucket begins a quarter. The turn may be seen before the version.
+/// A reader takes note of an absent key while its bucket begins a quarter. The turn may be seen
+/// before the version.
 fn a_quarter_begins_while_a_reader_begins() {
     explore(
         3,

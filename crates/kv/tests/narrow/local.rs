@@ -70,8 +70,8 @@ case! {
     }
 }
 
-/// The memory of a record that is free is locked in the name of the worker that has freed it, and cannot be locked by
-/// its handle: not by that worker either, nor by one that has its number later.
+/// The memory of a record that is free is locked in the name of the worker that has freed it, and
+/// cannot be locked by its handle: not by that worker either, nor by one that has its number later.
 #[test]
 fn free_memory_is_nobodys_record() {
     let store = store();
@@ -93,8 +93,8 @@ fn free_memory_is_nobodys_record() {
     assert!(matches!(locked, Locking::Gone), "{locked:?}");
 }
 
-/// Readers of a key in one table, while its record's memory goes from there to another table's record of the same key
-/// and back, and all counters come round all the time.
+/// Readers of a key in one table, while its record's memory goes from there to another table's
+/// record of the same key and back, and all counters come round all the time.
 fn readers_see_their_own_table<E: Engine, T: KvTable<E, drtm_kv::Inline>>(
     store: &Store<E>,
     tables: [&T; 2],

@@ -24,8 +24,9 @@ fn no_two_live_workers_have_one_name() {
     }
 }
 
-/// A holder that is stalled keeps its lock, however often others try, and whatever becomes of memory meanwhile. A
-/// worker that is never dropped keeps its number, so that its lock is not taken for another's.
+/// A holder that is stalled keeps its lock, however often others try, and whatever becomes of
+/// memory meanwhile. A worker that is never dropped keeps its number, so that its lock is not taken
+/// for another's.
 #[test]
 fn a_lock_is_kept_by_a_holder_that_is_stalled() {
     let store = Store::in_memory(NoHtm, 16 << 20).expect("memory");

@@ -1,11 +1,12 @@
-//! The store over counters of three bits: memory, and buckets, have the same names again after eight uses.
+//! The store over counters of three bits: memory, and buckets, have the same names again after
+//! eight uses.
 //!
 //! ```text
 //! cargo test --package drtm-kv --features narrow --test narrow
 //! ```
 //!
-//! Each case is run once more with a deliberate fault: turns are not counted. Then it must fail, so that it tests
-//! something.
+//! Each case is run once more with a deliberate fault: turns are not counted. Then it must fail, so
+//! that it tests something.
 
 mod local;
 mod locks;

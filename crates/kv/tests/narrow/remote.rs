@@ -44,7 +44,8 @@ impl Nodes {
         self.fabric.endpoint(NodeId(0)).expect("room")
     }
 
-    /// Gives the memory of the first tables' key to records of the second ones', with the same key, after a round.
+    /// Gives the memory of the first tables' key to records of the second ones', with the same key,
+    /// after a round.
     fn turn_round<T: KvTable<NoHtm, Inline>>(&self, worker: &mut Worker<NoHtm>, [first, second]: &[T; 2]) {
         first.remove(worker, 7).expect("sound").expect("it is there");
         for _ in 0..ROUND - 1 {

@@ -16,8 +16,8 @@ const KEYS: u64 = 20;
 const WORDS: usize = 20;
 const COROUTINES: usize = 3;
 
-/// Peers look up, read, lock, write, and insert by message, with any error. Gives the trace, and how
-/// much was done and failed.
+/// Peers look up, read, lock, write, and insert by message, with any error. Gives the trace, and
+/// how much was done and failed.
 fn run(seed: u64, faults: &[(u64, Fault)]) -> (Trace, u64, u64) {
     let cluster = Cluster::new(LocalConfig::harsh(seed));
     let table = cluster.store.hash_table(HashConfig::default().for_peers()).expect("a table");

@@ -124,7 +124,8 @@ fn a_load_that_fails_leaves_nothing_behind() {
     }
 }
 
-/// The link of an entry in a tree's root that is a leaf: behind the tree's header of 136 words are the node's, of four words, and thirty keys.
+/// The link of an entry in a tree's root that is a leaf: behind the tree's header of 136 words are
+/// the node's, of four words, and thirty keys.
 fn link<'t>(store: &'t Store<NoHtm>, tree: &Tree<NoHtm, Bytes>, slot: u64) -> &'t Word {
     &store.region().words(tree.location() + 8 * (136 + 4 + 30 + slot), 1).expect("a root")[0]
 }

@@ -69,7 +69,8 @@ struct Checked<E: Engine> {
 }
 
 impl<E: Engine> Checked<E> {
-    /// Runs the operations, each through the next of the tree's handles. In the end everything is removed.
+    /// Runs the operations, each through the next of the tree's handles. In the end everything is
+    /// removed.
     fn run(&mut self, ops: &[Op]) -> Result<(), TestCaseError> {
         for (turn, op) in ops.iter().enumerate() {
             self.step(turn % self.trees.len(), turn, op)?;

@@ -1,4 +1,5 @@
-//! What a scan of byte strings says that it has passed, through all layers, and what it does when the layers change under it.
+//! What a scan of byte strings says that it has passed, through all layers, and what it does when
+//! the layers change under it.
 
 use std::{collections::BTreeSet, ops::Bound};
 
@@ -98,7 +99,8 @@ proptest! {
         }
     }
 
-    /// Between rows, other keys come and go, and values move. Those that stay are come to, each once and in order, and nothing out of the range is.
+    /// Between rows, other keys come and go, and values move. Those that stay are come to, each
+    /// once and in order, and nothing out of the range is.
     #[test]
     fn a_scan_goes_on_whatever_happens(
         stays in prop::collection::btree_set(key(), 0..100),

@@ -126,7 +126,8 @@ fn all_sets_are_used() {
         cache.put(place(2 * number), &content(number, 0));
     }
     let kept = (1..=cache.capacity()).filter(|number| cache.get(place(2 * number)).is_some()).count() as f64;
-    // Thrown at random into sets of seven, 85 in a hundred find room; the order of places may only make it better.
+    // Thrown at random into sets of seven, 85 in a hundred find room; the order of places may only
+    // make it better.
     assert!(kept > 0.8 * cache.capacity() as f64, "{kept} of {}", cache.capacity());
 }
 
@@ -153,6 +154,7 @@ fn threads_see_whole_entries_only() {
         });
         threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
     });
-    // One that is stopped in the midst of a change keeps the others from everything, but the last one is alone.
+    // One that is stopped in the midst of a change keeps the others from everything, but the last
+    // one is alone.
     assert!(found > 0, "it remembers nothing");
 }

@@ -1,4 +1,5 @@
-//! The hash table from another node: how many READs a lookup takes, with a cache and without, and that lookups are right while the table changes.
+//! The hash table from another node: how many READs a lookup takes, with a cache and without, and
+//! that lookups are right while the table changes.
 
 use std::{
     collections::HashMap,
@@ -47,7 +48,8 @@ async fn get<P: Port>(verbs: Verbs<'_, P>, peer: &HashPeer<Inline>, key: u64) ->
     (None, stale)
 }
 
-/// Keys without any order in them: hashing ordered keys by multiplication spreads them better than chance.
+/// Keys without any order in them: hashing ordered keys by multiplication spreads them better than
+/// chance.
 fn random_keys(count: u64) -> Vec<u64> {
     let mut random = fastrand::Rng::with_seed(7);
     let mut keys: Vec<u64> = (0..count).map(|_| random.u64(..)).collect();
@@ -123,7 +125,8 @@ fn what_was_fetched_once_is_found_without_a_read() {
         *fetched = reads() - before;
     }
     let [cold, warm] = fetched;
-    // Each bucket once, those of overflow too, which three buckets in ten have, and where the segments are; far fewer than keys.
+    // Each bucket once, those of overflow too, which three buckets in ten have, and where the
+    // segments are; far fewer than keys.
     let buckets = table.buckets().expect("sound");
     assert!(cold < buckets * 4 / 3 && cold < keys.len() as u64 / 5, "{cold} READs of {buckets} buckets");
     assert!(warm < buckets / 50, "{warm} READs of what was fetched: nearly all of it fits");
@@ -264,7 +267,8 @@ proptest! {
 /// What readers look for while the table changes.
 const KEYS: u64 = 500;
 
-/// Every fourth key is there all the while, and the next one never; those after them come, go and move. Gives how many locations were stale.
+/// Every fourth key is there all the while, and the next one never; those after them come, go and
+/// move. Gives how many locations were stale.
 async fn look_up(verbs: Verbs<'_, PortOf>, peer: &HashPeer<Inline>, seed: u64, done: &AtomicBool) -> u64 {
     let mut random = fastrand::Rng::with_seed(seed);
     let (mut looked, mut staleness) = (0, 0);

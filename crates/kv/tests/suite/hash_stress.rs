@@ -16,7 +16,8 @@ use crate::{
 const OWNERS: u64 = 3;
 const KEYS: u64 = 400;
 
-/// Each key has one owner, who inserts, updates and removes it, and knows what must be there. Everyone reads everything meanwhile.
+/// Each key has one owner, who inserts, updates and removes it, and knows what must be there.
+/// Everyone reads everything meanwhile.
 fn owners_and_readers<E: Engine>(stores: &[Store<E>], base: u64) {
     let made = stores[0].hash_table(HashConfig::default().with_occupancy(0.3)).expect("a table");
     let stop = AtomicBool::new(false);
@@ -127,7 +128,8 @@ fn in_regions_that_often_fail() {
     owners_and_readers(&[store(tight(1), 256 * MIB)], 4_000);
 }
 
-/// A handle comes to overflow buckets that others have made since it was opened: in a region, too, in which it must not look for them.
+/// A handle comes to overflow buckets that others have made since it was opened: in a region, too,
+/// in which it must not look for them.
 #[test]
 fn in_regions_with_a_handle_that_is_behind() {
     const MANY: u64 = 10_000;
@@ -198,7 +200,8 @@ fn contested_in_emulated_regions() {
     contested(&store(tight(2), 64 * MIB), 2_000);
 }
 
-/// Nothing leaks: after a while, churn needs no more memory, although values change their size and workers come and go.
+/// Nothing leaks: after a while, churn needs no more memory, although values change their size and
+/// workers come and go.
 #[test]
 fn churn_needs_no_more_memory_after_a_while() {
     let store = store(NoHtm, 256 * MIB);
@@ -229,7 +232,8 @@ fn churn_needs_no_more_memory_after_a_while() {
     assert!(later <= settled + settled / 10, "grew from {settled} to {later} bytes");
 }
 
-/// A sweep comes once to each key that is there all the while, whatever moves: the table grows, records change their size, other keys come and go.
+/// A sweep comes once to each key that is there all the while, whatever moves: the table grows,
+/// records change their size, other keys come and go.
 fn sweeps_beside_growth<K: Keys, E: Engine>(engine: E, base: u64) {
     const STEADY: u64 = 300;
     let store = store(engine, 64 * MIB);

@@ -1,8 +1,10 @@
-//! Random runs of what transactions do with records, against a plain model: records that say that a key is not there, records that move, locks of two holders,
-//! and older versions for as long as somebody asks for them.
+//! Random runs of what transactions do with records, against a plain model: records that say that a
+//! key is not there, records that move, locks of two holders, and older versions for as long as
+//! somebody asks for them.
 //!
-//! The model is of what is promised, not of how it is done: a key has a history, and a moment in it; a look back at a moment that was open whenever the key was
-//! written finds what the key was then, or is told that it was forgotten, if that is what became of it.
+//! The model is of what is promised, not of how it is done: a key has a history, and a moment in
+//! it; a look back at a moment that was open whenever the key was written finds what the key was
+//! then, or is told that it was forgotten, if that is what became of it.
 
 use std::collections::HashMap;
 
@@ -28,7 +30,8 @@ enum Op {
         length: usize,
         scarce: bool,
     },
-    /// Gives the key another value, of which only some words are not those of the record: at most so many, behind others.
+    /// Gives the key another value, of which only some words are not those of the record: at most
+    /// so many, behind others.
     Patch {
         key: u16,
         skipped: usize,
@@ -111,7 +114,8 @@ struct Checked<'t, E: Engine, K: Keys, T: Transacted<E, K>> {
     late: HashMap<u16, Vec<ReadEntry>>,
     /// Where a key was not found, and what was split off there since.
     missing: Vec<(u16, Vec<T::Guard>)>,
-    /// Whether places may have changed otherwise than by records that were made since they were seen.
+    /// Whether places may have changed otherwise than by records that were made since they were
+    /// seen.
     is_disturbed: bool,
     clock: u64,
     /// The first versions that those do not see who ask for what was.
@@ -211,13 +215,15 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         Ok(())
     }
 
-    /// Whether there may be a record, locked by another, that has to be looked at to know that this is not its key: one with the same beginning.
+    /// Whether there may be a record, locked by another, that has to be looked at to know that this
+    /// is not its key: one with the same beginning.
     fn is_in_the_way(&self, key: u16, who: usize) -> bool {
         let is_another_s = |row: &Row| row.locked_by.is_some_and(|by| by != who);
         !K::FITS && self.rows.iter().any(|(other, row)| *other != key && is_another_s(row))
     }
 
-    /// Locks a row, unless it is; forgets what nobody asks for, and keeps what somebody may, as the version to come makes it necessary. Gives who has it locked.
+    /// Locks a row, unless it is; forgets what nobody asks for, and keeps what somebody may, as the
+    /// version to come makes it necessary. Gives who has it locked.
     fn hold(&mut self, key: u16, scarce: bool, turn: usize) -> Result<Option<(usize, Version)>, TestCaseError> {
         let who = self.one_who_may(key, turn);
         let holder = self.holder(who);
@@ -459,7 +465,8 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         Ok(())
     }
 
-    /// As long as a place is unchanged, its key is not there; and nothing changes it but what changes the table.
+    /// As long as a place is unchanged, its key is not there; and nothing changes it but what
+    /// changes the table.
     fn places_tell_the_truth(&mut self) -> Result<(), TestCaseError> {
         for (key, places) in &self.missing {
             let is_unchanged = places.iter().all(|place| self.store.records().is_unchanged(place));

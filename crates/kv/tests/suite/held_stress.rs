@@ -1,5 +1,6 @@
-//! Threads that do with records what transactions do, on few keys, which come, go, move and have a past. Nothing that was counted may be lost, and whatever is
-//! read must be of the version that it is said to be.
+//! Threads that do with records what transactions do, on few keys, which come, go, move and have a
+//! past. Nothing that was counted may be lost, and whatever is read must be of the version that it
+//! is said to be.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -17,7 +18,8 @@ use crate::{
 const KEYS: u16 = 6;
 const HEADER: usize = 24;
 
-/// A value that says whose it is, of which version, and what was counted. Its length and each byte behind that follow from the first two.
+/// A value that says whose it is, of which version, and what was counted. Its length and each byte
+/// behind that follow from the first two.
 fn value(key: u16, version: Version, count: u64) -> Vec<u8> {
     let mut value = Vec::new();
     value.extend(u64::from(key).to_le_bytes());

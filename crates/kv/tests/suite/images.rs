@@ -1,5 +1,5 @@
-//! Whatever is at a record's place, a mixture of what its memory has held or any words: a peer reads
-//! one of those records, or believes nothing.
+//! Whatever is at a record's place, a mixture of what its memory has held or any words: a peer
+//! reads one of those records, or believes nothing.
 
 use drtm_htm::{Engine, NoHtm};
 use drtm_kv::{
@@ -25,8 +25,8 @@ const LENGTHS: usize = 4;
 
 type Image = [u64; WORDS];
 
-/// What the memory of a record has held at some moments, the values that were there, and a peer that
-/// looks at it.
+/// What the memory of a record has held at some moments, the values that were there, and a peer
+/// that looks at it.
 struct Memory<K: Keys> {
     cluster: Cluster,
     endpoint: Endpoint<PortOf>,

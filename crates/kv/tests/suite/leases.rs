@@ -3,8 +3,8 @@
 //!
 //! Local accesses are those of a commit: what is read is validated, what is written is locked. With
 //! transactional memory both are within one htm transaction, and without it each is by itself.
-//! Accesses of the other node are verbs. "Share" is a local access that commits; "conflict" one that
-//! does not.
+//! Accesses of the other node are verbs. "Share" is a local access that commits; "conflict" one
+//! that does not.
 //!
 //! - *after*, Fig. 8(b): the remote access begins between the local one and its commit;
 //! - *within*, Fig. 8(c): it is under way, its lock or lease taken, all the while;
@@ -189,8 +189,8 @@ const S: bool = true;
 const C: bool = false;
 
 cells! {
-    // The one false conflict: the lease is written to the state, which the region has read. By locks
-    // there is none.
+    // The one false conflict: the lease is written to the state, which the region has read. By
+    // locks there is none.
     local_read_then_remote_read: Read, Read, After, C, S;
     local_write_then_remote_read: Write, Read, After, C, C;
     local_read_then_remote_write: Read, Write, After, C, C;
@@ -259,7 +259,8 @@ fn readers_share_a_lease_and_replace_an_expired_one_by_one_swap_more() {
         let location = lookup.find(verbs, 7).await.expect("sound").expect("it is there");
         let endpoint = verbs.endpoint();
         let cases = [
-            // When it is, when the lease is to end, when it ends, and how many round trips that takes.
+            // When it is, when the lease is to end, when it ends, and how many round trips that
+            // takes.
             (100, 200, 200, 1),
             (150, 250, 200, 1),
             (200, 300, 200, 1),

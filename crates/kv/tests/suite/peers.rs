@@ -169,7 +169,8 @@ pub(crate) enum Seen {
     Stale,
 }
 
-/// Reads the record at a location, with an inline key and a value of at most 64 bytes, until it is whole or stale.
+/// Reads the record at a location, with an inline key and a value of at most 64 bytes, until it is
+/// whole or stale.
 pub(crate) async fn read<P: Port>(verbs: Verbs<'_, P>, location: Location, key: u64) -> Seen {
     loop {
         let before = header(verbs, location).await;

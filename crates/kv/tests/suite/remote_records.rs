@@ -1,4 +1,5 @@
-//! Records of another node: what is read one-sidedly is whole and current, or says that it is not; what is written so, everyone sees whole.
+//! Records of another node: what is read one-sidedly is whole and current, or says that it is not;
+//! what is written so, everyone sees whole.
 
 use crate::transacted::Transacted;
 use drtm_htm::{Engine, NoHtm};
@@ -81,7 +82,8 @@ fn values_of_every_length_are_read_and_written() {
                     RecordPeer::<Bytes>::open(verbs, at, TableId(1)).await.expect("a table for peers"),
                 );
                 let mut value = Vec::new();
-                // Long after short and short after long, so that the length expected is wrong both ways.
+                // Long after short and short after long, so that the length expected is wrong both
+                // ways.
                 for length in LENGTHS.into_iter().chain(LENGTHS.into_iter().rev()) {
                     let key = length as u64;
                     let location = peer.find(verbs, key).await;
@@ -132,7 +134,8 @@ fn values_of_every_length_are_read_and_written() {
     }
 }
 
-/// What a peer sees of a location that it once learned, after `change`, and that it can do no harm there.
+/// What a peer sees of a location that it once learned, after `change`, and that it can do no harm
+/// there.
 fn stale_after(change: impl Fn(&HashTable<NoHtm>, &mut drtm_kv::Worker<NoHtm>)) {
     for config in moods() {
         let (cluster, table) = with_table(config);

@@ -1,4 +1,5 @@
-//! Tables of another node by messages: as a model says, whatever is asked, in whatever mood of the fabric; and whatever anybody sends.
+//! Tables of another node by messages: as a model says, whatever is asked, in whatever mood of the
+//! fabric; and whatever anybody sends.
 
 use std::{
     collections::BTreeMap,
@@ -305,7 +306,8 @@ fn requests_that_are_none_are_refused() {
         (request(1, NAMED, &[0; MAX_KEY + 1], 0, 0, b""), 3),
         (request(6, HASH, &key, 8, 9, &key), 4),
         (request(3, HASH, &key, 0, 0, &[0; MAX_VALUE + 1]), 5),
-        // Locks: without a holder, with half a time, in another node's name, and of what is no record.
+        // Locks: without a holder, with half a time, in another node's name, and of what is no
+        // record.
         (request(7, HASH, &key, 0, 1 | 3 << 1, b"half"), 1),
         (request(7, HASH, &key, 0, 0, b""), 1),
         (request(7, HASH, &key, 0, 1 | 5 << 1, b""), 9),

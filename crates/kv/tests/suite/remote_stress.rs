@@ -1,4 +1,5 @@
-//! Local and remote readers and writers on the same records, with invariants that any torn, lost or invented value would break.
+//! Local and remote readers and writers on the same records, with invariants that any torn, lost or
+//! invented value would break.
 
 use std::{
     collections::HashMap,
@@ -66,7 +67,8 @@ impl History {
         self.written.lock().expect("no panic").push((key, version, stamp));
     }
 
-    /// Each version was written by one writer, right after the one before, and everybody who has read it has read what was written.
+    /// Each version was written by one writer, right after the one before, and everybody who has
+    /// read it has read what was written.
     fn check(self, table: &HashTable<NoHtm>) {
         let mut values = HashMap::new();
         let written = self.written.into_inner().expect("no panic");
@@ -143,7 +145,8 @@ fn every_version_has_one_value_whoever_writes_and_reads() {
     }
 }
 
-/// One record, which its owner writes all the time: so that an exchange of its state word that is not atomic with the owner's is soon noticed.
+/// One record, which its owner writes all the time: so that an exchange of its state word that is
+/// not atomic with the owner's is soon noticed.
 #[test]
 fn peers_and_owner_never_hold_a_lock_together() {
     for seed in 0..2 {
@@ -169,7 +172,8 @@ impl Left {
     }
 }
 
-/// A change by the owner, which does not keep its worker from anything else while a peer has the record.
+/// A change by the owner, which does not keep its worker from anything else while a peer has the
+/// record.
 async fn patiently<T>(verbs: Verbs<'_, PortOf>, mut change: impl FnMut() -> Result<T, KvError>) -> T {
     loop {
         match change() {
@@ -322,8 +326,9 @@ fn money_is_neither_made_nor_lost_between_nodes() {
     }
 }
 
-/// Reads key 0 by one READ and believes what it finds, as long as the version does not say that it is being written: that is what reading would
-/// be without checksums. Gives the value if it is torn.
+/// Reads key 0 by one READ and believes what it finds, as long as the version does not say that it
+/// is being written: that is what reading would be without checksums. Gives the value if it is
+/// torn.
 async fn read_carelessly(verbs: Verbs<'_, PortOf>, peer: &Peer<Inline>) -> Option<Vec<u64>> {
     let location = peer.find(verbs, 0).await;
     // Header, lengths, value.
@@ -333,8 +338,8 @@ async fn read_carelessly(verbs: Verbs<'_, PortOf>, peer: &Peer<Inline>) -> Optio
     (!is_writing && value.iter().any(|word| *word != value[0])).then(|| value.to_vec())
 }
 
-/// Reads key 0 in one mood while its owner writes it: until a careless reader has been fooled, or until `longest` has passed. Careful readers
-/// never are. Tells whether the careless one was.
+/// Reads key 0 in one mood while its owner writes it: until a careless reader has been fooled, or
+/// until `longest` has passed. Careful readers never are. Tells whether the careless one was.
 fn fooled(config: LocalConfig, longest: Duration) -> bool {
     let cluster = Cluster::new(config);
     let table = table_of(&cluster, 1, 0);
@@ -380,8 +385,8 @@ fn fooled(config: LocalConfig, longest: Duration) -> bool {
     was_fooled.load(Relaxed)
 }
 
-/// The checksum earns its place: without it, the same reads give values that never were. (If this fails, the fabric has
-/// become too kind to test anything with.)
+/// The checksum earns its place: without it, the same reads give values that never were. (If this
+/// fails, the fabric has become too kind to test anything with.)
 #[test]
 fn without_checksums_torn_values_would_be_believed() {
     let fooled = (0..10).any(|seed| fooled(LocalConfig::harsh(seed), Duration::from_secs(3)));

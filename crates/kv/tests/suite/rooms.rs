@@ -101,7 +101,8 @@ impl World {
             let (_, bucket) = self.hash.ask_for([key].into_iter()).next().expect("one");
             if let Whereabouts::Record(at) = self.hash.locate(key, bucket, &Lines::of(&[])) {
                 let mut room = wanted.clone();
-                // A value of another length, or one without what is wanted of it, is left to those who look with more care.
+                // A value of another length, or one without what is wanted of it, is left to those
+                // who look with more care.
                 let is_usual = value.len() == W && wanted.is_within(value);
                 match self.hash.read_at(at, key, holder, &mut room) {
                     Some(_) => prop_assert!(room == filled, "hash {key}, as located: {room:?}"),

@@ -39,7 +39,8 @@ pub(crate) fn mapped_twice(capacity: u64) -> [Store<NoHtm>; 2] {
     [created, opened].map(|region| Store::in_region(Arc::new(region)).expect("a store").hinting_at_once())
 }
 
-/// Shows the rows of a scan, with values of up to a kilobyte: some are asked for one by one, and some the scan shows by itself, from an array or from a slice.
+/// Shows the rows of a scan, with values of up to a kilobyte: some are asked for one by one, and
+/// some the scan shows by itself, from an array or from a slice.
 pub(crate) fn each_row<E: Engine, K: TreeKeys>(
     scan: &mut Scan<'_, E, K>,
     mut show: impl FnMut(K::Key<'_>, &[u8], Version),
@@ -67,7 +68,8 @@ fn some_rows<E: Engine, K: TreeKeys, B: Memory + ?Sized>(
     shown.expect("sound");
 }
 
-/// A value that shows whether it is whole: its length and each byte follow from key and turn, which it begins with.
+/// A value that shows whether it is whole: its length and each byte follow from key and turn, which
+/// it begins with.
 pub(crate) fn value(key: u64, turn: u64) -> Vec<u8> {
     let mut value = Vec::new();
     value.extend(key.to_le_bytes());
@@ -88,7 +90,8 @@ pub(crate) fn turn_of(found: &[u8], key: u64) -> u64 {
 /// A byte string as a key.
 pub(crate) type Key = Vec<u8>;
 
-/// Keys that often begin the same, that begin others, and whose bytes are the lowest and the highest there are.
+/// Keys that often begin the same, that begin others, and whose bytes are the lowest and the
+/// highest there are.
 pub(crate) fn key() -> impl Strategy<Value = Key> {
     let long =
         || (0..3usize, prop::sample::select(vec![b'x', 0, 255])).prop_map(|(slices, byte)| vec![byte; 7 * slices]);

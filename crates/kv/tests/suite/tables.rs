@@ -6,7 +6,8 @@ use drtm_kv::{HashTable, Inline, KvError, KvTable, Tree};
 use crate::visit::visit;
 
 pub(crate) trait Table: KvTable<NoHtm, Inline> {
-    /// All keys with their values: in order, if the table has one, and downward if that is asked for.
+    /// All keys with their values: in order, if the table has one, and downward if that is asked
+    /// for.
     fn all(&self, down: bool) -> Result<Vec<(u64, Vec<u8>)>, KvError>;
 
     /// Whether keys can come like this.

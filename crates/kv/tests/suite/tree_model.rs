@@ -273,7 +273,8 @@ proptest! {
     }
 }
 
-/// Orders of insertion and of removal that change the tree at its edges, in its middle, and everywhere; with several levels.
+/// Orders of insertion and of removal that change the tree at its edges, in its middle, and
+/// everywhere; with several levels.
 #[test]
 fn every_order_of_filling_and_emptying() {
     const KEYS: u64 = 20_000;

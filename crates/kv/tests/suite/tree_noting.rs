@@ -1,4 +1,5 @@
-//! Leaves that were seen and follow one's own changes: unchanged as long as nobody else changes them, and no longer.
+//! Leaves that were seen and follow one's own changes: unchanged as long as nobody else changes
+//! them, and no longer.
 
 use std::{collections::BTreeSet, ops::RangeInclusive, thread};
 
@@ -168,8 +169,8 @@ fn nothing_is_told_if_nothing_changes() {
     assert!(tree.insert_noting(worker, 7, b"", None, told).expect("sound").is_none());
 }
 
-/// Everyone scans a range, changes a key of it, and scans it again. If what was seen at first, and followed the change, holds in the end, then nothing but
-/// the change is different.
+/// Everyone scans a range, changes a key of it, and scans it again. If what was seen at first, and
+/// followed the change, holds in the end, then nothing but the change is different.
 fn scan_change_scan<E: Engine>(store: &Store<E>, turns: u64) {
     const RANGE: u64 = 90;
     let made = World::filled(store, (0..300).map(|key| 2 * key)).tree;
@@ -184,7 +185,8 @@ fn scan_change_scan<E: Engine>(store: &Store<E>, turns: u64) {
                         let from = random.u64(0..600);
                         let range = from..=from + RANGE;
                         let mut expected = world.scan(range.clone(), turn % 2 == 0);
-                        // By thirty turns each, leaves become empty and full. Nothing follows what becomes empty.
+                        // By thirty turns each, leaves become empty and full. Nothing follows what
+                        // becomes empty.
                         let removing = turn / 30 % 2 == 0;
                         for key in random.u64(range.clone())..=*range.end() {
                             match removing {

@@ -1,4 +1,5 @@
-//! The tree from another node: how many READs a lookup takes, and that lookups are right while leaves are divided and leave.
+//! The tree from another node: how many READs a lookup takes, and that lookups are right while
+//! leaves are divided and leave.
 
 use std::{
     collections::HashMap,
@@ -65,7 +66,8 @@ fn a_lookup_is_one_read_where_inner_nodes_are_remembered() {
     tree.load(&mut store.worker().expect("a worker"), even().map(|key| (key, b"value"))).expect("room");
     let (fabric, base) = fabric(&store, LocalConfig::perfect());
     let endpoint = fabric.endpoint(PEER);
-    // Twenty-seven entries to a node: 3704 leaves, 138 nodes above them, 6 above those, and the root.
+    // Twenty-seven entries to a node: 3704 leaves, 138 nodes above them, 6 above those, and the
+    // root.
     let (leaf, inner) = (1, 3);
     let forgetful = open(&endpoint, place_of(base, &tree), None);
     assert_eq!(reads(&endpoint, &forgetful, even().step_by(1_000), true), 100 * (3 * inner + leaf));
@@ -110,7 +112,8 @@ fn what_is_out_of_date_is_fetched_again_and_no_more() {
     let peer = open(&endpoint, place_of(base, &tree), Memory::Everything.cache());
     let all = || (0..100_000).map(spread);
     reads(&endpoint, &peer, all(), true);
-    // One leaf is divided. What is to its right is found by the node above, fetched anew after the leaf has said that it is not there.
+    // One leaf is divided. What is to its right is found by the node above, fetched anew after the
+    // leaf has said that it is not there.
     for key in 1..10 {
         tree.insert(&mut worker, spread(50_000) + key, b"value").expect("room");
     }
@@ -217,7 +220,8 @@ proptest! {
     }
 }
 
-/// Every tenth key is there all the while, the one behind it never is, and the others come, move and go in crowds.
+/// Every tenth key is there all the while, the one behind it never is, and the others come, move
+/// and go in crowds.
 async fn look_up(verbs: Verbs<'_, PortOf>, peer: &TreePeer, seed: u64, done: &AtomicBool) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut looked = 0;
@@ -258,7 +262,8 @@ fn stress(memory: Memory, config: LocalConfig) {
         (PEER, start)
     };
     let ended = Arc::clone(&done);
-    // Leaves are divided and leave, and their memory is used again as other leaves and inner nodes; the tree gets higher and lower.
+    // Leaves are divided and leave, and their memory is used again as other leaves and inner nodes;
+    // the tree gets higher and lower.
     let writer = job(move |node| {
         let endpoint = node.endpoint();
         let comes_and_goes = |key: &u64| key % 10 > 1;
@@ -354,7 +359,8 @@ fn absence_waits_for_whoever_is_changing_the_leaf() {
     let tree = store.tree().expect("a tree");
     tree.insert(&mut store.worker().expect("a worker"), 7, b"seven").expect("room");
     let (fabric, base) = fabric(&store, LocalConfig::harsh(1));
-    // The root, a leaf as yet, is the last of the header's words. Its stamp's lowest bit is the lock.
+    // The root, a leaf as yet, is the last of the header's words. Its stamp's lowest bit is the
+    // lock.
     let root = Offset::new(tree.location().bytes() + 8 * 136);
     let done = Arc::new(AtomicBool::new(false));
     NoHtm.fetch_or(&store.region().words(root, 1).expect("the root")[0], 1);

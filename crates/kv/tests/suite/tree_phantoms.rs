@@ -75,7 +75,8 @@ proptest! {
         let (store, tree) = filled(1_009);
         let mut worker = store.worker().expect("a worker");
         let before = passed(tree.range(from..=from + length));
-        // Everything is removed and as much inserted elsewhere, so that the nodes are used for something else.
+        // Everything is removed and as much inserted elsewhere, so that the nodes are used for
+        // something else.
         for key in 0..1_009 {
             tree.remove(&mut worker, 2 * key).expect("sound");
         }

@@ -1,4 +1,5 @@
-//! Scans of a tree that changes under them, step by step; and what ascending keys leave behind for scans.
+//! Scans of a tree that changes under them, step by step; and what ascending keys leave behind for
+//! scans.
 
 use drtm_htm::NoHtm;
 use drtm_kv::{Bytes, Inline, KvTable, Scan, Store, Tree, TreeKeys, Worker};
@@ -123,7 +124,8 @@ fn ascending_keys_leave_full_leaves_behind() {
     });
     assert_eq!(at_the_end, 100);
 
-    // As many, but ten groups of keys grow in turns, so that those of one are between those of others; and another tree grows meanwhile.
+    // As many, but ten groups of keys grow in turns, so that those of one are between those of
+    // others; and another tree grows meanwhile.
     let between = filled(|store, tree, worker| {
         let other = store.tree().expect("another");
         for turn in 0..30_u64 {

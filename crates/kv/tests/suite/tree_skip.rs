@@ -54,8 +54,8 @@ impl InOrder for Bytes {
     }
 }
 
-/// What a scan does: how many rows it returns before each skip, by how much that goes, and whether the key that it goes
-/// to is included.
+/// What a scan does: how many rows it returns before each skip, by how much that goes, and whether
+/// the key that it goes to is included.
 type Skips = Vec<(usize, u16, bool)>;
 
 fn run<K: InOrder>(store: &Store<NoHtm>, keys: &BTreeSet<u16>, is_up: bool, skips: &Skips) {

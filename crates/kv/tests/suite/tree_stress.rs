@@ -40,7 +40,8 @@ impl Spelling for Inline {
 impl Spelling for Bytes {
     type Spelled = Vec<u8>;
 
-    /// Twelve keys each begin the same, for up to four slices; the first of them has nothing else, some have much more.
+    /// Twelve keys each begin the same, for up to four slices; the first of them has nothing else,
+    /// some have much more.
     fn spell(number: u64) -> Vec<u8> {
         let (group, member) = (number / 12, number % 12);
         let mut key = group.to_be_bytes()[4..].to_vec();
@@ -55,7 +56,8 @@ impl Spelling for Bytes {
     }
 }
 
-/// Each key has one owner, who inserts, updates and removes it, and knows what must be there. Everyone reads and scans everything meanwhile.
+/// Each key has one owner, who inserts, updates and removes it, and knows what must be there.
+/// Everyone reads and scans everything meanwhile.
 fn owners_and_scanners<E: Engine, K: Spelling>(stores: &[Store<E>], base: u64) {
     let made = stores[0].tree_of::<K>().expect("a tree");
     let stop = AtomicBool::new(false);
@@ -155,7 +157,8 @@ fn scan_until_stopped<E: Engine, K: Spelling>(tree: &Tree<E, K>, stop: &AtomicBo
     rows
 }
 
-/// Gives how many rows there were: in order, each once, each whole, none out of range, and among them all that are always there.
+/// Gives how many rows there were: in order, each once, each whole, none out of range, and among
+/// them all that are always there.
 fn in_order<E: Engine, K: Spelling>(mut scan: Scan<'_, E, K>, within: impl Fn(u64) -> bool) -> u64 {
     let mut keys: Vec<u64> = Vec::new();
     each_row(&mut scan, |key, value, _| {
@@ -207,7 +210,8 @@ fn on_a_tight_engine() {
     owners_and_scanners::<_, Bytes>(&[store(tight(1), 256 * MIB)], 3_000);
 }
 
-/// Everyone inserts and removes runs of the same few keys: of all who try to insert one, one succeeds.
+/// Everyone inserts and removes runs of the same few keys: of all who try to insert one, one
+/// succeeds.
 fn contest<K: Spelling>() {
     let store = store(NoHtm, 64 * MIB);
     let tree = store.tree_of::<K>().expect("a tree");
@@ -261,7 +265,8 @@ fn contested_byte_strings() {
     contest::<Bytes>();
 }
 
-/// Nothing leaks: a window of keys that moves upward empties leaves at one end and makes new ones at the other.
+/// Nothing leaks: a window of keys that moves upward empties leaves at one end and makes new ones
+/// at the other.
 #[test]
 fn churn_needs_no_more_memory_after_a_while() {
     let store = store(NoHtm, 256 * MIB);
@@ -295,7 +300,8 @@ fn churn_needs_no_more_memory_after_a_while() {
     assert!(scan.passed().len() < 1_000, "{} leaves for 3000 keys", scan.passed().len());
 }
 
-/// Nothing leaks with byte strings either: prefixes of every length come and go, and the layers below them.
+/// Nothing leaks with byte strings either: prefixes of every length come and go, and the layers
+/// below them.
 #[test]
 fn churn_of_prefixes_needs_no_more_memory_after_a_while() {
     let store = store(NoHtm, 256 * MIB);

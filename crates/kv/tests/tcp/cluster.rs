@@ -1,5 +1,5 @@
-//! A cluster of three nodes that TCP joins, of which one owns a store that the others reach. Its moods
-//! are one: nothing of this fabric is simulated.
+//! A cluster of three nodes that TCP joins, of which one owns a store that the others reach. Its
+//! moods are one: nothing of this fabric is simulated.
 
 use std::{
     net::SocketAddr,

@@ -39,7 +39,8 @@ pub(crate) trait Transacted<E: Engine, K: Keys>: KvTable<E, K> {
         self.store().records().is_unchanged(guard)
     }
 
-    /// Inserts a key that is not there, as a transaction does, and tells what that has done to guards.
+    /// Inserts a key that is not there, as a transaction does, and tells what that has done to
+    /// guards.
     fn insert_noting(
         &self,
         worker: &mut Worker<E>,
@@ -60,7 +61,8 @@ pub(crate) trait Transacted<E: Engine, K: Keys>: KvTable<E, K> {
         Ok(Some(version.next()))
     }
 
-    /// Writes a record that the worker has locked, where it is or in other memory. Gives where it is then.
+    /// Writes a record that the worker has locked, where it is or in other memory. Gives where it
+    /// is then.
     fn write(
         &self,
         worker: &mut Worker<E>,

@@ -4,8 +4,9 @@ use std::{fs, path::Path};
 
 use rustix::process::{Resource, getrlimit};
 
-/// How much memory a region can be made for, as far as this process may have it: of `most` bytes at most, half of the
-/// address space that the process is limited to, and what its control groups may use.
+/// How much memory a region can be made for, as far as this process may have it: of `most` bytes at
+/// most, half of the address space that the process is limited to, and what its control groups may
+/// use.
 ///
 /// # Example
 ///
@@ -20,8 +21,8 @@ pub fn capacity_within_limits(most: u64) -> u64 {
     [addresses, least_limit(&groups, Path::new("/sys/fs/cgroup"))].into_iter().flatten().fold(most, u64::min)
 }
 
-/// The least limit on memory of these groups, of those that they are in, and of their mount's root, which in a
-/// container is the container's own.
+/// The least limit on memory of these groups, of those that they are in, and of their mount's root,
+/// which in a container is the container's own.
 fn least_limit(groups: &str, mount: &Path) -> Option<u64> {
     let limits = groups.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);

@@ -89,8 +89,9 @@ impl Mapping {
     /// The bytes are within the mapping, which has no file. `first` begins a page.
     pub(super) unsafe fn discard(&self, first: usize, bytes: usize) -> io::Result<()> {
         let start = self.words.wrapping_byte_add(first);
-        // SAFETY: in bounds by the caller's promise, hence mapped by this value and by nothing else.
-        // To all that access the words, always atomically, it is as if zeros were stored there.
+        // SAFETY: in bounds by the caller's promise, hence mapped by this value and by nothing
+        // else. To all that access the words, always atomically, it is as if zeros were stored
+        // there.
         Ok(unsafe { madvise(start.cast(), bytes, Advice::LinuxDontNeed) }?)
     }
 

@@ -43,7 +43,8 @@ const FIRST_ROOT: usize = 8;
 const TURNS: usize = 24;
 const TIME: usize = 32;
 
-/// Where the word that counts turns is in every region (see [`Region::turns`](crate::Region::turns)).
+/// Where the word that counts turns is in every region (see
+/// [`Region::turns`](crate::Region::turns)).
 pub const TURNS_AT: Offset = Offset::new(8 * TURNS as u64);
 
 /// The superblock of a mapped region.

@@ -101,8 +101,8 @@ impl<E: Engine> Watcher<E> {
             Post::Over => drop(self.strangers.swap_remove(index)),
             Post::Letter(letter, file) => {
                 let socket = self.strangers.swap_remove(index);
-                // Held from before it is greeted until it is a link, so that it is said goodbye to. A node that has
-                // left greets nobody.
+                // Held from before it is greeted until it is a link, so that it is said goodbye to.
+                // A node that has left greets nobody.
                 let mut links = self.shared.links.lock();
                 if self.shared.home.is_over() {
                     return;

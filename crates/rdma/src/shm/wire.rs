@@ -160,7 +160,8 @@ pub(super) fn receive(socket: impl AsFd) -> Post {
             Ok(received) => break received.bytes,
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return Post::Nothing,
-            // Told once, if the peer closed before it took all letters, and ahead of its own letters: of its goodbye.
+            // Told once, if the peer closed before it took all letters, and ahead of its own
+            // letters: of its goodbye.
             Err(Errno::CONNRESET) if !was_reset => was_reset = true,
             Err(_) => return Post::Over,
         }

@@ -1,5 +1,5 @@
-//! The simulated fabric, as the suite makes it: the test is node 0, which drives the simulation, and
-//! each agent is a worker of a node.
+//! The simulated fabric, as the suite makes it: the test is node 0, which drives the simulation,
+//! and each agent is a worker of a node.
 
 use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 

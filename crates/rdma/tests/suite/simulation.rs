@@ -1,5 +1,5 @@
-//! A simulated cluster under every fault: what is promised holds, every operation ends, and a run is
-//! a function of its configuration.
+//! A simulated cluster under every fault: what is promised holds, every operation ends, and a run
+//! is a function of its configuration.
 
 use std::{
     cell::{Cell, RefCell},

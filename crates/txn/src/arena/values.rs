@@ -1,5 +1,5 @@
-//! Bytes of values that a transaction has read, or keeps until it commits. Their memory only grows, so that nothing is
-//! cleared to be written over.
+//! Bytes of values that a transaction has read, or keeps until it commits. Their memory only grows,
+//! so that nothing is cleared to be written over.
 
 use std::{borrow::Borrow, hint::cold_path, ops::Range};
 
@@ -117,7 +117,8 @@ impl Values {
         &mut self.bytes[start..self.length]
     }
 
-    /// Keeps the last value once its bytes [have been changed](Self::last), and tells where it is; it is not kept if that has failed.
+    /// Keeps the last value once its bytes [have been changed](Self::last), and tells where it is;
+    /// it is not kept if that has failed.
     #[inline(always)]
     pub(crate) fn keep<T>(&mut self, start: usize, changed: Result<T, Error>) -> Result<(ArenaRange, T), Error> {
         match changed.and_then(|result| Ok((ArenaRange::between(start, self.length)?, result))) {

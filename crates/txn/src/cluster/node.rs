@@ -10,7 +10,8 @@ use crate::{Db, Embedded, Error, Setting};
 /// A node of a cluster. Clones are the same node, and any thread may have them.
 ///
 /// Nodes are alike: each begins transactions, and those that
-/// [own](crate::cluster::NodeBuilder::owners) rows serve the transactions of all. Threads of a node have [workers](Self::worker).
+/// [own](crate::cluster::NodeBuilder::owners) rows serve the transactions of all. Threads of a node
+/// have [workers](Self::worker).
 ///
 /// # Example
 ///

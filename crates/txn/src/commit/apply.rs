@@ -145,8 +145,8 @@ impl<'a, S: Setting> Special<'a, S> {
         Ok(is_removed)
     }
 
-    /// Drops the older versions that no snapshot needs, and keeps the present one if one does. Returns whether the row
-    /// has older versions then.
+    /// Drops the older versions that no snapshot needs, and keeps the present one if one does.
+    /// Returns whether the row has older versions then.
     fn update_version_chain(
         &mut self,
         records: &Records<'_, S::Engine>,

@@ -1,8 +1,8 @@
 //! Locking the write set.
 //!
-//! Usually no other transaction has any of its rows locked, and then the order does not matter: each row is locked as it
-//! comes. As soon as one is found locked, all are unlocked, and locked again in the order of memory, now waiting: so
-//! transactions never wait in a circle.
+//! Usually no other transaction has any of its rows locked, and then the order does not matter:
+//! each row is locked as it comes. As soon as one is found locked, all are unlocked, and locked
+//! again in the order of memory, now waiting: so transactions never wait in a circle.
 
 use drtm_htm::{Access, Engine, Plain, Waiter};
 use drtm_kv::{Handle, Head, Holder, Locking, Records, Version};
@@ -32,8 +32,8 @@ impl Summary {
         self.newest
     }
 
-    /// Whether every row is as it was found, has no older versions, and a value that fits, and no snapshot needs what it
-    /// is before a commit of this epoch.
+    /// Whether every row is as it was found, has no older versions, and a value that fits, and no
+    /// snapshot needs what it is before a commit of this epoch.
     #[inline(always)]
     pub(super) fn is_plain(&self, epoch: u64) -> bool {
         self.marks == 0 && epoch_of(self.oldest) >= epoch
@@ -100,7 +100,8 @@ pub(super) enum NotLocked {
     Conflict(Conflict),
 }
 
-/// Locks rows as they come, each by `lock`: by a swap of its own, or by a store in an htm transaction.
+/// Locks rows as they come, each by `lock`: by a swap of its own, or by a store in an htm
+/// transaction.
 ///
 /// If a row cannot be locked, returns why, and how many are locked.
 #[inline(always)]

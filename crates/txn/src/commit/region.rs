@@ -1,4 +1,5 @@
-//! Locking and validating in one htm transaction, over nothing but states and versions, so that it stays small.
+//! Locking and validating in one htm transaction, over nothing but states and versions, so that it
+//! stays small.
 
 use drtm_htm::{Access, Cause, Engine, Outcome, Policy, fence_locked};
 use drtm_kv::{Holder, Worker};
@@ -14,8 +15,9 @@ const MOVED: u8 = 2;
 const CHANGED: u8 = 3;
 const PHANTOM: u8 = 4;
 
-/// Locks the write set, reads the snapshot number and validates the read set, all at one moment. Returns `None` where
-/// that is not worth while or does not succeed: the same is done by the rows' own locks then.
+/// Locks the write set, reads the snapshot number and validates the read set, all at one moment.
+/// Returns `None` where that is not worth while or does not succeed: the same is done by the rows'
+/// own locks then.
 ///
 /// # Errors
 ///
@@ -58,7 +60,8 @@ pub(super) fn lock_and_validate<S: Setting>(
         Outcome::Fallback(Cause::Explicit(MOVED)) => Err(Conflict::Moved.into()),
         Outcome::Fallback(Cause::Explicit(CHANGED)) => Err(Conflict::Validation.into()),
         Outcome::Fallback(Cause::Explicit(PHANTOM)) => Err(Conflict::Phantom.into()),
-        // Also where a row is locked by another transaction: that can be waited for, but not in here.
+        // Also where a row is locked by another transaction: that can be waited for, but not in
+        // here.
         Outcome::Fallback(_) => Ok(None),
     }
 }

@@ -75,7 +75,8 @@ fn rows_are_found_in_their_turn_and_out_of_it() {
     assert_eq!([10, 13, 11].map(|key| world.is_found(2, key)), [true, true, false]);
     assert!(!world.is_found(3, 10));
 
-    // Of a table that shares its place with another, the last ones are there; of one that is asked for again, too.
+    // Of a table that shares its place with another, the last ones are there; of one that is asked
+    // for again, too.
     assert!(world.ask(1, &[20]));
     world.settle();
     assert_eq!([20, 10].map(|key| world.is_found(1, key)), [true, false]);
@@ -156,7 +157,8 @@ fn rows_further_on_in_a_chain_are_found_bucket_by_bucket() {
         before = now;
     }
     (0..8).for_each(|_| world.settle());
-    // But for those whose place is in several words, of which an overflow bucket cannot tell that they belong together.
+    // But for those whose place is in several words, of which an overflow bucket cannot tell that
+    // they belong together.
     let now = known(&mut world);
     assert!((400..=512).contains(&now), "{now}");
 }

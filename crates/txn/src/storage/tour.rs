@@ -9,7 +9,8 @@ use drtm_kv::{
 
 use super::{Absence, KeyRef, Storage};
 
-/// Where one has come to. Every key that has a record all the while is come to, be it that the record says that the key is not there.
+/// Where one has come to. Every key that has a record all the while is come to, be it that the
+/// record says that the key is not there.
 #[derive(Debug)]
 pub(crate) struct Tour {
     at: At,
@@ -57,7 +58,8 @@ impl<E: Engine> Storage<E> {
         }
     }
 
-    /// Shows some more keys of a hash table, as [`go_on`](Self::go_on), and the guards of their buckets.
+    /// Shows some more keys of a hash table, as [`go_on`](Self::go_on), and the guards of their
+    /// buckets.
     pub(crate) fn go_on_guarded(
         &self,
         tour: &mut Tour,
@@ -77,8 +79,8 @@ impl<E: Engine> Storage<E> {
         }
     }
 
-    /// Shows some more rows that are there, each with its version at one moment, and returns whether there may be
-    /// others.
+    /// Shows some more rows that are there, each with its version at one moment, and returns
+    /// whether there may be others.
     pub(crate) fn rows(
         &self,
         tour: &mut Tour,

@@ -11,7 +11,8 @@ use drtm_txn::{
 
 use super::{Rows, Sound, Tables, builder, hooked::Hooked, open};
 
-/// Fills a database, and backs it up to a disk while it is written. Returns the rows that there can be in the backup.
+/// Fills a database, and backs it up to a disk while it is written. Returns the rows that there can
+/// be in the backup.
 fn back_up(to: &Image, seed: u64) -> (Result<(), Error>, Vec<Rows>) {
     let from = Image::default();
     let db = open(&from).expect("it has no fault");

@@ -229,7 +229,8 @@ impl Sink for Tell {
     }
 }
 
-/// Makes a checkpoint while another thread is about to write its row. Returns whether the row is lost.
+/// Makes a checkpoint while another thread is about to write its row. Returns whether the row is
+/// lost.
 fn loses_a_row(fault: Option<Mutation>) -> bool {
     let disk = Image::default();
     let (tell, told) = channel();

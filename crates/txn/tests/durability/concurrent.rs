@@ -70,8 +70,9 @@ fn get(disk: &Image, fault: Option<Mutation>, keys: &[u32]) -> Vec<Option<u64>> 
     db.read(|tx| tx.get_many(counts, keys)).expect("memory")
 }
 
-/// Commits a transaction that is stopped before its record, while another waits for its own to be durable. Returns
-/// whether the first, which was acknowledged, is there after a crash that takes all that was not synced.
+/// Commits a transaction that is stopped before its record, while another waits for its own to be
+/// durable. Returns whether the first, which was acknowledged, is there after a crash that takes
+/// all that was not synced.
 fn acknowledges_truly(fault: Option<Mutation>) -> bool {
     let test = Stopping::new(fault);
     test.put(0).expect("it is not stopped");
@@ -79,7 +80,8 @@ fn acknowledges_truly(fault: Option<Mutation>) -> bool {
         let stopped = scope.spawn(|| test.put(STOPPED));
         test.reached.lock().recv().expect("it gets there");
         let other = scope.spawn(|| test.put(1));
-        // Without the fault this other one waits for the first, however long that takes; with it, it need not.
+        // Without the fault this other one waits for the first, however long that takes; with it,
+        // it need not.
         thread::sleep(Duration::from_millis(50));
         test.go_on.send(()).expect("it waits for it");
         stopped.join().expect("no panic").expect("it is acknowledged");
@@ -95,9 +97,9 @@ fn an_epoch_is_not_closed_while_a_transaction_may_commit_in_it() {
     assert!((0..10).any(|_| !acknowledges_truly(Some(Mutation::EpochNotPublished))), "the fault is noticed");
 }
 
-/// Lets a record be written in a frame that does not close its epoch, and crashes before the next frame. Opens that,
-/// commits, and opens it again; returns whether the record's row has come back. `None` if the threads ran in another
-/// order, so that there was no such record.
+/// Lets a record be written in a frame that does not close its epoch, and crashes before the next
+/// frame. Opens that, commits, and opens it again; returns whether the record's row has come back.
+/// `None` if the threads ran in another order, so that there was no such record.
 fn is_revived(fault: Option<Mutation>) -> Option<bool> {
     let test = Stopping::new(fault);
     test.put(0).expect("it is not stopped");
@@ -121,7 +123,8 @@ fn is_revived(fault: Option<Mutation>) -> Option<bool> {
         thread::sleep(Duration::from_millis(80));
         begin.send(()).expect("it waits for it");
         thread::sleep(Duration::from_millis(80));
-        // A write and a sync close the first epoch; the next write finds that the machine has stopped.
+        // A write and a sync close the first epoch; the next write finds that the machine has
+        // stopped.
         test.disk.fail_at(test.disk.calls() + 2, Fault::Crash);
         test.go_on.send(()).expect("it waits for it");
         stopped.join().expect("no panic").expect("it is durable");
@@ -150,8 +153,8 @@ fn what_was_void_once_stays_void() {
 const THREADS: u32 = 4;
 const TOTAL: u32 = 99;
 
-/// Each thread counts in a row of its own and in one that all share, until the machine stops. Returns how many counts
-/// of each thread were acknowledged.
+/// Each thread counts in a row of its own and in one that all share, until the machine stops.
+/// Returns how many counts of each thread were acknowledged.
 fn count(disk: &Image, durability: Durability) -> Vec<u64> {
     let delay = Duration::from_millis(1);
     let db = builder(disk, durability)

@@ -1,4 +1,5 @@
-//! Crash images: a run stops at each call to the disk, and what is left of it is opened again, twice.
+//! Crash images: a run stops at each call to the disk, and what is left of it is opened again,
+//! twice.
 
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ const RUN: u64 = 8;
 
 /// What a run has left.
 struct Left {
-    /// All rows after each transaction that may have happened, beginning with the last that was acknowledged.
+    /// All rows after each transaction that may have happened, beginning with the last that was
+    /// acknowledged.
     possible: Vec<Rows>,
 }
 
@@ -28,8 +30,8 @@ type Fault = Option<Mutation>;
 #[derive(Clone, Copy, Debug)]
 enum Beside {
     Nothing,
-    /// Checkpoints, while which there are more transactions: such that wait, so that they fill segments, or such that
-    /// do not, so that a checkpoint meets what is not durable.
+    /// Checkpoints, while which there are more transactions: such that wait, so that they fill
+    /// segments, or such that do not, so that a checkpoint meets what is not durable.
     Checkpoints(Durability),
 }
 
@@ -59,8 +61,8 @@ impl State {
     }
 }
 
-/// Runs transactions until the disk stops, or all have been run. Before them, the rows are one of those that are
-/// `possible`.
+/// Runs transactions until the disk stops, or all have been run. Before them, the rows are one of
+/// those that are `possible`.
 fn run(disk: &Image, (beside, fault): (Beside, Fault), seed: u64, possible: Vec<Rows>) -> Result<Left, String> {
     let hooked = Hooked::new(disk);
     let builder = with(hooked.builder(Durability::Sync), fault);

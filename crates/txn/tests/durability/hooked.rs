@@ -1,4 +1,5 @@
-//! A simulated disk that lets a test do something before each write to a checkpoint: in the midst of its making.
+//! A simulated disk that lets a test do something before each write to a checkpoint: in the midst
+//! of its making.
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
@@ -35,7 +36,8 @@ impl Hooked {
         builder.durability(durability).flush_within(never)
     }
 
-    /// Runs something before every write to a checkpoint, until there is [no more](Self::no_more) of it.
+    /// Runs something before every write to a checkpoint, until there is [no more](Self::no_more)
+    /// of it.
     pub(crate) fn before_writes(&self, hook: impl FnMut() + Send + 'static) {
         *self.hook.lock() = Some(Box::new(hook));
     }

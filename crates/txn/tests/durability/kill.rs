@@ -73,7 +73,8 @@ fn start(path: &str) -> Child {
 
 #[test]
 fn a_directory_can_be_opened_as_soon_as_its_holder_was_killed() {
-    // An opening waits a fifth of a second for the lock. On a machine that is busy, the process may die later.
+    // An opening waits a fifth of a second for the lock. On a machine that is busy, the process may
+    // die later.
     const PATIENCE: u32 = 100;
     let directory = env::temp_dir().join(format!("drtm-kill-open-{}", std::process::id()));
     let path = directory.to_str().expect("a name in Unicode");

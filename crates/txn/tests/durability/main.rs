@@ -1,5 +1,6 @@
-//! What outlives a database: on a simulated disk that crashes and fails at every call, and in directories of processes
-//! that are killed: a program of its own, since it starts itself to be killed.
+//! What outlives a database: on a simulated disk that crashes and fails at every call, and in
+//! directories of processes that are killed: a program of its own, since it starts itself to be
+//! killed.
 #![cfg(not(feature = "model"))]
 
 mod backup;

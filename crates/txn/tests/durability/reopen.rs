@@ -1,4 +1,5 @@
-//! Databases that are opened again: tables and their types, indexes, versions, and the directory's lock.
+//! Databases that are opened again: tables and their types, indexes, versions, and the directory's
+//! lock.
 
 use std::sync::{Arc, Mutex};
 
@@ -46,8 +47,8 @@ fn a_table_is_opened_only_as_what_it_was() -> Result<(), Error> {
     Ok(())
 }
 
-/// Whatever is stated of a table is remembered, of both sides of a refusal something is said, and names of types are
-/// of no account.
+/// Whatever is stated of a table is remembered, of both sides of a refusal something is said, and
+/// names of types are of no account.
 #[test]
 fn a_table_is_known_by_its_shapes_and_version() -> Result<(), Error> {
     const BY: TableDef<(String, u32), Pod<[u8; 8]>> = TableDef::hash("stock");

@@ -1,4 +1,5 @@
-//! When a commit returns: chosen for each transaction, by tokens, until a deadline; and what a reader waits for.
+//! When a commit returns: chosen for each transaction, by tokens, until a deadline; and what a
+//! reader waits for.
 
 use std::{
     future::Future,

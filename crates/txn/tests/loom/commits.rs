@@ -1,7 +1,8 @@
-//! Model checking of commits: every interleaving, and every value that weak memory lets a load return, of two small transactions.
+//! Model checking of commits: every interleaving, and every value that weak memory lets a load
+//! return, of two small transactions.
 //!
-//! The code is the one that runs otherwise; only the words are loom's, in a small box. Databases with a deliberate fault must make the same checks fail, and
-//! those tests expect a panic.
+//! The code is the one that runs otherwise; only the words are loom's, in a small box. Databases
+//! with a deliberate fault must make the same checks fail, and those tests expect a panic.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -27,7 +28,8 @@ faults! {
 const ROWS: TableDef<u64, Pod<u64>> = TableDef::hash("rows");
 const SORTED: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("sorted");
 
-/// The tables that there are: only what a case needs, since all of it is made anew for each execution.
+/// The tables that there are: only what a case needs, since all of it is made anew for each
+/// execution.
 #[derive(Clone, Copy)]
 enum Kind {
     Hash,
@@ -106,8 +108,9 @@ impl<F: Fault> World<F> {
         }
     }
 
-    /// The same in a closure, which is not run again: what it reads is only looked at when it ends. All threads of a model are the same one to the database, so that
-    /// where there is one closure, all are.
+    /// The same in a closure, which is not run again: what it reads is only looked at when it ends.
+    /// All threads of a model are the same one to the database, so that where there is one closure,
+    /// all are.
     fn run_closure<T>(&self, body: impl FnOnce(&mut Tx<'_, Model<F>>, Rows) -> Result<T, Error>) -> Option<T> {
         let mut body = Some(body);
         let ended = self.db.transact(|tx| match body.take() {
@@ -130,7 +133,8 @@ impl<F: Fault> World<F> {
     }
 }
 
-/// Runs `first` and `second` concurrently in every way there is with so many preemptions, then `check`.
+/// Runs `first` and `second` concurrently in every way there is with so many preemptions, then
+/// `check`.
 fn explore<F: Fault, T: Send + 'static>(
     preemptions: usize,
     (kind, keys): (Kind, &'static [u64]),
@@ -188,7 +192,8 @@ fn where_locks_end_too_early_updates_are_lost() {
     count::<Open>(2, Kind::Hash);
 }
 
-/// One writes what the other reads, and the other way round. Whoever comes second must have seen the first.
+/// One writes what the other reads, and the other way round. Whoever comes second must have seen
+/// the first.
 fn cross<F: Fault>(preemptions: usize, kind: Kind) {
     fn copy<F: Fault>(world: &World<F>, from: u64, to: u64) -> Option<()> {
         world.run(|tx, table| {
@@ -357,7 +362,8 @@ fn a_range_shows_a_transaction_whole_or_not_at_all() {
     sees_one::<Sound>(1, Kind::Tree, |world| world.run(moved), |world| world.run(all));
 }
 
-/// Also if none of the rows is there any more when it is come to: then nothing is left of them but their leaf.
+/// Also if none of the rows is there any more when it is come to: then nothing is left of them but
+/// their leaf.
 #[test]
 fn a_range_is_of_one_moment_whatever_goes_meanwhile() {
     sees_one::<Sound>(1, Kind::Tree, |world| world.run_closure(moved), |world| world.run_closure(all));
@@ -375,7 +381,8 @@ fn without_validation_a_reader_sees_a_transaction_in_part() {
     sees_one::<Unvalidated>(2, Kind::Hash, |world| world.run(moved), |world| world.run(both));
 }
 
-/// Counts commits in a word that orders nothing: whoever reads it knows by other means that it is final.
+/// Counts commits in a word that orders nothing: whoever reads it knows by other means that it is
+/// final.
 #[derive(Debug)]
 struct Told(AtomicU64);
 
@@ -394,7 +401,8 @@ fn close_beside_a_writer<F: Fault>() {
             let db: Db<Model<F>> =
                 Builder::new().memory(8 << 10).sink(counted.clone()).build_with(NoHtm).expect("memory");
             let rows = db.table(ROWS).expect("memory");
-            // What the threads of a model share, as they are all one to the system, is made before there are several.
+            // What the threads of a model share, as they are all one to the system, is made before
+            // there are several.
             drop(db.begin().expect("a transaction"));
             let write = move |db: &Db<Model<F>>| {
                 let written = db.begin().and_then(|mut tx| tx.put(rows, 1, &1).and_then(|()| tx.commit()));

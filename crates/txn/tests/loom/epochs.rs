@@ -86,7 +86,8 @@ fn wait_beside_a_commit<F: Fault>(preemptions: usize) {
     );
 }
 
-/// One thread commits while the other makes a checkpoint, which takes the place of the log before it.
+/// One thread commits while the other makes a checkpoint, which takes the place of the log before
+/// it.
 fn checkpoint_beside_a_commit<F: Fault>() {
     explore(
         1,

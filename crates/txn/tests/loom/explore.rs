@@ -13,9 +13,11 @@ pub(crate) fn model(usual: usize) -> loom::model::Builder {
     model
 }
 
-/// Runs `first` and `second` concurrently on a world in every way there is with so many preemptions, then `check`.
+/// Runs `first` and `second` concurrently on a world in every way there is with so many
+/// preemptions, then `check`.
 ///
-/// Either is once on the model's first thread: what loom explores depends on it, and a reader there hides much.
+/// Either is once on the model's first thread: what loom explores depends on it, and a reader there
+/// hides much.
 pub(crate) fn explore<W: Clone + Send + Sync + 'static, T: Send + 'static>(
     preemptions: usize,
     world: impl Fn() -> W + Send + Sync + 'static,
@@ -30,8 +32,8 @@ pub(crate) fn explore<W: Clone + Send + Sync + 'static, T: Send + 'static>(
     mirrored(preemptions, move || world(), second, first, move |world, two, one| check(world, one, two));
 }
 
-/// Like [`explore`], for two that differ in nothing but names, of keys or values: which of them is on the
-/// model's first thread makes no difference.
+/// Like [`explore`], for two that differ in nothing but names, of keys or values: which of them is
+/// on the model's first thread makes no difference.
 pub(crate) fn mirrored<W: Clone + Send + Sync + 'static, T: Send + 'static>(
     preemptions: usize,
     world: impl Fn() -> W + Send + Sync + 'static,

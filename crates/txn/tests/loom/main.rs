@@ -1,5 +1,5 @@
-//! Model checking of databases: every interleaving, and every value that weak memory lets a load return,
-//! of small cases. Only the words, and the ticket's mutex and flag, are loom's.
+//! Model checking of databases: every interleaving, and every value that weak memory lets a load
+//! return, of small cases. Only the words, and the ticket's mutex and flag, are loom's.
 //!
 //! ```text
 //! cargo test --package drtm-txn --features loom --test loom

@@ -1,10 +1,13 @@
-//! Model checking of snapshots: every interleaving, and every value that weak memory lets a load return, of a snapshot that is opened, read and closed while
-//! a transaction commits.
+//! Model checking of snapshots: every interleaving, and every value that weak memory lets a load
+//! return, of a snapshot that is opened, read and closed while a transaction commits.
 //!
-//! The code is the one that runs otherwise; only the words are loom's, in a small box, and there is room for two snapshots.
+//! The code is the one that runs otherwise; only the words are loom's, in a small box, and there is
+//! room for two snapshots.
 //!
-//! Faults that have been tried by hand, and were found by `a_snapshot_sees_a_transaction_whole_or_not_at_all`: a commit that reads the snapshot number before
-//! it has locked what it writes, or does not ask what open snapshots need; a snapshot that does not order what it reads behind its number.
+//! Faults that have been tried by hand, and were found by
+//! `a_snapshot_sees_a_transaction_whole_or_not_at_all`: a commit that reads the snapshot number
+//! before it has locked what it writes, or does not ask what open snapshots need; a snapshot that
+//! does not order what it reads behind its number.
 
 use std::sync::Arc;
 

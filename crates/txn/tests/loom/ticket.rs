@@ -1,8 +1,9 @@
-//! Model checking of the starvation ticket: every interleaving, and every value that weak memory lets a load return, of transactions that are run until they
-//! commit, and ask for the ticket when they have failed once.
+//! Model checking of the starvation ticket: every interleaving, and every value that weak memory
+//! lets a load return, of transactions that are run until they commit, and ask for the ticket when
+//! they have failed once.
 //!
-//! The code is the one that runs otherwise; only the words and the ticket are loom's. Who waits for ever is found: as a deadlock, or because an execution has
-//! no end.
+//! The code is the one that runs otherwise; only the words and the ticket are loom's. Who waits for
+//! ever is found: as a deadlock, or because an execution has no end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -31,7 +32,8 @@ impl<T> World<T> {
     fn of(table: impl FnOnce(&Db<Model>) -> T) -> Self {
         let db = Builder::new().memory(8 << 10).build_with(NoHtm).expect("memory");
         let table = table(&db);
-        // What threads share here, and have each for itself otherwise, is made before there are any.
+        // What threads share here, and have each for itself otherwise, is made before there are
+        // any.
         db.transact(|_| Ok(())).expect("nobody else is here");
         Self { db, table }
     }
@@ -114,7 +116,8 @@ fn the_ticket_is_given_back_by_who_fails() {
     explore(2, || World::new(&[1]), panic, |world| world.count(&[1]), check);
 }
 
-/// Each inserts a row if the other's is not there. Whoever has the ticket is not shown the other's row too late.
+/// Each inserts a row if the other's is not there. Whoever has the ticket is not shown the other's
+/// row too late.
 #[test]
 fn no_key_comes_into_what_the_holder_has_read() {
     fn insert_unless(world: &World<Table<u64, Pod<u64>, Ordered>>, key: u64) -> bool {

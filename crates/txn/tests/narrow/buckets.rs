@@ -4,7 +4,8 @@ use drtm_txn::{Entry, Error};
 
 use crate::world::{ROUND, World, case, elsewhere};
 
-/// Changes the bucket of a key that is absent as often as there are versions. In the end the key is there.
+/// Changes the bucket of a key that is absent as often as there are versions. In the end the key is
+/// there.
 fn turn_round(world: &World, key: u64, [one, two]: [u64; 2]) {
     for _ in 0..(ROUND - 2) / 2 {
         world.insert(world.a, one, 0);

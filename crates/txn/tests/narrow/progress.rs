@@ -17,8 +17,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// A transaction that takes longer than a bucket needs to come round is run again until it has the ticket; then others
-/// make way.
+/// A transaction that takes longer than a bucket needs to come round is run again until it has the
+/// ticket; then others make way.
 #[test]
 fn a_long_transaction_ends_beside_a_bucket_that_never_rests() {
     let world = World::new();
@@ -54,7 +54,8 @@ fn a_long_transaction_ends_beside_a_bucket_that_never_rests() {
     assert!((0..3).all(|round| world.get(world.b, round) == Some(round)));
 }
 
-/// Money moves between rows that come and go, and none is lost, while all counters come round all the time.
+/// Money moves between rows that come and go, and none is lost, while all counters come round all
+/// the time.
 #[test]
 fn money_is_neither_made_nor_lost() {
     const ACCOUNTS: u64 = 24;

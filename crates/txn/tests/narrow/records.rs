@@ -5,7 +5,8 @@ use drtm_txn::{Conflict, Error, Tx};
 use crate::world::{ROUND, World, case, elsewhere};
 
 case! {
-    /// A row that was read is gone, and its memory has come round to another table's row of the same version.
+    /// A row that was read is gone, and its memory has come round to another table's row of the
+    /// same version.
     a_stale_read_does_not_commit {
         let world = World::new();
         world.insert(world.a, 1, 100);

@@ -14,7 +14,8 @@ pub(crate) type Sorted = Table<u64, Pod<u64>, Ordered>;
 pub(crate) const A: TableDef<u64, Pod<u64>> = TableDef::hash("a");
 pub(crate) const B: TableDef<u64, Pod<u64>> = TableDef::hash("b");
 pub(crate) const SORTED: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("sorted");
-/// Nodes of ordered tables have no narrow counters, so that what is done here counts for records only.
+/// Nodes of ordered tables have no narrow counters, so that what is done here counts for records
+/// only.
 pub(crate) const CHURN: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("churn");
 
 #[derive(Clone)]

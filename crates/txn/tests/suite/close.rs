@@ -1,4 +1,5 @@
-//! The end of a database: who is inside may finish, nobody else comes in, and nothing commits afterwards.
+//! The end of a database: who is inside may finish, nobody else comes in, and nothing commits
+//! afterwards.
 
 use std::{
     sync::{
@@ -91,7 +92,8 @@ fn nobody_closes_a_database_from_within() -> Result<(), Error> {
     db.close()
 }
 
-/// A transaction that is running when the database is closed finishes, even one that has to be run again; so does one that was begun, and a snapshot.
+/// A transaction that is running when the database is closed finishes, even one that has to be run
+/// again; so does one that was begun, and a snapshot.
 #[test]
 fn who_is_inside_may_finish() -> Result<(), Error> {
     let db = Db::new()?;
@@ -136,7 +138,8 @@ fn who_is_inside_may_finish() -> Result<(), Error> {
     Ok(())
 }
 
-/// Many write in all ways there are while somebody closes: what was acknowledged has been told, and nothing is told afterwards.
+/// Many write in all ways there are while somebody closes: what was acknowledged has been told, and
+/// nothing is told afterwards.
 fn nothing_commits_afterwards<E: Engine>(engine: &E, rounds: u64) {
     for round in 0..rounds {
         let (db, counted) = database(engine.clone());

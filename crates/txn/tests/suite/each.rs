@@ -1,4 +1,5 @@
-//! Rows of a range that are shown, or changed, one after the other: beside a model, with whatever the transaction has written among them; and where it is told to begin again.
+//! Rows of a range that are shown, or changed, one after the other: beside a model, with whatever
+//! the transaction has written among them; and where it is told to begin again.
 
 use std::{
     cell::Cell,
@@ -189,7 +190,8 @@ fn filled(rows: u64) -> (Db<Embedded>, Table<u64, Pod<Row>, Ordered>) {
     (db, table)
 }
 
-/// Who reads much goes on in a snapshot, and sees all of one moment: here, of the one before a row is changed behind its back.
+/// Who reads much goes on in a snapshot, and sees all of one moment: here, of the one before a row
+/// is changed behind its back.
 #[test]
 fn a_long_read_goes_on_in_a_snapshot() {
     const ROWS: u64 = 5_000;
@@ -237,7 +239,8 @@ fn a_transaction_that_cannot_commit_does_not_go_on_for_long() {
     assert_eq!((tries.get(), shown.get()), (2, 1_000));
 }
 
-/// Threads raise rows of overlapping ranges, while another takes rows away and puts them back as they were: no row is raised in vain.
+/// Threads raise rows of overlapping ranges, while another takes rows away and puts them back as
+/// they were: no row is raised in vain.
 #[test]
 fn no_change_of_many_rows_is_lost() {
     const ROWS: u64 = 200;
@@ -269,7 +272,8 @@ fn no_change_of_many_rows_is_lost() {
     assert_eq!(rows.iter().map(|(_, row)| row.second).sum::<u64>(), raised);
 }
 
-/// A row has been read even if changing it failed, and the transaction goes on without it, whatever way it was to be changed.
+/// A row has been read even if changing it failed, and the transaction goes on without it, whatever
+/// way it was to be changed.
 #[test]
 fn a_row_that_could_not_be_changed_has_been_read() {
     type Way = fn(&mut Tx<'_, Embedded>, Table<u64, Pod<Row>, Ordered>) -> Result<(), Error>;

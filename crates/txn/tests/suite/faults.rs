@@ -112,7 +112,8 @@ fn a_row_that_is_written_while_its_index_is_made_is_in_it() {
     assert!(overlooks_an_index::<IndexedNotChecked>(), "the fault is not noticed");
 }
 
-/// How many phantoms are overlooked where a transaction's own insertions have split what it has read.
+/// How many phantoms are overlooked where a transaction's own insertions have split what it has
+/// read.
 fn overlooked_phantoms<F: Fault>(is_ordered: bool) -> usize {
     let overlooked = |missing: u64| {
         let db = database::<F>(8 << 20);

@@ -12,8 +12,8 @@ fn is_full(error: &Error) -> bool {
     matches!(error, Error::Full { .. })
 }
 
-/// All memory is taken by rows of another table, which are removed then: there is room for records, and for nothing
-/// else.
+/// All memory is taken by rows of another table, which are removed then: there is room for records,
+/// and for nothing else.
 fn filled() -> Result<Db, Error> {
     let db = Builder::new().memory(4 << 20).build()?;
     db.table(ROWS)?;
@@ -61,7 +61,8 @@ fn a_table_for_which_there_is_no_room_takes_none() -> Result<(), Error> {
     db.transact(|tx| (0..1_000).try_for_each(|row| tx.insert(rows, row, &[0; 100])))
 }
 
-/// No row has it, so that it is not found, and it cannot be inserted. As the end of a range it is one like others.
+/// No row has it, so that it is not found, and it cannot be inserted. As the end of a range it is
+/// one like others.
 #[test]
 fn a_key_that_is_too_long_is_no_row_s() -> Result<(), Error> {
     let db = Db::new()?;
@@ -97,7 +98,8 @@ fn a_key_that_is_too_long_is_no_row_s() -> Result<(), Error> {
     })
 }
 
-/// Where the process may have few addresses, the default takes half of them, and an error says what to ask for.
+/// Where the process may have few addresses, the default takes half of them, and an error says what
+/// to ask for.
 #[test]
 fn the_default_fits_the_process_s_limits() {
     const LIMITED: &str = "DRTM_TEST_LIMITED";

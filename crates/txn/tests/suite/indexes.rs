@@ -1,4 +1,5 @@
-//! Secondary indexes, which everybody who writes rows keeps, and entries, by which rows are written.
+//! Secondary indexes, which everybody who writes rows keeps, and entries, by which rows are
+//! written.
 
 mod build;
 mod entries;

@@ -1,5 +1,5 @@
-//! Transactions that end in unusual ways, or not at all: by a panic in any code of the application, on another thread,
-//! with their thread, or never. All others go on.
+//! Transactions that end in unusual ways, or not at all: by a panic in any code of the application,
+//! on another thread, with their thread, or never. All others go on.
 
 use std::{
     cell::{Cell, RefCell},
@@ -98,7 +98,8 @@ impl Sink for FailingSink {
     }
 }
 
-/// Threads pay each other, and fail at every step, by errors and by panics: no money is lost, and all end.
+/// Threads pay each other, and fail at every step, by errors and by panics: no money is lost, and
+/// all end.
 #[test]
 fn failures_at_every_step_leave_others_live() {
     const ROWS: u64 = 8;
@@ -213,7 +214,8 @@ fn until_no_panic(mut go_on: impl FnMut() -> Result<(), Error>) -> Result<(), Er
     }
 }
 
-/// A caught panic of a closure that sees a range: the range goes on behind the row at which it panicked.
+/// A caught panic of a closure that sees a range: the range goes on behind the row at which it
+/// panicked.
 #[test]
 fn a_range_goes_on_behind_a_caught_panic() -> Result<(), Error> {
     let db = Builder::new().memory(16 << 20).build()?;
@@ -292,8 +294,8 @@ fn a_transaction_that_ends_on_another_thread_takes_nothing_with_it() {
     });
 }
 
-/// A transaction that is leaked, and one whose thread has ended, hold up nobody but the end of the database, which
-/// says so.
+/// A transaction that is leaked, and one whose thread has ended, hold up nobody but the end of the
+/// database, which says so.
 #[test]
 fn what_is_leaked_holds_up_nobody() {
     ends(|| {
@@ -313,7 +315,8 @@ fn what_is_leaked_holds_up_nobody() {
             // Leaked: with its insertion, which stays as a key that is absent.
             mem::forget(begun(round % 4));
             mem::forget(db.snapshot().expect("memory"));
-            // A thread exits while it holds one, in a variable, and in one of its own that is dropped at its very end.
+            // A thread exits while it holds one, in a variable, and in one of its own that is
+            // dropped at its very end.
             thread::spawn(move || {
                 HELD.with_borrow_mut(|held| held.push(begun(4)));
                 let _held = begun(5);

@@ -1,4 +1,5 @@
-//! The behaviour of databases, seen from outside: one program, since most of the time that tests take is the compiler's. Model checking is in `tests/loom`.
+//! The behaviour of databases, seen from outside: one program, since most of the time that tests
+//! take is the compiler's. Model checking is in `tests/loom`.
 #![cfg(not(feature = "model"))]
 
 mod close;

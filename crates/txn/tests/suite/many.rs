@@ -1,4 +1,5 @@
-//! Rows of many keys at once, beside a map: whatever the table, the transaction, and what was asked for before.
+//! Rows of many keys at once, beside a map: whatever the table, the transaction, and what was asked
+//! for before.
 
 use std::{collections::BTreeMap, fmt::Debug, ops::ControlFlow};
 
@@ -139,7 +140,8 @@ fn agree<S: Setting, K: Key + Clone + Debug, O: Kind>(
     let there = (0..100).step_by(3).chain([101, 103]);
     let mut told = Told { key_of, model: there.map(|key| (key, Row::of(u64::from(key)))).collect() };
     db.transact(|tx| told.model.iter().try_for_each(|(key, row)| tx.insert(table, &key_of(*key), row))).expect("room");
-    // What has been read once is looked at once more each time: that has to be cheap enough to be done for all.
+    // What has been read once is looked at once more each time: that has to be cheap enough to be
+    // done for all.
     let mut explicit = db.begin().expect("open");
     wishes.iter().take(2).try_for_each(|wish| told.look(&mut explicit, table, wish)).expect("alone");
     drop(explicit);

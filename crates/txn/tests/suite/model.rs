@@ -1,4 +1,5 @@
-//! Random programs on one thread, beside ordered maps: all that a transaction can do, in tables of every shape.
+//! Random programs on one thread, beside ordered maps: all that a transaction can do, in tables of
+//! every shape.
 
 use std::{
     borrow::Borrow,

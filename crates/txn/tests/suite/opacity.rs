@@ -1,4 +1,5 @@
-//! What running transactions see: one moment, for explicit transactions and for closures that ask for it.
+//! What running transactions see: one moment, for explicit transactions and for closures that ask
+//! for it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -27,7 +28,8 @@ impl Setting for Sound {
     type Engine = NoHtm;
 }
 
-/// Rows of each table that the sum is over. More than there are workers, so that few reads validate all.
+/// Rows of each table that the sum is over. More than there are workers, so that few reads validate
+/// all.
 const ROWS: u64 = 12;
 const SUM: i64 = 100 * ROWS as i64;
 
@@ -157,8 +159,9 @@ fn a_long_explicit_transaction_commits() {
     assert!(matches!(tx.commit(), Err(Error::Conflict(_))));
 }
 
-/// A record that another has made, and that this transaction was going to write, is taken out when the other is rolled
-/// back: this transaction cannot commit, and is told so where it looks for its own row.
+/// A record that another has made, and that this transaction was going to write, is taken out when
+/// the other is rolled back: this transaction cannot commit, and is told so where it looks for its
+/// own row.
 #[test]
 fn a_write_whose_record_is_taken_out_is_not_overlooked() -> Result<(), Error> {
     let db = Builder::new().memory(16 << 20).build()?;

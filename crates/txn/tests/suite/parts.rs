@@ -1,4 +1,5 @@
-//! Parts of rows, beside whole ones: random programs beside a model, threads that must not tear a row, and where a part is written as a whole.
+//! Parts of rows, beside whole ones: random programs beside a model, threads that must not tear a
+//! row, and where a part is written as a whole.
 
 use std::{
     collections::BTreeMap,
@@ -315,7 +316,8 @@ struct Shared {
 const ONE: Part<Shared, u8> = part!(Shared, one);
 const OTHER: Part<Shared, u8> = part!(Shared, other);
 
-/// Threads move something from one part of a row to the other, by parts and by whole rows, while others look.
+/// Threads move something from one part of a row to the other, by parts and by whole rows, while
+/// others look.
 fn nothing_is_torn<S: Setting>(db: &Db<S>) {
     let table = db.table(TableDef::<u64, Pod<Shared>>::hash("shared")).expect("room");
     let row = Shared { one: TOTAL, filler: Long([7; 270]), other: 0 };

@@ -1,5 +1,5 @@
-//! Ranges over rows that the transaction itself has removed, beside a sorted map: such rows are passed together, and
-//! come back by insertion and by savepoints.
+//! Ranges over rows that the transaction itself has removed, beside a sorted map: such rows are
+//! passed together, and come back by insertion and by savepoints.
 
 use std::{
     collections::{BTreeMap, VecDeque},

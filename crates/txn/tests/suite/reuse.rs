@@ -1,5 +1,5 @@
-//! Memory that is used as often as an incarnation has values, while a transaction is open: with counters as wide as
-//! they are. Tests with narrow ones (`tests/narrow`) cover each path.
+//! Memory that is used as often as an incarnation has values, while a transaction is open: with
+//! counters as wide as they are. Tests with narrow ones (`tests/narrow`) cover each path.
 
 use drtm_txn::{Db, Error, Ordered, Pod, Table, TableDef};
 

@@ -157,7 +157,8 @@ fn entries_of_indexes_are_told_as_such<E: Engine>(engine: E) -> Result<(), Error
     Ok(())
 }
 
-/// Runs a transaction of one write, and one of several, that the sink stops; then finds everything as it was, unlocked.
+/// Runs a transaction of one write, and one of several, that the sink stops; then finds everything
+/// as it was, unlocked.
 fn nothing_is_left_of_what_a_sink_stops<E: Engine>(
     engine: E,
     value: &[u8],

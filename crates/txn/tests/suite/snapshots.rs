@@ -51,7 +51,8 @@ impl Tables {
         }
     }
 
-    /// Gives a key an amount in all tables, or none if that is zero. The text makes rows of all lengths.
+    /// Gives a key an amount in all tables, or none if that is zero. The text makes rows of all
+    /// lengths.
     fn set<S: Setting>(self, tx: &mut Tx<'_, S>, key: u64, amount: i64) -> Result<(), Error> {
         let name = format!("account number {key}");
         if amount == 0 {
@@ -245,7 +246,8 @@ fn there_is_one_older_version_for_each_open_snapshot() {
     assert_eq!(db.older_versions(), 0);
 }
 
-/// Far more snapshots than writers know one by one: each sees its own moment, and nothing is kept afterwards.
+/// Far more snapshots than writers know one by one: each sees its own moment, and nothing is kept
+/// afterwards.
 #[test]
 fn snapshots_do_not_run_out() {
     const SNAPSHOTS: u8 = 250;
@@ -277,7 +279,8 @@ fn snapshots_do_not_run_out() {
     assert_eq!((db.older_versions(), db.open_snapshots().expect("sound")), (0, 0));
 }
 
-/// Four hundred long readers at once, among writers: none fails, and each sees one moment, not before it began.
+/// Four hundred long readers at once, among writers: none fails, and each sees one moment, not
+/// before it began.
 #[test]
 fn four_hundred_readers_at_once() {
     const ROWS: u64 = 1_500;
@@ -301,7 +304,8 @@ fn four_hundred_readers_at_once() {
                         }
                         ControlFlow::Continue(())
                     })?;
-                    // All have read more than fits into a validated transaction, and none ends before all have.
+                    // All have read more than fits into a validated transaction, and none ends
+                    // before all have.
                     if std::mem::take(&mut is_first) {
                         inside.fetch_add(1, Relaxed);
                     }

@@ -1,4 +1,5 @@
-//! Nobody starves: neither who wants what everybody wants, nor who reads much while others write, nor whose set is another one at every try.
+//! Nobody starves: neither who wants what everybody wants, nor who reads much while others write,
+//! nor whose set is another one at every try.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -26,7 +27,8 @@ fn one_key_that_all_want() {
     assert_eq!(db.read(|tx| tx.get(counters, 0)).expect("it can be read"), Some(4 * each));
 }
 
-/// A transaction that reads everything, slowly, and writes something, while others write, insert and remove all the time: without help it would never commit.
+/// A transaction that reads everything, slowly, and writes something, while others write, insert
+/// and remove all the time: without help it would never commit.
 #[test]
 fn one_who_reads_everything_while_others_write() {
     const ROWS: u64 = 100;
@@ -76,7 +78,8 @@ fn one_who_reads_everything_while_others_write() {
     assert!(tries.load(Relaxed) >= 3);
 }
 
-/// Each try follows a chain of rows that others redirect meanwhile, so that what it reads differs from try to try.
+/// Each try follows a chain of rows that others redirect meanwhile, so that what it reads differs
+/// from try to try.
 #[test]
 fn one_whose_rows_are_others_at_every_try() {
     const ROWS: u64 = 32;
@@ -121,7 +124,8 @@ fn a_transaction_within_another_is_refused() {
     db.transact(|_| Ok(())).expect("it is over");
 }
 
-/// A table that grows while its rows are looked for in vain and then inserted does not get in the way of who makes it grow.
+/// A table that grows while its rows are looked for in vain and then inserted does not get in the
+/// way of who makes it grow.
 #[test]
 fn one_whose_own_insertions_make_the_table_grow() {
     let db = Db::new().expect("a database");

@@ -1,5 +1,5 @@
-//! Arbitrary histories, most of them wrong, judged a second time: by the transitive closure of all dependencies,
-//! each found by looking at every pair of transactions.
+//! Arbitrary histories, most of them wrong, judged a second time: by the transitive closure of all
+//! dependencies, each found by looking at every pair of transactions.
 
 use proptest::prelude::*;
 
@@ -37,11 +37,12 @@ impl Relation {
     }
 }
 
-/// What a transaction does to each key: whether it writes it, and which version it reads (of those there are).
+/// What a transaction does to each key: whether it writes it, and which version it reads (of those
+/// there are).
 type Access = (bool, Option<prop::sample::Index>);
 
-/// Transactions that took effect at once on each key in an order of their own. A write's version is its place in
-/// that key's order.
+/// Transactions that took effect at once on each key in an order of their own. A write's version is
+/// its place in that key's order.
 fn history() -> impl Strategy<Value = History<u64>> {
     let txn = (prop::array::uniform3(any::<Access>()), prop::array::uniform3(any::<u8>()), 0..30u64, 0..30u64);
     prop::collection::vec(txn, 2..7).prop_map(|txns| {

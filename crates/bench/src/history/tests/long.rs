@@ -44,8 +44,9 @@ fn one_that_is_wrong_is_found() {
     assert_eq!((cycle.kind, cycle.steps.len()), (CycleKind::RealTime, 2));
 }
 
-/// Snapshot isolation: each reads what was there sixteen transactions ago, and writes a row that nobody has written
-/// since. Rows are few, so that all are tied to each other, and the worst kinds of cycles are sought in vain.
+/// Snapshot isolation: each reads what was there sixteen transactions ago, and writes a row that
+/// nobody has written since. Rows are few, so that all are tied to each other, and the worst kinds
+/// of cycles are sought in vain.
 #[test]
 fn all_that_are_wrong_are_sought() {
     const HOT: u64 = 50;

@@ -1,5 +1,5 @@
-//! Small histories with removals and scans, judged a second time from the definition: whether the transactions can be
-//! done one after the other, in some order, and show what they showed.
+//! Small histories with removals and scans, judged a second time from the definition: whether the
+//! transactions can be done one after the other, in some order, and show what they showed.
 
 use std::collections::BTreeMap;
 
@@ -99,7 +99,8 @@ fn has_order(left: &[&Txn], table: &Table, order: Order) -> bool {
         })
 }
 
-/// Whether it says exactly what was seen: no read that saw nothing can mean one of several removals.
+/// Whether it says exactly what was seen: no read that saw nothing can mean one of several
+/// removals.
 fn is_exact(history: &History<u64>) -> bool {
     let any = |is: fn(&Operation<u64>) -> bool| history.transactions.iter().flat_map(|txn| &txn.operations).any(is);
     let removes = any(|operation| matches!(operation, Operation::Write { removal: true, .. }));

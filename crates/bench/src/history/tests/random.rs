@@ -1,4 +1,5 @@
-//! Serial executions of random programs are clean, however their times overlap; one change makes them wrong.
+//! Serial executions of random programs are clean, however their times overlap; one change makes
+//! them wrong.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,8 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// A transaction's acts, whether it commits, and by how much its times reach beyond the moment of its effect.
+/// A transaction's acts, whether it commits, and by how much its times reach beyond the moment of
+/// its effect.
 type Program = (Vec<Act>, bool, u64, u64);
 
 fn programs() -> impl Strategy<Value = Vec<Program>> {
@@ -87,8 +89,8 @@ fn step(txn: Txn, act: Act, table: &mut Table) -> Txn {
     }
 }
 
-/// A run with the times of a serial one, behind a transaction that wrote all keys and before one that writes them
-/// again; between them, one more that saw what the first wrote.
+/// A run with the times of a serial one, behind a transaction that wrote all keys and before one
+/// that writes them again; between them, one more that saw what the first wrote.
 fn around(middle: &[Program], seen: impl FnOnce(Txn, &History<u64>) -> Txn) -> History<u64> {
     let all: Vec<Act> = (0..KEYS).map(Act::Write).collect();
     let exact = |program: &Program| (program.0.clone(), program.1, 0, 0);

@@ -74,7 +74,8 @@ fn the_clock_tells_which_removal_was_meant() {
         loaded([insertion, Txn::committed(5, 20).removes(0, 5, 2).writes(0, 0, 2), reader.reads(0, 0, 1)])
     };
     let insertion = || Txn::committed(1, 2).writes(0, 5, 1);
-    // The row was there before the reader began, so that it saw the removal, but not the write beside it.
+    // The row was there before the reader began, so that it saw the removal, but not the write
+    // beside it.
     for reader in [Txn::committed(10, 20).finds_nothing(0, 5), Txn::committed(10, 20).scans(0, 3..8, [])] {
         let history = half(insertion(), reader);
         assert_eq!(cycle(&history), (CycleKind::GSingle, vec![2, 3]));

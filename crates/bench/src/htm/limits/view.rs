@@ -86,7 +86,8 @@ impl Args {
         )
     }
 
-    /// Abort rates over what is varied; if reads and writes both are, a line for each amount written.
+    /// Abort rates over what is varied; if reads and writes both are, a line for each amount
+    /// written.
     pub(super) fn chart(&self, rows: &[Row]) -> Chart {
         let (x, place): (Axis, Place) = match self.kind {
             _ if self.duration_us.is_some() => {

@@ -1,4 +1,5 @@
-//! Maps without any synchronisation: what one thread alone can have, and so the limit for all others.
+//! Maps without any synchronisation: what one thread alone can have, and so the limit for all
+//! others.
 
 use std::collections::BTreeMap;
 

@@ -114,7 +114,8 @@ impl Session<u64> for ArtSession<'_> {
     }
 }
 
-/// `concurrent-map`, a B-link tree that shares nodes between versions. Its handles are one thread's each.
+/// `concurrent-map`, a B-link tree that shares nodes between versions. Its handles are one thread's
+/// each.
 pub(in crate::kv) struct BTreeByConcurrentMap<K: Key + Minimum>(Mutex<ConcurrentMap<K, Value>>);
 
 impl<K: Key + Minimum> Map<K> for BTreeByConcurrentMap<K> {

@@ -23,8 +23,8 @@ type Chunk = Box<[Mutex<Value>]>;
 
 /// Values, each under a lock of its own, in chunks that never move.
 ///
-/// A number that is freed can soon be another value's. Whoever still had it would read that value, which a real store
-/// would have to notice; here nobody reads what another removes.
+/// A number that is freed can soon be another value's. Whoever still had it would read that value,
+/// which a real store would have to notice; here nobody reads what another removes.
 pub(super) struct Slab {
     chunks: Box<[OnceLock<Chunk>]>,
     used: AtomicUsize,

@@ -197,7 +197,8 @@ fn a_damaged_checkpoint_falls_back_to_an_older_one() {
     let directory = Directory::of("checkpoint-older", &[]);
     lay(&directory, &newer);
     let before = whole(&directory);
-    // As if a crash had left the older checkpoint and its segments, and the newer one was damaged then.
+    // As if a crash had left the older checkpoint and its segments, and the newer one was damaged
+    // then.
     newer.iter().for_each(|(name, bytes)| drop(all.insert(name.clone(), bytes.clone())));
     assert_eq!(names(&all, number_of), [1, 2]);
     lay(&directory, &all);

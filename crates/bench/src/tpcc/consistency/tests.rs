@@ -1,4 +1,5 @@
-//! A fresh population keeps all conditions; one that is damaged in one way breaks those that speak of it, there, and no others.
+//! A fresh population keeps all conditions; one that is damaged in one way breaks those that speak
+//! of it, there, and no others.
 
 use std::{collections::BTreeSet, num::NonZeroU64};
 
@@ -13,7 +14,8 @@ fn fresh() -> (Population, Scale) {
     (Population::of(&Loader::new(scale, 11, NonZeroU64::MIN)), scale)
 }
 
-/// Damages a fresh population, and expects the conditions of these numbers to break, each at its place.
+/// Damages a fresh population, and expects the conditions of these numbers to break, each at its
+/// place.
 fn broken_by(damage: impl FnOnce(&mut Population), expected: &[(u8, Place)]) {
     let (mut rows, scale) = fresh();
     damage(&mut rows);
@@ -43,7 +45,8 @@ fn a_fresh_population_is_consistent() {
 
 #[test]
 fn the_first_is_found_alone() {
-    // A district and its history say more than the warehouse: then the eighth is broken too, unless the history is the warehouse's.
+    // A district and its history say more than the warehouse: then the eighth is broken too, unless
+    // the history is the warehouse's.
     broken_by(
         |rows| add(&mut rows.districts.get_mut(&HOME).expect("it is there").ytd, 5),
         &[(1, WAREHOUSE), (9, DISTRICT)],

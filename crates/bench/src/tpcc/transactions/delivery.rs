@@ -1,4 +1,5 @@
-//! DELIVERY (2.7): one transaction for all districts of a warehouse, where the specification allows one for each (2.7.2.2), too.
+//! DELIVERY (2.7): one transaction for all districts of a warehouse, where the specification allows
+//! one for each (2.7.2.2), too.
 
 use std::ops::ControlFlow;
 
@@ -14,7 +15,8 @@ use crate::{
     },
 };
 
-/// Delivers the oldest order of each district. Gives how many there were: a district without one is skipped.
+/// Delivers the oldest order of each district. Gives how many there were: a district without one is
+/// skipped.
 pub(in crate::tpcc) fn deliver<S: Setting, O: Shelf>(
     db: &Db<S>,
     tables: &Tables<O>,
@@ -22,7 +24,8 @@ pub(in crate::tpcc) fn deliver<S: Setting, O: Shelf>(
     date: u64,
 ) -> Result<u8, Error> {
     db.try_transact(|tx| {
-        // One thing after the other for all districts, so that what comes next can be asked for in the meantime.
+        // One thing after the other for all districts, so that what comes next can be asked for in
+        // the meantime.
         let districts = 1..=DISTRICTS;
         tx.prefetch(tables.new_orders, districts.clone().map(|district| (input.warehouse, district, 0)))?;
         let mut orders = [None; DISTRICTS as usize];

@@ -166,7 +166,8 @@ fn sell<S: Setting, O: Shelf>(
     Ok(there(taken, STOCK)?)
 }
 
-/// What is left of a stock of which some is taken: it is filled up by 91 if it would be less than ten (2.4.2.2).
+/// What is left of a stock of which some is taken: it is filled up by 91 if it would be less than
+/// ten (2.4.2.2).
 #[inline(always)]
 pub(in crate::tpcc) fn take(stock: &mut Supply, quantity: u8, is_remote: bool) {
     let left = stock.quantity.get() - i16::from(quantity);
@@ -182,7 +183,8 @@ pub(in crate::tpcc) fn total(sum: i64, discount: u16, tax: u16) -> i64 {
     sum * (WHOLE - i64::from(discount)) * (WHOLE + i64::from(tax)) / (WHOLE * WHOLE)
 }
 
-/// Whether ORIGINAL is in it somewhere. Its first and its last letter are looked for at all places at once, without a branch that would depend on the text.
+/// Whether ORIGINAL is in it somewhere. Its first and its last letter are looked for at all places
+/// at once, without a branch that would depend on the text.
 #[inline(always)]
 pub(in crate::tpcc) fn is_original(data: &Text<50>) -> bool {
     // Behind the text there are zeros.

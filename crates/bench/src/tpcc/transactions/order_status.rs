@@ -43,7 +43,8 @@ impl<O: Shelf> Look for LastOrder<'_, O> {
     fn look<S: Setting, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<Status, Error> {
         let Self { tables, input, scratch } = self;
         let customer = choose(tx, tables, input.district, &input.customer, &mut scratch.named)?;
-        // While the customer is on its way, its last order is looked for, and while that is, the customer is read.
+        // While the customer is on its way, its last order is looked for, and while that is, the
+        // customer is read.
         tx.prefetch_lines(tables.customers, iter::once(customer), &OF_CUSTOMER)?;
         let last = tx.last(tables.orders_by_customer, OrderByCustomer::range(customer)?)?;
         let order = there(last, ORDER_BY_CUSTOMER)?.0.order();

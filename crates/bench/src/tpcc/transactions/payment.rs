@@ -105,12 +105,14 @@ fn names(warehouse: &Text<10>, district: &Text<10>) -> Text<24> {
     Text::joined(front.as_bytes(), district.as_bytes())
 }
 
-/// Writes a payment in front of C_DATA, of which what is too much is lost at its end: what is done of those with bad credit.
+/// Writes a payment in front of C_DATA, of which what is too much is lost at its end: what is done
+/// of those with bad credit.
 #[cold]
 pub(in crate::tpcc) fn remember(row: &mut Customer, (warehouse, district, customer): CustomerKey, input: &Payment) {
     let ((paid_at, paid_in), amount) = (input.district, input.amount);
     let (whole, cents) = (amount / 100, (amount % 100) as u8);
-    // The longest numbers that there can be fit. Not by formatting, which takes several times as long.
+    // The longest numbers that there can be fit. Not by formatting, which takes several times as
+    // long.
     let mut line = [0; 64];
     let mut rest = &mut line[..];
     let mut add = |text: &[u8]| {

@@ -1,4 +1,5 @@
-//! STOCK-LEVEL (2.8): reads only. At the highest level of isolation, where the specification asks for less.
+//! STOCK-LEVEL (2.8): reads only. At the highest level of isolation, where the specification asks
+//! for less.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,5 @@
-//! Copying bytes of words, two words by an instruction. Not under model checking, whose words are larger.
+//! Copying bytes of words, two words by an instruction. Not under model checking, whose words are
+//! larger.
 
 use std::arch::{asm, x86_64::__m128i};
 
@@ -21,9 +22,10 @@ const PAIR: usize = 2 * PIECE;
 #[inline(always)]
 unsafe fn load_piece(from: *const u8) -> [u8; PIECE] {
     let piece: __m128i;
-    // SAFETY: the caller vouches for the place, and words may be read at any time. The instruction reads each byte once, and may be carried
-    // out in parts: it is as good as relaxed atomic loads of the words that it touches, and a choice among their bytes, in
-    // assembly. It is not `pure`, so it stays between the fences that it was put between.
+    // SAFETY: the caller vouches for the place, and words may be read at any time. The instruction
+    // reads each byte once, and may be carried out in parts: it is as good as relaxed atomic loads
+    // of the words that it touches, and a choice among their bytes, in assembly. It is not `pure`,
+    // so it stays between the fences that it was put between.
     unsafe {
         asm!("movdqu {piece}, [{from}]", piece = out(xmm_reg) piece, from = in(reg) from,
             options(readonly, nostack, preserves_flags));
@@ -62,8 +64,9 @@ unsafe fn load_turn(from: *const u8) -> [u8; TURN] {
 unsafe fn store_piece(to: *mut u8, piece: [u8; PIECE]) {
     // SAFETY: sixteen bytes are sixteen bytes.
     let piece = unsafe { std::mem::transmute::<[u8; PIECE], __m128i>(piece) };
-    // SAFETY: the caller vouches for the place, and words are atomics: they may be written at any time, by anyone. The instruction may be
-    // carried out in parts, but in none smaller than an aligned word: it is as good as two relaxed atomic stores.
+    // SAFETY: the caller vouches for the place, and words are atomics: they may be written at any
+    // time, by anyone. The instruction may be carried out in parts, but in none smaller than an
+    // aligned word: it is as good as two relaxed atomic stores.
     unsafe {
         asm!("movdqu [{to}], {piece}", piece = in(xmm_reg) piece, to = in(reg) to, options(nostack, preserves_flags));
     }
@@ -89,15 +92,18 @@ unsafe fn store_turn(to: *mut u8, turn: [u8; TURN]) {
     }
 }
 
-/// Copies the first bytes of words: as many as there is room for, which are at least a [`PIECE`]. Panics when there are not as many.
+/// Copies the first bytes of words: as many as there is room for, which are at least a [`PIECE`].
+/// Panics when there are not as many.
 ///
-/// What is left behind the whole turns or pieces is copied as the end of one that overlaps with them, so that it need not be counted.
+/// What is left behind the whole turns or pieces is copied as the end of one that overlaps with
+/// them, so that it need not be counted.
 #[inline(always)]
 pub(crate) fn load_bytes(words: &[Word], into: &mut [u8]) {
     let length = into.len();
     assert!(length >= PIECE && length <= size_of_val(words), "{length} bytes of {} words", words.len());
     let from = words.as_ptr().cast::<u8>();
-    // SAFETY: of this and of the other: what is copied to a part of `into` lies as far behind `from`, so among the words' first `length` bytes.
+    // SAFETY: of this and of the other: what is copied to a part of `into` lies as far behind
+    // `from`, so among the words' first `length` bytes.
     let piece = |at| unsafe { load_piece(from.wrapping_add(at)) };
     // SAFETY: as above.
     let turn = |at| unsafe { load_turn(from.wrapping_add(at)) };
@@ -126,7 +132,8 @@ pub(crate) fn load_bytes(words: &[Word], into: &mut [u8]) {
     }
 }
 
-/// Copies bytes, at least a [`PIECE`], to the first words. The rest of the last one becomes zero. Panics when they do not fit.
+/// Copies bytes, at least a [`PIECE`], to the first words. The rest of the last one becomes zero.
+/// Panics when they do not fit.
 ///
 /// Whole words are copied as for [`load_bytes`].
 #[inline(always)]
@@ -136,8 +143,8 @@ pub(crate) fn store_bytes(words: &[Word], from: &[u8]) {
     let to = words.as_ptr().cast::<u8>().cast_mut();
     let (whole, last) = from.split_at(length / 8 * 8);
     let end = whole.len();
-    // SAFETY: of this and of the other: what is copied of a part of `whole` lies as far behind `to`, so among the words' first `length` bytes,
-    // and begins at a multiple of a word.
+    // SAFETY: of this and of the other: what is copied of a part of `whole` lies as far behind
+    // `to`, so among the words' first `length` bytes, and begins at a multiple of a word.
     let piece = |at, piece: &_| unsafe { store_piece(to.wrapping_add(at), *piece) };
     // SAFETY: as above.
     let turn = |at, turn: &_| unsafe { store_turn(to.wrapping_add(at), *turn) };

@@ -15,7 +15,8 @@ use crate::{
 
 /// Segments that have been found. They never move, so what is known stays true.
 ///
-/// As many as the table has, roughly: like its header and its directories, memory for what a directory has comes when the first of it is asked for.
+/// As many as the table has, roughly: like its header and its directories, memory for what a
+/// directory has comes when the first of it is asked for.
 #[derive(Debug)]
 pub(super) struct Places {
     table: Remote,

@@ -67,7 +67,8 @@ fn there_is_room_for_as_many_as_there_are_keys() {
         let found = hashes().take(keys as usize).filter(|hash| hints.find(*hash).is_some()).count();
         assert!(found as f64 > 0.8 * keys as f64, "{found} of {keys}");
     }
-    // With more room in the same generation, what has been kept is found in half of all cases. The rest is elsewhere now.
+    // With more room in the same generation, what has been kept is found in half of all cases. The
+    // rest is elsewhere now.
     let before: Vec<_> = hashes().take(100_000).filter(|hash| hints.find(*hash).is_some()).collect();
     hints.make_room(200_000, || 0);
     let after = before.iter().filter(|hash| hints.find(**hash).is_some()).count();
@@ -171,7 +172,8 @@ fn with_a_key_the_others_of_its_leaf_are_hinted_at_where_there_is_room() {
     const KEYS: u64 = 10_000;
     (0..KEYS).for_each(&mut insert);
     let hinted = || (0..KEYS).filter(|key| is_hinted(&tree, *key)).count();
-    // One set for all: a key that was asked for gets in, in place of another, and those beside it do not.
+    // One set for all: a key that was asked for gets in, in place of another, and those beside it
+    // do not.
     assert!(get(&tree, 0).is_some() && hinted() == WAYS);
     let others: Vec<_> = (0..KEYS).filter(|key| !is_hinted(&tree, *key)).take(3).collect();
     for key in others {

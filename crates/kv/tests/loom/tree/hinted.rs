@@ -5,7 +5,8 @@ use drtm_kv::{KvTable, Mutation, mutated};
 use super::{ABOUT_TO_BE_DIVIDED, World};
 use crate::explore;
 
-/// A world as [`explore`] has it, in which these keys have been found, so that there are hints of where they are.
+/// A world as [`explore`] has it, in which these keys have been found, so that there are hints of
+/// where they are.
 fn explore_hinted<T: Send + 'static>(
     preemptions: usize,
     (keys, removed, hinted): (&'static [u64], &'static [u64], &'static [u64]),
@@ -58,7 +59,8 @@ fn a_hint_of_a_leaf_whose_memory_is_used_again_leads_nowhere() {
         2,
         (&[10, 20, 30, 40], &[], &[40]),
         |world| {
-            // The last leaf leaves, and the root takes over the first; then the root is divided again.
+            // The last leaf leaves, and the root takes over the first; then the root is divided
+            // again.
             let mut worker = world.store.worker().expect("a worker");
             let removed = world.tree.remove(&mut worker, 40).expect("sound").is_some();
             removed && world.tree.insert(&mut worker, 35, &35_u64.to_le_bytes()).expect("room").is_some()
@@ -103,7 +105,8 @@ fn a_removed_key_s_memory_is_never_read_by_a_hint_as_the_same_key_of_another_tre
     );
 }
 
-/// A record's memory is another tree's record of the same key, and even its incarnation has come round to what it was.
+/// A record's memory is another tree's record of the same key, and even its incarnation has come
+/// round to what it was.
 fn a_key_whose_memory_has_gone_full_circle_is_not_found_by_a_hint() {
     loom::model(|| {
         let world = World::new(&[7], &[]);

@@ -119,7 +119,8 @@ impl Queue {
                 }
                 Verb::Call { bytes, .. } => {
                     // Calls always have a ticket, and there is memory for as many replies as there
-                    // may be calls; the answers to some that are given up may still be on their way.
+                    // may be calls; the answers to some that are given up may still be on their
+                    // way.
                     let (Some(ticket), Some(reply)) = (work.ticket, desk.free_replies.pop()) else {
                         desk.slots.put(slot);
                         break;

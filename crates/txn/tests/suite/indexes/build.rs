@@ -149,7 +149,8 @@ fn many_write<E: Engine, O: Kind>(engine: E, def: TableDef<u64, Pod<Seat>, O>, k
                         let (one, two, what) = (random(keys), random(keys), random(5));
                         let done = db.transact(|tx| match what {
                             0 => tx.update(seats, &one, |seat| seat[1] = (seat[1] + 1) % 7).map(drop),
-                            // Two change seats, so that one comes to an entry that the other has not left yet.
+                            // Two change seats, so that one comes to an entry that the other has
+                            // not left yet.
                             1 => {
                                 let (a, b) = (tx.take(seats, one)?, tx.take(seats, two)?);
                                 let (a, b) = if one == two { (None, a) } else { (a, b) };
@@ -228,7 +229,8 @@ fn an_index_of_a_table_that_others_write_in_regions_has_all_rows() {
     (0..rounds(1)).for_each(|_| many_write(Emulated::default(), SEATS, 300, 200));
 }
 
-/// An index is opened while somebody writes a row for the first time: the row is in it, whichever comes first.
+/// An index is opened while somebody writes a row for the first time: the row is in it, whichever
+/// comes first.
 #[test]
 fn an_index_that_is_opened_while_somebody_writes_has_what_he_writes() -> Result<(), Error> {
     const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");

@@ -1,4 +1,5 @@
-//! Indexes against a model: whatever is done to rows, and undone, each index has exactly the entries that its function says.
+//! Indexes against a model: whatever is done to rows, and undone, each index has exactly the
+//! entries that its function says.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,5 @@
-//! Indexes while many write: each row is in each of its table's indexes, as its value says, and nothing else is.
+//! Indexes while many write: each row is in each of its table's indexes, as its value says, and
+//! nothing else is.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
