@@ -22,7 +22,7 @@ use criterion::{
     BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };
 use drtm::{
-    Codec, Db, Error, Hash, Key, Kind, Mode, Ordered, Pod, Raw, Serde, Setting, Table, TableDef, Tx,
+    Codec, Config, Db, Error, Hash, Key, Kind, Mode, Ordered, Pod, Raw, Serde, Table, TableDef, Tx,
     htm::NoHtm,
     kv::{HashConfig, HashTable, KvError, KvTable, Store, Tree, Worker},
 };
@@ -112,7 +112,7 @@ fn filled<K: Key, C: Codec, O: Kind>(
 }
 
 /// Reads rows, and adds something of each up.
-fn read<S: Setting, M: Mode, K: Key, O: Kind>(
+fn read<S: Config, M: Mode, K: Key, O: Kind>(
     tx: &mut Tx<'_, S, M>,
     table: Table<K, Pod<Row>, O>,
     keys: &[K],
@@ -121,7 +121,7 @@ fn read<S: Setting, M: Mode, K: Key, O: Kind>(
 }
 
 /// Reads rows and changes them.
-fn update<S: Setting, K: Key, O: Kind>(
+fn update<S: Config, K: Key, O: Kind>(
     tx: &mut Tx<'_, S>,
     table: Table<K, Pod<Row>, O>,
     keys: &[K],
@@ -130,7 +130,7 @@ fn update<S: Setting, K: Key, O: Kind>(
     Ok(0)
 }
 
-fn scan<S: Setting, M: Mode>(
+fn scan<S: Config, M: Mode>(
     tx: &mut Tx<'_, S, M>,
     table: Table<u64, Pod<Row>, Ordered>,
     from: u64,

@@ -25,7 +25,7 @@ use std::{
 };
 
 use drtm::{
-    Db, Embedded, Pod, TableDef,
+    Db, DefaultConfig, Pod, TableDef,
     cluster::{Cluster, ClusterError, ClusterTable, Node, Partition},
     htm::Native,
     rdma::{Fabric, NodeId, TcpConfig, TcpFabric},
@@ -43,7 +43,7 @@ const START: i64 = 1_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
-type Bank<F> = Cluster<F, Embedded>;
+type Bank<F> = Cluster<F, DefaultConfig>;
 
 /// Asks until all nodes are there.
 fn when_all_are_there<T>(mut ask: impl FnMut() -> Result<T, drtm::Error>) -> Result<T, drtm::Error> {

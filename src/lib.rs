@@ -16,7 +16,7 @@
 pub use drtm_txn::*;
 
 /// A lower layer: transactional memory. Applications need it to choose an engine
-/// ([`Setting`]), and seldom otherwise.
+/// ([`Config`]), and seldom otherwise.
 pub mod htm {
     pub use drtm_htm::*;
 }

@@ -19,7 +19,7 @@ use drtm_rdma::{
     SimConfig, TcpConfig, TcpFabric,
 };
 use drtm_txn::{
-    Builder, Mutation, Ordered, Raw, Setting, TableDef,
+    Builder, Config, Mutation, Ordered, Raw, TableDef,
     cluster::{ClusterTable, Node, Partition, Protocol, Timing, Worker},
 };
 
@@ -50,7 +50,7 @@ impl Fault for Sound {}
 #[derive(Debug)]
 pub(crate) struct With<T>(PhantomData<fn() -> T>);
 
-impl<T: Fault> Setting for With<T> {
+impl<T: Fault> Config for With<T> {
     type Engine = NoHtm;
     const FAULT: Option<Mutation> = T::FAULT;
 }

@@ -4,7 +4,7 @@
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Error, IndexDef, Multi, Part, Pod, Setting, TableDef,
+    Config, Error, IndexDef, Multi, Part, Pod, TableDef,
     cluster::{ClusterColumn, ClusterIndex, ClusterTable, NodeBuilder, Partition},
     part,
 };
@@ -47,7 +47,7 @@ pub(crate) struct Directory {
 
 impl Directory {
     /// Entries are at other nodes than their rows, mostly.
-    pub(crate) fn define<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    pub(crate) fn define<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         node: &mut NodeBuilder<F, S>,
     ) -> Result<Self, Error> {
         let people = node.table(PEOPLE, Partition::by("number", |number| *number))?;

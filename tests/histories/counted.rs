@@ -10,7 +10,7 @@ use std::thread;
 use drtm_bench::history::{Anomaly, CycleKind, Order, Recorder, Recording, check};
 use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_testing::rounds;
-use drtm_txn::{Builder, Db, Error, Mode, Mutation, Ordered, Part, Pod, Setting, Table, TableDef, Tx, part};
+use drtm_txn::{Builder, Config, Db, Error, Mode, Mutation, Ordered, Part, Pod, Table, TableDef, Tx, part};
 use fastrand::Rng;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -33,7 +33,7 @@ const SORTED: TableDef<u64, Pod<Row>, Ordered> = TableDef::ordered("sorted");
 #[derive(Debug)]
 struct Quiet<E, F>(std::marker::PhantomData<fn() -> (E, F)>);
 
-impl<E: Engine, F: Fault> Setting for Quiet<E, F> {
+impl<E: Engine, F: Fault> Config for Quiet<E, F> {
     type Engine = E;
     const FAULT: Option<Mutation> = F::FAULT;
 }
@@ -41,7 +41,7 @@ impl<E: Engine, F: Fault> Setting for Quiet<E, F> {
 /// Rows of each table.
 const ROWS: u64 = 4;
 
-struct World<S: Setting> {
+struct World<S: Config> {
     db: Db<S>,
     hashed: Table<u64, Pod<Row>>,
     sorted: Table<u64, Pod<Row>, Ordered>,
@@ -50,7 +50,7 @@ struct World<S: Setting> {
 /// A row's table, hashed or sorted, and its key.
 type Place = (u32, u64);
 
-impl<S: Setting> World<S> {
+impl<S: Config> World<S> {
     fn new(db: Db<S>) -> Self {
         let (hashed, sorted) = (db.table(HASHED).expect("memory"), db.table(SORTED).expect("memory"));
         Self { db, hashed, sorted }
@@ -105,7 +105,7 @@ fn steps(random: &mut Rng, most: usize) -> Vec<(Place, bool)> {
 }
 
 /// Runs the steps of a transaction, and notes what they saw and wrote.
-fn run<S: Setting>(
+fn run<S: Config>(
     world: &World<S>,
     tx: &mut Tx<'_, S>,
     steps: &[(Place, bool)],
@@ -125,7 +125,7 @@ fn run<S: Setting>(
 }
 
 /// Reads all rows in a transaction that only reads, in any order.
-fn read_all<S: Setting>(
+fn read_all<S: Config>(
     world: &World<S>,
     tx: &mut Tx<'_, S, drtm_txn::ReadOnly>,
     random: &mut Rng,

@@ -13,7 +13,7 @@ use std::{
 
 use drtm_htm::{Emulated, Native, NoHtm};
 use drtm_testing::rounds;
-use drtm_txn::{Conflict, Error, Setting, Tx};
+use drtm_txn::{Config, Conflict, Error, Tx};
 
 use crate::{
     settings::{On, Sound, Tested, database},
@@ -37,7 +37,7 @@ fn write_of(is_long: bool) -> u64 {
 }
 
 /// Commits something else meanwhile.
-fn meanwhile<S: Setting>(world: &World<S>, body: impl FnOnce(&mut Tx<'_, S>) -> Result<(), Error>) {
+fn meanwhile<S: Config>(world: &World<S>, body: impl FnOnce(&mut Tx<'_, S>) -> Result<(), Error>) {
     let mut tx = world.db.begin().expect("a transaction");
     body(&mut tx).and_then(|()| tx.commit()).expect("nobody is in its way");
 }
@@ -204,7 +204,7 @@ fn meet<E: Tested>(
 }
 
 /// By hand, as often as it takes: with what it reads true all the while.
-fn until_committed<S: Setting>(
+fn until_committed<S: Config>(
     world: &World<S>,
     body: impl Fn(&World<S>, &mut Tx<'_, S>) -> Result<(), Error>,
 ) -> Result<(), Error> {
@@ -226,7 +226,7 @@ fn tables() -> impl Iterator<Item = [Place; 2]> {
 }
 
 /// The number that a row stands for: how long its value is does not matter here.
-fn number<S: Setting>(world: &World<S>, tx: &mut Tx<'_, S>, place: Place) -> Result<u64, Error> {
+fn number<S: Config>(world: &World<S>, tx: &mut Tx<'_, S>, place: Place) -> Result<u64, Error> {
     Ok(world.get(tx, place)?.unwrap_or(0))
 }
 
@@ -345,7 +345,7 @@ on_every_engine!(
     }
 );
 
-fn insert_unless<S: Setting>(world: &World<S>, tx: &mut Tx<'_, S>, place: Place, other: Place) -> Result<(), Error> {
+fn insert_unless<S: Config>(world: &World<S>, tx: &mut Tx<'_, S>, place: Place, other: Place) -> Result<(), Error> {
     let is_there = if other.table >= FIRST_SORTED {
         let range = (Bound::Included(other.key), Bound::Included(other.key));
         world.end_of(tx, other.table, range, place.key == X)?.is_some()
@@ -371,7 +371,7 @@ on_every_engine!(
     }
 );
 
-fn count<S: Setting>(world: &World<S>, tx: &mut Tx<'_, S>, place: Place) -> Result<(), Error> {
+fn count<S: Config>(world: &World<S>, tx: &mut Tx<'_, S>, place: Place) -> Result<(), Error> {
     let value = number(world, tx, place)?;
     let was = world.update(tx, place, value + 1)?;
     assert_eq!(was, Some(value), "a transaction reads the same twice");

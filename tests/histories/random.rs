@@ -9,7 +9,7 @@ use std::{
 use drtm_bench::history::{Anomaly, Order, Recorder, check};
 use drtm_htm::{Emulated, Native, NoHtm};
 use drtm_testing::rounds;
-use drtm_txn::{Error, Savepoint, Setting, Tx};
+use drtm_txn::{Config, Error, Savepoint, Tx};
 use fastrand::Rng;
 
 use crate::{
@@ -65,7 +65,7 @@ pub(crate) fn anomalies<E: Tested, F: Fault>(engine: &E, size: Size, seed: u64) 
 }
 
 /// Half of the rows are there at first.
-fn fill<S: Setting>(world: &World<S>, notes: &mut Notes, size: Size) {
+fn fill<S: Config>(world: &World<S>, notes: &mut Notes, size: Size) {
     let mut attempt = notes.begin();
     let filled = world.db.transact(|tx| {
         attempt.again();
@@ -86,13 +86,13 @@ const ON_PURPOSE: &str = "on purpose";
 /// A point to which a transaction may go back, and what it had written then.
 type Points = Vec<(Savepoint, std::collections::BTreeMap<Place, Option<u64>>)>;
 
-struct User<'w, S: Setting> {
+struct User<'w, S: Config> {
     world: &'w World<S>,
     size: Size,
     random: Rng,
 }
 
-impl<S: Setting> User<'_, S> {
+impl<S: Config> User<'_, S> {
     fn run(&mut self, [mut one, mut two]: [Notes; 2]) -> [Notes; 2] {
         for _ in 0..self.size.transactions {
             match self.random.u8(0..10) {

@@ -3,7 +3,7 @@
 use std::{fmt::Debug, marker::PhantomData, sync::Arc};
 
 use drtm_htm::{Emulated, EmulatedConfig, Engine, Native, NoHtm, Profile};
-use drtm_txn::{Builder, Db, Mutation, Setting};
+use drtm_txn::{Builder, Config, Db, Mutation};
 
 use crate::scribe::Scribe;
 
@@ -24,7 +24,7 @@ impl Fault for Sound {
 #[derive(Debug)]
 pub(crate) struct On<E, F = Sound>(PhantomData<fn() -> (E, F)>);
 
-impl<E: Engine, F: Fault> Setting for On<E, F> {
+impl<E: Engine, F: Fault> Config for On<E, F> {
     type Engine = E;
     const REGIONS_FROM: usize = 1;
     const FAULT: Option<Mutation> = F::FAULT;

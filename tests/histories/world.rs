@@ -3,7 +3,7 @@
 
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
-use drtm_txn::{Db, Error, Ordered, Raw, Setting, Table, TableDef, Tx};
+use drtm_txn::{Config, Db, Error, Ordered, Raw, Table, TableDef, Tx};
 
 /// A key that takes up more than a word. All but the shortest begin alike, so that a tree needs
 /// layers for them.
@@ -71,7 +71,7 @@ pub(crate) fn value_of(bytes: &[u8]) -> u64 {
 
 /// A database with its tables.
 #[derive(Debug)]
-pub(crate) struct World<S: Setting> {
+pub(crate) struct World<S: Config> {
     pub(crate) db: Db<S>,
     words: Table<u64, Raw>,
     names: Table<Name, Raw>,
@@ -123,7 +123,7 @@ macro_rules! in_range {
     };
 }
 
-impl<S: Setting> World<S> {
+impl<S: Config> World<S> {
     pub(crate) fn new(db: Db<S>) -> Self {
         Self {
             words: db.table(WORDS).expect("memory"),

@@ -20,8 +20,10 @@
 use std::{env, hint::black_box, process::ExitCode};
 
 use drtm_htm::{Engine, NoHtm, Word, fence_locked};
-use drtm_kv::{ForHolder, HashConfig, HashTable, Holder, KvTable, Locking, ReadEntry, Records, Room, Store, Version};
-use drtm_txn::{Builder, Db, PodRef, Setting, Table, TableDef, Tx};
+use drtm_kv::{
+    ForHolder, HashConfig, HashTable, Holder, KvTable, Locking, ReadEntry, Records, Store, ValueSink, Version,
+};
+use drtm_txn::{Builder, Config, Db, PodRef, Table, TableDef, Tx};
 
 const ROWS: u64 = 10_000;
 const MEMORY: u64 = 1 << 30;
@@ -61,7 +63,7 @@ fn count_of<const N: usize>(row: &[u8; N]) -> u64 {
 #[derive(Debug)]
 struct Local;
 
-impl Setting for Local {
+impl Config for Local {
     type Engine = NoHtm;
 }
 
@@ -111,7 +113,7 @@ impl<const N: usize> Generic<'_, N> {
 /// A row's value as it is read.
 struct Value<const N: usize>([u8; N]);
 
-impl<const N: usize> Room for Value<N> {
+impl<const N: usize> ValueSink for Value<N> {
     #[inline(always)]
     fn of(&mut self, length: usize) -> &mut [u8] {
         &mut self.0[..length.min(N)]

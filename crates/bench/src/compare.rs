@@ -1,19 +1,19 @@
 //! `drtm-bench compare`: workloads on this database beside other transactional stores, in one
 //! sitting.
 //!
-//! - `desk`: stores that are filled once and then take turns.
+//! - `orders`: stores that are filled once and then take turns.
 //! - `ours`: this database, by any engine, as the workloads' own commands run it.
 //! - `peer`, `surrealmx`, `redb`: other stores behind one interface; `smallbank`, `ycsb`: the
 //!   workloads on it. Only with the feature `stores`.
 //! - `durable`: commits of single rows to a disk, by this database, by `raw`, and by those and
 //!   `heed` and `fjall`.
 
-mod desk;
 mod durable;
 #[cfg(feature = "stores")]
 mod fjall;
 #[cfg(feature = "stores")]
 mod heed;
+mod order_queue;
 mod ours;
 #[cfg(feature = "stores")]
 mod peer;
@@ -33,8 +33,8 @@ use clap::{Args as ClapArgs, ValueEnum, value_parser};
 use serde::Serialize;
 
 use self::{
-    desk::{Desk, Order, Seat},
     durable::{Ground, ROWS},
+    order_queue::{Order, OrderQueue, Seat},
     raw::Raw,
 };
 use crate::{
@@ -207,15 +207,15 @@ impl Args {
             let some = match workload {
                 WorkloadName::Smallbank => {
                     let bank = SmallBank::new(self.records(workload, threads), self.hot, seed)?;
-                    self.rows(workload, threads, &able, |store, desk| self.host(&bank, threads, store, desk))
+                    self.rows(workload, threads, &able, |store, orders| self.host(&bank, threads, store, orders))
                 }
                 WorkloadName::Ycsb => {
                     let ycsb = SmallTransactions::standard(self.records(workload, threads), seed)?;
-                    self.rows(workload, threads, &able, |store, desk| self.host(&ycsb, threads, store, desk))
+                    self.rows(workload, threads, &able, |store, orders| self.host(&ycsb, threads, store, orders))
                 }
                 WorkloadName::Commits => {
                     let ground = Ground::new(self.path.as_deref())?;
-                    self.rows(workload, threads, &able, |store, desk| host_durably(store, &ground, threads, desk))
+                    self.rows(workload, threads, &able, |store, orders| host_durably(store, &ground, threads, orders))
                 }
             }?;
             report.text(&self.text(workload, &some, threads))?;
@@ -265,13 +265,13 @@ impl Args {
         workload: WorkloadName,
         threads: usize,
         stores: &[StoreName],
-        host: impl Fn(StoreName, &Desk) -> Result<(), Error> + Sync,
+        host: impl Fn(StoreName, &OrderQueue) -> Result<(), Error> + Sync,
     ) -> Result<Vec<Row>, Error> {
         let host = &host;
         thread::scope(|scope| {
             let mut seats = Vec::new();
             for &store in stores {
-                seats.push(Seat::taken(scope, name_of(&store), move |desk| host(store, desk))?);
+                seats.push(Seat::taken(scope, name_of(&store), move |orders| host(store, orders))?);
             }
             let until = Until::Time(Duration::from_millis(self.slice));
             let rates = interleave(
@@ -300,14 +300,20 @@ impl Args {
     }
 
     /// Fills a store, and runs it as long as anybody asks.
-    fn host<W: Contest>(&self, workload: &W, threads: usize, store: StoreName, desk: &Desk) -> Result<(), Error> {
-        let ours = ours::Ours { workload, threads, memory: u64::from(self.memory) << 30, desk };
+    fn host<W: Contest>(
+        &self,
+        workload: &W,
+        threads: usize,
+        store: StoreName,
+        orders: &OrderQueue,
+    ) -> Result<(), Error> {
+        let ours = ours::Ours { workload, threads, memory: u64::from(self.memory) << 30, orders };
         match store {
             StoreName::Drtm => EngineName::Auto.dispatch(ours).map(|_| ()),
             #[cfg(feature = "stores")]
-            StoreName::SurrealMx => peer::host::<W, surrealmx::SurrealMx>(workload, threads, desk),
+            StoreName::SurrealMx => peer::host::<W, surrealmx::SurrealMx>(workload, threads, orders),
             #[cfg(feature = "stores")]
-            StoreName::Redb => peer::host::<W, redb::Redb>(workload, threads, desk),
+            StoreName::Redb => peer::host::<W, redb::Redb>(workload, threads, orders),
             _ => Err(Error::NotSupported { engine: name_of(&store), why: "is not for this" }),
         }
     }
@@ -342,19 +348,19 @@ impl Args {
 }
 
 /// Runs a store with durable commits as long as anybody asks.
-fn host_durably(store: StoreName, ground: &Ground, threads: usize, desk: &Desk) -> Result<(), Error> {
+fn host_durably(store: StoreName, ground: &Ground, threads: usize, orders: &OrderQueue) -> Result<(), Error> {
     let directory = ground.directory(&format!("{}-{threads}", name_of(&store)))?;
     match store {
-        StoreName::Raw => durable::host::<Raw>(&directory, threads, desk),
-        StoreName::Drtm => durable::host::<durable::Ours>(&directory, threads, desk),
+        StoreName::Raw => durable::host::<Raw>(&directory, threads, orders),
+        StoreName::Drtm => durable::host::<durable::Ours>(&directory, threads, orders),
         #[cfg(feature = "stores")]
-        StoreName::SurrealMx => durable::host::<surrealmx::SurrealMx>(&directory, threads, desk),
+        StoreName::SurrealMx => durable::host::<surrealmx::SurrealMx>(&directory, threads, orders),
         #[cfg(feature = "stores")]
-        StoreName::Redb => durable::host::<redb::Redb>(&directory, threads, desk),
+        StoreName::Redb => durable::host::<redb::Redb>(&directory, threads, orders),
         #[cfg(feature = "stores")]
-        StoreName::Heed => durable::host::<heed::Heed>(&directory, threads, desk),
+        StoreName::Heed => durable::host::<heed::Heed>(&directory, threads, orders),
         #[cfg(feature = "stores")]
-        StoreName::Fjall => durable::host::<fjall::Fjall>(&directory, threads, desk),
+        StoreName::Fjall => durable::host::<fjall::Fjall>(&directory, threads, orders),
         #[cfg(not(feature = "stores"))]
         _ => Err(Error::NotSupported { engine: name_of(&store), why: "is not in this build" }),
     }

@@ -2,7 +2,6 @@
 //! them, and how it is told.
 
 pub(crate) mod cluster;
-mod crew;
 mod engine;
 mod footprint;
 mod latency;
@@ -12,9 +11,9 @@ mod outcome;
 mod population;
 mod progress;
 mod whole;
+mod workers;
 mod workload;
 
-pub(crate) use crew::{Client, Done, Tally, Until, run as run_clients};
 #[cfg(test)]
 pub(crate) use engine::Simulated;
 pub(crate) use engine::{EngineName, Task, but_limit};
@@ -25,4 +24,5 @@ pub(crate) use outcome::{Outcome, measure, measure_cluster, ok_or_violations};
 pub(crate) use population::{if_there, of_piece, pieces, spread, there};
 pub(crate) use progress::Progress;
 pub(crate) use whole::{FALLBACKS, OVERFLOWS, Whole};
+pub(crate) use workers::{Client, Done, Tally, Until, run as run_clients};
 pub(crate) use workload::{Finished, Pace, Run, Workload, load_quietly, miscounted, run_in};

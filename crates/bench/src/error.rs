@@ -9,11 +9,11 @@ use drtm_htm::{EngineError, Probe};
 /// # Example
 ///
 /// ```
-/// use drtm_bench::{Error, htm::{Load, Machine, Rig, Setup}};
+/// use drtm_bench::{Error, htm::{Load, Machine, Testbed, Setup}};
 /// use drtm_htm::Profile;
 ///
 /// let crowd = Setup { threads: 1 << 20, ..Setup::on(Machine::Emulated(Profile::L1_32K_8)) };
-/// let error = Rig::new(crowd, &[Load::read(8 << 20)]).unwrap_err();
+/// let error = Testbed::new(crowd, &[Load::read(8 << 20)]).unwrap_err();
 /// assert!(matches!(error, Error::TooMuchMemory { .. }));
 /// assert!(error.to_string().contains("fewer threads"));
 /// ```
@@ -53,9 +53,9 @@ pub enum Error {
         most_mib: usize,
     },
 
-    /// A load that is larger than those that the rig was made for.
+    /// A load that is larger than those that the testbed was made for.
     #[error(
-        "the load needs {needed} pages of memory, and the rig was made with {made_with}: name the load to Rig::new too"
+        "the load needs {needed} pages of memory, and the testbed was made with {made_with}: name the load to Testbed::new too"
     )]
     LargerThanRig {
         /// Pages that the load needs.

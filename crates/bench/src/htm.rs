@@ -1,9 +1,9 @@
 //! The limits of transactional memory, measured: `drtm-bench htm`.
 //!
-//! A [`Rig`] runs regions of one [`Load`] on one [`Machine`], each region once and never again, and
-//! counts what became of them. Threads touch memory of their own, so that a region conflicts with
-//! no other; what is left is what the studies are about: the working set that a region can have,
-//! and the time that it can last.
+//! A [`Testbed`] runs regions of one [`Load`] on one [`Machine`], each region once and never again,
+//! and counts what became of them. Threads touch memory of their own, so that a region conflicts
+//! with no other; what is left is what the studies are about: the working set that a region can
+//! have, and the time that it can last.
 //!
 //! On the emulation a result is *simulated*. It follows from the machine's
 //! [`Profile`](drtm_htm::Profile) (sets, ways, size of the read tracker), its timer and the
@@ -12,14 +12,14 @@
 //! # Example
 //!
 //! ```
-//! use drtm_bench::htm::{Load, Machine, Order, Rig, Setup, abort_rate};
+//! use drtm_bench::htm::{Load, Machine, Order, Testbed, Setup, abort_rate};
 //! use drtm_htm::Profile;
 //!
 //! // Nine kilobytes fit when they are adjacent. At random, nine lines sometimes fall into one set of eight ways.
 //! let load = Load::write(9 << 10);
 //! let setup = Setup::on(Machine::Emulated(Profile::L1_32K_8));
-//! let adjacent = Rig::new(setup, &[load])?.run(load, 500)?;
-//! let scattered = Rig::new(Setup { order: Order::Random, ..setup }, &[load])?.run(load, 500)?;
+//! let adjacent = Testbed::new(setup, &[load])?.run(load, 500)?;
+//! let scattered = Testbed::new(Setup { order: Order::Random, ..setup }, &[load])?.run(load, 500)?;
 //! assert_eq!(adjacent.capacity, 0);
 //! assert!(scattered.capacity > 0 && abort_rate(&scattered) < 0.1);
 //! # Ok::<(), drtm_bench::Error>(())
@@ -31,14 +31,14 @@ mod machine;
 mod memory;
 mod probe;
 mod region;
-mod rig;
 mod sweep;
+mod testbed;
 pub(crate) mod working_set;
 
 pub use load::Load;
 pub use machine::Machine;
 pub use region::Order;
-pub use rig::{Rig, Setup, abort_rate};
+pub use testbed::{Setup, Testbed, abort_rate};
 
 pub(crate) use machine::{EngineName, MEASURED, describe};
 

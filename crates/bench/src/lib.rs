@@ -9,14 +9,14 @@
 //! and shape and counts what becomes of them:
 //!
 //! ```
-//! use drtm_bench::htm::{Load, Machine, Rig, Setup, abort_rate};
+//! use drtm_bench::htm::{Load, Machine, Testbed, Setup, abort_rate};
 //! use drtm_htm::Profile;
 //!
 //! let fits = Load::write(32 << 10);
 //! let overflows = Load::write((32 << 10) + 64);
-//! let rig = Rig::new(Setup::on(Machine::Emulated(Profile::L1_32K_8)), &[fits, overflows])?;
-//! assert!(abort_rate(&rig.run(fits, 100)?) < 0.01);
-//! assert_eq!(abort_rate(&rig.run(overflows, 100)?), 1.0);
+//! let testbed = Testbed::new(Setup::on(Machine::Emulated(Profile::L1_32K_8)), &[fits, overflows])?;
+//! assert!(abort_rate(&testbed.run(fits, 100)?) < 0.01);
+//! assert_eq!(abort_rate(&testbed.run(overflows, 100)?), 1.0);
 //! # Ok::<(), drtm_bench::Error>(())
 //! ```
 //!

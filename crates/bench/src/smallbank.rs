@@ -28,6 +28,7 @@
 //! # Ok::<(), drtm_bench::smallbank::BankError>(())
 //! ```
 
+mod bank_client;
 mod check;
 mod cluster;
 mod command;
@@ -36,13 +37,12 @@ mod ours;
 mod population;
 pub mod rules;
 mod schema;
-mod teller;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use command::{Args, Hot, SmallBank};
 #[cfg(feature = "stores")]
-pub(crate) use teller::{Accounts, Refused, Teller};
+pub(crate) use bank_client::{Accounts, BankClient, Refused};
+pub(crate) use command::{Args, Hot, SmallBank};
 
 pub use check::{Condition, Ledger, View, Violation, check};
 pub use inputs::{Amounts, HotSet, Inputs, Kind, STANDARD_MIX, Transaction};

@@ -27,7 +27,7 @@ use std::{
 
 use clap::{Args as ClapArgs, Subcommand, value_parser};
 use drtm_htm::NoHtm;
-use drtm_txn::Setting;
+use drtm_txn::Config;
 
 use crate::{Error, drive::seconds, report::Report};
 
@@ -118,7 +118,7 @@ impl End {
 #[derive(Debug)]
 struct Sound;
 
-impl Setting for Sound {
+impl Config for Sound {
     type Engine = NoHtm;
 }
 

@@ -51,7 +51,7 @@ pub(crate) use cluster::Distributed;
 pub(crate) use command::{Args, READ_RERUNS, Tpcc};
 pub(crate) use mix::MixName;
 pub(crate) use reading::Reading;
-pub(crate) use tables::Shelf;
+pub(crate) use tables::Layout;
 
 pub use consistency::{Condition, Place, View, Violation, check};
 pub use inputs::{

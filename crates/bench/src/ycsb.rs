@@ -29,10 +29,10 @@ mod check;
 mod cluster;
 mod command;
 mod inputs;
+mod layout;
 mod load;
 mod plan;
 mod row;
-mod shelf;
 #[cfg(test)]
 mod tests;
 mod transactions;

@@ -79,7 +79,7 @@ impl Beside {
 
     /// Has everything given back, if a region of which so many bytes are allocated would exceed its
     /// capacity with so many more.
-    pub(crate) fn make_way(&self, bytes: u64, allocated: impl FnOnce() -> u64) {
+    pub(crate) fn release_for(&self, bytes: u64, allocated: impl FnOnce() -> u64) {
         let taken = self.taken();
         if taken > 0 && allocated().saturating_add(bytes).saturating_add(taken) > self.capacity {
             self.give_all_back();
@@ -88,7 +88,7 @@ impl Beside {
 
     /// Extends a region, for which what is beside it makes way.
     pub(crate) fn extend<E: Engine>(&self, region: &Region<E>, bytes: u64, align: u64) -> Result<Offset, RegionError> {
-        self.make_way(bytes, || region.allocated());
+        self.release_for(bytes, || region.allocated());
         region.extend(bytes, align)
     }
 

@@ -160,15 +160,15 @@ pub enum Reaped {
 /// See [`KvTable::read`](crate::KvTable::read).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "memory for older versions is counted by who keeps them"]
-pub enum Kept {
+pub enum RetainOutcome {
     /// There is a copy of it.
-    Copy {
+    Copied {
         /// The bytes that it takes.
         bytes: u64,
     },
     /// There was no memory for one, or it might not be taken. What the record is now and was before
     /// will be forgotten, and whoever asks is told so.
-    Forgotten {
+    Discarded {
         /// The bytes that what it was before took, and which are free again.
         freed: u64,
     },

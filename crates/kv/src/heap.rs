@@ -154,7 +154,7 @@ impl Arena {
         }
         if pool.end - pool.next >= class.words() {
             pool.next += class.words();
-            ask_for(region, pool.next + AHEAD, class);
+            prefetch(region, pool.next + AHEAD, class);
             return Ok(pool.next - class.words());
         }
         pool.refill(heap, region, class)
@@ -187,7 +187,7 @@ impl Arena {
 
 /// Asks for fresh memory that is soon to be given out, so that who fills it does not wait for it.
 #[inline(always)]
-fn ask_for<E: Engine>(region: &Region<E>, word: u64, class: Class) {
+fn prefetch<E: Engine>(region: &Region<E>, word: u64, class: Class) {
     // Behind the end there is nothing to be asked for, and no harm in it.
     (0..class.words().min(MOST_ASKED)).step_by(LINE_WORDS).for_each(|skipped| region.prefetch(word + skipped));
 }

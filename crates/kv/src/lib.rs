@@ -56,16 +56,16 @@ mod quarantine;
 mod record;
 mod records;
 mod remote;
-mod room;
 mod store;
 mod table;
 mod tree;
 mod turns;
+mod value_sink;
 
 pub use acquire::{Acquire, Leases, Lend, acquire, lend};
 pub use cache::{BucketCache, Cache, NodeCache};
 pub use error::KvError;
-pub use handle::{GuardChange, Handle, Kept, Locking, PhantomGuard, Placed, ReadEntry, Reaped};
+pub use handle::{GuardChange, Handle, Locking, PhantomGuard, Placed, ReadEntry, Reaped, RetainOutcome};
 pub use hash::{BucketHint, BucketVersion, HashConfig, HashPeer, HashTable, Sweep, Whereabouts};
 pub use keys::{Bytes, Inline, Keys, MAX_KEY};
 pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, Holder, SLOTS, State, Version};
@@ -73,14 +73,14 @@ pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, Holder, SLOTS, State, Version
 #[doc(hidden)]
 pub use mutation::{Mutation, mutated};
 pub use peer::{Location, PeerError};
-pub use record::{AsOf, Current, ForHolder, Lines, Look, MAX_VALUE, Past, Reserved, Visibility, record_bytes};
+pub use record::{AsOf, Current, ForHolder, Look, MAX_VALUE, Past, PrefetchMask, Reserved, Visibility, record_bytes};
 pub use records::Records;
 pub use remote::{
     Leased, Page, PeerRow, RecordLock, RecordPeer, Refusal, RemoteError, Service, Standing, TableId, TablePeer,
     Unwritten,
 };
-pub use room::{Memory, Nowhere, Read, Room};
 pub use store::{MOST_MEMORY, MOST_WORKERS, Store, Worker};
 pub use table::KvTable;
 pub use tree::{AsKey, Cursor, NodeVersion, Passed, Row, Scan, Tree, TreeKeys, TreePeer};
 pub use turns::{ROUND_TURNS, Turn, Watch};
+pub use value_sink::{Memory, NoValue, Read, ValueSink};

@@ -35,7 +35,7 @@ mod shape;
 mod write;
 
 pub use hold::Reserved;
-pub use lines::Lines;
+pub use lines::PrefetchMask;
 pub use read::{AsOf, Current, ForHolder, Past, Visibility};
 pub(crate) use read::{FoundRow, KeyInto, KeyWord, Present, WholeKey};
 pub(crate) use shape::Shape;
@@ -51,7 +51,7 @@ use crate::{
     heap::LARGEST,
     keys::{Keys, MAX_KEY},
     layout::{Head, Place, Version},
-    room::Room,
+    value_sink::ValueSink,
 };
 
 pub(crate) const KEY: usize = 0;
@@ -180,7 +180,7 @@ impl<'r, E: Engine> Record<'r, E> {
 
     /// Copies as much of the value as is wanted.
     #[inline(always)]
-    fn copy_wanted<R: Room>(&self, shape: Shape, into: &mut R) -> Result<(), OutOfBounds> {
+    fn copy_wanted<R: ValueSink>(&self, shape: Shape, into: &mut R) -> Result<(), OutOfBounds> {
         if !R::IS_WANTED {
             return Ok(());
         }
@@ -192,7 +192,7 @@ impl<'r, E: Engine> Record<'r, E> {
     }
 
     #[inline(always)]
-    fn copy_parts(&self, value: &[Word], length: usize, into: &mut impl Room) {
+    fn copy_parts(&self, value: &[Word], length: usize, into: &mut impl ValueSink) {
         let skipped = into.skipped().min(value.len());
         read_bytes(self.engine(), &value[skipped..], into.of(length.saturating_sub(8 * skipped)));
     }

@@ -5,7 +5,8 @@ use drtm_htm::{Access, Engine, Plain};
 use drtm_rdma::{Offset, Region};
 
 use crate::{
-    Handle, Holder, Kept, KvError, Leases, Lend, Locking, PhantomGuard, ReadEntry, State, Store, Version, Worker,
+    Handle, Holder, KvError, Leases, Lend, Locking, PhantomGuard, ReadEntry, RetainOutcome, State, Store, Version,
+    Worker,
     layout::Head,
     record::{HEAD, HEADER_WORDS, KEY, Record, STATE, VERSION},
 };
@@ -216,7 +217,7 @@ impl<'s, E: Engine> Records<'s, E> {
     /// # Example
     ///
     /// See [`KvTable::read`](crate::KvTable::read).
-    pub fn keep(&self, worker: &mut Worker<E>, at: Handle, may_take: bool) -> Result<Kept, KvError> {
+    pub fn keep(&self, worker: &mut Worker<E>, at: Handle, may_take: bool) -> Result<RetainOutcome, KvError> {
         Ok(Record::at(self.region, at.place())?.keep(worker, may_take)?)
     }
 
@@ -280,14 +281,14 @@ impl<'s, E: Engine> Records<'s, E> {
     /// let me = worker.holder();
     /// let Ok(seen) = table.read(7, ForHolder(me), &mut Vec::new())? else { panic!("it is there") };
     /// let records = store.records();
-    /// records.ask_for(seen.at);
+    /// records.prefetch(seen.at);
     /// // What takes its time goes here.
     /// assert!(matches!(records.lock(seen.at, me)?, Locking::Taken { .. }));
     /// records.unlock(seen.at);
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     #[inline(always)]
-    pub fn ask_for(&self, at: Handle) {
+    pub fn prefetch(&self, at: Handle) {
         self.region.prefetch(at.place().word);
     }
 

@@ -238,11 +238,11 @@ impl<E: Engine> Store<E> {
     /// let store = Store::in_memory(Emulated::default(), 16 << 20)?;
     /// let word = Word::new(1);
     /// store.worker()?.htm().attempt(Policy::DBX, |tx| tx.store(&word, 2));
-    /// assert_eq!(store.regions().commits, 1);
+    /// assert_eq!(store.htm_stats().commits, 1);
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     #[must_use]
-    pub fn regions(&self) -> drtm_htm::Stats {
+    pub fn htm_stats(&self) -> drtm_htm::Stats {
         self.shared.htm.stats()
     }
 

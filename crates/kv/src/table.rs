@@ -13,7 +13,7 @@ use crate::{
     keys::Keys,
     layout::Place,
     record::{KeyWord, Locked, Look, Record, Shape, WholeKey},
-    room::{Buffer, Memory, Nowhere, Room},
+    value_sink::{Buffer, Memory, NoValue, ValueSink},
 };
 
 /// What becomes of the entry that leads to a record: the record, locked, and where it moves, if it
@@ -105,7 +105,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     #[doc(hidden)]
     #[inline(always)]
     fn find(&self, key: K::Key<'_>) -> Result<Option<(ReadEntry, Turn)>, KvError> {
-        let (read, since) = self.undisturbed(|since| Ok((self.read(key, Current, &mut Nowhere)?, since)))?;
+        let (read, since) = self.undisturbed(|since| Ok((self.read(key, Current, &mut NoValue)?, since)))?;
         Ok(read.ok().filter(ReadEntry::is_present).map(|seen| (seen, since)))
     }
 
@@ -183,7 +183,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     fn insert(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
         loop {
             let since = self.turn();
-            let placed = match self.try_read(key, &Current, &mut Nowhere) {
+            let placed = match self.try_read(key, &Current, &mut NoValue) {
                 Some(Ok(found)) => Placed::Found(found),
                 missed => {
                     let missed = missed.and_then(Result::err).map(|missed| (missed, since));
@@ -312,7 +312,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{AsOf, ForHolder, HashConfig, Kept, KvTable, Past, Store, Version};
+    /// use drtm_kv::{AsOf, ForHolder, HashConfig, RetainOutcome, KvTable, Past, Store, Version};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
@@ -322,7 +322,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     /// let (me, records, mut value) = (worker.holder(), store.records(), Vec::new());
     /// let Ok(seen) = table.read(7, ForHolder(me), &mut value)? else { panic!("it is there") };
     /// records.lock(seen.at, me)?;
-    /// assert!(matches!(records.keep(&mut worker, seen.at, true)?, Kept::Copy { .. }));
+    /// assert!(matches!(records.keep(&mut worker, seen.at, true)?, RetainOutcome::Copied { .. }));
     /// table.write_held(seen.at, Version::new(1_000), b"SEVEN")?;
     ///
     /// let mut before = |version| table.read(7, AsOf::new(version), &mut value).map(|read| read.ok());
@@ -340,7 +340,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         &self,
         key: K::Key<'_>,
         view: V,
-        into: &mut impl Room,
+        into: &mut impl ValueSink,
     ) -> Result<Result<V::Found, Self::Guard>, KvError>;
 
     /// [Reads](Self::read) a key by the fast path, where there is one. `None` tells nothing.
@@ -349,7 +349,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         &self,
         _key: K::Key<'_>,
         _view: &V,
-        _into: &mut impl Room,
+        _into: &mut impl ValueSink,
     ) -> Option<Result<V::Found, Self::Guard>> {
         None
     }
@@ -366,7 +366,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         at: Handle,
         key: K::Key<'_>,
         mut view: V,
-        into: &mut impl Room,
+        into: &mut impl ValueSink,
     ) -> Option<V::Found> {
         let record = Record::at(self.region(), at.place()).ok()?;
         if K::FITS {
@@ -399,7 +399,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     fn leads_to(&self, key: K::Key<'_>, at: Handle) -> Result<bool, KvError> {
-        Ok(self.read(key, Current, &mut Nowhere)?.is_ok_and(|found| found.at == at))
+        Ok(self.read(key, Current, &mut NoValue)?.is_ok_and(|found| found.at == at))
     }
 
     /// Finds a key's record, or makes one, which says that the key is not there, and has this value

@@ -53,6 +53,7 @@ macro_rules! until {
 mod change;
 mod held;
 mod hints;
+mod insert_point;
 mod keys;
 mod kind;
 mod layers;
@@ -69,7 +70,6 @@ mod scan;
 mod search;
 mod slices;
 mod split;
-mod spot;
 mod walk;
 
 pub use held::Cursor;

@@ -42,12 +42,12 @@ pub const ROUND_TURNS: u64 = 3;
 ///
 /// ```
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{ForHolder, HashConfig, KvTable, Nowhere, Store};
+/// use drtm_kv::{ForHolder, HashConfig, KvTable, NoValue, Store};
 ///
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
 /// let (table, worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
 /// let since = store.turn();
-/// let Err(bucket) = table.read(7, ForHolder(worker.holder()), &mut Nowhere)? else { panic!("it is empty") };
+/// let Err(bucket) = table.read(7, ForHolder(worker.holder()), &mut NoValue)? else { panic!("it is empty") };
 /// // Whatever takes its time goes here.
 /// assert!(store.records().is_unchanged(&bucket) && store.is_within(since), "7 is still not there");
 /// # Ok::<(), drtm_kv::KvError>(())

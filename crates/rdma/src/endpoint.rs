@@ -1,6 +1,6 @@
 //! Endpoints: one worker thread's way to the memory of other nodes.
 
-mod desk;
+mod completions;
 mod inner;
 mod nodes;
 mod sleep;
@@ -240,7 +240,7 @@ impl<P: Port> Endpoint<P> {
                 self.progress();
                 context.waker().wake_by_ref();
             }
-            task => self.inner().desk.ready.insert(task),
+            task => self.inner().completions.ready.insert(task),
         }
     }
 
@@ -277,10 +277,10 @@ impl<P: Port> Endpoint<P> {
         let mut inner = self.inner();
         inner.post_gathered();
         match error {
-            VerbError::QueueFull { .. } | VerbError::BuffersExhausted { .. } if inner.desk.under_way > 0 => {}
-            VerbError::TooManyCalls { .. } if inner.desk.calls > 0 => {}
+            VerbError::QueueFull { .. } | VerbError::BuffersExhausted { .. } if inner.completions.under_way > 0 => {}
+            VerbError::TooManyCalls { .. } if inner.completions.calls > 0 => {}
             // Those that they are for take them soon, and give the buffers back.
-            VerbError::BuffersExhausted { .. } if inner.desk.tickets.has_untaken_words() => {
+            VerbError::BuffersExhausted { .. } if inner.completions.tickets.has_untaken_words() => {
                 drop(inner);
                 self.again(context);
                 return Poll::Pending;

@@ -33,8 +33,8 @@
 //! [`VerbsFabric::take_failure`] says why.
 
 mod config;
+mod context;
 mod control;
-mod desk;
 mod error;
 mod exports;
 mod lane;

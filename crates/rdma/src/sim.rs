@@ -16,10 +16,10 @@ mod agenda;
 mod clock;
 mod config;
 mod cost;
-mod crew;
 mod fault;
 mod life;
 mod nic;
+mod pool;
 mod port;
 mod profiles;
 mod queue;
@@ -51,8 +51,8 @@ use crate::{
 };
 use agenda::Event;
 use clock::{BEGINNING, NANO, Picos, picos};
-use crew::Crew;
 use life::{REGIONS, State};
+use pool::WorkerPool;
 use world::World;
 
 /// What handles, ports and workers of a simulation have in common.
@@ -76,11 +76,11 @@ impl<E: Engine> Shared<E> {
     /// Lets everything happen up to a moment.
     fn advance_to(&self, limit: Picos) {
         while let Some(station) = self.next_turn(limit) {
-            let crew = Crew::find(self.number);
-            assert!(crew.is_some(), "a simulated cluster with workers is driven by the thread that made it");
+            let pool = WorkerPool::find(self.number);
+            assert!(pool.is_some(), "a simulated cluster with workers is driven by the thread that made it");
             let ends = TurnEnds(self);
-            if let Some(crew) = crew {
-                crew.turn(station);
+            if let Some(pool) = pool {
+                pool.turn(station);
             }
             drop(ends);
         }
@@ -117,9 +117,9 @@ impl<E: Engine> Shared<E> {
 
     /// Drops workers of nodes that have died.
     fn dismiss(&self, doomed: Vec<u32>) {
-        if let Some(crew) = Crew::find(self.number) {
+        if let Some(pool) = WorkerPool::find(self.number) {
             for station in doomed {
-                crew.dismiss(station);
+                pool.dismiss(station);
             }
         }
     }
@@ -216,7 +216,7 @@ pub enum RunEnd {
 /// ```
 pub struct Sim<E: Engine> {
     fabric: SimFabric<E>,
-    crew: Rc<Crew>,
+    pool: Rc<WorkerPool>,
 }
 
 impl<E: Engine> Sim<E> {
@@ -226,7 +226,7 @@ impl<E: Engine> Sim<E> {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Relaxed);
         let shared = Shared { number, world: Mutex::new(World::new(nodes, config)) };
-        Self { fabric: SimFabric { shared: Arc::new(shared) }, crew: Crew::of(number) }
+        Self { fabric: SimFabric { shared: Arc::new(shared) }, pool: WorkerPool::of(number) }
     }
 
     /// A handle of the fabric.
@@ -283,8 +283,8 @@ impl<E: Engine> Sim<E> {
         let shared = &self.fabric.shared;
         let port = SimPort::new(shared, node, true)?;
         let station = port.station;
-        let work = crew::work(Arc::clone(shared), Endpoint::new(port), station, serves, start);
-        self.crew.add(station, Box::pin(work), serves);
+        let work = pool::work(Arc::clone(shared), Endpoint::new(port), station, serves, start);
+        self.pool.add(station, Box::pin(work), serves);
         shared.again(station);
         Ok(())
     }
@@ -313,10 +313,10 @@ impl<E: Engine> Sim<E> {
 
     fn run_until(&self, until: Picos) -> RunEnd {
         let shared = &self.fabric.shared;
-        while self.crew.left() > 0 {
+        while self.pool.left() > 0 {
             let next = shared.world.lock().agenda.next();
             match next {
-                None => return RunEnd::Stuck { workers: self.crew.left() },
+                None => return RunEnd::Stuck { workers: self.pool.left() },
                 Some(next) if next > until => return RunEnd::TimeUp,
                 Some(next) => shared.advance_to(next),
             }
@@ -398,7 +398,7 @@ impl<E: Engine> Sim<E> {
 
 impl<E: Engine> Drop for Sim<E> {
     fn drop(&mut self) {
-        self.crew.disband();
+        self.pool.disband();
     }
 }
 

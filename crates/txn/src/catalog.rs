@@ -23,7 +23,7 @@ use crate::{
     trace::event,
 };
 use drtm_htm::Engine;
-use drtm_kv::{AsOf, Handle, KvError, Lines, Past, Room, Store, Version, Whereabouts, Worker};
+use drtm_kv::{AsOf, Handle, KvError, Past, PrefetchMask, Store, ValueSink, Version, Whereabouts, Worker};
 
 /// The most tables that a database can have, those of indexes and dropped ones included. No number
 /// is used twice, so that a handle of a table that was dropped never leads to another.
@@ -115,7 +115,7 @@ impl<E: Engine> Opened<E> {
         located: Option<Handle>,
         key: KeyRef<'_>,
         before: Version,
-        into: &mut impl Room,
+        into: &mut impl ValueSink,
     ) -> Result<Past, KvError> {
         let view = AsOf::new(before);
         if let (Some(at), KeyRef::Word(word)) = (located, key)
@@ -138,22 +138,22 @@ impl<E: Engine> Opened<E> {
     /// Asks for the memory of rows that are going to be read, as far as it is wanted. In a tree it
     /// is asked for the leaves where the keys belong.
     #[inline(always)]
-    pub(crate) fn ask_for<O: Reach>(
+    pub(crate) fn prefetch<O: Reach>(
         &self,
         worker: &mut Worker<E>,
         located: &mut Located,
         words: &[u64],
-        lines: &'static Lines,
+        lines: &'static PrefetchMask,
         go_on: impl FnOnce(&mut Located),
     ) {
         match &self.storage {
-            Storage::TreeOfWords(tree) if O::SORTED => words.iter().for_each(|word| tree.ask_for(worker, *word)),
+            Storage::TreeOfWords(tree) if O::SORTED => words.iter().for_each(|word| tree.prefetch(worker, *word)),
             Storage::HashOfWords(table) if O::HASHED => {
-                let rows = table.ask_for(words.iter().copied());
+                let rows = table.prefetch(words.iter().copied());
                 if !located.note(self.number, rows, lines, go_on) {
                     // Not remembered, but asked for all the same.
-                    table.ask_for(words.iter().copied()).for_each(|_| ());
-                    table.ask_for(words.iter().copied()).for_each(|(word, bucket)| {
+                    table.prefetch(words.iter().copied()).for_each(|_| ());
+                    table.prefetch(words.iter().copied()).for_each(|(word, bucket)| {
                         table.locate(word, bucket, lines);
                     });
                 }
@@ -276,7 +276,7 @@ impl<E: Engine> Catalog<E> {
     /// Asks for records of rows whose buckets were asked for, if it is time, or if this row, which
     /// is come to next, is one of them. Whether some were.
     #[inline(never)]
-    pub(crate) fn hasten(&self, located: &mut Located, table: u16, word: u64) -> bool {
+    pub(crate) fn flush_prefetch(&self, located: &mut Located, table: u16, word: u64) -> bool {
         if located.step() {
             self.go_on(located, false);
             return true;

@@ -1,11 +1,11 @@
 //! Columns: parts of every row of a table, as sources of rows.
 
-use drtm_kv::Lines;
+use drtm_kv::PrefetchMask;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{
-    AsKey, Codec, CodecError, Error, Flat, Key, Part, Rows, Setting, Stored, Table, Tx, copied::copied, part::WORD,
-    rows::sealed::Sealed, table::Kind, wanted::Wanted,
+    AsKey, Codec, CodecError, Config, Error, Flat, Key, Part, Rows, Stored, Table, Tx, copied::copied, part::WORD,
+    projection::Projection, rows::sealed::Sealed, table::Kind,
 };
 
 /// A column of a table: a part of every row, as a source of rows.
@@ -16,7 +16,7 @@ use crate::{
 pub struct Column<K, C: Codec, O, T> {
     table: Table<K, C, O>,
     part: Part<C::Value, T>,
-    wanted: Wanted,
+    wanted: Projection,
 }
 
 impl<K: Key, C: Flat, O: Kind> Table<K, C, O> {
@@ -29,7 +29,7 @@ impl<K: Key, C: Flat, O: Kind> Table<K, C, O> {
     /// # Example
     ///
     /// ```
-    /// use drtm::{Db, Error, Lines, Part, Pod, TableDef, part};
+    /// use drtm::{Db, Error, PrefetchMask, Part, Pod, TableDef, part};
     /// use zerocopy::{FromBytes, Immutable, IntoBytes};
     ///
     /// #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
@@ -43,7 +43,7 @@ impl<K: Key, C: Flat, O: Kind> Table<K, C, O> {
     /// const CUSTOMERS: TableDef<u64, Pod<Customer>> = TableDef::hash("customers");
     /// const BALANCE: Part<Customer, i64> = part!(Customer, balance);
     /// const NAME: Part<Customer, [u8; 24]> = part!(Customer, name);
-    /// const WANTED: Lines = Lines::of(&[BALANCE.bytes(), NAME.bytes()]);
+    /// const WANTED: PrefetchMask = PrefetchMask::of(&[BALANCE.bytes(), NAME.bytes()]);
     ///
     /// let db = Db::new()?;
     /// let customers = db.table(CUSTOMERS)?;
@@ -68,7 +68,7 @@ impl<K: Key, C: Flat, O: Kind> Table<K, C, O> {
     where
         T: FromBytes + IntoBytes + Immutable + KnownLayout,
     {
-        Column { table: self, part, wanted: Wanted::part_to_read(part.span()) }
+        Column { table: self, part, wanted: Projection::part_to_read(part.span()) }
     }
 }
 
@@ -91,7 +91,7 @@ impl<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable + KnownLayou
     }
 
     #[inline(always)]
-    fn wanted(&self) -> &Wanted {
+    fn wanted(&self) -> &Projection {
         &self.wanted
     }
 
@@ -101,7 +101,7 @@ impl<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable + KnownLayou
     }
 
     #[inline(always)]
-    fn lines(self) -> &'static Lines {
+    fn lines(self) -> &'static PrefetchMask {
         self.part.lines
     }
 
@@ -116,7 +116,7 @@ impl<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable + KnownLayou
     }
 
     #[inline(always)]
-    fn update<S: Setting, X>(
+    fn update<S: Config, X>(
         self,
         tx: &mut Tx<'_, S>,
         key: impl AsKey<K>,

@@ -36,7 +36,7 @@ use self::{
     validate::validate_reads,
 };
 use crate::{
-    Commit, Conflict, Error, Mode, Setting,
+    Commit, Config, Conflict, Error, Mode,
     arena::Arena,
     durability::Log,
     epoch::{advance_beyond, has_version_in, last_of},
@@ -57,7 +57,7 @@ const ROW_OVERHEAD: usize = 40;
 /// Returns whether a transaction has committed already, since it writes nothing and has read at one
 /// moment.
 #[inline(always)]
-pub(crate) fn is_trivially_committed<S: Setting, M: Mode>(db: &Inner<S>, state: &TxState<S::Engine>) -> bool {
+pub(crate) fn is_trivially_committed<S: Config, M: Mode>(db: &Inner<S>, state: &TxState<S::Engine>) -> bool {
     let writes_nothing = !M::WRITES || state.writes.is_empty() && state.writes.undone().is_empty();
     writes_nothing
         && state.reads.is_of_one_moment()
@@ -71,10 +71,10 @@ pub(crate) fn is_trivially_committed<S: Setting, M: Mode>(db: &Inner<S>, state: 
 ///
 /// A conflict, a refusal of the sink, or when memory has run out. Nothing has happened then.
 #[inline]
-pub(crate) fn commit<S: Setting, M: Mode>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), Error> {
+pub(crate) fn commit<S: Config, M: Mode>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), Error> {
     // Before anything is locked, or an epoch of the log held open.
     if M::WRITES && db.ticket.is_taken() {
-        make_way(db, state);
+        yield_to_ticket(db, state);
     }
     match &db.log {
         None => run::<S, M>(db, state),
@@ -85,16 +85,16 @@ pub(crate) fn commit<S: Setting, M: Mode>(db: &Inner<S>, state: &mut TxState<S::
 /// Waits where the holder of the ticket claims what this transaction is going to write.
 #[cold]
 #[inline(never)]
-fn make_way<S: Setting>(db: &Inner<S>, state: &TxState<S::Engine>) {
+fn yield_to_ticket<S: Config>(db: &Inner<S>, state: &TxState<S::Engine>) {
     let places = state.writes.as_slice().iter().map(|write| Claim::Record(write.at));
     if !S::has(Mutation::ClaimsIgnored) {
-        db.ticket.make_way(db.this_thread(), places);
+        db.ticket.yield_to_ticket(db.this_thread(), places);
     }
 }
 
 /// [Runs](run) a commit under an epoch that is held open until it is over.
 #[inline(never)]
-fn run_logged<S: Setting, M: Mode>(
+fn run_logged<S: Config, M: Mode>(
     db: &Inner<S>,
     state: &mut TxState<S::Engine>,
     log: &Log<S::Engine>,
@@ -117,7 +117,7 @@ fn run_logged<S: Setting, M: Mode>(
 
 // Compiled once for each caller, so that a commit without a log calls nothing for it.
 #[inline(always)]
-fn run<S: Setting, M: Mode>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), Error> {
+fn run<S: Config, M: Mode>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), Error> {
     let mut done = match state.writes.len() {
         writes if !M::WRITES || writes == 0 => {
             if !state.reads.is_of_one_moment() {
@@ -146,7 +146,7 @@ fn run<S: Setting, M: Mode>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Re
 
 /// Runs the sequence for one row, for which it is compiled once more.
 #[inline(always)]
-fn commit_one<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<Option<Version>, Error> {
+fn commit_one<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<Option<Version>, Error> {
     let (parts, writes) = Parts::of(db, state);
     match writes {
         [write] => parts.commit(slice::from_mut(write)),
@@ -156,13 +156,13 @@ fn commit_one<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Resu
 
 /// Runs the sequence for any number of rows.
 #[inline(never)]
-fn commit_many<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<Option<Version>, Error> {
+fn commit_many<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<Option<Version>, Error> {
     let (parts, writes) = Parts::of(db, state);
     parts.commit(writes)
 }
 
 /// What the sequence works with, beside the write set.
-struct Parts<'c, S: Setting> {
+struct Parts<'c, S: Config> {
     db: &'c Inner<S>,
     worker: &'c mut Worker<S::Engine>,
     reads: &'c ReadSet,
@@ -173,7 +173,7 @@ struct Parts<'c, S: Setting> {
     session: &'c mut Session,
 }
 
-impl<'c, S: Setting> Parts<'c, S> {
+impl<'c, S: Config> Parts<'c, S> {
     #[inline(always)]
     fn of(db: &'c Inner<S>, state: &'c mut TxState<S::Engine>) -> (Self, &'c mut [Write]) {
         let TxState { worker, holder, reads, writes, arena, scratch, session, .. } = state;
@@ -195,7 +195,7 @@ impl<E: Engine> Drop for LockedRows<'_, E> {
     }
 }
 
-impl<S: Setting> Parts<'_, S> {
+impl<S: Config> Parts<'_, S> {
     /// The sequence. Returns `None` if the transaction has committed, otherwise the version of a
     /// row that has no further version in this epoch; nothing has happened then.
     // Functions that are not inlined take the parts one by one: a reference to all of them would
@@ -241,7 +241,7 @@ impl<S: Setting> Parts<'_, S> {
 
 /// Tells the sink, which may refuse, and then the log.
 #[inline(never)]
-fn tell<S: Setting>(db: &Inner<S>, session: &mut Session, commit: &Commit<'_>) -> Result<(), Error> {
+fn tell<S: Config>(db: &Inner<S>, session: &mut Session, commit: &Commit<'_>) -> Result<(), Error> {
     if let Some(sink) = &db.sink {
         // A sink of an explicit transaction is refused what one of a closure is.
         let _until_told = db.enter_sink();
@@ -258,7 +258,7 @@ fn tell<S: Setting>(db: &Inner<S>, session: &mut Session, commit: &Commit<'_>) -
 /// Locks the write set, reads the snapshot number, and validates the read set. If that fails,
 /// nothing is locked.
 #[inline(always)]
-fn lock_and_validate<S: Setting>(
+fn lock_and_validate<S: Config>(
     db: &Inner<S>,
     scratch: &mut Scratch,
     reads: &ReadSet,
@@ -286,7 +286,7 @@ fn lock_and_validate<S: Setting>(
 /// values that do not fit where they are, and finds out what snapshots need. Returns whether the
 /// rows can be written in place all the same.
 #[inline(never)]
-fn prepare<S: Setting>(
+fn prepare<S: Config>(
     db: &Inner<S>,
     worker: &mut Worker<S::Engine>,
     arena: &Arena,
@@ -311,7 +311,7 @@ fn prepare<S: Setting>(
 /// commit, and that what it has validated cannot have come round.
 #[cold]
 #[inline(never)]
-fn confirm<S: Setting>(db: &Inner<S>, admitted: Admission, now: Admission, writes: &[Write]) -> Result<(), Error> {
+fn confirm<S: Config>(db: &Inner<S>, admitted: Admission, now: Admission, writes: &[Write]) -> Result<(), Error> {
     if now.is_closed() && !S::has(Mutation::CommitDespiteClosing) {
         return Err(Error::Closed);
     }
@@ -342,7 +342,7 @@ fn confirm<S: Setting>(db: &Inner<S>, admitted: Admission, now: Admission, write
 /// it was not dropped.
 #[cold]
 #[inline(never)]
-fn confirm_reads<S: Setting>(db: &Inner<S>, admitted: Admission) -> Result<(), Conflict> {
+fn confirm_reads<S: Config>(db: &Inner<S>, admitted: Admission) -> Result<(), Conflict> {
     db.lifecycle.check_turns(db.engine(), admitted)?;
     if S::has(Mutation::DropsNotChecked) { Ok(()) } else { db.catalog.check_drops(admitted.count()) }
 }
@@ -351,7 +351,7 @@ fn confirm_reads<S: Setting>(db: &Inner<S>, admitted: Admission) -> Result<(), C
 /// keys.
 #[cold]
 #[inline(never)]
-fn check_keys<S: Setting>(db: &Inner<S>, arena: &Arena, writes: &[Write]) -> Result<(), Error> {
+fn check_keys<S: Config>(db: &Inner<S>, arena: &Arena, writes: &[Write]) -> Result<(), Error> {
     for write in writes.iter().filter(|write| write.before != write.seen) {
         let Some(opened) = db.catalog.get(write.table) else { continue };
         if !opened.storage.leads_to(write.key.in_bytes(&arena.keys), write.at)? {
@@ -364,7 +364,7 @@ fn check_keys<S: Setting>(db: &Inner<S>, arena: &Arena, writes: &[Write]) -> Res
 /// Reserves memory for the values that do not fit where they are.
 #[cold]
 #[inline(never)]
-fn reserve<S: Setting>(
+fn reserve<S: Config>(
     db: &Inner<S>,
     worker: &mut Worker<S::Engine>,
     arena: &Arena,
@@ -386,7 +386,7 @@ fn reserve<S: Setting>(
 /// Takes the records of removed rows out of their tables.
 #[cold]
 #[inline(never)]
-fn take_out_removed<S: Setting>(
+fn take_out_removed<S: Config>(
     db: &Inner<S>,
     (worker, counters): (&mut Worker<S::Engine>, &Counters),
     arena: &Arena,

@@ -4,7 +4,7 @@
 use drtm_kv::Handle;
 
 use crate::{
-    Setting,
+    Config,
     catalog::Opened,
     inner::{Culprit, Inner},
     state::TxState,
@@ -17,7 +17,7 @@ use crate::{
 /// word.
 #[cold]
 #[inline(never)]
-pub(crate) fn find<S: Setting>(db: &Inner<S>, state: &TxState<S::Engine>) -> Option<Culprit> {
+pub(crate) fn find<S: Config>(db: &Inner<S>, state: &TxState<S::Engine>) -> Option<Culprit> {
     let (records, holder) = (db.store.records(), state.holder);
     let is_changed = |write: &&Write| {
         write.is_read && !records.is_still(write.seen(), holder) || !records.is_there(write.at, holder)

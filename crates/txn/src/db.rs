@@ -25,7 +25,7 @@ pub(crate) use {
 };
 
 use crate::{
-    Codec, CommitToken, Embedded, Error, Key, Mode, Setting, Snapshot, Table, TableDef, Tx,
+    Codec, CommitToken, Config, DefaultConfig, Error, Key, Mode, Snapshot, Table, TableDef, Tx,
     durability::{Choice, format::CatalogChange},
     inner::Inner,
     lifecycle::thread_name,
@@ -66,17 +66,17 @@ use crate::{
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Db<S: Setting = Embedded> {
+pub struct Db<S: Config = DefaultConfig> {
     pub(crate) inner: Arc<Inner<S>>,
 }
 
-impl<S: Setting> Clone for Db<S> {
+impl<S: Config> Clone for Db<S> {
     fn clone(&self) -> Self {
         Self { inner: Arc::clone(&self.inner) }
     }
 }
 
-impl<S: Setting> Db<S> {
+impl<S: Config> Db<S> {
     /// Opens a table, which is made if there is none of that name.
     ///
     /// # Errors

@@ -341,7 +341,7 @@ pub enum Error {
         "the snapshot is too old: what a row in `{table}` was has been forgotten, as there was no memory left for older versions; \
          allow more (`Builder::older_versions`), or keep snapshots open for less long"
     )]
-    Forgotten {
+    SnapshotTooOld {
         /// The table.
         table: &'static str,
     },

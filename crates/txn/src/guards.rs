@@ -129,7 +129,7 @@ mod tests {
         for step in steps {
             match *step {
                 Step::Look(key) => {
-                    if let Err(guard) = table.read(key, Current, &mut drtm_kv::Nowhere).expect("sound") {
+                    if let Err(guard) = table.read(key, Current, &mut drtm_kv::NoValue).expect("sound") {
                         guards.push(guard);
                         absent.insert(key);
                     }
@@ -152,7 +152,7 @@ mod tests {
             if !steps.iter().any(|step| matches!(step, Step::Disturb(_))) {
                 assert!(hold, "the transaction's own insertion is taken for another's");
                 if let Some(key) = absent.iter().nth(absent.len() / 2) {
-                    let guard = table.read(*key, Current, &mut drtm_kv::Nowhere).expect("sound").expect_err("absent");
+                    let guard = table.read(*key, Current, &mut drtm_kv::NoValue).expect("sound").expect_err("absent");
                     assert!(guards.contains(&guard), "where {key} would come is not guarded");
                 }
             }

@@ -12,7 +12,7 @@ use drtm_kv::{KvError, Store, Watch};
 use thread_local::ThreadLocal;
 
 use crate::{
-    Error, Setting, Sink,
+    Config, Error, Sink,
     bounds::MODEL,
     budget::Budget,
     catalog::Catalog,
@@ -28,7 +28,7 @@ use crate::{
 };
 
 #[derive(Debug)]
-pub(crate) struct Inner<S: Setting> {
+pub(crate) struct Inner<S: Config> {
     /// Which database of this process it is.
     pub(crate) number: u32,
     pub(crate) store: Store<S::Engine>,
@@ -93,7 +93,7 @@ impl<E: Engine> Drop for Inside<'_, E> {
     }
 }
 
-impl<S: Setting> Drop for Inner<S> {
+impl<S: Config> Drop for Inner<S> {
     fn drop(&mut self) {
         if let Some(log) = &self.log
             && let Err(_why) = log.shut_down()
@@ -103,7 +103,7 @@ impl<S: Setting> Drop for Inner<S> {
     }
 }
 
-impl<S: Setting> Watch for Inner<S> {
+impl<S: Config> Watch for Inner<S> {
     fn turned(&self) -> u64 {
         self.lifecycle.advance_count(self.engine())
     }
@@ -113,7 +113,7 @@ impl<S: Setting> Watch for Inner<S> {
     }
 }
 
-impl<S: Setting> Inner<S> {
+impl<S: Config> Inner<S> {
     #[inline(always)]
     pub(crate) fn engine(&self) -> &S::Engine {
         self.store.region().engine()

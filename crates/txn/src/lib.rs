@@ -5,7 +5,7 @@
 //! - [`Key`]: types whose values can be keys, and how they keep their order as words and bytes.
 //! - [`Codec`]: how values become bytes: [`Raw`], [`Pod`], [`PodRef`], [`Bincode`], [`Postcard`].
 //! - [`Durability`]: databases in directories; [`CommitToken`], [`Checkpoint`].
-//! - [`Setting`]: what a database is built on. [`Sink`]: what is told of its commits, and may
+//! - [`Config`]: what a database is built on. [`Sink`]: what is told of its commits, and may
 //!   refuse them.
 //!
 //! # Features
@@ -52,6 +52,7 @@ pub mod cluster;
 mod codec;
 mod column;
 mod commit;
+mod config;
 mod copied;
 mod culprit;
 mod db;
@@ -73,13 +74,12 @@ mod name;
 mod opacity;
 mod part;
 mod position;
+mod projection;
 mod read_set;
 mod reclaim;
 mod removed;
-mod room;
 mod rows;
 mod secondary;
-mod setting;
 mod sink;
 mod snapshots;
 mod state;
@@ -90,16 +90,17 @@ mod table;
 mod ticket;
 mod trace;
 mod tx;
-mod wanted;
+mod value_sink;
 mod way;
 mod write_set;
 
 pub use codec::{Bincode, Codec, CodecError, PlainRow, Pod, PodRef, Postcard, Raw, Serde};
 pub use column::Column;
+pub use config::{Config, DefaultConfig};
 pub use db::{Builder, Db, Options};
 /// See the trait [`Key`](trait@Key).
 pub use drtm_derive::Key;
-pub use drtm_kv::Lines;
+pub use drtm_kv::PrefetchMask;
 pub use durability::{Checkpoint, CommitToken, Durability, LogError, Progress, RecoveryStep};
 pub use error::{Conflict, Error, SinkError};
 #[doc(hidden)]
@@ -110,7 +111,6 @@ pub use mutation::Mutation;
 pub use part::{Flat, Part};
 pub use rows::{KeyedRow, Point, Rows, Sorted, Stored};
 pub use secondary::{Index, IndexDef, IndexKeys, Multi, Unique, Uniqueness};
-pub use setting::{Embedded, Setting};
 pub use sink::{Commit, Row, RowChange, Sink};
 pub use stats::{MemoryUse, Stats, TableStats};
 pub use table::{Hash, Kind, Ordered, Table, TableDef};

@@ -13,7 +13,7 @@
 
 use std::ops::Range;
 
-use drtm_kv::{BucketHint, Lines, Whereabouts};
+use drtm_kv::{BucketHint, PrefetchMask, Whereabouts};
 
 use crate::heap_size::vec_bytes;
 
@@ -59,7 +59,7 @@ struct Waiting {
     table: u16,
     begin: u32,
     end: u32,
-    lines: &'static Lines,
+    lines: &'static PrefetchMask,
     /// The step of the transaction from which on it is time.
     ripe_at: u64,
 }
@@ -104,7 +104,7 @@ impl Located {
         &mut self,
         table: u16,
         rows: impl ExactSizeIterator<Item = (u64, BucketHint)>,
-        lines: &'static Lines,
+        lines: &'static PrefetchMask,
         go_on: impl FnOnce(&mut Self),
     ) -> bool {
         let begin = self.entries.len();
@@ -126,7 +126,7 @@ impl Located {
     }
 
     #[inline(always)]
-    fn wait(&mut self, table: u16, entries: Range<u32>, lines: &'static Lines) {
+    fn wait(&mut self, table: u16, entries: Range<u32>, lines: &'static PrefetchMask) {
         let ripe_at = self.steps + RIPENS;
         self.waiting.push(Waiting { table, begin: entries.start, end: entries.end, lines, ripe_at });
         self.ripe_at = self.ripe_at.min(ripe_at);
@@ -265,7 +265,7 @@ impl Located {
 #[derive(Debug)]
 pub(crate) struct Asked<'e> {
     entries: &'e mut [Entry],
-    lines: &'e Lines,
+    lines: &'e PrefetchMask,
 }
 
 /// From the first to behind the last of the rows of which only another bucket has been asked for.
@@ -282,7 +282,7 @@ impl Left {
 impl Asked<'_> {
     /// Asks for their records, and remembers where these are.
     #[inline(always)]
-    pub(crate) fn locate(self, mut locate: impl FnMut(u64, BucketHint, &Lines) -> Whereabouts) -> Left {
+    pub(crate) fn locate(self, mut locate: impl FnMut(u64, BucketHint, &PrefetchMask) -> Whereabouts) -> Left {
         let mut left = Left::NOTHING;
         for (entry, index) in self.entries.iter_mut().zip(0..) {
             if let Whereabouts::Bucket(bucket) = entry.at {

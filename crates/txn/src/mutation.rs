@@ -1,5 +1,5 @@
 //! Deliberate faults, for the checkers of histories and other tests to find. A database has one if
-//! its [`Setting`](crate::Setting) says so; no other is different for it.
+//! its [`Config`](crate::Config) says so; no other is different for it.
 
 /// A step that is left out, or done at the wrong time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,10 @@
 
 use std::{borrow::Borrow, marker::PhantomData, ops::Range};
 
-use drtm_kv::Lines;
+use drtm_kv::PrefetchMask;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{Codec, CodecError, PlainRow, Pod, PodRef, copied::copied, wanted::Span};
+use crate::{Codec, CodecError, PlainRow, Pod, PodRef, copied::copied, projection::ByteRange};
 
 /// A codec that writes a value as its memory is, so that the bytes of a field are where the field
 /// is.
@@ -43,7 +43,7 @@ impl<T: PlainRow> Flat for PodRef<T> {}
 /// ```
 pub struct Part<R, T> {
     begin: usize,
-    pub(crate) lines: &'static Lines,
+    pub(crate) lines: &'static PrefetchMask,
     types: PhantomData<fn(&R) -> &T>,
 }
 
@@ -59,7 +59,7 @@ macro_rules! part {
             ::core::mem::offset_of!($row, $($field)+),
             |row| &row.$($field)+,
             const {
-                &$crate::Lines::of(&[$crate::Part::<$row, _>::bytes_of(
+                &$crate::PrefetchMask::of(&[$crate::Part::<$row, _>::bytes_of(
                     ::core::mem::offset_of!($row, $($field)+),
                     |row| &row.$($field)+,
                 )])
@@ -72,7 +72,7 @@ impl<R, T> Part<R, T> {
     /// The field that begins at so many bytes. Which one it is decides about its type.
     #[doc(hidden)]
     #[must_use]
-    pub const fn of_field(begin: usize, _field: fn(&R) -> &T, lines: &'static Lines) -> Self {
+    pub const fn of_field(begin: usize, _field: fn(&R) -> &T, lines: &'static PrefetchMask) -> Self {
         Self { begin, lines, types: PhantomData }
     }
 
@@ -91,9 +91,9 @@ impl<R, T> Part<R, T> {
 
     /// The words of a row that it is in.
     #[inline(always)]
-    pub(crate) const fn span(self) -> Span {
+    pub(crate) const fn span(self) -> ByteRange {
         let (skipped, end) = (self.begin / WORD, (self.begin + size_of::<T>()).next_multiple_of(WORD));
-        Span { skipped: skipped as u32, length: (end - WORD * skipped) as u32 }
+        ByteRange { skipped: skipped as u32, length: (end - WORD * skipped) as u32 }
     }
 }
 
@@ -180,10 +180,10 @@ mod tests {
     #[test]
     fn a_part_is_read_and_changed_within_its_words() {
         let row: [u8; 20] = std::array::from_fn(|at| at as u8);
-        assert_eq!((SECOND.bytes(), SECOND.span()), (3..10, Span { skipped: 0, length: 16 }));
+        assert_eq!((SECOND.bytes(), SECOND.span()), (3..10, ByteRange { skipped: 0, length: 16 }));
         assert_eq!(SECOND.read(&row[..16]), Ok([3, 4, 5, 6, 7, 8, 9]));
         let last = part!(Row, third).item(1).expect("there are two");
-        assert_eq!((last.bytes(), last.span()), (15..20, Span { skipped: 1, length: 16 }));
+        assert_eq!((last.bytes(), last.span()), (15..20, ByteRange { skipped: 1, length: 16 }));
         let mut span = row;
         assert_eq!(last.change(&mut span[8..], std::mem::take), Ok([15, 16, 17, 18, 19]));
         assert_eq!((&span[..15], &span[15..]), (&row[..15], &[0; 5][..]));

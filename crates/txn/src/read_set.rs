@@ -3,7 +3,7 @@
 use drtm_kv::{BucketVersion, NodeVersion, PhantomGuard, ReadEntry};
 
 use crate::{
-    Setting,
+    Config,
     guards::GuardIndex,
     heap_size::vec_bytes,
     mutation::Mutation,
@@ -72,7 +72,7 @@ impl ReadSet {
     }
 
     /// Lets the guards follow a change that this transaction has made itself.
-    pub(crate) fn follow<S: Setting>(&mut self, mut shift: Shift) {
+    pub(crate) fn follow<S: Config>(&mut self, mut shift: Shift) {
         if S::has(Mutation::SplitsNotGuarded) {
             match &mut shift {
                 Shift::Leaf(change) => change.split_off = None,
@@ -87,7 +87,7 @@ impl ReadSet {
 
     /// Removes a row that is going to be written, if it was read last. Returns whether it was.
     #[inline(always)]
-    pub(crate) fn take_back(&mut self, seen: ReadEntry) -> bool {
+    pub(crate) fn untrack(&mut self, seen: ReadEntry) -> bool {
         self.records.pop_if(|last| *last == seen).is_some()
     }
 

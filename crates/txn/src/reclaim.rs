@@ -2,10 +2,10 @@
 //! then now and then by threads that commit, and by a thread that closes a snapshot.
 
 use drtm_htm::Engine;
-use drtm_kv::{ForHolder, Handle, KvError, Locking, Nowhere, ReadEntry, Reaped, Worker};
+use drtm_kv::{ForHolder, Handle, KvError, Locking, NoValue, ReadEntry, Reaped, Worker};
 
 use crate::{
-    Error, Setting,
+    Config, Error,
     budget::Spent,
     catalog::Dropped,
     garbage::Garbage,
@@ -22,7 +22,7 @@ const TURN: u32 = 32;
 const BATCH: usize = 512;
 
 /// Takes a record out of its table, or keeps it in mind.
-pub(crate) fn reap<S: Setting>(
+pub(crate) fn reap<S: Config>(
     db: &Inner<S>,
     (worker, counters): (&mut Worker<S::Engine>, &Counters),
     table: u16,
@@ -43,7 +43,7 @@ pub(crate) fn reap<S: Setting>(
 }
 
 /// Takes the records out that a transaction has made for insertions that do not commit.
-pub(crate) fn undo_inserts<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>) {
+pub(crate) fn undo_inserts<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>) {
     let TxState { writes, arena, worker, session, .. } = state;
     for write in writes.as_slice().iter().chain(writes.undone()).filter(|write| write.is_made) {
         // A store that is corrupt says so to its next user; this transaction fails already.
@@ -59,13 +59,13 @@ pub(crate) fn is_to_be_tried<E: Engine>(state: &TxState<E>) -> bool {
 
 /// Now and then tries again what could not be taken back.
 #[inline]
-pub(crate) fn try_again<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), KvError> {
+pub(crate) fn try_again<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), KvError> {
     if is_to_be_tried(state) { try_some(db, state) } else { Ok(()) }
 }
 
 /// Tries to take back some of what is left.
 #[cold]
-pub(crate) fn try_some<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), KvError> {
+pub(crate) fn try_some<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), KvError> {
     state.note_bytes();
     if db.garbage.is_empty() || db.ticket.is_held() {
         return Ok(());
@@ -76,7 +76,7 @@ pub(crate) fn try_some<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>
     tried
 }
 
-fn try_each<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>, spent: &mut Spent) -> Result<(), KvError> {
+fn try_each<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>, spent: &mut Spent) -> Result<(), KvError> {
     db.snapshots.needs(&db.store, &mut state.scratch.needs)?;
     let mut tried = 0;
     // What was left behind meanwhile, and what is put back, is for the next time.
@@ -106,7 +106,7 @@ fn try_each<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>, spent: &m
             }
             Garbage::Past { rows, .. } => {
                 tried += rows.len() - 1;
-                rows.iter().for_each(|at| db.store.records().ask_for(*at));
+                rows.iter().for_each(|at| db.store.records().prefetch(*at));
                 let mut failed = Ok(());
                 rows.retain(|at| match forget(db, state, *at, spent) {
                     Ok(is_done) => !is_done,
@@ -128,7 +128,7 @@ fn try_each<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>, spent: &m
 
 /// Takes the rows out of tables that were dropped: now, if no transaction is running that was
 /// admitted before, or else later.
-pub(crate) fn empty_dropped<S: Setting>(db: &Inner<S>, Dropped { tables, at }: Dropped) -> Result<(), Error> {
+pub(crate) fn empty_dropped<S: Config>(db: &Inner<S>, Dropped { tables, at }: Dropped) -> Result<(), Error> {
     if !db.lifecycle.has_passed(db.engine(), at) {
         tables.into_iter().for_each(|table| db.garbage.push(Garbage::Table { table, at, tour: None }));
         return Ok(());
@@ -154,7 +154,7 @@ pub(crate) fn empty_dropped<S: Setting>(db: &Inner<S>, Dropped { tables, at }: D
 
 /// Takes some rows out of a table that was dropped, and which no transaction uses any more. Returns
 /// whether there are others. If that is so at the end of a tour, another is begun.
-fn empty_some<S: Setting>(
+fn empty_some<S: Config>(
     db: &Inner<S>,
     state: &mut TxState<S::Engine>,
     table: u16,
@@ -174,7 +174,7 @@ fn empty_some<S: Setting>(
     for key in &keys {
         let TxState { worker, holder, session, .. } = &mut *state;
         let view = ForHolder(*holder);
-        let Ok(seen) = opened.storage.read::<Any, _>(key.as_ref(), view, &mut Nowhere)? else { continue };
+        let Ok(seen) = opened.storage.read::<Any, _>(key.as_ref(), view, &mut NoValue)? else { continue };
         // What it was is counted.
         if let Locking::Taken { .. } = records.lock(seen.at, *holder)? {
             let freed = records.forget(worker, seen.at, |_, _| false);
@@ -197,7 +197,7 @@ fn empty_some<S: Setting>(
 }
 
 /// Forgets what a row was, as far as nobody needs it. Whether nothing is left.
-fn forget<S: Setting>(
+fn forget<S: Config>(
     db: &Inner<S>,
     state: &mut TxState<S::Engine>,
     at: Handle,

@@ -7,16 +7,16 @@
 
 use std::{borrow::Borrow, fmt};
 
-use drtm_kv::Lines;
+use drtm_kv::PrefetchMask;
 
 use crate::{
-    AsKey, Codec, CodecError, Error, Key, KeyRange, Mode, Ordered, Setting, Table, Tx,
+    AsKey, Codec, CodecError, Config, Error, Key, KeyRange, Mode, Ordered, Table, Tx,
     codec::expected_bytes,
     name::Name,
     position::{Position, Way},
+    projection::Projection,
     table::Kind,
     tx::Found,
-    wanted::Wanted,
 };
 
 pub(crate) mod sealed {
@@ -71,13 +71,13 @@ pub type KeyedRow<R> = (<R as Rows>::Key, <R as Rows>::Row);
 /// See [`Rows`].
 pub trait Point: Rows {
     #[doc(hidden)]
-    fn get<S: Setting, M: Mode>(
+    fn get<S: Config, M: Mode>(
         self,
         tx: &mut Tx<'_, S, M>,
         key: impl AsKey<Self::Key>,
     ) -> Result<Option<Self::Row>, Error>;
     #[doc(hidden)]
-    fn contains<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: impl AsKey<Self::Key>) -> Result<bool, Error>;
+    fn contains<S: Config, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: impl AsKey<Self::Key>) -> Result<bool, Error>;
 }
 
 /// Rows in the order of their keys: [`Tx::range`].
@@ -92,12 +92,11 @@ pub trait Sorted: Rows {
     #[doc(hidden)]
     type Codec: Codec;
     #[doc(hidden)]
-    fn entries<S: Setting, M: Mode>(self, tx: &Tx<'_, S, M>)
-    -> Result<Table<Self::Entry, Self::Codec, Ordered>, Error>;
+    fn entries<S: Config, M: Mode>(self, tx: &Tx<'_, S, M>) -> Result<Table<Self::Entry, Self::Codec, Ordered>, Error>;
     #[doc(hidden)]
     fn position(bounds: impl KeyRange<Self::Key>, way: Way) -> Position;
     #[doc(hidden)]
-    fn row<S: Setting, M: Mode>(
+    fn row<S: Config, M: Mode>(
         self,
         tx: &mut Tx<'_, S, M>,
         table: &Name,
@@ -125,18 +124,18 @@ pub trait Stored: Rows {
     fn table(self) -> Table<Self::Key, Self::Codec, Self::Kind>;
     /// What is copied of a row.
     #[doc(hidden)]
-    fn wanted(&self) -> &Wanted;
+    fn wanted(&self) -> &Projection;
     /// What is copied, of the bytes of a whole row.
     #[doc(hidden)]
     fn part<'b>(&self, whole: &'b [u8]) -> &'b [u8];
     #[doc(hidden)]
-    fn lines(self) -> &'static Lines;
+    fn lines(self) -> &'static PrefetchMask;
     #[doc(hidden)]
     fn decode(self, part: &[u8]) -> Result<Self::Row, CodecError>;
     #[doc(hidden)]
     fn show(self, part: &[u8]) -> Result<Self::View<'_>, CodecError>;
     #[doc(hidden)]
-    fn update<S: Setting, X>(
+    fn update<S: Config, X>(
         self,
         tx: &mut Tx<'_, S>,
         key: impl AsKey<Self::Key>,
@@ -165,8 +164,8 @@ impl<K: Key, C: Codec, O: Kind> Stored for Table<K, C, O> {
     }
 
     #[inline(always)]
-    fn wanted(&self) -> &Wanted {
-        &Wanted::TO_READ
+    fn wanted(&self) -> &Projection {
+        &Projection::TO_READ
     }
 
     #[inline(always)]
@@ -175,8 +174,8 @@ impl<K: Key, C: Codec, O: Kind> Stored for Table<K, C, O> {
     }
 
     #[inline(always)]
-    fn lines(self) -> &'static Lines {
-        const { &Lines::of(std::slice::from_ref(&(0..expected_bytes::<C>()))) }
+    fn lines(self) -> &'static PrefetchMask {
+        const { &PrefetchMask::of(std::slice::from_ref(&(0..expected_bytes::<C>()))) }
     }
 
     #[inline(always)]
@@ -190,7 +189,7 @@ impl<K: Key, C: Codec, O: Kind> Stored for Table<K, C, O> {
     }
 
     #[inline(always)]
-    fn update<S: Setting, X>(
+    fn update<S: Config, X>(
         self,
         tx: &mut Tx<'_, S>,
         key: impl AsKey<K>,
@@ -205,12 +204,12 @@ impl<K: Key, C: Codec, O: Kind> Stored for Table<K, C, O> {
 
 impl<R: Stored> Point for R {
     #[inline(always)]
-    fn get<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: impl AsKey<R::Key>) -> Result<Option<R::Row>, Error> {
+    fn get<S: Config, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: impl AsKey<R::Key>) -> Result<Option<R::Row>, Error> {
         tx.find(self, key, |part| self.decode(part))
     }
 
     #[inline(always)]
-    fn contains<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: impl AsKey<R::Key>) -> Result<bool, Error> {
+    fn contains<S: Config, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: impl AsKey<R::Key>) -> Result<bool, Error> {
         tx.is_there(self.table(), key)
     }
 }
@@ -220,7 +219,7 @@ impl<R: Stored<Kind = Ordered>> Sorted for R {
     type Codec = <R as Stored>::Codec;
 
     #[inline(always)]
-    fn entries<S: Setting, M: Mode>(
+    fn entries<S: Config, M: Mode>(
         self,
         _tx: &Tx<'_, S, M>,
     ) -> Result<Table<R::Key, <R as Stored>::Codec, Ordered>, Error> {
@@ -233,7 +232,7 @@ impl<R: Stored<Kind = Ordered>> Sorted for R {
     }
 
     #[inline(always)]
-    fn row<S: Setting, M: Mode>(
+    fn row<S: Config, M: Mode>(
         self,
         tx: &mut Tx<'_, S, M>,
         table: &Name,

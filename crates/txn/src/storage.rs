@@ -7,7 +7,7 @@ pub(crate) use self::tour::Tour;
 use drtm_htm::Engine;
 use drtm_kv::{
     AsOf, BucketVersion, Bytes, ForHolder, GuardChange, Handle, HashConfig, HashTable, Inline, KvError, KvTable,
-    NodeVersion, Nowhere, Past, Placed, ReadEntry, Reaped, Reserved, Room, Store, Tree, Turn, Version, Visibility,
+    NoValue, NodeVersion, Past, Placed, ReadEntry, Reaped, Reserved, Store, Tree, Turn, ValueSink, Version, Visibility,
     Worker,
 };
 #[cfg(not(feature = "model"))]
@@ -316,7 +316,7 @@ impl<E: Engine> Storage<E> {
         &self,
         key: KeyRef<'_>,
         view: V,
-        into: &mut impl Room,
+        into: &mut impl ValueSink,
     ) -> Result<Result<V::Found, Absence>, KvError> {
         dispatch!(O, self, key, |table, key| Ok(table.read(key, view, into)?.map_err(Absence::from)))
     }
@@ -328,7 +328,7 @@ impl<E: Engine> Storage<E> {
         &self,
         key: KeyRef<'_>,
         view: AsOf,
-        into: &mut impl Room,
+        into: &mut impl ValueSink,
     ) -> Result<Past, KvError> {
         dispatch!(O, self, key, |table, key| loop {
             let turn = table.turn();
@@ -346,7 +346,7 @@ impl<E: Engine> Storage<E> {
         at: Handle,
         word: u64,
         view: V,
-        into: &mut impl Room,
+        into: &mut impl ValueSink,
     ) -> Option<V::Found> {
         match self {
             Self::HashOfWords(table) if O::HASHED => table.read_at(at, word, view, into),
@@ -369,7 +369,7 @@ impl<E: Engine> Storage<E> {
             let missed = match *expected {
                 Expected::Anything => {
                     let since = table.turn();
-                    match table.try_read(key, &view, &mut Nowhere) {
+                    match table.try_read(key, &view, &mut NoValue) {
                         Some(Ok(found)) => return Ok(Placed::Found(found)),
                         missed => missed.and_then(Result::err).map(|missed| (missed, since)),
                     }

@@ -130,7 +130,7 @@ impl Ticket {
     /// Waits as long as another thread claims one of these places.
     #[cold]
     #[inline(never)]
-    pub(crate) fn make_way(&self, thread: ThreadName, places: impl Iterator<Item = Claim>) {
+    pub(crate) fn yield_to_ticket(&self, thread: ThreadName, places: impl Iterator<Item = Claim>) {
         let Some(number) = self.claimed_in(thread, places) else { return };
         let mut nap = Nap::default();
         while self.state.lock().current(self).is_some_and(|holding| holding.number == number) {
@@ -231,7 +231,7 @@ mod tests {
         let held = ticket.take(1).expect("it is free");
         ticket.claim(1, [guard(16)].into_iter());
         // This thread itself could go on for ever: the holder does nothing.
-        ticket.make_way(2, [guard(16)].into_iter());
+        ticket.yield_to_ticket(2, [guard(16)].into_iter());
         assert!(!ticket.is_taken() && !held.is_current());
         let next = ticket.take(2).expect("it is over");
         drop(held);

@@ -10,7 +10,6 @@ mod drive;
 mod each;
 mod entry;
 mod index;
-mod make_way;
 mod many;
 mod mode;
 mod part;
@@ -22,6 +21,7 @@ mod sweep;
 mod upkeep;
 mod walk;
 mod write;
+mod yield_to_ticket;
 
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use mode::{Mode, ReadOnly, Update};
@@ -34,7 +34,7 @@ use drtm_htm::fence_locked;
 use drtm_kv::{ReadEntry, Version};
 
 use crate::{
-    AsKey, Codec, CommitToken, Conflict, Durability, Embedded, Error, Key, Setting, Table,
+    AsKey, Codec, CommitToken, Config, Conflict, DefaultConfig, Durability, Error, Key, Table,
     catalog::Opened,
     commit, culprit,
     durability::{Choice, Log},
@@ -72,7 +72,7 @@ use crate::{
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Tx<'db, S: Setting = Embedded, M: Mode = Update> {
+pub struct Tx<'db, S: Config = DefaultConfig, M: Mode = Update> {
     pub(crate) db: &'db Inner<S>,
     /// Until it has ended.
     state: Option<Box<TxState<S::Engine>>>,
@@ -92,7 +92,7 @@ pub struct Tx<'db, S: Setting = Embedded, M: Mode = Update> {
 /// # Example
 ///
 /// See [`Db::snapshot`](crate::Db::snapshot).
-pub type Snapshot<'db, S = Embedded> = Tx<'db, S, ReadOnly>;
+pub type Snapshot<'db, S = DefaultConfig> = Tx<'db, S, ReadOnly>;
 
 /// Where a value is that was found.
 #[derive(Clone, Copy, Debug)]
@@ -131,7 +131,7 @@ pub(crate) fn encode<K: Key>(key: impl AsKey<K>, buffer: &mut Vec<u8>) -> KeyRef
     }
 }
 
-impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
+impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
     #[inline(always)]
     pub(crate) fn new(db: &'db Inner<S>, mut state: Box<TxState<S::Engine>>, is_opaque: bool, explains: bool) -> Self {
         if is_opaque {
@@ -191,7 +191,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         if self.is_to_check() {
             cold_path();
             self.track_read(seen)?;
-            self.state().reads.take_back(seen);
+            self.state().reads.untrack(seen);
         }
         Ok(())
     }
@@ -531,7 +531,7 @@ pub(crate) fn in_memory_only(what: &'static str, must_be: &'static str) -> Error
     Error::Config { what, must_be, is: "in memory only".to_owned() }
 }
 
-impl<S: Setting, M: Mode> Drop for Tx<'_, S, M> {
+impl<S: Config, M: Mode> Drop for Tx<'_, S, M> {
     #[inline(always)]
     fn drop(&mut self) {
         // Most have ended by themselves.

@@ -7,9 +7,9 @@ const COUNTERS: TableDef<u64, Pod<[u8; 100]>> = TableDef::hash("counters");
 const LINES: TableDef<(u32, u32), Pod<u64>, Ordered> = TableDef::ordered("lines");
 
 type Counters = Table<u64, Pod<[u8; 100]>>;
-type Lines = Table<(u32, u32), Pod<u64>, Ordered>;
+type PrefetchMask = Table<(u32, u32), Pod<u64>, Ordered>;
 
-fn reads_and_writes(db: &Db, counters: Counters, lines: Lines, round: u32) -> Result<u64, Error> {
+fn reads_and_writes(db: &Db, counters: Counters, lines: PrefetchMask, round: u32) -> Result<u64, Error> {
     db.transact(|tx| {
         let mut sum = 0;
         tx.prefetch(counters, (0..20).map(|key| key + u64::from(round % 3)))?;

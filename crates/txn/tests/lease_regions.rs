@@ -11,14 +11,14 @@ use std::{
 use drtm_htm::Emulated;
 use drtm_rdma::{Executor, LocalConfig, LocalFabric, NodeId};
 use drtm_txn::{
-    Builder, Pod, Setting, TableDef,
+    Builder, Config, Pod, TableDef,
     cluster::{ClusterTable, Node, Partition, Protocol, Timing},
 };
 
 #[derive(Debug)]
 struct Tested;
 
-impl Setting for Tested {
+impl Config for Tested {
     type Engine = Emulated;
     const REGIONS_FROM: usize = 1;
 }
@@ -96,6 +96,6 @@ fn rows_of_a_node_are_locked_and_looked_at_again_in_htm_transactions() {
             });
         }
     });
-    let commits = nodes.map(|(node, _)| node.local().regions().commits);
+    let commits = nodes.map(|(node, _)| node.local().htm_stats().commits);
     assert!(commits.iter().all(|commits| *commits > 0), "no htm transaction has committed: {commits:?}");
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use drtm_htm::Emulated;
-use drtm_txn::{Builder, Conflict, Db, Error, IndexDef, Multi, Pod, Setting, TableDef};
+use drtm_txn::{Builder, Config, Conflict, Db, Error, IndexDef, Multi, Pod, TableDef};
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 
 /// Keeps what it is given: counters as they are, gauges as the bits of a `f64`.
@@ -71,7 +71,7 @@ impl Recorder for Kept {
 #[derive(Debug)]
 struct Regions;
 
-impl Setting for Regions {
+impl Config for Regions {
     type Engine = Emulated;
     const REGIONS_FROM: usize = 1;
 }
@@ -112,8 +112,8 @@ fn figures_are_handed_over_when_somebody_asks() -> Result<(), Error> {
                 assert_eq!(recorder.counter(&name), stats.conflicts(cause));
             }
             assert_eq!(stats.all_conflicts(), 1);
-            assert_eq!(recorder.counter("drtm_regions_total commit"), db.regions().commits);
-            assert!(db.regions().commits > 0);
+            assert_eq!(recorder.counter("drtm_regions_total commit"), db.htm_stats().commits);
+            assert!(db.htm_stats().commits > 0);
             assert_eq!(recorder.gauge("drtm_table_records counters"), 10.0);
             for (table, records) in db.tables()? {
                 assert_eq!(recorder.gauge(&format!("drtm_table_records {table}")), records as f64);

@@ -8,7 +8,7 @@ use std::{
 
 use drtm_txn::{Db, Durability, Raw as Bytes, Table, TableDef};
 
-use super::desk::Desk;
+use super::order_queue::OrderQueue;
 use crate::{
     Error,
     drive::{Client, Done, is_occupied},
@@ -69,12 +69,12 @@ impl<D: Durable> Client for Committer<'_, D> {
     }
 }
 
-/// A store in a directory of its own, for a desk.
-pub(super) fn host<D: Durable>(directory: &Path, threads: usize, desk: &Desk) -> Result<(), Error> {
+/// A store in a directory of its own, for a orders.
+pub(super) fn host<D: Durable>(directory: &Path, threads: usize, orders: &OrderQueue) -> Result<(), Error> {
     let store = D::open(directory)?;
     let committer = |thread| Committer { store: &store, thread, written: 0 };
     let mut committers: Vec<_> = (0..threads as u64).map(committer).collect();
-    desk.serve(&mut committers, |committers| if D::KEEPS_ROWS { verify(&store, committers) } else { Ok(Vec::new()) })
+    orders.serve(&mut committers, |committers| if D::KEEPS_ROWS { verify(&store, committers) } else { Ok(Vec::new()) })
 }
 
 /// What does not hold, in words: each row must be what was written last.

@@ -1,30 +1,30 @@
 //! This database in a comparison.
 
-use drtm_txn::{Builder, Setting};
+use drtm_txn::{Builder, Config};
 
-use super::desk::Desk;
+use super::order_queue::OrderQueue;
 use crate::{
     Error,
     drive::{Task, Workload, load_quietly},
 };
 
-/// The database with a workload, for a desk.
+/// The database with a workload, for a orders.
 pub(super) struct Ours<'w, W> {
     pub(super) workload: &'w W,
     pub(super) threads: usize,
     pub(super) memory: u64,
-    pub(super) desk: &'w Desk,
+    pub(super) orders: &'w OrderQueue,
 }
 
 impl<W: Workload> Task for Ours<'_, W> {
     type Output = ();
 
-    fn carry_out<S: Setting>(self, engine: S::Engine) -> Result<(), Error> {
-        let Self { workload, threads, memory, desk } = self;
+    fn carry_out<S: Config>(self, engine: S::Engine) -> Result<(), Error> {
+        let Self { workload, threads, memory, orders } = self;
         let db = Builder::new().memory(memory).build_with::<S>(engine)?;
         let tables = workload.open(&db)?;
         load_quietly(workload, &db, tables, threads)?;
         let mut clients = workload.clients(&db, tables, threads)?;
-        desk.serve(&mut clients, |clients| workload.check(&db, tables, &clients.iter().collect::<Vec<_>>()))
+        orders.serve(&mut clients, |clients| workload.check(&db, tables, &clients.iter().collect::<Vec<_>>()))
     }
 }

@@ -1,7 +1,7 @@
 //! Other stores behind one interface: rows of bytes under numbers. An operation goes by a virtual
 //! call, which is a thousandth of what it takes.
 
-use super::desk::Desk;
+use super::order_queue::OrderQueue;
 use crate::{
     Error,
     drive::{Client, Workload},
@@ -43,12 +43,12 @@ pub(super) trait OnPeers: Workload {
     fn verify<P: Peer>(&self, peer: &P, workers: &[Self::Worker<'_, P>]) -> Result<Vec<String>, Error>;
 }
 
-/// A store with a workload, for a desk.
-pub(super) fn host<W: OnPeers, P: Peer>(workload: &W, threads: usize, desk: &Desk) -> Result<(), Error> {
+/// A store with a workload, for a orders.
+pub(super) fn host<W: OnPeers, P: Peer>(workload: &W, threads: usize, orders: &OrderQueue) -> Result<(), Error> {
     let peer = P::new()?;
     workload.fill(&peer)?;
     let mut workers = workload.workers(&peer, threads)?;
-    desk.serve(&mut workers, |workers| workload.verify(&peer, workers))
+    orders.serve(&mut workers, |workers| workload.verify(&peer, workers))
 }
 
 /// The value that was found, into where it is to go. A row that is missing, or has another length,

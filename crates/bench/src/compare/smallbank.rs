@@ -7,7 +7,7 @@ use crate::{
     Error,
     drive::{of_piece, pieces},
     smallbank::{
-        Accounts, Checking, CustomerKey, Ledger, Refused, Savings, SmallBank, Teller, View, check, rules::Refusal,
+        Accounts, BankClient, Checking, CustomerKey, Ledger, Refused, Savings, SmallBank, View, check, rules::Refusal,
     },
 };
 
@@ -88,7 +88,7 @@ fn change(
 }
 
 impl OnPeers for SmallBank {
-    type Worker<'w, P: Peer + 'w> = Teller<OnPeer<'w, P>>;
+    type Worker<'w, P: Peer + 'w> = BankClient<OnPeer<'w, P>>;
 
     fn fill<P: Peer>(&self, peer: &P) -> Result<(), Error> {
         let customers = self.bank().customers();
@@ -104,14 +104,14 @@ impl OnPeers for SmallBank {
         })
     }
 
-    fn workers<'w, P: Peer>(&'w self, peer: &'w P, threads: usize) -> Result<Vec<Teller<OnPeer<'w, P>>>, Error> {
-        let teller = |thread| Ok(Teller::new(OnPeer(peer), self.inputs(thread)?));
-        (0..threads).map(teller).collect()
+    fn workers<'w, P: Peer>(&'w self, peer: &'w P, threads: usize) -> Result<Vec<BankClient<OnPeer<'w, P>>>, Error> {
+        let client = |thread| Ok(BankClient::new(OnPeer(peer), self.inputs(thread)?));
+        (0..threads).map(client).collect()
     }
 
-    fn verify<P: Peer>(&self, peer: &P, workers: &[Teller<OnPeer<'_, P>>]) -> Result<Vec<String>, Error> {
+    fn verify<P: Peer>(&self, peer: &P, workers: &[BankClient<OnPeer<'_, P>>]) -> Result<Vec<String>, Error> {
         let mut ledger = Ledger::default();
-        workers.iter().for_each(|teller| ledger.add(teller.ledger()));
+        workers.iter().for_each(|client| ledger.add(client.ledger()));
         let accounts = Balances { peer, customers: self.bank().customers() };
         Ok(check(&accounts, self.bank(), &ledger)?.iter().map(ToString::to_string).collect())
     }

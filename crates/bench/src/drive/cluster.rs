@@ -4,14 +4,13 @@
 //! - [`workload`]: what a workload provides.
 //! - [`plan`]: how large a run is.
 //! - [`bed`]: a cluster on each fabric: [`threads`], processes, or a [`simulation`].
-//! - [`crew`]: the coroutines of one worker, the same on every fabric.
+//! - [`workers`]: the coroutines of one worker, the same on every fabric.
 //! - [`stand`]: the stages that all workers go through together, within a process and between them.
 //! - [`process`]: the processes of a cluster on shared memory or TCP. [`link`]: what they say.
 //! - [`read`]: what checks read.
 //! - [`tally`], [`figures`]: what is counted, and how it is reported.
 
 mod bed;
-mod crew;
 mod figures;
 mod link;
 mod plan;
@@ -23,6 +22,7 @@ mod tally;
 mod threads;
 #[cfg(test)]
 pub(crate) mod trial;
+mod workers;
 mod workload;
 
 pub(crate) use bed::run;

@@ -5,7 +5,7 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 use drtm_htm::{Emulated, Engine, Native, Rtm, Traced};
-use drtm_txn::{Embedded, Setting};
+use drtm_txn::{Config, DefaultConfig};
 use serde::Serialize;
 
 use crate::Error;
@@ -29,7 +29,7 @@ pub(crate) enum EngineName {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Simulated;
 
-impl Setting for Simulated {
+impl Config for Simulated {
     type Engine = Emulated;
     const REGIONS_FROM: usize = 1;
 }
@@ -38,7 +38,7 @@ impl Setting for Simulated {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watched;
 
-impl Setting for Watched {
+impl Config for Watched {
     type Engine = Traced;
 }
 
@@ -47,7 +47,7 @@ pub(crate) trait Task {
     /// Its result.
     type Output;
 
-    fn carry_out<S: Setting>(self, engine: S::Engine) -> Result<Self::Output, Error>;
+    fn carry_out<S: Config>(self, engine: S::Engine) -> Result<Self::Output, Error>;
 }
 
 impl EngineName {
@@ -68,13 +68,13 @@ impl EngineName {
             Self::Auto => {
                 let engine = Native::chosen()?;
                 let name = if engine.has_regions() { Self::Rtm } else { Self::None };
-                (name.name(), task.carry_out::<Embedded>(engine)?)
+                (name.name(), task.carry_out::<DefaultConfig>(engine)?)
             }
             Self::Rtm => {
                 let rtm = Rtm::detect().map_err(Error::no_rtm)?;
-                (self.name(), task.carry_out::<Embedded>(rtm.into())?)
+                (self.name(), task.carry_out::<DefaultConfig>(rtm.into())?)
             }
-            Self::None => (self.name(), task.carry_out::<Embedded>(Native::without_regions())?),
+            Self::None => (self.name(), task.carry_out::<DefaultConfig>(Native::without_regions())?),
             Self::Emulated => (self.name(), task.carry_out::<Simulated>(Emulated::default())?),
         })
     }

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use drtm_htm::{Profile, Traced};
 use drtm_txn::Builder;
 
-use super::{Workload, crew::Client, engine::Watched, progress::Progress, workload::load};
+use super::{Workload, engine::Watched, progress::Progress, workers::Client, workload::load};
 use crate::Error;
 
 /// What transactions of one kind touch on average, their commits included.

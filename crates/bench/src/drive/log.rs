@@ -13,12 +13,12 @@ use std::{
 
 use clap::ValueEnum;
 use drtm_txn::{
-    Builder, Db, Durability, Setting,
+    Builder, Config, Db, Durability,
     durability::storage::{DirectoryLock, Files, Storage, StoredFile},
 };
 use serde::Serialize;
 
-use super::crew::Tally;
+use super::workers::Tally;
 use crate::Error;
 
 /// When a commit is safe from a crash.
@@ -106,7 +106,7 @@ impl Meter {
     }
 
     /// Opens the database that is kept in the directory.
-    pub(crate) fn database<S: Setting>(
+    pub(crate) fn database<S: Config>(
         self: &Arc<Self>,
         builder: Builder,
         mode: Durability,

@@ -6,9 +6,9 @@ use clap::{Args, value_parser};
 
 use super::{
     cluster::{Length, Plan, ProtocolOf},
-    crew::Until,
     engine::{EngineName, but_limit},
     log::{DurabilityName, LogPlace},
+    workers::Until,
     workload::Pace,
 };
 use crate::{Error, fabric::FabricName};
@@ -40,7 +40,7 @@ pub(crate) struct Options {
     /// Memory that the database has from the beginning, in GiB, so that the system's providing it
     /// is no part of what is measured
     #[arg(long, value_parser = value_parser!(u16).range(0..=4096), default_value_t = 0, value_name = "GIB")]
-    at_once: u16,
+    prefault: u16,
 
     /// When a commit is safe from a crash. With a log, the conditions are checked again after the
     /// database was closed and opened again
@@ -112,8 +112,8 @@ impl Options {
     }
 
     pub(super) fn pace(&self) -> Pace {
-        let (memory, at_once) = (u64::from(self.memory) << 30, u64::from(self.at_once) << 30);
-        Pace { threads: self.threads(), until: self.until(), memory, at_once }
+        let (memory, prefault) = (u64::from(self.memory) << 30, u64::from(self.prefault) << 30);
+        Pace { threads: self.threads(), until: self.until(), memory, prefault }
     }
 
     /// Whether nodes are to be started on a fabric.

@@ -10,9 +10,9 @@ use serde_json::Value;
 use super::{
     DurabilityName, EngineName, Options,
     cluster::{self, ClusterWorkload, Figures, Gathered, Plan, ProtocolOf, Sound},
-    crew::Client,
     latency::Percentiles,
     log::Logged,
+    workers::Client,
     workload::{Finished, Run, Workload},
 };
 use crate::{
@@ -101,7 +101,7 @@ impl Outcome {
         let seconds = tally.time.as_secs_f64();
         let causes = conflicts.into_iter().map(|(cause, count)| (format!("{cause:?}").to_lowercase(), count));
         // The kinds do not depend on the setting; any will do.
-        let kinds = <W::Client<'_, drtm_txn::Embedded>>::kinds();
+        let kinds = <W::Client<'_, drtm_txn::DefaultConfig>>::kinds();
         let latencies = kinds.iter().zip(&tally.latencies);
         Self {
             workload: W::NAME,

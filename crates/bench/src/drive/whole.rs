@@ -7,12 +7,12 @@
 //! The emulation cannot do this, so these regions are RTM's or none.
 
 use drtm_htm::{Cause, FallbackLock, Htm, Native, Outcome, Policy, Worker};
-use drtm_txn::{Db, Setting};
+use drtm_txn::{Config, Db};
 use serde_json::Value;
 
 use super::{
     Workload,
-    crew::{Client, Done},
+    workers::{Client, Done},
 };
 use crate::Error;
 
@@ -74,7 +74,7 @@ impl<C: Client> Client for Section<'_, C> {
 impl<W: Workload> Workload for Whole<W> {
     const NAME: &'static str = W::NAME;
     type Tables = W::Tables;
-    type Client<'w, S: Setting>
+    type Client<'w, S: Config>
         = Section<'w, W::Client<'w, S>>
     where
         W: 'w;
@@ -83,7 +83,7 @@ impl<W: Workload> Workload for Whole<W> {
         self.workload.size()
     }
 
-    fn open<S: Setting>(&self, db: &Db<S>) -> Result<W::Tables, Error> {
+    fn open<S: Config>(&self, db: &Db<S>) -> Result<W::Tables, Error> {
         self.workload.open(db)
     }
 
@@ -91,11 +91,11 @@ impl<W: Workload> Workload for Whole<W> {
         self.workload.pieces()
     }
 
-    fn load<S: Setting>(&self, db: &Db<S>, tables: W::Tables, piece: u64) -> Result<(), Error> {
+    fn load<S: Config>(&self, db: &Db<S>, tables: W::Tables, piece: u64) -> Result<(), Error> {
         self.workload.load(db, tables, piece)
     }
 
-    fn clients<'w, S: Setting>(
+    fn clients<'w, S: Config>(
         &'w self,
         db: &'w Db<S>,
         tables: W::Tables,
@@ -111,7 +111,7 @@ impl<W: Workload> Workload for Whole<W> {
         Ok(self.workload.clients(db, tables, threads)?.into_iter().map(section).collect())
     }
 
-    fn counted<S: Setting>(clients: &[Self::Client<'_, S>]) -> Vec<(String, u64)> {
+    fn counted<S: Config>(clients: &[Self::Client<'_, S>]) -> Vec<(String, u64)> {
         let kinds = W::Client::<'_, S>::kinds().iter().enumerate();
         let of_kind = |(kind, name): (usize, &&str)| {
             let sum = |of: fn(&(u64, u64)) -> u64| clients.iter().map(|client| of(&client.fallbacks[kind])).sum();
@@ -121,7 +121,7 @@ impl<W: Workload> Workload for Whole<W> {
         kinds.flat_map(of_kind).collect()
     }
 
-    fn check<S: Setting>(
+    fn check<S: Config>(
         &self,
         db: &Db<S>,
         tables: W::Tables,

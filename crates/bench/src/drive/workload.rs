@@ -7,13 +7,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use drtm_txn::{Builder, Conflict, Db, Durability, Setting};
+use drtm_txn::{Builder, Config, Conflict, Db, Durability};
 
 use super::{
-    crew::{self, Client, Tally, Until},
     engine::Task,
     log::{LogPlace, Logged},
     progress::Progress,
+    workers::{self, Client, Tally, Until},
 };
 use crate::{Error, memory};
 
@@ -26,21 +26,21 @@ pub(crate) trait Workload: Sync {
     type Tables: Copy + Send + Sync;
 
     /// A thread's side of it.
-    type Client<'w, S: Setting>: Client
+    type Client<'w, S: Config>: Client
     where
         Self: 'w;
 
     /// Its size, for the report: names and numbers.
     fn size(&self) -> Vec<(&'static str, serde_json::Value)>;
 
-    fn open<S: Setting>(&self, db: &Db<S>) -> Result<Self::Tables, Error>;
+    fn open<S: Config>(&self, db: &Db<S>) -> Result<Self::Tables, Error>;
 
     /// Pieces of the population, which threads share.
     fn pieces(&self) -> u64;
 
-    fn load<S: Setting>(&self, db: &Db<S>, tables: Self::Tables, piece: u64) -> Result<(), Error>;
+    fn load<S: Config>(&self, db: &Db<S>, tables: Self::Tables, piece: u64) -> Result<(), Error>;
 
-    fn clients<'w, S: Setting>(
+    fn clients<'w, S: Config>(
         &'w self,
         db: &'w Db<S>,
         tables: Self::Tables,
@@ -48,12 +48,12 @@ pub(crate) trait Workload: Sync {
     ) -> Result<Vec<Self::Client<'w, S>>, Error>;
 
     /// What its clients have counted that others have not, for the report.
-    fn counted<S: Setting>(_clients: &[Self::Client<'_, S>]) -> Vec<(String, u64)> {
+    fn counted<S: Config>(_clients: &[Self::Client<'_, S>]) -> Vec<(String, u64)> {
         Vec::new()
     }
 
     /// What does not hold when all transactions are over, in words.
-    fn check<S: Setting>(
+    fn check<S: Config>(
         &self,
         db: &Db<S>,
         tables: Self::Tables,
@@ -69,11 +69,11 @@ pub(crate) struct Pace {
     /// Bytes that the database may use.
     pub(crate) memory: u64,
     /// Bytes of them that it has from the beginning.
-    pub(crate) at_once: u64,
+    pub(crate) prefault: u64,
 }
 
 /// Loads, runs and checks a workload on one engine.
-pub(crate) fn run_in<S: Setting, W: Workload>(workload: &W, engine: S::Engine, pace: Pace) -> Result<Finished, Error> {
+pub(crate) fn run_in<S: Config, W: Workload>(workload: &W, engine: S::Engine, pace: Pace) -> Result<Finished, Error> {
     Run { workload, pace, log: None }.carry_out::<S>(engine)
 }
 
@@ -123,9 +123,9 @@ impl Finished {
 impl<W: Workload> Task for Run<'_, W> {
     type Output = Finished;
 
-    fn carry_out<S: Setting>(self, engine: S::Engine) -> Result<Finished, Error> {
-        let Self { workload, pace: Pace { threads, until, memory, at_once }, log } = self;
-        let builder = Builder::new().memory(memory).at_once(at_once);
+    fn carry_out<S: Config>(self, engine: S::Engine) -> Result<Finished, Error> {
+        let Self { workload, pace: Pace { threads, until, memory, prefault }, log } = self;
+        let builder = Builder::new().memory(memory).prefault(prefault);
         let log = log.map(|place| Ok::<_, Error>((place.fresh()?, place.mode))).transpose()?;
         let open = |mode| match &log {
             None => Ok(builder.clone().build_with::<S>(engine.clone())?),
@@ -143,7 +143,7 @@ impl<W: Workload> Task for Run<'_, W> {
             tables = workload.open(&db)?;
         }
         let loaded = log.as_ref().map(|(meter, _)| meter.settle());
-        let (before, regions_before) = (db.stats(), db.regions());
+        let (before, regions_before) = (db.stats(), db.htm_stats());
         let mut clients = workload.clients(&db, tables, threads)?;
         let tally = match until {
             Until::Time(time) => {
@@ -155,7 +155,7 @@ impl<W: Workload> Task for Run<'_, W> {
                 run(&mut clients, &db, until, &progress, |_, commits| commits)?
             }
         };
-        let (after, regions) = (db.stats(), db.regions() - regions_before);
+        let (after, regions) = (db.stats(), db.htm_stats() - regions_before);
         let conflicts =
             Conflict::ALL.map(|cause| (cause, after.conflicts(cause) - before.conflicts(cause))).into_iter().collect();
         // Before the check, which takes memory of its own.
@@ -184,7 +184,7 @@ impl<W: Workload> Task for Run<'_, W> {
     }
 }
 
-fn run<C: Client, S: Setting>(
+fn run<C: Client, S: Config>(
     clients: &mut [C],
     db: &Db<S>,
     until: Until,
@@ -192,14 +192,14 @@ fn run<C: Client, S: Setting>(
     position: impl Fn(Duration, u64) -> u64,
 ) -> Result<Tally, Error> {
     let before = db.stats().commits;
-    crew::run(clients, until, |time| {
+    workers::run(clients, until, |time| {
         let commits = db.stats().commits - before;
         progress.show(position(time, commits), &format!("{:.0} tx/s", commits as f64 / time.as_secs_f64()));
     })
 }
 
 /// Loads all pieces, and shows nothing of it.
-pub(crate) fn load_quietly<W: Workload, S: Setting>(
+pub(crate) fn load_quietly<W: Workload, S: Config>(
     workload: &W,
     db: &Db<S>,
     tables: W::Tables,
@@ -209,7 +209,7 @@ pub(crate) fn load_quietly<W: Workload, S: Setting>(
 }
 
 /// Loads all pieces, each by whichever thread is free.
-pub(super) fn load<W: Workload, S: Setting>(
+pub(super) fn load<W: Workload, S: Config>(
     workload: &W,
     db: &Db<S>,
     tables: W::Tables,
@@ -245,7 +245,7 @@ pub(super) fn load<W: Workload, S: Setting>(
 
 /// Tables that have other than so many records: rows that no check has seen, or that are there no
 /// more.
-pub(crate) fn miscounted<S: Setting>(db: &Db<S>, expected: &[(&str, u64)]) -> Result<Vec<String>, Error> {
+pub(crate) fn miscounted<S: Config>(db: &Db<S>, expected: &[(&str, u64)]) -> Result<Vec<String>, Error> {
     let tables = db.tables()?;
     let of = |name: &str| tables.iter().find(|(table, _)| *table == name).map_or(0, |(_, records)| *records);
     let wrong = expected.iter().filter(|(name, rows)| of(name) != *rows);

@@ -5,7 +5,7 @@ use std::{
     thread,
 };
 
-use drtm_txn::{Db, Error as DbError, Setting, Tx};
+use drtm_txn::{Config, Db, Error as DbError, Tx};
 
 use super::{
     draw::Draw,
@@ -16,7 +16,7 @@ use super::{
 use crate::Error;
 
 /// A client of a database.
-pub(super) struct Client<'db, S: Setting> {
+pub(super) struct Client<'db, S: Config> {
     pub(super) db: &'db Db<S>,
     pub(super) store: Store,
     pub(super) draw: Draw,
@@ -25,7 +25,7 @@ pub(super) struct Client<'db, S: Setting> {
     pub(super) begun: &'db AtomicU64,
 }
 
-impl<S: Setting> Client<'_, S> {
+impl<S: Config> Client<'_, S> {
     /// Runs `transactions`. One that is run again after a conflict counts anew.
     pub(super) fn run(&mut self, transactions: u64) -> Result<(), Error> {
         let mut left = transactions;

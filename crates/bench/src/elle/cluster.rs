@@ -7,7 +7,7 @@ use std::ops::AddAssign;
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Error as DbError, Ordered, Pod, Raw, Setting,
+    Config, Error as DbError, Ordered, Pod, Raw,
     cluster::{ClusterTable, ClusterTx, Node, NodeBuilder, Partition, Worker},
 };
 use fastrand::Rng;
@@ -84,7 +84,7 @@ macro_rules! in_table {
 
 impl Tables {
     /// Does one operation, and with it the next, if that writes what this reads: returns how many.
-    async fn perform<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn perform<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
         operations: &mut [Operation],
@@ -126,7 +126,7 @@ impl Tables {
     }
 
     /// Writes a register, and returns what was there.
-    async fn exchange<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn exchange<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
         key: u64,
@@ -145,7 +145,7 @@ impl Tables {
         })
     }
 
-    async fn append<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn append<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
         key: u64,
@@ -170,7 +170,7 @@ impl Tables {
     }
 
     /// Looks up some of the rows that a transaction is about to use, all at once.
-    async fn prefetch<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn prefetch<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
         operations: &[Operation],
@@ -185,7 +185,7 @@ impl Tables {
 
 impl Client {
     /// Runs a transaction until it commits, or is given up; or once, by hand.
-    async fn run<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn run<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &mut self,
         worker: &Worker<'_, F, S>,
         tables: Tables,
@@ -214,7 +214,7 @@ impl Client {
         Ok(self.journal.complete(open, ended)? == Outcome::Committed)
     }
 
-    async fn steps<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn steps<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &mut self,
         tx: &mut ClusterTx<'_, F, S>,
         tables: Tables,
@@ -253,7 +253,7 @@ impl ClusterWorkload for Histories {
         Vec::new()
     }
 
-    fn open<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    fn open<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         node: &mut NodeBuilder<F, S>,
     ) -> Result<Tables, Error> {
@@ -266,7 +266,7 @@ impl ClusterWorkload for Histories {
         })
     }
 
-    fn load<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    fn load<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         _node: &Node<F, S>,
         _place: Place,
@@ -278,7 +278,7 @@ impl ClusterWorkload for Histories {
         self.client_of(number)
     }
 
-    async fn run_next<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Tables,
@@ -296,7 +296,7 @@ impl ClusterWorkload for Histories {
     }
 
     /// Reads what is left. The command judges, and tells.
-    async fn check<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn check<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Tables,
@@ -311,7 +311,7 @@ impl ClusterWorkload for Histories {
         Ok(Vec::new())
     }
 
-    async fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn check_node<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         _worker: &Worker<'_, F, S>,
         _tables: Tables,

@@ -1,7 +1,7 @@
 //! What each operation does to the database. Each is done in more than one way, as applications do
 //! it.
 
-use drtm_txn::{Db, Error, Mode, Ordered, Pod, Raw, Setting, Table, TableDef, Tx};
+use drtm_txn::{Config, Db, Error, Mode, Ordered, Pod, Raw, Table, TableDef, Tx};
 use fastrand::Rng;
 
 use super::record::Operation;
@@ -40,7 +40,7 @@ macro_rules! in_table {
 }
 
 impl Store {
-    pub(super) fn open<S: Setting>(db: &Db<S>, is_sorted: bool) -> Result<Self, Error> {
+    pub(super) fn open<S: Config>(db: &Db<S>, is_sorted: bool) -> Result<Self, Error> {
         Ok(Self {
             lists: db.table(LISTS)?,
             sorted_lists: db.table(SORTED_LISTS)?,
@@ -51,7 +51,7 @@ impl Store {
     }
 
     /// Does one operation of a transaction that only reads.
-    pub(super) fn read<S: Setting, M: Mode>(
+    pub(super) fn read<S: Config, M: Mode>(
         &self,
         tx: &mut Tx<'_, S, M>,
         operation: &mut Operation,
@@ -75,7 +75,7 @@ impl Store {
     }
 
     /// Does one operation, and with it the next, if that writes what this reads: returns how many.
-    pub(super) fn perform<S: Setting>(
+    pub(super) fn perform<S: Config>(
         &self,
         tx: &mut Tx<'_, S>,
         operations: &mut [Operation],
@@ -114,7 +114,7 @@ impl Store {
     }
 
     /// Writes a register, and returns what was there.
-    fn exchange<S: Setting>(
+    fn exchange<S: Config>(
         &self,
         tx: &mut Tx<'_, S>,
         key: u64,
@@ -133,7 +133,7 @@ impl Store {
         })
     }
 
-    fn append<S: Setting>(&self, tx: &mut Tx<'_, S>, key: u64, value: u64, random: &mut Rng) -> Result<(), Error> {
+    fn append<S: Config>(&self, tx: &mut Tx<'_, S>, key: u64, value: u64, random: &mut Rng) -> Result<(), Error> {
         let value = value.to_le_bytes();
         in_table!(self, lists, sorted_lists, key, |table| {
             if random.bool() {

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use adya::{Opts, Valid, check};
 use drtm_htm::{Emulated, Engine, Native, NoHtm};
-use drtm_txn::{Embedded, Mutation, Setting};
+use drtm_txn::{Config, DefaultConfig, Mutation};
 
 use super::{
     command::{Setup, Verdict},

@@ -8,7 +8,7 @@ use clap::{Args as ClapArgs, value_parser};
 use drtm_htm::Stats;
 use serde::Serialize;
 
-use super::{EngineName, Load, Order, Rig, Setup, abort_rate, machine::NamedProfile, sweep::Kind};
+use super::{EngineName, Load, Order, Setup, Testbed, abort_rate, machine::NamedProfile, sweep::Kind};
 use crate::{
     Error,
     report::{Report, chart},
@@ -124,11 +124,11 @@ impl Args {
     pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
         self.check()?;
         let loads = self.loads();
-        let rig = Rig::new(self.setup(seed)?, &loads)?;
+        let testbed = Testbed::new(self.setup(seed)?, &loads)?;
         let rows = loads
             .iter()
             .map(|&load| {
-                let stats = rig.run(load, self.attempts.unwrap_or_else(|| load.default_attempts()))?;
+                let stats = testbed.run(load, self.attempts.unwrap_or_else(|| load.default_attempts()))?;
                 Ok(self.row(load, &stats))
             })
             .collect::<Result<Vec<_>, Error>>()?;

@@ -2,7 +2,7 @@
 
 use clap::{Args as ClapArgs, ValueEnum, value_parser};
 use drtm_htm::{Native, Profile, Rtm};
-use drtm_txn::{Embedded, Hash};
+use drtm_txn::{DefaultConfig, Hash};
 use serde::Serialize;
 
 use super::{
@@ -132,9 +132,9 @@ impl Scope {
         }
         let rtm = Rtm::detect().map_err(Error::no_rtm)?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let pace = Pace { threads, until: Until::Transactions(self.transactions), memory, at_once: 0 };
+        let pace = Pace { threads, until: Until::Transactions(self.transactions), memory, prefault: 0 };
         let finished =
-            run_in::<Embedded, _>(&Whole::new(workload(threads)?, rtm.into()), Native::without_regions(), pace)?;
+            run_in::<DefaultConfig, _>(&Whole::new(workload(threads)?, rtm.into()), Native::without_regions(), pace)?;
         if let [first, ..] = finished.violations.as_slice() {
             return Err(Error::Inconsistent { violations: finished.violations.len(), first: first.clone() });
         }
@@ -142,7 +142,7 @@ impl Scope {
             let mut counts = finished.counted.iter().filter(|(name, _)| *name == format!("{transaction}{what}"));
             counts.next().map_or(0, |(_, count)| *count)
         };
-        let kinds = <W::Client<'_, Embedded>>::kinds();
+        let kinds = <W::Client<'_, DefaultConfig>>::kinds();
         let row = |one: &Footprint| {
             let place = kinds.iter().position(|kind| *kind == one.transaction);
             let count = place.map_or(0, |place| finished.tally.latencies[place].count());

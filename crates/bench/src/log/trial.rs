@@ -10,7 +10,7 @@ use std::{
 
 use drtm_htm::NoHtm;
 use drtm_txn::{
-    Builder, Db, Durability, Setting,
+    Builder, Config, Db, Durability,
     durability::storage::{DirectoryLock, Storage, StoredFile},
 };
 
@@ -18,7 +18,7 @@ use drtm_txn::{
 #[derive(Debug)]
 pub(super) struct Reading;
 
-impl Setting for Reading {
+impl Config for Reading {
     type Engine = NoHtm;
 }
 

@@ -1,7 +1,7 @@
 //! DBX, Figs. 12, 13 and 15: kinds of tables, and what else adds to throughput.
 
 use drtm_htm::{Native, Rtm};
-use drtm_txn::{Embedded, Hash, Ordered};
+use drtm_txn::{DefaultConfig, Hash, Ordered};
 
 use super::{
     effort::{Effort, Sum},
@@ -11,7 +11,7 @@ use super::{
 use crate::{
     Error,
     report::chart::{Axis, Scale},
-    tpcc::{Chances, MixName, Reading, Scale as Size, Shelf, Tpcc},
+    tpcc::{Chances, Layout, MixName, Reading, Scale as Size, Tpcc},
     units::Quantity,
 };
 
@@ -76,7 +76,7 @@ const GAINS: Panel = Panel {
 };
 
 /// TPC-C with a warehouse for each thread, and tables of this kind where no range is needed.
-fn tpcc<O: Shelf>(
+fn tpcc<O: Layout>(
     effort: &Effort,
     mix: MixName,
     reading: Reading,
@@ -86,10 +86,10 @@ fn tpcc<O: Shelf>(
 }
 
 /// A series with commits that lock records.
-fn plain<'e, O: Shelf>(series: &'static str, effort: &'e Effort, mix: MixName) -> Entry<'e> {
+fn plain<'e, O: Layout>(series: &'static str, effort: &'e Effort, mix: MixName) -> Entry<'e> {
     let workload = tpcc::<O>(effort, mix, Reading::Auto);
     let pace = |threads| effort.pace(threads);
-    Entry::within::<Embedded, _>(series, Native::without_regions(), pace, workload)
+    Entry::within::<DefaultConfig, _>(series, Native::without_regions(), pace, workload)
 }
 
 fn by_tables(effort: &Effort, mix: MixName) -> Result<Grid, Error> {
@@ -112,10 +112,10 @@ fn standard(effort: &Effort) -> Result<Measured, Error> {
 }
 
 fn factors(effort: &Effort) -> Result<Measured, Error> {
-    let at_once = |threads| effort.pace_with_memory(threads);
+    let prefault = |threads| effort.pace_with_memory(threads);
     let hash = |reading| tpcc::<Hash>(effort, MixName::Standard, reading);
     let on_rtm = |series, reading| match Rtm::detect() {
-        Ok(rtm) => Entry::within::<Embedded, _>(series, rtm.into(), at_once, hash(reading)),
+        Ok(rtm) => Entry::within::<DefaultConfig, _>(series, rtm.into(), prefault, hash(reading)),
         Err(_) => Entry::absent(series, NO_RTM),
     };
     // What comes last, comes on whatever there is.
@@ -123,7 +123,7 @@ fn factors(effort: &Effort) -> Result<Measured, Error> {
     let entries = [
         plain::<Ordered>(BASE, effort, MixName::Standard),
         plain::<Hash>(WITH_HASH, effort, MixName::Standard),
-        Entry::within::<Embedded, _>(WITH_MEMORY, Native::without_regions(), at_once, hash(Reading::Auto)),
+        Entry::within::<DefaultConfig, _>(WITH_MEMORY, Native::without_regions(), prefault, hash(Reading::Auto)),
         on_rtm(WITH_RTM, Reading::Auto),
         Entry::absent(
             "+ fallback handler",
@@ -131,7 +131,7 @@ fn factors(effort: &Effort) -> Result<Measured, Error> {
         ),
         Entry::absent("+ node buffer", "a transaction finds what it has read without a switch"),
         Entry::absent("+ no GC", "there is no collection to switch off: who removes a row takes it out"),
-        Entry::within::<Embedded, _>(WITHOUT_SNAPSHOTS, best, at_once, hash(Reading::Validated)),
+        Entry::within::<DefaultConfig, _>(WITHOUT_SNAPSHOTS, best, prefault, hash(Reading::Validated)),
     ];
     let most = effort.threads.iter().max().copied().unwrap_or(1);
     let grid = Grid::measure(effort, &entries, &[most])?;

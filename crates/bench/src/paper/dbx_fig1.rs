@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Error,
-    htm::{Load, Rig, Setup, abort_rate},
+    htm::{Load, Setup, Testbed, abort_rate},
     report::chart::{Axis, Scale},
     units::{KIB as K, MIB as M, Quantity, sizes},
 };
@@ -110,10 +110,10 @@ fn frontier(series: &'static str, setup: Setup, load: fn(usize, usize) -> Load) 
     const WRITTEN: [usize; 11] = sizes([0, 4, 8, 12, 16, 20, 24, 28, 31, 32, 36], K);
     const MOST_READ: usize = 8 << 20;
     let largest = WRITTEN.map(|written| load(MOST_READ, written));
-    let rig = Rig::new(setup, &largest)?;
+    let testbed = Testbed::new(setup, &largest)?;
     let mut points = Vec::new();
     for written in WRITTEN {
-        if let Some(read) = most_read(&rig, MOST_READ, |read| load(read, written))? {
+        if let Some(read) = most_read(&testbed, MOST_READ, |read| load(read, written))? {
             points.push((written, read as f64));
         }
     }
@@ -122,11 +122,12 @@ fn frontier(series: &'static str, setup: Setup, load: fn(usize, usize) -> Load) 
 
 /// The largest read up to `limit` with which the load is feasible, to a page; `None` if not even
 /// without reads.
-fn most_read(rig: &Rig, limit: usize, load: impl Fn(usize) -> Load) -> Result<Option<usize>, Error> {
+fn most_read(testbed: &Testbed, limit: usize, load: impl Fn(usize) -> Load) -> Result<Option<usize>, Error> {
     const ATTEMPTS: u64 = 16;
     const FEASIBLE_BELOW: f64 = 0.5;
     const PAGE: usize = 4 << 10;
-    let feasible = |pages: usize| Ok::<_, Error>(abort_rate(&rig.run(load(pages * PAGE), ATTEMPTS)?) < FEASIBLE_BELOW);
+    let feasible =
+        |pages: usize| Ok::<_, Error>(abort_rate(&testbed.run(load(pages * PAGE), ATTEMPTS)?) < FEASIBLE_BELOW);
     if !feasible(0)? {
         return Ok(None);
     }
@@ -148,16 +149,19 @@ mod tests {
     use crate::htm::Machine;
 
     /// A cache of 4 KB behind which 64 KB of reads are tracked.
-    fn small() -> Rig {
+    fn small() -> Testbed {
         let profile = Profile::new(16, 4, 1024);
-        Rig::new(Setup::on(Machine::Emulated(profile)), &[Load::read_then_write(128 << 10, 8 << 10)]).expect("small")
+        Testbed::new(Setup::on(Machine::Emulated(profile)), &[Load::read_then_write(128 << 10, 8 << 10)])
+            .expect("small")
     }
 
     #[test]
     fn bisection_finds_the_tracker_and_the_cache() {
-        let rig = small();
-        let behind = |written| most_read(&rig, 128 << 10, |read| Load::write_then_read(written, read)).expect("runs");
-        let ahead = |written| most_read(&rig, 128 << 10, |read| Load::read_then_write(read, written)).expect("runs");
+        let testbed = small();
+        let behind =
+            |written| most_read(&testbed, 128 << 10, |read| Load::write_then_read(written, read)).expect("runs");
+        let ahead =
+            |written| most_read(&testbed, 128 << 10, |read| Load::read_then_write(read, written)).expect("runs");
         assert_eq!((ahead(0), ahead(4 << 10)), (Some(64 << 10), Some(64 << 10)));
         assert_eq!((behind(0), behind(4 << 10)), (Some(64 << 10), Some(0)));
         assert_eq!((ahead(5 << 10), behind(5 << 10)), (None, None));

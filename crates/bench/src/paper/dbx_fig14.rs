@@ -1,7 +1,7 @@
 //! DBX, Fig. 14: what snapshots do for long transactions that only read.
 
 use drtm_htm::Native;
-use drtm_txn::Embedded;
+use drtm_txn::DefaultConfig;
 
 use super::{
     effort::{Effort, Sum},
@@ -79,7 +79,7 @@ fn tpcc(effort: &Effort, reading: Reading) -> impl Fn(usize) -> Result<Tpcc, Err
 fn measure(effort: &Effort) -> Result<Measured, Error> {
     let engine = Native::chosen()?;
     let pace = |threads| effort.pace_with_memory(threads);
-    let entry = |(series, reading)| Entry::within::<Embedded, _>(series, engine, pace, tpcc(effort, reading));
+    let entry = |(series, reading)| Entry::within::<DefaultConfig, _>(series, engine, pace, tpcc(effort, reading));
     let grid = Grid::measure(effort, &WAYS.map(entry), &effort.threads)?;
     let gain = |sum: &Sum, all: &[Option<Sum>]| {
         let validated = WAYS.iter().position(|(_, reading)| *reading == Reading::Validated)?;

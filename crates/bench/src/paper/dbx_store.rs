@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use drtm_htm::{Native, NoHtm, Rtm};
 use drtm_kv::{HashConfig, HashTable, Inline, KvTable, Store, Tree, Worker};
-use drtm_txn::{Builder, Db, Embedded, Ordered, PodRef, Table, TableDef};
+use drtm_txn::{Builder, Db, DefaultConfig, Ordered, PodRef, Table, TableDef};
 
 use super::{
     effort::{Effort, Sum},
@@ -109,7 +109,7 @@ struct InHash {
 
 /// Each operation is a transaction.
 struct InDatabase {
-    db: Db<Embedded>,
+    db: Db<DefaultConfig>,
     table: Table<u64, PodRef<Value>, Ordered>,
 }
 
@@ -142,7 +142,7 @@ impl InHash {
 
 impl InDatabase {
     fn filled(records: u64, engine: Native) -> Result<Self, Error> {
-        let db = Builder::new().memory(memory(records)).build_with::<Embedded>(engine)?;
+        let db = Builder::new().memory(memory(records)).build_with::<DefaultConfig>(engine)?;
         let table = db.table(TableDef::ordered("records"))?;
         (0..records).try_for_each(|number| db.transact(|tx| tx.insert(table, key(number), &[1; 100])))?;
         Ok(Self { db, table })

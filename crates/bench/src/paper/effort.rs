@@ -106,14 +106,14 @@ impl Effort {
     /// How a workload is run by so many threads.
     pub(super) fn pace(&self, threads: usize) -> Pace {
         let memory = if self.is_quick { 1 << 30 } else { 64 << 30 };
-        Pace { threads, until: self.until, memory, at_once: 0 }
+        Pace { threads, until: self.until, memory, prefault: 0 }
     }
 
     /// The same with memory for TPC-C from the beginning, so that the system's providing it is no
     /// part of what is measured.
     pub(super) fn pace_with_memory(&self, threads: usize) -> Pace {
-        let at_once = (threads as u64) << if self.is_quick { 25 } else { 29 };
-        Pace { at_once, ..self.pace(threads) }
+        let prefault = (threads as u64) << if self.is_quick { 25 } else { 29 };
+        Pace { prefault, ..self.pace(threads) }
     }
 
     /// A workload on an engine, of which every run is on a new database.

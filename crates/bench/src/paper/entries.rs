@@ -1,7 +1,7 @@
 //! Series of a figure whose horizontal axis is the number of threads.
 
 use drtm_htm::{Native, Rtm};
-use drtm_txn::{Embedded, Setting};
+use drtm_txn::{Config, DefaultConfig};
 
 use super::{
     effort::{Effort, Subject, Sum},
@@ -72,7 +72,7 @@ impl<'e> Entry<'e> {
     }
 
     /// A workload in one setting, on an engine of it.
-    pub(super) fn within<S: Setting, W: Workload + 'e>(
+    pub(super) fn within<S: Config, W: Workload + 'e>(
         series: &'static str,
         engine: S::Engine,
         pace: impl Fn(usize) -> Pace + 'e,
@@ -98,7 +98,7 @@ impl<'e> Entry<'e> {
             (false, _) => Native::without_regions(),
         };
         let whole = move |threads| Ok(Whole::new(workload(threads)?, engine));
-        Self::within::<Embedded, _>(series, Native::without_regions(), |threads| effort.pace(threads), whole)
+        Self::within::<DefaultConfig, _>(series, Native::without_regions(), |threads| effort.pace(threads), whole)
     }
 }
 

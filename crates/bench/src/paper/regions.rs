@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Error,
-    htm::{EngineName, Load, MEASURED, Rig, Setup, abort_rate, describe},
+    htm::{EngineName, Load, MEASURED, Setup, Testbed, abort_rate, describe},
     units,
 };
 
@@ -59,7 +59,7 @@ pub(super) fn line(
     load: impl Fn(usize) -> Load,
 ) -> Result<Line, Error> {
     let loads: Vec<Load> = points.iter().map(|&x| load(x)).collect();
-    let rig = Rig::new(setup, &loads)?;
-    let measure = |(&x, &load): (&usize, &Load)| Ok((x, abort_rate(&rig.run(load, load.default_attempts())?)));
+    let testbed = Testbed::new(setup, &loads)?;
+    let measure = |(&x, &load): (&usize, &Load)| Ok((x, abort_rate(&testbed.run(load, load.default_attempts())?)));
     Ok(Line { series, points: points.iter().zip(&loads).map(measure).collect::<Result<_, Error>>()? })
 }

@@ -8,7 +8,7 @@ mod tests;
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Error as DbError, Pod, Setting, TableDef,
+    Config, Error as DbError, Pod, TableDef,
     cluster::{ClusterTable, ClusterTx, Node, NodeBuilder, Partition, Worker},
 };
 
@@ -50,7 +50,7 @@ fn allowed<T>(ruled: Result<T, Refusal>) -> Result<T, DbError> {
 
 impl Tables {
     /// Looks accounts up, in one round trip for each table.
-    async fn fetch<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn fetch<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
         savings: &[CustomerKey],
@@ -62,7 +62,7 @@ impl Tables {
         tx.prefetch(self.checking, checking).await
     }
 
-    async fn savings<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn savings<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
         customer: CustomerKey,
@@ -70,7 +70,7 @@ impl Tables {
         Ok(there(tx.get(self.savings, customer).await?, SAVINGS)?.balance.get())
     }
 
-    async fn checking<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn checking<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
         customer: CustomerKey,
@@ -78,7 +78,7 @@ impl Tables {
         Ok(there(tx.get(self.checking, customer).await?, CHECKING)?.balance.get())
     }
 
-    async fn set_savings<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn set_savings<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
         customer: CustomerKey,
@@ -87,7 +87,7 @@ impl Tables {
         tx.put(self.savings, customer, &Savings { balance: balance.into() }).await
     }
 
-    async fn set_checking<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn set_checking<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
         customer: CustomerKey,
@@ -97,7 +97,7 @@ impl Tables {
     }
 
     /// Runs a transaction once, and returns what it puts into the bank: negative if it takes.
-    async fn run<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn run<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
         transaction: &Transaction,
@@ -149,7 +149,7 @@ impl Tables {
 
 impl ClusterWorkload for SmallBank {
     const NAME: &'static str = "smallbank";
-    const KINDS: &'static [&'static str] = super::teller::KINDS;
+    const KINDS: &'static [&'static str] = super::bank_client::KINDS;
     type Tables = Tables;
     type Client = Client;
     type Count = Ledger;
@@ -158,7 +158,7 @@ impl ClusterWorkload for SmallBank {
         crate::drive::Workload::size(self)
     }
 
-    fn open<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    fn open<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         node: &mut NodeBuilder<F, S>,
     ) -> Result<Tables, Error> {
@@ -169,7 +169,7 @@ impl ClusterWorkload for SmallBank {
         })
     }
 
-    fn load<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    fn load<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         node: &Node<F, S>,
         place: Place,
@@ -192,7 +192,7 @@ impl ClusterWorkload for SmallBank {
         Ok(Client { inputs: self.inputs(number)?, ledger: Ledger::default() })
     }
 
-    async fn run_next<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Tables,
@@ -214,7 +214,7 @@ impl ClusterWorkload for SmallBank {
         client.ledger
     }
 
-    async fn check<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn check<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Tables,
@@ -228,7 +228,7 @@ impl ClusterWorkload for SmallBank {
         Ok(check(&rows, &self.bank, ledger)?.iter().map(ToString::to_string).collect())
     }
 
-    async fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn check_node<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         _worker: &Worker<'_, F, S>,
         _tables: Tables,

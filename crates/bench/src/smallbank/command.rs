@@ -1,14 +1,15 @@
 //! `drtm-bench smallbank`: SmallBank, run.
 
 use clap::{Args as ClapArgs, ValueEnum, value_parser};
-use drtm_txn::{Db, Pod, Setting, Table, TableDef};
+use drtm_txn::{Config, Db, Pod, Table, TableDef};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Bank, Checking, CustomerKey, HotSet, Inputs, Ledger, STANDARD_MIX, Savings, View, check,
+    Bank, Checking, CustomerKey, HotSet, Inputs, Ledger, STANDARD_MIX, Savings, View,
+    bank_client::BankClient,
+    check,
     ours::{CHECKING, Ours, SAVINGS, Tables},
-    teller::Teller,
 };
 use crate::{
     Error,
@@ -116,13 +117,13 @@ impl SmallBank {
 impl Workload for SmallBank {
     const NAME: &'static str = "smallbank";
     type Tables = Tables;
-    type Client<'w, S: Setting> = Teller<Ours<'w, S>>;
+    type Client<'w, S: Config> = BankClient<Ours<'w, S>>;
 
     fn size(&self) -> Vec<(&'static str, Value)> {
         vec![("customers", self.bank.customers().into()), ("hot", name_of(&self.hot).into())]
     }
 
-    fn open<S: Setting>(&self, db: &Db<S>) -> Result<Tables, Error> {
+    fn open<S: Config>(&self, db: &Db<S>) -> Result<Tables, Error> {
         let customers = self.bank.customers();
         Ok(Tables {
             savings: db.table(TableDef::hash(SAVINGS).with_room_for(customers))?,
@@ -134,7 +135,7 @@ impl Workload for SmallBank {
         pieces(self.bank.customers())
     }
 
-    fn load<S: Setting>(&self, db: &Db<S>, tables: Tables, piece: u64) -> Result<(), Error> {
+    fn load<S: Config>(&self, db: &Db<S>, tables: Tables, piece: u64) -> Result<(), Error> {
         for (customer, savings, checking) in self.bank.balances(of_piece(piece, self.bank.customers())) {
             db.transact(|tx| {
                 tx.insert(tables.savings, customer, &savings)?;
@@ -144,16 +145,16 @@ impl Workload for SmallBank {
         Ok(())
     }
 
-    fn clients<'w, S: Setting>(
+    fn clients<'w, S: Config>(
         &'w self,
         db: &'w Db<S>,
         tables: Tables,
         threads: usize,
     ) -> Result<Vec<Self::Client<'w, S>>, Error> {
-        (0..threads).map(|thread| Ok(Teller::new(Ours { db, tables }, self.inputs(thread)?))).collect()
+        (0..threads).map(|thread| Ok(BankClient::new(Ours { db, tables }, self.inputs(thread)?))).collect()
     }
 
-    fn check<S: Setting>(
+    fn check<S: Config>(
         &self,
         db: &Db<S>,
         tables: Tables,
@@ -170,13 +171,13 @@ impl Workload for SmallBank {
     }
 }
 
-struct Rows<'db, S: Setting> {
+struct Rows<'db, S: Config> {
     db: &'db Db<S>,
     tables: Tables,
     customers: u64,
 }
 
-impl<S: Setting> Rows<'_, S> {
+impl<S: Config> Rows<'_, S> {
     fn of<T: 'static>(&self, table: Table<CustomerKey, Pod<T>>) -> impl Iterator<Item = Result<(CustomerKey, T), Error>>
     where
         Pod<T>: drtm_txn::Codec<Value = T>,
@@ -185,7 +186,7 @@ impl<S: Setting> Rows<'_, S> {
     }
 }
 
-impl<S: Setting> View for Rows<'_, S> {
+impl<S: Config> View for Rows<'_, S> {
     type Error = Error;
 
     fn savings(&self) -> impl Iterator<Item = Result<(CustomerKey, Savings), Error>> {

@@ -1,12 +1,12 @@
 //! The accounts in this database.
 
-use drtm_txn::{Db, Error, Pod, Setting, Table, Tx};
+use drtm_txn::{Config, Db, Error, Pod, Table, Tx};
 use zerocopy::little_endian::I64;
 
 use super::{
     Checking, CustomerKey, Savings,
+    bank_client::{Accounts, Refused},
     rules::Refusal,
-    teller::{Accounts, Refused},
 };
 use crate::drive::there;
 
@@ -21,12 +21,12 @@ pub(crate) struct Tables {
 
 /// A database with the tables of accounts.
 #[derive(Debug)]
-pub(crate) struct Ours<'db, S: Setting> {
+pub(crate) struct Ours<'db, S: Config> {
     pub(super) db: &'db Db<S>,
     pub(super) tables: Tables,
 }
 
-impl<S: Setting> Accounts for Ours<'_, S> {
+impl<S: Config> Accounts for Ours<'_, S> {
     type Tx<'t> = Tx<'t, S>;
     type Error = Error;
 

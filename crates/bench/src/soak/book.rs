@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use drtm_txn::{Db, Setting};
+use drtm_txn::{Config, Db};
 
 use super::ledger::{self, Account, BANK, Count, GROUPS, LISTS, Ledger, OPENING, Seen, digest, ids, note, note_of};
 use crate::Error;
@@ -91,7 +91,7 @@ impl Book {
     /// # Errors
     ///
     /// When a row cannot be read.
-    pub(super) fn check<S: Setting>(&mut self, db: &Db<S>, ledger: &Ledger) -> Result<Vec<Finding>, Error> {
+    pub(super) fn check<S: Config>(&mut self, db: &Db<S>, ledger: &Ledger) -> Result<Vec<Finding>, Error> {
         let mut findings = Vec::new();
         let rows = Rows::read(db, ledger, &mut findings)?;
         self.check_presence(&rows, &mut findings);
@@ -154,7 +154,7 @@ impl Book {
 }
 
 impl Rows {
-    fn read<S: Setting>(db: &Db<S>, ledger: &Ledger, findings: &mut Vec<Finding>) -> Result<Self, Error> {
+    fn read<S: Config>(db: &Db<S>, ledger: &Ledger, findings: &mut Vec<Finding>) -> Result<Self, Error> {
         let (journal, lists, notes, accounts, counts) = db.read(|tx| {
             let journal: Vec<(u64, Vec<u8>)> = tx.range(ledger.journal, ..)?.rows().collect::<Result<_, _>>()?;
             let lists = (0..LISTS).map(|list| Ok(tx.get(ledger.lists, list)?.unwrap_or_default()));
@@ -253,7 +253,7 @@ impl Rows {
 }
 
 /// Both indexes have each account where it should be, and nothing else.
-fn check_indexes<S: Setting>(
+fn check_indexes<S: Config>(
     db: &Db<S>,
     ledger: &Ledger,
     rows: &Rows,

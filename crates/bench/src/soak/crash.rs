@@ -2,7 +2,7 @@
 
 use drtm_htm::NoHtm;
 use drtm_txn::{
-    Durability, Setting,
+    Config, Durability,
     durability::{
         format::number_of,
         storage::{Fault, Image, Storage as _},
@@ -32,7 +32,7 @@ const OPENING: u64 = 16;
 const CHECKPOINT: &str = ".checkpoint";
 
 /// Crashes until the end.
-pub(super) fn soak<S: Setting<Engine = NoHtm>>(seed: u64, end: End) -> Result<Tally, Error> {
+pub(super) fn soak<S: Config<Engine = NoHtm>>(seed: u64, end: End) -> Result<Tally, Error> {
     let mut tally = Tally::new("crash", "simulated", seed);
     let _progress = Progress::spinner("crashing");
     while !end.is_over(tally.runs) {
@@ -43,7 +43,7 @@ pub(super) fn soak<S: Setting<Engine = NoHtm>>(seed: u64, end: End) -> Result<Ta
 }
 
 /// One database, of several lives.
-fn run<S: Setting<Engine = NoHtm>>(random: &mut Rng, tally: &mut Tally) -> Result<(), Error> {
+fn run<S: Config<Engine = NoHtm>>(random: &mut Rng, tally: &mut Tally) -> Result<(), Error> {
     let (mut disk, mut book) = (Image::default(), Book::default());
     for number in 1..=random.u32(2..=5) {
         let mode = if random.u8(0..4) == 0 { Durability::Async } else { Durability::Sync };

@@ -2,7 +2,7 @@
 
 use drtm_htm::NoHtm;
 use drtm_txn::{
-    Durability, Setting,
+    Config, Durability,
     durability::storage::{Fault, Image},
 };
 use fastrand::Rng;
@@ -18,7 +18,7 @@ use crate::{Error, drive::Progress};
 const KINDS: [(&str, Fault); 3] = [("no-space", Fault::NoSpace), ("device", Fault::Device), ("short", Fault::Short)];
 
 /// Faults until the end: all calls of a life with each kind, then those of another.
-pub(super) fn soak<S: Setting<Engine = NoHtm>>(seed: u64, end: End) -> Result<Tally, Error> {
+pub(super) fn soak<S: Config<Engine = NoHtm>>(seed: u64, end: End) -> Result<Tally, Error> {
     let mut tally = Tally::new("io-faults", "simulated", seed);
     let _progress = Progress::spinner("failing");
     let mut round = 0;
@@ -49,7 +49,7 @@ fn mode(seed: u64) -> Durability {
 }
 
 /// The disk of a life that nothing has disturbed, but that the process was killed.
-fn prepared<S: Setting<Engine = NoHtm>>(seed: u64) -> Result<(Image, Book), Error> {
+fn prepared<S: Config<Engine = NoHtm>>(seed: u64) -> Result<(Image, Book), Error> {
     let (disk, mut book) = (Image::default(), Book::default());
     let life = Life { number: 1, threads: 1, transactions: 20, mode: Durability::Sync, seed, checkpoint_every: NEVER };
     life.on::<S>(&disk, NoHtm, &mut book, false)?;
@@ -58,13 +58,13 @@ fn prepared<S: Setting<Engine = NoHtm>>(seed: u64) -> Result<(Image, Book), Erro
 }
 
 /// How many calls the second life makes, with its end.
-fn calls<S: Setting<Engine = NoHtm>>(seed: u64) -> Result<u64, Error> {
+fn calls<S: Config<Engine = NoHtm>>(seed: u64) -> Result<u64, Error> {
     let (disk, mut book) = prepared::<S>(seed)?;
     second_life(seed, mode(seed)).on::<S>(&disk, NoHtm, &mut book, true)?;
     Ok(disk.calls())
 }
 
-fn run<S: Setting<Engine = NoHtm>>(seed: u64, (call, fault): (u64, Fault), tally: &mut Tally) -> Result<(), Error> {
+fn run<S: Config<Engine = NoHtm>>(seed: u64, (call, fault): (u64, Fault), tally: &mut Tally) -> Result<(), Error> {
     let (disk, mut book) = prepared::<S>(seed)?;
     let mode = mode(seed);
     disk.fail_at(call, fault);

@@ -5,9 +5,7 @@
 //! from lists, in a count and in the money of two accounts. So a transaction that is there in part
 //! shows, whichever part that is.
 
-use drtm_txn::{
-    Db, Error, Index, IndexDef, Mode, Multi, Ordered, Pod, Raw, Setting, Table, TableDef, Tx, Unique, part,
-};
+use drtm_txn::{Config, Db, Error, Index, IndexDef, Mode, Multi, Ordered, Pod, Raw, Table, TableDef, Tx, Unique, part};
 use fastrand::Rng;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -127,7 +125,7 @@ pub(super) fn thread_of(id: u64) -> u32 {
 }
 
 impl Ledger {
-    pub(super) fn open<S: Setting>(db: &Db<S>) -> Result<Self, Error> {
+    pub(super) fn open<S: Config>(db: &Db<S>) -> Result<Self, Error> {
         let accounts = db.table(ACCOUNTS)?;
         let ledger = Self {
             accounts,
@@ -149,7 +147,7 @@ impl Ledger {
     }
 
     /// Does a transaction that writes, and notes the lists as it found them.
-    pub(super) fn write<S: Setting>(
+    pub(super) fn write<S: Config>(
         &self,
         tx: &mut Tx<'_, S>,
         id: u64,
@@ -188,7 +186,7 @@ impl Ledger {
     }
 
     /// Does a transaction that only reads lists.
-    pub(super) fn read<S: Setting, M: Mode>(
+    pub(super) fn read<S: Config, M: Mode>(
         &self,
         tx: &mut Tx<'_, S, M>,
         random: &mut Rng,

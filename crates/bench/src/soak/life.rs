@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-use drtm_txn::{Builder, Db, Durability, Error as DbError, LogError, Setting, durability::storage::Image};
+use drtm_txn::{Builder, Config, Db, Durability, Error as DbError, LogError, durability::storage::Image};
 use fastrand::Rng;
 
 use super::{
@@ -51,7 +51,7 @@ pub(super) enum Ended {
 pub(super) const NEVER: u64 = u64::MAX;
 
 /// Opens the database of a simulated disk.
-pub(super) fn open<S: Setting>(
+pub(super) fn open<S: Config>(
     disk: &Image,
     (mode, checkpoint_every): (Durability, u64),
     engine: S::Engine,
@@ -72,7 +72,7 @@ impl Life {
     /// # Errors
     ///
     /// When anything but the disk fails.
-    pub(super) fn on<S: Setting>(
+    pub(super) fn on<S: Config>(
         &self,
         disk: &Image,
         engine: S::Engine,
@@ -105,7 +105,7 @@ impl Life {
     /// # Errors
     ///
     /// When anything but the disk fails, or `tell` does.
-    pub(super) fn lead<S: Setting>(
+    pub(super) fn lead<S: Config>(
         &self,
         db: &Db<S>,
         ledger: &Ledger,
@@ -135,7 +135,7 @@ impl Life {
         })
     }
 
-    fn thread<S: Setting>(
+    fn thread<S: Config>(
         &self,
         thread: u32,
         (db, ledger): (&Db<S>, &Ledger),
@@ -181,7 +181,7 @@ impl Life {
 }
 
 /// Opens what is left, which nothing prevents, and checks it. A failure is a finding.
-pub(super) fn check<S: Setting>(disk: &Image, engine: S::Engine, book: &mut Book) -> Vec<Finding> {
+pub(super) fn check<S: Config>(disk: &Image, engine: S::Engine, book: &mut Book) -> Vec<Finding> {
     let checked = open::<S>(disk, (Durability::Sync, NEVER), engine).map_err(Error::from).and_then(|db| {
         let ledger = Ledger::open(&db)?;
         book.check(&db, &ledger)

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use drtm_htm::NoHtm;
-use drtm_txn::{Db, Durability, Error as DbError, Mutation, Setting, durability::storage::Image};
+use drtm_txn::{Config, Db, Durability, Error as DbError, Mutation, durability::storage::Image};
 
 use super::{
     End, Sound,
@@ -102,13 +102,13 @@ const FAULTS: [Mutation; 5] = [
     Mutation::SegmentsRemovedTooFar,
 ];
 
-impl<const FAULT: usize> Setting for Faulty<FAULT> {
+impl<const FAULT: usize> Config for Faulty<FAULT> {
     type Engine = NoHtm;
     const FAULT: Option<Mutation> = Some(FAULTS[FAULT]);
 }
 
 /// Returns whether a database with a deliberate fault is found out.
-fn is_found_out<S: Setting<Engine = NoHtm>>() -> bool {
+fn is_found_out<S: Config<Engine = NoHtm>>() -> bool {
     (0..40).any(|seed| crash::soak::<S>(seed, runs(10)).is_ok_and(|tally| tally.wrong() > 0))
 }
 

@@ -9,7 +9,7 @@ use std::hint::black_box;
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Error as DbError, Pod, Setting,
+    Config, Error as DbError, Pod,
     cluster::{ClusterTable, ClusterTx, Node, NodeBuilder, Partition, Worker},
 };
 use zerocopy::little_endian::U32;
@@ -55,7 +55,7 @@ pub(crate) struct Client {
 
 impl Tables {
     /// Runs a transaction. Returns whether it found what it needs.
-    async fn run<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn run<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
         transaction: &Transaction,
@@ -105,7 +105,7 @@ impl Tables {
         }
     }
 
-    async fn find<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn find<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
         number: &SubscriberNumber,
@@ -132,7 +132,7 @@ impl ClusterWorkload for Tatp {
         crate::drive::Workload::size(self)
     }
 
-    fn open<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    fn open<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         node: &mut NodeBuilder<F, S>,
     ) -> Result<Tables, Error> {
@@ -148,7 +148,7 @@ impl ClusterWorkload for Tatp {
         })
     }
 
-    fn load<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    fn load<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         node: &Node<F, S>,
         place: Place,
@@ -173,7 +173,7 @@ impl ClusterWorkload for Tatp {
         Ok(Client { inputs: self.inputs(number), inserted: 0 })
     }
 
-    async fn run_next<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Tables,
@@ -190,7 +190,7 @@ impl ClusterWorkload for Tatp {
         client.inserted
     }
 
-    async fn check<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn check<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Tables,
@@ -212,7 +212,7 @@ impl ClusterWorkload for Tatp {
     }
 
     /// That the node has no rows of others, or of subscribers that there are not.
-    async fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn check_node<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         _worker: &Worker<'_, F, S>,
         _tables: Tables,

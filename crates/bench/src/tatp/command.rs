@@ -1,7 +1,7 @@
 //! `drtm-bench tatp`: TATP, run.
 
 use clap::{Args as ClapArgs, ValueEnum, value_parser};
-use drtm_txn::{Db, Setting};
+use drtm_txn::{Config, Db};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use zerocopy::little_endian::U32;
@@ -97,13 +97,13 @@ impl Tatp {
 impl Workload for Tatp {
     const NAME: &'static str = "tatp";
     type Tables = Tables;
-    type Client<'w, S: Setting> = Network<'w, S>;
+    type Client<'w, S: Config> = Network<'w, S>;
 
     fn size(&self) -> Vec<(&'static str, Value)> {
         vec![("subscribers", self.register.subscribers().into()), ("choice", name_of(&self.choice).into())]
     }
 
-    fn open<S: Setting>(&self, db: &Db<S>) -> Result<Tables, Error> {
+    fn open<S: Config>(&self, db: &Db<S>) -> Result<Tables, Error> {
         Ok(Defs::new(&self.register).open(db)?)
     }
 
@@ -111,7 +111,7 @@ impl Workload for Tatp {
         pieces(self.register.subscribers().into())
     }
 
-    fn load<S: Setting>(&self, db: &Db<S>, tables: Tables, piece: u64) -> Result<(), Error> {
+    fn load<S: Config>(&self, db: &Db<S>, tables: Tables, piece: u64) -> Result<(), Error> {
         let numbers = of_piece(piece, self.register.subscribers().into());
         // Subscribers are counted from one, and are no more than fit.
         for profile in self.register.profiles(numbers.start as u32 + 1..=numbers.end as u32) {
@@ -123,7 +123,7 @@ impl Workload for Tatp {
         Ok(())
     }
 
-    fn clients<'w, S: Setting>(
+    fn clients<'w, S: Config>(
         &'w self,
         db: &'w Db<S>,
         tables: Tables,
@@ -132,7 +132,7 @@ impl Workload for Tatp {
         Ok((0..threads).map(|thread| Network::new(db, tables, self.inputs(thread))).collect())
     }
 
-    fn check<S: Setting>(&self, db: &Db<S>, tables: Tables, clients: &[&Network<'_, S>]) -> Result<Vec<String>, Error> {
+    fn check<S: Config>(&self, db: &Db<S>, tables: Tables, clients: &[&Network<'_, S>]) -> Result<Vec<String>, Error> {
         let inserted = clients.iter().map(|client| client.inserted()).sum();
         let rows = Rows { db, tables, subscribers: (1..=self.register.subscribers()).collect() };
         let mut violations: Vec<String> =
@@ -151,14 +151,14 @@ fn count<R>(mut rows: impl Iterator<Item = Result<R, Error>>) -> Result<u64, Err
 }
 
 /// The rows whose keys there can be.
-pub(super) struct Rows<'db, S: Setting> {
+pub(super) struct Rows<'db, S: Config> {
     pub(super) db: &'db Db<S>,
     pub(super) tables: Tables,
     /// Whose.
     pub(super) subscribers: Vec<SubscriberKey>,
 }
 
-impl<S: Setting> Rows<'_, S> {
+impl<S: Config> Rows<'_, S> {
     fn keys(&self) -> impl Iterator<Item = SubscriberKey> {
         self.subscribers.iter().copied()
     }
@@ -178,7 +178,7 @@ impl<S: Setting> Rows<'_, S> {
     }
 }
 
-impl<S: Setting> View for Rows<'_, S> {
+impl<S: Config> View for Rows<'_, S> {
     type Error = Error;
 
     fn subscribers(&self) -> impl Iterator<Item = Result<(SubscriberKey, Subscriber), Error>> {

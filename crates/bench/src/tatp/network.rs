@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use drtm_txn::{Db, Error as DbError, Pod, Setting, Table, TableDef, Tx};
+use drtm_txn::{Config, Db, Error as DbError, Pod, Table, TableDef, Tx};
 use zerocopy::little_endian::U32;
 
 use super::{
@@ -53,7 +53,7 @@ impl Defs {
         }
     }
 
-    pub(super) fn open<S: Setting>(&self, db: &Db<S>) -> Result<Tables, DbError> {
+    pub(super) fn open<S: Config>(&self, db: &Db<S>) -> Result<Tables, DbError> {
         Ok(Tables {
             subscribers: db.table(self.subscribers)?,
             numbers: db.table(self.numbers)?,
@@ -66,7 +66,7 @@ impl Defs {
 
 impl Tables {
     /// Inserts all rows of a subscriber, but for the entry of its number.
-    pub(super) fn insert<S: Setting>(&self, tx: &mut Tx<'_, S>, profile: &Profile) -> Result<(), DbError> {
+    pub(super) fn insert<S: Config>(&self, tx: &mut Tx<'_, S>, profile: &Profile) -> Result<(), DbError> {
         tx.insert(self.subscribers, profile.key, &profile.subscriber)?;
         profile.access_infos().try_for_each(|(key, row)| tx.insert(self.access_infos, key, &row))?;
         profile.special_facilities().try_for_each(|(key, row)| tx.insert(self.special_facilities, key, &row))?;
@@ -97,14 +97,14 @@ pub(super) fn inserted(kind: Kind, has_found: bool) -> i64 {
 /// A thread that asks.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Network<'db, S: Setting> {
+pub(crate) struct Network<'db, S: Config> {
     db: &'db Db<S>,
     tables: Tables,
     inputs: Inputs,
     inserted: i64,
 }
 
-impl<'db, S: Setting> Network<'db, S> {
+impl<'db, S: Config> Network<'db, S> {
     pub(super) fn new(db: &'db Db<S>, tables: Tables, inputs: Inputs) -> Self {
         Self { db, tables, inputs, inserted: 0 }
     }
@@ -116,7 +116,7 @@ impl<'db, S: Setting> Network<'db, S> {
 }
 
 /// Runs a transaction. Gives whether it found what it needs.
-fn run<S: Setting>(tx: &mut Tx<'_, S>, tables: &Tables, transaction: &Transaction) -> Result<bool, DbError> {
+fn run<S: Config>(tx: &mut Tx<'_, S>, tables: &Tables, transaction: &Transaction) -> Result<bool, DbError> {
     match transaction {
         Transaction::GetSubscriberData { subscriber } => {
             Ok(black_box(tx.get(tables.subscribers, subscriber)?).is_some())
@@ -166,7 +166,7 @@ fn run<S: Setting>(tx: &mut Tx<'_, S>, tables: &Tables, transaction: &Transactio
     }
 }
 
-fn find<S: Setting>(
+fn find<S: Config>(
     tx: &mut Tx<'_, S>,
     tables: &Tables,
     number: &SubscriberNumber,
@@ -174,7 +174,7 @@ fn find<S: Setting>(
     tx.view(tables.numbers, number, |key| key.get())
 }
 
-impl<S: Setting> Client for Network<'_, S> {
+impl<S: Config> Client for Network<'_, S> {
     fn kinds() -> &'static [&'static str] {
         KINDS
     }

@@ -6,13 +6,13 @@
 
 use std::{cell::RefCell, collections::BTreeMap, ops::RangeInclusive};
 
-use drtm_txn::{Codec, Db, Key, Kind, Ordered, Setting, Table};
+use drtm_txn::{Codec, Config, Db, Key, Kind, Ordered, Table};
 use serde::{Deserialize, Serialize};
 
 use super::{
     Customer, CustomerByName, CustomerKey, DISTRICTS, District, DistrictKey, History, HistoryKey, LOADER, Order,
     OrderByCustomer, OrderKey, OrderLine, OrderLineKey, Scale, View, Warehouse, WarehouseKey, check,
-    tables::{self, Shelf, Tables, there},
+    tables::{self, Layout, Tables, there},
 };
 use crate::{
     Error,
@@ -29,7 +29,7 @@ pub(super) struct Payments {
 }
 
 /// A database in which no transaction is under way.
-pub(super) struct Audit<'db, S: Setting, O: Shelf> {
+pub(super) struct Audit<'db, S: Config, O: Layout> {
     db: &'db Db<S>,
     tables: Tables<O>,
     scale: Scale,
@@ -43,7 +43,7 @@ pub(super) struct Audit<'db, S: Setting, O: Shelf> {
     seen: RefCell<BTreeMap<&'static str, u64>>,
 }
 
-impl<'db, S: Setting, Shelved: Shelf> Audit<'db, S, Shelved> {
+impl<'db, S: Config, Shelved: Layout> Audit<'db, S, Shelved> {
     /// With the payments that were written down besides the loader's.
     pub(super) fn new(
         db: &'db Db<S>,
@@ -155,7 +155,7 @@ impl<'db, S: Setting, Shelved: Shelf> Audit<'db, S, Shelved> {
     }
 }
 
-impl<S: Setting, O: Shelf> View for Audit<'_, S, O> {
+impl<S: Config, O: Layout> View for Audit<'_, S, O> {
     type Error = Error;
 
     fn warehouses(&self) -> impl Iterator<Item = Result<(WarehouseKey, Warehouse), Error>> {

@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, hint::black_box, num::NonZeroU64, ops::AddAssig
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Error as DbError, Hash, PodRef, Setting,
+    Config, Error as DbError, Hash, PodRef,
     cluster::{Node, NodeBuilder, Worker},
 };
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ use super::{
     Chances, Constants, DISTRICTS, Deck, HistoryKey, Inputs, Item, Kind, Loader, MixName, OrderLine, Random, Scale,
     Stock, StockKey, WarehouseKey,
     audit::{Audit, Payments},
-    tables::{ITEM, Loading, Shelf, Tables as LocalTables, there},
+    tables::{ITEM, Layout, Loading, Tables as LocalTables, there},
     terminals::KINDS,
 };
 use crate::{
@@ -130,14 +130,14 @@ impl ClusterWorkload for Distributed {
         ]
     }
 
-    fn open<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    fn open<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         node: &mut NodeBuilder<F, S>,
     ) -> Result<Tables, Error> {
         Tables::open(node, &self.scale()?)
     }
 
-    fn load<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    fn load<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         node: &Node<F, S>,
         place: Place,
@@ -184,7 +184,7 @@ impl ClusterWorkload for Distributed {
         })
     }
 
-    async fn run_next<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Tables,
@@ -232,7 +232,7 @@ impl ClusterWorkload for Distributed {
     }
 
     /// What was taken from each warehouse's stock is what orders of all warehouses say.
-    async fn check<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn check<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Tables,
@@ -267,7 +267,7 @@ impl ClusterWorkload for Distributed {
 
     /// The specification's conditions, the indexes, and the number of rows, of the warehouses that
     /// the node has. What its customers have paid elsewhere is read there.
-    async fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn check_node<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Tables,

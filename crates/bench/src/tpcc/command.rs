@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::{Args as ClapArgs, value_parser};
-use drtm_txn::{Db, Hash, Setting};
+use drtm_txn::{Config, Db, Hash};
 use serde_json::Value;
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
     audit::Audit,
     cluster::Distributed,
     reading::Reading,
-    tables::{Loading, Shelf, Tables},
+    tables::{Layout, Loading, Tables},
     terminals::{Duty, Terminals},
 };
 use crate::{
@@ -138,14 +138,14 @@ pub(crate) struct Tpcc<O = Hash> {
     reading: Reading,
     chances: Chances,
     seed: u64,
-    shelf: PhantomData<fn() -> O>,
+    layout: PhantomData<fn() -> O>,
 }
 
-impl<O: Shelf> Tpcc<O> {
+impl<O: Layout> Tpcc<O> {
     /// With reads as the database does them.
     pub(crate) fn new(scale: Scale, mix: MixName, chances: Chances, seed: u64) -> Self {
         let loader = Loader::new(scale, seed, date());
-        Self { loader, mix, reading: Reading::Auto, chances, seed, shelf: PhantomData }
+        Self { loader, mix, reading: Reading::Auto, chances, seed, layout: PhantomData }
     }
 
     /// The same with other reads.
@@ -157,10 +157,10 @@ impl<O: Shelf> Tpcc<O> {
 /// How often transactions that only read had to be run again, among what is counted.
 pub(crate) const READ_RERUNS: &str = "read_reruns";
 
-impl<O: Shelf> Workload for Tpcc<O> {
+impl<O: Layout> Workload for Tpcc<O> {
     const NAME: &'static str = "tpcc";
     type Tables = Tables<O>;
-    type Client<'w, S: Setting> = Terminals<'w, S, O>;
+    type Client<'w, S: Config> = Terminals<'w, S, O>;
 
     fn size(&self) -> Vec<(&'static str, Value)> {
         let scale = self.loader.scale();
@@ -176,7 +176,7 @@ impl<O: Shelf> Workload for Tpcc<O> {
         ]
     }
 
-    fn open<S: Setting>(&self, db: &Db<S>) -> Result<Tables<O>, Error> {
+    fn open<S: Config>(&self, db: &Db<S>) -> Result<Tables<O>, Error> {
         Ok(Tables::open(db, &self.loader.scale())?)
     }
 
@@ -185,7 +185,7 @@ impl<O: Shelf> Workload for Tpcc<O> {
         1 + u64::from(self.loader.scale().warehouses())
     }
 
-    fn load<S: Setting>(&self, db: &Db<S>, tables: Tables<O>, piece: u64) -> Result<(), Error> {
+    fn load<S: Config>(&self, db: &Db<S>, tables: Tables<O>, piece: u64) -> Result<(), Error> {
         let sink = &mut Loading { db, tables };
         match piece {
             0 => self.loader.items(sink),
@@ -194,7 +194,7 @@ impl<O: Shelf> Workload for Tpcc<O> {
         }
     }
 
-    fn clients<'w, S: Setting>(
+    fn clients<'w, S: Config>(
         &'w self,
         db: &'w Db<S>,
         tables: Tables<O>,
@@ -206,11 +206,11 @@ impl<O: Shelf> Workload for Tpcc<O> {
         Ok(Terminals::of_all(db, tables, &duty, threads)?)
     }
 
-    fn counted<S: Setting>(clients: &[Terminals<'_, S, O>]) -> Vec<(String, u64)> {
+    fn counted<S: Config>(clients: &[Terminals<'_, S, O>]) -> Vec<(String, u64)> {
         vec![(READ_RERUNS.to_owned(), clients.iter().map(|client| client.reruns).sum())]
     }
 
-    fn check<S: Setting>(
+    fn check<S: Config>(
         &self,
         db: &Db<S>,
         tables: Tables<O>,

@@ -1,7 +1,7 @@
 //! How transactions that only read are run, and how often they have to be run again.
 
 use clap::ValueEnum;
-use drtm_txn::{Db, Mode, Setting, Tx};
+use drtm_txn::{Config, Db, Mode, Tx};
 use serde::Serialize;
 
 use crate::Error;
@@ -24,13 +24,13 @@ pub(crate) enum Reading {
 pub(super) trait Look {
     type Seen;
 
-    fn look<S: Setting, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<Self::Seen, Error>;
+    fn look<S: Config, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<Self::Seen, Error>;
 }
 
 impl Reading {
     /// Runs a transaction to its end, and adds to `reruns` how often it had to be run again.
     #[inline]
-    pub(super) fn run<S: Setting, L: Look>(self, db: &Db<S>, mut look: L, reruns: &mut u64) -> Result<L::Seen, Error> {
+    pub(super) fn run<S: Config, L: Look>(self, db: &Db<S>, mut look: L, reruns: &mut u64) -> Result<L::Seen, Error> {
         let mut runs = 0;
         let seen = match self {
             Self::Auto => db.try_read(|tx| {

@@ -3,7 +3,7 @@
 //! A table is ordered where a transaction needs a range of it. Where it does not, it is hashed, or
 //! ordered, too, to see what that costs.
 
-use drtm_txn::{Codec, Db, Error, Hash, Key, Kind, Ordered, PodRef, Setting, Table, TableDef};
+use drtm_txn::{Codec, Config, Db, Error, Hash, Key, Kind, Ordered, PodRef, Table, TableDef};
 
 use super::{
     Customer, CustomerByName, CustomerKey, CustomerNames, DISTRICTS, District, DistrictKey, History, HistoryKey, Item,
@@ -13,20 +13,20 @@ use super::{
 use crate::Error as BenchError;
 
 /// Kinds of tables that rows can be in of which no range is needed.
-pub(crate) trait Shelf: Kind {
+pub(crate) trait Layout: Kind {
     /// A table with room for so many rows, where it takes the hint.
     fn def<K: Key, C: Codec>(name: &'static str, rows: u64) -> TableDef<K, C, Self>
     where
         Self: Sized;
 }
 
-impl Shelf for Hash {
+impl Layout for Hash {
     fn def<K: Key, C: Codec>(name: &'static str, rows: u64) -> TableDef<K, C, Self> {
         TableDef::hash(name).with_room_for(rows)
     }
 }
 
-impl Shelf for Ordered {
+impl Layout for Ordered {
     fn def<K: Key, C: Codec>(name: &'static str, _rows: u64) -> TableDef<K, C, Self> {
         TableDef::ordered(name)
     }
@@ -34,7 +34,7 @@ impl Shelf for Ordered {
 
 /// The tables of a database.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tables<O: Shelf = Hash> {
+pub(crate) struct Tables<O: Layout = Hash> {
     pub(super) warehouses: Table<WarehouseKey, PodRef<Warehouse>, O>,
     pub(super) districts: Table<DistrictKey, PodRef<District>, O>,
     pub(super) customers: Table<CustomerKey, PodRef<Customer>, O>,
@@ -64,8 +64,8 @@ pub(super) const STOCK: &str = "stock";
 pub(super) const CUSTOMER_BY_NAME: &str = "customer by name";
 pub(super) const ORDER_BY_CUSTOMER: &str = "order by customer";
 
-impl<O: Shelf> Tables<O> {
-    pub(super) fn open<S: Setting>(db: &Db<S>, scale: &Scale) -> Result<Self, Error> {
+impl<O: Layout> Tables<O> {
+    pub(super) fn open<S: Config>(db: &Db<S>, scale: &Scale) -> Result<Self, Error> {
         let warehouses = u64::from(scale.warehouses());
         let customers = warehouses * u64::from(DISTRICTS) * u64::from(scale.customers());
         Ok(Self {
@@ -86,7 +86,7 @@ impl<O: Shelf> Tables<O> {
 
 /// A database as the sink of a [`Loader`](super::Loader): each row in a transaction of its own,
 /// together with its entry in an index.
-pub(super) struct Loading<'db, S: Setting, O: Shelf> {
+pub(super) struct Loading<'db, S: Config, O: Layout> {
     pub(super) db: &'db Db<S>,
     pub(super) tables: Tables<O>,
 }
@@ -99,7 +99,7 @@ macro_rules! plainly {
     };
 }
 
-impl<S: Setting, O: Shelf> Sink for Loading<'_, S, O> {
+impl<S: Config, O: Layout> Sink for Loading<'_, S, O> {
     type Error = BenchError;
 
     plainly! {

@@ -3,13 +3,13 @@
 
 use std::hint::black_box;
 
-use drtm_txn::{Db, Setting};
+use drtm_txn::{Config, Db};
 
 use super::{
     Chances, Constants, DISTRICTS, Deck, Inputs, Kind, Mix, Random, Scale, ScaleError,
     audit::Payments,
     reading::Reading,
-    tables::{Shelf, Tables},
+    tables::{Layout, Tables},
     transactions::{self, LastOrder, LowStock, Refused, Scratch},
 };
 use crate::{
@@ -30,7 +30,7 @@ struct Terminal {
 /// A thread with its terminals.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Terminals<'db, S: Setting, O: Shelf> {
+pub(crate) struct Terminals<'db, S: Config, O: Layout> {
     db: &'db Db<S>,
     tables: Tables<O>,
     terminals: Vec<Terminal>,
@@ -61,7 +61,7 @@ pub(super) struct Duty {
 /// The streams of a seed from which terminals draw; warehouses have those from zero on.
 const STREAMS: u64 = 1 << 32;
 
-impl<'db, S: Setting, O: Shelf> Terminals<'db, S, O> {
+impl<'db, S: Config, O: Layout> Terminals<'db, S, O> {
     /// The terminals of all districts, shared out among threads so that each has as few warehouses
     /// as can be. With more threads than terminals, some have a terminal together with others.
     pub(super) fn of_all(
@@ -97,7 +97,7 @@ impl<'db, S: Setting, O: Shelf> Terminals<'db, S, O> {
     }
 }
 
-impl<S: Setting, O: Shelf> Client for Terminals<'_, S, O> {
+impl<S: Config, O: Layout> Client for Terminals<'_, S, O> {
     fn kinds() -> &'static [&'static str] {
         KINDS
     }

@@ -4,7 +4,7 @@
 use std::num::NonZeroU64;
 
 use drtm_htm::Native;
-use drtm_txn::{Builder, Db, Embedded, Setting};
+use drtm_txn::{Builder, Config, Db, DefaultConfig};
 use zerocopy::little_endian::{I64, U32};
 
 use super::{
@@ -18,7 +18,7 @@ use super::{
 
 const DATE: u64 = 1_700_000_000_000_000;
 
-struct World<S: Setting> {
+struct World<S: Config> {
     db: Db<S>,
     tables: Tables,
     loader: Loader,
@@ -26,7 +26,7 @@ struct World<S: Setting> {
     payments: u32,
 }
 
-fn world<S: Setting>(engine: S::Engine) -> World<S> {
+fn world<S: Config>(engine: S::Engine) -> World<S> {
     let scale = Scale::new(2).and_then(|scale| scale.with_customers(30)?.with_items(100)).expect("small");
     let loader = Loader::new(scale, 42, NonZeroU64::MIN);
     let db = Builder::new().memory(1 << 30).build_with::<S>(engine).expect("memory for a test");
@@ -37,7 +37,7 @@ fn world<S: Setting>(engine: S::Engine) -> World<S> {
     World { db, tables, loader, payments: 0 }
 }
 
-impl<S: Setting> World<S> {
+impl<S: Config> World<S> {
     fn inputs(&self, chances: Chances) -> Inputs {
         Inputs::new(self.loader.scale(), self.loader.constants(), chances, (1, 7), Random::seeded(1))
             .expect("it is there")
@@ -61,7 +61,7 @@ impl<S: Setting> World<S> {
 
 #[test]
 fn a_loaded_database_is_consistent_and_its_rows_are_counted() {
-    let world = world::<Embedded>(Native::without_regions());
+    let world = world::<DefaultConfig>(Native::without_regions());
     assert_eq!(world.violations(), [""; 0]);
     let tables = world.db.tables().expect("sound");
     let of = |name| tables.iter().find(|table| table.0 == name).expect("open").1;
@@ -70,7 +70,7 @@ fn a_loaded_database_is_consistent_and_its_rows_are_counted() {
 
 #[test]
 fn an_order_takes_from_stock_and_is_found_by_its_customer() {
-    let world = world::<Embedded>(Native::without_regions());
+    let world = world::<DefaultConfig>(Native::without_regions());
     let World { db, tables, .. } = &world;
     let mut inputs = world.inputs(Chances { rollback: 0, remote_item: 50, ..Chances::STANDARD });
     let before = db.transact(|tx| tx.get_many(tables.stocks, (1..=100).map(|item| (2, item)).collect::<Vec<_>>()));
@@ -119,7 +119,7 @@ fn an_order_takes_from_stock_and_is_found_by_its_customer() {
 
 #[test]
 fn nothing_is_left_of_an_order_of_an_unused_item() {
-    let world = world::<Embedded>(Native::without_regions());
+    let world = world::<DefaultConfig>(Native::without_regions());
     let before = world.db.tables().expect("sound");
     let mut inputs = world.inputs(Chances { rollback: 100, ..Chances::STANDARD });
     for _ in 0..20 {
@@ -134,7 +134,7 @@ fn nothing_is_left_of_an_order_of_an_unused_item() {
 
 #[test]
 fn the_customer_in_the_middle_pays() {
-    let mut world = world::<Embedded>(Native::without_regions());
+    let mut world = world::<DefaultConfig>(Native::without_regions());
     // Whose last name is the seventh's: with thirty names for thirty customers there is one; then
     // three, and four.
     let (last, seventh) = (last_name(6), (1, 3, 7));
@@ -174,7 +174,7 @@ fn the_customer_in_the_middle_pays() {
 
 #[test]
 fn the_oldest_orders_are_delivered_until_there_are_none() {
-    let world = world::<Embedded>(Native::without_regions());
+    let world = world::<DefaultConfig>(Native::without_regions());
     let World { db, tables, .. } = &world;
     let input = Delivery { warehouse: 1, carrier: 4 };
     for round in 0..9 {
@@ -192,7 +192,7 @@ fn the_oldest_orders_are_delivered_until_there_are_none() {
 
 #[test]
 fn a_stock_level_counts_items_and_not_lines() {
-    let world = world::<Embedded>(Native::without_regions());
+    let world = world::<DefaultConfig>(Native::without_regions());
     let World { db, tables, .. } = &world;
     let level = |threshold| {
         let input = StockLevel { district: (2, 9), threshold };
@@ -225,7 +225,7 @@ fn a_stock_level_counts_items_and_not_lines() {
 
 #[test]
 fn what_is_done_wrongly_is_seen() {
-    let world = world::<Embedded>(Native::without_regions());
+    let world = world::<DefaultConfig>(Native::without_regions());
     let World { db, tables, .. } = &world;
     let sees = |what: &str, wrong: &dyn Fn(), right: &dyn Fn()| {
         wrong();

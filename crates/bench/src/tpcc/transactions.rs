@@ -17,12 +17,12 @@ pub(super) use stock_level::{LowStock, RECENT};
 
 use std::ops::ControlFlow;
 
-use drtm_txn::{Lines, Mode, Part, Setting, Tx, part};
+use drtm_txn::{Config, Mode, Part, PrefetchMask, Tx, part};
 use fixedbitset::FixedBitSet;
 
 use super::{
     Account, Customer, CustomerByName, CustomerChoice, CustomerKey, DistrictKey,
-    tables::{CUSTOMER, Shelf, Tables, there},
+    tables::{CUSTOMER, Layout, Tables, there},
 };
 use crate::Error;
 
@@ -30,7 +30,7 @@ use crate::Error;
 const ACCOUNT: Part<Customer, Account> = part!(Customer, account);
 
 /// As much of it as is asked for ahead.
-const OF_CUSTOMER: Lines = Lines::of(&[ACCOUNT.bytes()]);
+const OF_CUSTOMER: PrefetchMask = PrefetchMask::of(&[ACCOUNT.bytes()]);
 
 /// Lists that transactions make, kept from one to the next.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ pub(super) struct Scratch {
 }
 
 /// The customer that is meant: of those who have a last name, the [middle] one.
-fn choose<S: Setting, M: Mode, O: Shelf>(
+fn choose<S: Config, M: Mode, O: Layout>(
     tx: &mut Tx<'_, S, M>,
     tables: &Tables<O>,
     (warehouse, district): DistrictKey,

@@ -9,7 +9,7 @@ use std::hint::black_box;
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Error as DbError, Hash, Pod, Setting, TableDef,
+    Config, Error as DbError, Hash, Pod, TableDef,
     cluster::{ClusterTable, ClusterTx, Node, NodeBuilder, Partition, Worker},
 };
 
@@ -58,7 +58,7 @@ type Position = Vec<(AccountKey, i64, i64)>;
 impl Tables {
     /// Reads what a customer's accounts are worth: three reads on its node, and one on all nodes
     /// that have prices.
-    async fn position<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn position<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
         customer: CustomerKey,
@@ -85,7 +85,7 @@ impl Tables {
     }
 
     /// Moves a part of one security's price to another's.
-    async fn feed<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn feed<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
         [from, to]: [SecurityKey; 2],
@@ -142,7 +142,7 @@ impl ClusterWorkload for CustomerPosition {
         ]
     }
 
-    fn open<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    fn open<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         node: &mut NodeBuilder<F, S>,
     ) -> Result<Tables, Error> {
@@ -156,7 +156,7 @@ impl ClusterWorkload for CustomerPosition {
         })
     }
 
-    fn load<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    fn load<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         node: &Node<F, S>,
         place: Place,
@@ -188,7 +188,7 @@ impl ClusterWorkload for CustomerPosition {
         Ok(Client { random, customers, first: place.node.into(), step: place.nodes.into(), fed: 0 })
     }
 
-    async fn run_next<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Tables,
@@ -214,7 +214,7 @@ impl ClusterWorkload for CustomerPosition {
     }
 
     /// Prices are as much as at first together, and have changed as often as was committed.
-    async fn check<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn check<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Tables,
@@ -242,7 +242,7 @@ impl ClusterWorkload for CustomerPosition {
     }
 
     /// What only is read is as it was, and there is nothing else.
-    async fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn check_node<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Tables,

@@ -12,7 +12,7 @@ use std::{fmt, hint::black_box, marker::PhantomData, ops::AddAssign};
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Error as DbError, Hash, Ordered, Setting,
+    Config, Error as DbError, Hash, Ordered,
     cluster::{ClusterTx, Node, NodeBuilder, Partition, Worker},
 };
 use serde::{Deserialize, Serialize};
@@ -20,9 +20,9 @@ use serde_json::Value;
 
 use super::{
     Operation, Row, Transaction, check, key,
+    layout::{ClusterRecords, Layout, RECORD},
     load::Load,
     number, population,
-    shelf::{ClusterRecords, RECORD, Shelf},
     worker::{KINDS, SEVERAL, Task},
 };
 use crate::{
@@ -61,7 +61,7 @@ impl<O, const N: usize> fmt::Debug for Distributed<O, N> {
     }
 }
 
-impl<O: Shelf, const N: usize> Distributed<O, N> {
+impl<O: Layout, const N: usize> Distributed<O, N> {
     pub(super) fn new(records: u64, load: Load, size: Vec<(&'static str, Value)>, seed: u64) -> Result<Self, Error> {
         let distributed = Self { records, load, size, seed, order: PhantomData };
         // Whether there are enough records, before they are loaded.
@@ -122,7 +122,7 @@ impl Client {
 }
 
 /// Reads a record, or writes a field of one.
-async fn access<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, O: Shelf, const N: usize>(
+async fn access<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, O: Layout, const N: usize>(
     tx: &mut ClusterTx<'_, F, S>,
     records: ClusterRecords<O, N>,
     number: u64,
@@ -138,7 +138,7 @@ async fn access<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, O: Shelf,
 }
 
 /// Accesses all records of a transaction, which are looked up at once.
-async fn access_all<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, O: Shelf, const N: usize>(
+async fn access_all<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, O: Layout, const N: usize>(
     tx: &mut ClusterTx<'_, F, S>,
     records: ClusterRecords<O, N>,
     transaction: &Transaction,
@@ -167,7 +167,7 @@ impl Named for OrderedRecords {
     const NAME: &'static str = "ycsb-ordered";
 }
 
-impl<O: Shelf, const N: usize> ClusterWorkload for Distributed<O, N>
+impl<O: Layout, const N: usize> ClusterWorkload for Distributed<O, N>
 where
     Self: Named,
 {
@@ -182,14 +182,14 @@ where
         self.size.clone()
     }
 
-    fn open<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    fn open<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         node: &mut NodeBuilder<F, S>,
     ) -> Result<Self::Tables, Error> {
         Ok(node.table(O::def(self.records), Partition::by("record", |key| number(*key)))?)
     }
 
-    fn load<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    fn load<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         node: &Node<F, S>,
         place: Place,
@@ -207,7 +207,7 @@ where
         Ok(Client { task: self.task(number)?, number: number as u64, clients, written: Written::default() })
     }
 
-    async fn run_next<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         records: Self::Tables,
@@ -254,7 +254,7 @@ where
         client.written
     }
 
-    async fn check<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn check<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         records: Self::Tables,
@@ -266,7 +266,7 @@ where
         Ok(check(rows, count, written.fields)?.iter().map(ToString::to_string).collect())
     }
 
-    async fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn check_node<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         _worker: &Worker<'_, F, S>,
         _records: Self::Tables,

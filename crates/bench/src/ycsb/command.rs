@@ -7,15 +7,15 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
     value_parser,
 };
-use drtm_txn::{Db, Hash, Ordered, Setting};
+use drtm_txn::{Config, Db, Hash, Ordered};
 use serde_json::Value;
 
 use super::{
     Choice, EXPONENT, FIELD, MOST, SHORT, Shape, Transactions, check,
     cluster::Distributed,
+    layout::{Layout, RECORD, Records},
     load::{Dist, Kind, Load, MixName},
     population,
-    shelf::{RECORD, Records, Shelf},
     worker::Worker,
 };
 use crate::{
@@ -108,7 +108,7 @@ impl Args {
         }
     }
 
-    fn run<O: Shelf, const FIELDS: usize>(&self, seed: u64, report: &Report) -> Result<(), Error>
+    fn run<O: Layout, const FIELDS: usize>(&self, seed: u64, report: &Report) -> Result<(), Error>
     where
         Distributed<O, FIELDS>: ClusterWorkload,
     {
@@ -137,7 +137,7 @@ impl Args {
         Load { mix: self.mix, dist, fields, shape: Shape { accesses: self.ops, reads: self.reads, exponent } }
     }
 
-    fn size<O: Shelf>(&self, fields: usize, dist: Dist) -> Vec<(&'static str, Value)> {
+    fn size<O: Layout>(&self, fields: usize, dist: Dist) -> Vec<(&'static str, Value)> {
         let mut size = vec![
             ("mix", name_of(&self.mix).into()),
             ("records", self.records.into()),
@@ -196,16 +196,16 @@ impl SmallTransactions {
     }
 }
 
-impl<O: Shelf, const FIELDS: usize> Workload for Ycsb<O, FIELDS> {
+impl<O: Layout, const FIELDS: usize> Workload for Ycsb<O, FIELDS> {
     const NAME: &'static str = "ycsb";
     type Tables = Records<O, FIELDS>;
-    type Client<'w, S: Setting> = Worker<'w, S, O, FIELDS>;
+    type Client<'w, S: Config> = Worker<'w, S, O, FIELDS>;
 
     fn size(&self) -> Vec<(&'static str, Value)> {
         self.size.clone()
     }
 
-    fn open<S: Setting>(&self, db: &Db<S>) -> Result<Records<O, FIELDS>, Error> {
+    fn open<S: Config>(&self, db: &Db<S>) -> Result<Records<O, FIELDS>, Error> {
         Ok(db.table(O::def(self.records))?)
     }
 
@@ -213,12 +213,12 @@ impl<O: Shelf, const FIELDS: usize> Workload for Ycsb<O, FIELDS> {
         pieces(self.records)
     }
 
-    fn load<S: Setting>(&self, db: &Db<S>, records: Records<O, FIELDS>, piece: u64) -> Result<(), Error> {
+    fn load<S: Config>(&self, db: &Db<S>, records: Records<O, FIELDS>, piece: u64) -> Result<(), Error> {
         population(of_piece(piece, self.records))
             .try_for_each(|(key, row)| Ok(db.transact(|tx| tx.insert(records, key, &row))?))
     }
 
-    fn clients<'w, S: Setting>(
+    fn clients<'w, S: Config>(
         &'w self,
         db: &'w Db<S>,
         records: Records<O, FIELDS>,
@@ -231,7 +231,7 @@ impl<O: Shelf, const FIELDS: usize> Workload for Ycsb<O, FIELDS> {
         (0..threads).map(worker).collect()
     }
 
-    fn check<S: Setting>(
+    fn check<S: Config>(
         &self,
         db: &Db<S>,
         records: Records<O, FIELDS>,

@@ -2,11 +2,11 @@
 
 use std::hint::black_box;
 
-use drtm_txn::{Db, Error as DbError, Setting, Tx};
+use drtm_txn::{Config, Db, Error as DbError, Tx};
 
 use super::{
     Inputs, Operation, Transactions, key,
-    shelf::{RECORD, Records, Shelf},
+    layout::{Layout, RECORD, Records},
 };
 use crate::{
     Error,
@@ -24,7 +24,7 @@ pub(crate) enum Task {
 /// A thread with its task.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Worker<'db, S: Setting, O, const FIELDS: usize> {
+pub(crate) struct Worker<'db, S: Config, O, const FIELDS: usize> {
     db: &'db Db<S>,
     records: Records<O, FIELDS>,
     task: Task,
@@ -34,7 +34,7 @@ pub(crate) struct Worker<'db, S: Setting, O, const FIELDS: usize> {
     inserted: Vec<u64>,
 }
 
-impl<'db, S: Setting, O: Shelf, const FIELDS: usize> Worker<'db, S, O, FIELDS> {
+impl<'db, S: Config, O: Layout, const FIELDS: usize> Worker<'db, S, O, FIELDS> {
     pub(super) fn new(db: &'db Db<S>, records: Records<O, FIELDS>, task: Task) -> Self {
         Self { db, records, task, written: 0, inserted: Vec::new() }
     }
@@ -79,7 +79,7 @@ fn see<const FIELDS: usize>(key: u64, row: &super::Row<FIELDS>) {
 }
 
 #[inline(always)]
-fn read<S: Setting, O: Shelf, const FIELDS: usize>(
+fn read<S: Config, O: Layout, const FIELDS: usize>(
     tx: &mut Tx<'_, S>,
     records: Records<O, FIELDS>,
     number: u64,
@@ -89,7 +89,7 @@ fn read<S: Setting, O: Shelf, const FIELDS: usize>(
 }
 
 #[inline(always)]
-fn write<S: Setting, O: Shelf, const FIELDS: usize>(
+fn write<S: Config, O: Layout, const FIELDS: usize>(
     tx: &mut Tx<'_, S>,
     records: Records<O, FIELDS>,
     number: u64,
@@ -105,7 +105,7 @@ pub(super) const KINDS: &[&str] = &["read", "update", "insert", "scan", "read-mo
 /// Which of these a transaction of several operations is.
 pub(super) const SEVERAL: usize = 5;
 
-impl<S: Setting, O: Shelf, const FIELDS: usize> Client for Worker<'_, S, O, FIELDS> {
+impl<S: Config, O: Layout, const FIELDS: usize> Client for Worker<'_, S, O, FIELDS> {
     fn kinds() -> &'static [&'static str] {
         KINDS
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use drtm_bench::htm::{Load, Machine, Order, Rig, Setup, abort_rate};
+use drtm_bench::htm::{Load, Machine, Order, Setup, Testbed, abort_rate};
 use drtm_htm::{Profile, Stats};
 
 const K: usize = 1 << 10;
@@ -14,7 +14,8 @@ fn setup(profile: Profile) -> Setup {
 }
 
 fn run(setup: Setup, load: Load, attempts: u64) -> Stats {
-    let stats = Rig::new(setup, &[load]).and_then(|rig| rig.run(load, attempts)).expect("an emulation always runs");
+    let stats =
+        Testbed::new(setup, &[load]).and_then(|testbed| testbed.run(load, attempts)).expect("an emulation always runs");
     assert_eq!(stats.attempts(), attempts * setup.threads as u64, "every region begun is counted once");
     assert_eq!(stats.aborts(), stats.capacity + stats.system, "threads that share nothing do not conflict");
     stats
@@ -42,9 +43,9 @@ fn sequential_writes_end_with_the_cache() {
 fn random_writes_end_where_a_set_has_bad_luck() {
     let at_random = Setup { order: Order::Random, seed: 1, ..setup(Profile::L1_32K_8) };
     let sizes = [768, 144 * LINE, 228 * LINE, 512 * LINE].map(Load::write);
-    let rig = Rig::new(at_random, &sizes).expect("64 MB");
+    let testbed = Testbed::new(at_random, &sizes).expect("64 MB");
     let overflows = sizes.map(|load| {
-        let stats = rig.run(load, 4000).expect("runs");
+        let stats = testbed.run(load, 4000).expect("runs");
         stats.capacity as f64 / stats.attempts() as f64
     });
     assert_eq!(overflows[0], 0.0, "12 lines");

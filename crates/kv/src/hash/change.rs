@@ -15,8 +15,8 @@ use crate::{
     keys::Keys,
     layout::Place,
     record::{Look, Record, Shape, WholeKey},
-    room::Nowhere,
     table::EntryChange,
+    value_sink::NoValue,
 };
 
 /// What became of an attempt to put a record into a chain.
@@ -201,7 +201,7 @@ impl<E: Engine> Table<E> {
         let record = Record::at(self.region(), found.place)?;
         let waiting = self.base.patience.begin();
         loop {
-            match record.read::<K, _>(WholeKey::<K>(key), &mut Current, &mut Nowhere)? {
+            match record.read::<K, _>(WholeKey::<K>(key), &mut Current, &mut NoValue)? {
                 Look::Found(_) => return Ok(true),
                 Look::Other => return Ok(false),
                 Look::Busy | Look::Stale | Look::Absent => waiting.pause()?,

@@ -12,9 +12,9 @@ use crate::{
     heap::Class,
     keys::Keys,
     layout::{BUCKET_BYTES, Bits},
-    record::{Lines, Record, Shape, WholeKey},
-    room::{Nowhere, Room},
+    record::{PrefetchMask, Record, Shape, WholeKey},
     table::{EntryChange, KvTable, sealed::Sealed},
+    value_sink::{NoValue, ValueSink},
 };
 
 /// A bucket as it was when a key was not found there.
@@ -56,7 +56,7 @@ impl BucketVersion {
 ///
 /// # Example
 ///
-/// See [`HashTable::ask_for`].
+/// See [`HashTable::prefetch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketHint(pub(super) Offset);
 
@@ -78,7 +78,7 @@ impl BucketHint {
 ///
 /// # Example
 ///
-/// See [`HashTable::ask_for`].
+/// See [`HashTable::prefetch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
     /// In this bucket, which has been asked for.
@@ -123,16 +123,16 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{AsOf, ForHolder, HashConfig, KvTable, Lines, Store, Version, Whereabouts};
+    /// use drtm_kv::{AsOf, ForHolder, HashConfig, KvTable, PrefetchMask, Store, Version, Whereabouts};
     ///
-    /// const WANTED: Lines = Lines::of(&[0..100]);
+    /// const WANTED: PrefetchMask = PrefetchMask::of(&[0..100]);
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
     /// table.insert(&mut worker, 7, b"seven")?;
     /// table.insert(&mut worker, 8, b"eight")?;
     ///
     /// let (me, mut value) = (ForHolder(worker.holder()), Vec::new());
-    /// let buckets: Vec<_> = table.ask_for([7, 8, 9].into_iter()).collect();
+    /// let buckets: Vec<_> = table.prefetch([7, 8, 9].into_iter()).collect();
     /// for (key, bucket) in buckets {
     ///     match table.locate(key, bucket, &WANTED) {
     ///         Whereabouts::Record(at) => {
@@ -148,7 +148,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     #[inline(always)]
-    pub fn ask_for<'k>(
+    pub fn prefetch<'k>(
         &self,
         keys: impl ExactSizeIterator<Item = K::Key<'k>>,
     ) -> impl ExactSizeIterator<Item = (K::Key<'k>, BucketHint)> {
@@ -156,14 +156,14 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     }
 
     /// Finds where a key's record most probably is, in a bucket that was [asked
-    /// for](Self::ask_for), and asks for its memory, as far as it is wanted; or for the next bucket
-    /// of the chain.
+    /// for](Self::prefetch), and asks for its memory, as far as it is wanted; or for the next
+    /// bucket of the chain.
     ///
     /// # Example
     ///
-    /// See [`ask_for`](Self::ask_for).
+    /// See [`prefetch`](Self::prefetch).
     #[inline(always)]
-    pub fn locate(&self, key: K::Key<'_>, bucket: BucketHint, lines: &Lines) -> Whereabouts {
+    pub fn locate(&self, key: K::Key<'_>, bucket: BucketHint, lines: &PrefetchMask) -> Whereabouts {
         self.table.ask_for_record::<K>(key, bucket, lines)
     }
 }
@@ -188,7 +188,7 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
         &self,
         key: K::Key<'_>,
         view: V,
-        into: &mut impl Room,
+        into: &mut impl ValueSink,
     ) -> Result<Result<V::Found, BucketVersion>, KvError> {
         self.table.read::<K, V>(key, view, into)
     }
@@ -198,7 +198,7 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
         &self,
         key: K::Key<'_>,
         view: &V,
-        into: &mut impl Room,
+        into: &mut impl ValueSink,
     ) -> Option<Result<V::Found, BucketVersion>> {
         self.table.try_read::<K, V>(key, view, into)
     }
@@ -229,7 +229,7 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
                 Some(missed) => Err(missed),
                 None => self
                     .table
-                    .search::<K, _>(key, |record| record.read(WholeKey::<K>(key), &mut view, &mut Nowhere))?
+                    .search::<K, _>(key, |record| record.read(WholeKey::<K>(key), &mut view, &mut NoValue))?
                     .map_err(|missed| (missed, since)),
             };
             let missed = match read {

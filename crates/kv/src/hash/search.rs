@@ -13,8 +13,8 @@ use crate::{
     keys::Keys,
     layout::{Bits, LINE_SLOTS, Place, SLOTS, meta_word},
     mutation::{self, Mutation},
-    record::{Lines, Look, Record, Shape, WholeKey},
-    room::Room,
+    record::{Look, PrefetchMask, Record, Shape, WholeKey},
+    value_sink::ValueSink,
 };
 
 /// What the fast path finds.
@@ -90,7 +90,12 @@ impl<E: Engine> Table<E> {
     /// bucket, and tells where it is. Looks into one line first, where a place in one word needs no
     /// look at the bucket's version: whoever comes to the record looks whether it is the one.
     #[inline(always)]
-    pub(super) fn ask_for_record<K: Keys>(&self, key: K::Key<'_>, hint: BucketHint, lines: &Lines) -> Whereabouts {
+    pub(super) fn ask_for_record<K: Keys>(
+        &self,
+        key: K::Key<'_>,
+        hint: BucketHint,
+        lines: &PrefetchMask,
+    ) -> Whereabouts {
         let Ok(line) = self.region().array::<LINE_WORDS>(hint.0) else { return Whereabouts::Unknown };
         let slot = bucket::first_match(self.engine(), line, K::word(key));
         // A branch, but one that is seldom taken otherwise.
@@ -105,7 +110,7 @@ impl<E: Engine> Table<E> {
     /// The same where the key is not in the line's first slots: anywhere in the bucket, or behind
     /// it.
     #[inline(never)]
-    fn ask_for_record_slow<K: Keys>(&self, key: K::Key<'_>, hint: BucketHint, lines: &Lines) -> Whereabouts {
+    fn ask_for_record_slow<K: Keys>(&self, key: K::Key<'_>, hint: BucketHint, lines: &PrefetchMask) -> Whereabouts {
         let Ok(bucket) = self.region().array(hint.bucket()) else { return Whereabouts::Unknown };
         let (engine, word) = (self.engine(), K::word(key));
         let seen = bucket::seen(engine, bucket);
@@ -137,8 +142,8 @@ impl<E: Engine> Table<E> {
     }
 
     #[inline(always)]
-    fn ask_for_place(&self, place: Place, lines: &Lines) -> Whereabouts {
-        lines.ask_for(self.region(), place.word);
+    fn ask_for_place(&self, place: Place, lines: &PrefetchMask) -> Whereabouts {
+        lines.prefetch(self.region(), place.word);
         Whereabouts::Record(Handle::of(place))
     }
 
@@ -170,7 +175,7 @@ impl<E: Engine> Table<E> {
         &self,
         key: K::Key<'_>,
         view: &V,
-        into: &mut impl Room,
+        into: &mut impl ValueSink,
     ) -> Option<Result<V::Found, BucketVersion>> {
         match self.try_locate::<K>(key)? {
             Located::Record(slot, record) => {
@@ -187,7 +192,7 @@ impl<E: Engine> Table<E> {
         &self,
         key: K::Key<'_>,
         mut view: V,
-        into: &mut impl Room,
+        into: &mut impl ValueSink,
     ) -> Result<Result<V::Found, BucketVersion>, KvError> {
         match self.try_read::<K, V>(key, &view, into) {
             Some(read) => Ok(read),

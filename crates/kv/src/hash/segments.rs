@@ -106,7 +106,7 @@ fn buckets_in(segment: usize) -> u64 {
 
 /// Where a segment's place is kept.
 #[derive(Debug)]
-pub(super) enum Kept {
+pub(super) enum SegmentPlace {
     Header(usize),
     /// In the directory that this word of the header leads to, which is so long.
     Directory {
@@ -116,14 +116,14 @@ pub(super) enum Kept {
     },
 }
 
-pub(super) fn kept(segment: usize) -> Kept {
+pub(super) fn kept(segment: usize) -> SegmentPlace {
     if segment < DOUBLING {
-        return Kept::Header(segment);
+        return SegmentPlace::Header(segment);
     }
     let further = (segment - DOUBLING + 1) as u64;
     let directory = further.ilog2();
     let length = 1 << directory;
-    Kept::Directory { word: DOUBLING + directory as usize, length, index: further - length }
+    SegmentPlace::Directory { word: DOUBLING + directory as usize, length, index: further - length }
 }
 
 impl Segments {
@@ -192,11 +192,13 @@ impl Segments {
     /// The word that keeps a segment's place, if there is one yet.
     fn entry<'r, E: Engine>(&self, region: &'r Region<E>, segment: usize) -> Result<Option<&'r Word>, KvError> {
         match kept(segment) {
-            Kept::Header(word) => Ok(Some(self.header_word(region, word)?)),
-            Kept::Directory { word, length, index } => match region.engine().load(self.header_word(region, word)?) {
-                0 => Ok(None),
-                at => Ok(Some(&region.words(Offset::new(at), length as usize)?[index as usize])),
-            },
+            SegmentPlace::Header(word) => Ok(Some(self.header_word(region, word)?)),
+            SegmentPlace::Directory { word, length, index } => {
+                match region.engine().load(self.header_word(region, word)?) {
+                    0 => Ok(None),
+                    at => Ok(Some(&region.words(Offset::new(at), length as usize)?[index as usize])),
+                }
+            }
         }
     }
 
@@ -210,7 +212,7 @@ impl Segments {
         if run(bucket) >= self.known.len() {
             return Err(full(region, buckets_in(segment) * BUCKET_BYTES).into());
         }
-        if let Kept::Directory { word, length, .. } = kept(segment) {
+        if let SegmentPlace::Directory { word, length, .. } = kept(segment) {
             self.install(store, self.header_word(region, word)?, 8 * length)?;
         }
         let entry = self.entry(region, segment)?.ok_or(KvError::TooCrowded)?;
@@ -267,15 +269,15 @@ mod tests {
         let mut places = std::collections::HashSet::new();
         for segment in 0..5_000 {
             match kept(segment) {
-                Kept::Header(word) => assert!(word < DOUBLING && places.insert((word, 0))),
-                Kept::Directory { word, length, index } => {
+                SegmentPlace::Header(word) => assert!(word < DOUBLING && places.insert((word, 0))),
+                SegmentPlace::Directory { word, length, index } => {
                     assert!((DOUBLING..HEADER_WORDS).contains(&word) && index < length);
                     assert!(places.insert((word, index)));
                 }
             }
         }
         let (last, _) = locate(MOST - 1);
-        assert!(matches!(kept(last), Kept::Directory { word, .. } if word < HEADER_WORDS));
+        assert!(matches!(kept(last), SegmentPlace::Directory { word, .. } if word < HEADER_WORDS));
     }
 
     #[test]

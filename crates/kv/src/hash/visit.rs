@@ -13,7 +13,7 @@ use crate::{
     keys::Keys,
     layout::{Place, SLOTS, key_word},
     record::{KeyInto, Look, Record},
-    room::Nowhere,
+    value_sink::NoValue,
 };
 
 /// A key's bytes, most often without an allocation.
@@ -157,7 +157,7 @@ impl<E: Engine> Table<E> {
                     continue;
                 }
                 let record = Record::at(self.region(), place)?;
-                let Look::Found(_) = record.read::<K, _>(KeyInto(&mut key), &mut Current, &mut Nowhere)? else {
+                let Look::Found(_) = record.read::<K, _>(KeyInto(&mut key), &mut Current, &mut NoValue)? else {
                     // It has moved, perhaps.
                     waiter.pause();
                     continue 'again;

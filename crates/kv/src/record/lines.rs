@@ -24,22 +24,22 @@ const TURN: usize = 4;
 /// # Example
 ///
 /// ```
-/// use drtm_kv::Lines;
+/// use drtm_kv::PrefetchMask;
 ///
 /// // For rows of which one wants what is in front, and something further behind.
-/// const WANTED: Lines = Lines::of(&[0..16, 200..240]);
+/// const WANTED: PrefetchMask = PrefetchMask::of(&[0..16, 200..240]);
 /// ```
 ///
 /// See [`HashTable::locate`](crate::HashTable::locate).
 #[derive(Clone, Copy, Debug)]
-pub struct Lines {
+pub struct PrefetchMask {
     /// Words of the record, as seen from its beginning, by which it is asked for. Behind those that
     /// count, the last one again.
     words: [u16; MOST_ASKED],
     count: usize,
 }
 
-impl Lines {
+impl PrefetchMask {
     /// The lines of these bytes of a value.
     #[must_use]
     pub const fn of(parts: &[Range<usize>]) -> Self {
@@ -102,7 +102,7 @@ impl Lines {
     /// Asks for a record's lines. Behind the last record there may be less memory, and no hint
     /// then.
     #[inline(always)]
-    pub(crate) fn ask_for<E: Engine>(&self, region: &Region<E>, record: u64) {
+    pub(crate) fn prefetch<E: Engine>(&self, region: &Region<E>, record: u64) {
         for turn in self.words.as_chunks::<TURN>().0.iter().take(self.count.div_ceil(TURN)) {
             turn.iter().for_each(|word| region.prefetch(record + u64::from(*word)));
         }
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     fn words(parts: &[Range<usize>]) -> Vec<u16> {
-        let lines = Lines::of(parts);
+        let lines = PrefetchMask::of(parts);
         lines.words[..lines.count].to_vec()
     }
 

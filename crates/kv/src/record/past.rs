@@ -18,10 +18,10 @@ use drtm_rdma::OutOfBounds;
 
 use super::{AsOf, HEAD, Look, Past, Record, Shape, VERSION};
 use crate::{
-    Kept, Version, Worker,
+    RetainOutcome, Version, Worker,
     heap::Class,
     layout::{Head, Place},
-    room::Room,
+    value_sink::ValueSink,
 };
 
 impl<E: Engine> Record<'_, E> {
@@ -31,13 +31,13 @@ impl<E: Engine> Record<'_, E> {
         &self,
         mut head: Head,
         view: &AsOf,
-        into: &mut impl Room,
+        into: &mut impl ValueSink,
     ) -> Result<Look<Past>, OutOfBounds> {
         let mut newer = self.again();
         loop {
             let word = match head.older() {
                 0 => return Ok(Look::Found(Past::Absent)),
-                Head::FORGOTTEN => return Ok(Look::Found(Past::Forgotten)),
+                Head::FORGOTTEN => return Ok(Look::Found(Past::TooOld)),
                 word => word,
             };
             let older = Record::at(self.region, Place { word, incarnation: 0 })?;
@@ -94,14 +94,14 @@ impl<E: Engine> Record<'_, E> {
     /// everything older, to which nothing leads then.
     ///
     /// The record is marked as being written then: the caller goes on to do that.
-    pub(crate) fn keep(&self, worker: &mut Worker<E>, may_take: bool) -> Result<Kept, OutOfBounds> {
+    pub(crate) fn keep(&self, worker: &mut Worker<E>, may_take: bool) -> Result<RetainOutcome, OutOfBounds> {
         let (head, version) = (self.head(), self.version());
         let shape = if version.is_removed() { Shape::EMPTY } else { self.shape_of(head)? };
         let class = shape.class();
         let memory = if may_take { worker.allocate(class).ok() } else { None };
         let Some(word) = memory else {
             self.link_older(Head::FORGOTTEN);
-            return Ok(Kept::Forgotten { freed: self.discard_from(head.older(), worker)? });
+            return Ok(RetainOutcome::Discarded { freed: self.discard_from(head.older(), worker)? });
         };
         let engine = self.engine();
         let mut copy = Self::at(self.region, Place { word, incarnation: 0 })?;
@@ -116,7 +116,7 @@ impl<E: Engine> Record<'_, E> {
         // It stays locked: no table leads to it, and nobody writes it.
         engine.store(&copy.header[VERSION], version.0);
         self.link_older(word);
-        Ok(Kept::Copy { bytes: 8 * class.words() })
+        Ok(RetainOutcome::Copied { bytes: 8 * class.words() })
     }
 
     /// Forgets the older versions, of a record that the caller has locked, that nobody needs:

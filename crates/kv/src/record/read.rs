@@ -15,7 +15,7 @@ use crate::{
     keys::Keys,
     layout::{Head, Place, State, Version},
     mutation::{self, Mutation},
-    room::Room,
+    value_sink::ValueSink,
 };
 
 /// What a reader may see of records, as a type, so that the code for each is its own.
@@ -112,7 +112,7 @@ pub enum Past {
     /// It was not.
     Absent,
     /// What it was has been forgotten: there was no memory to keep it.
-    Forgotten,
+    TooOld,
 }
 
 impl From<ReadEntry> for Past {
@@ -166,7 +166,7 @@ pub trait See {
         &self,
         _record: &Record<'_, E>,
         _head: Head,
-        _into: &mut impl Room,
+        _into: &mut impl ValueSink,
     ) -> Result<Look<Self::Found>, OutOfBounds> {
         Ok(Look::Busy)
     }
@@ -214,7 +214,7 @@ impl See for AsOf {
         &self,
         record: &Record<'_, E>,
         head: Head,
-        into: &mut impl Room,
+        into: &mut impl ValueSink,
     ) -> Result<Look<Past>, OutOfBounds> {
         record.read_older(head, self, into)
     }
@@ -267,7 +267,7 @@ impl<E: Engine> Record<'_, E> {
         &self,
         identity: impl Identity<K>,
         view: &V,
-        into: &mut impl Room,
+        into: &mut impl ValueSink,
     ) -> Option<V::Found> {
         let (version, _) = self.look_once::<K, V>(identity, view, into)?;
         let is_same = self.head().incarnation() == self.place.incarnation;
@@ -281,7 +281,7 @@ impl<E: Engine> Record<'_, E> {
         &self,
         identity: impl Identity<K>,
         view: &V,
-        into: &mut impl Room,
+        into: &mut impl ValueSink,
     ) -> Option<V::Found> {
         let (version, head) = self.look_once::<K, V>(identity, view, into)?;
         let at = Handle::of(Place { incarnation: head.incarnation(), ..self.place });
@@ -299,7 +299,7 @@ impl<E: Engine> Record<'_, E> {
         &self,
         mut identity: impl Identity<K>,
         view: &V,
-        into: &mut impl Room,
+        into: &mut impl ValueSink,
     ) -> Option<(Version, Head)> {
         let version = self.version();
         if version.is_writing() || version.is_removed() || !view.sees_at_once(self, version) {
@@ -322,7 +322,7 @@ impl<E: Engine> Record<'_, E> {
         &self,
         mut identity: impl Identity<K>,
         view: &mut V,
-        into: &mut impl Room,
+        into: &mut impl ValueSink,
     ) -> Result<Look<V::Found>, OutOfBounds> {
         let version = self.version();
         let head = self.head();
@@ -369,7 +369,7 @@ impl<E: Engine> Record<'_, E> {
     // What is of another length is not copied from here: the room would have to be in memory, for
     // all others, too.
     #[inline(always)]
-    fn copy_expected<K: Keys, R: Room>(&self, head: Head, into: &mut R) -> Option<()> {
+    fn copy_expected<K: Keys, R: ValueSink>(&self, head: Head, into: &mut R) -> Option<()> {
         if !R::IS_WANTED {
             return Some(());
         }

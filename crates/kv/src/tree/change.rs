@@ -4,9 +4,9 @@ use drtm_htm::{Engine, Waiter};
 
 use super::{
     LeafChange, NodeVersion, Table,
+    insert_point::{InsertPoint, Put},
     kind::Kind,
     node::Seen,
-    spot::{Put, Spot},
 };
 use crate::{
     Current, Handle, KvError, ReadEntry, Reaped, Version, Worker,
@@ -81,20 +81,20 @@ impl<E: Engine> Table<E> {
     pub(super) fn put_new<'t, K: Kind>(
         &'t self,
         worker: &mut Worker<E>,
-        mut spot: Spot<'t, E>,
+        mut point: InsertPoint<'t, E>,
         key: K::Key<'_>,
         value: &[u8],
         first: impl Fn(u64) -> Version,
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Option<ReadEntry>, KvError> {
-        let before = worker.lasts.of(self.base.at, spot.word).map(|last| last.word);
+        let before = worker.lasts.of(self.base.at, point.word).map(|last| last.word);
         let mut version = first(self.base.floor()?);
         let (shape, place) = self.make::<K>(worker, key, value, version)?;
         let waiter = Waiter::new();
         let done = loop {
-            match self.put::<K>(&spot, before, key, (place, version), note) {
+            match self.put::<K>(&point, before, key, (place, version), note) {
                 Ok(Put::Done(leaf)) => {
-                    worker.lasts.set(self.base.at, Last { leaf, word: spot.word });
+                    worker.lasts.set(self.base.at, Last { leaf, word: point.word });
                     return Ok(Some(ReadEntry { at: Handle::of(place), version }));
                 }
                 Ok(Put::Below(floor)) => {
@@ -106,7 +106,7 @@ impl<E: Engine> Table<E> {
                 Err(error) => break Err(error),
             }
             match self.read_to_put::<K, _>(key, Current) {
-                Ok(Err(vacancy)) => spot = vacancy,
+                Ok(Err(vacancy)) => point = vacancy,
                 taken => break taken.map(|_| None),
             }
         };
@@ -116,22 +116,22 @@ impl<E: Engine> Table<E> {
 
     fn put<K: Kind>(
         &self,
-        spot: &Spot<'_, E>,
+        point: &InsertPoint<'_, E>,
         before: Option<u64>,
         key: K::Key<'_>,
         (place, version): (Place, Version),
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError> {
-        if spot.link.is_some() {
-            return K::part(self, spot, key, place.to_link(), version, note);
+        if point.link.is_some() {
+            return K::part(self, point, key, place.to_link(), version, note);
         }
-        if spot.leaf.stamp.is_full() {
-            return self.put_dividing(spot, before, (place, version), note);
+        if point.leaf.stamp.is_full() {
+            return self.put_dividing(point, before, (place, version), note);
         }
-        Ok(match self.put_into((spot.leaf, spot.slot), spot.word, place, version)? {
+        Ok(match self.put_into((point.leaf, point.slot), point.word, place, version)? {
             Ok(change) => {
                 note(change);
-                Put::Done(spot.leaf.node.place)
+                Put::Done(point.leaf.node.place)
             }
             Err(put) => put,
         })
@@ -168,16 +168,16 @@ impl<E: Engine> Table<E> {
     ) -> Result<Result<Class, Reaped>, KvError> {
         let (waiter, link) = (Waiter::new(), at.place().to_link());
         loop {
-            let spot = K::spot(self, key)?;
-            if spot.link != Some(link) {
+            let point = K::insert_point(self, key)?;
+            if point.link != Some(link) {
                 return Ok(Err(Reaped::Gone));
             }
-            let Some(leaf) = spot.leaf.try_lock() else {
+            let Some(leaf) = point.leaf.try_lock() else {
                 waiter.pause();
                 continue;
             };
             // It may have moved since the leaf was looked at.
-            if leaf.node.link(spot.slot) != link {
+            if leaf.node.link(point.slot) != link {
                 return Ok(Err(Reaped::Gone));
             }
             let record = Record::at(self.region(), at.place())?;
@@ -187,11 +187,11 @@ impl<E: Engine> Table<E> {
             };
             let (class, count) = (locked.class(), leaf.count());
             if let Some(place) = to {
-                leaf.node.point(spot.slot, place.to_link());
+                leaf.node.point(point.slot, place.to_link());
                 locked.retire();
                 return Ok(Ok(class));
             }
-            leaf.node.remove(count, spot.slot);
+            leaf.node.remove(count, point.slot);
             locked.retire();
             leaf.release(count - 1);
             if count == 1 {

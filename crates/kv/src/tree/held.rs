@@ -18,8 +18,8 @@ use crate::{
     base::Base,
     heap::Class,
     record::{FoundRow, Record},
-    room::Room,
     table::{EntryChange, KvTable, sealed::Sealed},
+    value_sink::ValueSink,
 };
 
 /// Where a transaction's scan of a range is. Unlike a [`Scan`](super::Scan) it borrows nothing.
@@ -141,13 +141,13 @@ impl<E: Engine> Tree<E> {
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (tree, mut worker) = (store.tree()?, store.worker()?);
-    /// tree.ask_for(&mut worker, 7);
+    /// tree.prefetch(&mut worker, 7);
     /// // What takes its time goes here.
     /// assert!(tree.insert(&mut worker, 7, b"seven")?.is_some());
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     #[inline]
-    pub fn ask_for(&self, worker: &mut Worker<E>, key: u64) {
+    pub fn prefetch(&self, worker: &mut Worker<E>, key: u64) {
         // Where somebody changes a node on the way, or the tree is corrupt, it is found out when it
         // is come to in earnest.
         let _ = self.table.ask_for_leaf(worker, key);
@@ -189,7 +189,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         cursor: &'c mut Cursor<K>,
         view: &mut V,
         passed: &mut impl Passed,
-        value: &mut impl Room,
+        value: &mut impl ValueSink,
     ) -> Result<Option<FoundRow<K::Key<'c>, V>>, KvError> {
         cursor.way.next(&self.table, passed, view, value)
     }
@@ -223,7 +223,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     #[inline]
-    pub fn advance_each<V: Visibility, R: Room>(
+    pub fn advance_each<V: Visibility, R: ValueSink>(
         &self,
         cursor: &mut Cursor<K>,
         view: &mut V,
@@ -256,9 +256,9 @@ impl<E: Engine, K: TreeKeys> KvTable<E, K> for Tree<E, K> {
         &self,
         key: K::Key<'_>,
         view: V,
-        into: &mut impl Room,
+        into: &mut impl ValueSink,
     ) -> Result<Result<V::Found, NodeVersion>, KvError> {
-        Ok(self.table.read::<K, V>(key, view, into)?.map_err(|spot| NodeVersion::of(&spot.leaf)))
+        Ok(self.table.read::<K, V>(key, view, into)?.map_err(|point| NodeVersion::of(&point.leaf)))
     }
 
     #[inline(never)]
@@ -281,7 +281,7 @@ impl<E: Engine, K: TreeKeys> KvTable<E, K> for Tree<E, K> {
             }
             match table.read_to_put::<K, _>(key, view)? {
                 Ok(found) => return Ok(Placed::Found(found)),
-                Err(spot) => tried = table.put_new::<K>(worker, spot, key, value, &first, &mut note)?,
+                Err(point) => tried = table.put_new::<K>(worker, point, key, value, &first, &mut note)?,
             }
         };
         table.base.count(worker, 1)?;

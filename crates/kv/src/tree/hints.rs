@@ -52,7 +52,7 @@ use drtm_rdma::{Offset, Region};
 
 use parking_lot::Mutex;
 
-use super::{Table, kind::Kind, spot::Spot};
+use super::{Table, insert_point::InsertPoint, kind::Kind};
 use crate::{
     KvError,
     beside::{Beside, Holds},
@@ -385,11 +385,11 @@ impl<E: Engine> Table<E> {
     pub(super) fn leave_hint<K: Kind>(
         &self,
         hash: u64,
-        spot: &Spot<'_, E>,
+        point: &InsertPoint<'_, E>,
         record: &Record<'_, E>,
     ) -> Result<(), KvError> {
         // Two levels are passed as fast.
-        let is_low = spot.root.stamp.level() < 2 && spot.depth == 0;
+        let is_low = point.root.stamp.level() < 2 && point.depth == 0;
         if !is_low && (hash >> CHECKED).is_multiple_of(ASKING) {
             self.hints.make_room(self.base.keys()?, || self.region().allocated());
         }
@@ -399,14 +399,14 @@ impl<E: Engine> Table<E> {
             let words = record.words::<K::Kept>().unwrap_or(HEADER_WORDS);
             let hint = |slot, link: u64| {
                 let beyond = (Place::from_link(link).word as usize % LINE_WORDS + words - 1) / LINE_WORDS;
-                Hint { leaf: spot.leaf.node.place, slot, link, beyond }
+                Hint { leaf: point.leaf.node.place, slot, link, beyond }
             };
-            self.hints.keep(hash, hint(spot.slot, record.place().to_link()));
+            self.hints.keep(hash, hint(point.slot, record.place().to_link()));
             // The model checker has its hands full with the hint above, which is kept in the same
             // way.
             if K::FITS && !MODEL {
-                for slot in 0..spot.leaf.stamp.count() {
-                    let (key, link) = spot.leaf.node.entry(slot);
+                for slot in 0..point.leaf.stamp.count() {
+                    let (key, link) = point.leaf.node.entry(slot);
                     self.hints.keep_besides(Hints::hash(key), hint(slot, link));
                 }
             }

@@ -4,10 +4,10 @@ use drtm_htm::Engine;
 
 use super::{
     LeafChange, Table,
+    insert_point::{InsertPoint, Put},
     kind::Kind,
     leaves::Leaves,
     slices,
-    spot::{Put, Spot},
     walk::Walk,
 };
 use crate::{
@@ -37,14 +37,14 @@ impl Kind for Inline {
     }
 
     #[inline(always)]
-    fn spot<'t, E: Engine>(table: &'t Table<E>, key: u64) -> Result<Spot<'t, E>, KvError> {
-        table.spot(key)
+    fn insert_point<'t, E: Engine>(table: &'t Table<E>, key: u64) -> Result<InsertPoint<'t, E>, KvError> {
+        table.insert_point(key)
     }
 
     /// No two keys have the same way, so the leaf is not what it was.
     fn part<E: Engine>(
         _table: &Table<E>,
-        _spot: &Spot<'_, E>,
+        _spot: &InsertPoint<'_, E>,
         _key: u64,
         _link: u64,
         _version: Version,
@@ -81,19 +81,19 @@ impl Kind for Bytes {
     }
 
     #[inline(always)]
-    fn spot<'t, E: Engine>(table: &'t Table<E>, key: &[u8]) -> Result<Spot<'t, E>, KvError> {
+    fn insert_point<'t, E: Engine>(table: &'t Table<E>, key: &[u8]) -> Result<InsertPoint<'t, E>, KvError> {
         table.spot_of_bytes(key)
     }
 
     fn part<E: Engine>(
         table: &Table<E>,
-        spot: &Spot<'_, E>,
+        point: &InsertPoint<'_, E>,
         key: &[u8],
         link: u64,
         version: Version,
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError> {
-        table.put_parting(spot, key, link, version, note)
+        table.put_parting(point, key, link, version, note)
     }
 
     fn reclaim<E: Engine>(table: &Table<E>, key: &[u8]) -> Result<(), KvError> {

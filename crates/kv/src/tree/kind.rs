@@ -9,14 +9,14 @@ use drtm_htm::Engine;
 
 use super::{
     LeafChange, Table,
+    insert_point::{InsertPoint, Put},
     rows::{Ahead, Direction, Passed},
-    spot::{Put, Spot},
 };
 use crate::{
     KvError, Version, Visibility,
     keys::{Bytes, Inline, Keys},
     record::FoundRow,
-    room::Room,
+    value_sink::ValueSink,
 };
 
 /// A kind of keys that a [`Tree`](super::Tree) can have.
@@ -75,13 +75,13 @@ pub trait Kind: Keys {
     fn common(one: Self::Key<'_>, other: Self::Key<'_>) -> usize;
 
     /// Where a key is, or would be.
-    fn spot<'t, E: Engine>(table: &'t Table<E>, key: Self::Key<'_>) -> Result<Spot<'t, E>, KvError>;
+    fn insert_point<'t, E: Engine>(table: &'t Table<E>, key: Self::Key<'_>) -> Result<InsertPoint<'t, E>, KvError>;
 
     /// Puts a record, given by its link, where there is the record of another key, at which this
     /// one's way ended.
     fn part<E: Engine>(
         table: &Table<E>,
-        spot: &Spot<'_, E>,
+        point: &InsertPoint<'_, E>,
         key: Self::Key<'_>,
         link: u64,
         version: Version,
@@ -111,13 +111,13 @@ pub trait Way<K: Kind>: Debug {
         table: &Table<E>,
         passed: &mut impl Passed,
         view: &mut V,
-        value: &mut impl Room,
+        value: &mut impl ValueSink,
     ) -> Result<Option<FoundRow<K::Key<'c>, V>>, KvError>;
 
     /// Shows the rows that follow, one after the other, until there are no more or `show` breaks
     /// off.
     #[inline(always)]
-    fn each<E: Engine, V: Visibility, R: Room>(
+    fn each<E: Engine, V: Visibility, R: ValueSink>(
         &mut self,
         table: &Table<E>,
         passed: &mut impl Passed,

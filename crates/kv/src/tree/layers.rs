@@ -35,23 +35,23 @@ use drtm_htm::Engine;
 
 use super::{
     LeafChange, NodeVersion, Table,
+    insert_point::{InsertPoint, Put},
     node::{Blank, Locked, Node, Seen},
     slices::{self, slice},
-    spot::{Put, Spot},
 };
 use crate::{
     Current, KvError, Turn, Version,
     keys::{Keys, Sliced},
     layout::{Place, Target},
     record::{KeyInto, Look, Record},
-    room::Nowhere,
+    value_sink::NoValue,
 };
 
 impl<E: Engine> Table<E> {
     /// Where a key's way ends: at its record, or at another key's that begins like it, or where the
     /// key is missing.
     #[inline(always)]
-    pub(super) fn spot_of_bytes(&self, key: &[u8]) -> Result<Spot<'_, E>, KvError> {
+    pub(super) fn spot_of_bytes(&self, key: &[u8]) -> Result<InsertPoint<'_, E>, KvError> {
         Sliced::kept(key)?;
         Ok(until!(self.try_way(key, |_| ())?))
     }
@@ -63,18 +63,18 @@ impl<E: Engine> Table<E> {
     pub(super) fn try_way<'t>(
         &'t self,
         key: &[u8],
-        mut pass: impl FnMut(Spot<'t, E>),
-    ) -> Result<Option<Spot<'t, E>>, KvError> {
+        mut pass: impl FnMut(InsertPoint<'t, E>),
+    ) -> Result<Option<InsertPoint<'t, E>>, KvError> {
         let (mut root, mut depth) = (self.top()?, 0);
         loop {
             let slice = slice(key, depth);
-            let Some(spot) = self.try_spot(root, depth, slice)? else { return Ok(None) };
-            let Some(Target::Layer(place)) = spot.link.map(Target::of) else { return Ok(Some(spot)) };
+            let Some(point) = self.try_spot(root, depth, slice)? else { return Ok(None) };
+            let Some(Target::Layer(place)) = point.link.map(Target::of) else { return Ok(Some(point)) };
             if !slices::goes_on(slice) {
-                return Err(spot.leaf.inconsistent("a layer is below the end of a key"));
+                return Err(point.leaf.inconsistent("a layer is below the end of a key"));
             }
-            let Some(next) = self.enter(&spot.leaf, place)? else { return Ok(None) };
-            pass(spot);
+            let Some(next) = self.enter(&point.leaf, place)? else { return Ok(None) };
+            pass(point);
             (root, depth) = (next, depth + 1);
         }
     }
@@ -92,43 +92,44 @@ impl<E: Engine> Table<E> {
     #[cold]
     pub(super) fn put_parting(
         &self,
-        spot: &Spot<'_, E>,
+        point: &InsertPoint<'_, E>,
         key: &[u8],
         link: u64,
         version: Version,
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError> {
-        let Some(other_place) = spot.record() else { return Ok(Put::Retry) };
+        let Some(other_place) = point.record() else { return Ok(Put::Retry) };
         let since = Turn::of(self.region());
         // The record was the entry's before it was looked at.
-        if !spot.leaf.node.still(spot.leaf.stamp) || spot.leaf.node.link(spot.slot) != other_place.to_link() {
+        if !point.leaf.node.still(point.leaf.stamp) || point.leaf.node.link(point.slot) != other_place.to_link() {
             return Ok(Put::Retry);
         }
         let mut other = Vec::new();
         let record = Record::at(self.region(), other_place)?;
-        let read = record.read::<Sliced, _>(KeyInto(&mut other), &mut Current, &mut Nowhere)?;
+        let read = record.read::<Sliced, _>(KeyInto(&mut other), &mut Current, &mut NoValue)?;
         let Look::Found(_) = read else { return Ok(Put::Retry) };
         // Of all keys on the same way, so that only a record can be wrong here that is not this
         // entry's any more.
-        let goes_same_way = slices::common(key, &other, 0) > spot.depth && slices::goes_on(spot.word) && *key != *other;
+        let goes_same_way =
+            slices::common(key, &other, 0) > point.depth && slices::goes_on(point.word) && *key != *other;
         if !goes_same_way {
             let is_wrong =
-                spot.leaf.node.still(spot.leaf.stamp) && spot.leaf.node.link(spot.slot) == other_place.to_link();
+                point.leaf.node.still(point.leaf.stamp) && point.leaf.node.link(point.slot) == other_place.to_link();
             return if is_wrong {
-                Err(spot.leaf.inconsistent("a key leads to another's record"))
+                Err(point.leaf.inconsistent("a key leads to another's record"))
             } else {
                 Ok(Put::Retry)
             };
         }
-        let first = spot.depth + 1;
+        let first = point.depth + 1;
         let parting = first + slices::common(key, &other, first);
         if !since.holds_in(self.region()) {
             return Ok(Put::Retry);
         }
         let mut places = self.pool.take_all(&self.base.store, parting + 1 - first)?;
-        let put = match spot.leaf.try_lock() {
+        let put = match point.leaf.try_lock() {
             None => Ok(Put::Retry),
-            Some(leaf) => self.part(leaf, spot, &mut places, (key, &other), parting, link, version, note),
+            Some(leaf) => self.part(leaf, point, &mut places, (key, &other), parting, link, version, note),
         };
         self.pool.give(places);
         put
@@ -143,7 +144,7 @@ impl<E: Engine> Table<E> {
     fn part(
         &self,
         leaf: Locked<'_, E>,
-        spot: &Spot<'_, E>,
+        point: &InsertPoint<'_, E>,
         places: &mut Vec<u64>,
         (key, other): (&[u8], &[u8]),
         parting: usize,
@@ -158,15 +159,15 @@ impl<E: Engine> Table<E> {
         let record = Record::at(self.region(), Place::from_link(link))?;
         places.clear();
         record.unlock();
-        let mut entries = vec![(slice(key, parting), link), (slice(other, parting), leaf.node.link(spot.slot))];
+        let mut entries = vec![(slice(key, parting), link), (slice(other, parting), leaf.node.link(point.slot))];
         entries.sort_unstable();
         let mut made = Vec::with_capacity(nodes.len());
-        for (node, depth) in nodes.into_iter().zip((spot.depth..parting).rev()) {
+        for (node, depth) in nodes.into_iter().zip((point.depth..parting).rev()) {
             made.push(fill(node, &entries));
             entries = vec![(slice(key, depth), Target::Layer(node.place).to_link())];
         }
         let (count, at) = (leaf.count(), leaf.node.place);
-        entries.into_iter().for_each(|(word, link)| leaf.node.set(spot.slot, word, link));
+        entries.into_iter().for_each(|(word, link)| leaf.node.set(point.slot, word, link));
         let mut change = leaf.release(count);
         for layer in made.into_iter().rev() {
             note(LeafChange { split_off: Some(layer), ..change });

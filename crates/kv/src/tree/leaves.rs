@@ -22,7 +22,7 @@ use crate::{
     keys::{Inline, Keys},
     layout::Place,
     record::{FoundRow, KeyWord, Look, Record},
-    room::Room,
+    value_sink::ValueSink,
 };
 
 /// Where a scan is among leaves.
@@ -87,7 +87,7 @@ impl Way<Inline> for Leaves {
         table: &Table<E>,
         passed: &mut impl Passed,
         view: &mut V,
-        value: &mut impl Room,
+        value: &mut impl ValueSink,
     ) -> Result<Option<FoundRow<u64, V>>, KvError> {
         loop {
             let mut since = table.since::<V>();
@@ -98,12 +98,12 @@ impl Way<Inline> for Leaves {
                 since = table.since::<V>();
             }
             let Some(next) = self.beyond else { return Ok(None) };
-            self.go_on(table, next, passed)?;
+            self.advance(table, next, passed)?;
         }
     }
 
     #[inline(always)]
-    fn each<E: Engine, V: Visibility, R: Room>(
+    fn each<E: Engine, V: Visibility, R: ValueSink>(
         &mut self,
         table: &Table<E>,
         passed: &mut impl Passed,
@@ -121,7 +121,7 @@ impl Way<Inline> for Leaves {
                 }
             }
             let Some(next) = self.beyond else { return Ok(()) };
-            self.go_on(table, next, passed)?;
+            self.advance(table, next, passed)?;
         }
     }
 }
@@ -150,7 +150,7 @@ impl Leaves {
 
     /// Goes on to the leaf of the next key.
     #[inline(never)]
-    fn go_on<E: Engine>(&mut self, table: &Table<E>, next: u64, passed: &mut impl Passed) -> Result<(), KvError> {
+    fn advance<E: Engine>(&mut self, table: &Table<E>, next: u64, passed: &mut impl Passed) -> Result<(), KvError> {
         loop {
             let leaf = match table.leaf_at(self.hint, next)? {
                 Some(leaf) => leaf,
@@ -164,7 +164,7 @@ impl Leaves {
 
     /// Shows the rows of the current leaf, one after the other.
     #[inline(always)]
-    fn each_of<E: Engine, V: Visibility, R: Room>(
+    fn each_of<E: Engine, V: Visibility, R: ValueSink>(
         &mut self,
         rows: &mut Rows,
         table: &Table<E>,
@@ -307,7 +307,7 @@ impl<E: Engine> Table<E> {
         (key, link): (u64, u64),
         since: Option<Turn>,
         view: &mut V,
-        value: &mut impl Room,
+        value: &mut impl ValueSink,
     ) -> Result<Option<V::Found>, KvError> {
         let row = self.row_at(key, link, view, value)?;
         if self.may_have_come_round(since) {
@@ -324,7 +324,7 @@ impl<E: Engine> Table<E> {
         &self,
         key: u64,
         view: &mut V,
-        value: &mut impl Room,
+        value: &mut impl ValueSink,
     ) -> Result<Option<V::Found>, KvError> {
         loop {
             let since = Turn::of(self.region());
@@ -342,7 +342,7 @@ impl<E: Engine> Table<E> {
         key: u64,
         link: u64,
         view: &mut V,
-        value: &mut impl Room,
+        value: &mut impl ValueSink,
     ) -> Result<Option<V::Found>, KvError> {
         let place = Place::from_link(link);
         match Record::at(self.region(), place)?.try_read::<Inline, V>(KeyWord(key), view, value) {
@@ -359,7 +359,7 @@ impl<E: Engine> Table<E> {
         place: Place,
         key: u64,
         view: &mut V,
-        value: &mut impl Room,
+        value: &mut impl ValueSink,
     ) -> Result<Option<V::Found>, KvError> {
         let record = Record::at(self.region(), place)?;
         let waiting = self.base.patience.begin();

@@ -12,7 +12,7 @@
 use drtm_htm::Engine;
 use smallvec::smallvec;
 
-use super::{PerLevel, Table, node::Locked, reclaim::lock_all, spot::Spot};
+use super::{PerLevel, Table, insert_point::InsertPoint, node::Locked, reclaim::lock_all};
 use crate::KvError;
 
 impl<E: Engine> Table<E> {
@@ -25,7 +25,7 @@ impl<E: Engine> Table<E> {
     /// Takes one step. Whether there is nothing left to do.
     fn try_prune(&self, key: &[u8]) -> Result<bool, KvError> {
         let mut above = PerLevel::new();
-        let Some(last) = self.try_way(key, |spot| above.push(spot))? else { return Ok(false) };
+        let Some(last) = self.try_way(key, |point| above.push(point))? else { return Ok(false) };
         if last.root.stamp.level() > 0 && last.root.stamp.count() == 1 {
             self.try_lower(last.root)?;
         } else if last.leaf.stamp.count() > 0 {
@@ -42,17 +42,17 @@ impl<E: Engine> Table<E> {
 
     /// Takes a layer out that is an empty leaf, given the places where the way leaves the layers
     /// above it.
-    fn try_drop_layers(&self, empty: Spot<'_, E>, mut above: PerLevel<Spot<'_, E>>) {
+    fn try_drop_layers(&self, empty: InsertPoint<'_, E>, mut above: PerLevel<InsertPoint<'_, E>>) {
         let mut gone: PerLevel<_> = smallvec![empty.leaf];
-        while let Some(spot) = above.pop() {
-            if !above.is_empty() && is_one_leaf(&spot) && spot.leaf.stamp.count() == 1 {
-                gone.push(spot.leaf);
+        while let Some(point) = above.pop() {
+            if !above.is_empty() && is_one_leaf(&point) && point.leaf.stamp.count() == 1 {
+                gone.push(point.leaf);
                 continue;
             }
-            let Some(kept) = spot.leaf.try_lock() else { return };
+            let Some(kept) = point.leaf.try_lock() else { return };
             let Some(gone) = lock_all(gone) else { return };
             let count = kept.count();
-            kept.node.remove(count, spot.slot);
+            kept.node.remove(count, point.slot);
             kept.release(count - 1);
             let gone: PerLevel<_> = gone.into_iter().map(Locked::retire).collect();
             self.pool.give(gone);
@@ -62,6 +62,6 @@ impl<E: Engine> Table<E> {
 }
 
 /// Whether a layer's root is its only node.
-fn is_one_leaf<E: Engine>(spot: &Spot<'_, E>) -> bool {
-    spot.leaf.node.place == spot.root.node.place
+fn is_one_leaf<E: Engine>(point: &InsertPoint<'_, E>) -> bool {
+    point.leaf.node.place == point.root.node.place
 }

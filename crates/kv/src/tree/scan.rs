@@ -10,7 +10,7 @@ use crate::{
     KvError, Read, Version,
     keys::{Inline, Keys},
     record::Present,
-    room::{Buffer, Memory},
+    value_sink::{Buffer, Memory},
 };
 
 /// A row that a [`Scan`] has come to.

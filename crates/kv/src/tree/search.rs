@@ -6,15 +6,15 @@ use drtm_rdma::{Offset, OutOfBounds};
 use super::{
     PerLevel, Table,
     hints::Hints,
+    insert_point::InsertPoint,
     kind::Kind,
     node::{Node, Seen},
-    spot::Spot,
 };
 use crate::{
     KvError, Turn, Visibility, Worker,
     lasts::Last,
     record::{Look, Record, WholeKey},
-    room::{Nowhere, Room},
+    value_sink::{NoValue, ValueSink},
 };
 
 /// The highest level whose nodes are asked for ahead: leaves are level 0.
@@ -133,13 +133,13 @@ impl<E: Engine> Table<E> {
         root: Seen<'t, E>,
         depth: usize,
         word: u64,
-    ) -> Result<Option<Spot<'t, E>>, KvError> {
+    ) -> Result<Option<InsertPoint<'t, E>>, KvError> {
         let Some(leaf) = self.try_leaf(root, word)? else { return Ok(None) };
         let count = leaf.stamp.count();
         let slot = leaf.node.below(count, word);
         let is_there = slot < count && leaf.node.key(slot) == word;
         let link = is_there.then(|| leaf.node.link(slot));
-        Ok(leaf.node.still(leaf.stamp).then_some(Spot { root, depth, word, leaf, slot, link }))
+        Ok(leaf.node.still(leaf.stamp).then_some(InsertPoint { root, depth, word, leaf, slot, link }))
     }
 
     /// The leaf at this place and the slot where a key would be, in a tree of one layer: if the key
@@ -158,7 +158,7 @@ impl<E: Engine> Table<E> {
 
     /// Where a key is, or would be, in a tree of one layer.
     #[inline(always)]
-    pub(super) fn spot(&self, key: u64) -> Result<Spot<'_, E>, KvError> {
+    pub(super) fn insert_point(&self, key: u64) -> Result<InsertPoint<'_, E>, KvError> {
         Ok(until!(self.try_spot(self.top()?, 0, key)?))
     }
 
@@ -170,21 +170,21 @@ impl<E: Engine> Table<E> {
         &self,
         key: K::Key<'_>,
         mut look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
-    ) -> Result<Result<T, Spot<'_, E>>, KvError> {
+    ) -> Result<Result<T, InsertPoint<'_, E>>, KvError> {
         let hash = Hints::hash(K::word(key));
         let mut hinted = self.hinted(hash);
         let waiting = self.base.patience.begin();
         loop {
-            let (spot, record) = match hinted.take() {
+            let (point, record) = match hinted.take() {
                 Some(record) => (None, record),
                 None => {
-                    let spot = K::spot(self, key)?;
-                    let Some(place) = spot.record() else { return Ok(Err(spot)) };
-                    (Some(spot), Record::at(self.region(), place)?)
+                    let point = K::insert_point(self, key)?;
+                    let Some(place) = point.record() else { return Ok(Err(point)) };
+                    (Some(point), Record::at(self.region(), place)?)
                 }
             };
             let look = look(&record)?;
-            let Some(spot) = spot else {
+            let Some(point) = point else {
                 if let Look::Found(found) = look {
                     return Ok(Ok(found));
                 }
@@ -193,12 +193,12 @@ impl<E: Engine> Table<E> {
             };
             match look {
                 Look::Found(found) => {
-                    self.leave_hint::<K>(hash, &spot, &record)?;
+                    self.leave_hint::<K>(hash, &point, &record)?;
                     return Ok(Ok(found));
                 }
-                Look::Absent => return Ok(Err(spot)),
+                Look::Absent => return Ok(Err(point)),
                 // The only key that begins like this one, if its leaf is still what it was.
-                Look::Other if !K::FITS && spot.leaf.node.still(spot.leaf.stamp) => return Ok(Err(spot)),
+                Look::Other if !K::FITS && point.leaf.node.still(point.leaf.stamp) => return Ok(Err(point)),
                 // Removed, moved or being written since the leaf was looked at.
                 Look::Other | Look::Stale | Look::Busy => waiting.pause()?,
             }
@@ -211,8 +211,8 @@ impl<E: Engine> Table<E> {
         &self,
         key: K::Key<'_>,
         mut view: V,
-        into: &mut impl Room,
-    ) -> Result<Result<V::Found, Spot<'_, E>>, KvError> {
+        into: &mut impl ValueSink,
+    ) -> Result<Result<V::Found, InsertPoint<'_, E>>, KvError> {
         self.search::<K, _>(key, |record| record.read::<K::Kept, V>(WholeKey::<K::Kept>(key), &mut view, into))
     }
 
@@ -223,10 +223,10 @@ impl<E: Engine> Table<E> {
         &self,
         key: K::Key<'_>,
         view: V,
-    ) -> Result<Result<V::Found, Spot<'_, E>>, KvError> {
+    ) -> Result<Result<V::Found, InsertPoint<'_, E>>, KvError> {
         loop {
             let since = Turn::of(self.region());
-            let read = self.read::<K, _>(key, view, &mut Nowhere)?;
+            let read = self.read::<K, _>(key, view, &mut NoValue)?;
             // Of a byte string, it is another key's record that says so, and that may have come
             // round.
             if K::FITS || read.is_ok() || since.holds_in(self.region()) {

@@ -13,8 +13,8 @@ use drtm_htm::Engine;
 
 use super::{
     LeafChange, NodeVersion, Table,
+    insert_point::{InsertPoint, Put},
     node::{Locked, Node, Seen},
-    spot::{Put, Spot},
 };
 use crate::{
     KvError, Version,
@@ -40,17 +40,17 @@ impl<E: Engine> Table<E> {
     #[inline(never)]
     pub(super) fn put_dividing(
         &self,
-        spot: &Spot<'_, E>,
+        point: &InsertPoint<'_, E>,
         before: Option<u64>,
         (place, version): (Place, Version),
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError> {
-        let Some(leaf) = spot.leaf.try_lock() else { return Ok(Put::Retry) };
+        let Some(leaf) = point.leaf.try_lock() else { return Ok(Put::Retry) };
         if let Some(floor) = self.base.floor_above(version)? {
             return Ok(Put::Below(floor));
         }
         let (was, record) = (leaf.before(), Record::at(self.region(), place)?);
-        Ok(match self.divide(spot.root, leaf, (spot.word, place.to_link()), before)? {
+        Ok(match self.divide(point.root, leaf, (point.word, place.to_link()), before)? {
             Some(Divided { left, right, is_left }) => {
                 // Only now, since to divide can fail. Until here others wait for it.
                 record.unlock();

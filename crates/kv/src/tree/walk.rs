@@ -30,7 +30,7 @@ use crate::{
     keys::{Bytes, Sliced},
     layout::{Place, Target},
     record::{FoundRow, KeyInto, Look, Record},
-    room::Room,
+    value_sink::ValueSink,
 };
 
 /// Where a scan of byte strings is.
@@ -136,7 +136,7 @@ impl Way<Bytes> for Walk {
         table: &Table<E>,
         passed: &mut impl Passed,
         view: &mut V,
-        value: &mut impl Room,
+        value: &mut impl ValueSink,
     ) -> Result<Option<FoundRow<&'c [u8], V>>, KvError> {
         let waiter = Waiter::new();
         loop {
@@ -261,7 +261,7 @@ impl Walk {
         word: u64,
         place: Place,
         view: &mut V,
-        value: &mut impl Room,
+        value: &mut impl ValueSink,
     ) -> Result<Come<V::Found>, KvError> {
         let depth = self.layers.len() - 1;
         let Some(layer) = self.layers.last() else { return Ok(Come::Lost) };

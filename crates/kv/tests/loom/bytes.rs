@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::transacted::{Transacted, carry};
 use drtm_htm::NoHtm;
-use drtm_kv::{Bytes, Current, KvTable, Nowhere, Scan, Store, Tree, Worker};
+use drtm_kv::{Bytes, Current, KvTable, NoValue, Scan, Store, Tree, Worker};
 
 use crate::explore;
 
@@ -89,7 +89,7 @@ impl World {
 
     /// Whether a key that was not there is told to have come, once it can be seen.
     fn tells_of(&self, key: &str) -> bool {
-        let Err(leaf) = self.tree.read(key.as_bytes(), Current, &mut Nowhere).expect("sound") else { return true };
+        let Err(leaf) = self.tree.read(key.as_bytes(), Current, &mut NoValue).expect("sound") else { return true };
         let seen = self.has(key);
         !(seen && self.tree.unchanged(&leaf))
     }
@@ -132,7 +132,7 @@ fn a_key_that_comes_with_a_layer_is_told_of() {
 #[test]
 fn following_ones_own_layer_does_not_hide_a_key_of_another() {
     let tells = |world: &World| {
-        let Err(leaf) = world.tree.read(MORE.as_bytes(), Current, &mut Nowhere).expect("sound") else {
+        let Err(leaf) = world.tree.read(MORE.as_bytes(), Current, &mut NoValue).expect("sound") else {
             return world.insert(TWO);
         };
         let (mut seen, mut worker) = (vec![leaf], world.store.worker().expect("a worker"));
@@ -151,7 +151,7 @@ fn following_ones_own_layer_does_not_hide_a_key_of_another() {
 #[test]
 fn a_layer_that_leaves_does_not_hide_a_key_of_another() {
     let tells = |world: &World| {
-        let Err(leaf) = world.tree.read(TWO.as_bytes(), Current, &mut Nowhere).expect("sound") else {
+        let Err(leaf) = world.tree.read(TWO.as_bytes(), Current, &mut NoValue).expect("sound") else {
             return world.remove(ONE);
         };
         assert!(world.remove(ONE));

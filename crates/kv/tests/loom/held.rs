@@ -29,8 +29,8 @@ use std::sync::{Arc, Mutex};
 
 use drtm_htm::NoHtm;
 use drtm_kv::{
-    Acquire, Handle, HashConfig, HashTable, Inline, Kept, KvTable, Locking, Mutation, Past, Placed, ReadEntry, Reaped,
-    Store, Tree, Version, Worker, mutated,
+    Acquire, Handle, HashConfig, HashTable, Inline, KvTable, Locking, Mutation, Past, Placed, ReadEntry, Reaped,
+    RetainOutcome, Store, Tree, Version, Worker, mutated,
 };
 use loom::thread;
 
@@ -221,7 +221,7 @@ impl<T: Table> World<T> {
 
     fn keep(&self, worker: &mut Worker<NoHtm>, at: Handle) {
         let kept = self.store.records().keep(worker, at, true).expect("sound");
-        assert!(matches!(kept, Kept::Copy { .. }), "there is room");
+        assert!(matches!(kept, RetainOutcome::Copied { .. }), "there is room");
     }
 
     /// Forgets a record's older versions, but for those that are needed by these who ask. The
@@ -584,15 +584,15 @@ fn what_is_forgotten_is_told<T: Table>() {
                 let at = world.begun(1).at;
                 world.lock(worker, at);
                 let kept = world.store.records().keep(worker, at, false).expect("sound");
-                assert!(matches!(kept, Kept::Forgotten { freed } if freed > 0));
+                assert!(matches!(kept, RetainOutcome::Discarded { freed } if freed > 0));
                 world.write(worker, 1, at, 30, SHORT);
             });
         },
         |world| {
             let past = world.was(1, 15);
-            assert!(past == Past::Present(version(10)) || past == Past::Forgotten, "{past:?}");
+            assert!(past == Past::Present(version(10)) || past == Past::TooOld, "{past:?}");
         },
-        |world, (), ()| assert_eq!(world.was(1, 15), Past::Forgotten),
+        |world, (), ()| assert_eq!(world.was(1, 15), Past::TooOld),
     );
 }
 

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 use crate::transacted::{Transacted, carry};
 use drtm_htm::NoHtm;
-use drtm_kv::{Current, KvTable, Mutation, Nowhere, Placed, Store, Tree, Version, mutated};
+use drtm_kv::{Current, KvTable, Mutation, NoValue, Placed, Store, Tree, Version, mutated};
 
 use crate::explore;
 
@@ -437,7 +437,7 @@ fn an_unchanged_leaf_means_that_a_key_is_still_not_there() {
         3,
         (&[10, 20, 30], &[]),
         |world| {
-            let Err(leaf) = world.tree.read(15, Current, &mut Nowhere).expect("sound") else { return true };
+            let Err(leaf) = world.tree.read(15, Current, &mut NoValue).expect("sound") else { return true };
             // Whoever sees the leaf as it was after having seen the key has been deceived.
             let seen = world.get(15).is_some();
             !(seen && world.tree.unchanged(&leaf))
@@ -453,7 +453,7 @@ fn following_ones_own_division_does_not_hide_a_key_of_another() {
         2,
         (&[10, 20, 30], &[]),
         |world| {
-            let Err(leaf) = world.tree.read(15, Current, &mut Nowhere).expect("sound") else { return true };
+            let Err(leaf) = world.tree.read(15, Current, &mut NoValue).expect("sound") else { return true };
             let mut seen = vec![leaf];
             let inserted =
                 world.tree.insert_noting(&mut world.store.worker().expect("a worker"), 25, b"", None, |change| {

@@ -6,7 +6,7 @@
 //! ```
 
 use drtm_htm::NoHtm;
-use drtm_kv::{Current, HashConfig, HashTable, Holder, KvTable, Mutation, Nowhere, Store, Tree, mutated};
+use drtm_kv::{Current, HashConfig, HashTable, Holder, KvTable, Mutation, NoValue, Store, Tree, mutated};
 
 use crate::explore::explore;
 
@@ -70,7 +70,7 @@ fn a_quarter_begins_while_a_reader_begins() {
         },
         |world| {
             let since = world.store.turn();
-            let absent = world.table.read(7, Current, &mut Nowhere).expect("sound").expect_err("it is absent");
+            let absent = world.table.read(7, Current, &mut NoValue).expect("sound").expect_err("it is absent");
             Some((absent, since))
         },
         |world, _, read| {
@@ -92,7 +92,7 @@ fn a_bucket_comes_round_while_a_reader_validates() {
         || {
             let world = World::new();
             let since = world.store.turn();
-            let absent = world.table.read(7, Current, &mut Nowhere).expect("sound").expect_err("it is absent");
+            let absent = world.table.read(7, Current, &mut NoValue).expect("sound").expect_err("it is absent");
             world.insert(7);
             world.change(4);
             (world, absent, since)
@@ -115,7 +115,7 @@ fn memory_comes_round_while_a_reader_validates() {
             let world = World::new();
             world.tree.insert(&mut world.store.worker().expect("a worker"), 1, &[]).expect("room").expect("it is new");
             let since = world.store.turn();
-            let seen = world.tree.read(1, Current, &mut Nowhere).expect("sound").expect("it is there");
+            let seen = world.tree.read(1, Current, &mut NoValue).expect("sound").expect("it is there");
             world.use_memory(7);
             (world, seen, since)
         },

@@ -6,7 +6,7 @@ use std::{
 };
 
 use drtm_htm::{Emulated, Engine, NoHtm};
-use drtm_kv::{Bytes, Current, HashConfig, HashTable, KvTable, Locking, Nowhere, Placed, Store, Tree};
+use drtm_kv::{Bytes, Current, HashConfig, HashTable, KvTable, Locking, NoValue, Placed, Store, Tree};
 
 use crate::{ROUND, case};
 
@@ -31,7 +31,7 @@ case! {
         let mut worker = store.worker().expect("a worker");
         one.insert(&mut worker, 1, &[1; 8]).expect("room");
         let since = store.turn();
-        let seen = one.read(1, Current, &mut Nowhere).expect("sound").expect("it is there");
+        let seen = one.read(1, Current, &mut NoValue).expect("sound").expect("it is there");
         one.remove(&mut worker, 1).expect("sound");
         use_memory(&store, &mut worker, ROUND - 1);
         other.insert(&mut worker, 1, &[2; 8]).expect("room");
@@ -52,7 +52,7 @@ case! {
         let store = store();
         let table = store.hash_table(HashConfig::default().fixed()).expect("memory");
         let mut worker = store.worker().expect("a worker");
-        let missed = |key| table.read(key, Current, &mut Nowhere).expect("sound").expect_err("it is absent");
+        let missed = |key| table.read(key, Current, &mut NoValue).expect("sound").expect_err("it is absent");
         let bucket = missed(0);
         let mut alike = (1..).filter(|key| missed(*key) == bucket);
         let (one, two) = (alike.next().expect("one"), alike.next().expect("another"));
@@ -78,7 +78,7 @@ fn free_memory_is_nobodys_record() {
     let tree = store.tree().expect("memory");
     let mut worker = store.worker().expect("a worker");
     tree.insert(&mut worker, 1, &[1; 8]).expect("room");
-    let seen = tree.read(1, Current, &mut Nowhere).expect("sound").expect("it is there");
+    let seen = tree.read(1, Current, &mut NoValue).expect("sound").expect("it is there");
     tree.remove(&mut worker, 1).expect("sound");
     for _ in 0..3 * ROUND {
         use_memory(&store, &mut worker, 1);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use drtm_htm::NoHtm;
-use drtm_kv::{Acquire, Current, KvTable, Locking, Nowhere, Store};
+use drtm_kv::{Acquire, Current, KvTable, Locking, NoValue, Store};
 
 /// Workers come and go, and no two that live have one name.
 #[test]
@@ -33,7 +33,7 @@ fn a_lock_is_kept_by_a_holder_that_is_stalled() {
     let tree = store.tree().expect("memory");
     let mut worker = store.worker().expect("a worker");
     tree.insert(&mut worker, 1, &[1; 8]).expect("room");
-    let seen = tree.read(1, Current, &mut Nowhere).expect("sound").expect("it is there");
+    let seen = tree.read(1, Current, &mut NoValue).expect("sound").expect("it is there");
     let stalled = store.worker().expect("a worker");
     let holder = stalled.holder();
     assert!(matches!(store.records().lock(seen.at, holder).expect("in memory"), Locking::Taken { .. }));

@@ -1,7 +1,7 @@
 //! What a tree of byte strings refuses, that it stays usable, and that corrupt memory is noticed.
 
 use drtm_htm::{Engine, NoHtm, Word};
-use drtm_kv::{Bytes, Current, Inline, KvError, KvTable, MAX_KEY, Nowhere, Store, Tree};
+use drtm_kv::{Bytes, Current, Inline, KvError, KvTable, MAX_KEY, NoValue, Store, Tree};
 use drtm_rdma::RegionError;
 
 use crate::support::{MIB, store};
@@ -27,7 +27,7 @@ fn keys_up_to_the_limit_and_no_longer() {
         tree.put(&mut worker, &long, b"").map(drop),
         tree.remove(&mut worker, &long).map(drop),
         tree.get(&long, &mut []).map(drop),
-        tree.read(&long, Current, &mut Nowhere).map(drop),
+        tree.read(&long, Current, &mut NoValue).map(drop),
         tree.place(&mut worker, &long, b"", None, |_| ()).map(drop),
     ];
     for refused in refused {

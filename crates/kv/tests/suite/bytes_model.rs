@@ -7,7 +7,7 @@ use std::{
 
 use crate::transacted::Transacted;
 use drtm_htm::{Emulated, Engine, NoHtm};
-use drtm_kv::{Bytes, Current, KvTable, MAX_KEY, Nowhere, Scan, Store, Tree, Version, Worker};
+use drtm_kv::{Bytes, Current, KvTable, MAX_KEY, NoValue, Scan, Store, Tree, Version, Worker};
 use proptest::prelude::*;
 
 use crate::support::{Key, MIB, each_row, is_backward, key, key_bound as bound, mapped_twice, store, tight};
@@ -187,7 +187,7 @@ impl<E: Engine> Checked<E> {
         match (read, self.model.get(key)) {
             (None, None) => {
                 prop_assert!(!tree.contains(key).expect("sound"));
-                let absent = tree.read(key, Current, &mut Nowhere).expect("sound");
+                let absent = tree.read(key, Current, &mut NoValue).expect("sound");
                 prop_assert!(matches!(absent, Err(leaf) if tree.unchanged(&leaf)));
             }
             (Some(read), Some((value, version))) => {

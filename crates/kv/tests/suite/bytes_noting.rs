@@ -1,7 +1,7 @@
 //! Leaves of layers that were seen and follow one's own changes, while layers come and go.
 
 use drtm_htm::{Engine, NoHtm};
-use drtm_kv::{Bytes, Current, KvTable, Nowhere};
+use drtm_kv::{Bytes, Current, KvTable, NoValue};
 use proptest::{collection::vec, prelude::*};
 
 use crate::{
@@ -73,7 +73,7 @@ proptest! {
         let store = store(NoHtm, 16 * MIB);
         let mut world = World::<_, Bytes>::filled(&store, keys);
         world.remove(&absent);
-        let Err(leaf) = world.tree.read(&absent, Current, &mut Nowhere).expect("sound") else { panic!("it was removed") };
+        let Err(leaf) = world.tree.read(&absent, Current, &mut NoValue).expect("sound") else { panic!("it was removed") };
         world.seen = vec![leaf];
         for (step, key) in &steps {
             world.run(*step, key);
@@ -89,7 +89,7 @@ fn layers_that_come_are_followed_and_leave_with_the_last_key() {
     let store = store(NoHtm, 16 * MIB);
     let mut world = World::<_, Bytes>::filled(&store, ["common prefix, one"]);
     let missed = |world: &World<_, Bytes>| {
-        let read = world.tree.read(b"common prefix, two", Current, &mut Nowhere).expect("sound");
+        let read = world.tree.read(b"common prefix, two", Current, &mut NoValue).expect("sound");
         read.expect_err("it was not inserted")
     };
     world.seen = vec![missed(&world)];

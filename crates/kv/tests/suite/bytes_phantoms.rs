@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, ops::Bound};
 
 use crate::transacted::Transacted;
 use drtm_htm::NoHtm;
-use drtm_kv::{Bytes, Current, KvTable, NodeVersion, Nowhere, Scan, Store, Tree};
+use drtm_kv::{Bytes, Current, KvTable, NoValue, NodeVersion, Scan, Store, Tree};
 use proptest::prelude::*;
 
 use crate::support::{Key, MIB, is_backward, key, key_bound, store};
@@ -59,7 +59,7 @@ proptest! {
             prop_assert_eq!(holds(&tree, &before), !existed);
 
             let before = passed(scan(&tree, &bounds, up));
-            let Err(leaf) = tree.read(key, Current, &mut Nowhere).expect("sound") else {
+            let Err(leaf) = tree.read(key, Current, &mut NoValue).expect("sound") else {
                 return Err(TestCaseError::fail("it was removed"));
             };
             prop_assert!(tree.insert(&mut worker, key, b"new").expect("room").is_some());

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 
 use drtm_htm::{Emulated, Engine, NoHtm, Plain};
 use drtm_kv::{
-    Acquire, Bytes, HashConfig, Holder, Inline, Kept, Keys, KvError, Locking, Past, Placed, ReadEntry, Reaped, Store,
-    Version, Worker,
+    Acquire, Bytes, HashConfig, Holder, Inline, Keys, KvError, Locking, Past, Placed, ReadEntry, Reaped, RetainOutcome,
+    Store, Version, Worker,
 };
 use proptest::prelude::*;
 
@@ -245,8 +245,8 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         row.has_past = records.has_past(row.now.at).expect("sound");
         if is_needed(row.now.version, next) && (row.has_past || row.now.is_present()) {
             match records.keep(&mut self.workers[who], row.now.at, !scarce).expect("sound") {
-                Kept::Copy { bytes } => self.past_bytes += bytes,
-                Kept::Forgotten { freed } => {
+                RetainOutcome::Copied { bytes } => self.past_bytes += bytes,
+                RetainOutcome::Discarded { freed } => {
                     prop_assert!(scarce);
                     self.past_bytes -= freed;
                     self.forgotten.insert(key, self.clock);
@@ -450,7 +450,7 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
             }
             let past = past.expect("sound");
             if self.forgotten.get(&key).is_some_and(|from| bound <= from) {
-                prop_assert_eq!(past, Past::Forgotten);
+                prop_assert_eq!(past, Past::TooOld);
                 continue;
             }
             let mut history = self.histories.get(&key).into_iter().flatten().rev();

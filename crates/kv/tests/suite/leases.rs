@@ -17,7 +17,7 @@ use std::{
 
 use drtm_htm::{Emulated, Engine, NoHtm, Outcome, Policy};
 use drtm_kv::{
-    ForHolder, HashConfig, HashPeer, HashTable, Holder, Inline, KvError, KvTable, Leases, Locking, Look, Nowhere,
+    ForHolder, HashConfig, HashPeer, HashTable, Holder, Inline, KvError, KvTable, Leases, Locking, Look, NoValue,
     ReadEntry, RecordLock, RecordPeer, Store, TableId,
 };
 use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Region, RegionId, Remote, block_on};
@@ -64,7 +64,7 @@ impl<E: Engine> World<E> {
         let region = fabric.register(NodeId(1), Arc::clone(store.region())).expect("the node is here");
         store.region().engine().store(store.region().time(), NOW);
         let me = Holder::new(1, 0, 9, 0);
-        let seen = table.read(7, ForHolder(me), &mut Nowhere).expect("sound").expect("it is there");
+        let seen = table.read(7, ForHolder(me), &mut NoValue).expect("sound").expect("it is there");
         Self { store, table, fabric, region, me, seen, lock: Mutex::default() }
     }
 
@@ -126,7 +126,7 @@ impl<E: Engine> World<E> {
             self.begin(remote);
         }
         let table = self.table.impatient();
-        let seen = match table.read(7, ForHolder(self.me), &mut Nowhere) {
+        let seen = match table.read(7, ForHolder(self.me), &mut NoValue) {
             Ok(seen) => seen.expect("it is there"),
             Err(KvError::Busy) => return false,
             Err(error) => panic!("{error}"),

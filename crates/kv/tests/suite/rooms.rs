@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use drtm_htm::NoHtm;
 use drtm_kv::{
-    Cursor, ForHolder, HashConfig, HashTable, Inline, KvTable, Lines, ReadEntry, Room, Store, Tree, Whereabouts, Worker,
+    Cursor, ForHolder, HashConfig, HashTable, Inline, KvTable, PrefetchMask, ReadEntry, Store, Tree, ValueSink,
+    Whereabouts, Worker,
 };
 use proptest::prelude::*;
 
@@ -17,7 +18,7 @@ struct Parts<const W: usize> {
     bytes: Vec<u8>,
 }
 
-impl<const W: usize> Room for Parts<W> {
+impl<const W: usize> ValueSink for Parts<W> {
     fn of(&mut self, length: usize) -> &mut [u8] {
         self.bytes.resize(length.min(self.wanted.1), 0);
         &mut self.bytes
@@ -98,8 +99,8 @@ impl World {
             let fetched = self.hash.read(key, holder, &mut room).expect("no error").map_err(drop);
             prop_assert!(is_found(fetched) && room == filled, "hash {key}: {room:?}");
 
-            let (_, bucket) = self.hash.ask_for([key].into_iter()).next().expect("one");
-            if let Whereabouts::Record(at) = self.hash.locate(key, bucket, &Lines::of(&[])) {
+            let (_, bucket) = self.hash.prefetch([key].into_iter()).next().expect("one");
+            if let Whereabouts::Record(at) = self.hash.locate(key, bucket, &PrefetchMask::of(&[])) {
                 let mut room = wanted.clone();
                 // A value of another length, or one without what is wanted of it, is left to those
                 // who look with more care.

@@ -7,7 +7,7 @@ use std::{
 
 use crate::transacted::Transacted;
 use drtm_htm::{Emulated, Engine, NoHtm};
-use drtm_kv::{Current, KvTable, Nowhere, Scan, Store, Tree, Version, Worker};
+use drtm_kv::{Current, KvTable, NoValue, Scan, Store, Tree, Version, Worker};
 use proptest::prelude::*;
 
 use crate::support::{MIB, each_row, is_backward, mapped_twice, store, tight};
@@ -189,7 +189,7 @@ impl<E: Engine> Checked<E> {
         let read = tree.get(key, &mut found).expect("sound");
         match (read, self.model.get(&key)) {
             (None, None) => {
-                let absent = tree.read(key, Current, &mut Nowhere).expect("sound");
+                let absent = tree.read(key, Current, &mut NoValue).expect("sound");
                 prop_assert!(matches!(absent, Err(leaf) if tree.unchanged(&leaf)));
             }
             (Some(read), Some((value, version))) => {

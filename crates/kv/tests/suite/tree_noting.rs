@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, ops::RangeInclusive, thread};
 
 use drtm_htm::{Engine, NoHtm};
-use drtm_kv::{AsKey, Current, Inline, Keys, KvTable, NodeVersion, Nowhere, Store, Tree, TreeKeys, Worker};
+use drtm_kv::{AsKey, Current, Inline, Keys, KvTable, NoValue, NodeVersion, Store, Tree, TreeKeys, Worker};
 use proptest::{collection::vec, prelude::*};
 
 use crate::{
@@ -57,7 +57,7 @@ impl<E: Engine, K: TreeKeys> World<E, K> {
     /// Inserts a key where it was missed.
     pub(crate) fn read_or_insert(&mut self, key: K::Key<'_>) -> bool {
         let Self { tree, worker, seen } = self;
-        let Err(leaf) = tree.read(key, Current, &mut Nowhere).expect("sound") else { return false };
+        let Err(leaf) = tree.read(key, Current, &mut NoValue).expect("sound") else { return false };
         let inserted = tree.insert_noting(worker, key, b"", Some(leaf), |change| carry(&change, seen)).expect("room");
         assert!(inserted.is_some(), "no other is here");
         true
@@ -137,7 +137,7 @@ proptest! {
         let store = store(NoHtm, 16 * MIB);
         let mut world = World::filled(&store, (0..first).map(|number| number * 1_009 % KEYS));
         world.remove(absent);
-        let Err(leaf) = world.tree.read(absent, Current, &mut Nowhere).expect("sound") else { panic!("it was removed") };
+        let Err(leaf) = world.tree.read(absent, Current, &mut NoValue).expect("sound") else { panic!("it was removed") };
         world.seen = vec![leaf];
         for step in steps {
             world.run(step);

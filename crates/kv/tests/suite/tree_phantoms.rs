@@ -2,7 +2,7 @@
 
 use crate::transacted::Transacted;
 use drtm_htm::{Engine, NoHtm};
-use drtm_kv::{Current, KvTable, NodeVersion, Nowhere, Scan, Store, Tree};
+use drtm_kv::{Current, KvTable, NoValue, NodeVersion, Scan, Store, Tree};
 use proptest::prelude::*;
 
 use crate::support::{MIB, store};
@@ -139,11 +139,11 @@ fn a_key_that_is_not_there_is_not_there_until_its_leaf_changes() {
     let (store, tree) = filled(1_009);
     let mut worker = store.worker().expect("a worker");
     for key in (1..2_000).step_by(2) {
-        let Err(leaf) = tree.read(key, Current, &mut Nowhere).expect("sound") else { panic!("{key} is not there") };
+        let Err(leaf) = tree.read(key, Current, &mut NoValue).expect("sound") else { panic!("{key} is not there") };
         assert!(tree.unchanged(&leaf));
         tree.insert(&mut worker, key, b"").expect("room");
         assert!(!tree.unchanged(&leaf));
-        assert!(tree.read(key, Current, &mut Nowhere).expect("sound").is_ok());
+        assert!(tree.read(key, Current, &mut NoValue).expect("sound").is_ok());
     }
 }
 

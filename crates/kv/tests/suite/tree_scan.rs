@@ -145,7 +145,7 @@ fn ascending_keys_leave_full_leaves_behind() {
             for key in 0..300_u64 {
                 for word in (0..10_u64).map(|group| group << 32 | key) {
                     if is_asked_for {
-                        tree.ask_for(worker, word);
+                        tree.prefetch(worker, word);
                     }
                     tree.insert(worker, word, b"").expect("room");
                 }

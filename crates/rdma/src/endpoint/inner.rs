@@ -1,4 +1,5 @@
-//! What is behind an endpoint's cell: its port, its desk, and what turns intentions into requests.
+//! What is behind an endpoint's cell: its port, its completions, and what turns intentions into
+//! requests.
 
 use std::mem;
 
@@ -13,13 +14,13 @@ use crate::{
     timers::Timers,
 };
 
-use super::desk::Desk;
+use super::completions::Completions;
 
 #[derive(Debug)]
 pub(crate) struct Inner<P> {
     pub(crate) port: P,
     capabilities: Capabilities,
-    pub(crate) desk: Desk,
+    pub(crate) completions: Completions,
     /// Coroutines that wait for a message.
     pub(crate) receivers: TaskSet,
     /// Whether an executor runs coroutines here.
@@ -42,7 +43,7 @@ impl<P: Port> Inner<P> {
         Self {
             capabilities: port.capabilities(),
             port,
-            desk: Desk {
+            completions: Completions {
                 tickets: Tickets::default(),
                 words: Pool::new(&buffers),
                 bytes: Pool::new(&buffers),
@@ -66,12 +67,12 @@ impl<P: Port> Inner<P> {
     }
 
     pub(crate) fn counters(&self) -> Counters {
-        self.desk.counters
+        self.completions.counters
     }
 
     /// Free buffers of words, of bytes, and operations that somebody still holds.
     pub(super) fn at_rest(&self) -> (usize, usize, usize) {
-        (self.desk.words.free(), self.desk.bytes.free(), self.desk.tickets.open_count())
+        (self.completions.words.free(), self.completions.bytes.free(), self.completions.tickets.open_count())
     }
 
     /// An executor starts: so many coroutines, all of which can go on. False if one is at it
@@ -80,19 +81,24 @@ impl<P: Port> Inner<P> {
         if mem::replace(&mut self.occupied, true) {
             return false;
         }
-        self.desk.ready.fill(tasks);
+        self.completions.ready.fill(tasks);
         self.receivers.reset(tasks);
-        self.desk.crowded.reset(tasks);
-        self.desk.watchers.reset(tasks);
+        self.completions.crowded.reset(tasks);
+        self.completions.watchers.reset(tasks);
         true
     }
 
     /// The executor has another coroutine, which can go on.
     pub(crate) fn admit(&mut self, task: Task) {
-        for set in [&mut self.receivers, &mut self.desk.crowded, &mut self.desk.watchers, &mut self.desk.ready] {
+        for set in [
+            &mut self.receivers,
+            &mut self.completions.crowded,
+            &mut self.completions.watchers,
+            &mut self.completions.ready,
+        ] {
             set.make_room(task);
         }
-        self.desk.ready.insert(task);
+        self.completions.ready.insert(task);
     }
 
     /// The executor ends, with all of its coroutines.
@@ -107,16 +113,16 @@ impl<P: Port> Inner<P> {
     /// Polls the port once and wakes whatever can go on.
     #[inline]
     pub(crate) fn poll(&mut self) -> Activity {
-        let Self { port, desk, .. } = self;
-        let activity = port.poll(desk);
-        if !desk.timers.is_empty() {
+        let Self { port, completions, .. } = self;
+        let activity = port.poll(completions);
+        if !completions.timers.is_empty() {
             self.wake_sleepers();
         }
-        while let Some(frame) = self.desk.unwanted.pop() {
+        while let Some(frame) = self.completions.unwanted.pop() {
             self.port.recycle_reply(frame);
         }
         if !self.receivers.is_empty() && self.port.has_mail() {
-            self.desk.ready.take_all(&mut self.receivers);
+            self.completions.ready.take_all(&mut self.receivers);
         }
         self.activity = activity;
         activity
@@ -124,15 +130,15 @@ impl<P: Port> Inner<P> {
 
     fn wake_sleepers(&mut self) {
         let now = self.port.now();
-        while let Some(task) = self.desk.timers.go_off(now) {
-            self.desk.ready.insert(task);
+        while let Some(task) = self.completions.timers.go_off(now) {
+            self.completions.ready.insert(task);
         }
     }
 
     /// Sleeps until something happens, or until a timer goes off, or for `at_most`. Does not where
     /// `quiet` says so.
     pub(crate) fn nap(&mut self, at_most: Option<std::time::Duration>, quiet: impl FnOnce() -> bool) {
-        let timer = self.desk.timers.next();
+        let timer = self.completions.timers.next();
         let until = match (timer, at_most) {
             (timer, None) => timer,
             (timer, Some(at_most)) => {
@@ -146,7 +152,7 @@ impl<P: Port> Inner<P> {
 
     /// A coroutine waits for room.
     pub(crate) fn crowd(&mut self, task: Task) {
-        self.desk.crowded.insert(task);
+        self.completions.crowded.insert(task);
     }
 
     /// Turns an intention into a request: checks it, sets a place in the queue aside, and takes a
@@ -154,12 +160,12 @@ impl<P: Port> Inner<P> {
     #[inline(always)]
     fn prepare(&mut self, intent: &Intent<'_>) -> Result<Verb, VerbError> {
         intent.check(&self.capabilities)?;
-        if matches!(intent, Intent::Call { .. }) && self.desk.calls >= self.capabilities.max_calls {
+        if matches!(intent, Intent::Call { .. }) && self.completions.calls >= self.capabilities.max_calls {
             return Err(VerbError::TooManyCalls { most: self.capabilities.max_calls });
         }
         let node = intent.node();
         self.port.reserve(node)?;
-        intent.verb(&mut self.desk.words, &mut self.desk.bytes).ok_or_else(|| {
+        intent.verb(&mut self.completions.words, &mut self.completions.bytes).ok_or_else(|| {
             self.port.release(node);
             VerbError::BuffersExhausted { bytes: intent.bytes() }
         })
@@ -175,8 +181,8 @@ impl<P: Port> Inner<P> {
     #[inline(always)]
     fn open(&mut self, intent: &Intent<'_>, phase: Phase, posted: bool, waiter: Task) -> Ticket {
         let call = matches!(intent, Intent::Call { .. }).then(|| (intent.node(), phase));
-        self.desk.calls += usize::from(call.is_some());
-        self.desk.tickets.open(posted, waiter, call)
+        self.completions.calls += usize::from(call.is_some());
+        self.completions.tickets.open(posted, waiter, call)
     }
 
     /// Posts one request, for which a coroutine waits, and rings its doorbell.
@@ -188,11 +194,11 @@ impl<P: Port> Inner<P> {
             self.gather(phase, Work { ticket: Some(ticket), verb });
             return Ok(ticket);
         }
-        let tally = self.desk.counters.phase(phase);
+        let tally = self.completions.counters.phase(phase);
         tally.doorbells += 1;
         tally.round_trips += 1;
         Intent::count(&verb, tally);
-        self.desk.under_way += 1;
+        self.completions.under_way += 1;
         self.port.post(Work { ticket: Some(ticket), verb });
         self.port.ring();
         Ok(ticket)
@@ -206,7 +212,7 @@ impl<P: Port> Inner<P> {
     /// Posts all requests of a batch and rings one doorbell for each node among their targets.
     pub(crate) fn ring(&mut self, mut works: Vec<Work>, phase: Phase) {
         for work in &mut works {
-            work.ticket = work.ticket.and_then(|ticket| self.desk.tickets.ring(ticket));
+            work.ticket = work.ticket.and_then(|ticket| self.completions.tickets.ring(ticket));
         }
         if self.gathered.is_some() {
             works.drain(..).for_each(|work| self.gather(phase, work));
@@ -257,19 +263,20 @@ impl<P: Port> Inner<P> {
         if works.is_empty() {
             return;
         }
-        let tally = self.desk.counters.phase(phase);
+        let tally = self.completions.counters.phase(phase);
         for (index, work) in works.iter().enumerate() {
             Intent::count(&work.verb, tally);
             let node = work.verb.node();
             if works[..index].iter().all(|earlier| earlier.verb.node() != node) {
                 tally.doorbells += 1;
-                let awaited = |work: &Work| work.ticket.is_some_and(|ticket| self.desk.tickets.is_awaited(ticket));
+                let awaited =
+                    |work: &Work| work.ticket.is_some_and(|ticket| self.completions.tickets.is_awaited(ticket));
                 let to_node = works[index..].iter().filter(|later| later.verb.node() == node);
                 tally.round_trips += u64::from(to_node.into_iter().any(awaited));
             }
         }
         for work in works.drain(..) {
-            self.desk.under_way += 1;
+            self.completions.under_way += 1;
             self.port.post(work);
         }
         self.port.ring();
@@ -280,16 +287,18 @@ impl<P: Port> Inner<P> {
         for work in works.drain(..) {
             self.port.release(work.verb.node());
             match work.verb {
-                Verb::Read { into: buffer, .. } | Verb::Write { from: buffer, .. } => self.desk.words.put(buffer),
-                Verb::Send { bytes, .. } => self.desk.bytes.put(bytes),
+                Verb::Read { into: buffer, .. } | Verb::Write { from: buffer, .. } => {
+                    self.completions.words.put(buffer)
+                }
+                Verb::Send { bytes, .. } => self.completions.bytes.put(bytes),
                 Verb::Call { bytes, .. } => {
-                    self.desk.bytes.put(bytes);
-                    self.desk.calls -= 1;
+                    self.completions.bytes.put(bytes);
+                    self.completions.calls -= 1;
                 }
                 Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => {}
             }
             if let Some(ticket) = work.ticket {
-                self.desk.tickets.withdraw(ticket);
+                self.completions.tickets.withdraw(ticket);
             }
         }
         self.spare.push(works);
@@ -297,17 +306,17 @@ impl<P: Port> Inner<P> {
 
     #[inline(always)]
     pub(crate) fn take(&mut self, ticket: Ticket, waiter: Task) -> Option<Result<Value, VerbError>> {
-        self.desk.tickets.take(ticket, waiter)
+        self.completions.tickets.take(ticket, waiter)
     }
 
     pub(crate) fn is_complete(&self, ticket: Ticket) -> bool {
-        self.desk.tickets.is_complete(ticket)
+        self.completions.tickets.is_complete(ticket)
     }
 
     /// The future of an operation was dropped.
     pub(crate) fn abandon(&mut self, ticket: Ticket) {
-        match self.desk.tickets.abandon(ticket) {
-            Some(Ok(Value::Words(buffer))) => self.desk.words.put(buffer),
+        match self.completions.tickets.abandon(ticket) {
+            Some(Ok(Value::Words(buffer))) => self.completions.words.put(buffer),
             Some(Ok(Value::Reply { frame, .. })) => self.port.recycle_reply(frame),
             Some(Ok(Value::Nothing | Value::Number(_)) | Err(_)) | None => {}
         }
@@ -315,19 +324,19 @@ impl<P: Port> Inner<P> {
 
     #[inline]
     pub(crate) fn put_words(&mut self, buffer: Buffer<u64>) {
-        self.desk.words.put(buffer);
+        self.completions.words.put(buffer);
     }
 
     pub(crate) fn receive(&mut self, phase: Phase) -> Option<Received> {
         let received = self.port.receive()?;
-        let tally = self.desk.counters.phase(phase);
+        let tally = self.completions.counters.phase(phase);
         tally.received += 1;
         tally.bytes_in += received.frame.len() as u64;
         Some(received)
     }
 
     pub(crate) fn reply(&mut self, to: ReplyTo, reply: Reply, phase: Phase) {
-        let tally = self.desk.counters.phase(phase);
+        let tally = self.completions.counters.phase(phase);
         tally.replies += 1;
         tally.doorbells += 1;
         tally.bytes_out += reply.frame.len() as u64;

@@ -18,7 +18,7 @@ impl<P: Port> Endpoint<P> {
             self.poll_with(context, |inner, task| {
                 let event = inner.port.next_event();
                 if event.is_none() {
-                    inner.desk.watchers.insert(task);
+                    inner.completions.watchers.insert(task);
                 }
                 event
             })

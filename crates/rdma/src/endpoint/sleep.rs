@@ -117,7 +117,7 @@ impl<P: Port> Future for Sleep<'_, P> {
         let task = self.endpoint.current();
         {
             let mut inner = self.endpoint.inner();
-            let timers = &mut inner.desk.timers;
+            let timers = &mut inner.completions.timers;
             // A timer that is still set tells the time without a look at the clock.
             if let Some(timer) = self.timer {
                 if task != NOBODY && timers.hand_over(timer, task) {
@@ -130,7 +130,7 @@ impl<P: Port> Future for Sleep<'_, P> {
                 return Poll::Ready(());
             }
             if task != NOBODY {
-                self.timer = Some(inner.desk.timers.set(self.at, task));
+                self.timer = Some(inner.completions.timers.set(self.at, task));
                 return Poll::Pending;
             }
         }
@@ -144,7 +144,7 @@ impl<P: Port> Future for Sleep<'_, P> {
 impl<P: Port> Drop for Sleep<'_, P> {
     fn drop(&mut self) {
         if let Some(timer) = self.timer {
-            self.endpoint.inner().desk.timers.take_out(timer);
+            self.endpoint.inner().completions.timers.take_out(timer);
         }
     }
 }

@@ -180,7 +180,7 @@ impl<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> Coroutines<'e, 
 
     fn nap(&mut self, at_most: Option<Duration>) {
         let mut inner = self.endpoint.inner();
-        if !inner.desk.ready.any() && self.intake.is_empty() {
+        if !inner.completions.ready.any() && self.intake.is_empty() {
             inner.nap(at_most, || self.bells.are_quiet() && self.intake.is_quiet());
         }
     }
@@ -218,13 +218,13 @@ impl<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> Coroutines<'e, 
         {
             let mut inner = self.endpoint.inner();
             inner.poll();
-            self.bells.collect(|task| inner.desk.ready.insert(task as Task));
+            self.bells.collect(|task| inner.completions.ready.insert(task as Task));
         }
         let mut ran = false;
         for index in 0..self.coroutines.len().div_ceil(64) {
             // Those that become ready meanwhile are for the next round, so that none is passed
             // over.
-            let mut ready = self.endpoint.inner().desk.ready.take_word(index);
+            let mut ready = self.endpoint.inner().completions.ready.take_word(index);
             while ready != 0 {
                 let task = 64 * index + ready.trailing_zeros() as usize;
                 ready &= ready - 1;
@@ -274,12 +274,12 @@ impl<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> Coroutines<'e, 
         let inner = self.endpoint.inner();
         let mut left =
             self.coroutines.iter().enumerate().filter(|(_, it)| it.kind == Kind::Main && it.future.is_some());
-        inner.desk.under_way == 0
-            && inner.desk.calls == 0
-            && inner.desk.timers.is_empty()
+        inner.completions.under_way == 0
+            && inner.completions.calls == 0
+            && inner.completions.timers.is_empty()
             && !self.intake.may_grow()
             && left.all(|(task, _)| {
-                let waits = inner.receivers.contains(task as Task) || inner.desk.watchers.contains(task as Task);
+                let waits = inner.receivers.contains(task as Task) || inner.completions.watchers.contains(task as Task);
                 !waits && !self.bells.may_ring(task)
             })
             // Last: a waker rings before it is gone.

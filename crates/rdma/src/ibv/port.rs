@@ -14,8 +14,8 @@ use crate::{
 
 use super::{
     Member, Posted, VerbsError,
+    context::{Number, QueueContext, Room},
     control::{Control, Heard},
-    desk::{Desk, Number, Room},
     lane::{Lane, Sent},
     letters::{HEAD, Head},
     queue::Queue,
@@ -77,9 +77,9 @@ pub struct VerbsPort<E: Engine> {
 }
 
 /// What queues share, of the port's parts beside them.
-macro_rules! desk {
+macro_rules! context {
     ($port:ident) => {
-        Desk {
+        QueueContext {
             station: &$port.station,
             control: &mut $port.control,
             tcp: &mut $port.tcp,
@@ -223,9 +223,9 @@ impl<E: Engine> VerbsPort<E> {
                 match (failure, received) {
                     (Some(status), _) => queue.fail(&self.station, number, status),
                     (None, Some(length)) => {
-                        queue.receive(&mut desk!(self), number, length, &mut self.spare, events);
+                        queue.receive(&mut context!(self), number, length, &mut self.spare, events);
                     }
-                    (None, None) => queue.complete(&mut desk!(self), number, events),
+                    (None, None) => queue.complete(&mut context!(self), number, events),
                 }
                 if queue.severed {
                     self.activate(usize::from(number.queue));
@@ -342,7 +342,7 @@ impl<E: Engine> Backend for VerbsPort<E> {
     #[inline]
     fn ring(&mut self) {
         for active in &self.active {
-            self.queues[*active as usize].post(&mut desk!(self));
+            self.queues[*active as usize].post(&mut context!(self));
         }
         self.count();
     }
@@ -360,7 +360,7 @@ impl<E: Engine> Backend for VerbsPort<E> {
         let mut index = 0;
         while let Some(&active) = self.active.get(index) {
             let queue = &mut self.queues[active as usize];
-            activity = activity.max(queue.advance(&mut desk!(self), events));
+            activity = activity.max(queue.advance(&mut context!(self), events));
             if queue.is_quiet() {
                 queue.active = false;
                 self.active.swap_remove(index);

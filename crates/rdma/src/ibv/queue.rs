@@ -16,7 +16,7 @@ use crate::{
 
 use super::{
     VerbsError,
-    desk::{Desk, Number},
+    context::{Number, QueueContext},
     exports::Known,
     letters::{HEAD, Head},
     setup::{Answer, Request},
@@ -168,31 +168,32 @@ impl Queue {
 
     /// Posts what waits, as far as it can be, by one doorbell.
     #[inline]
-    pub(super) fn post<E: Engine>(&mut self, desk: &mut Desk<'_, E>) {
+    pub(super) fn post<E: Engine>(&mut self, context: &mut QueueContext<'_, E>) {
         if self.severed || self.waiting.is_empty() {
             return;
         }
         match &self.line {
-            Line::Up(_) => self.fill(desk),
-            Line::Down => self.dial(desk),
+            Line::Up(_) => self.fill(context),
+            Line::Down => self.dial(context),
             Line::Dialing(_) | Line::Over => {}
         }
     }
 
     /// Begins to connect.
     #[cold]
-    fn dial<E: Engine>(&mut self, desk: &mut Desk<'_, E>) {
+    fn dial<E: Engine>(&mut self, context: &mut QueueContext<'_, E>) {
         if self.life.as_ref().is_none_or(|life| life.is_over()) {
             self.severed = true;
             return;
         }
-        let station = desk.station;
+        let station = context.station;
         let most = (station.capabilities.queue_depth, station.capabilities.max_calls);
-        let room = desk.room.take_one(station, desk.queue);
-        let made = room.and_then(|()| QueuePair::new(&station.device, &station.shape(desk.queue, desk.queue, most)));
+        let room = context.room.take_one(station, context.queue);
+        let made =
+            room.and_then(|()| QueuePair::new(&station.device, &station.shape(context.queue, context.queue, most)));
         let asked = made.and_then(|pair| {
             let end = station.end_of(&pair);
-            self.ask(desk, Request::Connect(end))?;
+            self.ask(context, Request::Connect(end))?;
             Ok((pair, end))
         });
         match asked {
@@ -202,7 +203,7 @@ impl Queue {
                 self.line = Line::Dialing(Box::new(dialing));
             }
             Err(error) => {
-                desk.room.pairs = desk.room.pairs.saturating_sub(1);
+                context.room.pairs = context.room.pairs.saturating_sub(1);
                 self.sever(station, error);
             }
         }
@@ -210,8 +211,8 @@ impl Queue {
 
     /// Asks the node something, by TCP.
     #[cold]
-    fn ask<E: Engine>(&mut self, desk: &mut Desk<'_, E>, request: Request) -> Result<(), VerbsError> {
-        let ticket = desk.control.ask(desk.tcp, self.node, &request)?;
+    fn ask<E: Engine>(&mut self, context: &mut QueueContext<'_, E>, request: Request) -> Result<(), VerbsError> {
+        let ticket = context.control.ask(context.tcp, self.node, &request)?;
         self.asked = Some((ticket, request));
         Ok(())
     }
@@ -259,14 +260,14 @@ impl Queue {
 
     /// Reports what is over by itself, with all before it.
     #[inline]
-    fn report_done<E: Engine>(&mut self, desk: &mut Desk<'_, E>, events: &mut impl Events) {
+    fn report_done<E: Engine>(&mut self, context: &mut QueueContext<'_, E>, events: &mut impl Events) {
         while let Some((_, Fate::Done | Fate::Failed(_))) = self.sent.front() {
-            self.report_first(desk, events);
+            self.report_first(context, events);
         }
     }
 
     #[inline]
-    fn report_first<E: Engine>(&mut self, desk: &mut Desk<'_, E>, events: &mut impl Events) {
+    fn report_first<E: Engine>(&mut self, context: &mut QueueContext<'_, E>, events: &mut impl Events) {
         let Some((mut work, fate)) = self.sent.pop_front() else { return };
         self.stuck = None;
         self.first = self.first.wrapping_add(1);
@@ -276,11 +277,11 @@ impl Queue {
                 let at = slot.at as usize;
                 let mut found = [0];
                 match &mut work.verb {
-                    Verb::Read { into, .. } => desk.slab.read(at, into),
-                    Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => desk.slab.read(at, &mut found),
+                    Verb::Read { into, .. } => context.slab.read(at, into),
+                    Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => context.slab.read(at, &mut found),
                     Verb::Write { .. } | Verb::Send { .. } | Verb::Call { .. } => {}
                 }
-                desk.slots.put(slot);
+                context.slots.put(slot);
                 Ok(found[0])
             }
             Fate::Done => Ok(0),
@@ -296,22 +297,27 @@ impl Queue {
 
     /// The request of this number, and all before it, are carried out.
     #[inline]
-    pub(super) fn complete<E: Engine>(&mut self, desk: &mut Desk<'_, E>, number: Number, events: &mut impl Events) {
+    pub(super) fn complete<E: Engine>(
+        &mut self,
+        context: &mut QueueContext<'_, E>,
+        number: Number,
+        events: &mut impl Events,
+    ) {
         if number.connection != self.connection || !matches!(self.line, Line::Up(_)) {
             return;
         }
         let count = number.request.wrapping_sub(self.first).wrapping_add(1) as usize;
         // A NIC does not say so twice.
         for _ in 0..count.min(self.sent.len()) {
-            self.report_first(desk, events);
+            self.report_first(context, events);
         }
-        self.report_done(desk, events);
+        self.report_done(context, events);
     }
 
     /// A reply has come.
     pub(super) fn receive<E: Engine>(
         &mut self,
-        desk: &mut Desk<'_, E>,
+        context: &mut QueueContext<'_, E>,
         number: Number,
         length: usize,
         spare: &mut Vec<Frame>,
@@ -322,10 +328,10 @@ impl Queue {
         }
         let Some(place) = self.receives.iter().position(|receive| *receive == number.request) else { return };
         self.receives.swap_remove(place);
-        desk.free_replies.push(number.request);
-        let at = number.request as usize * (HEAD + desk.station.message_bytes);
+        context.free_replies.push(number.request);
+        let at = number.request as usize * (HEAD + context.station.message_bytes);
         let mut head = [0; HEAD];
-        desk.replies.read(at, &mut head);
+        context.replies.read(at, &mut head);
         let answered = match Head::decode(&head) {
             Some(Head::Reply(ticket)) => Some((ticket, true)),
             Some(Head::Refusal(ticket)) => Some((ticket, false)),
@@ -333,13 +339,13 @@ impl Queue {
         };
         let place = answered.and_then(|(ticket, _)| self.calls.iter().position(|call| *call == ticket));
         let (Some((ticket, replied)), Some(place), Some(bytes)) = (answered, place, length.checked_sub(HEAD)) else {
-            return self.sever(desk.station, VerbsError::Refused { why: "what came is no reply".into() });
+            return self.sever(context.station, VerbsError::Refused { why: "what came is no reply".into() });
         };
         self.calls.swap_remove_front(place);
         let frame = replied.then(|| {
             let mut frame = spare.pop().unwrap_or_default();
             frame.resize(bytes, 0);
-            desk.replies.read(at + HEAD, &mut frame);
+            context.replies.read(at + HEAD, &mut frame);
             frame
         });
         events.replied(ticket, self.node, frame);
@@ -354,16 +360,20 @@ impl Queue {
     }
 
     /// Moves everything along that waits, and reports what is over.
-    pub(super) fn advance<E: Engine>(&mut self, desk: &mut Desk<'_, E>, events: &mut impl Events) -> Activity {
+    pub(super) fn advance<E: Engine>(
+        &mut self,
+        context: &mut QueueContext<'_, E>,
+        events: &mut impl Events,
+    ) -> Activity {
         let over = self.life.as_ref().is_none_or(|life| life.is_over()) || self.is_over();
         if !over {
-            self.post(desk);
+            self.post(context);
         }
         if over || self.severed {
-            self.end(desk, events);
+            self.end(context, events);
             return Activity::Idle;
         }
-        self.report_done(desk, events);
+        self.report_done(context, events);
         match self.sent.front() {
             Some((work, _)) if matches!(work.verb, Verb::Send { .. } | Verb::Call { .. }) => {
                 let now = time::of_this_machine();
@@ -378,12 +388,12 @@ impl Queue {
 
     /// Ends everything: what was posted may have taken effect, and what was not has not.
     #[cold]
-    fn end<E: Engine>(&mut self, desk: &mut Desk<'_, E>, events: &mut impl Events) {
+    fn end<E: Engine>(&mut self, context: &mut QueueContext<'_, E>, events: &mut impl Events) {
         let Some(life) = self.life.clone() else { return };
         let cut_off = life.cut_off();
         // The NIC has none of the memory any more when the queue pair is gone.
         let before = std::mem::replace(&mut self.line, Line::Over);
-        desk.room.pairs -= usize::from(matches!(before, Line::Dialing(_) | Line::Up(_)));
+        context.room.pairs -= usize::from(matches!(before, Line::Dialing(_) | Line::Up(_)));
         if !matches!(before, Line::Over) {
             drop(before);
             self.calls.clear();
@@ -391,12 +401,12 @@ impl Queue {
         }
         self.severed = false;
         self.asked = None;
-        desk.free_replies.append(&mut self.receives);
+        context.free_replies.append(&mut self.receives);
         while let Some((work, fate)) = self.sent.pop_front() {
             self.taken -= 1;
             let outcome = match fate {
                 Fate::Posted(slot) => {
-                    desk.slots.put(slot);
+                    context.slots.put(slot);
                     Err(cut_off)
                 }
                 Fate::Done => Ok(0),

@@ -197,7 +197,7 @@ impl<E: Engine> Service<E> {
         self.rounds = self.rounds.wrapping_add(1);
         let mut busy = false;
         for index in (0..self.hot.len()).rev() {
-            busy |= self.go_on(self.hot[index]);
+            busy |= self.drive(self.hot[index]);
         }
         // Busy ones never keep the others from their turns.
         if self.hot.is_empty() || self.rounds.is_multiple_of(LOOK) {
@@ -207,7 +207,7 @@ impl<E: Engine> Service<E> {
             self.ready = ready;
         }
         for token in std::mem::take(&mut self.unfinished) {
-            busy |= self.go_on(token);
+            busy |= self.drive(token);
         }
         busy | self.look_after()
     }
@@ -255,7 +255,7 @@ impl<E: Engine> Service<E> {
             if *output {
                 self.flush(*token);
             }
-            self.go_on(*token);
+            self.drive(*token);
         }
         // After those that are there, so that what a peer said first is heard first.
         if accepts {
@@ -269,7 +269,7 @@ impl<E: Engine> Service<E> {
         let mut busy = false;
         if !self.stalled.is_empty() && self.shared.mail.has_room() {
             for token in std::mem::take(&mut self.stalled) {
-                busy |= self.go_on(token);
+                busy |= self.drive(token);
             }
         }
         let blocked = std::mem::take(&mut *self.shared.blocked.lock());
@@ -336,7 +336,7 @@ impl<E: Engine> Service<E> {
     }
 
     /// Does what a connection has brought. Tells whether that was something.
-    pub(super) fn go_on(&mut self, token: u64) -> bool {
+    pub(super) fn drive(&mut self, token: u64) -> bool {
         let Some(mut connection) = self.take(token) else {
             self.hot.retain(|hot| *hot != token);
             return false;

@@ -82,7 +82,7 @@ impl<E: Engine> Service<E> {
         let token = self.add(wire, Role::Stranger)?;
         self.strangers.push(token);
         // Most have said something already.
-        self.go_on(token);
+        self.drive(token);
         Some(())
     }
 

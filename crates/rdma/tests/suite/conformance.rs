@@ -9,7 +9,7 @@ use std::{
 
 use drtm_rdma::{Buffers, NodeId, Order, Pending, Phase, VerbError, block_on, run};
 
-use crate::support::{Mood, Rig, World, on_every_fabric, poll_and_drop, with, word};
+use crate::support::{Mood, Testbed, World, on_every_fabric, poll_and_drop, with, word};
 
 on_every_fabric!(
     every_verb_does_what_it_says,
@@ -31,7 +31,7 @@ on_every_fabric!(
     all_sizes_and_alignments_travel_whole,
 );
 
-fn every_verb_does_what_it_says<R: Rig>(mood: R::Mood) {
+fn every_verb_does_what_it_says<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     let endpoint = world.endpoint();
     // The own node is a target like others.
@@ -53,7 +53,7 @@ fn every_verb_does_what_it_says<R: Rig>(mood: R::Mood) {
     }
 }
 
-fn operations_to_one_node_take_effect_in_order<R: Rig>(mood: R::Mood) {
+fn operations_to_one_node_take_effect_in_order<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     let endpoint = world.endpoint();
     let at = word(1, 7);
@@ -78,7 +78,7 @@ fn operations_to_one_node_take_effect_in_order<R: Rig>(mood: R::Mood) {
     });
 }
 
-fn a_read_awaited_first_is_never_passed<R: Rig>(mood: R::Mood) {
+fn a_read_awaited_first_is_never_passed<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     let endpoint = world.endpoint();
     let at = word(1, 0);
@@ -105,7 +105,7 @@ fn a_read_awaited_first_is_never_passed<R: Rig>(mood: R::Mood) {
     }
 }
 
-fn completions_come_in_the_order_of_posting<R: Rig>(mood: R::Mood) {
+fn completions_come_in_the_order_of_posting<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);
@@ -126,7 +126,7 @@ fn completions_come_in_the_order_of_posting<R: Rig>(mood: R::Mood) {
     }
 }
 
-fn a_batch_reaches_several_nodes_by_a_doorbell_each<R: Rig>(mood: R::Mood) {
+fn a_batch_reaches_several_nodes_by_a_doorbell_each<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(4, mood);
     let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Lock);
@@ -148,7 +148,7 @@ fn a_batch_reaches_several_nodes_by_a_doorbell_each<R: Rig>(mood: R::Mood) {
     assert_eq!((tally.fetch_adds, tally.doorbells, tally.round_trips), (5, 3, 3));
 }
 
-fn what_is_posted_together_shares_doorbells<R: Rig>(mood: R::Mood) {
+fn what_is_posted_together_shares_doorbells<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(3, mood);
     let endpoint = world.endpoint();
     with(&endpoint, async |verbs| {
@@ -206,7 +206,7 @@ fn what_is_posted_together_shares_doorbells<R: Rig>(mood: R::Mood) {
 }
 
 /// More than there is room for: some wait for those that are posted at the same time.
-fn what_is_posted_together_may_be_more_than_there_is_room_for<R: Rig>(mood: R::Mood) {
+fn what_is_posted_together_may_be_more_than_there_is_room_for<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood.queue_depth(2));
     let endpoint = world.endpoint();
     with(&endpoint, async |verbs| {
@@ -229,7 +229,7 @@ fn what_is_posted_together_may_be_more_than_there_is_room_for<R: Rig>(mood: R::M
 
 /// Those that wait for buffers are polled before those that have completed, and have not taken yet
 /// what was read.
-fn what_is_read_together_may_be_more_than_there_are_buffers<R: Rig>(mood: R::Mood) {
+fn what_is_read_together_may_be_more_than_there_are_buffers<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood.buffers(Buffers { small: 3, medium: 0, large: 0 }));
     let endpoint = world.endpoint();
     let outcomes = run(&endpoint, 3, async |_| {
@@ -257,7 +257,7 @@ fn ready<T>(poll: Poll<T>) -> Option<T> {
     }
 }
 
-fn counters_are_exact<R: Rig>(mood: R::Mood) {
+fn counters_are_exact<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(3, mood);
     let endpoint = world.endpoint();
     let other = endpoint.during(Phase::Other);
@@ -297,7 +297,7 @@ fn counters_are_exact<R: Rig>(mood: R::Mood) {
     assert_eq!(world.endpoint().counters(), Default::default(), "they are the endpoint's, not the place's");
 }
 
-fn a_batch_that_is_not_rung_does_nothing<R: Rig>(mood: R::Mood) {
+fn a_batch_that_is_not_rung_does_nothing<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     let endpoint = world.endpoint();
     let rest = endpoint.at_rest();
@@ -325,7 +325,7 @@ fn a_batch_that_is_not_rung_does_nothing<R: Rig>(mood: R::Mood) {
     assert_eq!(endpoint.at_rest(), rest);
 }
 
-fn unsignaled_operations_take_effect_and_their_failures_are_heard<R: Rig>(mood: R::Mood) {
+fn unsignaled_operations_take_effect_and_their_failures_are_heard<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(3, mood);
     let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);
@@ -358,7 +358,7 @@ fn unsignaled_operations_take_effect_and_their_failures_are_heard<R: Rig>(mood: 
     assert_eq!(world.load(word(1, 0)), 9);
 }
 
-fn a_completion_can_be_polled_for<R: Rig>(mood: R::Mood) {
+fn a_completion_can_be_polled_for<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     let endpoint = world.endpoint();
     let mut batch = endpoint.during(Phase::Other).batch();
@@ -376,7 +376,7 @@ fn a_completion_can_be_polled_for<R: Rig>(mood: R::Mood) {
 
 /// Drops the future of each verb after each number of polls. What was posted takes effect whole,
 /// and all buffers come back.
-fn futures_may_be_dropped_at_any_step<R: Rig>(mood: R::Mood) {
+fn futures_may_be_dropped_at_any_step<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     let endpoint = world.endpoint();
     let rest = endpoint.at_rest();
@@ -418,7 +418,7 @@ fn futures_may_be_dropped_at_any_step<R: Rig>(mood: R::Mood) {
     }
 }
 
-fn values_outlive_what_comes_after<R: Rig>(mood: R::Mood) {
+fn values_outlive_what_comes_after<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     let endpoint = world.endpoint();
     with(&endpoint, async |verbs| {
@@ -434,7 +434,7 @@ fn values_outlive_what_comes_after<R: Rig>(mood: R::Mood) {
     });
 }
 
-fn any_executor_will_do<R: Rig>(mood: R::Mood) {
+fn any_executor_will_do<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);
@@ -458,7 +458,7 @@ fn any_executor_will_do<R: Rig>(mood: R::Mood) {
     assert_eq!(found, Ok(2));
 }
 
-fn coroutines_share_an_endpoint<R: Rig>(mood: R::Mood) {
+fn coroutines_share_an_endpoint<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(3, mood);
     let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);
@@ -478,7 +478,7 @@ fn coroutines_share_an_endpoint<R: Rig>(mood: R::Mood) {
     }
 }
 
-fn all_sizes_and_alignments_travel_whole<R: Rig>(mood: R::Mood) {
+fn all_sizes_and_alignments_travel_whole<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     let endpoint = world.endpoint();
     let most = endpoint.capabilities().max_read_bytes / 8;

@@ -8,7 +8,7 @@ use drtm_rdma::{
 
 use crate::{
     agent::{Agent, Order},
-    support::{Mood, Plain, Rig, World, on_every_fabric, with, word},
+    support::{Mood, Plain, Testbed, World, on_every_fabric, with, word},
 };
 
 on_every_fabric!(
@@ -19,7 +19,7 @@ on_every_fabric!(
     a_node_that_left_is_disconnected,
 );
 
-fn bad_addresses_are_refused_by_name<R: Rig>(mood: R::Mood) {
+fn bad_addresses_are_refused_by_name<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     let endpoint = world.endpoint();
     let good = word(1, 0);
@@ -78,7 +78,7 @@ fn atomics_that_are_not_there_are_refused() {
     });
 }
 
-fn a_full_queue_refuses_a_batch_and_makes_a_coroutine_wait<R: Rig>(mood: R::Mood) {
+fn a_full_queue_refuses_a_batch_and_makes_a_coroutine_wait<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(3, mood.queue_depth(4));
     let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);
@@ -103,7 +103,7 @@ fn a_full_queue_refuses_a_batch_and_makes_a_coroutine_wait<R: Rig>(mood: R::Mood
     assert_eq!(olds, (4..54).collect::<Vec<_>>());
 }
 
-fn short_buffers_make_wait_and_are_an_error_when_waiting_is_vain<R: Rig>(mood: R::Mood) {
+fn short_buffers_make_wait_and_are_an_error_when_waiting_is_vain<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood.buffers(Buffers { small: 2, medium: 1, large: 0 }));
     let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);
@@ -123,7 +123,7 @@ fn short_buffers_make_wait_and_are_an_error_when_waiting_is_vain<R: Rig>(mood: R
     assert_eq!(block_on(&endpoint, verbs.read(word(1, 0), 1024)).err(), Some(large));
 }
 
-fn a_node_that_left_is_disconnected<R: Rig>(mood: R::Mood) {
+fn a_node_that_left_is_disconnected<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(3, mood);
     let endpoint = world.endpoint();
     let (node, incarnation) = (NodeId(1), Incarnation(1));
@@ -163,7 +163,7 @@ fn endpoints_of_a_node_that_left_may_finish_and_there_are_no_more() {
 
 /// A call that fails early because the node leaves, while its request is still on the way: that it
 /// fails too is nobody's business any more.
-fn a_late_failure_is_not_taken_for_anothers<R: Rig>(mood: R::Mood) {
+fn a_late_failure_is_not_taken_for_anothers<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(3, mood);
     let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);

@@ -23,7 +23,7 @@ use drtm_rdma::{
 use crate::{
     agent::{Agent, Order, PATIENCE, Site},
     processes::{Directory, Process, obey},
-    support::{Mood, Rig, Sets, World, fresh, from_a_thread, rounds, word},
+    support::{Mood, Sets, Testbed, World, fresh, from_a_thread, rounds, word},
 };
 
 /// Nodes of a world, at the most.
@@ -142,7 +142,7 @@ struct Rest {
 }
 
 impl Rest {
-    fn of<R: Rig>(world: &mut World<R>) -> &mut Self {
+    fn of<R: Testbed>(world: &mut World<R>) -> &mut Self {
         match world._rest.downcast_mut() {
             Some(rest) => rest,
             None => unreachable!("put there at the start"),
@@ -203,7 +203,7 @@ impl<E: Engine> Agent for Own<E> {
     }
 }
 
-impl Rig for Machines {
+impl Testbed for Machines {
     type Mood = TcpMood;
     type Fabric = TcpFabric<NoHtm>;
     type Agent = Process;
@@ -291,7 +291,7 @@ impl<E: Engine> Agent for Neighbour<E> {
     }
 }
 
-impl<E: Engine + Default> Rig for Together<E> {
+impl<E: Engine + Default> Testbed for Together<E> {
     type Mood = TcpMood;
     type Fabric = TcpFabric<E>;
     type Agent = Neighbour<E>;

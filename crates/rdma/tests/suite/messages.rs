@@ -6,7 +6,7 @@ use drtm_rdma::{Executor, Fabric, LocalConfig, NodeId, Phase, VerbError, Verbs, 
 
 use crate::{
     agent::{Agent, Order, Service},
-    support::{Mood, Plain, Rig, World, on_every_fabric, with, word},
+    support::{Mood, Plain, Testbed, World, on_every_fabric, with, word},
 };
 
 on_every_fabric!(
@@ -21,7 +21,7 @@ on_every_fabric!(
 );
 
 /// Runs a client on node 0 while node 1 answers.
-fn client_and_server<R: Rig, T>(
+fn client_and_server<R: Testbed, T>(
     world: &World<R>,
     service: Service,
     client: impl AsyncFnOnce(Verbs<'_, <R::Fabric as Fabric>::Port>) -> T,
@@ -33,7 +33,7 @@ fn client_and_server<R: Rig, T>(
     value
 }
 
-fn calls_of_every_length_are_echoed<R: Rig>(mood: R::Mood) {
+fn calls_of_every_length_are_echoed<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     client_and_server(&world, Service::Backwards, async |verbs| {
         let most = verbs.endpoint().capabilities().max_message_bytes;
@@ -51,7 +51,7 @@ fn calls_of_every_length_are_echoed<R: Rig>(mood: R::Mood) {
     });
 }
 
-fn many_calls_at_a_time_get_each_its_own_reply<R: Rig>(mood: R::Mood) {
+fn many_calls_at_a_time_get_each_its_own_reply<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood.mailbox(8));
     client_and_server(&world, Service::Square, async |verbs| {
         for round in 0..20_u64 {
@@ -69,7 +69,7 @@ fn many_calls_at_a_time_get_each_its_own_reply<R: Rig>(mood: R::Mood) {
     });
 }
 
-fn a_call_that_is_not_answered_fails<R: Rig>(mood: R::Mood) {
+fn a_call_that_is_not_answered_fails<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);
@@ -97,7 +97,7 @@ fn a_call_that_is_not_answered_fails<R: Rig>(mood: R::Mood) {
     executor.run();
 }
 
-fn a_caller_may_lose_interest_at_any_step<R: Rig>(mood: R::Mood) {
+fn a_caller_may_lose_interest_at_any_step<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood.mailbox(4));
     let endpoint = world.endpoint();
     let rest = endpoint.at_rest();
@@ -133,7 +133,7 @@ fn a_caller_may_lose_interest_at_any_step<R: Rig>(mood: R::Mood) {
     executor.run();
 }
 
-fn messages_arrive_once_and_in_order_and_after_what_was_written_before<R: Rig>(mood: R::Mood) {
+fn messages_arrive_once_and_in_order_and_after_what_was_written_before<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood.mailbox(3));
     let count = 150_u64;
     world.agent(1).ask(Order::Collect(count));
@@ -164,7 +164,7 @@ fn messages_arrive_once_and_in_order_and_after_what_was_written_before<R: Rig>(m
     world.agent(1).ask(Order::Halt);
 }
 
-fn full_mailboxes_all_around_are_no_deadlock<R: Rig>(mood: R::Mood) {
+fn full_mailboxes_all_around_are_no_deadlock<R: Testbed>(mood: R::Mood) {
     const NODES: u16 = 3;
     // Two nodes may have two calls each to the third, which has room for two messages.
     let world = World::<R>::new(NODES, mood.mailbox(2).queue_depth(2));
@@ -222,7 +222,7 @@ fn a_waiting_call_holds_no_reply_up(config: LocalConfig) {
     }
 }
 
-fn a_reply_to_an_endpoint_that_is_gone_reaches_no_other<R: Rig>(mood: R::Mood) {
+fn a_reply_to_an_endpoint_that_is_gone_reaches_no_other<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     for round in 0..20_u64 {
         {
@@ -246,7 +246,7 @@ fn a_reply_to_an_endpoint_that_is_gone_reaches_no_other<R: Rig>(mood: R::Mood) {
     }
 }
 
-fn endpoints_of_a_node_share_its_mail<R: Rig>(mood: R::Mood) {
+fn endpoints_of_a_node_share_its_mail<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     let [one, other] = [world.endpoint(), world.endpoint()];
     let sender = world.endpoint();

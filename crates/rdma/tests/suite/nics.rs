@@ -13,7 +13,7 @@ use crate::{
     agent::{Agent, Order, PATIENCE, Service, Site},
     machines::{Addresses, TcpMood},
     processes::{Directory, Process, obey},
-    support::{BASE, BYTES, Mood, Rig, World, fresh, from_a_thread, with, word},
+    support::{BASE, BYTES, Mood, Testbed, World, fresh, from_a_thread, with, word},
 };
 
 /// What the fabric over TCP is told, which sets the connections up.
@@ -66,7 +66,7 @@ impl Agent for Own {
     }
 }
 
-impl Rig for Nics {
+impl Testbed for Nics {
     type Mood = NicMood;
     type Fabric = VerbsFabric<NoHtm>;
     type Agent = Process;

@@ -7,7 +7,7 @@ use drtm_rdma::{Executor, Fabric, Incarnation, NodeId, Phase, Presence, RegionId
 
 use crate::{
     agent::{Agent, Order, PATIENCE, Service},
-    support::{BASE, Rig, World, on_every_fabric, with, word},
+    support::{BASE, Testbed, World, on_every_fabric, with, word},
 };
 
 on_every_fabric!(
@@ -27,7 +27,7 @@ fn until_gone<P: drtm_rdma::Port>(endpoint: &drtm_rdma::Endpoint<P>) {
     assert_eq!(endpoint.presence(NodeId(1)).here(), None);
 }
 
-fn each_operation_to_a_node_that_died_ends_once<R: Rig>(mood: R::Mood) {
+fn each_operation_to_a_node_that_died_ends_once<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(3, mood);
     let endpoint = world.endpoint();
     let rest = endpoint.at_rest();
@@ -60,7 +60,7 @@ fn each_operation_to_a_node_that_died_ends_once<R: Rig>(mood: R::Mood) {
     assert_eq!(endpoint.at_rest(), rest, "every buffer is back");
 }
 
-fn leaving_dying_and_coming_back_are_events<R: Rig>(mood: R::Mood) {
+fn leaving_dying_and_coming_back_are_events<R: Testbed>(mood: R::Mood) {
     let mut world = World::<R>::new(3, mood);
     let endpoint = world.endpoint();
     assert_eq!(endpoint.presence(NodeId(1)), Presence::Here(Incarnation(1)));
@@ -85,7 +85,7 @@ fn leaving_dying_and_coming_back_are_events<R: Rig>(mood: R::Mood) {
     assert!(block_on(&endpoint, endpoint.before(deadline, endpoint.next_event())).is_err());
 }
 
-fn a_new_incarnation_must_be_accepted<R: Rig>(mood: R::Mood) {
+fn a_new_incarnation_must_be_accepted<R: Testbed>(mood: R::Mood) {
     let mut world = World::<R>::new(2, mood);
     let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);
@@ -114,7 +114,7 @@ fn a_new_incarnation_must_be_accepted<R: Rig>(mood: R::Mood) {
     world.agent(1).ask(Order::Halt);
 }
 
-fn what_a_dead_node_leaves_can_be_read<R: Rig>(mood: R::Mood) {
+fn what_a_dead_node_leaves_can_be_read<R: Testbed>(mood: R::Mood) {
     let mut world = World::<R>::new(2, mood);
     let endpoint = world.endpoint();
     with(&endpoint, async |verbs| verbs.write(word(1, 3), &[5, 6]).await);
@@ -138,7 +138,7 @@ fn what_a_dead_node_leaves_can_be_read<R: Rig>(mood: R::Mood) {
     assert_eq!(again.load(BASE + 32), Ok(6));
 }
 
-fn callers_of_a_node_that_dies_do_not_hang<R: Rig>(mood: R::Mood) {
+fn callers_of_a_node_that_dies_do_not_hang<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);
@@ -163,7 +163,7 @@ fn callers_of_a_node_that_dies_do_not_hang<R: Rig>(mood: R::Mood) {
     assert!(late.into_iter().all(|error| error.is_some_and(|error| error.is_departure())));
 }
 
-fn an_endpoint_that_sleeps_is_told<R: Rig>(mood: R::Mood) {
+fn an_endpoint_that_sleeps_is_told<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);

@@ -17,7 +17,7 @@ use drtm_rdma::{Buffers, Fabric, NodeId, Offset, Region, RegionId, ShmConfig, Sh
 
 use crate::{
     agent::{Agent, Order, PATIENCE, Service, Site},
-    support::{Mood, Rig, World, fresh, from_a_thread},
+    support::{Mood, Testbed, World, fresh, from_a_thread},
 };
 
 /// A directory that is there as long as this.
@@ -176,7 +176,7 @@ impl Drop for Process {
     }
 }
 
-impl Rig for Processes {
+impl Testbed for Processes {
     type Mood = ShmMood;
     type Fabric = ShmFabric<NoHtm>;
     type Agent = Process;

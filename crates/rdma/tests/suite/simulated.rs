@@ -8,7 +8,7 @@ use drtm_rdma::{Buffers, Fabric, Fault, NodeId, Region, RegionId, Remains, Sim, 
 
 use crate::{
     agent::{Agent, Order, PATIENCE, Progress, begin},
-    support::{Mood, Rig, World, fresh},
+    support::{Mood, Testbed, World, fresh},
 };
 
 impl Mood for SimConfig {
@@ -85,7 +85,7 @@ impl Agent for Member {
     }
 }
 
-impl Rig for Simulated {
+impl Testbed for Simulated {
     type Mood = SimConfig;
     type Fabric = SimFabric<NoHtm>;
     type Agent = Member;

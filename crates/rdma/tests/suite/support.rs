@@ -49,7 +49,7 @@ macro_rules! on_every_fabric {
         }), $($check),+ }
         on_every_fabric! { @with emulated, Local<Emulated>, [LocalConfig::perfect(), LocalConfig::harsh(1)], $($check),+ }
     };
-    (@with $name:ident, $rig:ty, $moods:expr, $($check:ident),+) => {
+    (@with $name:ident, $testbed:ty, $moods:expr, $($check:ident),+) => {
         mod $name {
             #[allow(unused_imports)]
             use {
@@ -63,7 +63,7 @@ macro_rules! on_every_fabric {
             use $crate::nics::{NicMood, Nics};
             $(#[test] fn $check() {
                 for mood in $moods {
-                    super::$check::<$rig>(mood);
+                    super::$check::<$testbed>(mood);
                 }
             })+
         }
@@ -100,7 +100,7 @@ impl Mood for LocalConfig {
 }
 
 /// A backend, as the suite makes it.
-pub(crate) trait Rig: Sized {
+pub(crate) trait Testbed: Sized {
     type Mood: Mood;
     type Fabric: Fabric;
     type Agent: Agent;
@@ -119,7 +119,7 @@ pub(crate) trait Rig: Sized {
 }
 
 /// Nodes, each with one region of [`BYTES`].
-pub(crate) struct World<R: Rig> {
+pub(crate) struct World<R: Testbed> {
     pub(crate) fabric: R::Fabric,
     pub(crate) memory: Arc<Region<<R::Fabric as Fabric>::Engine>>,
     /// Of node 1, 2 and so on.
@@ -128,7 +128,7 @@ pub(crate) struct World<R: Rig> {
     pub(crate) _rest: Box<dyn std::any::Any>,
 }
 
-impl<R: Rig> World<R> {
+impl<R: Testbed> World<R> {
     pub(crate) fn new(nodes: u16, mood: R::Mood) -> Self {
         R::start(nodes, mood)
     }
@@ -189,7 +189,7 @@ impl<E: Engine> Agent for Resident<E> {
     }
 }
 
-impl<E: Engine + Default> Rig for Local<E> {
+impl<E: Engine + Default> Testbed for Local<E> {
     type Mood = LocalConfig;
     type Fabric = LocalFabric<E>;
     type Agent = Resident<E>;

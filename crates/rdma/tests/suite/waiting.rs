@@ -18,7 +18,7 @@ use drtm_rdma::{Executor, Fabric as _, LocalConfig, LocalFabric, NodeId, Phase, 
 
 use crate::{
     agent::{Agent, Order, PATIENCE, Service},
-    support::{Plain, Rig, World, on_every_fabric, rounds, with, word},
+    support::{Plain, Testbed, World, on_every_fabric, rounds, with, word},
 };
 
 on_every_fabric!(
@@ -30,7 +30,7 @@ on_every_fabric!(
 );
 
 /// The server has slept for long when the call comes.
-fn a_call_wakes_an_endpoint_that_sleeps<R: Rig>(mood: R::Mood) {
+fn a_call_wakes_an_endpoint_that_sleeps<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     world.agent(1).ask(Order::Serve(Service::Backwards));
     let endpoint = world.endpoint();
@@ -45,7 +45,7 @@ fn a_call_wakes_an_endpoint_that_sleeps<R: Rig>(mood: R::Mood) {
 }
 
 /// The caller sleeps when the reply comes: no endpoint serves yet when it calls.
-fn a_reply_wakes_an_endpoint_that_sleeps<R: Rig>(mood: R::Mood) {
+fn a_reply_wakes_an_endpoint_that_sleeps<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);
@@ -65,7 +65,7 @@ fn a_reply_wakes_an_endpoint_that_sleeps<R: Rig>(mood: R::Mood) {
     agent.ask(Order::Halt);
 }
 
-fn the_clock_goes_on_and_sleeps_last<R: Rig>(mood: R::Mood) {
+fn the_clock_goes_on_and_sleeps_last<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(1, mood);
     let endpoint = world.endpoint();
     let start = endpoint.now();
@@ -86,7 +86,7 @@ fn the_clock_goes_on_and_sleeps_last<R: Rig>(mood: R::Mood) {
     block_on(&endpoint, endpoint.sleep_until(start));
 }
 
-fn a_deadline_ends_a_wait_and_nothing_else<R: Rig>(mood: R::Mood) {
+fn a_deadline_ends_a_wait_and_nothing_else<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);
@@ -109,7 +109,7 @@ fn a_deadline_ends_a_wait_and_nothing_else<R: Rig>(mood: R::Mood) {
 }
 
 /// One that serves, has served, and waits.
-fn an_idle_worker_sleeps<R: Rig>(mood: R::Mood) {
+fn an_idle_worker_sleeps<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(1, mood);
     let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);

@@ -3,7 +3,7 @@
 
 use std::{borrow::Borrow, hint::cold_path, ops::Range};
 
-use drtm_kv::Room;
+use drtm_kv::ValueSink;
 
 use crate::{Codec, Error, name::Name};
 
@@ -175,7 +175,7 @@ impl Values {
 }
 
 /// For one value, which takes the place of what was there.
-impl Room for Values {
+impl ValueSink for Values {
     #[inline(always)]
     fn of(&mut self, length: usize) -> &mut [u8] {
         self.room(0, length)

@@ -15,7 +15,7 @@ use super::{
     table::ClusterTable,
 };
 use crate::{
-    Builder, Codec, Db, Embedded, Error, IndexDef, Key, Setting, Table, TableDef, Uniqueness, secondary::Writers,
+    Builder, Codec, Config, Db, DefaultConfig, Error, IndexDef, Key, Table, TableDef, Uniqueness, secondary::Writers,
     storage::KeyRef, table::Kind,
 };
 
@@ -29,7 +29,7 @@ const CACHE_BYTES: u64 = 64 << 20;
 /// See [`Node`].
 #[derive(Debug)]
 #[must_use = "a node that is not started does nothing"]
-pub struct NodeBuilder<F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
+pub struct NodeBuilder<F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig> {
     fabric: F,
     node: NodeId,
     owners: Vec<NodeId>,
@@ -48,7 +48,7 @@ pub struct NodeBuilder<F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
     described: String,
 }
 
-impl<F: Fabric, S: Setting<Engine = F::Engine>> NodeBuilder<F, S> {
+impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     /// Names the nodes that own rows, in an order that all nodes give alike. A node that is none of
     /// them is a client.
     ///
@@ -88,12 +88,12 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> NodeBuilder<F, S> {
     /// ```
     /// use drtm_htm::NoHtm;
     /// use drtm_rdma::{Executor, LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Error, Pod, Setting, TableDef, cluster::{Node, Partition}};
+    /// use drtm_txn::{Builder, Error, Pod, Config, TableDef, cluster::{Node, Partition}};
     ///
     /// #[derive(Debug)]
     /// struct Plain;
     ///
-    /// impl Setting for Plain {
+    /// impl Config for Plain {
     ///     type Engine = NoHtm;
     /// }
     ///
@@ -158,12 +158,12 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> NodeBuilder<F, S> {
     /// ```
     /// use drtm_htm::NoHtm;
     /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Error, Setting, cluster::Node};
+    /// use drtm_txn::{Builder, Error, Config, cluster::Node};
     ///
     /// #[derive(Debug)]
     /// struct Plain;
     ///
-    /// impl Setting for Plain {
+    /// impl Config for Plain {
     ///     type Engine = NoHtm;
     /// }
     ///
@@ -186,12 +186,12 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> NodeBuilder<F, S> {
     /// ```
     /// use drtm_htm::NoHtm;
     /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Error, Pod, Setting, TableDef, cluster::{Node, Partition}};
+    /// use drtm_txn::{Builder, Error, Pod, Config, TableDef, cluster::{Node, Partition}};
     ///
     /// #[derive(Debug)]
     /// struct Plain;
     ///
-    /// impl Setting for Plain {
+    /// impl Config for Plain {
     ///     type Engine = NoHtm;
     /// }
     ///
@@ -416,7 +416,7 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> NodeBuilder<F, S> {
     }
 }
 
-impl<F: Fabric, S: Setting<Engine = F::Engine>> Node<F, S> {
+impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
     /// How to start a node that is here on a fabric: its rows are kept in memory as the builder of
     /// a database says. That may have neither a path nor a sink.
     ///

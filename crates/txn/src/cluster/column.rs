@@ -35,13 +35,13 @@ impl<K: Key, C: Flat, O: Kind> ClusterTable<K, C, O> {
     /// ```
     /// use drtm_htm::NoHtm;
     /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Error, Part, Pod, Setting, TableDef, cluster::{Cluster, Node, Partition}};
+    /// use drtm_txn::{Builder, Error, Part, Pod, Config, TableDef, cluster::{Cluster, Node, Partition}};
     /// use zerocopy::{FromBytes, Immutable, IntoBytes};
     ///
     /// #[derive(Debug)]
     /// struct Plain;
     ///
-    /// impl Setting for Plain {
+    /// impl Config for Plain {
     ///     type Engine = NoHtm;
     /// }
     ///

@@ -29,7 +29,7 @@ use super::{
     state::State,
     wire::{Hello, Introduce, Refusal},
 };
-use crate::{Conflict, Error, Setting, mutation::Mutation, storage::KeyRef};
+use crate::{Config, Conflict, Error, mutation::Mutation, storage::KeyRef};
 
 /// How many transactions of a worker locks can tell apart.
 const SLOTS: u16 = 256;
@@ -55,7 +55,7 @@ pub(super) struct Chosen {
 }
 
 /// One worker's way to other nodes, and the states of its transactions.
-pub(super) struct Coordinator<'e, F: Fabric, S: Setting> {
+pub(super) struct Coordinator<'e, F: Fabric, S: Config> {
     pub(super) node: Arc<Shared<F, S>>,
     endpoint: &'e Endpoint<F::Port>,
     rpc: Rpc<'e, F::Port>,
@@ -99,7 +99,7 @@ pub struct Rounds {
     pub took: Duration,
 }
 
-impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
+impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     pub(super) fn new(node: Arc<Shared<F, S>>, endpoint: &'e Endpoint<F::Port>, participant: Participant<S>) -> Self {
         let holder = participant.holder();
         let chooser = node.protocol.adapts.then(|| RefCell::new(Chooser::new(node.protocol.forms())));

@@ -23,9 +23,9 @@ use super::{
     state::{Intent, Op, Row},
     worker::CLAIM_AFTER,
 };
-use crate::{Conflict, Error, Setting};
+use crate::{Config, Conflict, Error};
 
-impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
+impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// Runs `body` in a serializable transaction on rows that are fetched before, retrying on
     /// conflict: DrTM's transactions. Its writes become visible atomically. Returns the body's
     /// result.
@@ -48,12 +48,12 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
     /// ```
     /// use drtm_htm::NoHtm;
     /// use drtm_rdma::{Executor, LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Error, Pod, Setting, TableDef, cluster::{Node, Partition, Protocol}};
+    /// use drtm_txn::{Builder, Error, Pod, Config, TableDef, cluster::{Node, Partition, Protocol}};
     ///
     /// #[derive(Debug)]
     /// struct Plain;
     ///
-    /// impl Setting for Plain {
+    /// impl Config for Plain {
     ///     type Engine = NoHtm;
     /// }
     ///
@@ -132,7 +132,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
     }
 }
 
-impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
+impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// Runs the body until it comes to no row that was not fetched. Nothing is locked meanwhile,
     /// and what the body sees may never have been there together.
     async fn scout<T>(

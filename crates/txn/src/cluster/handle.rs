@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::{ClusterError, ClusterTx, Node, Worker};
-use crate::{Embedded, Error, Options, Setting};
+use crate::{Config, DefaultConfig, Error, Options};
 
 /// A node that runs: its threads begin transactions for any other thread, and serve those of other
 /// nodes. Clones are the same.
@@ -33,12 +33,12 @@ use crate::{Embedded, Error, Options, Setting};
 /// ```
 /// use drtm_htm::NoHtm;
 /// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId};
-/// use drtm_txn::{Builder, Error, Pod, Setting, TableDef, cluster::{Cluster, Node, Partition}};
+/// use drtm_txn::{Builder, Error, Pod, Config, TableDef, cluster::{Cluster, Node, Partition}};
 ///
 /// #[derive(Debug)]
 /// struct Plain;
 ///
-/// impl Setting for Plain {
+/// impl Config for Plain {
 ///     type Engine = NoHtm;
 /// }
 ///
@@ -73,11 +73,11 @@ use crate::{Embedded, Error, Options, Setting};
 /// two.close();
 /// # Ok::<(), Error>(())
 /// ```
-pub struct Cluster<F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
+pub struct Cluster<F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig> {
     shared: Arc<Shared<F, S>>,
 }
 
-struct Shared<F: Fabric, S: Setting<Engine = F::Engine>> {
+struct Shared<F: Fabric, S: Config<Engine = F::Engine>> {
     node: Node<F, S>,
     queues: Vec<Arc<Queue<F, S>>>,
     /// Which thread is to run the next transaction.
@@ -86,18 +86,18 @@ struct Shared<F: Fabric, S: Setting<Engine = F::Engine>> {
 }
 
 /// What a thread is to run.
-struct Queue<F: Fabric, S: Setting<Engine = F::Engine>> {
+struct Queue<F: Fabric, S: Config<Engine = F::Engine>> {
     waiting: Mutex<Waiting<F, S>>,
 }
 
-struct Waiting<F: Fabric, S: Setting<Engine = F::Engine>> {
+struct Waiting<F: Fabric, S: Config<Engine = F::Engine>> {
     jobs: VecDeque<Box<dyn Job<F, S>>>,
     waker: Option<Waker>,
     is_closed: bool,
 }
 
 /// A transaction on its way to a worker, which makes its future.
-trait Job<F: Fabric, S: Setting<Engine = F::Engine>>: Send {
+trait Job<F: Fabric, S: Config<Engine = F::Engine>>: Send {
     fn start<'e>(self: Box<Self>, worker: Worker<'e, F, S>, spawner: &Spawner<'e, F::Port>);
 }
 
@@ -113,7 +113,7 @@ struct Submission<B, T> {
 impl<F, S, B, T> Job<F, S> for Submission<B, T>
 where
     F: Fabric,
-    S: Setting<Engine = F::Engine>,
+    S: Config<Engine = F::Engine>,
     B: for<'e> AsyncFnMut(&mut ClusterTx<'e, F, S>) -> Result<T, Error> + Send + 'static,
     T: Send + 'static,
 {
@@ -191,7 +191,7 @@ impl<T> fmt::Debug for Submitted<T> {
     }
 }
 
-impl<F: Fabric, S: Setting<Engine = F::Engine>> Queue<F, S> {
+impl<F: Fabric, S: Config<Engine = F::Engine>> Queue<F, S> {
     fn new() -> Self {
         let waiting = Waiting { jobs: VecDeque::new(), waker: None, is_closed: false };
         Self { waiting: Mutex::new(waiting) }
@@ -239,7 +239,7 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> Queue<F, S> {
     }
 }
 
-impl<F: Fabric, S: Setting<Engine = F::Engine>> Cluster<F, S> {
+impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
     /// Runs a node by so many threads.
     ///
     /// # Errors
@@ -319,12 +319,12 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> Cluster<F, S> {
     /// ```
     /// use drtm_htm::NoHtm;
     /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Error, Options, Pod, Setting, TableDef, cluster::{Cluster, Node, Partition}};
+    /// use drtm_txn::{Builder, Error, Options, Pod, Config, TableDef, cluster::{Cluster, Node, Partition}};
     ///
     /// #[derive(Debug)]
     /// struct Plain;
     ///
-    /// impl Setting for Plain {
+    /// impl Config for Plain {
     ///     type Engine = NoHtm;
     /// }
     ///
@@ -377,7 +377,7 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> Cluster<F, S> {
     }
 }
 
-impl<F: Fabric, S: Setting<Engine = F::Engine>> Shared<F, S> {
+impl<F: Fabric, S: Config<Engine = F::Engine>> Shared<F, S> {
     fn close(&self) {
         self.queues.iter().for_each(|queue| queue.close());
         let threads = std::mem::take(&mut *self.threads.lock());
@@ -391,19 +391,19 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> Shared<F, S> {
     }
 }
 
-impl<F: Fabric, S: Setting<Engine = F::Engine>> Drop for Shared<F, S> {
+impl<F: Fabric, S: Config<Engine = F::Engine>> Drop for Shared<F, S> {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-impl<F: Fabric, S: Setting<Engine = F::Engine>> Clone for Cluster<F, S> {
+impl<F: Fabric, S: Config<Engine = F::Engine>> Clone for Cluster<F, S> {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared) }
     }
 }
 
-impl<F: Fabric, S: Setting<Engine = F::Engine>> fmt::Debug for Cluster<F, S> {
+impl<F: Fabric, S: Config<Engine = F::Engine>> fmt::Debug for Cluster<F, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cluster").field("node", &self.shared.node).finish_non_exhaustive()
     }

@@ -15,7 +15,7 @@ use super::{
     table::{everywhere, owner_of},
 };
 use crate::{
-    AsKey, Codec, Error, Hash, Key, KeyRange, KeyedRow, Rows, Setting, Unique, Uniqueness, copied::copied,
+    AsKey, Codec, Config, Error, Hash, Key, KeyRange, KeyedRow, Rows, Unique, Uniqueness, copied::copied,
     position::Ends, rows::sealed::Sealed, table::Kind,
 };
 
@@ -27,7 +27,7 @@ use crate::{
 /// use drtm_htm::NoHtm;
 /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
 /// use drtm_txn::{
-///     Builder, Error, IndexDef, Multi, Serde, Setting, TableDef,
+///     Builder, Error, IndexDef, Multi, Serde, Config, TableDef,
 ///     cluster::{Cluster, Node, Partition},
 /// };
 /// use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ use crate::{
 /// #[derive(Debug)]
 /// struct Plain;
 ///
-/// impl Setting for Plain {
+/// impl Config for Plain {
 ///     type Engine = NoHtm;
 /// }
 ///
@@ -141,7 +141,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Rows for ClusterIndex<K, 
 }
 
 impl<K: Key, C: Codec, I: Key, O: Kind> Point for ClusterIndexKeys<K, C, I, Unique, O> {
-    async fn get_many<'e, F: Fabric, S: Setting<Engine = F::Engine>>(
+    async fn get_many<'e, F: Fabric, S: Config<Engine = F::Engine>>(
         self,
         tx: &mut ClusterTx<'e, F, S>,
         by: impl IntoIterator<Item = impl AsKey<I>>,
@@ -149,7 +149,7 @@ impl<K: Key, C: Codec, I: Key, O: Kind> Point for ClusterIndexKeys<K, C, I, Uniq
         self.index.entries().get_many(tx, by).await
     }
 
-    async fn get<'e, F: Fabric, S: Setting<Engine = F::Engine>>(
+    async fn get<'e, F: Fabric, S: Config<Engine = F::Engine>>(
         self,
         tx: &mut ClusterTx<'e, F, S>,
         by: impl AsKey<I>,
@@ -157,7 +157,7 @@ impl<K: Key, C: Codec, I: Key, O: Kind> Point for ClusterIndexKeys<K, C, I, Uniq
         self.index.entries().get(tx, by).await
     }
 
-    async fn contains<'e, F: Fabric, S: Setting<Engine = F::Engine>>(
+    async fn contains<'e, F: Fabric, S: Config<Engine = F::Engine>>(
         self,
         tx: &mut ClusterTx<'e, F, S>,
         by: impl AsKey<I>,
@@ -167,7 +167,7 @@ impl<K: Key, C: Codec, I: Key, O: Kind> Point for ClusterIndexKeys<K, C, I, Uniq
 }
 
 impl<K: Key, C: Codec, I: Key, O: Kind> Point for ClusterIndex<K, C, I, Unique, O> {
-    async fn get_many<'e, F: Fabric, S: Setting<Engine = F::Engine>>(
+    async fn get_many<'e, F: Fabric, S: Config<Engine = F::Engine>>(
         self,
         tx: &mut ClusterTx<'e, F, S>,
         by: impl IntoIterator<Item = impl AsKey<I>>,
@@ -177,7 +177,7 @@ impl<K: Key, C: Codec, I: Key, O: Kind> Point for ClusterIndex<K, C, I, Unique, 
         Ok(keys.into_iter().map(|key| key.and_then(|key| Some((key, rows.next()?)))).collect())
     }
 
-    async fn get<'e, F: Fabric, S: Setting<Engine = F::Engine>>(
+    async fn get<'e, F: Fabric, S: Config<Engine = F::Engine>>(
         self,
         tx: &mut ClusterTx<'e, F, S>,
         by: impl AsKey<I>,
@@ -187,7 +187,7 @@ impl<K: Key, C: Codec, I: Key, O: Kind> Point for ClusterIndex<K, C, I, Unique, 
         Ok(row.map(|row| (key, row)))
     }
 
-    async fn contains<'e, F: Fabric, S: Setting<Engine = F::Engine>>(
+    async fn contains<'e, F: Fabric, S: Config<Engine = F::Engine>>(
         self,
         tx: &mut ClusterTx<'e, F, S>,
         by: impl AsKey<I>,
@@ -198,7 +198,7 @@ impl<K: Key, C: Codec, I: Key, O: Kind> Point for ClusterIndex<K, C, I, Unique, 
 
 impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> ClusterIndex<K, C, I, U, O> {
     /// Reads the rows that entries have.
-    async fn of_entries<'e, F: Fabric, S: Setting<Engine = F::Engine>>(
+    async fn of_entries<'e, F: Fabric, S: Config<Engine = F::Engine>>(
         self,
         tx: &mut ClusterTx<'e, F, S>,
         keys: impl IntoIterator<Item = &K>,
@@ -237,7 +237,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for ClusterIndexKe
         Ok((Ends::of_entries::<K, I, U>((start, end)), nodes))
     }
 
-    async fn rows<'e, F: Fabric, S: Setting<Engine = F::Engine>>(
+    async fn rows<'e, F: Fabric, S: Config<Engine = F::Engine>>(
         self,
         tx: &mut ClusterTx<'e, F, S>,
         found: Vec<u32>,
@@ -270,7 +270,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for ClusterIndex<K
         self.keys().reach(range, owners, here)
     }
 
-    async fn rows<'e, F: Fabric, S: Setting<Engine = F::Engine>>(
+    async fn rows<'e, F: Fabric, S: Config<Engine = F::Engine>>(
         self,
         tx: &mut ClusterTx<'e, F, S>,
         found: Vec<u32>,

@@ -10,7 +10,7 @@ use super::{
     round::keep_first,
     state::{Intent, Op, Row, State},
 };
-use crate::{Conflict, Error, Setting, mutation::Mutation, storage::KeyRef};
+use crate::{Config, Conflict, Error, mutation::Mutation, storage::KeyRef};
 
 /// How often a row is looked up again that was not where it was found.
 const LOOKUPS: u32 = 8;
@@ -65,7 +65,7 @@ impl Peer {
     }
 }
 
-impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
+impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Whether verbs take locks and leases of a row: where it can be found by them, and where a
     /// NIC's swap is atomic with those of processors.
     pub(super) fn is_leased_by_verbs(&self, row: &Row) -> bool {

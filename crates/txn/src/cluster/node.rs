@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use drtm_rdma::{Endpoint, Fabric, NodeId, RegionId};
 
 use super::{ClusterError, OwnedRow, Worker, log::rows_of, participant::Participant, shared::Shared};
-use crate::{Db, Embedded, Error, Setting};
+use crate::{Config, Db, DefaultConfig, Error};
 
 /// A node of a cluster. Clones are the same node, and any thread may have them.
 ///
@@ -18,12 +18,12 @@ use crate::{Db, Embedded, Error, Setting};
 /// ```
 /// use drtm_htm::NoHtm;
 /// use drtm_rdma::{Executor, Fabric, LocalConfig, LocalFabric, NodeId};
-/// use drtm_txn::{Builder, Error, Pod, Setting, TableDef, cluster::{Node, Partition}};
+/// use drtm_txn::{Builder, Error, Pod, Config, TableDef, cluster::{Node, Partition}};
 ///
 /// #[derive(Debug)]
 /// struct Plain;
 ///
-/// impl Setting for Plain {
+/// impl Config for Plain {
 ///     type Engine = NoHtm;
 /// }
 ///
@@ -74,11 +74,11 @@ use crate::{Db, Embedded, Error, Setting};
 /// })?;
 /// # Ok::<(), Error>(())
 /// ```
-pub struct Node<F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
+pub struct Node<F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig> {
     shared: Arc<Shared<F, S>>,
 }
 
-impl<F: Fabric, S: Setting<Engine = F::Engine>> Node<F, S> {
+impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
     pub(super) fn new(shared: Shared<F, S>) -> Self {
         Self { shared: Arc::new(shared) }
     }
@@ -158,13 +158,13 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> Node<F, S> {
     }
 }
 
-impl<F: Fabric, S: Setting<Engine = F::Engine>> Clone for Node<F, S> {
+impl<F: Fabric, S: Config<Engine = F::Engine>> Clone for Node<F, S> {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared) }
     }
 }
 
-impl<F: Fabric, S: Setting<Engine = F::Engine>> fmt::Debug for Node<F, S> {
+impl<F: Fabric, S: Config<Engine = F::Engine>> fmt::Debug for Node<F, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Node").field("node", &self.shared.node).finish_non_exhaustive()
     }

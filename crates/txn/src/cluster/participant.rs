@@ -15,7 +15,7 @@ use std::{
 };
 
 use drtm_htm::Engine;
-use drtm_kv::{Current, ForHolder, Handle, Holder, KvError, Leases, Lend, Nowhere, ReadEntry, Reserved, Version};
+use drtm_kv::{Current, ForHolder, Handle, Holder, KvError, Leases, Lend, NoValue, ReadEntry, Reserved, Version};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -26,7 +26,7 @@ use super::{
     wire::{Change, Found, Is, LeasedRow, LineIs, Placed, Refusal, RingPlace, Scanned, ScannedRow, Shifts, Wire as _},
 };
 use crate::{
-    Conflict, Error, Setting,
+    Config, Conflict, Error,
     arena::{ArenaKey, ArenaRange},
     commit,
     inner::Inner,
@@ -40,7 +40,7 @@ use crate::{
 
 /// A node's tables, as its participants serve them.
 #[derive(Debug)]
-pub(super) struct Home<S: Setting> {
+pub(super) struct Home<S: Config> {
     pub(super) db: Arc<Inner<S>>,
     pub(super) tables: Vec<Served<S::Engine>>,
     pub(super) reservations: Reservations,
@@ -96,7 +96,7 @@ impl Reservations {
 
 /// One worker's way to serve its node's tables.
 #[derive(Debug)]
-pub(super) struct Participant<S: Setting> {
+pub(super) struct Participant<S: Config> {
     home: Arc<Home<S>>,
     state: Box<TxState<S::Engine>>,
     /// The value that was read last.
@@ -125,7 +125,7 @@ impl From<Error> for Refusal {
     }
 }
 
-impl<S: Setting> Participant<S> {
+impl<S: Config> Participant<S> {
     pub(super) fn new(home: Arc<Home<S>>) -> Result<Self, Error> {
         let state = TxState::new(home.db.store.worker()?, home.db.registry.register(home.db.engine()));
         Ok(Self { home, state: Box::new(state), value: Vec::new() })
@@ -173,7 +173,7 @@ impl<S: Setting> Participant<S> {
             Err(KvError::Busy) => {
                 // Where it is can be said all the same: to lock it later, it need not be looked up
                 // again.
-                let located = served.storage.read::<Any, _>(key, Current, &mut Nowhere)?;
+                let located = served.storage.read::<Any, _>(key, Current, &mut NoValue)?;
                 let at = located.map_err(|_| Refusal::Locked)?.at;
                 return match self.locked(at, is_dead) {
                     Refusal::Locked => Ok(Found { count, is: Is::Locked(at) }),
@@ -203,7 +203,7 @@ impl<S: Setting> Participant<S> {
     ) -> Result<LeasedRow<'_>, Refusal> {
         let count = self.count()?;
         let served = Self::table(&self.home, table, key)?;
-        let at = match served.storage.read::<Any, _>(key, Current, &mut Nowhere)? {
+        let at = match served.storage.read::<Any, _>(key, Current, &mut NoValue)? {
             Ok(located) => located.at,
             Err(absence) => return Ok(LeasedRow { end: 0, found: Found { count, is: Is::Nothing(absence) } }),
         };
@@ -294,7 +294,7 @@ impl<S: Setting> Participant<S> {
         let note = |shift: crate::storage::Shift| shifts.push(shift.into());
         let placed = served.storage.place::<Any>(&mut self.state.worker, key, value, &Expected::Nothing, note);
         if let Err(KvError::Busy) = placed
-            && let Ok(ReadEntry { at, .. }) = served.storage.read::<Any, _>(key, Current, &mut Nowhere)?
+            && let Ok(ReadEntry { at, .. }) = served.storage.read::<Any, _>(key, Current, &mut NoValue)?
         {
             return Err(self.locked(at, is_dead));
         }

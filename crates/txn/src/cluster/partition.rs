@@ -44,9 +44,9 @@ pub(super) enum Home {
     Owner(usize),
     /// At every node.
     Everywhere,
-    /// Nowhere: the partition names no owner.
-    Nowhere,
-    /// Nowhere: the bytes are none of a key.
+    /// NoValue: the partition names no owner.
+    NoValue,
+    /// NoValue: the bytes are none of a key.
     NotAKey,
 }
 
@@ -97,12 +97,12 @@ impl<K> Partition<K> {
     /// ```
     /// use drtm_htm::NoHtm;
     /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Error, Pod, Setting, TableDef, cluster::{Cluster, Node, Partition}};
+    /// use drtm_txn::{Builder, Error, Pod, Config, TableDef, cluster::{Cluster, Node, Partition}};
     ///
     /// #[derive(Debug)]
     /// struct Plain;
     ///
-    /// impl Setting for Plain {
+    /// impl Config for Plain {
     ///     type Engine = NoHtm;
     /// }
     ///
@@ -147,7 +147,7 @@ impl<K: Key> Partition<K> {
             },
             Of::Place(of) => {
                 let Some(key) = key.decode::<K>() else { return Home::NotAKey };
-                return of(&key).filter(|place| *place < owners).map_or(Home::Nowhere, Home::Owner);
+                return of(&key).filter(|place| *place < owners).map_or(Home::NoValue, Home::Owner);
             }
             Of::Everywhere => return Home::Everywhere,
             Of::Hash => match key {
@@ -229,8 +229,8 @@ mod tests {
     fn a_key_may_have_no_owner() {
         let at = Partition::<u8>::at("below nine", |key| (*key < 9).then_some(usize::from(*key)));
         assert_eq!(at.home(KeyRef::Word(3), 4), Home::Owner(3));
-        assert_eq!(at.home(KeyRef::Word(4), 4), Home::Nowhere, "there are four owners");
-        assert_eq!(at.home(KeyRef::Word(9), 4), Home::Nowhere);
+        assert_eq!(at.home(KeyRef::Word(4), 4), Home::NoValue, "there are four owners");
+        assert_eq!(at.home(KeyRef::Word(9), 4), Home::NoValue);
         assert_eq!(at.home(KeyRef::Word(300), 4), Home::NotAKey);
         assert_eq!(Partition::<u8>::replicated().home(KeyRef::Word(3), 4), Home::Everywhere);
     }

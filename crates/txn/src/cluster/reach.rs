@@ -14,12 +14,12 @@ use super::{
     state::{Op, Row, State},
 };
 use crate::{
-    Conflict, Error, Setting,
+    Config, Conflict, Error,
     epoch::{has_version_in, version_in},
     mutation::Mutation,
 };
 
-impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
+impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Whether a request to another node is carried out by verbs.
     pub(super) fn is_one_sided(&self, state: &State<'e, F::Port>, ask: Ask) -> bool {
         if let Ask::Log(_) | Ask::Void(_) = ask {

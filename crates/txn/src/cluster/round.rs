@@ -17,18 +17,18 @@ use super::{
     ask::{Ask, Asked, Asks, cost},
     coordinator::Coordinator,
     participant::Participant,
-    state::{Culprit, Op, Sent, Span, State},
+    state::{ByteRange, Culprit, Op, Sent, State},
     wire::{
         Append, AppendTo, Apply, ApplyRow, Before, Change, Check, CheckRow, Guard, GuardOf, Lease, LeaseRow, Line,
         Lock, LockRow, Place, PlaceRow, Read, ReadRow, Reap, ReapRow, Refusal, Scan, ScanRows, Unlock, UnlockRow,
     },
 };
-use crate::{Conflict, Error, Setting, position::Way};
+use crate::{Config, Conflict, Error, position::Way};
 
 /// Bytes of rows of a range that are read at once on this node.
 const PAGE: usize = 1 << 16;
 
-impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
+impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Asks, and waits for all answers. They have changed the state, those after a failure too.
     ///
     /// # Errors
@@ -253,7 +253,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 Asked::Lease(number, calls.add::<Lease>(&LeaseRow { table, key, holder, until, borrows })?)
             }
             Ask::Scan(number) => {
-                let Span { table, low, high, way, most, .. } = self.spans[number as usize];
+                let ByteRange { table, low, high, way, most, .. } = self.spans[number as usize];
                 let [low, high] = [low, high].map(|bound| bound.map(|key| key.in_bytes(&self.arena.keys)));
                 let is_back = way == Way::Down;
                 let rows = ScanRows { table, low, high, holder, is_back, most, borrows };
@@ -322,7 +322,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
     }
 
     /// Carries a request out on this node.
-    fn ask_here<S: Setting>(
+    fn ask_here<S: Config>(
         &mut self,
         ask: Ask,
         owner: &mut Participant<S>,
@@ -348,7 +348,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 self.has_leased(number, &leased)
             }
             Ask::Scan(number) => {
-                let Span { table, low, high, way, most, .. } = self.spans[number as usize];
+                let ByteRange { table, low, high, way, most, .. } = self.spans[number as usize];
                 let [low, high] = [low, high].map(|bound| bound.map(|key| key.in_bytes(&self.arena.keys)));
                 let scanned = owner.scan(table, (low, high, way), holder, (most, PAGE), is_dead).map_err(refused)?;
                 self.has_scanned(number, &scanned)

@@ -8,21 +8,21 @@ use super::{
     ClusterError, ClusterTable, ClusterTx,
     state::{Intent, Op},
 };
-use crate::{AsKey, Codec, Conflict, Embedded, Error, Key, Setting, table::Kind};
+use crate::{AsKey, Codec, Config, Conflict, DefaultConfig, Error, Key, table::Kind};
 
 /// The rows that a transaction is going to use: see
 /// [`Worker::transact_on`](super::Worker::transact_on).
-pub struct Sets<'t, 'e, F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
+pub struct Sets<'t, 'e, F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig> {
     pub(super) tx: &'t mut ClusterTx<'e, F, S>,
 }
 
 /// The rows that a transaction has fetched: see
 /// [`Worker::transact_on`](super::Worker::transact_on).
-pub struct Rows<'t, 'e, F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
+pub struct Rows<'t, 'e, F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig> {
     pub(super) tx: &'t mut ClusterTx<'e, F, S>,
 }
 
-impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Sets<'_, 'e, F, S> {
+impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Sets<'_, 'e, F, S> {
     /// Declares a row that is going to be read.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Sets<'_, 'e, F, S> {
     }
 }
 
-impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Rows<'_, 'e, F, S> {
+impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Rows<'_, 'e, F, S> {
     /// A row's value, if there is such a row.
     ///
     /// # Errors
@@ -154,7 +154,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Rows<'_, 'e, F, S> {
     }
 }
 
-impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
+impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     pub(super) fn declare<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: ClusterTable<K, C, O>,
@@ -226,13 +226,13 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     }
 }
 
-impl<F: Fabric, S: Setting<Engine = F::Engine>> fmt::Debug for Sets<'_, '_, F, S> {
+impl<F: Fabric, S: Config<Engine = F::Engine>> fmt::Debug for Sets<'_, '_, F, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Sets").field(&self.tx).finish()
     }
 }
 
-impl<F: Fabric, S: Setting<Engine = F::Engine>> fmt::Debug for Rows<'_, '_, F, S> {
+impl<F: Fabric, S: Config<Engine = F::Engine>> fmt::Debug for Rows<'_, '_, F, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Rows").field(&self.tx).finish()
     }

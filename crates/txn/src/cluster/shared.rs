@@ -11,13 +11,13 @@ use super::{
     participant::Home,
     wire::Welcome,
 };
-use crate::{Db, Setting};
+use crate::{Config, Db};
 
 /// The version of what nodes say to each other.
 pub(super) const VERSION: u32 = 1;
 
 /// What all handles of a node share.
-pub(super) struct Shared<F: Fabric, S: Setting> {
+pub(super) struct Shared<F: Fabric, S: Config> {
     pub(super) fabric: F,
     pub(super) node: NodeId,
     pub(super) owners: Vec<NodeId>,
@@ -36,7 +36,7 @@ pub(super) struct Shared<F: Fabric, S: Setting> {
     pub(super) db: Db<S>,
 }
 
-impl<F: Fabric, S: Setting> Shared<F, S> {
+impl<F: Fabric, S: Config> Shared<F, S> {
     /// What peers are told.
     pub(super) fn welcome(&self) -> Welcome {
         let tables = self.home.tables.iter().map(|table| match self.protocol.is_one_sided() {

@@ -11,7 +11,7 @@ use super::{
     table::{everywhere, owner_of},
 };
 use crate::{
-    AsKey, Codec, CodecError, Error, Key, KeyRange, KeyedRow, Ordered, Rows, Setting, position::Ends,
+    AsKey, Codec, CodecError, Config, Error, Key, KeyRange, KeyedRow, Ordered, Rows, position::Ends,
     rows::sealed::Sealed, table::Kind,
 };
 
@@ -25,19 +25,19 @@ pub(super) type Asked = SmallVec<[NodeId; 8]>;
 /// See [`ClusterIndex`](super::ClusterIndex).
 pub trait Point: Rows {
     #[doc(hidden)]
-    fn get_many<'e, F: Fabric, S: Setting<Engine = F::Engine>>(
+    fn get_many<'e, F: Fabric, S: Config<Engine = F::Engine>>(
         self,
         tx: &mut ClusterTx<'e, F, S>,
         keys: impl IntoIterator<Item = impl AsKey<Self::Key>>,
     ) -> impl Future<Output = Result<Vec<Option<Self::Row>>, Error>>;
     #[doc(hidden)]
-    fn get<'e, F: Fabric, S: Setting<Engine = F::Engine>>(
+    fn get<'e, F: Fabric, S: Config<Engine = F::Engine>>(
         self,
         tx: &mut ClusterTx<'e, F, S>,
         key: impl AsKey<Self::Key>,
     ) -> impl Future<Output = Result<Option<Self::Row>, Error>>;
     #[doc(hidden)]
-    fn contains<'e, F: Fabric, S: Setting<Engine = F::Engine>>(
+    fn contains<'e, F: Fabric, S: Config<Engine = F::Engine>>(
         self,
         tx: &mut ClusterTx<'e, F, S>,
         key: impl AsKey<Self::Key>,
@@ -66,7 +66,7 @@ pub trait Sorted: Rows {
     ) -> Result<(Ends, SmallVec<[NodeId; 8]>), Error>;
     /// Makes rows of entries that were found.
     #[doc(hidden)]
-    fn rows<'e, F: Fabric, S: Setting<Engine = F::Engine>>(
+    fn rows<'e, F: Fabric, S: Config<Engine = F::Engine>>(
         self,
         tx: &mut ClusterTx<'e, F, S>,
         found: Vec<u32>,
@@ -130,7 +130,7 @@ impl<K: Key, C: Codec, O: Kind> Stored for ClusterTable<K, C, O> {
 }
 
 impl<R: Stored> Point for R {
-    async fn get_many<'e, F: Fabric, S: Setting<Engine = F::Engine>>(
+    async fn get_many<'e, F: Fabric, S: Config<Engine = F::Engine>>(
         self,
         tx: &mut ClusterTx<'e, F, S>,
         keys: impl IntoIterator<Item = impl AsKey<R::Key>>,
@@ -140,7 +140,7 @@ impl<R: Stored> Point for R {
         rows.into_iter().map(|row| tx.decode(self, row)).collect()
     }
 
-    async fn get<'e, F: Fabric, S: Setting<Engine = F::Engine>>(
+    async fn get<'e, F: Fabric, S: Config<Engine = F::Engine>>(
         self,
         tx: &mut ClusterTx<'e, F, S>,
         key: impl AsKey<R::Key>,
@@ -150,7 +150,7 @@ impl<R: Stored> Point for R {
         tx.decode(self, row)
     }
 
-    async fn contains<'e, F: Fabric, S: Setting<Engine = F::Engine>>(
+    async fn contains<'e, F: Fabric, S: Config<Engine = F::Engine>>(
         self,
         tx: &mut ClusterTx<'e, F, S>,
         key: impl AsKey<R::Key>,
@@ -186,7 +186,7 @@ impl<R: Stored<Kind = Ordered>> Sorted for R {
         Ok((ends, nodes))
     }
 
-    async fn rows<'e, F: Fabric, S: Setting<Engine = F::Engine>>(
+    async fn rows<'e, F: Fabric, S: Config<Engine = F::Engine>>(
         self,
         tx: &mut ClusterTx<'e, F, S>,
         found: Vec<u32>,

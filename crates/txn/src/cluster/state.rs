@@ -128,7 +128,7 @@ impl Row {
 
 /// A range of an owner's rows that is being read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
+pub(super) struct ByteRange {
     pub(super) table: u16,
     pub(super) owner: NodeId,
     /// Where the rows begin and end that were not read yet.
@@ -143,7 +143,7 @@ pub(super) struct Span {
     pub(super) is_whole: bool,
 }
 
-impl Span {
+impl ByteRange {
     /// Whether a key is of what was not read yet. The keys that it has are in these bytes.
     pub(super) fn has(&self, key: KeyRef<'_>, keys: &[u8]) -> bool {
         let range = (self.low.map(|key| key.in_bytes(keys)), self.high.map(|key| key.in_bytes(keys)));
@@ -222,7 +222,7 @@ pub(super) struct State<'e, P: Port> {
     pub(super) holder: Holder,
     pub(super) rows: Vec<Row>,
     pub(super) missing: Vec<Missing>,
-    pub(super) spans: Vec<Span>,
+    pub(super) spans: Vec<ByteRange>,
     pub(super) owners: Vec<Owner>,
     pub(super) arena: Arena,
     /// What is under way. It is kept here, and not in the future that waits, so that it is known

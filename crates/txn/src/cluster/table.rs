@@ -51,7 +51,7 @@ pub(super) fn owner_of<K: Key>(
     match partition.home(key, owners.len()) {
         Home::Owner(owner) => owners.get(owner).copied().ok_or(ClusterError::NoOwner { table }.into()),
         Home::Everywhere => Ok(here),
-        Home::Nowhere => Err(ClusterError::NoOwner { table }.into()),
+        Home::NoValue => Err(ClusterError::NoOwner { table }.into()),
         Home::NotAKey => Err(Error::Key { table }),
     }
 }

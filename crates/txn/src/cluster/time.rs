@@ -12,7 +12,7 @@ use super::{
     coordinator::Coordinator,
     wire::Clock as AskClock,
 };
-use crate::{Error, Setting, mutation::Mutation};
+use crate::{Config, Error, mutation::Mutation};
 
 /// How often a node measures at once, if it does not know the time well enough.
 const TRIES: u32 = 16;
@@ -20,7 +20,7 @@ const TRIES: u32 = 16;
 /// The least time between two publications by one worker, in nanoseconds.
 const PUBLISHED_FOR: u64 = 20_000;
 
-impl<F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'_, F, S> {
+impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
     fn reference(&self) -> NodeId {
         // A node is not started without owners.
         self.owners().first().copied().unwrap_or(self.id())

@@ -17,7 +17,7 @@ use super::{
     coordinator::Coordinator,
     state::{Culprit, Row, State},
 };
-use crate::{Conflict, Embedded, Error, Setting, mutation::Mutation};
+use crate::{Config, Conflict, DefaultConfig, Error, mutation::Mutation};
 
 /// How often a row that another transaction has locked is read again.
 const PATIENCE: u32 = 12;
@@ -36,7 +36,7 @@ const MOST_CLAIMED: usize = 1 << 8;
 /// # Example
 ///
 /// See [`Node`](super::Node).
-pub struct ClusterTx<'e, F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
+pub struct ClusterTx<'e, F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig> {
     pub(super) worker: Rc<Coordinator<'e, F, S>>,
     /// Until it is dropped.
     pub(super) state: Option<Box<State<'e, F::Port>>>,
@@ -44,7 +44,7 @@ pub struct ClusterTx<'e, F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
     is_opaque: bool,
 }
 
-impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
+impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     pub(super) fn new(worker: Rc<Coordinator<'e, F, S>>, state: Box<State<'e, F::Port>>) -> Self {
         Self { worker, state: Some(state), is_opaque: false }
     }
@@ -337,7 +337,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     }
 }
 
-impl<F: Fabric, S: Setting<Engine = F::Engine>> Drop for ClusterTx<'_, F, S> {
+impl<F: Fabric, S: Config<Engine = F::Engine>> Drop for ClusterTx<'_, F, S> {
     fn drop(&mut self) {
         match self.state.take() {
             Some(state) if state.is_over => self.worker.recycle(state),
@@ -347,7 +347,7 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> Drop for ClusterTx<'_, F, S> {
     }
 }
 
-impl<F: Fabric, S: Setting<Engine = F::Engine>> fmt::Debug for ClusterTx<'_, F, S> {
+impl<F: Fabric, S: Config<Engine = F::Engine>> fmt::Debug for ClusterTx<'_, F, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = self.state.as_ref().map(|state| state.rows.len());
         f.debug_struct("ClusterTx").field("rows", &rows).finish_non_exhaustive()

@@ -19,7 +19,7 @@ use super::{
         Scan, Settle, Unlock,
     },
 };
-use crate::{Conflict, Db, Embedded, Error, Options, Setting, mutation::Mutation, position::Way};
+use crate::{Config, Conflict, Db, DefaultConfig, Error, Options, mutation::Mutation, position::Way};
 
 /// After how many runs a closure's rows are locked before it is run again.
 pub(super) const CLAIM_AFTER: u32 = 4;
@@ -35,11 +35,11 @@ const MOST_IDLE: u32 = 7;
 /// # Example
 ///
 /// See [`Node`](super::Node).
-pub struct Worker<'e, F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
+pub struct Worker<'e, F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig> {
     inner: Rc<Coordinator<'e, F, S>>,
 }
 
-impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
+impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     pub(super) fn new(node: Arc<Shared<F, S>>, endpoint: &'e Endpoint<F::Port>, participant: Participant<S>) -> Self {
         let inner = Coordinator::new(node, endpoint, participant);
         Self { inner: Rc::new(inner) }
@@ -228,12 +228,12 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
     /// ```
     /// use drtm_htm::NoHtm;
     /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Conflict, Error, Setting, cluster::Node};
+    /// use drtm_txn::{Builder, Conflict, Error, Config, cluster::Node};
     ///
     /// #[derive(Debug)]
     /// struct Plain;
     ///
-    /// impl Setting for Plain {
+    /// impl Config for Plain {
     ///     type Engine = NoHtm;
     /// }
     ///
@@ -257,12 +257,12 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
     /// ```
     /// use drtm_htm::NoHtm;
     /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId, Phase};
-    /// use drtm_txn::{Builder, Error, Setting, cluster::{Node, Rounds}};
+    /// use drtm_txn::{Builder, Error, Config, cluster::{Node, Rounds}};
     ///
     /// #[derive(Debug)]
     /// struct Plain;
     ///
-    /// impl Setting for Plain {
+    /// impl Config for Plain {
     ///     type Engine = NoHtm;
     /// }
     ///
@@ -291,12 +291,12 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
     /// ```
     /// use drtm_htm::NoHtm;
     /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId, block_on};
-    /// use drtm_txn::{Builder, Error, Setting, cluster::Node};
+    /// use drtm_txn::{Builder, Error, Config, cluster::Node};
     ///
     /// #[derive(Debug)]
     /// struct Plain;
     ///
-    /// impl Setting for Plain {
+    /// impl Config for Plain {
     ///     type Engine = NoHtm;
     /// }
     ///
@@ -452,13 +452,13 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
     }
 }
 
-impl<F: Fabric, S: Setting<Engine = F::Engine>> Clone for Worker<'_, F, S> {
+impl<F: Fabric, S: Config<Engine = F::Engine>> Clone for Worker<'_, F, S> {
     fn clone(&self) -> Self {
         Self { inner: Rc::clone(&self.inner) }
     }
 }
 
-impl<F: Fabric, S: Setting<Engine = F::Engine>> fmt::Debug for Worker<'_, F, S> {
+impl<F: Fabric, S: Config<Engine = F::Engine>> fmt::Debug for Worker<'_, F, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (node, states) = (self.id(), self.inner.states.get());
         f.debug_struct("Worker").field("node", &node).field("states", &states).finish_non_exhaustive()

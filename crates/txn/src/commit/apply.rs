@@ -3,11 +3,11 @@
 use std::hint::cold_path;
 
 use drtm_htm::Engine;
-use drtm_kv::{Kept, KvError, Records, Version, Worker};
+use drtm_kv::{KvError, Records, RetainOutcome, Version, Worker};
 
 use super::lock::unlock;
 use crate::{
-    Setting,
+    Config,
     arena::Arena,
     budget::Spent,
     garbage::NewPast,
@@ -24,7 +24,7 @@ use crate::{
 ///
 /// When the store is corrupt. The other rows are unlocked all the same.
 #[inline(always)]
-pub(super) fn apply<S: Setting>(
+pub(super) fn apply<S: Config>(
     db: &Inner<S>,
     worker: &mut Worker<S::Engine>,
     arena: &Arena,
@@ -56,7 +56,7 @@ pub(super) fn apply<S: Setting>(
 
 /// Unlocks the row that could not be written, and those behind it.
 #[cold]
-fn leave<S: Setting>(db: &Inner<S>, left: &[Write], error: KvError) -> KvError {
+fn leave<S: Config>(db: &Inner<S>, left: &[Write], error: KvError) -> KvError {
     unlock(&db.store.records(), left);
     error
 }
@@ -83,7 +83,7 @@ fn write_in_place<E: Engine>(
 }
 
 /// Writes rows that have older versions, or values that do not fit where the records are.
-struct Special<'a, S: Setting> {
+struct Special<'a, S: Config> {
     db: &'a Inner<S>,
     worker: &'a mut Worker<S::Engine>,
     arena: &'a Arena,
@@ -93,7 +93,7 @@ struct Special<'a, S: Setting> {
     new_past: NewPast<'a>,
 }
 
-impl<'a, S: Setting> Special<'a, S> {
+impl<'a, S: Config> Special<'a, S> {
     fn new(
         db: &'a Inner<S>,
         worker: &'a mut Worker<S::Engine>,
@@ -163,8 +163,8 @@ impl<'a, S: Setting> Special<'a, S> {
         }
         if needs.include(write.before, version) && (has_past || !write.before.is_removed()) {
             match records.keep(self.worker, write.at, self.db.past.allows_more(&self.spent))? {
-                Kept::Copy { bytes } => self.spent.take(bytes),
-                Kept::Forgotten { freed } => self.spent.give_back(freed),
+                RetainOutcome::Copied { bytes } => self.spent.take(bytes),
+                RetainOutcome::Discarded { freed } => self.spent.give_back(freed),
             }
             has_past = true;
         }

@@ -7,7 +7,7 @@
 use drtm_htm::{Access, Engine, Plain, Waiter};
 use drtm_kv::{Handle, Head, Holder, Locking, Records, Version};
 
-use crate::{Conflict, Error, Setting, epoch::epoch_of, inner::Inner, mutation::Mutation, write_set::Write};
+use crate::{Config, Conflict, Error, epoch::epoch_of, inner::Inner, mutation::Mutation, write_set::Write};
 
 /// How often a row that another transaction has locked is tried again.
 const PATIENCE: u32 = 256;
@@ -61,7 +61,7 @@ impl Summary {
 
     /// Adds a row that is locked now. Returns whether it is what the transaction has read.
     #[inline(always)]
-    fn add<'s, S: Setting, A: Access<'s>>(
+    fn add<'s, S: Config, A: Access<'s>>(
         &mut self,
         tx: &mut A,
         records: &Records<'s, S::Engine>,
@@ -105,7 +105,7 @@ pub(super) enum NotLocked {
 ///
 /// If a row cannot be locked, returns why, and how many are locked.
 #[inline(always)]
-pub(super) fn lock_rows<'s, S: Setting, A: Access<'s>>(
+pub(super) fn lock_rows<'s, S: Config, A: Access<'s>>(
     tx: &mut A,
     records: &Records<'s, S::Engine>,
     writes: &mut [Write],
@@ -135,7 +135,7 @@ pub(super) fn unlock<E: Engine>(records: &Records<'_, E>, locked: &[Write]) {
 
 /// Locks all rows in any order, without waiting. If that fails, nothing is locked.
 #[inline(always)]
-pub(super) fn lock<S: Setting>(db: &Inner<S>, writes: &mut [Write], holder: Holder) -> Result<Summary, NotLocked> {
+pub(super) fn lock<S: Config>(db: &Inner<S>, writes: &mut [Write], holder: Holder) -> Result<Summary, NotLocked> {
     let records = &db.store.records();
     // A place that leads out of memory leads to no record.
     let swap = |at| records.lock(at, holder).unwrap_or(Locking::Gone);
@@ -153,7 +153,7 @@ pub(super) fn lock<S: Setting>(db: &Inner<S>, writes: &mut [Write], holder: Hold
 /// A conflict; nothing is locked then.
 #[cold]
 #[inline(never)]
-pub(super) fn lock_in_order<S: Setting>(
+pub(super) fn lock_in_order<S: Config>(
     db: &Inner<S>,
     writes: &mut [Write],
     order: &mut Vec<(Handle, u32)>,
@@ -184,7 +184,7 @@ pub(super) fn lock_in_order<S: Setting>(
 }
 
 /// Locks a row, waiting a little.
-fn lock_patiently<S: Setting>(db: &Inner<S>, at: Handle, holder: Holder) -> Result<(Version, Head), Error> {
+fn lock_patiently<S: Config>(db: &Inner<S>, at: Handle, holder: Holder) -> Result<(Version, Head), Error> {
     let (records, waiter) = (db.store.records(), Waiter::new());
     for _ in 0..PATIENCE {
         match records.lock(at, holder)? {

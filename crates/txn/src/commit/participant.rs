@@ -12,7 +12,7 @@ use super::{
     region, reserve, take_out_removed,
 };
 use crate::{
-    Conflict, Error, Setting,
+    Config, Conflict, Error,
     epoch::{advance_beyond, epoch_of, has_version_in, last_of},
     inner::Inner,
     state::TxState,
@@ -25,7 +25,7 @@ use crate::{
 /// # Errors
 ///
 /// A conflict, or when memory has run out. Nothing is locked then.
-pub(crate) fn lock_row<S: Setting>(
+pub(crate) fn lock_row<S: Config>(
     db: &Inner<S>,
     state: &mut TxState<S::Engine>,
     write: &mut Write,
@@ -57,7 +57,7 @@ pub(crate) fn lock_row<S: Setting>(
 
 /// Sees to it that a row that is locked has a version in the epoch in which it will be written: the
 /// number is read later, by all rows of the transaction here.
-fn has_further_version<S: Setting>(db: &Inner<S>, before: Version) -> Result<(), KvError> {
+fn has_further_version<S: Config>(db: &Inner<S>, before: Version) -> Result<(), KvError> {
     let number = db.snapshot_number()?;
     fence_locked();
     if !has_version_in(drtm_htm::Engine::load(db.engine(), number), before) {
@@ -72,7 +72,7 @@ fn has_further_version<S: Setting>(db: &Inner<S>, before: Version) -> Result<(),
 /// # Errors
 ///
 /// A conflict; nothing is locked then.
-pub(crate) fn lock_in_region<S: Setting>(
+pub(crate) fn lock_in_region<S: Config>(
     db: &Inner<S>,
     state: &mut TxState<S::Engine>,
     writes: &mut [Write],
@@ -89,7 +89,7 @@ pub(crate) fn lock_in_region<S: Setting>(
 
 /// Reserves memory for the value of a row that another transaction has locked, unless it is this
 /// one.
-fn lock_again<S: Setting>(
+fn lock_again<S: Config>(
     db: &Inner<S>,
     state: &mut TxState<S::Engine>,
     write: &Write,
@@ -114,7 +114,7 @@ fn lock_again<S: Setting>(
 /// # Errors
 ///
 /// When the store is corrupt; or the value is longer than what was reserved.
-pub(crate) fn apply_row<S: Setting>(
+pub(crate) fn apply_row<S: Config>(
     db: &Inner<S>,
     state: &mut TxState<S::Engine>,
     mut write: Write,

@@ -8,7 +8,7 @@ use super::{
     lock::{NotLocked, Summary, lock_rows},
     validate::validate,
 };
-use crate::{Conflict, Error, Setting, inner::Inner, read_set::ReadSet, write_set::Write};
+use crate::{Config, Conflict, Error, inner::Inner, read_set::ReadSet, write_set::Write};
 
 const HELD: u8 = 1;
 const MOVED: u8 = 2;
@@ -23,7 +23,7 @@ const PHANTOM: u8 = 4;
 ///
 /// A conflict; nothing is locked then.
 #[inline(always)]
-pub(super) fn lock_and_validate<S: Setting>(
+pub(super) fn lock_and_validate<S: Config>(
     db: &Inner<S>,
     worker: &mut Worker<S::Engine>,
     reads: &ReadSet,

@@ -4,11 +4,11 @@ use drtm_htm::{Access, Plain};
 use drtm_kv::{Holder, Records};
 
 use super::confirm_reads;
-use crate::{Conflict, Setting, inner::Inner, mutation::Mutation, read_set::ReadSet, state::TxState};
+use crate::{Config, Conflict, inner::Inner, mutation::Mutation, read_set::ReadSet, state::TxState};
 
 /// Returns what has changed of the read set, if anything has.
 #[inline(always)]
-pub(super) fn validate<'s, S: Setting, A: Access<'s>>(
+pub(super) fn validate<'s, S: Config, A: Access<'s>>(
     tx: &mut A,
     records: &Records<'s, S::Engine>,
     reads: &ReadSet,
@@ -34,19 +34,19 @@ pub(super) fn validate<'s, S: Setting, A: Access<'s>>(
 
 /// [Validates](validate) the read set, outside of an htm transaction.
 #[inline(always)]
-pub(super) fn validate_reads<S: Setting>(db: &Inner<S>, reads: &ReadSet, holder: Holder) -> Result<(), Conflict> {
+pub(super) fn validate_reads<S: Config>(db: &Inner<S>, reads: &ReadSet, holder: Holder) -> Result<(), Conflict> {
     // Many transactions only change rows.
     if reads.is_empty() { Ok(()) } else { validate_some(db, reads, holder) }
 }
 
 #[inline(never)]
-fn validate_some<S: Setting>(db: &Inner<S>, reads: &ReadSet, holder: Holder) -> Result<(), Conflict> {
+fn validate_some<S: Config>(db: &Inner<S>, reads: &ReadSet, holder: Holder) -> Result<(), Conflict> {
     let Ok(conflict) = validate::<S, _>(&mut Plain::new(db.engine()), &db.store.records(), reads, holder);
     conflict.map_or(Ok(()), Err)
 }
 
 /// Validates all that a running transaction has seen, the rows that it is going to write included.
-pub(crate) fn validate_all<S: Setting>(db: &Inner<S>, state: &TxState<S::Engine>) -> Result<(), Conflict> {
+pub(crate) fn validate_all<S: Config>(db: &Inner<S>, state: &TxState<S::Engine>) -> Result<(), Conflict> {
     let records = db.store.records();
     validate_reads(db, &state.reads, state.holder)?;
     for write in state.writes.as_slice() {

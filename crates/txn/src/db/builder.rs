@@ -19,7 +19,7 @@ use thread_local::ThreadLocal;
 
 use super::Db;
 use crate::{
-    Durability, Error, LogError, Setting, Sink,
+    Config, Durability, Error, LogError, Sink,
     bounds::LEAST_MEMORY,
     budget::Budget,
     catalog::Catalog,
@@ -53,7 +53,7 @@ use crate::{
 pub struct Builder {
     /// What was asked for.
     memory: Option<u64>,
-    at_once: u64,
+    prefault: u64,
     pub(crate) older_versions: u64,
     sink: Option<Arc<dyn Sink>>,
     path: Option<PathBuf>,
@@ -108,7 +108,7 @@ impl Builder {
     pub const fn new() -> Self {
         Self {
             memory: None,
-            at_once: 0,
+            prefault: 0,
             older_versions: OLDER_VERSIONS,
             sink: None,
             path: None,
@@ -144,12 +144,12 @@ impl Builder {
     /// ```
     /// use drtm::{Builder, Error};
     ///
-    /// let db = Builder::new().memory(64 << 20).at_once(16 << 20).build()?;
+    /// let db = Builder::new().memory(64 << 20).prefault(16 << 20).build()?;
     /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
-    pub fn at_once(self, bytes: u64) -> Self {
-        Self { at_once: bytes, ..self }
+    pub fn prefault(self, bytes: u64) -> Self {
+        Self { prefault: bytes, ..self }
     }
 
     /// Lets ordered tables note where keys were found, so that they are found again without a way
@@ -337,12 +337,12 @@ impl Builder {
         self.build_with(Native::chosen()?)
     }
 
-    /// Makes a database of another [setting](Setting).
+    /// Makes a database of another [setting](Config).
     ///
     /// # Errors
     ///
     /// As for [`build`](Self::build).
-    pub fn build_with<S: Setting>(self, engine: S::Engine) -> Result<Db<S>, Error> {
+    pub fn build_with<S: Config>(self, engine: S::Engine) -> Result<Db<S>, Error> {
         let memory = self.capacity()?;
         self.build_in(Store::in_memory(engine, memory)?)
     }
@@ -378,10 +378,10 @@ impl Builder {
     }
 
     /// Makes a database in a store in which there is nothing.
-    pub(crate) fn build_in<S: Setting>(self, store: Store<S::Engine>) -> Result<Db<S>, Error> {
+    pub(crate) fn build_in<S: Config>(self, store: Store<S::Engine>) -> Result<Db<S>, Error> {
         static DATABASES: AtomicU32 = AtomicU32::new(0);
-        if self.at_once > 0 {
-            store.region().populate(self.at_once)?;
+        if self.prefault > 0 {
+            store.region().populate(self.prefault)?;
         }
         let store = if self.hints { store } else { store.without_hints() };
         let snapshots = Snapshots::create(&store)?;

@@ -4,12 +4,12 @@ use std::{path::PathBuf, sync::Arc};
 
 use super::Db;
 use crate::{
-    Checkpoint, Error, LogError, Setting,
+    Checkpoint, Config, Error, LogError,
     durability::storage::{Files, Storage},
     tx::in_memory_only,
 };
 
-impl<S: Setting> Db<S> {
+impl<S: Config> Db<S> {
     /// Makes a checkpoint: a file of all rows, after which the log before it is removed. Writers go
     /// on meanwhile.
     ///

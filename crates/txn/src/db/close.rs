@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use super::Db;
 use crate::{
-    Error, Setting,
+    Config, Error,
     trace::{event, within},
 };
 
 /// How long [`Db::close`] waits for transactions.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-impl<S: Setting> Db<S> {
+impl<S: Config> Db<S> {
     /// Closes the database, for all its clones and for good. Nobody comes in any more: whatever is
     /// asked of it from now on is answered with [`Error::Closed`]. Transactions that are running
     /// may finish, snapshots too, and this waits until they have, for five seconds at most. Then

@@ -4,7 +4,7 @@
 use metrics::{Label, Unit, counter, describe_counter, describe_gauge, gauge};
 
 use super::Db;
-use crate::{Conflict, Error, Setting};
+use crate::{Config, Conflict, Error};
 
 const COMMITTED: &str = "drtm_transactions_committed_total";
 const GIVEN_UP: &str = "drtm_transactions_given_up_total";
@@ -16,7 +16,7 @@ const OLDER_VERSIONS: &str = "drtm_older_versions_bytes";
 const MEMORY: &str = "drtm_memory_bytes";
 const MOST_MEMORY: &str = "drtm_memory_most_bytes";
 
-impl<S: Setting> Db<S> {
+impl<S: Config> Db<S> {
     /// Tells the recorder of the crate `metrics` what the figures are that
     /// [`publish_metrics`](Self::publish_metrics) hands over.
     ///
@@ -44,9 +44,9 @@ impl<S: Setting> Db<S> {
     /// | `drtm_transactions_committed_total` | counter | | [`Stats::commits`](crate::Stats::commits) |
     /// | `drtm_transactions_given_up_total` | counter | | [`Stats::given_up`](crate::Stats::given_up) |
     /// | `drtm_transactions_conflicts_total` | counter | `cause`: a [`Conflict`]'s [name](Conflict::name) | [`Stats::conflicts`](crate::Stats::conflicts) |
-    /// | `drtm_regions_total` | counter | `outcome`: `commit`, `fallback`, or why it was aborted: `conflict`, `capacity`, `system`, `explicit`, `lock_held`, `nested`, `panicked` | [`regions`](Self::regions) |
+    /// | `drtm_regions_total` | counter | `outcome`: `commit`, `fallback`, or why it was aborted: `conflict`, `capacity`, `system`, `explicit`, `lock_held`, `nested`, `panicked` | [`htm_stats`](Self::htm_stats) |
     /// | `drtm_table_records` | gauge | `table` | [`tables`](Self::tables), indexes included |
-    /// | `drtm_snapshots_open` | gauge | | [`open_snapshots`](Self::open_snapshots) |
+    /// | `drtm_snapshots_open` | gauge | | [`snapshot_count`](Self::snapshot_count) |
     /// | `drtm_older_versions_bytes` | gauge | | [`older_versions`](Self::older_versions) |
     /// | `drtm_memory_bytes`, `drtm_memory_most_bytes` | gauge | | [`memory`](Self::memory) |
     ///
@@ -79,7 +79,7 @@ impl<S: Setting> Db<S> {
         for cause in Conflict::ALL {
             counter!(CONFLICTS, with("cause", cause.name())).absolute(stats.conflicts(cause));
         }
-        let regions = self.regions();
+        let regions = self.htm_stats();
         let outcomes = [
             ("commit", regions.commits),
             ("fallback", regions.fallbacks),
@@ -97,7 +97,7 @@ impl<S: Setting> Db<S> {
         for (table, records) in self.tables()? {
             gauge!(RECORDS, with("table", table)).set(records as f64);
         }
-        gauge!(SNAPSHOTS, alone()).set(self.open_snapshots()? as f64);
+        gauge!(SNAPSHOTS, alone()).set(self.snapshot_count()? as f64);
         gauge!(OLDER_VERSIONS, alone()).set(self.older_versions() as f64);
         let memory = self.memory();
         gauge!(MEMORY, alone()).set(memory.total() as f64);

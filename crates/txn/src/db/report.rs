@@ -3,9 +3,9 @@
 use drtm_kv::record_bytes;
 
 use super::Db;
-use crate::{Error, MemoryUse, Setting, Stats, TableStats, garbage::Garbage, inner::Inner, storage::KeyRef};
+use crate::{Config, Error, MemoryUse, Stats, TableStats, garbage::Garbage, inner::Inner, storage::KeyRef};
 
-impl<S: Setting> Db<S> {
+impl<S: Config> Db<S> {
     /// What has become of transactions so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -14,8 +14,8 @@ impl<S: Setting> Db<S> {
 
     /// What became of hardware regions so far, where there are such.
     #[must_use]
-    pub fn regions(&self) -> drtm_htm::Stats {
-        self.inner.store.regions()
+    pub fn htm_stats(&self) -> drtm_htm::Stats {
+        self.inner.store.htm_stats()
     }
 
     /// Bytes of memory that hold what rows were, for open snapshots, or until somebody notices that
@@ -38,12 +38,12 @@ impl<S: Setting> Db<S> {
     ///
     /// let db = Db::new()?;
     /// let snapshot = db.snapshot()?;
-    /// assert_eq!(db.open_snapshots()?, 1);
+    /// assert_eq!(db.snapshot_count()?, 1);
     /// drop(snapshot);
-    /// assert_eq!(db.open_snapshots()?, 0);
+    /// assert_eq!(db.snapshot_count()?, 0);
     /// # Ok::<(), Error>(())
     /// ```
-    pub fn open_snapshots(&self) -> Result<u64, Error> {
+    pub fn snapshot_count(&self) -> Result<u64, Error> {
         Ok(self.inner.snapshots.count(&self.inner.store)?)
     }
 

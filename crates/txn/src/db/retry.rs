@@ -4,7 +4,7 @@ use drtm_htm::Waiter;
 
 use super::options::Options;
 use crate::{
-    Conflict, Error, Setting,
+    Config, Conflict, Error,
     bounds::TRIES,
     inner::{Inner, Thread},
     sync::this_thread,
@@ -41,7 +41,7 @@ impl<'d> Retry<'d> {
     /// [`Error::Contended`] if there is to be none.
     #[cold]
     #[inline(never)]
-    pub(super) fn again<S: Setting>(
+    pub(super) fn again<S: Config>(
         &mut self,
         db: &'d Inner<S>,
         thread: &Thread<S::Engine>,

@@ -1,9 +1,9 @@
 //! Dropping and renaming tables, and dropping indexes.
 
 use super::Db;
-use crate::{Error, Setting, catalog::Opened, durability::format::CatalogChange, reclaim, trace::event};
+use crate::{Config, Error, catalog::Opened, durability::format::CatalogChange, reclaim, trace::event};
 
-impl<S: Setting> Db<S> {
+impl<S: Config> Db<S> {
     /// Drops a table with all of its rows and indexes. A table of the same name is another one from
     /// then on, and has no rows.
     ///

@@ -5,7 +5,7 @@ use drtm_kv::{ForHolder, Handle, HashConfig, HashTable, KvTable, Store};
 
 use super::*;
 
-const WHOLE: Lines = Lines::of(&[]);
+const WHOLE: PrefetchMask = PrefetchMask::of(&[]);
 
 /// A table with the keys below this one.
 fn table(keys: u64, config: HashConfig) -> HashTable<NoHtm> {
@@ -28,7 +28,7 @@ impl World {
     /// Asks for these keys, which count as a table's of this number.
     fn ask(&mut self, number: u16, keys: &[u64]) -> bool {
         let Self { located, table } = self;
-        let rows = table.ask_for(keys.iter().copied());
+        let rows = table.prefetch(keys.iter().copied());
         located.note(number, rows, &WHOLE, |located| Self::go_on(located, table, false))
     }
 

@@ -19,7 +19,7 @@ use drtm_htm::Engine;
 
 use super::{Index, IndexDef, Listed, Uniqueness, upkeep};
 use crate::{
-    Codec, Db, Error, Key, Ordered, Raw, Setting, Table,
+    Codec, Config, Db, Error, Key, Ordered, Raw, Table,
     catalog::Opened,
     durability::format::CatalogChange,
     epoch::first_after,
@@ -32,7 +32,7 @@ use crate::{
 /// cost, and few enough to get in nobody's way for long.
 const BATCH: usize = 64;
 
-impl<S: Setting> Db<S> {
+impl<S: Config> Db<S> {
     /// Opens an index of a table, which is made if there is none of that name. The table may have
     /// rows, and others may write it meanwhile: this comes back when the index has all of them, and
     /// nobody is held up. Transactions that are running when the index is begun, and have written

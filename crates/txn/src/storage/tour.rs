@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use drtm_htm::Engine;
 use drtm_kv::{
-    Bytes, Current, Cursor, HashTable, Inline, Keys, KvError, KvTable, Nowhere, Sweep, Tree, TreeKeys, Version,
+    Bytes, Current, Cursor, HashTable, Inline, Keys, KvError, KvTable, NoValue, Sweep, Tree, TreeKeys, Version,
 };
 
 use super::{Absence, KeyRef, Storage};
@@ -46,11 +46,11 @@ impl<E: Engine> Storage<E> {
             (Self::HashOfWords(table), At::Buckets(sweep)) => table.advance(sweep, |word| show(KeyRef::Word(word))),
             (Self::HashOfBytes(table), At::Buckets(sweep)) => table.advance(sweep, |bytes| show(KeyRef::Bytes(bytes))),
             (Self::TreeOfWords(tree), At::Words(cursor)) => {
-                let row = tree.advance(cursor, &mut Current, &mut (), &mut Nowhere)?;
+                let row = tree.advance(cursor, &mut Current, &mut (), &mut NoValue)?;
                 Ok(row.map(|(word, _)| show(KeyRef::Word(word))).is_some())
             }
             (Self::TreeOfBytes(tree), At::Bytes(cursor)) => {
-                let row = tree.advance(cursor, &mut Current, &mut (), &mut Nowhere)?;
+                let row = tree.advance(cursor, &mut Current, &mut (), &mut NoValue)?;
                 Ok(row.map(|(bytes, _)| show(KeyRef::Bytes(bytes))).is_some())
             }
             // A tour is begun and gone on with in one function.

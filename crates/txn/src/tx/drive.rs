@@ -4,7 +4,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use drtm_htm::Engine;
-use drtm_kv::{AsOf, Cursor, ForHolder, Inline, Passed, Past, ReadEntry, Room, Tree, Visibility};
+use drtm_kv::{AsOf, Cursor, ForHolder, Inline, Passed, Past, ReadEntry, Tree, ValueSink, Visibility};
 
 use crate::{Error, name::Name, write_set::WriteSet};
 
@@ -58,7 +58,7 @@ impl Reader<AsOf> for Snapshot<'_> {
         match past {
             Past::Present(_) => Ok(true),
             Past::Absent => Ok(false),
-            Past::Forgotten => Err(Special::Failed(Error::Forgotten { table: self.table.get() })),
+            Past::TooOld => Err(Special::Failed(Error::SnapshotTooOld { table: self.table.get() })),
         }
     }
 }
@@ -77,7 +77,7 @@ pub(super) enum Stop {
 
 /// Shows rows of a range, until there are no more, or one is special, or `show` breaks off.
 #[inline(always)]
-pub(super) fn drive<E: Engine, V: Visibility, T: Reader<V>, R: Room>(
+pub(super) fn drive<E: Engine, V: Visibility, T: Reader<V>, R: ValueSink>(
     (tree, cursor): (&Tree<E>, &mut Cursor<Inline>),
     view: &mut V,
     passed: &mut impl Passed,

@@ -11,11 +11,11 @@ use super::{
     read::Row,
 };
 use crate::{
-    Error, Key, Ordered, Setting, Sorted, Stored, arena::Arena, name::Name, position::Position, read_set::ReadSet,
-    room::Of, state::TxState, storage::Storage, wanted::Wanted, write_set::WriteTarget,
+    Config, Error, Key, Ordered, Sorted, Stored, arena::Arena, name::Name, position::Position, projection::Projection,
+    read_set::ReadSet, state::TxState, storage::Storage, value_sink::Of, write_set::WriteTarget,
 };
 
-impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
+impl<R: Sorted, S: Config, M: Mode> Range<'_, '_, R, S, M> {
     /// Notes whether a run, before which the transaction had seen so many rows, has passed another.
     pub(super) fn end_run(&mut self, before: usize) {
         if self.tx.state().seen() != before {
@@ -32,7 +32,7 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
         word: u64,
         seen: ReadEntry,
         end: usize,
-        wanted: &Wanted,
+        wanted: &Projection,
     ) -> Result<Option<(R::Entry, Found, WriteTarget)>, Error> {
         let Some(key) = R::Entry::from_word(word) else { return Err(Error::Key { table: self.opened.name.get() }) };
         let row = self.tx.row_of(seen, wanted, end)?;
@@ -48,7 +48,7 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     }
 }
 
-impl<R: Stored<Kind = Ordered>, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
+impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Range<'_, '_, R, S, M> {
     /// Shows the next row without keeping its value, and gives its key and what `see` gives.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl<R: Stored<Kind = Ordered>, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     #[inline]
     pub fn view_next<X>(&mut self, see: impl FnOnce(R::View<'_>) -> X) -> Result<Option<(R::Key, X)>, Error> {
         self.face_front();
-        let Some((entry, found, _)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
+        let Some((entry, found, _)) = self.advance(&Projection::TO_READ)? else { return Ok(None) };
         self.show(entry, found, |key, view| (key, see(view))).map(Some)
     }
 
@@ -120,7 +120,7 @@ impl<R: Stored<Kind = Ordered>, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
                 Stop::Failed(error) => return Err(error),
                 Stop::At(word, seen) => {
                     let end = self.tx.state().arena.values.len();
-                    if let Some((entry, found, _)) = self.row_slow(word, seen, end, &Wanted::TO_READ)?
+                    if let Some((entry, found, _)) = self.row_slow(word, seen, end, &Projection::TO_READ)?
                         && self.show(entry, found, &mut see)?.is_break()
                     {
                         return Ok(());
@@ -128,7 +128,7 @@ impl<R: Stored<Kind = Ordered>, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
                 }
             }
         }
-        while let Some((entry, found, _)) = self.advance(&Wanted::TO_READ)? {
+        while let Some((entry, found, _)) = self.advance(&Projection::TO_READ)? {
             if self.show(entry, found, &mut see)?.is_break() {
                 break;
             }

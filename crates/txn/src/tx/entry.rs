@@ -5,8 +5,8 @@ use std::{borrow::Borrow, fmt, marker::PhantomData};
 
 use super::{Tx, read::Row};
 use crate::{
-    AsKey, Codec, Embedded, Error, Key, Raw, Setting, Table, catalog::Opened, key::ByRef, table::Any, table::Kind,
-    wanted::Wanted,
+    AsKey, Codec, Config, DefaultConfig, Error, Key, Raw, Table, catalog::Opened, key::ByRef, projection::Projection,
+    table::Any, table::Kind,
 };
 
 /// A row's place in a table, as maps have it: [`Tx::entry`] gives it. A row that is there is looked
@@ -30,7 +30,7 @@ use crate::{
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
-pub enum Entry<'t, 'db, K: Key, C: Codec, S: Setting = Embedded, A: AsKey<K> = &'t K> {
+pub enum Entry<'t, 'db, K: Key, C: Codec, S: Config = DefaultConfig, A: AsKey<K> = &'t K> {
     /// There is a row.
     Occupied(OccupiedEntry<'t, 'db, K, C, S, A>),
     /// There is none.
@@ -59,7 +59,7 @@ pub enum Entry<'t, 'db, K: Key, C: Codec, S: Setting = Embedded, A: AsKey<K> = &
 /// assert_eq!([use_it()?, use_it()?, use_it()?, use_it()?], ["taken", "used", "used up", "taken"]);
 /// # Ok::<(), Error>(())
 /// ```
-pub struct OccupiedEntry<'t, 'db, K: Key, C: Codec, S: Setting = Embedded, A: AsKey<K> = &'t K> {
+pub struct OccupiedEntry<'t, 'db, K: Key, C: Codec, S: Config = DefaultConfig, A: AsKey<K> = &'t K> {
     place: Place<'t, 'db, S, A>,
     /// As it was found, unless it has been changed since.
     row: Option<Row>,
@@ -68,7 +68,7 @@ pub struct OccupiedEntry<'t, 'db, K: Key, C: Codec, S: Setting = Embedded, A: As
     types: PhantomData<fn() -> K>,
 }
 
-impl<K: Key, C: Codec, S: Setting, A: AsKey<K> + fmt::Debug> fmt::Debug for OccupiedEntry<'_, '_, K, C, S, A> {
+impl<K: Key, C: Codec, S: Config, A: AsKey<K> + fmt::Debug> fmt::Debug for OccupiedEntry<'_, '_, K, C, S, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OccupiedEntry").field("key", self.key()).field("row", &self.row).finish_non_exhaustive()
     }
@@ -80,7 +80,7 @@ impl<K: Key, C: Codec, S: Setting, A: AsKey<K> + fmt::Debug> fmt::Debug for Occu
 ///
 /// See [`OccupiedEntry`].
 #[derive(Debug)]
-pub struct VacantEntry<'t, 'db, K: Key, C: Codec, S: Setting = Embedded, A: AsKey<K> = &'t K> {
+pub struct VacantEntry<'t, 'db, K: Key, C: Codec, S: Config = DefaultConfig, A: AsKey<K> = &'t K> {
     place: Place<'t, 'db, S, A>,
     row: Row,
     types: PhantomData<fn() -> (K, C)>,
@@ -88,19 +88,19 @@ pub struct VacantEntry<'t, 'db, K: Key, C: Codec, S: Setting = Embedded, A: AsKe
 
 /// What both have.
 #[derive(Debug)]
-struct Place<'t, 'db, S: Setting, A> {
+struct Place<'t, 'db, S: Config, A> {
     tx: &'t mut Tx<'db, S>,
     opened: &'db Opened<S::Engine>,
     key: A,
 }
 
-impl<S: Setting, A> Place<'_, '_, S, A> {
+impl<S: Config, A> Place<'_, '_, S, A> {
     fn find<K: Key>(&mut self) -> Result<Row, Error>
     where
         A: AsKey<K>,
     {
         let Self { tx, opened, key } = self;
-        tx.with_key(ByRef(key), |tx, key| tx.row::<Raw, Any>(opened, key, &Wanted::TO_READ))
+        tx.with_key(ByRef(key), |tx, key| tx.row::<Raw, Any>(opened, key, &Projection::TO_READ))
     }
 
     fn write<K: Key, C: Codec>(&mut self, row: Row, value: &C::Given) -> Result<(), Error>
@@ -113,7 +113,7 @@ impl<S: Setting, A> Place<'_, '_, S, A> {
     }
 }
 
-impl<'db, S: Setting> Tx<'db, S> {
+impl<'db, S: Config> Tx<'db, S> {
     /// Finds a row's place, to read and write the row there.
     ///
     /// # Errors
@@ -139,7 +139,7 @@ impl<'db, S: Setting> Tx<'db, S> {
     }
 }
 
-impl<K: Key, C: Codec, S: Setting, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
+impl<K: Key, C: Codec, S: Config, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
     /// What stands for the row's key.
     #[must_use]
     pub fn key(&self) -> &A {
@@ -240,7 +240,7 @@ impl<K: Key, C: Codec, S: Setting, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
     }
 }
 
-impl<K: Key, C: Codec, S: Setting, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A> {
+impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A> {
     /// What stands for the row's key.
     #[must_use]
     pub fn key(&self) -> &A {
@@ -349,7 +349,7 @@ impl<K: Key, C: Codec, S: Setting, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A
     }
 }
 
-impl<K: Key, C: Codec, S: Setting, A: AsKey<K>> VacantEntry<'_, '_, K, C, S, A> {
+impl<K: Key, C: Codec, S: Config, A: AsKey<K>> VacantEntry<'_, '_, K, C, S, A> {
     /// The key that there is no row with.
     #[must_use]
     pub fn key(&self) -> &A {

@@ -4,7 +4,7 @@ use std::{ops::Bound, sync::atomic::Ordering::Relaxed};
 
 use super::{Found, Mode, Tx};
 use crate::{
-    AsKey, Codec, Error, Index, IndexKeys, Key, KeyRange, Ordered, Point, Rows, Setting, Sorted, Table, Unique,
+    AsKey, Codec, Config, Error, Index, IndexKeys, Key, KeyRange, Ordered, Point, Rows, Sorted, Table, Unique,
     Uniqueness,
     name::Name,
     position::{Ends, Position, Way, bytes},
@@ -18,18 +18,14 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Rows for Index<K, C, I, U
 
 impl<K: Key, C: Codec, I: Key, O: Kind> Point for Index<K, C, I, Unique, O> {
     #[inline]
-    fn get<S: Setting, M: Mode>(
-        self,
-        tx: &mut Tx<'_, S, M>,
-        by: impl AsKey<I>,
-    ) -> Result<Option<(K, C::Value)>, Error> {
+    fn get<S: Config, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: impl AsKey<I>) -> Result<Option<(K, C::Value)>, Error> {
         let Some(key) = self.keys().get(tx, by)? else { return Ok(None) };
         let row = self.of_entry(tx, &key)?;
         Ok(Some((key, row)))
     }
 
     #[inline]
-    fn contains<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: impl AsKey<I>) -> Result<bool, Error> {
+    fn contains<S: Config, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: impl AsKey<I>) -> Result<bool, Error> {
         self.keys().contains(tx, by)
     }
 }
@@ -39,7 +35,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for Index<K, C, I,
     type Codec = U::Codec<K>;
 
     #[inline]
-    fn entries<S: Setting, M: Mode>(self, tx: &Tx<'_, S, M>) -> Result<EntryTable<K, I, U>, Error> {
+    fn entries<S: Config, M: Mode>(self, tx: &Tx<'_, S, M>) -> Result<EntryTable<K, I, U>, Error> {
         self.keys().entries(tx)
     }
 
@@ -49,7 +45,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for Index<K, C, I,
     }
 
     #[inline]
-    fn row<S: Setting, M: Mode>(
+    fn row<S: Config, M: Mode>(
         self,
         tx: &mut Tx<'_, S, M>,
         index: &Name,
@@ -68,7 +64,7 @@ type EntryTable<K, I, U> = Table<<U as Uniqueness>::Key<K, I>, <U as Uniqueness>
 impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Index<K, C, I, U, O> {
     /// Reads the row that an entry has.
     #[inline]
-    fn of_entry<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: impl AsKey<K>) -> Result<C::Value, Error> {
+    fn of_entry<S: Config, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: impl AsKey<K>) -> Result<C::Value, Error> {
         match self.table.get(tx, key)? {
             Some(row) => Ok(row),
             None => {
@@ -86,12 +82,12 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Rows for IndexKeys<K, C, 
 
 impl<K: Key, C: Codec, I: Key, O: Kind> Point for IndexKeys<K, C, I, Unique, O> {
     #[inline]
-    fn get<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: impl AsKey<I>) -> Result<Option<K>, Error> {
+    fn get<S: Config, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: impl AsKey<I>) -> Result<Option<K>, Error> {
         self.entries(tx)?.get(tx, by)
     }
 
     #[inline]
-    fn contains<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: impl AsKey<I>) -> Result<bool, Error> {
+    fn contains<S: Config, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: impl AsKey<I>) -> Result<bool, Error> {
         self.entries(tx)?.contains(tx, by)
     }
 }
@@ -102,7 +98,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for IndexKeys<K, C
 
     /// Refuses a snapshot of a time when the index did not have every row.
     #[inline]
-    fn entries<S: Setting, M: Mode>(self, tx: &Tx<'_, S, M>) -> Result<EntryTable<K, I, U>, Error> {
+    fn entries<S: Config, M: Mode>(self, tx: &Tx<'_, S, M>) -> Result<EntryTable<K, I, U>, Error> {
         let entries = self.index.entries();
         if let Some(before) = tx.past() {
             let opened = tx.opened(entries)?;
@@ -119,7 +115,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for IndexKeys<K, C
     }
 
     #[inline]
-    fn row<S: Setting, M: Mode>(
+    fn row<S: Config, M: Mode>(
         self,
         tx: &mut Tx<'_, S, M>,
         index: &Name,
@@ -183,7 +179,7 @@ fn beyond(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     None
 }
 
-impl<S: Setting, M: Mode> Tx<'_, S, M> {
+impl<S: Config, M: Mode> Tx<'_, S, M> {
     /// An index and its table do not say the same: because what was read of them is not true any
     /// more, or because something is wrong.
     #[cold]

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use drtm_htm::Engine;
-use drtm_kv::{AsOf, ForHolder, HashTable, KvTable, Lines, Visibility, Whereabouts};
+use drtm_kv::{AsOf, ForHolder, HashTable, KvTable, PrefetchMask, Visibility, Whereabouts};
 
 use super::{
     Mode, Tx,
@@ -12,20 +12,20 @@ use super::{
     read::{Group, Row},
 };
 use crate::{
-    AsKey, Codec, CodecError, Error, Key, Setting, Stored,
+    AsKey, Codec, CodecError, Config, Error, Key, Stored,
     arena::Arena,
     catalog::Opened,
     located::Located,
+    projection::{ByteRange, Projection},
     read_set::ReadSet,
-    room::Taken,
     state::TxState,
     storage::Storage,
     table::Reach,
-    wanted::{Span, Wanted},
+    value_sink::Taken,
     write_set::WriteTarget,
 };
 
-impl<S: Setting, M: Mode> Tx<'_, S, M> {
+impl<S: Config, M: Mode> Tx<'_, S, M> {
     /// The values of several rows, in the order of the keys.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
                 rest = &rest[seen..];
                 let [word, behind @ ..] = rest else { break };
                 let db = self.db;
-                if R::Kind::HASHED && db.catalog.hasten(&mut self.state().located, opened.number, *word) {
+                if R::Kind::HASHED && db.catalog.flush_prefetch(&mut self.state().located, opened.number, *word) {
                     continue;
                 }
                 if see(self.bytes_slow::<R::Kind>(opened, *word, span)?)?.is_break() {
@@ -160,7 +160,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         opened: &Opened<S::Engine>,
         words: &[u64],
         behind: usize,
-        lines: &'static Lines,
+        lines: &'static PrefetchMask,
     ) {
         if let Some(first) = words.first()
             && !(O::HASHED && self.state().located.has(opened.number, behind, *first))
@@ -176,7 +176,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         &mut self,
         opened: &Opened<S::Engine>,
         words: &[u64],
-        span: Span,
+        span: ByteRange,
         see: &mut impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, Error>,
     ) -> Result<(usize, ControlFlow<()>), Error> {
         let Storage::HashOfWords(table) = &opened.storage else { return Ok((0, ControlFlow::Continue(()))) };
@@ -215,16 +215,16 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         &mut self,
         opened: &Opened<S::Engine>,
         word: u64,
-        span: Span,
+        span: ByteRange,
     ) -> Result<Option<&[u8]>, Error> {
-        let (near, wanted) = (self.located::<O>(opened, word), &Wanted::part_to_read(span));
+        let (near, wanted) = (self.located::<O>(opened, word), &Projection::part_to_read(span));
         let Row { found, record } = self.row_of_key::<_, O>(opened, word, near, wanted)?;
         let Some(found) = found else { return Ok(None) };
         if wanted.is_whole() || !matches!(record, Some(WriteTarget::Written(_))) {
             return Ok(Some(Self::bytes(self.state(), found)));
         }
         // Of a row that the transaction writes there is only the whole.
-        let Some(found) = self.row_of_key::<_, O>(opened, word, near, &Wanted::TO_READ)?.found else {
+        let Some(found) = self.row_of_key::<_, O>(opened, word, near, &Projection::TO_READ)?.found else {
             return Ok(None);
         };
         Ok(Some(Self::bytes(self.state(), found).get(8 * span.skipped as usize..).unwrap_or(&[])))
@@ -238,11 +238,11 @@ fn run_located<C: Codec, V: Visibility + Copy, E: Engine>(
     (number, table): (u16, &HashTable<E>),
     words: &[u64],
     (view, reader): (V, &mut impl Reader<V>),
-    (located, arena, span): (&mut Located, &mut Arena, Span),
+    (located, arena, span): (&mut Located, &mut Arena, ByteRange),
     see: &mut impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(usize, ControlFlow<()>), Error> {
     let Arena { value, values, .. } = arena;
-    let wanted = Wanted::part_to_read(span);
+    let wanted = Projection::part_to_read(span);
     let (mut seen, mut flow) = (0, ControlFlow::Continue(()));
     for (word, entry) in words.iter().zip(located.ahead(number)) {
         let Whereabouts::Record(at) = entry.at else { break };

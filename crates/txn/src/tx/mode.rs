@@ -13,11 +13,11 @@ mod sealed {
 /// # Example
 ///
 /// ```
-/// use drtm::{Db, Error, Mode, Pod, Setting, Table, TableDef, Tx};
+/// use drtm::{Db, Error, Mode, Pod, Config, Table, TableDef, Tx};
 ///
 /// const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
 ///
-/// fn wealth<S: Setting, M: Mode>(tx: &mut Tx<'_, S, M>, accounts: Table<u64, Pod<i64>>) -> Result<i64, Error> {
+/// fn wealth<S: Config, M: Mode>(tx: &mut Tx<'_, S, M>, accounts: Table<u64, Pod<i64>>) -> Result<i64, Error> {
 ///     Ok(tx.get_many(accounts, &[1, 2])?.into_iter().flatten().sum())
 /// }
 ///

@@ -4,17 +4,17 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{Found, Tx, read::Row};
 use crate::{
-    AsKey, Error, Flat, Key, Part, Setting, Table,
+    AsKey, Config, Error, Flat, Key, Part, Table,
     arena::{Arena, ArenaRange},
     catalog::Opened,
+    projection::{ByteRange, Projection},
     state::TxState,
     storage::KeyRef,
     table::Kind,
-    wanted::{Span, Wanted},
     write_set::{WriteOp, WriteTarget},
 };
 
-impl<S: Setting> Tx<'_, S> {
+impl<S: Config> Tx<'_, S> {
     /// Changes a part of a row: nothing else of it is copied, neither now nor when the transaction
     /// commits. Where the table has indexes, the value is written as a whole.
     #[inline(always)]
@@ -53,10 +53,10 @@ impl<S: Setting> Tx<'_, S> {
         &mut self,
         opened: &Opened<S::Engine>,
         key: KeyRef<'_>,
-        span: Span,
+        span: ByteRange,
     ) -> Result<Option<Changing>, Error> {
         if opened.indexes.are_none() {
-            match self.row::<C, O>(opened, key, &Wanted::part_to_change(span))? {
+            match self.row::<C, O>(opened, key, &Projection::part_to_change(span))? {
                 Row { found: Some(Found::Own { start, .. }), record: Some(record @ WriteTarget::Seen(_)) } => {
                     return Ok(Some(Changing { start, record, whole: None }));
                 }
@@ -76,9 +76,9 @@ impl<S: Setting> Tx<'_, S> {
         &mut self,
         opened: &Opened<S::Engine>,
         key: KeyRef<'_>,
-        span: Span,
+        span: ByteRange,
     ) -> Result<Option<Changing>, Error> {
-        let row = self.row::<C, O>(opened, key, &Wanted::TO_CHANGE)?;
+        let row = self.row::<C, O>(opened, key, &Projection::TO_CHANGE)?;
         let Row { found: Some(Found::Own { start: old, length }), record: Some(record) } = row else {
             return Ok(None);
         };

@@ -3,25 +3,25 @@
 use std::ops::Bound;
 
 use drtm_htm::Engine;
-use drtm_kv::{AsOf, ForHolder, KvError, Nowhere, Passed, Past, ReadEntry, Room, Visibility};
+use drtm_kv::{AsOf, ForHolder, KvError, NoValue, Passed, Past, ReadEntry, ValueSink, Visibility};
 
 use super::{
     Found, Mode, Tx, Update, encode,
     read::{Row, was_found},
 };
 use crate::{
-    AsKey, Embedded, Error, Key, KeyRange, KeyedRow, Setting, Sorted,
+    AsKey, Config, DefaultConfig, Error, Key, KeyRange, KeyedRow, Sorted,
     arena::Arena,
     catalog::Opened,
     codec::expected_bytes,
     key::ByRef,
     position::{Position, Way},
+    projection::Projection,
     read_set::ReadSet,
     removed,
-    room::End,
     state::TxState,
     storage::Storage,
-    wanted::Wanted,
+    value_sink::End,
     write_set::WriteTarget,
 };
 
@@ -55,7 +55,7 @@ use crate::{
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Range<'t, 'db, R: Sorted, S: Setting = Embedded, M: Mode = Update> {
+pub struct Range<'t, 'db, R: Sorted, S: Config = DefaultConfig, M: Mode = Update> {
     pub(super) tx: &'t mut Tx<'db, S, M>,
     pub(super) rows: R,
     pub(super) opened: &'db Opened<S::Engine>,
@@ -66,7 +66,7 @@ pub struct Range<'t, 'db, R: Sorted, S: Setting = Embedded, M: Mode = Update> {
     pub(super) is_reversed: bool,
 }
 
-impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
+impl<R: Sorted, S: Config, M: Mode> Range<'_, '_, R, S, M> {
     /// Returns the next row, or `None` if there are no more.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     #[inline]
     pub fn next(&mut self) -> Result<Option<KeyedRow<R>>, Error> {
         self.face_front();
-        let Some((entry, found, _)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
+        let Some((entry, found, _)) = self.advance(&Projection::TO_READ)? else { return Ok(None) };
         self.rows.row(self.tx, &self.opened.name, entry, found).map(Some)
     }
 
@@ -113,7 +113,7 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
         if !self.is_reversed {
             self.reverse();
         }
-        let Some((entry, found, _)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
+        let Some((entry, found, _)) = self.advance(&Projection::TO_READ)? else { return Ok(None) };
         self.rows.row(self.tx, &self.opened.name, entry, found).map(Some)
     }
 
@@ -164,7 +164,7 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     /// How many rows are left.
     pub(super) fn count(mut self) -> Result<u64, Error> {
         let mut count = 0;
-        while self.advance(&Wanted::NOTHING)?.is_some() {
+        while self.advance(&Projection::NOTHING)?.is_some() {
             count += 1;
         }
         Ok(count)
@@ -172,7 +172,7 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
 
     /// Moves to the next row that is there, or was in the snapshot.
     #[inline(always)]
-    pub(super) fn advance(&mut self, wanted: &Wanted) -> Result<Option<(R::Entry, Found, WriteTarget)>, Error> {
+    pub(super) fn advance(&mut self, wanted: &Projection) -> Result<Option<(R::Entry, Found, WriteTarget)>, Error> {
         let past = self.tx.past();
         loop {
             let TxState { reads: ReadSet { leaves, .. }, arena: Arena { value, values, .. }, holder, .. } =
@@ -184,9 +184,9 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
                     let row = next_row(storage, cursor, &mut AsOf::new(before), &mut (), value)?;
                     row.map(|(key, past)| (key, Seen::Past(past)))
                 }
-                (None, Wanted::NOTHING) => now(next_row(storage, cursor, view, leaves, &mut Nowhere)?),
+                (None, Projection::NOTHING) => now(next_row(storage, cursor, view, leaves, &mut NoValue)?),
                 // A range's rows are taken whole: what follows is next to it.
-                (None, Wanted { is_to_change: false, .. }) => now(next_row(storage, cursor, view, leaves, value)?),
+                (None, Projection { is_to_change: false, .. }) => now(next_row(storage, cursor, view, leaves, value)?),
                 (None, _) => now(next_row(storage, cursor, view, leaves, &mut End { values, start })?),
             };
             let Some((key, seen)) = row else {
@@ -228,12 +228,12 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
 }
 
 /// The rows of a range, as an iterator.
-struct OwnedRows<'t, 'db, R: Sorted, S: Setting, M: Mode> {
+struct OwnedRows<'t, 'db, R: Sorted, S: Config, M: Mode> {
     range: Range<'t, 'db, R, S, M>,
     has_failed: bool,
 }
 
-impl<'t, 'db, R: Sorted, S: Setting, M: Mode> OwnedRows<'t, 'db, R, S, M> {
+impl<'t, 'db, R: Sorted, S: Config, M: Mode> OwnedRows<'t, 'db, R, S, M> {
     fn unless_failed(
         &mut self,
         next: impl FnOnce(&mut Range<'t, 'db, R, S, M>) -> Result<Option<KeyedRow<R>>, Error>,
@@ -247,7 +247,7 @@ impl<'t, 'db, R: Sorted, S: Setting, M: Mode> OwnedRows<'t, 'db, R, S, M> {
     }
 }
 
-impl<R: Sorted, S: Setting, M: Mode> Iterator for OwnedRows<'_, '_, R, S, M> {
+impl<R: Sorted, S: Config, M: Mode> Iterator for OwnedRows<'_, '_, R, S, M> {
     type Item = Result<KeyedRow<R>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -255,7 +255,7 @@ impl<R: Sorted, S: Setting, M: Mode> Iterator for OwnedRows<'_, '_, R, S, M> {
     }
 }
 
-impl<R: Sorted, S: Setting, M: Mode> DoubleEndedIterator for OwnedRows<'_, '_, R, S, M> {
+impl<R: Sorted, S: Config, M: Mode> DoubleEndedIterator for OwnedRows<'_, '_, R, S, M> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.unless_failed(Range::next_back)
     }
@@ -282,7 +282,7 @@ fn next_row<E: Engine, K: Key, V: Visibility>(
     cursor: &mut Position,
     view: &mut V,
     passed: &mut impl Passed,
-    into: &mut impl Room,
+    into: &mut impl ValueSink,
 ) -> Result<Option<FoundRow<K, V::Found>>, KvError> {
     Ok(match (storage, cursor) {
         (Storage::TreeOfWords(tree), Position::Words(cursor)) => {
@@ -296,7 +296,7 @@ fn next_row<E: Engine, K: Key, V: Visibility>(
     })
 }
 
-impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
+impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
     #[inline]
     fn range_in<R: Sorted>(
         &mut self,

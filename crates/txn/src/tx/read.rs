@@ -3,19 +3,19 @@
 use std::hint::cold_path;
 
 use drtm_htm::Engine;
-use drtm_kv::{ForHolder, Handle, Lines, MAX_KEY, Past, ReadEntry};
+use drtm_kv::{ForHolder, Handle, MAX_KEY, Past, PrefetchMask, ReadEntry};
 
 use super::{Found, Mode, Tx};
 use crate::{
-    AsKey, Codec, CodecError, Conflict, Error, Key, Point, Setting, Stored, Table,
+    AsKey, Codec, CodecError, Config, Conflict, Error, Key, Point, Stored, Table,
     arena::Arena,
     catalog::Opened,
     name::Name,
-    room::Taken,
+    projection::Projection,
     state::TxState,
     storage::KeyRef,
     table::{Kind, Reach},
-    wanted::Wanted,
+    value_sink::Taken,
     write_set::{Write, WriteOp, WriteTarget},
 };
 
@@ -59,11 +59,11 @@ pub(super) fn was_found<E: Engine>(opened: &Opened<E>, past: Past) -> Result<Opt
     match past {
         Past::Present(_) => Ok(Some(Found::Read)),
         Past::Absent => Ok(None),
-        Past::Forgotten => Err(Error::Forgotten { table: opened.name.get() }),
+        Past::TooOld => Err(Error::SnapshotTooOld { table: opened.name.get() }),
     }
 }
 
-impl<S: Setting, M: Mode> Tx<'_, S, M> {
+impl<S: Config, M: Mode> Tx<'_, S, M> {
     /// A row's value, if there is such a row.
     ///
     /// # Errors
@@ -171,7 +171,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         &mut self,
         table: Table<K, C, O>,
         keys: impl Iterator<Item = impl AsKey<K>>,
-        lines: &'static Lines,
+        lines: &'static PrefetchMask,
     ) -> Result<(), Error> {
         let opened = self.opened(table)?;
         if K::FITS {
@@ -191,10 +191,15 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
 
     /// The same, once for all types of keys.
     #[inline(never)]
-    pub(super) fn ask_for_words<O: Reach>(&mut self, opened: &Opened<S::Engine>, words: &[u64], lines: &'static Lines) {
+    pub(super) fn ask_for_words<O: Reach>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        words: &[u64],
+        lines: &'static PrefetchMask,
+    ) {
         let db = self.db;
         let TxState { worker, located, .. } = self.state();
-        opened.ask_for::<O>(worker, located, words, lines, |located| db.catalog.go_on(located, false));
+        opened.prefetch::<O>(worker, located, words, lines, |located| db.catalog.go_on(located, false));
     }
 
     /// Whether there is such a row.
@@ -213,7 +218,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         key: impl AsKey<K>,
     ) -> Result<bool, Error> {
         let opened = self.opened(table)?;
-        self.with_key(key, |tx, key| Ok(tx.row::<C, O>(opened, key, &Wanted::NOTHING)?.found.is_some()))
+        self.with_key(key, |tx, key| Ok(tx.row::<C, O>(opened, key, &Projection::NOTHING)?.found.is_some()))
     }
 
     /// Finds a row, and makes something of the part of it that its source wants.
@@ -231,7 +236,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
                 && let Some(WriteTarget::Written(_)) = row.record
             {
                 // Of a row that the transaction writes there is only the whole.
-                let found = tx.row::<R::Codec, R::Kind>(opened, key, &Wanted::TO_READ)?.found;
+                let found = tx.row::<R::Codec, R::Kind>(opened, key, &Projection::TO_READ)?.found;
                 let make = |found| tx.read_found(&opened.name, found, |whole| make(rows.part(whole)));
                 return found.map(make).transpose();
             }
@@ -257,7 +262,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         &mut self,
         opened: &Opened<S::Engine>,
         key: KeyRef<'_>,
-        wanted: &Wanted,
+        wanted: &Projection,
     ) -> Result<Row, Error> {
         let word = match key {
             KeyRef::Word(word) => word,
@@ -296,7 +301,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         opened: &Opened<S::Engine>,
         key: N,
         near: Option<Handle>,
-        wanted: &Wanted,
+        wanted: &Projection,
     ) -> Result<Row, Error> {
         let key = key.into();
         let past = self.past();
@@ -323,7 +328,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// The row of a record that was found, and whose value was copied; if it was to be changed, to
     /// the end of the values, which was here before.
     #[inline(always)]
-    pub(super) fn row_of(&mut self, seen: ReadEntry, wanted: &Wanted, start: usize) -> Result<Row, Error> {
+    pub(super) fn row_of(&mut self, seen: ReadEntry, wanted: &Projection, start: usize) -> Result<Row, Error> {
         if self.state().writes.may_have(seen.at) {
             cold_path();
             if let Some(row) = self.row_written(seen, wanted, start)? {
@@ -348,7 +353,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// The same for a record that the transaction has written, if it has: by itself, as most reads
     /// are of others.
     #[inline(never)]
-    fn row_written(&mut self, seen: ReadEntry, wanted: &Wanted, start: usize) -> Result<Option<Row>, Error> {
+    fn row_written(&mut self, seen: ReadEntry, wanted: &Projection, start: usize) -> Result<Option<Row>, Error> {
         let TxState { writes, arena, .. } = self.state();
         let Some(write) = writes.position(seen.at) else { return Ok(None) };
         let Write { op, seen: read, .. } = *writes.get(write);

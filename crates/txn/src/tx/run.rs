@@ -2,7 +2,7 @@
 
 use super::Tx;
 use crate::{
-    Codec, Error, Key, Setting, Table,
+    Codec, Config, Error, Key, Table,
     arena::{ArenaKey, ArenaRange},
     catalog::Opened,
     state::TxState,
@@ -22,7 +22,7 @@ struct Row {
     value: ArenaRange,
 }
 
-impl<S: Setting> Tx<'_, S> {
+impl<S: Config> Tx<'_, S> {
     /// Inserts several rows that are not there yet. Where they ascend and come together in an
     /// ordered table, with keys that pack into eight bytes, they are inserted together: an order's
     /// lines, say, or events.
@@ -96,7 +96,7 @@ impl<S: Setting> Tx<'_, S> {
             && let Some(first) = rows.first()
         {
             // The others come into the same leaf.
-            self.make_way(opened, KeyRef::Word(first.word))?;
+            self.yield_to_ticket(opened, KeyRef::Word(first.word))?;
         }
         let TxState { worker, arena, reads, writes, removed, .. } = self.state();
         let named = rows.iter().map(|row| (row.word, row.value.of(arena.values.bytes())));

@@ -3,7 +3,7 @@
 use drtm_kv::Holder;
 
 use super::Tx;
-use crate::{Error, Setting, state::TxState, write_set::Mark};
+use crate::{Config, Error, state::TxState, write_set::Mark};
 
 /// A point in a transaction to which its writes can go back.
 ///
@@ -37,7 +37,7 @@ pub struct Savepoint {
     database: u32,
 }
 
-impl<S: Setting> Tx<'_, S> {
+impl<S: Config> Tx<'_, S> {
     /// Takes a savepoint.
     pub fn savepoint(&mut self) -> Savepoint {
         let database = self.db.number;

@@ -9,20 +9,20 @@ use super::{
     drive::{Present, Stop, drive},
 };
 use crate::{
-    Codec, Error, Key, KeyRange, Ordered, Setting, Table,
+    Codec, Config, Error, Key, KeyRange, Ordered, Table,
     arena::Arena,
     arena::ArenaKey,
     mutation::Mutation,
     position::Position,
+    projection::Projection,
     read_set::ReadSet,
-    room::{End, Of},
     state::TxState,
     storage::{KeyRef, Storage},
-    wanted::Wanted,
+    value_sink::{End, Of},
     write_set::{Write, WriteOp},
 };
 
-impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
+impl<K: Key, C: Codec, S: Config> Range<'_, '_, Table<K, C, Ordered>, S> {
     /// Changes the value of the next row, where it is found: without looking for it again. Gives
     /// its key and what `change` gives, or `None` if there are no more rows.
     ///
@@ -104,7 +104,7 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
         C::Value: Borrow<C::Given>,
     {
         self.face_front();
-        let wanted = &Wanted::TO_CHANGE;
+        let wanted = &Projection::TO_CHANGE;
         while let Some((stop, end)) = self.run_changing(&mut change)? {
             match stop {
                 Stop::Over => return self.tx.passed(),
@@ -196,7 +196,7 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
     #[inline]
     pub fn remove_next(&mut self) -> Result<Option<(K, C::Value)>, Error> {
         self.face_front();
-        let Some((key, found, record)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
+        let Some((key, found, record)) = self.advance(&Projection::TO_READ)? else { return Ok(None) };
         let value = self.tx.decode::<C>(self.opened, found)?;
         let Self { tx, opened, .. } = self;
         tx.with_key(&key, |tx, key| {
@@ -209,7 +209,7 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
     }
 }
 
-impl<S: Setting> Tx<'_, S> {
+impl<S: Config> Tx<'_, S> {
     /// Removes the first row of a range, and gives what it was.
     ///
     /// # Errors

@@ -4,16 +4,16 @@ use std::mem;
 
 use super::{Found, Tx};
 use crate::{
-    Conflict, Error, Ordered, Raw, Setting, Table,
+    Config, Conflict, Error, Ordered, Raw, Table,
     catalog::Opened,
+    projection::Projection,
     secondary::{Entry, Listed, RowEntries},
     storage::{Expected, KeyRef},
     table::Any,
-    wanted::Wanted,
     write_set::WriteOp,
 };
 
-impl<'db, S: Setting> Tx<'db, S> {
+impl<'db, S: Config> Tx<'db, S> {
     /// Writes a row by `write`, and the entries that it has with its old value and is to have with
     /// the new one.
     #[inline(always)]
@@ -94,7 +94,7 @@ impl<'db, S: Setting> Tx<'db, S> {
 
     /// The key of the row that has an entry of a unique index.
     fn owner(&mut self, entry: Entry<'_>) -> Result<Option<&[u8]>, Error> {
-        let found = self.row::<Raw, Ordered>(self.index_of(entry)?, entry.key, &Wanted::TO_READ)?.found;
+        let found = self.row::<Raw, Ordered>(self.index_of(entry)?, entry.key, &Projection::TO_READ)?.found;
         Ok(found.map(|found| Self::bytes(self.state(), found)))
     }
 
@@ -115,7 +115,7 @@ impl<'db, S: Setting> Tx<'db, S> {
         key: KeyRef<'_>,
         index: &Listed,
     ) -> Result<(), Error> {
-        let Some(found) = self.row::<Raw, Any>(opened, key, &Wanted::TO_READ)?.found else { return Ok(()) };
+        let Some(found) = self.row::<Raw, Any>(opened, key, &Projection::TO_READ)?.found else { return Ok(()) };
         let state = self.state();
         let mut entries = mem::take(&mut state.entries);
         let listed = entries.list_in(index, (key, opened.key_size), Self::bytes(state, found));

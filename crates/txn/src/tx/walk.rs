@@ -7,9 +7,11 @@
 use std::ops::ControlFlow;
 
 use super::{Mode, Tx, read::Row};
-use crate::{Codec, Error, Key, Setting, Table, catalog::Opened, storage::OwnedKey, table::Kind, wanted::Wanted};
+use crate::{
+    Codec, Config, Error, Key, Table, catalog::Opened, projection::Projection, storage::OwnedKey, table::Kind,
+};
 
-impl<S: Setting, M: Mode> Tx<'_, S, M> {
+impl<S: Config, M: Mode> Tx<'_, S, M> {
     /// Shows all rows of a table, until there are no more or `see` breaks off: those of an ordered
     /// table in the order of their keys, those of a hash table in none. What has been seen is all
     /// that there was at one moment, if the transaction commits.
@@ -52,7 +54,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             return self.range(table.as_ordered(), ..)?.view_each(see);
         }
         let opened = self.opened(table)?;
-        self.walk_hash::<K, C, O>(opened, &Wanted::TO_READ, |tx, key, found| {
+        self.walk_hash::<K, C, O>(opened, &Projection::TO_READ, |tx, key, found| {
             tx.read_found(&opened.name, found, |bytes| C::view(bytes).map(|view| see(key, view)))
         })
     }
@@ -71,7 +73,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             return self.count(table.as_ordered(), ..);
         }
         let (opened, mut rows) = (self.opened(table)?, 0);
-        self.walk_hash::<K, C, O>(opened, &Wanted::NOTHING, |_, _, _| {
+        self.walk_hash::<K, C, O>(opened, &Projection::NOTHING, |_, _, _| {
             rows += 1;
             Ok(ControlFlow::Continue(()))
         })?;
@@ -82,7 +84,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     fn walk_hash<K: Key, C: Codec, O: Kind>(
         &mut self,
         opened: &Opened<S::Engine>,
-        wanted: &Wanted,
+        wanted: &Projection,
         mut show: impl FnMut(&mut Self, K, super::Found) -> Result<ControlFlow<()>, Error>,
     ) -> Result<(), Error> {
         let (mut tour, mut keys, mut has_more) = (opened.storage.tour()?, Vec::<OwnedKey>::new(), true);
@@ -114,7 +116,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     }
 }
 
-impl<S: Setting> Tx<'_, S> {
+impl<S: Config> Tx<'_, S> {
     /// Removes the rows of a table that `keep` does not want to be kept. Returns how many. The rows
     /// are one transaction's writes, however many they are.
     ///
@@ -168,12 +170,12 @@ impl<S: Setting> Tx<'_, S> {
         let mut keys = Vec::new();
         if O::ORDERED {
             let mut rows = self.range(table.as_ordered(), ..)?;
-            while let Some((key, ..)) = rows.advance(&Wanted::NOTHING)? {
+            while let Some((key, ..)) = rows.advance(&Projection::NOTHING)? {
                 keys.push(key);
             }
         } else {
             let opened = self.opened(table)?;
-            self.walk_hash::<K, C, O>(opened, &Wanted::NOTHING, |_, key, _| {
+            self.walk_hash::<K, C, O>(opened, &Projection::NOTHING, |_, key, _| {
                 keys.push(key);
                 Ok(ControlFlow::Continue(()))
             })?;

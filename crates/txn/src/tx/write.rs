@@ -6,17 +6,17 @@ use drtm_kv::Placed;
 
 use super::{Found, Tx, read::Row};
 use crate::{
-    AsKey, Codec, Error, Key, Setting, Stored, Table,
+    AsKey, Codec, Config, Error, Key, Stored, Table,
     arena::{Arena, ArenaRange},
     catalog::Opened,
+    projection::Projection,
     state::TxState,
     storage::{Absence, Expected, KeyRef},
     table::{Kind, Reach},
-    wanted::Wanted,
     write_set::{Write, WriteOp, WriteTarget},
 };
 
-impl<S: Setting> Tx<'_, S> {
+impl<S: Config> Tx<'_, S> {
     /// Gives a row a value, whether there is such a row or not.
     ///
     /// # Errors
@@ -125,8 +125,8 @@ impl<S: Setting> Tx<'_, S> {
     /// Where the value of a row is wanted that is going to be changed. Where there are indexes,
     /// what it was is asked for after it has been changed.
     #[inline(always)]
-    pub(super) fn wanted_for_change(&self, opened: &Opened<S::Engine>) -> &'static Wanted {
-        if opened.indexes.are_none() { &Wanted::TO_CHANGE } else { &Wanted::TO_READ }
+    pub(super) fn wanted_for_change(&self, opened: &Opened<S::Engine>) -> &'static Projection {
+        if opened.indexes.are_none() { &Projection::TO_CHANGE } else { &Projection::TO_READ }
     }
 
     /// Changes the value of a row that was found, and is where it was wanted. Whether there are
@@ -137,7 +137,7 @@ impl<S: Setting> Tx<'_, S> {
         &mut self,
         opened: &Opened<S::Engine>,
         key: KeyRef<'_>,
-        wanted: &Wanted,
+        wanted: &Projection,
         found: Found,
         record: WriteTarget,
         change: impl FnOnce(&mut C::Value) -> R,
@@ -193,7 +193,7 @@ impl<S: Setting> Tx<'_, S> {
                 return tx.remove_key::<C, O>(opened, key);
             }
             // Its value tells which entries it has in indexes.
-            let row = tx.row::<C, O>(opened, key, &Wanted::TO_READ)?;
+            let row = tx.row::<C, O>(opened, key, &Projection::TO_READ)?;
             let Row { found: Some(found), record: Some(record) } = row else { return Ok(false) };
             tx.remove_found(opened, key, found, record)?;
             Ok(true)
@@ -207,7 +207,7 @@ impl<S: Setting> Tx<'_, S> {
         opened: &Opened<S::Engine>,
         key: KeyRef<'_>,
     ) -> Result<bool, Error> {
-        let row = self.row::<C, O>(opened, key, &Wanted::NOTHING)?;
+        let row = self.row::<C, O>(opened, key, &Projection::NOTHING)?;
         let Row { found: Some(_), record: Some(record) } = row else { return Ok(false) };
         self.write_at(opened, key, record, WriteOp::Remove)?;
         Ok(true)
@@ -239,7 +239,7 @@ impl<S: Setting> Tx<'_, S> {
     ) -> Result<Option<C::Value>, Error> {
         let opened = self.opened(table)?;
         self.with_key(key, |tx, key| {
-            let row = tx.row::<C, O>(opened, key, &Wanted::TO_READ)?;
+            let row = tx.row::<C, O>(opened, key, &Projection::TO_READ)?;
             let Row { found: Some(found), record: Some(record) } = row else { return Ok(None) };
             let value = tx.decode::<C>(opened, found)?;
             tx.remove_found(opened, key, found, record)?;
@@ -280,7 +280,7 @@ impl<S: Setting> Tx<'_, S> {
     ) -> Result<(), Error> {
         let is_read = match record {
             // What is written need not be looked at twice.
-            WriteTarget::Seen(seen) => self.state().reads.take_back(seen),
+            WriteTarget::Seen(seen) => self.state().reads.untrack(seen),
             WriteTarget::Written(_) | WriteTarget::Past | WriteTarget::Missed(_) => false,
         };
         self.write_found(opened, key, record, op, is_read)
@@ -349,7 +349,7 @@ impl<S: Setting> Tx<'_, S> {
             let expected = if overwrites { &Expected::Anything } else { &Expected::Nothing };
             return self.place_at::<O>(opened, key, value, expected);
         }
-        let row = self.row::<C, O>(opened, key, &Wanted::TO_READ)?;
+        let row = self.row::<C, O>(opened, key, &Projection::TO_READ)?;
         if row.found.is_some() && !overwrites {
             return Err(Error::Exists { table: opened.name.get() });
         }
@@ -420,7 +420,7 @@ impl<S: Setting> Tx<'_, S> {
     ) -> Result<(), Error> {
         let key = name.into();
         if self.db.ticket.is_taken() {
-            self.make_way(opened, key)?;
+            self.yield_to_ticket(opened, key)?;
         }
         let TxState { worker, arena: Arena { values, .. }, reads, .. } = self.state();
         let placed = opened

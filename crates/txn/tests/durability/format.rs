@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use drtm_htm::NoHtm;
 use drtm_txn::{
-    Db, Durability, Error, LogError, Mutation, Setting,
+    Config, Db, Durability, Error, LogError, Mutation,
     durability::{
         format::{
             CatalogChange, Change, Entry, FRAME_HEADER, Frame, HeaderError, Position, RecordKind, RecordWriter,

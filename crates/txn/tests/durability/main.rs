@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use drtm_htm::NoHtm;
 use drtm_txn::{
-    Builder, Db, Durability, Error, Mutation, Ordered, Pod, Raw, Setting, Table, TableDef, durability::storage::Image,
+    Builder, Config, Db, Durability, Error, Mutation, Ordered, Pod, Raw, Table, TableDef, durability::storage::Image,
     part,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -45,7 +45,7 @@ const KEYS: u32 = 5;
 #[derive(Debug)]
 struct Sound;
 
-impl Setting for Sound {
+impl Config for Sound {
     type Engine = NoHtm;
 }
 

@@ -3,7 +3,7 @@
 use std::{fmt::Debug, marker::PhantomData};
 
 use drtm_htm::NoHtm;
-use drtm_txn::{Mutation, Setting};
+use drtm_txn::{Config, Mutation};
 
 /// What is wrong with a database.
 pub(crate) trait Fault: Debug + Send + Sync + 'static {
@@ -29,7 +29,7 @@ faults! {
 #[derive(Debug)]
 pub(crate) struct Model<F>(PhantomData<fn() -> F>);
 
-impl<F: Fault> Setting for Model<F> {
+impl<F: Fault> Config for Model<F> {
     type Engine = NoHtm;
     const FAULT: Option<Mutation> = F::FAULT;
 }

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use drtm_htm::NoHtm;
-use drtm_txn::{Builder, Db, Ordered, Pod, Setting, Snapshot, Table, TableDef};
+use drtm_txn::{Builder, Config, Db, Ordered, Pod, Snapshot, Table, TableDef};
 use loom::sync::atomic::{
     AtomicBool,
     Ordering::{Acquire, Release},
@@ -23,7 +23,7 @@ use crate::explore::{explore, mirrored};
 #[derive(Debug)]
 struct Model;
 
-impl Setting for Model {
+impl Config for Model {
     type Engine = NoHtm;
 }
 

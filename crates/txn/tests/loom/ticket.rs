@@ -8,14 +8,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use drtm_htm::NoHtm;
-use drtm_txn::{Builder, Db, Error, Ordered, Pod, Setting, Table, TableDef, Tx};
+use drtm_txn::{Builder, Config, Db, Error, Ordered, Pod, Table, TableDef, Tx};
 
 use crate::explore::{explore, mirrored};
 
 #[derive(Debug)]
 struct Model;
 
-impl Setting for Model {
+impl Config for Model {
     type Engine = NoHtm;
 }
 

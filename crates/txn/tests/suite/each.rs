@@ -10,7 +10,7 @@ use std::{
 
 use drtm_htm::{Emulated, NoHtm};
 use drtm_txn::{
-    Builder, Codec, Db, Embedded, Error, Key, Mode, Ordered, Part, Pod, Setting, Table, TableDef, Tx, part,
+    Builder, Codec, Config, Db, DefaultConfig, Error, Key, Mode, Ordered, Part, Pod, Table, TableDef, Tx, part,
 };
 use proptest::{collection::vec, prelude::*};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -58,7 +58,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// All rows of a range, so many at once, and one by itself in between.
-fn rows<S: Setting, M: Mode, K: Key, C: Codec>(
+fn rows<S: Config, M: Mode, K: Key, C: Codec>(
     tx: &mut Tx<'_, S, M>,
     table: Table<K, C, Ordered>,
     range: RangeInclusive<K>,
@@ -83,7 +83,7 @@ fn rows<S: Setting, M: Mode, K: Key, C: Codec>(
 }
 
 /// Raises so many rows of a range. Gives how many there were.
-fn raise<S: Setting, K: Key>(
+fn raise<S: Config, K: Key>(
     tx: &mut Tx<'_, S>,
     table: Table<K, Pod<Row>, Ordered>,
     range: RangeInclusive<K>,
@@ -106,7 +106,7 @@ fn name(number: u64) -> String {
 }
 
 /// Runs steps in one transaction, and again in others, which only read.
-fn agree<S: Setting>(db: &Db<S>, steps: &[Step]) {
+fn agree<S: Config>(db: &Db<S>, steps: &[Step]) {
     let (numbers, names) = (db.table(BY_NUMBER).expect("a table"), db.table(BY_NAME).expect("another"));
     let mut model: BTreeMap<u64, Row> = BTreeMap::new();
     let put = |tx: &mut Tx<'_, S>, key: u64, row: Row| {
@@ -182,7 +182,7 @@ proptest! {
     }
 }
 
-fn filled(rows: u64) -> (Db<Embedded>, Table<u64, Pod<Row>, Ordered>) {
+fn filled(rows: u64) -> (Db<DefaultConfig>, Table<u64, Pod<Row>, Ordered>) {
     let db = Builder::new().memory(64 << 20).build().expect("a database");
     let table = db.table(BY_NUMBER).expect("a table");
     let row = |key| Row { first: key, second: 0 };
@@ -276,7 +276,7 @@ fn no_change_of_many_rows_is_lost() {
 /// way it was to be changed.
 #[test]
 fn a_row_that_could_not_be_changed_has_been_read() {
-    type Way = fn(&mut Tx<'_, Embedded>, Table<u64, Pod<Row>, Ordered>) -> Result<(), Error>;
+    type Way = fn(&mut Tx<'_, DefaultConfig>, Table<u64, Pod<Row>, Ordered>) -> Result<(), Error>;
     fn fail(number: &mut u64) {
         *number = 77;
         resume_unwind(Box::new("not this one"));

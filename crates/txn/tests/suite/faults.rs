@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use drtm_htm::NoHtm;
-use drtm_txn::{Builder, Db, Error, IndexDef, Mutation, Options, Ordered, Pod, Raw, Setting, Table, TableDef, Unique};
+use drtm_txn::{Builder, Config, Db, Error, IndexDef, Mutation, Options, Ordered, Pod, Raw, Table, TableDef, Unique};
 
 /// A database with this fault, or with none.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl Fault for NoFault {
     const FAULT: Option<Mutation> = None;
 }
 
-impl<F: Fault> Setting for With<F> {
+impl<F: Fault> Config for With<F> {
     type Engine = NoHtm;
     const FAULT: Option<Mutation> = F::FAULT;
 }

@@ -69,7 +69,7 @@ fn all_rows_are_read_at_one_moment_among_writers() -> Result<(), Error> {
         read
     });
     read?;
-    assert_eq!(db.open_snapshots()?, 0);
+    assert_eq!(db.snapshot_count()?, 0);
     Ok(())
 }
 

@@ -31,13 +31,13 @@ mod walks;
 extern crate drtm_txn as drtm;
 
 use drtm_htm::Engine;
-use drtm_txn::Setting;
+use drtm_txn::Config;
 
 /// A database on a given engine.
 #[derive(Debug)]
 struct On<E>(std::marker::PhantomData<E>);
 
-impl<E: Engine> Setting for On<E> {
+impl<E: Engine> Config for On<E> {
     type Engine = E;
     const REGIONS_FROM: usize = 1;
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Debug, ops::ControlFlow};
 
 use drtm_htm::NoHtm;
 use drtm_txn::{
-    Builder, Db, Error, Hash, Key, Kind, Lines, Mode, Ordered, Part, Pod, Setting, Table, TableDef, Tx, part,
+    Builder, Config, Db, Error, Hash, Key, Kind, Mode, Ordered, Part, Pod, PrefetchMask, Table, TableDef, Tx, part,
 };
 use proptest::{collection::vec, prelude::*};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -27,7 +27,7 @@ impl Row {
 }
 
 const BACK: Part<Row, u64> = part!(Row, back);
-const WANTED: Lines = Lines::of(&[BACK.bytes()]);
+const WANTED: PrefetchMask = PrefetchMask::of(&[BACK.bytes()]);
 
 /// What a transaction does before it looks.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ impl<K: Key + Clone + Debug> Told<K> {
         keys.iter().map(|key| (self.key_of)(*key)).collect()
     }
 
-    fn begin<S: Setting, O: Kind>(
+    fn begin<S: Config, O: Kind>(
         &mut self,
         tx: &mut Tx<'_, S>,
         table: Table<K, Pod<Row>, O>,
@@ -103,7 +103,7 @@ impl<K: Key + Clone + Debug> Told<K> {
     }
 
     /// Looks in all ways.
-    fn look<S: Setting, M: Mode, O: Kind>(
+    fn look<S: Config, M: Mode, O: Kind>(
         &self,
         tx: &mut Tx<'_, S, M>,
         table: Table<K, Pod<Row>, O>,
@@ -131,7 +131,7 @@ impl<K: Key + Clone + Debug> Told<K> {
     }
 }
 
-fn agree<S: Setting, K: Key + Clone + Debug, O: Kind>(
+fn agree<S: Config, K: Key + Clone + Debug, O: Kind>(
     db: &Db<S>,
     table: Table<K, Pod<Row>, O>,
     key_of: fn(u8) -> K,

@@ -8,7 +8,7 @@ use std::{
     ops::{Bound, RangeBounds},
 };
 
-use drtm_txn::{Codec, Db, Embedded, Error, Hash, Key, Kind, Ordered, Raw, Savepoint, Serde, Table, TableDef, Tx};
+use drtm_txn::{Codec, Db, DefaultConfig, Error, Hash, Key, Kind, Ordered, Raw, Savepoint, Serde, Table, TableDef, Tx};
 use proptest::{collection::vec, prelude::*};
 
 type Value = Vec<u8>;
@@ -346,7 +346,7 @@ where
     }
 
     fn step(
-        tx: &mut Tx<'_, Embedded>,
+        tx: &mut Tx<'_, DefaultConfig>,
         table: Table<S::Key, S::Codec, S::Kind>,
         step: &Step<S::Key>,
         rows: &mut Model<S::Key>,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use drtm_htm::NoHtm;
 use drtm_testing::rounds;
-use drtm_txn::{Builder, Db, Error, Mutation, Options, Ordered, Pod, Setting, Table, TableDef, Tx};
+use drtm_txn::{Builder, Config, Db, Error, Mutation, Options, Ordered, Pod, Table, TableDef, Tx};
 
 use crate::waits::ends;
 
@@ -16,7 +16,7 @@ const SORTED: TableDef<u64, Pod<i64>, Ordered> = TableDef::ordered("sorted parts
 #[derive(Debug)]
 struct CommitsNotCounted;
 
-impl Setting for CommitsNotCounted {
+impl Config for CommitsNotCounted {
     type Engine = NoHtm;
     const FAULT: Option<Mutation> = Some(Mutation::CommitsNotCounted);
 }
@@ -24,7 +24,7 @@ impl Setting for CommitsNotCounted {
 #[derive(Debug)]
 struct Sound;
 
-impl Setting for Sound {
+impl Config for Sound {
     type Engine = NoHtm;
 }
 
@@ -38,7 +38,7 @@ struct Tables(Table<u64, Pod<i64>>, Table<u64, Pod<i64>, Ordered>);
 
 impl Tables {
     /// Adds up all rows, of which some come and go. `None` if that has failed before the end.
-    fn sum<S: Setting>(self, tx: &mut Tx<'_, S>, turn: u64) -> Option<i64> {
+    fn sum<S: Config>(self, tx: &mut Tx<'_, S>, turn: u64) -> Option<i64> {
         let Self(parts, sorted) = self;
         let mut sum = 0;
         for key in 0..ROWS {
@@ -53,7 +53,7 @@ impl Tables {
     }
 
     /// Moves a part of one row to another, or all of it.
-    fn shift<S: Setting>(self, tx: &mut Tx<'_, S>, random: &mut fastrand::Rng) -> Result<(), Error> {
+    fn shift<S: Config>(self, tx: &mut Tx<'_, S>, random: &mut fastrand::Rng) -> Result<(), Error> {
         let Self(parts, sorted) = self;
         let (one, two) = (random.u64(..ROWS), random.u64(..ROWS));
         match random.u8(..3) {
@@ -77,7 +77,7 @@ impl Tables {
 }
 
 /// How often running transactions have seen a sum that never was, in so many runs.
-fn impossible_sums<S: Setting<Engine = NoHtm>>(
+fn impossible_sums<S: Config<Engine = NoHtm>>(
     runs: u64,
     is_enough: impl Fn(u64) -> bool + Send + Sync + 'static,
 ) -> u64 {

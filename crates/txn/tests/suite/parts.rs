@@ -11,7 +11,7 @@ use std::{
 use drtm_htm::{Emulated, NoHtm};
 use drtm_testing::rounds;
 use drtm_txn::{
-    Builder, Commit, Db, Error, Hash, IndexDef, Key, Kind, Multi, Ordered, Part, Pod, RowChange, Setting, Sink,
+    Builder, Commit, Config, Db, Error, Hash, IndexDef, Key, Kind, Multi, Ordered, Part, Pod, RowChange, Sink,
     SinkError, Table, TableDef, Tx, part,
 };
 use proptest::{collection::vec, prelude::*};
@@ -115,7 +115,7 @@ fn steps() -> impl Strategy<Value = Vec<(bool, Vec<Step>)>> {
 
 /// The rows of a table, if it has an order.
 trait Walk: Kind {
-    fn walk<S: Setting, K: Key>(
+    fn walk<S: Config, K: Key>(
         tx: &mut Tx<'_, S>,
         table: Table<K, Pod<Row>, Self>,
     ) -> Result<Option<Vec<(K, Row)>>, Error>
@@ -124,16 +124,13 @@ trait Walk: Kind {
 }
 
 impl Walk for Hash {
-    fn walk<S: Setting, K: Key>(
-        _: &mut Tx<'_, S>,
-        _: Table<K, Pod<Row>, Self>,
-    ) -> Result<Option<Vec<(K, Row)>>, Error> {
+    fn walk<S: Config, K: Key>(_: &mut Tx<'_, S>, _: Table<K, Pod<Row>, Self>) -> Result<Option<Vec<(K, Row)>>, Error> {
         Ok(None)
     }
 }
 
 impl Walk for Ordered {
-    fn walk<S: Setting, K: Key>(
+    fn walk<S: Config, K: Key>(
         tx: &mut Tx<'_, S>,
         table: Table<K, Pod<Row>, Self>,
     ) -> Result<Option<Vec<(K, Row)>>, Error> {
@@ -142,7 +139,7 @@ impl Walk for Ordered {
 }
 
 /// Runs programs in a table, and says where they differ from a map.
-fn agree<S: Setting, K: Key + Ord + Clone + Debug, O: Walk>(
+fn agree<S: Config, K: Key + Ord + Clone + Debug, O: Walk>(
     db: &Db<S>,
     table: Table<K, Pod<Row>, O>,
     key_of: impl Fn(u8) -> K,
@@ -318,7 +315,7 @@ const OTHER: Part<Shared, u8> = part!(Shared, other);
 
 /// Threads move something from one part of a row to the other, by parts and by whole rows, while
 /// others look.
-fn nothing_is_torn<S: Setting>(db: &Db<S>) {
+fn nothing_is_torn<S: Config>(db: &Db<S>) {
     let table = db.table(TableDef::<u64, Pod<Shared>>::hash("shared")).expect("room");
     let row = Shared { one: TOTAL, filler: Long([7; 270]), other: 0 };
     db.transact(|tx| (0..3).try_for_each(|key| tx.insert(table, key, &row))).expect("room");

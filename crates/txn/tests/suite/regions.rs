@@ -1,7 +1,7 @@
 //! When commits begin hardware regions.
 
 use drtm_htm::Emulated;
-use drtm_txn::{Builder, Db, Error, Hash, Pod, Setting, Table, TableDef};
+use drtm_txn::{Builder, Config, Db, Error, Hash, Pod, Table, TableDef};
 
 use crate::On;
 
@@ -9,26 +9,26 @@ use crate::On;
 #[derive(Debug)]
 struct Usual;
 
-impl Setting for Usual {
+impl Config for Usual {
     type Engine = Emulated;
 }
 
 const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
 
 /// How many regions have committed, in all, after transactions of so many writes.
-fn regions<S: Setting<Engine = Emulated>>(writes: &[usize]) -> Result<Vec<u64>, Error> {
+fn regions<S: Config<Engine = Emulated>>(writes: &[usize]) -> Result<Vec<u64>, Error> {
     let db: Db<S> = Builder::new().memory(32 << 20).build_with(Emulated::default())?;
     let counters = db.table(COUNTERS)?;
     db.transact(|tx| (0..100).try_for_each(|key| tx.insert(counters, key, &0)))?;
-    let before = db.regions().commits;
+    let before = db.htm_stats().commits;
     let count = |writes: &usize| {
         add_to_some(&db, counters, *writes as u64)?;
-        Ok(db.regions().commits - before)
+        Ok(db.htm_stats().commits - before)
     };
     writes.iter().map(count).collect()
 }
 
-fn add_to_some<S: Setting>(db: &Db<S>, counters: Table<u64, Pod<u64>, Hash>, some: u64) -> Result<(), Error> {
+fn add_to_some<S: Config>(db: &Db<S>, counters: Table<u64, Pod<u64>, Hash>, some: u64) -> Result<(), Error> {
     db.transact(|tx| (0..some).try_for_each(|key| tx.update(counters, key, |count| *count += 1).map(drop)))
 }
 

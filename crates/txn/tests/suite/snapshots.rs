@@ -11,7 +11,7 @@ use std::{
 
 use drtm_htm::{Emulated, EmulatedConfig, NoHtm};
 use drtm_testing::rounds;
-use drtm_txn::{Builder, Db, Error, Hash, Mode, Ordered, Pod, Raw, Serde, Setting, Table, TableDef, Tx};
+use drtm_txn::{Builder, Config, Db, Error, Hash, Mode, Ordered, Pod, Raw, Serde, Table, TableDef, Tx};
 use proptest::prelude::*;
 
 use crate::On;
@@ -42,7 +42,7 @@ struct Tables {
 }
 
 impl Tables {
-    fn of<S: Setting>(db: &Db<S>) -> Self {
+    fn of<S: Config>(db: &Db<S>) -> Self {
         let error = "there is room for tables";
         Self {
             by_hash: db.table(BY_HASH).expect(error),
@@ -53,7 +53,7 @@ impl Tables {
 
     /// Gives a key an amount in all tables, or none if that is zero. The text makes rows of all
     /// lengths.
-    fn set<S: Setting>(self, tx: &mut Tx<'_, S>, key: u64, amount: i64) -> Result<(), Error> {
+    fn set<S: Config>(self, tx: &mut Tx<'_, S>, key: u64, amount: i64) -> Result<(), Error> {
         let name = format!("account number {key}");
         if amount == 0 {
             tx.remove(self.by_hash, key)?;
@@ -67,12 +67,12 @@ impl Tables {
         tx.put(self.by_name, &name, &row)
     }
 
-    fn amount<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: u64) -> Result<i64, Error> {
+    fn amount<S: Config, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: u64) -> Result<i64, Error> {
         Ok(tx.get(self.by_hash, key)?.map_or(0, |row| row.0))
     }
 
     /// What all accounts have together, as each of the tables tells it, by each way to read it.
-    fn sums<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, keys: u64) -> Result<[i64; WAYS], Error> {
+    fn sums<S: Config, M: Mode>(self, tx: &mut Tx<'_, S, M>, keys: u64) -> Result<[i64; WAYS], Error> {
         let mut by_key = 0;
         for key in 0..keys {
             by_key += self.amount(tx, key)?;
@@ -92,7 +92,7 @@ impl Tables {
 }
 
 /// Writers move money between accounts, which come and go; readers never see more or less of it.
-fn money_is_neither_made_nor_lost<S: Setting>(db: &Db<S>) {
+fn money_is_neither_made_nor_lost<S: Config>(db: &Db<S>) {
     const KEYS: u64 = 12;
     const TOTAL: i64 = 40;
     let tables = Tables::of(db);
@@ -169,9 +169,9 @@ fn what_does_not_fit_is_forgotten_and_the_reader_is_told() {
     db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, key, &[2; 100]))).expect("writers are not told");
     let read: Vec<_> = (0..100).map(|key| snapshot.get(notes, key)).collect();
     let kept = read.iter().filter(|row| matches!(row, Ok(Some(note)) if note[0] == 1)).count();
-    let forgotten = read.iter().filter(|row| matches!(row, Err(Error::Forgotten { table: "notes" }))).count();
+    let forgotten = read.iter().filter(|row| matches!(row, Err(Error::SnapshotTooOld { table: "notes" }))).count();
     assert!(kept > 0 && forgotten > 0 && kept + forgotten == 100, "{kept} kept, {forgotten} forgotten");
-    assert!(matches!(snapshot.get_many(notes, Vec::from_iter(0..100)), Err(Error::Forgotten { table: "notes" })));
+    assert!(matches!(snapshot.get_many(notes, Vec::from_iter(0..100)), Err(Error::SnapshotTooOld { table: "notes" })));
     drop(snapshot);
     let now = db.snapshot().expect("a slot").get(notes, 7).expect("nobody has written since");
     assert_eq!(now, Some(vec![2; 100]));
@@ -193,7 +193,7 @@ fn a_range_is_told_where_something_has_been_forgotten() {
         seen.push((key, note[0]));
         ControlFlow::Continue(())
     });
-    assert!(matches!(read, Err(Error::Forgotten { table: "notes" })), "{read:?}");
+    assert!(matches!(read, Err(Error::SnapshotTooOld { table: "notes" })), "{read:?}");
     let known = seen.len() as u64;
     assert!((51..100).contains(&known), "{known} rows were known");
     assert!(seen.into_iter().eq((0..known).map(|key| (key, 1))));
@@ -213,7 +213,7 @@ fn what_is_forgotten_takes_no_memory() {
         set(1, byte);
         assert!(db.older_versions() <= 1_600);
     }
-    assert!(matches!(open[0].get(notes, 1), Err(Error::Forgotten { table: "notes" })));
+    assert!(matches!(open[0].get(notes, 1), Err(Error::SnapshotTooOld { table: "notes" })));
     drop(open);
     set(1, 20);
     assert_eq!(db.older_versions(), 0, "nobody asks for it, nor finds it");
@@ -261,7 +261,7 @@ fn snapshots_do_not_run_out() {
         })
         .collect();
     set(SNAPSHOTS);
-    assert_eq!(db.open_snapshots().expect("sound"), SNAPSHOTS.into());
+    assert_eq!(db.snapshot_count().expect("sound"), SNAPSHOTS.into());
     // They end in an order that has nothing to do with their ages.
     let mut random = fastrand::Rng::with_seed(5);
     while !open.is_empty() {
@@ -276,7 +276,7 @@ fn snapshots_do_not_run_out() {
         set(SNAPSHOTS);
     }
     set(SNAPSHOTS);
-    assert_eq!((db.older_versions(), db.open_snapshots().expect("sound")), (0, 0));
+    assert_eq!((db.older_versions(), db.snapshot_count().expect("sound")), (0, 0));
 }
 
 /// Four hundred long readers at once, among writers: none fails, and each sees one moment, not
@@ -327,7 +327,7 @@ fn four_hundred_readers_at_once() {
         });
     });
     db.transact(|tx| set(0).try_for_each(|(key, value)| tx.put(numbers, key, &value))).expect("room");
-    assert_eq!(db.open_snapshots().expect("sound"), 0);
+    assert_eq!(db.snapshot_count().expect("sound"), 0);
 }
 
 const NUMBERS: TableDef<u64, Raw> = TableDef::hash("numbers");
@@ -346,12 +346,12 @@ fn only_long_reads_go_on_in_snapshots() {
     let open_after = |rows: u64| {
         let read = db.read(|tx| {
             (0..rows).try_for_each(|key| tx.get(numbers, key).map(drop))?;
-            db.open_snapshots()
+            db.snapshot_count()
         });
         read.expect("it can be read")
     };
     assert_eq!((open_after(1_000), open_after(1_100)), (0, 1));
-    assert_eq!(db.open_snapshots().expect("it can be read"), 0);
+    assert_eq!(db.snapshot_count().expect("it can be read"), 0);
 }
 
 #[test]
@@ -374,7 +374,7 @@ fn a_read_that_fails_is_noticed_on_the_way_and_goes_to_a_snapshot_at_once() {
                 written.expect("no panic").expect("there is room");
             }
         }
-        db.open_snapshots()
+        db.snapshot_count()
     });
     assert_eq!(open.expect("nothing is forgotten"), 1);
     let [first, 1_000] = read[..] else { panic!("{read:?}") };

@@ -15,7 +15,7 @@ use std::{
 };
 
 use drtm_htm::NoHtm;
-use drtm_txn::{Builder, Conflict, Db, Error, Mutation, Options, Ordered, Pod, Setting, Table, TableDef};
+use drtm_txn::{Builder, Config, Conflict, Db, Error, Mutation, Options, Ordered, Pod, Table, TableDef};
 
 const ROWS: TableDef<u64, Pod<u64>> = TableDef::hash("rows");
 const OTHERS: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("others");
@@ -47,7 +47,7 @@ fn database() -> (Db, Rows) {
 }
 
 /// Another thread writes the first row, and has committed when this returns.
-fn disturb<S: Setting>(db: &Db<S>, rows: Rows) -> Result<(), Error> {
+fn disturb<S: Config>(db: &Db<S>, rows: Rows) -> Result<(), Error> {
     thread::scope(|scope| {
         let other = scope.spawn(|| db.transact(|tx| tx.update(rows, 1, |count| *count += 1).map(drop)));
         other.join().expect("no panic")
@@ -231,7 +231,7 @@ fn a_deadline_ends_a_closure_that_would_be_run_for_ever() {
 #[derive(Debug)]
 struct ClaimsIgnored;
 
-impl Setting for ClaimsIgnored {
+impl Config for ClaimsIgnored {
     type Engine = NoHtm;
     const FAULT: Option<Mutation> = Some(Mutation::ClaimsIgnored);
 }
@@ -247,7 +247,7 @@ const TURNS: u32 = 4;
 #[derive(Debug)]
 struct Sound;
 
-impl Setting for Sound {
+impl Config for Sound {
     type Engine = NoHtm;
 }
 
@@ -260,7 +260,7 @@ fn at_last(is_so: impl Fn() -> bool) -> bool {
 /// A transaction that gives others time to write what it has read, in every run. Returns whether it
 /// came through in a few runs more than it takes to starve a few times. Each run waits so long for
 /// others, at most. `disturb` does something that makes it fail, again and again.
-fn comes_through<S: Setting<Engine = NoHtm>>(
+fn comes_through<S: Config<Engine = NoHtm>>(
     patience: Duration,
     disturb: impl Fn(&Db<S>, Rows, Table<u64, Pod<u64>, Ordered>, u64) -> Result<(), Error> + Send + Sync + 'static,
 ) -> bool {
@@ -300,7 +300,7 @@ fn comes_through<S: Setting<Engine = NoHtm>>(
 
 #[test]
 fn one_whose_row_is_written_again_and_again_comes_through() {
-    fn write<S: Setting>(db: &Db<S>, rows: Rows, _: Table<u64, Pod<u64>, Ordered>, _: u64) -> Result<(), Error> {
+    fn write<S: Config>(db: &Db<S>, rows: Rows, _: Table<u64, Pod<u64>, Ordered>, _: u64) -> Result<(), Error> {
         db.transact(|tx| tx.update(rows, 1, |count| *count += 1).map(drop))
     }
     assert!(at_last(|| comes_through::<Sound>(WAITED_FOR, write)));
@@ -309,7 +309,7 @@ fn one_whose_row_is_written_again_and_again_comes_through() {
 
 #[test]
 fn one_whose_range_gets_keys_again_and_again_comes_through() {
-    fn insert<S: Setting>(db: &Db<S>, _: Rows, others: Table<u64, Pod<u64>, Ordered>, turn: u64) -> Result<(), Error> {
+    fn insert<S: Config>(db: &Db<S>, _: Rows, others: Table<u64, Pod<u64>, Ordered>, turn: u64) -> Result<(), Error> {
         db.transact(|tx| {
             tx.remove(others, turn.saturating_sub(20))?;
             tx.insert(others, turn, &1)
@@ -321,7 +321,7 @@ fn one_whose_range_gets_keys_again_and_again_comes_through() {
 
 #[test]
 fn one_whose_absent_key_comes_and_goes_comes_through() {
-    fn toggle<S: Setting>(db: &Db<S>, rows: Rows, _: Table<u64, Pod<u64>, Ordered>, turn: u64) -> Result<(), Error> {
+    fn toggle<S: Config>(db: &Db<S>, rows: Rows, _: Table<u64, Pod<u64>, Ordered>, turn: u64) -> Result<(), Error> {
         db.transact(|tx| {
             if !tx.remove(rows, 2)? {
                 tx.insert(rows, 2, &turn)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use drtm_htm::NoHtm;
 use drtm_rdma::{LocalConfig, LocalFabric, SimConfig};
-use drtm_txn::Setting;
+use drtm_txn::Config;
 
 use super::{
     plan::Plan, process, simulation::simulate, stand::Stand, tally::Gathered, threads::on_threads,
@@ -17,7 +17,7 @@ use crate::{Error, fabric::FabricName};
 /// Nodes are threads on [`FabricName::Local`], processes on [`FabricName::Shm`] and
 /// [`FabricName::Tcp`], and simulated in virtual time on [`FabricName::Sim`]. A setting with a
 /// fault is for a cluster in this process.
-pub(crate) fn run<S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
+pub(crate) fn run<S: Config<Engine = NoHtm>, W: ClusterWorkload>(
     workload: &W,
     fabric: FabricName,
     plan: &Plan,

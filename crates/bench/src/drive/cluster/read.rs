@@ -3,7 +3,7 @@
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    AsKey, Codec, Key, Kind, Setting,
+    AsKey, Codec, Config, Key, Kind,
     cluster::{ClusterTable, Worker},
 };
 
@@ -13,7 +13,7 @@ use crate::Error;
 const AT_A_TIME: usize = 64;
 
 /// Reads the rows of keys that there are, wherever they are.
-pub(crate) async fn read<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, K: Key + Copy, C: Codec, O: Kind>(
+pub(crate) async fn read<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, K: Key + Copy, C: Codec, O: Kind>(
     worker: &Worker<'_, F, S>,
     table: ClusterTable<K, C, O>,
     keys: impl Iterator<Item = K>,

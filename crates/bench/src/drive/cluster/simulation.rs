@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use drtm_htm::NoHtm;
 use drtm_rdma::{NodeId, RunEnd, Sim, SimConfig};
-use drtm_txn::Setting;
+use drtm_txn::Config;
 
-use super::{crew::Part, plan::Plan, stand::Stand, tally::Gathered, threads::started, workload::ClusterWorkload};
+use super::{plan::Plan, stand::Stand, tally::Gathered, threads::started, workers::Part, workload::ClusterWorkload};
 use crate::Error;
 
 /// Runs all workers in virtual time, on a cluster with room for their messages.
-pub(crate) fn simulate<S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
+pub(crate) fn simulate<S: Config<Engine = NoHtm>, W: ClusterWorkload>(
     workload: &W,
     plan: &Plan,
     config: SimConfig,

@@ -4,19 +4,19 @@ use std::{sync::Arc, thread};
 
 use drtm_htm::NoHtm;
 use drtm_rdma::{Executor, Fabric, NodeId};
-use drtm_txn::{Builder, Setting, cluster::Node};
+use drtm_txn::{Builder, Config, cluster::Node};
 
 use super::{
-    crew::{Guard, Part},
     plan::Plan,
     stand::Stand,
     tally::Gathered,
+    workers::{Guard, Part},
     workload::ClusterWorkload,
 };
 use crate::Error;
 
 /// A node that is loaded.
-pub(super) fn started<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
+pub(super) fn started<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload>(
     workload: &W,
     plan: &Plan,
     fabric: &F,
@@ -34,7 +34,7 @@ pub(super) fn started<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, W: 
 }
 
 /// Runs the workers of these nodes, each with a handle of the fabric, on threads of this process.
-pub(super) fn on_threads<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
+pub(super) fn on_threads<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload>(
     workload: &W,
     plan: &Plan,
     nodes: Vec<(u16, F)>,
@@ -67,7 +67,7 @@ pub(super) fn on_threads<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, 
     stand.outcome()
 }
 
-fn work<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
+fn work<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload>(
     part: Part<F, S, W>,
 ) -> Result<(), Error> {
     let endpoint = part.node.endpoint()?;

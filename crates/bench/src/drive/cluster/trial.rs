@@ -3,7 +3,7 @@
 use drtm_htm::NoHtm;
 use drtm_rdma::{Fabric, NicProfile};
 use drtm_txn::{
-    Setting,
+    Config,
     cluster::{Node, NodeBuilder, Protocol, Worker},
 };
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ pub(crate) const NODES: u16 = 3;
 pub(crate) const COROUTINES: u16 = 8;
 
 /// What the workers of a small cluster have done, in so many transactions each.
-pub(crate) fn run_on<S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
+pub(crate) fn run_on<S: Config<Engine = NoHtm>, W: ClusterWorkload>(
     workload: &W,
     fabric: FabricName,
     transactions: u64,
@@ -45,7 +45,7 @@ pub(crate) fn run_on<S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
 /// A workload whose clients can do something wrong, for its check to find.
 pub(crate) trait Carelessly: ClusterWorkload {
     /// Runs a client's next transaction, but not as one.
-    async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Self::Tables,
@@ -69,14 +69,14 @@ impl<W: Carelessly> ClusterWorkload for Careless<W> {
         Vec::new()
     }
 
-    fn open<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    fn open<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         node: &mut NodeBuilder<F, S>,
     ) -> Result<W::Tables, Error> {
         self.0.open(node)
     }
 
-    fn load<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    fn load<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         node: &Node<F, S>,
         place: Place,
@@ -88,7 +88,7 @@ impl<W: Carelessly> ClusterWorkload for Careless<W> {
         self.0.client(place, number)
     }
 
-    async fn run_next<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: W::Tables,
@@ -101,7 +101,7 @@ impl<W: Carelessly> ClusterWorkload for Careless<W> {
         W::count(client)
     }
 
-    async fn check<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn check<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: W::Tables,
@@ -110,7 +110,7 @@ impl<W: Carelessly> ClusterWorkload for Careless<W> {
         self.0.check(worker, tables, count).await
     }
 
-    async fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn check_node<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: W::Tables,

@@ -5,7 +5,7 @@ use std::{fmt::Debug, ops::AddAssign};
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Setting,
+    Config,
     cluster::{Node, NodeBuilder, Worker},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -16,7 +16,7 @@ use crate::{Error, drive::Done};
 #[derive(Debug)]
 pub(crate) struct Sound;
 
-impl Setting for Sound {
+impl Config for Sound {
     type Engine = NoHtm;
 }
 
@@ -64,13 +64,13 @@ pub(crate) trait ClusterWorkload: Clone + Debug + Send + Sync + Serialize + Dese
     /// Its size, for the report: names and numbers.
     fn size(&self) -> Vec<(&'static str, serde_json::Value)>;
 
-    fn open<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    fn open<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         node: &mut NodeBuilder<F, S>,
     ) -> Result<Self::Tables, Error>;
 
     /// Inserts the rows that a node owns.
-    fn load<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    fn load<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         node: &Node<F, S>,
         place: Place,
@@ -80,7 +80,7 @@ pub(crate) trait ClusterWorkload: Clone + Debug + Send + Sync + Serialize + Dese
     fn client(&self, place: Place, number: usize) -> Result<Self::Client, Error>;
 
     /// Runs a client's next transaction to its end.
-    async fn run_next<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Self::Tables,
@@ -92,7 +92,7 @@ pub(crate) trait ClusterWorkload: Clone + Debug + Send + Sync + Serialize + Dese
 
     /// What does not hold over the whole cluster when all transactions have ended, in words. Called
     /// on one node, which may add to what clients have counted.
-    async fn check<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn check<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Self::Tables,
@@ -101,7 +101,7 @@ pub(crate) trait ClusterWorkload: Clone + Debug + Send + Sync + Serialize + Dese
 
     /// What does not hold of the rows of one node, given what all clients have counted. Called on
     /// each node.
-    async fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn check_node<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Self::Tables,

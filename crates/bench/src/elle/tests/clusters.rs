@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug)]
 struct Careless;
 
-impl Setting for Careless {
+impl Config for Careless {
     type Engine = NoHtm;
     const FAULT: Option<Mutation> = Some(Mutation::CommitWithoutValidation);
 }
@@ -26,14 +26,14 @@ impl Setting for Careless {
 #[derive(Debug)]
 struct Haunted;
 
-impl Setting for Haunted {
+impl Config for Haunted {
     type Engine = NoHtm;
     const FAULT: Option<Mutation> = Some(Mutation::CommitDespitePhantoms);
 }
 
 const CLIENTS: usize = NODES as usize * COROUTINES as usize;
 
-fn record<S: Setting<Engine = NoHtm>>(
+fn record<S: Config<Engine = NoHtm>>(
     workload: Workload,
     fabric: FabricName,
     seed: u64,

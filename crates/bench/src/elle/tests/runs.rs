@@ -10,7 +10,7 @@ trait Fault: std::fmt::Debug + Send + Sync + 'static {
     const FAULT: Option<Mutation>;
 }
 
-impl<F: Fault> Setting for Broken<F> {
+impl<F: Fault> Config for Broken<F> {
     type Engine = NoHtm;
     const FAULT: Option<Mutation> = F::FAULT;
 }
@@ -22,7 +22,7 @@ fn run(workload: Workload, threads: usize, transactions: u64, seed: u64) -> Run 
 }
 
 /// Asserts that neither checker finds anything, in runs of every workload.
-fn is_sound<S: Setting>(engine: &S::Engine)
+fn is_sound<S: Config>(engine: &S::Engine)
 where
     S::Engine: Engine,
 {
@@ -43,7 +43,7 @@ where
 
 #[test]
 fn transactions_under_record_locks_are_strictly_serializable() {
-    is_sound::<Embedded>(&Native::without_regions());
+    is_sound::<DefaultConfig>(&Native::without_regions());
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn scans_show_commits_despite_phantoms() {
 fn one_client_s_history_is_a_function_of_the_seed() {
     let operations = |seed| -> Vec<(Outcome, Vec<Operation>)> {
         let run = run(Workload::ListAppend, 1, 500, seed);
-        let record = run.carry_out::<Embedded>(Native::without_regions()).expect("memory");
+        let record = run.carry_out::<DefaultConfig>(Native::without_regions()).expect("memory");
         record.into_iter().map(|observed| (observed.outcome, observed.operations)).collect()
     };
     assert_eq!(operations(1), operations(1));

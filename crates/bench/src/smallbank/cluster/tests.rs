@@ -13,7 +13,7 @@ use crate::{
 
 /// A bank whose clients read in one transaction, and write in another.
 impl Carelessly for SmallBank {
-    async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Tables,

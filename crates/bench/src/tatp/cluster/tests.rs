@@ -13,7 +13,7 @@ use crate::{
 
 /// Clients that count a forwarding as deleted when they have seen it in another transaction.
 impl Carelessly for Tatp {
-    async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Tables,

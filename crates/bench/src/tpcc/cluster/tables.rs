@@ -3,7 +3,7 @@
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Hash, Ordered, PodRef, Setting, TableDef,
+    Config, Hash, Ordered, PodRef, TableDef,
     cluster::{ClusterTable, NodeBuilder, Partition},
 };
 
@@ -13,7 +13,7 @@ use crate::{
         Customer, CustomerByName, CustomerKey, CustomerNames, DISTRICTS, District, DistrictKey, History, HistoryKey,
         Item, NewOrder, Order, OrderByCustomer, OrderKey, OrderLine, OrderLineKey, Scale, Stock, StockKey, Warehouse,
         WarehouseKey,
-        tables::{self, Shelf},
+        tables::{self, Layout},
     },
 };
 
@@ -54,7 +54,7 @@ macro_rules! by_warehouse {
 }
 
 impl Tables {
-    pub(super) fn open<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    pub(super) fn open<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         node: &mut NodeBuilder<F, S>,
         scale: &Scale,
     ) -> Result<Self, Error> {

@@ -11,7 +11,7 @@ use crate::drive::cluster::{
 /// Terminals that put rows back which they have read in another transaction: what was done to them
 /// meanwhile is lost.
 impl Carelessly for Distributed {
-    async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Tables,

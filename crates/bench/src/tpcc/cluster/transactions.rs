@@ -3,7 +3,7 @@
 
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
-use drtm_txn::{Error, Setting, cluster::ClusterTx};
+use drtm_txn::{Config, Error, cluster::ClusterTx};
 use zerocopy::little_endian::{I64, U64};
 
 use super::tables::Tables;
@@ -33,7 +33,7 @@ fn no_key(error: KeyError) -> Error {
 
 impl Tables {
     /// NEW-ORDER (2.4): all lines of an input, or none.
-    pub(super) async fn order<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    pub(super) async fn order<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
         node: u16,
@@ -78,7 +78,7 @@ impl Tables {
 
     /// PAYMENT (2.5), written down under a key of its own. The customer may be of
     /// another node, and is read before the rows that all payments of the warehouse write.
-    pub(super) async fn pay<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    pub(super) async fn pay<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
         input: &Payment,
@@ -111,7 +111,7 @@ impl Tables {
     }
 
     /// ORDER-STATUS (2.6): reads only.
-    pub(super) async fn last_order<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    pub(super) async fn last_order<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
         input: &OrderStatus,
@@ -137,7 +137,7 @@ impl Tables {
 
     /// DELIVERY (2.7): one transaction for all districts of a warehouse. Returns what is the oldest
     /// order of each afterwards, as far as the transaction has seen.
-    pub(super) async fn deliver<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    pub(super) async fn deliver<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
         input: &Delivery,
@@ -184,7 +184,7 @@ impl Tables {
 
     /// The oldest order of a district that is not delivered, if there is one, from a number on. The
     /// number becomes the first after those that were looked at in vain.
-    async fn find_oldest<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn find_oldest<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
         (warehouse, district): DistrictKey,
@@ -210,7 +210,7 @@ impl Tables {
     }
 
     /// STOCK-LEVEL (2.8): of the items of the last orders, how many there are few of. Reads only.
-    pub(super) async fn low_stock<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    pub(super) async fn low_stock<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
         input: &StockLevel,
@@ -231,7 +231,7 @@ impl Tables {
     }
 
     /// The customer that is meant.
-    async fn choose<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn choose<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
         (warehouse, district): DistrictKey,

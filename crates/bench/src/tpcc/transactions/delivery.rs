@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use drtm_txn::{Db, Setting, Tx};
+use drtm_txn::{Config, Db, Tx};
 use zerocopy::little_endian::{I64, U32, U64};
 
 use super::{ACCOUNT, OF_CUSTOMER};
@@ -11,13 +11,13 @@ use crate::{
     Error,
     tpcc::{
         Account, CustomerKey, DISTRICTS, Delivery, DistrictKey, OrderKey,
-        tables::{CUSTOMER, ORDER, ORDER_LINE, Shelf, Tables, there},
+        tables::{CUSTOMER, Layout, ORDER, ORDER_LINE, Tables, there},
     },
 };
 
 /// Delivers the oldest order of each district. Gives how many there were: a district without one is
 /// skipped.
-pub(in crate::tpcc) fn deliver<S: Setting, O: Shelf>(
+pub(in crate::tpcc) fn deliver<S: Config, O: Layout>(
     db: &Db<S>,
     tables: &Tables<O>,
     input: &Delivery,
@@ -66,7 +66,7 @@ struct Carried {
     lines: u8,
 }
 
-fn take_oldest<S: Setting, O: Shelf>(
+fn take_oldest<S: Config, O: Layout>(
     tx: &mut Tx<'_, S>,
     tables: &Tables<O>,
     (warehouse, district): DistrictKey,
@@ -76,7 +76,7 @@ fn take_oldest<S: Setting, O: Shelf>(
 }
 
 /// Gives an order to whoever carries it.
-fn carry<S: Setting, O: Shelf>(
+fn carry<S: Config, O: Layout>(
     tx: &mut Tx<'_, S>,
     tables: &Tables<O>,
     order: OrderKey,
@@ -91,7 +91,7 @@ fn carry<S: Setting, O: Shelf>(
 }
 
 /// Marks an order's lines as delivered. Gives what they cost.
-fn arrive<S: Setting, O: Shelf>(
+fn arrive<S: Config, O: Layout>(
     tx: &mut Tx<'_, S>,
     tables: &Tables<O>,
     (warehouse, district, number): OrderKey,

@@ -1,6 +1,6 @@
 //! NEW-ORDER (2.4).
 
-use drtm_txn::{Db, Lines, Part, Setting, Tx, part};
+use drtm_txn::{Config, Db, Part, PrefetchMask, Tx, part};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 
 use super::{ACCOUNT, OF_CUSTOMER};
@@ -10,7 +10,7 @@ use crate::{
         Account, DISTRICTS, KeyError, NewOrder, NewOrderInput, NewOrderLine, Order, OrderByCustomer, OrderLine, Stock,
         Supply, Text,
         inputs::MOST_LINES,
-        tables::{CUSTOMER, DISTRICT, STOCK, Shelf, Tables, WAREHOUSE, there},
+        tables::{CUSTOMER, DISTRICT, Layout, STOCK, Tables, WAREHOUSE, there},
     },
 };
 
@@ -47,7 +47,7 @@ pub(in crate::tpcc) struct Receipt {
 }
 
 /// Orders what is asked for, all of it or nothing.
-pub(in crate::tpcc) fn order<S: Setting, O: Shelf>(
+pub(in crate::tpcc) fn order<S: Config, O: Layout>(
     db: &Db<S>,
     tables: &Tables<O>,
     input: &NewOrderInput,
@@ -119,18 +119,18 @@ const SUPPLY: Part<Stock, Supply> = part!(Stock, supply);
 const INFOS: Part<Stock, [[u8; 24]; 10]> = part!(Stock, districts);
 
 /// What is wanted of a stock for a line of an order in each district.
-static OF_STOCKS: [Lines; DISTRICTS as usize] = {
-    let mut wanted = [Lines::of(&[SUPPLY.bytes()]); DISTRICTS as usize];
+static OF_STOCKS: [PrefetchMask; DISTRICTS as usize] = {
+    let mut wanted = [PrefetchMask::of(&[SUPPLY.bytes()]); DISTRICTS as usize];
     let mut district = 0;
     while let Some(info) = INFOS.item(district) {
-        wanted[district] = Lines::of(&[SUPPLY.bytes(), info.bytes()]);
+        wanted[district] = PrefetchMask::of(&[SUPPLY.bytes(), info.bytes()]);
         district += 1;
     }
     wanted
 };
 
 /// What a stock says of a district, S_DIST_xx, and what is wanted of it in all.
-fn info_of(district: u8) -> (Part<Stock, [u8; 24]>, &'static Lines) {
+fn info_of(district: u8) -> (Part<Stock, [u8; 24]>, &'static PrefetchMask) {
     let district = usize::from(district.wrapping_sub(1) % DISTRICTS);
     let Some(info) = INFOS.item(district) else { unreachable!("there is one for each district") };
     (info, &OF_STOCKS[district])
@@ -144,7 +144,7 @@ struct Sold {
 
 /// Takes a line's item from stock, and makes the row of it.
 #[inline(always)]
-fn sell<S: Setting, O: Shelf>(
+fn sell<S: Config, O: Layout>(
     tx: &mut Tx<'_, S>,
     tables: &Tables<O>,
     line: &NewOrderLine,

@@ -2,7 +2,7 @@
 
 use std::{iter, ops::ControlFlow};
 
-use drtm_txn::{Mode, Part, Setting, Tx, part};
+use drtm_txn::{Config, Mode, Part, Tx, part};
 use zerocopy::little_endian::I64;
 
 use super::{OF_CUSTOMER, Scratch, choose};
@@ -11,7 +11,7 @@ use crate::{
     tpcc::{
         Customer, CustomerKey, OrderByCustomer, OrderStatus,
         reading::Look,
-        tables::{CUSTOMER, ORDER, ORDER_BY_CUSTOMER, Shelf, Tables, there},
+        tables::{CUSTOMER, Layout, ORDER, ORDER_BY_CUSTOMER, Tables, there},
     },
 };
 
@@ -31,16 +31,16 @@ pub(in crate::tpcc) struct Status {
 
 /// What has become of a customer's last order.
 #[derive(Debug)]
-pub(in crate::tpcc) struct LastOrder<'t, O: Shelf> {
+pub(in crate::tpcc) struct LastOrder<'t, O: Layout> {
     pub(in crate::tpcc) tables: &'t Tables<O>,
     pub(in crate::tpcc) input: OrderStatus,
     pub(in crate::tpcc) scratch: &'t mut Scratch,
 }
 
-impl<O: Shelf> Look for LastOrder<'_, O> {
+impl<O: Layout> Look for LastOrder<'_, O> {
     type Seen = Status;
 
-    fn look<S: Setting, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<Status, Error> {
+    fn look<S: Config, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<Status, Error> {
         let Self { tables, input, scratch } = self;
         let customer = choose(tx, tables, input.district, &input.customer, &mut scratch.named)?;
         // While the customer is on its way, its last order is looked for, and while that is, the

@@ -2,7 +2,7 @@
 
 use std::{io::Write, iter};
 
-use drtm_txn::{Db, Setting, Tx};
+use drtm_txn::{Config, Db, Tx};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 
 use super::{ACCOUNT, OF_CUSTOMER, Scratch, choose};
@@ -10,7 +10,7 @@ use crate::{
     Error,
     tpcc::{
         Account, Customer, CustomerByName, CustomerChoice, CustomerKey, History, HistoryKey, Payment, Text,
-        tables::{CUSTOMER, DISTRICT, Shelf, Tables, WAREHOUSE, there},
+        tables::{CUSTOMER, DISTRICT, Layout, Tables, WAREHOUSE, there},
     },
 };
 
@@ -22,7 +22,7 @@ pub(in crate::tpcc) struct Paid {
 }
 
 /// Pays. The payment is written down under a key that nobody else uses.
-pub(in crate::tpcc) fn pay<S: Setting, O: Shelf>(
+pub(in crate::tpcc) fn pay<S: Config, O: Layout>(
     db: &Db<S>,
     tables: &Tables<O>,
     input: &Payment,

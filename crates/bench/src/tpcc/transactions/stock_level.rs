@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use drtm_txn::{Mode, Part, Setting, Tx, part};
+use drtm_txn::{Config, Mode, Part, Tx, part};
 use zerocopy::little_endian::I16;
 
 use super::Scratch;
@@ -12,7 +12,7 @@ use crate::{
     tpcc::{
         Stock, StockLevel,
         reading::Look,
-        tables::{DISTRICT, STOCK, Shelf, Tables, there},
+        tables::{DISTRICT, Layout, STOCK, Tables, there},
     },
 };
 
@@ -23,16 +23,16 @@ pub(in crate::tpcc) const RECENT: u32 = 20;
 
 /// How many items of the last orders there are few of in stock.
 #[derive(Debug)]
-pub(in crate::tpcc) struct LowStock<'t, O: Shelf> {
+pub(in crate::tpcc) struct LowStock<'t, O: Layout> {
     pub(in crate::tpcc) tables: &'t Tables<O>,
     pub(in crate::tpcc) input: StockLevel,
     pub(in crate::tpcc) scratch: &'t mut Scratch,
 }
 
-impl<O: Shelf> Look for LowStock<'_, O> {
+impl<O: Layout> Look for LowStock<'_, O> {
     type Seen = u32;
 
-    fn look<S: Setting, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<u32, Error> {
+    fn look<S: Config, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<u32, Error> {
         let Self { tables, input, scratch } = self;
         let (warehouse, district) = input.district;
         let Scratch { items, met, .. } = &mut **scratch;

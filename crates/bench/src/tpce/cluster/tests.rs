@@ -10,7 +10,7 @@ use crate::drive::cluster::{
 
 /// Clients that look at a price in one transaction, and change it in another.
 impl Carelessly for CustomerPosition {
-    async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Tables,

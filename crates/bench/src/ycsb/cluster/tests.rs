@@ -13,7 +13,7 @@ use crate::{
 
 /// Clients that read in one transaction, and write in another.
 impl Carelessly for Distributed<Hash, 10> {
-    async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         records: Self::Tables,
@@ -30,7 +30,7 @@ impl Carelessly for Distributed<Hash, 10> {
 
 /// Runs a workload in every protocol, and asserts that no write is lost or torn. Returns how many
 /// operations of each kind there were.
-fn run_all<O: Shelf, const FIELDS: usize>(mix: MixName, transactions: u64) -> Vec<u64>
+fn run_all<O: Layout, const FIELDS: usize>(mix: MixName, transactions: u64) -> Vec<u64>
 where
     Distributed<O, FIELDS>: ClusterWorkload<Count = Written>,
 {

@@ -8,7 +8,7 @@ use std::sync::{
 use drtm_rdma::{Port, Remote, Verbs};
 
 use crate::{
-    hash::segments::{self, Kept},
+    hash::segments::{self, SegmentPlace},
     layout::BUCKET_BYTES,
     peer::{PeerError, within},
 };
@@ -59,10 +59,10 @@ impl Places {
         within(self.table, "the place of a segment", begins, within_segment * BUCKET_BYTES).map(Some)
     }
 
-    fn known(&self, kept: &Kept) -> &AtomicU64 {
+    fn known(&self, kept: &SegmentPlace) -> &AtomicU64 {
         match *kept {
-            Kept::Header(word) => &self.first[word],
-            Kept::Directory { word, length, index } => {
+            SegmentPlace::Header(word) => &self.first[word],
+            SegmentPlace::Directory { word, length, index } => {
                 let directory = &self.further[word - segments::DOUBLING];
                 let known = directory.get_or_init(|| (0..length).map(|_| AtomicU64::new(0)).collect());
                 &known[index as usize]
@@ -70,16 +70,18 @@ impl Places {
         }
     }
 
-    async fn ask<P: Port>(&self, verbs: Verbs<'_, P>, kept: &Kept) -> Result<u64, PeerError> {
+    async fn ask<P: Port>(&self, verbs: Verbs<'_, P>, kept: &SegmentPlace) -> Result<u64, PeerError> {
         match *kept {
-            Kept::Header(word) => Ok(verbs.read_word(self.header + 8 * word as u64).await?),
-            Kept::Directory { word, index, .. } => match verbs.read_word(self.header + 8 * word as u64).await? {
-                0 => Ok(0),
-                directory => {
-                    let at = within(self.table, "the place of a directory of segments", directory, 8 * index)?;
-                    Ok(verbs.read_word(at).await?)
+            SegmentPlace::Header(word) => Ok(verbs.read_word(self.header + 8 * word as u64).await?),
+            SegmentPlace::Directory { word, index, .. } => {
+                match verbs.read_word(self.header + 8 * word as u64).await? {
+                    0 => Ok(0),
+                    directory => {
+                        let at = within(self.table, "the place of a directory of segments", directory, 8 * index)?;
+                        Ok(verbs.read_word(at).await?)
+                    }
                 }
-            },
+            }
         }
     }
 }

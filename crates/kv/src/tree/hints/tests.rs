@@ -104,9 +104,9 @@ fn hints_leave_memory_to_the_region() {
     hints.make_room(100_000, || CAPACITY / 2);
     let taken = hints.beside.taken();
     assert!(hints.are_kept() && taken > 100_000 * 8);
-    hints.beside.make_way(1 << 20, || CAPACITY / 2);
+    hints.beside.release_for(1 << 20, || CAPACITY / 2);
     assert_eq!(hints.beside.taken(), taken, "there is room for both");
-    hints.beside.make_way(1 << 20, || CAPACITY - (1 << 20));
+    hints.beside.release_for(1 << 20, || CAPACITY - (1 << 20));
     assert_eq!(hints.beside.taken(), 0, "the region needs it");
     hints.make_room(100_000, || CAPACITY - 3 * (1 << 20));
     assert_eq!(hints.beside.taken(), 0, "nor is it taken again at once");
@@ -180,7 +180,7 @@ fn with_a_key_the_others_of_its_leaf_are_hinted_at_where_there_is_room() {
         assert!(get(&tree, key).is_some() && is_hinted(&tree, key) && hinted() == WAYS);
     }
     tree.table.hints.make_room(KEYS, || 0);
-    let leaf = |key: u64| crate::Inline::spot(&tree.table, key).expect("sound").leaf.node.place;
+    let leaf = |key: u64| crate::Inline::insert_point(&tree.table, key).expect("sound").leaf.node.place;
     let (mut asked, mut last) = (0, None);
     for key in 0..KEYS {
         if last.replace(leaf(key)) != Some(leaf(key)) {

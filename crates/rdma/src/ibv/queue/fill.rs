@@ -6,7 +6,7 @@ use crate::{
     Remote, VerbError,
     ibv::{
         VerbsError,
-        desk::{Desk, Number},
+        context::{Number, QueueContext},
         letters::{HEAD, Head},
         setup::Request,
         sys::Action,
@@ -29,7 +29,12 @@ impl Queue {
     /// Whether what an operation accesses is there, as the node has said; and it is asked where it
     /// may have more by now.
     #[inline]
-    fn check<E: Engine>(&mut self, desk: &mut Desk<'_, E>, at: Remote, words: usize) -> Result<Check, VerbsError> {
+    fn check<E: Engine>(
+        &mut self,
+        context: &mut QueueContext<'_, E>,
+        at: Remote,
+        words: usize,
+    ) -> Result<Check, VerbsError> {
         let view = self.regions.get(usize::from(at.region.0));
         if let Some(Some(View::Known(known))) = view
             && let Some(key) = known.key(at.offset.bytes(), 8 * words as u64)
@@ -40,7 +45,7 @@ impl Queue {
             return Ok(Check::Asked);
         }
         if !self.answered {
-            self.ask(desk, Request::Ask(at.region))?;
+            self.ask(context, Request::Ask(at.region))?;
             return Ok(Check::Asked);
         }
         Ok(Check::Fails(match view {
@@ -49,30 +54,30 @@ impl Queue {
         }))
     }
 
-    pub(super) fn fill<E: Engine>(&mut self, desk: &mut Desk<'_, E>) {
-        match self.gather(desk) {
-            Ok(()) if desk.requests.len() == 0 => {}
+    pub(super) fn fill<E: Engine>(&mut self, context: &mut QueueContext<'_, E>) {
+        match self.gather(context) {
+            Ok(()) if context.requests.len() == 0 => {}
             Ok(()) => {
                 // All before it are over when it is.
-                desk.requests.signal_last();
-                desk.posted.doorbells += 1;
-                desk.posted.signaled += 1;
-                desk.posted.requests += desk.requests.len() as u64;
+                context.requests.signal_last();
+                context.posted.doorbells += 1;
+                context.posted.signaled += 1;
+                context.posted.requests += context.requests.len() as u64;
                 let Line::Up(pair) = &mut self.line else { return };
-                if let Err(error) = pair.post(desk.requests) {
-                    self.sever(desk.station, error);
+                if let Err(error) = pair.post(context.requests) {
+                    self.sever(context.station, error);
                 }
             }
             Err(error) => {
-                desk.requests.clear();
-                self.sever(desk.station, error);
+                context.requests.clear();
+                self.sever(context.station, error);
             }
         }
     }
 
     /// Makes requests of what waits.
-    fn gather<E: Engine>(&mut self, desk: &mut Desk<'_, E>) -> Result<(), VerbsError> {
-        let inline_bytes = desk.station.capabilities.inline_bytes;
+    fn gather<E: Engine>(&mut self, context: &mut QueueContext<'_, E>) -> Result<(), VerbsError> {
+        let inline_bytes = context.station.capabilities.inline_bytes;
         while let Some(work) = self.waiting.front() {
             let place = match &work.verb {
                 Verb::Read { from: at, into: words } | Verb::Write { to: at, from: words } => Some((*at, words.len())),
@@ -82,7 +87,7 @@ impl Queue {
             let mut failure = self.broken;
             let mut key = 0;
             if let (Some((at, words)), None) = (place, failure) {
-                match self.check(desk, at, words)? {
+                match self.check(context, at, words)? {
                     Check::Fits(found) => key = found,
                     Check::Asked => break,
                     Check::Fails(error) => failure = Some(error),
@@ -109,41 +114,41 @@ impl Queue {
                 self.over(Fate::Done);
                 continue;
             }
-            let Some(slot) = desk.slots.take(bytes) else { break };
+            let Some(slot) = context.slots.take(bytes) else { break };
             let at = slot.at as usize;
             match &work.verb {
-                Verb::Write { from, .. } => desk.slab.write(at, from),
+                Verb::Write { from, .. } => context.slab.write(at, from),
                 Verb::Send { bytes, .. } => {
-                    desk.slab.write(at, &Head::Message.encode());
-                    desk.slab.write(at + HEAD, bytes);
+                    context.slab.write(at, &Head::Message.encode());
+                    context.slab.write(at + HEAD, bytes);
                 }
                 Verb::Call { bytes, .. } => {
                     // Calls always have a ticket, and there is memory for as many replies as there
                     // may be calls; the answers to some that are given up may still be on their
                     // way.
-                    let (Some(ticket), Some(reply)) = (work.ticket, desk.free_replies.pop()) else {
-                        desk.slots.put(slot);
+                    let (Some(ticket), Some(reply)) = (work.ticket, context.free_replies.pop()) else {
+                        context.slots.put(slot);
                         break;
                     };
-                    desk.slab.write(at, &Head::Call(ticket).encode());
-                    desk.slab.write(at + HEAD, bytes);
+                    context.slab.write(at, &Head::Call(ticket).encode());
+                    context.slab.write(at + HEAD, bytes);
                     self.calls.push_back(ticket);
                     self.receives.push(reply);
                     let number = Number { queue: self.node.0, connection: self.connection, request: reply };
-                    let size = HEAD + desk.station.message_bytes;
-                    desk.posted.receives += 1;
+                    let size = HEAD + context.station.message_bytes;
+                    context.posted.receives += 1;
                     if let Line::Up(pair) = &mut self.line {
-                        pair.post_receive(number.encode(), desk.replies.span(reply as usize * size, size))?;
+                        pair.post_receive(number.encode(), context.replies.span(reply as usize * size, size))?;
                     }
                 }
                 Verb::Read { .. } | Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => {}
             }
             let carries = matches!(action, Action::Write { .. } | Action::Send);
             let inline = carries && bytes <= inline_bytes;
-            desk.posted.inlined += u64::from(inline);
+            context.posted.inlined += u64::from(inline);
             let request = self.first.wrapping_add(self.sent.len() as u32);
             let number = Number { queue: self.node.0, connection: self.connection, request };
-            desk.requests.push(number.encode(), action, desk.slab.span(at, bytes), inline);
+            context.requests.push(number.encode(), action, context.slab.span(at, bytes), inline);
             self.over(Fate::Posted(slot));
         }
         Ok(())

@@ -21,7 +21,7 @@ use super::{
     tell::AGAIN_AFTER,
 };
 use crate::{
-    Error, Setting,
+    Config, Error,
     cluster::{
         ClusterError,
         ask::{Ask, Asks},
@@ -35,7 +35,7 @@ use crate::{
 /// What a message has beside a piece of a record.
 const BESIDE: usize = 128;
 
-impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
+impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Writes a transaction's records to all backups, and waits until they are there.
     ///
     /// # Errors

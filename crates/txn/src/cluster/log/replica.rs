@@ -5,7 +5,7 @@
 //! version of it can come any more (`backup`).
 
 use drtm_htm::Engine;
-use drtm_kv::{Current, KvError, Locking, Nowhere, Placed, ReadEntry, Reaped, Store, Version, Worker};
+use drtm_kv::{Current, KvError, Locking, NoValue, Placed, ReadEntry, Reaped, Store, Version, Worker};
 use drtm_rdma::{NodeId, RegionError};
 
 use crate::{
@@ -119,7 +119,7 @@ impl<E: Engine> Replica<E> {
     pub(super) fn fill(&self, worker: &mut Worker<E>, grave: &Grave) -> Result<bool, KvError> {
         let Some(table) = self.tables.get(usize::from(grave.table)) else { return Ok(true) };
         let (storage, key) = (&table.storage, grave.key.as_ref());
-        let found = storage.read::<Any, _>(key, Current, &mut Nowhere)?;
+        let found = storage.read::<Any, _>(key, Current, &mut NoValue)?;
         let removed = Version::new(grave.version).as_removed();
         let Ok(seen @ ReadEntry { version, .. }) = found else { return Ok(true) };
         if version != removed {

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::{outgoing::Outgoing, record, tell::refused};
 use crate::{
-    Conflict, Error, Setting,
+    Config, Conflict, Error,
     cluster::{
         ClusterError,
         coordinator::Coordinator,
@@ -24,7 +24,7 @@ const LONGEST: u32 = 12;
 /// The owners that a transaction writes to, by their indexes, and bytes of each one's rows.
 pub(super) type Written = SmallVec<[(usize, usize); 4]>;
 
-impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
+impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Whether transactions are logged at all.
     pub(in crate::cluster) fn has_backups(&self) -> bool {
         self.node.log.backups > 0

@@ -10,7 +10,7 @@ use super::{
     ring::{FREED, SETTLED},
 };
 use crate::{
-    Error, Setting,
+    Config, Error,
     cluster::{
         ClusterError, Form, Refusal,
         coordinator::Coordinator,
@@ -32,7 +32,7 @@ const LAST_WORD: Duration = Duration::from_millis(100);
 const CATCH_UP_PATIENCE: u32 = 10_000;
 const LONGEST: u32 = 12;
 
-impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
+impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Whether a node's rings are written by verbs.
     pub(in crate::cluster) fn logs_by_verbs(&self, node: NodeId) -> bool {
         self.protocol().log == Form::OneSided && node != self.id()

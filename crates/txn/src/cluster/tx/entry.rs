@@ -6,7 +6,7 @@ use drtm_rdma::Fabric;
 
 use super::ClusterTx;
 use crate::{
-    AsKey, Codec, Embedded, Error, Hash, Key, Setting,
+    AsKey, Codec, Config, DefaultConfig, Error, Hash, Key,
     cluster::{ClusterTable, state::Op},
     table::Kind,
 };
@@ -19,12 +19,12 @@ use crate::{
 /// ```
 /// use drtm_htm::NoHtm;
 /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
-/// use drtm_txn::{Builder, Error, Pod, Setting, TableDef, cluster::{Cluster, Node, Partition}};
+/// use drtm_txn::{Builder, Error, Pod, Config, TableDef, cluster::{Cluster, Node, Partition}};
 ///
 /// #[derive(Debug)]
 /// struct Plain;
 ///
-/// impl Setting for Plain {
+/// impl Config for Plain {
 ///     type Engine = NoHtm;
 /// }
 ///
@@ -45,7 +45,7 @@ use crate::{
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
-pub enum ClusterEntry<'t, 'e, K, C: Codec, F: Fabric, S: Setting<Engine = F::Engine> = Embedded, O = Hash> {
+pub enum ClusterEntry<'t, 'e, K, C: Codec, F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig, O = Hash> {
     /// There is a row.
     Occupied(ClusterOccupiedEntry<'t, 'e, K, C, F, S, O>),
     /// There is none.
@@ -57,7 +57,8 @@ pub enum ClusterEntry<'t, 'e, K, C: Codec, F: Fabric, S: Setting<Engine = F::Eng
 /// # Example
 ///
 /// See [`ClusterVacantEntry`].
-pub struct ClusterOccupiedEntry<'t, 'e, K, C: Codec, F: Fabric, S: Setting<Engine = F::Engine> = Embedded, O = Hash> {
+pub struct ClusterOccupiedEntry<'t, 'e, K, C: Codec, F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig, O = Hash>
+{
     place: Place<'t, 'e, K, C, F, S, O>,
     value: C::Value,
 }
@@ -70,14 +71,14 @@ pub struct ClusterOccupiedEntry<'t, 'e, K, C: Codec, F: Fabric, S: Setting<Engin
 /// use drtm_htm::NoHtm;
 /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
 /// use drtm_txn::{
-///     Builder, Error, Pod, Setting, TableDef,
+///     Builder, Error, Pod, Config, TableDef,
 ///     cluster::{Cluster, ClusterEntry, Node, Partition},
 /// };
 ///
 /// #[derive(Debug)]
 /// struct Plain;
 ///
-/// impl Setting for Plain {
+/// impl Config for Plain {
 ///     type Engine = NoHtm;
 /// }
 ///
@@ -102,18 +103,18 @@ pub struct ClusterOccupiedEntry<'t, 'e, K, C: Codec, F: Fabric, S: Setting<Engin
 /// assert_eq!([use_it()?, use_it()?, use_it()?, use_it()?], ["taken", "used", "used up", "taken"]);
 /// # Ok::<(), Error>(())
 /// ```
-pub struct ClusterVacantEntry<'t, 'e, K, C: Codec, F: Fabric, S: Setting<Engine = F::Engine> = Embedded, O = Hash> {
+pub struct ClusterVacantEntry<'t, 'e, K, C: Codec, F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig, O = Hash> {
     place: Place<'t, 'e, K, C, F, S, O>,
 }
 
 /// What both have.
-struct Place<'t, 'e, K, C, F: Fabric, S: Setting<Engine = F::Engine>, O> {
+struct Place<'t, 'e, K, C, F: Fabric, S: Config<Engine = F::Engine>, O> {
     tx: &'t mut ClusterTx<'e, F, S>,
     table: ClusterTable<K, C, O>,
     row: u32,
 }
 
-impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
+impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// Finds a row's place, to read and write the row there.
     ///
     /// # Errors
@@ -139,7 +140,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     }
 }
 
-impl<K: Key, C: Codec, F: Fabric, S: Setting<Engine = F::Engine>, O: Kind> ClusterEntry<'_, '_, K, C, F, S, O> {
+impl<K: Key, C: Codec, F: Fabric, S: Config<Engine = F::Engine>, O: Kind> ClusterEntry<'_, '_, K, C, F, S, O> {
     /// Gives the row a value, whether it is there or not.
     ///
     /// # Errors
@@ -213,7 +214,7 @@ impl<K: Key, C: Codec, F: Fabric, S: Setting<Engine = F::Engine>, O: Kind> Clust
     }
 }
 
-impl<K: Key, C: Codec, F: Fabric, S: Setting<Engine = F::Engine>, O: Kind> ClusterOccupiedEntry<'_, '_, K, C, F, S, O> {
+impl<K: Key, C: Codec, F: Fabric, S: Config<Engine = F::Engine>, O: Kind> ClusterOccupiedEntry<'_, '_, K, C, F, S, O> {
     /// The row's value.
     #[must_use]
     pub fn get(&self) -> &C::Value {
@@ -280,7 +281,7 @@ impl<K: Key, C: Codec, F: Fabric, S: Setting<Engine = F::Engine>, O: Kind> Clust
     }
 }
 
-impl<K: Key, C: Codec, F: Fabric, S: Setting<Engine = F::Engine>, O: Kind> ClusterVacantEntry<'_, '_, K, C, F, S, O> {
+impl<K: Key, C: Codec, F: Fabric, S: Config<Engine = F::Engine>, O: Kind> ClusterVacantEntry<'_, '_, K, C, F, S, O> {
     /// Inserts a row.
     ///
     /// # Errors
@@ -292,7 +293,7 @@ impl<K: Key, C: Codec, F: Fabric, S: Setting<Engine = F::Engine>, O: Kind> Clust
     }
 }
 
-impl<K, C: Codec, F: Fabric, S: Setting<Engine = F::Engine>, O> fmt::Debug
+impl<K, C: Codec, F: Fabric, S: Config<Engine = F::Engine>, O> fmt::Debug
     for ClusterOccupiedEntry<'_, '_, K, C, F, S, O>
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -300,7 +301,7 @@ impl<K, C: Codec, F: Fabric, S: Setting<Engine = F::Engine>, O> fmt::Debug
     }
 }
 
-impl<K, C: Codec, F: Fabric, S: Setting<Engine = F::Engine>, O> fmt::Debug
+impl<K, C: Codec, F: Fabric, S: Config<Engine = F::Engine>, O> fmt::Debug
     for ClusterVacantEntry<'_, '_, K, C, F, S, O>
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,19 +11,19 @@ use drtm_rdma::{Fabric, Phase};
 
 use super::{ClusterTx, PATIENCE};
 use crate::{
-    AsKey, Codec, Error, Key, KeyRange, KeyedRow, Ordered, Setting,
+    AsKey, Codec, Config, Error, Key, KeyRange, KeyedRow, Ordered,
     arena::{Arena, ArenaKey},
     cluster::{
         ClusterTable, Sorted,
         ask::{Ask, Asks},
-        state::{Span, State},
+        state::{ByteRange, State},
     },
     key::ByRef,
     position::{Ends, Way},
     storage::KeyRef,
 };
 
-impl<F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'_, F, S> {
+impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
     /// The rows of a range, of all owners, in the order of their keys. As long as the transaction
     /// has not ended, no other can bring a row into the range, or take one out.
     ///
@@ -62,12 +62,12 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'_, F, S> {
     /// ```
     /// use drtm_htm::NoHtm;
     /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Error, Ordered, Pod, Setting, TableDef, cluster::{Cluster, Node, Partition}};
+    /// use drtm_txn::{Builder, Error, Ordered, Pod, Config, TableDef, cluster::{Cluster, Node, Partition}};
     ///
     /// #[derive(Debug)]
     /// struct Plain;
     ///
-    /// impl Setting for Plain {
+    /// impl Config for Plain {
     ///     type Engine = NoHtm;
     /// }
     ///
@@ -225,7 +225,7 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'_, F, S> {
             let [low, high] = bounds;
             state.owner(owner);
             let is_final = rows.are_everywhere();
-            state.spans.push(Span { table, owner, low, high, way, most, is_final, is_whole: false });
+            state.spans.push(ByteRange { table, owner, low, high, way, most, is_final, is_whole: false });
         }
         let (mut tries, mut has_read) = (0, false);
         loop {
@@ -270,7 +270,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
     fn spans_before(&self, first: usize, last: Option<u32>) -> Asks {
         let keys = &self.arena.keys;
         let last = last.map(|row| self.rows[row as usize].key.in_bytes(keys));
-        let may_have = |span: &Span| {
+        let may_have = |span: &ByteRange| {
             let Some(last) = last else { return true };
             let (next, is_before): (_, fn(&KeyRef<'_>, &KeyRef<'_>) -> bool) = match span.way {
                 Way::Up => (span.low, |next, last| next < last),

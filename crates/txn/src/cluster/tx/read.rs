@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::{ClusterTx, PATIENCE};
 use crate::{
-    AsKey, Codec, Error, Key, Setting,
+    AsKey, Codec, Config, Error, Key,
     cluster::{
         ClusterTable, Point, Stored,
         ask::{Ask, Asks},
@@ -16,7 +16,7 @@ use crate::{
     tx::encode,
 };
 
-impl<F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'_, F, S> {
+impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
     /// The number of the row with a key, which is added if it is new.
     pub(in crate::cluster) fn row<K: Key, C: Codec, O: Kind>(
         &mut self,

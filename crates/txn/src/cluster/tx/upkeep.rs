@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::ClusterTx;
 use crate::{
-    Error, Setting,
+    Config, Error,
     cluster::{kept::Kept, state::Op},
     mutation::Mutation,
     secondary::{Entries, Entry, RowEntries},
@@ -22,7 +22,7 @@ use crate::{
 /// Entries of a row, by the numbers of their own rows: mostly one or two.
 type Numbers = SmallVec<[u32; 4]>;
 
-impl<F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'_, F, S> {
+impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
     /// Changes the entries that a row has in indexes from those of its value to those that it has
     /// after `op`. It is looked up for that, if it has not been.
     pub(super) async fn change_entries(&mut self, row: u32, op: Op, table: &'static str) -> Result<(), Error> {

@@ -6,13 +6,13 @@ use drtm_rdma::Fabric;
 
 use super::ClusterTx;
 use crate::{
-    AsKey, Codec, Error, Key, Setting,
+    AsKey, Codec, Config, Error, Key,
     arena::ArenaRange,
     cluster::{ClusterTable, Stored, state::Op},
     table::Kind,
 };
 
-impl<F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'_, F, S> {
+impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
     /// The number of a row that is to be written.
     pub(super) fn row_to_write<K: Key, C: Codec, O: Kind>(
         &mut self,

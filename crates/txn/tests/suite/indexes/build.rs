@@ -13,7 +13,7 @@ use std::{
 use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_testing::rounds;
 use drtm_txn::{
-    Builder, Conflict, Db, Error, IndexDef, Key, Kind, Multi, Ordered, Pod, Serde, Setting, Table, TableDef, Uniqueness,
+    Builder, Config, Conflict, Db, Error, IndexDef, Key, Kind, Multi, Ordered, Pod, Serde, Table, TableDef, Uniqueness,
 };
 use proptest::prelude::*;
 
@@ -27,7 +27,7 @@ type Row = (Option<String>, u32);
 type Found<I, K> = Vec<(I, (K, Row))>;
 
 /// What an index finds in all rows of a table.
-fn found<S: Setting, I: Key, U: Uniqueness, K: Key, O: Kind>(
+fn found<S: Config, I: Key, U: Uniqueness, K: Key, O: Kind>(
     db: &Db<S>,
     table: Table<K, Serde<Row>, O>,
     def: IndexDef<K, Serde<Row>, I, U>,

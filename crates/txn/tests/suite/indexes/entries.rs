@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use drtm_htm::NoHtm;
-use drtm_txn::{Builder, Db, Entry, Error, IndexDef, Multi, Pod, Setting, TableDef};
+use drtm_txn::{Builder, Config, Db, Entry, Error, IndexDef, Multi, Pod, TableDef};
 use proptest::prelude::*;
 
 use crate::On;
@@ -38,7 +38,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Does the same to a table and to a map; transactions have so many steps each.
-fn run<S: Setting<Engine = NoHtm>>(steps: &[(u8, Step)], length: usize, is_indexed: bool) -> Result<(), Error> {
+fn run<S: Config<Engine = NoHtm>>(steps: &[(u8, Step)], length: usize, is_indexed: bool) -> Result<(), Error> {
     let db: Db<S> = Builder::new().memory(16 << 20).build_with(NoHtm)?;
     let counters = db.table(COUNTERS)?;
     let by_count = if is_indexed { Some(db.index(counters, BY_COUNT)?) } else { None };

@@ -8,7 +8,7 @@ use std::{
 
 use drtm_htm::{Emulated, NoHtm};
 use drtm_txn::{
-    Builder, Db, Error, Hash, Index, IndexDef, Key, Kind, Multi, Ordered, Pod, Serde, Setting, Table, TableDef, Tx,
+    Builder, Config, Db, Error, Hash, Index, IndexDef, Key, Kind, Multi, Ordered, Pod, Serde, Table, TableDef, Tx,
     Unique, Uniqueness,
 };
 use proptest::prelude::*;
@@ -86,7 +86,7 @@ fn clashes(model: &Model, key: u16, item: &Item) -> bool {
     })
 }
 
-struct Shop<S: Setting, O> {
+struct Shop<S: Config, O> {
     db: Db<S>,
     items: Table<u16, Serde<Item>, O>,
     by_label: Index<u16, Serde<Item>, String, Unique, O>,
@@ -96,10 +96,10 @@ struct Shop<S: Setting, O> {
     by_code: Index<u16, Serde<Item>, u64, Unique, O>,
 }
 
-impl<S: Setting, O: Kind> Shop<S, O> {
+impl<S: Config, O: Kind> Shop<S, O> {
     fn open(engine: S::Engine, def: Items<O>) -> Result<Self, Error>
     where
-        S: Setting,
+        S: Config,
     {
         let db = Builder::new().memory(16 << 20).build_with::<S>(engine)?;
         let items = db.table(def)?;
@@ -175,7 +175,7 @@ impl<S: Setting, O: Kind> Shop<S, O> {
 }
 
 /// Compares an index with what it should have, in every range between these bounds, both ways.
-fn same<S: Setting, I: Key + Ord + std::fmt::Debug, U: Uniqueness, O: Kind>(
+fn same<S: Config, I: Key + Ord + std::fmt::Debug, U: Uniqueness, O: Kind>(
     tx: &mut Tx<'_, S>,
     index: Index<u16, Serde<Item>, I, U, O>,
     model: &Model,
@@ -220,7 +220,7 @@ fn same<S: Setting, I: Key + Ord + std::fmt::Debug, U: Uniqueness, O: Kind>(
 }
 
 /// Transactions of some steps each; those that are `false` are given up.
-fn run<S: Setting, O: Kind>(engine: S::Engine, def: Items<O>, transactions: &[(Vec<Step>, bool)]) -> Result<(), Error> {
+fn run<S: Config, O: Kind>(engine: S::Engine, def: Items<O>, transactions: &[(Vec<Step>, bool)]) -> Result<(), Error> {
     let shop = Shop::<S, O>::open(engine, def)?;
     let mut committed = Model::new();
     for (steps, commits) in transactions {

@@ -8,7 +8,7 @@ use std::{
 
 use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_testing::rounds;
-use drtm_txn::{Builder, Db, Error, Index, IndexDef, Mode, Multi, Ordered, Pod, Setting, Table, TableDef, Tx, Unique};
+use drtm_txn::{Builder, Config, Db, Error, Index, IndexDef, Mode, Multi, Ordered, Pod, Table, TableDef, Tx, Unique};
 
 use crate::On;
 
@@ -23,7 +23,7 @@ const KEYS: u64 = 12;
 /// Fewer holders than seats, so that they are in each other's way.
 const HOLDERS: u64 = 10;
 
-struct Hall<S: Setting> {
+struct Hall<S: Config> {
     db: Db<S>,
     seats: Table<u64, Pod<Seat>, Ordered>,
     by_holder: Index<u64, Pod<Seat>, u64, Unique, Ordered>,
@@ -51,7 +51,7 @@ impl Look {
     }
 }
 
-impl<S: Setting> Hall<S> {
+impl<S: Config> Hall<S> {
     fn open(engine: S::Engine) -> Result<Self, Error> {
         let db = Builder::new().memory(64 << 20).build_with::<S>(engine)?;
         let seats = db.table(SEATS)?;

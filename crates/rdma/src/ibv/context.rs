@@ -15,7 +15,7 @@ use super::{
 };
 
 /// What an endpoint's queues share.
-pub(super) struct Desk<'p, E: Engine> {
+pub(super) struct QueueContext<'p, E: Engine> {
     pub(super) station: &'p Station<E>,
     pub(super) control: &'p mut Control,
     pub(super) tcp: &'p mut TcpPort<E>,

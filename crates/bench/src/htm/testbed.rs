@@ -52,23 +52,23 @@ impl Setup {
 /// ```
 /// use std::time::Duration;
 ///
-/// use drtm_bench::htm::{Load, Machine, Rig, Setup, abort_rate};
+/// use drtm_bench::htm::{Load, Machine, Testbed, Setup, abort_rate};
 /// use drtm_htm::Profile;
 ///
 /// // The emulated timer fires every 4 ms, so no region lasts longer.
-/// let rig = Rig::new(Setup::on(Machine::Emulated(Profile::L1_32K_8)), &[])?;
-/// let stats = rig.run(Load::spin(Duration::from_millis(4)), 10)?;
+/// let testbed = Testbed::new(Setup::on(Machine::Emulated(Profile::L1_32K_8)), &[])?;
+/// let stats = testbed.run(Load::spin(Duration::from_millis(4)), 10)?;
 /// assert_eq!((stats.attempts(), stats.system), (10, 10));
 /// # Ok::<(), drtm_bench::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Rig {
+pub struct Testbed {
     setup: Setup,
     memory: Memory,
 }
 
-impl Rig {
-    /// A rig with memory for these loads, and for any that is no larger.
+impl Testbed {
+    /// A testbed with memory for these loads, and for any that is no larger.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Rig {
     ///
     /// # Errors
     ///
-    /// When the load is larger than those that the rig was made for, or threads cannot be had.
+    /// When the load is larger than those that the testbed was made for, or threads cannot be had.
     pub fn run(&self, load: Load, attempts: u64) -> Result<Stats, Error> {
         let (needed, made_with) = (pages_for(load, self.setup.order), self.memory.pages_each());
         if needed > made_with {
@@ -156,8 +156,9 @@ mod tests {
 
     #[test]
     fn a_load_larger_than_the_rig_is_refused() {
-        let rig = Rig::new(Setup::on(Machine::Emulated(Profile::L1_32K_8)), &[Load::read(4096)]).expect("small");
-        let error = rig.run(Load::read(4097), 1).expect_err("a page more");
+        let testbed =
+            Testbed::new(Setup::on(Machine::Emulated(Profile::L1_32K_8)), &[Load::read(4096)]).expect("small");
+        let error = testbed.run(Load::read(4097), 1).expect_err("a page more");
         assert!(matches!(error, Error::LargerThanRig { needed: 2, made_with: 1 }), "{error}");
     }
 
@@ -165,9 +166,9 @@ mod tests {
     fn what_was_run_before_does_not_matter() {
         let load = Load::write(9 << 10);
         let setup = Setup { order: Order::Random, threads: 2, ..Setup::on(Machine::Emulated(Profile::L1_32K_8)) };
-        let rig = Rig::new(setup, &[load]).expect("small");
-        let first = rig.run(load, 50).expect("runs");
-        assert_eq!(rig.run(load, 50).expect("runs"), first);
+        let testbed = Testbed::new(setup, &[load]).expect("small");
+        let first = testbed.run(load, 50).expect("runs");
+        assert_eq!(testbed.run(load, 50).expect("runs"), first);
         assert_eq!(first.attempts(), 100);
     }
 }

@@ -7,12 +7,12 @@ use crate::Version;
 /// # Example
 ///
 /// ```
-/// use drtm_kv::Room;
+/// use drtm_kv::ValueSink;
 ///
 /// /// Counts, and keeps nothing.
 /// struct Length(usize);
 ///
-/// impl Room for Length {
+/// impl ValueSink for Length {
 ///     fn of(&mut self, length: usize) -> &mut [u8] {
 ///         self.0 = length;
 ///         &mut []
@@ -22,7 +22,7 @@ use crate::Version;
 /// assert!(length.of(7).is_empty());
 /// assert_eq!(length.0, 7);
 /// ```
-pub trait Room {
+pub trait ValueSink {
     /// Whether anything of a value is wanted.
     const IS_WANTED: bool = true;
 
@@ -45,7 +45,7 @@ pub trait Room {
     }
 }
 
-impl Room for Vec<u8> {
+impl ValueSink for Vec<u8> {
     /// As much as it takes.
     #[inline(always)]
     fn of(&mut self, length: usize) -> &mut [u8] {
@@ -59,14 +59,14 @@ impl Room for Vec<u8> {
 /// # Example
 ///
 /// ```
-/// use drtm_kv::{KvTable, Nowhere, Room};
+/// use drtm_kv::{KvTable, NoValue, ValueSink};
 ///
-/// assert!(Nowhere.of(7).is_empty());
+/// assert!(NoValue.of(7).is_empty());
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Nowhere;
+pub struct NoValue;
 
-impl Room for Nowhere {
+impl ValueSink for NoValue {
     const IS_WANTED: bool = false;
 
     #[inline(always)]
@@ -147,7 +147,7 @@ impl<'b, B: Memory + ?Sized> Buffer<'b, B> {
     }
 }
 
-impl<B: Memory + ?Sized> Room for Buffer<'_, B> {
+impl<B: Memory + ?Sized> ValueSink for Buffer<'_, B> {
     #[inline(always)]
     fn of(&mut self, length: usize) -> &mut [u8] {
         self.length = length;

@@ -10,7 +10,7 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_rdma::{Counters, Endpoint, Fabric, Phase, Spawner, Time};
 use drtm_txn::{
-    Conflict, Setting,
+    Config, Conflict,
     cluster::{Node, Rounds, Worker},
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -24,7 +24,7 @@ use super::{
 use crate::Error;
 
 /// A worker's part in a run.
-pub(super) struct Part<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, W: ClusterWorkload> {
+pub(super) struct Part<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload> {
     pub(super) workload: W,
     pub(super) plan: Plan,
     pub(super) stand: Arc<Stand<W>>,
@@ -58,7 +58,7 @@ impl<C> Drop for Ends<'_, C> {
 /// Longer than any run.
 const EVER: Duration = Duration::from_secs(1 << 30);
 
-impl<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, W: ClusterWorkload> Part<F, S, W> {
+impl<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload> Part<F, S, W> {
     /// Spawns all that this worker does, to the end of the run.
     pub(super) fn begin<'e>(self, spawner: Spawner<'e, F::Port>) -> Result<(), Error>
     where
@@ -173,7 +173,7 @@ impl<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, W: ClusterWorkload> 
 }
 
 /// Runs a client's transactions until the end.
-async fn serve<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
+async fn serve<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload>(
     workload: &W,
     worker: &Worker<'_, F, S>,
     tables: W::Tables,
@@ -217,7 +217,7 @@ struct Look {
 }
 
 impl Look {
-    fn of<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(worker: &Worker<'_, F, S>) -> Self {
+    fn of<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(worker: &Worker<'_, F, S>) -> Self {
         let endpoint: &Endpoint<F::Port> = worker.endpoint();
         Self {
             at: endpoint.now(),

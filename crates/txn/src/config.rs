@@ -12,13 +12,13 @@ use crate::mutation::Mutation;
 ///
 /// ```
 /// use drtm::htm::Emulated;
-/// use drtm::{Builder, Pod, Setting, TableDef};
+/// use drtm::{Builder, Pod, Config, TableDef};
 ///
 /// /// For tests of what hardware transactions do.
 /// #[derive(Clone, Copy, Debug)]
 /// struct Tested;
 ///
-/// impl Setting for Tested {
+/// impl Config for Tested {
 ///     type Engine = Emulated;
 ///     const REGIONS_FROM: usize = 1;
 /// }
@@ -29,7 +29,7 @@ use crate::mutation::Mutation;
 /// db.transact(|tx| tx.put(counters, &1, &7))?;
 /// # Ok::<(), drtm::Error>(())
 /// ```
-pub trait Setting: Sized + Send + Sync + Debug + 'static {
+pub trait Config: Sized + Send + Sync + Debug + 'static {
     /// The transactional memory, or its absence.
     type Engine: Engine;
 
@@ -56,8 +56,8 @@ pub trait Setting: Sized + Send + Sync + Debug + 'static {
 ///
 /// See [`Db`](crate::Db).
 #[derive(Clone, Copy, Debug)]
-pub struct Embedded;
+pub struct DefaultConfig;
 
-impl Setting for Embedded {
+impl Config for DefaultConfig {
     type Engine = Native;
 }

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Error, Hash, Kind, Ordered, PodRef, Setting, Table, TableDef, Tx,
+    Config, Error, Hash, Kind, Ordered, PodRef, Table, TableDef, Tx,
     cluster::{ClusterTable, ClusterTx},
 };
 
@@ -23,14 +23,14 @@ pub(super) type Records<O, const FIELDS: usize> = Table<u64, Record<FIELDS>, O>;
 pub(super) type ClusterRecords<O, const FIELDS: usize> = ClusterTable<u64, Record<FIELDS>, O>;
 
 /// Kinds of tables, as far as this workload sees that they differ.
-pub(crate) trait Shelf: Kind {
+pub(crate) trait Layout: Kind {
     /// How a table for so many records is made.
     fn def<const FIELDS: usize>(records: u64) -> TableDef<u64, Record<FIELDS>, Self>
     where
         Self: Sized;
 
     /// Reads so many rows from a key on; fewer, if there are no more. Gives how many.
-    fn scan<S: Setting, const FIELDS: usize>(
+    fn scan<S: Config, const FIELDS: usize>(
         tx: &mut Tx<'_, S>,
         records: Records<Self, FIELDS>,
         from: u64,
@@ -40,7 +40,7 @@ pub(crate) trait Shelf: Kind {
         Self: Sized;
 
     /// Like [`scan`](Self::scan), over several nodes.
-    async fn scan_nodes<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, const FIELDS: usize>(
+    async fn scan_nodes<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, const FIELDS: usize>(
         tx: &mut ClusterTx<'_, F, S>,
         records: ClusterRecords<Self, FIELDS>,
         from: u64,
@@ -55,12 +55,12 @@ fn not_in_order() -> Error {
     Error::aborted("a hash table cannot be scanned")
 }
 
-impl Shelf for Hash {
+impl Layout for Hash {
     fn def<const FIELDS: usize>(records: u64) -> TableDef<u64, Record<FIELDS>, Self> {
         TableDef::hash(RECORD).with_room_for(records)
     }
 
-    fn scan<S: Setting, const FIELDS: usize>(
+    fn scan<S: Config, const FIELDS: usize>(
         _tx: &mut Tx<'_, S>,
         _records: Records<Self, FIELDS>,
         _from: u64,
@@ -69,7 +69,7 @@ impl Shelf for Hash {
         Err(not_in_order())
     }
 
-    async fn scan_nodes<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, const FIELDS: usize>(
+    async fn scan_nodes<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, const FIELDS: usize>(
         _tx: &mut ClusterTx<'_, F, S>,
         _records: ClusterRecords<Self, FIELDS>,
         _from: u64,
@@ -79,12 +79,12 @@ impl Shelf for Hash {
     }
 }
 
-impl Shelf for Ordered {
+impl Layout for Ordered {
     fn def<const FIELDS: usize>(_records: u64) -> TableDef<u64, Record<FIELDS>, Self> {
         TableDef::ordered(RECORD)
     }
 
-    fn scan<S: Setting, const FIELDS: usize>(
+    fn scan<S: Config, const FIELDS: usize>(
         tx: &mut Tx<'_, S>,
         records: Records<Self, FIELDS>,
         from: u64,
@@ -98,7 +98,7 @@ impl Shelf for Ordered {
         Ok(length)
     }
 
-    async fn scan_nodes<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, const FIELDS: usize>(
+    async fn scan_nodes<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, const FIELDS: usize>(
         tx: &mut ClusterTx<'_, F, S>,
         records: ClusterRecords<Self, FIELDS>,
         from: u64,

@@ -7,7 +7,7 @@ use crate::layout::Place;
 
 /// Where a word is in its leaf, or would be: as of the leaf's stamp.
 #[derive(Debug)]
-pub struct Spot<'t, E: Engine> {
+pub struct InsertPoint<'t, E: Engine> {
     /// The root under which the leaf was found, as it was then.
     pub(super) root: Seen<'t, E>,
     /// Roots above that one.
@@ -19,7 +19,7 @@ pub struct Spot<'t, E: Engine> {
     pub(super) link: Option<u64>,
 }
 
-impl<E: Engine> Spot<'_, E> {
+impl<E: Engine> InsertPoint<'_, E> {
     /// The record at the end of a key's way.
     #[inline(always)]
     pub(super) fn record(&self) -> Option<Place> {

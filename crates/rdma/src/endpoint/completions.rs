@@ -12,7 +12,7 @@ use crate::{
 
 /// What completions touch.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct Completions {
     pub(super) tickets: Tickets,
     pub(super) words: Pool<u64>,
     pub(super) bytes: Pool<u8>,
@@ -33,7 +33,7 @@ pub(crate) struct Desk {
     pub(super) unwanted: Vec<Frame>,
 }
 
-impl Desk {
+impl Completions {
     /// Gives a value to whoever waits for it. Tells whether the operation was still open.
     #[inline(always)]
     fn settle(&mut self, ticket: Ticket, outcome: Result<Value, VerbError>) -> bool {
@@ -64,7 +64,7 @@ impl Desk {
     }
 }
 
-impl Events for Desk {
+impl Events for Completions {
     #[inline(always)]
     fn completed(&mut self, ticket: Option<Ticket>, verb: Verb, result: Result<u64, VerbError>) {
         self.under_way -= 1;

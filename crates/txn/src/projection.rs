@@ -2,14 +2,14 @@
 
 /// Some words of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct ByteRange {
     /// Words before it.
     pub(crate) skipped: u32,
     /// Its bytes, at most: the value may end within them.
     pub(crate) length: u32,
 }
 
-impl Span {
+impl ByteRange {
     pub(crate) const NOTHING: Self = Self { skipped: 0, length: 0 };
     pub(crate) const WHOLE: Self = Self { skipped: 0, length: u32::MAX };
 
@@ -22,31 +22,31 @@ impl Span {
 
 /// Which words of a row's value are wanted, and what for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    pub(crate) span: Span,
+pub struct Projection {
+    pub(crate) span: ByteRange,
     /// Whether they go to the end of the values that the transaction keeps, so that they can be
     /// changed there. Otherwise they are read, before anything else is.
     pub(crate) is_to_change: bool,
 }
 
-impl Wanted {
-    pub(crate) const NOTHING: Self = Self { span: Span::NOTHING, is_to_change: false };
-    pub(crate) const TO_READ: Self = Self::part_to_read(Span::WHOLE);
-    pub(crate) const TO_CHANGE: Self = Self::part_to_change(Span::WHOLE);
+impl Projection {
+    pub(crate) const NOTHING: Self = Self { span: ByteRange::NOTHING, is_to_change: false };
+    pub(crate) const TO_READ: Self = Self::part_to_read(ByteRange::WHOLE);
+    pub(crate) const TO_CHANGE: Self = Self::part_to_change(ByteRange::WHOLE);
 
     /// Of a row that the transaction writes, nothing.
     #[inline(always)]
-    pub(crate) const fn part_to_read(span: Span) -> Self {
+    pub(crate) const fn part_to_read(span: ByteRange) -> Self {
         Self { span, is_to_change: false }
     }
 
     /// Of a row that the transaction writes, nothing.
     #[inline(always)]
-    pub(crate) const fn part_to_change(span: Span) -> Self {
+    pub(crate) const fn part_to_change(span: ByteRange) -> Self {
         Self { span, is_to_change: true }
     }
 
     pub(crate) fn is_whole(self) -> bool {
-        self.span == Span::WHOLE
+        self.span == ByteRange::WHOLE
     }
 }

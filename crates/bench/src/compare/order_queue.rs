@@ -29,12 +29,12 @@ pub(super) struct Answer {
 
 /// The store's side.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct OrderQueue {
     orders: Receiver<Order>,
     answers: Sender<Result<Answer, Error>>,
 }
 
-impl Desk {
+impl OrderQueue {
     /// Says that the store is filled, and does what is asked for as long as anybody asks.
     pub(super) fn serve<C: Client>(
         &self,
@@ -66,14 +66,14 @@ impl Seat {
     pub(super) fn taken<'s>(
         scope: &'s Scope<'s, '_>,
         name: String,
-        host: impl FnOnce(&Desk) -> Result<(), Error> + Send + 's,
+        host: impl FnOnce(&OrderQueue) -> Result<(), Error> + Send + 's,
     ) -> Result<Self, Error> {
         let ((orders, to_do), (done, answers)) = (channel(), channel());
         let body = move || {
-            let desk = Desk { orders: to_do, answers: done };
-            if let Err(error) = host(&desk) {
+            let orders = OrderQueue { orders: to_do, answers: done };
+            if let Err(error) = host(&orders) {
                 // If nobody hears it, somebody else has failed before.
-                let _ = desk.answers.send(Err(error));
+                let _ = orders.answers.send(Err(error));
             }
         };
         Builder::new().spawn_scoped(scope, body).map_err(Error::Thread)?;

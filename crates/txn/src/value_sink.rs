@@ -2,9 +2,9 @@
 
 use std::marker::PhantomData;
 
-use drtm_kv::Room;
+use drtm_kv::ValueSink;
 
-use crate::{Codec, arena::Values, wanted::Wanted};
+use crate::{Codec, arena::Values, projection::Projection};
 
 /// The end of the values that a transaction keeps, for one more.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(crate) struct End<'v> {
     pub(crate) start: usize,
 }
 
-impl Room for End<'_> {
+impl ValueSink for End<'_> {
     #[inline(always)]
     fn of(&mut self, length: usize) -> &mut [u8] {
         self.values.room(self.start, length)
@@ -27,14 +27,14 @@ pub(crate) struct Of<'r, C, R> {
     codec: PhantomData<fn() -> C>,
 }
 
-impl<'r, C: Codec, R: Room> Of<'r, C, R> {
+impl<'r, C: Codec, R: ValueSink> Of<'r, C, R> {
     #[inline(always)]
     pub(crate) fn new(room: &'r mut R) -> Self {
         Self { room, codec: PhantomData }
     }
 }
 
-impl<C: Codec, R: Room> Room for Of<'_, C, R> {
+impl<C: Codec, R: ValueSink> ValueSink for Of<'_, C, R> {
     #[inline(always)]
     fn of(&mut self, length: usize) -> &mut [u8] {
         self.room.of(length)
@@ -52,19 +52,24 @@ pub(crate) struct Taken<'r> {
     value: &'r mut Values,
     values: &'r mut Values,
     start: usize,
-    wanted: &'r Wanted,
+    wanted: &'r Projection,
     whole: Option<usize>,
 }
 
 impl<'r> Taken<'r> {
     #[inline(always)]
-    pub(crate) fn new(value: &'r mut Values, values: &'r mut Values, wanted: &'r Wanted, whole: Option<usize>) -> Self {
+    pub(crate) fn new(
+        value: &'r mut Values,
+        values: &'r mut Values,
+        wanted: &'r Projection,
+        whole: Option<usize>,
+    ) -> Self {
         let start = values.len();
         Self { value, values, start, wanted, whole }
     }
 }
 
-impl Room for Taken<'_> {
+impl ValueSink for Taken<'_> {
     #[inline(always)]
     fn of(&mut self, length: usize) -> &mut [u8] {
         let length = self.wanted.span.at_most(length);

@@ -21,11 +21,11 @@ use crate::{Endpoint, Executor, Round, Spawner};
 type Worker = Pin<Box<dyn Future<Output = ()>>>;
 
 thread_local! {
-    static CREWS: RefCell<Vec<(u64, Weak<Crew>)>> = const { RefCell::new(Vec::new()) };
+    static POOLS: RefCell<Vec<(u64, Weak<WorkerPool>)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The workers of one simulation.
-pub(super) struct Crew {
+pub(super) struct WorkerPool {
     simulation: u64,
     /// By station. One that has its turn is not here meanwhile.
     workers: RefCell<Vec<Option<(Worker, bool)>>>,
@@ -33,16 +33,16 @@ pub(super) struct Crew {
     left: Cell<usize>,
 }
 
-impl Crew {
+impl WorkerPool {
     pub(super) fn of(simulation: u64) -> Rc<Self> {
-        let crew = Rc::new(Self { simulation, workers: RefCell::default(), left: Cell::new(0) });
-        CREWS.with_borrow_mut(|crews| crews.push((simulation, Rc::downgrade(&crew))));
-        crew
+        let pool = Rc::new(Self { simulation, workers: RefCell::default(), left: Cell::new(0) });
+        POOLS.with_borrow_mut(|crews| crews.push((simulation, Rc::downgrade(&pool))));
+        pool
     }
 
     /// The one of this thread's.
     pub(super) fn find(simulation: u64) -> Option<Rc<Self>> {
-        CREWS.with_borrow(|crews| crews.iter().find(|(number, _)| *number == simulation)?.1.upgrade())
+        POOLS.with_borrow(|crews| crews.iter().find(|(number, _)| *number == simulation)?.1.upgrade())
     }
 
     /// Workers that a run waits for.
@@ -88,12 +88,12 @@ impl Crew {
         for station in 0..count {
             self.dismiss(station as u32);
         }
-        CREWS.with_borrow_mut(|crews| crews.retain(|(number, _)| *number != self.simulation));
+        POOLS.with_borrow_mut(|crews| crews.retain(|(number, _)| *number != self.simulation));
     }
 }
 
 /// Counts a worker's end, a panic included.
-struct Left<'c>(&'c Crew, bool);
+struct Left<'c>(&'c WorkerPool, bool);
 
 impl Drop for Left<'_> {
     fn drop(&mut self) {

@@ -93,13 +93,13 @@ impl<E> Refused<E> {
 /// A thread that serves customers.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Teller<A> {
+pub(crate) struct BankClient<A> {
     accounts: A,
     inputs: Inputs,
     ledger: Ledger,
 }
 
-impl<A: Accounts> Teller<A> {
+impl<A: Accounts> BankClient<A> {
     pub(crate) fn new(accounts: A, inputs: Inputs) -> Self {
         Self { accounts, inputs, ledger: Ledger::default() }
     }
@@ -164,7 +164,7 @@ impl<A: Accounts> Teller<A> {
     }
 }
 
-impl<A: Accounts> Client for Teller<A> {
+impl<A: Accounts> Client for BankClient<A> {
     fn kinds() -> &'static [&'static str] {
         KINDS
     }
