@@ -101,6 +101,14 @@ impl Position {
         }
     }
 
+    /// Looks up the next row from the root.
+    pub(crate) fn renew(&mut self) {
+        match self {
+            Self::Words(cursor) => cursor.renew(),
+            Self::Bytes(cursor) => cursor.renew(),
+        }
+    }
+
     /// Says how many rows are probably wanted, and how many bytes a value has.
     pub(crate) fn expecting(self, rows: usize, bytes: usize) -> Self {
         match self {

@@ -122,6 +122,8 @@ pub(crate) struct WriteSet {
     changes: Vec<(u32, WriteOp)>,
     /// Writes that were undone, and whose records this transaction has made.
     undone: Vec<Write>,
+    /// How many writes were undone.
+    dropped: usize,
 }
 
 impl WriteSet {
@@ -145,6 +147,11 @@ impl WriteSet {
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.writes.len()
+    }
+
+    /// Returns the number of writes, those that were undone included. It never falls.
+    pub(crate) fn ever(&self) -> usize {
+        self.writes.len() + self.dropped
     }
 
     #[inline(always)]
@@ -227,6 +234,7 @@ impl WriteSet {
                 write.op = op;
             }
         }
+        self.dropped += self.writes.len() - mark.writes;
         for write in self.writes.drain(mark.writes..) {
             // The filter may keep its bit: it only has to know all that are there.
             self.index.remove(&write.at);

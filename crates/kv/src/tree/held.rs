@@ -127,6 +127,30 @@ impl<K: TreeKeys> Cursor<K> {
         self.way.reverse();
         self.is_upward = !self.is_upward;
     }
+
+    /// Looks up the next row from the root. A caller that has inserted rows behind the last one that
+    /// was returned needs this to find them.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{Current, Cursor, KvTable, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
+    /// assert!(tree.insert(&mut worker, 10, b"")?);
+    /// let mut cursor = Cursor::up(..);
+    /// let next = |cursor: &mut _| tree.advance(cursor, &mut Current, &mut (), &mut Vec::new());
+    /// assert_eq!(next(&mut cursor)?.map(|(key, _)| key), Some(10));
+    /// assert!(tree.insert(&mut worker, 11, b"")?);
+    /// cursor.renew();
+    /// assert_eq!(next(&mut cursor)?.map(|(key, _)| key), Some(11));
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    pub fn renew(&mut self) {
+        self.way.renew();
+    }
 }
 
 impl<E: Engine> Tree<E> {

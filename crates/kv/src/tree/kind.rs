@@ -105,6 +105,9 @@ pub trait Way<K: Kind>: Debug {
     /// Continues from the other end of what is left.
     fn reverse(&mut self);
 
+    /// Looks up the next row from the root, behind the last one.
+    fn renew(&mut self);
+
     /// Moves to the next row. Reads its record, and tells of the leaves that are passed.
     fn next<'c, E: Engine, V: Visibility>(
         &'c mut self,

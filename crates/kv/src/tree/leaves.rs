@@ -81,6 +81,16 @@ impl Way<Inline> for Leaves {
             Self { last: left.unwrap_or(next), leaf: Known::NOTHING, rows, beyond: left.map(|_| self.last), hint: 0 };
     }
 
+    fn renew(&mut self) {
+        if !self.leaf.is_there() {
+            return;
+        }
+        let (step, next) = (self.rows.step, self.rows.next);
+        self.rows.end();
+        (self.leaf, self.hint) = (Known::NOTHING, 0);
+        self.beyond = (next.wrapping_sub(step) != self.last).then_some(next);
+    }
+
     #[inline(always)]
     fn next<E: Engine, V: Visibility>(
         &mut self,

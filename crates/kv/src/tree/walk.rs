@@ -12,6 +12,7 @@
 
 use std::{
     cmp::Ordering,
+    mem,
     ops::{Bound, RangeBounds},
 };
 
@@ -127,8 +128,16 @@ impl Way<Bytes> for Walk {
             Direction::Up => Direction::Down,
             Direction::Down => Direction::Up,
         };
-        std::mem::swap(&mut self.near, &mut self.far);
+        mem::swap(&mut self.near, &mut self.far);
         self.is_over |= self.is_beyond_far();
+    }
+
+    fn renew(&mut self) {
+        // Without layers the walk begins again in any case.
+        if !self.layers.is_empty() {
+            let key = mem::take(&mut self.key);
+            self.skip_to(Bound::Excluded(&key));
+        }
     }
 
     fn next<'c, E: Engine, V: Visibility>(

@@ -73,7 +73,7 @@ impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Range<'_, '_, R, S, M> {
     /// ```
     #[inline]
     pub fn view_next<X>(&mut self, see: impl FnOnce(R::View<'_>) -> X) -> Result<Option<(R::Key, X)>, Error> {
-        self.face_front();
+        self.face_front()?;
         let Some((entry, found, _)) = self.advance(&Projection::TO_READ)? else { return Ok(None) };
         self.show(entry, found, |key, view| (key, see(view))).map(Some)
     }
@@ -112,7 +112,7 @@ impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Range<'_, '_, R, S, M> {
     /// ```
     #[inline]
     pub fn view_each(&mut self, mut see: impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>) -> Result<(), Error> {
-        self.face_front();
+        self.face_front()?;
         while let Some(stop) = self.run_in_place(&mut see)? {
             match stop {
                 Stop::Over => return self.tx.passed(),

@@ -1,6 +1,6 @@
 //! Reading ranges of rows.
 
-use std::ops::Bound;
+use std::{ops::Bound, ptr};
 
 use drtm_htm::Engine;
 use drtm_kv::{AsOf, ForHolder, KvError, NoValue, Passed, Past, ReadEntry, ValueSink, Visibility};
@@ -64,9 +64,12 @@ pub struct Range<'t, 'db, R: Sorted, S: Config = DefaultConfig, M: Mode = Update
     pub(super) removed: Option<removed::Bytes>,
     /// Whether the cursor goes on at the range's back.
     pub(super) is_reversed: bool,
+    /// How much the transaction had written when [`tx`](Self::tx) lent it, if it did so since the
+    /// last row.
+    lent_at: Option<usize>,
 }
 
-impl<R: Sorted, S: Config, M: Mode> Range<'_, '_, R, S, M> {
+impl<'db, R: Sorted, S: Config, M: Mode> Range<'_, 'db, R, S, M> {
     /// Returns the next row, or `None` if there are no more.
     ///
     /// # Errors
@@ -76,7 +79,7 @@ impl<R: Sorted, S: Config, M: Mode> Range<'_, '_, R, S, M> {
     #[expect(clippy::should_implement_trait, reason = "an iterator's items cannot be told to stop at an error")]
     #[inline]
     pub fn next(&mut self) -> Result<Option<KeyedRow<R>>, Error> {
-        self.face_front();
+        self.face_front()?;
         let Some((entry, found, _)) = self.advance(&Projection::TO_READ)? else { return Ok(None) };
         self.rows.row(self.tx, &self.opened.name, entry, found).map(Some)
     }
@@ -110,6 +113,7 @@ impl<R: Sorted, S: Config, M: Mode> Range<'_, '_, R, S, M> {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn next_back(&mut self) -> Result<Option<KeyedRow<R>>, Error> {
+        self.take_back()?;
         if !self.is_reversed {
             self.reverse();
         }
@@ -117,12 +121,86 @@ impl<R: Sorted, S: Config, M: Mode> Range<'_, '_, R, S, M> {
         self.rows.row(self.tx, &self.opened.name, entry, found).map(Some)
     }
 
-    /// Lets the range go on at its front.
+    /// Lends the transaction between two rows, for reads and writes of any table: joins need no
+    /// buffer.
+    ///
+    /// The range goes on where it was. Rows that the transaction writes ahead of it are among its
+    /// rows, and rows that it removes there are not.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, Ordered, Pod, Serde, TableDef};
+    ///
+    /// const ORDERS: TableDef<(u32, u32), Pod<u64>, Ordered> = TableDef::ordered("orders");
+    /// const ITEMS: TableDef<u64, Serde<String>> = TableDef::hash("items");
+    /// let db = Db::new()?;
+    /// let (orders, items) = (db.table(ORDERS)?, db.table(ITEMS)?);
+    /// db.transact(|tx| {
+    ///     tx.insert(items, 17, &"nails".to_owned())?;
+    ///     tx.insert(items, 18, &"nuts".to_owned())?;
+    ///     tx.insert(orders, (7, 1), &18)?;
+    ///     tx.insert(orders, (7, 2), &17)
+    /// })?;
+    /// let ordered = db.read(|tx| {
+    ///     let (mut rows, mut names) = (tx.range(orders, (7, 0)..=(7, u32::MAX))?, Vec::new());
+    ///     while let Some((_, item)) = rows.next()? {
+    ///         names.extend(rows.tx().get(items, item)?);
+    ///     }
+    ///     Ok(names)
+    /// })?;
+    /// assert_eq!(ordered, ["nuts", "nails"]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn tx(&mut self) -> &mut Tx<'db, S, M> {
+        if self.lent_at.is_none() {
+            self.lent_at = Some(self.tx.state().writes.ever());
+        }
+        self.tx
+    }
+
+    /// Makes the range's front the end that is read.
+    ///
+    /// # Errors
+    ///
+    /// As for [`take_back`](Self::take_back).
     #[inline(always)]
-    pub(super) fn face_front(&mut self) {
+    pub(super) fn face_front(&mut self) -> Result<(), Error> {
+        self.take_back()?;
         if self.is_reversed {
             self.reverse();
         }
+        Ok(())
+    }
+
+    /// Looks at what a loan of the transaction may have changed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherDatabase`] if the range is now given a transaction of another database.
+    #[inline(always)]
+    fn take_back(&mut self) -> Result<(), Error> {
+        match self.lent_at {
+            Some(before) => self.check_loan(before),
+            None => Ok(()),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn check_loan(&mut self, before: usize) -> Result<(), Error> {
+        let opened = self.tx.opened(self.rows.entries(self.tx)?)?;
+        if !ptr::eq(opened, self.opened) {
+            return Err(Error::OtherDatabase);
+        }
+        if self.tx.state().writes.ever() != before {
+            // There may be new rows in a leaf that the cursor has read: let it look its place up.
+            self.cursor.renew();
+            self.removed = None;
+        }
+        self.lent_at = None;
+        Ok(())
     }
 
     #[cold]
@@ -306,7 +384,7 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
     ) -> Result<Range<'_, 'db, R, S, M>, Error> {
         let opened = self.opened(rows.entries(self)?)?;
         let cursor = R::position(range, way).expecting(usize::MAX, expected_bytes::<R::Codec>());
-        Ok(Range { tx: self, rows, opened, cursor, removed: None, is_reversed: false })
+        Ok(Range { tx: self, rows, opened, cursor, removed: None, is_reversed: false, lent_at: None })
     }
 
     /// The rows of a range, in the order of their keys.

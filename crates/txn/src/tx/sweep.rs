@@ -56,7 +56,7 @@ impl<K: Key, C: Codec, S: Config> Range<'_, '_, Table<K, C, Ordered>, S> {
     where
         C::Value: Borrow<C::Given>,
     {
-        self.face_front();
+        self.face_front()?;
         let wanted = self.tx.wanted_for_change(self.opened);
         let Some((key, found, record)) = self.advance(wanted)? else { return Ok(None) };
         let Self { tx, opened, .. } = self;
@@ -103,7 +103,7 @@ impl<K: Key, C: Codec, S: Config> Range<'_, '_, Table<K, C, Ordered>, S> {
     where
         C::Value: Borrow<C::Given>,
     {
-        self.face_front();
+        self.face_front()?;
         let wanted = &Projection::TO_CHANGE;
         while let Some((stop, end)) = self.run_changing(&mut change)? {
             match stop {
@@ -195,7 +195,7 @@ impl<K: Key, C: Codec, S: Config> Range<'_, '_, Table<K, C, Ordered>, S> {
     /// See [`Tx::pop_first`].
     #[inline]
     pub fn remove_next(&mut self) -> Result<Option<(K, C::Value)>, Error> {
-        self.face_front();
+        self.face_front()?;
         let Some((key, found, record)) = self.advance(&Projection::TO_READ)? else { return Ok(None) };
         let value = self.tx.decode::<C>(self.opened, found)?;
         let Self { tx, opened, .. } = self;

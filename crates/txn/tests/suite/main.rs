@@ -13,6 +13,7 @@ mod indexes;
 mod keys;
 mod large;
 mod leaks;
+mod loans;
 mod many;
 mod memory;
 mod model;

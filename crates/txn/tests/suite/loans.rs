@@ -1,0 +1,171 @@
+//! Ranges that lend their transaction between two rows.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Debug,
+    ops::Bound::{self, Excluded, Included},
+};
+
+use drtm_txn::{AsKey, Db, Error, Key, Ordered, Pod, TableDef};
+use proptest::{collection::vec, prelude::*};
+
+const WORDS: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("words");
+const NAMES: TableDef<String, Pod<u64>, Ordered> = TableDef::ordered("names");
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Next,
+    Back,
+    Update,
+    RemoveNext,
+    Get(u8),
+    Put(u8),
+    Insert(u8),
+    Remove(u8),
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let key = 0..60_u8;
+    prop_oneof![
+        4 => Just(Step::Next),
+        2 => Just(Step::Back),
+        1 => Just(Step::Update),
+        2 => Just(Step::RemoveNext),
+        1 => key.clone().prop_map(Step::Get),
+        2 => key.clone().prop_map(Step::Put),
+        2 => key.clone().prop_map(Step::Insert),
+        3 => key.prop_map(Step::Remove),
+    ]
+}
+
+/// What a range has left, of the rows as the transaction sees them.
+struct Model<K> {
+    rows: BTreeMap<K, u64>,
+    left: (Bound<K>, Bound<K>),
+}
+
+impl<K: Ord + Clone> Model<K> {
+    fn next(&mut self) -> Option<(K, u64)> {
+        let row = self.rows.range(self.left.clone()).next().map(|(key, value)| (key.clone(), *value));
+        if let Some((key, _)) = &row {
+            self.left.0 = Excluded(key.clone());
+        }
+        row
+    }
+
+    fn back(&mut self) -> Option<(K, u64)> {
+        let row = self.rows.range(self.left.clone()).next_back().map(|(key, value)| (key.clone(), *value));
+        if let Some((key, _)) = &row {
+            self.left.1 = Excluded(key.clone());
+        }
+        row
+    }
+}
+
+/// Compares a range, and what is done through its loans, with the model.
+fn is_as_modelled<K>(
+    def: TableDef<K, Pod<u64>, Ordered>,
+    key: impl Fn(u8) -> K,
+    rows: &[u8],
+    steps: &[Step],
+) -> Result<(), Error>
+where
+    K: Key + Ord + Clone + Debug,
+    for<'k> &'k K: AsKey<K>,
+{
+    let db = Db::new()?;
+    let table = db.table(def)?;
+    let before: BTreeMap<K, u64> = rows.iter().map(|row| (key(*row), u64::from(*row))).collect();
+    db.transact(|tx| before.iter().try_for_each(|(key, value)| tx.put(table, key, value)))?;
+    let (first, last) = (key(10), key(50));
+    let after = db.transact(|tx| {
+        let left = (Included(first.clone()), Included(last.clone()));
+        let mut model = Model { rows: before.clone(), left };
+        let mut range = tx.range(table, (Included(&first), Included(&last)))?;
+        for (number, step) in (1_000..).zip(steps) {
+            let expected;
+            let found = match *step {
+                Step::Next => {
+                    expected = model.next();
+                    range.next()?
+                }
+                Step::Back => {
+                    expected = model.back();
+                    range.next_back()?
+                }
+                Step::Update => {
+                    expected = model.next();
+                    expected.iter().for_each(|(key, _)| {
+                        model.rows.insert(key.clone(), number);
+                    });
+                    range.update_next(|_, value| std::mem::replace(value, number))?
+                }
+                Step::RemoveNext => {
+                    expected = model.next();
+                    expected.iter().for_each(|(key, _)| {
+                        model.rows.remove(key);
+                    });
+                    range.remove_next()?
+                }
+                Step::Get(row) => {
+                    assert_eq!(range.tx().get(table, &key(row))?, model.rows.get(&key(row)).copied());
+                    continue;
+                }
+                Step::Put(row) => {
+                    range.tx().put(table, &key(row), &number)?;
+                    model.rows.insert(key(row), number);
+                    continue;
+                }
+                Step::Insert(row) => {
+                    if !model.rows.contains_key(&key(row)) {
+                        range.tx().insert(table, &key(row), &number)?;
+                        model.rows.insert(key(row), number);
+                    }
+                    continue;
+                }
+                Step::Remove(row) => {
+                    assert_eq!(range.tx().remove(table, &key(row))?, model.rows.remove(&key(row)).is_some());
+                    continue;
+                }
+            };
+            assert_eq!(found, expected, "{number}");
+            if found.is_none() {
+                break;
+            }
+        }
+        Ok(model.rows)
+    })?;
+    let found: BTreeMap<K, u64> = db.read(|tx| tx.range(table, ..)?.rows().collect())?;
+    assert_eq!(found, after);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_range_is_as_if_nothing_had_been_lent(rows in vec(0..60_u8, 0..60), steps in vec(steps(), 0..80)) {
+        is_as_modelled(WORDS, u64::from, &rows, &steps).expect("sound");
+    }
+
+    #[test]
+    fn so_is_one_of_long_keys(rows in vec(0..60_u8, 0..60), steps in vec(steps(), 0..80)) {
+        is_as_modelled(NAMES, |row| format!("a common prefix {row:03}"), &rows, &steps).expect("sound");
+    }
+}
+
+#[test]
+fn a_transaction_of_another_database_is_refused() -> Result<(), Error> {
+    let (one, other) = (Db::new()?, Db::new()?);
+    let (here, there) = (one.table(WORDS)?, other.table(WORDS)?);
+    one.transact(|tx| tx.put(here, 1, &1))?;
+    other.transact(|tx| tx.put(there, 1, &2))?;
+    let (mut of_one, mut of_other) = (one.begin()?, other.begin()?);
+    let mut rows = of_one.range(here, ..)?;
+    std::mem::swap(rows.tx(), &mut of_other);
+    assert!(matches!(rows.next(), Err(Error::OtherDatabase)));
+    assert!(matches!(rows.next_back(), Err(Error::OtherDatabase)));
+    std::mem::swap(rows.tx(), &mut of_other);
+    assert_eq!(rows.next()?, Some((1, 1)));
+    Ok(())
+}
