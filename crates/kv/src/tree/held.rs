@@ -139,11 +139,11 @@ impl<K: TreeKeys> Cursor<K> {
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (tree, mut worker) = (store.tree()?, store.worker()?);
-    /// assert!(tree.insert(&mut worker, 10, b"")?);
+    /// tree.insert(&mut worker, 10, b"")?;
     /// let mut cursor = Cursor::up(..);
     /// let next = |cursor: &mut _| tree.advance(cursor, &mut Current, &mut (), &mut Vec::new());
     /// assert_eq!(next(&mut cursor)?.map(|(key, _)| key), Some(10));
-    /// assert!(tree.insert(&mut worker, 11, b"")?);
+    /// tree.insert(&mut worker, 11, b"")?;
     /// cursor.renew();
     /// assert_eq!(next(&mut cursor)?.map(|(key, _)| key), Some(11));
     /// # Ok::<(), drtm_kv::KvError>(())
