@@ -85,11 +85,13 @@ pub(crate) fn node<F: Fabric<Engine = NoHtm>, T: Fault>(
 pub(crate) struct Rings {
     pub(crate) backups: usize,
     pub(crate) bytes: u64,
+    /// Whether the one owner frees what dead clients have locked.
+    pub(crate) frees_dead: bool,
 }
 
 impl Default for Rings {
     fn default() -> Self {
-        Self { backups: 0, bytes: 1 << 18 }
+        Self { backups: 0, bytes: 1 << 18, frees_dead: false }
     }
 }
 
@@ -106,6 +108,9 @@ pub(crate) fn backed_up<F: Fabric<Engine = NoHtm>, T: Fault>(
         .and_then(|builder| builder.timing(T::TIMING).owners((0..owners).map(NodeId)))
         .and_then(|builder| builder.backups(rings.backups)?.ring_bytes(rings.bytes))
         .expect("the node is here");
+    if rings.frees_dead {
+        builder = builder.frees_dead_clients();
+    }
     let tables = Tables {
         words: builder.table(WORDS, Partition::by("itself", |key| *key)).expect("memory"),
         names: builder.table(NAMES, Partition::hash()).expect("memory"),

@@ -21,9 +21,9 @@ use crate::{
     directory::Person,
 };
 
-type Local = Cluster<LocalFabric<NoHtm>, With<Sound>>;
+pub(crate) type Local = Cluster<LocalFabric<NoHtm>, With<Sound>>;
 
-fn clusters(protocol: Protocol) -> ([Local; 2], Tables) {
+pub(crate) fn clusters(protocol: Protocol) -> ([Local; 2], Tables) {
     let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
     let [(one, tables), (two, _)] = [0, 1].map(|number| node(&fabric, number, 2, protocol));
     ([one, two].map(|node| Cluster::start(node, 1).expect("threads")), tables)

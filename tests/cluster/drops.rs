@@ -152,7 +152,7 @@ fn a_dropped_transaction_holds_nothing() {
 fn a_dropped_transaction_that_is_logged_holds_nothing() {
     let mut happened = 0;
     for protocol in [Protocol::FASST, Protocol::FARM, Protocol::DRTM_H] {
-        let drops = Drops { rings: Rings { backups: 2, bytes: 16 << 10 }, ..Drops::default() };
+        let drops = Drops { rings: Rings { backups: 2, bytes: 16 << 10, ..Rings::default() }, ..Drops::default() };
         let simulated = (1..5).flat_map(|seed| [Bed::atomic(seed), Bed::rough(seed)]);
         for bed in [Bed::perfect(), Bed::Shm, Bed::Tcp, Bed::harsh(1)].into_iter().chain(simulated) {
             bed.run::<Sound>(Size { protocol, ..SIZE }, &drops);

@@ -16,7 +16,9 @@ drtm_testing::faults!(
     CommitDespitePhantoms,
     SlotsNotNamed,
     LocksOverlooked,
-    LockedReadsBelieved
+    LockedReadsBelieved,
+    StaleLocationsBelieved,
+    OthersUnlocked
 );
 
 /// Runs random transactions until an anomaly is found that is expected.
@@ -63,6 +65,18 @@ fn locks_that_name_workers_only_are_found() {
 #[test]
 fn a_validation_that_overlooks_locks_is_found() {
     finds::<LocksOverlooked>(Protocol::DRTM_OCC, is_any);
+}
+
+#[test]
+fn a_validation_of_a_stale_location_is_found() {
+    finds::<StaleLocationsBelieved>(Protocol::DRTM_OCC, is_any);
+}
+
+#[test]
+fn an_abort_that_frees_locks_of_others_is_found() {
+    for protocol in [Protocol::FASST, Protocol::FARM] {
+        finds::<OthersUnlocked>(protocol, is_any);
+    }
 }
 
 #[test]

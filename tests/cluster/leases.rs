@@ -269,7 +269,7 @@ fn histories_of_simulated_clusters_with_atomic_swaps_and_skewed_clocks() {
 
 #[test]
 fn histories_where_owners_have_backups() {
-    let rings = Rings { backups: 2, bytes: 4 << 10 };
+    let rings = Rings { backups: 2, bytes: 4 << 10, ..Rings::default() };
     for seed in 0..rounds(6) {
         let bed = [Bed::perfect(), Bed::harsh(seed), skewed(seed, Atomicity::Global)][seed as usize % 3].clone();
         let size = Size { protocol: Protocol::DRTM, ..SIZES[0] };

@@ -3,6 +3,8 @@
 
 mod bank;
 mod bed;
+mod claims;
+mod clients;
 mod clocks;
 mod counts;
 mod deadlines;

@@ -43,13 +43,16 @@
 //! [backups](NodeBuilder::backups), if it has any, but no node takes its place. What it had locked
 //! stays locked, and is told of ([`Refusal::HolderDead`]).
 
+mod access;
 mod adapt;
 mod answers;
 mod ask;
 mod builder;
+mod claims;
 mod clock;
 mod column;
 mod coordinator;
+mod dead;
 mod error;
 mod fetched;
 mod handle;

@@ -54,6 +54,10 @@ pub enum Mutation {
     SlotsNotNamed,
     /// A transaction of a cluster validates rows by verbs without a look at their locks.
     LocksOverlooked,
+    /// A transaction of a cluster takes a row for unchanged whose record is another row's by now.
+    StaleLocationsBelieved,
+    /// A transaction of a cluster that is given up unlocks rows that others have locked.
+    OthersUnlocked,
     /// A single row that was read by verbs is not validated, though it may have been locked.
     LockedReadsBelieved,
     /// A transaction of a cluster that changes a row leaves its earlier entries in indexes.
@@ -70,6 +74,8 @@ pub enum Mutation {
     VersionNotWritten,
     /// A backup applies records of transactions that are not decided.
     UndecidedApplied,
+    /// An owner frees locks of dead clients whose calls it still carries out.
+    AccessNotRevoked,
     /// A backup applies nothing.
     LogsNotApplied,
 }

@@ -3,7 +3,7 @@
 use drtm_rdma::{Cost, rpc::Slot};
 use smallvec::SmallVec;
 
-use super::wire::{Append, Apply, Check, Guard, Lease, Line, Lock, Place, Read, Reap, Scan, Unlock};
+use super::wire::{Append, Apply, ApplyAll, Check, Guard, Lease, Line, Lock, Place, Read, Reap, Scan, Unlock};
 
 /// What is asked of an owner: of a row, of the guard of a missing one, or of the owner itself, by
 /// their numbers.
@@ -47,6 +47,8 @@ pub(super) enum Asked {
     Check(u32, Slot<Check>),
     Guard(Slot<Guard>),
     Apply(u32, Slot<Apply>),
+    /// These rows, all or none.
+    ApplyAll(Asks, Slot<ApplyAll>),
     Unlock(Slot<Unlock>),
     Reap(Slot<Reap>),
     Log(u32, Slot<Append>),

@@ -7,6 +7,7 @@ use drtm_rdma::{Fabric, NodeId, RegionId, rpc::Once};
 
 use super::{
     ClusterError, ClusterIndex, Node, Partition, Protocol, Timing,
+    access::Access,
     kept::kept,
     log::{Backup, LogConfig, OnlyLogged},
     participant::{Home, Reservations, Served},
@@ -42,6 +43,7 @@ pub struct NodeBuilder<F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig>
     timing: Timing,
     log: LogConfig,
     loads_alone: bool,
+    frees_the_dead: bool,
     only_logged: Arc<OnlyLogged>,
     tables: Vec<Served<S::Engine>>,
     /// What nodes compare when they meet.
@@ -210,6 +212,44 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         Self { loads_alone: true, ..self }
     }
 
+    /// Lets the one owner of the cluster free what clients had locked when they died. Otherwise
+    /// that stays locked, and transactions that meet it are [told](super::Refusal::HolderDead). All
+    /// nodes choose alike.
+    ///
+    /// Clients lock and write by message then, whatever the protocol. What a transaction writes
+    /// must fit one message: it is carried out whole, or not at all. A client that the owner takes
+    /// for dead is refused from then on ([`Refusal::Revoked`](super::Refusal::Revoked)), until it
+    /// has come back as another incarnation.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
+    /// use drtm_txn::{Builder, Error, Config, cluster::{ClusterError, Node}};
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Config for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
+    /// let start = |owners: &[NodeId]| {
+    ///     let builder = Builder::new().memory(16 << 20);
+    ///     let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), builder)?.owners(owners.iter().copied())?;
+    ///     builder.frees_dead_clients().start()
+    /// };
+    /// start(&[NodeId(0)])?;
+    /// let refused = start(&[NodeId(0), NodeId(1)]);
+    /// assert!(matches!(refused, Err(Error::Cluster(ClusterError::NotOneOwner { owners: 2 }))));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn frees_dead_clients(self) -> Self {
+        Self { frees_the_dead: true, ..self }
+    }
+
     /// The node's database, which is made now if it is not there yet.
     fn db(&mut self) -> Result<Db<S>, Error> {
         if let Some(builder) = self.builder.take() {
@@ -374,10 +414,17 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         let db = self.db()?;
         self.describe_replicas()?;
         let Self { fabric, node, owners, region, protocol, timing, log, only_logged, tables, mut described, .. } = self;
+        let frees_the_dead = self.frees_the_dead;
         if owners.is_empty() {
             return Err(ClusterError::NoOwners.into());
         }
         log.check(owners.len())?;
+        if frees_the_dead {
+            if owners.len() != 1 {
+                return Err(ClusterError::NotOneOwner { owners: owners.len() }.into());
+            }
+            described.push_str("frees dead clients, ");
+        }
         described.push_str(&format!("owned by {owners:?}"));
         if log.backups > 0 {
             described.push_str(&format!(", {} backups, rings of {} bytes", log.backups, log.ring_bytes));
@@ -391,7 +438,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
                 Some(Backup::new(&db.inner.store, log.ring_bytes, backed_up, shapes).map_err(Error::from)?)
             }
         };
-        let home = Home { db: Arc::clone(&db.inner), tables, reservations: Reservations::default(), backup };
+        let access = (frees_the_dead && owners.contains(&node)).then(Access::default);
+        let home = Home { db: Arc::clone(&db.inner), tables, reservations: Reservations::default(), access, backup };
         let cache = match protocol.caches {
             true => Some(Arc::new(BucketCache::new(CACHE_BYTES).map_err(ClusterError::Store)?)),
             false => None,
@@ -406,6 +454,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             timing,
             log,
             only_logged,
+            frees_the_dead,
             cache,
             described,
             home,
@@ -448,7 +497,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         let region = fabric.register(node, region).map_err(ClusterError::Fabric)?;
         let (owners, tables, described) = (Vec::new(), Vec::new(), String::new());
         let (builder, db, log, only_logged) = (Some(builder), None, LogConfig::default(), Arc::default());
-        let (fabric, loads_alone) = (fabric.clone(), false);
+        let (fabric, loads_alone, frees_the_dead) = (fabric.clone(), false, false);
         Ok(NodeBuilder {
             fabric,
             node,
@@ -461,6 +510,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
             timing: Timing::default(),
             log,
             loads_alone,
+            frees_the_dead,
             only_logged,
             tables,
             described,

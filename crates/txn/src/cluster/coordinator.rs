@@ -189,9 +189,15 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
 
     /// Whether the node of a lock's holder is gone, so that the lock is never given up.
     pub(super) fn is_dead(&self, holder: Holder) -> bool {
-        match self.endpoint.presence(NodeId(holder.node().into())) {
-            Presence::Here(now) => now.0 != holder.incarnation(),
-            Presence::Left(last) | Presence::Died(last) => last.0 >= holder.incarnation(),
+        self.has_gone(NodeId(holder.node().into()), holder.incarnation())
+    }
+
+    /// Whether an incarnation of a node is gone.
+    pub(super) fn has_gone(&self, node: NodeId, incarnation: u32) -> bool {
+        match self.endpoint.presence(node) {
+            // One that is not known yet to have come back is not dead.
+            Presence::Here(now) => now.0 > incarnation,
+            Presence::Left(last) | Presence::Died(last) => last.0 >= incarnation,
             _ => false,
         }
     }

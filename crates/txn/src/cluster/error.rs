@@ -145,6 +145,22 @@ pub enum ClusterError {
     /// Rows that have backups are written through the cluster only.
     #[error("rows that have backups are written by transactions of the cluster, and not of a node alone")]
     NotLogged,
+    /// What a transaction writes does not fit the one message in which the owner carries it out
+    /// whole. Nothing of it has happened.
+    #[error(
+        "what the transaction writes fits no message, which has {most} bytes at most, and the owner is to carry it out \
+         whole: divide the transaction, choose longer messages, or do without `NodeBuilder::frees_dead_clients`"
+    )]
+    TooLargeForOne {
+        /// The longest message.
+        most: usize,
+    },
+    /// Dead clients can be freed of one owner only.
+    #[error("locks of dead clients can be freed where one node owns all rows, and not where {owners} do")]
+    NotOneOwner {
+        /// How many owners there are.
+        owners: usize,
+    },
     /// A thread cannot be had.
     #[error("no thread for the node: {0}")]
     Thread(std::io::Error),

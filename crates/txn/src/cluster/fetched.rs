@@ -203,7 +203,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             }
         }
         if self.state().claims {
-            self.claim(true).await?;
+            self.claim(true, None).await?;
         } else {
             self.seize().await?;
         }

@@ -21,15 +21,20 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::{
+    access::{Access, Entered},
     kept::Kept,
     log::Backup,
-    wire::{Change, Found, Is, LeasedRow, LineIs, Placed, Refusal, RingPlace, Scanned, ScannedRow, Shifts, Wire as _},
+    wire::{
+        ApplyRows, Change, ChangedRow, Found, Is, LeasedRow, LineIs, Placed, Refusal, RingPlace, Scanned, ScannedRow,
+        Shifts, Wire as _,
+    },
 };
 use crate::{
     Config, Conflict, Error,
     arena::{ArenaKey, ArenaRange},
     commit,
     inner::Inner,
+    mutation::Mutation,
     position::Way,
     reclaim,
     state::TxState,
@@ -44,8 +49,27 @@ pub(super) struct Home<S: Config> {
     pub(super) db: Arc<Inner<S>>,
     pub(super) tables: Vec<Served<S::Engine>>,
     pub(super) reservations: Reservations,
+    /// Which clients have access, if it is the one owner and frees what dead ones have locked.
+    pub(super) access: Option<Access>,
     /// What it does for other owners, where owners have backups.
     pub(super) backup: Option<Backup<S::Engine>>,
+}
+
+impl<S: Config> Home<S> {
+    /// Lets a transaction's call in that locks or writes.
+    fn enter(&self, holder: Holder) -> Result<Option<Entered<'_>>, Refusal> {
+        self.access
+            .as_ref()
+            .filter(|_| !S::has(Mutation::AccessNotRevoked))
+            .map(|access| access.enter(holder))
+            .transpose()
+    }
+
+    /// The record of a key that is locked, and the lock's holder.
+    pub(super) fn lock_of(&self, table: &Served<S::Engine>, key: KeyRef<'_>) -> Option<(Handle, Holder)> {
+        let at = table.storage.read::<Any, _>(key, Current, &mut NoValue).ok()?.ok()?.at;
+        Some((at, self.db.store.records().holder_of(at)?))
+    }
 }
 
 /// A table that is served.
@@ -154,9 +178,21 @@ impl<S: Config> Participant<S> {
     }
 
     /// What to say of a record that another transaction has locked.
-    fn locked(&self, at: Handle, is_dead: impl Fn(Holder) -> bool) -> Refusal {
-        let holder = self.home.db.store.records().holder_of(at);
-        if holder.is_some_and(is_dead) { Refusal::HolderDead } else { Refusal::Locked }
+    fn locked(&mut self, at: Handle, is_dead: impl Fn(Holder) -> bool) -> Refusal {
+        match self.home.db.store.records().holder_of(at) {
+            Some(holder) if is_dead(holder) => self.is_held_by_dead(at, holder),
+            _ => Refusal::Locked,
+        }
+    }
+
+    /// What to say of a record whose lock has a dead holder. It is free then, if this owner frees
+    /// what dead clients have locked.
+    fn is_held_by_dead(&mut self, at: Handle, holder: Holder) -> Refusal {
+        let home = Arc::clone(&self.home);
+        let Some(access) = &home.access else { return Refusal::HolderDead };
+        access.revoke(holder.node().into(), holder.incarnation());
+        self.unlock(at, holder);
+        Refusal::Locked
     }
 
     /// Reads a row. It may be locked by a transaction whose node `is_dead`.
@@ -251,12 +287,14 @@ impl<S: Config> Participant<S> {
         }
         let (records, value) = (self.home.db.store.records(), &mut self.value);
         let (mut passed, mut refused, mut is_whole, mut left) = (Vec::new(), None, true, most_rows);
+        let mut dead = None;
         value.clear();
         served.storage.scan((low, high, way), &mut passed, |key, ReadEntry { at, version }, bytes| {
             // Looked at after the value: a lock that was given up meanwhile has left another
             // version.
             if let Some(other) = records.holder_of(at).filter(|other| *other != holder) {
-                refused = Some(if is_dead(other) { Refusal::HolderDead } else { Refusal::Locked });
+                refused = Some(Refusal::Locked);
+                dead = is_dead(other).then_some((at, other));
                 return ControlFlow::Break(());
             }
             let (end, bytes) = (value.len(), if version.is_removed() { &[] } else { bytes });
@@ -271,6 +309,9 @@ impl<S: Config> Participant<S> {
             is_whole = left > 0;
             if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
+        if let Some((at, holder)) = dead {
+            return Err(self.is_held_by_dead(at, holder));
+        }
         match refused {
             Some(refusal) => Err(refusal),
             None => {
@@ -338,7 +379,10 @@ impl<S: Config> Participant<S> {
                 None => WriteOp::Remove,
             })
         })?;
+        // Not longer than this: what is in the way may be a dead client's.
+        let entered = home.enter(holder)?;
         let locked = commit::lock_row(&home.db, &mut self.state, &mut write, holder);
+        drop(entered);
         if let Err(Error::Conflict(Conflict::Locked)) = locked {
             return Err(self.locked(at, is_dead));
         }
@@ -396,6 +440,19 @@ impl<S: Config> Participant<S> {
         (epoch, change): (u64, Change<'_>),
     ) -> Result<(), Refusal> {
         let home = Arc::clone(&self.home);
+        let _entered = home.enter(holder)?;
+        self.write_locked(table, key, at, holder, (epoch, change))
+    }
+
+    fn write_locked(
+        &mut self,
+        table: u16,
+        key: KeyRef<'_>,
+        at: Handle,
+        holder: Holder,
+        (epoch, change): (u64, Change<'_>),
+    ) -> Result<(), Refusal> {
+        let home = Arc::clone(&self.home);
         let number = Self::table_to_write(&home, table, key)?.number;
         let before = home.db.store.records().held_version(at, holder).ok_or(Refusal::NotHeld)?;
         let mut write = self.write(number, key, (at, before), |this| {
@@ -413,10 +470,24 @@ impl<S: Config> Participant<S> {
         Ok(commit::apply_row(&home.db, &mut self.state, write, epoch, reserved)?)
     }
 
+    /// Writes all rows that a transaction has changed here, and unlocks them; or none.
+    pub(super) fn apply_all(&mut self, all: &ApplyRows<'_>) -> Result<(), Refusal> {
+        let (home, ApplyRows { holder, epoch, .. }) = (Arc::clone(&self.home), *all);
+        let _entered = home.enter(holder)?;
+        for ChangedRow { table, key, at, .. } in all.iter() {
+            Self::table_to_write(&home, table, key)?;
+            home.db.store.records().held_version(at, holder).ok_or(Refusal::NotHeld)?;
+        }
+        all.iter().try_for_each(|row| self.write_locked(row.table, row.key, row.at, holder, (epoch, row.change)))
+    }
+
     /// Gives up a lock, if the holder has it, and what was reserved under it.
     pub(super) fn unlock(&mut self, at: Handle, holder: Holder) {
         if let Some(memory) = self.home.reservations.take(holder, at) {
             self.state.worker.give_back(memory);
+        }
+        if S::has(Mutation::OthersUnlocked) {
+            return self.home.db.store.records().unlock(at);
         }
         self.home.db.store.records().unlock_if_held(at, holder);
     }

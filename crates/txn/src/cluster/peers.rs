@@ -16,7 +16,7 @@ use drtm_kv::{
 use drtm_rdma::{Endpoint, NodeId, Offset, Pending, Port, RegionId, Remote, Verbs};
 
 use super::{ClusterError, wire::Welcome};
-use crate::{Conflict, Error, storage::KeyRef};
+use crate::{Conflict, Error, mutation::Mutation, storage::KeyRef};
 
 /// A node, as its peers reach into its memory.
 #[derive(Debug)]
@@ -144,12 +144,13 @@ impl Peer {
         key: KeyRef<'_>,
         (location, seen): (Location, Version),
         holder: Holder,
-        overlooks_locks: bool,
+        has: fn(Mutation) -> bool,
     ) -> Result<(), Error> {
         at!(self, table, key, |_lookup, records, _key| {
             match records.check(verbs, location).await.map_err(|error| one_sided(self.node, error))? {
                 Look::Found(standing) if standing.is_still(seen, holder) => Ok(()),
-                Look::Found(standing) if overlooks_locks && standing.version == seen => Ok(()),
+                Look::Found(standing) if has(Mutation::LocksOverlooked) && standing.version == seen => Ok(()),
+                Look::Stale if has(Mutation::StaleLocationsBelieved) => Ok(()),
                 _ => Err(Conflict::Validation.into()),
             }
         }, else Err(Conflict::Validation.into()))

@@ -35,6 +35,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             Ask::Check(row) => state.rows[row as usize].location.is_some(),
             Ask::Lock(row) => {
                 state.forms.lock == Form::OneSided
+                    && !self.node.frees_the_dead
                     && self.endpoint().capabilities().atomicity == Atomicity::Global
                     && !state.claims
                     && (state.rows[row as usize].keeps_its_length() || self.is_seizable(&state.rows[row as usize]))
@@ -111,8 +112,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 let peer = self.peer_of(row);
                 async move {
                     let Some(location) = row.location else { return Err(Conflict::Validation.into()) };
-                    let (key, overlooks) = (row.key.in_bytes(keys), S::has(Mutation::LocksOverlooked));
-                    peer?.check(verbs, row.table, key, (location, row.seen), holder, overlooks).await
+                    peer?.check(verbs, row.table, row.key.in_bytes(keys), (location, row.seen), holder, S::has).await
                 }
             };
             all(self.endpoint(), rows.iter().map(check).collect()).await

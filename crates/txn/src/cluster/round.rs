@@ -9,7 +9,7 @@
 use drtm_kv::{Holder, Version};
 use drtm_rdma::{
     Fabric, NodeId, Phase,
-    rpc::{Calls, Results, RpcError},
+    rpc::{Calls, Encode as _, Results, RpcError, Slot},
 };
 
 use super::{
@@ -19,8 +19,9 @@ use super::{
     participant::Participant,
     state::{ByteRange, Culprit, Op, Sent, State},
     wire::{
-        Append, AppendTo, Apply, ApplyRow, Before, Change, Check, CheckRow, Guard, GuardOf, Lease, LeaseRow, Line,
-        Lock, LockRow, Place, PlaceRow, Read, ReadRow, Reap, ReapRow, Refusal, Scan, ScanRows, Unlock, UnlockRow,
+        Append, AppendTo, Apply, ApplyAll, ApplyRow, ApplyRows, Before, Change, ChangedRow, Check, CheckRow, Guard,
+        GuardOf, Lease, LeaseRow, Line, Lock, LockRow, Place, PlaceRow, Read, ReadRow, Reap, ReapRow, Refusal, Scan,
+        ScanRows, Unlock, UnlockRow,
     },
 };
 use crate::{Config, Conflict, Error, position::Way};
@@ -71,6 +72,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 let mut by_message = Asks::new();
                 for ask in asks.iter().filter(|ask| state.node_of(**ask) == node) {
                     if self.is_one_sided(state, *ask) { by_verbs.push(*ask) } else { by_message.push(*ask) }
+                }
+                if self.commits_whole(node) {
+                    let is_apply = |ask: &Ask| matches!(ask, Ask::Apply(_));
+                    let applies: Asks = by_message.iter().copied().filter(is_apply).collect();
+                    by_message.retain(|ask| !is_apply(ask));
+                    if !applies.is_empty() {
+                        keep_first(&mut outcome, self.send_whole(state, node, phase, applies).await);
+                    }
                 }
                 if !by_message.is_empty() {
                     keep_first(&mut outcome, self.send(state, node, phase, &by_message).await);
@@ -130,6 +139,49 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         outcome
     }
 
+    /// Sends all that a transaction changes at an owner, which carries it out whole.
+    async fn send_whole(
+        &self,
+        state: &mut State<'e, F::Port>,
+        node: NodeId,
+        phase: Phase,
+        applies: Asks,
+    ) -> Result<(), Error> {
+        let mut calls = self.rpc(phase).to(node);
+        let slot = match state.encode_whole(node, &applies, &mut calls) {
+            Ok(slot) => slot,
+            Err(error) => return Err(state.failed(node, error)),
+        };
+        let posted = calls.post(None).await;
+        let asked = vec![Asked::ApplyAll(applies, slot)];
+        state.note_sent(&asked);
+        match posted {
+            Ok(posted) => {
+                state.sent.push(Sent { posted, asked });
+                Ok(())
+            }
+            Err(source) => Err(state.failed(node, source)),
+        }
+    }
+
+    /// Checks that what a transaction writes fits one message, if it is to go in one.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::TooLargeForOne`].
+    pub(super) fn fits_one_message(&self, state: &State<'e, F::Port>) -> Result<(), Error> {
+        for owner in state.owners.iter().filter(|owner| self.commits_whole(owner.node)) {
+            let written = state.rows.iter().zip(0..).filter(|(row, _)| row.is_written() && row.owner == owner.node);
+            let applies: Asks = written.map(|(_, number)| Ask::Apply(number)).collect();
+            let mut calls = self.rpc(Phase::Commit).to(owner.node);
+            if let Err(RpcError::Full) = state.encode_whole(owner.node, &applies, &mut calls) {
+                let most = self.endpoint().capabilities().max_message_bytes;
+                return Err(ClusterError::TooLargeForOne { most }.into());
+            }
+        }
+        Ok(())
+    }
+
     /// Waits for everything that is under way.
     ///
     /// # Errors
@@ -137,6 +189,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// The first that there is.
     pub(super) async fn collect(&self, state: &mut State<'e, F::Port>) -> Result<(), Error> {
         let mut outcome = Ok(());
+        let given_up = state.given_up.take().into_iter();
+        state.sent.extend(given_up.map(|posted| Sent { posted, asked: Vec::new() }));
         while let Some(sent) = state.sent.last_mut() {
             let node = sent.posted.node();
             let results = sent.posted.results().await;
@@ -305,6 +359,18 @@ impl<P: drtm_rdma::Port> State<'_, P> {
         })
     }
 
+    /// Adds all that the transaction changes at an owner to a message, as one request.
+    fn encode_whole(&self, node: NodeId, applies: &Asks, calls: &mut Calls<'_, P>) -> Result<Slot<ApplyAll>, RpcError> {
+        let mut rows = Vec::new();
+        for number in applies.iter().filter_map(|ask| ask.row()) {
+            let row = &self.rows[number as usize];
+            let (table, key, at) = (row.table, row.key.in_bytes(&self.arena.keys), row.at.unwrap_or_default());
+            let change = self.change(number);
+            ChangedRow { table, key, at, change, borrows: std::marker::PhantomData }.encode(&mut rows);
+        }
+        calls.add::<ApplyAll>(&ApplyRows { holder: self.holder, epoch: self.epoch_at(node), rows: &rows })
+    }
+
     pub(super) fn epoch_of(&self, row: u32) -> u64 {
         self.owner_of(row).map_or(0, |owner| owner.epoch)
     }
@@ -316,6 +382,9 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 // Until the answer says otherwise.
                 Asked::Lock(row, _) => self.rows[*row as usize].is_locked = true,
                 Asked::Apply(row, _) => self.rows[*row as usize].is_sent = true,
+                Asked::ApplyAll(rows, _) => {
+                    rows.iter().filter_map(|ask| ask.row()).for_each(|row| self.rows[row as usize].is_sent = true);
+                }
                 _ => {}
             }
         }
@@ -467,6 +536,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 false => Err(Conflict::Phantom.into()),
             },
             Asked::Apply(_, slot) => results.get(slot).map_err(|error| self.failed(node, error)),
+            Asked::ApplyAll(_, slot) => results.get(slot).map_err(|error| self.failed(node, error)),
             Asked::Unlock(slot) => results.get(slot).map_err(|error| self.failed(node, error)),
             Asked::Reap(slot) => results.get(slot).map_err(|error| self.failed(node, error)),
             Asked::Log(piece, slot) => {

@@ -27,6 +27,8 @@ pub(super) struct Shared<F: Fabric, S: Config> {
     pub(super) timing: Timing,
     pub(super) log: LogConfig,
     pub(super) only_logged: Arc<OnlyLogged>,
+    /// Whether the one owner frees what dead clients have locked.
+    pub(super) frees_the_dead: bool,
     /// Where rows of other nodes were, if that is remembered.
     pub(super) cache: Option<Arc<BucketCache>>,
     pub(super) described: String,

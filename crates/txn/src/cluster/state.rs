@@ -2,12 +2,14 @@
 //! owners that it has asked.
 
 use std::{
+    cell::RefCell,
     cmp::Ordering,
     ops::{Bound, RangeBounds as _},
+    rc::Rc,
 };
 
 use drtm_kv::{Handle, Holder, Location, ROUND_TURNS, RecordLock, Version};
-use drtm_rdma::{NodeId, Pending, Port, rpc::Posted};
+use drtm_rdma::{NodeId, Pending, Port, Time, rpc::Posted};
 use rustc_hash::FxHashMap;
 
 use super::{ask::Asked, log::Logging, protocol::Forms};
@@ -215,6 +217,10 @@ pub(super) struct Sent<'e, P: Port> {
     pub(super) asked: Vec<Asked>,
 }
 
+/// Unlocks that were sent while the transaction's state was the body's. The state has them, too, so
+/// that they are waited for however the body ends.
+pub(super) type GivenUp<'e, P> = Rc<RefCell<Vec<Posted<'e, P>>>>;
+
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct State<'e, P: Port> {
@@ -238,8 +244,12 @@ pub(super) struct State<'e, P: Port> {
     pub(super) is_decided: bool,
     /// Whether nothing of the transaction is under way, nor locked.
     pub(super) is_over: bool,
-    /// Whether its rows are to be locked before they are used.
+    /// Whether its rows are to be locked before they are used, or are.
     pub(super) claims: bool,
+    /// Until when it may hold these locks. Absent as long as it has none.
+    pub(super) claims_until: Option<Time>,
+    /// Unlocks of rows whose time is over. They were sent while the body was running.
+    pub(super) given_up: GivenUp<'e, P>,
     /// The forms of its phases.
     pub(super) forms: Forms,
     /// Until when it leases rows.
@@ -274,6 +284,8 @@ impl<P: Port> State<'_, P> {
             is_decided: false,
             is_over: false,
             claims: false,
+            claims_until: None,
+            given_up: GivenUp::default(),
             leases_until: 0,
             is_scout: false,
             is_outside: false,
@@ -300,8 +312,7 @@ impl<P: Port> State<'_, P> {
         self.written.clear();
         self.log.clear();
         (self.is_decided, self.is_over, self.claims, self.culprit) = (false, false, false, None);
-        (self.is_scout, self.is_outside) = (false, false);
-        (self.is_decided, self.is_over, self.claims, self.culprit) = (false, false, false, None);
+        (self.is_scout, self.is_outside, self.claims_until) = (false, false, None);
         if self.indexed > 0 {
             self.index.clear();
             self.indexed = 0;
@@ -325,6 +336,7 @@ impl<P: Port> State<'_, P> {
         self.locks.clear();
         self.written.clear();
         self.log.clear_for_claims();
+        self.claims_until = None;
         (self.is_decided, self.is_over, self.claims, self.culprit) = (false, false, true, None);
     }
 

@@ -25,12 +25,6 @@ const PATIENCE: u32 = 12;
 /// The longest of these pauses: two to this power of microseconds.
 const LONGEST: u32 = 6;
 
-/// How often the lock of a claimed row is tried.
-const CLAIM_PATIENCE: u32 = 1 << 10;
-
-/// A transaction of more rows than this claims none.
-const MOST_CLAIMED: usize = 1 << 8;
-
 /// A transaction over the nodes of a cluster. Dropped without a commit, it has never happened.
 ///
 /// # Example
@@ -72,7 +66,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
 
     /// Whether a round is to be tried once more, since it has met a row that is locked: after a
     /// pause, which is longer each time, and only so often.
-    async fn is_to_be_repeated(&mut self, outcome: &Result<(), Error>, tries: &mut u32, most: u32) -> bool {
+    pub(super) async fn is_to_be_repeated(&mut self, outcome: &Result<(), Error>, tries: &mut u32, most: u32) -> bool {
         let is_locked = matches!(outcome, Err(Error::Conflict(Conflict::Locked)));
         if !is_locked || *tries >= most {
             return false;
@@ -136,65 +130,6 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         valid
     }
 
-    /// Begins once more, when the transaction is over. If it `claims` rows, those of this run are
-    /// to be [locked](Self::claim) first.
-    pub(super) fn run_again(&mut self, claims: bool) {
-        let state = self.state();
-        if claims && state.rows.len() <= MOST_CLAIMED {
-            state.clear_for_claims();
-        } else {
-            state.clear();
-        }
-    }
-
-    /// Locks rows of the last run, if it is to: one after the other, in one order for all
-    /// transactions, so that none waits in a circle. `All` of them, or those that were contended,
-    /// if any was.
-    pub(super) async fn claim(&mut self, all: bool) -> Result<(), Error> {
-        if !self.state().claims {
-            return Ok(());
-        }
-        if let Some(state) = &mut self.state {
-            self.worker.reserve_log_for_claims(state).await?;
-        }
-        let State { rows: known, arena, .. } = self.state();
-        let all = all || known.iter().all(|row| !row.is_contended);
-        let claimed = known.iter().zip(0..).filter(|(row, _)| !row.is_final && (all || row.is_contended));
-        let mut rows: Vec<u32> = claimed.map(|(_, number)| number).collect();
-        rows.sort_unstable_by_key(|row| {
-            let row = &known[*row as usize];
-            (row.owner, row.table, row.key.in_bytes(&arena.keys))
-        });
-        for row in &rows {
-            self.claim_one(*row).await?;
-        }
-        self.fetch(&rows).await
-    }
-
-    /// Locks a row as soon as it is free, if it has a record.
-    async fn claim_one(&mut self, row: u32) -> Result<(), Error> {
-        let mut tries = 0;
-        while self.state().rows[row as usize].at.is_some() {
-            let outcome = self.round(Phase::Lock, &[Ask::Lock(row)]).await;
-            if self.is_to_be_repeated(&outcome, &mut tries, CLAIM_PATIENCE).await {
-                continue;
-            }
-            match outcome {
-                Ok(()) => break,
-                Err(Error::Conflict(Conflict::Moved)) if tries < CLAIM_PATIENCE => {
-                    // It is looked up once more, and then locked where it is now.
-                    self.state().rows[row as usize].at = None;
-                    self.fetch(&[row]).await?;
-                    let found = &mut self.state().rows[row as usize];
-                    (found.is_known, found.is_read) = (false, false);
-                    tries += 1;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
     /// Requests about rows.
     pub(super) fn ask(&mut self, ask: impl Fn(u32) -> Ask, of: impl Fn(&Row) -> bool) -> Asks {
         let rows = self.state().rows.iter().zip(0..);
@@ -231,7 +166,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// Reserves space at backups.
     pub(super) async fn reserve_log(&mut self) -> Result<(), Error> {
         match &mut self.state {
-            Some(state) => self.worker.reserve_log(state).await,
+            Some(state) => {
+                self.worker.fits_one_message(state)?;
+                self.worker.reserve_log(state).await
+            }
             None => Ok(()),
         }
     }
@@ -324,7 +262,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             // A record that stays behind is in no transaction's way.
             let _ = self.round(Phase::Other, &asks).await;
         } else {
-            let mut asks = self.ask(Ask::Unlock, |row| row.is_locked && row.at.is_some());
+            let is_locked = |row: &Row| row.is_locked || S::has(Mutation::OthersUnlocked);
+            let mut asks = self.ask(Ask::Unlock, |row| is_locked(row) && row.at.is_some());
             asks.extend(self.ask(Ask::Reap, |row| row.is_made));
             // An owner that cannot be asked any more has taken its locks with it.
             let _ = self.round(Phase::Commit, &asks).await;

@@ -19,8 +19,8 @@ pub use self::refusal::Refusal;
 pub(super) use self::{
     replies::{Before, Found, Is, LeasedRow, LineIs, Placed, RingPlace, Scanned, ScannedRow, Shifts, Welcome},
     requests::{
-        AppendTo, ApplyRow, Change, CheckRow, GuardOf, Hello, LeaseRow, LockRow, OpenRingFor, PlaceRow, ReadRow,
-        ReapRow, ScanRows, SettleUpTo, UnlockRow,
+        AppendTo, ApplyRow, ApplyRows, Change, ChangedRow, CheckRow, GuardOf, Hello, LeaseRow, LockRow, OpenRingFor,
+        PlaceRow, ReadRow, ReapRow, ScanRows, SettleUpTo, UnlockRow,
     },
 };
 use crate::storage::{Absence, KeyRef};
@@ -193,6 +193,7 @@ procedures! {
     Unlock = 9: UnlockRow<'a> => ();
     Reap = 10: ReapRow<'a> => ();
     Scan = 11: ScanRows<'a> => Scanned<'a>;
+    ApplyAll = 12: ApplyRows<'a> => ();
     Lease = 20: LeaseRow<'a> => LeasedRow<'a>;
     Clock = 21: () => u64;
     OpenRing = 22: OpenRingFor<'a> => RingPlace;
@@ -257,6 +258,7 @@ mod tests {
         ACheck = CheckRow<'a>;
         AGuard = GuardOf;
         AnApply = ApplyRow<'a>;
+        ManyApplied = ApplyRows<'a>;
         AnUnlock = UnlockRow<'a>;
         AReap = ReapRow<'a>;
         AScan = ScanRows<'a>;

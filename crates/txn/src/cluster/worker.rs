@@ -9,14 +9,14 @@ use drtm_rdma::{
 };
 
 use super::{
-    ClusterTime, ClusterTx,
+    ClusterTime, ClusterTx, Protocol,
     ask::{Ask, cost},
     coordinator::{Coordinator, Rounds},
     participant::Participant,
     shared::{Shared, VERSION},
     wire::{
-        Append, Apply, Before, Check, Clock, Guard, Introduce, Lease, Line, Lock, OpenRing, Place, Read, Reap, Refusal,
-        Scan, Settle, Unlock,
+        Append, Apply, ApplyAll, Before, Check, Clock, Guard, Introduce, Lease, Line, Lock, OpenRing, Place, Read,
+        Reap, Refusal, Scan, Settle, Unlock,
     },
 };
 use crate::{Config, Conflict, Db, DefaultConfig, Error, Options, mutation::Mutation, position::Way};
@@ -57,6 +57,34 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         self.inner.id()
     }
 
+    /// The protocol of the cluster.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
+    /// use drtm_txn::{Builder, Error, Config, cluster::{Node, Protocol}};
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Config for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
+    /// let builder = Builder::new().memory(16 << 20);
+    /// let node = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), builder)?.owners([NodeId(0)])?.start()?;
+    /// let endpoint = node.endpoint()?;
+    /// assert_eq!(node.worker(&endpoint)?.protocol(), Protocol::default());
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn protocol(&self) -> Protocol {
+        self.inner.node.protocol
+    }
+
     /// The nodes that own rows.
     #[must_use]
     pub fn owners(&self) -> &[NodeId] {
@@ -83,6 +111,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         if self.inner.protocol().leases {
             let clock = self.clone();
             let _ = spawner.serve(async move { clock.inner.keep_time().await });
+        }
+        if self.inner.node.home.access.is_some() {
+            let freer = self.clone();
+            let _ = spawner.serve(async move { freer.inner.free_the_dead().await });
         }
         if self.inner.has_backups() {
             let (teller, applier) = (self.clone(), self.clone());
@@ -138,7 +170,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// atomically. Gives the body's result.
     ///
     /// A transaction that conflicts with others again and again locks the rows of its last run
-    /// before it runs once more, in one order for all transactions, so that it succeeds.
+    /// before it runs once more, in one order for all transactions, so that it succeeds. It holds
+    /// them for 100 ms at most. A body that is not done by then runs on without, and is validated
+    /// like any other.
     ///
     /// If the body fails, nothing has happened, and its error is given. What a body must not do is
     /// said at [`Db::transact`](crate::Db::transact).
@@ -181,16 +215,20 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         mut body: impl AsyncFnMut(&mut ClusterTx<'e, F, S>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let until = options.time_left().map(|left| self.endpoint().now() + left);
-        let mut runs = 0;
+        // In vain: altogether, and since claims were last of no use.
+        let (mut runs, mut in_vain) = (0, 0);
         let mut state = self.inner.state().await;
         let chosen = self.inner.choose(&mut state);
         let mut tx = ClusterTx::new(Rc::clone(&self.inner), state);
         tx.be_opaque(options.is_opaque);
         loop {
-            let ended = match tx.claim(false).await {
-                Ok(()) => body(&mut tx).await,
+            let ended = match tx.claim(false, until).await {
+                Ok(()) => tx.run(&mut body).await,
                 Err(error) => Err(error),
             };
+            if tx.has_claimed_in_vain() {
+                in_vain = 0;
+            }
             let ended = match ended {
                 Ok(value) => tx.try_commit().await.map(|()| value),
                 Err(error @ Error::Conflict(_)) => {
@@ -202,14 +240,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
             };
             match ended {
                 Err(Error::Conflict(conflict)) => {
-                    runs += 1;
+                    (runs, in_vain) = (runs + 1, in_vain + 1);
                     self.inner.count(conflict);
                     if options.allows_no_more_than(runs) || until.is_some_and(|until| self.endpoint().now() >= until) {
                         let (table, key) = tx.culprit();
                         return Err(Error::Contended { attempts: runs, conflict, table, key });
                     }
                     self.inner.pause(runs).await;
-                    tx.run_again(runs >= CLAIM_AFTER);
+                    tx.run_again(in_vain >= CLAIM_AFTER);
                 }
                 ended => {
                     if ended.is_ok() {
@@ -381,6 +419,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
                 let node = &self.inner.node;
                 let is_alike = (hello.version, hello.engine, hello.protocol, hello.tables)
                     == (VERSION, node.engine_name(), node.protocol.name, &*node.described);
+                if let (Some(access), Some(incarnation)) = (&node.home.access, self.endpoint().presence(caller).here())
+                {
+                    access.meet(caller, incarnation.0);
+                }
                 if is_alike { Ok(node.welcome()) } else { Err(refused(Refusal::Other)) }
             }),
             Read::NUMBER => call.answer::<Read>(|row| {
@@ -424,6 +466,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
             Apply::NUMBER => call.answer::<Apply>(|row| {
                 charge(Ask::Apply(0));
                 owner.apply(row.table, row.key, row.at, row.holder, (row.epoch, row.change)).map_err(refused)
+            }),
+            ApplyAll::NUMBER => call.answer::<ApplyAll>(|all| {
+                all.iter().for_each(|_| charge(Ask::Apply(0)));
+                owner.apply_all(&all).map_err(refused)
             }),
             Unlock::NUMBER => call.answer::<Unlock>(|row| {
                 charge(Ask::Unlock(0));

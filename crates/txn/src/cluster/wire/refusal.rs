@@ -51,10 +51,13 @@ pub enum Refusal {
     /// A node that is gone has the row locked.
     #[error("a node that has died has the row locked: recover that node, or restart the cluster")]
     HolderDead = 11,
+    /// The node was taken for dead, and what it had locked was freed.
+    #[error("it took this node for dead, and has revoked its access: restart this node")]
+    Revoked = 14,
 }
 
 impl Refusal {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Locked,
         Self::Moved,
         Self::Full,
@@ -68,6 +71,7 @@ impl Refusal {
         Self::HolderDead,
         Self::NotOrdered,
         Self::ReadOnly,
+        Self::Revoked,
     ];
 
     /// The refusal of a number.

@@ -56,6 +56,8 @@ messages! {
     CheckRow { at: Handle, seen: Version, holder: Holder, }
     /// Writes a record that is locked, and unlocks it.
     ApplyRow { table: u16, key: KeyRef<'a>, at: Handle, holder: Holder, epoch: u64, change: Change<'a>, }
+    /// What a commit makes of a row that is locked, among others.
+    ChangedRow { table: u16, key: KeyRef<'a>, at: Handle, change: Change<'a>, }
     /// Gives up a lock, if the holder has it.
     UnlockRow { table: u16, at: Handle, holder: Holder, }
     /// Takes out a record that was made for an insertion which has not happened.
@@ -68,6 +70,42 @@ messages! {
     SettleUpTo { ring: u32, producer: Holder, settled: u64, }
     /// Introduces a node: what it believes the cluster to be.
     Hello { version: u32, engine: &'a str, protocol: &'a str, tables: &'a str, }
+}
+
+/// All that a transaction changes at an owner. It is carried out whole, or refused.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cluster) struct ApplyRows<'a> {
+    pub(in crate::cluster) holder: Holder,
+    pub(in crate::cluster) epoch: u64,
+    /// The rows, one behind the other.
+    pub(in crate::cluster) rows: &'a [u8],
+}
+
+impl Encode for ApplyRows<'_> {
+    fn encode(&self, into: &mut Vec<u8>) {
+        self.holder.put(into);
+        (self.epoch, self.rows).encode(into);
+    }
+}
+
+impl<'a> Decode<'a> for ApplyRows<'a> {
+    fn decode(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let (holder, epoch, rows) = (Wire::take(from)?, Wire::take(from)?, Decode::decode(from)?);
+        // All of them are looked at now, so that they can be taken without errors.
+        let mut reader = Reader::new(rows);
+        while reader.finish().is_err() {
+            ChangedRow::decode(&mut reader)?;
+        }
+        Ok(Self { holder, epoch, rows })
+    }
+}
+
+impl<'a> ApplyRows<'a> {
+    /// The rows.
+    pub(in crate::cluster) fn iter(&self) -> impl Iterator<Item = ChangedRow<'a>> + use<'a> {
+        let mut reader = Reader::new(self.rows);
+        std::iter::from_fn(move || ChangedRow::decode(&mut reader).ok())
+    }
 }
 
 /// What a commit makes of a row.

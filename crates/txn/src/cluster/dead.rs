@@ -1,0 +1,62 @@
+//! Frees what clients had locked when they died, at the one owner of a cluster: see
+//! [`access`](super::access).
+//!
+//! Rows that transactions of clients come to are freed when one meets them
+//! ([`Participant`](super::participant::Participant)). The owner's own transactions and snapshots
+//! know nothing of clients. For them, a worker goes through all rows when a client has died.
+
+use std::{convert::Infallible, time::Duration};
+
+use drtm_kv::Holder;
+use drtm_rdma::{Fabric, NodeId};
+
+use super::coordinator::Coordinator;
+use crate::{Config, Error, mutation::Mutation};
+
+/// How often a worker looks whether clients have died.
+const LOOK_AFTER: Duration = Duration::from_millis(10);
+
+impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
+    /// Whether commits at another node are carried out whole there.
+    pub(super) fn commits_whole(&self, node: NodeId) -> bool {
+        self.node.frees_the_dead && node != self.id()
+    }
+
+    /// Frees what clients had locked when they died, for ever.
+    pub(super) async fn free_the_dead(&self) -> Infallible {
+        let Some(access) = &self.node.home.access else { return std::future::pending().await };
+        loop {
+            while let Some((node, incarnation)) = access.dead(|node, last| self.has_gone(node, last)) {
+                if !S::has(Mutation::AccessNotRevoked) {
+                    access.revoke(node, incarnation);
+                }
+                // What it does not come to is freed by transactions that do.
+                let _ = self.free_rows_of(node, incarnation).await;
+            }
+            self.endpoint().sleep(LOOK_AFTER).await;
+        }
+    }
+
+    /// Goes through all rows, and frees what a node's incarnations up to this one have locked.
+    async fn free_rows_of(&self, node: u16, incarnation: u32) -> Result<(), Error> {
+        let home = &self.node.home;
+        for table in &home.tables {
+            let mut tour = table.storage.tour()?;
+            let is_its = |holder: &Holder| u16::from(holder.node()) == node && holder.incarnation() <= incarnation;
+            loop {
+                let mut locked = Vec::new();
+                let has_more = table.storage.go_on(&mut tour, |key| {
+                    if let Some((at, holder)) = home.lock_of(table, key).filter(|(_, holder)| is_its(holder)) {
+                        locked.push((at, holder));
+                    }
+                })?;
+                locked.into_iter().for_each(|(at, holder)| self.participant().unlock(at, holder));
+                if !has_more {
+                    break;
+                }
+                self.endpoint().yield_now().await;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! What a starved transaction has locked before its body runs is unlocked again while that waits
+//! for something else.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use drtm_htm::NoHtm;
+use drtm_rdma::Fabric;
+use drtm_txn::{
+    Conflict, Error, Options,
+    cluster::{Protocol, Worker},
+};
+
+use crate::{
+    bed::{Bed, Fault, Script, Size, Sound, Tables, With},
+    deadlines::clusters,
+};
+
+/// So many runs that one of them has claimed what those before were in conflict over.
+const RUNS: u32 = 6;
+
+#[test]
+fn a_body_that_waits_for_a_writer_of_what_it_has_claimed_is_run_again() {
+    for protocol in [Protocol::FASST, Protocol::DRTM_H, Protocol::DRTM] {
+        let ([one, two], tables) = clusters(protocol);
+        for row in [4, 5] {
+            one.transact(async move |tx| tx.put(tables.words, row, vec![0; 8]).await).wait().expect("room");
+            let (runs, other) = (Arc::new(AtomicU64::new(0)), two.clone());
+            let counted = Arc::clone(&runs);
+            let done = one.transact(async move |tx| {
+                let run = counted.fetch_add(1, SeqCst);
+                let seen = tx.get(tables.words, row).await?.expect("it was put")[0];
+                if run < u64::from(RUNS) {
+                    other.transact(async move |tx| tx.put(tables.words, row, vec![run as u8 + 1; 8]).await).await?;
+                }
+                tx.put(tables.words, row, vec![seen + 100; 8]).await
+            });
+            done.wait().expect("the other one has stopped");
+            assert_eq!(runs.load(SeqCst), u64::from(RUNS) + 1, "{}", protocol.name);
+            let left = two.transact(async move |tx| tx.get(tables.words, row).await).wait().expect("both are here");
+            assert_eq!(left, Some(vec![RUNS as u8 + 100; 8]), "no update is lost");
+        }
+    }
+}
+
+#[test]
+fn a_body_that_always_waits_for_such_a_writer_is_given_up() {
+    let ([one, two], tables) = clusters(Protocol::DRTM_OCC);
+    one.transact(async move |tx| tx.put(tables.words, 5, vec![0; 8]).await).wait().expect("room");
+    let other = two.clone();
+    let failed = one.transact_with(Options::new().attempts(RUNS), async move |tx| {
+        tx.get(tables.words, 5).await?;
+        other.transact(async move |tx| tx.put(tables.words, 5, vec![1; 8]).await).await?;
+        tx.put(tables.words, 5, vec![9; 8]).await
+    });
+    let failed = failed.wait();
+    assert!(matches!(failed, Err(Error::Contended { attempts: RUNS, table: Some("words"), .. })), "{failed:?}");
+    let late = two.transact_with(Options::new().attempts(1), async move |tx| tx.put(tables.words, 5, vec![2]).await);
+    late.wait().expect("nothing is locked");
+}
+
+/// One coroutine claims rows and never ends. The others wait for it.
+#[derive(Clone)]
+struct Claimers {
+    /// After how long its transaction is dropped.
+    dropped: Duration,
+    step: Arc<AtomicU64>,
+}
+
+impl Claimers {
+    /// Claims a row of each node, and waits for ever.
+    async fn claim<F: Fabric<Engine = NoHtm>, T: Fault>(&self, worker: &Worker<'_, F, With<T>>, tables: Tables) {
+        let mut runs = 0;
+        let waiting = worker.transact(async |tx| {
+            tx.prefetch(tables.words, 0..4).await?;
+            runs += 1;
+            if runs <= 4 {
+                return Err::<(), _>(Conflict::Locked.into());
+            }
+            self.step.fetch_max(2, SeqCst);
+            std::future::pending().await
+        });
+        let end = worker.endpoint().now() + self.dropped;
+        let dropped = worker.endpoint().before(end, waiting).await;
+        assert!(dropped.is_err(), "it waits for ever");
+    }
+}
+
+impl Script for Claimers {
+    async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
+        self,
+        worker: Worker<'e, F, With<T>>,
+        tables: Tables,
+        number: u64,
+    ) {
+        let endpoint = worker.endpoint();
+        if number > 0 {
+            endpoint.until(|| self.step.load(SeqCst) >= 2).await;
+            let began = endpoint.now();
+            let given_up = worker.transact_with(Options::new().within(Duration::from_millis(20)), async |tx| {
+                tx.put(tables.words, number % 4, vec![2; 8]).await
+            });
+            let given_up = given_up.await;
+            let waited = endpoint.now().since(began);
+            assert!(matches!(given_up, Err(Error::Contended { .. })), "{given_up:?} after {waited:?}");
+            // Of virtual time.
+            assert!(waited < Duration::from_millis(60), "{waited:?}");
+            let put = worker.transact(async |tx| tx.put(tables.words, number % 4, vec![1; 8]).await);
+            put.await.expect("all nodes are here");
+            let waited = endpoint.now().since(began);
+            assert!(waited < Duration::from_millis(400), "{waited:?}");
+            self.step.fetch_add(1, SeqCst);
+            return;
+        }
+        let filled = worker.transact(async |tx| {
+            for row in 0..4 {
+                tx.put(tables.words, row, vec![0; 8]).await?;
+            }
+            Ok(())
+        });
+        filled.await.expect("room");
+        self.claim(&worker, tables).await;
+        worker.settle().await;
+        // In the same name, on the same rows: what was sent for the dropped one does nothing to it.
+        for _ in 0..20 {
+            let added = worker.transact(async |tx| {
+                for row in 0..4 {
+                    tx.update(tables.words, row, |value| value[1] += 1).await?;
+                }
+                Ok(())
+            });
+            added.await.expect("all nodes are here");
+        }
+    }
+}
+
+#[test]
+fn claims_end_though_their_transaction_does_not_and_whenever_it_is_dropped() {
+    for protocol in [Protocol::FASST, Protocol::DRTM_H] {
+        let size = Size { nodes: 2, owners: 2, coroutines: 3, protocol };
+        for (bed, seed) in [Bed::simulated(1), Bed::atomic(2), Bed::rough(3), Bed::rough(4)].iter().zip(0..) {
+            // While it waits, while its claims are given up, and after that.
+            for micros in [50_000, 100_000, 100_020, 100_050, 100_100, 100_300, 150_000] {
+                let dropped = Duration::from_micros(micros + seed);
+                bed.run::<Sound>(size, &Claimers { dropped, step: Arc::default() });
+            }
+        }
+    }
+}
