@@ -39,13 +39,42 @@ pub const SITES: &[&str] = &[
 pub const TCP_SITES: &[&str] = &[
     "tcp.linked",
     "tcp.dialed",
-    "tcp.sent",
+    "tcp.sent.read",
+    "tcp.sent.write",
+    "tcp.sent.swap",
+    "tcp.sent.add",
+    "tcp.sent.message",
+    "tcp.sent.call",
     "tcp.heard",
+    "tcp.read",
+    "tcp.writes",
+    "tcp.written",
+    "tcp.swapped",
+    "tcp.added",
+    "tcp.delivered",
     "tcp.carried.out",
     "tcp.answered",
     "tcp.replied",
     "tcp.goodbye",
 ];
+
+/// Those of the fabric of machines with RDMA NICs, which are TCP's, too.
+#[cfg(all(feature = "kill-points", feature = "verbs"))]
+pub const VERBS_SITES: &[&str] = &[
+    "nic.connects",
+    "nic.posted.read",
+    "nic.posted.write",
+    "nic.posted.swap",
+    "nic.posted.add",
+    "nic.posted.message",
+    "nic.posted.call",
+    "nic.completed",
+    "nic.collected",
+    "nic.replied",
+    "nic.replies.heard",
+];
+#[cfg(all(feature = "kill-points", not(feature = "verbs")))]
+const VERBS_SITES: &[&str] = &[];
 
 #[cfg(not(feature = "kill-points"))]
 #[inline(always)]
@@ -60,13 +89,16 @@ pub(crate) fn site(name: &'static str) {
 
     static WANTED: OnceLock<Option<(String, AtomicU64)>> = OnceLock::new();
 
-    let is_known = |name: &str| SITES.iter().chain(TCP_SITES).any(|site| *site == name);
+    let is_known = |name: &str| SITES.iter().chain(TCP_SITES).chain(VERBS_SITES).any(|site| *site == name);
     debug_assert!(is_known(name), "{name} is not among the sites");
     let wanted = WANTED.get_or_init(|| {
         let setting = std::env::var("DRTM_DIE_AT").ok()?;
         let (site, times) = setting.split_once(':').unwrap_or((&setting, "1"));
         let times = times.parse().unwrap_or_else(|_| panic!("DRTM_DIE_AT is site:n, and was {setting:?}"));
-        assert!(is_known(site), "DRTM_DIE_AT names no site: {site:?}; there are {SITES:?} and {TCP_SITES:?}");
+        assert!(
+            is_known(site),
+            "DRTM_DIE_AT names no site: {site:?}; there are {SITES:?}, {TCP_SITES:?} and {VERBS_SITES:?}"
+        );
         Some((site.to_owned(), AtomicU64::new(times)))
     });
     if let Some((site, left)) = wanted

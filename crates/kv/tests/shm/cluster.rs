@@ -22,6 +22,9 @@ use crate::{
 
 pub(crate) type PortOf = ShmPort<NoHtm>;
 
+/// Whether the fabric tears READs by itself. Elsewhere it takes luck to meet a torn one.
+pub(crate) const TEARS: bool = false;
+
 /// As the machine is.
 pub(crate) fn moods() -> Vec<LocalConfig> {
     vec![LocalConfig::perfect()]

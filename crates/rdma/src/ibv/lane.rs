@@ -14,7 +14,7 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::{
-    Incarnation, NodeId,
+    Incarnation, NodeId, die,
     port::{ReplyTo, Ticket},
     tcp::Caller,
 };
@@ -200,6 +200,7 @@ impl Lane {
         }
         count(signaled);
         out.pair.post(&mut out.requests)?;
+        die::site("nic.replied");
         Ok(Sent::Done)
     }
 }

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use drtm_htm::Engine;
 
 use crate::{
-    NodeId, Time, VerbError,
+    NodeId, Time, VerbError, die,
     port::{Activity, Events, Frame, Ticket, Verb, Work},
     tcp::Peer,
     time,
@@ -234,6 +234,7 @@ impl Queue {
                 let (pair, mine) = *dialing;
                 let connected = pair.connect(station.exit, &mine, &theirs);
                 self.line = Line::Up(Box::new(pair));
+                die::site("nic.connects");
                 if let Err(error) = connected {
                     self.sever(station, error);
                 }
@@ -307,6 +308,7 @@ impl Queue {
             return;
         }
         let count = number.request.wrapping_sub(self.first).wrapping_add(1) as usize;
+        die::site("nic.completed");
         // A NIC does not say so twice.
         for _ in 0..count.min(self.sent.len()) {
             self.report_first(context, events);
@@ -342,6 +344,7 @@ impl Queue {
             return self.sever(context.station, VerbsError::Refused { why: "what came is no reply".into() });
         };
         self.calls.swap_remove_front(place);
+        die::site("nic.replies.heard");
         let frame = replied.then(|| {
             let mut frame = spare.pop().unwrap_or_default();
             frame.resize(bytes, 0);

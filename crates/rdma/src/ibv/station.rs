@@ -18,7 +18,7 @@ use drtm_htm::Engine;
 use parking_lot::Mutex;
 
 use crate::{
-    Capabilities, Order,
+    Capabilities, Order, die,
     mailbox::Kind,
     port::{Frame, ReplyTo},
     tcp::{Attendant, Caller, Shared},
@@ -260,6 +260,7 @@ impl<E: Engine> Station<E> {
                     return Ok(());
                 }
             }
+            die::site("nic.collected");
             let id = *id;
             intake.waiting.pop_front();
             intake.repost(id)?;

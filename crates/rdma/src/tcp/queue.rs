@@ -22,6 +22,18 @@ use super::{
 /// Bytes that wait for the socket, before operations wait instead.
 const AHEAD: usize = 256 << 10;
 
+/// Where a process can die that has sent an operation.
+fn sent(verb: &Verb) -> &'static str {
+    match verb {
+        Verb::Read { .. } => "tcp.sent.read",
+        Verb::Write { .. } => "tcp.sent.write",
+        Verb::CompareSwap { .. } => "tcp.sent.swap",
+        Verb::FetchAdd { .. } => "tcp.sent.add",
+        Verb::Send { .. } => "tcp.sent.message",
+        Verb::Call { .. } => "tcp.sent.call",
+    }
+}
+
 /// How a queue is connected.
 enum Line {
     /// Not yet: the first operation connects it.
@@ -161,7 +173,9 @@ impl Queue {
                 if wire.flush().is_err() {
                     return false;
                 }
-                die::site("tcp.sent");
+                if let Some(work) = self.sent.back() {
+                    die::site(sent(&work.verb));
+                }
             }
         }
         self.watch(by.bell);

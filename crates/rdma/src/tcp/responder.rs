@@ -166,6 +166,7 @@ impl<E: Engine> Shared<E> {
                     scratch.resize(count, 0);
                 }
                 memory::fetch_all(engine, words, &mut scratch[..count], at(region, offset), Tearing::Lines);
+                die::site("tcp.read");
                 Ok(Step::Words(count))
             }
             Request::Write { region, offset, words: bytes } => {
@@ -175,16 +176,22 @@ impl<E: Engine> Shared<E> {
                     scratch.resize(count, 0);
                 }
                 wire::get_words(bytes, &mut scratch[..count]);
+                die::site("tcp.writes");
                 memory::store(engine, words, &scratch[..count], 0..count);
+                die::site("tcp.written");
                 Ok(Step::Done)
             }
             Request::CompareSwap { region, offset, expected, new } => {
                 let (engine, words) = self.words(region, offset, 1)?;
-                Ok(Step::Value(engine.compare_exchange(&words[0], expected, new).unwrap_or_else(|found| found)))
+                let found = engine.compare_exchange(&words[0], expected, new).unwrap_or_else(|found| found);
+                die::site("tcp.swapped");
+                Ok(Step::Value(found))
             }
             Request::FetchAdd { region, offset, add } => {
                 let (engine, words) = self.words(region, offset, 1)?;
-                Ok(Step::Value(engine.fetch_add(&words[0], add)))
+                let found = engine.fetch_add(&words[0], add);
+                die::site("tcp.added");
+                Ok(Step::Value(found))
             }
             Request::Call { ticket, bytes } if let Some(attendant) = &self.attendant => {
                 let mut reply = Vec::new();
@@ -203,6 +210,7 @@ impl<E: Engine> Shared<E> {
         if !self.mail.deliver(from, kind, bytes) {
             return Step::Full;
         }
+        die::site("tcp.delivered");
         self.places.wake_for_mail();
         Step::Done
     }

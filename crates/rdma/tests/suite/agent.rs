@@ -31,6 +31,8 @@ pub(crate) enum Order {
     Collect(u64),
     /// Begins to answer calls, and to call the other nodes, of so many, by so many coroutines.
     CallAround(u16, u64),
+    /// Registers another region, and begins to enlarge it, so often. See [`grow`].
+    Grow(u64),
     /// Waits until what was begun is done, as far as it ends by itself. Gives how much was done.
     Await,
     /// Ends what was begun.
@@ -120,6 +122,10 @@ pub(crate) fn begin<'f, P: Port, E: Engine>(
             }
             worker.serve(verbs.serve(|_, request, reply| reply.extend_from_slice(request)))
         }
+        Order::Grow(steps) => {
+            let progress = Arc::clone(progress);
+            worker.spawn(async move { grow(verbs, &memory, steps, &progress).await })
+        }
         _ => Ok(()),
     };
     begun.expect("it runs");
@@ -136,7 +142,7 @@ impl<F: Fabric> Site<F> {
         let word = |at| &self.memory.words(at, 1).expect("a word")[0];
         match order {
             Order::Load(at) => return self.memory.engine().load(word(at)),
-            Order::Serve(_) | Order::Collect(_) | Order::CallAround(..) => self.begin(order),
+            Order::Serve(_) | Order::Collect(_) | Order::CallAround(..) | Order::Grow(_) => self.begin(order),
             Order::Await => return self.wait(),
             Order::Halt => self.halt(),
             Order::Leave | Order::Die => unreachable!("for what holds the fabric"),
@@ -147,10 +153,14 @@ impl<F: Fabric> Site<F> {
     fn begin(&self, order: Order) {
         self.halt();
         let progress = Arc::new(Progress::default());
+        let memory = match order {
+            Order::Grow(_) => growing(&self.fabric, self.node, &self.memory),
+            _ => Arc::clone(&self.memory),
+        };
         // An agent is ready when it says so.
         let endpoint = self.fabric.endpoint(self.node).expect("an endpoint");
         let thread = {
-            let (memory, progress) = (Arc::clone(&self.memory), Arc::clone(&progress));
+            let progress = Arc::clone(&progress);
             thread::spawn(move || {
                 let executor = Executor::new(&endpoint);
                 begin(order, &executor.spawner(), memory, &progress);
@@ -202,6 +212,53 @@ async fn collect<P: Port, E: Engine>(verbs: Verbs<'_, P>, memory: Arc<Region<E>>
     }
     let tally = verbs.endpoint().counters().total();
     assert_eq!((tally.received, tally.bytes_in), (count, 8 * count));
+    progress.finished.store(true, Release);
+}
+
+/// Bytes that a growing region has room for, and has in the beginning.
+pub(crate) const ROOM: u64 = 64 << 20;
+const FIRST: u64 = 64 << 10;
+
+/// By how much a growing region grows in a step: less than a page, and more than a NIC registers
+/// ahead.
+pub(crate) fn growth(step: u64) -> u64 {
+    [8, 4096, 300_000, 3 << 20][step as usize % 4]
+}
+
+/// Registers a region that has much room, and little allocated.
+pub(crate) fn growing<F: Fabric>(fabric: &F, node: NodeId, like: &Region<F::Engine>) -> Arc<Region<F::Engine>> {
+    let engine = || like.engine().clone();
+    let fresh = |region: Result<Region<F::Engine>, _>| {
+        let region = region.expect("a region");
+        assert_eq!(region.extend(FIRST, 4096).expect("room"), crate::support::BASE);
+        Arc::new(region)
+    };
+    let region = fresh(Region::anonymous(engine(), ROOM));
+    if fabric.register(node, Arc::clone(&region)).is_ok() {
+        return region;
+    }
+    // Other processes are handed memory as a file.
+    let region = fresh(Region::shared(engine(), ROOM));
+    fabric.register(node, Arc::clone(&region)).expect("room");
+    region
+}
+
+/// Enlarges a region step by step. The first word says where it ends. Every other step waits until
+/// a peer has left something in the last word, so that peers see at least half of them.
+async fn grow<P: Port, E: Engine>(verbs: Verbs<'_, P>, memory: &Region<E>, steps: u64, progress: &Progress) {
+    let end = &memory.words(crate::support::BASE, 1).expect("a word")[0];
+    for step in 0..steps {
+        let offset = memory.extend(growth(step), 8).expect("room");
+        memory.engine().store(end, offset.bytes() + growth(step));
+        progress.done.store(step + 1, Release);
+        let last = &memory.words(offset + (growth(step) - 8), 1).expect("it was allocated")[0];
+        loop {
+            verbs.endpoint().sleep(Duration::from_micros(300)).await;
+            if step % 2 == 1 || memory.engine().load(last) != 0 {
+                break;
+            }
+        }
+    }
     progress.finished.store(true, Release);
 }
 

@@ -17,6 +17,8 @@ use std::{
 use drtm_htm::{Engine, NoHtm};
 use drtm_rdma::{Executor, Fabric, Incarnation, NodeId, Phase, Port, Presence, Region, ShmFabric, TcpFabric, Verbs};
 
+#[cfg(feature = "verbs")]
+use crate::nics::NicMood;
 use crate::{
     agent::{Agent, Order, PATIENCE, Service},
     machines::{Addresses, TcpMood, join, start_agent},
@@ -96,6 +98,32 @@ impl Ground for Tcp {
     }
 }
 
+/// RDMA NICs, that is, software.
+#[cfg(feature = "verbs")]
+struct Nics(Tcp);
+
+#[cfg(feature = "verbs")]
+impl Ground for Nics {
+    type Fabric = drtm_rdma::VerbsFabric<NoHtm>;
+
+    fn new() -> Self {
+        Self(Tcp::new())
+    }
+
+    fn join(&self) -> Self::Fabric {
+        let config = NicMood::default().config(self.0.addresses, NodeId(0), 1);
+        Self::Fabric::join(NoHtm, config).expect("a cluster")
+    }
+
+    fn agent(&self, node: u16) -> Process {
+        crate::nics::start_agent(&self.0.directory, self.0.addresses, NicMood::default(), node, 1)
+    }
+
+    fn victim(&self) -> String {
+        self.0.victim().replace("tcp:", "nics:")
+    }
+}
+
 /// No test, but what the victim does.
 #[test]
 fn be_a_victim() {
@@ -110,6 +138,14 @@ fn be_a_victim() {
         ["tcp", addresses, incarnation] => {
             let incarnation = incarnation.parse().expect("a number");
             let fabric = join(&NoHtm, &Addresses::read(addresses).config(VICTIM, incarnation));
+            live(&fabric);
+            fabric.leave();
+        }
+        #[cfg(feature = "verbs")]
+        ["nics", addresses, incarnation] => {
+            let incarnation = incarnation.parse().expect("a number");
+            let config = NicMood::default().config(Addresses::read(addresses), VICTIM, incarnation);
+            let fabric = drtm_rdma::VerbsFabric::join(NoHtm, config).expect("a cluster");
             live(&fabric);
             fabric.leave();
         }
@@ -146,6 +182,8 @@ async fn work<P: Port>(verbs: Verbs<'_, P>, node: u16) {
         let words = verbs.read(word(node, 100), 16).await.expect("it is alive");
         assert!(words.iter().all(|word| *word == round));
         verbs.compare_swap(word(node, 120), round, round + 1).await.expect("it is alive");
+        verbs.fetch_add(word(node, 121), 1).await.expect("it is alive");
+        verbs.send(NodeId(node), b"drtm").await.expect("it is alive");
         if node == 2 || round % 2 == 0 {
             assert_eq!(verbs.call(NodeId(node), b"drtm").await.expect("it is alive")[..], *b"mtrd");
         }
@@ -213,15 +251,18 @@ impl<G: Ground> Survivors<G> {
             executor.spawn(async move {
                 while !over.get() {
                     if endpoint.presence(VICTIM).here().is_some() && endpoint.reconnect(VICTIM).is_ok() {
-                        begun.set(begun.get() + 4);
+                        begun.set(begun.get() + 6);
                         let at = word(VICTIM.0, 10 + coroutine);
                         let mut batch = verbs.batch();
                         let read = batch.read(at, 8).expect("room");
                         let added = batch.fetch_add(at, 1).expect("room");
+                        let swapped = batch.compare_swap(at, 1, 2).expect("room");
+                        let told = batch.send(VICTIM, &[coroutine as u8; 100]).expect("room");
                         let sent = batch.call(VICTIM, &[coroutine as u8; 100]).expect("room");
                         batch.write(at, &[1]).expect("room").unsignaled();
                         batch.ring();
-                        for departed in [read.await.err(), added.await.err(), sent.await.err()] {
+                        let atomics = [added.await.err(), swapped.await.err()];
+                        for departed in [read.await.err(), atomics[0], atomics[1], told.await.err(), sent.await.err()] {
                             ended.set(ended.get() + 1);
                             // A region that is not registered yet is no departure.
                             let known = |error: drtm_rdma::VerbError| {
@@ -263,19 +304,26 @@ impl<G: Ground> Survivors<G> {
 #[cfg(feature = "kill-points")]
 #[test]
 fn a_process_may_die_at_every_step() {
-    dies_at_every_step::<Shm>(drtm_rdma::die::SITES);
+    dies_at_every_step::<Shm>(drtm_rdma::die::SITES, &[1, 2, 7]);
 }
 
 #[cfg(feature = "kill-points")]
 #[test]
 fn a_machine_may_die_at_every_step() {
-    dies_at_every_step::<Tcp>(drtm_rdma::die::TCP_SITES);
+    dies_at_every_step::<Tcp>(drtm_rdma::die::TCP_SITES, &[1, 2, 7]);
+}
+
+#[cfg(all(feature = "kill-points", feature = "verbs"))]
+#[test]
+fn a_machine_with_a_nic_may_die_at_every_step() {
+    // Processes start slowly where NICs are software in an emulated machine.
+    dies_at_every_step::<Nics>(drtm_rdma::die::VERBS_SITES, &[2]);
 }
 
 #[cfg(feature = "kill-points")]
-fn dies_at_every_step<G: Ground>(sites: &[&str]) {
+fn dies_at_every_step<G: Ground>(sites: &[&str], times: &[u32]) {
     for site in sites {
-        for times in [1, 2, 7] {
+        for (index, times) in times.iter().enumerate() {
             let survivors = Survivors::<G>::new();
             let victim = survivors.victim(Some(&format!("{site}:{times}")));
             let presence = survivors.outlive(victim, None);
@@ -292,7 +340,7 @@ fn dies_at_every_step<G: Ground>(sites: &[&str]) {
                 other => panic!("{site}:{times} leaves it {other:?}"),
             }
             let reached = matches!(presence, Presence::Died(_) | Presence::Never);
-            assert!(times > 1 || reached, "the victim never reaches {site}");
+            assert!(index > 0 || reached, "the victim never reaches {site}");
             survivors.take_back(presence.last());
         }
     }

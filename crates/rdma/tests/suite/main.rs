@@ -8,6 +8,7 @@ mod conformance;
 mod errors;
 mod executor;
 mod group;
+mod growth;
 mod hostile;
 mod imperfections;
 mod kills;

@@ -35,7 +35,7 @@ impl Mood for NicMood {
 }
 
 impl NicMood {
-    fn config(self, addresses: Addresses, node: NodeId, incarnation: u32) -> VerbsConfig {
+    pub(crate) fn config(self, addresses: Addresses, node: NodeId, incarnation: u32) -> VerbsConfig {
         VerbsConfig::new(self.0.config(addresses, node, incarnation))
     }
 }
@@ -49,10 +49,20 @@ struct Rest {
 
 impl Rest {
     fn start_agent(&self, node: u16) -> Process {
-        let incarnation = self.incarnations[usize::from(node)];
-        let what = format!("{node}:{incarnation}:{}:{}", self.addresses.written(), self.mood.0.to_arguments());
-        Process::launch("nics::be_an_agent", &what, &self.directory.0, &[])
+        start_agent(&self.directory, self.addresses, self.mood, node, self.incarnations[usize::from(node)])
     }
+}
+
+/// Starts an agent, which has joined when this returns.
+pub(crate) fn start_agent(
+    directory: &Directory,
+    addresses: Addresses,
+    mood: NicMood,
+    node: u16,
+    incarnation: u32,
+) -> Process {
+    let what = format!("{node}:{incarnation}:{}:{}", addresses.written(), mood.0.to_arguments());
+    Process::launch("nics::be_an_agent", &what, &directory.0, &[])
 }
 
 /// Each other node is a process.

@@ -7,7 +7,7 @@ use drtm_htm::{Engine, NoHtm};
 use drtm_rdma::{Buffers, Fabric, Fault, NodeId, Region, RegionId, Remains, Sim, SimConfig, SimFabric};
 
 use crate::{
-    agent::{Agent, Order, PATIENCE, Progress, begin},
+    agent::{Agent, Order, PATIENCE, Progress, begin, growing},
     support::{Mood, Testbed, World, fresh},
 };
 
@@ -57,10 +57,14 @@ impl Agent for Member {
     fn ask(&self, order: Order) -> u64 {
         match order {
             Order::Load(at) => return NoHtm.load(&self.memory.words(at, 1).expect("a word")[0]),
-            Order::Serve(_) | Order::Collect(_) | Order::CallAround(..) => {
+            Order::Serve(_) | Order::Collect(_) | Order::CallAround(..) | Order::Grow(_) => {
                 self.halt();
                 let progress = Arc::new(Progress::default());
-                let (memory, begun) = (Arc::clone(&self.memory), Arc::clone(&progress));
+                let memory = match order {
+                    Order::Grow(_) => growing(self.sim.fabric(), self.node, &self.memory),
+                    _ => Arc::clone(&self.memory),
+                };
+                let begun = Arc::clone(&progress);
                 let start = self.sim.spawn(self.node, move |worker| begin(order, &worker, memory, &begun));
                 start.expect("an endpoint");
                 self.begun.replace(Some(progress));

@@ -3,7 +3,7 @@
 use drtm_htm::Engine;
 
 use crate::{
-    Remote, VerbError,
+    Remote, VerbError, die,
     ibv::{
         VerbsError,
         context::{Number, QueueContext},
@@ -23,6 +23,18 @@ enum Check {
     /// The node is asked.
     Asked,
     Fails(VerbError),
+}
+
+/// Where a process can die that has given the NIC an operation.
+fn posted(verb: &Verb) -> &'static str {
+    match verb {
+        Verb::Read { .. } => "nic.posted.read",
+        Verb::Write { .. } => "nic.posted.write",
+        Verb::CompareSwap { .. } => "nic.posted.swap",
+        Verb::FetchAdd { .. } => "nic.posted.add",
+        Verb::Send { .. } => "nic.posted.message",
+        Verb::Call { .. } => "nic.posted.call",
+    }
 }
 
 impl Queue {
@@ -66,6 +78,9 @@ impl Queue {
                 let Line::Up(pair) = &mut self.line else { return };
                 if let Err(error) = pair.post(context.requests) {
                     self.sever(context.station, error);
+                }
+                if let Some((work, _)) = self.sent.back() {
+                    die::site(posted(&work.verb));
                 }
             }
             Err(error) => {
