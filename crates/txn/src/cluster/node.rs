@@ -9,8 +9,9 @@ use crate::{Config, Db, DefaultConfig, Error};
 
 /// A node of a cluster. Clones are the same node, and any thread may have them.
 ///
-/// Nodes are alike: each begins transactions, and those that [own](NodeBuilder::owners) rows serve
-/// the transactions of all. Threads of a node have [workers](Self::worker).
+/// Nodes are alike: each begins transactions, and those that
+/// [own](crate::cluster::NodeBuilder::owners) rows serve the transactions of all. Threads of a node
+/// have [workers](Self::worker).
 ///
 /// # Example
 ///
@@ -124,7 +125,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
     ///
     /// # Example
     ///
-    /// See [`NodeBuilder::backups`].
+    /// See [`NodeBuilder::backups`](crate::cluster::NodeBuilder::backups).
     pub fn rows_of(&self, owner: NodeId) -> Result<Option<Vec<OwnedRow>>, Error> {
         let home = &self.shared.home;
         if owner == self.shared.node {
