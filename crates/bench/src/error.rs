@@ -92,6 +92,11 @@ pub enum Error {
     #[error(transparent)]
     Tcp(#[from] drtm_rdma::TcpError),
 
+    /// A NIC cannot be used, or the cluster that it is for cannot be joined.
+    #[cfg(feature = "verbs")]
+    #[error(transparent)]
+    Verbs(#[from] drtm_rdma::VerbsError),
+
     /// This machine has no socket, or a connection of the floor broke.
     #[error("a raw connection broke, or cannot be had: {0}")]
     RawSocket(std::io::Error),

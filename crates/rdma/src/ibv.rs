@@ -37,6 +37,7 @@ mod context;
 mod control;
 mod error;
 mod exports;
+mod floor;
 mod lane;
 mod letters;
 mod port;
@@ -48,6 +49,7 @@ mod sys;
 
 pub use config::VerbsConfig;
 pub use error::VerbsError;
+pub use floor::{FloorVerb, VerbsFloor};
 pub use port::VerbsPort;
 
 use std::{fmt, net::SocketAddr, sync::Arc};

@@ -93,6 +93,9 @@ pub use error::{FabricError, VerbError};
 pub use executor::{Ended, Executor, Injector, Round, Spawner, block_on, run};
 pub use fabric::{Fabric, Port};
 #[cfg(all(feature = "verbs", not(feature = "model")))]
+#[doc(hidden)]
+pub use ibv::{FloorVerb, VerbsFloor};
+#[cfg(all(feature = "verbs", not(feature = "model")))]
 pub use ibv::{Posted, VerbsConfig, VerbsError, VerbsFabric, VerbsPort};
 pub use local::{LocalConfig, LocalFabric, LocalPort, Tearing};
 pub use membership::{Incarnation, NodeEvent, Presence};
@@ -106,6 +109,9 @@ pub use sim::{
     Chances, Cost, Fault, NicProfile, Primitive, Published, Remains, RunEnd, Sim, SimConfig, SimFabric, SimPort, Trace,
     Transport,
 };
+#[cfg(not(feature = "model"))]
+#[doc(hidden)]
+pub use tcp::WorkUnits;
 #[cfg(not(feature = "model"))]
 pub use tcp::{Refusal, Refusals, TcpConfig, TcpError, TcpFabric, TcpLimits, TcpPort};
 pub use time::{Elapsed, Time};

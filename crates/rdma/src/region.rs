@@ -86,6 +86,34 @@ impl<E: Engine> Region<E> {
         Ok(Self::new(mapping, engine, capacity, None).formatted())
     }
 
+    /// A region of this process alone, in huge pages of 2 MiB that the system's administrator has
+    /// set aside: `sysctl vm.nr_hugepages=N`. All that the capacity says is taken from there.
+    /// [`anonymous`](Self::anonymous) asks for huge pages, too, and does without.
+    ///
+    /// # Errors
+    ///
+    /// [`RegionError::HugePages`] where there are not so many, and otherwise as for `anonymous`.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Region, RegionError};
+    ///
+    /// let region = match Region::in_huge_pages(NoHtm, 1 << 30) {
+    ///     Err(RegionError::HugePages { .. }) => Region::anonymous(NoHtm, 1 << 30)?,
+    ///     region => region?,
+    /// };
+    /// # let _ = region;
+    /// # Ok::<(), RegionError>(())
+    /// ```
+    pub fn in_huge_pages(engine: E, capacity: u64) -> Result<Self, RegionError> {
+        let capacity = checked_capacity(capacity)?;
+        let none = |source| RegionError::HugePages { bytes: capacity, pages: capacity.div_ceil(2 << 20), source };
+        let mapping = Mapping::stocked(capacity as usize).map_err(none)?;
+        Ok(Self::new(mapping, engine, capacity, None).formatted())
+    }
+
     /// Has the system provide the first `bytes` of memory now. Otherwise it does when they are
     /// touched first, which takes as long, at a less convenient time.
     ///
@@ -117,7 +145,8 @@ impl<E: Engine> Region<E> {
     /// were. Their words are zeros from then on, and take memory again when something is written
     /// there. They stay allocated.
     ///
-    /// A region in a file keeps its memory: other processes may use it.
+    /// A region in a file keeps its memory: other processes may use it. So does one in huge pages
+    /// that were set aside.
     ///
     /// # Errors
     ///
@@ -143,7 +172,7 @@ impl<E: Engine> Region<E> {
         let Some(end) = end.filter(|_| at.bytes() >= superblock::BYTES) else {
             return Err(failed(std::io::ErrorKind::InvalidInput.into()));
         };
-        if self.file.is_some() {
+        if self.file.is_some() || self.mapping.is_stocked() {
             return Ok(0);
         }
         let page = rustix::param::page_size() as u64;

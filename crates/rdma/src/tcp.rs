@@ -47,12 +47,14 @@ mod queue;
 mod responder;
 mod service;
 mod shared;
+mod shares;
 mod strangers;
 pub(crate) mod wire;
 
 pub use config::{TcpConfig, TcpLimits};
 pub use error::{Refusal, Refusals, TcpError};
 pub use port::TcpPort;
+pub use shares::WorkUnits;
 
 use std::{
     fmt,
@@ -305,6 +307,13 @@ impl<E: Engine> TcpFabric<E> {
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.member.shared.held_bytes()
+    }
+
+    /// What this node's thread has done, for holders of the key and for others.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn work(&self) -> WorkUnits {
+        self.member.shared.totals.read()
     }
 
     /// Breaks all connections of peers' endpoints to this node, as a network might. For tests.

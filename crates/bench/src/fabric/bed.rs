@@ -16,8 +16,8 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_rdma::{
     Buffers, Endpoint, Executor, Fabric, LocalConfig, LocalFabric, NodeId, Offset, Phase, Port, Region, RegionId,
-    Remote, RunEnd, ShmConfig, ShmFabric, Sim, SimConfig, Spawner, TcpFabric, Time, Transport, VerbError, Verbs,
-    block_on,
+    Remote, RunEnd, ShmConfig, ShmFabric, Sim, SimConfig, Spawner, TcpConfig, TcpFabric, Time, Transport, VerbError,
+    Verbs, block_on,
 };
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
@@ -60,7 +60,17 @@ impl Room {
     fn depth(self) -> usize {
         (64 * self.operations).clamp(1 << 12, 1 << 16)
     }
+
+    /// Calls that are unanswered at a time, with some room.
+    #[cfg(feature = "verbs")]
+    fn calls(self) -> usize {
+        2 * self.operations + 64
+    }
 }
+
+/// Entries of a NIC's queue, at the most: some devices have no more.
+#[cfg(feature = "verbs")]
+const NIC_QUEUE: usize = 4 << 10;
 
 /// Nodes, each with a region.
 pub(super) trait Bed {
@@ -217,17 +227,17 @@ impl Bed for Shm {
     }
 }
 
-/// Two nodes that are connected by TCP, each with a thread of its own that serves, as on two
-/// machines of one processor each.
-pub(super) struct Tcp([TcpFabric<NoHtm>; 2]);
+/// Two nodes that are connected by TCP or by a NIC, each with a thread of its own that serves, as
+/// on two machines of one processor each.
+pub(super) struct Machines<F>([F; 2]);
 
-impl Tcp {
-    fn new(room: Room, sealed: bool) -> Result<Self, Error> {
+impl<F: Fabric<Engine = NoHtm>> Machines<F> {
+    fn new(room: Room, sealed: bool, join: impl Fn(TcpConfig) -> Result<F, Error>) -> Result<Self, Error> {
         let addresses = loopback(2)?;
         let join = |node: u16| -> Result<_, Error> {
             let config = tcp_config(node, &addresses, [0x5A; 32]).sealed(sealed).buffers(room.buffers);
             let config = config.queue_depth(room.depth()).calls(room.depth()).mailbox(room.depth());
-            let fabric = TcpFabric::join(NoHtm, config)?;
+            let fabric = join(config)?;
             fabric.register(NodeId(node), real_memory(Region::anonymous(NoHtm, BYTES + (1 << 20))?)?)?;
             Ok(fabric)
         };
@@ -235,8 +245,35 @@ impl Tcp {
     }
 }
 
-impl Bed for Tcp {
-    type Port = drtm_rdma::TcpPort<NoHtm>;
+impl Machines<TcpFabric<NoHtm>> {
+    fn by_tcp(room: Room, sealed: bool) -> Result<Self, Error> {
+        Self::new(room, sealed, |config| Ok(TcpFabric::join(NoHtm, config)?))
+    }
+}
+
+/// Bytes of the longest message that is measured, and of what is around it.
+#[cfg(feature = "verbs")]
+const MESSAGE: usize = 5 << 10;
+
+/// How a node uses the first RDMA device that there is.
+#[cfg(feature = "verbs")]
+pub(super) fn nic_config(config: TcpConfig) -> drtm_rdma::VerbsConfig {
+    drtm_rdma::VerbsConfig::new(config).message_bytes(MESSAGE)
+}
+
+#[cfg(feature = "verbs")]
+impl Machines<drtm_rdma::VerbsFabric<NoHtm>> {
+    fn by_nic(room: Room) -> Result<Self, Error> {
+        Self::new(room, true, |config| {
+            // A NIC has all of it locked, as many as there are.
+            let config = config.queue_depth(room.depth().min(NIC_QUEUE)).calls(room.calls()).mailbox(room.calls());
+            Ok(drtm_rdma::VerbsFabric::join(NoHtm, nic_config(config))?)
+        })
+    }
+}
+
+impl<F: Fabric<Engine = NoHtm>> Bed for Machines<F> {
+    type Port = F::Port;
 
     fn nodes(&self) -> u16 {
         2
@@ -608,8 +645,10 @@ pub(super) fn on<O: OnBed>(
     match fabric {
         FabricName::Local => what.on(&Local::new(room)?),
         FabricName::Shm => what.on(&Shm::new(room)?),
-        FabricName::Tcp => what.on(&Tcp::new(room, true)?),
-        FabricName::TcpClear => what.on(&Tcp::new(room, false)?),
+        FabricName::Tcp => what.on(&Machines::by_tcp(room, true)?),
+        FabricName::TcpClear => what.on(&Machines::by_tcp(room, false)?),
+        #[cfg(feature = "verbs")]
+        FabricName::Verbs => what.on(&Machines::by_nic(room)?),
         FabricName::Sim(profile) => {
             let (nodes, workers, _) = profile.cluster;
             let config = SimConfig::new(profile).seed(seed).transport(transport);

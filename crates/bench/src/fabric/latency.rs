@@ -21,7 +21,8 @@ use crate::{
 /// One coroutine of one worker accesses another node's memory at random, or calls it: 128 MiB on
 /// this machine's fabrics, more than caches hold. With --raw, the same accesses are made directly,
 /// and a message is compared with two threads that spin. The floor of tcp is two threads that poll
-/// sockets and exchange as many bytes as the operation's frames have.
+/// sockets and exchange as many bytes as the operation's frames have. That of verbs is two bare
+/// queue pairs of one thread.
 ///
 /// On `sim:PROFILE` nothing is measured: times are those of the simulated cluster, and every row
 /// says "simulated".
@@ -48,8 +49,8 @@ const MOST_VIRTUAL_MILLIS: u64 = 5;
 /// What is measured, and of what.
 #[derive(Debug, ClapArgs)]
 pub(super) struct What {
-    /// The fabrics: local, shm, tcp, tcp-clear (not encrypted), sim:ConnectX-3 (cx3),
-    /// sim:ConnectX-4 (cx4)
+    /// The fabrics: local, shm, tcp, tcp-clear (not encrypted), verbs (the first RDMA device, in a
+    /// build with the feature `verbs`), sim:ConnectX-3 (cx3), sim:ConnectX-4 (cx4)
     #[arg(long, value_delimiter = ',', value_name = "FABRIC,...", default_value = "local")]
     pub(super) fabric: Vec<FabricName>,
 

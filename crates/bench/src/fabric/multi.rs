@@ -44,8 +44,8 @@ use crate::{
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
-    /// The fabrics: local, shm, tcp, tcp-clear (not encrypted), sim:ConnectX-3 (cx3),
-    /// sim:ConnectX-4 (cx4)
+    /// The fabrics: local, shm, tcp, tcp-clear (not encrypted), verbs (the first RDMA device, in a
+    /// build with the feature `verbs`), sim:ConnectX-3 (cx3), sim:ConnectX-4 (cx4)
     #[arg(long, value_delimiter = ',', value_name = "FABRIC,...", default_value = "local")]
     fabric: Vec<FabricName>,
 

@@ -17,6 +17,9 @@ pub(crate) enum FabricName {
     Tcp,
     /// Those without encryption, for comparison.
     TcpClear,
+    /// Nodes that are connected by an RDMA NIC, which may be software.
+    #[cfg(feature = "verbs")]
+    Verbs,
     /// A simulated cluster with this NIC.
     Sim(&'static NicProfile),
 }
@@ -34,6 +37,8 @@ impl fmt::Display for FabricName {
             Self::Shm => f.write_str("shm"),
             Self::Tcp => f.write_str("tcp"),
             Self::TcpClear => f.write_str("tcp-clear"),
+            #[cfg(feature = "verbs")]
+            Self::Verbs => f.write_str("verbs"),
             Self::Sim(profile) => write!(f, "sim:{} (simulated)", profile.name),
         }
     }
@@ -58,10 +63,18 @@ impl FromStr for FabricName {
             "shm" => Ok(Self::Shm),
             "tcp" => Ok(Self::Tcp),
             "tcp-clear" => Ok(Self::TcpClear),
+            #[cfg(feature = "verbs")]
+            "verbs" => Ok(Self::Verbs),
+            #[cfg(not(feature = "verbs"))]
+            "verbs" => Err("this program was built without RDMA NICs: build it with `--features verbs`, for which \
+                            docs/cluster.md says what is needed"
+                .to_owned()),
             "sim" => Ok(Self::Sim(&NicProfile::CONNECTX_4)),
             _ => {
                 let profile = text.strip_prefix("sim:").and_then(NicProfile::named);
-                profile.map(Self::Sim).ok_or_else(|| format!("one of local, shm, tcp, tcp-clear, {}", profiles()))
+                profile
+                    .map(Self::Sim)
+                    .ok_or_else(|| format!("one of local, shm, tcp, tcp-clear, verbs, {}", profiles()))
             }
         }
     }
@@ -107,6 +120,9 @@ mod tests {
             assert_eq!(serde_json::to_value(fabric).expect("a value"), name);
             assert_eq!(fabric.to_string().contains("simulated"), fabric.is_simulated());
         }
+        let verbs = "verbs".parse::<FabricName>();
+        assert!(cfg!(feature = "verbs") == verbs.is_ok());
+        assert!(verbs.is_ok_and(|name| name.to_string() == "verbs") || !cfg!(feature = "verbs"));
         assert!("sim:abacus".parse::<FabricName>().is_err_and(|refusal| refusal.contains("ConnectX-3")));
     }
 }

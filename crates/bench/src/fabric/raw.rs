@@ -36,6 +36,10 @@ pub(super) fn measure(
     if matches!(fabric, FabricName::Tcp | FabricName::TcpClear) {
         return ping_pong((verb, bytes), operations, window).map_err(Error::RawSocket);
     }
+    #[cfg(feature = "verbs")]
+    if fabric == FabricName::Verbs {
+        return queue_pairs((verb, bytes), operations, window, seed);
+    }
     if verb == VerbName::Message {
         return Ok(ring(operations, window));
     }
@@ -113,6 +117,39 @@ fn ring(operations: usize, window: Window) -> Pace {
         question.store(u64::MAX, Release);
     });
     paced(begin, &took)
+}
+
+/// Two bare queue pairs of the device, of one thread, with as many operations posted at once.
+#[cfg(feature = "verbs")]
+fn queue_pairs((verb, bytes): (VerbName, usize), operations: usize, window: Window, seed: u64) -> Result<Pace, Error> {
+    use drtm_rdma::{FloorVerb, NodeId, TcpConfig, VerbsFloor};
+
+    let memory = std::sync::Arc::new(Region::anonymous(NoHtm, BYTES + (1 << 20))?);
+    let start = memory.extend(BYTES, START.bytes())?;
+    memory.populate(BYTES)?;
+    // Nothing listens there: only the device's part counts.
+    let config = super::bed::nic_config(TcpConfig::new(NodeId(0), (Ipv4Addr::LOCALHOST, 0).into(), [0; 32]));
+    let mut floor = VerbsFloor::new(&config, &memory, operations)?;
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut took = new_histogram();
+    let (begin, mut before) = (Instant::now(), Instant::now());
+    while before.duration_since(begin) < window.counted {
+        let one = |_| {
+            let at = start.bytes() + 64 * random.u64(0..(BYTES - bytes as u64) / 64);
+            match verb {
+                VerbName::Read => FloorVerb::Read(at),
+                VerbName::Write => FloorVerb::Write(at),
+                VerbName::Cas => FloorVerb::CompareSwap(at),
+                VerbName::Faa => FloorVerb::FetchAdd(at),
+                VerbName::Message => FloorVerb::Message,
+            }
+        };
+        floor.turn((0..operations).map(one), bytes)?;
+        let now = Instant::now();
+        took.saturating_record(now.duration_since(before).as_nanos() as u64);
+        before = now;
+    }
+    Ok(paced(begin, &took))
 }
 
 /// Bytes that an operation takes on the wire, to and fro, without encryption.

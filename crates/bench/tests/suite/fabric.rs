@@ -178,9 +178,11 @@ fn wrong_usage_is_refused_and_says_why() {
     for (arguments, reason) in [
         (
             &["latency", "--fabric", "infiniband"][..],
-            "one of local, shm, tcp, tcp-clear, sim:ConnectX-3, sim:ConnectX-4",
+            "one of local, shm, tcp, tcp-clear, verbs, sim:ConnectX-3, sim:ConnectX-4",
         ),
         (&["latency", "--fabric", "sim:abacus"], "one of local"),
+        #[cfg(not(feature = "verbs"))]
+        (&["rate", "--fabric", "verbs", "--raw"], "--features verbs"),
         (&["latency", "--fabric", "sim:cx3", "--raw"], "no floor"),
         (&["rate", "--fabric", "sim:cx3", "--raw"], "no floor"),
         (&["multi", "--fabric", "sim:cx3", "--raw"], "no floor"),

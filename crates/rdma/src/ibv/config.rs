@@ -24,6 +24,7 @@ pub struct VerbsConfig {
     pub(super) port: u8,
     pub(super) gid: Option<u8>,
     pub(super) message_bytes: usize,
+    pub(super) huge_pages: bool,
 }
 
 impl VerbsConfig {
@@ -31,7 +32,7 @@ impl VerbsConfig {
     ///
     /// Queues, mailbox and buffers are as many as there are said to be.
     pub fn new(tcp: TcpConfig) -> Self {
-        Self { tcp, device: None, port: 1, gid: None, message_bytes: 16 << 10 }
+        Self { tcp, device: None, port: 1, gid: None, message_bytes: 16 << 10, huge_pages: false }
     }
 
     /// The device, by its name: `ibv_devices` lists them.
@@ -48,6 +49,14 @@ impl VerbsConfig {
     /// last that is made of an IPv4 address, which is that for routed packets, or else the first.
     pub fn gid(self, index: u8) -> Self {
         Self { gid: Some(index), ..self }
+    }
+
+    /// Whether the memory by which the NIC sends and receives is in huge pages of 2 MiB, of which
+    /// it translates fewer: those that the administrator has set aside by `sysctl vm.nr_hugepages`.
+    /// A node takes a few, and each of its endpoints. Regions are the application's: see
+    /// [`Region::in_huge_pages`](crate::Region::in_huge_pages).
+    pub fn huge_pages(self, huge_pages: bool) -> Self {
+        Self { huge_pages, ..self }
     }
 
     /// The longest message, 16 KiB by default. At least 1 KiB, at the most what a buffer has.

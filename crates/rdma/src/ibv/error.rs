@@ -47,6 +47,19 @@ pub enum VerbsError {
         /// What the process may lock.
         limit: u64,
     },
+    /// The system has not set so many huge pages aside.
+    #[error(
+        "no {pages} huge pages of 2 MiB for {bytes} bytes of buffers: {source}; set more aside with `sysctl \
+         vm.nr_hugepages`, or leave `VerbsConfig::huge_pages` out"
+    )]
+    HugePages {
+        /// How much.
+        bytes: u64,
+        /// How many pages that takes.
+        pages: usize,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The port is not connected, or does not exist.
     #[error("port {port} is not active; see `ibv_devinfo`")]
     Port {

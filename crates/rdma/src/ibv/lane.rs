@@ -70,7 +70,7 @@ impl Outgoing {
         message_bytes: usize,
     ) -> Result<Self, VerbsError> {
         let slots = Slots::new(&[(SHORT + HEAD, SHORTS), (message_bytes + HEAD, LONGS)]);
-        let slab = Slab::new(device, slots.bytes())?;
+        let slab = Slab::new(device, slots.bytes(), false)?;
         Ok(Self {
             pair,
             queue,

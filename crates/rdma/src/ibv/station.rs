@@ -18,7 +18,7 @@ use drtm_htm::Engine;
 use parking_lot::Mutex;
 
 use crate::{
-    Capabilities, Order, die,
+    Atomicity, Capabilities, Order, die,
     mailbox::Kind,
     port::{Frame, ReplyTo},
     tcp::{Attendant, Caller, Shared},
@@ -90,12 +90,12 @@ struct Intake {
 }
 
 impl Intake {
-    fn new(device: &Arc<Device>, messages: usize, message_bytes: usize) -> Result<Self, VerbsError> {
+    fn new(device: &Arc<Device>, messages: usize, message_bytes: usize, huge: bool) -> Result<Self, VerbsError> {
         let (count, size) = (messages + SPARE, HEAD + message_bytes);
         // An error takes an entry, too.
         let queue = Arc::new(CompletionQueue::new(device, 2 * count, true)?);
         let receives = Arc::new(SharedReceives::new(device, count)?);
-        let slab = Slab::new(device, count * size)?;
+        let slab = Slab::new(device, count * size, huge)?;
         for index in 0..count {
             receives.post(index as u64, slab.span(index * size, size))?;
         }
@@ -132,6 +132,8 @@ pub(super) struct Station<E: Engine> {
     end: End,
     pub(super) capabilities: Capabilities,
     pub(super) message_bytes: usize,
+    /// Whether slabs of endpoints are in huge pages.
+    pub(super) huge_pages: bool,
     pub(super) exports: Exports<E>,
     intake: Mutex<Intake>,
     /// The intake's, to be armed and slept on.
@@ -149,20 +151,13 @@ pub(super) struct Station<E: Engine> {
 impl<E: Engine> Station<E> {
     pub(super) fn new(config: &VerbsConfig) -> Result<Self, VerbsError> {
         let device = Arc::new(Device::open(config.device.as_deref())?);
-        let abilities = device.abilities()?;
-        let port = device.port(config.port)?;
-        if !port.active {
-            return Err(VerbsError::Port { port: config.port });
-        }
-        let (gid_index, gid) = address(&device, &port, config)?;
-        let Abilities { atomicity, reads_in, reads_out } = abilities;
-        let end = End { pair: 0, first_packet: 0, gid, lid: port.lid, mtu: port.mtu, reads_in, reads_out };
-        let intake = Intake::new(&device, config.tcp.mailbox_size(), config.message_bytes)?;
+        let Ends { exit, end, atomicity } = Ends::of(&device, config)?;
+        let intake = Intake::new(&device, config.tcp.mailbox_size(), config.message_bytes, config.huge_pages)?;
         let arrivals = Arc::clone(&intake.queue);
         let capabilities = config.tcp.capabilities();
         let inline_bytes = inline(&device, capabilities.queue_depth, capabilities.max_calls)?;
         Ok(Self {
-            exit: Exit { port: config.port, gid_index, global: port.ethernet },
+            exit,
             end,
             capabilities: Capabilities {
                 atomicity,
@@ -174,6 +169,7 @@ impl<E: Engine> Station<E> {
                 ..capabilities
             },
             message_bytes: config.message_bytes,
+            huge_pages: config.huge_pages,
             exports: Exports::new(),
             intake: Mutex::new(intake),
             arrivals,
@@ -346,6 +342,27 @@ impl<E: Engine> Station<E> {
     }
 }
 
+/// What all connections of a device's port have in common.
+pub(super) struct Ends {
+    pub(super) exit: Exit,
+    /// An end, but for its numbers.
+    pub(super) end: End,
+    pub(super) atomicity: Atomicity,
+}
+
+impl Ends {
+    pub(super) fn of(device: &Device, config: &VerbsConfig) -> Result<Self, VerbsError> {
+        let Abilities { atomicity, reads_in, reads_out } = device.abilities()?;
+        let port = device.port(config.port)?;
+        if !port.active {
+            return Err(VerbsError::Port { port: config.port });
+        }
+        let (gid_index, gid) = address(device, &port, config)?;
+        let end = End { pair: 0, first_packet: 0, gid, lid: port.lid, mtu: port.mtu, reads_in, reads_out };
+        Ok(Self { exit: Exit { port: config.port, gid_index, global: port.ethernet }, end, atomicity })
+    }
+}
+
 /// The address of a port that packets carry.
 fn address(device: &Device, port: &PortState, config: &VerbsConfig) -> Result<(u8, [u8; 16]), VerbsError> {
     /// What an address that is made of an IPv4 one begins with.
@@ -365,7 +382,7 @@ fn address(device: &Device, port: &PortState, config: &VerbsConfig) -> Result<(u
 }
 
 /// How many bytes the device can send inline, as far as they are of use.
-fn inline(device: &Arc<Device>, sends: usize, receives: usize) -> Result<usize, VerbsError> {
+pub(super) fn inline(device: &Arc<Device>, sends: usize, receives: usize) -> Result<usize, VerbsError> {
     let queue = Arc::new(CompletionQueue::new(device, 1, false)?);
     let mut outcome = Ok(0);
     for inline in INLINE {

@@ -13,6 +13,14 @@ impl Mapping {
         Ok(Self((0..bytes / 8).map(|_| Word::new(0)).collect()))
     }
 
+    pub(super) fn stocked(_bytes: usize) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn is_stocked(&self) -> bool {
+        false
+    }
+
     pub(super) fn of_file(_file: &std::fs::File, _bytes: usize) -> io::Result<Self> {
         Err(io::ErrorKind::Unsupported.into())
     }

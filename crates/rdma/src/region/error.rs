@@ -50,6 +50,19 @@ pub enum RegionError {
         /// What the system said.
         source: io::Error,
     },
+    /// The system has not set so many huge pages aside.
+    #[error(
+        "no {pages} huge pages of 2 MiB for {bytes} bytes: {source}; set more aside with `sysctl vm.nr_hugepages`, or \
+         do without"
+    )]
+    HugePages {
+        /// How much.
+        bytes: u64,
+        /// How many pages that takes.
+        pages: u64,
+        /// What the system said.
+        source: io::Error,
+    },
     /// Memory could not be had ahead of its use.
     #[error("cannot have {bytes} bytes of memory at once: {source}; ask for less, or let it come as it is used")]
     Populate {

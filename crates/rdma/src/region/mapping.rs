@@ -24,6 +24,8 @@ pub(super) struct Mapping {
     words: *mut Word,
     bytes: usize,
     huge_pages: bool,
+    /// Whether the pages are from the system's stock of huge ones.
+    stocked: bool,
 }
 
 // SAFETY: the mapping is memory that belongs to no thread; it is only ever seen as `Word`s, which
@@ -36,6 +38,18 @@ impl Mapping {
     /// Memory of this process alone.
     pub(super) fn anonymous(bytes: usize) -> io::Result<Self> {
         Self::reserve(bytes, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    /// Memory of this process alone, of the system's stock of huge pages. All of it is taken from
+    /// there now, so that no access ever finds the stock empty.
+    pub(super) fn stocked(bytes: usize) -> io::Result<Self> {
+        let reserved_bytes = bytes.checked_next_multiple_of(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
+        let flags = MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the system's choice replaces nothing.
+        let reserved = unsafe { mmap_anonymous(std::ptr::null_mut(), reserved_bytes, protection, flags) }?;
+        debug_assert_eq!(reserved.align_offset(HUGE_PAGE), 0, "a huge page begins there");
+        Ok(Self { reserved, reserved_bytes, words: reserved.cast(), bytes, huge_pages: true, stocked: true })
     }
 
     /// The memory of a file, from its beginning; the file may be shorter.
@@ -65,7 +79,8 @@ impl Mapping {
         let skipped = reserved.align_offset(HUGE_PAGE);
         debug_assert!(skipped < HUGE_PAGE);
         let words = reserved.wrapping_byte_add(skipped).cast();
-        Ok(Self { reserved, reserved_bytes, words, bytes, huge_pages: false }.advised())
+        let (huge_pages, stocked) = (false, false);
+        Ok(Self { reserved, reserved_bytes, words, bytes, huge_pages, stocked }.advised())
     }
 
     /// Asks for huge pages. A system that has none is no worse off.
@@ -93,6 +108,11 @@ impl Mapping {
         // else. To all that access the words, always atomically, it is as if zeros were stored
         // there.
         Ok(unsafe { madvise(start.cast(), bytes, Advice::LinuxDontNeed) }?)
+    }
+
+    /// Whether pages are huge, and stay with this mapping as long as it lives.
+    pub(super) fn is_stocked(&self) -> bool {
+        self.stocked
     }
 
     /// Whether the system took the advice to use huge pages.

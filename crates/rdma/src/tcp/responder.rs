@@ -19,13 +19,14 @@ use super::{
     noise::Forged,
     service::Fate,
     shared::{Caller, Shared},
+    shares::UNIT,
     wire::{self, Failure, Request, Response},
 };
 
 /// What is carried out for one connection before it is another's turn: bytes that are moved, with
 /// so many for each operation.
 const TURN: usize = 256 << 10;
-const OPERATION: usize = 64;
+const OPERATION: usize = UNIT;
 
 /// How far a caller's operations have come.
 #[derive(Debug, Default)]
@@ -38,6 +39,8 @@ pub(super) struct Served {
     pub(super) paused: bool,
     /// There is more that has come than its turn was long.
     pub(super) unfinished: bool,
+    /// What was done in the last turn: bytes that were moved, with so many for each operation.
+    pub(super) turn: usize,
 }
 
 /// What became of an operation.
@@ -68,6 +71,7 @@ impl<E: Engine> Shared<E> {
         scratch: &mut Vec<u64>,
     ) -> Fate {
         let most = self.config.limits.held_bytes;
+        served.turn = 0;
         let mut came = Came::Nothing;
         let unfinished = std::mem::take(&mut served.unfinished);
         if !served.stalled && !served.paused && !unfinished && wire.input.held() <= most {
@@ -79,10 +83,10 @@ impl<E: Engine> Shared<E> {
             }
         }
         let mut out = caller.out.lock();
-        let (mut done, mut turn) = (0, 0);
+        let mut done = 0;
         let mut worked = false;
         loop {
-            if turn > TURN {
+            if served.turn > TURN {
                 served.unfinished = true;
                 break;
             }
@@ -106,7 +110,7 @@ impl<E: Engine> Shared<E> {
                 },
                 Err(wire::Malformed) => return Fate::Closed(Some(Refusal::Malformed)),
             };
-            turn += OPERATION + request.bytes();
+            served.turn += OPERATION + request.bytes();
             let outcome = match served.broken {
                 Some(failure) => Err(failure),
                 None => self.carry_out(&request, caller, scratch),

@@ -36,6 +36,7 @@ use super::{
     links::Links,
     responder::Served,
     shared::{Caller, End, Peer, Shared},
+    shares::{HEAR, Shares, UNIT},
 };
 
 /// The token of the listener.
@@ -78,6 +79,13 @@ pub(super) struct Connection {
     pub(super) since: Time,
     pub(super) role: Role,
     watched: Interest,
+}
+
+impl Connection {
+    /// Whether it has not proved that it has the key.
+    fn is_stranger(&self) -> bool {
+        matches!(self.role, Role::Stranger | Role::Answered(_))
+    }
 }
 
 /// Whether a connection goes on.
@@ -129,6 +137,8 @@ pub(super) struct Service<E: Engine> {
     pub(super) deaf: bool,
     /// Handshakes that may still be answered, and when that was reckoned.
     pub(super) allowance: (f64, Time),
+    /// How the work is divided.
+    pub(super) shares: Shares,
     /// When something is next to be done without being asked.
     tick: Time,
     /// For words on their way.
@@ -165,6 +175,7 @@ pub(super) fn start<E: Engine>(
         stalled: Vec::new(),
         unfinished: Vec::new(),
         deaf: false,
+        shares: Shares::default(),
         tick: now,
         scratch: Vec::new(),
     };
@@ -195,6 +206,7 @@ impl<E: Engine> Service<E> {
     /// Looks at what has come. Tells whether there was something.
     fn round(&mut self) -> bool {
         self.rounds = self.rounds.wrapping_add(1);
+        self.shares.begin_round(&self.shared.totals);
         let mut busy = false;
         for index in (0..self.hot.len()).rev() {
             busy |= self.drive(self.hot[index]);
@@ -231,9 +243,13 @@ impl<E: Engine> Service<E> {
 
     fn handle(&mut self, ready: &[Ready]) -> bool {
         let mut accepts = false;
+        let is_stranger = |service: &Self, token| service.get(token).is_some_and(Connection::is_stranger);
         for Ready { token, output, broken } in ready {
             if *token == LISTENER {
                 accepts = true;
+                continue;
+            }
+            if is_stranger(self, *token) {
                 continue;
             }
             if *token == CHANNEL {
@@ -256,6 +272,12 @@ impl<E: Engine> Service<E> {
                 self.flush(*token);
             }
             self.drive(*token);
+        }
+        for Ready { token, .. } in ready {
+            if is_stranger(self, *token) {
+                self.flush(*token);
+                self.drive(*token);
+            }
         }
         // After those that are there, so that what a peer said first is heard first.
         if accepts {
@@ -341,7 +363,18 @@ impl<E: Engine> Service<E> {
             self.hot.retain(|hot| *hot != token);
             return false;
         };
+        if connection.is_stranger() {
+            if !self.shares.admits() {
+                // It is ready still when there is a look the next time.
+                self.put_back(connection);
+                return false;
+            }
+            self.shares.stranger(HEAR);
+        }
         let fate = self.advance(&mut connection);
+        if let Role::Caller(_, served) = &connection.role {
+            self.shares.member(served.turn.div_ceil(UNIT) as u64);
+        }
         match fate {
             Fate::Stays(busy) => {
                 if let Role::Caller(_, served) = &connection.role {

@@ -31,6 +31,7 @@ use super::{
     error::RefusalCounters,
     flow::Outflow,
     hello::{Hello, Purpose},
+    shares::Totals,
     wire::Failure,
 };
 
@@ -187,6 +188,7 @@ pub(crate) struct Shared<E: Engine> {
     /// Whether it leaves without a goodbye.
     pub(super) silent: AtomicBool,
     pub(super) refusals: RefusalCounters,
+    pub(super) totals: Totals,
     /// Takes calls in place of the mailbox, where there is one.
     pub(super) attendant: Option<Arc<dyn Attendant<E>>>,
 }
@@ -217,6 +219,7 @@ impl<E: Engine> Shared<E> {
             leaving: AtomicBool::new(false),
             silent: AtomicBool::new(false),
             refusals: RefusalCounters::default(),
+            totals: Totals::default(),
             attendant,
             directory,
             home: Arc::clone(&home),

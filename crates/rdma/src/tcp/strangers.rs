@@ -21,6 +21,7 @@ use super::{
     responder::Served,
     service::{Connection, Fate, LISTENER, Role, Service, take_out},
     shared::{Caller, ENDPOINTS},
+    shares::{ACCEPT, ANSWER},
 };
 
 /// Connections that are accepted in a round.
@@ -41,6 +42,9 @@ fn refusal_of(verdict: Verdict) -> Option<Refusal> {
 impl<E: Engine> Service<E> {
     pub(super) fn accept(&mut self) {
         for _ in 0..ACCEPTED {
+            if !self.shares.admits() {
+                return;
+            }
             let socket = match self.listener.accept() {
                 Ok((socket, _)) => socket,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -49,6 +53,7 @@ impl<E: Engine> Service<E> {
                 // No descriptors, or no memory.
                 Err(_) => return self.listen(false),
             };
+            self.shares.stranger(ACCEPT);
             if self.strangers.len() >= self.shared.config.limits.strangers.max(1) {
                 self.crowd_out();
             }
@@ -124,6 +129,7 @@ impl<E: Engine> Service<E> {
         if !self.may_answer() {
             return Fate::Closed(Some(Refusal::Rate));
         }
+        self.shares.stranger(ANSWER);
         let verdict = self.judge(&hello);
         if verdict == Verdict::Duplicate {
             self.links.promised[usize::from(hello.from.0)] = true;

@@ -5,21 +5,22 @@
 
 use std::{
     io::{ErrorKind, Read, Write},
-    net::{Shutdown, TcpStream},
-    sync::atomic::{AtomicBool, Ordering::Acquire},
+    net::{Shutdown, SocketAddr, TcpStream},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
 };
 
 use drtm_htm::NoHtm;
 use drtm_rdma::{
-    Fabric, Incarnation, NodeId, Phase, Port, Presence, Refusal, Region, TcpConfig, TcpFabric, TcpLimits, block_on,
+    Fabric, Incarnation, NodeId, Phase, Port, Presence, Refusal, Region, TcpConfig, TcpFabric, TcpLimits, block_on, run,
 };
 use snow::{Builder, HandshakeState, StatelessTransportState};
 
 use crate::{
     agent::PATIENCE,
-    machines::{Addresses, KEY, join},
+    machines::{Addresses, KEY, TcpMood, join, start_agent},
+    processes::Directory,
     support::{BASE, Sets, fresh, word},
 };
 
@@ -86,7 +87,11 @@ fn introduction(key: &[u8; 32], version: u16, hello: &[u8]) -> (HandshakeState, 
 
 /// A stranger's connection.
 fn connect(fabric: &TcpFabric<NoHtm>) -> TcpStream {
-    let stream = TcpStream::connect(fabric.address()).expect("it listens");
+    connect_to(fabric.address())
+}
+
+fn connect_to(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream.set_nodelay(true).expect("no delay");
     stream
@@ -115,7 +120,11 @@ struct Insider {
 impl Insider {
     /// Goes through the handshake. The verdict where it is not welcome.
     fn enter(fabric: &TcpFabric<NoHtm>, hello: Hello) -> Result<Self, u8> {
-        let mut stream = connect(fabric);
+        Self::enter_at(fabric.address(), hello)
+    }
+
+    fn enter_at(address: SocketAddr, hello: Hello) -> Result<Self, u8> {
+        let mut stream = connect_to(address);
         let (mut state, bytes) = introduction(&KEY, VERSION, &hello.bytes());
         stream.write_all(&bytes).expect("it listens");
         let mut head = [0; 10];
@@ -373,8 +382,7 @@ fn an_access_outside_of_what_is_granted_fails_and_the_connection_goes_on() {
 
 #[test]
 fn a_flood_of_connects_leaves_room_for_honest_ones() {
-    let connects =
-        std::env::var("DRTM_CONNECTS").map_or(300, |count| count.parse().expect("DRTM_CONNECTS is a number"));
+    let connects = connects(300);
     let (addresses, config) = config(TcpLimits { strangers: 16, ..TcpLimits::default() });
     let fabric = node(&config);
     let endpoint = fabric.endpoint(NodeId(0)).expect("room");
@@ -413,6 +421,11 @@ fn a_flood_of_connects_leaves_room_for_honest_ones() {
     let late = join(&NoHtm, &addresses.config(NodeId(1), 1));
     assert_eq!(endpoint.presence(NodeId(1)), Presence::Here(Incarnation(1)));
     drop(late);
+}
+
+/// How many connect at a time.
+fn connects(usual: u64) -> u64 {
+    std::env::var("DRTM_CONNECTS").map_or(usual, |count| count.parse().expect("DRTM_CONNECTS is a number"))
 }
 
 fn until_refused_at_least(fabric: &TcpFabric<NoHtm>, count: u64) {
@@ -512,4 +525,152 @@ fn busy_connections_leave_turns_to_others() {
             link.say(&[PING]);
         }
     });
+    // A turn is 256 KiB, and the operation that it ends with.
+    let longest = fabric.work().longest_turn;
+    assert!((1..=(256 << 10) / 64 + (64 << 10) / 64 + 1).contains(&longest), "{longest} units in one turn");
+}
+
+/// Strangers of every kind come as fast as they can, while honest peers have more to do than can be
+/// done: four parts in five of the thread's work are theirs. `DRTM_CONNECTS` says how many come at
+/// a time.
+#[test]
+fn members_have_their_share_under_a_flood_of_strangers() {
+    let connects = connects(400);
+    let limits = TcpLimits { handshakes_per_second: u32::MAX, ..TcpLimits::default() };
+    let fabric = node(&config(limits).1);
+    let endpoint = fabric.endpoint(NodeId(0)).expect("room");
+    is_served(&endpoint);
+    let verbs = endpoint.during(Phase::Other);
+    let (over, left, done) = (AtomicBool::new(false), AtomicU64::new(3), AtomicU64::new(0));
+    thread::scope(|scope| {
+        // Copies, which are answered and cannot be confirmed; wrong keys; noise.
+        let copies = introduction(&KEY, VERSION, &LINK.bytes()).1;
+        let keyless = introduction(&[8; 32], VERSION, &LINK.bytes()).1;
+        for bytes in [copies, keyless, b"GET / HTTP/1.1\r\n\r\n".to_vec()] {
+            let (fabric, over, left) = (&fabric, &over, &left);
+            scope.spawn(move || {
+                let _over = Ends { left, over };
+                for _ in 0..connects / 3 {
+                    // What is closed while it speaks is refused.
+                    let _ = connect(fabric).write_all(&bytes);
+                }
+                until_refused_at_least(fabric, connects / 3);
+            });
+        }
+        let (verbs, over, done) = (&verbs, &over, &done);
+        let outcomes = run(&endpoint, 64, async |index| {
+            while !over.load(Acquire) {
+                verbs.read(word(0, index as u64), 64).await?;
+                done.fetch_add(1, Relaxed);
+            }
+            Ok::<_, drtm_rdma::VerbError>(())
+        });
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    });
+    let (work, done) = (fabric.work(), done.load(Relaxed));
+    println!("{done} READs of honest peers beside {connects} connects: {work:?}; {:?}", fabric.refusals());
+    assert!(work.strangers + work.aside > 0, "there was a flood");
+    assert!(4 * work.strangers <= work.members, "{work:?}");
+    // All of it has been dealt with.
+    until_refused_at_least(&fabric, 3 * (connects / 3));
+}
+
+/// Sets a flag when the last of several ends.
+struct Ends<'a> {
+    left: &'a AtomicU64,
+    over: &'a AtomicBool,
+}
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        if self.left.fetch_sub(1, Relaxed) == 1 {
+            drop(Sets(self.over));
+        }
+    }
+}
+
+/// A message, as its frame.
+fn message(bytes: u32) -> Vec<u8> {
+    let mut frame = vec![5, 1, 0, 0];
+    frame.extend(bytes.to_le_bytes());
+    frame.extend([0; 8]);
+    frame.extend(vec![7; bytes as usize]);
+    frame
+}
+
+/// Connections of strangers and of peers that take as much of another process's memory as they can:
+/// the most that it ever has is what the limits allow. `DRTM_CONNECTS` says how many come at a
+/// time.
+#[test]
+fn what_a_process_holds_for_peers_is_bounded() {
+    const GREEDY: u16 = 8;
+    let connects = connects(300);
+    let (directory, addresses) = (Directory::new(), Addresses::new());
+    // The link may be silent for as long as this takes.
+    let target = start_agent(&directory, addresses, TcpMood::default().deadline(120_000), 1, 1);
+    let address = addresses.of(NodeId(1));
+    let to_it = |hello: Hello| Hello { to: 1, ..hello };
+    let before = target.resident();
+    target.forget_peak();
+    // Halves of an introduction, and what comes after a copy of one.
+    let (_, honest) = introduction(&KEY, VERSION, &to_it(LINK).bytes());
+    let mut open = std::collections::VecDeque::new();
+    for number in 0..connects {
+        let mut stream = connect_to(address);
+        let long = [&honest[..honest.len() - 1], &[0x55; 64 << 10]].concat();
+        let said = if number % 2 == 0 { &honest[..honest.len() / 2] } else { &long[..] };
+        stream.set_nonblocking(true).expect("a socket");
+        // It may be cut off already.
+        let _ = stream.write(said);
+        open.push_back(stream);
+        if open.len() > 200 {
+            open.pop_front();
+        }
+    }
+    let strangers = target.peak();
+    let link = Insider::enter_at(address, to_it(LINK)).map(|mut link| {
+        assert_eq!(link.hear(), [1], "welcome");
+        link
+    });
+    let _link = link.expect("honest so far");
+    // READs whose results are not taken; messages that nobody receives; and beginnings of frames.
+    let frames = [read(0, BASE.bytes(), 8192).repeat(32), message(60_000), message(60_000)[..50_000].to_vec()];
+    let mut greedy: Vec<_> = (0..GREEDY)
+        .map(|endpoint| {
+            let hello = Hello { endpoint, ..to_it(ENDPOINT) };
+            Insider::enter_at(address, hello).expect("it is linked")
+        })
+        .collect();
+    for (index, insider) in greedy.iter_mut().enumerate() {
+        insider.stream.set_nonblocking(true).expect("a socket");
+        let (mut record, mut written) = (insider.sealed(&frames[index % 3]), 0);
+        let (mut last, mut taken) = (Instant::now(), 0_u64);
+        while last.elapsed() < Duration::from_millis(300) {
+            match insider.stream.write(&record[written..]) {
+                Ok(count) => (written, last) = (written + count, Instant::now()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(Duration::from_millis(1)),
+                Err(error) => panic!("{error}"),
+            }
+            if written == record.len() {
+                taken += written as u64;
+                assert!(taken < 1 << 30, "nothing stops it");
+                // A frame that never ends is begun once.
+                if index % 3 == 2 {
+                    break;
+                }
+                (record, written) = (insider.sealed(&frames[index % 3]), 0);
+            }
+        }
+    }
+    let peak = target.peak();
+    println!("{before} KiB at rest, {strangers} KiB with strangers, {peak} KiB with {GREEDY} greedy peers");
+    // Of the limits: for each stranger a socket's worth of input and two ciphers; for each peer's
+    // connection what it does not read, one result, and input; the mailbox.
+    let TcpLimits { strangers: most, held_bytes, .. } = TcpLimits::default();
+    let of_strangers = most as u64 * 32;
+    let of_peers = u64::from(GREEDY) * (2 * held_bytes as u64 / 1024 + 3 * 384);
+    let mailbox = 256 * 64;
+    let slack = 4 << 10;
+    assert!(strangers <= before + of_strangers + slack, "{strangers} KiB after {before} KiB");
+    assert!(peak <= before + of_strangers + of_peers + mailbox + slack, "{peak} KiB after {before} KiB");
 }

@@ -45,6 +45,11 @@ trait Ground: Sized {
 
     /// What the next victim is told, for its environment.
     fn victim(&self) -> String;
+
+    /// This program, where a victim can be.
+    fn program(&self) -> Command {
+        Command::new(std::env::current_exe().expect("this program"))
+    }
 }
 
 /// Shared memory.
@@ -81,7 +86,7 @@ impl Ground for Tcp {
     type Fabric = TcpFabric<NoHtm>;
 
     fn new() -> Self {
-        Self { directory: Directory::new(), addresses: Addresses::new(), incarnations: Cell::new(0) }
+        Self { directory: Directory::new(), addresses: Addresses::of_processes(), incarnations: Cell::new(0) }
     }
 
     fn join(&self) -> TcpFabric<NoHtm> {
@@ -95,6 +100,10 @@ impl Ground for Tcp {
     fn victim(&self) -> String {
         self.incarnations.set(self.incarnations.get() + 1);
         format!("tcp:{}:{}", self.addresses.written(), self.incarnations.get())
+    }
+
+    fn program(&self) -> Command {
+        self.addresses.program(VICTIM.0)
     }
 }
 
@@ -213,7 +222,7 @@ impl<G: Ground> Survivors<G> {
     }
 
     fn victim(&self, die_at: Option<&str>) -> Child {
-        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        let mut command = self.ground.program();
         let told = self.ground.victim();
         command.args(["kills::be_a_victim", "--exact", "--nocapture"]).env("DRTM_VICTIM", told);
         if let Some(site) = die_at {

@@ -4,6 +4,7 @@
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     os::unix::net::UnixStream,
+    process::Command,
     sync::{
         Arc,
         atomic::{
@@ -37,6 +38,15 @@ pub(crate) const KEY: [u8; 32] = [7; 32];
 pub(crate) struct Addresses {
     ip: Ipv4Addr,
     first: u16,
+    /// Whether each node has an address of its own, which is that of its network namespace.
+    apart: bool,
+}
+
+/// Processes in the network namespaces of nodes 1, 2 and so on, where `scripts/netns/test` has made
+/// such. Node 0 is in this process's.
+pub(crate) fn namespaces() -> Option<Vec<u32>> {
+    let processes = std::env::var("DRTM_NAMESPACES").ok()?;
+    Some(processes.split(',').map(|process| process.parse().expect("DRTM_NAMESPACES names processes")).collect())
 }
 
 impl Addresses {
@@ -44,11 +54,35 @@ impl Addresses {
         static NUMBER: AtomicU16 = AtomicU16::new(0);
         let [_, high, middle, low] = std::process::id().to_be_bytes();
         let first = 10_000 + NODES * (NUMBER.fetch_add(1, Relaxed) % 6_000);
-        Self { ip: Ipv4Addr::new(127, 64 | high & 63, middle, low), first }
+        Self { ip: Ipv4Addr::new(127, 64 | high & 63, middle, low), first, apart: false }
+    }
+
+    /// Where nodes listen that are processes: each in a namespace of its own, if there are such.
+    pub(crate) fn of_processes() -> Self {
+        let addresses = Self::new();
+        match namespaces() {
+            Some(_) => Self { ip: Ipv4Addr::new(10, 77, 0, 1), apart: true, ..addresses },
+            None => addresses,
+        }
     }
 
     pub(crate) fn of(self, node: NodeId) -> SocketAddr {
-        (IpAddr::V4(self.ip), self.first + node.0).into()
+        let number = u32::from(self.ip) + if self.apart { u32::from(node.0) } else { 0 };
+        (IpAddr::V4(number.into()), self.first + node.0).into()
+    }
+
+    /// This program, where it can listen at a node's address.
+    pub(crate) fn program(self, node: u16) -> Command {
+        let program = std::env::current_exe().expect("this program");
+        match namespaces() {
+            Some(namespaces) if self.apart && node > 0 => {
+                let process = namespaces[usize::from(node) - 1].to_string();
+                let mut command = Command::new("nsenter");
+                command.args(["--net", "--target", &process, "--"]).arg(program);
+                command
+            }
+            _ => Command::new(program),
+        }
     }
 
     /// How a node joins that knows of all others.
@@ -58,12 +92,15 @@ impl Addresses {
     }
 
     pub(crate) fn written(self) -> String {
-        format!("{}-{}", self.ip, self.first)
+        format!("{}-{}-{}", self.ip, self.first, u8::from(self.apart))
     }
 
     pub(crate) fn read(text: &str) -> Self {
-        let (ip, first) = text.split_once('-').expect("address-port");
-        Self { ip: ip.parse().expect("an address"), first: first.parse().expect("a port") }
+        let [ip, first, apart] = text.split('-').collect::<Vec<_>>()[..] else {
+            panic!("address-port-apart, not {text}")
+        };
+        let (ip, first) = (ip.parse().expect("an address"), first.parse().expect("a port"));
+        Self { ip, first, apart: apart == "1" }
     }
 }
 
@@ -150,13 +187,8 @@ impl Rest {
     }
 }
 
-fn begin<E: Engine + Default>(nodes: u16, mood: TcpMood) -> (TcpFabric<E>, Arc<Region<E>>, Rest) {
-    let rest = Rest {
-        directory: Directory::new(),
-        addresses: Addresses::new(),
-        mood,
-        incarnations: vec![1; usize::from(nodes)],
-    };
+fn begin<E: Engine + Default>(nodes: u16, addresses: Addresses, mood: TcpMood) -> (TcpFabric<E>, Arc<Region<E>>, Rest) {
+    let rest = Rest { directory: Directory::new(), addresses, mood, incarnations: vec![1; usize::from(nodes)] };
     let engine = E::default();
     let fabric = TcpFabric::join(engine.clone(), mood.config(rest.addresses, NodeId(0), 1)).expect("a cluster");
     let memory = fresh(Region::anonymous(engine, 1 << 20).expect("a region"));
@@ -191,7 +223,7 @@ pub(crate) fn start_agent(
     incarnation: u32,
 ) -> Process {
     let what = format!("{node}:{incarnation}:{}:{}", addresses.written(), mood.to_arguments());
-    Process::launch("machines::be_an_agent", &what, &directory.0, &[])
+    Process::launch(addresses.program(node), "machines::be_an_agent", &what, &directory.0, &[])
 }
 
 /// An agent of node 0 beside the test.
@@ -209,7 +241,7 @@ impl Testbed for Machines {
     type Agent = Process;
 
     fn start(nodes: u16, mood: TcpMood) -> World<Self> {
-        let (fabric, memory, rest) = begin(nodes, mood);
+        let (fabric, memory, rest) = begin(nodes, Addresses::of_processes(), mood);
         let agents = (1..nodes).map(|node| start_agent(&rest.directory, rest.addresses, mood, node, 1)).collect();
         World { fabric, memory, agents, _rest: Box::new(rest) }
     }
@@ -297,7 +329,7 @@ impl<E: Engine + Default> Testbed for Together<E> {
     type Agent = Neighbour<E>;
 
     fn start(nodes: u16, mood: TcpMood) -> World<Self> {
-        let (fabric, memory, rest) = begin::<E>(nodes, mood);
+        let (fabric, memory, rest) = begin::<E>(nodes, Addresses::new(), mood);
         let join = |node| Neighbour::join(&rest, memory.engine(), NodeId(node));
         let agents = (1..nodes).map(join).collect();
         World { fabric, memory, agents, _rest: Box::new(rest) }

@@ -12,6 +12,7 @@ mod growth;
 mod hostile;
 mod imperfections;
 mod kills;
+mod links;
 mod machines;
 mod messages;
 #[cfg(feature = "verbs")]

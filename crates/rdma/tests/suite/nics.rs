@@ -5,8 +5,8 @@ use std::{os::unix::net::UnixStream, sync::Arc};
 
 use drtm_htm::{Emulated, NoHtm};
 use drtm_rdma::{
-    Atomicity, Buffers, Executor, Fabric, FabricError, Incarnation, NodeId, Phase, Presence, Region, RegionId, Remote,
-    VerbError, VerbsConfig, VerbsError, VerbsFabric, block_on, run,
+    Atomicity, Buffers, Executor, Fabric, FabricError, Incarnation, NodeId, Offset, Phase, Presence, Region,
+    RegionError, RegionId, Remote, VerbError, VerbsConfig, VerbsError, VerbsFabric, block_on, run,
 };
 
 use crate::{
@@ -62,7 +62,7 @@ pub(crate) fn start_agent(
     incarnation: u32,
 ) -> Process {
     let what = format!("{node}:{incarnation}:{}:{}", addresses.written(), mood.0.to_arguments());
-    Process::launch("nics::be_an_agent", &what, &directory.0, &[])
+    Process::launch(addresses.program(node), "nics::be_an_agent", &what, &directory.0, &[])
 }
 
 /// Each other node is a process.
@@ -309,6 +309,48 @@ fn devices_that_cannot_be_used_say_why() {
     assert!(matches!(error, VerbsError::Engine(_)), "{error}");
     let fabric = VerbsFabric::join(NoHtm, config()).expect("a device");
     assert_ne!(fabric.capabilities().atomicity, Atomicity::None);
+}
+
+/// Buffers and a region in huge pages, which this test sets aside where it may; and what is said
+/// where there are none.
+#[test]
+fn huge_pages_are_used_or_said_to_be_missing() {
+    const STOCK: &str = "/proc/sys/vm/nr_hugepages";
+    let config = |node| NicMood::default().config(Addresses::new(), NodeId(node), 1).huge_pages(true);
+    let before = std::fs::read_to_string(STOCK).expect("the system's stock");
+    if before.trim() == "0" {
+        let error = VerbsFabric::join(NoHtm, config(0)).expect_err("there are none");
+        assert!(matches!(error, VerbsError::HugePages { pages: 1.., .. }), "{error}");
+        let error = Region::in_huge_pages(NoHtm, 4 << 20).expect_err("there are none");
+        assert!(matches!(error, RegionError::HugePages { pages: 2, .. }), "{error}");
+    }
+    // Of a machine that is not this test's own, nothing is taken.
+    if std::fs::read_to_string("/etc/kernel").is_err() || std::fs::write(STOCK, "64").is_err() {
+        return;
+    }
+    let fabric = VerbsFabric::join(NoHtm, config(0)).expect("a device, and pages");
+    let memory = Arc::new(Region::in_huge_pages(NoHtm, 4 << 20).expect("pages"));
+    memory.extend(3 << 20, 4096).expect("room");
+    assert_eq!(memory.discard(Offset::new(4096), 2 << 20).expect("it is allocated"), 0);
+    let region = fabric.register(NodeId(0), memory).expect("room");
+    let endpoint = fabric.endpoint(NodeId(0)).expect("pages");
+    let last = Remote { node: NodeId(0), region, offset: Offset::new(3 << 20) };
+    let verbs = endpoint.during(Phase::Other);
+    block_on(&endpoint, async {
+        verbs.write(last, &[7; 64]).await?;
+        assert_eq!(verbs.read(last, 64).await?[..], [7; 64]);
+        assert_eq!(verbs.fetch_add(last, 1).await?, 7);
+        Ok::<_, VerbError>(())
+    })
+    .expect("the words are there");
+    let free = |stock: &str| {
+        let found = std::fs::read_to_string("/proc/meminfo").expect("the system's memory");
+        let line = found.lines().find_map(|line| line.strip_prefix(stock)).expect("a field");
+        line.trim().parse::<u64>().expect("a number")
+    };
+    assert!(free("HugePages_Free:") < free("HugePages_Total:"), "they are in use");
+    drop((endpoint, fabric));
+    std::fs::write(STOCK, before).expect("as before");
 }
 
 /// A process that may lock little memory, and is not above such limits.

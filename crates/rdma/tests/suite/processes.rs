@@ -101,15 +101,22 @@ impl Process {
     /// Starts one, which has joined when this returns. `more` is for its environment.
     pub(crate) fn start(directory: &Path, node: NodeId, mood: ShmMood, more: &[(&str, &str)]) -> Self {
         let what = format!("{}:{}", node.0, mood.to_arguments());
-        Self::launch("processes::be_an_agent", &what, directory, more)
+        let program = Command::new(std::env::current_exe().expect("this program"));
+        Self::launch(program, "processes::be_an_agent", &what, directory, more)
     }
 
     /// Starts one that is to be `what`, of any fabric.
-    pub(crate) fn launch(test: &str, what: &str, directory: &Path, more: &[(&str, &str)]) -> Self {
+    pub(crate) fn launch(
+        mut program: Command,
+        test: &str,
+        what: &str,
+        directory: &Path,
+        more: &[(&str, &str)],
+    ) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let path = directory.join(format!("agent-{}", NUMBER.fetch_add(1, Relaxed)));
         let listener = UnixListener::bind(&path).expect("a socket");
-        let child = Command::new(std::env::current_exe().expect("this program"))
+        let child = program
             .args([test, "--exact", "--nocapture"])
             .env("DRTM_AGENT", format!("{what}:{}", path.display()))
             .env("DRTM_AGENT_DIRECTORY", directory)
@@ -147,6 +154,30 @@ impl Process {
             let stops = rustix::process::WaitOptions::UNTRACED;
             rustix::process::waitpid(Some(id), stops).expect("it is ours");
         }
+    }
+
+    /// KiB of memory that it has.
+    pub(crate) fn resident(&self) -> u64 {
+        self.status("VmRSS:")
+    }
+
+    /// KiB of memory that it had at the most, since that was forgotten last.
+    pub(crate) fn peak(&self) -> u64 {
+        self.status("VmHWM:")
+    }
+
+    pub(crate) fn forget_peak(&self) {
+        std::fs::write(self.about("clear_refs"), "5").expect("a process of this user");
+    }
+
+    fn status(&self, field: &str) -> u64 {
+        let status = std::fs::read_to_string(self.about("status")).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("a field");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
+    fn about(&self, file: &str) -> PathBuf {
+        format!("/proc/{}/{file}", self.child.lock().expect("no panic").id()).into()
     }
 
     /// Ends it, as `kill -9` does.

@@ -200,3 +200,22 @@ proptest! {
         prop_assert!(words[bytes.len().div_ceil(8)..].iter().all(|word| NoHtm.load(word) == noise));
     }
 }
+
+/// Pages that were set aside are used, and stay with the region; or it is said that there are none.
+#[test]
+fn a_region_in_huge_pages_has_them_or_says_that_there_are_none() {
+    match Region::in_huge_pages(NoHtm, 3 << 20) {
+        Ok(region) => {
+            assert!(region.huge_pages());
+            let at = region.extend(2 << 20, 4096).expect("room");
+            let last = &region.words(at + ((2 << 20) - 8), 1).expect("a word")[0];
+            NoHtm.store(last, 7);
+            assert_eq!(region.discard(at, 2 << 20).expect("it is allocated"), 0);
+            assert_eq!(NoHtm.load(last), 7, "it keeps its memory");
+        }
+        Err(error) => {
+            assert!(matches!(error, RegionError::HugePages { bytes: 3_145_728, pages: 2, .. }), "{error}");
+            assert!(error.to_string().contains("vm.nr_hugepages"), "{error}");
+        }
+    }
+}

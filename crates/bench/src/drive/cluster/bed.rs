@@ -33,6 +33,12 @@ pub(crate) fn run<S: Config<Engine = NoHtm>, W: ClusterWorkload>(
         FabricName::Shm => process::on_shm(workload, plan),
         FabricName::Tcp => process::on_tcp(workload, plan, true),
         FabricName::TcpClear => process::on_tcp(workload, plan, false),
+        #[cfg(feature = "verbs")]
+        FabricName::Verbs => Err(Error::Options {
+            option: "--fabric verbs",
+            with: "workloads",
+            instead: "`drtm-bench fabric` measures NICs, and `scripts/rxe/test` runs transactions over one",
+        }),
         FabricName::Sim(profile) => simulate::<S, W>(workload, plan, SimConfig::new(profile)),
     }
 }

@@ -1,9 +1,15 @@
 //! Memory that a NIC may access.
 
-use std::{any::Any, ffi::c_int, io, sync::Arc};
+use std::{
+    any::Any,
+    ffi::{c_int, c_void},
+    io,
+    sync::Arc,
+};
 
 use drtm_htm::Engine;
 use rdma_sys::{ibv_access_flags as access, ibv_dereg_mr, ibv_mr, ibv_reg_mr, ibv_reg_mr_iova, ibv_sge};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::{Region, ibv::VerbsError};
 
@@ -77,8 +83,29 @@ impl Drop for Registration {
 
 /// Pages of this process, seen by the NIC and by copies in and out only.
 struct Pages {
-    start: *mut u8,
-    layout: std::alloc::Layout,
+    start: *mut c_void,
+    bytes: usize,
+}
+
+impl Pages {
+    /// Zeros, in huge pages if that is wanted.
+    fn new(bytes: usize, huge: bool) -> Result<Self, VerbsError> {
+        const PAGE: usize = 4 << 10;
+        const HUGE_PAGE: usize = 2 << 20;
+        let bytes = bytes.max(1).next_multiple_of(if huge { HUGE_PAGE } else { PAGE });
+        let stock = if huge { MapFlags::HUGETLB | MapFlags::HUGE_2MB } else { MapFlags::empty() };
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | stock);
+        // SAFETY: a new mapping at an address of the system's choice replaces nothing.
+        let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags) };
+        match mapped {
+            Ok(start) => Ok(Self { start, bytes }),
+            Err(errno) if huge => {
+                let pages = bytes / HUGE_PAGE;
+                Err(VerbsError::HugePages { bytes: bytes as u64, pages, source: errno.into() })
+            }
+            Err(errno) => Err(VerbsError::System { what: "allocate buffers", source: errno.into() }),
+        }
+    }
 }
 
 // SAFETY: the memory belongs to no thread.
@@ -88,8 +115,9 @@ unsafe impl Sync for Pages {}
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and freed once.
-        unsafe { std::alloc::dealloc(self.start, self.layout) };
+        // SAFETY: mapped by the constructor, with so many bytes, and unmapped once.
+        let unmapped = unsafe { munmap(self.start, self.bytes) };
+        debug_assert!(unmapped.is_ok(), "pages are unmapped once, as they were mapped");
     }
 }
 
@@ -105,23 +133,15 @@ pub(in crate::ibv) struct Slab {
 unsafe impl Send for Slab {}
 
 impl Slab {
-    pub(in crate::ibv) fn new(device: &Arc<Device>, bytes: usize) -> Result<Self, VerbsError> {
-        /// What is registered is whole pages.
-        const PAGE: usize = 4096;
-        let bytes = bytes.max(1).next_multiple_of(PAGE);
-        let failed = |_| VerbsError::System { what: "allocate buffers", source: io::ErrorKind::OutOfMemory.into() };
-        let layout = std::alloc::Layout::from_size_align(bytes, PAGE).map_err(failed)?;
-        // SAFETY: the layout has a size.
-        let start = unsafe { std::alloc::alloc_zeroed(layout) };
-        if start.is_null() {
-            std::alloc::handle_alloc_error(layout);
-        }
-        let pages = Pages { start, layout };
+    /// So many bytes, in huge pages if that is wanted.
+    pub(in crate::ibv) fn new(device: &Arc<Device>, bytes: usize, huge: bool) -> Result<Self, VerbsError> {
+        let pages = Pages::new(bytes, huge)?;
+        let (start, bytes) = (pages.start, pages.bytes);
         let local = access::IBV_ACCESS_LOCAL_WRITE.0 as c_int;
         // SAFETY: the domain is the device's, and the registration keeps the pages.
-        let raw = unsafe { ibv_reg_mr(device.domain, start.cast(), bytes, local) };
+        let raw = unsafe { ibv_reg_mr(device.domain, start, bytes, local) };
         let registration = Registration::made(device, raw, bytes as u64, Box::new(pages))?;
-        Ok(Self { start, bytes, key: registration.local_key(), _registration: registration })
+        Ok(Self { start: start.cast(), bytes, key: registration.local_key(), _registration: registration })
     }
 
     /// A part of it, as requests name it.

@@ -1,0 +1,182 @@
+//! How a node's thread divides its work between members and strangers.
+//!
+//! Work is counted in units: one is a small operation, or 64 bytes that are moved. In a round in
+//! which members had work, strangers get a quarter of what members have got so far, so that members
+//! have four parts in five of all. What strangers do not use is saved, up to a bound. In a round in
+//! which members had nothing, nothing is taken from them: then it costs strangers nothing.
+//!
+//! The order of a round sees to the rest: members come first.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Bytes that count as one unit.
+pub(super) const UNIT: usize = 64;
+
+/// What a stranger takes, in units: to be accepted, to be read, and to be answered.
+pub(super) const ACCEPT: u64 = 16;
+pub(super) const HEAR: u64 = 4;
+pub(super) const ANSWER: u64 = 128;
+
+/// The most that one step of a stranger takes. A step begins where there is credit for all of it.
+const STEP: u64 = ACCEPT + HEAR + ANSWER;
+
+/// What strangers get: one unit for so many of the members'.
+const SHARE: u64 = 4;
+
+/// The most that is saved for strangers, in units.
+const SAVED: u64 = 16 * STEP;
+
+/// What a node's thread has done, in units of work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)]
+#[non_exhaustive]
+pub struct WorkUnits {
+    /// For holders of the key.
+    pub members: u64,
+    /// For others, in rounds in which holders of the key had work.
+    pub strangers: u64,
+    /// For others, in rounds in which holders of the key had none.
+    pub aside: u64,
+    /// The most for one connection of a peer in one turn.
+    pub longest_turn: u64,
+}
+
+/// The totals, for others to read.
+#[derive(Debug, Default)]
+pub(super) struct Totals([AtomicU64; 4]);
+
+impl Totals {
+    fn write(&self, units: &WorkUnits) {
+        let WorkUnits { members, strangers, aside, longest_turn } = *units;
+        for (total, units) in self.0.iter().zip([members, strangers, aside, longest_turn]) {
+            total.store(units, Relaxed);
+        }
+    }
+
+    pub(super) fn read(&self) -> WorkUnits {
+        let [members, strangers, aside, longest_turn] = [0, 1, 2, 3].map(|index: usize| self.0[index].load(Relaxed));
+        WorkUnits { members, strangers, aside, longest_turn }
+    }
+}
+
+/// The division, as it stands.
+#[derive(Debug, Default)]
+pub(super) struct Shares {
+    /// Units of members in this round.
+    round: u64,
+    /// What strangers may still take: [`SHARE`] of these are a unit.
+    credit: u64,
+    units: WorkUnits,
+    changed: bool,
+}
+
+impl Shares {
+    /// A round begins, in which nothing was done yet.
+    pub(super) fn begin_round(&mut self, totals: &Totals) {
+        self.round = 0;
+        if std::mem::take(&mut self.changed) {
+            totals.write(&self.units);
+        }
+    }
+
+    /// A member's connection had its turn.
+    pub(super) fn member(&mut self, units: u64) {
+        if units == 0 {
+            return;
+        }
+        self.round += units;
+        self.credit = (self.credit + units).min(SHARE * SAVED);
+        self.units.members += units;
+        self.units.longest_turn = self.units.longest_turn.max(units);
+        self.changed = true;
+    }
+
+    /// Whether a stranger may take a step now.
+    pub(super) fn admits(&self) -> bool {
+        self.round == 0 || self.credit >= SHARE * STEP
+    }
+
+    /// A stranger has taken some of its step.
+    pub(super) fn stranger(&mut self, units: u64) {
+        if self.round == 0 {
+            self.units.aside += units;
+        } else {
+            debug_assert!(SHARE * units <= self.credit, "a step is admitted first, and takes no more than it may");
+            self.credit = self.credit.saturating_sub(SHARE * units);
+            self.units.strangers += units;
+        }
+        self.changed = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Something that a thread does.
+    #[derive(Clone, Copy, Debug)]
+    enum Deed {
+        Round,
+        Member(u64),
+        /// A stranger wants to take a step, of which this is a part.
+        Stranger(u64),
+    }
+
+    fn deeds() -> impl Strategy<Value = Vec<Deed>> {
+        let deed = prop_oneof![
+            Just(Deed::Round),
+            (0..5_000_u64).prop_map(Deed::Member),
+            (1..=STEP).prop_map(Deed::Stranger),
+            Just(Deed::Stranger(STEP)),
+        ];
+        proptest::collection::vec(deed, 1..400)
+    }
+
+    proptest! {
+        /// Whatever comes in whatever order, members have four parts in five of what is done in
+        /// rounds in which they have work, and strangers are always admitted in the others.
+        #[test]
+        fn members_have_their_share(deeds in deeds()) {
+            let (totals, mut shares) = (Totals::default(), Shares::default());
+            let (mut members, mut beside, mut aside) = (0, 0, 0);
+            let mut of_round = 0;
+            for deed in deeds {
+                match deed {
+                    Deed::Round => {
+                        shares.begin_round(&totals);
+                        of_round = 0;
+                    }
+                    Deed::Member(units) => {
+                        shares.member(units);
+                        members += units;
+                        of_round += units;
+                    }
+                    Deed::Stranger(units) if shares.admits() => {
+                        shares.stranger(units);
+                        if of_round == 0 { aside += units } else { beside += units }
+                    }
+                    Deed::Stranger(_) => prop_assert!(of_round > 0, "nobody else has work"),
+                }
+                prop_assert!(SHARE * beside <= members);
+            }
+            shares.begin_round(&totals);
+            let found = totals.read();
+            prop_assert_eq!((found.members, found.strangers, found.aside), (members, beside, aside));
+        }
+
+        /// However little members do in each round, strangers come in by and by.
+        #[test]
+        fn strangers_are_not_kept_out_for_ever(each in 1..100_u64) {
+            let (totals, mut shares) = (Totals::default(), Shares::default());
+            let mut rounds = 0;
+            while !shares.admits() || rounds == 0 {
+                shares.begin_round(&totals);
+                shares.member(each);
+                rounds += 1;
+            }
+            prop_assert!(rounds <= SHARE * STEP / each + 1);
+        }
+    }
+}
