@@ -52,9 +52,9 @@ impl VerbsConfig {
     }
 
     /// Whether the memory by which the NIC sends and receives is in huge pages of 2 MiB, of which
-    /// it translates fewer: those that the administrator has set aside by `sysctl vm.nr_hugepages`.
-    /// A node takes a few, and each of its endpoints. Regions are the application's: see
-    /// [`Region::in_huge_pages`](crate::Region::in_huge_pages).
+    /// it translates fewer: those that the administrator has set aside by `sysctl
+    /// vm.nr_hugepages`. A node takes a few, and each of its endpoints. Regions are the
+    /// application's: see [`Region::in_huge_pages`](crate::Region::in_huge_pages).
     pub fn huge_pages(self, huge_pages: bool) -> Self {
         Self { huge_pages, ..self }
     }

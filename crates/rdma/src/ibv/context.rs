@@ -11,12 +11,14 @@ use super::{
     control::Control,
     slots::Slots,
     station::Station,
-    sys::{CompletionQueue, Requests, Slab},
+    sys::{CompletionQueue, Device, Requests, Slab},
 };
 
 /// What an endpoint's queues share.
 pub(super) struct QueueContext<'p, E: Engine> {
     pub(super) station: &'p Station<E>,
+    /// The device, as this endpoint has opened it.
+    pub(super) device: &'p Arc<Device>,
     pub(super) control: &'p mut Control,
     pub(super) tcp: &'p mut TcpPort<E>,
     pub(super) queue: &'p Arc<CompletionQueue>,

@@ -21,7 +21,7 @@ use super::{
     queue::Queue,
     slots::Slots,
     station::{Station, Tallies},
-    sys::{Completion, CompletionQueue, Requests, Slab},
+    sys::{Completion, CompletionQueue, Device, Requests, Slab},
 };
 
 /// Frames for replies that a port keeps.
@@ -55,6 +55,7 @@ pub struct VerbsPort<E: Engine> {
     tcp: TcpPort<E>,
     control: Control,
     station: Arc<Station<E>>,
+    device: Arc<Device>,
     shared: Arc<Shared<E>>,
     depth: usize,
     slab: Slab,
@@ -81,6 +82,7 @@ macro_rules! context {
     ($port:ident) => {
         QueueContext {
             station: &$port.station,
+            device: &$port.device,
             control: &mut $port.control,
             tcp: &mut $port.tcp,
             queue: &$port.completed,
@@ -121,7 +123,7 @@ impl<E: Engine> VerbsPort<E> {
             (Buffers::MEDIUM + HEAD, 2 * medium),
             (Buffers::LARGE + HEAD, 2 * large),
         ]);
-        let device = &station.device;
+        let device = &Arc::new(station.device.again()?);
         let completed = Arc::new(CompletionQueue::new(device, Room::entries(PAIRS, depth, calls), true)?);
         if let Some(channel) = completed.channel() {
             let failed =
@@ -149,6 +151,7 @@ impl<E: Engine> VerbsPort<E> {
             posted: Posted::default(),
             tallies: station.tallies(),
             tcp,
+            device: Arc::clone(device),
             station,
             _member: Arc::clone(member),
         })

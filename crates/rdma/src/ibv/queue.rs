@@ -190,7 +190,7 @@ impl Queue {
         let most = (station.capabilities.queue_depth, station.capabilities.max_calls);
         let room = context.room.take_one(station, context.queue);
         let made =
-            room.and_then(|()| QueuePair::new(&station.device, &station.shape(context.queue, context.queue, most)));
+            room.and_then(|()| QueuePair::new(context.device, &station.shape(context.queue, context.queue, most)));
         let asked = made.and_then(|pair| {
             let end = station.end_of(&pair);
             self.ask(context, Request::Connect(end))?;

@@ -7,7 +7,8 @@
 //! it, or it is time to say that the node is still there.
 //!
 //! Whatever comes in a round is bounded: so many connections are accepted, and of each connection
-//! so many bytes are read. So a flood on one delays others by that much at most.
+//! so many bytes are read. So a flood on one delays others by that much at most. Strangers get a
+//! share of what is done for members (`shares`).
 
 use std::{
     net::TcpListener,
@@ -236,6 +237,7 @@ impl<E: Engine> Service<E> {
             !room && !shared.leaving.load(SeqCst) && shared.blocked.lock().is_empty()
         });
         shared.starved.store(false, Relaxed);
+        self.shares.begin_round(&self.shared.totals);
         self.handle(&ready);
         self.ready = ready;
         self.look_after();

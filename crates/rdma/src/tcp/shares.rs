@@ -3,7 +3,8 @@
 //! Work is counted in units: one is a small operation, or 64 bytes that are moved. In a round in
 //! which members had work, strangers get a quarter of what members have got so far, so that members
 //! have four parts in five of all. What strangers do not use is saved, up to a bound. In a round in
-//! which members had nothing, nothing is taken from them: then it costs strangers nothing.
+//! which members had nothing, nothing is taken from them: then it costs strangers nothing. But it
+//! is soon time for the next round, in which members may have something.
 //!
 //! The order of a round sees to the rest: members come first.
 
@@ -25,6 +26,10 @@ const SHARE: u64 = 4;
 
 /// The most that is saved for strangers, in units.
 const SAVED: u64 = 16 * STEP;
+
+/// What strangers take of a round in which members have nothing, before it is time for the next, in
+/// units.
+const FREE: u64 = 4 * STEP;
 
 /// What a node's thread has done, in units of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +69,8 @@ impl Totals {
 pub(super) struct Shares {
     /// Units of members in this round.
     round: u64,
+    /// Units of strangers in this round that cost them nothing.
+    free: u64,
     /// What strangers may still take: [`SHARE`] of these are a unit.
     credit: u64,
     units: WorkUnits,
@@ -73,7 +80,7 @@ pub(super) struct Shares {
 impl Shares {
     /// A round begins, in which nothing was done yet.
     pub(super) fn begin_round(&mut self, totals: &Totals) {
-        self.round = 0;
+        (self.round, self.free) = (0, 0);
         if std::mem::take(&mut self.changed) {
             totals.write(&self.units);
         }
@@ -93,13 +100,17 @@ impl Shares {
 
     /// Whether a stranger may take a step now.
     pub(super) fn admits(&self) -> bool {
-        self.round == 0 || self.credit >= SHARE * STEP
+        match self.round {
+            0 => self.free < FREE,
+            _ => self.credit >= SHARE * STEP,
+        }
     }
 
     /// A stranger has taken some of its step.
     pub(super) fn stranger(&mut self, units: u64) {
         if self.round == 0 {
             self.units.aside += units;
+            self.free += units;
         } else {
             debug_assert!(SHARE * units <= self.credit, "a step is admitted first, and takes no more than it may");
             self.credit = self.credit.saturating_sub(SHARE * units);
@@ -136,17 +147,17 @@ mod tests {
 
     proptest! {
         /// Whatever comes in whatever order, members have four parts in five of what is done in
-        /// rounds in which they have work, and strangers are always admitted in the others.
+        /// rounds in which they have work, and strangers are admitted in the others, for a while.
         #[test]
         fn members_have_their_share(deeds in deeds()) {
             let (totals, mut shares) = (Totals::default(), Shares::default());
             let (mut members, mut beside, mut aside) = (0, 0, 0);
-            let mut of_round = 0;
+            let (mut of_round, mut free) = (0, 0);
             for deed in deeds {
                 match deed {
                     Deed::Round => {
                         shares.begin_round(&totals);
-                        of_round = 0;
+                        (of_round, free) = (0, 0);
                     }
                     Deed::Member(units) => {
                         shares.member(units);
@@ -155,9 +166,13 @@ mod tests {
                     }
                     Deed::Stranger(units) if shares.admits() => {
                         shares.stranger(units);
-                        if of_round == 0 { aside += units } else { beside += units }
+                        match of_round {
+                            0 => (aside, free) = (aside + units, free + units),
+                            _ => beside += units,
+                        }
+                        prop_assert!(free < FREE + STEP, "it is time for the next round");
                     }
-                    Deed::Stranger(_) => prop_assert!(of_round > 0, "nobody else has work"),
+                    Deed::Stranger(_) => prop_assert!(of_round > 0 || free >= FREE, "nobody else has work"),
                 }
                 prop_assert!(SHARE * beside <= members);
             }

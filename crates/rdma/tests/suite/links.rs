@@ -141,7 +141,7 @@ fn lose_the_link(deadline: usize) -> Option<(Tally, Tally, Vec<Presence>)> {
 /// back as the same incarnation.
 #[test]
 fn a_link_that_is_down_longer_than_the_deadline_makes_a_node_suspected_until_it_is_back() {
-    let Some((lost, stays, seen)) = lose_the_link(2_000) else { return };
+    let Some((lost, stays, seen)) = lose_the_link(3_000) else { return };
     let [here, suspected] = [Presence::Here, Presence::Suspected].map(|as_it_stands| as_it_stands(Incarnation(1)));
     assert_eq!(seen, [here, suspected, here]);
     assert!(lost.unknown.get() > 0, "something was under way");

@@ -353,6 +353,65 @@ fn huge_pages_are_used_or_said_to_be_missing() {
     std::fs::write(STOCK, before).expect("as before");
 }
 
+/// Threads share no lock of the library's: each endpoint has opened the device for itself.
+#[test]
+fn each_endpoint_has_a_context_of_its_own() {
+    let opened = || {
+        let descriptors = std::fs::read_dir("/proc/self/fd").expect("descriptors");
+        let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+        targets.filter(|target| target.to_string_lossy().starts_with("/dev/infiniband/uverbs")).count()
+    };
+    let Some(count) = std::env::var_os("DRTM_ENDPOINTS") else {
+        // In a process that has no other test's.
+        let status = std::process::Command::new(std::env::current_exe().expect("this program"))
+            .args(["nics::each_endpoint_has_a_context_of_its_own", "--exact", "--nocapture"])
+            .env("DRTM_ENDPOINTS", "3")
+            .stdout(std::process::Stdio::null())
+            .status()
+            .expect("another process");
+        assert!(status.success());
+        return;
+    };
+    let count: usize = count.into_string().expect("text").parse().expect("a number");
+    let fabric = VerbsFabric::join(NoHtm, NicMood::default().config(Addresses::new(), NodeId(0), 1)).expect("a device");
+    let before = opened();
+    let endpoints: Vec<_> = (0..count).map(|_| fabric.endpoint(NodeId(0)).expect("room")).collect();
+    assert_eq!(opened() - before, count);
+    drop(endpoints);
+    assert_eq!(opened(), before, "what is dropped is closed");
+}
+
+/// A user that may not open the device is told so.
+#[test]
+fn no_permission_for_the_device_says_so() {
+    use std::os::unix::{fs::PermissionsExt, process::CommandExt};
+
+    const DEVICE: &str = "/dev/infiniband/uverbs0";
+    const NOBODY: u32 = 65_534;
+    if std::env::var_os("DRTM_NOBODY").is_some() {
+        let error = VerbsFabric::join(NoHtm, NicMood::default().config(Addresses::new(), NodeId(0), 1));
+        let error = error.expect_err("it may not");
+        assert!(matches!(error, VerbsError::Permission { .. }), "{error}");
+        assert!(error.to_string().contains("/dev/infiniband"), "{error}");
+        return;
+    }
+    // A machine that is this test's own: see `scripts/rxe/image`.
+    if std::fs::read_to_string("/etc/kernel").is_err() {
+        println!("skipped: it changes who may open the device");
+        return;
+    }
+    let allow = |mode| std::fs::set_permissions(DEVICE, std::fs::Permissions::from_mode(mode)).expect("it is root's");
+    let before = std::fs::metadata(DEVICE).expect("a device").permissions().mode();
+    allow(0o600);
+    let status = std::process::Command::new(std::env::current_exe().expect("this program"))
+        .args(["nics::no_permission_for_the_device_says_so", "--exact", "--nocapture"])
+        .env("DRTM_NOBODY", "1")
+        .uid(NOBODY)
+        .status();
+    allow(before);
+    assert!(status.expect("another process").success());
+}
+
 /// A process that may lock little memory, and is not above such limits.
 #[test]
 fn too_little_locked_memory_names_the_limit() {

@@ -22,6 +22,7 @@ const ETHERNET: u8 = 2;
 pub(in crate::ibv) struct Device {
     pub(super) context: *mut ibv_context,
     pub(super) domain: *mut ibv_pd,
+    name: String,
 }
 
 // SAFETY: see the third invariant of `sys`.
@@ -71,22 +72,28 @@ impl Device {
                 if opened.is_none() && name.is_none_or(|name| name == text) {
                     // SAFETY: an entry is a device until the list is freed.
                     let context = unsafe { ibv_open_device(device) };
-                    opened = Some((context, io::Error::last_os_error()));
+                    opened = Some((context, io::Error::last_os_error(), text.clone()));
                 }
                 found.push(text);
             }
             // SAFETY: the list was made by the library, and is freed once.
             unsafe { ibv_free_device_list(list) };
         }
-        let (context, error) = opened.ok_or(VerbsError::NoDevice { named: name.map(Into::into), found })?;
+        let (context, error, name) = opened.ok_or(VerbsError::NoDevice { named: name.map(Into::into), found })?;
         if context.is_null() {
             return Err(VerbsError::opening(error));
         }
         // SAFETY: the context is open.
         let domain = unsafe { ibv_alloc_pd(context) };
         let failed = io::Error::last_os_error();
-        let device = Self { context, domain };
+        let device = Self { context, domain, name };
         if domain.is_null() { Err(VerbsError::opening(failed)) } else { Ok(device) }
+    }
+
+    /// Opens the same device once more, for another thread: what one thread posts by its own
+    /// context waits for no lock of another's.
+    pub(in crate::ibv) fn again(&self) -> Result<Self, VerbsError> {
+        Self::open(Some(&self.name))
     }
 
     pub(in crate::ibv) fn abilities(&self) -> Result<Abilities, VerbsError> {
