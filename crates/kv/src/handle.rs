@@ -1,5 +1,5 @@
-//! Records as transactions know them: by where they are, in which use of their memory, and in which
-//! version they were seen.
+//! Records as transactions refer to them: by their place, the incarnation of their memory, and the
+//! version that was seen.
 
 use std::fmt::Debug;
 
@@ -11,7 +11,7 @@ use crate::{
     layout::{Head, Place},
 };
 
-/// Where a record is in its region, and in which use of that memory: in one word. Handles are
+/// A record's place in its region and the incarnation of its memory, in one word. Handles are
 /// ordered by place.
 ///
 /// # Example
@@ -24,7 +24,7 @@ pub struct Handle(u64);
 impl Handle {
     #[inline(always)]
     pub(crate) fn of(place: Place) -> Self {
-        // The place above the incarnation, so that the order is that of memory.
+        // The place is above the incarnation, so that handles are in the order of memory.
         Self(place.word << 16 | u64::from(place.incarnation))
     }
 
@@ -33,7 +33,7 @@ impl Handle {
         Place { word: self.0 >> 16, incarnation: self.0 as u16 }
     }
 
-    /// The handle as a word, for a message.
+    /// Returns the handle as a word, for a message.
     ///
     /// # Example
     ///
@@ -47,14 +47,15 @@ impl Handle {
         self.0
     }
 
-    /// The handle of a [word](Self::to_word). One that was made up leads to no memory, or to some
-    /// that holds no such record.
+    /// Makes the handle from its [word](Self::to_word). An arbitrary word makes a handle that leads
+    /// to no memory, or to memory that has no such record.
     #[must_use]
     pub const fn from_word(word: u64) -> Self {
         Self(word)
     }
 
-    /// A number in which handles of different records differ, mostly in the lowest bits.
+    /// Returns a number that differs between handles of different records, mostly in its lowest
+    /// bits.
     #[must_use]
     #[inline(always)]
     pub const fn mixed(self) -> u64 {
@@ -62,8 +63,8 @@ impl Handle {
     }
 }
 
-/// An entry of a read set: a record as it was seen. If its version is a
-/// [removed](Version::is_removed) one, it stands for a key that is not there.
+/// An entry of a read set: a record as it was seen. A [removed](Version::is_removed) version stands
+/// for an absent key.
 ///
 /// # Example
 ///
@@ -72,12 +73,12 @@ impl Handle {
 pub struct ReadEntry {
     /// The record.
     pub at: Handle,
-    /// The version it had.
+    /// The version that it had.
     pub version: Version,
 }
 
 impl ReadEntry {
-    /// Whether there was such a key.
+    /// Returns whether the key was present.
     #[must_use]
     #[inline(always)]
     pub const fn is_present(&self) -> bool {
@@ -85,17 +86,17 @@ impl ReadEntry {
     }
 }
 
-/// Where a key was not found, or a range was passed: as long as it is unchanged, no key has come
-/// there.
+/// A guard against phantoms: an absent key's bucket or leaf, or a leaf of a scanned range. As long
+/// as it is unchanged, no key was inserted there.
 ///
 /// # Example
 ///
 /// See [`KvTable::read`](crate::KvTable::read).
 pub trait PhantomGuard: Copy + Eq + Debug + Send + Sync + 'static {
-    /// Where it is in its region: guards of the same place differ in their versions.
+    /// Returns its place in its region. Guards of the same place differ in their versions.
     fn place(&self) -> Offset;
 
-    /// Whether it is unchanged.
+    /// Returns whether it is unchanged.
     #[doc(hidden)]
     #[inline(always)]
     fn holds<E: Engine>(&self, region: &Region<E>) -> bool {
@@ -103,13 +104,13 @@ pub trait PhantomGuard: Copy + Eq + Debug + Send + Sync + 'static {
         holds
     }
 
-    /// Whether it is unchanged, in an htm transaction.
+    /// Returns whether it is unchanged, in an htm transaction.
     #[doc(hidden)]
     fn holds_in<'m, E: Engine, A: Access<'m>>(&self, tx: &mut A, region: &'m Region<E>) -> Result<bool, A::Abort>;
 }
 
-/// What an insertion has done to a guard. A transaction that has seen `before` replaces it, so that
-/// its own insertions are not taken for others'.
+/// The change of a guard by an insertion. A transaction that has `before` in its read set replaces
+/// it, so that its own insertions are not taken for phantoms.
 ///
 /// # Example
 ///
@@ -117,43 +118,44 @@ pub trait PhantomGuard: Copy + Eq + Debug + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GuardChange<G> {
-    /// What it was: exactly so, up to the change.
+    /// The guard, exactly as it was up to the change.
     pub before: G,
-    /// What the change has left.
+    /// The guard after the change.
     pub after: G,
-    /// Where some of the keys belong now.
+    /// The guard of the bucket or leaf that a split moved some of the keys to.
     pub split_off: Option<G>,
 }
 
-/// The record of a key that is to be inserted.
+/// The record of a key to insert.
 ///
 /// # Example
 ///
 /// See [`Records`](crate::Records).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
-    /// There was one.
+    /// The key had a record already.
     Found(ReadEntry),
-    /// There is one now. It says that the key is not there, until its transaction commits.
+    /// A record was created. It says that the key is absent until its transaction commits.
     Made(ReadEntry),
 }
 
-/// What came of an attempt to take the record of an absent key out of its table.
+/// The outcome of an attempt to remove the record of an absent key from its table.
 ///
 /// # Example
 ///
 /// See [`KvTable::reap`](crate::KvTable::reap).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaped {
-    /// It is out.
+    /// The record was removed.
     Out,
-    /// It is not as it was seen, or not there: somebody else has use for it, or has taken it out.
+    /// The record has changed since it was seen, or is no longer there: another thread uses it, or
+    /// has removed it.
     Gone,
-    /// Somebody has it locked: try again later.
+    /// The record is locked: retry later.
     Busy,
 }
 
-/// What came of an attempt to keep what a record is, before it is written.
+/// The outcome of an attempt to keep the old version of a record, before it is written.
 ///
 /// # Example
 ///
@@ -161,43 +163,43 @@ pub enum Reaped {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "memory for older versions is counted by who keeps them"]
 pub enum RetainOutcome {
-    /// There is a copy of it.
+    /// The old version was copied.
     Copied {
-        /// The bytes that it takes.
+        /// The bytes that the copy takes.
         bytes: u64,
     },
-    /// There was no memory for one, or it might not be taken. What the record is now and was before
-    /// will be forgotten, and whoever asks is told so.
+    /// There was no memory for a copy, or it was not allowed. The current version and all older
+    /// ones will be lost. A snapshot that needs them gets an error.
     Discarded {
-        /// The bytes that what it was before took, and which are free again.
+        /// The bytes of older versions that have been freed.
         freed: u64,
     },
 }
 
-/// What came of an attempt to lock a record.
+/// The outcome of an attempt to lock a record.
 ///
 /// # Example
 ///
 /// See [`Records`](crate::Records).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locking {
-    /// It is locked now.
+    /// The record is locked now.
     Taken {
-        /// Its version.
+        /// The record's version.
         version: Version,
-        /// Its head: whether it links to older versions, and how long its value is, or
-        /// [where](crate::Records::length_in) that is to be found.
+        /// The record's head. It says whether there are older versions, and the value's length, or
+        /// that the length is [elsewhere](crate::Records::length_in).
         head: Head,
     },
-    /// This holder has it locked already.
+    /// This holder has locked it already.
     Mine {
-        /// Its version.
+        /// The record's version.
         version: Version,
-        /// Its head.
+        /// The record's head.
         head: Head,
     },
-    /// Another transaction has it locked, or it is leased.
+    /// Another transaction has locked it, or it is leased.
     Held(Acquire),
-    /// It is not the record of that handle any more.
+    /// The memory no longer has the record of that handle.
     Gone,
 }

@@ -3,25 +3,27 @@
 //!
 //! # Finding a key
 //!
-//! A key's hash names its bucket, according to how often that has been split (see `numbering`),
-//! which the bucket itself says: its *depth*. A search starts where the table's size suggests,
-//! which may be out of date. If it finds the key, that is that. If not, the bucket says whether it
-//! was the right one: absence is never concluded from a bucket that has been split, or that changed
-//! during the search. Readers take no locks and wait for nobody.
+//! A key's hash names its bucket, according to how often that bucket has been split (see
+//! `numbering`). The bucket itself stores this count: its *depth*. A search starts at the bucket
+//! that a possibly outdated table size suggests. If it finds the key, it is done. If not, the
+//! bucket's depth says whether it was the right bucket. A search never concludes that a key is
+//! absent from a bucket that was split, or that changed during the search. Readers take no locks
+//! and never wait.
 //!
 //! # Growing
 //!
-//! Linear hashing: buckets are split in the order of their numbers, so the table grows by one
-//! bucket at a time and its occupancy stays what it was. A split locks the one bucket that it
-//! divides. First the new bucket gets the keys that move, and becomes valid; then the old one says
-//! that it is one bit deeper; then it drops them. At each moment each key can be found. Only who
-//! holds the lock of the bucket whose turn it is moves the turn on, when all is done, so a split
-//! that fails for want of memory has changed nothing.
+//! The table grows by linear hashing. Buckets are split in the order of their numbers, so the table
+//! grows by one bucket at a time at a constant occupancy. A split locks the one bucket that it
+//! divides. First the new bucket gets the keys that move, and becomes valid. Then the old bucket
+//! increments its depth. Then it drops the moved keys. So each key can be found at each moment.
+//! Only the thread that holds the lock of the next bucket to split increments the number of
+//! buckets, after the split is complete. So a split that fails for want of memory has changed
+//! nothing.
 //!
 //! # Changing a chain
 //!
-//! Under the bucket's lock. Locks are taken in the order bucket, record; nobody waits for a bucket
-//! while holding a record.
+//! A chain is changed under its bucket's lock. Locks are taken in the order bucket, record: a
+//! thread that holds a record's lock never waits for a bucket.
 
 mod bucket;
 mod chain;
@@ -56,7 +58,7 @@ use hint::Hint;
 use numbering::Numbering;
 use segments::Segments;
 
-/// How a hash table begins, and whether it grows.
+/// The initial size of a hash table, and whether it grows.
 ///
 /// # Example
 ///
@@ -69,43 +71,43 @@ use segments::Segments;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct HashConfig {
-    /// Keys that the table has room for at first.
+    /// The number of keys that the table has room for at first.
     pub keys: u64,
-    /// Keys over slots, at which it has room.
+    /// The ratio of keys to slots at which the table is sized and grows.
     pub occupancy: f64,
-    /// Whether it grows beyond that. One that does not gets longer chains.
+    /// Whether it grows beyond that. A table that does not grow gets longer chains.
     pub grows: bool,
-    /// Whether peers read its records by one-sided READs, so that records have checksums.
+    /// Whether peers read its records by one-sided READs. Its records have checksums then.
     pub for_peers: bool,
 }
 
 impl HashConfig {
-    /// Room for so many keys at an occupancy of three quarters, and growing.
+    /// Makes a configuration for this many keys, at an occupancy of three quarters, that grows.
     #[must_use]
     pub const fn for_keys(keys: u64) -> Self {
         Self { keys, occupancy: 0.75, grows: true, for_peers: false }
     }
 
-    /// The same at another occupancy.
+    /// Sets the occupancy.
     #[must_use]
     pub const fn with_occupancy(self, occupancy: f64) -> Self {
         Self { occupancy, ..self }
     }
 
-    /// The same without growing.
+    /// Disables growing.
     #[must_use]
     pub const fn fixed(self) -> Self {
         Self { grows: false, ..self }
     }
 
-    /// The same for a table whose records are [read by peers](crate::RecordPeer). Each needs eight
-    /// bytes more, and a checksum when it is written.
+    /// Lets [peers read](crate::RecordPeer) the table's records. Each record takes eight more
+    /// bytes, and a checksum is computed at each write.
     #[must_use]
     pub const fn for_peers(self) -> Self {
         Self { for_peers: true, ..self }
     }
 
-    /// Keys in a bucket, on average.
+    /// Returns the average number of keys in a bucket.
     fn keys_per_bucket(&self) -> f64 {
         SLOTS as f64 * self.occupancy
     }
@@ -120,13 +122,13 @@ impl HashConfig {
 }
 
 impl Default for HashConfig {
-    /// Small, and growing.
+    /// Makes a configuration for a small table that grows.
     fn default() -> Self {
         Self::for_keys(0)
     }
 }
 
-/// Words of a table's header in its region, besides those of [every table](crate::base).
+/// The words of a table's header in its region, behind those of [every table](crate::base).
 ///
 /// ```text
 /// word 1   keys per bucket at which it grows, as the bits of an f64; zero for never
@@ -151,16 +153,16 @@ mod header {
     pub(super) const KEYS: usize = (OVERFLOW + segments::HEADER_WORDS).next_multiple_of(LINE_WORDS);
     pub(super) const HEADER: Header = Header { words: KEYS + COUNTER_WORDS, align: 128, counter: KEYS };
 
-    /// The first word, with the code of the keys in its last byte.
+    /// The first word. Its last byte has the code of the keys.
     pub(super) const HASH_TABLE: u64 = u64::from_be_bytes(*b"drtmh1\0\0");
 }
 
-/// The first word of the header of a table with these keys.
+/// Returns the first word of the header of a table with these keys.
 pub(crate) const fn kind<K: Keys>() -> u64 {
     header::HASH_TABLE | K::CODE
 }
 
-/// A hash table over registered memory. Clones are the same table.
+/// A hash table in registered memory. Clones are handles of the same table.
 ///
 /// Values are byte strings of up to [`MAX_VALUE`](crate::MAX_VALUE) bytes. All operations are
 /// linearizable.
@@ -193,33 +195,33 @@ pub struct HashTable<E: Engine, K: Keys = Inline> {
 struct Table<E: Engine> {
     base: Base<E>,
     numbering: Numbering,
-    /// How many buckets there were when this handle last looked.
+    /// The number of buckets when this handle last looked.
     hint: Hint,
     main: Segments,
     overflow: Segments,
     free_overflows: Mutex<Vec<u64>>,
-    /// Keys per bucket at which a bucket is added.
+    /// The number of keys per bucket at which a bucket is added. `None`: the table does not grow.
     grows_at: Option<f64>,
 }
 
 impl<E: Engine> Store<E> {
-    /// A new hash table with keys of eight bytes.
+    /// Creates a hash table with keys of eight bytes.
     ///
     /// # Errors
     ///
-    /// When the configuration is no table's, or memory cannot be had.
+    /// When the configuration is invalid, or memory has run out.
     pub fn hash_table(&self, config: HashConfig) -> Result<HashTable<E, Inline>, KvError> {
         self.hash_table_of(config)
     }
 
-    /// A new hash table with keys of this kind.
+    /// Creates a hash table with keys of this kind.
     ///
     /// # Errors
     ///
-    /// When the configuration is no table's, or memory cannot be had.
+    /// When the configuration is invalid, or memory has run out.
     pub fn hash_table_of<K: Keys>(&self, config: HashConfig) -> Result<HashTable<E, K>, KvError> {
         let buckets = config.buckets()?;
-        // Before any is taken: what a table that cannot be made has taken would be lost.
+        // Checked before any memory is taken: a table that fails to be created would leak it.
         let (asked, region) = (buckets.saturating_mul(BUCKET_BYTES), self.region());
         if asked > region.capacity() - region.allocated() {
             return Err(segments::full(region, asked).into());
@@ -234,11 +236,12 @@ impl<E: Engine> Store<E> {
         Ok(HashTable { table: Arc::new(table), keys: PhantomData })
     }
 
-    /// A hash table that was [made](Self::hash_table_of) in this memory, by this handle or another.
+    /// Opens a hash table that was [created](Self::hash_table_of) in this region, by this handle or
+    /// another.
     ///
     /// # Errors
     ///
-    /// When there is none at that place, or one of another kind.
+    /// When there is no hash table at that place, or one with other keys.
     ///
     /// # Example
     ///
@@ -261,18 +264,18 @@ impl<E: Engine> Store<E> {
 }
 
 impl<E: Engine, K: Keys> HashTable<E, K> {
-    /// Buckets, without overflow.
+    /// Returns the number of main buckets, without overflow buckets.
     ///
     /// # Errors
     ///
-    /// [`KvError::Corrupt`] when the table's header cannot be reached.
+    /// [`KvError::Corrupt`] when the table's header is out of bounds.
     pub fn buckets(&self) -> Result<u64, KvError> {
         self.table.buckets()
     }
 }
 
 impl<E: Engine> Table<E> {
-    /// The table that has this header.
+    /// Makes the handle of a table from its header.
     fn over(base: Base<E>) -> Result<Self, KvError> {
         let numbering = Numbering::new(base.get(header::BASE)?).ok_or(KvError::NoBucket { bucket: 0 })?;
         let grows_at = Some(base.get(header::GROWS_AT)?).filter(|bits| *bits != 0).map(f64::from_bits);
@@ -305,14 +308,15 @@ impl<E: Engine> Table<E> {
         Turn::of(self.region())
     }
 
-    /// Whether nothing that was looked at since this turn can have come round.
+    /// Returns whether no counter that was read since this turn can have wrapped around.
     #[inline(always)]
     fn is_within(&self, since: Turn) -> bool {
         since.holds_in(self.region())
     }
 
-    /// How many buckets there are. Who learns of a bucket by this finds it filled: its keys would
-    /// otherwise be looked for before they are there, and its depth after it is.
+    /// Returns the number of buckets. A reader that learns of a bucket from this number finds it
+    /// filled. Otherwise it could look for the bucket's keys before they are there, although its
+    /// depth is set.
     #[inline(always)]
     fn buckets(&self) -> Result<u64, KvError> {
         self.base.get(header::BUCKETS)

@@ -1,23 +1,23 @@
-//! The memory store: records in registered words, and the tables that find them.
+//! The memory store: records in registered memory, and the tables that find them.
 //!
-//! - [`Store`]: a region with memory for records; [`Worker`]: one thread's way to change what is in
-//!   it.
-//! - [`HashTable`]: finds a record by its key. Reads take no locks and wait for nobody; it grows a
-//!   bucket at a time.
-//! - [`HashPeer`]: the same table from another node, by one-sided READs; with a [`Cache`], seldom
-//!   by any.
-//! - [`Tree`]: keeps keys, integers or byte strings, in their order. Reads take no locks; a
-//!   [`Scan`] tells which leaves it has passed, so that keys that come or go later are noticed.
-//! - [`TreePeer`]: the same tree from another node; with a [`Cache`], by one READ.
-//! - [`RecordPeer`]: records of another node, read, locked and written by one-sided verbs.
-//!   [`TablePeer`], [`Service`]: tables of another node, by messages.
-//! - [`Turn`]: a moment of the store, after which what was read and is still the same has not come
-//!   round to that.
-//! - [`State`], [`Version`], [`Head`]: the words of a record's header, which protocols build on.
-//!   [`acquire`] decides when a record's lock can be taken.
+//! - [`Store`]: a region with memory for records. [`Worker`]: the handle by which one thread
+//!   changes it.
+//! - [`HashTable`]: finds a record by its key. Readers take no locks and never wait. The table
+//!   grows by one bucket at a time.
+//! - [`HashPeer`]: reads a hash table of another node by one-sided READs. With a [`Cache`], most
+//!   lookups of a bucket need none.
+//! - [`Tree`]: an ordered table of integers or byte strings. Readers take no locks. A [`Scan`]
+//!   reports the leaves that it has passed, so that a transaction detects phantoms.
+//! - [`TreePeer`]: reads a tree of another node. With a [`Cache`], a lookup takes one READ.
+//! - [`RecordPeer`]: reads, locks and writes records of another node by one-sided verbs.
+//!   [`TablePeer`] and [`Service`]: operations on tables of another node, by messages.
+//! - [`Turn`]: the store's epoch for narrow counters. It detects that a version or an incarnation
+//!   may have wrapped around (ABA).
+//! - [`State`], [`Version`], [`Head`]: the words of a record's header, on which protocols build.
+//!   [`acquire`] decides whether a record's lock can be taken.
 //!
-//! A table is only words in a region: another handle, in this process or another that maps the same
-//! region, [opens](Store::open_hash_table) it and uses it at the same time.
+//! A table consists only of words in a region. Another handle, in this process or in another that
+//! maps the same region, can [open](Store::open_hash_table) it and use it concurrently.
 //!
 //! ```
 //! use drtm_htm::NoHtm;

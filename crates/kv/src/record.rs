@@ -1,5 +1,5 @@
-//! Records: a header of four words, then, if need be, lengths and a long key, then the value, then
-//! perhaps a checksum.
+//! Records: a header of four words, optional lengths and a long key, the value, and an optional
+//! checksum.
 //!
 //! ```text
 //! word 0   key: the key itself, or a long key's fingerprint (in a tree, its last eight bytes)
@@ -16,16 +16,18 @@
 //!
 //! # Reading
 //!
-//! Optimistic, by the version: see `read`.
+//! Readers are optimistic: they validate the version. See `read`.
 //!
 //! # Writing
 //!
-//! Under the lock in the state word. The version is marked `writing`, then the words are written,
-//! then the new version. Memory that is free stays locked and marked `writing`, with its
-//! incarnation one on, until its next use is complete: whoever still has its place finds it busy,
-//! or of another incarnation, and goes back to the table. Also memory of a record that no table
-//! leads to yet is only used anew under its lock: whoever locks what it was before finds out under
-//! the lock.
+//! A record is written under the lock in its state word. The writer marks the version as `writing`,
+//! writes the words, then stores the new version.
+//!
+//! Free memory stays locked and marked `writing`, with its incarnation incremented, until its next
+//! use is complete. A thread that still has the old place finds the record busy, or with another
+//! incarnation, and looks the key up again. The memory of a record that no table leads to yet is
+//! also only reused under its lock. A thread that locks the record by its old place notices the
+//! reuse under the lock.
 
 mod hold;
 mod lines;
@@ -59,37 +61,37 @@ pub(crate) const STATE: usize = 1;
 pub(crate) const VERSION: usize = 2;
 pub(crate) const HEAD: usize = 3;
 
-/// Words before the value or the lengths.
+/// The number of words before the value or the lengths.
 pub(crate) const HEADER_WORDS: usize = 4;
 
 const _: () = assert!(HEADER_WORDS * 8 <= 32);
 
-/// The longest value in bytes.
+/// The length of the longest value, in bytes.
 pub const MAX_VALUE: usize = 64 << 10;
 
 const _: () = assert!(HEADER_WORDS + 1 + MAX_KEY / 8 + MAX_VALUE / 8 < LARGEST, "with a checksum");
 
-/// What an optimistic look at a record has found.
+/// The outcome of an optimistic read of a record.
 ///
 /// # Example
 ///
 /// See [`RecordPeer`](crate::RecordPeer).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look<T> {
-    /// The record, unchanged while it was looked at.
+    /// The record, unchanged during the read.
     Found(T),
-    /// A record, unchanged, of another key: only the fingerprints are the same.
+    /// An unchanged record of another key, which has the same fingerprint.
     Other,
-    /// The key's record, unchanged, which says that the key is not there.
+    /// The key's record, unchanged, which says that the key is absent.
     Absent,
-    /// Not the record looked for any more: ask the table again.
+    /// Not the expected record any more: look the key up again.
     Stale,
-    /// Being written, or changed meanwhile: look again.
+    /// The record is being written, or changed during the read: read it again.
     Busy,
 }
 
 impl<T> Look<T> {
-    /// What was found, or else the same about anything.
+    /// Returns what was found, or otherwise the outcome as a `Look` of another type.
     pub(crate) fn found<U>(self) -> Result<T, Look<U>> {
         match self {
             Self::Found(found) => Ok(found),
@@ -100,13 +102,13 @@ impl<T> Look<T> {
         }
     }
 
-    /// The same about something that follows from what was found.
+    /// Maps what was found by `follow`.
     pub fn map<U>(self, follow: impl FnOnce(T) -> U) -> Look<U> {
         self.found().map_or_else(|nothing| nothing, |found| Look::Found(follow(found)))
     }
 }
 
-/// A record in memory: its header's words.
+/// A record in memory, by the words of its header.
 #[derive(Debug)]
 pub struct Record<'r, E: Engine> {
     region: &'r Region<E>,
@@ -125,7 +127,7 @@ impl<'r, E: Engine> Record<'r, E> {
         self.region.engine()
     }
 
-    /// The `count` words behind the first `skip` ones behind the header.
+    /// Returns `count` words of the body, from word `skip` on.
     #[inline(always)]
     fn body(&self, skip: usize, count: usize) -> Result<&'r [Word], OutOfBounds> {
         let word = self.place.word + (HEADER_WORDS + skip) as u64;
@@ -137,16 +139,17 @@ impl<'r, E: Engine> Record<'r, E> {
         Shape::told::<K, _>(head, self.lengths())
     }
 
-    /// The word of lengths, for who asks.
-    // Of the region and the place, not of the record: that would have to be in memory for whoever
-    // does not ask, too.
+    /// Returns a function that loads the word of lengths.
+    // It captures the region and the place, not the record, which would have to be in memory then even
+    // if the function is not called.
     #[inline(always)]
     fn lengths(&self) -> impl FnOnce() -> Result<u64, OutOfBounds> + use<'r, E> {
         let (region, at) = (self.region, Offset::new(8 * (self.place.word + HEADER_WORDS as u64)));
         move || Ok(region.engine().load_relaxed(&region.array::<1>(at)?[0]))
     }
 
-    /// How many words it has. Nonsense, while it is being written.
+    /// Returns the number of words of the record. It is arbitrary while the record is being
+    /// written.
     pub(crate) fn words<K: Keys>(&self) -> Result<usize, OutOfBounds> {
         Ok(self.shape::<K>(self.head())?.words())
     }
@@ -161,7 +164,7 @@ impl<'r, E: Engine> Record<'r, E> {
         Head(self.engine().load_relaxed(&self.header[HEAD]))
     }
 
-    /// Whether a record with this head is the key's.
+    /// Returns whether a record with this head has this key.
     #[inline(always)]
     fn has_key<K: Keys>(&self, head: Head, key: K::Key<'_>) -> Result<bool, OutOfBounds> {
         if self.key_word() != K::word(key) {
@@ -178,14 +181,14 @@ impl<'r, E: Engine> Record<'r, E> {
         }
     }
 
-    /// Copies as much of the value as is wanted.
+    /// Copies as much of the value as the sink takes.
     #[inline(always)]
     fn copy_wanted<R: ValueSink>(&self, shape: Shape, into: &mut R) -> Result<(), OutOfBounds> {
         if !R::IS_WANTED {
             return Ok(());
         }
-        // Before there is room for so much: a length that is nonsense leads out of memory, or is at
-        // most that of a page.
+        // Bounds are checked before the sink provides room: an arbitrary length leads out of
+        // memory, or is at most that of a page.
         let value = self.body(shape.before_value(), words_for(shape.value))?;
         self.copy_parts(value, shape.value, into);
         Ok(())

@@ -1,5 +1,5 @@
-//! The records of a store by their handles: looked at again, locked, written, unlocked, whatever
-//! table they are in.
+//! Operations on records by their handles, whatever table they are in: validate, lock, write,
+//! unlock.
 
 use drtm_htm::{Access, Engine, Plain};
 use drtm_rdma::{Offset, Region};
@@ -11,8 +11,8 @@ use crate::{
     record::{HEAD, HEADER_WORDS, KEY, Record, STATE, VERSION},
 };
 
-/// The records of a store by their handles, whatever table they are in: what a transaction does
-/// with its read set and its write set.
+/// Operations on records by their handles, whatever table they are in. A transaction validates its
+/// read set and writes its write set by them.
 ///
 /// # Example
 ///
@@ -24,11 +24,11 @@ use crate::{
 /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
 /// let me = worker.holder();
 ///
-/// // A key that is to be inserted gets a record that says it is not there yet.
+/// A key to insert gets a record, which says that it is absent.
 /// let Placed::Made(seen) = table.place(&mut worker, 7, b"seven", None, |_| ())? else { panic!("it is new") };
 /// assert!(!seen.is_present() && !table.contains(7)?);
 ///
-/// // The commit: lock, look whether all is as it was seen, write, unlock.
+/// The commit: lock, validate, write, unlock.
 /// let records = store.records();
 /// let Locking::Taken { version, .. } = records.lock(seen.at, me)? else { panic!("nobody else is here") };
 /// assert!(records.is_still(seen, me) && version == seen.version);
@@ -46,7 +46,7 @@ pub struct Records<'s, E: Engine> {
 }
 
 impl<E: Engine> Store<E> {
-    /// Its records by their handles, for transactions.
+    /// Returns the operations on the store's records by their handles, for transactions.
     #[must_use]
     #[inline(always)]
     pub fn records(&self) -> Records<'_, E> {
@@ -60,7 +60,7 @@ impl<'s, E: Engine> Records<'s, E> {
         Ok(self.region.array(Offset::new(8 * at.place().word))?)
     }
 
-    /// Whether a record is as it was seen, and nobody but this holder is about to change it.
+    /// Returns whether a record is unchanged since it was seen, and not locked by another holder.
     #[must_use]
     #[inline(always)]
     pub fn is_still(&self, seen: ReadEntry, holder: Holder) -> bool {
@@ -68,9 +68,9 @@ impl<'s, E: Engine> Records<'s, E> {
         is_still
     }
 
-    /// Returns the key's word of a record, if the record is still where it was: the key itself, if
-    /// keys of its table fit into a word. What it says of a record that is being moved or taken out
-    /// may be outdated.
+    /// Returns a record's key word: the key itself, if the table's keys fit into a word. `None`:
+    /// the record is no longer at its place. The word may be outdated if the record is being moved
+    /// or removed.
     #[must_use]
     pub fn key_word(&self, at: Handle) -> Option<u64> {
         let header = self.header(at).ok()?;
@@ -78,20 +78,20 @@ impl<'s, E: Engine> Records<'s, E> {
         (head.incarnation() == at.place().incarnation).then(|| engine.load(&header[KEY]))
     }
 
-    /// Whether a record is still where it was, and nobody but this holder is about to change it:
-    /// until then its key leads to it.
+    /// Returns whether a record is still at its place, and not locked by another holder. The
+    /// record's key leads to it until another holder locks it.
     #[must_use]
     #[inline]
     pub fn is_there(&self, at: Handle, holder: Holder) -> bool {
         let Ok(header) = self.header(at) else { return false };
-        // The lock first: who moves a record, or takes it out, holds it until the record has
-        // another incarnation.
+        // The lock is loaded first. A writer that moves or removes a record holds its lock until
+        // the record has another incarnation.
         let state = State(self.region.engine().load(&header[STATE]));
         let head = Head(self.region.engine().load_relaxed(&header[HEAD]));
         head.incarnation() == at.place().incarnation && state.may_be_read_by(holder)
     }
 
-    /// Locks a record in a holder's name if it is free.
+    /// Locks a record for a holder if it is free.
     ///
     /// # Errors
     ///
@@ -101,9 +101,9 @@ impl<'s, E: Engine> Records<'s, E> {
         Ok(Record::at(self.region, at.place())?.lock_as_it_is(holder, Leases::None))
     }
 
-    /// Leases a record until a time, or shares a lease that runs: until it ends, no transaction can
-    /// lock the record, and so its value stays what it is. Returns when it ends. A record that is
-    /// locked is [`Lend::Locked`]; one that is not there any more is `None`.
+    /// Leases a record until a time, or shares a lease that runs. Until the lease ends, no
+    /// transaction can lock the record, so its value does not change. Returns when the lease ends,
+    /// or [`Lend::Locked`] for a locked record. `None`: the record is no longer at its place.
     ///
     /// # Errors
     ///
@@ -133,37 +133,38 @@ impl<'s, E: Engine> Records<'s, E> {
     pub fn lease(&self, at: Handle, until: u64, leases: Leases) -> Result<Option<Lend>, KvError> {
         let record = Record::at(self.region, at.place())?;
         let lent = record.lease(until, leases);
-        // The incarnation after the lease: until that ends, it stays the same.
+        // The incarnation is loaded after the lease was taken: it cannot change before the lease
+        // ends.
         if record.head().incarnation() != at.place().incarnation {
             return Ok(None);
         }
         Ok(Some(lent.map_or_else(Lend::Locked, Lend::Shared)))
     }
 
-    /// Returns the length of the value of a record that is locked, and has this head: another of
+    /// Returns the length of the value of a locked record, which has this head. Another value of
     /// the same length needs no other memory.
     ///
     /// # Errors
     ///
-    /// When the region has aborted.
+    /// When the htm transaction has aborted.
     #[inline(always)]
     pub fn length_in<A: Access<'s>>(&self, tx: &mut A, at: Handle, head: Head) -> Result<u32, A::Abort> {
         if let Some(length) = head.short_length() {
             return Ok(length.into());
         }
         match self.region.array::<1>(Offset::new(8 * (at.place().word + HEADER_WORDS as u64))) {
-            // The lower half: the key's is above.
+            // The lower half: the key's length is in the upper half.
             Ok([lengths]) => Ok(tx.load(lengths)? as u32),
-            // No value has so many bytes, so that whoever writes the record finds out.
+            // No value is so long, so writing the record will fail.
             Err(_) => Ok(u32::MAX),
         }
     }
 
-    /// [Locks](Self::lock) a record in a hardware region.
+    /// [Locks](Self::lock) a record in an htm transaction.
     ///
     /// # Errors
     ///
-    /// When the region has aborted.
+    /// When the htm transaction has aborted.
     #[inline(always)]
     pub fn lock_in<A: Access<'s>>(&self, tx: &mut A, at: Handle, holder: Holder) -> Result<Locking, A::Abort> {
         match Record::at(self.region, at.place()) {
@@ -172,15 +173,15 @@ impl<'s, E: Engine> Records<'s, E> {
         }
     }
 
-    /// [Looks](Self::is_still) at a record in a hardware region.
+    /// [Validates](Self::is_still) a record in an htm transaction.
     ///
     /// # Errors
     ///
-    /// When the region has aborted.
+    /// When the htm transaction has aborted.
     #[inline(always)]
     pub fn is_still_in<A: Access<'s>>(&self, tx: &mut A, seen: ReadEntry, holder: Holder) -> Result<bool, A::Abort> {
         let Ok(header) = self.header(seen.at) else { return Ok(false) };
-        // The lock first: one that is taken later is taken by somebody who will find what this one
+        // The lock is loaded first. A holder that takes it later will find what this transaction
         // has locked.
         let state = State(tx.load(&header[STATE])?);
         let version = Version(tx.load(&header[VERSION])?);
@@ -188,25 +189,26 @@ impl<'s, E: Engine> Records<'s, E> {
         Ok(version == seen.version && head.incarnation() == seen.at.place().incarnation && state.may_be_read_by(holder))
     }
 
-    /// Whether what was seen where a key was looked for, or a range was passed, is unchanged.
+    /// Returns whether a phantom guard is unchanged, and with it the absence of a key or the keys
+    /// of a range.
     #[must_use]
     #[inline(always)]
     pub fn is_unchanged(&self, seen: &impl PhantomGuard) -> bool {
         seen.holds(self.region)
     }
 
-    /// [The same](Self::is_unchanged) in a hardware region.
+    /// [Validates](Self::is_unchanged) a phantom guard in an htm transaction.
     ///
     /// # Errors
     ///
-    /// When the region has aborted.
+    /// When the htm transaction has aborted.
     #[inline(always)]
     pub fn is_unchanged_in<A: Access<'s>>(&self, tx: &mut A, seen: &impl PhantomGuard) -> Result<bool, A::Abort> {
         seen.holds_in(tx, self.region)
     }
 
-    /// Copies a record that is locked by the caller, and about to be written by him, so that what
-    /// it is now can be read later: if there is memory, and it may be taken.
+    /// Copies a record that the caller has locked and is about to write, so that snapshots can
+    /// still read the old version. Copies only if `may_take` allows it and there is memory.
     ///
     /// The record can be neither read nor unlocked until it has been written.
     ///
@@ -221,9 +223,9 @@ impl<'s, E: Engine> Records<'s, E> {
         Ok(Record::at(self.region, at.place())?.keep(worker, may_take)?)
     }
 
-    /// Forgets the older versions that nobody needs, of a record that is locked by the caller:
-    /// `is_needed` is asked about what was from one version to before another. Gives the bytes that
-    /// are free again.
+    /// Frees the older versions of a locked record that no snapshot needs. `is_needed(from,
+    /// before)` is called for a version that was current from `from` until before `before`. Returns
+    /// the number of freed bytes.
     ///
     /// # Errors
     ///
@@ -242,7 +244,7 @@ impl<'s, E: Engine> Records<'s, E> {
         Ok(record.forget(worker, now, is_needed)?)
     }
 
-    /// Whether a record links to older versions.
+    /// Returns whether a record links to older versions.
     ///
     /// # Errors
     ///
@@ -251,8 +253,8 @@ impl<'s, E: Engine> Records<'s, E> {
         Ok(Record::at(self.region, at.place())?.has_past())
     }
 
-    /// Whether the value of a record, which is locked, has this length: another of the same length
-    /// is written where it is.
+    /// Returns whether the value of a locked record has this length. Another value of the same
+    /// length is written in place.
     ///
     /// # Errors
     ///
@@ -267,7 +269,7 @@ impl<'s, E: Engine> Records<'s, E> {
         Ok(now as usize == length)
     }
 
-    /// Asks for the memory of a record that is going to be locked soon. A hint.
+    /// Prefetches a record that is going to be locked soon. This is only a hint.
     ///
     /// # Example
     ///
@@ -292,7 +294,7 @@ impl<'s, E: Engine> Records<'s, E> {
         self.region.prefetch(at.place().word);
     }
 
-    /// The version of a record, if this holder has it locked.
+    /// Returns the version of a record. `None`: this holder has not locked it.
     ///
     /// # Example
     ///
@@ -319,7 +321,8 @@ impl<'s, E: Engine> Records<'s, E> {
         (is_held && head.incarnation() == at.place().incarnation).then(|| Version(engine.load(&header[VERSION])))
     }
 
-    /// The transaction that has a record locked, if one has.
+    /// Returns the transaction that has locked a record. `None`: the record is not locked, or the
+    /// handle leads out of memory.
     ///
     /// # Example
     ///
@@ -329,30 +332,31 @@ impl<'s, E: Engine> Records<'s, E> {
         State(self.region.engine().load(&self.header(at).ok()?[STATE])).holder()
     }
 
-    /// Gives up the lock of a record that is locked by the caller, as it is.
+    /// Unlocks a record that the caller has locked, and leaves it unchanged.
     #[inline(always)]
     pub fn unlock(&self, at: Handle) {
-        // A lock was taken through this handle, so it leads somewhere.
+        // The lock was taken through this handle, so the handle is in bounds.
         if let Ok(header) = self.header(at) {
             self.region.engine().store(&header[STATE], State::FREE.0);
         }
     }
 
-    /// Gives up the lock of a record if it is this holder's.
+    /// Unlocks a record if this holder has locked it.
     pub fn unlock_if_held(&self, at: Handle, holder: Holder) {
         if let Ok(record) = Record::at(self.region, at.place()) {
-            // If it is another's, it stays so.
+            // If another holder has locked it, it stays locked.
             let _ = record.release(holder);
         }
     }
 
-    /// Writes some words of the value of a record that the caller has locked, from the one behind
-    /// the first `skipped` on, and unlocks it. What is written ends where a word of the value does,
-    /// or the value itself. Which table the record is in does not matter.
+    /// Writes some words of the value of a record that the caller has locked, and unlocks it. The
+    /// first `skipped` words stay unchanged. The part must end at the end of a word of the value,
+    /// or of the value itself. The record may be in any table.
     ///
     /// # Errors
     ///
-    /// [`KvError::NotThisPart`]; or when the store is corrupt.
+    /// [`KvError::NotThisPart`] if the value has no such part. Any other error means that the store
+    /// is corrupt.
     ///
     /// # Example
     ///
@@ -382,9 +386,9 @@ impl<'s, E: Engine> Records<'s, E> {
         Record::at(self.region, at.place())?.write_part_held(version, skipped, part)
     }
 
-    /// Gives another version to a record that is locked by the caller, without another value, and
-    /// unlocks it. A [removed](Version::as_removed) one makes its key absent; one that is not makes
-    /// a key present whose value the record has already.
+    /// Sets the version of a record that the caller has locked, without changing the value, and
+    /// unlocks it. A [removed](Version::as_removed) version makes the key absent. Any other version
+    /// makes a key present with the value that the record already has.
     ///
     /// # Errors
     ///
@@ -393,7 +397,7 @@ impl<'s, E: Engine> Records<'s, E> {
     pub fn publish(&self, at: Handle, version: Version) -> Result<(), KvError> {
         let (header, engine) = (self.header(at)?, self.region.engine());
         if !version.is_removed() && Head(engine.load_relaxed(&header[HEAD])).is_checked() {
-            // The checksum is of the version, too.
+            // The checksum also covers the version.
             return Record::at(self.region, at.place())?.write_part_held(version, 0, &[]);
         }
         engine.store(&header[VERSION], version.0);

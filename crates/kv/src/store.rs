@@ -24,7 +24,7 @@ use crate::{
     quarantine::Quarantine,
 };
 
-/// What tables have in common: their memory and their workers. Clones are the same store.
+/// The memory and the workers that tables share. Clones are handles of the same store.
 ///
 /// # Example
 ///
@@ -53,14 +53,15 @@ struct Shared<E: Engine> {
     heap: Heap,
     quarantine: Quarantine,
     numbers: Mutex<Numbers>,
-    /// The name of the store's first worker in locks: the others differ in their numbers.
+    /// The holder that the store's first worker has in locks. Other workers differ in their
+    /// numbers.
     first: Holder,
     hints_at_once: AtomicBool,
     beside: Arc<Beside>,
     watch: OnceLock<Weak<dyn Watch>>,
 }
 
-/// The most memory that a store can use: as much as a link can name.
+/// The largest memory of a store, in bytes: as much as a link can address.
 ///
 /// # Example
 ///
@@ -69,7 +70,7 @@ struct Shared<E: Engine> {
 /// ```
 pub const MOST_MEMORY: u64 = 8 * (Place::MAX_WORD + 1);
 
-/// The most workers of a store that live at a time: as many as a lock can name.
+/// The most workers of a store that live at the same time: as many as a lock can name.
 ///
 /// # Example
 ///
@@ -78,13 +79,13 @@ pub const MOST_MEMORY: u64 = 8 * (Place::MAX_WORD + 1);
 /// ```
 pub const MOST_WORKERS: u32 = 1 << u16::BITS;
 
-/// The numbers of workers. One is used again once its worker has ended, so that no two workers
-/// that live at the same time lock records in the same name.
+/// The numbers of workers. A number is reused once its worker has ended, so no two live workers
+/// lock records as the same holder.
 #[derive(Debug, Default)]
 struct Numbers {
-    /// Numbers of workers that have ended.
+    /// The numbers of workers that have ended.
     free: Vec<u16>,
-    /// How many numbers were ever used.
+    /// How many numbers were ever handed out.
     used: u32,
 }
 
@@ -100,32 +101,32 @@ impl Numbers {
 }
 
 impl<E: Engine> Store<E> {
-    /// A store in memory of this process, of at most `capacity` bytes.
+    /// Creates a store in anonymous memory of this process, of at most `capacity` bytes.
     ///
     /// # Errors
     ///
-    /// When the memory cannot be had.
+    /// When the operating system does not provide the memory.
     pub fn in_memory(engine: E, capacity: u64) -> Result<Self, KvError> {
         Self::in_region(Arc::new(Region::anonymous(engine, capacity)?))
     }
 
-    /// A store in a region, which other handles may use at the same time.
+    /// Creates a store in a region, which other handles may use concurrently.
     ///
     /// # Errors
     ///
-    /// When the region is larger than places in a table can tell apart.
+    /// When the region is larger than a place in a table can address.
     pub fn in_region(region: Arc<Region<E>>) -> Result<Self, KvError> {
         Self::in_region_of(NodeId(0), 0, region)
     }
 
-    /// A store in a region that belongs to a node: its workers lock records in that node's name,
-    /// and in that of the node's current life. A node that was ended and starts again has a higher
-    /// incarnation, so that what its former life has locked can be told.
+    /// Creates a store in a region that belongs to a node. Its workers lock records in the name of
+    /// that node and of its incarnation. A node that restarts gets a higher incarnation, so that
+    /// the locks of its former life can be recognised.
     ///
     /// # Errors
     ///
-    /// As for [`in_region`](Self::in_region), and when the node's number or incarnation is more
-    /// than a lock has room for.
+    /// Like [`in_region`](Self::in_region), and when the node's number or incarnation does not fit
+    /// into a lock.
     ///
     /// # Example
     ///
@@ -160,20 +161,20 @@ impl<E: Engine> Store<E> {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Whether this is a handle of the same store.
+    /// Returns whether `other` is a handle of the same store.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// The memory.
+    /// Returns the store's region.
     #[must_use]
     #[inline(always)]
     pub fn region(&self) -> &Arc<Region<E>> {
         &self.shared.region
     }
 
-    /// Lets trees that are made or opened from now on have hints for their first keys already, so
-    /// that tests of small trees are tests of hints too.
+    /// Gives trees that are created or opened from now on hints for their first keys already, so
+    /// that tests of small trees test hints too.
     #[doc(hidden)]
     #[must_use]
     pub fn hinting_at_once(self) -> Self {
@@ -181,8 +182,8 @@ impl<E: Engine> Store<E> {
         self
     }
 
-    /// Lets trees that are made or opened from now on have no hints: a key that was found before is
-    /// found by its way down, and no memory is used beside the region.
+    /// Disables hints for trees that are created or opened from now on. Each lookup descends from
+    /// the root then, and trees use no memory beside the region.
     ///
     /// # Example
     ///
@@ -204,7 +205,7 @@ impl<E: Engine> Store<E> {
     }
 
     /// Returns how many bytes trees use beside the region, for hints: where keys were found before.
-    /// They count against the region's capacity, and are given back when the region needs it.
+    /// They count against the region's capacity, and are freed when the region needs them.
     ///
     /// # Example
     ///
@@ -218,7 +219,7 @@ impl<E: Engine> Store<E> {
         &self.shared.beside
     }
 
-    /// Extends the region, for which what is beside it makes way.
+    /// Extends the region. Frees memory beside the region where the capacity requires it.
     pub(crate) fn extend(&self, bytes: u64, align: u64) -> Result<Offset, RegionError> {
         self.shared.beside.extend(&self.shared.region, bytes, align)
     }
@@ -227,7 +228,7 @@ impl<E: Engine> Store<E> {
         self.shared.hints_at_once.load(Relaxed)
     }
 
-    /// What became of the htm transactions of this store's [workers](Worker::htm).
+    /// Returns the statistics of the htm transactions of this store's [workers](Worker::htm).
     ///
     /// # Example
     ///
@@ -246,7 +247,7 @@ impl<E: Engine> Store<E> {
         self.shared.htm.stats()
     }
 
-    /// A worker for one thread.
+    /// Creates a worker for one thread.
     ///
     /// # Errors
     ///
@@ -264,7 +265,7 @@ impl<E: Engine> Store<E> {
     }
 }
 
-/// One thread's way to change tables: its memory, and its way into hardware regions.
+/// One thread's handle for changing tables: its memory, and its htm transactions.
 ///
 /// # Example
 ///
@@ -274,16 +275,16 @@ pub struct Worker<E: Engine> {
     htm: drtm_htm::Worker<E>,
     arena: Arena,
     holder: Holder,
-    /// Where it inserts into trees.
+    /// The places of its last insertions into trees.
     pub(crate) lasts: Lasts,
-    /// For memory that is about to be free, so that nothing is allocated for that.
+    /// A list for memory that is about to be freed, kept so that freeing allocates nothing.
     discarded: Vec<(Class, u64)>,
     store: Store<E>,
 }
 
 impl<E: Engine> Worker<E> {
-    /// Returns how many bytes of the heap the worker keeps: its lists of free memory, and where it
-    /// has inserted.
+    /// Returns how many bytes of the process's heap the worker uses: its lists of free memory, and
+    /// the places of its last insertions.
     ///
     /// # Example
     ///
@@ -300,22 +301,22 @@ impl<E: Engine> Worker<E> {
         self.arena.bytes() + Lasts::BYTES + self.discarded.capacity() * size_of::<(Class, u64)>()
     }
 
-    /// Which worker this is, for spreading what workers share.
+    /// Returns the worker's number, by which shared data is sharded.
     #[inline(always)]
     pub(crate) fn number(&self) -> u64 {
         self.holder.worker().into()
     }
 
-    /// The name in which this worker locks records, here or on another node, while it runs one
-    /// transaction at a time.
+    /// Returns the holder as which this worker locks records, here or on another node, while it
+    /// runs one transaction at a time.
     #[must_use]
     #[inline(always)]
     pub fn holder(&self) -> Holder {
         self.holder
     }
 
-    /// The name of the transaction in one of this worker's slots: of several that take turns, each
-    /// has its own.
+    /// Returns the holder of the transaction in one of this worker's slots. Transactions that a
+    /// worker interleaves each have their own slot.
     ///
     /// # Example
     ///
@@ -333,7 +334,7 @@ impl<E: Engine> Worker<E> {
         self.holder.in_slot(slot)
     }
 
-    /// Its way into hardware regions, for changes of several records at once.
+    /// Returns the worker's htm handle, for changing several records atomically.
     #[inline(always)]
     pub fn htm(&mut self) -> &mut drtm_htm::Worker<E> {
         &mut self.htm
@@ -347,12 +348,12 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// Gives back memory that was not used: its incarnation is still the same.
+    /// Gives back memory that was not used: its incarnation has not changed.
     pub(crate) fn give_back_object(&mut self, class: Class, word: u64) {
         self.arena.free(&self.store.shared.heap, class, word);
     }
 
-    /// An empty list for memory that is about to be free, which is to be [given
+    /// Takes the empty list for memory that is about to be freed. The caller [gives it
     /// back](Self::give_back_discarded).
     pub(crate) fn take_discarded(&mut self) -> Vec<(Class, u64)> {
         std::mem::take(&mut self.discarded)
@@ -362,7 +363,7 @@ impl<E: Engine> Worker<E> {
         self.discarded = emptied;
     }
 
-    /// Frees the memory of a record that no longer is one: its incarnation is one on.
+    /// Frees the memory of a record that was retired: its incarnation has been incremented.
     pub(crate) fn free(&mut self, class: Class, word: u64) {
         if self.store.begins_quarter(word) {
             cold_path();
@@ -374,7 +375,7 @@ impl<E: Engine> Worker<E> {
 }
 
 impl<E: Engine> Drop for Worker<E> {
-    /// Leaves its free memory and its number to others.
+    /// Returns its free memory and its number to the store.
     fn drop(&mut self) {
         self.arena.leave(&self.store.shared.heap);
         self.store.shared.numbers.lock().free.push(self.holder.worker());

@@ -1,4 +1,5 @@
-//! What every table does, whatever its kind and its keys: implemented by hash tables and trees.
+//! The operations that every table has, whatever its kind and its keys. Hash tables and trees
+//! implement them.
 
 use std::{fmt::Debug, ops::Bound};
 
@@ -16,19 +17,19 @@ use crate::{
     value_sink::{Buffer, Memory, NoValue, ValueSink},
 };
 
-/// What becomes of the entry that leads to a record: the record, locked, and where it moves, if it
-/// does not leave the table; or what is in the way.
+/// The outcome of changing the entry that leads to a record. `Ok(Ok(_))` has the locked record, and
+/// its new place unless it leaves the table. `Ok(Err(_))` says what prevented the change.
 pub(crate) type EntryChange<'l, 'r, E> = Result<Result<(Locked<'l, 'r, E>, Option<Place>), Reaped>, KvError>;
 
-/// What every table does: [`HashTable`](crate::HashTable) and [`Tree`](crate::Tree).
+/// The operations of every table: [`HashTable`](crate::HashTable) and [`Tree`](crate::Tree).
 ///
 /// Values are byte strings of up to [`MAX_VALUE`](crate::MAX_VALUE) bytes. Operations on a key are
-/// linearizable. All of them fail with [`KvError::Corrupt`] when a link leads out of memory, and
-/// with [`KvError::KeyTooLong`] when a key is too long.
+/// linearizable. Each fails with [`KvError::Corrupt`] when a link leads out of memory, and with
+/// [`KvError::KeyTooLong`] when a key is too long.
 ///
-/// The first group of methods does one thing at a time. The second is for transactions: it finds
-/// records, makes records for keys that are going to be inserted, writes records that the caller
-/// has [locked](crate::Records::lock), and takes out those of keys that are gone.
+/// The first group of methods are operations on single keys. The second group is for transactions.
+/// It finds records, creates records for keys to insert, writes records that the caller has
+/// [locked](crate::Records::lock), and removes records of absent keys.
 ///
 /// # Example
 ///
@@ -51,10 +52,10 @@ pub(crate) type EntryChange<'l, 'r, E> = Result<Result<(Locked<'l, 'r, E>, Optio
 /// # Ok::<(), KvError>(())
 /// ```
 pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
-    /// Where a key was not found.
+    /// The phantom guard of a key that was not found.
     type Guard: PhantomGuard;
 
-    /// The keys, as the table's records keep them.
+    /// The key type as the table's records store it.
     #[doc(hidden)]
     type Kept: for<'k> Keys<Key<'k> = K::Key<'k>>;
 
@@ -67,28 +68,29 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         &self.base().store
     }
 
-    /// The region of the table's store.
+    /// Returns the region of the table's store.
     #[doc(hidden)]
     #[inline(always)]
     fn region(&self) -> &Region<E> {
         &self.base().region
     }
 
-    /// The [turn](Store::turn) of the table's store.
+    /// Returns the current [turn](Store::turn) of the table's store.
     #[must_use]
     #[inline(always)]
     fn turn(&self) -> Turn {
         Turn::of(self.region())
     }
 
-    /// Whether what a reader has found unchanged [is so](Store::is_within).
+    /// Returns whether a value that was found unchanged [was never changed](Store::is_within) since
+    /// a turn.
     #[must_use]
     #[inline(always)]
     fn is_within(&self, since: Turn) -> bool {
         since.holds_in(self.region())
     }
 
-    /// Reads, and reads again if something may have come round meanwhile.
+    /// Calls `read`, and again if a counter may have wrapped around meanwhile.
     #[doc(hidden)]
     #[inline(always)]
     fn undisturbed<T>(&self, mut read: impl FnMut(Turn) -> Result<T, KvError>) -> Result<T, KvError> {
@@ -101,7 +103,8 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         }
     }
 
-    /// A key's record, if the key is there, and a turn from before it was looked for.
+    /// Returns a present key's record, and a turn from before the lookup. `None`: the key is
+    /// absent.
     #[doc(hidden)]
     #[inline(always)]
     fn find(&self, key: K::Key<'_>) -> Result<Option<(ReadEntry, Turn)>, KvError> {
@@ -109,15 +112,15 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         Ok(read.ok().filter(ReadEntry::is_present).map(|seen| (seen, since)))
     }
 
-    /// Where the table is in its region, for opening it again.
+    /// Returns the table's place in its region, for opening it again.
     #[must_use]
     fn location(&self) -> Offset {
         self.base().at
     }
 
-    /// A handle whose operations do not wait for a record that another has locked or is writing:
-    /// they fail with [`KvError::Busy`] after a moment. For threads that others may be waiting for,
-    /// as those that answer messages.
+    /// Returns a handle whose operations do not wait long for a locked record: they soon fail with
+    /// [`KvError::Busy`]. It is for threads that others may be waiting for, such as message
+    /// handlers.
     ///
     /// # Example
     ///
@@ -135,7 +138,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     #[must_use]
     fn impatient(&self) -> Self;
 
-    /// Keys in the table: exactly, if no other is inserting or removing.
+    /// Returns the number of keys. It is exact if no other thread inserts or removes keys.
     ///
     /// # Errors
     ///
@@ -144,7 +147,9 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         self.base().keys()
     }
 
-    /// Copies a key's value to `into`, as far as there is room. Quickest where it fills that.
+    /// Copies a key's value into `into`, truncated if it is longer. `None`: the key is absent.
+    ///
+    /// It is fastest when the value exactly fills `into`.
     ///
     /// # Errors
     ///
@@ -156,7 +161,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         Ok(read.ok().filter(ReadEntry::is_present).map(|found| buffer.read(found.version)))
     }
 
-    /// Whether there is such a key.
+    /// Returns whether the key is present.
     ///
     /// # Errors
     ///
@@ -165,7 +170,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         Ok(self.version(key)?.is_some())
     }
 
-    /// The version of a key's value.
+    /// Returns the version of a key's value. `None`: the key is absent.
     ///
     /// # Errors
     ///
@@ -174,12 +179,12 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         Ok(self.find(key)?.map(|(found, _)| found.version))
     }
 
-    /// Inserts a key that is not there yet. Gives the version that its value has, or `None` if the
-    /// key is there: then nothing has changed.
+    /// Inserts a key, and returns the version of its value. `None`: the key is present already, and
+    /// nothing has changed.
     ///
     /// # Errors
     ///
-    /// When key or value are too long, or memory has run out. Nothing has changed then.
+    /// When key or value are too long, or when memory has run out. Nothing has changed then.
     fn insert(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
         loop {
             let since = self.turn();
@@ -193,14 +198,13 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
             match placed {
                 Placed::Made(made) => return Ok(Some(made.version)),
                 Placed::Found(_) if self.is_within(since) => return Ok(None),
-                // Another table's record, perhaps.
+                // The record found may belong to another table by now.
                 Placed::Found(_) => {}
             }
         }
     }
 
-    /// Gives a key that is there another value. Gives the new version, or `None` if there is no
-    /// such key.
+    /// Replaces the value of a present key, and returns the new version. `None`: the key is absent.
     ///
     /// # Errors
     ///
@@ -212,7 +216,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
 
     #[doc(hidden)]
     fn update_slow(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
-        // Also where there is no such key.
+        // An absent key gets the same errors.
         Shape::of::<Self::Kept>(key, value.len(), false)?;
         let waiting = self.base().patience.begin();
         while let Some((ReadEntry { at, .. }, since)) = self.find(key)? {
@@ -222,7 +226,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
                 continue;
             };
             if !self.is_within(since) {
-                // What is locked may be another table's record.
+                // The locked record may belong to another table by now.
                 record.unlock();
                 continue;
             }
@@ -231,13 +235,13 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
                 break;
             }
             let written = match self.reserve(worker, at, value.len()) {
-                // It is unlocked, whatever comes of it.
+                // `write_held` unlocks the record, also when it fails.
                 Ok(None) => return self.write_held(at, version.next(), value).map(|()| Some(version.next())),
                 Ok(Some(to)) => self.move_held(worker, key, at, to, version.next(), value).map(drop),
                 Err(error) => Err(error),
             };
             if written.is_err() {
-                // If that has found the store corrupt, it may have been unlocked before.
+                // It may be unlocked already, if the error is that the store is corrupt.
                 let _ = record.release(worker.holder());
             }
             return written.map(|()| Some(version.next()));
@@ -245,7 +249,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         Ok(None)
     }
 
-    /// Gives a key a value, whether it is there or not. Gives the value's version.
+    /// Inserts or updates a key. Returns the version of its value.
     ///
     /// # Errors
     ///
@@ -259,12 +263,12 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
             if let Some(version) = self.insert(worker, key, value)? {
                 return Ok(version);
             }
-            // Inserted and removed by others in between.
+            // Other threads inserted and removed the key in between.
             waiter.pause();
         }
     }
 
-    /// Removes a key. Gives the version that was removed, or `None` if there was no such key.
+    /// Removes a key, and returns the version that was removed. `None`: the key was absent.
     ///
     /// # Errors
     ///
@@ -281,8 +285,8 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         Ok(None)
     }
 
-    /// Reads what a key is to a reader of this visibility, and copies its value. `Err`: the key has
-    /// no record as long as this guard is unchanged.
+    /// Reads a key's record under this visibility, and copies its value. `Err` has a phantom guard:
+    /// the key has no record for as long as the guard is unchanged.
     ///
     /// # Errors
     ///
@@ -290,7 +294,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     ///
     /// # Example
     ///
-    /// A transaction sees the record of a key that is locked by itself only.
+    /// A record that is locked can be read by the transaction that holds the lock, and by no other.
     ///
     /// ```
     /// use drtm_htm::NoHtm;
@@ -308,7 +312,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     ///
-    /// A snapshot sees what a key was.
+    /// A snapshot reads an older version of a key.
     ///
     /// ```
     /// use drtm_htm::NoHtm;
@@ -343,7 +347,8 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         into: &mut impl ValueSink,
     ) -> Result<Result<V::Found, Self::Guard>, KvError>;
 
-    /// [Reads](Self::read) a key by the fast path, where there is one. `None` tells nothing.
+    /// [Reads](Self::read) a key by the fast path, if the table has one. `None` says nothing about
+    /// the key.
     #[inline(always)]
     fn try_read<V: Visibility>(
         &self,
@@ -354,8 +359,9 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         None
     }
 
-    /// Reads what a key is from a record where it was before. `None`: [read](Self::read) the key.
-    /// The record may be another's by now, or locked, or the reader sees an older version.
+    /// Reads a key at the place where its record was found before. `None`: the caller must
+    /// [read](Self::read) the key by a lookup. The record may be another key's by now, or locked,
+    /// or the reader sees an older version.
     ///
     /// # Example
     ///
@@ -378,8 +384,8 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         }
     }
 
-    /// Whether a key's record is this one, which the caller has locked, so that it stays so. Waits
-    /// for no lock.
+    /// Returns whether a key's record is this one. The caller has it locked, so that the answer
+    /// stays true. Never waits for a lock.
     ///
     /// # Errors
     ///
@@ -402,10 +408,12 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         Ok(self.read(key, Current, &mut NoValue)?.is_ok_and(|found| found.at == at))
     }
 
-    /// Finds a key's record, or makes one, which says that the key is not there, and has this value
-    /// already for when it will be. Tells what that has done to guards. A caller that has missed
-    /// the key gives the guard that it was given, and the turn before that: then the key need not
-    /// be searched again.
+    /// Finds a key's record, or creates one. A new record says that the key is absent, and already
+    /// holds the value for when it becomes present.
+    ///
+    /// Calls `note` with each change that this makes to phantom guards. A caller that has read the
+    /// key as absent passes the guard that it got, and a turn from before. The lookup is skipped
+    /// then.
     ///
     /// # Errors
     ///
@@ -443,8 +451,8 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         self.place_as(worker, key, value, missed, (ForHolder(worker.holder()), removed), note)
     }
 
-    /// Finds a key's record, as a reader of this visibility does, or makes one. It has the version
-    /// that is made of the lowest number that it can have.
+    /// Finds a key's record, as a reader with this visibility does, or creates one. A new record's
+    /// version is made from the lowest number that it may have.
     #[doc(hidden)]
     fn place_as<V: Visibility<Found = ReadEntry> + Copy>(
         &self,
@@ -456,8 +464,8 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         note: impl FnMut(GuardChange<Self::Guard>),
     ) -> Result<Placed, KvError>;
 
-    /// Takes memory for a value of this length, for a record that the caller has locked: none if it
-    /// has room where it is.
+    /// Allocates memory for a value of this length, for a record that the caller has locked.
+    /// `None`: the value fits into the record's own memory.
     ///
     /// # Errors
     ///
@@ -466,8 +474,8 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         Record::at(self.region(), at.place())?.reserve::<Self::Kept>(worker, length)
     }
 
-    /// Writes a record that the caller has locked, in a version of its own choice, and unlocks it.
-    /// It must have room for the value.
+    /// Writes a record that the caller has locked, with the version that the caller chose, and
+    /// unlocks it. The record must have room for the value.
     ///
     /// # Errors
     ///
@@ -481,13 +489,13 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         Record::at(self.region(), at.place())?.write_held::<Self::Kept>(version, value)
     }
 
-    /// [Writes](Self::write_held) a record in [other memory](Self::reserve). Gives its handle
-    /// there.
+    /// [Writes](Self::write_held) a record to [other memory](Self::reserve). Returns its new
+    /// handle.
     ///
     /// # Errors
     ///
-    /// When the store is corrupt; [`KvError::Busy`], and then the record stays locked as it is, and
-    /// the memory has been given back.
+    /// When the store is corrupt. [`KvError::Busy`] leaves the record locked and unchanged; the
+    /// reserved memory has been given back.
     fn move_held(
         &self,
         worker: &mut Worker<E>,
@@ -512,8 +520,8 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         Err(changed.err().unwrap_or(KvError::Inconsistent { at: lost, what: "a record is not where its key leads" }))
     }
 
-    /// Takes out the record of a key that is gone, if it is still as it was seen and not locked.
-    /// Calls `going` once the record is locked for it, before its key leads to it no more.
+    /// Removes the record of an absent key from the table, if it is unlocked and unchanged since it
+    /// was seen. Calls `going` while the record is locked, before its key stops leading to it.
     ///
     /// # Errors
     ///
@@ -543,9 +551,11 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         self.take_out(worker, key, seen, None, going)
     }
 
-    /// Takes a record out of the table, if it is still as it was seen and not locked. If its key
-    /// was there, seen since some turn, its older versions are forgotten. Otherwise it must have
-    /// none; any record that says so of its key may go, so that nothing depends on the turn.
+    /// Removes a record from the table, if it is unlocked and unchanged since it was seen.
+    ///
+    /// If its key is present, `present_since` is a turn from before it was seen, and the record's
+    /// older versions are freed. Otherwise it must have no older versions. Any record that says
+    /// that its key is absent may go, so nothing depends on the turn then.
     #[doc(hidden)]
     fn take_out(
         &self,
@@ -560,13 +570,13 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
                 Ok(locked) => locked,
                 Err(in_the_way) => return Ok(Err(in_the_way)),
             };
-            // Another key's, perhaps, which begins like this one.
+            // It may be the record of another key by now, with the same key word.
             if present_since.is_some_and(|since| !self.is_within(since)) {
                 return Ok(Err(Reaped::Busy));
             }
             if record.has_past() {
                 if present_since.is_none() {
-                    // Whoever looks for what it was must find it.
+                    // A snapshot may still need the older versions.
                     return Ok(Err(Reaped::Busy));
                 }
                 record.forget(worker, seen.version, |_, _| false)?;
@@ -584,8 +594,9 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         Ok(Reaped::Out)
     }
 
-    /// Changes the entry that leads to a record as `change` says, which locks the record. The
-    /// memory of the record is free then. [`Gone`](Reaped::Gone): the entry leads elsewhere.
+    /// Changes the entry that leads to a record by `change`, which locks the record. The caller may
+    /// free the record's memory afterwards. [`Gone`](Reaped::Gone): the entry leads to another
+    /// record.
     #[doc(hidden)]
     fn change_entry(
         &self,
@@ -594,8 +605,8 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         change: impl for<'l, 'r> FnOnce(&'l Record<'r, E>) -> EntryChange<'l, 'r, E>,
     ) -> Result<Result<Class, Reaped>, KvError>;
 
-    /// Calls `visit` with the rows of a range in their order, until it says that it has enough;
-    /// whether it has said so. `None` where there is no order.
+    /// Calls `visit` with the rows of a range in ascending order, until it returns false. Returns
+    /// whether it did. `None`: the table is not ordered.
     #[doc(hidden)]
     fn visit<'k>(
         &self,

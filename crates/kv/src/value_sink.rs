@@ -1,8 +1,8 @@
-//! Where a value is copied to whose length is only known when it is come to.
+//! Destinations for a value whose length is only known when its record is read.
 
 use crate::Version;
 
-/// Memory for a value: a vector, most simply.
+/// The destination of a value, such as a vector.
 ///
 /// # Example
 ///
@@ -23,22 +23,22 @@ use crate::Version;
 /// assert_eq!(length.0, 7);
 /// ```
 pub trait ValueSink {
-    /// Whether anything of a value is wanted.
+    /// Whether any of the value is copied.
     const IS_WANTED: bool = true;
 
-    /// Room for a value of this length, or for as much of it as there can be.
+    /// Returns room for a value of this length, or for as much of it as fits.
     fn of(&mut self, length: usize) -> &mut [u8];
 
-    /// How many words of the value's beginning are not wanted. What [`of`](Self::of) is asked for
-    /// is the rest.
+    /// Returns how many words at the value's beginning are not copied. The length that
+    /// [`of`](Self::of) gets is that of the rest.
     #[inline(always)]
     fn skipped(&self) -> usize {
         0
     }
 
-    /// How long the whole value most probably is, if something is to be expected: where it is, and
-    /// how much, need not be waited for then. Where it is known when this is compiled, values are
-    /// copied with no branch for others.
+    /// Returns the length that the whole value most probably has. The copy does not wait for the
+    /// record's head then. If the length is a compile-time constant, the copy has no branch for
+    /// other lengths. `None`: no length is expected.
     #[inline(always)]
     fn whole(&self) -> Option<usize> {
         None
@@ -46,7 +46,7 @@ pub trait ValueSink {
 }
 
 impl ValueSink for Vec<u8> {
-    /// As much as it takes.
+    /// Grows or shrinks to the length.
     #[inline(always)]
     fn of(&mut self, length: usize) -> &mut [u8] {
         self.resize(length, 0);
@@ -54,7 +54,7 @@ impl ValueSink for Vec<u8> {
     }
 }
 
-/// Where the value of a record goes that nobody wants.
+/// The sink of a reader that needs no value.
 ///
 /// # Example
 ///
@@ -75,8 +75,8 @@ impl ValueSink for NoValue {
     }
 }
 
-/// Where values are copied to, as far as there is room: an array, a slice, or a vector as long as
-/// it is.
+/// Memory that a value is copied into, truncated if necessary: an array, a slice, or a vector of
+/// fixed length.
 ///
 /// # Example
 ///
@@ -119,8 +119,8 @@ pub struct Read {
     pub version: Version,
 }
 
-/// Somebody's memory, and the length of the value of which it has the beginning. Values are
-/// expected to fill it.
+/// A caller's memory, and the length of the value whose beginning it has. Values are expected to
+/// fill it.
 #[derive(Debug)]
 pub(crate) struct Buffer<'b, B: ?Sized> {
     memory: &'b mut B,
@@ -133,14 +133,14 @@ impl<'b, B: Memory + ?Sized> Buffer<'b, B> {
         Self { memory, length: 0 }
     }
 
-    /// As much of the value as there was room for.
+    /// Returns as much of the value as fitted.
     #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8] {
         let bytes = self.memory.as_ref();
         &bytes[..self.length.min(bytes.len())]
     }
 
-    /// What was read, if the value had this version.
+    /// Returns what was read, for a value with this version.
     #[inline(always)]
     pub(crate) fn read(&self, version: Version) -> Read {
         Read { length: self.length, version }

@@ -1,12 +1,12 @@
-//! One bucket: what its words say, and how they are changed.
+//! One bucket: the meaning of its words, and how they are changed.
 //!
-//! Whoever changes a chain (a main bucket and the overflow buckets it links to) holds the main
-//! bucket's lock. The bucket's version is one on afterwards.
+//! A thread that changes a chain (a main bucket and the overflow buckets it links to) holds the
+//! main bucket's lock. Releasing the lock increments the bucket's version.
 //!
-//! Readers take no lock. A slot is filled key first and place last, so a place that is found with a
+//! Readers take no lock. A slot is filled key first and place last. So a place that is found with a
 //! key leads to that key's record, or to one that says it is another's. A search that finds nothing
-//! has only found nothing if the version is the same afterwards, and the bucket was the right one
-//! to search.
+//! is only valid if the version is unchanged afterwards, and the bucket was the right one to
+//! search.
 
 use std::hint::{cold_path, select_unpredictable};
 
@@ -18,12 +18,12 @@ use crate::{
     mutation::{self, Mutation},
 };
 
-/// A chain's version and lock as they were seen: enough to tell later whether it has changed.
+/// A chain's version and lock as they were seen: enough to detect a later change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen(u64);
 
 impl Seen {
-    /// The bucket's version.
+    /// Returns the bucket's version.
     pub(super) fn version(self) -> u32 {
         Bits::version(self.0)
     }
@@ -38,26 +38,26 @@ pub(super) fn version_meta(bucket: &Bucket) -> &Word {
     &bucket[meta_word(Bits::VERSION_SLOT)]
 }
 
-/// The bucket's version and lock.
+/// Loads the bucket's version and lock.
 #[inline(always)]
 pub(super) fn seen<E: Engine>(engine: &E, bucket: &Bucket) -> Seen {
     Seen(engine.load(version_meta(bucket)))
 }
 
-/// The slots whose key word is this one, as bits, from `slot` on. Empty ones may be among them.
+/// Returns the slots with this key word, as bits. Empty slots may be among them.
 ///
-/// Without branches: which slot it is cannot be predicted, and a wrong guess would keep the
-/// processor from going on to the next operation while this one waits for memory.
+/// The code has no branches: which slot matches cannot be predicted, and a misprediction would keep
+/// the processor from starting the next operation while this one waits for memory.
 #[inline(always)]
 pub(super) fn matches<E: Engine>(engine: &E, bucket: &Bucket, key: u64) -> u32 {
     (0..SLOTS).fold(0, |found, slot| found | u32::from(engine.load_relaxed(&bucket[key_word(slot)]) == key) << slot)
 }
 
-/// A bit for each slot of a bucket.
+/// A mask with a bit for each slot of a bucket.
 pub(super) const ALL_SLOTS: u32 = (1 << SLOTS) - 1;
 
-/// The first of some of a bucket's slots, which are given as bits: those of this line come before
-/// the others.
+/// Returns the first of some slots of a bucket, which are given as bits. Slots of this line come
+/// before the others.
 #[inline(always)]
 pub(super) fn first_of(slots: u32, line: usize) -> usize {
     let first = first_slot(line);
@@ -65,24 +65,24 @@ pub(super) fn first_of(slots: u32, line: usize) -> usize {
     turned.trailing_zeros() as usize ^ first
 }
 
-/// The first slot of a line.
+/// Returns the first slot of a line.
 pub(super) const fn first_slot(line: usize) -> usize {
     line * LINE_SLOTS
 }
 
-/// The first slot of a bucket or a line whose key word is this one, or their number: by conditional
-/// moves, as for [`matches`].
+/// Returns the first slot of a bucket or a line with this key word, or the number of slots if there
+/// is none. Uses conditional moves instead of branches, as [`matches`] does.
 ///
-/// Of several that are alike the first is the one in use, but for rare exceptions: a key is put
-/// into the first free slot of its line, so what is left of it from before lies behind it.
+/// Of several slots with the same key word, the first is almost always the one in use. A key is put
+/// into the first free slot of its line, so stale copies are behind it.
 #[inline(always)]
 pub(super) fn first_match<E: Engine, const WORDS: usize>(engine: &E, slots: &[Word; WORDS], key: u64) -> usize {
     let is_it = |slot: usize| engine.load_relaxed(&slots[key_word(slot)]) == key;
     (0..WORDS / 2).rev().fold(WORDS / 2, |found, slot| select_unpredictable(is_it(slot), slot, found))
 }
 
-/// The same of a bucket, line by line: first in this one, where the key is if there was room, so
-/// that mostly nobody asks for the other.
+/// Returns the first slot of a bucket with this key word, line by line. Starts with the given line:
+/// the key is there if there was room, so the other line is seldom loaded.
 #[inline(always)]
 pub(super) fn first_match_from<E: Engine>(engine: &E, bucket: &Bucket, line: usize, key: u64) -> usize {
     let in_line = |line: usize| {
@@ -92,7 +92,7 @@ pub(super) fn first_match_from<E: Engine>(engine: &E, bucket: &Bucket, line: usi
     in_line(line).or_else(|| in_line(line ^ 1)).unwrap_or(SLOTS)
 }
 
-/// A slot as it was seen, for a reader that follows it without looking at anything else.
+/// A slot as it was seen, for a reader that follows it without checking anything else.
 #[derive(Debug)]
 pub(super) struct SeenSlot<'b> {
     /// The chain's main bucket.
@@ -103,7 +103,8 @@ pub(super) struct SeenSlot<'b> {
 }
 
 impl<'b> SeenSlot<'b> {
-    /// The slot of a bucket in the chain of `main`, which was seen like this before.
+    /// Loads a slot of a bucket in the chain of `main`, which was seen before. `None`: the slot is
+    /// empty.
     #[inline(always)]
     pub(super) fn of<E: Engine>(
         engine: &E,
@@ -117,15 +118,14 @@ impl<'b> SeenSlot<'b> {
         (Bits::place(meta) != 0).then_some(Self { main, seen, slot, meta })
     }
 
-    /// The word where the record is.
+    /// Returns the record's place, as a word.
     #[inline(always)]
     pub(super) fn word(&self) -> u64 {
         Bits::place(self.meta)
     }
 
-    /// Whether the slot has led to its key's record all the while: no change of the chain has ended
-    /// meanwhile, and the slot is the same. Where that holds, the record's incarnation need not be
-    /// looked at.
+    /// Returns whether the slot has led to its key's record all the while: the slot is unchanged,
+    /// and no change of the chain has completed. Then the record's incarnation need not be checked.
     #[inline(always)]
     pub(super) fn holds<E: Engine>(&self, engine: &E) -> bool {
         fence_acquire();
@@ -134,11 +134,12 @@ impl<'b> SeenSlot<'b> {
     }
 }
 
-/// Where a slot's record is. Without branches but one that is seldom taken, for the same reason.
+/// Returns the place of a slot's record. `None`: the slot is empty. Has one branch, which is seldom
+/// taken, for the reason given at [`matches`].
 #[inline(always)]
 pub(super) fn place<E: Engine>(engine: &E, bucket: &Bucket, slot: usize) -> Option<Place> {
     let meta = engine.load(&bucket[meta_word(slot % SLOTS)]);
-    // In whichever slot: a load that may not be needed is cheaper than to find out.
+    // Loaded for every slot: a superfluous load is cheaper than a branch.
     let [low, high] = Bits::lenders(slot).map(|lender| Bits::spare(engine.load_relaxed(&bucket[meta_word(lender)])));
     let lent = u16::from_le_bytes([low, high]);
     let incarnation = if Bits::lends_its_tag(slot) { lent } else { Bits::tag(meta) };
@@ -146,31 +147,32 @@ pub(super) fn place<E: Engine>(engine: &E, bucket: &Bucket, slot: usize) -> Opti
     (word != 0).then_some(Place { word, incarnation })
 }
 
-/// The overflow bucket that the chain goes on with, or zero.
+/// Returns the link to the chain's next overflow bucket, or zero.
 #[inline(always)]
 pub(super) fn link<E: Engine>(engine: &E, bucket: &Bucket) -> u64 {
     Bits::link(engine.load(&bucket[meta_word(Bits::LINK_SLOT)]))
 }
 
-/// How many bits of the hash the bucket's number has, if the bucket is in use.
+/// Returns how many bits of the hash are in the bucket's number. `None`: the bucket is not in use.
 #[inline(always)]
 pub(super) fn depth<E: Engine>(engine: &E, bucket: &Bucket) -> Option<u32> {
     Bits::depth(engine.load(&bucket[meta_word(Bits::DEPTH_SLOT)]))
 }
 
-/// Takes the bucket's lock if it is free and nothing has changed since it was `seen`.
+/// Takes the bucket's lock if it is free and the bucket is unchanged since it was `seen`.
 pub(super) fn try_lock<E: Engine>(engine: &E, bucket: &Bucket, seen: Seen) -> bool {
     !seen.is_locked() && engine.compare_exchange(version_meta(bucket), seen.0, Bits::locked(seen.0)).is_ok()
 }
 
-/// The slots that are empty, as bits: without a branch for each.
+/// Returns the empty slots as bits, without branches.
 #[inline(always)]
 pub(super) fn empty<E: Engine>(engine: &E, bucket: &Bucket) -> u32 {
     let is_empty = |slot: usize| Bits::place(engine.load(&bucket[meta_word(slot)])) == 0;
     (0..SLOTS).fold(0, |empty, slot| empty | u32::from(is_empty(slot)) << slot)
 }
 
-// What follows changes a bucket of a chain that the caller has locked, or that nobody knows of yet.
+// The functions below change a bucket of a chain that the caller has locked, or that no thread
+// knows yet.
 
 pub(super) fn set_depth<E: Engine>(engine: &E, bucket: &Bucket, depth: u32) {
     update(engine, bucket, Bits::DEPTH_SLOT, |meta| Bits::with_depth(meta, depth));
@@ -187,7 +189,7 @@ pub(super) fn fill<E: Engine>(engine: &E, bucket: &Bucket, slot: usize, key: u64
     point(engine, bucket, slot, place);
 }
 
-/// Lets a slot point to another place.
+/// Sets a slot's place.
 #[inline(always)]
 pub(super) fn point<E: Engine>(engine: &E, bucket: &Bucket, slot: usize, place: Place) {
     if Bits::lends_its_tag(slot) {
@@ -200,13 +202,13 @@ pub(super) fn point<E: Engine>(engine: &E, bucket: &Bucket, slot: usize, place: 
     }
 }
 
-/// Empties a slot. Its key stays, and means nothing.
+/// Empties a slot. Its key word stays, without meaning.
 pub(super) fn clear<E: Engine>(engine: &E, bucket: &Bucket, slot: usize) {
     update(engine, bucket, slot, |meta| Bits::with_place(meta, 0));
 }
 
-/// Makes the bucket unlocked and one version on: the last thing that is done to a chain. If that
-/// begins a quarter of all versions, calls `turn_over` before.
+/// Unlocks the bucket and increments its version: the last step of a change. Calls `turn_over`
+/// first if the new version begins a quarter of all versions.
 #[inline(always)]
 pub(super) fn release<E: Engine>(engine: &E, bucket: &Bucket, turn_over: impl FnOnce()) {
     let word = version_meta(bucket);
@@ -218,7 +220,7 @@ pub(super) fn release<E: Engine>(engine: &E, bucket: &Bucket, turn_over: impl Fn
     engine.store(word, released);
 }
 
-/// Makes a bucket unlocked that has not been changed: it is what it was.
+/// Unlocks a bucket that has not been changed. Its version stays.
 pub(super) fn release_unchanged<E: Engine>(engine: &E, bucket: &Bucket) {
     let word = version_meta(bucket);
     engine.store(word, Bits::unlocked(engine.load(word)));

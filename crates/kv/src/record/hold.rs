@@ -1,4 +1,4 @@
-//! Records whose lock a transaction holds.
+//! Operations on a record whose lock a transaction holds.
 
 use drtm_htm::{Access, Engine, Word};
 use drtm_rdma::{OutOfBounds, Region, words_for, write_bytes};
@@ -25,16 +25,15 @@ pub struct Reserved {
 }
 
 impl<'r, E: Engine> Record<'r, E> {
-    /// The record as one that the caller has locked.
+    /// Returns the record as one that the caller has locked.
     #[inline(always)]
     pub(crate) fn held<K: Keys>(&self) -> Result<Locked<'_, 'r, E>, OutOfBounds> {
-        // From its shape on, since dropping it unlocks.
+        // The shape is read before `Locked` exists, since dropping that unlocks the record.
         let shape = self.shape::<K>(self.head())?;
         Ok(Locked { record: self, version: self.version(), shape })
     }
 
-    /// Writes a value of a length for which the record, which the caller has locked, has room.
-    /// Unlocks it.
+    /// Writes a value that fits into the record, which the caller has locked. Unlocks it.
     #[inline(always)]
     pub(crate) fn write_held<K: Keys>(&self, version: Version, value: &[u8]) -> Result<(), KvError> {
         let (now, was) = (self.version(), self.shape::<K>(self.head())?);
@@ -43,14 +42,14 @@ impl<'r, E: Engine> Record<'r, E> {
         Ok(written?)
     }
 
-    /// Locks the record in a holder's name if it is free, and still that of its place.
+    /// Locks the record for a holder if it is free, and its place still has this incarnation.
     #[inline(always)]
     pub(crate) fn lock_as_it_is(&self, holder: Holder, leases: Leases) -> Locking {
         let is_it = |head: Head| head.incarnation() == self.place.incarnation;
         if let Err(in_the_way) = self.acquire(holder, leases) {
             return match self.head() {
                 head if !is_it(head) => Locking::Gone,
-                // Memory that is free is locked, in the name of the holder that has freed it.
+                // Free memory is locked in the name of the holder that has freed it.
                 _ if in_the_way == Acquire::Mine && self.version().is_writing() => Locking::Gone,
                 head if in_the_way == Acquire::Mine => Locking::Mine { version: self.version(), head },
                 _ => Locking::Held(in_the_way),
@@ -79,12 +78,12 @@ impl<'r, E: Engine> Record<'r, E> {
         })
     }
 
-    /// Writes whole words of a value, from the one behind the first `skipped` on, in a record that
-    /// the caller has locked. Unlocks it.
+    /// Writes whole words of a value, behind the first `skipped` ones, in a record that the caller
+    /// has locked. Unlocks it.
     #[inline(always)]
     pub(crate) fn write_part_held(&self, version: Version, skipped: usize, part: &[u8]) -> Result<(), KvError> {
         let (now, head) = (self.version(), self.head());
-        // Mostly it is all of it.
+        // Usually the part is the whole value.
         let words = match skipped {
             0 if head.is_plain(part.len()) => self.body(0, words_for(part.len())).ok(),
             _ => self.words_of_part(head, skipped, part.len()),
@@ -99,7 +98,7 @@ impl<'r, E: Engine> Record<'r, E> {
         Ok(())
     }
 
-    /// The words of a part of a value, if it is one, and there is no checksum.
+    /// Returns the words of a part of a value. `None`: the value has no such part, or a checksum.
     #[inline(always)]
     fn words_of_part(&self, head: Head, skipped: usize, length: usize) -> Option<&'r [Word]> {
         let shape = self.shape_of(head).ok()?;
@@ -109,10 +108,10 @@ impl<'r, E: Engine> Record<'r, E> {
         self.body(shape.before_value() + skipped, words_for(length)).ok()
     }
 
-    /// Writes a part where a checksum has to be made of all of the value, and so all of it is
-    /// written; or where there is no such part.
-    // It looks for the record once more: one that it was given would have to be in memory, for all
-    // others, too.
+    /// Writes a part of a value that has a checksum, which covers the whole value, so the whole
+    /// value is written. Also reports the error if the value has no such part.
+    // It makes the `Record` again: one passed by reference would have to be in memory on the fast path,
+    // too.
     #[cold]
     #[inline(never)]
     fn write_part_slow(
@@ -140,14 +139,14 @@ impl<'r, E: Engine> Record<'r, E> {
         Ok(self.put((now, shape), (version, shape), &value)?)
     }
 
-    /// Gives up the lock, which the caller has.
+    /// Releases the lock, which the caller has.
     #[inline(always)]
     pub(crate) fn unlock(&self) {
         self.engine().store(&self.header[STATE], State::FREE.0);
     }
 
-    /// Memory for a value of another length, if this record, which the caller has locked, has no
-    /// room for it.
+    /// Allocates memory for a value of another length. `None`: the value fits into the record,
+    /// which the caller has locked.
     pub(crate) fn reserve<K: Keys>(&self, worker: &mut Worker<E>, length: usize) -> Result<Option<Reserved>, KvError> {
         if length > MAX_VALUE {
             return Err(KvError::ValueTooLong { length, longest: MAX_VALUE });
@@ -164,7 +163,7 @@ impl<'r, E: Engine> Record<'r, E> {
         Ok(Some(Reserved { word: worker.allocate(class)?, class, shape }))
     }
 
-    /// Locks a record of a key that is not there, if it is as it was seen.
+    /// Locks a record of an absent key, if it is unchanged since it was seen.
     pub(crate) fn lock_seen<K: Keys>(
         &self,
         seen: ReadEntry,
@@ -175,7 +174,7 @@ impl<'r, E: Engine> Record<'r, E> {
             return Ok(Err(if is_it { Reaped::Busy } else { Reaped::Gone }));
         };
         let is_it = self.head().incarnation() == seen.at.place().incarnation && locked.version == seen.version;
-        // If not, dropped here, and so unlocked.
+        // Otherwise it is dropped here, and so unlocked.
         Ok(if is_it { Ok(locked) } else { Err(Reaped::Gone) })
     }
 }
@@ -188,7 +187,7 @@ impl<E: Engine> Worker<E> {
 }
 
 impl<E: Engine> Locked<'_, '_, E> {
-    /// Makes a record in other memory, with another value.
+    /// Creates a copy of the record in other memory, with another value.
     pub(crate) fn copy_to<K: Keys>(
         &self,
         to: &Reserved,
@@ -198,7 +197,7 @@ impl<E: Engine> Locked<'_, '_, E> {
     ) -> Result<Place, OutOfBounds> {
         let place = Record::create::<K>(self.record.region, to.word, to.shape, key, value, version)?;
         let record = Record::at(self.record.region, place)?;
-        // What it was is the other record's past from now on.
+        // The copy takes over the older versions.
         if self.record.has_past() {
             record.take_over(self.record);
         }

@@ -1,4 +1,4 @@
-//! Asking for a record's memory before it is come to.
+//! Prefetching of a record's cache lines.
 
 use std::ops::Range;
 
@@ -7,40 +7,40 @@ use drtm_rdma::{Region, words_for};
 
 use super::HEADER_WORDS;
 
-/// The most bytes of a part of a value that are asked for ahead: the processor goes on by itself
-/// then.
+/// The most bytes of a part of a value that are prefetched. Beyond that, the processor's own
+/// prefetcher continues.
 const MOST_PREFETCHED: usize = 512;
 
-/// The most words of one record by which it is asked for: several parts of several lines. A
-/// multiple of how many are asked for in one turn.
+/// The most prefetched words of one record, of several parts of several lines. A multiple of
+/// [`TURN`].
 const MOST_ASKED: usize = 24;
 
-/// How many are asked for in one turn, without a look whether there are as many.
+/// How many words are prefetched per iteration, without a check whether there are as many.
 const TURN: usize = 4;
 
-/// Parts of a value whose memory is asked for ahead: by the cache lines that they are in, and the
-/// record's header, wherever in a line the record begins.
+/// The parts of a value to prefetch, as cache lines. Includes the record's header, wherever in a
+/// line the record begins.
 ///
 /// # Example
 ///
 /// ```
 /// use drtm_kv::PrefetchMask;
 ///
-/// // For rows of which one wants what is in front, and something further behind.
+/// The rows are read at the front, and again further behind.
 /// const WANTED: PrefetchMask = PrefetchMask::of(&[0..16, 200..240]);
 /// ```
 ///
 /// See [`HashTable::locate`](crate::HashTable::locate).
 #[derive(Clone, Copy, Debug)]
 pub struct PrefetchMask {
-    /// Words of the record, as seen from its beginning, by which it is asked for. Behind those that
-    /// count, the last one again.
+    /// The words to prefetch, counted from the record's beginning. The last one is repeated behind
+    /// `count`.
     words: [u16; MOST_ASKED],
     count: usize,
 }
 
 impl PrefetchMask {
-    /// The lines of these bytes of a value.
+    /// Makes the mask of the lines of these bytes of a value.
     #[must_use]
     pub const fn of(parts: &[Range<usize>]) -> Self {
         let mut lines = Self { words: [0; MOST_ASKED], count: 1 };
@@ -65,13 +65,12 @@ impl PrefetchMask {
         lines
     }
 
-    /// The last word.
+    /// Returns the last word.
     const fn last(&self) -> usize {
         self.words[self.count - 1] as usize
     }
 
-    /// The lines of these words, too. If there are too many, or they are too far away, there is no
-    /// hint.
+    /// Adds the lines of these words. Words that are too many or too far away are not prefetched.
     const fn with(self, first: usize, last: usize) -> Self {
         let before = self.last();
         if before <= first && first <= before + LINE_WORDS {
@@ -83,7 +82,7 @@ impl PrefetchMask {
         }
     }
 
-    /// Goes on from the last word, in steps of a line, up to this one.
+    /// Adds words from the last one up to this one, in steps of a line.
     const fn up_to(mut self, last: usize) -> Self {
         let mut before = self.last();
         while before < last && before + LINE_WORDS <= u16::MAX as usize && self.count < MOST_ASKED {
@@ -99,8 +98,7 @@ impl PrefetchMask {
         self
     }
 
-    /// Asks for a record's lines. Behind the last record there may be less memory, and no hint
-    /// then.
+    /// Prefetches a record's lines. Lines behind the end of the region are not prefetched.
     #[inline(always)]
     pub(crate) fn prefetch<E: Engine>(&self, region: &Region<E>, record: u64) {
         for turn in self.words.as_chunks::<TURN>().0.iter().take(self.count.div_ceil(TURN)) {
@@ -127,7 +125,7 @@ mod tests {
         assert_eq!(words(&[0..16, 200..216]), [0, 5, 29, 30]);
         assert_eq!(words(&[200..216, 0..16]), [0, 3, 29, 30, 4, 5], "in any order");
         assert_eq!(words(&[48..48, 40..40]), [0, 3], "a part may be nothing");
-        // Whatever the record's place in a line: no line of what is wanted is left out.
+        // Wherever the record begins in a line, no line of the wanted parts is left out.
         let several =
             [vec![3..75, 120..128, 140..400, 16..24], vec![33..40, 100..101], vec![8..9], vec![100..300], vec![]];
         for (parts, begin) in several.iter().flat_map(|parts| (0..LINE_WORDS).map(move |begin| (parts, begin))) {

@@ -1,17 +1,17 @@
-//! Older versions of records: reading what a record was, keeping what it is about to be no more,
-//! and forgetting what nobody asks for any longer.
+//! Older versions of records: reading them, keeping them, and freeing those that no snapshot needs.
 //!
-//! A record's head links to the version before, which is a record too, and so on: newer ones first.
-//! Whoever writes the record under its lock decides whether somebody still needs what it was, keeps
-//! a copy then, and leaves out of the chain what nobody needs. An older version is never changed
-//! but for its link; nobody else links to it.
+//! A record's head links to the previous version, which is a record too, and so on: newest first. A
+//! writer that holds the record's lock decides whether a snapshot still needs the current version,
+//! and keeps a copy then. It also unlinks older versions that no snapshot needs. Only the link of
+//! an older version is ever changed, and only one head links to it.
 //!
 //! # Reading
 //!
-//! Hand over hand: when an older version has been looked at, the head that led there must still be
-//! the same. Then it had not been forgotten before: what is forgotten together is marked as free,
-//! all of it, before any of its memory can be used again. And it must itself be what it was, since
-//! memory that was forgotten may be kept in at once, and be linked to from the same head.
+//! A reader goes hand over hand: after it has read an older version, the head that led there must
+//! be unchanged. Then the older version had not been freed before: versions that are freed together
+//! are all marked as free before any of their memory is reused. The older version must be
+//! unchanged, too: freed memory may be reused at once for another version, and be linked from the
+//! same head.
 
 use drtm_htm::{Engine, fence_acquire, fence_release};
 use drtm_rdma::OutOfBounds;
@@ -25,7 +25,7 @@ use crate::{
 };
 
 impl<E: Engine> Record<'_, E> {
-    /// Follows the links from a head, which was the record's when its version was looked at last.
+    /// Follows the links from a head, which the record had when its version was last validated.
     #[cold]
     pub(super) fn read_older(
         &self,
@@ -52,7 +52,7 @@ impl<E: Engine> Record<'_, E> {
                 }
                 Ok(Past::from(older.entry(version)))
             });
-            // Its memory may have had another use when its head was read, and have been linked from
+            // Its memory may have been reused when its head was read, and have been linked from
             // here again since.
             fence_acquire();
             if older.version() != version || older.shape_bits() != its_head.without_older() {
@@ -74,14 +74,14 @@ impl<E: Engine> Record<'_, E> {
         self.head().without_older()
     }
 
-    /// Its shape, whichever kind of keys its table has.
+    /// Returns the record's shape, whichever kind of keys its table has.
     #[inline(always)]
     pub(super) fn shape_of(&self, head: Head) -> Result<Shape, OutOfBounds> {
         Shape::of_any(head, self.lengths())
     }
 
-    /// Marks a record that the caller has locked as being written, and lets its head link to an
-    /// older version.
+    /// Marks a record that the caller has locked as being written, and links its head to an older
+    /// version.
     fn link_older(&self, word: u64) {
         let engine = self.engine();
         engine.store_relaxed(&self.header[VERSION], self.version().writing().0);
@@ -89,11 +89,11 @@ impl<E: Engine> Record<'_, E> {
         engine.store_relaxed(&self.header[HEAD], self.head().with_older(word).0);
     }
 
-    /// Copies a record that the caller has locked, so that what it is now can still be read when it
-    /// has been written. If there is no memory for it, what it is now will be forgotten, and so is
-    /// everything older, to which nothing leads then.
+    /// Copies a record that the caller has locked, so that its current version can still be read
+    /// after it has been written. Without memory for the copy, the current version and all older
+    /// ones are discarded.
     ///
-    /// The record is marked as being written then: the caller goes on to do that.
+    /// The record is marked as being written afterwards: the caller goes on to write it.
     pub(crate) fn keep(&self, worker: &mut Worker<E>, may_take: bool) -> Result<RetainOutcome, OutOfBounds> {
         let (head, version) = (self.head(), self.version());
         let shape = if version.is_removed() { Shape::EMPTY } else { self.shape_of(head)? };
@@ -113,15 +113,15 @@ impl<E: Engine> Record<'_, E> {
         engine.store_relaxed(&copy.header[HEAD], its_head.0);
         let body = self.body(0, shape.body_words())?.iter().zip(copy.body(0, shape.body_words())?);
         body.for_each(|(from, to)| engine.store_relaxed(to, engine.load_relaxed(from)));
-        // It stays locked: no table leads to it, and nobody writes it.
+        // The copy stays locked: no table leads to it, and no thread writes it.
         engine.store(&copy.header[VERSION], version.0);
         self.link_older(word);
         Ok(RetainOutcome::Copied { bytes: 8 * class.words() })
     }
 
-    /// Forgets the older versions, of a record that the caller has locked, that nobody needs:
-    /// `is_needed` is asked about versions from one to before another. Gives the bytes that this
-    /// has freed.
+    /// Frees the older versions of a locked record that no snapshot needs. `is_needed(from,
+    /// before)` is called for a version that was current from `from` until before `before`. Returns
+    /// the number of freed bytes.
     pub(crate) fn forget(
         &self,
         worker: &mut Worker<E>,
@@ -133,8 +133,8 @@ impl<E: Engine> Record<'_, E> {
         loop {
             let word = newer.head().older();
             if word == 0 || word == Head::FORGOTTEN {
-                // That something was forgotten must be told as long as there is anybody who may
-                // ask.
+                // The mark that a version was discarded stays as long as a snapshot may need that
+                // version.
                 if word == Head::FORGOTTEN && !is_needed(Version::default(), until) {
                     newer.relink(0);
                 }
@@ -154,7 +154,8 @@ impl<E: Engine> Record<'_, E> {
         Ok(free_all(unneeded, worker))
     }
 
-    /// Frees all older versions from one on. Nothing links to it any more. Gives the bytes.
+    /// Frees all older versions from one on, to which nothing links any more. Returns the number of
+    /// bytes.
     fn discard_from(&self, mut word: u64, worker: &mut Worker<E>) -> Result<u64, OutOfBounds> {
         let mut discarded = worker.take_discarded();
         while word != 0 && word != Head::FORGOTTEN {
@@ -168,25 +169,26 @@ impl<E: Engine> Record<'_, E> {
         Ok(free_all(discarded, worker))
     }
 
-    /// Lets a head link elsewhere. Whoever was on the way by it begins again.
+    /// Links a head to another record. A reader that has followed the old link starts again.
     fn relink(&self, older: u64) {
         let engine = self.engine();
         engine.store(&self.header[HEAD], self.head().with_older(older).0);
     }
 
-    /// Lets the head of a record, which nobody can find yet, link to the older versions of the one
-    /// that it takes over from.
+    /// Links a record that no reader can find yet to the older versions of the one that it
+    /// replaces.
     pub(super) fn take_over(&self, from: &Record<'_, E>) {
         self.relink(from.head().older());
     }
 
-    /// Whether there are older versions.
+    /// Returns whether there are older versions.
     pub(crate) fn has_past(&self) -> bool {
         self.head().older() != 0
     }
 }
 
-/// Frees the memory of older versions, now that all of them are marked. Gives the bytes.
+/// Frees the memory of older versions, after all of them have been marked. Returns the number of
+/// bytes.
 fn free_all<E: Engine>(mut discarded: Vec<(Class, u64)>, worker: &mut Worker<E>) -> u64 {
     let bytes = discarded.iter().map(|(class, _)| 8 * class.words()).sum();
     discarded.drain(..).for_each(|(class, word)| worker.free(class, word));

@@ -1,8 +1,9 @@
-//! Reading a record: one way, whatever the reader may see and however it knows the record.
+//! Reading a record: one algorithm for each visibility and each way to identify the record.
 //!
-//! What a reader may see is its [`Visibility`], and how it knows the record is an [`Identity`].
-//! [`Record::try_read`] is the fast path: it looks once, and gives up if anything is unusual.
-//! [`Record::read`] says what is unusual. See `docs/decisions/0026`.
+//! A reader's [`Visibility`] says which versions it sees, and its [`Identity`] how it identifies
+//! the record. [`Record::try_read`] is the fast path: it reads once, and gives up on anything
+//! unusual. [`Record::read`] is the slow path, which says what was unusual. See
+//! `docs/decisions/0026`.
 
 use std::hint::cold_path;
 
@@ -18,7 +19,7 @@ use crate::{
     value_sink::ValueSink,
 };
 
-/// What a reader may see of records, as a type, so that the code for each is its own.
+/// The versions of records that a reader sees, as a type, so that the code is specialised for each.
 ///
 /// # Example
 ///
@@ -27,10 +28,10 @@ pub trait Visibility: See {}
 
 impl<V: See> Visibility for V {}
 
-/// A key, and what is found of its record.
+/// A key, and what was found of its record.
 pub(crate) type FoundRow<K, V> = (K, <V as See>::Found);
 
-/// Sees records as they are, locked or not, those of keys that are not there too.
+/// Sees the current version of a record, locked or not. Also sees the records of absent keys.
 ///
 /// # Example
 ///
@@ -48,7 +49,8 @@ pub(crate) type FoundRow<K, V> = (K, <V as See>::Found);
 #[derive(Clone, Copy, Debug)]
 pub struct Current;
 
-/// Sees records as they are, unless another transaction holds them: what a transaction may see.
+/// Sees the current version of a record, unless another transaction has locked it. This is what a
+/// transaction may see.
 ///
 /// # Example
 ///
@@ -56,9 +58,9 @@ pub struct Current;
 #[derive(Clone, Copy, Debug)]
 pub struct ForHolder(pub Holder);
 
-/// Sees what keys were before a version. For readers that know that all earlier versions have
-/// been written, or are being written under the records' locks, and that what they need was
-/// [kept](crate::Records::keep).
+/// Sees the versions before a given one: a snapshot. The reader knows that all earlier versions
+/// have been written, or are being written under the records' locks. It also knows that the
+/// versions it needs were [kept](crate::Records::keep).
 ///
 /// # Example
 ///
@@ -66,12 +68,13 @@ pub struct ForHolder(pub Holder);
 #[derive(Clone, Copy, Debug)]
 pub struct AsOf {
     before: Version,
-    /// A lock, and the record's version, that were found and may be an earlier writer's.
+    /// The state, version and place of the locked record that was met first. Its holder may be an
+    /// earlier writer.
     met: Option<(State, Version, u64)>,
 }
 
 impl AsOf {
-    /// Before this version.
+    /// Makes a view of the versions before this one.
     #[must_use]
     pub fn new(before: Version) -> Self {
         Self { before, met: None }
@@ -82,9 +85,9 @@ impl AsOf {
         version.number() < self.before.number()
     }
 
-    /// Whether a transaction holds the record that may write a version that is to be seen. One
-    /// that takes the lock from now on does not: so only the first holder that is met has to be
-    /// waited for.
+    /// Returns whether to wait for the record's holder, which may write a version that is to be
+    /// seen. A transaction that takes the lock later does not write such a version. So the reader
+    /// waits only for the first holder that it meets.
     #[inline(always)]
     fn must_wait(&mut self, state: State, version: Version, word: u64) -> bool {
         if !state.is_locked() {
@@ -100,18 +103,18 @@ impl AsOf {
     }
 }
 
-/// What a record was at some time.
+/// A record's state at some time.
 ///
 /// # Example
 ///
 /// See [`KvTable::read`](crate::KvTable::read).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Past {
-    /// The key was there, with this version.
+    /// The key was present, with this version.
     Present(Version),
-    /// It was not.
+    /// The key was absent.
     Absent,
-    /// What it was has been forgotten: there was no memory to keep it.
+    /// The version was discarded: there was no memory to keep it.
     TooOld,
 }
 
@@ -122,40 +125,40 @@ impl From<ReadEntry> for Past {
     }
 }
 
-/// Sees the records of keys that are there, as they are.
+/// Sees the current versions of the records of present keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Present;
 
-/// What a record with some version is to a reader.
+/// What a reader sees of a record with some version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// This version is what it sees.
+    /// The reader sees this version.
     Now,
-    /// It must wait for the lock's holder.
+    /// The reader must wait for the lock's holder.
     Locked,
-    /// It sees an older version.
+    /// The reader sees an older version.
     Older,
 }
 
-/// What a [`Visibility`] consists of. Public only as far as that has it.
+/// The parts of a [`Visibility`]. Public only because that trait is.
 pub trait See {
-    /// What is found, of a record with some version.
+    /// What a read returns, made of a record and its version.
     type Found: From<ReadEntry>;
 
-    /// Whether the records of keys that are not there are found, too.
+    /// Whether the records of absent keys are found, too.
     const FINDS_ABSENT: bool = true;
 
-    /// Whether each row by itself must have been there. Otherwise the reader looks at the
-    /// [turn](crate::Turn) of all that it has read.
+    /// Whether each row is valid by itself. Otherwise the reader validates the [turn](crate::Turn)
+    /// of everything that it has read.
     const IS_ALONE: bool = false;
 
-    /// Whether it sees this version, in the usual case.
+    /// Returns whether the reader sees this version, on the fast path.
     #[inline(always)]
     fn sees_at_once<E: Engine>(&self, _record: &Record<'_, E>, _version: Version) -> bool {
         true
     }
 
-    /// What a record with this version is to the reader.
+    /// Returns what the reader sees of a record with this version.
     #[inline(always)]
     fn see<E: Engine>(&mut self, record: &Record<'_, E>, version: Version) -> Seen {
         if self.sees_at_once(record, version) { Seen::Now } else { Seen::Locked }
@@ -197,7 +200,7 @@ impl See for AsOf {
 
     #[inline(always)]
     fn see<E: Engine>(&mut self, record: &Record<'_, E>, version: Version) -> Seen {
-        // A transaction that holds a record which is too new is later still.
+        // A transaction that holds a record with a version that is too new writes a later one.
         if !self.includes(version) {
             return Seen::Older;
         }
@@ -220,21 +223,21 @@ impl See for AsOf {
     }
 }
 
-/// How a reader knows the record that it reads.
+/// How a reader identifies the record that it reads.
 pub(crate) trait Identity<K: Keys> {
-    /// Whether a record with this head is the one.
+    /// Returns whether a record with this head is the right one.
     fn is<E: Engine>(&mut self, record: &Record<'_, E>, head: Head) -> Result<bool, OutOfBounds>;
 }
 
-/// By its whole key.
+/// Identifies a record by its whole key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WholeKey<'k, K: Keys>(pub(crate) K::Key<'k>);
 
-/// By the word that stands for its key.
+/// Identifies a record by its key word.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyWord(pub(crate) u64);
 
-/// By its place alone: the key is copied out, of a record that keeps it.
+/// Identifies a record by its place alone, and copies its key, which the record stores.
 #[derive(Debug)]
 pub(crate) struct KeyInto<'b>(pub(crate) &'b mut Vec<u8>);
 
@@ -260,8 +263,8 @@ impl<K: Keys> Identity<K> for KeyInto<'_> {
 }
 
 impl<E: Engine> Record<'_, E> {
-    /// Reads the record by the fast path: once, if it is whole, present, the one that is meant, and
-    /// no lock is in the way. `None`: [read](Self::read) it.
+    /// Reads the record by the fast path, once. `None`: the record is being written, absent,
+    /// another one, or locked, so the caller must [read](Self::read) it.
     #[inline(always)]
     pub(crate) fn try_read<K: Keys, V: See>(
         &self,
@@ -274,8 +277,8 @@ impl<E: Engine> Record<'_, E> {
         (is_same || mutation::includes(Mutation::ReadWithoutVersion)).then(|| self.entry(version).into())
     }
 
-    /// Reads by the fast path a record of which only the word is known, and not the incarnation:
-    /// the caller makes sure that a slot leads there all the while.
+    /// Reads by the fast path a record whose incarnation is not known, only its place. The caller
+    /// makes sure that a slot leads there during the whole read.
     #[inline(always)]
     pub(crate) fn try_read_by_slot<K: Keys, V: See>(
         &self,
@@ -288,7 +291,7 @@ impl<E: Engine> Record<'_, E> {
         Some(ReadEntry { at, version }.into())
     }
 
-    /// The record, seen with this version.
+    /// Returns the record as it was seen with this version.
     #[inline(always)]
     pub(super) fn entry(&self, version: Version) -> ReadEntry {
         ReadEntry { at: Handle::of(self.place), version }
@@ -315,8 +318,8 @@ impl<E: Engine> Record<'_, E> {
         is_same.then_some((version, head))
     }
 
-    /// Reads the record if it is the one that is meant, and copies as much of its value as is
-    /// wanted. What was copied means nothing unless something is found.
+    /// Reads the record if it is the right one, and copies as much of its value as the sink takes.
+    /// The copy is invalid unless something is found.
     #[inline(always)]
     pub(crate) fn read<K: Keys, V: See>(
         &self,
@@ -342,14 +345,14 @@ impl<E: Engine> Record<'_, E> {
             }
             is_it => is_it,
         };
-        // What was seen may be nonsense, errors included, unless the version is the same still.
+        // What was read may be arbitrary, errors included, unless the version is unchanged.
         fence_acquire();
         if self.version() != version && !mutation::includes(Mutation::ReadWithoutVersion) {
             cold_path();
             return Ok(Look::Busy);
         }
-        // Then the incarnation and the key say whether this is the record: its memory may have had
-        // another use since the reader learned of it.
+        // Then the incarnation and the key decide: the memory may have been reused since the reader
+        // learned of the record.
         if self.head().incarnation() != self.place.incarnation {
             cold_path();
             return Ok(Look::Stale);
@@ -362,12 +365,13 @@ impl<E: Engine> Record<'_, E> {
         }
     }
 
-    /// Copies as much of the value as is wanted, on the fast path.
+    /// Copies as much of the value as the sink takes, on the fast path. `None`: the value has
+    /// another length than expected.
     ///
-    /// A value that is as long as is expected is copied without waiting for the head: where it is,
-    /// and how much, does not depend on that then. `None`: it is of another length.
-    // What is of another length is not copied from here: the room would have to be in memory, for
-    // all others, too.
+    /// A value of the expected length is copied without waiting for the head: neither its place nor
+    /// its length depends on the head then.
+    // A value of another length is not copied here: the sink would have to be in memory on the fast
+    // path, too.
     #[inline(always)]
     fn copy_expected<K: Keys, R: ValueSink>(&self, head: Head, into: &mut R) -> Option<()> {
         if !R::IS_WANTED {

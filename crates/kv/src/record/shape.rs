@@ -1,4 +1,4 @@
-//! How a record is laid out behind its header.
+//! The layout of a record behind its header.
 
 use std::ops::Range;
 
@@ -12,18 +12,18 @@ use crate::{
     layout::Head,
 };
 
-/// How a record of some lengths is laid out behind its header.
+/// The layout of a record behind its header, for some lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// The key's length, if the record keeps it.
+    /// The key's length, if the record stores the key.
     pub(crate) key: Option<usize>,
     pub(crate) value: usize,
     /// Whether a checksum follows the value.
     pub(super) checked: bool,
 }
 
-/// Returns how many bytes of memory a record takes: header, key where it keeps one, and value,
-/// rounded up to its size class. Its place in the table's index is not part of it.
+/// Returns how many bytes of memory a record takes: header, stored key and value, rounded up to its
+/// size class. The entry in the table's index is not included.
 ///
 /// # Example
 ///
@@ -50,7 +50,8 @@ impl Shape {
         Ok(Self { key: K::kept(key)?, value, checked })
     }
 
-    /// What a head says, and the word of lengths where that has to be asked.
+    /// Returns the shape that a head says. Loads the word of lengths where the head does not have
+    /// them.
     #[inline(always)]
     pub(crate) fn told<K: Keys, Why>(head: Head, lengths: impl FnOnce() -> Result<u64, Why>) -> Result<Self, Why> {
         let checked = head.is_checked();
@@ -64,8 +65,8 @@ impl Shape {
         }
     }
 
-    /// What a head says, whichever kind of keys the table has: of a record with lengths and no key,
-    /// that it keeps one of no bytes, which takes the same memory.
+    /// Returns the shape that a head says, whichever kind of keys the table has. A record with
+    /// lengths and no key gets a key of no bytes, which takes the same memory.
     #[inline(always)]
     pub(super) fn of_any<Why>(head: Head, lengths: impl FnOnce() -> Result<u64, Why>) -> Result<Self, Why> {
         match head.short_length() {
@@ -74,25 +75,25 @@ impl Shape {
         }
     }
 
-    /// The same with a value of another length.
+    /// Returns the shape for a value of another length.
     #[inline(always)]
     pub(super) fn with_value(self, value: usize) -> Self {
         Self { value, ..self }
     }
 
-    /// Whether these bytes of the value end where it does, or one of its words.
+    /// Returns whether these bytes of the value end at the end of the value or of one of its words.
     #[inline(always)]
     pub(super) fn has_part(self, begin: usize, length: usize) -> bool {
         let end = begin + length;
         end == self.value || (end < self.value && length.is_multiple_of(8))
     }
 
-    /// Whether there can be such a record. Words that are nonsense may say anything.
+    /// Returns whether such a record can exist. Arbitrary words may say anything.
     pub(crate) fn is_possible(self) -> bool {
         self.value <= MAX_VALUE && self.key.is_none_or(|key| key <= MAX_KEY)
     }
 
-    /// Where the value's words are in the record.
+    /// Returns the words of the value, counted from the record's beginning.
     pub(crate) fn value_words(self) -> Range<usize> {
         let begin = HEADER_WORDS + self.before_value();
         begin..begin + words_for(self.value)
@@ -108,7 +109,7 @@ impl Shape {
         words_for(self.key.unwrap_or(0))
     }
 
-    /// Words between header and value.
+    /// Returns the number of words between header and value.
     #[inline(always)]
     pub(super) fn before_value(self) -> usize {
         if self.has_lengths() { 1 + self.key_words() } else { 0 }
@@ -119,19 +120,19 @@ impl Shape {
         self.before_value() + self.sealed_words()
     }
 
-    /// Words of the value, and its checksum.
+    /// Returns the number of words of the value and its checksum.
     #[inline(always)]
     pub(super) fn sealed_words(self) -> usize {
         words_for(self.value) + usize::from(self.checked)
     }
 
-    /// Words of the whole record.
+    /// Returns the number of words of the whole record.
     #[inline(always)]
     pub(crate) fn words(self) -> usize {
         HEADER_WORDS + self.body_words()
     }
 
-    /// The size class. There always is one: lengths have been checked.
+    /// Returns the size class. There always is one, since lengths have been checked.
     #[inline(always)]
     pub(crate) fn class(self) -> Class {
         Class::of(self.words()).unwrap_or_else(|| unreachable!("lengths are bounded"))
@@ -143,7 +144,7 @@ impl Shape {
         if self.checked { head.checked() } else { head }
     }
 
-    /// The word of lengths, or zero if the head has the value's length.
+    /// Returns the word of lengths, or zero if the head has the value's length.
     pub(crate) fn lengths_if_any(self) -> u64 {
         if self.has_lengths() { self.lengths() } else { 0 }
     }

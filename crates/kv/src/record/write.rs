@@ -1,4 +1,4 @@
-//! Writing records: making them, locking them, giving them another value, freeing their memory.
+//! Writing records: creating, locking, updating and freeing them.
 
 use drtm_htm::{Access, Engine, Word, fence_release};
 use drtm_rdma::{OutOfBounds, Region, words_for, write_bytes};
@@ -15,9 +15,9 @@ use crate::{
 };
 
 impl<'r, E: Engine> Record<'r, E> {
-    /// Takes the record's lock, whichever key the record has. `Err`: what is in the way.
+    /// Takes the record's lock, whichever key the record has. `Err` says what prevents it.
     ///
-    /// Most records are free, so that the swap comes first, without a look at the word before.
+    /// Most records are free, so the CAS comes first, without a load.
     #[inline(always)]
     pub(crate) fn acquire(&self, holder: Holder, leases: Leases) -> Result<(), Acquire> {
         match self.engine().compare_exchange(&self.header[STATE], State::FREE.0, holder.word()) {
@@ -42,7 +42,7 @@ impl<'r, E: Engine> Record<'r, E> {
         }
     }
 
-    /// What a caller knows about leases, or else what the region says.
+    /// Returns the lease clock that the caller gave, or otherwise the region's.
     fn clocked(&self, leases: Leases) -> Leases {
         match leases {
             Leases::None => Leases::At(self.engine().load(self.region.time())),
@@ -50,8 +50,8 @@ impl<'r, E: Engine> Record<'r, E> {
         }
     }
 
-    /// Leases the record until a time, or shares a lease that runs. Gives when it ends. `Err`: the
-    /// transaction that has the record locked.
+    /// Leases the record until a time, or shares a lease that runs. Returns when the lease ends.
+    /// `Err` has the transaction that holds the lock.
     pub(crate) fn lease(&self, until: u64, leases: Leases) -> Result<u64, Holder> {
         let (state, leases) = (&self.header[STATE], self.clocked(leases));
         let mut seen = State(self.engine().load(state));
@@ -77,7 +77,8 @@ impl<'r, E: Engine> Record<'r, E> {
         let state = &self.header[STATE];
         let seen = State(tx.load(state)?);
         let decided = match acquire(seen, holder, Leases::None) {
-            // Read only here, since a region that has read the time ends when it is published.
+            // The time is read only here: an htm transaction that has read it aborts when the time
+            // is next published.
             Acquire::Leased(_) => acquire(seen, holder, Leases::At(tx.load(self.region.time())?)),
             decided => decided,
         };
@@ -87,7 +88,7 @@ impl<'r, E: Engine> Record<'r, E> {
         }
     }
 
-    /// Locks the record if it is free, whosever it is.
+    /// Locks the record if it is free, whichever key it has. `None`: it is not free.
     #[inline(always)]
     pub(crate) fn try_lock<K: Keys>(&self, holder: Holder) -> Result<Option<Locked<'_, 'r, E>>, OutOfBounds> {
         if self.acquire(holder, Leases::None).is_err() {
@@ -98,30 +99,31 @@ impl<'r, E: Engine> Record<'r, E> {
         Ok(Some(locked))
     }
 
-    /// Where the record is.
+    /// Returns the record's place.
     pub(crate) fn place(&self) -> Place {
         self.place
     }
 
-    /// Gives up a lock that this holder has [kept](Locked::keep). Otherwise tells the record's
-    /// state, which is as it was.
+    /// Releases a lock of this holder. `Err` has the record's state, unchanged, if the holder has
+    /// not locked it.
     pub(crate) fn release(&self, holder: Holder) -> Result<(), State> {
         if self.head().incarnation() != self.place.incarnation {
             return Err(State(self.engine().load(&self.header[STATE])));
         }
-        // If it is the holder's, it stays so, and so does the incarnation.
+        // If this holder has locked it, neither the lock nor the incarnation can change.
         match self.engine().compare_exchange(&self.header[STATE], holder.word(), State::FREE.0) {
             Ok(_) => Ok(()),
             Err(found) => Err(State(found)),
         }
     }
 
-    /// Fills memory that no table leads to, and makes a record of it. Its maker
-    /// [unlocks](Self::unlock) it just before a table leads to it, when nothing can fail any more:
-    /// used memory stays locked until then, and fresh memory has no handle by which it could be
-    /// locked. So a late caller with a handle of the memory's last use never gets the lock, and
-    /// the maker never has to wait for it.
-    // By itself: the ways to copy a value need more registers than what is around them can spare.
+    /// Fills memory that no table leads to, and makes a record of it.
+    ///
+    /// The creator [unlocks](Self::unlock) the record just before a table leads to it, when nothing
+    /// can fail any more. Until then, reused memory stays locked, and fresh memory has no handle by
+    /// which it could be locked. So a thread with a handle of the memory's last use never gets the
+    /// lock, and the creator never waits for it.
+    // Not inlined: the copy loops need more registers than the callers can spare.
     #[inline(never)]
     pub(crate) fn create<K: Keys>(
         region: &'r Region<E>,
@@ -151,8 +153,8 @@ impl<'r, E: Engine> Record<'r, E> {
         Ok(record.place)
     }
 
-    /// Writes a value for which the record, which the caller has locked, has room: instead of one
-    /// of some version and shape.
+    /// Writes a value that fits into the record, which the caller has locked. Gets the versions and
+    /// shapes before and after.
     #[inline(always)]
     pub(super) fn put(
         &self,
@@ -175,7 +177,7 @@ impl<'r, E: Engine> Record<'r, E> {
         Ok(())
     }
 
-    /// From here on, whoever looks at the record knows that it is being written.
+    /// Marks the record as being written, for readers.
     #[inline(always)]
     pub(super) fn begin_writing(&self, before: Version) {
         self.engine().store_relaxed(&self.header[VERSION], before.writing().0);
@@ -184,7 +186,7 @@ impl<'r, E: Engine> Record<'r, E> {
         }
     }
 
-    /// It has been written.
+    /// Stores the new version, which ends the writing.
     #[inline(always)]
     pub(super) fn end_writing(&self, version: Version) {
         self.engine().store(&self.header[VERSION], version.0);
@@ -196,14 +198,14 @@ impl<'r, E: Engine> Record<'r, E> {
         let (head, engine) = (self.head(), self.engine());
         engine.store_relaxed(&self.header[HEAD], shape.head(head.incarnation()).with_older(head.older()).0);
         if let Some(lengths) = lengths {
-            // The key stays where it is: its length has not changed, and it had a lengths word if
-            // it is kept.
+            // The key stays in place: its length is unchanged, and a record that stores its key
+            // always has a lengths word.
             engine.store_relaxed(lengths, shape.lengths());
         }
     }
 
     /// Turns a record that no table leads to, and that was never [unlocked](Self::unlock), back
-    /// into free memory. That stays locked, in this holder's name.
+    /// into free memory. The memory stays locked by this holder.
     pub(crate) fn discard(&self, holder: Holder) {
         let engine = self.engine();
         engine.store(&self.header[STATE], holder.word());
@@ -212,7 +214,7 @@ impl<'r, E: Engine> Record<'r, E> {
     }
 }
 
-/// Writes the checksum behind the value, for the version that is about to be announced.
+/// Writes the checksum behind the value, for the version that is about to be stored.
 #[cold]
 fn seal<E: Engine>(
     engine: &E,
@@ -227,7 +229,7 @@ fn seal<E: Engine>(
     engine.store_relaxed(&body[words_for(value.len())], sum);
 }
 
-/// A record whose lock is held. Dropped, it is unlocked as it was.
+/// A record whose lock is held. Dropping it unlocks the record.
 #[derive(Debug)]
 pub struct Locked<'l, 'r, E: Engine> {
     pub(super) record: &'l Record<'r, E>,
@@ -236,7 +238,7 @@ pub struct Locked<'l, 'r, E: Engine> {
 }
 
 impl<E: Engine> Locked<'_, '_, E> {
-    /// Whether it is this key's, and its value has this shape.
+    /// Returns whether the record has this key, and its value has this shape.
     #[inline(always)]
     pub(crate) fn is_like<K: Keys>(&self, shape: Shape, key: K::Key<'_>) -> bool {
         self.shape == shape && self.record.has_key::<K>(self.record.head(), key).unwrap_or(false)
@@ -246,14 +248,14 @@ impl<E: Engine> Locked<'_, '_, E> {
         self.shape.class()
     }
 
-    /// Whether a value of this shape has room where the record is. Most have the shape of the one
-    /// before.
+    /// Returns whether a value of this shape fits into the record's memory. Most values have the
+    /// previous one's shape.
     #[inline(always)]
     pub(crate) fn has_room_for(&self, shape: Shape) -> bool {
         shape == self.shape || shape.class() == self.shape.class()
     }
 
-    /// Writes a value for which the record has room, as the next version.
+    /// Writes a value that fits into the record, as the next version.
     #[inline(always)]
     pub(crate) fn write(self, shape: Shape, value: &[u8]) -> Result<Version, OutOfBounds> {
         let version = self.version.next();
@@ -261,14 +263,14 @@ impl<E: Engine> Locked<'_, '_, E> {
         Ok(version)
     }
 
-    /// Writes a value for which the record has room, as this version.
+    /// Writes a value that fits into the record, as this version.
     #[inline(always)]
     fn write_as(self, version: Version, shape: Shape, value: &[u8]) -> Result<(), OutOfBounds> {
         debug_assert!(self.has_room_for(shape));
         self.record.put((self.version, self.shape), (version, shape), value)
     }
 
-    /// Makes the memory free. It stays locked, and marked as being written, until its next use.
+    /// Frees the memory. It stays locked and marked as being written until its next use.
     pub(crate) fn retire(self) {
         let (record, engine) = (self.record, self.record.engine());
         engine.store_relaxed(&record.header[VERSION], self.version.next().removed().writing().0);
