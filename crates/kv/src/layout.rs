@@ -1,5 +1,5 @@
-//! The bits of every word that the store shares. Drawn in `docs/layout.md`; sizes are asserted
-//! here.
+//! The bits of every word that the store shares. They are drawn in `docs/layout.md`; sizes are
+//! asserted here.
 
 mod head;
 mod node;
@@ -15,7 +15,7 @@ pub(crate) use state::MAX_INCARNATION;
 pub use state::{Holder, State};
 pub use version::Version;
 
-/// A field of a word: `BITS` wide, from bit `SHIFT` up.
+/// A field of a word: `bits` wide, from bit `shift` up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field {
     shift: u32,
@@ -28,7 +28,7 @@ impl Field {
         Self { shift, bits }
     }
 
-    /// The field that begins where this one ends.
+    /// Returns the field that begins where this one ends.
     pub(crate) const fn then(self, bits: u32) -> Self {
         Self::new(self.shift + self.bits, bits)
     }
@@ -42,20 +42,20 @@ impl Field {
         word >> self.shift & self.max()
     }
 
-    /// The word with this field replaced. Bits of `value` beyond the field are dropped.
+    /// Returns the word with this field replaced. Bits of `value` beyond the field are dropped.
     #[inline(always)]
     pub(crate) const fn set(self, word: u64, value: u64) -> u64 {
         word & !(self.max() << self.shift) | (value & self.max()) << self.shift
     }
 
-    /// Whether the field reaches up to the word's last bit.
+    /// Returns whether the field reaches up to the word's last bit.
     pub(crate) const fn ends_word(self) -> bool {
         self.shift + self.bits == 64
     }
 }
 
-/// A counter that comes round, in a field of which it uses the lowest bits: all of them but in
-/// tests.
+/// A counter that wraps around, in a field of which it uses the lowest bits. Outside of tests it
+/// uses all of them.
 ///
 /// A round has four *quarters*. Before a counter can have an old value again, it begins a quarter
 /// four times.
@@ -75,15 +75,15 @@ impl Cycle {
         (value + 1) & self.mask
     }
 
-    /// Whether this value is the first of a quarter.
+    /// Returns whether this value is the first of a quarter.
     #[inline(always)]
     pub(crate) const fn begins_quarter(self, value: u64) -> bool {
         value & self.mask >> 2 == 0
     }
 }
 
-/// Bits of a record's place, counted in words: 8 TiB of region.
+/// The number of bits of a record's place, counted in words: 8 TiB of region.
 pub(crate) const PLACE_BITS: u32 = 40;
 
-/// Bits of an incarnation, in a record's head and in what points to it.
+/// The number of bits of an incarnation, in a record's head and in links to the record.
 pub(crate) const INCARNATION_BITS: u32 = 14;

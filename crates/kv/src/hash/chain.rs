@@ -1,4 +1,4 @@
-//! A whole chain: a main bucket and the overflow buckets behind it, as its changers see it.
+//! A whole chain: a main bucket and the overflow buckets behind it, as writers see it.
 
 use std::iter;
 
@@ -11,14 +11,14 @@ use crate::{
     layout::{Bits, Place, SLOTS},
 };
 
-/// Where a key can be put: in a free slot, or in a new bucket behind the chain's last.
+/// Where a key can be put: a free slot, or a new bucket behind the chain's last.
 #[derive(Debug)]
 pub(super) enum Vacancy<'b> {
     Slot(&'b Bucket, usize),
     Behind(&'b Bucket),
 }
 
-/// A slot whose key word is the one looked for.
+/// A slot with the key word that was searched.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Match<'b> {
     pub(super) bucket: &'b Bucket,
@@ -27,8 +27,8 @@ pub(super) struct Match<'b> {
 }
 
 impl<E: Engine> Table<E> {
-    /// Goes through a chain that is locked: calls `found` with every match, and gives the first
-    /// room: in the key's line, if there is some in its bucket.
+    /// Traverses a locked chain, and calls `found` with every match. Returns the first vacancy, in
+    /// the key's line if the bucket has room there.
     pub(super) fn survey<'t, K: Keys>(
         &'t self,
         main: &'t Bucket,
@@ -56,7 +56,7 @@ impl<E: Engine> Table<E> {
         Ok(free.unwrap_or(Vacancy::Behind(last)))
     }
 
-    /// The buckets of a chain, in order.
+    /// Returns the buckets of a chain, in order.
     pub(super) fn chain<'t>(&'t self, main: &'t Bucket) -> impl Iterator<Item = Result<&'t Bucket, KvError>> {
         iter::successors(Some(Ok(main)), |last: &Result<&'t Bucket, _>| {
             match bucket::link(self.engine(), last.as_ref().ok()?) {
@@ -66,9 +66,9 @@ impl<E: Engine> Table<E> {
         })
     }
 
-    /// Takes empty overflow buckets out of a chain that is locked, and gives their links. They must
-    /// not be used again before the chain's version has changed: until then readers may be in them,
-    /// on their way to those behind.
+    /// Unlinks empty overflow buckets from a locked chain, and returns their links. They must not
+    /// be reused before the chain's version has changed. Until then, readers may be in them, on
+    /// their way to the buckets behind.
     pub(super) fn unlink_empty(&self, main: &Bucket) -> Result<Vec<u64>, KvError> {
         let engine = self.engine();
         let mut empty = Vec::new();
@@ -89,9 +89,10 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// An overflow bucket that is empty, links to nothing, and is linked to by nothing.
+    /// Returns the link of an overflow bucket that is empty, and neither links to a bucket nor is
+    /// linked.
     pub(super) fn new_overflow(&self) -> Result<u64, KvError> {
-        // By itself, so that the lock is not held while words are accessed.
+        // A statement of its own, so that the lock is not held while words are accessed.
         let free = self.free_overflows.lock().pop();
         if let Some(link) = free {
             let bucket = self.overflow(link)?;
@@ -101,7 +102,7 @@ impl<E: Engine> Table<E> {
         let used = self.base.word(header::OVERFLOWS)?;
         loop {
             let before = self.engine().load(used);
-            // Link zero is none.
+            // Link zero means no bucket.
             let link = before + 1;
             if link > Bits::MAX_LINK {
                 return Err(KvError::TooCrowded);
@@ -113,7 +114,7 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Takes overflow buckets back that are empty, and that no chain links to.
+    /// Takes back empty overflow buckets that no chain links to.
     pub(super) fn free_overflows(&self, links: Vec<u64>) {
         if !links.is_empty() {
             self.free_overflows.lock().extend(links);

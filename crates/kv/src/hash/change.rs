@@ -1,4 +1,4 @@
-//! Inserting, and changing a key's entry.
+//! Inserting keys, and changing a key's entry.
 
 use std::hint::cold_path;
 
@@ -19,18 +19,18 @@ use crate::{
     value_sink::NoValue,
 };
 
-/// What became of an attempt to put a record into a chain.
+/// The outcome of an attempt to put a record into a chain.
 enum Put {
-    /// It is there: the bucket was like this before.
+    /// The record is in the chain. This was the bucket's version before.
     Done(BucketVersion),
-    /// The key is there.
+    /// The key has a record already.
     Exists,
-    /// A key was removed meanwhile that had a higher version: start from this one.
+    /// A key with a higher version was removed meanwhile: start from this number.
     Below(u64),
 }
 
 impl<E: Engine> Table<E> {
-    /// Locks the main bucket of a hash. Gives its number too.
+    /// Locks the main bucket of a hash. Returns its number and the bucket.
     pub(super) fn lock_chain(&self, hash: u64) -> Result<(u64, &Bucket), KvError> {
         let engine = self.engine();
         let waiting = self.base.patience.begin();
@@ -41,7 +41,8 @@ impl<E: Engine> Table<E> {
                 number = self.split_off(number)?;
                 continue;
             };
-            // If it is still the right one when the lock is had, it will stay so.
+            // If it is the right bucket and the lock is taken at the same version, it stays the
+            // right one.
             let seen = bucket::seen(engine, main);
             match self.elsewhere(main, number, hash)? {
                 Some(elsewhere) => number = elsewhere,
@@ -49,7 +50,7 @@ impl<E: Engine> Table<E> {
                     if self.is_within(since) {
                         return Ok((number, main));
                     }
-                    // Its version may have come round in between.
+                    // The version may have wrapped around in between.
                     cold_path();
                     self.release(main);
                     since = self.turn();
@@ -59,7 +60,7 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Unlocks a main bucket, which is one version on then.
+    /// Unlocks a main bucket, and increments its version.
     #[inline(always)]
     pub(super) fn release(&self, main: &Bucket) {
         bucket::release(self.engine(), main, || {
@@ -67,9 +68,11 @@ impl<E: Engine> Table<E> {
         });
     }
 
-    /// Puts a new record into its chain, unless the key has one: none if its bucket is still what
-    /// it was when it was `missed`. It has the version that `first` makes of the lowest number that
-    /// it can have. Tells what that has done to buckets.
+    /// Creates a record and puts it into its chain. `None`: the key has a record already.
+    ///
+    /// The search of the chain is skipped if the bucket is unchanged since the key was `missed`
+    /// there. `first` makes the version from the lowest number that it may have. Calls `note` with
+    /// each change of a bucket.
     pub(super) fn put_new<K: Keys>(
         &self,
         worker: &mut Worker<E>,
@@ -108,8 +111,8 @@ impl<E: Engine> Table<E> {
         done
     }
 
-    /// Puts a record into the bucket in which its key was missed, if that is still as it was, and
-    /// has room: then nobody need look again whether the key is there. `None` otherwise.
+    /// Puts a record into the bucket in which its key was missed, if the bucket is unchanged and
+    /// has room. The key need not be searched again then. `None` otherwise.
     #[inline(always)]
     fn put_where_missed<K: Keys>(
         &self,
@@ -121,12 +124,11 @@ impl<E: Engine> Table<E> {
         let (engine, main) = (self.engine(), self.region().array(missed.at)?);
         let (seen, empty) = (bucket::seen(engine, main), bucket::empty(engine, main));
         let record = Record::at(self.region(), place)?;
-        // With the lock, it is what it was seen to be: whoever has changed it has left another
-        // version.
+        // With the lock, the bucket is what was seen: any change would have left another version.
         if empty == 0 || seen.version() != missed.version || !bucket::try_lock(engine, main, seen) {
             return Ok(None);
         }
-        // Unless that version has come round.
+        // The version may have wrapped around.
         if !self.is_within(since) {
             cold_path();
             self.release(main);
@@ -152,14 +154,13 @@ impl<E: Engine> Table<E> {
         let put = self.put_locked::<K>(main, key, place, version);
         match put {
             Ok(None) => self.release(main),
-            // What others have seen there still holds, and so does what a transaction has that
-            // cannot go on.
+            // Guards of this bucket stay valid, also those of a transaction that fails here.
             Ok(Some(_)) | Err(_) => bucket::release_unchanged(self.engine(), main),
         }
         Ok(put?.unwrap_or(Put::Done(before)))
     }
 
-    /// Puts a record into a chain that is locked. Otherwise tells what is in the way.
+    /// Puts a record into a locked chain. Otherwise returns what prevents it.
     fn put_locked<K: Keys>(
         &self,
         main: &Bucket,
@@ -195,8 +196,8 @@ impl<E: Engine> Table<E> {
         Ok(None)
     }
 
-    /// Whether a slot of a locked chain is the key's. Its record can be written meanwhile, but
-    /// neither removed nor moved.
+    /// Returns whether a slot of a locked chain leads to this key. The record may be written
+    /// meanwhile, but neither removed nor moved.
     fn is_key<K: Keys>(&self, found: Match<'_>, key: K::Key<'_>) -> Result<bool, KvError> {
         let record = Record::at(self.region(), found.place)?;
         let waiting = self.base.patience.begin();
@@ -209,8 +210,8 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Changes the entry that leads to a record, under the chain's lock, as `change` says when it
-    /// has locked the record.
+    /// Changes the entry that leads to a record, under the chain's lock, by `change`, which locks
+    /// the record.
     pub(super) fn change_entry<K: Keys>(
         &self,
         key: K::Key<'_>,

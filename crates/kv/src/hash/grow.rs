@@ -1,4 +1,4 @@
-//! Growing by a bucket at a time.
+//! Growing by one bucket at a time.
 
 use drtm_htm::Engine;
 use drtm_rdma::RegionError;
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl<E: Engine> Table<E> {
-    /// The first `count` buckets of a new table.
+    /// Makes the first `count` buckets of a new table.
     pub(super) fn make_buckets(&self, count: u64) -> Result<(), KvError> {
         for number in 0..count {
             self.main.ensure(&self.base.store, number)?;
@@ -26,13 +26,13 @@ impl<E: Engine> Table<E> {
         Ok(())
     }
 
-    /// A bucket that has been counted, and so is there.
+    /// Returns a bucket that has been counted, and so exists.
     pub(super) fn main_bucket(&self, number: u64) -> Result<&Bucket, KvError> {
         self.main.get(self.region(), number)?.ok_or(KvError::NoBucket { bucket: number })
     }
 
-    /// Adds buckets if there are too many keys for those there are, and it is this shard's turn to
-    /// look.
+    /// Adds buckets if the table has too many keys, and this shard's count has reached a multiple
+    /// of [`TURN`].
     pub(super) fn grow_if_full<K: Keys>(&self, counted: i64, note: impl FnMut(BucketChange)) -> Result<(), KvError> {
         match self.grows_at {
             Some(keys_per_bucket) if counted % TURN == 0 => self.grow::<K>(keys_per_bucket, note),
@@ -40,8 +40,8 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Adds buckets until there are so many keys to one, or fewer. Where memory has run out, chains
-    /// get longer: the key that has come is there, and stays.
+    /// Adds buckets until there are at most `keys_per_bucket` keys per bucket. Without memory,
+    /// chains get longer instead, and the inserted key stays.
     #[cold]
     fn grow<K: Keys>(&self, keys_per_bucket: f64, mut note: impl FnMut(BucketChange)) -> Result<(), KvError> {
         let keys = self.base.keys()? as f64;
@@ -55,8 +55,8 @@ impl<E: Engine> Table<E> {
         Ok(())
     }
 
-    /// Splits the bucket whose turn it is. `None` if somebody else holds it, or there can be no
-    /// more buckets.
+    /// Splits the next bucket. `None`: the bucket is locked, or the maximum number of buckets is
+    /// reached.
     pub(super) fn split<K: Keys>(&self) -> Result<Option<BucketChange>, KvError> {
         let engine = self.engine();
         let buckets = self.base.word(header::BUCKETS)?;
@@ -77,7 +77,7 @@ impl<E: Engine> Table<E> {
         let divided = if engine.load(buckets) == number {
             self.divide::<K>(old, new, self.numbering.first_depth(number)).map(Some)
         } else {
-            // Somebody has split it just before.
+            // Another thread has just split it.
             Ok(None)
         };
         match divided {
@@ -90,14 +90,14 @@ impl<E: Engine> Table<E> {
         }
         let Some(emptied) = divided? else { return Ok(None) };
         self.free_overflows(emptied);
-        // Who comes into the new bucket from now on changes its version.
+        // Any insertion into the new bucket from now on changes its version.
         let split_off = Some(self.bucket_version(number, fresh));
         let before = self.bucket_version(parent, seen);
         Ok(Some(BucketChange { before, after: before.next(), split_off }))
     }
 
-    /// Moves the keys that the hash's next bit tells to from `old`, which is locked, to `new`,
-    /// which is not in use yet; both have the new depth then. Gives the links of overflow buckets
+    /// Moves the keys selected by the hash's next bit from `old`, which is locked, to `new`, which
+    /// is not in use yet. Both have the new depth afterwards. Returns the links of overflow buckets
     /// that have become empty.
     fn divide<K: Keys>(&self, old: &Bucket, new: &Bucket, depth: u32) -> Result<Vec<u64>, KvError> {
         let engine = self.engine();
@@ -112,7 +112,7 @@ impl<E: Engine> Table<E> {
             }
         }
 
-        // All that can fail comes first.
+        // Everything that can fail comes first.
         let mut links = Vec::new();
         for _ in 1..moving.len().div_ceil(SLOTS) {
             match self.new_overflow() {
@@ -139,7 +139,8 @@ impl<E: Engine> Table<E> {
         if mutation::includes(Mutation::SplitDropsKeysFirst) {
             drop_moving();
         }
-        // In this order: valid there, declared here, gone from here.
+        // The order matters: the keys are valid in the new bucket, the old bucket declares the
+        // split, then it drops the keys.
         bucket::set_depth(engine, new, depth);
         bucket::set_depth(engine, old, depth);
         drop_moving();

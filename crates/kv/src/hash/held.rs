@@ -1,4 +1,4 @@
-//! What a hash table does as [a table](KvTable), and where its keys most probably are.
+//! The [table operations](KvTable) of a hash table, and prefetching of its buckets and records.
 
 use std::{marker::PhantomData, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
     value_sink::{NoValue, ValueSink},
 };
 
-/// A bucket as it was when a key was not found there.
+/// A bucket's version when a key was not found in it: a phantom guard.
 ///
 /// # Example
 ///
@@ -29,7 +29,7 @@ pub struct BucketVersion {
 }
 
 impl BucketVersion {
-    /// Where the bucket is, and its version, for a message.
+    /// Returns the bucket's place and version as words, for a message.
     ///
     /// # Example
     ///
@@ -43,16 +43,16 @@ impl BucketVersion {
         (self.at.bytes(), self.version as u64)
     }
 
-    /// The guard of these [words](Self::to_words). One that was made up holds for no bucket, or for
-    /// one that has that version.
+    /// Makes the guard from its [words](Self::to_words). Arbitrary words make a guard that holds
+    /// for no bucket, or for a bucket that has that version.
     #[must_use]
     pub const fn from_words(at: u64, version: u64) -> Self {
         Self { at: Offset::new(at), version: version as u32 }
     }
 }
 
-/// Where a key's bucket most probably is, and in which of its lines. A hint: it may be another's,
-/// or none, by the time that it is followed.
+/// The probable place of a key's bucket, and the line in it. It is only a hint: the key may be
+/// elsewhere, or absent, when the hint is followed.
 ///
 /// # Example
 ///
@@ -61,31 +61,30 @@ impl BucketVersion {
 pub struct BucketHint(pub(super) Offset);
 
 impl BucketHint {
-    /// A line of a bucket.
+    /// Makes the hint of a line of a bucket.
     #[inline(always)]
     pub(super) fn of(bucket: Offset, line: usize) -> Self {
         Self(bucket + (line * LINE_BYTES) as u64)
     }
 
-    /// Buckets begin at multiples of their size.
+    /// Returns the bucket's place. Buckets begin at multiples of their size.
     pub(super) fn bucket(self) -> Offset {
         Offset::new(self.0.bytes() / BUCKET_BYTES * BUCKET_BYTES)
     }
 }
 
-/// Where a key's record most probably is. Hints all: whoever comes to a record looks whether it is
-/// the key's.
+/// The probable place of a key's record. It is only a hint: a reader of the record checks its key.
 ///
 /// # Example
 ///
 /// See [`HashTable::prefetch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
-    /// In this bucket, which has been asked for.
+    /// The key may be in this bucket, which has been prefetched.
     Bucket(BucketHint),
-    /// The record, which has been asked for.
+    /// The record, which has been prefetched.
     Record(Handle),
-    /// It has to be looked for; if it is there at all.
+    /// The key must be looked up. It may be absent.
     Unknown,
 }
 
@@ -99,25 +98,26 @@ impl PhantomGuard for BucketVersion {
     fn holds_in<'m, E: Engine, A: Access<'m>>(&self, tx: &mut A, region: &'m Region<E>) -> Result<bool, A::Abort> {
         let Ok(bucket) = region.array(self.at) else { return Ok(false) };
         let now = tx.load(version_meta(bucket))?;
-        // Not while it is locked: a slot may be found before the change that fills it is done.
+        // A locked bucket does not hold: a slot may be found before the change that fills it
+        // completes.
         Ok(Bits::version(now) == self.version && !Bits::is_locked(now))
     }
 }
 
 impl BucketVersion {
-    /// The bucket after the next change.
+    /// Returns the bucket's version after the next change.
     pub(super) fn next(self) -> Self {
         Self { version: Bits::next_version(self.version), ..self }
     }
 }
 
-/// What a change has done to a bucket.
+/// The change of a bucket by an insertion or a split.
 pub(super) type BucketChange = GuardChange<BucketVersion>;
 
 impl<E: Engine, K: Keys> HashTable<E, K> {
-    /// Asks for the memory of the buckets where keys' records most probably are found, as they are
-    /// come to: the first step to where the records are, and [`locate`](Self::locate) the next.
-    /// Between them there should be some time.
+    /// Prefetches the buckets where keys' records probably are, as the iterator advances. This is
+    /// the first step of a prefetch, and [`locate`](Self::locate) the next. Some time should pass
+    /// between them.
     ///
     /// # Example
     ///
@@ -155,9 +155,8 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         self.table.ask_for_buckets::<K>(keys)
     }
 
-    /// Finds where a key's record most probably is, in a bucket that was [asked
-    /// for](Self::prefetch), and asks for its memory, as far as it is wanted; or for the next
-    /// bucket of the chain.
+    /// Finds the probable place of a key's record in a [prefetched](Self::prefetch) bucket.
+    /// Prefetches these lines of the record, or the next bucket of the chain.
     ///
     /// # Example
     ///
@@ -223,7 +222,7 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
         mut note: impl FnMut(BucketChange),
     ) -> Result<Placed, KvError> {
         loop {
-            // Not by the fast path: a caller that expects the key to be there has tried that.
+            // The fast path is skipped: a caller that expects the key to be present has tried it.
             let since = self.turn();
             let read = match missed.take() {
                 Some(missed) => Err(missed),

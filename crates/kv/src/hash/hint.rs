@@ -1,14 +1,14 @@
-//! How many buckets there probably are: where operations begin to look.
+//! A handle's copy of the number of buckets: the starting point of lookups.
 //!
-//! The number itself is in the table's header, which everybody who adds a bucket writes. A handle
-//! remembers it, in a form that gives a key's bucket in few instructions; where that is out of
-//! date, the bucket that it leads to says so, or does not have the key.
+//! The number itself is in the table's header, to which every thread that adds a bucket writes. A
+//! handle caches it in a form that gives a key's bucket in few instructions. Where the copy is
+//! outdated, the bucket that it leads to says so, or does not have the key.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::numbering::Numbering;
 
-/// The number of buckets, above the number of rounds in which all have been split.
+/// The number of buckets, in the bits above the number of complete rounds of splits.
 #[derive(Debug)]
 pub(super) struct Hint {
     hint: AtomicU64,
@@ -24,19 +24,19 @@ impl Hint {
 
     pub(super) fn set(&self, buckets: u64) {
         let hint = buckets << ROUNDS | u64::from(self.numbering.rounds(buckets));
-        // Only if it is news: others are reading it.
+        // Stored only if it changes, since other threads are reading it.
         if self.hint.load(Relaxed) != hint {
             self.hint.store(hint, Relaxed);
         }
     }
 
-    /// The bucket of a hash.
+    /// Returns the bucket of a hash.
     #[inline(always)]
     pub(super) fn guess(&self, hash: u64) -> u64 {
         self.now().bucket(hash)
     }
 
-    /// How many buckets there probably are now: for several keys.
+    /// Returns the current guess, for use with several keys.
     #[inline(always)]
     pub(super) fn now(&self) -> Guess {
         let hint = self.hint.load(Relaxed);
@@ -44,7 +44,7 @@ impl Hint {
     }
 }
 
-/// How many buckets there probably are.
+/// The probable number of buckets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guess {
     numbering: Numbering,
@@ -53,13 +53,13 @@ pub(super) struct Guess {
 }
 
 impl Guess {
-    /// The bucket of a hash.
+    /// Returns the bucket of a hash.
     #[inline(always)]
     pub(super) fn bucket(self, hash: u64) -> u64 {
         self.numbering.guess(hash, self.buckets, self.rounds)
     }
 
-    /// The line of a hash in its bucket.
+    /// Returns the line of a hash in its bucket.
     #[inline(always)]
     pub(super) fn line(self, hash: u64) -> usize {
         self.numbering.line(hash)

@@ -1,69 +1,70 @@
-//! Which bucket a hash belongs to, in a table of any number of buckets.
+//! The bucket of a hash, in a table of any number of buckets.
 //!
-//! Linear hashing. A table begins with some number of buckets, its *base*, among which the hash's
-//! highest bits choose evenly. It grows by splitting them in the order of their numbers: bucket `n`
-//! into `n` and `n + base`, by the hash's lowest bit. When each has been split, the next round
-//! begins, with twice as many and by the next bit. How often a bucket has been split is
-//! its *depth*.
+//! This is linear hashing. A table begins with some number of buckets, its *base*, among which the
+//! hash's highest bits choose evenly. It grows by splitting them in the order of their numbers:
+//! bucket `n` into `n` and `n + base`, by the hash's lowest bit. When each has been split, the next
+//! round begins, with twice as many buckets and by the next bit. The number of times that a bucket
+//! has been split is its *depth*.
 
 use std::hint::select_unpredictable;
 
-/// How buckets are numbered in a table with this base.
+/// The numbering of buckets in a table with this base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Numbering {
     base: u64,
 }
 
 impl Numbering {
-    /// None for a base of zero, which no table has.
+    /// Returns `None` for a base of zero, which no table has.
     pub(super) fn new(base: u64) -> Option<Self> {
         (base > 0).then_some(Self { base })
     }
 
-    /// The bucket of a hash among those of this depth.
+    /// Returns the bucket of a hash among those of this depth.
     #[inline(always)]
     pub(super) fn bucket(self, hash: u64, depth: u32) -> u64 {
         let among_base = (u128::from(hash) * u128::from(self.base)) >> u64::BITS;
-        // Wrapping, for depths that no table has, from memory that is no table's.
+        // Wraps, for a depth that was read from memory that is not a table's.
         (self.base.wrapping_mul(hash & ((1 << (depth % u64::BITS)) - 1))).wrapping_add(among_base as u64)
     }
 
-    /// Which of a bucket's lines the key is put into, if there is room: the lower or the upper half
-    /// of the hashes that the bucket has among the base, whichever its depth.
+    /// Returns the line of its bucket that a key is put into if there is room. It depends on the
+    /// half of the base bucket's hashes that the hash is in, whatever the depth.
     #[inline(always)]
     pub(super) fn line(self, hash: u64) -> usize {
         (hash.wrapping_mul(self.base) >> (u64::BITS - 1)) as usize
     }
 
-    /// The bucket of a hash when there are so many, of which each has been split `rounds` times and
-    /// some once more.
+    /// Returns the bucket of a hash in a table of this many buckets, each of which was split
+    /// `rounds` times, and some once more.
     #[inline(always)]
     pub(super) fn guess(self, hash: u64, buckets: u64, rounds: u32) -> u64 {
         let split = self.bucket(hash, rounds + 1);
-        // If there is no such bucket yet, it is a child, for those of this round are all there.
-        // Where a header is nonsense, it may be none, and stays.
+        // If the bucket does not exist yet, it is a child, and its parent exists: all buckets of
+        // this round do. If the header is corrupt, the bucket may not be a child, and is returned
+        // as it is.
         let whole = split.min(split.wrapping_sub(self.base.wrapping_shl(rounds)));
-        // One is as likely as the other, and what follows is to begin before it is known which.
+        // Both are equally likely, and the processor shall go on before it is known which.
         select_unpredictable(split < buckets, split, whole)
     }
 
-    /// How often each bucket has been split when there are so many.
+    /// Returns how often each bucket has been split in a table of this many buckets.
     pub(super) fn rounds(self, buckets: u64) -> u32 {
         (buckets / self.base).checked_ilog2().unwrap_or(0)
     }
 
-    /// How often a bucket had been split, counting it as its parent, when it came into being.
+    /// Returns a bucket's depth when it was created, which includes the splits of its parent.
     pub(super) fn first_depth(self, bucket: u64) -> u32 {
         (bucket / self.base).checked_ilog2().map_or(0, |round| round + 1)
     }
 
-    /// The bucket that is split off this one by a bit of the hash.
+    /// Returns the bucket that is split off from this one by a bit of the hash.
     pub(super) fn child(self, bucket: u64, bit: u32) -> u64 {
         bucket.wrapping_add(self.base.wrapping_shl(bit))
     }
 
-    /// The bucket that this one is split off, by the bit before its first depth. Those of the base
-    /// are split off none.
+    /// Returns the bucket that this one is split off from, by the bit before its first depth.
+    /// `None`: the bucket is one of the base.
     pub(super) fn parent(self, bucket: u64) -> Option<u64> {
         let bit = self.first_depth(bucket).checked_sub(1)?;
         Some(bucket - (self.base << bit))

@@ -1,23 +1,23 @@
-//! The hash table as another node sees it: buckets fetched by one-sided READs.
+//! The hash table as another node reads it: buckets are fetched by one-sided READs.
 //!
-//! A lookup is one READ where the key is in its main bucket, as most are, and one more for each
-//! overflow bucket in front of it. Where segments of buckets are is learned once and stays true;
-//! how many buckets there are is a guess that the buckets themselves correct.
+//! A lookup takes one READ if the key is in its main bucket, as most are, and one more for each
+//! overflow bucket before it. The places of segments are fetched once and never change. The number
+//! of buckets is a guess that the buckets themselves correct.
 //!
 //! # Absence
 //!
-//! A bucket's two cache lines may come from different moments. A key that is found was there. A key
-//! that is not found may have been moved from a line that was fetched late to a bucket that was not
-//! looked at. So absence is only concluded if the version, read once more after all else has
-//! arrived, is what it was and nobody held the lock.
+//! A bucket's two cache lines may be fetched at different moments. A key that is found was present.
+//! A key that is not found may have been moved from a line that was fetched late to a bucket that
+//! was not read. So the version is read once more after all other READs have arrived. The key is
+//! only absent if the version is unchanged and the lock was free.
 //!
-//! # Remembered buckets
+//! # Cached buckets
 //!
-//! With a [cache](crate::Cache), every bucket that is fetched is remembered, and a lookup begins
-//! with what is remembered of the key's chain: if the key is there, nothing is fetched. Its record
-//! may have gone since, which the record tells. If the key is not there, that means nothing, for it
-//! may have come since, or been moved by a split: the chain is fetched as if nothing was
-//! remembered, and remembered anew.
+//! With a [cache](crate::Cache), every fetched bucket is cached, and a lookup begins with the
+//! cached buckets of the key's chain. If the key is there, nothing is fetched. Its record may have
+//! been removed since, which the record itself says. If the key is not there, that says nothing: it
+//! may have been inserted since, or moved by a split. So the chain is fetched as if nothing were
+//! cached, and cached again.
 
 mod places;
 
@@ -40,7 +40,7 @@ use crate::{
 };
 use places::Places;
 
-/// A hash table on another node. Threads can share it.
+/// A hash table on another node. Threads can share the handle.
 ///
 /// # Example
 ///
@@ -64,20 +64,20 @@ use places::Places;
 /// let peer = block_on(&endpoint, HashPeer::<Inline>::open(verbs, at))?;
 /// let before = endpoint.counters().total().reads;
 /// assert!(block_on(&endpoint, peer.find(verbs, 7))?.is_some());
-/// // One READ told where the segment is, which is known from now on, and one fetched the bucket.
+/// One READ fetched the segment's place, which is known from now on, and one fetched the bucket.
 /// assert!(endpoint.counters().total().reads - before <= 2);
 /// assert!(block_on(&endpoint, peer.find(verbs, 8))?.is_none());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// What is found is to be checked: by the time the record is read, it may be another's. The table
-/// is asked again then, as often as it takes:
+/// The location must be checked: when the record is read, it may be another key's. The key must
+/// then be looked up again, until the record is the key's:
 ///
 /// ```
 /// use drtm_kv::{HashPeer, Inline, KvTable, Location, PeerError};
 /// use drtm_rdma::{Port, Verbs};
 ///
-/// /// A record's first words, if there is such a key.
+/// Returns a record's first words. `None`: the key is absent.
 /// async fn header<P: Port>(verbs: Verbs<'_, P>, peer: &HashPeer<Inline>, key: u64) -> Result<Option<Vec<u64>>, PeerError> {
 ///     let mut found = peer.find(verbs, key).await?;
 ///     while let Some(Location { record, incarnation, .. }) = found {
@@ -94,7 +94,7 @@ use places::Places;
 pub struct HashPeer<K: Keys> {
     at: Remote,
     numbering: Numbering,
-    /// How many buckets there were when last looked.
+    /// The number of buckets when it was last fetched.
     hint: Hint,
     main: Places,
     overflow: Places,
@@ -106,16 +106,16 @@ pub struct HashPeer<K: Keys> {
 /// A bucket, and behind it a turn from before it was fetched.
 type Fetched = [u64; BUCKET_WORDS + 1];
 
-/// Remembered overflow buckets that a lookup looks at. From different moments, they may even form a
-/// circle.
+/// The most cached overflow buckets that a lookup reads. They may be from different moments, and
+/// even form a cycle.
 const REMEMBERED: usize = 8;
 
 impl<K: Keys> HashPeer<K> {
-    /// A table at a place on another node: the header is fetched, and checked.
+    /// Opens a table at a place on another node. Fetches and checks its header.
     ///
     /// # Errors
     ///
-    /// When it cannot be reached, or is not such a table.
+    /// When the table cannot be reached, or the place has no such table.
     pub async fn open<P: Port>(verbs: Verbs<'_, P>, at: Remote) -> Result<Self, PeerError> {
         let turn = KnownTurn::of(verbs, at).await?;
         let header = verbs.read(at, header::KEYS).await?;
@@ -139,8 +139,7 @@ impl<K: Keys> HashPeer<K> {
         })
     }
 
-    /// The same, remembering the buckets that are fetched in a cache that any number of peers of
-    /// any tables can share.
+    /// Adds a cache for fetched buckets. Any number of peers of any tables can share a cache.
     ///
     /// # Example
     ///
@@ -150,15 +149,16 @@ impl<K: Keys> HashPeer<K> {
         Self { cache: Some(cache), ..self }
     }
 
-    /// Looks up where a key's record is, or was when its bucket was fetched: the record tells. If
-    /// it is there no longer, ask [again](Self::find_again). (Of a key that is a byte string, the
-    /// fingerprint is looked up: the record tells that too.)
+    /// Looks up where a key's record is, or was when its bucket was cached. `None`: the key is
+    /// absent, which is as certain as without a cache.
     ///
-    /// That there is no such key is as true as if nothing was remembered.
+    /// The caller checks the record's incarnation and key. If the record is no longer there, call
+    /// [`find_again`](Self::find_again). A byte string is looked up by its fingerprint, so the
+    /// record may be another key's.
     ///
     /// # Errors
     ///
-    /// When an operation fails, or the table is corrupt.
+    /// When an operation fails, or when the table is corrupt.
     pub async fn find<P: Port>(&self, verbs: Verbs<'_, P>, key: K::Key<'_>) -> Result<Option<Location>, PeerError> {
         let word = K::word(key);
         if let Some(cache) = &self.cache
@@ -169,25 +169,25 @@ impl<K: Keys> HashPeer<K> {
         self.search(verbs, word).await
     }
 
-    /// Looks a key up anew, after the record at the location that was [found](Self::find) has
-    /// turned out not to be the key's any more. Nothing that is remembered is believed, and what is
-    /// fetched is remembered instead.
+    /// Looks a key up again, after the record at the location that was [found](Self::find) has
+    /// turned out to be another's. Ignores cached buckets, and replaces them by those that it
+    /// fetches.
     ///
     /// # Errors
     ///
-    /// As for [`find`](Self::find).
+    /// Like [`find`](Self::find).
     pub async fn find_again<P: Port>(
         &self,
         verbs: Verbs<'_, P>,
         key: K::Key<'_>,
     ) -> Result<Option<Location>, PeerError> {
-        // What was known of the turn may be why the record could not be told from another.
+        // An outdated turn may be why the record could not be told from another.
         self.turn.refresh(verbs).await?;
         self.search(verbs, K::word(key)).await
     }
 
-    /// Looks for a key in what is remembered of its chain. If the main bucket is remembered and one
-    /// behind it is not, only that is fetched.
+    /// Looks a key up in the cached buckets of its chain. If the main bucket is cached and a bucket
+    /// behind it is not, only that one is fetched.
     async fn recall<P: Port>(
         &self,
         verbs: Verbs<'_, P>,
@@ -214,7 +214,7 @@ impl<K: Keys> HashPeer<K> {
         Ok(None)
     }
 
-    /// Looks for a key in what is fetched now.
+    /// Looks a key up in buckets that are fetched now.
     async fn search<P: Port>(&self, verbs: Verbs<'_, P>, word: u64) -> Result<Option<Location>, PeerError> {
         let hash = K::hash(word);
         let mut patience = Patience::with(self.at);
@@ -247,7 +247,7 @@ impl<K: Keys> HashPeer<K> {
                 }
             };
             if right != number {
-                // The number of buckets has changed, as far as this key is concerned.
+                // The number of buckets has changed for this key.
                 number = right;
                 self.refresh(verbs).await?;
                 continue;
@@ -255,19 +255,19 @@ impl<K: Keys> HashPeer<K> {
             let version = verbs.read_word(main + 8 * meta_word(Bits::VERSION_SLOT) as u64).await?;
             let before = bucket[meta_word(Bits::VERSION_SLOT)];
             let is_same = !Bits::is_locked(version) && Bits::version(version) == Bits::version(before);
-            // Unless the version has come round.
+            // The version may have wrapped around.
             if is_same && self.turn.refresh(verbs).await? {
                 return Ok(None);
             }
         }
     }
 
-    /// The bucket that one was split off, if that is not there.
+    /// Returns the bucket that a bucket will be split off from, if it does not exist yet.
     fn parent(&self, bucket: u64) -> Result<u64, PeerError> {
         self.numbering.parent(bucket).ok_or(PeerError::NoBucket { at: self.at, bucket })
     }
 
-    /// A key's slot in a bucket that was fetched.
+    /// Returns the location in a key's slot of a fetched bucket.
     fn slot(&self, bucket: &Fetched, word: u64) -> Option<Location> {
         (0..SLOTS).find_map(|slot| {
             let meta = bucket[meta_word(slot)];
@@ -304,7 +304,7 @@ impl<K: Keys> HashPeer<K> {
     }
 }
 
-/// A number of buckets that a table can have.
+/// Checks that a table can have this number of buckets.
 fn checked(at: Remote, buckets: u64) -> Result<u64, PeerError> {
     match buckets {
         segments::FIRST..=segments::MOST => Ok(buckets),

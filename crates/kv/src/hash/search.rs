@@ -1,4 +1,4 @@
-//! Finding a key.
+//! Looking up a key.
 
 use drtm_htm::{Engine, LINE_WORDS, fence_acquire};
 use drtm_rdma::{OutOfBounds, Region};
@@ -17,33 +17,33 @@ use crate::{
     value_sink::ValueSink,
 };
 
-/// What the fast path finds.
+/// The outcome of the fast path.
 pub(super) enum Located<'t, E: Engine> {
     /// The record that the key's slot seems to lead to.
     Record(SeenSlot<'t>, Record<'t, E>),
-    /// The key has none, as long as this bucket is unchanged.
+    /// The key has no record for as long as this bucket is unchanged.
     Absent(BucketVersion),
 }
 
 impl<E: Engine> Table<E> {
-    /// Where a search for this hash begins: the right bucket, unless the number of buckets has just
-    /// changed.
+    /// Returns the bucket at which a search for this hash begins. It is the right one, unless the
+    /// number of buckets has just changed.
     pub(super) fn first_guess(&self, hash: u64) -> Result<u64, KvError> {
         self.hint.set(self.buckets()?);
         Ok(self.hint.guess(hash))
     }
 
-    /// An overflow bucket that a link names.
+    /// Returns the overflow bucket of a link.
     #[inline(always)]
     pub(super) fn overflow(&self, link: u64) -> Result<&Bucket, KvError> {
         self.overflow.get(self.region(), link)?.ok_or(KvError::NoBucket { bucket: link })
     }
 
-    /// The fast path to a key's record: once, without a loop, so that operations one after the
-    /// other overlap.
+    /// Returns a key's record by the fast path: once, without a loop, so that the processor
+    /// overlaps successive operations. `None`: the slow path must decide.
     ///
-    /// It is that record for sure if the [`SeenSlot`] still holds after what was to be done with
-    /// it.
+    /// The record is the key's if the [`SeenSlot`] still holds after the caller has used the
+    /// record.
     #[inline(always)]
     pub(super) fn try_locate<K: Keys>(&self, key: K::Key<'_>) -> Option<Located<'_, E>> {
         let engine = self.engine();
@@ -62,7 +62,8 @@ impl<E: Engine> Table<E> {
         Some(Located::Record(slot, record))
     }
 
-    /// A key is not in a bucket without others behind it: if this is the key's, and as it was seen.
+    /// Returns that a key is absent from a bucket without overflow buckets, if it is the right
+    /// bucket and unchanged.
     #[inline(always)]
     fn try_miss(&self, main: &Bucket, number: u64, hash: u64, before: bucket::Seen) -> Option<Located<'_, E>> {
         fence_acquire();
@@ -71,7 +72,7 @@ impl<E: Engine> Table<E> {
         (is_right && is_same).then(|| Located::Absent(self.bucket_version(number, before)))
     }
 
-    /// Asks for the memory of the buckets where keys most probably are.
+    /// Prefetches the buckets where keys probably are.
     #[inline(always)]
     pub(super) fn ask_for_buckets<'k, K: Keys>(
         &self,
@@ -80,15 +81,17 @@ impl<E: Engine> Table<E> {
         let (guess, region) = (self.hint.now(), self.region());
         keys.map(move |key| {
             let hash = K::hash(K::word(key));
-            // Nowhere, if this handle has not come to its segment before.
+            // This is out of bounds, and not prefetched, if this handle has never used the segment.
             let bucket = self.main.place(guess.bucket(hash));
             (key, Self::ask_for_lines(region, BucketHint::of(bucket, guess.line(hash))))
         })
     }
 
-    /// Asks for the memory of the record that a key has in a bucket of its chain, or of the next
-    /// bucket, and tells where it is. Looks into one line first, where a place in one word needs no
-    /// look at the bucket's version: whoever comes to the record looks whether it is the one.
+    /// Prefetches a key's record, from a bucket of its chain, or the next bucket. Returns its
+    /// place.
+    ///
+    /// Looks into one line first. A place there is in one word, so the bucket's version need not be
+    /// checked: a reader of the record checks its key.
     #[inline(always)]
     pub(super) fn ask_for_record<K: Keys>(
         &self,
@@ -98,17 +101,17 @@ impl<E: Engine> Table<E> {
     ) -> Whereabouts {
         let Ok(line) = self.region().array::<LINE_WORDS>(hint.0) else { return Whereabouts::Unknown };
         let slot = bucket::first_match(self.engine(), line, K::word(key));
-        // A branch, but one that is seldom taken otherwise.
+        // This branch is seldom taken, and so predictable.
         if slot >= LINE_SLOTS - 1 {
             return self.ask_for_record_slow::<K>(key, hint, lines);
         }
-        // The slot keeps its tag, and so its meta word says what a link says.
+        // The slot stores its own tag, so its meta word has the format of a link.
         let place = Place::from_link(self.engine().load(&line[meta_word(slot)]));
         if place.word == 0 { Whereabouts::Unknown } else { self.ask_for_place(place, lines) }
     }
 
-    /// The same where the key is not in the line's first slots: anywhere in the bucket, or behind
-    /// it.
+    /// Prefetches a key's record like [`ask_for_record`](Self::ask_for_record), for keys that are
+    /// not in the line's first slots: anywhere in the bucket, or behind it.
     #[inline(never)]
     fn ask_for_record_slow<K: Keys>(&self, key: K::Key<'_>, hint: BucketHint, lines: &PrefetchMask) -> Whereabouts {
         let Ok(bucket) = self.region().array(hint.bucket()) else { return Whereabouts::Unknown };
@@ -126,8 +129,8 @@ impl<E: Engine> Table<E> {
         }
         let Some(place) = bucket::place(engine, bucket, slot) else { return Whereabouts::Unknown };
         fence_acquire();
-        // Of a chain's version only its first bucket knows. In the others a place is of one moment
-        // if it is in one word.
+        // Only a chain's first bucket has the version. In other buckets, a place is consistent if
+        // it is in one word.
         let is_one = !Bits::lends_its_tag(slot) || bucket::depth(engine, bucket).is_some();
         let is_same = bucket::seen(engine, bucket) == seen && !seen.is_locked();
         if is_one && is_same { self.ask_for_place(place, lines) } else { Whereabouts::Unknown }
@@ -136,7 +139,7 @@ impl<E: Engine> Table<E> {
     #[inline(always)]
     fn ask_for_lines(region: &Region<E>, hint: BucketHint) -> BucketHint {
         region.prefetch(hint.0.word());
-        // The other line, too: keys that found no room in theirs would be waited for.
+        // The other line is prefetched too, for keys that found no room in their line.
         region.prefetch(hint.0.word() ^ LINE_WORDS as u64);
         hint
     }
@@ -147,13 +150,13 @@ impl<E: Engine> Table<E> {
         Whereabouts::Record(Handle::of(place))
     }
 
-    /// The line of its bucket that a key is put into, if there is room.
+    /// Returns the line of its bucket that a key is put into if there is room.
     #[inline(always)]
     pub(super) fn line_of<K: Keys>(&self, word: u64) -> usize {
         self.numbering.line(K::hash(word))
     }
 
-    /// The slot among the chain's overflow buckets that seems to have this key.
+    /// Returns the slot among the chain's overflow buckets that seems to have this key.
     #[inline(never)]
     fn try_locate_beyond<'t>(&'t self, main: &'t Bucket, key: u64) -> Option<(&'t Bucket, usize)> {
         let mut bucket = main;
@@ -169,7 +172,8 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Reads a key's record by the fast path, or tells that it has none.
+    /// Reads a key's record by the fast path. `Some(Err)`: the key has no record. `None`: the slow
+    /// path must decide.
     #[inline(always)]
     pub(super) fn try_read<K: Keys, V: Visibility>(
         &self,
@@ -186,7 +190,7 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Reads a key's record: by the fast path, or with more care.
+    /// Reads a key's record, by the fast path if possible. `Err`: the key has no record.
     #[inline(always)]
     pub(super) fn read<K: Keys, V: Visibility>(
         &self,
@@ -200,7 +204,8 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Gives a record another value of the same shape by the fast path.
+    /// Replaces a record's value by one of the same shape, by the fast path. `None`: the slow path
+    /// must decide.
     #[inline(always)]
     pub(super) fn replace<K: Keys>(
         &self,
@@ -212,13 +217,13 @@ impl<E: Engine> Table<E> {
         let since = self.turn();
         let Some(Located::Record(slot, record)) = self.try_locate::<K>(key) else { return None };
         let locked = record.try_lock::<K>(holder).ok()??;
-        // From here on, no other can remove it or move it.
+        // The lock keeps others from removing or moving the record.
         let is_it = slot.holds(self.engine()) && self.is_within(since) && locked.is_like::<K>(shape, key);
         if is_it { locked.write(shape, value).ok() } else { None }
     }
 
-    /// Looks at the key's record with `look`, until that has found it whole. `Err`: the bucket in
-    /// which it was found that the key has none.
+    /// Calls `look` with the key's record until it has read the record consistently. `Err`: the key
+    /// has no record, as of this bucket.
     #[inline(never)]
     pub(super) fn search<K: Keys, T>(
         &self,
@@ -258,8 +263,7 @@ impl<E: Engine> Table<E> {
                     link => current = self.overflow(link)?,
                 }
             }
-            // Nothing was found. It is not there if this was the place to look, and stayed as it
-            // was.
+            // Not found. The key is absent if this was the right bucket and it has not changed.
             fence_acquire();
             match self.elsewhere(main, number, hash)? {
                 Some(elsewhere) => number = elsewhere,
@@ -271,26 +275,27 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// What a bucket was that has been looked at.
+    /// Returns the version of a bucket that was read.
     pub(super) fn bucket_version(&self, number: u64, seen: bucket::Seen) -> BucketVersion {
         BucketVersion { at: self.main.place(number), version: seen.version() }
     }
 
-    /// Which bucket to try for the hash if it is not this one.
+    /// Returns the bucket to try for the hash. `None`: this one is right.
     #[inline(always)]
     pub(super) fn elsewhere(&self, bucket: &Bucket, number: u64, hash: u64) -> Result<Option<u64>, KvError> {
         if mutation::includes(Mutation::AbsenceWithoutDepth) {
             return Ok(None);
         }
         let right = match bucket::depth(self.engine(), bucket) {
-            // Not in use yet: its keys are where it will be split off.
+            // The bucket is not in use yet: its keys are in the bucket that it will be split off
+            // from.
             None => self.split_off(number)?,
             Some(depth) => self.numbering.bucket(hash, depth),
         };
         Ok((right != number).then_some(right))
     }
 
-    /// The bucket that this one was split off, or will be.
+    /// Returns the bucket that this one was split off from, or will be.
     pub(super) fn split_off(&self, bucket: u64) -> Result<u64, KvError> {
         self.numbering.parent(bucket).ok_or(KvError::NoBucket { bucket })
     }

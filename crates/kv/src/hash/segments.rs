@@ -1,12 +1,12 @@
 //! Buckets by number: an array that grows without moving.
 //!
-//! Buckets come in segments: the first ones double the array (16 buckets, 16 more, 32, 64, ...),
-//! later ones have 4096 buckets each. A segment never moves, so whoever has learned where one is,
-//! on this node or another, knows it for ever.
+//! Buckets come in segments. The first ones double the array (16 buckets, 16 more, 32, 64, ...),
+//! later ones have 4096 buckets each. A segment never moves, so a handle that has learned its
+//! place, on this node or another, can keep it.
 //!
-//! The places of segments are words in the region. The first nine are in the table's header; those
-//! of the larger segments are in directories, which the header points to, and of which each is
-//! twice as long as the one before.
+//! The places of segments are words in the region. The first nine are in the table's header. Those
+//! of the larger segments are in directories that the header points to, each twice as long as the
+//! previous one.
 
 use std::{
     hint::select_unpredictable,
@@ -23,19 +23,19 @@ use crate::{
     layout::{BUCKET_BYTES, BUCKET_WORDS},
 };
 
-/// Buckets in every further segment.
+/// The number of buckets in every further segment.
 const WHOLE: u64 = FIRST << (DOUBLING - 1);
 
-/// Directories of further segments.
+/// The number of directories of further segments.
 pub(super) const DIRECTORIES: usize = 20;
 
-/// Words in the table's header.
+/// The number of words in the table's header.
 pub(super) const HEADER_WORDS: usize = DOUBLING + DIRECTORIES;
 
-/// Buckets that can be numbered.
+/// The most buckets that can be numbered.
 pub(super) const MOST: u64 = WHOLE << DIRECTORIES;
 
-/// No place in any region, and not before or behind one by so much as there can be buckets.
+/// An offset that is in no region, even after adding or subtracting the size of all buckets.
 const UNKNOWN: u64 = 1 << 59;
 
 /// A bucket's words.
@@ -43,23 +43,23 @@ pub(super) type Bucket = [Word; BUCKET_WORDS];
 
 #[derive(Debug)]
 pub(super) struct Segments {
-    /// Where the places are: the first of the header's words.
+    /// The first of the header's words, which have the places.
     header: Offset,
-    /// What this handle has learned: by [run] of buckets, the word where bucket 0 would be if all
-    /// buckets before the run lay right before it, or [`UNKNOWN`]. So a bucket's number alone leads
-    /// to its place.
+    /// The places that this handle has learned, by [run] of buckets. Each is the word where bucket
+    /// 0 would be if all buckets before the run lay right before it, or [`UNKNOWN`]. So a bucket's
+    /// number alone leads to its place.
     known: Box<[AtomicU64]>,
-    /// Segments that were allocated at the same time as others, and not needed.
+    /// Segments that were allocated concurrently with others, and not needed.
     spare: Mutex<Vec<(u64, Offset)>>,
 }
 
-/// The segment that a bucket is in, and the bucket's place in it.
+/// Returns a bucket's segment, and its index in the segment.
 pub(super) fn locate(bucket: u64) -> (usize, u64) {
     let segment = segment(bucket);
     (segment, bucket - first_in(segment))
 }
 
-/// The segment that a bucket is in.
+/// Returns a bucket's segment.
 fn segment(bucket: u64) -> usize {
     match bucket / FIRST {
         0 => 0,
@@ -68,26 +68,27 @@ fn segment(bucket: u64) -> usize {
     }
 }
 
-/// Runs of buckets in all the segments that double the array: of as many as the first one has.
+/// The number of runs in all the segments that double the array. A run has as many buckets as the
+/// first segment.
 const SHORT_RUNS: usize = (WHOLE / FIRST) as usize;
 
-/// That there is no room for so many bytes.
+/// Makes the error that there is no room for this many bytes.
 pub(super) fn full<E: Engine>(region: &Region<E>, asked: u64) -> RegionError {
     let capacity = region.capacity();
     RegionError::Full { asked, left: capacity - region.allocated(), capacity }
 }
 
-/// The run of buckets that a bucket is in: the segments that double the array have several, the
-/// others are one each. In fewer instructions than it takes to find the segment.
+/// Returns the run of a bucket. The segments that double the array have several runs each, the
+/// others one. This takes fewer instructions than finding the segment.
 #[inline(always)]
 fn run(bucket: u64) -> usize {
     let short = (bucket / FIRST) as usize;
     let whole = SHORT_RUNS - 1 + (bucket / WHOLE) as usize;
-    // Of a table of some size, it is not to be foreseen which.
+    // Which branch is taken cannot be predicted in a table of some sizes.
     select_unpredictable(bucket < WHOLE, short, whole)
 }
 
-/// The number of a segment's first bucket.
+/// Returns the number of a segment's first bucket.
 fn first_in(segment: usize) -> u64 {
     match segment {
         0 => 0,
@@ -104,11 +105,11 @@ fn buckets_in(segment: usize) -> u64 {
     }
 }
 
-/// Where a segment's place is kept.
+/// The word that has a segment's place.
 #[derive(Debug)]
 pub(super) enum SegmentPlace {
     Header(usize),
-    /// In the directory that this word of the header leads to, which is so long.
+    /// In the directory of this length that this word of the header points to.
     Directory {
         word: usize,
         length: u64,
@@ -133,7 +134,7 @@ impl Segments {
         Self { header, known: (0..runs).map(|_| AtomicU64::new(UNKNOWN)).collect(), spare: Mutex::default() }
     }
 
-    /// A bucket, if its segment is there.
+    /// Returns a bucket. `None`: its segment does not exist.
     #[inline(always)]
     pub(super) fn get<'r, E: Engine>(&self, region: &'r Region<E>, bucket: u64) -> Result<Option<&'r Bucket>, KvError> {
         match self.try_get(region, bucket) {
@@ -142,7 +143,7 @@ impl Segments {
         }
     }
 
-    /// A bucket whose segment this handle has learned of.
+    /// Returns a bucket whose segment this handle knows. `None` otherwise.
     #[inline(always)]
     pub(super) fn try_get<'r, E: Engine>(&self, region: &'r Region<E>, bucket: u64) -> Option<&'r Bucket> {
         let begins = self.known.get(run(bucket))?.load(Relaxed);
@@ -154,7 +155,7 @@ impl Segments {
         Offset::new(begins.wrapping_add(bucket.wrapping_mul(BUCKET_WORDS as u64)).wrapping_mul(8))
     }
 
-    /// Where a bucket is whose segment this handle has learned of.
+    /// Returns the place of a bucket whose segment this handle knows.
     pub(super) fn place(&self, bucket: u64) -> Offset {
         let begins = self.known.get(run(bucket)).map_or(UNKNOWN, |known| known.load(Relaxed));
         Self::offset(begins, bucket)
@@ -168,7 +169,7 @@ impl Segments {
         Ok(Some(region.array(self.place(bucket))?))
     }
 
-    /// Learns where a segment is. Gives whether it is there.
+    /// Learns the place of a segment. Returns whether the segment exists.
     fn learn<E: Engine>(&self, region: &Region<E>, segment: usize) -> Result<bool, KvError> {
         let at = match self.entry(region, segment)? {
             Some(entry) => region.engine().load(entry),
@@ -177,7 +178,7 @@ impl Segments {
         if at == 0 {
             return Ok(false);
         }
-        // All of it is in memory, and the mapping knows.
+        // This checks that the whole segment is in memory, and that the mapping covers it.
         let (first, buckets) = (first_in(segment), buckets_in(segment));
         region.words(Offset::new(at), buckets as usize * BUCKET_WORDS)?;
         let begins = Offset::new(at).word().wrapping_sub(first * BUCKET_WORDS as u64);
@@ -189,7 +190,7 @@ impl Segments {
         Ok(&region.words(self.header, HEADER_WORDS)?[word])
     }
 
-    /// The word that keeps a segment's place, if there is one yet.
+    /// Returns the word that has a segment's place. `None`: its directory does not exist yet.
     fn entry<'r, E: Engine>(&self, region: &'r Region<E>, segment: usize) -> Result<Option<&'r Word>, KvError> {
         match kept(segment) {
             SegmentPlace::Header(word) => Ok(Some(self.header_word(region, word)?)),
@@ -202,7 +203,7 @@ impl Segments {
         }
     }
 
-    /// Makes sure that a bucket's segment is there. Whether it was not.
+    /// Creates a bucket's segment if it does not exist. Returns whether it created it.
     pub(super) fn ensure<E: Engine>(&self, store: &Store<E>, bucket: u64) -> Result<bool, KvError> {
         let region = store.region();
         if self.get(region, bucket)?.is_some() {
@@ -221,7 +222,7 @@ impl Segments {
         Ok(true)
     }
 
-    /// Lets a word that is still zero point to so many bytes of zeros.
+    /// Points a word that is still zero to this many bytes of zeros.
     fn install<E: Engine>(&self, store: &Store<E>, word: &Word, bytes: u64) -> Result<(), KvError> {
         let region = store.region();
         if region.engine().load(word) != 0 {
@@ -232,7 +233,7 @@ impl Segments {
             None => store.extend(bytes, BUCKET_BYTES)?,
         };
         if region.engine().compare_exchange(word, 0, at.bytes()).is_err() {
-            // Another handle was first. What it did is as good.
+            // Another handle was first, and its segment is used.
             self.spare.lock().push((bytes, at));
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! Visiting every key.
 //!
-//! Keys are visited class by class: those that would be in one bucket if the table had as many as
-//! at the beginning. A class stays together in buckets that are split off one another, whatever
-//! grows meanwhile.
+//! Keys are visited class by class. A class has the keys that would share a bucket if the table
+//! still had as many buckets as at the beginning. A class stays in buckets that are split off from
+//! one another, however the table grows meanwhile.
 
 use drtm_htm::{Engine, Waiter, fence_acquire};
 use smallvec::SmallVec;
@@ -16,17 +16,17 @@ use crate::{
     value_sink::NoValue,
 };
 
-/// A key's bytes, most often without an allocation.
+/// A key's bytes, usually without an allocation.
 type Name = SmallVec<[u8; 16]>;
 
-/// What a bucket had at one moment.
+/// The contents of a bucket at one moment.
 struct Contents<T> {
     keys: Vec<T>,
     depth: u32,
     seen: bucket::Seen,
 }
 
-/// Where a visit of a table's keys has come to.
+/// The progress of a visit of a table's keys.
 ///
 /// # Example
 ///
@@ -34,12 +34,12 @@ struct Contents<T> {
 #[derive(Debug)]
 pub struct Sweep {
     next: u64,
-    /// How many buckets there were at the beginning, and so how many classes there are.
+    /// The number of buckets at the beginning, which is the number of classes.
     classes: u64,
 }
 
 impl<E: Engine, K: Keys> HashTable<E, K> {
-    /// The beginning of a visit of all keys.
+    /// Begins a visit of all keys.
     ///
     /// # Errors
     ///
@@ -52,9 +52,10 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         Ok(Sweep { next: 0, classes: self.table.buckets()? })
     }
 
-    /// Visits some more keys, and says whether there may be others. A key is visited if it has a
-    /// record, be it that the record says that the key is not there. One that has a record all the
-    /// while is visited once; one that comes or goes meanwhile may be or not.
+    /// Visits some more keys. Returns whether there may be others. A key is visited if it has a
+    /// record, also if the record says that the key is absent. A key that has a record during the
+    /// whole visit is visited once. A key that is inserted or removed meanwhile may be visited or
+    /// not.
     ///
     /// # Errors
     ///
@@ -80,12 +81,12 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         self.advance_guarded(sweep, |_| (), visit)
     }
 
-    /// As [`advance`](Self::advance). Calls `guard` for each bucket that was looked at: it is
-    /// unchanged as long as no other key has come into it.
+    /// Like [`advance`](Self::advance), but also calls `guard` for each bucket that was read. A
+    /// guard is unchanged as long as no other key is inserted into its bucket.
     ///
     /// # Errors
     ///
-    /// As for [`advance`](Self::advance).
+    /// Like [`advance`](Self::advance).
     ///
     /// # Example
     ///
@@ -125,7 +126,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
 }
 
 impl<E: Engine> Table<E> {
-    /// Calls `each` for every bucket of a class. It gives the depth that the bucket has had.
+    /// Calls `each` for every bucket of a class. It returns the bucket's depth.
     fn for_class(
         &self,
         first: u64,
@@ -135,14 +136,15 @@ impl<E: Engine> Table<E> {
         let mut waiting = vec![first];
         while let Some(number) = waiting.pop() {
             let depth = each(number)?;
-            // What has been split off since; what was split off before is a class of its own.
+            // These were split off since. Those that were split off before are in classes of their
+            // own.
             let bits = self.numbering.first_depth(number)..depth;
             waiting.extend(bits.map(|bit| self.numbering.child(number, bit)).filter(|split| *split >= classes));
         }
         Ok(())
     }
 
-    /// Copies the keys that a bucket had.
+    /// Copies the keys of a bucket.
     fn names_of<K: Keys>(&self, number: u64) -> Result<Contents<Name>, KvError> {
         let (waiter, mut key) = (Waiter::new(), Vec::new());
         'again: loop {
@@ -158,7 +160,7 @@ impl<E: Engine> Table<E> {
                 }
                 let record = Record::at(self.region(), place)?;
                 let Look::Found(_) = record.read::<K, _>(KeyInto(&mut key), &mut Current, &mut NoValue)? else {
-                    // It has moved, perhaps.
+                    // The record may have moved.
                     waiter.pause();
                     continue 'again;
                 };
@@ -171,7 +173,7 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// A bucket's keys, as words, and where their records are.
+    /// Returns a bucket's key words, and the places of the records.
     fn keys_of(&self, number: u64) -> Result<Contents<(u64, Place)>, KvError> {
         let engine = self.engine();
         let main = self.main_bucket(number)?;
@@ -192,8 +194,8 @@ impl<E: Engine> Table<E> {
             if let Some(depth) = depth
                 && before.version() == after.version()
                 && !before.is_locked()
-                // The version is one on only when a change is done, and half of a place may be the
-                // change's.
+                // The version is only incremented when a change completes. A place may be half
+                // changed before.
                 && !after.is_locked()
             {
                 return Ok(Contents { keys, depth, seen: before });

@@ -1,5 +1,5 @@
-//! The head word: which life of its memory a record is in, how long its value is, and where its
-//! older version is.
+//! The head word: the incarnation of the record's memory, the length of its value, and the place of
+//! its older version.
 //!
 //! ```text
 //!  63           50 49       42 41   40 39                                     0
@@ -9,10 +9,10 @@
 //! +---------------+-----------+-------+----------------------------------------+
 //! ```
 //!
-//! The incarnation changes whenever the memory gets another use, so that whoever remembers a place,
-//! with the incarnation it had, notices. Lengths up to 254 bytes are here; for longer values, and
-//! for records with long keys, the field is all ones and the lengths are in the word that follows
-//! (see [`crate::record`]). C says that a checksum follows the value.
+//! The incarnation changes whenever the memory is reused, so that a reader with an old place and
+//! incarnation detects it. Lengths up to 254 bytes are in the head. For longer values, and for
+//! records with long keys, the field is all ones and the lengths are in the following word (see
+//! [`crate::record`]). C means that a checksum follows the value.
 
 use super::{Cycle, Field, INCARNATION_BITS, PLACE_BITS};
 use crate::bounds::INCARNATION_USED;
@@ -25,7 +25,7 @@ const INCARNATION: Field = LENGTH.then(INCARNATION_BITS);
 
 const _: () = assert!(INCARNATION.ends_word());
 
-/// How incarnations go round.
+/// The cycle of incarnations.
 const INCARNATIONS: Cycle = Cycle::of(INCARNATION, INCARNATION_USED);
 
 /// A record's incarnation, value length and link to its older version, in one word.
@@ -48,8 +48,8 @@ impl Head {
     /// The longest value whose length is in the head.
     pub const MAX_SHORT: usize = LENGTH.max() as usize - 1;
 
-    /// A head without older versions. Of the incarnation the 14 lowest bits are kept; `None` is for
-    /// lengths that are elsewhere.
+    /// Makes a head without older versions. Keeps the 14 lowest bits of the incarnation. `None`
+    /// means that the lengths are in the following word.
     #[must_use]
     pub const fn new(incarnation: u16, short_length: Option<u8>) -> Self {
         let length = match short_length {
@@ -59,14 +59,14 @@ impl Head {
         Self(INCARNATION.set(LENGTH.set(0, length), incarnation as u64))
     }
 
-    /// Which use of its memory the record is.
+    /// Returns the incarnation: a counter of the uses of the record's memory.
     #[must_use]
     #[inline(always)]
     pub const fn incarnation(self) -> u16 {
         INCARNATION.get(self.0) as u16
     }
 
-    /// The value's length, if it is here.
+    /// Returns the value's length. `None`: it is in the following word.
     #[must_use]
     #[inline(always)]
     pub const fn short_length(self) -> Option<u8> {
@@ -74,39 +74,38 @@ impl Head {
         if length == LENGTH.max() { None } else { Some(length as u8) }
     }
 
-    /// Whether nothing but words of the value is to be written where another value of so many bytes
-    /// takes the place of the record's: its length is the same, and is here, there is no checksum,
-    /// and nobody asks for what it was.
+    /// Returns whether a value of this length can be replaced by writing only words of the value.
+    /// The length must be the same and in the head, with neither a checksum nor older versions.
     #[must_use]
     #[inline(always)]
     pub const fn is_plain(self, length: usize) -> bool {
         length <= Self::MAX_SHORT && INCARNATION.set(self.0, 0) == Self::new(0, Some(length as u8)).0
     }
 
-    /// Whether a checksum follows the value.
+    /// Returns whether a checksum follows the value.
     #[must_use]
     #[inline(always)]
     pub const fn is_checked(self) -> bool {
         CHECKED.get(self.0) != 0
     }
 
-    /// The same with a checksum.
+    /// Returns the head of a record with a checksum.
     #[must_use]
     pub const fn checked(self) -> Self {
         Self(CHECKED.set(self.0, 1))
     }
 
-    /// Whether there is an older version, or was one that could not be kept.
+    /// Returns whether there is an older version, or was one that could not be kept.
     #[must_use]
     #[inline(always)]
     pub const fn has_older(self) -> bool {
         self.older() != 0
     }
 
-    /// In place of an older version's: there was one, and it could not be kept.
+    /// Instead of an older version's place: there was one, which could not be kept.
     pub(crate) const FORGOTTEN: u64 = OLDER.max();
 
-    /// The older version's place, in words.
+    /// Returns the older version's place, in words. Zero means none.
     #[must_use]
     #[inline(always)]
     pub(crate) const fn older(self) -> u64 {
@@ -123,14 +122,14 @@ impl Head {
         Self(OLDER.set(self.0, 0))
     }
 
-    /// The same record in the next use of its memory.
+    /// Returns the head for the next use of the memory.
     #[must_use]
     #[inline(always)]
     pub(crate) const fn reborn(self) -> Self {
         Self(INCARNATION.set(0, INCARNATIONS.next(INCARNATION.get(self.0))))
     }
 
-    /// Whether its incarnation is the first of a quarter of all that there are.
+    /// Returns whether the incarnation is the first of a quarter of all incarnations.
     #[must_use]
     #[inline(always)]
     pub(crate) const fn begins_quarter(self) -> bool {

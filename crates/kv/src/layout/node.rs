@@ -1,5 +1,4 @@
-//! The tree's node: what its words are, and the word that says what it is and whether it has
-//! changed.
+//! The tree's node: its words, and the stamp, which has the node's kind and detects changes.
 //!
 //! ```text
 //! word 0      stamp
@@ -28,19 +27,19 @@
 //! | count | entries in it |
 //! | number | grows with every change of its keys, fences or links, and over all uses of its memory; at ten million changes a second it would last three years |
 //!
-//! A leaf's link is a record's place and incarnation, as in a hash table's slot; in a tree of byte
-//! strings it can also be, told by bit 40, the place of the next layer's root. An inner node's is
-//! the place of the child that has the keys from the entry's on, and the first entry's key is the
-//! node's low one.
+//! A leaf's link is a record's place and incarnation, as in a hash table's slot. In a tree of byte
+//! strings it can also be the place of the next layer's root, which bit 40 says. An inner node's
+//! link is the place of the child that has the keys from the entry's key on. The first entry's key
+//! is the node's low key.
 
 use super::{Field, PLACE_BITS, Place};
 pub(crate) use crate::bounds::FANOUT;
 use crate::bounds::MODEL;
 
-/// Words before the keys.
+/// The number of words before the keys.
 pub(crate) const NODE_HEADER: usize = 4;
 
-/// Words in a node.
+/// The number of words in a node.
 pub(crate) const NODE_WORDS: usize = NODE_HEADER + 2 * FANOUT;
 
 const _: () = assert!(MODEL || NODE_WORDS * 8 == 512);
@@ -51,18 +50,18 @@ const LEVEL: Field = USED.then(5);
 const COUNT: Field = LEVEL.then(7);
 const NUMBER: Field = COUNT.then(50);
 
-/// Lock, used and level, to compare all with one comparison.
+/// Lock, used and level, for checking all of them with one comparison.
 const STATE: Field = Field::new(0, 7);
 
 const _: () = assert!(LEVEL.max() << 2 | 0b11 == STATE.max());
 const _: () = assert!(NUMBER.ends_word() && FANOUT as u64 <= COUNT.max() && FANOUT >= 2);
 
-/// What a node's first word says.
+/// A node's first word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp(pub(crate) u64);
 
 impl Stamp {
-    /// The stamp of a node's first use.
+    /// Makes the stamp of a node's first use.
     pub(crate) const fn new(level: u8, count: usize) -> Self {
         Self(0).changed(count).at_level(level)
     }
@@ -72,19 +71,19 @@ impl Stamp {
         LOCK.get(self.0) != 0
     }
 
-    /// Whether it is part of the tree.
+    /// Returns whether the node is part of the tree.
     #[inline(always)]
     pub(crate) const fn is_used(self) -> bool {
         USED.get(self.0) != 0
     }
 
-    /// Whether it is part of the tree and nobody is changing it.
+    /// Returns whether the node is part of the tree, and not locked.
     #[inline(always)]
     pub(crate) const fn is_readable(self) -> bool {
         self.0 & 0b11 == 0b10
     }
 
-    /// Whether it is part of the tree on this level, and nobody is changing it.
+    /// Returns whether the node is part of the tree on this level, and not locked.
     #[inline(always)]
     pub(crate) const fn is_readable_at(self, level: u8) -> bool {
         STATE.get(self.0) == LEVEL.set(USED.set(0, 1), level as u64)
@@ -95,7 +94,7 @@ impl Stamp {
         LEVEL.get(self.0) as u8
     }
 
-    /// Entries; never more than there is room for, whatever the word is.
+    /// Returns the number of entries. It is at most the fanout, whatever the word is.
     #[inline(always)]
     pub(crate) const fn count(self) -> usize {
         let count = COUNT.get(self.0) as usize;
@@ -114,7 +113,7 @@ impl Stamp {
         Self(LOCK.set(self.0, 0))
     }
 
-    /// After a change: with so many entries, in use, and not locked.
+    /// Returns the stamp after a change: with this many entries, in use, and not locked.
     pub(crate) const fn changed(self, count: usize) -> Self {
         let next = NUMBER.set(self.0, NUMBER.get(self.0) + 1);
         Self(USED.set(COUNT.set(next, count as u64), 1)).unlocked()
@@ -124,21 +123,21 @@ impl Stamp {
         Self(LEVEL.set(self.0, level as u64))
     }
 
-    /// After the node has left the tree.
+    /// Returns the stamp after the node has left the tree.
     pub(crate) const fn retired(self) -> Self {
         Self(USED.set(self.changed(0).0, 0))
     }
 }
 
-/// Of a leaf's link, a bit that a record's place and incarnation leave free: whether it leads to a
-/// layer.
+/// A bit of a leaf's link that a record's place and incarnation do not use: whether the link leads
+/// to a layer.
 const LAYER: Field = Field::new(PLACE_BITS, 1);
 
 /// What a leaf's link leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Record(Place),
-    /// The root of the layer with what follows, in keys that are the same so far.
+    /// The root of the next layer, for keys that have all slices so far in common.
     Layer(u64),
 }
 

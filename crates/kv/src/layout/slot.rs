@@ -1,13 +1,11 @@
-//! The bucket: eight slots of a key and a place, and what the bucket has to say of itself, in 128
-//! bytes.
+//! The bucket: eight slots of a key and a place, and the bucket's own fields, in 128 bytes.
 //!
-//! A slot is two words: a *meta* word that says where the record is, and a *key* word. Eight of
-//! them fill the bucket, so that its link, lock, version and depth need bits that the meta words
-//! can spare: a place needs 40 bits and a tag 16, which leaves 8. In each cache line, the last slot
-//! gives up its tag's 16 bits to the bucket's information and keeps its tag in the spare bits of
-//! the line's first two slots. So link and version each lie within one word, and a line by itself
-//! is consistent: whoever fetches the bucket with one READ may get its two lines from different
-//! moments, but no slot is torn between them.
+//! A slot is two words: a *meta* word with the record's place, and a *key* word. Eight slots fill
+//! the bucket, so its link, lock, version and depth use spare bits of the meta words: a place needs
+//! 40 bits and a tag 16, which leaves 8. In each cache line, the last slot gives its tag's 16 bits
+//! to the bucket's fields, and stores its tag in the spare bits of the line's first two slots. So
+//! link and version each lie within one word, and a line by itself is consistent. A READ of the
+//! bucket may fetch its two lines at different moments, but no slot is torn between them.
 //!
 //! ```text
 //!          63        48 47     40 39                               0
@@ -25,18 +23,18 @@
 //! ```
 //!
 //! A place of zero is an empty slot. A tag is the record's incarnation (14 bits) and two bits that
-//! are zero. Link zero is none.
+//! are zero. Link zero means no bucket.
 
 use super::{Cycle, Field, INCARNATION_BITS, PLACE_BITS};
 use crate::bounds::BUCKET_VERSION_USED;
 
-/// Slots in a bucket.
+/// The number of slots in a bucket.
 pub const SLOTS: usize = 8;
 
-/// Words in a bucket.
+/// The number of words in a bucket.
 pub const BUCKET_WORDS: usize = 2 * SLOTS;
 
-/// Bytes in a bucket: two cache lines.
+/// The number of bytes in a bucket: two cache lines.
 pub const BUCKET_BYTES: u64 = 8 * BUCKET_WORDS as u64;
 
 const _: () = assert!(BUCKET_BYTES == 128);
@@ -51,37 +49,37 @@ const LINK: Field = PLACE.then(24);
 const _: () = assert!(TAG.ends_word() && VERSION.ends_word() && LINK.ends_word());
 const _: () = assert!(INCARNATION_BITS <= TAG.max().count_ones());
 
-/// How versions of buckets go round.
+/// The cycle of buckets' versions.
 const VERSIONS: Cycle = Cycle::of(VERSION, BUCKET_VERSION_USED);
 
-/// Slots in a line, the last of which keeps its tag elsewhere.
+/// The number of slots in a line. The last one stores its tag in the others.
 pub(crate) const LINE_SLOTS: usize = SLOTS / 2;
 
-/// The place of a slot's meta word in its bucket.
+/// Returns the index of a slot's meta word in its bucket.
 #[inline(always)]
 pub(crate) const fn meta_word(slot: usize) -> usize {
     2 * slot
 }
 
-/// The place of a slot's key word in its bucket.
+/// Returns the index of a slot's key word in its bucket.
 #[inline(always)]
 pub(crate) const fn key_word(slot: usize) -> usize {
     2 * slot + 1
 }
 
-/// Where a record is, and in which incarnation.
+/// A record's place, and the incarnation of its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// In words from the region's beginning; never zero.
+    /// The offset in words from the region's beginning; never zero.
     pub(crate) word: u64,
     pub(crate) incarnation: u16,
 }
 
 impl Place {
-    /// The largest that a slot can hold.
+    /// The largest word that a slot can hold.
     pub(crate) const MAX_WORD: u64 = PLACE.max();
 
-    /// Both in one word, as in a slot that keeps its own tag.
+    /// Returns place and incarnation in one word, as in a slot that stores its own tag.
     #[inline(always)]
     pub(crate) const fn to_link(self) -> u64 {
         Bits::with_tag(Bits::with_place(0, self.word), self.incarnation)
@@ -93,26 +91,27 @@ impl Place {
     }
 }
 
-/// The meaning of a meta word's bits.
+/// The fields of a meta word.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bits;
 
 impl Bits {
-    /// The bucket's own slots: those with its version and lock, its link, and its depth.
+    /// The slots whose meta words have the bucket's own fields: version and lock, link, and depth.
     pub(crate) const VERSION_SLOT: usize = LINE_SLOTS - 1;
     pub(crate) const LINK_SLOT: usize = SLOTS - 1;
     pub(crate) const DEPTH_SLOT: usize = LINE_SLOTS - 2;
 
-    /// The most that a link can be.
+    /// The largest link.
     pub(crate) const MAX_LINK: u64 = LINK.max();
 
-    /// Whether a slot's tag is in its neighbours' spare bits.
+    /// Returns whether a slot's tag is in its neighbours' spare bits.
     #[inline(always)]
     pub(crate) const fn lends_its_tag(slot: usize) -> bool {
         slot % LINE_SLOTS == LINE_SLOTS - 1
     }
 
-    /// The slots of the line whose spare bits hold the low and the high half of such a slot's tag.
+    /// Returns the slots of the line whose spare bits hold the low and the high half of such a
+    /// slot's tag.
     #[inline(always)]
     pub(crate) const fn lenders(slot: usize) -> [usize; 2] {
         let first = slot % SLOTS / LINE_SLOTS * LINE_SLOTS;
@@ -149,8 +148,8 @@ impl Bits {
         SPARE.set(meta, spare as u64)
     }
 
-    /// How many bits of the hash the bucket's number has, if the bucket is in use. Kept as one more
-    /// than it is, so that the zeros of fresh memory mean "not in use".
+    /// Returns how many bits of the hash are in the bucket's number. `None`: the bucket is not in
+    /// use. It is stored incremented by one, so that fresh memory's zeros mean "not in use".
     #[inline(always)]
     pub(crate) const fn depth(depth_meta: u64) -> Option<u32> {
         (Self::spare(depth_meta) as u32).checked_sub(1)
@@ -171,25 +170,25 @@ impl Bits {
         LOCK.set(version_meta, 1)
     }
 
-    /// Unlocked, and as it was.
+    /// Returns the word unlocked, with the same version.
     #[inline(always)]
     pub(crate) const fn unlocked(version_meta: u64) -> u64 {
         LOCK.set(version_meta, 0)
     }
 
-    /// Unlocked, and one version on.
+    /// Returns the word unlocked, with the next version.
     #[inline(always)]
     pub(crate) const fn released(version_meta: u64) -> u64 {
         LOCK.set(VERSION.set(version_meta, VERSIONS.next(VERSION.get(version_meta))), 0)
     }
 
-    /// The version after this one.
+    /// Returns the next version.
     #[inline(always)]
     pub(crate) const fn next_version(version: u32) -> u32 {
         VERSIONS.next(version as u64) as u32
     }
 
-    /// Whether the version is the first of a quarter of all that there are.
+    /// Returns whether the version is the first of a quarter of all versions.
     #[inline(always)]
     pub(crate) const fn begins_quarter(version_meta: u64) -> bool {
         VERSIONS.begins_quarter(VERSION.get(version_meta))

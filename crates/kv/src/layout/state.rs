@@ -8,18 +8,18 @@
 //! +----------------------------------------------------------+----------+------+
 //! ```
 //!
-//! A locked word names the transaction that holds the lock: the node, which of the node's
-//! lives, the worker, and the slot of that worker. Two transactions that run at the same time
-//! never have the same word. This is DrTM's layout (Fig. 9), with the rest of the name in the
-//! bits that a lock leaves of the lease.
+//! A locked word names the transaction that holds the lock: the node, its incarnation, the worker,
+//! and the slot of that worker. Two transactions that run at the same time never have the same
+//! word. This is DrTM's layout (Fig. 9), with the rest of the name in the bits that a lock leaves
+//! of the lease.
 //!
 //! | field | meaning |
 //! |---|---|
-//! | lock | a transaction holds the record |
+//! | lock | a transaction holds the record's lock |
 //! | node | the holder's node |
-//! | worker, slot | which of the node's workers, and which of its transactions |
-//! | node incarnation | in which life of the node the lock was taken |
-//! | lease end | until then the value does not change; zero: no lease |
+//! | worker, slot | the worker of the node, and its transaction |
+//! | node incarnation | the node's incarnation when the lock was taken |
+//! | lease end | the value does not change before; zero: no lease |
 //!
 //! [`acquire`](crate::acquire) decides which words may be replaced by a lock.
 
@@ -52,7 +52,7 @@ pub(crate) const MAX_INCARNATION: u32 = INCARNATION.max() as u32;
 #[repr(transparent)]
 pub struct State(pub(crate) u64);
 
-/// A transaction as locks name it: the state word of a record that it has locked.
+/// A transaction's name in locks: the state word of a record that it has locked.
 ///
 /// # Example
 ///
@@ -67,36 +67,36 @@ pub struct State(pub(crate) u64);
 pub struct Holder(State);
 
 impl State {
-    /// Neither locked nor leased.
+    /// The state of a record that is neither locked nor leased.
     pub const FREE: Self = Self(0);
 
-    /// Leased until a time, of which the 55 lowest bits are kept.
+    /// Makes the state of a record that is leased until a time. Keeps the 55 lowest bits.
     #[must_use]
     pub const fn leased_until(end: u64) -> Self {
         Self(LEASE_END.set(0, end))
     }
 
-    /// When the lease ends; zero if there is none. A locked record has none.
+    /// Returns when the lease ends. Zero: there is no lease, as in a locked record.
     #[must_use]
     pub const fn lease_end(self) -> u64 {
         if self.is_locked() { 0 } else { LEASE_END.get(self.0) }
     }
 
-    /// Whether a transaction holds the record.
+    /// Returns whether a transaction has locked the record.
     #[must_use]
     #[inline(always)]
     pub const fn is_locked(self) -> bool {
         LOCK.get(self.0) != 0
     }
 
-    /// The transaction that holds the record.
+    /// Returns the transaction that has locked the record. `None`: it is not locked.
     #[must_use]
     #[inline(always)]
     pub const fn holder(self) -> Option<Holder> {
         if self.is_locked() { Some(Holder(self)) } else { None }
     }
 
-    /// Whether no transaction other than this one is about to write the record.
+    /// Returns whether no transaction other than this one has locked the record.
     #[must_use]
     #[inline(always)]
     pub const fn may_be_read_by(self, holder: Holder) -> bool {
@@ -105,8 +105,8 @@ impl State {
 }
 
 impl Holder {
-    /// The transaction in this slot of a node's worker, in one of the node's lives. The
-    /// incarnation keeps its 31 lowest bits.
+    /// Makes the name of the transaction in this slot of a node's worker. Keeps the 31 lowest bits
+    /// of the node's incarnation.
     #[must_use]
     pub const fn new(node: u8, incarnation: u32, worker: u16, slot: u8) -> Self {
         let word = NODE.set(LOCK.set(0, 1), node as u64);
@@ -114,7 +114,7 @@ impl Holder {
         Self(State(INCARNATION.set(word, incarnation as u64)))
     }
 
-    /// The word that a record has which this transaction has locked, for a message.
+    /// Returns the state word of a record that this transaction has locked, for a message.
     ///
     /// # Example
     ///
@@ -130,37 +130,37 @@ impl Holder {
         self.word()
     }
 
-    /// The transaction that a [word](Self::to_word) names, if it names one.
+    /// Returns the transaction that a [word](Self::to_word) names. `None`: it names none.
     #[must_use]
     pub const fn from_word(word: u64) -> Option<Self> {
         State(word).holder()
     }
 
-    /// The transaction in another slot of the same worker.
+    /// Returns the name of the transaction in another slot of the same worker.
     #[must_use]
     pub const fn in_slot(self, slot: u8) -> Self {
         Self(State(SLOT.set(self.word(), slot as u64)))
     }
 
-    /// The node.
+    /// Returns the node.
     #[must_use]
     pub const fn node(self) -> u8 {
         NODE.get(self.word()) as u8
     }
 
-    /// The node's life.
+    /// Returns the node's incarnation.
     #[must_use]
     pub const fn incarnation(self) -> u32 {
         INCARNATION.get(self.word()) as u32
     }
 
-    /// The node's worker.
+    /// Returns the node's worker.
     #[must_use]
     pub const fn worker(self) -> u16 {
         WORKER.get(self.word()) as u16
     }
 
-    /// The worker's transaction.
+    /// Returns the worker's slot.
     #[must_use]
     pub const fn slot(self) -> u8 {
         SLOT.get(self.word()) as u8

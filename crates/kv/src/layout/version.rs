@@ -1,4 +1,4 @@
-//! The version word: which of a key's values this is, and whether it is whole.
+//! The version word: the number of the key's value, and whether the record is being written.
 //!
 //! ```text
 //!  63                                             2     1         0
@@ -7,9 +7,10 @@
 //! +------------------------------------------------+---------+---------+
 //! ```
 //!
-//! A key's number only ever grows, over removal and re-insertion too (see [`crate::floor`]). At one
-//! a nanosecond it would last 146 years. `writing` is set while the record is being written: a
-//! reader that sees it, or that sees the word change while it copies, has not read a value.
+//! A key's number only ever grows, also over removal and re-insertion (see [`crate::floor`]). At
+//! one increment per nanosecond it would last 146 years. `writing` is set while the record is being
+//! written. A reader that finds it set, or finds that the word has changed during its copy,
+//! discards what it read.
 
 use super::Field;
 
@@ -36,27 +37,27 @@ const _: () = assert!(NUMBER.ends_word());
 pub struct Version(pub(crate) u64);
 
 impl Version {
-    /// The version with this number, of a record that is there.
+    /// Makes the version with this number, of a present key.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(NUMBER.set(0, number))
     }
 
-    /// Which of the key's values it is.
+    /// Returns the number of the key's value.
     #[must_use]
     #[inline(always)]
     pub const fn number(self) -> u64 {
         NUMBER.get(self.0)
     }
 
-    /// The version after this one.
+    /// Returns the next version.
     #[must_use]
     #[inline(always)]
     pub const fn next(self) -> Self {
         Self::new(self.number() + 1)
     }
 
-    /// The word, marks included, for a message.
+    /// Returns the version as a word, with its flags, for a message.
     ///
     /// # Example
     ///
@@ -71,20 +72,20 @@ impl Version {
         self.0
     }
 
-    /// The version of a [word](Self::to_word).
+    /// Makes the version from its [word](Self::to_word).
     #[must_use]
     pub const fn from_word(word: u64) -> Self {
         Self(word)
     }
 
-    /// Whether the record has been removed from its table.
+    /// Returns whether the key is absent.
     #[must_use]
     #[inline(always)]
     pub const fn is_removed(self) -> bool {
         REMOVED.get(self.0) != 0
     }
 
-    /// Whether the record is being written.
+    /// Returns whether the record is being written.
     #[must_use]
     #[inline(always)]
     pub const fn is_writing(self) -> bool {
@@ -96,7 +97,7 @@ impl Version {
         Self(WRITING.set(self.0, 1))
     }
 
-    /// The same of a record that says that its key is not there.
+    /// Returns the version with the removed flag, for a record that says that its key is absent.
     #[must_use]
     #[inline(always)]
     pub const fn as_removed(self) -> Self {

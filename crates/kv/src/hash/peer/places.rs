@@ -1,4 +1,4 @@
-//! Where the segments of a table on another node are, as far as it has been asked for.
+//! The known places of the segments of a table on another node.
 
 use std::sync::{
     OnceLock,
@@ -13,16 +13,16 @@ use crate::{
     peer::{PeerError, within},
 };
 
-/// Segments that have been found. They never move, so what is known stays true.
+/// The places of segments that have been fetched. Segments never move, so these places stay valid.
 ///
-/// As many as the table has, roughly: like its header and its directories, memory for what a
-/// directory has comes when the first of it is asked for.
+/// Memory is allocated as the table's own: for the header at first, and for a directory's segments
+/// when the first of them is fetched.
 #[derive(Debug)]
 pub(super) struct Places {
     table: Remote,
-    /// Where the header's words of them begin.
+    /// The first of the header's words that have the places.
     header: Remote,
-    /// By segment: the offset, or zero for not known.
+    /// By segment: the offset, or zero if it is not known.
     first: [AtomicU64; segments::DOUBLING],
     further: [OnceLock<Box<[AtomicU64]>>; segments::DIRECTORIES],
 }
@@ -37,7 +37,7 @@ impl Places {
         }
     }
 
-    /// A bucket's place, if its segment is there.
+    /// Returns a bucket's place. `None`: its segment does not exist.
     pub(super) async fn of<P: Port>(&self, verbs: Verbs<'_, P>, bucket: u64) -> Result<Option<Remote>, PeerError> {
         if bucket >= segments::MOST {
             return Ok(None);
