@@ -1,43 +1,44 @@
-//! The B+ tree: an ordered table, with optimistic readers and locks on the nodes that change.
+//! The B+ tree: an ordered table, with optimistic readers, and locks on the nodes that change.
 //!
 //! # Finding a key
 //!
-//! From the root, which never moves, down to a leaf. Each node has a *stamp*, which changes
-//! whenever the node does: a reader loads it before and after it reads the node, and takes no
-//! locks. It looks at the stamp of a parent once more when it has the child's: a node that is
-//! divided or leaves the tree changes its parent, so a reader that comes by a stale way learns of
-//! it there, and begins again (see `search`). What was read from one leaf was there at one moment,
-//! and that is all that a reader needs.
+//! A reader descends from the root, which never moves, to a leaf. Each node has a *stamp*, which
+//! changes whenever the node does. A reader loads the stamp before and after it reads the node, and
+//! takes no locks. It validates a parent's stamp once more after loading the child's. A node that
+//! is split or leaves the tree changes its parent. So a reader that followed a stale link detects
+//! it at the parent, and starts again (see `search`). A read of one leaf is consistent, and a
+//! reader needs no more.
 //!
-//! Each node also says which keys belong in it, and where the next node on its level is. That is
-//! for scans, which go on to the right without another way down.
+//! Each node also has the range of its keys, and a link to the next node on its level. A scan uses
+//! them to continue to the right without another descent.
 //!
-//! Of a key that was found before, a *hint* is kept, which leads to its leaf and its record at once
+//! A *hint* is kept for a key that was found before. It leads directly to the key's leaf and record
 //! (see `hints`).
 //!
-//! Byte strings are sequences of words, and their tree has a layer for each word of a prefix that
-//! several have in common: see `layers`.
+//! Byte strings are sequences of words. Their tree has a layer for each word of a prefix that
+//! several keys share: see `layers`.
 //!
 //! # Changing a leaf
 //!
-//! Under the leaf's lock, which is in its stamp and is taken by exchanging the stamp that was seen
-//! for a locked one: it can only be had while the leaf is what it was. A value is updated in its
-//! record without touching the leaf; one that needs another size of memory moves, and the leaf's
-//! link with it, but the leaf keeps its stamp. So a stamp says which keys there are, and no more.
+//! A leaf is changed under its lock, which is in its stamp. A CAS from the stamp that was seen to a
+//! locked one takes it, so it is only taken while the leaf is unchanged. An update of a value
+//! writes to the record without touching the leaf. A value of another size class moves its record
+//! and changes the leaf's link, but not the leaf's stamp. So a stamp validates which keys there
+//! are, and no more.
 //!
 //! # Changing the tree
 //!
-//! A node that is full is divided (see `split`), one that is empty leaves (see `reclaim`). All the
-//! nodes that this concerns are locked as they were seen, or none: nobody waits for one node while
-//! holding another, so there is no order of locks that matters, and none to get wrong. Under all
-//! locks, links and fences fit each other; between two looks of a reader they need not.
+//! A full node is split (see `split`), an empty one leaves the tree (see `reclaim`). Either all
+//! affected nodes are locked as they were seen, or none. A thread never waits for one node while it
+//! has locked another, so the order of locks does not matter. While all locks are held, links and
+//! fences are consistent. A reader may see them inconsistent, and validates stamps.
 //!
-//! Nodes that leave are used again at once, as nodes of the same tree. Stamps go on over all uses
-//! of a node's memory, so a reader that still has its place notices; nobody waits for readers to
-//! leave.
+//! Nodes that have left are reused at once, as nodes of the same tree. Stamps keep growing over all
+//! uses of a node's memory, so a reader with an old place detects the reuse. No thread waits for
+//! readers to leave.
 
-/// Tries again, as often as it takes for something to come of it. A macro, since a closure would
-/// not become one with a search.
+/// Repeats an attempt until it returns `Some`. This is a macro, since a closure would not be
+/// inlined into the search.
 macro_rules! until {
     ($attempt:expr) => {{
         let waiter = drtm_htm::Waiter::new();
@@ -95,7 +96,7 @@ use hints::Hints;
 use node::Seen;
 use pool::Pool;
 
-/// Words of a tree's header in its region, besides those of [every table](crate::base).
+/// The words of a tree's header in its region, behind those of [every table](crate::base).
 ///
 /// ```text
 /// word 8   a line for each shard of the number of keys
@@ -112,18 +113,18 @@ mod header {
     pub(super) const ROOT: usize = LINE_WORDS + COUNTER_WORDS;
     pub(super) const HEADER: Header = Header { words: ROOT + NODE_WORDS, align: 64, counter: LINE_WORDS };
 
-    /// The first word, with the size of nodes, but for the code of the keys in its last byte.
+    /// The first word, with the size of nodes, and without the code of the keys in its last byte.
     pub(super) const TREE: u64 = u64::from_be_bytes(*b"drtmt1\0\0") | (NODE_WORDS as u64) << 8;
 
     const _: () = assert!(NODE_WORDS < 256);
 }
 
-/// The first word of the header of a tree with these keys.
+/// Returns the first word of the header of a tree with these keys.
 pub(crate) const fn kind<K: Keys>() -> u64 {
     header::TREE | K::CODE
 }
 
-/// A leaf of a tree as a reader has seen it.
+/// The version of a leaf as a reader has seen it: a phantom guard.
 ///
 /// # Example
 ///
@@ -131,15 +132,15 @@ pub(crate) const fn kind<K: Keys>() -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct NodeVersion {
-    /// Where the leaf is in its region.
+    /// The leaf's place in its region.
     pub at: Offset,
-    /// Its version. No two contents of the leaf's memory have the same.
+    /// The leaf's version. No two contents of the leaf's memory have the same one.
     pub version: u64,
 }
 
 impl NodeVersion {
-    /// The guard of a leaf at a place, as its fields are sent in a message. One that was made up
-    /// holds for no leaf, or for one that has that version.
+    /// Makes the guard of a leaf from its fields, as they are sent in a message. Arbitrary words
+    /// make a guard that holds for no leaf, or for a leaf that has that version.
     ///
     /// # Example
     ///
@@ -163,7 +164,7 @@ impl NodeVersion {
     }
 }
 
-/// What a change has done to a leaf.
+/// The change of a leaf by an insertion or a split.
 type LeafChange = GuardChange<NodeVersion>;
 
 impl PhantomGuard for NodeVersion {
@@ -174,25 +175,25 @@ impl PhantomGuard for NodeVersion {
 
     #[inline]
     fn holds_in<'m, E: Engine, A: Access<'m>>(&self, tx: &mut A, region: &'m Region<E>) -> Result<bool, A::Abort> {
-        // A place outside the region is no leaf of it. And what is being changed, nobody can have
-        // seen yet.
+        // A place outside the region is no leaf. A leaf that is being changed has a stamp that no
+        // reader has seen.
         let Ok(words) = region.array::<NODE_WORDS>(self.at) else { return Ok(false) };
         Ok(Stamp(tx.load(&words[0])?).unlocked().0 == self.version)
     }
 }
 
-/// An ordered table over registered memory: a B+ tree. Clones are the same tree.
+/// An ordered table in registered memory: a B+ tree. Clones are handles of the same tree.
 ///
 /// Its operations are those of every [table](crate::KvTable), and scans.
 ///
 /// Keys are integers, or with [`Bytes`](crate::Bytes) byte strings of up to
 /// [`MAX_KEY`](crate::MAX_KEY) bytes. Values are byte strings of up to
-/// [`MAX_VALUE`](crate::MAX_VALUE) bytes. Operations on a key are linearizable; what a [`Scan`]
-/// sees is said there.
+/// [`MAX_VALUE`](crate::MAX_VALUE) bytes. Operations on a key are linearizable. See [`Scan`] for
+/// the consistency of scans.
 ///
-/// Of a tree with more than a thousand keys, each process that uses it keeps in memory of its own
-/// where keys were found: 17 to 34 bytes for each key that there is, or was when there were most.
-/// Handles that were [opened](Store::open_tree) each have their own; clones of one share it.
+/// For a tree with more than a thousand keys, each process keeps hints in its own memory. They take
+/// 17 to 34 bytes per key, for the largest number of keys that the tree had. A handle that was
+/// [opened](Store::open_tree) has its own hints, which its clones share.
 ///
 /// # Example
 ///
@@ -243,8 +244,8 @@ pub struct Tree<E: Engine, K: Keys = Inline> {
     keys: PhantomData<K>,
 }
 
-/// Something of a node on each level, or layer, of a way through the tree. Of trees of any usual
-/// height, without an allocation.
+/// Data for a node on each level, or layer, of a descent. Needs no allocation for trees of usual
+/// height.
 type PerLevel<T> = SmallVec<[T; 8]>;
 
 #[derive(Debug)]
@@ -257,30 +258,30 @@ pub struct Table<E: Engine> {
 }
 
 impl<E: Engine> Store<E> {
-    /// A new ordered table with keys of eight bytes.
+    /// Creates an ordered table with keys of eight bytes.
     ///
     /// # Errors
     ///
-    /// When memory cannot be had.
+    /// When memory has run out.
     pub fn tree(&self) -> Result<Tree<E>, KvError> {
         self.tree_of()
     }
 
-    /// A new ordered table whose records are [read by peers](crate::RecordPeer): each needs eight
-    /// bytes more, and a checksum when it is written.
+    /// Creates an ordered table whose records are [read by peers](crate::RecordPeer). Each record
+    /// takes eight more bytes, and a checksum is computed at each write.
     ///
     /// # Errors
     ///
-    /// When memory cannot be had.
+    /// When memory has run out.
     pub fn tree_for_peers(&self) -> Result<Tree<E>, KvError> {
         Tree::create(self, true)
     }
 
-    /// A new ordered table with keys of this kind.
+    /// Creates an ordered table with keys of this kind.
     ///
     /// # Errors
     ///
-    /// When memory cannot be had.
+    /// When memory has run out.
     ///
     /// # Example
     ///
@@ -298,11 +299,12 @@ impl<E: Engine> Store<E> {
         Tree::create(self, false)
     }
 
-    /// An ordered table that was [made](Self::tree_of) in this memory, by this handle or another.
+    /// Opens an ordered table that was [created](Self::tree_of) in this region, by this handle or
+    /// another.
     ///
     /// # Errors
     ///
-    /// When there is none at that place, or one of another kind.
+    /// When there is no tree at that place, or one with other keys.
     ///
     /// # Example
     ///
@@ -339,27 +341,29 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         Self { table: Arc::new(Table::new(base, hints)), keys: PhantomData }
     }
 
-    /// Gives the memory of hints back: the tree is not going to be used for a while.
+    /// Frees the memory of the tree's hints, for a tree that will not be used for a while.
     pub fn forget_hints(&self) {
         self.table.hints.give_all_back();
     }
 
-    /// Spoils the tree's [hints](Store::hinting_at_once) at random: they must not matter.
+    /// Corrupts the tree's [hints](Store::hinting_at_once) at random, for tests: results must not
+    /// depend on hints.
     #[doc(hidden)]
     pub fn scribble_hints(&self, seed: u64) {
         self.table.hints.scribble(seed);
     }
 
-    /// Fills the tree, which must be empty, with rows in the ascending order of their keys. Gives
-    /// how many there were.
+    /// Bulk-loads the tree, which must be empty, with rows in ascending order of their keys.
+    /// Returns the number of rows.
     ///
-    /// Much faster than inserting. Nodes are filled to nine tenths. The rows are seen by others all
-    /// at once, in the end.
+    /// This is much faster than inserting. Nodes are filled to nine tenths. All rows become visible
+    /// at once, at the end.
     ///
     /// # Errors
     ///
-    /// [`KvError::NotAscending`]; [`KvError::NotEmpty`], also when others have used the tree
-    /// meanwhile; or as for [`insert`](crate::KvTable::insert). The tree is as it was then.
+    /// [`KvError::NotAscending`] if a key is not above the previous one. [`KvError::NotEmpty`] if
+    /// the tree has keys, or others have used it meanwhile. Otherwise like
+    /// [`insert`](crate::KvTable::insert). The tree is unchanged then.
     ///
     /// # Example
     ///

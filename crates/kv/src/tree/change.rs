@@ -1,4 +1,5 @@
-//! Inserting, and changing a key's entry: changes of one leaf, which is all that is locked.
+//! Inserting keys, and changing a key's entry: changes of one leaf, which is the only node that is
+//! locked.
 
 use drtm_htm::{Engine, Waiter};
 
@@ -18,7 +19,7 @@ use crate::{
 };
 
 impl<E: Engine> Table<E> {
-    /// Makes a record that is to be put somewhere.
+    /// Creates a record, which is not in the tree yet.
     #[inline(always)]
     pub(super) fn make<K: Kind>(
         &self,
@@ -33,7 +34,7 @@ impl<E: Engine> Table<E> {
         Ok((shape, place))
     }
 
-    /// Turns a record that was made, and that nobody has learned of, back into free memory.
+    /// Turns a record that was created, and that no thread has found, back into free memory.
     #[cold]
     pub(super) fn unmake(&self, worker: &mut Worker<E>, shape: Shape, place: Place) -> Result<(), KvError> {
         Record::at(self.region(), place)?.discard(worker.holder());
@@ -41,9 +42,9 @@ impl<E: Engine> Table<E> {
         Ok(())
     }
 
-    /// Puts a new record into the leaf in which the key was missed, or where this worker has put
-    /// one last, if its key belongs there, and there is room. `None`: it is for others to find out
-    /// what to do, and nothing has been done.
+    /// Puts a new record into the leaf in which the key was missed, or where this worker has
+    /// inserted last. `None`: the key does not belong there, or there is no room. Nothing has been
+    /// done then, and the caller must descend.
     #[inline(never)]
     pub(super) fn put_near<K: Kind>(
         &self,
@@ -54,7 +55,7 @@ impl<E: Engine> Table<E> {
         first: impl Fn(u64) -> Version,
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Option<ReadEntry>, KvError> {
-        // Of byte strings, a leaf's range does not tell which layer it is in.
+        // For byte strings, a leaf's range does not say which layer it is in.
         if !K::FITS {
             return Ok(None);
         }
@@ -76,8 +77,8 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Puts a new record where its key would be, unless the key has one by now. It has the version
-    /// that `first` makes of the lowest number that it can have.
+    /// Creates a record and puts it at its insert point. `None`: the key has a record by now.
+    /// `first` makes the version from the lowest number that it may have.
     pub(super) fn put_new<'t, K: Kind>(
         &'t self,
         worker: &mut Worker<E>,
@@ -137,8 +138,8 @@ impl<E: Engine> Table<E> {
         })
     }
 
-    /// Puts a record into a leaf with room, at the slot where its key would be. Tells what that has
-    /// done, or what is in the way.
+    /// Puts a record into a leaf with room, at this slot. Returns the change of the leaf, or what
+    /// prevents it.
     #[inline(always)]
     fn put_into(
         &self,
@@ -158,8 +159,8 @@ impl<E: Engine> Table<E> {
         Ok(Ok(leaf.release(count + 1)))
     }
 
-    /// Changes the entry that leads to a record, under the leaf's lock, as `change` says when it
-    /// has locked the record.
+    /// Changes the entry that leads to a record, under the leaf's lock, by `change`, which locks
+    /// the record.
     pub(super) fn change_entry<K: Kind>(
         &self,
         key: K::Key<'_>,
@@ -176,7 +177,7 @@ impl<E: Engine> Table<E> {
                 waiter.pause();
                 continue;
             };
-            // It may have moved since the leaf was looked at.
+            // The record may have moved since the leaf was read.
             if leaf.node.link(point.slot) != link {
                 return Ok(Err(Reaped::Gone));
             }

@@ -1,4 +1,4 @@
-//! What a tree does as [a table](KvTable), and how records are read in their order.
+//! The [table operations](KvTable) of a tree, and cursors over its records.
 
 use std::{
     marker::PhantomData,
@@ -22,7 +22,8 @@ use crate::{
     value_sink::ValueSink,
 };
 
-/// Where a transaction's scan of a range is. Unlike a [`Scan`](super::Scan) it borrows nothing.
+/// The position of a transaction's scan of a range. Unlike a [`Scan`](super::Scan) it borrows
+/// nothing.
 ///
 /// # Example
 ///
@@ -34,18 +35,18 @@ pub struct Cursor<K: TreeKeys> {
 }
 
 impl<K: TreeKeys> Cursor<K> {
-    /// At the beginning of a range, to go upward.
+    /// Makes a cursor at the beginning of a range, which goes upward.
     pub fn up<'k>(range: impl RangeBounds<K::Key<'k>>) -> Self {
         Self { way: K::Way::new(range, Direction::Up), is_upward: true }
     }
 
-    /// At the end of a range, to go downward.
+    /// Makes a cursor at the end of a range, which goes downward.
     pub fn down<'k>(range: impl RangeBounds<K::Key<'k>>) -> Self {
         Self { way: K::Way::new(range, Direction::Down), is_upward: false }
     }
 
-    /// Says how many rows are probably wanted, and how many bytes a value has: so much is asked for
-    /// ahead. Of many rows of a hundred bytes if nothing is said.
+    /// Sets how many rows the caller probably reads, and how many bytes a value has. So much is
+    /// prefetched. The default is many rows of a hundred bytes.
     ///
     /// # Example
     ///
@@ -72,7 +73,7 @@ impl<K: TreeKeys> Cursor<K> {
         self.is_upward
     }
 
-    /// Skips what lies before a key, in the direction of the scan, which continues from there on.
+    /// Skips what lies before a key, in the direction of the scan. The scan continues at the key.
     /// The key must not lie behind rows that were returned.
     ///
     /// # Example
@@ -101,9 +102,9 @@ impl<K: TreeKeys> Cursor<K> {
         self.way.skip_to(key);
     }
 
-    /// Reverses the scan: what is left of its range follows from the other end.
+    /// Reverses the scan, which continues from the other end of the rest of its range.
     ///
-    /// The next row is looked up from the root, whose cost is that of a lookup.
+    /// The next row is looked up from the root, at the cost of a lookup.
     ///
     /// # Example
     ///
@@ -154,8 +155,8 @@ impl<K: TreeKeys> Cursor<K> {
 }
 
 impl<E: Engine> Tree<E> {
-    /// Asks for the memory of the leaf where a key belongs: for who is going to insert it, or to
-    /// look for it, later. The worker remembers which leaf it is.
+    /// Prefetches the leaf of a key that will be inserted or looked up later. The worker remembers
+    /// the leaf.
     ///
     /// # Example
     ///
@@ -172,15 +173,15 @@ impl<E: Engine> Tree<E> {
     /// ```
     #[inline]
     pub fn prefetch(&self, worker: &mut Worker<E>, key: u64) {
-        // Where somebody changes a node on the way, or the tree is corrupt, it is found out when it
-        // is come to in earnest.
+        // A concurrent change or a corrupt tree does not matter here: the later operation detects
+        // it.
         let _ = self.table.ask_for_leaf(worker, key);
     }
 }
 
 impl<E: Engine, K: TreeKeys> Tree<E, K> {
-    /// Moves a cursor to the next record, and reads it as a reader of this visibility. Adds the
-    /// leaves that are passed, to a vector or to none: `()`.
+    /// Moves a cursor to the next record, and reads it under this visibility. `None`: the range has
+    /// no more records. Adds the leaves that it passes to `passed`: a vector, or `()` for none.
     ///
     /// # Errors
     ///
@@ -218,8 +219,8 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         cursor.way.next(&self.table, passed, view, value)
     }
 
-    /// Moves a cursor from record to record, as [`advance`](Self::advance) does, and shows each,
-    /// with its value where it was copied to; until there are no more or `show` breaks off.
+    /// Moves a cursor from record to record, like [`advance`](Self::advance). Calls `show` with
+    /// each record and its copied value, until there are no more or `show` breaks.
     ///
     /// # Errors
     ///
@@ -296,7 +297,7 @@ impl<E: Engine, K: TreeKeys> KvTable<E, K> for Tree<E, K> {
         mut note: impl FnMut(LeafChange),
     ) -> Result<Placed, KvError> {
         let table = &*self.table;
-        // The stamps of leaves do not come round.
+        // The stamps of leaves do not wrap around, so the turn is not needed.
         let missed = missed.map(|(leaf, _)| leaf);
         let mut tried = table.put_near::<K>(worker, missed, key, value, &first, &mut note)?;
         let made = loop {

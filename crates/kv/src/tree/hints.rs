@@ -1,37 +1,37 @@
-//! Hints: where a key's record and the entry that leads there probably are, so that a key that is
-//! there is found without a way down.
+//! Hints: the probable places of a key's record and of the entry that leads to it. A key that is
+//! present is found by its hint, without a descent.
 //!
-//! # What a hint says, and what it is worth
+//! # The content of a hint, and its validation
 //!
 //! A hint has a leaf's place, one of the leaf's slots, and the link that was there. If the leaf is
 //! part of the tree, and the slot still has that link, then the record that it leads to is the
-//! tree's; and if that record says that it is the key's, then the key is there, and this is its
-//! record. Neither the leaf's range nor the layer that it is in matters for that, and where the
-//! hint comes from does not either: so hints are never taken back, and are correct as soon as the
-//! place is one of a node of this tree, which its memory stays. Nothing is ever concluded from a
-//! hint that is wrong, or missing.
+//! tree's. If that record says that it is the key's, then the key is present, and this is its
+//! record. Neither the leaf's range nor its layer matters for that, and neither does the origin of
+//! the hint. So hints are never invalidated. A hint is safe as soon as its place is one of a node
+//! of this tree, which the node's memory stays. A wrong or missing hint says nothing about a key.
 //!
-//! Leaf and record are at hand at once, and of the leaf only two cache lines are touched: what
-//! follows from a hint waits for memory once, where a way down waits for the leaf first and then
-//! for the record.
+//! The leaf and the record are loaded at the same time, and only two cache lines of the leaf are
+//! touched. So a lookup by a hint waits for memory once. A descent waits for the leaf first, and
+//! then for the record.
 //!
-//! # Where they are
+//! # Where hints are
 //!
-//! In memory of the process, of which each tree has some when it is large enough: *sets* of eight
-//! hints. A set has a word with a *tag* of eight bits for each of its hints, and these words lie
-//! together, so that they stay in the processor's caches: a key without a hint is told by its set's
-//! tags alone. Which set is a key's is said by the lowest bits of its hash.
+//! Hints are in memory of the process, in *sets* of eight hints. A tree gets such memory when it is
+//! large enough. A set has a word with a *tag* of eight bits for each of its hints. These words are
+//! stored together, so that they stay in the processor's caches: a key without a hint is told by
+//! its set's tags alone. The lowest bits of a key's hash name its set.
 //!
-//! They are left by whoever has found a key by a way down: for that key, and, in a tree of
-//! integers, for the others of its leaf that have none, as far as there is room.
+//! A lookup that has found a key by a descent leaves a hint for it. In a tree of integers it also
+//! leaves hints for the leaf's other keys that have none, as far as there is room.
 //!
 //! There are about as many hints as keys. When there are more keys, one more bit of the hash is
-//! used, and half of the hints stay where they are found. That goes on until the memory of
-//! a *generation* of sets is in use; then comes one of sixteen times the size, which begins empty.
+//! used, and half of the hints stay where they are found. This repeats until the memory of a
+//! *generation* of sets is in use. Then the next generation, of sixteen times the size, begins
+//! empty.
 //!
-//! The memory counts against that of the store (see `beside`). It is the system's again when
-//! another generation is in use, when there are far fewer keys, or when the store needs it: the
-//! hints that were there are missing then.
+//! The memory counts against that of the store (see `beside`). It is returned to the system when
+//! another generation is in use, when there are far fewer keys, or when the store needs it. The
+//! hints in it are lost then.
 //!
 //! ```text
 //! tags    8 bits for each hint; 0: none
@@ -39,8 +39,7 @@
 //!         word 1   link
 //! ```
 //!
-//! Nobody locks anything, and what several write at once may become a mixture: a hint that is
-//! wrong.
+//! All accesses are without locks. Concurrent writes may mix two hints, which makes a wrong hint.
 
 use std::sync::{
     Arc, OnceLock, Weak,
@@ -62,30 +61,29 @@ use crate::{
     record::{HEADER_WORDS, Record},
 };
 
-/// Hints in a set: as many as a word has bytes.
+/// The number of hints in a set: as many as a word has bytes.
 const WAYS: usize = 8;
 
 const HINT_WORDS: usize = 2;
 
-/// Hints of a set that share a cache line.
+/// The number of a set's hints that share a cache line.
 const HALF: usize = LINE_WORDS / HINT_WORDS;
 
 const _: () = assert!(WAYS == 2 * HALF);
 
-/// Bytes of a set, its tags included.
+/// The number of bytes of a set, including its tags.
 const SET_BYTES: u64 = (8 + 8 * HINT_WORDS * WAYS) as u64;
 
-/// When there are so many times fewer keys than hints, the memory of hints is given back.
+/// The memory of hints is freed when there are this many times fewer keys than hints.
 const FEWER: u64 = 8;
 
-/// Trees with fewer keys have none: their inner nodes are in the processor's caches.
+/// Trees with fewer keys have no hints: their inner nodes are in the processor's caches.
 const LEAST_KEYS: u64 = 1 << 10;
 
-/// So much of a store's memory is needed for a key at least: there are never more hints than keys
-/// could be.
+/// The least memory of a store that a key takes. There are never more hints than keys could be.
 const BYTES_PER_KEY: u64 = 64;
 
-/// Each generation has so many more bits of the hash for its sets than the one before.
+/// The number of hash bits that each generation adds to those of the previous one.
 const GENERATION_BITS: u32 = 4;
 
 /// Enough for any store.
@@ -94,7 +92,7 @@ const GENERATIONS: usize = 8;
 const _: () =
     assert!(MODEL || largest(GENERATIONS - 1) as u128 * (BYTES_PER_KEY * WAYS as u64) as u128 >= 8 << PLACE_BITS);
 
-/// Of the keys without a hint, one in so many asks how many keys there are.
+/// One of this many lookups of keys without a hint checks the number of keys.
 const ASKING: u64 = 1 << 6;
 
 const LINE: Field = Field::new(0, PLACE_BITS - LINE_WORDS.ilog2());
@@ -104,20 +102,20 @@ const CHECK: Field = BEYOND.then(20);
 
 const _: () = assert!(CHECK.ends_word() && FANOUT as u64 <= SLOT.max() + 1);
 
-/// Of a hash, what the check is made of. Below are bits that tell the set, above those of the tag.
+/// The lowest bit of a hash that is in the check. The set's bits are below, those of the tag above.
 const CHECKED: u32 = 36;
 const TAGGED: u32 = 56;
 
 const ONES: u64 = u64::from_le_bytes([1; 8]);
 
-/// Where a key's record probably is.
+/// The probable place of a key's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hint {
-    /// The place of the leaf.
+    /// The leaf's place.
     leaf: u64,
     slot: usize,
     link: u64,
-    /// How many cache lines the record has behind its first.
+    /// The number of cache lines that the record has behind its first.
     beyond: usize,
 }
 
@@ -127,14 +125,14 @@ pub(super) struct Hints {
     generations: [OnceLock<Option<Sets>>; GENERATIONS],
     /// See [`InUse`].
     in_use: AtomicU64,
-    /// How many sets there can be: a power of two, or none.
+    /// The most sets that there can be: a power of two, or zero.
     most: u64,
-    /// Bytes that the store has noted for those that are in use.
+    /// The bytes that are taken from the store's budget for the sets in use.
     taken: Mutex<u64>,
     beside: Arc<Beside>,
 }
 
-/// Which generation of sets is in use (8 bits), and above that one less than how many of them are.
+/// The generation of sets that is in use (8 bits), and above that the number of its sets minus one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct InUse(u64);
 
@@ -159,12 +157,12 @@ impl InUse {
     }
 }
 
-/// The most sets of a generation.
+/// Returns the most sets of a generation.
 const fn largest(generation: usize) -> u64 {
     1 << (FIRST_BITS + GENERATION_BITS * generation as u32)
 }
 
-/// Memory for the sets of a generation. The system provides it as it is used.
+/// The memory of the sets of a generation. The system provides it as it is used.
 #[derive(Debug)]
 struct Sets {
     memory: Region<NoHtm>,
@@ -173,8 +171,8 @@ struct Sets {
 }
 
 impl Hints {
-    /// For a tree in a store of so many bytes, which has this memory beside them. `at_once`: not
-    /// only when there are many keys.
+    /// Makes the hints of a tree in a store of this capacity, with this memory beside it. With
+    /// `at_once`, hints are kept even when there are few keys.
     pub(super) fn new(capacity: u64, beside: &Arc<Beside>, at_once: bool) -> Arc<Self> {
         let most = match capacity / (BYTES_PER_KEY * WAYS as u64) {
             _ if beside.is_off() => 0,
@@ -194,21 +192,21 @@ impl Hints {
         hints
     }
 
-    /// A key's hash, from the word that stands for it.
+    /// Returns a key's hash, from its key word.
     #[inline(always)]
     pub(super) fn hash(word: u64) -> u64 {
-        // Both halves of the product, so that all bits of the word have a part in all bits of the
+        // Uses both halves of the product, so that each bit of the word affects all bits of the
         // hash.
         let product = u128::from(word ^ 0x2D35_8DCC_AA6C_78A5) * 0x9E37_79B9_7F4A_7C15;
         (product >> 64) as u64 ^ product as u64
     }
 
-    /// The hint for a key with this hash.
+    /// Returns the hint for a key with this hash.
     #[inline(always)]
     fn find(&self, hash: u64) -> Option<Hint> {
         let (sets, mask) = self.sets()?;
         let set = hash & mask;
-        // So that nothing waits for the tags, should the hint be where it is kept first.
+        // Prefetched so that a hint in its preferred half is not delayed by the tags.
         sets.memory.prefetch(sets.place(set, HALF * half(hash)));
         let way = first(NoHtm.load_relaxed(sets.tags(set)?), tag(hash))?;
         let [told, link] = sets.hint(set, way)?;
@@ -222,7 +220,7 @@ impl Hints {
         (CHECK.get(told) == check(hash)).then_some(hint)
     }
 
-    /// The sets, and the bits of a hash that tell which is a key's. None, if there are no hints.
+    /// Returns the sets, and the mask of the hash bits that name a set. `None`: there are no hints.
     #[inline(always)]
     fn sets(&self) -> Option<(&Sets, u64)> {
         let in_use = InUse(self.in_use.load(Relaxed));
@@ -234,13 +232,13 @@ impl Hints {
         self.sets().is_some()
     }
 
-    /// A generation's memory; `None` if the system has none.
+    /// Returns a generation's memory. `None`: the system has none.
     fn generation(&self, generation: usize) -> Option<&Sets> {
         self.generations.get(generation)?.get_or_init(|| Sets::new(largest(generation).min(self.most))).as_ref()
     }
 
-    /// Makes room for the hints of so many keys, as far as there can be beside a region of which so
-    /// many bytes are allocated. Gives memory back if there are far fewer keys than hints.
+    /// Makes room for the hints of this many keys, as far as the region's capacity allows beside
+    /// the allocated bytes. Frees memory if there are far fewer keys than hints.
     #[cold]
     pub(super) fn make_room(&self, keys: u64, allocated: impl FnOnce() -> u64) {
         if self.most == 0 || keys < LEAST_KEYS && !self.are_kept() {
@@ -249,7 +247,7 @@ impl Hints {
         let now = InUse::of(keys.div_ceil(WAYS as u64).max(1).next_power_of_two().min(self.most));
         let before = InUse(self.in_use.load(Relaxed));
         let is_first = !self.are_kept();
-        // Only if it is news: others are reading it.
+        // Changed only if necessary, since other threads are reading it.
         if is_first || before.mask() < now.mask() {
             self.grow(now, allocated());
         } else if before.sets() >= FEWER * now.sets() && before.sets() > 1 {
@@ -257,7 +255,7 @@ impl Hints {
         }
     }
 
-    /// Uses so many sets, if their memory may be used.
+    /// Starts to use this many sets, if the budget has room for their memory.
     fn grow(&self, now: InUse, allocated: u64) {
         let mut taken = self.taken.lock();
         let before = InUse(self.in_use.load(Relaxed));
@@ -277,28 +275,28 @@ impl Hints {
         }
     }
 
-    /// Gives the memory of a generation back, which is not in use any more: its hints are missing.
+    /// Frees the memory of a generation that is no longer in use. Its hints are lost.
     fn discard(&self, generation: usize) {
         if let Some(Some(sets)) = self.generations.get(generation).and_then(OnceLock::get) {
             sets.discard();
         }
     }
 
-    /// Keeps a hint for a key with this hash: in place of what was for it, where there was none, or
-    /// else of any in its set.
+    /// Keeps a hint for a key with this hash. It replaces the key's old hint, or else takes a free
+    /// way, or else replaces any hint of its set.
     fn keep(&self, hash: u64, hint: Hint) {
         let any = HALF * half(hash) + (hash >> CHECKED) as usize % HALF;
         self.keep_in(hash, hint, |its_own, free| its_own.or(free).or(Some(any)));
     }
 
-    /// Keeps a hint for a key with this hash that nobody has asked for: only where there was none,
-    /// and if there is none for it.
+    /// Keeps a hint for a key that was not looked up, only in a free way, and only if the key has
+    /// no hint.
     fn keep_besides(&self, hash: u64, hint: Hint) {
         self.keep_in(hash, hint, |its_own, free| if its_own.is_none() { free } else { None });
     }
 
-    /// Keeps a hint in the way of its set that is chosen, if one is: from the one that is for the
-    /// key already, and from the first that is for none.
+    /// Keeps a hint in the way of its set that `choose` returns, if any. Its arguments are the way
+    /// that the key has already, and the first free way.
     #[inline(always)]
     fn keep_in(&self, hash: u64, hint: Hint, choose: impl FnOnce(Option<usize>, Option<usize>) -> Option<usize>) {
         let Some((sets, mask)) = self.sets() else { return };
@@ -315,14 +313,14 @@ impl Hints {
         NoHtm.store_relaxed(link_word, hint.link);
         let shift = 8 * way as u32;
         let tagged = tags & !(0xFF << shift) | tag << shift;
-        // It is in one cache line with those of many others.
+        // The word shares a cache line with those of many other sets.
         if tagged != tags {
             NoHtm.store_relaxed(tags_word, tagged);
         }
     }
 
-    /// Puts random words, and what is elsewhere among them, in place of hints. Leaves stay leaves
-    /// of this tree, or are nowhere near any.
+    /// Replaces hints by random words and by parts of other hints. Places of leaves stay those of
+    /// leaves of this tree, or are far out of bounds.
     pub(super) fn scribble(&self, seed: u64) {
         let Some((sets, mask)) = self.sets() else { return };
         let mut random = seed;
@@ -353,8 +351,8 @@ impl Hints {
 }
 
 impl<E: Engine> Table<E> {
-    /// The record that is hinted at for keys with this hash. It may be another key's, but is the
-    /// tree's.
+    /// Returns the record of the hint for keys with this hash. It may be another key's, but is a
+    /// record of this tree.
     #[inline(always)]
     pub(super) fn hinted(&self, hash: u64) -> Option<Record<'_, E>> {
         let hint = self.hints.find(hash)?;
@@ -368,8 +366,8 @@ impl<E: Engine> Table<E> {
         if is_there { Record::at(self.region(), Place::from_link(link)).ok() } else { None }
     }
 
-    /// Asks for the memory that is looked at when a key with this hash is searched. Whether there
-    /// is a hint.
+    /// Prefetches the memory that a lookup of a key with this hash reads. Returns whether there is
+    /// a hint.
     #[inline(always)]
     pub(super) fn ask_for_hinted(&self, hash: u64) -> bool {
         let Some(hint) = self.hints.find(hash) else { return false };
@@ -388,22 +386,22 @@ impl<E: Engine> Table<E> {
         point: &InsertPoint<'_, E>,
         record: &Record<'_, E>,
     ) -> Result<(), KvError> {
-        // Two levels are passed as fast.
+        // A descent of two levels is as fast as a hint.
         let is_low = point.root.stamp.level() < 2 && point.depth == 0;
         if !is_low && (hash >> CHECKED).is_multiple_of(ASKING) {
             self.hints.make_room(self.base.keys()?, || self.region().allocated());
         }
         if self.hints.are_kept() {
-            // By now its memory may be another's, and the number nonsense: so many lines are asked
-            // for, and nothing else comes of it.
+            // The record's memory may be another's by now, and the number arbitrary. It only says
+            // how many lines are prefetched.
             let words = record.words::<K::Kept>().unwrap_or(HEADER_WORDS);
             let hint = |slot, link: u64| {
                 let beyond = (Place::from_link(link).word as usize % LINE_WORDS + words - 1) / LINE_WORDS;
                 Hint { leaf: point.leaf.node.place, slot, link, beyond }
             };
             self.hints.keep(hash, hint(point.slot, record.place().to_link()));
-            // The model checker has its hands full with the hint above, which is kept in the same
-            // way.
+            // The model checker checks only the hint above: more would take too long, and these are
+            // kept in the same way.
             if K::FITS && !MODEL {
                 for slot in 0..point.leaf.stamp.count() {
                     let (key, link) = point.leaf.node.entry(slot);
@@ -423,7 +421,7 @@ impl Holds for Hints {
         let mut taken = self.taken.lock();
         let before = InUse(self.in_use.swap(InUse::of(1).0, Relaxed));
         self.discard(before.generation());
-        // What a thread writes that still goes by what was in use is a page or two.
+        // A thread that still uses the old sets may write to a page or two of them.
         self.beside.give_back(std::mem::take(&mut *taken));
     }
 }
@@ -454,10 +452,10 @@ impl Sets {
         Some(Self { memory, tags, hints })
     }
 
-    /// Gives the memory back to the system. There is no hint then.
+    /// Returns the memory to the system. There are no hints afterwards.
     fn discard(&self) {
         let bytes = self.memory.allocated().saturating_sub(self.tags.bytes());
-        // If the system refuses, hints are where they were, which does no harm.
+        // If the system refuses, the hints stay, which does no harm.
         let _ = self.memory.discard(self.tags, bytes);
     }
 
@@ -467,7 +465,7 @@ impl Sets {
         Some(word)
     }
 
-    /// The place of a hint in the memory.
+    /// Returns the place of a hint in the memory, in words.
     #[inline(always)]
     fn place(&self, set: u64, way: usize) -> u64 {
         self.hints.word() + HINT_WORDS as u64 * (set * WAYS as u64 + way as u64)
@@ -479,13 +477,13 @@ impl Sets {
     }
 }
 
-/// In which half of its set a key's hint is kept, if there is room.
+/// Returns the half of its set in which a key's hint is kept if there is room.
 #[inline(always)]
 fn half(hash: u64) -> usize {
     (hash >> (CHECKED - 1)) as usize % 2
 }
 
-/// Never zero.
+/// Returns a hash's tag, which is never zero.
 #[inline(always)]
 fn tag(hash: u64) -> u64 {
     (hash >> TAGGED).max(1)
@@ -496,12 +494,12 @@ fn check(hash: u64) -> u64 {
     hash >> CHECKED & CHECK.max()
 }
 
-/// The first of a word's bytes that is this one.
+/// Returns the index of the first of a word's bytes that is equal to `byte`.
 #[inline(always)]
 fn first(bytes: u64, byte: u64) -> Option<usize> {
     let other = bytes ^ (byte * ONES);
-    // The lowest bit that is set is the highest of the first byte that is zero. (Above it, others
-    // may be set.)
+    // The lowest bit that is set is the highest bit of the first byte that is zero. Bits above it
+    // may be set by mistake.
     let zero = other.wrapping_sub(ONES) & !other & ONES << 7;
     (zero != 0).then(|| zero.trailing_zeros() as usize / 8)
 }

@@ -41,7 +41,7 @@ impl Kind for Inline {
         table.insert_point(key)
     }
 
-    /// No two keys have the same way, so the leaf is not what it was.
+    /// Retries: no two integers have the same path, so the leaf has changed.
     fn part<E: Engine>(
         _table: &Table<E>,
         _spot: &InsertPoint<'_, E>,

@@ -1,4 +1,5 @@
-//! What differs between trees by their kind of keys, so that the code for each is its own.
+//! The differences between trees by their kind of keys, as types, so that the code is specialised
+//! for each.
 
 use std::{
     fmt::Debug,
@@ -29,14 +30,14 @@ pub trait TreeKeys: Keys + Kind {}
 impl TreeKeys for Inline {}
 impl TreeKeys for Bytes {}
 
-/// What a tree can be [loaded](super::Tree::load) with as keys: integers, or whatever can be seen
-/// as bytes.
+/// A key that a tree can be [loaded](super::Tree::load) with: an integer, or a type that is a
+/// sequence of bytes.
 ///
 /// # Example
 ///
 /// See [`Tree::load`](super::Tree::load).
 pub trait AsKey<K: Keys> {
-    /// The key.
+    /// Returns the key.
     fn as_key(&self) -> K::Key<'_>;
 }
 
@@ -52,33 +53,32 @@ impl<B: AsRef<[u8]>> AsKey<Bytes> for B {
     }
 }
 
-/// What a tree asks of its kind of keys. Public only as far as [`TreeKeys`] has it: nobody else can
-/// name it, nor what it speaks of.
+/// The operations of a tree that depend on its kind of keys. It is public only because [`TreeKeys`]
+/// is: other crates can name neither it nor its types.
 pub trait Kind: Keys {
     /// A key that borrows nothing.
     type Owned: Clone + Debug + Default + Eq + Ord;
 
-    /// The same keys, as the tree's records keep them.
+    /// The key type as the tree's records store it.
     type Kept: for<'k> Keys<Key<'k> = Self::Key<'k>>;
 
-    /// Where a scan is.
+    /// The position of a scan.
     type Way: Way<Self>;
 
     fn key(owned: &Self::Owned) -> Self::Key<'_>;
 
     fn keep(key: Self::Key<'_>, owned: &mut Self::Owned);
 
-    /// The word of a key in the layer at this depth.
+    /// Returns the word of a key in the layer at this depth.
     fn slice(key: Self::Key<'_>, depth: usize) -> u64;
 
-    /// How many words two different keys have in common.
+    /// Returns how many words two different keys share.
     fn common(one: Self::Key<'_>, other: Self::Key<'_>) -> usize;
 
-    /// Where a key is, or would be.
+    /// Returns the insert point of a key.
     fn insert_point<'t, E: Engine>(table: &'t Table<E>, key: Self::Key<'_>) -> Result<InsertPoint<'t, E>, KvError>;
 
-    /// Puts a record, given by its link, where there is the record of another key, at which this
-    /// one's way ended.
+    /// Puts a record, given by its link, where the path of its key ends at another key's record.
     fn part<E: Engine>(
         table: &Table<E>,
         point: &InsertPoint<'_, E>,
@@ -88,27 +88,27 @@ pub trait Kind: Keys {
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError>;
 
-    /// Takes out of the tree what has become empty on the way to a key.
+    /// Removes the empty nodes on the path of a key from the tree.
     fn reclaim<E: Engine>(table: &Table<E>, key: Self::Key<'_>) -> Result<(), KvError>;
 }
 
-/// Where a scan is, for a kind of keys.
+/// The position of a scan, for a kind of keys.
 pub trait Way<K: Kind>: Debug {
     fn new<'k>(range: impl RangeBounds<K::Key<'k>>, direction: Direction) -> Self;
 
-    /// Says what to ask for before the scan comes to it.
+    /// Sets how much to prefetch.
     fn expect(&mut self, ahead: Ahead);
 
-    /// Continues from a key on: leaves out what lies before it.
+    /// Skips what lies before a key, and continues there.
     fn skip_to(&mut self, key: Bound<K::Key<'_>>);
 
-    /// Continues from the other end of what is left.
+    /// Continues from the other end of the rest of the range.
     fn reverse(&mut self);
 
     /// Looks up the next row from the root, behind the last one.
     fn renew(&mut self);
 
-    /// Moves to the next row. Reads its record, and tells of the leaves that are passed.
+    /// Moves to the next row, and reads its record. Adds the leaves that it passes.
     fn next<'c, E: Engine, V: Visibility>(
         &'c mut self,
         table: &Table<E>,
@@ -117,8 +117,8 @@ pub trait Way<K: Kind>: Debug {
         value: &mut impl ValueSink,
     ) -> Result<Option<FoundRow<K::Key<'c>, V>>, KvError>;
 
-    /// Shows the rows that follow, one after the other, until there are no more or `show` breaks
-    /// off.
+    /// Calls `show` with the following rows, one after the other, until there are no more or `show`
+    /// breaks.
     #[inline(always)]
     fn each<E: Engine, V: Visibility, R: ValueSink>(
         &mut self,

@@ -1,10 +1,10 @@
 //! Byte strings in a tree: layers of trees of words.
 //!
 //! A byte string is a sequence of *slices* (see `slices`), each of which is a word. A *layer* is a
-//! tree of such words, like the one of keys that are integers. An entry whose slice ends the key
-//! leads to the key's record. One whose slice goes on leads to a record too, as long as only one
-//! key begins like that: the record has the whole key. When another comes, the entry leads to the
-//! next layer, with what follows in both:
+//! tree of such words, like the tree of integers. An entry whose slice ends the key leads to the
+//! key's record. An entry whose slice continues leads to a record too, as long as only one key
+//! begins like that: the record has the whole key. When a second such key is inserted, the entry
+//! leads to the next layer instead, with the rest of both keys:
 //!
 //! ```text
 //!  apple  banana·             apple  banana·─────┐
@@ -13,23 +13,23 @@
 //!                                                  r      r
 //! ```
 //!
-//! So every separator is a word, and no comparison on the way down touches a record. A layer's root
-//! stays in one place, as the tree's does, and the leaf with the entry changes its stamp when the
-//! entry leads elsewhere: whoever has seen that a key is not there finds out.
+//! So every separator is a word, and no comparison during a descent reads a record. A layer's root
+//! never moves, like the tree's. The leaf with the entry changes its stamp when the entry leads to
+//! a layer, so a reader that has seen a key absent there detects it.
 //!
 //! # Readers
 //!
-//! A node that leaves can become another layer's, so its range does not tell a reader that it is in
-//! the right place. But nodes are followed hand over hand, as within every layer (see `search`),
-//! also into a layer and, by a scan, to the next leaf: when a node's stamp has been loaded, the
-//! node that led there must still be as it was. Then the node was part of the layer at that time,
-//! and still is, as long as its own stamp is the same. The topmost root never moves.
+//! A node that leaves can become a node of another layer, so its range does not prove that a reader
+//! is in the right place. But nodes are followed hand over hand, as within every layer (see
+//! `search`), also into a layer, and by a scan to the next leaf. After a node's stamp has been
+//! loaded, the node that led there must be unchanged. Then the node was part of the layer at that
+//! time, and still is as long as its own stamp is unchanged. The topmost root never moves.
 //!
-//! # What changes tell
+//! # Changes of guards
 //!
-//! Making layers changes the leaf with the entry, and each layer made is told of as split off from
-//! the one above. When layers leave, that leaf takes over from their roots. So who has seen leaves
-//! can let them [follow](super::LeafChange) as in a tree of integers.
+//! Creating layers changes the leaf with the entry. Each new layer is reported as split off from
+//! the one above. When layers leave, that leaf takes over from their roots. So a transaction that
+//! has read leaves [updates its guards](super::LeafChange) as in a tree of integers.
 
 use drtm_htm::Engine;
 
@@ -48,17 +48,16 @@ use crate::{
 };
 
 impl<E: Engine> Table<E> {
-    /// Where a key's way ends: at its record, or at another key's that begins like it, or where the
-    /// key is missing.
+    /// Returns the end of a key's path: at its record, at a record of another key with the same
+    /// slices so far, or where the key is absent.
     #[inline(always)]
     pub(super) fn spot_of_bytes(&self, key: &[u8]) -> Result<InsertPoint<'_, E>, KvError> {
         Sliced::kept(key)?;
         Ok(until!(self.try_way(key, |_| ())?))
     }
 
-    /// Goes a key's way through the layers to its end, and shows the places where it leaves a layer
-    /// for the next. `None`: somebody is changing a node on the way, or has taken it out of the
-    /// tree.
+    /// Follows a key's path through the layers to its end. Calls `pass` with each point where it
+    /// enters the next layer. `None`: a node on the path is being changed, or has left the tree.
     #[inline(always)]
     pub(super) fn try_way<'t>(
         &'t self,
@@ -79,7 +78,7 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// The root of a layer, if the leaf that led there is still as it was.
+    /// Returns the root of a layer. `None`: the leaf that led there has changed.
     #[inline(always)]
     pub(super) fn enter(&self, leaf: &Seen<'_, E>, place: u64) -> Result<Option<Seen<'_, E>>, KvError> {
         let node = self.node(place)?;
@@ -87,8 +86,8 @@ impl<E: Engine> Table<E> {
         Ok(leaf.node.still(leaf.stamp).then_some(Seen { node, stamp }))
     }
 
-    /// Puts a record where there is another key's, at which this key's way has ended: makes the
-    /// layers that both have in common, and the one in which they part.
+    /// Puts a record where the path of its key ends at another key's record. Creates the layers for
+    /// the slices that both share, and the layer in which they differ.
     #[cold]
     pub(super) fn put_parting(
         &self,
@@ -100,7 +99,7 @@ impl<E: Engine> Table<E> {
     ) -> Result<Put, KvError> {
         let Some(other_place) = point.record() else { return Ok(Put::Retry) };
         let since = Turn::of(self.region());
-        // The record was the entry's before it was looked at.
+        // This validates that the entry led to the record before the record is read.
         if !point.leaf.node.still(point.leaf.stamp) || point.leaf.node.link(point.slot) != other_place.to_link() {
             return Ok(Put::Retry);
         }
@@ -108,8 +107,8 @@ impl<E: Engine> Table<E> {
         let record = Record::at(self.region(), other_place)?;
         let read = record.read::<Sliced, _>(KeyInto(&mut other), &mut Current, &mut NoValue)?;
         let Look::Found(_) = read else { return Ok(Put::Retry) };
-        // Of all keys on the same way, so that only a record can be wrong here that is not this
-        // entry's any more.
+        // All keys on this path share these slices. If this one does not, the record is no longer
+        // this entry's, or the tree is corrupt.
         let goes_same_way =
             slices::common(key, &other, 0) > point.depth && slices::goes_on(point.word) && *key != *other;
         if !goes_same_way {
@@ -135,11 +134,11 @@ impl<E: Engine> Table<E> {
         put
     }
 
-    /// Lets a locked leaf's entry lead to new layers, down to the one in which two keys part. Uses
-    /// the places up if it does.
+    /// Lets a locked leaf's entry lead to new layers, down to the one in which two keys differ.
+    /// Uses up the places then.
     ///
     /// The record that was there may have moved since its key was read, but it is the same key's:
-    /// the leaf is as it was seen.
+    /// the leaf's stamp is unchanged.
     #[expect(clippy::too_many_arguments, reason = "two keys and what is to be put where they part")]
     fn part(
         &self,
@@ -177,7 +176,7 @@ impl<E: Engine> Table<E> {
     }
 }
 
-/// Makes a layer of a node that nobody can find yet. Gives what the node is now.
+/// Makes a layer of a node that no thread can find yet. Returns its version.
 fn fill<E: Engine>(node: Node<'_, E>, entries: &[(u64, u64)]) -> NodeVersion {
     let blank = Blank::of(node);
     node.set_low(0);

@@ -1,8 +1,8 @@
-//! Where a scan is among the leaves of a tree, or of one layer of it.
+//! The position of a scan among the leaves of a tree, or of one layer of it.
 //!
-//! It keeps no copies of rows: it knows its leaf, with the stamp that the leaf had, and which slots
-//! are still to come. An entry is read when it is come to, and is believed if the leaf has the
-//! stamp still. If not, what is left of the range is looked for again, from behind the last key on.
+//! It keeps no copies of rows. It has its leaf, with the stamp that the leaf had, and the slots
+//! that are left. An entry is read when the scan reaches it, and is valid if the leaf's stamp is
+//! unchanged. If not, the scan looks up the rest of the range again, from behind the last key.
 
 use std::{
     hint::cold_path,
@@ -25,18 +25,18 @@ use crate::{
     value_sink::ValueSink,
 };
 
-/// Where a scan is among leaves.
+/// The position of a scan among leaves.
 #[derive(Debug)]
 pub struct Leaves {
     /// The last key of the range.
     last: u64,
-    /// The leaf that rows are from.
+    /// The leaf that the rows are from.
     leaf: Known,
-    /// Its rows.
+    /// The leaf's rows.
     rows: Rows,
-    /// Where the range goes on behind these.
+    /// The key at which the range continues behind these rows.
     beyond: Option<u64>,
-    /// The place of the leaf that is probably next; zero if it is not known.
+    /// The place of the leaf that is probably next. Zero: it is not known.
     hint: u64,
 }
 
@@ -137,28 +137,29 @@ impl Way<Inline> for Leaves {
 }
 
 impl Leaves {
-    /// The next key behind the rows of the current leaf, if the range goes on.
+    /// Returns the next key behind the rows of the current leaf. `None`: the range ends there.
     #[inline(always)]
     pub(super) fn beyond(&self) -> Option<u64> {
         self.beyond
     }
 
-    /// The next key that there can be, if there can be one.
+    /// Returns the lowest next key that the rest of the range can have. `None`: the scan is
+    /// complete.
     pub(super) fn left(&self) -> Option<u64> {
         if self.rows.are_there() { Some(self.rows.next) } else { self.beyond }
     }
 
-    /// The current leaf, as it was passed.
+    /// Returns the current leaf, as it was passed.
     pub(super) fn leaf(&self) -> Option<Known> {
         self.leaf.is_there().then_some(self.leaf)
     }
 
-    /// The leaf that is probably next.
+    /// Returns the place of the leaf that is probably next.
     pub(super) fn hint(&self) -> u64 {
         self.hint
     }
 
-    /// Goes on to the leaf of the next key.
+    /// Moves to the leaf of the next key.
     #[inline(never)]
     fn advance<E: Engine>(&mut self, table: &Table<E>, next: u64, passed: &mut impl Passed) -> Result<(), KvError> {
         loop {
@@ -172,7 +173,7 @@ impl Leaves {
         }
     }
 
-    /// Shows the rows of the current leaf, one after the other.
+    /// Calls `show` with the rows of the current leaf, one after the other.
     #[inline(always)]
     fn each_of<E: Engine, V: Visibility, R: ValueSink>(
         &mut self,
@@ -197,8 +198,8 @@ impl Leaves {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The next entry of the current leaf. If there is none, the range may go on
-    /// [beyond](Self::beyond) it.
+    /// Returns the next entry of the current leaf. `None`: it has no more, and the range may
+    /// continue [beyond](Self::beyond) it.
     #[inline(always)]
     pub(super) fn next_entry<E: Engine>(&mut self, table: &Table<E>) -> Result<Option<(u64, u64)>, KvError> {
         if !self.rows.are_there() {
@@ -213,15 +214,15 @@ impl Leaves {
         Ok(entry)
     }
 
-    /// Forgets the current leaf, which has changed: what is left of its rows is beyond it then.
+    /// Drops the current leaf, which has changed. The rest of its rows is beyond it then.
     #[cold]
     fn lose(&mut self, rows: &mut Rows) {
         (self.beyond, self.hint) = (Some(rows.next), 0);
         rows.end();
     }
 
-    /// Takes the rows of a leaf, to which the next key belongs, as far as the range goes. Not if
-    /// the leaf has changed meanwhile.
+    /// Takes the rows of a leaf, to which the next key belongs, as far as the range goes. Returns
+    /// false if the leaf has changed meanwhile.
     pub(super) fn pass<E: Engine>(&mut self, table: &Table<E>, leaf: Seen<'_, E>, passed: &mut impl Passed) -> bool {
         let Some(next) = self.beyond else { return true };
         let Seen { node, stamp } = leaf;
@@ -243,14 +244,14 @@ impl Leaves {
             (beyond, hint) = (goes_on.then(|| low - 1), 0);
         }
         if !node.still(stamp) {
-            // It may be another layer's by now, and so may its neighbour.
+            // The leaf and its neighbour may belong to another layer by now.
             self.hint = 0;
             return false;
         }
         passed.add(NodeVersion::of(&leaf));
         let is_expected = node.place == self.hint;
         (self.leaf, self.beyond, self.hint) = (Known::of(leaf), beyond, hint);
-        // It leads to further records, so it is asked for before those of this leaf.
+        // Prefetched before this leaf's records, since it leads to more records.
         if self.rows.ahead.goes_beyond(left)
             && let Some((leaf, _)) = self.next_leaf(table)
         {
@@ -260,15 +261,15 @@ impl Leaves {
         true
     }
 
-    /// The leaf that is probably next, and the last key of the range.
+    /// Returns the leaf that is probably next, and the last key of the range.
     #[inline(always)]
     fn next_leaf<'t, E: Engine>(&self, table: &'t Table<E>) -> Option<(Node<'t, E>, u64)> {
-        // Only a hint, so an error is not one yet.
+        // An error is ignored: this is only a hint.
         if self.hint == 0 { None } else { Some((table.node_at(self.hint).ok()?, self.last)) }
     }
 }
 
-/// The lowest and the highest key of a range; `None` if there is no key in it.
+/// Returns the lowest and the highest key of a range. `None`: the range is empty.
 fn ends(range: impl RangeBounds<u64>) -> Option<(u64, u64)> {
     let low = match range.start_bound() {
         Bound::Included(key) => *key,
@@ -284,8 +285,8 @@ fn ends(range: impl RangeBounds<u64>) -> Option<(u64, u64)> {
 }
 
 impl<E: Engine> Table<E> {
-    /// The leaf at this place, if it is one, and the key belongs there: if it [still](Node::still)
-    /// is what it was when that was asked.
+    /// Returns the leaf at this place. `None`: the place has no leaf, or the key does not belong to
+    /// it. The caller must [validate](Node::still) the leaf.
     #[inline(always)]
     pub(super) fn leaf_at(&self, place: u64, key: u64) -> Result<Option<Seen<'_, E>>, KvError> {
         if place == 0 {
@@ -297,20 +298,19 @@ impl<E: Engine> Table<E> {
         Ok(is_it.then_some(Seen { node, stamp }))
     }
 
-    /// The turn, for readers that ask about each row.
+    /// Returns the current turn, for readers that validate each row by itself.
     #[inline(always)]
     pub(super) fn since<V: Visibility>(&self) -> Option<Turn> {
         V::IS_ALONE.then(|| Turn::of(self.region()))
     }
 
-    /// Whether a reader that asks about each row has to read one again.
+    /// Returns whether a reader that validates each row by itself has to read the row again.
     #[inline(always)]
     pub(super) fn may_have_come_round(&self, since: Option<Turn>) -> bool {
         since.is_some_and(|since| !since.holds_in(self.region()))
     }
 
-    /// The key's row, of which the leaf has said since this turn that it is here. `None`: there is
-    /// none any more.
+    /// Reads a key's row, which the leaf has had since this turn. `None`: it has been removed.
     #[inline(always)]
     fn row_since<V: Visibility>(
         &self,
@@ -327,7 +327,7 @@ impl<E: Engine> Table<E> {
         Ok(row)
     }
 
-    /// The key's row, if there is one, wherever it is now.
+    /// Reads a key's row, wherever it is now. `None`: the key is absent.
     #[cold]
     #[inline(never)]
     fn row_again<V: Visibility>(
@@ -345,7 +345,7 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// The key's row, of which the leaf says that it is here. `None`: there is none any more.
+    /// Reads a key's row, which the leaf has. `None`: it has been removed.
     #[inline(always)]
     fn row_at<V: Visibility>(
         &self,
@@ -361,7 +361,7 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Reads the record that was the key's, or the one that is now. `None`: there is none any more.
+    /// Reads the record that was the key's, or the one that is now. `None`: the key is absent.
     #[cold]
     #[inline(never)]
     fn row_at_slow<V: Visibility>(

@@ -1,13 +1,13 @@
-//! Loading an empty tree with keys in their order.
+//! Bulk-loading an empty tree with keys in ascending order.
 //!
-//! The nodes are made beside the tree, and stay locked until the root, which must still be as it
-//! was in the beginning, takes the uppermost in: readers may have the places of nodes that were
-//! used before. Until then everything can be given back.
+//! The nodes are made beside the tree. They stay locked until the root, which must still be
+//! unchanged, takes the uppermost in: readers may have the places of nodes that were used before.
+//! Until then everything can be given back.
 //!
-//! With byte strings, layers are made from the lowest up. In which layer a key's record belongs is
-//! known when the next key is: where it parts from the more similar of its neighbours. So one
-//! record is always *pending*. What the next key has no part in is complete, and an entry leads
-//! there.
+//! With byte strings, layers are made from the lowest up. The layer of a key's record is known when
+//! the next key is: it is the one in which the key differs from the more similar of its neighbours.
+//! So one record is always *pending*. The layers that the next key does not share are complete, and
+//! get an entry in the layer above.
 
 use drtm_htm::{Engine, Waiter};
 
@@ -22,12 +22,12 @@ use crate::{
     record::{Record, Shape},
 };
 
-/// Entries in a node that is loaded: nine tenths, so that a few keys can be inserted anywhere
-/// before nodes are divided.
+/// The number of entries in a node that is loaded: nine tenths, so that a few keys can be inserted
+/// anywhere before nodes are split.
 const FILLED: usize = FANOUT * 9 / 10;
 
 impl<E: Engine> Table<E> {
-    /// Gives how many keys there were.
+    /// Loads the rows. Returns the number of keys.
     pub(super) fn load<K: Kind, V: AsRef<[u8]>>(
         &self,
         worker: &mut Worker<E>,
@@ -38,7 +38,7 @@ impl<E: Engine> Table<E> {
         if loaded.is_err() {
             made.free_records::<K>(worker)?;
         }
-        // What has become part of the tree is not in it any more.
+        // Nodes that have become part of the tree are no longer in `complete`.
         let unused = made.complete.into_iter().chain(made.layers.into_iter().flatten());
         self.pool.give(unused.map(|filling| filling.blank.retire()));
         loaded
@@ -60,15 +60,14 @@ impl<E: Engine> Table<E> {
             level += 1;
             made.complete.extend(made.layers.pop().into_iter().flatten());
         } else {
-            // At most one leaf: the root can have its entries, and the leaf is left over.
+            // There is at most one leaf. The root takes its entries, and the leaf is left over.
             entries = made.layers[0].first().map(Filling::entries).unwrap_or_default();
         }
-        // Nobody has ever known of fresh memory, so that most nodes can be published before the
-        // root is locked.
+        // No thread has ever known fresh memory, so most nodes can be published before the root is
+        // locked.
         let (fresh, used): (Vec<_>, Vec<_>) = made.complete.iter().partition(|filling| filling.blank.is_fresh());
         fresh.into_iter().for_each(Filling::publish);
-        // As long as the root is as it was, nothing was removed, and so the version is above the
-        // floor.
+        // As long as the root is unchanged, nothing was removed, so the version is above the floor.
         let Some(root) = root.try_lock() else { return Err(KvError::NotEmpty) };
         used.into_iter().for_each(Filling::publish);
         for (slot, (key, link)) in entries.iter().enumerate() {
@@ -104,19 +103,19 @@ impl<E: Engine> Filling<'_, E> {
     }
 }
 
-/// All nodes beside the tree. Those of a layer are given level by level, each from the left.
+/// All nodes beside the tree. Those of a layer are level by level, each from the left.
 struct Made<'t, E: Engine> {
     table: &'t Table<E>,
-    /// Nodes of layers to which nothing is added any more.
+    /// The nodes of complete layers.
     complete: Vec<Filling<'t, E>>,
-    /// The others, the topmost layer first.
+    /// The nodes of the other layers, the topmost layer first.
     layers: Vec<Vec<Filling<'t, E>>>,
     /// The record that is in no leaf yet.
     pending: Option<Place>,
 }
 
 impl<'t, E: Engine> Made<'t, E> {
-    /// Makes all records, the topmost layer's leaves, and all of the layers below. Gives how many
+    /// Makes all records, the topmost layer's leaves, and all of the layers below. Returns how many
     /// records there are.
     fn leaves<K: Kind, V: AsRef<[u8]>>(
         &mut self,
@@ -171,10 +170,10 @@ impl<'t, E: Engine> Made<'t, E> {
         Ok(())
     }
 
-    /// Completes the layers below this depth, which this key goes through.
+    /// Completes the layers below this depth on the path of this key.
     fn complete<K: Kind>(&mut self, key: K::Key<'_>, depth: usize) -> Result<(), KvError> {
         while self.layers.len() > depth + 1 {
-            // The uppermost node is the root: all keys belong there.
+            // The uppermost node is the root: all keys belong to it.
             let (_, uppermost) = self.levels(1)?;
             self.complete.extend(self.layers.pop().into_iter().flatten());
             let above = self.layers.len() - 1;
@@ -185,8 +184,8 @@ impl<'t, E: Engine> Made<'t, E> {
         Ok(())
     }
 
-    /// Makes the levels above the leaves of the lowest layer, up to one of at most so many nodes.
-    /// Gives that level, and its nodes' lowest words and places.
+    /// Makes the levels above the leaves of the lowest layer, up to one of at most `most` nodes.
+    /// Returns that level, and its nodes' lowest words and places.
     fn levels(&mut self, most: usize) -> Result<(u8, Vec<(u64, u64)>), KvError> {
         let depth = self.layers.len() - 1;
         let nodes = |made: &Self, level| -> Vec<_> {
@@ -222,15 +221,15 @@ impl<'t, E: Engine> Made<'t, E> {
         Ok(())
     }
 
-    /// Frees all records: nobody has learned of any.
+    /// Frees all records, which no thread has found.
     fn free_records<K: Kind>(&self, worker: &mut Worker<E>) -> Result<(), KvError> {
         let leaves = self.complete.iter().chain(self.layers.iter().flatten()).filter(|filling| filling.level == 0);
         let links = leaves.flat_map(Filling::entries).map(|(_, link)| Target::of(link));
         for target in links.chain(self.pending.map(Target::Record)) {
             if let Target::Record(place) = target {
                 let record = Record::at(self.table.region(), place)?;
-                // A late caller with a handle of the memory's last use may have it locked. It
-                // finds out and unlocks it, and waits for nothing meanwhile.
+                // A thread with a handle of the memory's last use may have locked it. That thread
+                // detects the reuse, and unlocks it without waiting.
                 let waiter = Waiter::new();
                 while record.acquire(worker.holder(), Leases::None).is_err() {
                     waiter.pause();

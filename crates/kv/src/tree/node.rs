@@ -1,10 +1,10 @@
-//! One node: what its words say, and how they are changed.
+//! One node: the meaning of its words, and how they are changed.
 //!
-//! A reader loads the stamp, then whatever it needs, then the stamp again; only if it is the same
-//! was any of it true. Whoever changes a node has locked it, by exchanging the stamp that it had
-//! seen for a locked one, so that everything it had read still holds; or nobody knows of the node
-//! yet. Keys and links are stored without order, which the fence after the lock and the release
-//! with the next stamp make up for.
+//! A reader loads the stamp, then what it needs, then the stamp again. What it read is valid only
+//! if the stamp is unchanged. A writer locks a node by a CAS from the stamp that it has seen to a
+//! locked one, so everything that it has read still holds. It does not lock a node that no thread
+//! knows yet. Keys and links are stored relaxed. The fence after locking, and the release store of
+//! the next stamp, order them.
 
 use drtm_htm::{Engine, LINE_WORDS, Word, fence_acquire, fence_release, prefetch};
 use drtm_rdma::Offset;
@@ -23,7 +23,8 @@ const RIGHT: usize = 3;
 const KEYS: usize = NODE_HEADER;
 const LINKS: usize = KEYS + FANOUT;
 
-/// Keys of which a search asks the last first: as many as share a cache line.
+/// The number of keys in a search window, of which the last is compared first: as many as share a
+/// cache line.
 const WINDOW: usize = LINE_WORDS;
 
 pub(super) type Words = [Word; NODE_WORDS];
@@ -33,7 +34,7 @@ pub(super) type Words = [Word; NODE_WORDS];
 pub(super) struct Node<'t, E: Engine> {
     engine: &'t E,
     words: &'t Words,
-    /// In words from the region's beginning.
+    /// The offset in words from the region's beginning.
     pub(super) place: u64,
 }
 
@@ -56,26 +57,26 @@ impl<'t, E: Engine> Node<'t, E> {
         Stamp(self.engine.load(&self.words[STAMP]))
     }
 
-    /// Whether what was read since the node had this stamp was true.
+    /// Returns whether what was read since the node had this stamp is valid.
     #[inline(always)]
     pub(super) fn still(self, stamp: Stamp) -> bool {
         fence_acquire();
         self.engine.load_relaxed(&self.words[STAMP]) == stamp.0 || mutation::includes(Mutation::NodeWithoutStamp)
     }
 
-    /// The lowest key that belongs here.
+    /// Returns the lowest key that belongs to the node.
     #[inline(always)]
     pub(super) fn low(self) -> u64 {
         self.engine.load_relaxed(&self.words[LOW])
     }
 
-    /// The highest key that belongs here.
+    /// Returns the highest key that belongs to the node.
     #[inline(always)]
     pub(super) fn high(self) -> u64 {
         self.engine.load_relaxed(&self.words[HIGH])
     }
 
-    /// The next node of this level, zero for none.
+    /// Returns the next node of this level, or zero.
     #[inline(always)]
     pub(super) fn right(self) -> u64 {
         self.engine.load_relaxed(&self.words[RIGHT])
@@ -91,59 +92,59 @@ impl<'t, E: Engine> Node<'t, E> {
         self.engine.load_relaxed(&self.words[LINKS + slot])
     }
 
-    /// A key and its link. (Whoever goes from slot to slot does not want to be asked twice whether
-    /// there is one.)
+    /// Returns a key and its link. The slot wraps, so that loops over slots have no bounds check.
     #[inline(always)]
     pub(super) fn entry(self, slot: usize) -> (u64, u64) {
         let load = |first: usize| self.engine.load_relaxed(&self.words[(first + slot) % NODE_WORDS]);
         (load(KEYS), load(LINKS))
     }
 
-    /// The link at a slot, which may be nonsense: for a hint.
+    /// Returns the link at a slot, for a prefetch. The slot may be out of range: the link is
+    /// arbitrary then.
     #[inline(always)]
     pub(super) fn link_or_nonsense(self, slot: usize) -> u64 {
         self.engine.load_relaxed(&self.words[LINKS.wrapping_add(slot) % NODE_WORDS])
     }
 
-    /// Asks for all of the node's memory at once, so that a search need not wait for one cache line
-    /// after the other.
+    /// Prefetches all of the node's memory at once, so that a search need not wait for one cache
+    /// line after the other.
     #[inline(always)]
     pub(super) fn prefetch(self) {
         self.words.as_chunks::<LINE_WORDS>().0.iter().for_each(|line| prefetch(&line[0]));
     }
 
-    /// Asks for the stamp and the link in this slot.
+    /// Prefetches the stamp and the link of this slot.
     #[inline(always)]
     pub(super) fn prefetch_link(self, slot: usize) {
         prefetch(&self.words[STAMP]);
         prefetch(&self.words[LINKS + slot.min(FANOUT - 1)]);
     }
 
-    /// How many of the first `count` keys are below this one.
+    /// Returns how many of the first `count` keys are below this one.
     #[inline(always)]
     pub(super) fn below(self, count: usize, key: u64) -> usize {
         self.leading(count, |other| other < key)
     }
 
-    /// How many of the first `count` keys are this one or below it.
+    /// Returns how many of the first `count` keys are at most this one.
     #[inline(always)]
     pub(super) fn up_to(self, count: usize, key: u64) -> usize {
         self.leading(count, |other| other <= key)
     }
 
-    /// The slot of the child that this key belongs to.
+    /// Returns the slot of the child that this key belongs to.
     #[inline(always)]
     pub(super) fn child(self, count: usize, key: u64) -> usize {
-        // The first key is the node's lowest, so at least one is not above `key`. (If not, the node
-        // is changing.)
+        // The first key is the node's lowest, so at least one is not above `key`, unless the node
+        // is being changed.
         self.up_to(count, key).saturating_sub(1)
     }
 
-    /// How many of the first `count` keys are `before` something: those up to some slot.
+    /// Returns how many of the first `count` keys satisfy `before`, which holds up to some slot.
     ///
-    /// Without branches, as which way they go could not be predicted; and each step asks several
-    /// keys, which do not wait for each other: at the windows' ends, then at the ends of the pairs
-    /// of one window, then the keys of one pair. Halving would take five steps.
+    /// It has no branches, since they could not be predicted. Each step loads several keys that do
+    /// not wait for each other: at the ends of the windows, at the ends of the pairs of one window,
+    /// and the keys of one pair. A binary search would take five steps.
     #[inline(always)]
     fn leading(self, count: usize, before: impl Fn(u64) -> bool) -> usize {
         let is_before = |slot| usize::from(before(self.key(slot)));
@@ -151,7 +152,7 @@ impl<'t, E: Engine> Node<'t, E> {
             return (0..count).map(is_before).sum();
         }
         let windows: usize = (1..=FANOUT / WINDOW).map(|end| is_before((end * WINDOW).min(count) - 1)).sum();
-        // The last window ends with the last key, and so overlaps with the one before.
+        // The last window ends with the last key, and so overlaps with the previous one.
         let window = (windows * WINDOW).min(count - WINDOW);
         let pair = window + 2 * (1..WINDOW / 2).map(|end| is_before(window + 2 * end - 1)).sum::<usize>();
         pair + is_before(pair) + is_before(pair + 1)
@@ -161,14 +162,13 @@ impl<'t, E: Engine> Node<'t, E> {
         self.engine.store_relaxed(&self.words[LOW], low);
     }
 
-    /// Sets where the range ends, and the next node of this level, which goes on there.
+    /// Sets the end of the range, and the next node of this level, where the range continues.
     pub(super) fn set_end(self, high: u64, right: u64) {
         self.engine.store_relaxed(&self.words[HIGH], high);
         self.engine.store_relaxed(&self.words[RIGHT], right);
     }
 
-    /// Lets a leaf's entry point elsewhere, which needs no other stamp: readers may follow the link
-    /// at once.
+    /// Sets the link of a leaf's entry, without a new stamp: readers may follow the link at once.
     pub(super) fn point(self, slot: usize, link: u64) {
         self.engine.store(&self.words[LINKS + slot], link);
     }
@@ -178,7 +178,7 @@ impl<'t, E: Engine> Node<'t, E> {
         self.engine.store_relaxed(&self.words[LINKS + slot], link);
     }
 
-    /// Makes room among the first `count` entries, of which there is one more then.
+    /// Inserts an entry among the first `count`, and shifts those behind it.
     pub(super) fn insert(self, count: usize, slot: usize, key: u64, link: u64) {
         for from in (slot..count).rev() {
             self.set(from + 1, self.key(from), self.link(from));
@@ -186,7 +186,7 @@ impl<'t, E: Engine> Node<'t, E> {
         self.set(slot, key, link);
     }
 
-    /// Closes the gap that an entry leaves among the first `count`.
+    /// Removes an entry among the first `count`, and closes the gap.
     pub(super) fn remove(self, count: usize, slot: usize) {
         for from in slot + 1..count {
             self.set(from - 1, self.key(from), self.link(from));
@@ -200,14 +200,14 @@ impl<'t, E: Engine> Node<'t, E> {
         }
     }
 
-    /// Ends a change, or the filling of a node. Gives what the node is now, for others too.
+    /// Publishes a changed or filled node with this stamp. Returns its version.
     pub(super) fn publish(self, stamp: Stamp) -> NodeVersion {
         self.engine.store(&self.words[STAMP], stamp.0);
         NodeVersion::new(self.place, stamp)
     }
 }
 
-/// A node that is being filled. Nobody can find it, but by a stale link, and it is locked.
+/// A node that is being filled. It is locked, and only a stale link leads to it.
 pub(super) struct Blank<'t, E: Engine> {
     pub(super) node: Node<'t, E>,
     /// The stamp of its memory's last use.
@@ -215,26 +215,26 @@ pub(super) struct Blank<'t, E: Engine> {
 }
 
 impl<'t, E: Engine> Blank<'t, E> {
-    /// Locks a node that nobody can find any more.
+    /// Locks a node to which no valid link leads any more.
     pub(super) fn of(node: Node<'t, E>) -> Self {
-        // By an exchange, which sees the last stamp whoever wrote it. Readers that still have its
-        // place are warned by it.
+        // An atomic exchange reads the last stamp, whichever thread wrote it. Readers that still
+        // have the node's place detect the lock.
         let last = Stamp(node.engine.fetch_or(&node.words[STAMP], Stamp(0).locked().0));
         fence_release();
         Self { node, last }
     }
 
-    /// Whether its memory was never a node.
+    /// Returns whether the memory was never a node.
     pub(super) fn is_fresh(&self) -> bool {
         self.last == Stamp(0)
     }
 
-    /// Makes it a node of the tree. Gives what that is.
+    /// Makes it a node of the tree. Returns its version.
     pub(super) fn publish(&self, level: u8, count: usize) -> NodeVersion {
         self.node.publish(self.last.changed(count).at_level(level))
     }
 
-    /// Unlocks a node that was not needed. Gives its place.
+    /// Unlocks a node that was not needed. Returns its place.
     pub(super) fn retire(self) -> u64 {
         self.node.publish(self.last.retired());
         self.node.place
@@ -242,13 +242,13 @@ impl<'t, E: Engine> Blank<'t, E> {
 }
 
 impl<E: Engine> Table<E> {
-    /// A node to be filled.
+    /// Takes a node to fill.
     pub(super) fn blank(&self) -> Result<Blank<'_, E>, KvError> {
         Ok(Blank::of(self.node(self.pool.take(&self.base.store)?)?))
     }
 }
 
-/// A node as it was seen: with the stamp that everything read from it goes with.
+/// A node as it was seen, with the stamp that validates everything read from it.
 #[derive(Debug)]
 pub(super) struct Seen<'t, E: Engine> {
     pub(super) node: Node<'t, E>,
@@ -264,13 +264,13 @@ impl<E: Engine> Clone for Seen<'_, E> {
 impl<E: Engine> Copy for Seen<'_, E> {}
 
 impl<'t, E: Engine> Seen<'t, E> {
-    /// What is wrong with the node.
+    /// Makes an error about this node.
     pub(super) fn inconsistent(self, what: &'static str) -> KvError {
         KvError::Inconsistent { at: Offset::new(8 * self.node.place), what }
     }
 
-    /// Locks the node if it is still as it was seen. (A leaf's links may have changed: to where
-    /// updates have moved its records.)
+    /// Locks the node if its stamp is unchanged. The links of a leaf may have changed: to where
+    /// updates have moved its records.
     pub(super) fn try_lock(self) -> Option<Locked<'t, E>> {
         let Node { engine, words, .. } = self.node;
         let seen = if mutation::includes(Mutation::LockWithoutStamp) { self.node.stamp() } else { self.stamp };
@@ -291,7 +291,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// What is nowhere.
+    /// No node.
     pub(super) const NOTHING: Self = Self { place: 0, stamp: Stamp(0) };
 
     pub(super) fn is_there(self) -> bool {
@@ -309,8 +309,8 @@ impl Known {
     }
 }
 
-/// A node whose lock is held. Dropped, it is unlocked as it was: then nothing but links of a leaf
-/// may have been changed.
+/// A node whose lock is held. Dropping it unlocks the node with its old stamp. Only links of a leaf
+/// may have been changed then.
 #[derive(Debug)]
 pub(super) struct Locked<'t, E: Engine> {
     pub(super) node: Node<'t, E>,
@@ -318,30 +318,30 @@ pub(super) struct Locked<'t, E: Engine> {
 }
 
 impl<E: Engine> Locked<'_, E> {
-    /// Entries before the change.
+    /// Returns the number of entries before the change.
     pub(super) fn count(&self) -> usize {
         self.seen.count()
     }
 
-    /// What the node was before the change.
+    /// Returns the version before the change.
     pub(super) fn before(&self) -> NodeVersion {
         NodeVersion::new(self.node.place, self.seen)
     }
 
-    /// Unlocks the node as one that has changed and has so many entries.
+    /// Unlocks the node as one that has changed and has this many entries.
     pub(super) fn release(self, count: usize) -> LeafChange {
         let (before, stamp) = (self.before(), self.seen.changed(count));
         LeafChange { before, after: self.release_as(stamp), split_off: None }
     }
 
-    /// Unlocks the node with this stamp. Gives what it is now.
+    /// Unlocks the node with this stamp. Returns its version.
     pub(super) fn release_as(self, stamp: Stamp) -> NodeVersion {
         let after = self.node.publish(stamp);
         std::mem::forget(self);
         after
     }
 
-    /// Unlocks the node as one that has left the tree. Gives its place.
+    /// Unlocks the node as one that has left the tree. Returns its place.
     pub(super) fn retire(self) -> u64 {
         let stays = mutation::includes(Mutation::LeaveWithoutStamp);
         let (place, stamp) = (self.node.place, if stays { self.seen } else { self.seen.retired() });

@@ -1,22 +1,21 @@
-//! The tree as another node sees it: nodes fetched by one-sided READs.
+//! The tree as another node reads it: nodes are fetched by one-sided READs.
 //!
-//! # Whole nodes
+//! # Consistent nodes
 //!
-//! A node has eight cache lines, and a READ may fetch each at another moment. So a node is only
-//! taken at its word if its stamp, as it was in a READ that has arrived before, and as it is once
-//! more afterwards, is the same, and not locked: three READs, one after the other. Inner nodes are
-//! always read so, before they are believed or remembered; what they say leads to memory that once
-//! was such a node, and always will be one's.
+//! A node has eight cache lines, and a READ may fetch each at another moment. A node is consistent
+//! if an earlier READ and a later READ have found the same stamp, unlocked: three READs, one after
+//! the other. Inner nodes are always read so before they are used or cached. Their links lead to
+//! memory that was such a node once, and will always be a node's.
 //!
-//! A leaf need not be whole for a key to be found in it: the key's record says itself whether it is
-//! the key's. That a key is not there is only concluded from a whole leaf.
+//! A leaf need not be consistent for a key to be found in it: the key's record itself says whether
+//! it is the key's. A key is only absent from a consistent leaf.
 //!
-//! # Remembered nodes
+//! # Cached nodes
 //!
-//! With a [cache](crate::Cache), inner nodes are remembered, and a lookup is one READ of a leaf. A
-//! remembered way may be out of date; the leaf says by its level and its range whether it is the
-//! key's. If not, the node above it is forgotten, and if what is fetched then in its place leads to
-//! a node that does not fit either, the one above that, up to the root, which never moves.
+//! With a [cache](crate::Cache), inner nodes are cached, and a lookup is one READ of a leaf. A
+//! cached path may be outdated. The leaf's level and range say whether it is the key's. If not, the
+//! node above it is dropped from the cache. If the node that is then fetched in its place also
+//! leads to a wrong node, the one above that is dropped, up to the root, which never moves.
 
 use std::sync::Arc;
 
@@ -30,7 +29,7 @@ use crate::{
     peer::{KnownTurn, Patience, PeerError},
 };
 
-/// A tree on another node. Threads can share it.
+/// A tree on another node. Threads can share the handle.
 ///
 /// # Example
 ///
@@ -67,20 +66,20 @@ pub struct TreePeer {
     turn: KnownTurn,
 }
 
-/// What became of one way down.
+/// The outcome of one descent.
 enum Way {
     Found(Location),
     Absent,
-    /// It was out of date, or led to a node that is being changed.
+    /// The path was outdated, or led to a node that is being changed.
     Lost,
 }
 
 impl TreePeer {
-    /// A tree at a place on another node: the header is fetched, and checked.
+    /// Opens a tree at a place on another node. Fetches and checks its header.
     ///
     /// # Errors
     ///
-    /// When it cannot be reached, or is not such a tree.
+    /// When the tree cannot be reached, or the place has no such tree.
     pub async fn open<P: Port>(verbs: Verbs<'_, P>, at: Remote) -> Result<Self, PeerError> {
         let (expected, found) = (super::kind::<Inline>(), verbs.read_word(at).await?);
         if found != expected {
@@ -90,19 +89,18 @@ impl TreePeer {
         Ok(Self { at, root: at + 8 * header::ROOT as u64, cache: None, turn })
     }
 
-    /// The same, remembering inner nodes in a cache that any number of peers of any trees can
-    /// share.
+    /// Adds a cache for inner nodes. Any number of peers of any trees can share a cache.
     #[must_use]
     pub fn with_cache(self, cache: Arc<NodeCache>) -> Self {
         Self { cache: Some(cache), ..self }
     }
 
-    /// Looks up where a key's record is. By the time the record is read it may be elsewhere, which
-    /// the record tells: look it up [again](Self::find_again) then.
+    /// Looks up where a key's record is. `None`: the key is absent. When the record is read, it may
+    /// be elsewhere, which the record itself says. Call [`find_again`](Self::find_again) then.
     ///
     /// # Errors
     ///
-    /// When an operation fails, or the tree is corrupt.
+    /// When an operation fails, or when the tree is corrupt.
     pub async fn find<P: Port>(&self, verbs: Verbs<'_, P>, key: u64) -> Result<Option<Location>, PeerError> {
         let mut patience = Patience::with(self.at);
         loop {
@@ -115,25 +113,25 @@ impl TreePeer {
         }
     }
 
-    /// Looks a key up anew, after the record at the location that was [found](Self::find) has
-    /// turned out not to be the key's any more.
+    /// Looks a key up again, after the record at the location that was [found](Self::find) has
+    /// turned out to be another's.
     ///
     /// # Errors
     ///
-    /// As for [`find`](Self::find).
+    /// Like [`find`](Self::find).
     pub async fn find_again<P: Port>(&self, verbs: Verbs<'_, P>, key: u64) -> Result<Option<Location>, PeerError> {
-        // What was known of the turn may be why the record could not be told from another.
+        // An outdated turn may be why the record could not be told from another.
         self.turn.refresh(verbs).await?;
         self.find(verbs, key).await
     }
 
-    /// From the root down to the key's leaf. If the way is out of date, the remembered node that
-    /// has led astray is forgotten.
+    /// Descends from the root to the key's leaf. If the path is outdated, drops the cached node
+    /// with the wrong link.
     async fn descend<P: Port>(&self, verbs: Verbs<'_, P>, key: u64) -> Result<Way, PeerError> {
         let (mut at, mut above, mut level) = (self.root, None, None);
         let since = self.turn.get();
         loop {
-            // Leaves are not remembered; what was an inner node may be a leaf now.
+            // Leaves are not cached. A cached inner node may be a leaf by now.
             let remembered = if level == Some(0) { None } else { self.remembered(at) };
             let is_remembered = remembered.is_some();
             let mut node = match remembered {
@@ -164,7 +162,7 @@ impl TreePeer {
         }
     }
 
-    /// Looks for a key in its leaf, as it was fetched.
+    /// Looks a key up in its leaf, as it was fetched.
     async fn look<P: Port>(
         &self,
         verbs: Verbs<'_, P>,
@@ -200,8 +198,8 @@ async fn fetch<P: Port>(verbs: Verbs<'_, P>, at: Remote) -> Result<Fetched, Peer
     Ok(node)
 }
 
-/// The node as it was at one moment, if since an earlier READ, which has found this stamp, it has
-/// not been changed.
+/// Fetches a consistent node. `None`: it has changed since an earlier READ found the stamp
+/// `before`.
 async fn whole<P: Port>(verbs: Verbs<'_, P>, at: Remote, before: Stamp) -> Result<Option<Fetched>, PeerError> {
     if before.is_locked() {
         return Ok(None);
@@ -211,7 +209,7 @@ async fn whole<P: Port>(verbs: Verbs<'_, P>, at: Remote, before: Stamp) -> Resul
     Ok((after == before).then_some(node))
 }
 
-/// A node's words as they have arrived: perhaps of several moments, and perhaps no node's.
+/// A node's fetched words: perhaps from different moments, and perhaps not of a node.
 struct Fetched([u64; NODE_WORDS]);
 
 impl Fetched {
@@ -219,8 +217,8 @@ impl Fetched {
         Stamp(self.0[node::STAMP])
     }
 
-    /// Whether this is a node of the tree, to which the key belongs, and of this level, so that a
-    /// way has an end even in a tree that is corrupt.
+    /// Returns whether this is a node of the tree, to which the key belongs, and of this level. The
+    /// check of the level bounds a descent even in a corrupt tree.
     fn is_for(&self, key: u64, level: Option<u8>) -> bool {
         let stamp = self.stamp();
         let range = self.0[node::LOW]..=self.0[node::HIGH];
@@ -235,13 +233,13 @@ impl Fetched {
         self.0[NODE_HEADER + FANOUT + slot]
     }
 
-    /// A leaf's entry for this key.
+    /// Returns the record of a leaf's entry for this key.
     fn record(&self, key: u64) -> Option<Place> {
         let slot = self.keys().binary_search(&key).ok()?;
         Some(Place::from_link(self.link(slot)))
     }
 
-    /// The offset of an inner node's child for this key.
+    /// Returns the offset of an inner node's child for this key.
     fn child(&self, key: u64) -> u64 {
         // The first key is the node's lowest, so at least one is not above `key`, unless the tree
         // is corrupt.

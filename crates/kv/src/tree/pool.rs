@@ -1,4 +1,4 @@
-//! Memory for nodes: cut from the region page by page, and used again as nodes of the same tree.
+//! Memory for nodes: cut from the region page by page, and reused for nodes of the same tree.
 
 use drtm_htm::Engine;
 use parking_lot::Mutex;
@@ -9,8 +9,6 @@ use crate::{
     layout::{NODE_WORDS, Place},
 };
 
-/// Nodes that are not part of the tree. Whoever divides a node takes from here; what everybody
-/// reads lies elsewhere.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Pool {
@@ -18,10 +16,10 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// A node's place.
+    /// Takes a node. Returns its place.
     pub(super) fn take<E: Engine>(&self, store: &Store<E>) -> Result<u64, KvError> {
         loop {
-            // In a statement of its own, so that the lock is not held while words are accessed.
+            // A statement of its own, so that the lock is not held while words are accessed.
             let taken = self.free.lock().pop();
             match taken {
                 Some(place) => return Ok(place),
@@ -30,7 +28,7 @@ impl Pool {
         }
     }
 
-    /// So many nodes' places, or none.
+    /// Takes this many nodes, or none. Returns their places.
     pub(super) fn take_all<E: Engine>(&self, store: &Store<E>, count: usize) -> Result<Vec<u64>, KvError> {
         let mut taken = Vec::with_capacity(count);
         while taken.len() < count {
@@ -45,18 +43,18 @@ impl Pool {
         Ok(taken)
     }
 
-    /// Takes nodes back that nothing links to.
+    /// Takes back nodes to which nothing links.
     pub(super) fn give(&self, places: impl IntoIterator<Item = u64>) {
         self.free.lock().extend(places);
     }
 }
 
-/// Nodes that nobody has ever known of.
+/// Returns nodes that no thread has ever known.
 fn page<E: Engine>(store: &Store<E>) -> Result<impl Iterator<Item = u64> + use<E>, KvError> {
     let bytes = 8 * NODE_WORDS as u64;
     let (at, nodes) = match store.extend(PAGE_NODES * bytes, 64) {
         Ok(at) => (at, PAGE_NODES),
-        // Near the end of the region a node may still fit where a page does not.
+        // Near the end of the region, a node may still fit where a page does not.
         Err(_) => (store.extend(bytes, 64)?, 1),
     };
     let first = at.word();

@@ -1,13 +1,13 @@
-//! Taking out of a tree of byte strings what has become empty on the way to a key.
+//! Removing the empty nodes and layers on the path of a key from a tree of byte strings.
 //!
-//! Within a layer it is as in a tree of integers (see `reclaim`). What comes on top is that a layer
-//! whose root is an empty leaf leaves, and the entry above it goes. If that was the only entry of
-//! the layer above, that layer leaves as well, and so on: all of them at once. A layer in which one
-//! key is left stays.
+//! Within a layer, this is done as in a tree of integers (see `reclaim`). In addition, a layer
+//! whose root is an empty leaf leaves, with the entry that leads to it. If that was the only entry
+//! of the layer above, that layer leaves as well, and so on: all of them at once. A layer with one
+//! key stays.
 //!
-//! As always, all nodes that are concerned are locked as they were seen, or none: the leaf in which
-//! the entry is, and the roots of the layers that leave. A reader that still has the place of such
-//! a root finds that its stamp has changed, and begins again at the top.
+//! As always, all affected nodes are locked as they were seen, or none: the leaf that has the
+//! entry, and the roots of the layers that leave. A reader that still has the place of such a root
+//! detects that its stamp has changed, and starts again at the top.
 
 use drtm_htm::Engine;
 use smallvec::smallvec;
@@ -22,7 +22,7 @@ impl<E: Engine> Table<E> {
         Ok(())
     }
 
-    /// Takes one step. Whether there is nothing left to do.
+    /// Takes one step. Returns whether nothing is left to do.
     fn try_prune(&self, key: &[u8]) -> Result<bool, KvError> {
         let mut above = PerLevel::new();
         let Some(last) = self.try_way(key, |point| above.push(point))? else { return Ok(false) };
@@ -40,8 +40,7 @@ impl<E: Engine> Table<E> {
         Ok(false)
     }
 
-    /// Takes a layer out that is an empty leaf, given the places where the way leaves the layers
-    /// above it.
+    /// Removes a layer that is an empty leaf, given the points where the path enters the layers.
     fn try_drop_layers(&self, empty: InsertPoint<'_, E>, mut above: PerLevel<InsertPoint<'_, E>>) {
         let mut gone: PerLevel<_> = smallvec![empty.leaf];
         while let Some(point) = above.pop() {
@@ -61,7 +60,7 @@ impl<E: Engine> Table<E> {
     }
 }
 
-/// Whether a layer's root is its only node.
+/// Returns whether a layer's root is its only node.
 fn is_one_leaf<E: Engine>(point: &InsertPoint<'_, E>) -> bool {
     point.leaf.node.place == point.root.node.place
 }

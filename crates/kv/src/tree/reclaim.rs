@@ -1,10 +1,9 @@
-//! Taking empty leaves out of the tree.
+//! Removing empty leaves from the tree.
 //!
-//! Nodes are not rebalanced: one leaves the tree when there is nothing left in it. A leaf that has
-//! become empty leaves together with the inner nodes above it that have no other child: a *chain*,
-//! down from the *fork*, the lowest inner node on the way that has another child. The fork's child
-//! beside the chain, and below that the nodes nearest to the chain, one for each level, are
-//! the *spine*.
+//! Nodes are not rebalanced: a node leaves the tree when it is empty. An empty leaf leaves together
+//! with the inner nodes above it that have no other child: a *chain*, down from the *fork*, the
+//! lowest inner node on the path that has another child. The fork's child beside the chain, and
+//! below that the nodes nearest to the chain, one for each level, are the *spine*.
 //!
 //! If the spine is to the left of the chain, each of its nodes takes over the range of the chain's
 //! node on its level:
@@ -17,13 +16,12 @@
 //!      .  .  S     C                 .  .  S
 //! ```
 //!
-//! If it is to the right, each of the chain's nodes takes over what the spine's node on its level
-//! has, so that no node further left has to be found: nothing ever links to the left. Either way it
-//! is the nodes on the right that leave the tree, and the fork has one child less.
+//! If it is to the right, each of the chain's nodes takes over the entries of the spine's node on
+//! its level. So no node further left must be found, since no link leads to the left. In both cases
+//! the nodes on the right leave the tree, and the fork has one child less.
 //!
-//! As with divisions, all nodes are locked as they were seen, or none, without waiting. The nodes
-//! that leave can be used again at once: whoever still has the place of one finds that its stamp
-//! has changed.
+//! As with splits, all nodes are locked as they were seen, or none, without waiting. The nodes that
+//! leave can be reused at once: a reader that has an old place detects that its stamp has changed.
 
 use drtm_htm::Engine;
 
@@ -35,7 +33,7 @@ use super::{
 use crate::{KvError, bounds::MODEL};
 
 impl<E: Engine> Table<E> {
-    /// Takes the leaf for this key out of the tree, which has one layer, if it is empty.
+    /// Removes the leaf of this key from the tree, which has one layer, if it is empty.
     #[cold]
     pub(super) fn reclaim(&self, key: u64) -> Result<(), KvError> {
         until!(self.try_reclaim(self.top()?, key)?.then_some(()));
@@ -43,15 +41,16 @@ impl<E: Engine> Table<E> {
         Ok(())
     }
 
-    /// Takes the leaf for this key, under this root, out of the tree. Whether there is nothing left
-    /// to do.
+    /// Attempts to remove the leaf of this key, under this root, from the tree. Returns whether
+    /// nothing is left to do.
     pub(super) fn try_reclaim(&self, root: Seen<'_, E>, key: u64) -> Result<bool, KvError> {
         let Some(path) = self.try_path(root, key)? else { return Ok(false) };
         let Some((leaf, inner)) = path.split_last() else { return Ok(true) };
         if leaf.seen.stamp.count() > 0 {
             return Ok(true);
         }
-        // If there is no fork, the tree is empty, and the root can take over what is below it.
+        // Without a fork, the tree is empty, and the root can take over the entries of the nodes
+        // below it.
         let Some(fork) = inner.iter().rposition(|step| step.seen.stamp.count() > 1) else { return Ok(true) };
         let (fork, chain) = (&path[fork], &path[fork + 1..]);
         let leftward = fork.slot > 0;
@@ -76,7 +75,7 @@ impl<E: Engine> Table<E> {
         Ok(true)
     }
 
-    /// The nodes beside a chain of so many nodes, from below the fork down to the leaves. `None`:
+    /// Returns the nodes beside a chain of this length, from below the fork to the leaves. `None`:
     /// one of them is being changed.
     fn spine(
         &self,
@@ -104,7 +103,8 @@ impl<E: Engine> Table<E> {
         Ok(Some(spine))
     }
 
-    /// Lets a root take over what its only child has. Whether there is nothing left to do.
+    /// Attempts to let a root take over the entries of its only child. Returns whether nothing is
+    /// left to do.
     pub(super) fn try_lower(&self, root: Seen<'_, E>) -> Result<bool, KvError> {
         let (level, count) = (root.stamp.level(), root.stamp.count());
         let child = root.node.link(0);
@@ -126,24 +126,24 @@ impl<E: Engine> Table<E> {
         let stamp = root.seen.changed(count).at_level(child.seen.level());
         root.release_as(stamp);
         self.pool.give([child.retire()]);
-        // Perhaps it can be lowered again.
+        // It may be possible to lower the root again.
         Ok(false)
     }
 }
 
-/// Locks all or none.
+/// Locks all nodes or none.
 pub(super) fn lock_all<'t, E: Engine>(nodes: impl IntoIterator<Item = Seen<'t, E>>) -> Option<PerLevel<Locked<'t, E>>> {
     nodes.into_iter().map(Seen::try_lock).collect()
 }
 
-/// Lets a node take over the range, and what is to be kept, of the one to its right. Gives how many
-/// entries it has then.
+/// Lets a node take over the range, and the remaining entries, of the node to its right. Returns
+/// how many entries it has then.
 fn merge<E: Engine>(kept: &Locked<'_, E>, gone: &Locked<'_, E>, leftward: bool) -> usize {
     kept.node.set_end(gone.node.high(), gone.node.right());
     if leftward {
         return kept.count();
     }
-    // The chain's node keeps its only child, which takes over from the first child on the spine; a
+    // The chain's node keeps its only child, which takes over from the first child on the spine. A
     // leaf has nothing to keep.
     let first = kept.count();
     kept.node.copy(first, gone.node, first..gone.count());

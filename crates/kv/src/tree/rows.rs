@@ -1,10 +1,10 @@
-//! Rows of one leaf that a scan is still to come to, and how their records are asked for before it
-//! does.
+//! The rows of one leaf that a scan has not reached yet, and the prefetching of their records.
 //!
-//! Records are all over memory, and where each is the processor has to look up first, in tables
-//! that are in memory themselves. It looks up several at once if it comes to them at once. So all
-//! records of a leaf are asked for together, halfway through the leaf before: into the second
-//! cache, as the first cannot wait for so many lines.
+//! Records are scattered over memory, so the processor has to translate the address of each, from
+//! page tables that are in memory themselves. It translates several at the same time if they are
+//! accessed at the same time. So all records of a leaf are prefetched together, halfway through the
+//! previous leaf. They are prefetched into the second-level cache, as the first cannot track so
+//! many lines.
 
 use drtm_htm::{Engine, LINE_WORDS};
 use drtm_rdma::{Region, words_for};
@@ -16,16 +16,16 @@ use super::{
 };
 use crate::{bounds::MODEL, layout::Place, record::HEADER_WORDS};
 
-/// Which way a scan goes.
+/// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     Up,
     Down,
 }
 
-/// Where the leaves go that a scan passes: to a vector, or nowhere.
+/// The destination of the leaves that a scan passes: a vector, or none.
 pub trait Passed {
-    /// This one, as it was.
+    /// Adds a leaf, with the version that it had.
     fn add(&mut self, leaf: NodeVersion);
 }
 
@@ -43,61 +43,62 @@ impl Passed for SmallVec<[NodeVersion; 4]> {
     }
 }
 
-/// None is told: what was there in the past stays as it was.
+/// Drops the leaves, for scans of the past, which cannot change.
 impl Passed for () {
     #[inline(always)]
     fn add(&mut self, _leaf: NodeVersion) {}
 }
 
-/// What a scan asks for before it comes to it.
+/// How much a scan prefetches.
 #[derive(Clone, Copy, Debug)]
 pub struct Ahead {
-    /// How many rows the scan will probably still come to.
+    /// How many rows the scan will probably still read.
     rest: usize,
-    /// How many cache lines of a record are asked for.
+    /// How many cache lines of a record are prefetched.
     lines: usize,
 }
 
-/// Of a greater record the processor will ask for the rest itself.
+/// The most lines of a record that are prefetched. The processor's own prefetcher fetches the rest.
 const MOST_LINES: usize = 3;
 
 impl Default for Ahead {
-    /// Many rows with values of a hundred bytes.
+    /// Returns the setting for many rows with values of a hundred bytes.
     fn default() -> Self {
         Self::of(usize::MAX, 100)
     }
 }
 
 impl Ahead {
-    /// So many rows with values of so many bytes.
+    /// Returns the setting for this many rows with values of this many bytes.
     pub(super) fn of(rows: usize, bytes: usize) -> Self {
-        // The model checker has no caches, and would only take each load for one more that others
-        // can come before or after.
+        // The model checker has no caches, and would treat each prefetch as one more load to
+        // interleave.
         let rest = if MODEL { 0 } else { rows };
         Self { rest, lines: (HEADER_WORDS + words_for(bytes)).div_ceil(LINE_WORDS).min(MOST_LINES) }
     }
 
-    /// Whether rows behind the next ones are wanted, of which there are so many.
+    /// Returns whether the scan needs rows behind the next `left` ones.
     #[inline(always)]
     pub(super) fn goes_beyond(self, left: usize) -> bool {
         left < self.rest
     }
 
-    /// Asks for the records of what is probably the next leaf, up to a range's last key, and as far
-    /// as rows are wanted behind so many others.
+    /// Prefetches the records of the leaf that is probably next, up to the range's last key, as far
+    /// as rows are needed behind `left` others.
     #[inline(never)]
     fn ask_for_leaf<E: Engine>(self, region: &Region<E>, leaf: Node<'_, E>, last: u64, left: usize) {
         let rows = leaf.up_to(leaf.stamp().count(), last).min(self.rest.saturating_sub(left));
         self.ask(region, leaf, (0, 1), rows);
     }
 
-    /// Asks for the records that a leaf's entries lead to: of those from a slot on, so many.
+    /// Prefetches the records of `rows` entries of a leaf, from a slot on.
     #[inline(always)]
     fn ask<E: Engine>(self, region: &Region<E>, leaf: Node<'_, E>, (slot, step): (usize, u64), rows: usize) {
         for row in 0..rows {
             let slot = slot.wrapping_add(row.wrapping_mul(step as usize));
             let record = Place::from_link(leaf.link_or_nonsense(slot)).word;
-            // Behind the last record there may be less memory. Then there is no hint.
+            // A record's line may be out of bounds at the end of the region, and is not prefetched
+            // then.
             for line in 0..MOST_LINES {
                 if line < self.lines {
                     region.prefetch_later(record + (line * LINE_WORDS) as u64);
@@ -107,17 +108,17 @@ impl Ahead {
     }
 }
 
-/// Rows that are still to come: so few words that a loop can keep them in registers.
+/// The rows that are left: few enough words that a loop can keep them in registers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rows {
-    /// From a key or a slot to the next: one, or one less than zero.
+    /// The step from a key or a slot to the next: one, or minus one.
     pub(super) step: u64,
     /// The next key that there can be.
     pub(super) next: u64,
-    /// The slot of the next row, and how many there are.
+    /// The slot of the next row, and how many rows are left.
     slot: usize,
     left: usize,
-    /// When so many are left, those of the next leaf are asked for.
+    /// When this many rows are left, those of the next leaf are prefetched.
     halfway: usize,
     /// Whether that has been done.
     has_asked: bool,
@@ -125,7 +126,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// None yet, of a range that begins with this key.
+    /// Makes an empty set of rows, of a range that begins with this key.
     pub(super) fn none(step: u64, next: u64) -> Self {
         Self { step, next, slot: 0, left: 0, halfway: 0, has_asked: false, ahead: Ahead::default() }
     }
@@ -135,13 +136,13 @@ impl Rows {
         self.left > 0
     }
 
-    /// There are none any more.
+    /// Drops the rows that are left.
     pub(super) fn end(&mut self) {
         self.left = 0;
     }
 
-    /// Begins with the rows of another leaf, which is the one that was expected or not, and asks
-    /// for those that have not been asked for yet.
+    /// Begins with the rows of another leaf, which may be the expected one. Prefetches their
+    /// records unless that has been done.
     pub(super) fn begin<E: Engine>(
         &mut self,
         region: &Region<E>,
@@ -152,15 +153,15 @@ impl Rows {
     ) {
         (self.next, self.slot, self.left) = (next, slot, left);
         let rows = left.min(self.ahead.rest);
-        // A single one is come to at once.
+        // A single row is read at once anyway.
         if !(is_expected && self.has_asked) && rows > 1 {
             self.ahead.ask(region, leaf, (slot, self.step), rows);
         }
         (self.halfway, self.has_asked) = (left / 2, false);
     }
 
-    /// The next entry of the leaf, of which there is one, if the leaf is as it was. Halfway, asks
-    /// for the records of the next leaf, which is guessed, with the range's last key.
+    /// Returns the next entry of the leaf. `None`: the leaf has changed. The leaf must have a next
+    /// entry. Halfway, prefetches the records of the next leaf, up to the range's last key.
     #[inline(always)]
     pub(super) fn take<'t, E: Engine + 't>(
         &mut self,

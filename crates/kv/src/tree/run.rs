@@ -1,5 +1,5 @@
-//! Inserting several keys that follow one another: into the leaf where the same worker has inserted
-//! last, behind all others, under one lock.
+//! Inserting several ascending keys: into the leaf where the same worker has inserted last, behind
+//! all its keys, under one lock.
 
 use drtm_htm::Engine;
 
@@ -13,20 +13,20 @@ use crate::{
     record::Record,
 };
 
-/// A record that was made for a run, and of which nobody has learned.
+/// A record that was created for a run, and that no thread has found.
 type Made = (u64, Place);
 
 const NOTHING: Made = (0, Place { word: 0, incarnation: 0 });
 
 impl<E: Engine> Tree<E> {
-    /// Makes records, as [`place`](crate::KvTable::place) does, for the first of some keys that
-    /// ascend: those that belong into the leaf where this worker has inserted last in this tree,
-    /// behind all that are there. Gives how many; none where that cannot be done at once. Each is
-    /// `made` as it comes.
+    /// Creates records, like [`place`](crate::KvTable::place), for the first of some ascending
+    /// keys. These keys belong to the leaf where this worker has inserted last in this tree, behind
+    /// all its keys. Returns how many records were created, or zero if this is not possible at
+    /// once. Calls `made` with each.
     ///
     /// # Errors
     ///
-    /// As for [`insert`](crate::KvTable::insert). None of the keys has been given a record then.
+    /// Like [`insert`](crate::KvTable::insert). None of the keys has a record then.
     ///
     /// # Example
     ///
@@ -76,7 +76,7 @@ impl<E: Engine> Table<E> {
         let Some(last) = worker.lasts.of(self.base.at, *key) else { return Ok(0) };
         let Some((leaf, high, mut before)) = self.end_at(last.leaf, *key) else { return Ok(0) };
         let room = FANOUT.saturating_sub(leaf.stamp.count());
-        // One for all: nobody can have seen any of them.
+        // One version for all, since no reader can have seen any of them.
         let version = first(self.base.floor()?);
         let mut run = [NOTHING; RUN];
         let mut count = 0;
@@ -113,8 +113,8 @@ impl<E: Engine> Table<E> {
         Ok(count)
     }
 
-    /// The leaf at this place, the highest key that belongs there, and the last that is there: if
-    /// this key belongs there, behind that one, and there is room.
+    /// Returns the leaf at this place, the highest key that belongs to it, and its last key.
+    /// `None`: this key does not belong behind the leaf's last key, or the leaf is full.
     #[inline(always)]
     fn end_at(&self, place: u64, key: u64) -> Option<(Seen<'_, E>, u64, u64)> {
         let leaf = self.leaf_at(place, key).ok()??;
@@ -124,7 +124,7 @@ impl<E: Engine> Table<E> {
         (last < key && !leaf.stamp.is_full() && node.still(leaf.stamp)).then_some((leaf, high, last))
     }
 
-    /// Turns records that were made, and that nobody has learned of, back into free memory.
+    /// Turns records that were created, and that no thread has found, back into free memory.
     #[cold]
     fn unmake_run(&self, worker: &mut Worker<E>, run: &[Made]) -> Result<(), KvError> {
         run.iter().try_for_each(|(_, place)| {

@@ -13,7 +13,7 @@ use crate::{
     value_sink::{Buffer, Memory},
 };
 
-/// A row that a [`Scan`] has come to.
+/// A row that a [`Scan`] has reached.
 ///
 /// # Example
 ///
@@ -23,7 +23,7 @@ use crate::{
 pub struct Row<'s, K: Keys = Inline> {
     /// The key.
     pub key: K::Key<'s>,
-    /// The whole value: a copy, which the next row takes the place of.
+    /// A copy of the whole value, which the next row overwrites.
     pub value: &'s [u8],
     /// The version of the value.
     pub version: Version,
@@ -31,17 +31,17 @@ pub struct Row<'s, K: Keys = Inline> {
 
 /// A cursor over the rows of a range. It holds no locks: the tree can be changed meanwhile.
 ///
-/// It goes from leaf to leaf. The keys of a leaf are those that were there at one moment; when
-/// others change the leaf, it is passed once more, from the row that was come to last. A row's
-/// value is read when the row is come to, and a row whose key has been removed by then is left out.
-/// A key that is in the range all the while is come to once.
+/// It goes from leaf to leaf. The keys of a leaf are consistent. If the leaf is changed, it is read
+/// once more, from the last row on. A row's value is read when the scan reaches the row, and a row
+/// whose key has been removed by then is skipped. A key that is in the range during the whole scan
+/// is returned once.
 ///
-/// # What was passed
+/// # Phantoms
 ///
-/// The leaves that a scan has passed are [told](Self::passed), each as it was: they cover the range
-/// from where it began to the row that was come to last, or all of it when there are no more. As
-/// long as each is [unchanged](crate::Records::is_unchanged), no key has come into that part of the
-/// range or gone from it. Values are another matter: they have versions of their own.
+/// The leaves that a scan has [passed](Self::passed) are recorded, each with the version that it
+/// had. They cover the range from its beginning to the last row, or all of it if there are no more
+/// rows. As long as each is [unchanged](crate::Records::is_unchanged), no key was inserted into
+/// that part of the range or removed from it. Values have versions of their own.
 ///
 /// # Example
 ///
@@ -63,7 +63,7 @@ pub struct Row<'s, K: Keys = Inline> {
 /// }
 /// assert_eq!(keys, [20, 30]);
 ///
-/// // Nothing has come between them, until something does.
+/// No key was inserted between them, until one is.
 /// assert!(scan.passed().iter().all(|leaf| store.records().is_unchanged(leaf)));
 /// tree.insert(&mut worker, 25, b"phantom")?;
 /// assert!(!scan.passed().iter().all(|leaf| store.records().is_unchanged(leaf)));
@@ -73,19 +73,19 @@ pub struct Row<'s, K: Keys = Inline> {
 pub struct Scan<'t, E: Engine, K: TreeKeys = Inline> {
     tree: &'t Tree<E, K>,
     cursor: Cursor<K>,
-    /// Without an allocation, if there are few.
+    /// Needs no allocation if there are few.
     passed: SmallVec<[NodeVersion; 4]>,
     value: Vec<u8>,
 }
 
 impl<E: Engine, K: TreeKeys> Tree<E, K> {
-    /// The rows of a range, upward. A range whose end is below its start is empty.
+    /// Scans the rows of a range, upward. A range whose end is below its start is empty.
     #[must_use]
     pub fn range<'k>(&self, range: impl RangeBounds<K::Key<'k>>) -> Scan<'_, E, K> {
         Scan::of(self, Cursor::up(range))
     }
 
-    /// The rows of a range, downward.
+    /// Scans the rows of a range, downward.
     #[must_use]
     pub fn range_back<'k>(&self, range: impl RangeBounds<K::Key<'k>>) -> Scan<'_, E, K> {
         Scan::of(self, Cursor::down(range))
@@ -97,8 +97,8 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
         Self { tree, cursor, passed: SmallVec::new(), value: Vec::new() }
     }
 
-    /// Says how many rows are probably wanted, and how many bytes a value has: so much is asked for
-    /// ahead. Of many rows of a hundred bytes if nothing is said.
+    /// Sets how many rows the caller probably reads, and how many bytes a value has. So much is
+    /// prefetched. The default is many rows of a hundred bytes.
     ///
     /// # Example
     ///
@@ -120,7 +120,7 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
         Self { cursor: self.cursor.expecting(rows, bytes), ..self }
     }
 
-    /// Reverses the scan: what is left of its range follows from the other end.
+    /// Reverses the scan, which continues from the other end of the rest of its range.
     ///
     /// # Example
     ///
@@ -129,12 +129,12 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
         self.cursor.reverse();
     }
 
-    /// The next row, or `None` if there are no more.
+    /// Returns the next row. `None`: there are no more.
     ///
     /// # Errors
     ///
     /// When the store is corrupt.
-    // Not `Iterator::next`: a row borrows the cursor's buffers.
+    // This is not `Iterator::next`: a row borrows the cursor's buffers.
     #[expect(clippy::should_implement_trait, reason = "a row borrows the cursor, which an iterator's item cannot")]
     pub fn next(&mut self) -> Result<Option<Row<'_, K>>, KvError> {
         let Self { tree, cursor, passed, value } = self;
@@ -142,9 +142,10 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
         Ok(row.map(|(key, found)| Row { key, value, version: found.version }))
     }
 
-    /// Shows the rows that follow, one after the other, until there are no more or `show` breaks
-    /// off: for many rows quicker than to [ask](Self::next) for each. A value is copied to `into`,
-    /// as far as there is room, and shown from there; values that fill that are copied quickest.
+    /// Calls `show` with the following rows, one after the other, until there are no more or `show`
+    /// breaks. This is faster for many rows than calling [`next`](Self::next) for each. A value is
+    /// copied to `into`, and truncated if it is longer. Values that exactly fill `into` are copied
+    /// fastest.
     ///
     /// # Errors
     ///
@@ -169,7 +170,7 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     /// })?;
     /// assert!(keys.into_iter().eq(100..150));
     ///
-    /// // It goes on where it was broken off.
+    /// The scan continues where it stopped.
     /// assert_eq!(scan.next()?.map(|row| row.key), Some(150));
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
@@ -186,7 +187,7 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
         })
     }
 
-    /// The leaves passed so far, with the versions they had.
+    /// Returns the leaves passed so far, with the versions that they had.
     #[must_use]
     pub fn passed(&self) -> &[NodeVersion] {
         &self.passed

@@ -1,4 +1,4 @@
-//! Finding the leaf for a key.
+//! Finding the leaf of a key.
 
 use drtm_htm::Engine;
 use drtm_rdma::{Offset, OutOfBounds};
@@ -17,10 +17,10 @@ use crate::{
     value_sink::{NoValue, ValueSink},
 };
 
-/// The highest level whose nodes are asked for ahead: leaves are level 0.
+/// The highest level whose nodes are prefetched: leaves are level 0.
 const PREFETCHED_LEVELS: u8 = 1;
 
-/// A node on the way from the root to a leaf, and the slot of the child that is next.
+/// A node on the path from the root to a leaf, and the slot of the next child.
 #[derive(Debug)]
 pub(super) struct Step<'t, E: Engine> {
     pub(super) seen: Seen<'t, E>,
@@ -33,11 +33,11 @@ impl<E: Engine> Table<E> {
         Ok(self.node_at(place)?)
     }
 
-    /// The same for who takes it as a hint, and has no use for an error.
+    /// Returns the node at a place, like [`node`](Self::node), for hints, which need no `KvError`.
     #[inline(always)]
     pub(super) fn node_at(&self, place: u64) -> Result<Node<'_, E>, OutOfBounds> {
-        // Wrapping, for words that were never the place of a node: that is found out when whoever
-        // told of them is looked at again.
+        // The product wraps, for words that were never the place of a node. Validating the node or
+        // the hint that the place came from detects that.
         Ok(Node::new(self.engine(), self.region().array(Offset::new(place.wrapping_mul(8)))?, place))
     }
 
@@ -46,36 +46,37 @@ impl<E: Engine> Table<E> {
         self.node(self.root)
     }
 
-    /// The root of the whole tree, as it is now.
+    /// Returns the root of the whole tree, with its current stamp.
     #[inline(always)]
     pub(super) fn top(&self) -> Result<Seen<'_, E>, KvError> {
         let node = self.root()?;
         Ok(Seen { node, stamp: node.stamp() })
     }
 
-    /// The leaf that a key belongs to, in a tree of one layer.
+    /// Returns the leaf that a key belongs to, in a tree of one layer.
     #[inline(always)]
     pub(super) fn leaf(&self, key: u64) -> Result<Seen<'_, E>, KvError> {
         Ok(until!(self.try_leaf(self.top()?, key)?))
     }
 
-    /// From a root down to the leaf that a key belongs to. `None`: somebody is changing a node on
-    /// the way.
+    /// Descends from a root to the leaf that a key belongs to. `None`: a node on the path is being
+    /// changed.
     #[inline(always)]
     pub(super) fn try_leaf<'t>(&'t self, root: Seen<'t, E>, key: u64) -> Result<Option<Seen<'t, E>>, KvError> {
         self.try_node(root, key, 0)
     }
 
-    /// The same, to the node on this level, which the root is not below.
+    /// Descends from a root to a key's node on this level, which the root is not below. `None`: a
+    /// node on the path is being changed.
     ///
-    /// A node's stamp is loaded before its parent is looked at for the last time. If the parent is
-    /// still what it was, then the node was its child when it had this stamp, and so the key
-    /// belongs there: whoever changes what belongs to a node, divides it, or takes it out of the
-    /// tree, locks its parent, or the root above all, before the node gets another stamp.
+    /// A node's stamp is loaded before its parent is validated for the last time. If the parent is
+    /// unchanged, the node was its child when it had this stamp, so the key belongs to it. A writer
+    /// that changes which keys belong to a node, splits it, or removes it from the tree, first
+    /// locks its parent, or the topmost root. Only then does the node get another stamp.
     ///
-    /// That also holds where a node's memory is used again, in another layer perhaps: it has left
-    /// the tree before. A layer's root has no parent but the leaf that leads there, and is [come
-    /// to](Self::enter) in the same way.
+    /// This also holds if the node's memory is reused, even in another layer: the node has left the
+    /// tree before. A layer's root has no parent but the leaf that leads there, and is
+    /// [entered](Self::enter) in the same way.
     #[inline(always)]
     pub(super) fn try_node<'t>(&'t self, root: Seen<'t, E>, key: u64, to: u8) -> Result<Option<Seen<'t, E>>, KvError> {
         let Seen { mut node, mut stamp } = root;
@@ -84,11 +85,11 @@ impl<E: Engine> Table<E> {
         }
         for level in (to..stamp.level()).rev() {
             let parent = Seen { node, stamp };
-            // Perhaps this was never the place of a node. That is known once the parent has been
-            // looked at again, and until then nothing but loads is done.
+            // This may never have been the place of a node. Validating the parent detects that, and
+            // until then the memory is only loaded.
             let child = self.node(node.link(node.child(stamp.count(), key)));
             if let Ok(child) = child {
-                // What is further above is in the processor's caches anyhow.
+                // Higher nodes are in the processor's caches anyway.
                 if level <= PREFETCHED_LEVELS {
                     child.prefetch();
                 }
@@ -105,8 +106,8 @@ impl<E: Engine> Table<E> {
         Ok(Some(Seen { node, stamp }))
     }
 
-    /// Asks for the leaf that a key probably belongs to, without waiting for it, and for its record
-    /// if that is known: nothing is looked at twice.
+    /// Prefetches the leaf that a key probably belongs to, without waiting for it. Also prefetches
+    /// the record if a hint leads to it. Nothing is validated.
     #[inline(always)]
     pub(super) fn ask_for_leaf(&self, worker: &mut Worker<E>, key: u64) -> Result<(), KvError> {
         if self.ask_for_hinted(Hints::hash(key)) {
@@ -125,8 +126,8 @@ impl<E: Engine> Table<E> {
         Ok(())
     }
 
-    /// Where a word is, or would be, under a root that is `depth` roots below the topmost. `None`,
-    /// as for [`try_leaf`](Self::try_leaf).
+    /// Returns the insert point of a word under a root that is `depth` roots below the topmost.
+    /// `None`: a node on the path is being changed.
     #[inline(always)]
     pub(super) fn try_spot<'t>(
         &'t self,
@@ -142,9 +143,10 @@ impl<E: Engine> Table<E> {
         Ok(leaf.node.still(leaf.stamp).then_some(InsertPoint { root, depth, word, leaf, slot, link }))
     }
 
-    /// The leaf at this place and the slot where a key would be, in a tree of one layer: if the key
-    /// belongs there, is not there, and there is room. A leaf that says so itself is the right one,
-    /// however it was found, since a node's memory stays in its tree.
+    /// Returns the leaf at this place, and the slot for a key that is absent, in a tree of one
+    /// layer. `None`: the key belongs elsewhere, is present, or the leaf is full. A leaf whose own
+    /// range has the key is the right one, however it was found, since a node's memory stays in its
+    /// tree.
     #[inline(always)]
     pub(super) fn gap_at(&self, place: u64, key: u64) -> Option<(Seen<'_, E>, usize)> {
         let leaf = self.leaf_at(place, key).ok()??;
@@ -156,15 +158,15 @@ impl<E: Engine> Table<E> {
         (!is_there && !leaf.stamp.is_full() && node.still(leaf.stamp)).then_some((leaf, slot))
     }
 
-    /// Where a key is, or would be, in a tree of one layer.
+    /// Returns the insert point of a key in a tree of one layer.
     #[inline(always)]
     pub(super) fn insert_point(&self, key: u64) -> Result<InsertPoint<'_, E>, KvError> {
         Ok(until!(self.try_spot(self.top()?, 0, key)?))
     }
 
-    /// Looks at the key's record with `look`, as often as it takes for it to be found whole, or
-    /// found not to be there: in this leaf, then. In another key's record, which a hint may lead
-    /// to, `look` must find nothing.
+    /// Calls `look` with the key's record until it has read the record consistently. `Err` has the
+    /// insert point of a key that is absent. A hint may lead to another key's record, in which
+    /// `look` must find nothing.
     #[inline(always)]
     pub(super) fn search<K: Kind, T>(
         &self,
@@ -188,7 +190,7 @@ impl<E: Engine> Table<E> {
                 if let Look::Found(found) = look {
                     return Ok(Ok(found));
                 }
-                // A hint tells no more.
+                // A hint says nothing about absence.
                 continue;
             };
             match look {
@@ -197,15 +199,15 @@ impl<E: Engine> Table<E> {
                     return Ok(Ok(found));
                 }
                 Look::Absent => return Ok(Err(point)),
-                // The only key that begins like this one, if its leaf is still what it was.
+                // This is the only key that begins like this one, if its leaf is unchanged.
                 Look::Other if !K::FITS && point.leaf.node.still(point.leaf.stamp) => return Ok(Err(point)),
-                // Removed, moved or being written since the leaf was looked at.
+                // The record was removed, moved or written since the leaf was read.
                 Look::Other | Look::Stale | Look::Busy => waiting.pause()?,
             }
         }
     }
 
-    /// Reads a key's record. `Err`: where it would be, if it has none.
+    /// Reads a key's record. `Err`: the key has no record, and belongs at this insert point.
     #[inline(always)]
     pub(super) fn read<K: Kind, V: Visibility>(
         &self,
@@ -216,8 +218,8 @@ impl<E: Engine> Table<E> {
         self.search::<K, _>(key, |record| record.read::<K::Kept, V>(WholeKey::<K::Kept>(key), &mut view, into))
     }
 
-    /// [Reads](Self::read) a key that is to be put there if it is missed. What is found, the caller
-    /// has to look at.
+    /// [Reads](Self::read) a key that will be inserted if it is absent. The caller must validate
+    /// what was found.
     #[inline(always)]
     pub(super) fn read_to_put<K: Kind, V: Visibility + Copy>(
         &self,
@@ -227,16 +229,16 @@ impl<E: Engine> Table<E> {
         loop {
             let since = Turn::of(self.region());
             let read = self.read::<K, _>(key, view, &mut NoValue)?;
-            // Of a byte string, it is another key's record that says so, and that may have come
-            // round.
+            // For a byte string, another key's record may have said that the key is absent. The
+            // incarnation of that record may have wrapped around.
             if K::FITS || read.is_ok() || since.holds_in(self.region()) {
                 return Ok(read);
             }
         }
     }
 
-    /// The nodes from the root to the leaf for a key, each the child of the one before. `None`, as
-    /// for [`try_leaf`](Self::try_leaf).
+    /// Returns the nodes from the root to the leaf of a key, each the child of the previous one.
+    /// `None`: a node on the path is being changed.
     pub(super) fn try_path<'t>(
         &'t self,
         root: Seen<'t, E>,
@@ -262,7 +264,7 @@ impl<E: Engine> Table<E> {
             let before = Seen { node, stamp };
             node = self.node(next)?;
             stamp = node.stamp();
-            // Or it may be another layer's by now.
+            // Otherwise the node may belong to another layer by now.
             if !before.node.still(before.stamp) {
                 return Ok(None);
             }

@@ -7,26 +7,26 @@
 //! +-------------------------------------------+---------+
 //! ```
 //!
-//! The mark says how many of the bytes the key has, if it ends there; the others are zero. If it
-//! goes on, the mark is [`GOES_ON`], which is above all of those. So words are in the order of the
-//! byte strings that begin with them: their bytes decide, and where these are the same, a key that
-//! ends is below one that goes on, and the shorter of two that end is below the other. Two keys are
-//! in the order of their first words that differ.
+//! If the key ends in this slice, the mark is the number of the key's bytes, and the other bytes
+//! are zero. If the key continues, the mark is [`GOES_ON`], which is above all of those. So words
+//! are in the order of the byte strings that begin with them. Their bytes decide first. Where these
+//! are equal, a key that ends is below one that continues, and of two that end the shorter is
+//! below. Two keys are in the order of their first words that differ.
 
 use std::cmp::Ordering;
 
 use crate::keys::MAX_KEY;
 
-/// Bytes of a key in one word.
+/// The number of a key's bytes in one word.
 pub(super) const SLICE: usize = 7;
 
-/// The mark of a slice that the key goes on after.
+/// The mark of a slice after which the key continues.
 const GOES_ON: u64 = 8;
 
 /// The most slices that a key has.
 pub(super) const MOST: usize = MAX_KEY.div_ceil(SLICE);
 
-/// The slice behind the first `depth` ones. The key must not have ended before it.
+/// Returns the slice behind the first `depth` ones. The key must not have ended before it.
 #[inline(always)]
 pub(super) fn slice(key: &[u8], depth: usize) -> u64 {
     let rest = &key[SLICE * depth..];
@@ -36,12 +36,12 @@ pub(super) fn slice(key: &[u8], depth: usize) -> u64 {
     }
 }
 
-/// The slice of a key's last bytes, which are seven at most.
+/// Returns the slice of a key's last bytes, which are seven at most.
 #[inline(always)]
 fn last_slice(key: &[u8], length: usize) -> u64 {
     let bytes = match key.last_chunk() {
-        // What comes before them is shifted out. (A longer key has at least one byte in its last
-        // slice.)
+        // The bytes before them are shifted out. A longer key has at least one byte in its last
+        // slice.
         Some(chunk) => u64::from_be_bytes(*chunk) << (8 * (8 - length)),
         None => {
             let key = key.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
@@ -51,45 +51,45 @@ fn last_slice(key: &[u8], length: usize) -> u64 {
     bytes | length as u64
 }
 
-/// Whether the key goes on after this slice.
+/// Returns whether the key continues after this slice.
 #[inline(always)]
 pub(super) fn goes_on(slice: u64) -> bool {
     slice & 0xFF == GOES_ON
 }
 
-/// The bytes of a slice that the key goes on after.
+/// Returns the bytes of a slice after which the key continues.
 pub(super) fn bytes(slice: u64) -> [u8; SLICE] {
     let [bytes @ .., _mark] = slice.to_be_bytes();
     bytes
 }
 
-/// The slices of a prefix that all goes on.
+/// Returns the slices of a prefix after which the key continues.
 pub(super) fn going_on(prefix: &[u8]) -> impl Iterator<Item = u64> {
     prefix
         .chunks_exact(SLICE)
         .map(|bytes| bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)) << 8 | GOES_ON)
 }
 
-/// Whether a key begins with this prefix, of whole slices, and then has this one.
+/// Returns whether a key begins with this prefix of whole slices, followed by this slice.
 #[inline(always)]
 pub(super) fn leads(key: &[u8], prefix: &[u8], next: u64) -> bool {
     let goes_on = key.len() > prefix.len() || prefix.is_empty();
     goes_on && key.starts_with(prefix) && slice(key, prefix.len() / SLICE) == next
 }
 
-/// All slices of a key.
+/// Returns all slices of a key.
 pub(super) fn slices(key: &[u8]) -> impl Iterator<Item = u64> {
     (0..key.len().div_ceil(SLICE).max(1)).map(|depth| slice(key, depth))
 }
 
-/// How many slices two keys have in common, of those from `depth` on.
+/// Returns how many slices two keys share, from `depth` on.
 pub(super) fn common(one: &[u8], other: &[u8], depth: usize) -> usize {
     let same = slices(one).zip(slices(other)).skip(depth);
     same.take_while(|(one, other)| one == other).count()
 }
 
-/// How a key compares with all those that begin with the slices of `edge`. Of both the first
-/// `depth` slices are the same.
+/// Compares a key with all keys that begin with the slices of `edge`. The first `depth` slices of
+/// both are equal.
 pub(super) fn compare(key: &[u8], edge: &[u64], depth: usize) -> Ordering {
     let pairs = slices(key).zip(edge).skip(depth);
     pairs.map(|(slice, edge)| slice.cmp(edge)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)

@@ -1,13 +1,14 @@
-//! Inserting into a leaf that is full: it is divided, and so are those above it that are full too.
+//! Inserting into a full leaf: it is split, and so are the nodes above it that are full too.
 //!
 //! The nodes that will change are locked as they were seen, from the leaf up to the first with
-//! room, and a new node is taken for each that is full. Nobody waits for a lock while holding one:
-//! if a node has changed since the way down, all is unlocked as it was and the insertion begins
-//! again. With all locks held nothing can fail any more. The uppermost is changed first, so that
-//! what leads to a new node is there before anything has moved: until then the new node is locked,
-//! and whoever comes to it looks again. Whoever locks nodes therefore always finds a proper tree.
+//! room. A new node is taken for each full one. A thread never waits for a lock while it holds one.
+//! If a node has changed since the descent, all nodes are unlocked unchanged, and the insertion
+//! starts again. With all locks held, nothing can fail any more. The uppermost node is changed
+//! first, so that the link to a new node exists before anything has moved. Until then the new node
+//! is locked, and a reader that reaches it retries. So a thread that locks nodes always finds a
+//! consistent tree.
 //!
-//! A root stays where it is: when it is full, its entries move to two new nodes below it.
+//! A root never moves: when it is full, its entries move to two new nodes below it.
 
 use drtm_htm::Engine;
 
@@ -25,17 +26,17 @@ use crate::{
 /// A key and its link.
 type Entry = (u64, u64);
 
-/// The two nodes that there are for one.
+/// The two nodes that replace one.
 struct Divided {
     left: NodeVersion,
     right: NodeVersion,
-    /// Whether the new entry is in the left one.
+    /// Whether the new entry is in the left node.
     is_left: bool,
 }
 
 impl<E: Engine> Table<E> {
-    /// Puts a record into the full leaf where its key was not found. `before` is the key that the
-    /// same worker has inserted last.
+    /// Puts a record into the full leaf in which its key was not found. `before` is the key that
+    /// the same worker has inserted last.
     #[cold]
     #[inline(never)]
     pub(super) fn put_dividing(
@@ -52,7 +53,8 @@ impl<E: Engine> Table<E> {
         let (was, record) = (leaf.before(), Record::at(self.region(), place)?);
         Ok(match self.divide(point.root, leaf, (point.word, place.to_link()), before)? {
             Some(Divided { left, right, is_left }) => {
-                // Only now, since to divide can fail. Until here others wait for it.
+                // Unlocked only now, since the split can fail. Until here others wait for the
+                // record.
                 record.unlock();
                 note(LeafChange { before: was, after: left, split_off: Some(right) });
                 Put::Done(if is_left { left } else { right }.at.word())
@@ -61,7 +63,7 @@ impl<E: Engine> Table<E> {
         })
     }
 
-    /// Divides a full node under this root, with an entry more. `None`: one above has changed, and
+    /// Splits a full node under this root, and adds an entry. `None`: a node above has changed, and
     /// nothing has been done.
     fn divide<'t>(
         &'t self,
@@ -91,7 +93,7 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Puts an entry into the node on this level where it belongs. Whether that could be done.
+    /// Puts an entry into its node on this level. Returns whether that was possible.
     fn put_above(&self, root: Seen<'_, E>, level: u8, entry: Entry) -> Result<bool, KvError> {
         let Some(node) = self.try_node(root, entry.0, level)? else { return Ok(false) };
         let Some(locked) = node.try_lock() else { return Ok(false) };
@@ -131,17 +133,17 @@ impl<E: Engine> Table<E> {
     }
 }
 
-/// Where a full node is divided that gets an entry more.
+/// Where a full node is split that gets one more entry.
 ///
-/// In the middle; but one that is added at the end begins the new node alone, so that ascending
-/// keys leave full nodes behind. The same is done for keys that ascend between others, as far as
-/// can be seen: those behind them move, and the next ones are added at the end.
+/// It is split in the middle. But an entry that is added at the end begins the new node alone, so
+/// that ascending keys leave full nodes behind. The same is done for keys that seem to ascend
+/// between others: the keys behind them move, and the next ones are added at the end.
 struct Cut {
-    /// How many entries stay, the new one not counted.
+    /// How many entries stay, without the new one.
     kept: usize,
-    /// Where the new one is, among all.
+    /// The slot of the new entry, among all.
     slot: usize,
-    /// Whether it stays.
+    /// Whether the new entry stays.
     stays: bool,
 }
 
@@ -157,13 +159,13 @@ impl Cut {
         Self { kept: FANOUT / 2, slot, stays: slot <= FANOUT / 2 }
     }
 
-    /// The lowest key that belongs to the new node.
+    /// Returns the lowest key that belongs to the new node.
     fn separator<E: Engine>(&self, node: Node<'_, E>, (key, _): Entry) -> u64 {
         if !self.stays && self.slot == self.kept { key } else { node.key(self.kept) }
     }
 
-    /// Moves what does not stay to a new node to the right, and puts the entry where it belongs.
-    /// Gives how many entries each of the two has.
+    /// Moves the upper entries to a new node to the right, and adds the new entry. Returns how many
+    /// entries the two nodes have.
     fn apply<E: Engine>(&self, node: Node<'_, E>, right: Node<'_, E>, entry: Entry) -> (usize, usize) {
         let &Self { kept, slot, stays } = self;
         let (separator, moved) = (self.separator(node, entry), FANOUT - kept);

@@ -1,14 +1,13 @@
 //! Scans of byte strings: through the layers, from key to key.
 //!
-//! A stack of positions, one in each layer on the way to the current row. In a layer it goes from
-//! leaf to leaf as in a tree of integers. Where an entry leads to a layer, that is gone through
+//! A scan is a stack of positions, one in each layer on the path to the current row. Within a layer
+//! it goes from leaf to leaf as in a tree of integers. An entry that leads to a layer is followed
 //! before the next entry. The range's bounds are sequences of words as keys are, so that within a
 //! layer there is only a first and a last word.
 //!
-//! A layer is entered hand over hand, as on the way to a key. When that fails, because the leaf
-//! with the entry has changed, or when a row's record is not where it was, what was come to so far
-//! is known all the same, by the words that led there: the walk begins again at the top, from there
-//! on.
+//! A layer is entered hand over hand, as in a descent. That fails if the leaf with the entry has
+//! changed. It also fails if a row's record is no longer at its place. The words that led to the
+//! current position are still known then, and the scan starts again at the top, from there on.
 
 use std::{
     cmp::Ordering,
@@ -34,25 +33,25 @@ use crate::{
     value_sink::ValueSink,
 };
 
-/// Where a scan of byte strings is.
+/// The position of a scan of byte strings.
 #[derive(Debug)]
 pub struct Walk {
     direction: Direction,
-    /// The words at which to begin: all keys that begin with them are still to come.
+    /// The words at which to begin: all keys that begin with them are still to be returned.
     near: Vec<u64>,
     /// The words at which to end: all keys that begin with them are part of the range.
     far: Vec<u64>,
-    /// The layers entered, the topmost first. Empty before the walk has begun, and when it has to
-    /// begin again.
+    /// The layers entered, the topmost first. Empty before the scan has begun, and when it has to
+    /// start again.
     layers: Vec<Layer>,
-    /// What all keys of the current layer begin with.
+    /// The common prefix of all keys of the current layer.
     prefix: Vec<u8>,
     is_over: bool,
     key: Vec<u8>,
     ahead: Ahead,
 }
 
-/// Where a scan is in one layer.
+/// The position of a scan in one layer.
 #[derive(Debug)]
 struct Layer {
     root: Known,
@@ -63,25 +62,26 @@ struct Layer {
 }
 
 impl Layer {
-    /// A word's record was not where its entry says. Then the entry must have changed.
+    /// Returns [`Come::Lost`] for a word whose record is not where its entry says. The entry must
+    /// have changed then.
     #[cold]
     fn lost<E: Engine, T>(&self, table: &Table<E>, word: u64, place: Place) -> Result<Come<T>, KvError> {
         let Some(leaf) = self.leaves.leaf() else { return Ok(Come::Lost) };
         let leaf = leaf.seen(table)?;
         let Seen { node, stamp } = leaf;
         let slot = node.below(stamp.count(), word);
-        // In this order: the entry is changed before the record goes.
+        // In this order, since an entry is changed before its record is freed.
         let is_same = node.still(stamp) && slot < stamp.count() && node.link(slot) == place.to_link();
         if is_same { Err(leaf.inconsistent("an entry leads to another key's record")) } else { Ok(Come::Lost) }
     }
 }
 
-/// What has become of a row.
+/// The outcome of reading a row.
 enum Come<T> {
     To(T),
-    /// It is not in the range.
+    /// The row is not in the range.
     Past,
-    /// Its record is not there any more.
+    /// The record is no longer there.
     Lost,
 }
 
@@ -116,7 +116,7 @@ impl Way<Bytes> for Walk {
     }
 
     fn reverse(&mut self) {
-        // Whatever is left begins in the deepest layer in which anything is.
+        // The rest of the range begins in the deepest layer that has any of it.
         while let Some(layer) = self.layers.last() {
             match layer.leaves.left() {
                 Some(word) => self.begin_again(word),
@@ -183,7 +183,7 @@ impl Way<Bytes> for Walk {
 }
 
 impl Walk {
-    /// Whether the edge from which the walk goes on lies beyond the other.
+    /// Returns whether the near edge lies beyond the far one.
     fn is_beyond_far(&self) -> bool {
         let differing = self.near.iter().zip(&self.far).find(|(near, far)| near != far);
         differing.is_some_and(|(near, far)| match self.direction {
@@ -205,15 +205,15 @@ impl Walk {
         self.layers.push(Layer { root, leaves, has_near, has_far });
     }
 
-    /// Leaves the current layer, all of which that is in the range was come to.
+    /// Leaves the current layer, after all of its rows in the range.
     fn leave(&mut self) {
         self.layers.pop();
         self.prefix.truncate(slices::SLICE * self.layers.len().saturating_sub(1));
         self.is_over = self.layers.is_empty();
     }
 
-    /// Goes back to the top, to begin at this word of the current layer. If the walk began there,
-    /// then where exactly it did.
+    /// Goes back to the top, to begin at this word of the current layer. Keeps the exact near edge
+    /// if the scan is still at it.
     #[cold]
     fn begin_again(&mut self, word: u64) {
         let depth = self.layers.len().saturating_sub(1);
@@ -227,14 +227,13 @@ impl Walk {
         self.layers.clear();
     }
 
-    /// Takes the rows of the leaf for the next word. Whether the current layer is still where it
-    /// was.
+    /// Takes the rows of the leaf for the next word. Returns false if the layer has changed.
     fn pass_leaf<E: Engine>(&mut self, table: &Table<E>, next: u64, passed: &mut impl Passed) -> Result<bool, KvError> {
         let is_top = self.layers.len() == 1;
         let Some(layer) = self.layers.last_mut() else { return Ok(false) };
         let mut leaf = table.leaf_at(layer.leaves.hint(), next)?;
         if let Some(before) = layer.leaves.leaf() {
-            // Only what was to its right when it was looked at is the next leaf of the layer.
+            // The next leaf of the layer is only valid if the leaf that links to it is unchanged.
             let Seen { node, stamp } = before.seen(table)?;
             leaf = leaf.filter(|_| node.still(stamp));
         }
@@ -245,7 +244,7 @@ impl Walk {
         Ok(leaf.is_some_and(|leaf| layer.leaves.pass(table, leaf, passed)))
     }
 
-    /// Enters the layer that the current one's word leads to. Whether it still does.
+    /// Enters the layer that the current one's word leads to. Returns whether it still does.
     fn enter<E: Engine>(&mut self, table: &Table<E>, word: u64, place: u64) -> Result<bool, KvError> {
         let depth = self.layers.len() - 1;
         let Some(Layer { leaves, has_near, has_far, .. }) = self.layers.last() else { return Ok(false) };
@@ -279,13 +278,13 @@ impl Walk {
         let found = loop {
             match record.read::<Sliced, V>(KeyInto(&mut self.key), view, value)? {
                 Look::Found(found) if slices::leads(&self.key, &self.prefix, word) => break found,
-                // As good as one that is not in the range.
+                // This is treated like a row outside the range.
                 Look::Absent => return Ok(Come::Past),
                 Look::Busy => waiter.pause(),
                 _ => return layer.lost(table, word, place),
             }
         };
-        // Of the keys that begin like an edge, some are beyond it.
+        // Some keys that begin like an edge are beyond it.
         let is_beyond = |has_edge: bool, edge: &[u64], beyond: Ordering| {
             has_edge && edge.get(depth) == Some(&word) && slices::compare(&self.key, edge, depth + 1) == beyond
         };
@@ -299,17 +298,19 @@ impl Walk {
     }
 }
 
-/// The words that no key in the range is below.
+/// Returns the words that no key in the range is below.
 fn low_edge(bound: Bound<&&[u8]>) -> Vec<u64> {
     match bound {
         Bound::Included(key) => slices(key).collect(),
-        // No key's words are between a key's own and those with the last one higher by one.
+        // No key's words are between a key's own words and these words with the last one
+        // incremented.
         Bound::Excluded(key) => with_last(key, |last| last + 1),
         Bound::Unbounded => Vec::new(),
     }
 }
 
-/// The words that no key in the range is above. `None`: not even the empty key is in it.
+/// Returns the words that no key in the range is above. `None`: not even the empty key is in the
+/// range.
 fn high_edge(bound: Bound<&&[u8]>) -> Option<Vec<u64>> {
     Some(match bound {
         Bound::Included(key) => slices(key).collect(),
@@ -319,7 +320,8 @@ fn high_edge(bound: Bound<&&[u8]>) -> Option<Vec<u64>> {
     })
 }
 
-/// A key's words, the last one changed. It has a mark from 1 to 7, or is the empty key's zero.
+/// Returns a key's words, with the last one changed. Its mark is from 1 to 7, or it is the empty
+/// key's zero.
 fn with_last(key: &[u8], change: impl FnOnce(u64) -> u64) -> Vec<u64> {
     let mut words: Vec<_> = slices(key).collect();
     if let Some(last) = words.last_mut() {
