@@ -1,37 +1,36 @@
-//! When a record's lock or lease can be taken: one decision for each, for all lockers and readers.
+//! The decision whether a record's lock or lease can be taken, which all lockers and readers share.
 //!
-//! [`acquire`] and [`lend`] are pure. They look at one state word and say what to do. Three
-//! executors carry it out: a local compare-and-swap
-//! ([`Record::acquire`](crate::record::Record::acquire)), a hardware transaction
-//! (`Record::acquire_in`), and a compare-and-swap by verb (`remote/lock.rs`, `remote/lease.rs`).
-//! See `docs/decisions/0025` and `0051`.
+//! [`acquire`] and [`lend`] are pure functions of a state word. Three executors carry out the
+//! decision: a local compare-and-swap ([`Record::acquire`](crate::record::Record::acquire)), an htm
+//! transaction (`Record::acquire_in`), and a compare-and-swap by verb (`remote/lock.rs`,
+//! `remote/lease.rs`). See `docs/decisions/0025` and `0051`.
 
 use crate::{Holder, State};
 
-/// What a caller knows about leases.
+/// What a caller knows about the time, to detect expired leases.
 ///
 /// # Example
 ///
 /// See [`acquire`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leases {
-    /// It has no clock. On local memory, the time that is [published](drtm_rdma::Region::time) in
-    /// the region is looked at, if there is a lease. To other nodes, no lease has expired.
+    /// The caller has no clock. In local memory, a leased record is checked against the time that
+    /// is [published](drtm_rdma::Region::time) in the region. On other nodes, no lease has expired.
     None,
-    /// What the time is at least, in the unit of lease ends.
+    /// The time is at least this, in the unit of lease ends.
     At(u64),
 }
 
-/// What stands between a transaction and a record's lock.
+/// The decision whether a transaction can take a record's lock.
 ///
 /// # Example
 ///
 /// See [`acquire`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acquire {
-    /// Nothing: the lock is had by swapping this word for the holder's.
+    /// The lock can be taken by a CAS from this word to the holder's.
     Swap(State),
-    /// It has the lock already.
+    /// The holder has the lock already.
     Mine,
     /// Another transaction has the lock.
     Locked(Holder),
@@ -67,14 +66,14 @@ pub const fn acquire(seen: State, holder: Holder, leases: Leases) -> Acquire {
     }
 }
 
-/// What stands between a reader and a record's lease.
+/// The decision whether a reader can take a record's lease.
 ///
 /// # Example
 ///
 /// See [`lend`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lend {
-    /// Nothing: the lease is had by swapping this word for one that is leased.
+    /// The lease can be taken by a CAS from this word to a leased one.
     Swap(State),
     /// The record is leased already. Readers share the lease, until this time.
     Shared(u64),
@@ -84,9 +83,9 @@ pub enum Lend {
 
 /// Decides whether a reader can take a lease of a record whose state is `seen`.
 ///
-/// A lease that has not expired is shared as it is, and not made longer: readers that come one
-/// after the other would keep writers out for ever. Whether a shared lease is long enough is for
-/// the reader to say, which confirms it when it has read everything.
+/// A lease that has not expired is shared, and not extended: a stream of readers would keep writers
+/// out for ever. The reader decides whether a shared lease is long enough, when it confirms the
+/// lease after all reads.
 ///
 /// # Example
 ///
@@ -122,7 +121,7 @@ mod tests {
     const ME: Holder = Holder::new(1, 2, 3, 4);
     const NOW: u64 = 1_000;
 
-    /// Every kind of word, by every kind of caller, and whether the caller may read it.
+    /// Checks every kind of word, for every kind of caller, and whether the caller may read it.
     #[test]
     fn each_state_has_one_answer() {
         // Each of these differs from `ME` in one part of the name.
@@ -144,8 +143,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against the definition, over any two words: a swap is from the word that was seen, and
-        /// only of one that is neither a lock nor a lease that runs.
+        /// Compares with the definition, over any two words: a CAS is from the word that was seen,
+        /// and only if it is neither a lock nor a lease that runs.
         #[test]
         fn a_lock_is_only_taken_from_a_word_that_protects_nothing(
             word: u64, holder: u64, now: u64, has_clock: bool
@@ -165,7 +164,7 @@ mod tests {
             prop_assert_eq!(seen.may_be_read_by(holder), !is_lock || word == holder.word());
         }
 
-        /// A reader gets what a writer would get, but for a lease that runs: that it shares.
+        /// A reader gets what a writer would get, except that it shares a lease that runs.
         #[test]
         fn a_lease_is_lent_where_nothing_is_locked(word: u64, now: u64, has_clock: bool) {
             let seen = State(word);
@@ -179,20 +178,20 @@ mod tests {
             prop_assert_eq!(lend(seen, leases), expected);
         }
 
-        /// Whatever two clocks show, within what they are known to be off by: as long as a reader
-        /// confirms its lease, no writer takes it for expired.
+        /// Whatever two clocks show, within their known error: as long as a reader confirms its
+        /// lease, no writer takes it for expired.
         #[test]
         fn no_writer_comes_before_a_lease_that_a_reader_confirms(
             truth in 0_u64..1 << 40, end in 1_u64..1 << 40, early in 0_u64..1 << 20, late in 0_u64..1 << 20
         ) {
-            // The reader knows what the time is at most, the writer what it is at least.
+            // The reader knows an upper bound of the time, the writer a lower bound.
             let (most, least) = (truth + late, truth.saturating_sub(early));
             let is_confirmed = most < end;
             let is_taken = acquire(State::leased_until(end), ME, Leases::At(least)) == Acquire::Swap(State::leased_until(end));
             prop_assert!(!(is_confirmed && is_taken));
         }
 
-        /// Time only ever turns a lease into a word that can be had.
+        /// A later time never makes an acquirable word unacquirable.
         #[test]
         fn a_later_caller_is_refused_no_more(end in 1_u64..1 << 55, now: u64, later: u64) {
             let seen = State::leased_until(end);

@@ -1,5 +1,5 @@
-//! What tables of both kinds have: a header in the region, the floor of their versions, and the
-//! number of their keys.
+//! The common part of both kinds of tables: a header in the region, the floor of their versions,
+//! and the number of their keys.
 //!
 //! ```text
 //! word 0   kind of table and of keys, and the format of both
@@ -7,16 +7,16 @@
 //!      5   flags: 1 where records have checksums
 //! ```
 //!
-//! Other words of the header are the table's own. Somewhere among them the number of keys is
-//! counted, in several words, a line each, so that workers seldom meet.
+//! Other words of the header are the table's own. Some of them count the keys: several words, a
+//! line each, so that workers seldom contend.
 //!
 //! # The floor
 //!
-//! When a key is removed, nothing is left of it, and yet its next version must be higher than its
-//! last. So a table has a *floor*, a number that every removed version is below and every inserted
-//! record starts from. A removal raises it if it must, which is seldom: raised once, it is above
-//! everything that was there before. Both happen under the lock of the key's bucket or leaf, so
-//! that an insertion sees what the removal before it did.
+//! Removing a key leaves nothing of it, and yet its next version must be higher than its last. So a
+//! table has a *floor*: a number that every removed version is below, and that every inserted
+//! record starts from. A removal raises it if necessary, which is seldom: once raised, it is above
+//! all earlier versions. Both happen under the lock of the key's bucket or leaf, so an insertion
+//! sees the floor of the preceding removal.
 
 use std::sync::Arc;
 
@@ -29,34 +29,34 @@ pub(crate) const KIND: usize = 0;
 const FLOOR: usize = 3;
 pub(crate) const FLAGS: usize = 5;
 
-/// Where every table's floor begins.
+/// The initial floor of every table.
 const LOWEST: u64 = 1;
 
 const CHECKED: u64 = 1;
 
-/// Words that count keys, from a line's boundary.
+/// The number of words that count keys, from a line's boundary.
 pub(crate) const COUNTER_WORDS: usize = SHARDS * LINE_WORDS;
 
-/// Whether the records of a table with these flags have checksums.
+/// Returns whether the records of a table with these flags have checksums.
 pub(crate) const fn are_checked(flags: u64) -> bool {
     flags & CHECKED != 0
 }
 
-/// How a header is laid out.
+/// The layout of a header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
-    /// Its words, and from which bytes' boundary on.
+    /// The number of its words, and their alignment in bytes.
     pub(crate) words: usize,
     pub(crate) align: u64,
     /// The first of the words that count keys.
     pub(crate) counter: usize,
 }
 
-/// What a handle of a table of any kind has.
+/// The common part of the handles of both kinds of tables.
 #[derive(Clone, Debug)]
 pub struct Base<E: Engine> {
     pub(crate) store: Store<E>,
-    /// The store's, a step closer.
+    /// The store's region, with one indirection less.
     pub(crate) region: Arc<Region<E>>,
     pub(crate) at: Offset,
     counter: usize,
@@ -71,12 +71,12 @@ impl<E: Engine> Base<E> {
         Self { store, region, at, counter: header.counter, checked, patience: Patience::Endless }
     }
 
-    /// The same for a handle that does not wait for records.
+    /// Makes the base of a handle that waits for records only for a moment.
     pub(crate) fn impatient(&self) -> Self {
         Self { patience: Patience::Short, ..self.clone() }
     }
 
-    /// Makes a header. With its [kind](Self::publish), it will be a table's.
+    /// Creates a header, which becomes a table's when its [kind](Self::publish) is stored.
     pub(crate) fn create(store: &Store<E>, header: Header, checked: bool) -> Result<Self, KvError> {
         let at = store.extend(8 * header.words as u64, header.align)?;
         let base = Self::new(store, at, header, checked);
@@ -85,7 +85,7 @@ impl<E: Engine> Base<E> {
         Ok(base)
     }
 
-    /// The header of a table of this kind.
+    /// Opens the header of a table of this kind.
     pub(crate) fn open(store: &Store<E>, at: Offset, header: Header, expected: u64) -> Result<Self, KvError> {
         let words = store.region().words(at, header.words)?;
         let [found, flags] = [KIND, FLAGS].map(|word| store.region().engine().load(&words[word]));
@@ -95,7 +95,7 @@ impl<E: Engine> Base<E> {
         Ok(Self::new(store, at, header, are_checked(flags)))
     }
 
-    /// Says that there is a table of this kind: the last that is done to make one.
+    /// Stores the table's kind: the last step of creating it.
     pub(crate) fn publish(&self, kind: u64) -> Result<(), KvError> {
         self.set(KIND, kind)
     }
@@ -107,7 +107,7 @@ impl<E: Engine> Base<E> {
 
     #[inline(always)]
     pub(crate) fn word(&self, word: usize) -> Result<&Word, KvError> {
-        // From a word's number, which needs no look at the offset's lowest bits.
+        // By a word's number, so that the offset's alignment need not be checked.
         let [word] = self.region.array(Offset::new(8 * (self.at.word() + word as u64)))?;
         Ok(word)
     }
@@ -122,19 +122,19 @@ impl<E: Engine> Base<E> {
         Ok(())
     }
 
-    /// A version number that no removed record has reached.
+    /// Returns a version number that no removed record has reached.
     #[inline(always)]
     pub(crate) fn floor(&self) -> Result<u64, KvError> {
         self.get(FLOOR)
     }
 
-    /// The floor, if it is above this version.
+    /// Returns the floor, if it is above this version.
     #[inline(always)]
     pub(crate) fn floor_above(&self, version: Version) -> Result<Option<u64>, KvError> {
         Ok(Some(self.floor()?).filter(|floor| *floor > version.number()))
     }
 
-    /// Lifts the floor above a version that is about to be removed.
+    /// Raises the floor above a version that is about to be removed.
     pub(crate) fn raise_floor(&self, removed: Version) -> Result<(), KvError> {
         let floor = self.word(FLOOR)?;
         let mut now = self.engine().load(floor);
@@ -147,14 +147,14 @@ impl<E: Engine> Base<E> {
         Ok(())
     }
 
-    /// Counts keys more or less. Gives what this worker's shard has then.
+    /// Adds `change` to the number of keys. Returns the new count of this worker's shard.
     #[inline(always)]
     pub(crate) fn count(&self, worker: &Worker<E>, change: i64) -> Result<i64, KvError> {
         let shard = self.word(self.counter + worker.number() as usize % SHARDS * LINE_WORDS)?;
         Ok((self.engine().fetch_add(shard, change as u64) as i64).wrapping_add(change))
     }
 
-    /// How many keys there are: the sum of all shards, each of which alone may be below zero.
+    /// Returns the number of keys: the sum of all shards, each of which alone may be negative.
     pub(crate) fn keys(&self) -> Result<u64, KvError> {
         let sum = (0..SHARDS).try_fold(0_i64, |sum, shard| {
             let shard = self.word(self.counter + shard * LINE_WORDS)?;

@@ -1,7 +1,7 @@
-//! Memory that a store's tables use beside its region, for what only makes them quicker: hints.
+//! Memory that a store's tables use beside its region, only for speed: hints.
 //!
-//! It counts against the region's capacity. So it is taken as long as much of that is left, and
-//! given back when the region itself is to grow, since nothing depends on it.
+//! It counts against the region's capacity. It is taken as long as enough of the capacity is left.
+//! It is given back when the region itself has to grow, since nothing depends on it.
 
 use std::sync::{
     Weak,
@@ -15,11 +15,11 @@ use drtm_htm::Engine;
 use drtm_rdma::{Offset, Region, RegionError};
 use parking_lot::Mutex;
 
-/// Of the capacity, one part in so many is left to the region: what was given back for it is not
-/// taken again at once.
+/// One in this many parts of the capacity is left to the region. So memory that was given back for
+/// it is not taken again at once.
 const LEFT: u64 = 16;
 
-/// Has memory beside the region.
+/// A holder of memory beside the region.
 pub(crate) trait Holds: Send + Sync {
     /// Gives all of it back.
     fn give_all_back(&self);
@@ -29,7 +29,7 @@ pub(crate) trait Holds: Send + Sync {
 pub(crate) struct Beside {
     capacity: u64,
     taken: AtomicU64,
-    /// Whether nothing is to be taken.
+    /// Whether no memory may be taken.
     is_off: AtomicBool,
     holders: Mutex<Vec<Weak<dyn Holds>>>,
 }
@@ -53,7 +53,7 @@ impl Beside {
         self.is_off.load(Relaxed)
     }
 
-    /// Notes what may take memory.
+    /// Registers a holder of memory.
     pub(crate) fn add(&self, holder: Weak<dyn Holds>) {
         let mut holders = self.holders.lock();
         holders.retain(|one| one.strong_count() > 0);
@@ -65,7 +65,7 @@ impl Beside {
         self.taken.load(Relaxed)
     }
 
-    /// Takes so many bytes more, beside a region of which so many are allocated. Returns whether
+    /// Takes this many more bytes, beside a region with this many allocated bytes. Returns whether
     /// they may be used.
     pub(crate) fn take(&self, bytes: u64, allocated: u64) -> bool {
         let most = (self.capacity - self.capacity / LEFT).saturating_sub(allocated);
@@ -77,8 +77,8 @@ impl Beside {
         self.taken.fetch_sub(bytes, Relaxed);
     }
 
-    /// Has everything given back, if a region of which so many bytes are allocated would exceed its
-    /// capacity with so many more.
+    /// Lets all holders give their memory back, if the region would otherwise exceed its capacity
+    /// when it grows.
     pub(crate) fn release_for(&self, bytes: u64, allocated: impl FnOnce() -> u64) {
         let taken = self.taken();
         if taken > 0 && allocated().saturating_add(bytes).saturating_add(taken) > self.capacity {
@@ -86,7 +86,7 @@ impl Beside {
         }
     }
 
-    /// Extends a region, for which what is beside it makes way.
+    /// Extends a region. Frees memory beside it where the capacity requires it.
     pub(crate) fn extend<E: Engine>(&self, region: &Region<E>, bytes: u64, align: u64) -> Result<Offset, RegionError> {
         self.release_for(bytes, || region.allocated());
         region.extend(bytes, align)

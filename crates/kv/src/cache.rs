@@ -1,27 +1,26 @@
-//! What a node remembers of the tables of others: buckets and inner nodes that it has fetched,
-//! within a budget.
+//! A node's cache of other nodes' tables: buckets and inner nodes that it has fetched, within a
+//! budget of bytes.
 //!
-//! Nothing that is remembered is ever invalidated by its owner, who does not know of it. It is a
-//! hint: what it leads to says itself whether it is what was looked for, and nothing is concluded
-//! from what it lacks. All threads of a node share one cache, for all tables on all nodes: what one
-//! has fetched the others need not.
+//! The owner never invalidates a cached entry, and does not know of it. An entry is a hint: the
+//! memory that it leads to is validated, and a missing key in an entry says nothing. All threads of
+//! a node share one cache, for all tables on all nodes.
 //!
 //! # Sets
 //!
-//! What is at a place can be kept in one *set* only, which the place's hash names, as one of its
-//! seven entries. A set's *stamp* has its version and its lock. A reader loads the stamp, finds the
-//! entry, copies it, and loads the stamp again: only if the version is the same was it one entry. A
-//! writer exchanges the stamp for a locked one. Nobody ever waits: a reader that meets a writer
-//! remembers nothing, and a writer that meets another leaves it at that.
+//! An entry can only be in one *set*, which its place's hash names, in one of its seven ways. A
+//! set's *stamp* has its version and its lock. A reader loads the stamp, finds the entry, copies
+//! it, and loads the stamp again: the copy is consistent only if the version is unchanged. A writer
+//! locks the stamp by a CAS. No thread ever waits. A reader that finds the set locked misses, and a
+//! writer that finds it locked stores nothing.
 //!
-//! # What is kept
+//! # Replacement
 //!
-//! A set counts each entry's hits, up to three, in its stamp. An entry that comes new takes the
-//! place of one that has no hits left; if all have some, it is not kept, and each loses one. (The
-//! sketch of Misra and Gries, for each set: who comes more often than a seventh of the time stays.)
-//! So a stream of places that are seen once does not push out what is used, what is no longer used
-//! goes when others are, and hits of what is used most are not even counted, so that threads can
-//! share it without a write.
+//! A set counts each entry's hits, up to three, in its stamp. A new entry replaces one without
+//! hits. If all entries have hits, the new one is not stored, and each loses one hit. This is the
+//! sketch of Misra and Gries, for each set: an entry that is used more than a seventh of the time
+//! stays. So a stream of places that are seen once does not evict entries that are used. Entries
+//! that are no longer used are evicted. Hits of the most frequent entries are not even counted, so
+//! threads share them without a write.
 
 mod set;
 
@@ -35,15 +34,15 @@ use crate::{
 };
 use set::{Set, set_words};
 
-/// Remembered buckets of hash tables on other nodes, each with a turn from before it was fetched:
-/// see [`HashPeer::with_cache`](crate::HashPeer::with_cache).
+/// A cache of buckets of hash tables on other nodes, each with a turn from before it was fetched.
+/// See [`HashPeer::with_cache`](crate::HashPeer::with_cache).
 ///
 /// # Example
 ///
 /// See [`Cache`].
 pub type BucketCache = Cache<{ BUCKET_WORDS + 1 }>;
 
-/// Remembered inner nodes of trees on other nodes: see
+/// A cache of inner nodes of trees on other nodes. See
 /// [`TreePeer::with_cache`](crate::TreePeer::with_cache).
 ///
 /// # Example
@@ -51,11 +50,11 @@ pub type BucketCache = Cache<{ BUCKET_WORDS + 1 }>;
 /// See [`Cache`].
 pub type NodeCache = Cache<NODE_WORDS>;
 
-/// A cache of what was fetched from other nodes, in entries of so many words. Shared by threads,
-/// without locks.
+/// A cache of what was fetched from other nodes, in entries of `WORDS` words. Threads share it
+/// without waiting.
 ///
-/// What it remembers of a region is good for as long as that is the same memory. When a node has
-/// come back with other memory under the same identifier, begin with another cache.
+/// Entries of a region are valid as long as the region is the same memory. When a node restarts
+/// with other memory under the same identifier, use another cache.
 ///
 /// # Example
 ///
@@ -72,7 +71,7 @@ pub type NodeCache = Cache<NODE_WORDS>;
 /// let fabric = LocalFabric::new(2, LocalConfig::perfect());
 /// let region = fabric.register(NodeId(1), Arc::clone(store.region()))?;
 ///
-/// // Node 0 remembers a megabyte of what it has seen, of this table or others.
+/// Node 0 caches a megabyte of what it fetches, of this table or others.
 /// let cache = Arc::new(BucketCache::new(1 << 20)?);
 /// let endpoint = fabric.endpoint(NodeId(0))?;
 /// let verbs = endpoint.during(Phase::Lookup);
@@ -92,13 +91,13 @@ pub struct Cache<const WORDS: usize> {
 }
 
 impl<const WORDS: usize> Cache<WORDS> {
-    /// A cache of at most so many bytes, its own administration included but for a page. Memory is
-    /// used only as it is filled. One that is too small for a single set (a kilobyte for buckets,
-    /// four for nodes) remembers nothing.
+    /// Makes a cache of at most this many bytes, including its own data except for a page. Memory
+    /// is used only as the cache fills. A cache that is too small for a single set (a kilobyte for
+    /// buckets, four for nodes) stores nothing.
     ///
     /// # Errors
     ///
-    /// When so much memory cannot be had.
+    /// When the system does not provide the memory.
     pub fn new(bytes: u64) -> Result<Self, KvError> {
         let sets = bytes / Self::SET_BYTES;
         let memory = Region::anonymous(NoHtm, bytes.saturating_add(CACHE_BESIDES))?;
@@ -108,13 +107,13 @@ impl<const WORDS: usize> Cache<WORDS> {
 
     const SET_BYTES: u64 = 8 * set_words(WORDS) as u64;
 
-    /// How many entries there is room for.
+    /// Returns the number of entries that there is room for.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.sets * set::WAYS as u64
     }
 
-    /// What is remembered of a place.
+    /// Returns the entry of a place. `None`: it is not cached.
     #[doc(hidden)]
     #[must_use]
     #[inline]
@@ -123,8 +122,8 @@ impl<const WORDS: usize> Cache<WORDS> {
         self.set(key)?.get(key)
     }
 
-    /// Remembers what was fetched from a place, in place of what was remembered of it, or if there
-    /// are fewer hits for something else.
+    /// Stores the words fetched from a place. They replace the place's old entry, or else one
+    /// without hits.
     #[doc(hidden)]
     pub fn put(&self, at: Remote, words: &[u64; WORDS]) {
         if let Some(key) = key(at)
@@ -134,7 +133,7 @@ impl<const WORDS: usize> Cache<WORDS> {
         }
     }
 
-    /// Forgets a place.
+    /// Removes the entry of a place.
     #[doc(hidden)]
     pub fn forget(&self, at: Remote) {
         if let Some(key) = key(at)
@@ -150,7 +149,7 @@ impl<const WORDS: usize> Cache<WORDS> {
         let mixed = key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let number = ((u128::from(mixed ^ mixed >> 32) * u128::from(self.sets)) >> 64) as u64;
         let at = Offset::new(self.first.bytes() + number * Self::SET_BYTES);
-        // There is none only if there are no sets at all.
+        // This fails only if there are no sets at all.
         self.memory.words(at, set_words(WORDS)).ok().map(Set::new)
     }
 }
@@ -161,9 +160,9 @@ const LINE_BITS: u32 = 37;
 
 const _: () = assert!(NODE_BITS + REGION_BITS + LINE_BITS == 64);
 
-/// The word that names a place, never zero. Places that do not fit are not remembered: of the
-/// 2048th region of a node or a later one, beyond 8 TiB, where no table is, or within a line, where
-/// no bucket or node begins.
+/// Returns the word that names a place, never zero. `None`: the place does not fit, and is not
+/// cached. Such places are of the 2048th region of a node or a later one, or beyond 8 TiB, where no
+/// table is. They may also be within a line, where no bucket or node begins.
 #[inline(always)]
 fn key(at: Remote) -> Option<u64> {
     let (node, region) = (u64::from(at.node.0), u64::from(at.region.0));

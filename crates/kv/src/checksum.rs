@@ -1,28 +1,27 @@
-//! Checksums: how a peer that has fetched a record tells whether it is whole.
+//! Checksums, by which a peer detects that a fetched record is torn.
 //!
-//! A READ may bring a record's cache lines from different moments, in any order, so no version in
-//! the header can vouch for the value. Tables that are made for peers keep one word more behind
-//! each value: a checksum of everything that a reader relies on.
+//! A READ may fetch a record's cache lines at different moments, in any order, so no version in the
+//! header validates the value. Tables for peers have one more word behind each value: a checksum of
+//! everything that a reader relies on.
 //!
-//! - The key's word. Of a long key this is the fingerprint, which whoever reads the key's bytes can
-//!   compute again; so the checksum covers them, and who updates a value need not know the key.
+//! - The key word. For a long key this is the fingerprint, which a reader computes again from the
+//!   key's bytes. So the checksum covers them, and an update of a value need not know the key.
 //! - The version, so that a value is not taken for that of another version.
 //! - The incarnation and the lengths, so that one use of the memory is not taken for another.
 //! - The value, by its own hash.
 //!
-//! Not covered is the state word, which is changed without the value, and the link to an older
+//! It covers neither the state word, which changes without the value, nor the link to an older
 //! version.
 //!
-//! Whoever writes a record computes its checksum, while the version says that the record is being
-//! written. Readers on the owner check versions instead, and need not know that there is a
-//! checksum.
+//! A writer computes a record's checksum while the version says that the record is being written.
+//! Readers on the owner validate versions instead, and ignore the checksum.
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::layout::{Head, Version};
 
-/// The checksum of a record with this header and value. `lengths` is zero where the head has the
-/// value's length.
+/// Returns the checksum of a record with this header and value. `lengths` is zero where the head
+/// has the value's length.
 pub(crate) fn checksum(key: u64, version: Version, head: Head, lengths: u64, value: &[u8]) -> u64 {
     let words = [key, version.0, head.without_older().0, lengths, xxh3_64(value)];
     let mut bytes = [0; 8 * 5];

@@ -1,9 +1,8 @@
-//! What can go wrong in the store.
+//! The errors of the store.
 
 use drtm_rdma::{OutOfBounds, RegionError};
 
-/// An operation that the store refuses, or cannot carry out. The table it was meant for stays
-/// usable.
+/// An operation that the store refuses, or cannot execute. The table stays usable.
 ///
 /// # Example
 ///
@@ -25,7 +24,7 @@ pub enum KvError {
     ValueTooLong {
         /// Its length.
         length: usize,
-        /// The longest that there can be.
+        /// The longest possible value.
         longest: usize,
     },
     /// The key is longer than a record can hold.
@@ -33,10 +32,10 @@ pub enum KvError {
     KeyTooLong {
         /// Its length.
         length: usize,
-        /// The longest that there can be.
+        /// The longest possible key.
         longest: usize,
     },
-    /// Part of a value was to be written that is no part of it, or ends within a word of it.
+    /// The part to write is not within the value, or ends within a word of it.
     #[error(
         "bytes {begin} to {end} are not to be written of a value of {length}: a part ends where a word does, or the value; write all of it"
     )]
@@ -48,82 +47,82 @@ pub enum KvError {
         /// Where it ends.
         end: usize,
     },
-    /// Memory could not be had.
+    /// Memory has run out.
     #[error(transparent)]
     Region(#[from] RegionError),
     /// A link leads out of memory.
     #[error("the store is corrupt: {0}")]
     Corrupt(#[from] OutOfBounds),
-    /// Something contradicts what is known of it.
+    /// The store contradicts itself.
     #[error("the store is corrupt: at {at}, {what}")]
     Inconsistent {
-        /// Where it is.
+        /// The place.
         at: drtm_rdma::Offset,
-        /// What cannot be.
+        /// The contradiction.
         what: &'static str,
     },
-    /// The region is larger than places in a table can tell apart.
+    /// The region is larger than a place in a table can address.
     #[error("a region of {capacity} bytes; a store can use at most {most}")]
     RegionTooLarge {
         /// The region's capacity.
         capacity: u64,
-        /// The largest that there can be.
+        /// The largest possible capacity.
         most: u64,
     },
-    /// There is no table where one was to be opened, or it is of another kind.
+    /// There is no table at the place to open, or one of another kind.
     #[error(
         "no such table at {at}: expected {expected:#018x}, found {found:#018x}; was it opened with the shape it was made with?"
     )]
     NotThisTable {
-        /// Where it was looked for.
+        /// The place.
         at: drtm_rdma::Offset,
-        /// The word that describes the table asked for.
+        /// The word of the requested table.
         expected: u64,
-        /// The word found.
+        /// The word that was found.
         found: u64,
     },
     /// Only an empty tree can be loaded.
     #[error("a tree can only be loaded while it is empty, and nobody else changes it")]
     NotEmpty,
-    /// A tree is loaded in the order of its keys.
+    /// A tree must be loaded in the order of its keys.
     #[error("the key of row {row} is not above the one before: a tree is loaded with ascending keys")]
     NotAscending {
         /// The number of the row that is out of order; the first is row 0.
         row: u64,
     },
-    /// A configuration that describes no table.
+    /// The configuration is invalid.
     #[error("{what} must be {must_be}, and is {is}")]
     Config {
-        /// Which setting.
+        /// The setting.
         what: &'static str,
-        /// What is allowed.
+        /// The allowed values.
         must_be: &'static str,
-        /// What was given.
+        /// The given value.
         is: String,
     },
-    /// As many workers are alive as locks can tell apart.
+    /// As many workers are alive as locks can name.
     #[error("{most} workers of this store are alive, as many as locks can name; let some end, or share them")]
     TooManyWorkers {
-        /// How many there can be.
+        /// The most workers.
         most: u32,
     },
-    /// A table leads to a bucket that is not there.
+    /// A table leads to a bucket that does not exist.
     #[error("the hash table is corrupt: bucket {bucket} is not there")]
     NoBucket {
         /// The bucket's number.
         bucket: u64,
     },
-    /// The table has as many overflow buckets as links can tell apart.
+    /// The table has as many overflow buckets as links can address.
     #[error("the hash table has run out of overflow buckets; let it grow, or make it with more buckets")]
     TooCrowded,
-    /// Somebody else holds the record for longer than an impatient handle of the table waits.
+    /// Another holder has locked the record for longer than an impatient handle of the table waits.
     /// Nothing has changed.
     #[error("the record is locked, or being written, for longer than an impatient handle waits; try again later")]
     Busy,
 }
 
 impl KvError {
-    /// A setting that is not what it must be.
+    /// Makes the error of an invalid setting.
     pub(crate) fn config(what: &'static str, must_be: &'static str, is: impl ToString) -> Self {
         Self::Config { what, must_be, is: is.to_string() }
     }

@@ -1,4 +1,4 @@
-//! Keys: eight bytes that stand in the slot itself, or byte strings of which the slot has a
+//! Keys: eight bytes that are in the slot itself, or byte strings of which the slot has a
 //! fingerprint.
 
 use drtm_htm::{Engine, Word};
@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::KvError;
 
-/// The longest key in bytes.
+/// The length of the longest key, in bytes.
 pub const MAX_KEY: usize = 4096;
 
 mod sealed {
@@ -17,7 +17,7 @@ mod sealed {
     impl Sealed for super::Sliced {}
 }
 
-/// A kind of keys, as a type, so that the code for each is its own.
+/// A kind of keys, as a type, so that the code is specialised for each.
 ///
 /// # Example
 ///
@@ -26,31 +26,31 @@ pub trait Keys: sealed::Sealed + Copy + std::fmt::Debug + Send + Sync + 'static 
     /// A key, as operations take it.
     type Key<'k>: Copy;
 
-    /// What a table's header says of the kind.
+    /// The kind's code in a table's header.
     #[doc(hidden)]
     const CODE: u64;
 
-    /// Whether the word that stands for a key is the key, so that records need not keep it.
+    /// Whether the key word is the key itself, so that records need not store the key.
     #[doc(hidden)]
     const FITS: bool;
 
-    /// The word that stands for the key in its slot.
+    /// Returns the key word: the word in the key's slot.
     #[doc(hidden)]
     fn word(key: Self::Key<'_>) -> u64;
 
-    /// The hash whose lowest bits are the bucket's number.
+    /// Returns the hash whose lowest bits are the bucket's number.
     #[doc(hidden)]
     fn hash(word: u64) -> u64;
 
-    /// The key's length where the record has to keep it, or what is wrong with it.
+    /// Returns the key's length if the record stores the key. `Err`: the key is too long.
     #[doc(hidden)]
     fn kept(key: Self::Key<'_>) -> Result<Option<usize>, KvError>;
 
-    /// Shows the key's bytes, as messages carry them.
+    /// Calls `see` with the key's bytes, as messages have them.
     #[doc(hidden)]
     fn with_bytes<T>(key: Self::Key<'_>, see: impl FnOnce(&[u8]) -> T) -> T;
 
-    /// The key of these bytes, if they can be one.
+    /// Returns the key of these bytes. `None`: they are no key.
     #[doc(hidden)]
     fn from_bytes(bytes: &[u8]) -> Option<Self::Key<'_>>;
 
@@ -58,7 +58,7 @@ pub trait Keys: sealed::Sealed + Copy + std::fmt::Debug + Send + Sync + 'static 
     #[doc(hidden)]
     fn write<E: Engine>(engine: &E, words: &[Word], key: Self::Key<'_>);
 
-    /// Whether the record's words have this key. They may be changing.
+    /// Returns whether the record's words have this key. They may be changing.
     #[doc(hidden)]
     fn matches<E: Engine>(engine: &E, words: &[Word], length: usize, key: Self::Key<'_>) -> bool;
 }
@@ -89,7 +89,7 @@ impl Keys for Inline {
         key
     }
 
-    /// A multiplication spreads the key upward and a shift brings it down again.
+    /// Spreads the key upward by a multiplication, and back down by a shift.
     #[inline(always)]
     fn hash(word: u64) -> u64 {
         let product = word.wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -118,7 +118,7 @@ impl Keys for Inline {
     }
 }
 
-/// Keys of up to [`MAX_KEY`] bytes. The slot has a fingerprint of 64 bits, the record the key.
+/// Keys of up to [`MAX_KEY`] bytes. The slot has a fingerprint of 64 bits, the record has the key.
 ///
 /// # Example
 ///
@@ -142,14 +142,14 @@ impl ByteStrings for Bytes {
     }
 }
 
-/// [`Bytes`] as a tree's records keep them. The tree has compared what the key begins with, so the
-/// record's word is how it ends: that tells most of the keys that are left apart, and nothing needs
-/// to be hashed.
+/// [`Bytes`] as a tree's records store them. The tree has compared the key's beginning, so the
+/// record's key word is the key's end. It distinguishes most of the remaining keys, and nothing is
+/// hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sliced;
 
 impl ByteStrings for Sliced {
-    /// The last eight bytes, or all of a shorter key.
+    /// Returns the last eight bytes, or all bytes of a shorter key.
     #[inline(always)]
     fn word(key: &[u8]) -> u64 {
         match key.last_chunk() {
@@ -159,7 +159,7 @@ impl ByteStrings for Sliced {
     }
 }
 
-/// Keys that are byte strings, by the word that stands for each.
+/// Keys that are byte strings, by their key words.
 trait ByteStrings: sealed::Sealed + Copy + std::fmt::Debug + Send + Sync + 'static {
     fn word(key: &[u8]) -> u64;
 }
@@ -202,7 +202,8 @@ impl<B: ByteStrings> Keys for B {
         if length != key.len() || words.len() < words_for(length) {
             return false;
         }
-        // A piece at a time on the stack: keys differ early if they do, and nothing is allocated.
+        // Compares one piece at a time on the stack: different keys differ early, and nothing is
+        // allocated.
         let mut piece = [0; 64];
         words.chunks(piece.len() / 8).zip(key.chunks(piece.len())).all(|(words, expected)| {
             let found = &mut piece[..expected.len()];

@@ -1,18 +1,19 @@
-//! Where a worker inserts into trees, so that it need not search for the leaf each time.
+//! The places of a worker's last insertions into trees, so that it need not search for the leaf
+//! each time.
 //!
-//! Keys often ascend: those of a tree, or those that have their first columns in common, of which
-//! there may be many that take turns (the orders of several districts, the events of several
-//! devices). So one leaf is remembered for each upper half of a key's word. Nothing depends on what
-//! is remembered: a leaf says itself which keys belong there.
+//! Keys often ascend: those of a tree, or those that share their first columns. There may be many
+//! such sequences, which interleave (the orders of several districts, the events of several
+//! devices). So one leaf is kept for each upper half of a key word. It is only a hint: a leaf
+//! itself has the range of its keys.
 
 use drtm_rdma::Offset;
 
-/// Where a worker has inserted last, or is about to: what comes next often belongs there too.
+/// The place of a worker's last or next insertion. The following key often belongs there too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Last {
     /// The leaf's place.
     pub(crate) leaf: u64,
-    /// The word that was inserted, or is going to be.
+    /// The word that was inserted, or will be.
     pub(crate) word: u64,
 }
 
@@ -23,7 +24,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// No tree is there.
+    /// An entry of no tree.
     const NOTHING: Self = Self { tree: Offset::new(u64::MAX), last: Last { leaf: 0, word: 0 } };
 
     #[inline(always)]
@@ -32,13 +33,13 @@ impl Entry {
     }
 }
 
-/// What the keys have in common that ascend together.
+/// Returns the part of the key word that ascending keys share.
 #[inline(always)]
 fn upper(word: u64) -> u64 {
     word >> (u64::BITS / 2)
 }
 
-/// Those of one worker, in whichever trees. A later one may take the place of an earlier one.
+/// The entries of one worker, for all trees. A new entry may replace an old one.
 #[derive(Debug)]
 pub(crate) struct Lasts(Box<[Entry; 1 << BITS]>);
 
@@ -51,31 +52,31 @@ impl Default for Lasts {
 }
 
 impl Lasts {
-    /// Bytes of the heap that it has.
+    /// The number of bytes of the heap that it uses.
     pub(crate) const BYTES: usize = size_of::<[Entry; 1 << BITS]>();
 
-    /// Multiplied so that upper halves which follow one another are far apart.
+    /// Returns the slot of an entry. The product separates consecutive upper halves.
     #[inline(always)]
     fn slot(tree: Offset, word: u64) -> usize {
         let mixed = (tree.word().rotate_left(u64::BITS / 2) ^ upper(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         (mixed >> (u64::BITS - BITS)) as usize
     }
 
-    /// Where this key probably belongs.
+    /// Returns where this key probably belongs.
     #[inline(always)]
     pub(crate) fn of(&self, tree: Offset, word: u64) -> Option<Last> {
         let entry = self.0[Self::slot(tree, word)];
         entry.is_of(tree, word).then_some(entry.last)
     }
 
-    /// Remembers what was inserted last.
+    /// Stores the last insertion.
     #[inline(always)]
     pub(crate) fn set(&mut self, tree: Offset, last: Last) {
         self.0[Self::slot(tree, last.word)] = Entry { tree, last };
     }
 
-    /// Remembers where a word is going to be inserted. What was inserted last of its like is still
-    /// known then.
+    /// Stores the place of the next insertion. The last insertion with the same upper half stays
+    /// known.
     #[inline(always)]
     pub(crate) fn expect(&mut self, tree: Offset, next: Last) {
         let entry = &mut self.0[Self::slot(tree, next.word)];
@@ -102,7 +103,7 @@ mod tests {
                 assert_eq!(lasts.of(tree, word(column, 900)), Some(last));
             }
         }
-        // Ten that follow one another do not drive each other out.
+        // Ten consecutive ones do not replace each other.
         for tree in TREES {
             let known = (1..=10).filter(|column| lasts.of(tree, word(*column, 8)).is_some());
             assert!(known.count() >= 9);

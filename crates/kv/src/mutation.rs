@@ -1,42 +1,42 @@
-//! Deliberate faults, for the model checker, and for tests with narrow counters, to find. Elsewhere
-//! none exists, and asking for one costs nothing.
+//! Deliberate faults, for the model checker, and for tests with narrow counters, to find. In other
+//! builds there are none, and checking for one costs nothing.
 
-/// A step that can be left out, or done at the wrong time.
+/// A step that can be omitted, or done at the wrong time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     not(any(feature = "model", feature = "narrow")),
     expect(unreachable_pub, reason = "exported to the model checker only")
 )]
 pub enum Mutation {
-    /// A reader does not look at a record's version again after it has copied the value.
+    /// A reader does not validate a record's version after it has copied the value.
     ReadWithoutVersion,
-    /// Who goes straight from a slot to its record does not look at the slot again.
+    /// A reader that goes straight from a slot to its record does not validate the slot.
     FollowWithoutSight,
-    /// Nothing orders the mark of a record that is being written before the words of its value.
+    /// No fence orders the mark of a record that is being written before the words of its value.
     WriteWithoutFence,
-    /// A record's memory becomes free without being of another incarnation.
+    /// A record's memory is freed without a new incarnation.
     RetireWithoutIncarnation,
-    /// A key is taken for absent without asking the bucket whether it is the right one.
+    /// A key is taken for absent without checking that the bucket is the right one.
     AbsenceWithoutDepth,
-    /// A bucket that is split drops the keys that move before the new one is valid.
+    /// A bucket that is split drops the keys that move before the new bucket is valid.
     SplitDropsKeysFirst,
-    /// What was read in a node of the tree is believed without looking at its stamp again.
+    /// A reader does not validate a tree node's stamp.
     NodeWithoutStamp,
-    /// A node of the tree is locked though it has changed since it was seen.
+    /// A tree node is locked although it has changed since it was seen.
     LockWithoutStamp,
-    /// A node that leaves the tree can still be taken for what it was.
+    /// A node that leaves the tree keeps its stamp.
     LeaveWithoutStamp,
-    /// A hint's record is taken for the tree's without a look at the leaf, and the incarnation does
-    /// not tell either, as when it has come round again.
+    /// A hint's record is used without validating the leaf, and the incarnation does not detect it
+    /// either, as when it has wrapped around.
     HintWithoutLeaf,
-    /// Counters begin a quarter without a turn being counted.
+    /// A counter begins a quarter without counting a turn.
     TurnsNotCounted,
 }
 
 #[cfg(any(feature = "model", feature = "narrow"))]
 std::thread_local!(static CHOSEN: std::cell::Cell<Option<Mutation>> = const { std::cell::Cell::new(None) });
 
-/// Whether the code should have this fault.
+/// Returns whether the code has this fault.
 #[inline(always)]
 pub(crate) fn includes(mutation: Mutation) -> bool {
     #[cfg(any(feature = "model", feature = "narrow"))]
@@ -49,7 +49,7 @@ pub(crate) fn includes(mutation: Mutation) -> bool {
 }
 
 /// Runs `model` with a fault, in all its threads: the model checker runs them as coroutines of this
-/// one.
+/// thread.
 #[cfg(any(feature = "model", feature = "narrow"))]
 #[doc(hidden)]
 pub fn mutated(mutation: Mutation, model: impl FnOnce()) {

@@ -1,9 +1,8 @@
-//! Patience: how long an operation waits for a record that somebody else has locked or is writing.
+//! How long an operation waits for a record that another thread has locked or is writing.
 //!
-//! A thread that has nothing else to do waits as long as it takes. One that has, must not: whoever
-//! holds the record, on another node perhaps, may be waiting for just this thread to answer a
-//! message. So a handle of a table can be *impatient*: its operations give up then, with
-//! [`KvError::Busy`], and have changed nothing.
+//! A thread that only does this operation waits without limit. A message handler must not: the
+//! lock's holder, perhaps on another node, may be waiting for that handler. So a handle of a table
+//! can be *impatient*: its operations soon fail with [`KvError::Busy`], and have changed nothing.
 
 use std::cell::Cell;
 
@@ -11,10 +10,10 @@ use drtm_htm::Waiter;
 
 use crate::KvError;
 
-/// How often an operation looks again.
+/// How often an operation retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// As often as it takes.
+    /// Without limit.
     Endless,
     /// A few times: enough for a thread of this node that is in the midst of a write.
     Short,
@@ -32,7 +31,7 @@ impl Patience {
     }
 }
 
-/// One operation's waiting.
+/// The waiting of one operation.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     waiter: Waiter,
@@ -40,7 +39,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Waits a little; an error if it has been long enough.
+    /// Waits a little. `Err`: the operation has waited long enough.
     #[cold]
     pub(crate) fn pause(&self) -> Result<(), KvError> {
         if let Some(left) = self.left.get() {

@@ -1,4 +1,4 @@
-//! What peers of hash tables and of trees have in common: what they find, and what can go wrong.
+//! The common part of the peers of hash tables and trees: locations and errors.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -6,7 +6,7 @@ use drtm_rdma::{Offset, Port, Remote, TURNS_AT, VerbError, Verbs};
 
 use crate::{Handle, Turn, layout::Place};
 
-/// A table on another node that cannot be reached, or is none.
+/// An error of a table on another node, which cannot be reached or is corrupt.
 ///
 /// # Example
 ///
@@ -20,14 +20,14 @@ pub enum PeerError {
     /// There is no table at that place, or one of another kind.
     #[error("no such table at {at}: expected {expected:#018x}, found {found:#018x}; was it made with these keys?")]
     NotThisTable {
-        /// Where it was looked for.
+        /// The place.
         at: Remote,
-        /// The word that describes the table asked for.
+        /// The word of the requested table.
         expected: u64,
-        /// The word found.
+        /// The word that was found.
         found: u64,
     },
-    /// A link leads to a bucket that is not there.
+    /// A link leads to a bucket that does not exist.
     #[error("the hash table at {at} is corrupt: bucket {bucket} is not there; restore it on its node")]
     NoBucket {
         /// The table.
@@ -35,17 +35,17 @@ pub enum PeerError {
         /// The bucket.
         bucket: u64,
     },
-    /// A word of the table is one that no table has.
+    /// A word of the table has a value that no table has.
     #[error("the table at {at} is corrupt: {what} cannot be {found:#x}; restore it on its node")]
     Corrupt {
         /// The table.
         at: Remote,
-        /// What the word says.
+        /// What the word is.
         what: &'static str,
-        /// The word.
+        /// The value.
         found: u64,
     },
-    /// A lookup has not come to rest within any number of READs that concurrent changes explain.
+    /// A lookup did not finish within any number of READs that concurrent changes explain.
     #[error(
         "a lookup in the table at {at} has not come to rest after {attempts} attempts: the table is corrupt, or its node has stopped while \
          changing it; ask its node"
@@ -53,13 +53,13 @@ pub enum PeerError {
     Restless {
         /// The table.
         at: Remote,
-        /// How often it was tried.
+        /// The number of attempts.
         attempts: u32,
     },
 }
 
-/// Where a record is on its node, and in which use of that memory: to be checked against what is
-/// found there.
+/// A record's place on its node, and the incarnation of its memory, which a reader must check
+/// there.
 ///
 /// # Example
 ///
@@ -71,31 +71,32 @@ pub struct Location {
     pub record: Remote,
     /// The incarnation that its head must have.
     pub incarnation: u16,
-    /// A turn of the node from before the record was there. Some turns later it may have come
-    /// round.
+    /// A turn of the node from before the record was there. Some turns later the incarnation may
+    /// have wrapped around.
     pub(crate) since: Turn,
 }
 
 impl Location {
-    /// Where a slot of the table at `table` has led since a turn.
+    /// Makes the location that a slot of the table at `table` has had since a turn.
     pub(crate) fn of(place: Place, table: Remote, since: Turn) -> Self {
         let record = Remote { offset: Offset::new(8 * place.word), ..table };
         Self { record, incarnation: place.incarnation, since }
     }
 
-    /// The record's handle on its node.
+    /// Returns the record's handle on its node.
     #[must_use]
     pub fn handle(&self) -> Handle {
         Handle::of(Place { word: self.record.offset.word(), incarnation: self.incarnation })
     }
 
-    /// Whether a record that was found at the location before this turn is the one that was there.
+    /// Returns whether a record that was found at the location before this turn is the expected
+    /// one.
     pub(crate) fn is_within(&self, now: Turn) -> bool {
         self.since.is_within(now)
     }
 }
 
-/// The word that counts the turns of the region in which something is.
+/// Returns the place of the word that counts the turns of a place's region.
 pub(crate) fn turns_of(at: Remote) -> Remote {
     Remote { offset: TURNS_AT, ..at }
 }
@@ -108,7 +109,7 @@ pub(crate) struct KnownTurn {
 }
 
 impl KnownTurn {
-    /// The turn that it is now in the region of a table.
+    /// Fetches the current turn of the region of a table.
     pub(crate) async fn of<P: Port>(verbs: Verbs<'_, P>, table: Remote) -> Result<Self, VerbError> {
         let word = turns_of(table);
         Ok(Self { word, turn: AtomicU64::new(verbs.read_word(word).await?) })
@@ -118,8 +119,8 @@ impl KnownTurn {
         Turn(self.turn.load(Relaxed))
     }
 
-    /// Asks for the turn that it is now. Whether nothing can have come round since the one that was
-    /// known.
+    /// Fetches the current turn. Returns whether no counter can have wrapped around since the known
+    /// one.
     pub(crate) async fn refresh<P: Port>(&self, verbs: Verbs<'_, P>) -> Result<bool, VerbError> {
         let (before, now) = (self.get(), Turn(verbs.read_word(self.word).await?));
         self.turn.fetch_max(now.0, Relaxed);
@@ -127,8 +128,8 @@ impl KnownTurn {
     }
 }
 
-/// How long a lookup goes on that meets change after change. Seconds, on any fabric: whoever
-/// changes a table is done in less, even if he is interrupted, unless he will never be.
+/// The most attempts of a lookup that meets change after change. They take seconds on any fabric. A
+/// thread that changes a table needs less, even if it is interrupted, unless it never continues.
 #[derive(Debug)]
 pub(crate) struct Patience {
     table: Remote,
@@ -142,7 +143,7 @@ impl Patience {
         Self { table, attempts: 0 }
     }
 
-    /// Counts an attempt.
+    /// Counts an attempt. Fails if there were too many.
     #[inline]
     pub(crate) fn try_again(&mut self) -> Result<(), PeerError> {
         self.attempts += 1;
@@ -153,7 +154,7 @@ impl Patience {
     }
 }
 
-/// The table's place moved by so many bytes, of which another node's word says how many.
+/// Returns the place at an offset, which a word of another node has, plus `more` bytes.
 pub(crate) fn within(table: Remote, what: &'static str, offset: u64, more: u64) -> Result<Remote, PeerError> {
     match offset.checked_add(more) {
         Some(offset) => Ok(Remote { offset: Offset::new(offset), ..table }),

@@ -1,30 +1,31 @@
 //! Records and tables of other nodes.
 //!
-//! Two ways lead there. *One-sided* verbs act on a record's words without its owner doing anything:
-//! [`RecordPeer`] reads, locks and writes a record whose place is known, as from
-//! [`HashPeer::find`](crate::HashPeer::find). *Messages* ask the owner to do what takes more than
-//! one record: a [`Service`] on the owner carries out what a [`TablePeer`] asks for.
+//! There are two ways to access them. *One-sided* verbs act on a record's words without its owner
+//! doing anything. [`RecordPeer`] reads, locks and writes a record whose place is known, such as
+//! from [`HashPeer::find`](crate::HashPeer::find). *Messages* ask the owner to do what takes more
+//! than one record: a [`Service`] on the owner executes the requests of a [`TablePeer`].
 //!
-//! # Reading one-sidedly
+//! # One-sided reads
 //!
-//! A READ may bring a record's lines from different moments. So tables that peers read keep a
-//! checksum behind each value, and what was fetched is believed if it fits. What the version, the
-//! incarnation and the key say is then as true as for a local reader.
+//! A READ may fetch a record's lines at different moments. So tables for peers have a checksum
+//! behind each value, and a fetched record is valid only if its checksum is right. Its version,
+//! incarnation and key are then as valid as for a local reader.
 //!
-//! # Writing one-sidedly
+//! # One-sided writes
 //!
-//! As a local writer does it, step by step, each step a WRITE of its own, since the bytes of one
-//! become visible in any order while WRITEs keep theirs: the version is marked, then value and
-//! checksum are written, then the new version, then the lock is given up. All of that is one batch.
-//! Readers, local or not, find the record marked, or torn, or whole; never wrong.
+//! A peer writes a record in the same steps as a local writer, each as a WRITE of its own. The
+//! bytes of one WRITE become visible in any order, while WRITEs stay in order. The version is
+//! marked, value and checksum are written, the new version is written, and the lock is released.
+//! All of that is one batch. A reader, local or not, finds the record marked, torn, or consistent;
+//! never wrong.
 //!
-//! # Who changes a state word
+//! # Changing a state word
 //!
 //! Where a NIC's compare-and-swap is atomic with those of processors, peers lock by it. Elsewhere
 //! only the owner's processors may swap a state word, and peers lock by message. That is decided in
-//! one place (see `lock`), and users need not know. A lock is given up by a swap that expects the
-//! holder's own state, so nobody can free what he has not locked; only the batch that ends a write
-//! stores the free state, and it can only be had with the lock.
+//! one place (see `lock`), and users need not know. A lock is released by a CAS that expects the
+//! holder's own state, so no thread can release another's lock. Only the batch that ends a write
+//! stores the free state, and it requires the lock.
 
 mod backoff;
 mod client;

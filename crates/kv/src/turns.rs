@@ -1,25 +1,25 @@
-//! Turns: how a name that is used again is told from its first use.
+//! Turns: how the reuse of a narrow counter's value (ABA) is detected.
 //!
-//! Two counters of the store are narrow, since there is no room for more in words that must be read
-//! at once: a record's incarnation and a bucket's version. A reader that keeps a value of one, and
-//! finds the same value later, concludes that nothing has happened. That is wrong if the counter
-//! has come round meanwhile, and nothing in the counter tells.
+//! Two counters of the store are narrow, since words that must be read at once have no more room: a
+//! record's incarnation and a bucket's version. A reader that keeps a counter's value, and finds
+//! the same value later, concludes that nothing has changed. That is wrong if the counter has
+//! wrapped around meanwhile, which the counter itself does not show.
 //!
-//! So the region has a word that counts *turns*. A round has four quarters, and a thread that is
-//! about to begin a quarter of any counter counts a turn first. A reader looks at the word before
-//! it takes note of a counter's value, and after it has found the value again. Then:
+//! So the region has a word that counts *turns*: an epoch. A round of a counter has four quarters,
+//! and a thread that is about to begin a quarter of any counter first counts a turn. A reader loads
+//! the turns before it reads a counter, and after it has found the same value again. Then:
 //!
-//! - If a counter has come round in between, it has begun a quarter four times. A thread that has
-//!   read the value was ordered behind the thread that wrote it, so it sees the turns that were
+//! - If a counter has wrapped around in between, it has begun a quarter four times. A thread that
+//!   has read the value was ordered behind the thread that wrote it, so it sees the turns that were
 //!   counted before.
 //! - The first of the four may have been counted before the reader looked, and have become visible
-//!   afterwards. So [`ROUND_TURNS`], three, are seen at least, and fewer mean that nothing has come
-//!   round.
+//!   afterwards. So the reader sees at least [`ROUND_TURNS`], three, more turns. Fewer mean that no
+//!   counter has wrapped around.
 //!
-//! A reader that sees more begins again, or its transaction is a conflict. That is exact: a counter
-//! that has come round is always noticed. A transaction that is given up for nothing is rare: a
-//! bucket begins a quarter every two million changes, and records are kept [from beginning
-//! one](crate::quarantine) while transactions are active.
+//! A reader that sees more retries, or its transaction conflicts. The detection is exact: a
+//! wrap-around is always noticed. Unnecessary aborts are rare: a bucket begins a quarter every two
+//! million changes, and records are kept [from beginning one](crate::quarantine) while transactions
+//! are active.
 //!
 //! See `docs/decisions/0036-turns.md`.
 
@@ -28,8 +28,8 @@ use std::fmt::Debug;
 use drtm_htm::{Engine, fence_acquire};
 use drtm_rdma::Region;
 
-/// How many turns are seen, at least, from before a counter had a value to after it has the same
-/// value again.
+/// The number of turns that a reader sees, at least, while a counter wraps around to the same
+/// value.
 ///
 /// # Example
 ///
@@ -56,33 +56,33 @@ pub const ROUND_TURNS: u64 = 3;
 pub struct Turn(pub(crate) u64);
 
 impl Turn {
-    /// The turn that it is now in a region.
+    /// Returns the current turn of a region.
     #[inline(always)]
     pub(crate) fn of<E: Engine>(region: &Region<E>) -> Self {
         Self(region.engine().load(region.turns()))
     }
 
-    /// Whether nothing can have come round in a region since this turn, of what was looked at
-    /// before.
+    /// Returns whether no counter of a region that was read before can have wrapped around since
+    /// this turn.
     #[inline(always)]
     pub(crate) fn holds_in<E: Engine>(self, region: &Region<E>) -> bool {
         fence_acquire();
         self.is_within(Self::of(region))
     }
 
-    /// Whether nothing can have come round from this turn to another.
+    /// Returns whether no counter can have wrapped around from this turn to another.
     #[inline(always)]
     pub(crate) fn is_within(self, now: Self) -> bool {
         now.0.wrapping_sub(self.0) < ROUND_TURNS
     }
 }
 
-/// What a store asks and tells of its turns, if operations on it are long: transactions.
+/// The interface between a store and a tracker of its long operations, transactions, for the turns.
 ///
 /// # Example
 ///
-/// A watch for one operation at a time. It counts turns itself, so that its users need not look
-/// into the region.
+/// A watch for one operation at a time. It counts turns itself, so that its users need not read the
+/// region.
 ///
 /// ```
 /// use std::sync::{Arc, Weak, atomic::{AtomicU64, Ordering::SeqCst}};
@@ -118,10 +118,10 @@ impl Turn {
 /// # Ok::<(), drtm_kv::KvError>(())
 /// ```
 pub trait Watch: Debug + Send + Sync {
-    /// Counts a turn, before what it is counted for can be seen. Returns the count.
+    /// Counts a turn, before the change that it is counted for becomes visible. Returns the count.
     fn turned(&self) -> u64;
 
-    /// Whether all operations have ended that began before a turn, as far as can be seen. One that
-    /// is overlooked is given up for nothing, perhaps.
+    /// Returns whether all operations that began before a turn have ended, as far as is known. An
+    /// operation that is overlooked may be aborted unnecessarily.
     fn has_passed(&self, turn: u64) -> bool;
 }

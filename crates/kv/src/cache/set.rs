@@ -1,4 +1,4 @@
-//! One set of a cache: some entries, and the stamp that all its readers and writers go by.
+//! One set of a cache: some entries, and the stamp by which all readers and writers synchronise.
 //!
 //! ```text
 //! word 0      stamp
@@ -15,10 +15,10 @@
 //! +-------------------------------------------------------+---------------+------+
 //! ```
 //!
-//! Keys and entries change only under the lock, and the version is one on afterwards. Hits change
-//! without it, by an exchange of the whole stamp.
+//! Keys and entries change only under the lock, and unlocking increments the version. Hits change
+//! without the lock, by a CAS of the whole stamp.
 //!
-//! Stamp and keys fill a cache line, so that a place that is not there costs one.
+//! Stamp and keys fill a cache line, so a miss touches one line.
 
 use drtm_htm::{Engine, NoHtm, Word, fence_acquire, fence_release};
 
@@ -35,7 +35,7 @@ const VERSION: Field = HITS.then(63 - HIT_BITS * WAYS as u32);
 
 const _: () = assert!(VERSION.ends_word() && (MODEL || ENTRIES == 8));
 
-/// Words of a set of entries of so many words.
+/// Returns the number of words of a set of entries of this many words.
 pub(super) const fn set_words(entry: usize) -> usize {
     ENTRIES + WAYS * entry
 }
@@ -53,7 +53,7 @@ impl Stamp {
         Self(LOCK.set(self.0, 1))
     }
 
-    /// After a change.
+    /// Returns the stamp after a change.
     const fn changed(self) -> Self {
         Self(LOCK.set(VERSION.set(self.0, VERSION.get(self.0) + 1), 0))
     }
@@ -74,25 +74,26 @@ impl Stamp {
         Self(Self::hits_of(way).set(self.0, hits))
     }
 
-    /// With one hit more, unless there are as many as can be counted.
+    /// Returns the stamp with one more hit. `None`: the counter is at its maximum.
     fn hit(self, way: usize) -> Option<Self> {
         let hits = self.hits(way);
         (hits < Self::hits_of(way).max()).then(|| self.with_hits(way, hits + 1))
     }
 
-    /// With one hit less for each.
+    /// Returns the stamp with one hit less for each entry.
     fn faded(self) -> Self {
         (0..WAYS).fold(self, |stamp, way| stamp.with_hits(way, stamp.hits(way).saturating_sub(1)))
     }
 
-    /// An entry without hits. Another one each time, so that each has as long to get one.
+    /// Returns an entry without hits. Starts at another one each time, so that each has the same
+    /// time to get a hit.
     fn without_hits(self) -> Option<usize> {
         let first = VERSION.get(self.0) as usize;
         (0..WAYS).map(|way| (first + way) % WAYS).find(|way| self.hits(*way) == 0)
     }
 }
 
-/// A set's words, of a cache's memory, which nobody else has.
+/// A set's words, in a cache's memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Set<'c, const WORDS: usize> {
     words: &'c [Word],
@@ -120,7 +121,8 @@ impl<'c, const WORDS: usize> Set<'c, WORDS> {
         &self.words[ENTRIES + way * WORDS..][..WORDS]
     }
 
-    /// The entry of this key, whole, and one hit more for it.
+    /// Returns the entry of this key, consistently, and counts a hit. `None`: it is missing, or
+    /// being changed.
     #[inline(always)]
     pub(super) fn get(self, key: u64) -> Option<[u64; WORDS]> {
         let before = self.stamp();
@@ -135,14 +137,15 @@ impl<'c, const WORDS: usize> Set<'c, WORDS> {
             return None;
         }
         if let Some(hit) = after.hit(way) {
-            // If it fails, somebody else was counted instead, or the entry goes: either way no harm
-            // is done.
+            // If this fails, another hit was counted instead, or the entry is being replaced. Both
+            // are harmless.
             let _ = NoHtm.compare_exchange(&self.words[0], after.0, hit.0);
         }
         Some(copy)
     }
 
-    /// Keeps an entry, in place of an older one of this key, or of one that has no hits left.
+    /// Stores an entry. It replaces the key's old entry, or else a free one, or else one without
+    /// hits.
     pub(super) fn put(self, key: u64, entry: &[u64; WORDS]) {
         let seen = self.stamp();
         let known = self.way_of(key);
@@ -158,13 +161,13 @@ impl<'c, const WORDS: usize> Set<'c, WORDS> {
             }
             None if seen.is_locked() => {}
             None => {
-                // If it fails, others are busy here, and count for themselves.
+                // If this fails, other threads use the set, and count for themselves.
                 let _ = NoHtm.compare_exchange(&self.words[0], seen.0, seen.faded().0);
             }
         }
     }
 
-    /// Drops the entry of this key, if there is one.
+    /// Removes the entry of this key, if there is one.
     pub(super) fn forget(self, key: u64) {
         let seen = self.stamp();
         if let Some(way) = self.way_of(key) {
@@ -172,8 +175,8 @@ impl<'c, const WORDS: usize> Set<'c, WORDS> {
         }
     }
 
-    /// Changes a set that is as it was seen, and leaves it with this stamp, one version on. If it
-    /// is not, or is being changed, nothing happens.
+    /// Changes a set that is unchanged since it was seen, and leaves it with this stamp and the
+    /// next version. Does nothing if the set has changed or is being changed.
     #[inline(always)]
     fn change(self, seen: Stamp, stamp: Stamp, change: impl FnOnce()) {
         if seen.is_locked() || NoHtm.compare_exchange(&self.words[0], seen.0, seen.locked().0).is_err() {

@@ -1,4 +1,4 @@
-//! Waiting for somebody else to be done with a record, while the other coroutines go on.
+//! Waiting for a record that another thread uses, while the other coroutines run.
 
 use drtm_rdma::{Port, Verbs};
 
@@ -10,7 +10,7 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// Waits, longer than the time before; false if it has been tried often enough.
+    /// Waits, longer each time. Returns false if there were enough attempts.
     pub(super) async fn again<P: Port>(&mut self, verbs: Verbs<'_, P>) -> bool {
         self.tries += 1;
         if self.tries >= TRIES {

@@ -1,4 +1,4 @@
-//! The peer's side: asking the owner of a table.
+//! The peer's side: requests to the owner of a table.
 
 use std::{fmt, marker::PhantomData, ops::Bound};
 
@@ -11,18 +11,18 @@ use super::{
 };
 use crate::{Version, keys::Keys};
 
-/// A table of another node, whose [`Service`](crate::Service) is asked by message. A name to be
-/// copied.
+/// A table of another node, which is accessed by messages to its [`Service`](crate::Service). This
+/// is only a name, and is `Copy`.
 ///
-/// Operations are what they are [at the owner](crate::HashTable), and linearizable as there. Where
-/// others hold a record, the owner is asked again for a moment, while the other coroutines go on;
-/// then the answer is [`RemoteError::Busy`].
+/// Operations do the same as [at the owner](crate::HashTable), and are linearizable. While others
+/// have locked a record, the request is retried for a moment, and other coroutines run meanwhile.
+/// The error is [`RemoteError::Busy`] then.
 ///
 /// # Errors
 ///
-/// All operations: when the owner cannot be reached, [refuses](crate::Refusal), or is too busy;
-/// nothing has changed then, but if the fabric has failed it may have. When a request is longer
-/// than a message.
+/// Every operation fails when the owner cannot be reached, [refuses](crate::Refusal), or is busy
+/// for too long. Nothing has changed then, except that it may have if the fabric has failed. It
+/// also fails when the request is longer than a message.
 ///
 /// # Example
 ///
@@ -75,18 +75,18 @@ impl<K: Keys> Clone for TablePeer<K> {
 impl<K: Keys> Copy for TablePeer<K> {}
 
 impl<K: Keys> TablePeer<K> {
-    /// The table that this node serves under this number.
+    /// Makes the name of the table that this node serves under this number.
     #[must_use]
     pub const fn new(owner: NodeId, table: TableId) -> Self {
         Self { owner, table, keys: PhantomData }
     }
 
-    /// Gets a key's value, and its version.
+    /// Returns a key's value and its version. `None`: the key is absent.
     ///
     /// # Errors
     ///
-    /// As said [above](Self#errors), and when the value is longer than a reply: then it can be read
-    /// one-sidedly.
+    /// See [the type's errors](Self#errors). Also when the value is longer than a reply: then it
+    /// can be read one-sidedly.
     pub async fn get<P: Port>(
         self,
         verbs: Verbs<'_, P>,
@@ -105,11 +105,11 @@ impl<K: Keys> TablePeer<K> {
         }
     }
 
-    /// Inserts a key that is not there yet. Gives its version, or `None` if the key is there.
+    /// Inserts a key, and returns its version. `None`: the key is present already.
     ///
     /// # Errors
     ///
-    /// As said [above](Self#errors).
+    /// See [the type's errors](Self#errors).
     pub async fn insert<P: Port>(
         self,
         verbs: Verbs<'_, P>,
@@ -120,12 +120,12 @@ impl<K: Keys> TablePeer<K> {
         self.change(verbs, request).await
     }
 
-    /// Gives a key that is there another value, of any length. Gives the new version, or `None` if
-    /// there is no such key.
+    /// Replaces the value of a present key by one of any length, and returns the new version.
+    /// `None`: the key is absent.
     ///
     /// # Errors
     ///
-    /// As said [above](Self#errors).
+    /// See [the type's errors](Self#errors).
     pub async fn update<P: Port>(
         self,
         verbs: Verbs<'_, P>,
@@ -136,11 +136,11 @@ impl<K: Keys> TablePeer<K> {
         self.change(verbs, request).await
     }
 
-    /// Gives a key a value, whether it is there or not. Gives the value's version.
+    /// Inserts or updates a key. Returns the value's version.
     ///
     /// # Errors
     ///
-    /// As said [above](Self#errors).
+    /// See [the type's errors](Self#errors).
     pub async fn put<P: Port>(
         self,
         verbs: Verbs<'_, P>,
@@ -152,24 +152,24 @@ impl<K: Keys> TablePeer<K> {
         version.ok_or(RemoteError::Reply { what: "it says that a key can be neither updated nor inserted" })
     }
 
-    /// Removes a key. Gives the version that was removed, or `None` if there was no such key.
+    /// Removes a key, and returns the version that was removed. `None`: the key was absent.
     ///
     /// # Errors
     ///
-    /// As said [above](Self#errors).
+    /// See [the type's errors](Self#errors).
     pub async fn remove<P: Port>(self, verbs: Verbs<'_, P>, key: K::Key<'_>) -> Result<Option<Version>, RemoteError> {
         let request = K::with_bytes(key, |key| Request::Remove { key }.to_bytes(self.table));
         self.change(verbs, request).await
     }
 
-    /// The first rows of a range of a tree: at most so many (and at least one is asked for), and at
-    /// most what one reply holds. Each key's value is whole, but they may be from different
-    /// moments, as those of a [`Scan`](crate::Scan).
+    /// Returns the first rows of a range of a tree: at most `rows`, and at most as many as a reply
+    /// holds. At least one row is requested. Each value is consistent, but they may be from
+    /// different moments, like those of a [`Scan`](crate::Scan).
     ///
     /// # Errors
     ///
-    /// As said [above](Self#errors), when the table has no order, and when the first row is longer
-    /// than a reply.
+    /// See [the type's errors](Self#errors). Also when the table has no order, or when the first
+    /// row is longer than a reply.
     pub async fn range<'e, P: Port>(
         self,
         verbs: Verbs<'e, P>,
@@ -190,7 +190,7 @@ impl<K: Keys> TablePeer<K> {
         }
     }
 
-    /// Asks until the owner is not busy with what is asked for.
+    /// Sends a request until the owner is not busy.
     async fn ask<'e, P: Port>(self, verbs: Verbs<'e, P>, request: Packet) -> Result<Answered<'e, P>, RemoteError> {
         let mut backoff = Backoff::default();
         loop {
@@ -230,8 +230,8 @@ pub struct PeerRow<'p, K: Keys> {
     pub version: Version,
 }
 
-/// Rows of another node's table, in the order of their keys. It holds the reply's buffer while it
-/// is there.
+/// Rows of another node's table, in the order of their keys. It holds the reply's buffer until it
+/// is dropped.
 ///
 /// # Example
 ///
@@ -258,10 +258,10 @@ impl<'e, P: Port, K: Keys> Page<'e, P, K> {
         Ok(Self { answered, more, keys: PhantomData })
     }
 
-    /// The rows.
+    /// Returns the rows.
     pub fn rows(&self) -> impl Iterator<Item = PeerRow<'_, K>> {
         let mut left = &self.answered.0[HEAD..];
-        // All of them were looked at when the reply came.
+        // All of them were validated when the reply arrived.
         std::iter::from_fn(move || {
             let ((key, value, version), rest) = split_row(left)?;
             left = rest;
@@ -269,7 +269,8 @@ impl<'e, P: Port, K: Keys> Page<'e, P, K> {
         })
     }
 
-    /// Where the rows that did not fit begin: behind the last of these. `None` if there were none.
+    /// Returns the bound at which the rest of the range begins: behind the last row. `None`: there
+    /// is no rest.
     #[must_use]
     pub fn rest(&self) -> Option<Bound<K::Key<'_>>> {
         let last = if self.more { self.rows().last() } else { None };

@@ -1,11 +1,11 @@
-//! What can go wrong with tables and records on other nodes.
+//! The errors of tables and records on other nodes.
 
 use drtm_rdma::{Remote, VerbError};
 
 use super::Refusal;
 use crate::State;
 
-/// An operation on another node's table or record that could not be carried out.
+/// An error of an operation on another node's table or record.
 ///
 /// # Example
 ///
@@ -28,25 +28,24 @@ pub enum RemoteError {
     /// There is no table at that place, or one with other keys.
     #[error("no table at {at} that has these keys: found {found:#018x}; was it made with them?")]
     NotThisTable {
-        /// Where it was looked for.
+        /// The place.
         at: Remote,
-        /// The word found.
+        /// The word that was found.
         found: u64,
     },
-    /// The records of the table have no checksums, so that torn READs could not be told from whole
-    /// ones.
+    /// The table's records have no checksums, so torn READs cannot be detected.
     #[error("the table at {at} is not made for peers; make it so, or ask its owner by message")]
     NotForPeers {
         /// The table, or the record.
         at: Remote,
     },
-    /// A record contradicts its checksum although nobody writes it.
+    /// A record contradicts its checksum although it is not being written.
     #[error("the record at {at} is corrupt: it contradicts its checksum, and nobody is writing it; restore it")]
     Corrupt {
         /// The record.
         at: Remote,
     },
-    /// The lock is somebody else's, or nobody's.
+    /// Another holder has locked the record, or none has.
     #[error("the record at {at} is not locked by the holder named: its state is {found:?}; nothing was changed")]
     NotHolder {
         /// The record.
@@ -54,12 +53,12 @@ pub enum RemoteError {
         /// Its state.
         found: State,
     },
-    /// A value that is written in place must be as long as the one before.
+    /// A value that is written in place must have the previous value's length.
     #[error("a value of {given} bytes does not fit the record of one of {is}; update it by message, which can move it")]
     OtherLength {
-        /// The length of the value that is there.
+        /// The length of the previous value.
         is: usize,
-        /// The length of the value given.
+        /// The length of the new value.
         given: usize,
     },
     /// The request is longer than a message can be.
@@ -67,16 +66,16 @@ pub enum RemoteError {
     RequestTooLong {
         /// Its length.
         bytes: usize,
-        /// The longest that there can be.
+        /// The longest possible message.
         most: usize,
     },
-    /// The record was locked or being written by others as long as the operation was ready to wait.
+    /// The record was locked or being written for longer than the operation waits.
     #[error("the record is locked, or being written, for longer than an operation waits; try again later")]
     Busy,
     /// The owner refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The owner's reply is none.
+    /// The owner's reply cannot be decoded.
     #[error("the owner's reply cannot be understood: {what}; do both nodes run the same version?")]
     Reply {
         /// What is wrong with it.

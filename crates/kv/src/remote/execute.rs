@@ -1,4 +1,4 @@
-//! Carrying out a request on a table, whatever the table's kind and keys.
+//! Executing a request on a table, whatever the table's kind and keys.
 
 use std::ops::Bound;
 
@@ -12,20 +12,21 @@ use crate::{
     Handle, Holder, KvError, KvTable, Leases, Locking, Version, Worker, keys::Keys, layout::Place, record::Record,
 };
 
-/// Room for a value before its length is known.
+/// The room for a value before its length is known.
 const LIKELY: usize = 256;
 
-/// A request that is being carried out.
+/// A request that is being executed.
 pub(super) struct Job<'j, E: Engine> {
     pub(super) worker: &'j mut Worker<E>,
     pub(super) request: Request<'j>,
-    /// The longest that the reply may be.
+    /// The longest possible reply, in bytes.
     pub(super) most: usize,
     pub(super) reply: &'j mut Vec<u8>,
 }
 
 impl<E: Engine> Job<'_, E> {
-    /// Makes the reply the answer. What is in the way of that is an answer, too.
+    /// Executes the request, and writes the answer to the reply. `Err` has an answer to send
+    /// instead.
     pub(super) fn on<K: Keys, T: KvTable<E, K>>(self, table: &T) -> Result<(), Answer<'static>> {
         let Self { worker, request, most, reply } = self;
         let done = match request {
@@ -113,7 +114,7 @@ fn rows_of<'k, E: Engine, K: Keys, T: KvTable<E, K>>(
     })?;
     match (more, too_long) {
         (None, _) => Err(Refusal::NotOrdered.into()),
-        // Not even the first: whoever asks again would get no further.
+        // Not even the first row fits: a retry would get no further.
         (_, Some(length)) if count == 0 => {
             Err(Refusal::ReplyTooLong { length, most: most.saturating_sub(HEAD) }.into())
         }
@@ -124,7 +125,7 @@ fn rows_of<'k, E: Engine, K: Keys, T: KvTable<E, K>>(
     }
 }
 
-/// Locks the key's record, if it is where the peer believes it to be. Gives its version.
+/// Locks the key's record, if it is at the place that the peer expects. Returns its version.
 fn lock<E: Engine, K: Keys, T: KvTable<E, K>>(
     table: &T,
     key: K::Key<'_>,
@@ -137,7 +138,7 @@ fn lock<E: Engine, K: Keys, T: KvTable<E, K>>(
     }
     let record = Record::at(table.store().region(), place).map_err(KvError::from)?;
     match record.lock_as_it_is(holder, leases) {
-        // Removed, or another's by now, if its incarnation has come round.
+        // The record was removed, or is another's by now, if its incarnation has wrapped around.
         Locking::Taken { version, .. } if version.is_removed() || !table.is_within(since) => {
             record.unlock();
             Err(Answer::Stale)

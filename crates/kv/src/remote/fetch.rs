@@ -1,8 +1,8 @@
 //! Fetching a record of which only the place is known.
 //!
-//! How long it is, the record itself says. So a first READ is as long as records have been of late;
-//! where that is too short, a second is as long as the record has said. One may say anything (it
-//! may be torn), so its lengths are bounded before they are believed that far.
+//! The record itself has its length. So a first READ is as long as recent records were. If that is
+//! too short, a second READ is as long as the record says. A torn record may have any lengths, so
+//! they are bounded before they are used.
 
 use std::{
     ops::Deref,
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::{Location, Look, Turn, Version, keys::Keys, peer::turns_of};
 
-/// Words of a first READ before anything is known of a table's records: two cache lines.
+/// The number of words of a first READ before any record of a table was read: two cache lines.
 const FIRST_GUESS: usize = 16;
 
-/// How long the records of a table are.
+/// The expected length of a table's records.
 #[derive(Debug)]
 pub(super) struct Expected(AtomicUsize);
 
@@ -29,13 +29,13 @@ impl Expected {
         Self(AtomicUsize::new(FIRST_GUESS))
     }
 
-    /// Words to fetch, without asking for more than one READ can bring.
+    /// Returns the number of words to fetch, which one READ can fetch.
     pub(super) fn words<P: Port>(&self, verbs: Verbs<'_, P>) -> usize {
         self.0.load(Relaxed).min(most_words(verbs)).max(LEAST_WORDS)
     }
 
-    /// Learns from a record: at once if it was longer, slowly if it was shorter, since a second
-    /// READ costs more than some words.
+    /// Learns from a record's length: at once if it was longer, slowly if it was shorter. A second
+    /// READ costs more than some superfluous words.
     fn learn(&self, words: usize) {
         let expected = self.0.load(Relaxed);
         let next = expected - expected.saturating_sub(words).div_ceil(16);
@@ -45,12 +45,12 @@ impl Expected {
     }
 }
 
-/// Words that one READ can bring.
+/// Returns the most words that one READ can fetch.
 fn most_words<P: Port>(verbs: Verbs<'_, P>) -> usize {
     verbs.endpoint().capabilities().max_read_bytes / size_of::<u64>()
 }
 
-/// What was fetched.
+/// The fetched words.
 enum Fetched<'e, P: Port> {
     AtOnce(Words<'e, P>),
     /// A record that is longer than one READ.
@@ -68,7 +68,7 @@ impl<P: Port> Deref for Fetched<'_, P> {
     }
 }
 
-/// Fetches so many words, and the turn that it was after them.
+/// Fetches `count` words, and then the turn.
 async fn fetch<'e, P: Port>(
     verbs: Verbs<'e, P>,
     at: Location,
@@ -76,18 +76,18 @@ async fn fetch<'e, P: Port>(
 ) -> Result<(Fetched<'e, P>, Turn), VerbError> {
     let (most, turns) = (most_words(verbs), turns_of(at.record));
     if count <= most {
-        // Of two READs to one node, the later one is the later.
+        // Two READs to one node are executed in order.
         let mut batch = verbs.batch();
         if let (Ok(words), Ok(turn)) = (batch.read(at.record, count), batch.read(turns, 1)) {
             batch.ring();
             return Ok((Fetched::AtOnce(words.await?), Turn(turn.await?[0])));
         }
-        // There was no room for both at once.
+        // The queue had no room for both at once.
         drop(batch);
         let words = verbs.read(at.record, count).await?;
         return Ok((Fetched::AtOnce(words), Turn(verbs.read_word(turns).await?)));
     }
-    // From different moments, as the lines of each are: the checksum is for all of them.
+    // The pieces are from different moments, as lines are: the checksum covers all of them.
     let mut words = Vec::with_capacity(count);
     while words.len() < count {
         let piece = verbs.read(at.record + 8 * words.len() as u64, most.min(count - words.len())).await?;
@@ -96,15 +96,15 @@ async fn fetch<'e, P: Port>(
     Ok((Fetched::InPieces(words), Turn(verbs.read_word(turns).await?)))
 }
 
-/// What became of looking at a record that is there.
+/// The outcome of one read of a record.
 pub(super) enum Looked {
     At(Look<Whole>),
-    /// What was fetched does not belong together, and shows this version.
+    /// The fetched words are torn, and have this version.
     Torn(Version),
 }
 
-/// Looks at a record once: at `fetched`, if there is something already, and then at as much of the
-/// record as it takes.
+/// Reads a record once: first from `fetched`, if that is given, and then as much of the record as
+/// necessary.
 pub(super) async fn look<K: Keys, P: Port>(
     verbs: Verbs<'_, P>,
     at: Location,
@@ -121,11 +121,11 @@ pub(super) async fn look<K: Keys, P: Port>(
             Some(image) => image,
             None => match fetch(verbs, at, count).await {
                 Ok((words, turn)) => (Image::of::<K>(&words, at.incarnation, key, value), turn),
-                // It was a lie, told by words of different moments: there is no record so long.
+                // The length was wrong, from torn words: there is no record so long.
                 Err(VerbError::OutOfBounds { .. }) if claimed.is_some() => {
                     (Image::Torn(claimed.unwrap_or_default()), at.since)
                 }
-                // Records are short near the end of a region. This one tells how short.
+                // Records near the end of a region may be short. This READ fetches the length.
                 Err(VerbError::OutOfBounds { .. }) if count > LEAST_WORDS => {
                     count = LEAST_WORDS;
                     continue;
@@ -133,7 +133,7 @@ pub(super) async fn look<K: Keys, P: Port>(
                 Err(error) => return Err(error.into()),
             },
         };
-        // Another record, perhaps, whose incarnation has come round to that of the one looked for.
+        // It may be another record, whose incarnation has wrapped around to the expected one.
         if !at.is_within(turn) {
             return Ok(Looked::At(Look::Stale));
         }
@@ -155,7 +155,7 @@ pub(super) async fn look<K: Keys, P: Port>(
     }
 }
 
-/// Tells corruption from bad luck.
+/// Tells corruption from repeatedly torn READs.
 #[derive(Debug, Default)]
 pub(super) struct Suspicion {
     version: Version,
@@ -163,12 +163,12 @@ pub(super) struct Suspicion {
 }
 
 impl Suspicion {
-    /// One READ can be torn by the write that announced a version, and the next by the write that
-    /// takes it away. A third finds another version, or whole words, unless nobody writes and the
-    /// words are just wrong.
+    /// One READ can be torn by the write that stored a version, and the next by the write that
+    /// replaces it. A third READ finds another version or consistent words, unless no thread writes
+    /// and the words are corrupt.
     const TIMES: u32 = 3;
 
-    /// Takes note of a record that looked torn; whether that proves that it is corrupt.
+    /// Counts a record that looked torn. Returns whether it is corrupt.
     pub(super) fn is_proven_by(&mut self, version: Version) -> bool {
         self.times = if self.version == version { self.times + 1 } else { 1 };
         self.version = version;

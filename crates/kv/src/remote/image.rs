@@ -1,8 +1,8 @@
-//! The image of a record: what a READ has brought, and whether it can be believed.
+//! The image of a record: the words that a READ has fetched, and their validation.
 //!
-//! Nothing here is trusted before the checksum has been checked, and lengths not even then: an
-//! image may be torn, stale, of memory that is no record, or from a peer that lies. Whatever the
-//! words are, looking at them ends in one of the cases of [`Image`].
+//! Nothing is trusted before the checksum has been verified, and lengths not even then. An image
+//! may be torn, stale, of memory that is no record, or from a malicious peer. Whatever the words
+//! are, the result is one of the cases of [`Image`].
 
 use std::convert::Infallible;
 
@@ -13,7 +13,7 @@ use crate::{
     record::{HEAD, HEADER_WORDS, KEY, Shape, VERSION},
 };
 
-/// Words of the smallest record with a checksum. They tell how long the record is.
+/// The number of words of the smallest record with a checksum. They have the record's length.
 pub(super) const LEAST_WORDS: usize = HEADER_WORDS + 1;
 
 /// What the words at a record's place are.
@@ -21,22 +21,21 @@ pub(super) const LEAST_WORDS: usize = HEADER_WORDS + 1;
 pub(super) enum Image {
     /// The key's record. Its value has been copied.
     Whole(Whole),
-    /// Another key's record: only the fingerprints are the same.
+    /// Another key's record, which has the same fingerprint.
     Other,
     /// Another use of the memory, or a record that was removed or moved.
     Stale,
-    /// The record is being written.
+    /// A record that is being written.
     Writing,
-    /// The words do not belong together, but each is from a time at which the version was
-    /// announced, or from later.
+    /// A torn record. Each word is from a time at which this version was valid, or from later.
     Torn(Version),
-    /// The record says that it has this many words, and fewer were fetched.
+    /// A record that has this many words, of which fewer were fetched.
     Longer(usize, Version),
     /// A record without a checksum.
     Unchecked,
 }
 
-/// What is known of a record that was fetched whole.
+/// The header of a record that was fetched consistently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Whole {
     pub(super) version: Version,
@@ -45,14 +44,14 @@ pub(super) struct Whole {
 }
 
 impl Image {
-    /// Looks at what was fetched from a place where a record of this incarnation was, and copies
-    /// the value.
+    /// Validates what was fetched from the place of a record with this incarnation, and copies the
+    /// value.
     pub(super) fn of<K: Keys>(words: &[u64], incarnation: u16, key: K::Key<'_>, value: &mut Vec<u8>) -> Self {
         let Some(header) = words.first_chunk::<LEAST_WORDS>() else {
             return Self::Longer(LEAST_WORDS, Version::default());
         };
         let (version, head) = (Version(header[VERSION]), Head(header[HEAD]));
-        // Incarnations only go on, and this one was complete before its place could be learned.
+        // Incarnations only grow, and this one was complete before its place could be learned.
         if head.incarnation() != incarnation || version.is_removed() {
             return Self::Stale;
         }
@@ -83,8 +82,8 @@ impl Image {
         }
     }
 
-    /// Looks at the bytes of a long key. The checksum speaks for the fingerprint, and the
-    /// fingerprint for the bytes.
+    /// Validates the bytes of a long key. The checksum covers the fingerprint, and the fingerprint
+    /// the bytes.
     fn with_key<K: Keys>(whole: Whole, words: &[u64], length: usize, key: K::Key<'_>) -> Self {
         let is_key = K::with_bytes(key, |key| {
             length == key.len()
@@ -102,7 +101,7 @@ impl Image {
     }
 }
 
-/// Copies the first `length` bytes of words that have as many.
+/// Copies the first `length` bytes of words that have at least as many.
 fn copy_bytes(words: &[u64], length: usize, into: &mut Vec<u8>) {
     into.clear();
     into.reserve(size_of_val(words));

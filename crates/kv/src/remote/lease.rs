@@ -1,4 +1,4 @@
-//! Leasing another node's records one-sidedly: DrTM's shared lock.
+//! One-sided leases of another node's records: DrTM's shared lock.
 
 use drtm_rdma::{Atomicity, Port, Verbs};
 
@@ -11,7 +11,7 @@ use crate::{
     record::{HEAD, STATE},
 };
 
-/// A record that was read under a lease.
+/// The result of reading a record under a lease.
 ///
 /// # Example
 ///
@@ -20,20 +20,21 @@ use crate::{
 pub struct Leased {
     /// The version of its value.
     pub version: Version,
-    /// Until when the value stays what it is.
+    /// The end of the lease: the value does not change before.
     pub end: u64,
 }
 
 impl<K: Keys> RecordPeer<K> {
-    /// Leases the record until a time, or shares a lease that runs, and reads its value: in one
-    /// round trip if the record is free or its lease runs, and in two if its lease has expired. The
-    /// caller knows this of expired leases.
+    /// Leases the record until a time, or shares a lease that runs, and reads its value. It takes
+    /// one round trip if the record is free or its lease runs, and two if its lease has expired.
+    /// `leases` says what the caller knows about expired leases.
     ///
-    /// The value can be relied on as long as the time is known to be before the lease's end.
+    /// The value is valid as long as the time is known to be before the lease's end.
     ///
     /// # Errors
     ///
-    /// [`RemoteError::NotAtomic`]; when an operation fails; or when the record is corrupt.
+    /// [`RemoteError::NotAtomic`] where CAS is not atomic with the processors'. Also when an
+    /// operation fails, or when the record is corrupt.
     ///
     /// # Example
     ///
@@ -58,7 +59,7 @@ impl<K: Keys> RecordPeer<K> {
     ///     let records = RecordPeer::<Inline>::open(verbs, at, TableId(0)).await?;
     ///     let location = lookup.find(verbs, 7).await?.expect("inserted above");
     ///     let mut value = Vec::new();
-    ///     // It is 100 now, and the lease ends at 500.
+    /// The time is 100, and the lease ends at 500.
     ///     let leased = records.lease_and_read(verbs, location, 7, (500, Leases::At(100)), &mut value).await?;
     ///     let Look::Found(leased) = leased else { panic!("nobody else is here") };
     ///     assert_eq!((leased.end, &value[..]), (500, &b"seven"[..]));
@@ -90,12 +91,13 @@ impl<K: Keys> RecordPeer<K> {
                     let (found, words, turn) = (State(swap.await?), read.await, turn.await);
                     match (words, turn) {
                         (Ok(words), Ok(turn)) => (found, Some((words, Turn(turn[0])))),
-                        // Not decisive: it is fetched otherwise, or that fails, too.
+                        // A failed READ does not matter here: the record is fetched again, or that
+                        // fails, too.
                         _ => (found, None),
                     }
                 }
                 _ => {
-                    // There was no room for all at once.
+                    // The queue had no room for all at once.
                     drop(batch);
                     (State(verbs.compare_swap(at, from.0, to.0).await?), None)
                 }
@@ -103,7 +105,7 @@ impl<K: Keys> RecordPeer<K> {
             if found == from {
                 break (until, fetched);
             }
-            // Memory that is free is locked, and will be for long.
+            // Free memory is locked, and stays locked for long.
             let is_gone = |words: &[u64]| Head(words[HEAD]).incarnation() != location.incarnation;
             if fetched.as_ref().is_some_and(|(words, _)| is_gone(words)) {
                 return Ok(Look::Stale);

@@ -1,4 +1,4 @@
-//! Locking another node's records, and giving locks up.
+//! Locking another node's records, and unlocking them.
 
 use drtm_rdma::{Atomicity, Batch, Capabilities, Pending, Port, Remote, VerbError, Verbs, Words};
 
@@ -17,17 +17,18 @@ use crate::{
     record::{HEAD, STATE},
 };
 
-/// Who swaps the state words of records that peers lock: exactly one kind of agent for all of them.
+/// How the state words of records that peers lock are swapped. All of them are swapped in the same
+/// way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Locking {
-    /// Whoever wants the lock, since all swaps are atomic with each other.
+    /// By any locker, since all CAS operations are atomic with each other.
     BySwap,
-    /// The owner's processors alone: the NIC's swaps are not atomic with theirs, or there are none.
+    /// By the owner's processors alone: the NIC's CAS is not atomic with theirs, or there is none.
     ByMessage,
 }
 
 impl Locking {
-    /// The one place where it is decided.
+    /// Decides how records are locked. No other code does.
     fn over(capabilities: &Capabilities) -> Self {
         match capabilities.atomicity {
             Atomicity::Global => Self::BySwap,
@@ -36,17 +37,17 @@ impl Locking {
     }
 }
 
-/// Two words to be read with a lock.
+/// Two words to be read after the lock was taken.
 struct Line {
     at: Option<Remote>,
     is: Option<[u64; 2]>,
-    /// Whether the lock was taken by the first doorbell that was rung for it.
+    /// Whether the first doorbell of the attempt has taken the lock.
     is_prompt: bool,
 }
 
 /// A record that its holder has locked. It stays locked until it is [written](RecordPeer::write) or
-/// [unlocked](RecordPeer::unlock): to drop this is not to give the lock up, which takes a round
-/// trip.
+/// [unlocked](RecordPeer::unlock). Dropping the `RecordLock` does not unlock the record, since that
+/// takes a round trip.
 ///
 /// # Example
 ///
@@ -56,21 +57,21 @@ struct Line {
 pub struct RecordLock {
     pub(super) location: Location,
     pub(super) holder: Holder,
-    /// The word that stands for the key.
+    /// The key word.
     pub(super) key: u64,
     pub(super) whole: Whole,
     line: Option<[u64; 2]>,
     is_prompt: bool,
 }
 
-/// The words of a line, under way: fetched at once where that cannot tear them, and one after the
-/// other elsewhere.
+/// The words of a line that are being read: in one READ where that cannot tear them, and by two
+/// READs in order elsewhere.
 enum LineWords<'e, P: Port> {
     Together(Posted<'e, P>),
     InTurn([Posted<'e, P>; 2]),
 }
 
-/// Words that are being read, if there was room for that.
+/// Words that are being read, if the queue had room.
 type Posted<'e, P> = Result<Pending<'e, P, Words<'e, P>>, VerbError>;
 
 impl<'e, P: Port> LineWords<'e, P> {
@@ -94,33 +95,34 @@ impl<'e, P: Port> LineWords<'e, P> {
 }
 
 impl RecordLock {
-    /// The words that were [read after](RecordPeer::lock_and_read) the lock was taken, if there was
-    /// room for that.
+    /// Returns the words that were [read after](RecordPeer::lock_and_read) the lock was taken.
+    /// `None`: the queue had no room.
     #[must_use]
     pub fn line(&self) -> Option<[u64; 2]> {
         self.line
     }
 
-    /// Whether the first doorbell that was rung for the lock has taken it: no later, then, than
-    /// what was posted behind that.
+    /// Returns whether the first doorbell of the attempt has taken the lock. The lock was then
+    /// taken no later than anything posted after that doorbell.
     #[must_use]
     pub fn is_prompt(&self) -> bool {
         self.is_prompt
     }
 
-    /// The version that the record has, and will have while it is locked.
+    /// Returns the record's version, which does not change while the record is locked.
     #[must_use]
     pub fn version(&self) -> Version {
         self.whole.version
     }
 
-    /// The length of its value, which a value that is written in place must have.
+    /// Returns the length of the record's value. A value that is written in place must have this
+    /// length.
     #[must_use]
     pub fn value_length(&self) -> usize {
         self.whole.shape.value
     }
 
-    /// Where it is.
+    /// Returns the record's location.
     #[must_use]
     pub fn location(&self) -> Location {
         self.location
@@ -128,15 +130,15 @@ impl RecordLock {
 }
 
 impl<K: Keys> RecordPeer<K> {
-    /// Locks the record in the name of `holder`, who knows this of leases, and reads its value.
+    /// Locks the record for a holder, which knows this about leases, and reads its value.
     ///
-    /// One round trip where state words are swapped by peers, two where the owner is asked to lock:
-    /// it must [serve](crate::Service) the table then.
+    /// It takes one round trip where peers swap state words. It takes two where the owner locks by
+    /// message: it must [serve](crate::Service) the table then.
     ///
     /// # Errors
     ///
-    /// When an operation fails, or the record is corrupt. The record is not locked then, unless the
-    /// fabric has failed to say whether it is.
+    /// When an operation fails, or when the record is corrupt. The record is not locked then,
+    /// unless the fabric has failed without a definite outcome.
     pub async fn lock<P: Port>(
         &self,
         verbs: Verbs<'_, P>,
@@ -154,13 +156,13 @@ impl<K: Keys> RecordPeer<K> {
         }
     }
 
-    /// [Locks](Self::lock) the record if it is free, without waiting for it, and reads two words of
-    /// the owner's in the same round trip: after the lock was taken, and the first no later than
+    /// [Locks](Self::lock) the record if it is free, without waiting for it. Also reads two words
+    /// of the owner in the same round trip: after the lock was taken, and the first no later than
     /// the second. They are the lock's [line](RecordLock::line).
     ///
     /// # Errors
     ///
-    /// As for [`lock`](Self::lock).
+    /// Like [`lock`](Self::lock).
     pub async fn lock_and_read<P: Port>(
         &self,
         verbs: Verbs<'_, P>,
@@ -185,22 +187,23 @@ impl<K: Keys> RecordPeer<K> {
             Ok(Err(other)) => Ok(other),
             Err(error) => Err(error),
         };
-        // It is another record by now, or not readable: what was locked is given up.
+        // The record is another one by now, or not readable, so it is unlocked.
         self.release(verbs, location, holder).await?;
         not_it
     }
 
-    /// Gives a lock up. The record is as it was before it was locked.
+    /// Unlocks a record, and leaves it unchanged.
     ///
     /// # Errors
     ///
-    /// When an operation fails, or the lock is not the holder's any more: then it has been taken
-    /// from him, and the record is not touched.
+    /// When an operation fails, or when the holder no longer has the lock. In the second case the
+    /// lock was taken from it, and the record is not touched.
     pub async fn unlock<P: Port>(&self, verbs: Verbs<'_, P>, lock: RecordLock) -> Result<(), RemoteError> {
         self.release(verbs, lock.location, lock.holder).await
     }
 
-    /// Tries once to lock the record. Gives what was fetched along with it, perhaps.
+    /// Attempts once to lock the record. May return words and turn that were fetched at the same
+    /// time.
     async fn acquire<'e, P: Port>(
         &self,
         verbs: Verbs<'e, P>,
@@ -225,8 +228,8 @@ impl<K: Keys> RecordPeer<K> {
         }
     }
 
-    /// Swaps the state word as [`acquire`] says, first as of a free record, and fetches the record
-    /// along with that.
+    /// Swaps the state word as [`acquire`] decides, at first as that of a free record. Fetches the
+    /// record in the same batch.
     async fn swap_and_fetch<'e, P: Port>(
         &self,
         verbs: Verbs<'e, P>,
@@ -254,12 +257,12 @@ impl<K: Keys> RecordPeer<K> {
                     (found, Some(words.and_then(|words| Ok((words, Turn(turn?[0]))))))
                 }
                 _ => {
-                    // There was no room for all at once.
+                    // The queue had no room for all at once.
                     drop((batch, line_words));
                     (State(verbs.compare_swap(at, from.0, holder.word()).await?), None)
                 }
             };
-            // Not decisive: what cannot be fetched so is fetched otherwise.
+            // An out-of-bounds READ does not matter here: the record is fetched again.
             let words = match words {
                 None | Some(Err(VerbError::OutOfBounds { .. })) => None,
                 Some(Ok(words)) => Some(words),
@@ -273,7 +276,7 @@ impl<K: Keys> RecordPeer<K> {
             if found == from {
                 return Ok(Look::Found(words));
             }
-            // Memory that is free is locked, too, and will be for long.
+            // Free memory is locked too, and stays locked for long.
             if words.is_some_and(|(words, _)| Head(words[HEAD]).incarnation() != location.incarnation) {
                 return Ok(Look::Stale);
             }

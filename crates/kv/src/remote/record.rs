@@ -1,4 +1,4 @@
-//! Reading another node's records one-sidedly.
+//! One-sided reads of another node's records.
 
 use std::marker::PhantomData;
 
@@ -21,14 +21,13 @@ use crate::{
     tree,
 };
 
-/// The records of a table on another node. Threads and coroutines can share it.
+/// The records of a table on another node. Threads and coroutines can share the handle.
 ///
-/// The table must be [made for peers](crate::HashConfig::for_peers). Where the key's record is
-/// comes from a [lookup](crate::HashPeer::find); if the answer is [`Look::Stale`], look the key up
-/// again.
+/// The table must be [made for peers](crate::HashConfig::for_peers). The place of a key's record
+/// comes from a [lookup](crate::HashPeer::find). On [`Look::Stale`], look the key up again.
 ///
-/// Operations try for a moment where others are writing, or have locked, the record, and let other
-/// coroutines go on meanwhile. The answer is [`Look::Busy`] then.
+/// While others write or have locked the record, an operation retries for a moment, and other
+/// coroutines run meanwhile. The result is [`Look::Busy`] then.
 ///
 /// # Example
 ///
@@ -72,13 +71,13 @@ use crate::{
 /// ```
 #[derive(Debug)]
 pub struct RecordPeer<K: Keys> {
-    /// As the owner's service knows it.
+    /// The table's number at the owner's service.
     pub(super) table: TableId,
     pub(super) expected: Expected,
     keys: PhantomData<K>,
 }
 
-/// How a record stands: what [`RecordPeer::check`] finds.
+/// A record's version and state: what [`RecordPeer::check`] finds.
 ///
 /// # Example
 ///
@@ -95,12 +94,12 @@ pub struct RecordPeer<K: Keys> {
 pub struct Standing {
     /// The version of its value.
     pub version: Version,
-    /// Its lock and lease: no later than when it had that version.
+    /// Its lock and lease, loaded no later than the version.
     pub state: State,
 }
 
 impl Standing {
-    /// Whether the value is still of this version, and nobody else is about to change it.
+    /// Returns whether the version is this one, and no other holder has locked the record.
     #[must_use]
     pub fn is_still(&self, version: Version, holder: Holder) -> bool {
         self.version == version && self.state.may_be_read_by(holder)
@@ -108,12 +107,12 @@ impl Standing {
 }
 
 impl<K: Keys> RecordPeer<K> {
-    /// The records of the table at this place, which the owner's [service](crate::Service) knows by
-    /// this number.
+    /// Opens the records of the table at this place. The owner's [service](crate::Service) knows
+    /// the table by this number.
     ///
     /// # Errors
     ///
-    /// When the table cannot be reached, is none with such keys, or is not made for peers.
+    /// When the table cannot be reached, has other keys, or is not made for peers.
     pub async fn open<P: Port>(verbs: Verbs<'_, P>, at: Remote, table: TableId) -> Result<Self, RemoteError> {
         let header = verbs.read(at, FLAGS + 1).await?;
         let found = header[0];
@@ -126,15 +125,15 @@ impl<K: Keys> RecordPeer<K> {
         Ok(Self { table, expected: Expected::new(), keys: PhantomData })
     }
 
-    /// Reads the record's value, whole, and gives its version. What is in `value` otherwise means
-    /// nothing.
+    /// Reads the record's value consistently, and returns its version. On any other result, `value`
+    /// is invalid.
     ///
     /// A record that is locked, but not being written yet, can be read: its value is still the last
     /// one.
     ///
     /// # Errors
     ///
-    /// When an operation fails, or the record is corrupt.
+    /// When an operation fails, or when the record is corrupt.
     pub async fn read<P: Port>(
         &self,
         verbs: Verbs<'_, P>,
@@ -145,7 +144,7 @@ impl<K: Keys> RecordPeer<K> {
         Ok(self.look(verbs, location, key, None, value).await?.map(|whole| whole.version))
     }
 
-    /// Looks at the record until it is seen whole, or for a moment.
+    /// Reads the record until it is consistent, at most for a moment.
     pub(super) async fn look<P: Port>(
         &self,
         verbs: Verbs<'_, P>,
@@ -172,8 +171,8 @@ impl<K: Keys> RecordPeer<K> {
         }
     }
 
-    /// How the record stands, without its value: for who has read it before and remembers the
-    /// version.
+    /// Reads the record's version and state without its value, to validate a version that was read
+    /// before.
     ///
     /// # Errors
     ///
@@ -191,11 +190,11 @@ impl<K: Keys> RecordPeer<K> {
         })
     }
 
-    /// State, version and head, and the turn, none of them read later than the next.
+    /// Reads state, version, head and turn, none of them later than the next.
     ///
-    /// That order matters. A lock that was taken before the version was read is seen, so that a
-    /// free record of some version is one that nobody was about to change. And the incarnation is
-    /// that of the version, or of later, and so is the turn.
+    /// The order matters. A lock that was taken before the version was read is seen. So no
+    /// transaction was about to change a free record of some version. The incarnation is that of
+    /// the version, or later, and so is the turn.
     async fn standing<P: Port>(&self, verbs: Verbs<'_, P>, location: Location) -> Result<([u64; 3], Turn), VerbError> {
         const WORDS: [usize; 3] = [STATE, VERSION, HEAD];
         const { assert!(VERSION == STATE + 1 && HEAD == VERSION + 1) };
@@ -211,8 +210,8 @@ impl<K: Keys> RecordPeer<K> {
             let words = verbs.read(at, WORDS.len()).await?;
             return Ok((std::array::from_fn(|word| words[word]), Turn(verbs.read_word(turns).await?)));
         }
-        // In different blocks, which one READ fetches in any order. Several to one node keep
-        // theirs.
+        // They are in different blocks, which one READ fetches in any order. Several READs to one
+        // node stay in order.
         let mut batch = verbs.batch();
         let posted = WORDS.map(|word| batch.read(location.record + 8 * word as u64, 1));
         if let ([Ok(state), Ok(version), Ok(head)], Ok(turn)) = (posted, batch.read(turns, 1)) {
@@ -220,7 +219,7 @@ impl<K: Keys> RecordPeer<K> {
             return Ok(([state.await?[0], version.await?[0], head.await?[0]], Turn(turn.await?[0])));
         }
         drop(batch);
-        // There was no room for all at once.
+        // The queue had no room for all at once.
         let mut words = [0; WORDS.len()];
         for (word, value) in WORDS.into_iter().zip(&mut words) {
             *value = verbs.read_word(location.record + 8 * word as u64).await?;

@@ -1,10 +1,10 @@
-//! Why an owner does not do what it was asked for: errors that travel.
+//! The owner's reasons to refuse a request: errors that are sent in messages.
 
 use drtm_rdma::RegionError;
 
 use crate::KvError;
 
-/// What an owner refuses, or could not carry out. Nothing has changed at the owner.
+/// What an owner refuses, or cannot execute. Nothing has changed at the owner.
 ///
 /// # Example
 ///
@@ -12,16 +12,16 @@ use crate::KvError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The request is none.
+    /// The request cannot be decoded.
     #[error("the owner cannot understand the request: {what}; do both nodes run the same version?")]
     Malformed {
         /// What is wrong with it.
         what: String,
     },
-    /// No such table is served.
+    /// The owner serves no such table.
     #[error("the owner serves no table {table}; register it with the service before its number is handed out")]
     NoTable {
-        /// The number named.
+        /// The number in the request.
         table: u16,
     },
     /// The table has other keys.
@@ -30,7 +30,7 @@ pub enum Refusal {
         /// The key's length.
         length: usize,
     },
-    /// A range of a table without order.
+    /// The request is for a range of a table without order.
     #[error("that table is a hash table, which has no ranges; use a tree")]
     NotOrdered,
     /// The value is longer than a record can hold.
@@ -38,17 +38,17 @@ pub enum Refusal {
     ValueTooLong {
         /// Its length.
         length: usize,
-        /// The longest that there can be.
+        /// The longest possible value.
         longest: usize,
     },
-    /// The value that was asked for is longer than a reply.
+    /// The requested value is longer than a reply.
     #[error(
         "a value of {length} bytes does not fit a reply of {most}; read it one-sidedly, from a table made for peers"
     )]
     ReplyTooLong {
         /// Its length.
         length: usize,
-        /// What a reply has room for.
+        /// The room in a reply.
         most: usize,
     },
     /// The owner's region is full.
@@ -56,23 +56,23 @@ pub enum Refusal {
         "the owner's region is full: {asked} bytes were needed, and {left} are left; make it larger, or remove keys"
     )]
     RegionFull {
-        /// What was needed.
+        /// The bytes that were needed.
         asked: u64,
-        /// What is left.
+        /// The bytes that are left.
         left: u64,
     },
-    /// The table has as many overflow buckets as links can tell apart.
+    /// The table has as many overflow buckets as links can address.
     #[error("the hash table has run out of overflow buckets; let it grow, or make it with more buckets")]
     TooCrowded,
-    /// A lock in the name of another node than the one that asks.
+    /// The request is for a lock in the name of another node than the sender's.
     #[error(
         "a lock in the name of node {owner}, asked for by another; use the state that a worker of the node locks with"
     )]
     NotItsName {
-        /// The node named.
+        /// The node of the lock.
         owner: u8,
     },
-    /// Something else went wrong at the owner.
+    /// Another error occurred at the owner.
     #[error("the owner failed: {why}")]
     Failed {
         /// Its error.
@@ -85,7 +85,7 @@ impl Refusal {
         Self::Malformed { what: what.to_owned() }
     }
 
-    /// Code, two numbers, and a text.
+    /// Returns the code, two numbers, and a text.
     pub(super) fn to_parts(&self) -> (u8, u64, u64, &str) {
         match self {
             Self::Malformed { what } => (1, 0, 0, what),
@@ -101,7 +101,7 @@ impl Refusal {
         }
     }
 
-    /// `None`: there is no such code.
+    /// Returns the refusal of these parts. `None`: there is no such code.
     pub(super) fn from_parts(code: u8, a: u64, b: u64, text: &[u8]) -> Option<Self> {
         let text = || String::from_utf8_lossy(text).into_owned();
         Some(match code {

@@ -1,8 +1,8 @@
-//! The owner's side: carrying out what peers ask for.
+//! The owner's side: executing the requests of peers.
 //!
-//! A service never waits for a record. Whoever holds it may be the one whose next message is behind
-//! this one, so what is locked is answered with "busy" and asked for again. Requests come from
-//! anyone: each is decoded, checked and executed, or refused, and never believed.
+//! A service never waits for a record lock: the lock's holder may be waiting for the service to
+//! handle its next message. So the answer for a locked record is "busy", and the peer retries.
+//! Requests are not trusted: each is decoded, checked and executed, or refused.
 
 use std::{convert::Infallible, fmt};
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{KvError, KvTable, Store, Worker, keys::Keys};
 
-/// What an owner does for its peers, table by table. One for each thread that serves.
+/// The tables that an owner serves to its peers. Each serving thread has its own `Service`.
 ///
 /// # Example
 ///
@@ -48,7 +48,7 @@ pub struct Service<E: Engine> {
     tables: Vec<(TableId, Served<E>)>,
 }
 
-/// Carries out a request on one table, of whichever kind: one indirect call for each message.
+/// Executes a request on one table, of whichever kind: one indirect call per message.
 type Served<E> = Box<dyn Fn(Job<'_, E>) -> Result<(), Answer<'static>> + Send + Sync>;
 
 impl<E: Engine> fmt::Debug for Service<E> {
@@ -59,7 +59,7 @@ impl<E: Engine> fmt::Debug for Service<E> {
 }
 
 impl<E: Engine> Service<E> {
-    /// A service without tables.
+    /// Makes a service without tables.
     ///
     /// # Errors
     ///
@@ -68,11 +68,11 @@ impl<E: Engine> Service<E> {
         Ok(Self { worker: store.worker()?, store: store.clone(), tables: Vec::new() })
     }
 
-    /// The same with a table, under a number that has been none's.
+    /// Adds a table under an unused number.
     ///
     /// # Errors
     ///
-    /// When the number is another table's, or the table is another store's.
+    /// When the number is used already, or when the table is another store's.
     pub fn with<K: Keys, T: KvTable<E, K>>(mut self, number: TableId, table: &T) -> Result<Self, KvError> {
         if self.tables.iter().any(|(taken, _)| *taken == number) {
             return Err(KvError::config("the number of a table that is served", "a number of its own", number));
@@ -86,8 +86,8 @@ impl<E: Engine> Service<E> {
         Ok(self)
     }
 
-    /// Answers requests for ever. To be [served](drtm_rdma::Executor::serve) beside the coroutines
-    /// of a worker.
+    /// Answers requests for ever. [Serve](drtm_rdma::Executor::serve) it beside the coroutines of a
+    /// worker.
     pub async fn serve<P: Port>(&mut self, verbs: Verbs<'_, P>) -> Infallible {
         let most = verbs.endpoint().capabilities().max_message_bytes;
         let answer = |from, request: &[u8], reply: &mut Vec<u8>| {
@@ -98,8 +98,8 @@ impl<E: Engine> Service<E> {
         verbs.serve(answer).await
     }
 
-    /// Answers one request: makes `reply` the answer, of at most `most` bytes. For who receives
-    /// messages otherwise than by [`serve`](Self::serve).
+    /// Answers one request: writes the answer to `reply`, in at most `most` bytes. For callers that
+    /// receive messages otherwise than by [`serve`](Self::serve).
     ///
     /// # Example
     ///
@@ -119,7 +119,7 @@ impl<E: Engine> Service<E> {
         if let Err(answer) = self.execute(from, request, most, reply) {
             answer.put(reply);
         }
-        // Texts of errors are all that can be too long here, and the head says enough.
+        // Only texts of errors can be too long here, and the head says enough.
         reply.truncate(most.max(HEAD));
     }
 

@@ -15,10 +15,9 @@
 //!          then the time, if leases may expire
 //! ```
 //!
-//! A row is the lengths of key and value (32 bits each), the version, then key and value. Whatever
-//! is not used is zero, and what is not zero is refused, so that it can get a meaning later. Both
-//! sides decode what may come from anyone: nothing is believed but what has been compared with the
-//! message's length.
+//! A row is the lengths of key and value (32 bits each), the version, then key and value. Unused
+//! fields are zero, and other values are refused, so that they can get a meaning later. Both sides
+//! decode untrusted bytes: each length is checked against the message's length before it is used.
 
 use std::{fmt, ops::Bound};
 
@@ -28,16 +27,16 @@ use smallvec::SmallVec;
 use super::{error::RemoteError, refusal::Refusal};
 use crate::{Holder, KvError, Leases, State, Version, layout::Place};
 
-/// Bytes of the head of requests and answers.
+/// The number of bytes of the head of requests and answers.
 pub(super) const HEAD: usize = 24;
 
-/// Bytes of a row before its key.
+/// The number of bytes of a row before its key.
 const ROW_HEAD: usize = 16;
 
-/// A request's bytes, on the stack if they are as few as they nearly always are.
+/// A request's bytes, on the stack if they are few, as they usually are.
 pub(super) type Packet = SmallVec<[u8; 512]>;
 
-/// The number by which a node's [`Service`](crate::Service) knows a table.
+/// The number of a table at a node's [`Service`](crate::Service).
 ///
 /// # Example
 ///
@@ -53,7 +52,7 @@ impl fmt::Display for TableId {
     }
 }
 
-/// What an owner is asked for.
+/// A request to an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request<'m> {
     Get { key: &'m [u8] },
@@ -114,7 +113,7 @@ impl Head {
         bytes
     }
 
-    /// The head of a message, and what follows it; `None` if the message is shorter.
+    /// Returns the head of a message, and the rest. `None`: the message is shorter.
     fn split_from(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let ([kind, detail, words @ ..], tail) = bytes.split_first_chunk::<HEAD>()?;
         let ([t0, t1, c0, c1, c2, c3], numbers) = words.split_first_chunk()?;
@@ -126,7 +125,7 @@ impl Head {
 }
 
 impl<'m> Request<'m> {
-    /// The request to a table, as bytes.
+    /// Encodes the request to a table.
     pub(super) fn to_bytes(self, table: TableId) -> Packet {
         let now;
         let (operation, bounds, first, rest, a, b): (u8, u8, &[u8], &[u8], u64, u64) = match self {
@@ -151,7 +150,7 @@ impl<'m> Request<'m> {
             }
             Self::Unlock { place, holder } => (UNLOCK, 0, &[], &[], place.to_link(), holder.word()),
         };
-        // A key that is longer has no table, and no message: the owner or the fabric says so.
+        // No table has keys so long, and no message: the owner or the fabric reports the error.
         let head = Head { kind: operation, detail: bounds, table: table.0, count: first.len() as u32, a, b };
         let mut packet = Packet::from_slice(&head.to_bytes());
         packet.extend_from_slice(first);
@@ -159,7 +158,7 @@ impl<'m> Request<'m> {
         packet
     }
 
-    /// What some bytes ask for, and of which table.
+    /// Decodes a request, and its table.
     pub(super) fn from_bytes(bytes: &'m [u8]) -> Result<(TableId, Self), Refusal> {
         let Some((Head { kind, detail, table, count, a, b }, tail)) = Head::split_from(bytes) else {
             return Err(Refusal::malformed("it is shorter than a head"));
@@ -201,12 +200,12 @@ impl<'m> Request<'m> {
     }
 }
 
-/// What an owner answers.
+/// An owner's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer<'m> {
-    /// There is no such key; for an insertion, there is one.
+    /// The key is absent; for an insertion, it is present already.
     Not,
-    /// It was done, and this is the version that it concerns.
+    /// The operation was done, with this version.
     Done(Version),
     Value(Version, &'m [u8]),
     Rows {
@@ -214,11 +213,11 @@ pub(super) enum Answer<'m> {
         more: bool,
         rows: &'m [u8],
     },
-    /// Somebody else holds the record.
+    /// Another holder has locked the record.
     Busy,
-    /// The record is not where it was said to be.
+    /// The record is not at the expected place.
     Stale,
-    /// The lock is not the holder's: the state is this.
+    /// The holder does not have the lock: the state is this.
     Held(State),
     Refused(Refusal),
 }
@@ -233,14 +232,13 @@ const HELD: u8 = 7;
 const REFUSED: u8 = 8;
 
 impl<'m> Answer<'m> {
-    /// Puts the head of the answer, whose other bytes `into` may have already behind it, into
-    /// `into`.
+    /// Writes the head of the answer to `into`, which may have the other bytes behind it already.
     fn put_head(into: &mut Vec<u8>, head: Head) {
         into.resize(into.len().max(HEAD), 0);
         into[..HEAD].copy_from_slice(&head.to_bytes());
     }
 
-    /// Makes `into` the bytes of this answer.
+    /// Encodes this answer into `into`.
     pub(super) fn put(&self, into: &mut Vec<u8>) {
         into.clear();
         let head = |kind| Head { kind, ..Head::default() };
@@ -261,12 +259,12 @@ impl<'m> Answer<'m> {
         into.extend_from_slice(tail);
     }
 
-    /// Makes the bytes behind the head of `into` a value.
+    /// Writes a head for the value behind it in `into`.
     pub(super) fn put_value_head(into: &mut Vec<u8>, version: Version) {
         Self::put_head(into, Head { kind: VALUE, a: version.0, ..Head::default() });
     }
 
-    /// Makes the bytes behind the head of `into` rows.
+    /// Writes a head for the rows behind it in `into`.
     pub(super) fn put_rows_head(into: &mut Vec<u8>, count: u32, more: bool) {
         Self::put_head(into, Head { kind: ROWS, detail: u8::from(more), count, ..Head::default() });
     }
@@ -308,7 +306,7 @@ impl From<KvError> for Answer<'static> {
     }
 }
 
-/// Appends a row, if it fits a reply of at most so many bytes. If not, tells how long it would be.
+/// Appends a row, if the reply then has at most `most` bytes. `Err` has the row's length otherwise.
 pub(super) fn put_row(
     into: &mut Vec<u8>,
     most: usize,
@@ -331,7 +329,7 @@ pub(super) fn put_row(
 /// A row's key, value and version.
 pub(super) type Row<'m> = (&'m [u8], &'m [u8], Version);
 
-/// The first of some rows, and the others. `None` if the bytes do not begin with a row.
+/// Splits the first row off. `None`: the bytes do not begin with a row.
 pub(super) fn split_row(rows: &[u8]) -> Option<(Row<'_>, &[u8])> {
     let (head, rest) = rows.split_first_chunk::<ROW_HEAD>()?;
     let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| head[at + byte])) as usize;
@@ -345,7 +343,7 @@ pub(super) fn split_row(rows: &[u8]) -> Option<(Row<'_>, &[u8])> {
 pub(super) struct Answered<'e, P: Port>(pub(super) Reply<'e, P>);
 
 impl<P: Port> Answered<'_, P> {
-    /// What it says; what it refuses is an error.
+    /// Decodes the answer. A refusal is an error.
     pub(super) fn answer(&self) -> Result<Answer<'_>, RemoteError> {
         match Answer::from_bytes(&self.0)? {
             Answer::Refused(refusal) => Err(refusal.into()),
@@ -354,7 +352,7 @@ impl<P: Port> Answered<'_, P> {
     }
 }
 
-/// Asks an owner.
+/// Sends a request to an owner, and awaits its reply.
 pub(super) async fn ask<'e, P: Port>(
     verbs: Verbs<'e, P>,
     owner: NodeId,

@@ -1,4 +1,4 @@
-//! Writing another node's records one-sidedly, under their locks.
+//! One-sided writes of another node's records, under their locks.
 
 use drtm_rdma::{Pending, Port, VerbError, Verbs};
 use smallvec::SmallVec;
@@ -11,7 +11,7 @@ use crate::{
     record::{STATE, VERSION},
 };
 
-/// Words of a value and its checksum: up to half a kilobyte on the stack.
+/// The words of a value and its checksum: up to half a kilobyte on the stack.
 type Sealed = SmallVec<[u64; 64]>;
 
 /// A record that could not be written.
@@ -32,22 +32,21 @@ type Sealed = SmallVec<[u64; 64]>;
 /// ```
 #[derive(Debug)]
 pub struct Unwritten {
-    /// The lock, if nothing has been written. Otherwise it is not known what has, and whether the
-    /// lock was given up.
+    /// The lock, if nothing has been written. `None`: it is not known what was written, and whether
+    /// the record is unlocked.
     pub lock: Option<RecordLock>,
-    /// Why.
+    /// The error.
     pub error: RemoteError,
 }
 
 impl<K: Keys> RecordPeer<K> {
-    /// Posts what writes a value in a version of the caller's choice, and gives the lock up:
-    /// everything, or nothing if there is an error. The record is written and free once the
-    /// completion is there.
+    /// Posts the writes of a value, with a version that the caller chooses, and of the unlocking.
+    /// On an error, nothing is posted. The record is written and unlocked once the completion
+    /// arrives.
     ///
     /// # Errors
     ///
-    /// When the value has another length than the one before, or where there is no room in the
-    /// queue.
+    /// When the value has another length than the previous one, or when the queue has no room.
     pub fn post_write<'e, P: Port>(
         &self,
         verbs: Verbs<'e, P>,
@@ -61,13 +60,12 @@ impl<K: Keys> RecordPeer<K> {
         Ok(post(verbs, lock, version, &seal(lock, version, value))?)
     }
 
-    /// Writes a value over one of the same length, and gives the lock up, in one round trip. Gives
-    /// the new version.
+    /// Writes a value of the same length as the previous one, and unlocks the record, in one round
+    /// trip. Returns the new version.
     ///
     /// # Errors
     ///
-    /// When the value has another length: the lock comes back with the error. When an operation
-    /// fails.
+    /// When the value has another length: the error returns the lock. When an operation fails.
     pub async fn write<P: Port>(
         &self,
         verbs: Verbs<'_, P>,
@@ -89,8 +87,8 @@ impl<K: Keys> RecordPeer<K> {
                 Err(error) => return Err(Unwritten { lock: Some(lock), error: error.into() }),
             }
         };
-        // The others are not waited for. If one of them failed, then so did the last, and the
-        // record stays locked.
+        // Only the last completion is awaited. If another one has failed, then so has the last, and
+        // the record stays locked.
         match freed.await {
             Ok(()) => Ok(version),
             Err(error) => Err(Unwritten { lock: None, error: error.into() }),
@@ -98,7 +96,7 @@ impl<K: Keys> RecordPeer<K> {
     }
 }
 
-/// The words of the value and its checksum.
+/// Returns the words of the value and its checksum.
 fn seal(lock: &RecordLock, version: Version, value: &[u8]) -> Sealed {
     let words = value.chunks(8).map(|bytes| {
         let mut whole = [0; 8];
@@ -109,7 +107,7 @@ fn seal(lock: &RecordLock, version: Version, value: &[u8]) -> Sealed {
     words.chain([sum]).collect()
 }
 
-/// Posts everything in one batch, in order, or nothing. Gives the last completion.
+/// Posts all writes in one batch, in order, or none. Returns the last completion.
 fn post<'e, P: Port>(
     verbs: Verbs<'e, P>,
     lock: &RecordLock,
