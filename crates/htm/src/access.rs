@@ -1,25 +1,25 @@
-//! What the body of a region can do: the accessor.
+//! The accessor: what the body of an htm transaction can do.
 
 use crate::Word;
 
-/// The largest code that a body may abort with; the codes above it are the crate's own.
+/// The largest code that a body may abort with. The codes above it are the crate's own.
 pub const MAX_CODE: u8 = 0xEF;
 
-/// How deep regions may nest, the outermost counted: the depth that processors with RTM support.
+/// How deep transactions may nest, with the outermost: the depth that processors with RTM support.
 pub const MAX_NESTING: u8 = 7;
 
 /// The codes that the crate itself aborts with.
 pub(crate) mod code {
     use crate::Cause;
 
-    /// The fallback lock was held when the region subscribed to it.
+    /// The fallback lock was held when the transaction subscribed to it.
     pub(crate) const LOCK_HELD: u8 = 0xFF;
     /// The body panicked.
     pub(crate) const PANICKED: u8 = 0xFE;
-    /// One [`nested`](super::Access::nested) too many.
+    /// [`nested`](super::Access::nested) was called once too often.
     pub(crate) const NESTED: u8 = 0xFD;
 
-    /// What an explicit abort with this code means.
+    /// Returns the cause of an explicit abort with this code.
     pub(crate) fn cause(code: u8) -> Cause {
         match code {
             LOCK_HELD => Cause::LockHeld,
@@ -30,16 +30,16 @@ pub(crate) mod code {
     }
 }
 
-/// Access to words from inside a region, or from under the fallback lock.
+/// Access to words inside an htm transaction, or under the fallback lock.
 ///
-/// Code that is to run in both writes itself once, generic over this trait. Every method returns a
-/// `Result` whose error is the engine's abort token: pass it on with `?`. With hardware the token
-/// is uninhabited (the processor jumps), so that `?` compiles to nothing and a `load` is one move;
-/// with the emulation the error unwinds the body by ordinary returns. A body that swallows the
-/// error gains nothing: the region stays doomed, every later access fails, and it cannot commit.
+/// Code that runs in both is written once, generic over this trait. Every method returns a `Result`
+/// whose error is the engine's abort token: return it with `?`. In hardware the token is
+/// uninhabited (the processor jumps), so `?` compiles to nothing and a `load` is one move. In the
+/// emulation the error unwinds the body by ordinary returns. A body that ignores the error gains
+/// nothing: the transaction stays doomed, every later access fails, and it cannot commit.
 ///
 /// The lifetime `'m` is the memory's: words must outlive the whole attempt, because the emulation
-/// writes them only when the region commits.
+/// writes them only when the transaction commits.
 ///
 /// # Example
 ///
@@ -70,26 +70,26 @@ pub(crate) mod code {
 /// assert_eq!((a.into_inner(), b.into_inner()), (70, 30));
 /// ```
 pub trait Access<'m> {
-    /// Proof that the region has aborted; a body returns it as its error.
+    /// Proof that the transaction has aborted. A body returns it as its error.
     type Abort;
 
-    /// Reads a word.
+    /// Loads a word.
     ///
     /// # Errors
     ///
-    /// When the region has aborted.
+    /// When the transaction has aborted.
     fn load(&mut self, word: &'m Word) -> Result<u64, Self::Abort>;
 
-    /// Writes a word, visibly to others only when the region commits.
+    /// Stores a word, visibly to others only when the transaction commits.
     ///
     /// # Errors
     ///
-    /// When the region has aborted.
+    /// When the transaction has aborted.
     fn store(&mut self, word: &'m Word, value: u64) -> Result<(), Self::Abort>;
 
-    /// Aborts the region with a code of the caller's: `return Err(tx.abort::<CODE>())`.
+    /// Aborts the transaction with a code of the caller's: `return Err(tx.abort::<CODE>())`.
     ///
-    /// The code is a constant because the instruction has it as an immediate operand, and at most
+    /// The code is a constant because the instruction has it as an immediate operand. It is at most
     /// [`MAX_CODE`].
     #[must_use = "return the token as the body's error"]
     #[inline(always)]
@@ -98,20 +98,20 @@ pub trait Access<'m> {
         self.raise::<CODE>()
     }
 
-    /// Runs `body` as a region inside this one. Nesting is flat, as in hardware: an abort inside
-    /// aborts the outermost region, and deeper than [`MAX_NESTING`] aborts it with
+    /// Runs `body` as a transaction inside this one. Nesting is flat, as in hardware: an abort
+    /// inside aborts the outermost transaction. Nesting deeper than [`MAX_NESTING`] aborts it with
     /// [`Cause::Nested`](crate::Cause::Nested).
     ///
     /// # Errors
     ///
-    /// When the region has aborted.
+    /// When the transaction has aborted.
     #[inline(always)]
     fn nested<T>(&mut self, body: impl FnOnce(&mut Self) -> Result<T, Self::Abort>) -> Result<T, Self::Abort>
     where
         Self: Sized,
     {
-        // XBEGIN within XBEGIN is no more than this, so the hardware is left out of it. The
-        // fallback path counts too, so that a body fails on both paths or on neither.
+        // A nested XBEGIN has no other effect, so the hardware is not involved. The fallback path
+        // counts too, so that a body fails on both paths or on neither.
         if *self.depth() == MAX_NESTING {
             let aborted = self.raise::<{ code::NESTED }>();
             return Err(aborted);
@@ -122,26 +122,26 @@ pub trait Access<'m> {
         value
     }
 
-    /// Spends time: `iterations` turns of an empty loop.
+    /// Spends time: `iterations` iterations of an empty loop.
     ///
-    /// With the emulation's virtual timer a turn is a tick. (The processor's own spin hint must not
-    /// be used in a region; it aborts.)
+    /// With the emulation's virtual timer an iteration is a tick. The processor's own spin hint
+    /// must not be used in a transaction, since it aborts.
     ///
     /// # Errors
     ///
-    /// When the region has aborted.
+    /// When the transaction has aborted.
     fn spin(&mut self, iterations: u64) -> Result<(), Self::Abort>;
 
-    /// How deep the body is nested, itself counted.
+    /// Returns the nesting depth of the body, counted from one.
     #[doc(hidden)]
     fn depth(&mut self) -> &mut u8;
 
-    /// [`abort`](Self::abort) with any code, the crate's own included.
+    /// Aborts like [`abort`](Self::abort), with any code, the crate's own included.
     #[doc(hidden)]
     fn raise<const CODE: u8>(&mut self) -> Self::Abort;
 }
 
-/// An empty loop that the compiler must leave alone and that no region minds.
+/// Runs an empty loop that the compiler does not remove and that aborts no transaction.
 #[inline]
 pub(crate) fn spin(iterations: u64) {
     for turn in 0..iterations {

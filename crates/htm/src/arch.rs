@@ -1,4 +1,4 @@
-//! The instructions, one module for each architecture that has them.
+//! The processor's instructions, one module for each architecture that has them.
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
@@ -12,18 +12,18 @@ mod absent;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use absent::{cpuid, prefetch, prefetch_later, xabort, xbegin, xend, xtest};
 
-/// What the processor says of itself.
+/// The part of CPUID that concerns RTM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cpuid {
-    /// RTM is there: its instructions may be executed.
+    /// RTM's instructions may be executed.
     pub(crate) rtm: bool,
-    /// Microcode makes every region abort (`RTM_ALWAYS_ABORT`).
+    /// Microcode makes every transaction abort (`RTM_ALWAYS_ABORT`).
     pub(crate) always_abort: bool,
 }
 
 impl Cpuid {
-    /// Whether `XBEGIN` is an instruction of this processor; where it is not, executing it is a
-    /// fault.
+    /// Returns whether `XBEGIN` is an instruction of this processor. Where it is not, executing it
+    /// is a fault.
     pub(crate) fn executable(self) -> bool {
         self.rtm
     }

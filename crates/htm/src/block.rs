@@ -1,7 +1,7 @@
-//! Bytes in words, many at once: a copy of a value is what most of a get or an update consists of.
+//! Copies of bytes in words, many at once: most of a get or an update is a copy of a value.
 //!
-//! The compiler never merges atomic accesses. On x86-64 several words are moved by one instruction
-//! all the same, for the engines whose plain accesses are the processor's; elsewhere, and under
+//! The compiler never merges atomic accesses. On x86-64, several words are copied by one
+//! instruction, for the engines whose plain accesses are the processor's. Elsewhere, and under
 //! model checking, a block is copied word by word.
 
 use crate::{Word, sync::Ordering::Relaxed};
@@ -11,7 +11,7 @@ use crate::arch;
 
 const WORD: usize = size_of::<u64>();
 
-/// Words that hold so many bytes. Panics when there are not as many.
+/// Returns the words that hold this many bytes. Panics when there are fewer.
 #[inline(always)]
 fn first(words: &[Word], bytes: usize) -> &[Word] {
     &words[..bytes.div_ceil(WORD)]
@@ -26,7 +26,7 @@ pub(crate) fn load_by_words(words: &[Word], into: &mut [u8], load: impl Fn(&Word
         *bytes = load(word).to_le_bytes();
     }
     if let Some(last) = words.get(whole.len()) {
-        // By hand: a call to copy a handful of bytes costs more than they do.
+        // A loop, since a call to copy a few bytes costs more than they do.
         let mut value = load(last);
         for byte in rest {
             *byte = value as u8;
@@ -43,7 +43,7 @@ pub(crate) fn store_by_words(words: &[Word], from: &[u8], store: impl Fn(&Word, 
     }
 }
 
-/// Copies bytes of words, as the processor does it best.
+/// Copies bytes of words, in the way that is fastest on this processor.
 #[inline(always)]
 pub(crate) fn load(words: &[Word], into: &mut [u8]) {
     #[cfg(all(target_arch = "x86_64", not(feature = "model")))]
@@ -56,7 +56,7 @@ pub(crate) fn load(words: &[Word], into: &mut [u8]) {
     }
 }
 
-/// Copies bytes to words, as the processor does it best.
+/// Copies bytes to words, in the way that is fastest on this processor.
 #[inline(always)]
 pub(crate) fn store(words: &[Word], from: &[u8]) {
     #[cfg(all(target_arch = "x86_64", not(feature = "model")))]
@@ -69,13 +69,14 @@ pub(crate) fn store(words: &[Word], from: &[u8]) {
     }
 }
 
-/// The same word by word. A function of its own, so that it takes no registers from what is usual.
+/// Copies bytes of words, word by word. Not inlined, so that it takes no registers from the usual
+/// path.
 #[inline(never)]
 fn load_apart(words: &[Word], into: &mut [u8]) {
     load_by_words(words, into, |word| word.get(Relaxed));
 }
 
-/// The same word by word, as for [`load_apart`].
+/// Copies bytes to words, word by word. Not inlined, like [`load_apart`].
 #[inline(never)]
 fn store_apart(words: &[Word], from: &[u8]) {
     store_by_words(words, from, |word, value| word.set(value, Relaxed));

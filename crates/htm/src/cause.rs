@@ -1,8 +1,9 @@
-//! Why a region did not commit, and what its caller gets.
+//! The causes of aborts, and the outcome of an attempt.
 
 use std::fmt;
 
-/// Why a region aborted or was never entered, or why a critical section under the lock was undone.
+/// Why a transaction aborted or was never begun, or why a critical section under the lock was
+/// undone.
 ///
 /// # Example
 ///
@@ -21,23 +22,23 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// Another region, or a plain access, touched a line that the region had touched.
+    /// Another transaction, or a plain access, touched a line that the transaction had touched.
     Conflict,
-    /// The region touched more than the hardware can track.
+    /// The transaction touched more lines than the hardware can track.
     Capacity,
-    /// An interrupt, a page fault, an instruction that no region may contain: the processor does
-    /// not say which.
+    /// An interrupt, a page fault, or an instruction that no transaction may contain. The processor
+    /// does not say which.
     System,
-    /// The region's body aborted itself with this code.
+    /// The transaction's body aborted itself with this code.
     Explicit(u8),
-    /// The fallback lock that the region subscribes to was held.
+    /// The fallback lock that the transaction subscribes to was held.
     LockHeld,
-    /// The region was nested deeper than [`MAX_NESTING`](crate::MAX_NESTING).
+    /// The transaction was nested deeper than [`MAX_NESTING`](crate::MAX_NESTING).
     Nested,
-    /// The body panicked. The region was rolled back; if the panic recurs on the fallback path, it
-    /// surfaces there.
+    /// The body panicked. The transaction was rolled back. If the panic recurs on the fallback
+    /// path, it propagates there.
     Panicked,
-    /// The engine has no regions ([`NoHtm`](crate::NoHtm)).
+    /// The engine has no htm transactions ([`NoHtm`](crate::NoHtm)).
     Unavailable,
     /// The policy was [`Policy::NEVER`](crate::Policy::NEVER).
     NotTried,
@@ -61,7 +62,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What became of a region.
+/// The outcome of an attempt to run an htm transaction.
 ///
 /// # Example
 ///
@@ -74,15 +75,15 @@ impl fmt::Display for Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a region that gave up has done nothing; its caller must take the software path"]
 pub enum Outcome<T> {
-    /// All of the region's stores became visible at once, and this is its value.
+    /// All stores became visible at once. Has the body's return value.
     Committed(T),
-    /// Nothing happened; the caller takes its software path. The cause is the one that exhausted
-    /// the policy.
+    /// Nothing happened, and the caller takes its software path. Has the cause that exhausted the
+    /// policy.
     Fallback(Cause),
 }
 
 impl<T> Outcome<T> {
-    /// The committed value, if there is one.
+    /// Returns the committed value. `None`: the attempt gave up.
     #[inline]
     #[must_use]
     pub fn committed(self) -> Option<T> {
@@ -92,7 +93,7 @@ impl<T> Outcome<T> {
         }
     }
 
-    /// The committed value, or else what the software path makes.
+    /// Returns the committed value, or otherwise the result of the software path.
     #[inline]
     pub fn or_fall_back(self, software: impl FnOnce(Cause) -> T) -> T {
         match self {
@@ -107,12 +108,12 @@ impl<T> Outcome<T> {
 #[doc(hidden)]
 pub struct Abort {
     pub(crate) cause: Cause,
-    /// The processor's own opinion (the RETRY bit): the same region may succeed if tried again.
+    /// The processor's hint (the RETRY bit): the same transaction may succeed if retried.
     pub(crate) may_succeed: bool,
 }
 
 impl Abort {
-    /// An abort by `cause`, with the hint that hardware gives along with it.
+    /// Makes an abort by `cause`, with the hint that hardware gives for it.
     pub(crate) fn by(cause: Cause) -> Self {
         let may_succeed = matches!(cause, Cause::Conflict | Cause::LockHeld | Cause::Explicit(_));
         Self { cause, may_succeed }

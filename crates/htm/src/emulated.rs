@@ -1,29 +1,33 @@
 //! Transactional memory in software, with the limits of the hardware.
 //!
-//! It exists so that every path that uses regions is tested on every machine, and so that published
-//! studies of the hardware's limits run anywhere. It is never chosen by default: it is far slower
-//! than any software path it could replace.
+//! It exists so that every path that uses htm transactions is tested on every machine, and so that
+//! published studies of the hardware's limits run anywhere. It is never chosen by default: it is
+//! far slower than any software path it could replace.
 //!
-//! # What it has in common with RTM
+//! # What it shares with RTM
 //!
-//! Cache-line granularity; a write set bounded by the sets and ways of the first-level cache, and a
-//! larger bound for reads ([`Profile`]); hence order matters, since a read may evict a written line
-//! but not the other way round; aborts by interrupts ([`Timer`]), by conflicts with other regions
-//! and with plain accesses (strong atomicity), by explicit codes, by too deep nesting; flat
-//! nesting; opacity; a panic rolls the region back.
+//! - Conflicts have the granularity of cache lines.
+//! - The write set is bounded by the sets and ways of the first-level cache, and the read set by a
+//!   larger number of lines ([`Profile`]). So order matters: a read may evict a written line, but
+//!   not the other way round.
+//! - Transactions abort by interrupts ([`Timer`]), by conflicts with other transactions and with
+//!   plain accesses (strong atomicity), by explicit codes, and by too deep nesting.
+//! - Nesting is flat. Transactions are opaque: they see consistent memory even if they abort later.
+//!   A panic rolls the transaction back.
 //!
 //! # Where it differs
 //!
-//! - A conflict is found at the region's next access or at its commit, not at the instant it
-//!   happens; so of two regions that conflict, the one that commits first wins.
-//! - A plain *load* of a line that an uncommitted region has stored to sees the old value and
-//!   leaves the region alone; hardware would abort the region. Both are correct, and only the rate
-//!   of aborts differs.
-//! - Captured locals that a body changes keep what an aborted try did to them; hardware erases that
+//! - A conflict is detected at the transaction's next access or at its commit, not at the instant
+//!   it happens. So of two transactions that conflict, the one that commits first wins.
+//! - A plain *load* of a line that an uncommitted transaction has stored to returns the old value
+//!   and does not abort the transaction. Hardware would abort it. Both are correct, and only the
+//!   rate of aborts differs.
+//! - Captured locals that a body changes keep the changes of an aborted try. Hardware undoes them
 //!   too.
 //! - The cache starts cold and holds only what goes through accessors: no stack, no code, no
 //!   neighbour's lines.
 //! - Lines further apart than [`EmulatedConfig::tracked_lines`] may share a version, and conflict
+//!   falsely.
 //!   falsely.
 
 mod cache;
@@ -61,7 +65,7 @@ use mutation::Mutation;
 use mutation::Mutations;
 use region::Local;
 
-/// The emulated engine. Clones are the same engine: they see each other's conflicts.
+/// The emulated engine. Clones are the same engine: they detect each other's conflicts.
 ///
 /// # Example
 ///
@@ -95,7 +99,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Between writing one line and looking at another: see [`lines`].
+    /// Puts a fence between writing one line and reading another: see [`lines`].
     fn fence(&self) {
         if !self.mutations.include(Mutation::SkipFences) {
             fence(SeqCst);
@@ -103,28 +107,29 @@ impl Shared {
     }
 }
 
-// Whether this thread is inside a region, where plain accesses and further regions are mistakes.
+// Whether this thread is inside a transaction, where plain accesses and further transactions are
+// mistakes.
 #[cfg(not(feature = "model"))]
 thread_local!(static INSIDE_REGION: Cell<bool> = const { Cell::new(false) });
 #[cfg(feature = "model")]
 crate::sync::thread_local!(static INSIDE_REGION: Cell<bool> = Cell::new(false));
 
 impl Emulated {
-    /// An engine that emulates this.
+    /// Makes an engine with this configuration.
     ///
     /// # Errors
     ///
-    /// [`EngineError::Emulation`] when the configuration describes no machine.
+    /// [`EngineError::Emulation`] when the configuration is invalid.
     pub fn new(config: EmulatedConfig) -> Result<Self, EngineError> {
         config.check()?;
         Ok(Self { shared: Arc::new(Self::shared(config)) })
     }
 
-    /// An engine with a fault, for showing that the model checker finds it.
+    /// Makes an engine with a fault, for showing that the model checker finds it.
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new).
+    /// Like [`new`](Self::new).
     #[cfg(feature = "model")]
     #[doc(hidden)]
     pub fn mutated(config: EmulatedConfig, mutation: Mutation) -> Result<Self, EngineError> {
@@ -143,7 +148,7 @@ impl Emulated {
         }
     }
 
-    /// What this engine emulates.
+    /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> &EmulatedConfig {
         &self.shared.config
@@ -154,7 +159,7 @@ impl Emulated {
         &self.shared.lines
     }
 
-    /// A read-modify-write: like a plain write, and a full barrier.
+    /// Does a read-modify-write: like a plain write, and a full barrier.
     fn update(&self, word: &Word, change: impl FnOnce(u64) -> u64) -> u64 {
         let old = self.lines().write(word, change);
         self.shared.fence();
@@ -186,7 +191,7 @@ impl Engine for Emulated {
     ) -> Result<T, Abort> {
         assert!(!INSIDE_REGION.with(Cell::get), "{}", crate::REGION_INSIDE_REGION);
         let kept = local.take().unwrap_or_else(|| {
-            // Lost to a panic that left this function: start afresh.
+            // It was lost to a panic that left this function, so a new one is made.
             Local::new(&self.shared, self.shared.workers.fetch_add(1, Relaxed))
         });
         let mut region = EmulatedRegion::begin(Arc::clone(&self.shared), kept);
@@ -195,7 +200,7 @@ impl Engine for Emulated {
         INSIDE_REGION.with(|inside| inside.set(false));
         let outcome = match returned {
             Ok(Ok(value)) => region.commit().map(|()| value),
-            // A token kept from an earlier region dooms this one as well, by its own decision.
+            // A token from an earlier transaction aborts this one as well, as an explicit abort.
             Ok(Err(RegionAborted { .. })) => Err(region.doom().unwrap_or(Cause::Explicit(0))),
             Err(payload) if is_contract_violation(payload.as_ref()) => resume_unwind(payload),
             Err(_) => Err(Cause::Panicked),
@@ -249,8 +254,8 @@ impl Engine for Emulated {
     }
 }
 
-/// Whether a body's panic is one of ours: a mistake of the caller's, to be shown and not to be
-/// retried.
+/// Returns whether a body's panic is one of this crate's, for a mistake of the caller. Such a panic
+/// propagates, and is not retried.
 fn is_contract_violation(payload: &(dyn std::any::Any + Send)) -> bool {
     payload
         .downcast_ref::<String>()

@@ -1,4 +1,4 @@
-//! The engines, and what each offers: plain accesses always, regions where it has them.
+//! The engines: plain accesses, and htm transactions where the engine has them.
 
 mod native;
 mod none;
@@ -19,7 +19,7 @@ use crate::{
     sync::Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// Which engine: as a value, for configuration and reports.
+/// A kind of engine, for configuration and reports.
 ///
 /// # Example
 ///
@@ -33,9 +33,10 @@ use crate::{
 pub enum EngineKind {
     /// Intel's Restricted Transactional Memory: `XBEGIN` and `XEND`.
     Rtm,
-    /// Regions emulated in software, with the limits of the hardware. For tests and studies.
+    /// Htm transactions emulated in software, with the limits of the hardware. For tests and
+    /// studies.
     Emulated,
-    /// No regions: every caller takes its software path.
+    /// No htm transactions: every caller takes its software path.
     None,
 }
 
@@ -49,7 +50,7 @@ impl fmt::Display for EngineKind {
     }
 }
 
-/// Who else can reach some memory.
+/// The sharing of memory with other threads or processes.
 ///
 /// # Example
 ///
@@ -61,9 +62,9 @@ impl fmt::Display for EngineKind {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sharing {
-    /// Only threads of this process.
+    /// Only threads of this process access the memory.
     Threads,
-    /// Other processes too, by a shared mapping.
+    /// Other processes access it too, by a shared mapping.
     Processes,
 }
 
@@ -76,42 +77,42 @@ mod sealed {
     impl Sealed for crate::Emulated {}
 }
 
-/// Transactional memory, or its absence: plain accesses to words, and regions over them.
+/// Transactional memory, or its absence: plain accesses to words, and htm transactions over them.
 ///
-/// An engine is a type parameter of everything that uses words, chosen once when a store is opened
-/// ([`select`](crate::select), [`AnyHtm::dispatch`](crate::AnyHtm::dispatch)), so that on hardware
-/// an access is one instruction and without it a region is not even entered. Regions are run by a
-/// [`Worker`](crate::Worker).
+/// An engine is a type parameter of everything that uses words. It is chosen once when a store is
+/// opened ([`select`](crate::select), [`AnyHtm::dispatch`](crate::AnyHtm::dispatch)). So an access
+/// is one instruction in hardware, and without RTM no transaction is even begun. A
+/// [`Worker`](crate::Worker) runs transactions.
 ///
 /// # Plain accesses
 ///
-/// They are linearizable per word, and *strongly atomic*: a plain access and a region either do not
-/// conflict, or the region aborts. Orderings are in the names: [`load`](Self::load) acquires,
-/// [`store`](Self::store) releases, read-modify-writes do both and are full barriers, as on x86. A
-/// `store` followed by a `load` of another word may be reordered, as on x86; no engine promises
-/// more than the hardware.
+/// Plain accesses are linearizable per word, and *strongly atomic*: where a plain access and an htm
+/// transaction conflict, the transaction aborts. Their names have the orderings:
+/// [`load`](Self::load) acquires, [`store`](Self::store) releases, and read-modify-writes do both
+/// and are full barriers, as on x86. A `store` followed by a `load` of another word may be
+/// reordered, as on x86. No engine promises more than the hardware.
 ///
-/// Plain accesses are not for the inside of a region; there the region's accessor is. The emulation
-/// panics at one (in every build), and so does [`Rtm`] in debug builds; in a release build the
-/// hardware makes it part of the region.
+/// Plain accesses must not be made inside a transaction, which uses its accessor instead. The
+/// emulation panics at one in every build, and [`Rtm`] in debug builds. In a release build the
+/// hardware makes it part of the transaction.
 pub trait Engine: Clone + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
-    /// Which engine this is.
+    /// The kind of this engine.
     const KIND: EngineKind;
 
-    /// The accessor that a region's body is given.
+    /// The accessor that a transaction's body gets.
     type Region<'m>: Access<'m, Abort = Self::Abort>;
 
-    /// Proof that a region has aborted. Uninhabited on hardware, where an abort is a jump.
+    /// Proof that a transaction has aborted. Uninhabited in hardware, where an abort is a jump.
     type Abort;
 
-    /// What a worker keeps between regions.
+    /// A worker's state between transactions.
     #[doc(hidden)]
     type Local: Send + fmt::Debug;
 
     #[doc(hidden)]
     fn local(&self) -> Self::Local;
 
-    /// Runs a region once: to its commit, or to its abort.
+    /// Runs a transaction once: to its commit, or to its abort.
     #[doc(hidden)]
     fn once<'m, T>(
         &self,
@@ -119,19 +120,19 @@ pub trait Engine: Clone + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
         body: &mut impl FnMut(&mut Self::Region<'m>) -> Result<T, Self::Abort>,
     ) -> Result<T, Abort>;
 
-    /// Whether there are regions to try. Where that is known at compile time, what depends on it is
-    /// too.
+    /// Returns whether the engine has htm transactions. Where that is known at compile time, the
+    /// code that depends on it is too.
     #[inline(always)]
     fn has_regions(&self) -> bool {
         !matches!(Self::KIND, EngineKind::None)
     }
 
-    /// Called before every plain access: the place for an engine to refuse one inside a region.
+    /// Called before every plain access: here an engine can refuse one inside a transaction.
     #[doc(hidden)]
     #[inline(always)]
     fn before_plain_access(&self) {}
 
-    /// Whether this engine can protect memory that is shared in this way.
+    /// Returns whether this engine can protect memory that is shared in this way.
     ///
     /// # Errors
     ///
@@ -140,14 +141,15 @@ pub trait Engine: Clone + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
         Ok(())
     }
 
-    /// Reads a word; what its writer did before a [`store`](Self::store) is visible after this.
+    /// Loads a word (acquire): what its writer did before a [`store`](Self::store) is visible after
+    /// this.
     #[inline(always)]
     fn load(&self, word: &Word) -> u64 {
         self.before_plain_access();
         word.get(Acquire)
     }
 
-    /// Reads a word without ordering other accesses. For optimistic readers, which put a fence
+    /// Loads a word without ordering other accesses. For optimistic readers, which put a fence
     /// behind a whole copy.
     #[inline(always)]
     fn load_relaxed(&self, word: &Word) -> u64 {
@@ -155,28 +157,27 @@ pub trait Engine: Clone + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
         word.get(Relaxed)
     }
 
-    /// Writes a word; what this thread did before is visible to whoever [`load`](Self::load)s it.
+    /// Stores a word (release): what this thread did before is visible after a [`load`](Self::load)
+    /// of it.
     #[inline(always)]
     fn store(&self, word: &Word, value: u64) {
         self.before_plain_access();
         word.set(value, Release);
     }
 
-    /// Writes a word without ordering other accesses. For the inside of what a lock or a version
-    /// protects.
+    /// Stores a word without ordering other accesses. For data that a lock or a version protects.
     #[inline(always)]
     fn store_relaxed(&self, word: &Word, value: u64) {
         self.before_plain_access();
         word.set(value, Relaxed);
     }
 
-    /// Copies the first bytes of words, of which a word's lowest comes first whatever the machine:
-    /// with relaxed loads, in as few instructions as the processor allows. What is copied may be
-    /// torn between words.
+    /// Copies the first bytes of words, each word's lowest byte first on any machine. Uses relaxed
+    /// loads, in as few instructions as the processor allows. The copy may be torn between words.
     ///
     /// # Panics
     ///
-    /// When there are fewer bytes than there is room for.
+    /// When the words have fewer bytes than `into`.
     ///
     /// # Example
     ///
@@ -193,12 +194,12 @@ pub trait Engine: Clone + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
         block::load_by_words(words, into, |word| self.load_relaxed(word));
     }
 
-    /// Writes bytes to the first words, with relaxed stores. The rest of the last word that they
-    /// reach becomes zero.
+    /// Writes bytes to the first words, with relaxed stores. The rest of the last written word
+    /// becomes zero.
     ///
     /// # Panics
     ///
-    /// When they do not fit.
+    /// When the bytes do not fit.
     ///
     /// # Example
     ///
@@ -214,40 +215,40 @@ pub trait Engine: Clone + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
         block::store_by_words(words, from, |word, value| self.store_relaxed(word, value));
     }
 
-    /// Writes a word and gives what it held.
+    /// Stores a word and returns its old value.
     #[inline(always)]
     fn swap(&self, word: &Word, value: u64) -> u64 {
         self.before_plain_access();
         word.atomic().swap(value, AcqRel)
     }
 
-    /// Writes `new` if the word holds `current`.
+    /// Stores `new` if the word has the value `current`.
     ///
     /// # Errors
     ///
-    /// What the word held instead. Nothing is written then, but as in hardware the line is taken
-    /// exclusively all the same, so that regions that touched it abort.
+    /// The word's actual value. Nothing is written then. But as in hardware, the line is still
+    /// taken exclusively, so htm transactions that touched it abort.
     #[inline(always)]
     fn compare_exchange(&self, word: &Word, current: u64, new: u64) -> Result<u64, u64> {
         self.before_plain_access();
         word.atomic().compare_exchange(current, new, AcqRel, Acquire)
     }
 
-    /// Adds, wrapping, and gives what the word held.
+    /// Adds, wrapping, and returns the old value.
     #[inline(always)]
     fn fetch_add(&self, word: &Word, value: u64) -> u64 {
         self.before_plain_access();
         word.atomic().fetch_add(value, AcqRel)
     }
 
-    /// Sets the bits of `mask` and gives what the word held.
+    /// Sets the bits of `mask` and returns the old value.
     #[inline(always)]
     fn fetch_or(&self, word: &Word, mask: u64) -> u64 {
         self.before_plain_access();
         word.atomic().fetch_or(mask, AcqRel)
     }
 
-    /// Keeps the bits of `mask` and gives what the word held.
+    /// Keeps the bits of `mask` and returns the old value.
     #[inline(always)]
     fn fetch_and(&self, word: &Word, mask: u64) -> u64 {
         self.before_plain_access();

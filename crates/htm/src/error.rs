@@ -1,8 +1,8 @@
-//! What can be wrong with a choice of engine.
+//! The errors of choosing an engine.
 
 use crate::probe::Probe;
 
-/// An engine that cannot be had, or not so.
+/// An engine that is not available, or not in this configuration.
 ///
 /// # Example
 ///
@@ -15,13 +15,13 @@ use crate::probe::Probe;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// RTM was asked for, and this machine has none that commits.
+    /// RTM was requested, and this machine has none that commits.
     #[error("this machine has no usable RTM ({probe}); ask for `auto`, `none`, or (for tests) `emulated`")]
     RtmUnavailable {
-        /// What was found.
+        /// The result of the probe.
         probe: Probe,
     },
-    /// A name that is no engine's.
+    /// The name of no engine.
     #[error(
         "`{name}` is no engine: use auto, rtm, none, emulated, or emulated:PROFILE with a profile of {}",
         profiles()
@@ -30,27 +30,27 @@ pub enum EngineError {
         /// The name.
         name: String,
     },
-    /// The environment variable names no engine or one that cannot be had.
+    /// The environment variable names an engine that does not exist or is not available.
     #[error("environment variable {}: {source}", crate::ENGINE_VARIABLE)]
     Environment {
         /// What is wrong with it.
         source: Box<EngineError>,
     },
-    /// A profile or configuration of the emulation that describes no machine.
+    /// The profile or configuration of the emulation is invalid.
     #[error("emulation: {what} must be {must_be}, and is {is}")]
     Emulation {
-        /// Which setting.
+        /// The setting.
         what: &'static str,
-        /// What is allowed.
+        /// The allowed values.
         must_be: &'static str,
-        /// What was given.
+        /// The given value.
         is: u64,
     },
-    /// The emulation was to protect memory that other processes map; it tracks the accesses of this
-    /// process only.
+    /// The emulation cannot protect memory that other processes map: it tracks only the accesses of
+    /// this process.
     #[error("the emulated engine cannot protect memory that is shared between processes; use `auto` or `none` there")]
     ForeignMemory,
-    /// The environment asks for the emulation where only the machine's own engine can be had.
+    /// The environment requests the emulation where only the machine's own engine is available.
     #[error("the emulated engine is for tests that name it: here use `auto`, `rtm` or `none`")]
     OnlyForTests,
 }

@@ -1,18 +1,19 @@
-//! The fallback lock, the critical sections that run under it, and the regions that watch it.
+//! The fallback lock, the critical sections that run under it, and the transactions that subscribe
+//! to it.
 //!
 //! # The protocol
 //!
-//! A region *subscribes*: it loads the lock's word first, and aborts if the lock is held. From then
-//! on the word is among the lines that the region has touched, so that whoever takes the lock
-//! later, by a plain compare-and-swap, makes the region abort. Hence a region that commits has run
-//! entirely before the lock was taken or entirely after it was released, and the section under the
-//! lock may use plain accesses and see a world that stands still. A region that found the lock held
-//! waits for its release *outside*, before it tries again: otherwise one fallback would drive every
-//! other region into the fallback too.
+//! A transaction *subscribes*: it loads the lock's word first, and aborts if the lock is held. From
+//! then on the word is in its read set. A thread that takes the lock later, by a plain
+//! compare-and-swap, makes the transaction abort. So a transaction that commits has run entirely
+//! before the lock was taken or entirely after it was released. The section under the lock may use
+//! plain accesses and sees no concurrent changes. A transaction that found the lock held waits for
+//! its release *outside*, before the retry. Otherwise one fallback would drive every other
+//! transaction into the fallback too.
 //!
-//! What the protocol needs of an engine is strong atomicity, and that a compare-and-swap is a full
-//! barrier: the taker's later loads must not pass it, and a region's commit must not pass its last
-//! look at the lock.
+//! The protocol requires strong atomicity, and that a compare-and-swap is a full barrier. The later
+//! loads of the lock's holder must not pass it, and a transaction's commit must not pass its last
+//! load of the lock.
 
 use crossbeam_utils::CachePadded;
 
@@ -25,8 +26,8 @@ use crate::{
 const FREE: u64 = 0;
 const HELD: u64 = 1;
 
-/// A lock that regions elide: a critical section runs as a region that merely watches it, and takes
-/// it only when regions give up. See [`Worker::elide`](crate::Worker::elide).
+/// A lock that transactions elide: a critical section runs as a transaction that only subscribes to
+/// it, and takes it only when transactions give up. See [`Worker::elide`](crate::Worker::elide).
 ///
 /// # Example
 ///
@@ -53,23 +54,23 @@ const HELD: u64 = 1;
 /// ```
 #[derive(Debug, Default)]
 pub struct FallbackLock {
-    // Alone on its lines: whatever shared one with it would abort every region when written.
+    // Alone on its lines: a write to a word beside it would abort every transaction.
     word: CachePadded<Word>,
 }
 
 impl FallbackLock {
-    /// A lock that is free.
+    /// Makes a lock that is free.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes the region one that commits only if the lock stays free until then. To be called first
-    /// in the body.
+    /// Makes the transaction commit only if the lock stays free until then. Must be called first in
+    /// the body.
     ///
     /// # Errors
     ///
-    /// When the region has aborted, which it does if the lock is held.
+    /// When the transaction has aborted, which it does if the lock is held.
     #[inline(always)]
     pub fn subscribe<'m, A: Access<'m>>(&'m self, tx: &mut A) -> Result<(), A::Abort> {
         if tx.load(&self.word)? == FREE { Ok(()) } else { Err(tx.raise::<{ code::LOCK_HELD }>()) }
@@ -79,11 +80,11 @@ impl FallbackLock {
     ///
     /// # Errors
     ///
-    /// The cause, when the section aborted itself or nested too deep; what it had stored is undone.
+    /// The cause, when the section aborted itself or nested too deep. Its stores are undone.
     ///
     /// # Panics
     ///
-    /// With the section's panic, after what it had stored is undone and the lock is free.
+    /// With the section's panic, after its stores are undone and the lock is free.
     pub fn run<'m, E: Engine, T>(
         &'m self,
         engine: &E,
@@ -93,7 +94,7 @@ impl FallbackLock {
         let mut exclusive = Exclusive { lock: self, engine: engine.clone(), undo: Vec::new(), depth: 1, doomed: None };
         let value = section(&mut exclusive)?;
         match exclusive.doomed {
-            // The section swallowed its own abort. It is held to its word.
+            // The section ignored its own abort, which still takes effect.
             Some(abort) => Err(abort),
             None => {
                 exclusive.undo.clear();
@@ -102,7 +103,7 @@ impl FallbackLock {
         }
     }
 
-    /// Waits until the lock is free, or at least was for a moment.
+    /// Waits until the lock is free, or was for a moment.
     #[inline(always)]
     pub(crate) fn wait_until_free<E: Engine>(&self, engine: &E) {
         if engine.load(&self.word) != FREE {
@@ -154,7 +155,7 @@ impl FallbackLock {
 pub struct Exclusive<'m, E: Engine> {
     lock: &'m FallbackLock,
     engine: E,
-    /// What the stored words held, oldest first.
+    /// The old values of the stored words, oldest first.
     undo: Vec<(&'m Word, u64)>,
     depth: u8,
     doomed: Option<Cause>,

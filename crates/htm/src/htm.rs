@@ -1,4 +1,4 @@
-//! Workers: who runs regions, again and again until they commit or the policy is exhausted.
+//! Workers, which run htm transactions until they commit or the policy is exhausted.
 
 use std::sync::Arc;
 
@@ -39,31 +39,31 @@ pub struct Htm<E: Engine> {
 }
 
 impl<E: Engine> Htm<E> {
-    /// An engine whose workers have done nothing yet.
+    /// Makes a handle of an engine without workers.
     pub fn new(engine: E) -> Self {
         Self { engine, registry: Arc::default() }
     }
 
-    /// The engine, for plain accesses.
+    /// Returns the engine, for plain accesses.
     #[inline(always)]
     pub fn engine(&self) -> &E {
         &self.engine
     }
 
-    /// A worker for one thread.
+    /// Creates a worker for one thread.
     #[must_use]
     pub fn worker(&self) -> Worker<E> {
         Worker { local: self.engine.local(), counters: self.registry.register(), engine: self.engine.clone() }
     }
 
-    /// What became of the regions of all workers so far. Does not slow them.
+    /// Returns the statistics of the transactions of all workers. Does not slow them down.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.registry.read()
     }
 }
 
-/// One thread's way into regions.
+/// One thread's handle for running htm transactions.
 ///
 /// # Example
 ///
@@ -89,15 +89,15 @@ pub struct Worker<E: Engine> {
 }
 
 impl<E: Engine> Worker<E> {
-    /// The engine, for plain accesses.
+    /// Returns the engine, for plain accesses.
     #[inline(always)]
     pub fn engine(&self) -> &E {
         &self.engine
     }
 
-    /// Runs `body` as a region until it commits or `policy` is exhausted.
+    /// Runs `body` in an htm transaction until it commits or `policy` is exhausted.
     ///
-    /// The body may run several times and must obey the [contract](crate#the-contract-of-a-region).
+    /// The body may run several times and must obey the [contract](crate#the-contract-of-a-body).
     #[inline(always)]
     pub fn attempt<'m, T>(
         &mut self,
@@ -107,8 +107,8 @@ impl<E: Engine> Worker<E> {
         self.run(policy, None, body)
     }
 
-    /// Like [`attempt`](Self::attempt), in regions that commit only while `lock` is free: each
-    /// subscribes to it, and no region is begun while it is held.
+    /// Like [`attempt`](Self::attempt), but in transactions that commit only while `lock` is free.
+    /// Each subscribes to the lock, and none begins while it is held.
     #[inline(always)]
     pub fn attempt_unless<'m, T>(
         &mut self,
@@ -122,14 +122,15 @@ impl<E: Engine> Worker<E> {
         })
     }
 
-    /// Runs a critical section of `lock`: as a region that never takes the lock, or else under it.
+    /// Runs a critical section of `lock`: as an htm transaction that elides the lock, or else under
+    /// it.
     ///
     /// Under the lock the section's stores are plain, and are undone if it aborts itself or panics.
     ///
     /// # Errors
     ///
-    /// The cause, when the section under the lock aborted itself or nested too deep. (When the
-    /// region did, the policy decides how often it is tried before the lock is taken.)
+    /// The cause, when the section under the lock aborted itself or nested too deep. When the
+    /// transaction did, the policy decides how often it is retried before the lock is taken.
     ///
     /// # Panics
     ///
@@ -162,7 +163,7 @@ impl<E: Engine> Worker<E> {
             return Outcome::Fallback(Cause::NotTried);
         }
         if let Some(lock) = lock {
-            // A region begun now would only find out that it must abort.
+            // A transaction begun now could only abort.
             lock.wait_until_free(&self.engine);
         }
         let mut retry = Retry { spent: Spent::default(), waiter: Waiter::new() };
@@ -197,7 +198,7 @@ impl<E: Engine> Worker<E> {
     }
 }
 
-/// What one attempt remembers from abort to abort.
+/// The state of one attempt, which lasts over its aborts.
 #[derive(Debug)]
 struct Retry {
     spent: Spent,

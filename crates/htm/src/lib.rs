@@ -1,15 +1,16 @@
-//! Hardware transactional memory behind one small safe API.
+//! Hardware transactional memory (HTM) behind a small safe API.
 //!
-//! A *region* is a closure over an accessor. Its stores become visible all at once, or not at all.
-//! Where the processor has Intel's RTM the region runs in hardware, an access is one move; where it
-//! has not, which is most machines, the region is not even entered and the caller takes its
-//! software path, at no cost. An emulated engine has the hardware's limits in software, so that
-//! every region is tested on every machine.
+//! An *htm transaction*, which the names of types call a *region*, is a closure over an accessor.
+//! Its stores become visible all at once, or not at all. Where the processor has Intel's RTM, the
+//! transaction runs in hardware, and an access is one move. On other machines, which are most, a
+//! transaction is not even begun, and the caller takes its software path at no cost. An emulated
+//! engine has the hardware's limits in software, so that every transaction is tested on every
+//! machine.
 //!
 //! ```
 //! use drtm_htm::{Access, Engine, Htm, NoHtm, Outcome, Policy, Word};
 //!
-//! /// Moves `amount`, in a region where there are regions and by compare-and-swap where there are none.
+//! /// Withdraws `amount`, in an htm transaction if the engine has them, else by `fetch_add`.
 //! fn withdraw<E: Engine>(worker: &mut drtm_htm::Worker<E>, account: &Word, amount: u64) {
 //!     let outcome = worker.attempt(Policy::DBX, |tx| {
 //!         let balance = tx.load(account)?;
@@ -28,41 +29,42 @@
 //! # The parts
 //!
 //! - [`Word`], [`Line`]: shared memory, which only engines can access.
-//! - [`Engine`] and its three kinds: [`Rtm`], [`Emulated`], [`NoHtm`]. An engine gives plain
-//!   accesses and runs regions. [`select`] chooses one, once, and can say why; [`AnyHtm::dispatch`]
-//!   makes it a type parameter. [`Native`] is one type for what the machine has.
-//! - [`Htm`], [`Worker`]: run regions again until they commit or a [`Policy`] is exhausted, and
-//!   count what happened ([`Stats`]).
-//! - [`Access`]: what a body can do, in a region, under the [`FallbackLock`], or by [`Plain`]
-//!   accesses under a lock of the caller's.
-//! - [`Metered`]: how much memory a body touches. [`Traced`]: what plain accesses touch, and
-//!   whether a region could hold it.
+//! - [`Engine`] and its kinds: [`Rtm`], [`Emulated`], [`NoHtm`]. An engine makes plain accesses and
+//!   runs htm transactions. [`select`] chooses one at startup, and says why. [`AnyHtm::dispatch`]
+//!   makes it a type parameter. [`Native`] is one type for the engine of the machine.
+//! - [`Htm`], [`Worker`]: run transactions until they commit or a [`Policy`] is exhausted, and
+//!   count the outcomes ([`Stats`]).
+//! - [`Access`]: what a body can do, in an htm transaction, under the [`FallbackLock`], or by
+//!   [`Plain`] accesses under a lock of the caller's.
+//! - [`Metered`]: measures the working set of a body. [`Traced`]: records plain accesses, and says
+//!   whether an htm transaction could hold them.
 //!
-//! # The contract of a region
+//! # The contract of a body
 //!
-//! A body may be run several times, and each time but the last is erased. It
+//! The body of an htm transaction may run several times, and the effects of each run but the last
+//! are undone. A body:
 //!
-//! - accesses shared words through its accessor only. A plain access through an engine inside a
-//!   region, or a region begun inside a region (other than by [`Access::nested`]), is a mistake.
-//!   The emulation panics at it in every build and [`Rtm`] in debug builds (there the region
-//!   aborts, and the fallback runs); in release builds the hardware makes either part of the
-//!   region.
-//! - has no effect but through its accessor and its value. Captured locals must be set anew at its
-//!   beginning: hardware restores them when it aborts, the emulation does not.
-//! - makes no system call, allocates and logs nothing, initialises no lazy thread-local, calls
-//!   nothing for the first time through the dynamic linker, uses no spin hint, and should contain
-//!   no path that panics, bounds and overflow checks included. In hardware each of these aborts the
-//!   region when it happens; none is ever unsafe.
-//! - passes every error of its accessor on.
+//! - Accesses shared words through its accessor only. A plain access through an engine inside a
+//!   transaction is a mistake. So is a transaction begun inside another, other than by
+//!   [`Access::nested`]. The emulation panics at it in every build, and [`Rtm`] in debug builds
+//!   (there the transaction aborts, and the fallback runs). In release builds the hardware makes
+//!   either part of the transaction.
+//! - Has no effect except through its accessor and its return value. It sets captured locals anew
+//!   at its beginning: hardware restores them when it aborts, the emulation does not.
+//! - Makes no system call, allocates and logs nothing, and initialises no lazy thread-local. It
+//!   calls nothing for the first time through the dynamic linker, and uses no spin hint. It should
+//!   contain no path that panics, bounds and overflow checks included. In hardware each of these
+//!   aborts the transaction when it happens; none is ever unsafe.
+//! - Returns every error of its accessor.
 //!
-//! A panic in a body rolls the region back and goes to the fallback path at once; if it recurs
-//! there, it surfaces. Nothing stays open and no lock stays held. (With `panic = "abort"` a panic
-//! ends the process, except where the hardware erases it.)
+//! A panic in a body rolls the transaction back, and the fallback path runs at once. If the panic
+//! recurs there, it propagates. No transaction stays open and no lock stays held. With `panic =
+//! "abort"` a panic ends the process, unless the hardware rolls it back.
 //!
-//! # What was exercised
+//! # How it is tested
 //!
-//! Few machines have RTM that commits. The [`Rtm`] engine's code is inspected on every one; its
-//! tests have run on one that has it.
+//! Few machines have RTM that commits. The generated code of the [`Rtm`] engine is inspected on
+//! every machine. Its tests have run on one that has RTM.
 
 mod access;
 mod arch;

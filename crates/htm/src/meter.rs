@@ -1,11 +1,11 @@
-//! How much memory a region touches.
+//! The working set of an htm transaction.
 
 use rustc_hash::FxHashSet;
 
 use crate::{Access, Word, word::LINE_BYTES};
 
-/// What a body read and wrote. A word counts once however often it is touched; one that is both
-/// read and written counts in both.
+/// The words that a body read and wrote. A word counts once however often it is touched. One that
+/// is both read and written counts in both.
 ///
 /// # Example
 ///
@@ -13,18 +13,18 @@ use crate::{Access, Word, word::LINE_BYTES};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkingSet {
-    /// Bytes in the words read.
+    /// The bytes of the words read.
     pub bytes_read: usize,
-    /// Bytes in the words written.
+    /// The bytes of the words written.
     pub bytes_written: usize,
-    /// Cache lines with a word read.
+    /// The number of cache lines with a word read.
     pub lines_read: usize,
-    /// Cache lines with a word written.
+    /// The number of cache lines with a word written.
     pub lines_written: usize,
 }
 
 impl WorkingSet {
-    /// Of the words at these addresses.
+    /// Returns the working set of the words at these addresses.
     pub(crate) fn of(read: &FxHashSet<usize>, written: &FxHashSet<usize>) -> Self {
         Self {
             bytes_read: read.len() * size_of::<u64>(),
@@ -34,24 +34,24 @@ impl WorkingSet {
         }
     }
 
-    /// Bytes in the lines read: what the hardware has to track.
+    /// Returns the bytes of the lines read, which the hardware has to track.
     #[must_use]
     pub fn line_bytes_read(&self) -> usize {
         self.lines_read * LINE_BYTES
     }
 
-    /// Bytes in the lines written: what the hardware has to keep in its first-level cache.
+    /// Returns the bytes of the lines written, which the hardware has to keep in its first-level
+    /// cache.
     #[must_use]
     pub fn line_bytes_written(&self) -> usize {
         self.lines_written * LINE_BYTES
     }
 }
 
-/// An accessor that counts what passes through it to another one.
+/// An accessor that counts the accesses that it passes to another one.
 ///
-/// It counts what goes through the accessor: a body's private memory is not seen. The counting
-/// itself allocates, so on [`Rtm`](crate::Rtm) meter the critical section under the lock instead of
-/// the region.
+/// It does not see a body's private memory. The counting itself allocates, so on
+/// [`Rtm`](crate::Rtm) meter the critical section under the lock instead of the transaction.
 ///
 /// # Example
 ///
@@ -77,12 +77,12 @@ pub struct Metered<'a, A> {
 }
 
 impl<'a, A> Metered<'a, A> {
-    /// An accessor to `inner` that has counted nothing yet.
+    /// Makes an accessor to `inner` that has counted nothing yet.
     pub fn new(inner: &'a mut A) -> Self {
         Self { inner, read: FxHashSet::default(), written: FxHashSet::default() }
     }
 
-    /// What has been touched so far.
+    /// Returns what has been touched so far.
     #[must_use]
     pub fn working_set(&self) -> WorkingSet {
         WorkingSet::of(&self.read, &self.written)

@@ -1,5 +1,4 @@
-//! Plain accesses in the shape of a region's, the fences that go with relaxed ones, and the hint
-//! that goes before.
+//! Plain accesses as an `Access` accessor, fences for relaxed accesses, and prefetches.
 
 use std::convert::Infallible;
 
@@ -13,13 +12,13 @@ use crate::{
     },
 };
 
-/// An accessor that makes plain accesses at once, loads that acquire and stores that release: for a
-/// body that is written once for regions and for the software path, where the caller holds a lock
-/// of its own.
+/// An accessor that makes plain accesses at once: loads acquire, and stores release. It is for a
+/// body that is written once for htm transactions and for the software path, where the caller holds
+/// a lock of its own.
 ///
-/// It cannot fail, so its error has no values. Nothing can be undone either: a body that may abort
-/// is not for this accessor, and one that does panics. (Under a
-/// [`FallbackLock`](crate::FallbackLock), [`Exclusive`](crate::Exclusive) undoes.)
+/// It cannot fail, so its error has no values. Nothing can be undone either, so a body that aborts
+/// panics here. Under a [`FallbackLock`](crate::FallbackLock), [`Exclusive`](crate::Exclusive) can
+/// undo.
 ///
 /// # Example
 ///
@@ -39,7 +38,7 @@ pub struct Plain<'e, E> {
 }
 
 impl<'e, E: Engine> Plain<'e, E> {
-    /// Plain accesses through `engine`.
+    /// Makes plain accesses through `engine`.
     #[inline(always)]
     pub fn new(engine: &'e E) -> Self {
         Self { engine, depth: 1 }
@@ -74,7 +73,7 @@ impl<'m, E: Engine> Access<'m> for Plain<'_, E> {
     }
 }
 
-/// Puts an acquire fence behind relaxed loads: what follows is not done before them.
+/// Puts an acquire fence behind relaxed loads: no later access is done before them.
 ///
 /// # Example
 ///
@@ -93,7 +92,7 @@ pub fn fence_acquire() {
     fence(Acquire);
 }
 
-/// Puts a release fence before relaxed stores: they are not done before what precedes it.
+/// Puts a release fence before relaxed stores: they are not done before any earlier access.
 ///
 /// # Example
 ///
@@ -113,9 +112,9 @@ pub fn fence_release() {
 }
 
 /// Orders loads behind a word that was just changed by a compare-and-swap, or another
-/// read-modify-write, as a lock is taken: two threads that each lock a word and then look at the
-/// other's cannot both find it free. On x86 the read-modify-write has done that by itself, and this
-/// is for the compiler only.
+/// read-modify-write, as when a lock is taken. Two threads that each lock a word and then load the
+/// other's cannot both find it free. On x86 the read-modify-write itself has this effect, and this
+/// is a compiler fence only.
 ///
 /// # Example
 ///
@@ -136,9 +135,8 @@ pub fn fence_locked() {
     }
 }
 
-/// Asks the processor for a word's cache line, which will be wanted soon. A hint and no access: it
-/// waits for nothing and orders nothing, and no engine sees it. Where the processor is not known to
-/// have such a hint, nothing happens.
+/// Prefetches a word's cache line. This is a hint and no access: it waits for nothing and orders
+/// nothing, and no engine sees it. It does nothing where the processor has no known hint.
 ///
 /// # Example
 ///
@@ -146,7 +144,7 @@ pub fn fence_locked() {
 /// use drtm_htm::{Engine, Line, NoHtm, prefetch};
 ///
 /// let lines: Vec<Line> = (0..8).map(|_| Line::default()).collect();
-/// // All are on their way before the first is waited for.
+/// // All are being fetched before the first is waited for.
 /// lines.iter().for_each(|line| prefetch(&line[0]));
 /// assert_eq!(lines.iter().map(|line| NoHtm.load(&line[0])).sum::<u64>(), 0);
 /// ```
@@ -155,8 +153,7 @@ pub fn prefetch(word: &Word) {
     prefetch_at(word);
 }
 
-/// The same for an address at which there need not be a word, or anything: a hint is no access, and
-/// goes wrong nowhere.
+/// Prefetches an address at which there need not be a word, or any memory. It never faults.
 ///
 /// # Example
 ///
@@ -172,8 +169,8 @@ pub fn prefetch_at(address: *const Word) {
     arch::prefetch(address);
 }
 
-/// The same for what is wanted a little later, with much else: it is brought no nearer than to the
-/// second cache, which waits for more lines at a time than the first.
+/// Prefetches what is needed a little later, together with much else. The line is fetched only into
+/// the second-level cache, which tracks more outstanding lines than the first.
 ///
 /// # Example
 ///

@@ -1,8 +1,8 @@
-//! How often a region is tried again before its caller takes the software path.
+//! How often an htm transaction is retried before its caller takes the software path.
 
 use crate::cause::{Abort, Cause};
 
-/// A cause after which trying again can help, as a [`Policy`] counts them.
+/// A cause after which a retry can help, as a [`Policy`] counts them.
 ///
 /// # Example
 ///
@@ -21,13 +21,13 @@ pub enum Retryable {
     System,
     /// [`Cause::Explicit`], whatever the code.
     Explicit,
-    /// [`Cause::LockHeld`]; the lock is waited for before each further try.
+    /// [`Cause::LockHeld`]. Each further try waits until the lock is free.
     LockHeld,
     /// [`Cause::Nested`].
     Nested,
 }
 
-/// How many causes a policy counts.
+/// The number of causes that a policy counts.
 const CAUSES: usize = 6;
 
 impl Retryable {
@@ -44,10 +44,10 @@ impl Retryable {
     }
 }
 
-/// For each cause, the number of aborts by it at which a region gives up.
+/// For each cause, the number of aborts by it at which an attempt gives up.
 ///
-/// Causes are counted apart: a region that conflicts twice and overflows once has used two of its
-/// conflict tries and one of its capacity tries. A panic gives up at once, whatever the policy.
+/// Causes are counted separately: an attempt with two conflicts and one overflow has used two of
+/// its conflict tries and one of its capacity tries. A panic gives up at once, whatever the policy.
 ///
 /// # Example
 ///
@@ -71,19 +71,19 @@ pub struct Policy {
 
 impl Policy {
     /// DBX's thresholds (§6.1): 100 conflicts, 10 capacity aborts, 2 system events. A held lock is
-    /// a conflict there and has the same bound; an explicit abort and too deep nesting are
+    /// a conflict there and has the same bound. An explicit abort and too deep nesting are
     /// decisions, and are not retried.
     pub const DBX: Self = Self { tries: [100, 10, 2, 1, 100, 1], obey_hint: false };
 
-    /// Regions are not entered at all: [`Cause::NotTried`].
+    /// No htm transaction is ever begun: [`Cause::NotTried`].
     pub const NEVER: Self = Self { tries: [0; CAUSES], obey_hint: false };
 
-    /// The same policy with another number of tries for one cause.
+    /// Sets the number of tries for one cause.
     ///
     /// # Errors
     ///
-    /// [`PolicyError::ZeroTries`] when `tries` is zero: a region that is entered is tried at least
-    /// once. Not to enter regions at all is [`Policy::NEVER`].
+    /// [`PolicyError::ZeroTries`] when `tries` is zero: a transaction that is begun is tried at
+    /// least once. Use [`Policy::NEVER`] to begin none.
     pub const fn with_tries(mut self, cause: Retryable, tries: u32) -> Result<Self, PolicyError> {
         if tries == 0 {
             return Err(PolicyError::ZeroTries { cause });
@@ -92,7 +92,7 @@ impl Policy {
         Ok(self)
     }
 
-    /// The same policy with every number of tries divided by `by`, rounded up; zero counts as one.
+    /// Divides every number of tries by `by`, rounded up. Zero counts as one.
     #[must_use]
     pub const fn divided_by(mut self, by: u32) -> Self {
         let by = if by == 0 { 1 } else { by };
@@ -104,16 +104,15 @@ impl Policy {
         self
     }
 
-    /// The same policy, giving up at once when the processor says that trying again will not help
-    /// (its RETRY bit is clear). Off by default: DBX found that overflows often do succeed when
-    /// retried.
+    /// Gives up at once when the processor says that a retry will not help (its RETRY bit is
+    /// clear). Off by default: DBX found that overflows often do succeed when retried.
     #[must_use]
     pub const fn obeying_hint(mut self) -> Self {
         self.obey_hint = true;
         self
     }
 
-    /// The number of aborts by `cause` at which a region gives up.
+    /// Returns the number of aborts by `cause` at which an attempt gives up.
     #[must_use]
     pub const fn tries(&self, cause: Retryable) -> u32 {
         self.tries[cause as usize]
@@ -132,7 +131,7 @@ impl Default for Policy {
     }
 }
 
-/// A policy that makes no sense.
+/// An invalid policy.
 ///
 /// # Example
 ///
@@ -158,7 +157,7 @@ pub enum PolicyError {
 pub(crate) struct Spent([u32; CAUSES]);
 
 impl Spent {
-    /// Counts an abort; false when the region is to give up.
+    /// Counts an abort. Returns false when the attempt gives up.
     pub(crate) fn allows_retry(&mut self, policy: &Policy, abort: Abort) -> bool {
         let Some(cause) = Retryable::of(abort.cause) else {
             return false;

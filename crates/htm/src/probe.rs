@@ -1,13 +1,13 @@
-//! Whether this machine's RTM is worth anything: what CPUID says, and what a trial shows.
+//! Whether this machine's RTM is usable: what CPUID says, and what a trial shows.
 
 use std::{fmt, sync::OnceLock};
 
 use crate::{Access, Engine, Line, Rtm, arch};
 
-/// Regions begun by the trial.
+/// The number of transactions that the trial begins.
 const TRIALS: u32 = 256;
 
-/// What was found out about RTM on this machine.
+/// The result of probing this machine's RTM.
 ///
 /// # Example
 ///
@@ -21,13 +21,13 @@ const TRIALS: u32 = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Probe {
-    /// CPUID says that the instructions are there.
+    /// CPUID says that the processor has the instructions.
     pub cpuid_rtm: bool,
-    /// CPUID says that microcode makes every region abort.
+    /// CPUID says that microcode makes every transaction abort.
     pub always_abort: bool,
-    /// Regions of the trial that committed.
+    /// The number of the trial's transactions that committed.
     pub trial_commits: u32,
-    /// Regions that the trial began: none where the instructions would fault.
+    /// The number of transactions that the trial began: none where the instructions would fault.
     pub trials: u32,
 }
 
@@ -39,8 +39,8 @@ impl Probe {
         PROBE.get_or_init(Self::take)
     }
 
-    /// Whether regions commit here often enough to be used: at least every second one of the
-    /// smallest kind.
+    /// Returns whether transactions commit often enough to be used: at least every second one of
+    /// the smallest kind.
     #[must_use]
     pub fn usable(&self) -> bool {
         self.trials > 0 && self.trial_commits >= self.trials / 2
@@ -52,8 +52,8 @@ impl Probe {
         if let Some(rtm) = Rtm::if_executable() {
             let line = Line::default();
             for turn in 0..TRIALS {
-                // Touched outside first, so that no trial is lost to the page fault of a fresh
-                // stack page.
+                // Touched outside first, so that no trial aborts at the page fault of a fresh stack
+                // page.
                 rtm.store(&line[0], u64::from(turn));
                 let committed = rtm.once(&mut (), &mut |tx| {
                     let value = tx.load(&line[0])?;

@@ -1,14 +1,15 @@
-//! The choice of an engine: asked for, overridden, probed, made once, and explained.
+//! The choice of an engine: requested, overridden or probed. It is made once, and its reason is
+//! kept.
 
 use std::{fmt, str::FromStr};
 
 use crate::{Emulated, EmulatedConfig, Engine, EngineError, EngineKind, Htm, NoHtm, Profile, Rtm, probe::Probe};
 
-/// The environment variable that overrides the engine asked for: `auto`, `rtm`, `none`, `emulated`,
+/// The environment variable that overrides the requested engine: `auto`, `rtm`, `none`, `emulated`,
 /// or `emulated:PROFILE`.
 pub const ENGINE_VARIABLE: &str = "DRTM_HTM";
 
-/// Which engine is asked for.
+/// A requested engine.
 ///
 /// # Example
 ///
@@ -22,14 +23,14 @@ pub const ENGINE_VARIABLE: &str = "DRTM_HTM";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Request {
-    /// RTM where it is usable, else none. The emulation is never chosen.
+    /// RTM where it is usable, otherwise none. The emulation is never chosen.
     #[default]
     Auto,
     /// RTM, or an error.
     Rtm,
     /// The emulation.
     Emulated(EmulatedConfig),
-    /// No regions.
+    /// No htm transactions.
     None,
 }
 
@@ -51,7 +52,7 @@ impl FromStr for Request {
     }
 }
 
-/// Why an engine was chosen.
+/// The reason for the choice of an engine.
 ///
 /// # Example
 ///
@@ -65,11 +66,11 @@ impl FromStr for Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The configuration asked for it.
+    /// The configuration requested it.
     Asked,
-    /// The environment variable asked for it.
+    /// The environment variable requested it.
     Overridden,
-    /// It suits the machine: this is what the probe found.
+    /// The probe of the machine chose it, with this result.
     Probed(Probe),
 }
 
@@ -83,8 +84,8 @@ impl fmt::Display for Reason {
     }
 }
 
-/// An engine as chosen at run time, to be [dispatched](Self::dispatch) once into code that is
-/// generic over it.
+/// An engine chosen at run time, to be [dispatched](Self::dispatch) once into code that is generic
+/// over it.
 ///
 /// # Example
 ///
@@ -121,15 +122,15 @@ enum Chosen {
 ///
 /// See [`AnyHtm`].
 pub trait EngineVisitor {
-    /// What the code gives.
+    /// The code's return type.
     type Output;
 
-    /// The code.
+    /// Runs the code.
     fn visit<E: Engine>(self, htm: Htm<E>) -> Self::Output;
 }
 
 impl AnyHtm {
-    /// Which engine was chosen.
+    /// Returns the kind of the chosen engine.
     #[must_use]
     pub fn kind(&self) -> EngineKind {
         match self.chosen {
@@ -139,7 +140,7 @@ impl AnyHtm {
         }
     }
 
-    /// Why it was chosen.
+    /// Returns the reason for the choice.
     #[must_use]
     pub fn reason(&self) -> Reason {
         self.reason
@@ -155,12 +156,12 @@ impl AnyHtm {
     }
 }
 
-/// Chooses an engine: the environment variable [`ENGINE_VARIABLE`] if it is set, else what is asked
-/// for.
+/// Chooses an engine: the one of the environment variable [`ENGINE_VARIABLE`] if it is set,
+/// otherwise the requested one.
 ///
 /// # Errors
 ///
-/// When the engine asked for, or the one that the variable names, is unknown or cannot be had here.
+/// When the engine of the request or of the variable is unknown, or not available on this machine.
 ///
 /// # Example
 ///
@@ -226,7 +227,7 @@ mod tests {
     fn auto_follows_the_probe_and_says_so() {
         let probe = *Probe::of_this_machine();
         let chosen = select_with(None, Request::Auto).expect("auto always finds an engine");
-        // The emulation is never chosen by itself.
+        // The emulation is never chosen by `auto`.
         let expected = if probe.usable() { EngineKind::Rtm } else { EngineKind::None };
         assert_eq!((chosen.kind(), chosen.reason()), (expected, Reason::Probed(probe)));
     }

@@ -1,9 +1,9 @@
-//! Counters by cause: each worker counts alone, a reader adds up.
+//! Counters by cause: each worker counts in its own block, and a reader adds them up.
 //!
-//! A worker owns a block on cache lines of its own and is the only one to write it, with a plain
-//! load and store: no read-modify-write, no line shared between workers. A reader sums the blocks
-//! of the living and the totals of the departed; it sees each counter at some recent moment, and
-//! never slows a worker.
+//! A worker has a block on cache lines of its own and is the only one to write it, with a plain
+//! load and store. There is no read-modify-write, and no line shared between workers. A reader sums
+//! the blocks of live workers and the totals of ended ones. It sees each counter at some recent
+//! moment, and never slows a worker.
 
 use std::{
     iter::Sum,
@@ -21,7 +21,7 @@ use crate::cause::Cause;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
-        /// What became of the regions of an engine's workers.
+        /// The outcomes of the htm transactions of an engine's workers.
         ///
         /// # Example
         ///
@@ -59,7 +59,7 @@ macro_rules! counters {
 
         impl Sub for Stats {
             type Output = Self;
-            /// What happened since an `earlier` reading.
+            /// Returns what happened since an `earlier` reading.
             fn sub(self, earlier: Self) -> Self {
                 Self { $($name: self.$name - earlier.$name),+ }
             }
@@ -68,7 +68,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Regions that committed.
+    /// Transactions that committed.
     commits,
     /// Aborts by conflict.
     conflict,
@@ -76,7 +76,7 @@ counters! {
     capacity,
     /// Aborts by system events.
     system,
-    /// Aborts by the body's own decision.
+    /// Aborts by the body itself.
     explicit,
     /// Aborts because the fallback lock was held.
     lock_held,
@@ -84,18 +84,18 @@ counters! {
     nested,
     /// Aborts by a panic.
     panicked,
-    /// Attempts that gave up and sent their caller to the software path.
+    /// Attempts that gave up, so that the caller took the software path.
     fallbacks,
 }
 
 impl Stats {
-    /// Aborts of every cause.
+    /// Returns the number of aborts of every cause.
     #[must_use]
     pub fn aborts(&self) -> u64 {
         self.conflict + self.capacity + self.system + self.explicit + self.lock_held + self.nested + self.panicked
     }
 
-    /// Regions begun: those that committed and those that aborted.
+    /// Returns the number of transactions begun: those that committed and those that aborted.
     #[must_use]
     pub fn attempts(&self) -> u64 {
         self.commits + self.aborts()
@@ -130,7 +130,7 @@ impl Counters {
             Cause::LockHeld => &self.block.lock_held,
             Cause::Nested => &self.block.nested,
             Cause::Panicked => &self.block.panicked,
-            // Not aborts: the region was never begun.
+            // These are not aborts: no transaction was begun.
             Cause::Unavailable | Cause::NotTried => return,
         });
     }
@@ -140,7 +140,7 @@ impl Counters {
     }
 }
 
-/// The only writer of a counter adds one to it.
+/// Adds one to a counter. Only one thread writes the counter.
 #[inline(always)]
 fn bump(counter: &AtomicU64) {
     counter.store(counter.load(Relaxed) + 1, Relaxed);

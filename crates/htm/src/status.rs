@@ -1,4 +1,4 @@
-//! The status that `XBEGIN` leaves in `eax`, as the processor's manual lays it out.
+//! The status that `XBEGIN` leaves in `eax`, as the processor's manual defines it.
 //!
 //! ```text
 //!  31      24 23                 6   5      4       3        2        1       0
@@ -7,9 +7,9 @@
 //! +----------+--------------------+------+-------+--------+--------+-------+--------+
 //! ```
 //!
-//! All ones cannot be an abort: it is what `eax` held before, and means that the region has begun.
-//! Zero is an abort whose cause the processor keeps to itself, usually an interrupt or a page
-//! fault.
+//! All ones is no abort status: it is what `eax` held before, and means that the transaction has
+//! begun. Zero is an abort whose cause the processor does not report, usually an interrupt or a
+//! page fault.
 
 use crate::{
     access::code,
@@ -26,10 +26,10 @@ const NESTED: u32 = 1 << 5;
 pub(crate) struct Status(pub(crate) u32);
 
 impl Status {
-    /// The region has begun.
+    /// The transaction has begun.
     pub(crate) const STARTED: Self = Self(!0);
 
-    /// What an abort's status says. Several bits may be set; the most specific one names the cause.
+    /// Decodes an abort's status. Several bits may be set, and the most specific one is the cause.
     #[cold]
     pub(crate) fn abort(self) -> Abort {
         debug_assert_ne!(self, Self::STARTED);

@@ -1,10 +1,10 @@
-//! The one door through which this crate's atomics come, so that model checking can replace them.
+//! The only module through which this crate uses atomics, so that model checkers can replace them.
 //!
-//! With the feature `loom` every atomic, fence and thread-local that a *protocol* depends on is
+//! With the feature `loom`, every atomic, fence and thread-local that a *protocol* depends on is
 //! loom's, and a spin is a yield to loom's scheduler. With `shuttle` they are shuttle's, which
-//! tries some schedules of longer runs where loom tries all of short ones. What else differs under
-//! model checking (small tables, memory in a box) is the feature `model`, which both imply.
-//! Counters ([`crate::stats`]) are always the standard library's: nothing is ever decided by them.
+//! tries some schedules of longer runs where loom tries all of short ones. Other differences under
+//! model checking (small tables, memory in a box) depend on the feature `model`, which both imply.
+//! Counters ([`crate::stats`]) are always the standard library's: no decision depends on them.
 
 #[cfg(feature = "loom")]
 use loom as model;
@@ -17,9 +17,9 @@ pub(crate) use model::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(feature = "model")]
 pub(crate) use model::thread_local;
 
-/// Waiting for another thread: spins first, then gives the processor away.
+/// Waiting for another thread: spins first, then yields the processor.
 ///
-/// Not to be used inside a hardware region: `PAUSE` aborts it.
+/// Must not be used inside an htm transaction: `PAUSE` aborts it.
 ///
 /// # Example
 ///
@@ -47,7 +47,7 @@ impl Default for Waiter {
 }
 
 impl Waiter {
-    /// One that has not waited yet.
+    /// Makes a waiter that has not waited yet.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -65,7 +65,7 @@ impl Waiter {
         model::thread::yield_now();
     }
 
-    /// Spins a little longer than last time, to move out of a rival's way. Never yields.
+    /// Spins a little longer than last time, as backoff from a conflicting thread. Never yields.
     pub(crate) fn step_aside(&self) {
         #[cfg(not(feature = "model"))]
         self.backoff.spin();

@@ -1,5 +1,5 @@
-//! The unit of everything that is shared: a 64-bit word that only an [`Engine`](crate::Engine) can
-//! read or write.
+//! The unit of all shared memory: a 64-bit word that only an [`Engine`](crate::Engine) can read or
+//! write.
 
 use std::{fmt, ops::Deref};
 
@@ -8,18 +8,18 @@ use crate::{
     sync::{AtomicU64, Ordering},
 };
 
-/// Bytes in a cache line, the granularity at which hardware tracks a region's accesses.
+/// The number of bytes in a cache line, the granularity at which hardware tracks accesses.
 pub const LINE_BYTES: usize = 64;
 
-/// Words in a cache line.
+/// The number of words in a cache line.
 pub const LINE_WORDS: usize = LINE_BYTES / 8;
 
 /// A shared 64-bit word.
 ///
 /// It has the layout of an [`AtomicU64`](std::sync::atomic::AtomicU64) and none of its methods:
-/// every access goes through an engine's plain accessors or through a region's accessor. That is
-/// what lets the emulated engine see *all* accesses (strong atomicity), the model checker schedule
-/// them, and a fabric show the imperfections of real verbs. Nothing can reach around it:
+/// every access goes through an engine's plain accessors or through a transaction's accessor. So
+/// the emulated engine sees *all* accesses (strong atomicity), the model checker schedules them,
+/// and a fabric shows the imperfections of real verbs. No code can bypass it:
 ///
 /// ```compile_fail
 /// let word = drtm_htm::Word::new(1);
@@ -27,8 +27,8 @@ pub const LINE_WORDS: usize = LINE_BYTES / 8;
 /// ```
 ///
 /// All accesses to one word must go through engines of one kind, and with the emulation through
-/// clones of one engine; whoever owns the memory owns the engine. Mixing them is memory safe, and
-/// forfeits atomicity.
+/// clones of one engine. The owner of the memory owns the engine. Mixing engines is memory safe,
+/// but not atomic.
 ///
 /// # Example
 ///
@@ -44,26 +44,26 @@ pub const LINE_WORDS: usize = LINE_BYTES / 8;
 #[repr(transparent)]
 pub struct Word(AtomicU64);
 
-// Memory that is mapped, shared with another process or written by a NIC is seen as words: the
-// layout is a promise.
+// Memory that is mapped, shared with another process or written by a NIC is accessed as words, so
+// this layout must not change.
 const _: () = assert!(MODEL || (size_of::<Word>() == 8 && align_of::<Word>() == 8));
 
 impl Word {
-    /// A word holding `value`.
+    /// Makes a word with this value.
     #[cfg(not(feature = "model"))]
     #[must_use]
     pub const fn new(value: u64) -> Self {
         Self(AtomicU64::new(value))
     }
 
-    /// A word holding `value`.
+    /// Makes a word with this value.
     #[cfg(feature = "model")]
     #[must_use]
     pub fn new(value: u64) -> Self {
         Self(AtomicU64::new(value))
     }
 
-    /// The value, of a word that nobody shares any more.
+    /// Returns the value of a word that is no longer shared.
     #[must_use]
     pub fn into_inner(self) -> u64 {
         #[cfg(not(feature = "model"))]
@@ -72,7 +72,7 @@ impl Word {
         return self.0.load(Ordering::Relaxed);
     }
 
-    /// The cache line that the word lies in, counted from address zero.
+    /// Returns the number of the word's cache line, counted from address zero.
     #[inline]
     pub(crate) fn line(&self) -> usize {
         self.address() / LINE_BYTES
@@ -93,7 +93,7 @@ impl Word {
         self.0.store(value, order);
     }
 
-    /// The atomic itself, for the engines whose plain accesses are the processor's.
+    /// Returns the atomic itself, for the engines whose plain accesses are the processor's.
     #[inline(always)]
     pub(crate) fn atomic(&self) -> &AtomicU64 {
         &self.0
@@ -107,7 +107,7 @@ impl Default for Word {
 }
 
 impl fmt::Debug for Word {
-    /// Names the type only: printing the value would be an access that no engine sees.
+    /// Prints the type only: printing the value would be an access that no engine sees.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Word(..)")
     }

@@ -71,7 +71,7 @@ pub type NodeCache = Cache<NODE_WORDS>;
 /// let fabric = LocalFabric::new(2, LocalConfig::perfect());
 /// let region = fabric.register(NodeId(1), Arc::clone(store.region()))?;
 ///
-/// Node 0 caches a megabyte of what it fetches, of this table or others.
+/// // Node 0 caches a megabyte of what it fetches, of this table or others.
 /// let cache = Arc::new(BucketCache::new(1 << 20)?);
 /// let endpoint = fabric.endpoint(NodeId(0))?;
 /// let verbs = endpoint.during(Phase::Lookup);

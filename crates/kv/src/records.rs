@@ -24,11 +24,11 @@ use crate::{
 /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
 /// let me = worker.holder();
 ///
-/// A key to insert gets a record, which says that it is absent.
+/// // A key to insert gets a record, which says that it is absent.
 /// let Placed::Made(seen) = table.place(&mut worker, 7, b"seven", None, |_| ())? else { panic!("it is new") };
 /// assert!(!seen.is_present() && !table.contains(7)?);
 ///
-/// The commit: lock, validate, write, unlock.
+/// // The commit: lock, validate, write, unlock.
 /// let records = store.records();
 /// let Locking::Taken { version, .. } = records.lock(seen.at, me)? else { panic!("nobody else is here") };
 /// assert!(records.is_still(seen, me) && version == seen.version);

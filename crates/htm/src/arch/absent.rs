@@ -1,5 +1,5 @@
-//! Architectures without RTM: `cpuid` says so, hence no [`Rtm`](crate::Rtm) exists and nothing else
-//! here is reached but the hint, which does nothing.
+//! Architectures without RTM. `cpuid` says so, hence no [`Rtm`](crate::Rtm) exists. Only the
+//! prefetches are called, and they do nothing.
 
 use super::Cpuid;
 use crate::status::Status;
@@ -8,36 +8,36 @@ pub(crate) fn cpuid() -> Cpuid {
     Cpuid { rtm: false, always_abort: false }
 }
 
-/// Aborts at once: a region that cannot be is one that never starts.
+/// Aborts at once, since no transaction can begin.
 ///
 /// # Safety
 ///
-/// None to uphold; unsafe as its twin is.
+/// Always safe. It is unsafe because the x86-64 function is.
 pub(crate) unsafe fn xbegin() -> Status {
     Status(0)
 }
 
 /// # Safety
 ///
-/// None to uphold; unsafe as its twin is.
+/// Always safe. It is unsafe because the x86-64 function is.
 pub(crate) unsafe fn xend() {}
 
 /// # Safety
 ///
-/// None to uphold; unsafe as its twin is.
+/// Always safe. It is unsafe because the x86-64 function is.
 pub(crate) unsafe fn xabort<const CODE: u8>() {}
 
 /// # Safety
 ///
-/// None to uphold; unsafe as its twin is.
+/// Always safe. It is unsafe because the x86-64 function is.
 pub(crate) unsafe fn xtest() -> bool {
     false
 }
 
-/// Does nothing, which is what a hint may do.
+/// Does nothing, which a hint may do.
 #[inline(always)]
 pub(crate) fn prefetch<T>(_address: *const T) {}
 
-/// Does nothing, as [`prefetch`].
+/// Does nothing, like [`prefetch`].
 #[inline(always)]
 pub(crate) fn prefetch_later<T>(_address: *const T) {}

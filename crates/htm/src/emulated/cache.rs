@@ -1,8 +1,8 @@
-//! The cache that bounds a region: sets, ways, least recently used.
+//! The cache that bounds an htm transaction: sets, ways, least recently used.
 
 use super::config::Profile;
 
-/// The first-level cache as one region sees it: the lines it has touched, cold at its beginning.
+/// The first-level cache of one transaction: the lines it has touched. It is cold at the beginning.
 #[derive(Debug)]
 pub(crate) struct Cache {
     /// Each set's lines, the least recently used one first.
@@ -18,7 +18,7 @@ struct Way {
     written: bool,
 }
 
-/// A written line was evicted: its new value would have been lost.
+/// A written line was evicted, and its new value would be lost.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Overflow;
 
@@ -27,14 +27,14 @@ impl Cache {
         Self { sets: vec![Vec::with_capacity(profile.ways); profile.sets], ways: profile.ways, used: Vec::new() }
     }
 
-    /// Forgets everything, for the next region.
+    /// Clears the cache for the next transaction.
     pub(crate) fn clear(&mut self) {
         for set in self.used.drain(..) {
             self.sets[set].clear();
         }
     }
 
-    /// Brings `line` in. The line evicted for it, if it was only read, goes to the read tracker,
+    /// Brings `line` in. If the line evicted for it was only read, it goes to the read tracker,
     /// which has counted it already.
     pub(crate) fn touch(&mut self, line: usize, write: bool) -> Result<(), Overflow> {
         let index = line % self.sets.len();
@@ -91,7 +91,7 @@ mod tests {
         for line in (0..100).step_by(2) {
             assert_eq!(cache.touch(line, READ), Ok(()));
         }
-        // The two writes evict reads; the second of the reads behind them evicts a write.
+        // The two writes evict reads. The second of the reads behind them evicts a write.
         assert_eq!(cache.touch(100, WRITE), Ok(()));
         assert_eq!(cache.touch(102, READ), Ok(()));
         assert_eq!(cache.touch(104, READ), Err(Overflow));

@@ -1,4 +1,4 @@
-//! When the timer interrupt falls.
+//! The timer interrupts.
 
 use std::time::Instant;
 
@@ -9,10 +9,10 @@ use super::config::Timer;
 pub(super) enum Clock {
     Off,
     Wall {
-        /// Interrupts fall at multiples of the period from here on.
+        /// Interrupts occur at multiples of the period from here on.
         origin: Instant,
         period_ns: u64,
-        /// Interrupts that had fallen when the region began.
+        /// The number of interrupts before the transaction began.
         at_begin: u64,
     },
     Virtual {
@@ -24,7 +24,7 @@ pub(super) enum Clock {
 }
 
 impl Clock {
-    /// A clock whose first interrupt falls at a moment drawn from `random`.
+    /// Makes a clock whose first interrupt occurs at a moment drawn from `random`.
     pub(super) fn new(timer: Timer, origin: Instant, random: &mut fastrand::Rng) -> Self {
         match timer {
             Timer::Off => Self::Off,
@@ -37,7 +37,7 @@ impl Clock {
         }
     }
 
-    /// A region begins. An interrupt that falls while it does is before it, not in it.
+    /// Begins a transaction. An interrupt that occurs during the beginning is before it, not in it.
     pub(super) fn begin(&mut self) {
         match self {
             Self::Off => {}
@@ -49,7 +49,7 @@ impl Clock {
         }
     }
 
-    /// One access; whether an interrupt has fallen since the last look.
+    /// Charges one access. Returns whether an interrupt has occurred since the last check.
     pub(super) fn access(&mut self) -> bool {
         match self {
             Self::Off => false,
@@ -61,8 +61,8 @@ impl Clock {
         }
     }
 
-    /// `iterations` of an empty loop, in real or in virtual time; whether an interrupt has fallen
-    /// since the last look.
+    /// Runs an empty loop, in real or in virtual time. Returns whether an interrupt has occurred
+    /// since the last check.
     pub(super) fn spin(&mut self, iterations: u64) -> bool {
         match self {
             Self::Off => {
@@ -77,7 +77,7 @@ impl Clock {
         }
     }
 
-    /// Moves virtual time on, but past an interrupt no further than to it: there the region ends.
+    /// Advances virtual time, but at most to the next interrupt: there the transaction ends.
     fn advance(&mut self, by: u64) -> bool {
         let Self::Virtual { now, next, period, .. } = self else { return false };
         let then = now.saturating_add(by);

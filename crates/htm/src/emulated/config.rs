@@ -1,14 +1,14 @@
-//! What hardware is emulated: cache geometry, timer, and where randomness comes from.
+//! The emulated hardware: cache geometry, timer, and source of randomness.
 
 use std::time::Duration;
 
 use crate::error::EngineError;
 
-/// The part of a processor that limits a region: its first-level data cache and what tracks reads
-/// beyond that.
+/// The part of a processor that limits an htm transaction: its first-level data cache and its
+/// tracker of further reads.
 ///
-/// Nothing here is fitted to a curve. A region overflows when a *written* line is evicted from the
-/// emulated cache, or when more lines have been read than the tracker holds; everything else
+/// Nothing here is fitted to a curve. A transaction overflows when a *written* line is evicted from
+/// the emulated cache, or when it has read more lines than the tracker holds. Everything else
 /// follows from addresses.
 ///
 /// # Example
@@ -23,53 +23,53 @@ use crate::error::EngineError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Profile {
-    /// Sets of the cache. A line lies in the set of its number modulo this.
+    /// The number of the cache's sets. A line is in the set of its number modulo this.
     pub sets: usize,
-    /// Lines that a set holds; the least recently used one is evicted.
+    /// The number of lines in a set. The least recently used one is evicted.
     pub ways: usize,
-    /// Lines that the read tracker holds.
+    /// The number of lines that the read tracker holds.
     pub read_lines: usize,
 }
 
 impl Profile {
     /// 32 KB in 64 sets of 8 ways, as in the processors that DBX and DrTM were measured on. DBX
-    /// read at most 4 MB in a region there, and the tracker is given that many lines.
+    /// read at most 4 MB in a transaction there, and the tracker has that many lines.
     pub const L1_32K_8: Self = Self { sets: 64, ways: 8, read_lines: (4 << 20) / 64 };
 
-    /// 48 KB in 64 sets of 12 ways, as in Intel's server processors since Ice Lake. Nothing is
-    /// published on how much a region may read there; the tracker is as large as the other
-    /// profile's.
+    /// 48 KB in 64 sets of 12 ways, as in Intel's server processors since Ice Lake. How much a
+    /// transaction may read there is not published. The tracker is as large as the other profile's.
     pub const L1_48K_12: Self = Self { ways: 12, ..Self::L1_32K_8 };
 
     /// The profiles that have names.
     pub const NAMED: [(&'static str, Self); 2] = [("l1-32k-8", Self::L1_32K_8), ("l1-48k-12", Self::L1_48K_12)];
 
-    /// A cache of `sets` by `ways` lines, with a tracker for `read_lines`.
+    /// Makes a profile of a cache of `sets` by `ways` lines, with a tracker for `read_lines`.
     #[must_use]
     pub const fn new(sets: usize, ways: usize, read_lines: usize) -> Self {
         Self { sets, ways, read_lines }
     }
 
-    /// The profile with this name.
+    /// Returns the profile with this name. `None`: there is none.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::NAMED.iter().find(|(known, _)| *known == name).map(|(_, profile)| *profile)
     }
 
-    /// Half of it: what a hardware thread is left with when its sibling uses the other half.
+    /// Halves the profile: a hardware thread has this much when its sibling uses the other half.
     #[must_use]
     pub const fn hyperthreaded(self) -> Self {
         Self { ways: self.ways.div_ceil(2), read_lines: self.read_lines.div_ceil(2), ..self }
     }
 
-    /// The most bytes that a region can write, if they are spread evenly over the sets.
+    /// Returns the most bytes that a transaction can write, if they are spread evenly over the
+    /// sets.
     #[must_use]
     pub const fn write_bytes(&self) -> usize {
         self.sets * self.ways * crate::word::LINE_BYTES
     }
 }
 
-/// The timer interrupt, which aborts the region it falls into.
+/// The timer interrupt, which aborts the transaction in which it occurs.
 ///
 /// # Example
 ///
@@ -79,7 +79,7 @@ impl Profile {
 /// let timer = Timer::Virtual { period: 1_000, access: 1 };
 /// let config = EmulatedConfig::new(Profile::L1_32K_8).with_timer(timer);
 /// let mut worker = Htm::new(Emulated::new(config)?).worker();
-/// // Longer than the period: an interrupt falls into it every time.
+/// // Longer than the period: an interrupt occurs in it every time.
 /// assert_eq!(worker.attempt(Policy::DBX, |tx| tx.spin(1_000)), Outcome::Fallback(Cause::System));
 /// # Ok::<(), drtm_htm::EngineError>(())
 /// ```
@@ -92,30 +92,30 @@ pub enum Timer {
         /// The time between two interrupts.
         period: Duration,
     },
-    /// Each worker has a clock of its own that only its regions advance, so that a run is a
+    /// Each worker has a clock of its own that only its transactions advance, so that a run is a
     /// function of its seed.
     Virtual {
-        /// Ticks between two interrupts.
+        /// The ticks between two interrupts.
         period: u64,
-        /// Ticks that a load, a store or a beginning takes. A turn of
+        /// The ticks that a load, a store or a beginning takes. An iteration of
         /// [`Access::spin`](crate::Access::spin) takes one.
         access: u64,
     },
 }
 
 impl Timer {
-    /// The 4 ms of the machine that DBX was measured on.
+    /// The period of the machine that DBX was measured on: 4 ms.
     pub const DBX_PERIOD: Duration = Duration::from_millis(4);
 }
 
-/// What an [`Emulated`](crate::Emulated) engine emulates.
+/// The configuration of an [`Emulated`](crate::Emulated) engine.
 ///
 /// # Example
 ///
 /// ```
 /// use drtm_htm::{Emulated, EmulatedConfig, Profile};
 ///
-/// // So small that most regions overflow: good for testing software paths.
+/// // So small that most transactions overflow: good for testing software paths.
 /// let tiny = EmulatedConfig::new(Profile::new(1, 2, 4)).with_seed(7).with_events_one_in(50);
 /// let engine = Emulated::new(tiny)?;
 /// assert_eq!(engine.config().seed, 7);
@@ -124,22 +124,22 @@ impl Timer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EmulatedConfig {
-    /// The limits of a region.
+    /// The limits of a transaction.
     pub profile: Profile,
     /// The timer interrupt.
     pub timer: Timer,
-    /// How many lines can be told apart when looking for conflicts; a power of two. Lines further
-    /// apart than this share a version, and may conflict although they are different.
+    /// The number of lines that conflict detection can distinguish; a power of two. Lines further
+    /// apart than this share a version, and may conflict falsely.
     pub tracked_lines: usize,
-    /// What randomness starts from: the workers' timer phases and the chance events.
+    /// The seed of all randomness: the workers' timer phases and the random events.
     pub seed: u64,
-    /// One access in this many is hit by a system event (a page fault, say); 0 for never.
+    /// One access in this many is hit by a system event, such as a page fault. Zero means never.
     pub events_one_in: u32,
 }
 
 impl EmulatedConfig {
-    /// This profile, DBX's timer in virtual ticks of a nanosecond, five of them to an access, and
-    /// no chance events.
+    /// Makes a configuration with this profile and DBX's timer, in virtual ticks of a nanosecond.
+    /// An access takes five ticks. There are no random events.
     #[must_use]
     pub const fn new(profile: Profile) -> Self {
         Self {
@@ -151,25 +151,25 @@ impl EmulatedConfig {
         }
     }
 
-    /// The same with another timer.
+    /// Sets the timer.
     #[must_use]
     pub const fn with_timer(self, timer: Timer) -> Self {
         Self { timer, ..self }
     }
 
-    /// The same with another number of lines told apart.
+    /// Sets the number of lines that are distinguished.
     #[must_use]
     pub const fn with_tracked_lines(self, tracked_lines: usize) -> Self {
         Self { tracked_lines, ..self }
     }
 
-    /// The same with another seed.
+    /// Sets the seed.
     #[must_use]
     pub const fn with_seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
-    /// The same with a system event at one access in `events_one_in`.
+    /// Sets the rate of system events to one in `events_one_in` accesses.
     #[must_use]
     pub const fn with_events_one_in(self, events_one_in: u32) -> Self {
         Self { events_one_in, ..self }
@@ -201,7 +201,7 @@ impl EmulatedConfig {
     }
 }
 
-/// 2 GiB of versions, which covers 16 GiB of memory.
+/// 2 GiB of versions, which cover 16 GiB of memory.
 const MOST_TRACKED_LINES: usize = 1 << 28;
 
 impl Default for EmulatedConfig {

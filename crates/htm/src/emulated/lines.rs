@@ -2,30 +2,32 @@
 //!
 //! # The protocol
 //!
-//! Each line has a *stamp*, a version and a lock bit. Whoever writes to a line, a committing region
-//! or a plain access, holds its lock while it writes and leaves a version behind that the clock has
-//! just issued.
+//! Each line has a *stamp*, a version and a lock bit. A writer to a line, which is a committing
+//! transaction or a plain access, holds its lock while it writes. It then stores a version that the
+//! clock has just issued.
 //!
-//! - A *plain read* takes the stamp, the word, and the stamp again, until the stamp was unlocked
+//! - A *plain read* loads the stamp, the word, and the stamp again, until the stamp was unlocked
 //!   and the same both times. So it never sees the middle of a commit: if it sees one word of a
 //!   commit, every line of that commit is locked or already new.
 //! - A *plain write* locks, writes, and releases the line with a new version.
-//! - A *region* remembers the stamp of each line at its first touch (see [`super::region`]). It
-//!   commits by locking the lines it writes, provided their stamps are still those, then checking
-//!   that all others' are, then writing.
+//! - A *transaction* records the stamp of each line at its first touch (see [`super::region`]). It
+//!   commits in three steps: it locks the lines it writes, provided their stamps are unchanged,
+//!   validates the stamps of all others, and writes.
 //!
 //! Versions only grow: a version is issued while the line's lock is held, and the next holder's is
 //! issued later.
 //!
 //! # Orderings
 //!
-//! Words and stamps are read with acquire and written with release; a lock is taken by an
-//! acquire-release compare-and-swap before any word is written, so a reader that sees a new word
-//! also sees the lock, or what came after it. Two threads that each write one line and then look at
-//! the other's (a region that locks what it writes and checks the fallback lock, and a thread that
-//! takes that lock and reads what the region writes) need more: a sequentially consistent fence
-//! between write and look, on both sides. Plain stores have none, as on x86, where a store may be
-//! overtaken by a later load; read-modify-writes and commits do.
+//! Words and stamps are read with acquire and written with release. A lock is taken by an
+//! acquire-release compare-and-swap before any word is written. So a reader that sees a new word
+//! also sees the lock, or what came after it.
+//!
+//! Two threads that each write one line and then read the other's need more. An example is a
+//! transaction that locks what it writes and checks the fallback lock, and a thread that takes that
+//! lock and reads what the transaction writes. They need a sequentially consistent fence between
+//! write and read, on both sides. Plain stores have none, as on x86, where a later load may
+//! overtake a store. Read-modify-writes and commits have one.
 
 use crossbeam_utils::CachePadded;
 
@@ -38,7 +40,7 @@ use crate::{
     },
 };
 
-/// A line's version, and whether somebody is writing to it.
+/// A line's version, and whether a thread is writing to it.
 ///
 /// ```text
 ///  63                                  1      0
@@ -69,7 +71,7 @@ impl Stamp {
     }
 }
 
-/// Where a line's stamp is kept. Lines that are far apart may share one.
+/// The index of a line's stamp. Lines that are far apart may share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Slot(usize);
 
@@ -80,7 +82,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// `count` must be a power of two.
+    /// Makes `count` stamps, which must be a power of two.
     pub(super) fn new(count: usize) -> Self {
         debug_assert!(count.is_power_of_two());
         Self { clock: CachePadded::new(AtomicU64::new(0)), stamps: (0..count).map(|_| AtomicU64::new(0)).collect() }
@@ -94,12 +96,12 @@ impl Lines {
         Stamp(self.stamps[slot.0].load(Acquire))
     }
 
-    /// The version issued last.
+    /// Returns the last issued version.
     pub(super) fn now(&self) -> u64 {
         self.clock.load(Acquire)
     }
 
-    /// Issues a version. Only while holding the locks of all lines that will get it.
+    /// Issues a version. The caller holds the locks of all lines that will get it.
     pub(super) fn tick(&self) -> u64 {
         self.clock.fetch_add(1, AcqRel) + 1
     }
@@ -119,8 +121,8 @@ impl Lines {
         self.stamps[slot.0].store(seen.0, Release);
     }
 
-    /// Reads a word from a line that nobody is writing to, with the line's stamp then. `None`:
-    /// somebody is.
+    /// Reads a word consistently, with its line's stamp. `None`: another thread is writing to the
+    /// line.
     pub(super) fn snapshot(&self, slot: Slot, word: &Word) -> Option<(Stamp, u64)> {
         let before = self.stamp(slot);
         if before.is_locked() {
@@ -130,7 +132,7 @@ impl Lines {
         (self.stamp(slot) == before).then_some((before, value))
     }
 
-    /// A plain read.
+    /// Does a plain read.
     pub(super) fn read(&self, word: &Word) -> u64 {
         let slot = self.slot(word.line());
         let waiter = Waiter::new();
@@ -142,7 +144,7 @@ impl Lines {
         }
     }
 
-    /// A plain write, of what `change` makes of the old value; gives the old value.
+    /// Does a plain write of `change` applied to the old value. Returns the old value.
     pub(super) fn write(&self, word: &Word, change: impl FnOnce(u64) -> u64) -> u64 {
         let slot = self.slot(word.line());
         let waiter = Waiter::new();

@@ -1,14 +1,14 @@
-//! Deliberate faults, for the model checker to find. Elsewhere none exists, and asking for one
-//! costs nothing.
+//! Deliberate faults, for the model checker to find. In other builds there are none, and checking
+//! for one costs nothing.
 
-/// A step of the conflict detection that can be left out.
+/// A step of the conflict detection that can be omitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "model"), expect(unreachable_pub, reason = "exported to the model checker only"))]
 pub enum Mutation {
-    /// Regions go on, and commit, without checking that what they have read is unchanged.
+    /// Transactions continue, and commit, without checking that what they have read is unchanged.
     SkipValidation,
-    /// Nothing orders a commit's locks before its look at what it has read, nor a plain
-    /// read-modify-write before later loads.
+    /// No fence orders a commit's locks before its validation, nor a plain read-modify-write before
+    /// later loads.
     SkipFences,
 }
 

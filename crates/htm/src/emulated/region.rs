@@ -1,13 +1,13 @@
-//! A region in software.
+//! An htm transaction in software.
 //!
-//! Loads are checked as they happen, stores are kept back until the commit. The region knows a
-//! moment, `as_of`, at which everything it has touched was unchanged. A load of a line with a newer
-//! version moves that moment forward, if everything touched so far is unchanged now too, and
-//! otherwise dooms the region. So a body never sees two words that did not exist at one time
+//! Loads are validated as they happen, and stores are buffered until the commit. The transaction
+//! has a version, `as_of`, at which everything it has touched was unchanged. A load of a line with
+//! a newer version moves `as_of` forward if everything touched so far is still unchanged. Otherwise
+//! it dooms the transaction. So a body never sees two words that did not exist at one time
 //! (opacity): there are no zombies to contain.
 //!
-//! A line that is only stored to is remembered like one that is loaded: hardware must own it from
-//! the store on, and another writer takes it away.
+//! A line that is only stored to is in the read set, too. Hardware must own it from the store on,
+//! and another writer takes it away.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use crate::{
     sync::{Ordering::Release, Waiter},
 };
 
-/// Proof that an emulated region has aborted: the error to return from its body.
+/// Proof that an emulated transaction has aborted: the error to return from its body.
 ///
 /// # Example
 ///
@@ -44,20 +44,20 @@ use crate::{
 #[derive(Debug)]
 pub struct RegionAborted(());
 
-/// What a worker keeps from region to region: its clock, and buffers that are emptied, not freed.
+/// A worker's state between transactions: its clock, and buffers that are emptied, not freed.
 #[derive(Debug)]
 pub struct Local {
     clock: Clock,
     events: fastrand::Rng,
     cache: Cache,
-    /// What is known of each line touched, in the order of first touches.
+    /// Each touched line, in the order of first touches.
     touched: Vec<Touched>,
-    /// Line number to place in `touched`.
+    /// The index in `touched` of each line number.
     by_line: FxHashMap<usize, usize>,
-    /// Word address to place in the region's stores.
+    /// The index in the transaction's stores of each word address.
     by_word: FxHashMap<usize, usize>,
     lines_read: usize,
-    /// Lines locked by the commit under way, in order, each slot once.
+    /// The lines locked by the commit in progress, in order, each slot once.
     locked: Vec<(Slot, Stamp)>,
 }
 
@@ -71,8 +71,8 @@ struct Touched {
 
 impl Local {
     pub(super) fn new(shared: &Shared, worker: u64) -> Self {
-        // Workers must differ, and a worker must be the same in every run: its number is mixed into
-        // the seed.
+        // Workers must differ, and each must be the same in every run: its number is mixed into the
+        // seed.
         let mut events = fastrand::Rng::with_seed(shared.config.seed ^ worker.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         Self {
             clock: Clock::new(shared.config.timer, shared.origin, &mut events),
@@ -95,7 +95,7 @@ impl Local {
     }
 }
 
-/// The accessor of an emulated region.
+/// The accessor of an emulated htm transaction.
 ///
 /// # Example
 ///
@@ -106,7 +106,7 @@ pub struct EmulatedRegion<'m> {
     local: Local,
     /// A version at which everything touched was unchanged.
     as_of: u64,
-    /// Words stored to, with the value that each will have.
+    /// The words stored to, with their new values.
     stores: Vec<(&'m Word, u64)>,
     doom: Option<Cause>,
     depth: u8,
@@ -124,7 +124,7 @@ impl<'m> EmulatedRegion<'m> {
         self.local
     }
 
-    /// What doomed the region, if anything did.
+    /// Returns the cause that doomed the transaction. `None`: it is not doomed.
     pub(super) fn doom(&self) -> Option<Cause> {
         self.doom
     }
@@ -137,7 +137,7 @@ impl<'m> EmulatedRegion<'m> {
         }
         let locked = self.lock_written_lines();
         let committed = locked && {
-            // Behind the locks and before the look at what was only read: see `Lines`.
+            // After the locks and before the validation of lines that were only read: see `Lines`.
             self.shared.fence();
             self.is_unchanged()
         };
@@ -159,14 +159,14 @@ impl<'m> EmulatedRegion<'m> {
         }
     }
 
-    /// Locks what is written, or stops at the first line that somebody else has changed or is
+    /// Locks the written lines, or stops at the first line that another thread has changed or is
     /// changing. Never waits, so that two commits cannot wait for each other.
     fn lock_written_lines(&mut self) -> bool {
         let Local { touched, locked, .. } = &mut self.local;
         let mut wanted: Vec<(Slot, Stamp)> =
             touched.iter().filter(|line| line.written).map(|line| (line.slot, line.stamp)).collect();
         wanted.sort_unstable_by_key(|(slot, _)| *slot);
-        // Lines may share a slot. If their stamps differ, the check behind this finds it.
+        // Lines may share a slot. If their stamps differ, the validation below detects it.
         wanted.dedup_by_key(|(slot, _)| *slot);
         for (slot, seen) in wanted {
             if !self.shared.lines.try_lock(slot, seen) {
@@ -177,7 +177,7 @@ impl<'m> EmulatedRegion<'m> {
         true
     }
 
-    /// Whether every line touched is as it was, other than locked by this region itself.
+    /// Returns whether every touched line is unchanged, except for this transaction's own locks.
     fn is_unchanged(&self) -> bool {
         if self.shared.mutations.include(Mutation::SkipValidation) {
             return true;
@@ -201,7 +201,7 @@ impl<'m> EmulatedRegion<'m> {
         Err(RegionAborted(()))
     }
 
-    /// What every access pays: time, luck and cache space.
+    /// Charges an access: time, a possible system event, and cache space.
     fn pay_for_access(&mut self, word: &Word, write: bool) -> Result<(), RegionAborted> {
         self.check()?;
         let Local { clock, events, cache, .. } = &mut self.local;
@@ -215,16 +215,16 @@ impl<'m> EmulatedRegion<'m> {
         Ok(())
     }
 
-    /// The word's value, with its line's stamp, at a moment when everything touched before is
-    /// unchanged.
+    /// Returns the word's value, with its line's stamp, at a moment when everything touched before
+    /// is unchanged.
     fn consistent_snapshot(&mut self, slot: Slot, word: &Word) -> Result<(Stamp, u64), RegionAborted> {
         let waiter = Waiter::new();
         for _ in 0..PATIENCE {
             match self.shared.lines.snapshot(slot, word) {
                 Some((stamp, value)) if stamp.version() <= self.as_of => return Ok((stamp, value)),
                 Some(_) => {
-                    // The line is newer than what the region has seen. Perhaps that is all still
-                    // the same.
+                    // The line is newer than `as_of`. The transaction continues if everything it
+                    // has touched is unchanged.
                     let now = self.shared.lines.now();
                     if !self.is_unchanged() {
                         return self.doomed(Cause::Conflict);
@@ -237,7 +237,7 @@ impl<'m> EmulatedRegion<'m> {
         self.doomed(Cause::Conflict)
     }
 
-    /// Remembers a line at its first touch. At every further one, its stamp must be the same.
+    /// Records a line at its first touch. At later touches, its stamp must be the same.
     fn remember(&mut self, line: usize, slot: Slot, stamp: Stamp, write: bool) -> Result<(), RegionAborted> {
         let Local { touched, by_line, lines_read, .. } = &mut self.local;
         let at = *by_line.entry(line).or_insert_with(|| {
@@ -259,7 +259,7 @@ impl<'m> EmulatedRegion<'m> {
         Ok(())
     }
 
-    /// Touches the word's line; gives the word's value in memory.
+    /// Touches the word's line. Returns the word's value in memory.
     fn touch(&mut self, word: &Word, write: bool) -> Result<u64, RegionAborted> {
         self.pay_for_access(word, write)?;
         let line = word.line();

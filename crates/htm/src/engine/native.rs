@@ -1,15 +1,15 @@
-//! What this machine offers: regions in hardware, or none. Chosen at run time.
+//! The engine of this machine: htm transactions in hardware, or none. Chosen at run time.
 
 use crate::{
     Engine, EngineError, EngineKind, NoHtm, Rtm, RtmRegion, Word,
     cause::{Abort, Cause},
 };
 
-/// The engine that this machine has: [`Rtm`] where the processor commits regions, and otherwise the
-/// same as [`NoHtm`].
+/// The engine of this machine: [`Rtm`] where the processor commits transactions, and otherwise like
+/// [`NoHtm`].
 ///
-/// A type for those who do not want the engine to be a parameter of theirs. Plain accesses are the
-/// processor's either way; a region costs one comparison more, to see whether there are any.
+/// It is for code that is not generic over the engine. Plain accesses are the processor's in both
+/// cases. An attempt costs one more comparison, which checks for RTM.
 ///
 /// # Example
 ///
@@ -26,20 +26,20 @@ use crate::{
 pub struct Native(Option<Rtm>);
 
 impl Native {
-    /// What the probe of this machine has found. The environment is not asked: see
+    /// Returns the engine that the probe of this machine has found. Ignores the environment: see
     /// [`select`](crate::select).
     #[must_use]
     pub fn of_this_machine() -> Self {
         Self(Rtm::detect().ok())
     }
 
-    /// The engine that the environment asks for (see [`select`](crate::select)), or else what this
-    /// machine has.
+    /// Returns the engine that the environment requests (see [`select`](crate::select)), or
+    /// otherwise that of this machine.
     ///
     /// # Errors
     ///
-    /// When what it asks for is unknown, cannot be had here, or is the emulation, which is no part
-    /// of this engine.
+    /// When the requested engine is unknown, not available here, or the emulation, which this type
+    /// does not include.
     pub fn chosen() -> Result<Self, EngineError> {
         match std::env::var_os(crate::ENGINE_VARIABLE) {
             None => Ok(Self::of_this_machine()),
@@ -51,7 +51,7 @@ impl Native {
         }
     }
 
-    /// No regions, whatever the machine has.
+    /// Returns an engine without htm transactions, whatever the machine has.
     #[must_use]
     pub const fn without_regions() -> Self {
         Self(None)
@@ -65,7 +65,7 @@ impl From<Rtm> for Native {
 }
 
 impl Engine for Native {
-    /// What it may turn out to be.
+    /// The kind that it may turn out to be.
     const KIND: EngineKind = EngineKind::Rtm;
     type Region<'m> = RtmRegion<'m>;
     type Abort = <Rtm as Engine>::Abort;

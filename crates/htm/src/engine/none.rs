@@ -1,4 +1,4 @@
-//! The engine of most machines: words, and no regions.
+//! The engine of most machines: words, and no htm transactions.
 
 use std::{convert::Infallible, marker::PhantomData};
 
@@ -7,8 +7,8 @@ use crate::{
     cause::{Abort, Cause},
 };
 
-/// No transactional memory. Plain accesses are the processor's atomics; an attempt is, at compile
-/// time, its fallback.
+/// No transactional memory. Plain accesses are the processor's atomics. An attempt compiles to its
+/// fallback.
 ///
 /// # Example
 ///
@@ -25,7 +25,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHtm;
 
-/// The accessor of a region that cannot be: no value of this type exists.
+/// The accessor of a transaction that cannot exist: there is no value of this type.
 ///
 /// # Example
 ///

@@ -1,27 +1,28 @@
-//! Regions in hardware.
+//! Htm transactions in hardware.
 //!
 //! # Why relaxed accesses are enough
 //!
-//! The compiler does not know that `XBEGIN` and `XEND` synchronise. Three things make the accesses
-//! of a region sound in the language's memory model all the same:
+//! The compiler does not know that `XBEGIN` and `XEND` synchronise. For three reasons the accesses
+//! of a transaction are still sound in the language's memory model:
 //!
-//! - Every access to shared memory is an atomic one, relaxed, so a region can race with nothing.
-//! - The order of a region's accesses *among themselves* is free: the hardware makes them all
-//!   happen at the commit, or none. So a compiler that reorders relaxed loads changes nothing that
-//!   anyone can see.
-//! - Towards the outside, a release fence before the region and an acquire fence after it order
-//!   what the thread did before against whoever reads the region's stores, and what it does
-//!   afterwards against whomever the region read from. On x86 both fences are compiled to nothing;
-//!   the instructions themselves are full barriers.
+//! - Every access to shared memory is a relaxed atomic access, so a transaction races with nothing.
+//! - The order of a transaction's accesses *among themselves* is free: the hardware makes them all
+//!   happen at the commit, or none. So reordering relaxed loads changes nothing that another thread
+//!   can see.
+//! - A release fence before the transaction orders what the thread did before, for a thread that
+//!   reads the transaction's stores. An acquire fence after it orders what the thread does
+//!   afterwards, after the stores that the transaction read. On x86 both fences compile to nothing,
+//!   and the instructions themselves are full barriers.
 //!
-//! An abort restores registers and memory to what they were at `XBEGIN`, so to the language it is
-//! as if the `XBEGIN` statement had returned the abort's status the first time: no effect of the
-//! body has happened, not even to the locals that it captured.
+//! An abort restores registers and memory to what they were at `XBEGIN`. To the language it is as
+//! if the `XBEGIN` statement had returned the abort's status the first time. No effect of the body
+//! has happened, not even to the locals that it captured.
 //!
-//! # What was executed
+//! # How it is tested
 //!
-//! Few machines have RTM that commits. The code generated for this engine is inspected on every one
-//! (`tests/suite/codegen.rs`); the tests that enter regions have run on one that has it, and say so
+//! Few machines have RTM that commits. The generated code of this engine is inspected on every
+//! machine (`tests/suite/codegen.rs`). The tests that run transactions have run on one that has
+//! RTM, and say so where there is none.
 //! where there is none.
 
 use std::{convert::Infallible, marker::PhantomData};
@@ -60,25 +61,25 @@ use crate::{
 pub struct Rtm(());
 
 impl Rtm {
-    /// The engine, if this machine's processor says that it has RTM and commits regions when tried.
+    /// Returns the engine, if the processor has RTM and commits transactions in a trial.
     ///
     /// # Errors
     ///
-    /// [`EngineError::RtmUnavailable`] with what was found.
+    /// [`EngineError::RtmUnavailable`] with the result of the probe.
     pub fn detect() -> Result<Self, EngineError> {
         let probe = Probe::of_this_machine();
         if probe.usable() { Ok(Self(())) } else { Err(EngineError::RtmUnavailable { probe: *probe }) }
     }
 
-    /// The engine on a processor that says it has RTM, whether or not it ever commits: for the
+    /// Returns the engine on a processor that has RTM, whether or not it ever commits: for the
     /// probe's trial.
     pub(crate) fn if_executable() -> Option<Self> {
         arch::cpuid().executable().then_some(Self(()))
     }
 }
 
-/// The accessor of a region in hardware. Loads and stores are plain moves; an abort does not
-/// return.
+/// The accessor of an htm transaction in hardware. Loads and stores are plain moves. An abort does
+/// not return.
 ///
 /// # Example
 ///
@@ -93,14 +94,14 @@ impl Rtm {
 /// ```
 #[derive(Debug)]
 pub struct RtmRegion<'m> {
-    /// Regions begun inside this one and not yet ended.
+    /// The number of transactions begun inside this one and not yet ended.
     depth: u8,
     open: OpenRegion,
     memory: PhantomData<&'m Word>,
 }
 
-/// An open hardware region. Dropped by unwinding, it aborts: the panic is undone with everything
-/// else.
+/// An open htm transaction in hardware. If unwinding drops it, it aborts: the panic is undone with
+/// everything else.
 #[derive(Debug)]
 struct OpenRegion(());
 
@@ -110,7 +111,8 @@ impl OpenRegion {
         // SAFETY: an `OpenRegion` exists only between XBEGIN and XEND, on the processor that
         // executed XBEGIN.
         unsafe { arch::xabort::<CODE>() };
-        // XABORT is a no-op outside a region. There is none to return to, so nothing may go on.
+        // XABORT is a no-op outside a transaction. No transaction is left to abort then, so the
+        // process must end.
         std::process::abort()
     }
 }
@@ -139,8 +141,8 @@ impl Engine for Rtm {
     ) -> Result<T, Abort> {
         debug_assert!(!self.inside_region(), "{}", crate::REGION_INSIDE_REGION);
         fence(Release);
-        // SAFETY: `self` proves that the processor has RTM. Whatever is begun here is ended below,
-        // aborted by `OpenRegion` when the body unwinds, or aborted by the hardware.
+        // SAFETY: `self` proves that the processor has RTM. The transaction begun here is ended
+        // below, aborted by `OpenRegion` when the body unwinds, or aborted by the hardware.
         let status = unsafe { arch::xbegin() };
         if status != Status::STARTED {
             return Err(status.abort());
@@ -151,8 +153,8 @@ impl Engine for Rtm {
             Err(never) => match never {},
         };
         std::mem::forget(region);
-        // SAFETY: the region begun above is open: had it aborted, control would have left through
-        // XBEGIN.
+        // SAFETY: the transaction begun above is open: had it aborted, control would have left
+        // through XBEGIN.
         unsafe { arch::xend() };
         fence(Acquire);
         Ok(value)

@@ -1,4 +1,4 @@
-//! Plain accesses that are written down.
+//! Plain accesses that are recorded.
 
 use std::{cell::RefCell, convert::Infallible};
 
@@ -10,8 +10,8 @@ use crate::{
     emulated::Cache,
 };
 
-/// [`NoHtm`], but what a thread touches can be [traced](Traced::trace): to see what a region would
-/// have to hold if it were to do the same. For studies; it is slow.
+/// Like [`NoHtm`], but the accesses of a thread can be [traced](Traced::trace). A trace shows what
+/// an htm transaction with the same accesses would have to hold. For studies; it is slow.
 ///
 /// # Example
 ///
@@ -32,7 +32,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Traced;
 
-/// What a thread has touched, in order.
+/// The accesses of a thread, in order.
 ///
 /// # Example
 ///
@@ -63,8 +63,8 @@ fn note_both(word: &Word) {
 }
 
 impl Traced {
-    /// What `body` gives, and what this thread touches meanwhile, through any value of this type. A
-    /// trace within a trace takes its own part away from the outer one.
+    /// Runs `body`, and returns its result and the accesses of this thread meanwhile, through any
+    /// value of this type. The accesses of an inner trace are not in the outer one.
     pub fn trace<T>(body: impl FnOnce() -> T) -> (T, Trace) {
         let outer = TRACE.replace(Some(Trace::default()));
         let value = body();
@@ -73,7 +73,7 @@ impl Traced {
 }
 
 impl Trace {
-    /// How much it is.
+    /// Returns the working set of the accesses.
     #[must_use]
     pub fn working_set(&self) -> WorkingSet {
         let addresses = |is_write| {
@@ -83,8 +83,9 @@ impl Trace {
         WorkingSet::of(&addresses(false), &addresses(true))
     }
 
-    /// Whether a region could hold it on such a processor, undisturbed: in the cache that
-    /// [`Emulated`](crate::Emulated) has, and in its read tracker.
+    /// Returns whether an htm transaction could hold the accesses on such a processor, without
+    /// interruption. They must fit into the cache of [`Emulated`](crate::Emulated), and into its
+    /// read tracker.
     #[must_use]
     pub fn fits(&self, profile: Profile) -> bool {
         let mut cache = Cache::new(profile);

@@ -44,7 +44,7 @@ impl Numbering {
         // this round do. If the header is corrupt, the bucket may not be a child, and is returned
         // as it is.
         let whole = split.min(split.wrapping_sub(self.base.wrapping_shl(rounds)));
-        // Both are equally likely, and the processor shall go on before it is known which.
+        // Both are equally likely, so a branch would often be mispredicted.
         select_unpredictable(split < buckets, split, whole)
     }
 

@@ -64,7 +64,7 @@ use places::Places;
 /// let peer = block_on(&endpoint, HashPeer::<Inline>::open(verbs, at))?;
 /// let before = endpoint.counters().total().reads;
 /// assert!(block_on(&endpoint, peer.find(verbs, 7))?.is_some());
-/// One READ fetched the segment's place, which is known from now on, and one fetched the bucket.
+/// // One READ fetched the segment's place, which is known from now on, and one fetched the bucket.
 /// assert!(endpoint.counters().total().reads - before <= 2);
 /// assert!(block_on(&endpoint, peer.find(verbs, 8))?.is_none());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -77,7 +77,7 @@ use places::Places;
 /// use drtm_kv::{HashPeer, Inline, KvTable, Location, PeerError};
 /// use drtm_rdma::{Port, Verbs};
 ///
-/// Returns a record's first words. `None`: the key is absent.
+/// /// Returns a record's first words. `None`: the key is absent.
 /// async fn header<P: Port>(verbs: Verbs<'_, P>, peer: &HashPeer<Inline>, key: u64) -> Result<Option<Vec<u64>>, PeerError> {
 ///     let mut found = peer.find(verbs, key).await?;
 ///     while let Some(Location { record, incarnation, .. }) = found {

@@ -21,7 +21,7 @@
 //!
 //! | field | meaning |
 //! |---|---|
-//! | lock | somebody is changing the node |
+//! | lock | a thread is changing the node |
 //! | used | the node is part of the tree; not, in memory that is free, fresh memory's zeros included |
 //! | level | how far it is from the leaves, which are level 0 |
 //! | count | entries in it |

@@ -26,7 +26,7 @@ const TURN: usize = 4;
 /// ```
 /// use drtm_kv::PrefetchMask;
 ///
-/// The rows are read at the front, and again further behind.
+/// // The rows are read at the front, and again further behind.
 /// const WANTED: PrefetchMask = PrefetchMask::of(&[0..16, 200..240]);
 /// ```
 ///

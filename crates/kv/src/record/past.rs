@@ -93,7 +93,7 @@ impl<E: Engine> Record<'_, E> {
     /// after it has been written. Without memory for the copy, the current version and all older
     /// ones are discarded.
     ///
-    /// The record is marked as being written afterwards: the caller goes on to write it.
+    /// The record is marked as being written afterwards: the caller then writes it.
     pub(crate) fn keep(&self, worker: &mut Worker<E>, may_take: bool) -> Result<RetainOutcome, OutOfBounds> {
         let (head, version) = (self.head(), self.version());
         let shape = if version.is_removed() { Shape::EMPTY } else { self.shape_of(head)? };

@@ -59,7 +59,7 @@ impl<K: Keys> RecordPeer<K> {
     ///     let records = RecordPeer::<Inline>::open(verbs, at, TableId(0)).await?;
     ///     let location = lookup.find(verbs, 7).await?.expect("inserted above");
     ///     let mut value = Vec::new();
-    /// The time is 100, and the lease ends at 500.
+    ///     // The time is 100, and the lease ends at 500.
     ///     let leased = records.lease_and_read(verbs, location, 7, (500, Leases::At(100)), &mut value).await?;
     ///     let Look::Found(leased) = leased else { panic!("nobody else is here") };
     ///     assert_eq!((leased.end, &value[..]), (500, &b"seven"[..]));

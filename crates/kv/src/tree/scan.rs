@@ -63,7 +63,7 @@ pub struct Row<'s, K: Keys = Inline> {
 /// }
 /// assert_eq!(keys, [20, 30]);
 ///
-/// No key was inserted between them, until one is.
+/// // No key was inserted between them, until one is.
 /// assert!(scan.passed().iter().all(|leaf| store.records().is_unchanged(leaf)));
 /// tree.insert(&mut worker, 25, b"phantom")?;
 /// assert!(!scan.passed().iter().all(|leaf| store.records().is_unchanged(leaf)));
@@ -170,7 +170,7 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     /// })?;
     /// assert!(keys.into_iter().eq(100..150));
     ///
-    /// The scan continues where it stopped.
+    /// // The scan continues where it stopped.
     /// assert_eq!(scan.next()?.map(|row| row.key), Some(150));
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```

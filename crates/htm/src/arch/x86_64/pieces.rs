@@ -1,17 +1,17 @@
-//! Copying bytes of words, two words by an instruction. Not under model checking, whose words are
-//! larger.
+//! Copying bytes of words, two words per instruction. Not used under model checking, whose words
+//! are larger.
 
 use std::arch::{asm, x86_64::__m128i};
 
 use crate::{Word, sync::Ordering::Relaxed};
 
-/// What one instruction copies, in bytes.
+/// The number of bytes that one instruction copies.
 pub(crate) const PIECE: usize = 16;
 
-/// What one turn of a loop copies, by four instructions.
+/// The number of bytes that one iteration copies, by four instructions.
 const TURN: usize = 4 * PIECE;
 
-/// What is copied at either end where there is no turn.
+/// The number of bytes that are copied at either end if there are too few for an iteration.
 const PAIR: usize = 2 * PIECE;
 
 /// Reads a piece of words, with relaxed loads.
@@ -22,19 +22,19 @@ const PAIR: usize = 2 * PIECE;
 #[inline(always)]
 unsafe fn load_piece(from: *const u8) -> [u8; PIECE] {
     let piece: __m128i;
-    // SAFETY: the caller vouches for the place, and words may be read at any time. The instruction
-    // reads each byte once, and may be carried out in parts: it is as good as relaxed atomic loads
-    // of the words that it touches, and a choice among their bytes, in assembly. It is not `pure`,
-    // so it stays between the fences that it was put between.
+    // SAFETY: the caller guarantees that the piece lies within words, which may be read at any
+    // time. The instruction reads each byte once, and may be split. It is equivalent to relaxed
+    // atomic loads of the words that it touches, and a choice among their bytes, in assembly. It is
+    // not `pure`, so it stays between its fences.
     unsafe {
         asm!("movdqu {piece}, [{from}]", piece = out(xmm_reg) piece, from = in(reg) from,
             options(readonly, nostack, preserves_flags));
     }
-    // SAFETY: sixteen bytes are sixteen bytes.
+    // SAFETY: both types are sixteen bytes, for which every bit pattern is valid.
     unsafe { std::mem::transmute::<__m128i, [u8; PIECE]>(piece) }
 }
 
-/// Reads a turn's pieces.
+/// Reads the pieces of one iteration.
 ///
 /// # Safety
 ///
@@ -51,7 +51,7 @@ unsafe fn load_turn(from: *const u8) -> [u8; TURN] {
             fourth = out(xmm_reg) fourth, from = in(reg) from, options(readonly, nostack, preserves_flags)
         );
     }
-    // SAFETY: four times sixteen bytes are sixty-four.
+    // SAFETY: both types are sixty-four bytes, for which every bit pattern is valid.
     unsafe { std::mem::transmute::<[__m128i; 4], [u8; TURN]>([first, second, third, fourth]) }
 }
 
@@ -59,14 +59,14 @@ unsafe fn load_turn(from: *const u8) -> [u8; TURN] {
 ///
 /// # Safety
 ///
-/// `to` is where one of two adjacent words begins.
+/// `to` is the beginning of one of two adjacent words.
 #[inline(always)]
 unsafe fn store_piece(to: *mut u8, piece: [u8; PIECE]) {
-    // SAFETY: sixteen bytes are sixteen bytes.
+    // SAFETY: both types are sixteen bytes, for which every bit pattern is valid.
     let piece = unsafe { std::mem::transmute::<[u8; PIECE], __m128i>(piece) };
-    // SAFETY: the caller vouches for the place, and words are atomics: they may be written at any
-    // time, by anyone. The instruction may be carried out in parts, but in none smaller than an
-    // aligned word: it is as good as two relaxed atomic stores.
+    // SAFETY: the caller guarantees the place. Words are atomics: any thread may write them at any
+    // time. The instruction may be split, but into no parts smaller than an aligned word. So it is
+    // equivalent to two relaxed atomic stores.
     unsafe {
         asm!("movdqu [{to}], {piece}", piece = in(xmm_reg) piece, to = in(reg) to, options(nostack, preserves_flags));
     }
@@ -76,10 +76,10 @@ unsafe fn store_piece(to: *mut u8, piece: [u8; PIECE]) {
 ///
 /// # Safety
 ///
-/// `to` is where the first of eight adjacent words begins.
+/// `to` is the beginning of the first of eight adjacent words.
 #[inline(always)]
 unsafe fn store_turn(to: *mut u8, turn: [u8; TURN]) {
-    // SAFETY: sixty-four bytes are four times sixteen.
+    // SAFETY: both types are sixty-four bytes, for which every bit pattern is valid.
     let [first, second, third, fourth] = unsafe { std::mem::transmute::<[u8; TURN], [__m128i; 4]>(turn) };
     // SAFETY: as for a piece, four times.
     unsafe {
@@ -92,18 +92,18 @@ unsafe fn store_turn(to: *mut u8, turn: [u8; TURN]) {
     }
 }
 
-/// Copies the first bytes of words: as many as there is room for, which are at least a [`PIECE`].
-/// Panics when there are not as many.
+/// Copies the first bytes of words: as many as `into` has, which are at least a [`PIECE`]. Panics
+/// when the words have fewer.
 ///
-/// What is left behind the whole turns or pieces is copied as the end of one that overlaps with
-/// them, so that it need not be counted.
+/// The bytes behind the last whole iteration or piece are copied as the end of one that overlaps
+/// with it, so that they need not be counted.
 #[inline(always)]
 pub(crate) fn load_bytes(words: &[Word], into: &mut [u8]) {
     let length = into.len();
     assert!(length >= PIECE && length <= size_of_val(words), "{length} bytes of {} words", words.len());
     let from = words.as_ptr().cast::<u8>();
-    // SAFETY: of this and of the other: what is copied to a part of `into` lies as far behind
-    // `from`, so among the words' first `length` bytes.
+    // SAFETY: for both closures: what is copied to a part of `into` is at the same offset from
+    // `from`, so it is among the words' first `length` bytes.
     let piece = |at| unsafe { load_piece(from.wrapping_add(at)) };
     // SAFETY: as above.
     let turn = |at| unsafe { load_turn(from.wrapping_add(at)) };
@@ -135,7 +135,7 @@ pub(crate) fn load_bytes(words: &[Word], into: &mut [u8]) {
 /// Copies bytes, at least a [`PIECE`], to the first words. The rest of the last one becomes zero.
 /// Panics when they do not fit.
 ///
-/// Whole words are copied as for [`load_bytes`].
+/// Whole words are copied as by [`load_bytes`].
 #[inline(always)]
 pub(crate) fn store_bytes(words: &[Word], from: &[u8]) {
     let length = from.len();
@@ -143,8 +143,8 @@ pub(crate) fn store_bytes(words: &[Word], from: &[u8]) {
     let to = words.as_ptr().cast::<u8>().cast_mut();
     let (whole, last) = from.split_at(length / 8 * 8);
     let end = whole.len();
-    // SAFETY: of this and of the other: what is copied of a part of `whole` lies as far behind
-    // `to`, so among the words' first `length` bytes, and begins at a multiple of a word.
+    // SAFETY: for both closures: what is copied of a part of `whole` is at the same offset from
+    // `to`. So it is among the words' first `length` bytes, and begins at a multiple of a word.
     let piece = |at, piece: &_| unsafe { store_piece(to.wrapping_add(at), *piece) };
     // SAFETY: as above.
     let turn = |at, turn: &_| unsafe { store_turn(to.wrapping_add(at), *turn) };

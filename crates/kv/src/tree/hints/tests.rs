@@ -15,7 +15,7 @@ fn hint(number: u64) -> Hint {
     Hint { leaf: 64 * number, slot: number as usize % FANOUT, link: number << 3, beyond: number as usize % 4 }
 }
 
-/// Hashes of which all bits are random.
+/// Returns hashes of which all bits are random.
 fn hashes() -> impl Iterator<Item = u64> {
     (0..).map(Hints::hash)
 }
@@ -34,7 +34,7 @@ fn the_first_byte_of_some_kind_is_found() {
 
 #[test]
 fn what_is_kept_is_found_until_others_need_the_room() {
-    // One set for all.
+    // All hashes are in one set.
     let hints = Hints::new(CAPACITY, &beside(), true);
     let kept: Vec<_> = hashes().take(1_000).enumerate().map(|(number, hash)| (hash, hint(number as u64))).collect();
     for (number, (hash, hint)) in kept.iter().enumerate() {
@@ -45,7 +45,7 @@ fn what_is_kept_is_found_until_others_need_the_room() {
         assert!(found.iter().all(|(found, hint)| *found == Some(*hint)), "another key's");
         assert!(found.len() <= WAYS && (number >= WAYS || found.len() > number / 2), "{} of {number}", found.len());
     }
-    // What was for a key gives way to what is.
+    // A new hint of a key replaces its old one.
     let (hash, _) = kept[999];
     hints.keep(hash, hint(5_000));
     assert_eq!(hints.find(hash), Some(hint(5_000)));
@@ -67,19 +67,19 @@ fn there_is_room_for_as_many_as_there_are_keys() {
         let found = hashes().take(keys as usize).filter(|hash| hints.find(*hash).is_some()).count();
         assert!(found as f64 > 0.8 * keys as f64, "{found} of {keys}");
     }
-    // With more room in the same generation, what has been kept is found in half of all cases. The
-    // rest is elsewhere now.
+    // With more room in the same generation, half of the hints are still found. The others are
+    // looked for in other sets now.
     let before: Vec<_> = hashes().take(100_000).filter(|hash| hints.find(*hash).is_some()).collect();
     hints.make_room(200_000, || 0);
     let after = before.iter().filter(|hash| hints.find(**hash).is_some()).count();
     assert!((0.45..0.55).contains(&(after as f64 / before.len() as f64)), "{after} of {}", before.len());
-    // Never more than there could be keys.
+    // There are never more hints than keys could be.
     hints.make_room(u64::MAX / 2, || 0);
     let most = InUse::of(hints.most);
     assert_eq!((most.mask() + 1) * WAYS as u64, CAPACITY / BYTES_PER_KEY);
     assert_eq!(InUse(hints.in_use.load(Relaxed)), most);
     assert_eq!(hints.beside.taken(), most.sets() * SET_BYTES);
-    // A few less may come again. With far fewer the memory is not needed.
+    // With somewhat fewer keys, the memory stays. With far fewer it is freed.
     hints.make_room(CAPACITY / BYTES_PER_KEY / 4, || 0);
     assert_eq!(InUse(hints.in_use.load(Relaxed)), most);
     hints.make_room(LEAST_KEYS, || 0);
@@ -87,7 +87,7 @@ fn there_is_room_for_as_many_as_there_are_keys() {
     // The first set shares a page with others.
     let left = before.iter().filter(|hash| hints.find(**hash).is_some()).count();
     assert!(left <= WAYS, "{left} hints are left that were given back");
-    // And what was given back can be used again.
+    // The freed memory can be used again.
     hints.make_room(100_000, || 0);
     before.iter().for_each(|hash| hints.keep(*hash, hint(7)));
     assert!(before.iter().filter(|hash| hints.find(**hash).is_some()).count() > before.len() / 2);
@@ -122,18 +122,18 @@ fn generations_have_room_for_their_sets() {
     }
 }
 
-/// A tree with hints, and whoever changes it.
+/// A tree with hints, and a worker that changes it.
 fn tree<K: TreeKeys>() -> (Tree<NoHtm, K>, Worker<NoHtm>) {
     let store = Store::in_memory(NoHtm, CAPACITY).expect("a store").hinting_at_once();
     (store.tree_of().expect("a tree"), store.worker().expect("a worker"))
 }
 
-/// Whether a get would go by a hint.
+/// Returns whether a lookup would use a hint.
 fn is_hinted<K: TreeKeys>(tree: &Tree<NoHtm, K>, key: K::Key<'_>) -> bool {
     tree.table.hinted(Hints::hash(K::word(key))).is_some()
 }
 
-/// The number that is a key's value.
+/// Returns the number that is a key's value.
 fn get<K: TreeKeys>(tree: &Tree<NoHtm, K>, key: K::Key<'_>) -> Option<u64> {
     let mut value = [0; 8];
     tree.get(key, &mut value).expect("sound").map(|_| u64::from_le_bytes(value))
@@ -147,14 +147,14 @@ fn a_key_that_was_found_is_hinted_at_until_its_leaf_is_another() {
     let last = 10 * FANOUT as u64 - 10;
     assert!(!is_hinted(&tree, last));
     assert!(get(&tree, last) == Some(last) && is_hinted(&tree, last));
-    // The leaf, which was the root, is divided.
+    // The leaf, which was the root, is split.
     insert(5);
     assert!(!is_hinted(&tree, last));
     assert!(get(&tree, last) == Some(last) && is_hinted(&tree, last));
-    // It moves to another slot.
+    // The entry moves to another slot.
     insert(last - 1);
     assert!(!is_hinted(&tree, last) && get(&tree, last) == Some(last) && is_hinted(&tree, last));
-    // An update where it is changes nothing; another size of memory does.
+    // An update in place does not change the hint, another size class does.
     let mut worker = tree.store().worker().expect("a worker");
     assert!(tree.update(&mut worker, last, &7_u64.to_le_bytes()).expect("room").is_some());
     assert!(is_hinted(&tree, last) && get(&tree, last) == Some(7));
@@ -172,8 +172,8 @@ fn with_a_key_the_others_of_its_leaf_are_hinted_at_where_there_is_room() {
     const KEYS: u64 = 10_000;
     (0..KEYS).for_each(&mut insert);
     let hinted = || (0..KEYS).filter(|key| is_hinted(&tree, *key)).count();
-    // One set for all: a key that was asked for gets in, in place of another, and those beside it
-    // do not.
+    // All hashes are in one set: a key that was looked up replaces another, and its neighbours do
+    // not.
     assert!(get(&tree, 0).is_some() && hinted() == WAYS);
     let others: Vec<_> = (0..KEYS).filter(|key| !is_hinted(&tree, *key)).take(3).collect();
     for key in others {
@@ -220,7 +220,7 @@ fn hints_for_others_keys_with_the_same_hash_are_not_believed() {
         assert!(tree.insert(&mut worker, key, &key.to_le_bytes()).expect("room").is_some());
         get(&tree, key);
         let hint = tree.table.hints.find(Hints::hash(key)).expect("just left");
-        // As if it were for other keys, of which one is there.
+        // Hints for other keys, one of which is present.
         for other in [key - 1, 1_000] {
             tree.table.hints.keep(Hints::hash(other), hint);
             assert_eq!(get(&tree, other), (1..key).contains(&other).then_some(other));
@@ -245,7 +245,7 @@ fn small_trees_have_none_and_large_ones_do() {
     assert!(Arc::ptr_eq(&tree.table.hints, &tree.impatient().table.hints), "handles share them");
 }
 
-/// A tree with so many keys, all of which were found twice.
+/// Returns a tree with this many keys, each of which was looked up twice.
 fn hinted(store: &Store<NoHtm>, keys: u64) -> (Tree<NoHtm>, Worker<NoHtm>) {
     let (tree, mut worker) = (store.tree().expect("a tree"), store.worker().expect("a worker"));
     tree.load(&mut worker, (0..keys).map(|key| (key, [7; 100]))).expect("room");
