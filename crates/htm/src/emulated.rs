@@ -1,15 +1,15 @@
 //! Transactional memory in software, with the limits of the hardware.
 //!
-//! It exists so that every path that uses htm transactions is tested on every machine, and so that
-//! published studies of the hardware's limits run anywhere. It is never chosen by default: it is
-//! far slower than any software path it could replace.
+//! With it, every path that uses htm transactions is tested on every machine, and published studies
+//! of the hardware's limits run anywhere. It is never chosen by default: it is far slower than any
+//! software path it could replace.
 //!
 //! # What it shares with RTM
 //!
 //! - Conflicts have the granularity of cache lines.
-//! - The write set is bounded by the sets and ways of the first-level cache, and the read set by a
-//!   larger number of lines ([`Profile`]). So order matters: a read may evict a written line, but
-//!   not the other way round.
+//! - The sets and ways of the first-level cache bound the write set. A larger number of lines
+//!   bounds the read set ([`Profile`]). So order matters: a read may evict a written line, but not
+//!   the other way round.
 //! - Transactions abort by interrupts ([`Timer`]), by conflicts with other transactions and with
 //!   plain accesses (strong atomicity), by explicit codes, and by too deep nesting.
 //! - Nesting is flat. Transactions are opaque: they see consistent memory even if they abort later.

@@ -127,7 +127,7 @@ pub trait Engine: Clone + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
         !matches!(Self::KIND, EngineKind::None)
     }
 
-    /// Called before every plain access: here an engine can refuse one inside a transaction.
+    /// Runs before every plain access, so that an engine can refuse one inside a transaction.
     #[doc(hidden)]
     #[inline(always)]
     fn before_plain_access(&self) {}

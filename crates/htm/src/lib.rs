@@ -41,8 +41,8 @@
 //!
 //! # The contract of a body
 //!
-//! The body of an htm transaction may run several times, and the effects of each run but the last
-//! are undone. A body:
+//! The body of an htm transaction may run several times, and each run that aborts is rolled back. A
+//! body:
 //!
 //! - Accesses shared words through its accessor only. A plain access through an engine inside a
 //!   transaction is a mistake. So is a transaction begun inside another, other than by

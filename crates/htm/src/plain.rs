@@ -13,8 +13,7 @@ use crate::{
 };
 
 /// An accessor that makes plain accesses at once: loads acquire, and stores release. It is for a
-/// body that is written once for htm transactions and for the software path, where the caller holds
-/// a lock of its own.
+/// body that also runs on the software path, where the caller holds a lock of its own.
 ///
 /// It cannot fail, so its error has no values. Nothing can be undone either, so a body that aborts
 /// panics here. Under a [`FallbackLock`](crate::FallbackLock), [`Exclusive`](crate::Exclusive) can
@@ -169,8 +168,8 @@ pub fn prefetch_at(address: *const Word) {
     arch::prefetch(address);
 }
 
-/// Prefetches what is needed a little later, together with much else. The line is fetched only into
-/// the second-level cache, which tracks more outstanding lines than the first.
+/// Prefetches a line that is needed a little later, together with many others. The line is fetched
+/// only into the second-level cache, which tracks more outstanding lines than the first.
 ///
 /// # Example
 ///

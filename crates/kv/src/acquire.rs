@@ -15,7 +15,8 @@ use crate::{Holder, State};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leases {
     /// The caller has no clock. In local memory, a leased record is checked against the time that
-    /// is [published](drtm_rdma::Region::time) in the region. On other nodes, no lease has expired.
+    /// is [published](drtm_rdma::Region::time) in the region. On other nodes, no lease counts as
+    /// expired.
     None,
     /// The time is at least this, in the unit of lease ends.
     At(u64),
@@ -143,8 +144,8 @@ mod tests {
     }
 
     proptest! {
-        /// Compares with the definition, over any two words: a CAS is from the word that was seen,
-        /// and only if it is neither a lock nor a lease that runs.
+        /// Compares with the definition, over any two words. A CAS is from the word that was seen,
+        /// which is neither a lock nor a lease that runs.
         #[test]
         fn a_lock_is_only_taken_from_a_word_that_protects_nothing(
             word: u64, holder: u64, now: u64, has_clock: bool

@@ -122,8 +122,8 @@ impl<const WORDS: usize> Cache<WORDS> {
         self.set(key)?.get(key)
     }
 
-    /// Stores the words fetched from a place. They replace the place's old entry, or else one
-    /// without hits.
+    /// Stores the words fetched from a place. They replace the place's old entry, or else take a
+    /// free way, or else replace an entry without hits.
     #[doc(hidden)]
     pub fn put(&self, at: Remote, words: &[u64; WORDS]) {
         if let Some(key) = key(at)

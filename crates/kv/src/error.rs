@@ -47,7 +47,7 @@ pub enum KvError {
         /// Where it ends.
         end: usize,
     },
-    /// Memory has run out.
+    /// Memory cannot be allocated.
     #[error(transparent)]
     Region(#[from] RegionError),
     /// A link leads out of memory.

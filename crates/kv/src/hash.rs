@@ -209,7 +209,7 @@ impl<E: Engine> Store<E> {
     ///
     /// # Errors
     ///
-    /// When the configuration is invalid, or memory has run out.
+    /// When the configuration is invalid, or memory cannot be allocated.
     pub fn hash_table(&self, config: HashConfig) -> Result<HashTable<E, Inline>, KvError> {
         self.hash_table_of(config)
     }
@@ -218,7 +218,7 @@ impl<E: Engine> Store<E> {
     ///
     /// # Errors
     ///
-    /// When the configuration is invalid, or memory has run out.
+    /// When the configuration is invalid, or memory cannot be allocated.
     pub fn hash_table_of<K: Keys>(&self, config: HashConfig) -> Result<HashTable<E, K>, KvError> {
         let buckets = config.buckets()?;
         // Checked before any memory is taken: a table that fails to be created would leak it.

@@ -4,8 +4,8 @@
 //!   changes it.
 //! - [`HashTable`]: finds a record by its key. Readers take no locks and never wait. The table
 //!   grows by one bucket at a time.
-//! - [`HashPeer`]: reads a hash table of another node by one-sided READs. With a [`Cache`], most
-//!   lookups of a bucket need none.
+//! - [`HashPeer`]: reads a hash table of another node by one-sided READs. With a [`Cache`], a
+//!   lookup seldom needs one.
 //! - [`Tree`]: an ordered table of integers or byte strings. Readers take no locks. A [`Scan`]
 //!   reports the leaves that it has passed, so that a transaction detects phantoms.
 //! - [`TreePeer`]: reads a tree of another node. With a [`Cache`], a lookup takes one READ.

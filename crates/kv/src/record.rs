@@ -140,8 +140,8 @@ impl<'r, E: Engine> Record<'r, E> {
     }
 
     /// Returns a function that loads the word of lengths.
-    // It captures the region and the place, not the record, which would have to be in memory then even
-    // if the function is not called.
+    // It captures the region and the place, not the record, which would otherwise have to be in
+    // memory.
     #[inline(always)]
     fn lengths(&self) -> impl FnOnce() -> Result<u64, OutOfBounds> + use<'r, E> {
         let (region, at) = (self.region, Offset::new(8 * (self.place.word + HEADER_WORDS as u64)));

@@ -262,7 +262,7 @@ impl<E: Engine> Store<E> {
     ///
     /// # Errors
     ///
-    /// When memory has run out.
+    /// When memory cannot be allocated.
     pub fn tree(&self) -> Result<Tree<E>, KvError> {
         self.tree_of()
     }
@@ -272,7 +272,7 @@ impl<E: Engine> Store<E> {
     ///
     /// # Errors
     ///
-    /// When memory has run out.
+    /// When memory cannot be allocated.
     pub fn tree_for_peers(&self) -> Result<Tree<E>, KvError> {
         Tree::create(self, true)
     }
@@ -281,7 +281,7 @@ impl<E: Engine> Store<E> {
     ///
     /// # Errors
     ///
-    /// When memory has run out.
+    /// When memory cannot be allocated.
     ///
     /// # Example
     ///

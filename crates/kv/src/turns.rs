@@ -1,9 +1,9 @@
 //! Turns: how the reuse of a narrow counter's value (ABA) is detected.
 //!
-//! Two counters of the store are narrow, since words that must be read at once have no more room: a
-//! record's incarnation and a bucket's version. A reader that keeps a counter's value, and finds
-//! the same value later, concludes that nothing has changed. That is wrong if the counter has
-//! wrapped around meanwhile, which the counter itself does not show.
+//! Two counters of the store are narrow: a record's incarnation and a bucket's version. They share
+//! words with data that must be read at once. A reader that keeps a counter's value, and finds the
+//! same value later, concludes that nothing has changed. That is wrong if the counter has wrapped
+//! around meanwhile, which the counter itself does not show.
 //!
 //! So the region has a word that counts *turns*: an epoch. A round of a counter has four quarters,
 //! and a thread that is about to begin a quarter of any counter first counts a turn. A reader loads

@@ -1,8 +1,8 @@
 //! RTM's four instructions in inline assembly, as the compiler's intrinsics for them are not
 //! stable, and prefetches. `pieces` copies two words at once.
 //!
-//! No `asm` block of RTM promises `nomem`, `readonly` or `pure`: each is a barrier to the compiler,
-//! so that no access moves into or out of a transaction.
+//! No `asm` block of RTM promises `nomem`, `readonly` or `pure`: so the compiler moves no access
+//! into or out of a transaction.
 
 use std::arch::{
     asm, is_x86_feature_detected,

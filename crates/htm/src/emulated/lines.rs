@@ -7,7 +7,7 @@
 //! clock has just issued.
 //!
 //! - A *plain read* loads the stamp, the word, and the stamp again, until the stamp was unlocked
-//!   and the same both times. So it never sees the middle of a commit: if it sees one word of a
+//!   and the same both times. So it never sees the middle of a commit. If it sees one word of a
 //!   commit, every line of that commit is locked or already new.
 //! - A *plain write* locks, writes, and releases the line with a new version.
 //! - A *transaction* records the stamp of each line at its first touch (see [`super::region`]). It
@@ -23,11 +23,11 @@
 //! acquire-release compare-and-swap before any word is written. So a reader that sees a new word
 //! also sees the lock, or what came after it.
 //!
-//! Two threads that each write one line and then read the other's need more. An example is a
-//! transaction that locks what it writes and checks the fallback lock, and a thread that takes that
-//! lock and reads what the transaction writes. They need a sequentially consistent fence between
-//! write and read, on both sides. Plain stores have none, as on x86, where a later load may
-//! overtake a store. Read-modify-writes and commits have one.
+//! Two threads that each write one line and then read the other's need more. For example, a
+//! transaction locks what it writes and checks the fallback lock, while a thread takes that lock
+//! and reads what the transaction writes. They need a sequentially consistent fence between write
+//! and read, on both sides. Plain stores have none, as on x86, where a later load may overtake a
+//! store. Read-modify-writes and commits have one.
 
 use crossbeam_utils::CachePadded;
 

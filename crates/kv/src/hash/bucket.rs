@@ -46,8 +46,8 @@ pub(super) fn seen<E: Engine>(engine: &E, bucket: &Bucket) -> Seen {
 
 /// Returns the slots with this key word, as bits. Empty slots may be among them.
 ///
-/// The code has no branches: which slot matches cannot be predicted, and a misprediction would keep
-/// the processor from starting the next operation while this one waits for memory.
+/// The code has no branches, since which slot matches cannot be predicted. A misprediction would
+/// keep the processor from starting the next operation while this one waits for memory.
 #[inline(always)]
 pub(super) fn matches<E: Engine>(engine: &E, bucket: &Bucket, key: u64) -> u32 {
     (0..SLOTS).fold(0, |found, slot| found | u32::from(engine.load_relaxed(&bucket[key_word(slot)]) == key) << slot)

@@ -55,8 +55,8 @@ impl<E: Engine> Table<E> {
         Ok(())
     }
 
-    /// Splits the next bucket. `None`: the bucket is locked, or the maximum number of buckets is
-    /// reached.
+    /// Splits the next bucket. `None`: the bucket is locked, another thread has just split it, or
+    /// the maximum number of buckets is reached.
     pub(super) fn split<K: Keys>(&self) -> Result<Option<BucketChange>, KvError> {
         let engine = self.engine();
         let buckets = self.base.word(header::BUCKETS)?;

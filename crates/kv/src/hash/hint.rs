@@ -1,8 +1,8 @@
 //! A handle's copy of the number of buckets: the starting point of lookups.
 //!
 //! The number itself is in the table's header, to which every thread that adds a bucket writes. A
-//! handle caches it in a form that gives a key's bucket in few instructions. Where the copy is
-//! outdated, the bucket that it leads to says so, or does not have the key.
+//! handle caches it in a form from which a key's bucket is computed in few instructions. Where the
+//! copy is outdated, the bucket that it leads to says so, or does not have the key.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

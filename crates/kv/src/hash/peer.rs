@@ -181,7 +181,7 @@ impl<K: Keys> HashPeer<K> {
         verbs: Verbs<'_, P>,
         key: K::Key<'_>,
     ) -> Result<Option<Location>, PeerError> {
-        // An outdated turn may be why the record could not be told from another.
+        // With an outdated turn, the record could not be distinguished from another.
         self.turn.refresh(verbs).await?;
         self.search(verbs, K::word(key)).await
     }

@@ -84,7 +84,7 @@ pub(super) fn full<E: Engine>(region: &Region<E>, asked: u64) -> RegionError {
 fn run(bucket: u64) -> usize {
     let short = (bucket / FIRST) as usize;
     let whole = SHORT_RUNS - 1 + (bucket / WHOLE) as usize;
-    // Which branch is taken cannot be predicted in a table of some sizes.
+    // In a table of medium size, a branch could not be predicted.
     select_unpredictable(bucket < WHOLE, short, whole)
 }
 
@@ -203,7 +203,7 @@ impl Segments {
         }
     }
 
-    /// Creates a bucket's segment if it does not exist. Returns whether it created it.
+    /// Creates a bucket's segment if it does not exist. Returns whether it did not exist.
     pub(super) fn ensure<E: Engine>(&self, store: &Store<E>, bucket: u64) -> Result<bool, KvError> {
         let region = store.region();
         if self.get(region, bucket)?.is_some() {

@@ -1,11 +1,11 @@
 //! The bucket: eight slots of a key and a place, and the bucket's own fields, in 128 bytes.
 //!
 //! A slot is two words: a *meta* word with the record's place, and a *key* word. Eight slots fill
-//! the bucket, so its link, lock, version and depth use spare bits of the meta words: a place needs
+//! the bucket, so its link, lock, version and depth use spare bits of the meta words. A place needs
 //! 40 bits and a tag 16, which leaves 8. In each cache line, the last slot gives its tag's 16 bits
-//! to the bucket's fields, and stores its tag in the spare bits of the line's first two slots. So
-//! link and version each lie within one word, and a line by itself is consistent. A READ of the
-//! bucket may fetch its two lines at different moments, but no slot is torn between them.
+//! to the bucket's fields. Its tag is in the spare bits of the line's first two slots. So link and
+//! version each lie within one word, and a line by itself is consistent. A READ of the bucket may
+//! fetch its two lines at different moments, but no slot is torn between them.
 //!
 //! ```text
 //!          63        48 47     40 39                               0

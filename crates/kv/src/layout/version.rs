@@ -78,7 +78,8 @@ impl Version {
         Self(word)
     }
 
-    /// Returns whether the key is absent.
+    /// Returns whether the removed flag is set: the key is absent, or the record was removed from
+    /// its table.
     #[must_use]
     #[inline(always)]
     pub const fn is_removed(self) -> bool {

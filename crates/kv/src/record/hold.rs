@@ -110,8 +110,8 @@ impl<'r, E: Engine> Record<'r, E> {
 
     /// Writes a part of a value that has a checksum, which covers the whole value, so the whole
     /// value is written. Also reports the error if the value has no such part.
-    // It makes the `Record` again: one passed by reference would have to be in memory on the fast path,
-    // too.
+    // It makes the `Record` again: one passed by reference would have to be in memory on the fast
+    // path, too.
     #[cold]
     #[inline(never)]
     fn write_part_slow(

@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(words(&[0..16, 200..216]), [0, 5, 29, 30]);
         assert_eq!(words(&[200..216, 0..16]), [0, 3, 29, 30, 4, 5], "in any order");
         assert_eq!(words(&[48..48, 40..40]), [0, 3], "a part may be nothing");
-        // Wherever the record begins in a line, no line of the wanted parts is left out.
+        // Wherever the record begins in a line, each line of the parts is prefetched.
         let several =
             [vec![3..75, 120..128, 140..400, 16..24], vec![33..40, 100..101], vec![8..9], vec![100..300], vec![]];
         for (parts, begin) in several.iter().flat_map(|parts| (0..LINE_WORDS).map(move |begin| (parts, begin))) {

@@ -8,7 +8,7 @@
 //! # Reading
 //!
 //! A reader goes hand over hand: after it has read an older version, the head that led there must
-//! be unchanged. Then the older version had not been freed before: versions that are freed together
+//! be unchanged. Then the older version had not been freed before. Versions that are freed together
 //! are all marked as free before any of their memory is reused. The older version must be
 //! unchanged, too: freed memory may be reused at once for another version, and be linked from the
 //! same head.

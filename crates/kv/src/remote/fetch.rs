@@ -34,8 +34,8 @@ impl Expected {
         self.0.load(Relaxed).min(most_words(verbs)).max(LEAST_WORDS)
     }
 
-    /// Learns from a record's length: at once if it was longer, slowly if it was shorter. A second
-    /// READ costs more than some superfluous words.
+    /// Learns from a record's length: at once if it was longer, slowly if shorter, since a second
+    /// READ costs more than superfluous words.
     fn learn(&self, words: usize) {
         let expected = self.0.load(Relaxed);
         let next = expected - expected.saturating_sub(words).div_ceil(16);
@@ -155,7 +155,7 @@ pub(super) async fn look<K: Keys, P: Port>(
     }
 }
 
-/// Tells corruption from repeatedly torn READs.
+/// Distinguishes corruption from repeatedly torn READs.
 #[derive(Debug, Default)]
 pub(super) struct Suspicion {
     version: Version,

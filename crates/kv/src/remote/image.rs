@@ -51,7 +51,7 @@ impl Image {
             return Self::Longer(LEAST_WORDS, Version::default());
         };
         let (version, head) = (Version(header[VERSION]), Head(header[HEAD]));
-        // Incarnations only grow, and this one was complete before its place could be learned.
+        // Incarnations only advance, and this one was complete before its place could be learned.
         if head.incarnation() != incarnation || version.is_removed() {
             return Self::Stale;
         }

@@ -17,8 +17,8 @@ use crate::{
     record::{HEAD, STATE},
 };
 
-/// How the state words of records that peers lock are swapped. All of them are swapped in the same
-/// way.
+/// How the state words of records that peers lock are swapped. All of them must be swapped in the
+/// same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Locking {
     /// By any locker, since all CAS operations are atomic with each other.
@@ -130,7 +130,7 @@ impl RecordLock {
 }
 
 impl<K: Keys> RecordPeer<K> {
-    /// Locks the record for a holder, which knows this about leases, and reads its value.
+    /// Locks the record for a holder, with what it knows about leases, and reads its value.
     ///
     /// It takes one round trip where peers swap state words. It takes two where the owner locks by
     /// message: it must [serve](crate::Service) the table then.

@@ -43,8 +43,8 @@ impl<E: Engine> Table<E> {
     }
 
     /// Puts a new record into the leaf in which the key was missed, or where this worker has
-    /// inserted last. `None`: the key does not belong there, or there is no room. Nothing has been
-    /// done then, and the caller must descend.
+    /// inserted last. `None`: the key does not belong there, there is no room, or the leaf has
+    /// changed. Nothing has been done then, and the caller must descend.
     #[inline(never)]
     pub(super) fn put_near<K: Kind>(
         &self,

@@ -18,8 +18,8 @@
 //!
 //! Hints are in memory of the process, in *sets* of eight hints. A tree gets such memory when it is
 //! large enough. A set has a word with a *tag* of eight bits for each of its hints. These words are
-//! stored together, so that they stay in the processor's caches: a key without a hint is told by
-//! its set's tags alone. The lowest bits of a key's hash name its set.
+//! stored together, so that they stay in the processor's caches. A set's tags alone show that a key
+//! has no hint. The lowest bits of a key's hash name its set.
 //!
 //! A lookup that has found a key by a descent leaves a hint for it. In a tree of integers it also
 //! leaves hints for the leaf's other keys that have none, as far as there is room.

@@ -14,8 +14,8 @@
 //! ```
 //!
 //! So every separator is a word, and no comparison during a descent reads a record. A layer's root
-//! never moves, like the tree's. The leaf with the entry changes its stamp when the entry leads to
-//! a layer, so a reader that has seen a key absent there detects it.
+//! never moves, like the tree's. When an entry is changed to lead to a layer, its leaf gets a new
+//! stamp. So a reader that has seen a key absent there detects it.
 //!
 //! # Readers
 //!
@@ -48,8 +48,8 @@ use crate::{
 };
 
 impl<E: Engine> Table<E> {
-    /// Returns the end of a key's path: at its record, at a record of another key with the same
-    /// slices so far, or where the key is absent.
+    /// Returns the end of a key's path. It is at the key's record, at a record of another key with
+    /// the same slices so far, or where the key is absent.
     #[inline(always)]
     pub(super) fn spot_of_bytes(&self, key: &[u8]) -> Result<InsertPoint<'_, E>, KvError> {
         Sliced::kept(key)?;

@@ -143,8 +143,7 @@ impl Leaves {
         self.beyond
     }
 
-    /// Returns the lowest next key that the rest of the range can have. `None`: the scan is
-    /// complete.
+    /// Returns the next key that the rest of the range can have. `None`: the scan is complete.
     pub(super) fn left(&self) -> Option<u64> {
         if self.rows.are_there() { Some(self.rows.next) } else { self.beyond }
     }

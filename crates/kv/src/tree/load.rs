@@ -1,13 +1,13 @@
 //! Bulk-loading an empty tree with keys in ascending order.
 //!
 //! The nodes are made beside the tree. They stay locked until the root, which must still be
-//! unchanged, takes the uppermost in: readers may have the places of nodes that were used before.
-//! Until then everything can be given back.
+//! unchanged, takes the uppermost in, since readers may have the places of reused nodes. Until then
+//! everything can be given back.
 //!
 //! With byte strings, layers are made from the lowest up. The layer of a key's record is known when
-//! the next key is: it is the one in which the key differs from the more similar of its neighbours.
-//! So one record is always *pending*. The layers that the next key does not share are complete, and
-//! get an entry in the layer above.
+//! the next key is. It is the layer in which the key differs from the more similar of its
+//! neighbours. So one record is always *pending*. The layers that the next key does not share are
+//! complete, and get an entry in the layer above.
 
 use drtm_htm::{Engine, Waiter};
 

@@ -2,7 +2,7 @@
 //!
 //! A reader loads the stamp, then what it needs, then the stamp again. What it read is valid only
 //! if the stamp is unchanged. A writer locks a node by a CAS from the stamp that it has seen to a
-//! locked one, so everything that it has read still holds. It does not lock a node that no thread
+//! locked one. So everything that it has read still holds. It does not lock a node that no thread
 //! knows yet. Keys and links are stored relaxed. The fence after locking, and the release store of
 //! the next stamp, order them.
 
@@ -142,9 +142,9 @@ impl<'t, E: Engine> Node<'t, E> {
 
     /// Returns how many of the first `count` keys satisfy `before`, which holds up to some slot.
     ///
-    /// It has no branches, since they could not be predicted. Each step loads several keys that do
-    /// not wait for each other: at the ends of the windows, at the ends of the pairs of one window,
-    /// and the keys of one pair. A binary search would take five steps.
+    /// It has no branches, since they could not be predicted. Each of its three steps loads several
+    /// keys that do not wait for each other. They are at the ends of the windows, at the ends of
+    /// the pairs of one window, and in one pair. A binary search would take five steps.
     #[inline(always)]
     fn leading(self, count: usize, before: impl Fn(u64) -> bool) -> usize {
         let is_before = |slot| usize::from(before(self.key(slot)));

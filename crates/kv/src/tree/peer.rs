@@ -3,9 +3,9 @@
 //! # Consistent nodes
 //!
 //! A node has eight cache lines, and a READ may fetch each at another moment. A node is consistent
-//! if an earlier READ and a later READ have found the same stamp, unlocked: three READs, one after
-//! the other. Inner nodes are always read so before they are used or cached. Their links lead to
-//! memory that was such a node once, and will always be a node's.
+//! if the READs before and after it have found the same unlocked stamp: three READs, one after the
+//! other. Inner nodes are always read so before they are used or cached. Their links lead to memory
+//! that was such a node once, and will always be a node's.
 //!
 //! A leaf need not be consistent for a key to be found in it: the key's record itself says whether
 //! it is the key's. A key is only absent from a consistent leaf.
@@ -15,7 +15,8 @@
 //! With a [cache](crate::Cache), inner nodes are cached, and a lookup is one READ of a leaf. A
 //! cached path may be outdated. The leaf's level and range say whether it is the key's. If not, the
 //! node above it is dropped from the cache. If the node that is then fetched in its place also
-//! leads to a wrong node, the one above that is dropped, up to the root, which never moves.
+//! leads to a wrong node, the one above that is dropped. This goes up to the root, which never
+//! moves.
 
 use std::sync::Arc;
 
@@ -120,7 +121,7 @@ impl TreePeer {
     ///
     /// Like [`find`](Self::find).
     pub async fn find_again<P: Port>(&self, verbs: Verbs<'_, P>, key: u64) -> Result<Option<Location>, PeerError> {
-        // An outdated turn may be why the record could not be told from another.
+        // With an outdated turn, the record could not be distinguished from another.
         self.turn.refresh(verbs).await?;
         self.find(verbs, key).await
     }
@@ -198,8 +199,8 @@ async fn fetch<P: Port>(verbs: Verbs<'_, P>, at: Remote) -> Result<Fetched, Peer
     Ok(node)
 }
 
-/// Fetches a consistent node. `None`: it has changed since an earlier READ found the stamp
-/// `before`.
+/// Fetches a consistent node. `None`: it is locked, or has changed since an earlier READ found the
+/// stamp `before`.
 async fn whole<P: Port>(verbs: Verbs<'_, P>, at: Remote, before: Stamp) -> Result<Option<Fetched>, PeerError> {
     if before.is_locked() {
         return Ok(None);

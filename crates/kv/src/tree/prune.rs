@@ -5,9 +5,9 @@
 //! of the layer above, that layer leaves as well, and so on: all of them at once. A layer with one
 //! key stays.
 //!
-//! As always, all affected nodes are locked as they were seen, or none: the leaf that has the
-//! entry, and the roots of the layers that leave. A reader that still has the place of such a root
-//! detects that its stamp has changed, and starts again at the top.
+//! As always, all affected nodes are locked as they were seen, or none. They are the leaf that has
+//! the entry, and the roots of the layers that leave. A reader that still has the place of such a
+//! root detects that its stamp has changed, and starts again at the top.
 
 use drtm_htm::Engine;
 use smallvec::smallvec;

@@ -1,8 +1,8 @@
 //! Removing empty leaves from the tree.
 //!
 //! Nodes are not rebalanced: a node leaves the tree when it is empty. An empty leaf leaves together
-//! with the inner nodes above it that have no other child: a *chain*, down from the *fork*, the
-//! lowest inner node on the path that has another child. The fork's child beside the chain, and
+//! with the inner nodes above it that have no other child: the *chain*. It hangs from the *fork*,
+//! the lowest inner node on the path that has another child. The fork's child beside the chain, and
 //! below that the nodes nearest to the chain, one for each level, are the *spine*.
 //!
 //! If the spine is to the left of the chain, each of its nodes takes over the range of the chain's

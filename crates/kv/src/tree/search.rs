@@ -71,8 +71,8 @@ impl<E: Engine> Table<E> {
     ///
     /// A node's stamp is loaded before its parent is validated for the last time. If the parent is
     /// unchanged, the node was its child when it had this stamp, so the key belongs to it. A writer
-    /// that changes which keys belong to a node, splits it, or removes it from the tree, first
-    /// locks its parent, or the topmost root. Only then does the node get another stamp.
+    /// that changes a node's range, splits it, or removes it from the tree, first locks its parent,
+    /// or the topmost root. Only then does the node get another stamp.
     ///
     /// This also holds if the node's memory is reused, even in another layer: the node has left the
     /// tree before. A layer's root has no parent but the leaf that leads there, and is

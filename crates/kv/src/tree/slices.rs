@@ -101,8 +101,8 @@ mod tests {
 
     use super::*;
 
-    /// Few different bytes, the lowest and the highest among them, and lengths around those of
-    /// slices.
+    /// Generates keys of few different bytes, the lowest and the highest among them, with lengths
+    /// around those of slices.
     fn key() -> impl Strategy<Value = Vec<u8>> {
         prop::collection::vec(prop::sample::select(vec![0, 1, 255]), 0..24)
     }

@@ -136,8 +136,8 @@ impl<E: Engine> Table<E> {
 /// Where a full node is split that gets one more entry.
 ///
 /// It is split in the middle. But an entry that is added at the end begins the new node alone, so
-/// that ascending keys leave full nodes behind. The same is done for keys that seem to ascend
-/// between others: the keys behind them move, and the next ones are added at the end.
+/// that ascending keys leave full nodes behind. Keys that seem to ascend between others are treated
+/// in the same way. The keys behind them move, and the next ones are added at the end.
 struct Cut {
     /// How many entries stay, without the new one.
     kept: usize,

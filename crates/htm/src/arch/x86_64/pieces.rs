@@ -95,15 +95,15 @@ unsafe fn store_turn(to: *mut u8, turn: [u8; TURN]) {
 /// Copies the first bytes of words: as many as `into` has, which are at least a [`PIECE`]. Panics
 /// when the words have fewer.
 ///
-/// The bytes behind the last whole iteration or piece are copied as the end of one that overlaps
-/// with it, so that they need not be counted.
+/// The bytes behind the last whole iteration or piece are copied by one that overlaps with it, so
+/// that they need not be counted.
 #[inline(always)]
 pub(crate) fn load_bytes(words: &[Word], into: &mut [u8]) {
     let length = into.len();
     assert!(length >= PIECE && length <= size_of_val(words), "{length} bytes of {} words", words.len());
     let from = words.as_ptr().cast::<u8>();
     // SAFETY: for both closures: what is copied to a part of `into` is at the same offset from
-    // `from`, so it is among the words' first `length` bytes.
+    // `from`. So it is among the words' first `length` bytes.
     let piece = |at| unsafe { load_piece(from.wrapping_add(at)) };
     // SAFETY: as above.
     let turn = |at| unsafe { load_turn(from.wrapping_add(at)) };

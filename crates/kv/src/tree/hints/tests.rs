@@ -122,7 +122,7 @@ fn generations_have_room_for_their_sets() {
     }
 }
 
-/// A tree with hints, and a worker that changes it.
+/// Makes a tree with hints, and a worker that changes it.
 fn tree<K: TreeKeys>() -> (Tree<NoHtm, K>, Worker<NoHtm>) {
     let store = Store::in_memory(NoHtm, CAPACITY).expect("a store").hinting_at_once();
     (store.tree_of().expect("a tree"), store.worker().expect("a worker"))
