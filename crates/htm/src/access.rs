@@ -5,7 +5,8 @@ use crate::Word;
 /// The largest code that a body may abort with. The codes above it are the crate's own.
 pub const MAX_CODE: u8 = 0xEF;
 
-/// How deep transactions may nest, with the outermost: the depth that processors with RTM support.
+/// The deepest nesting of transactions, the outermost counted: the depth that processors with RTM
+/// support.
 pub const MAX_NESTING: u8 = 7;
 
 /// The codes that the crate itself aborts with.

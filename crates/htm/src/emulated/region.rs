@@ -6,8 +6,8 @@
 //! it dooms the transaction. So a body never sees two words that did not exist at one time
 //! (opacity): there are no zombies to contain.
 //!
-//! A line that is only stored to is in the read set, too. Hardware must own it from the store on,
-//! and another writer takes it away.
+//! A line that is only stored to is recorded and validated like one that is loaded. Hardware must
+//! own it from the store on, and another writer takes it away.
 
 use std::sync::Arc;
 
