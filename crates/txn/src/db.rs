@@ -1,4 +1,4 @@
-//! The database: one node, in memory, used by any number of threads.
+//! The database handle: one node, in memory, shared by any number of threads.
 
 mod builder;
 mod checkpoint;
@@ -33,7 +33,7 @@ use crate::{
     tx::in_memory_only,
 };
 
-/// A database in memory. Clones are the same database, and any thread may use them.
+/// An in-memory transactional database. Clones share one database, and any thread may use them.
 ///
 /// # Example
 ///
@@ -77,11 +77,11 @@ impl<S: Config> Clone for Db<S> {
 }
 
 impl<S: Config> Db<S> {
-    /// Opens a table, which is made if there is none of that name.
+    /// Opens a table, and creates it if no table has that name.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherTypes`] if the table is open with others; [`Error::TooManyTables`];
+    /// [`Error::OtherTypes`] if the table is open with other types; [`Error::TooManyTables`];
     /// [`Error::Closed`]; or when memory has run out.
     ///
     /// # Example
@@ -100,32 +100,30 @@ impl<S: Config> Db<S> {
     /// Runs `body` in a serializable transaction, retrying on conflict. Its writes become visible
     /// atomically. Returns the closure's result.
     ///
-    /// If the closure fails, nothing has happened, and its error is returned.
+    /// If the closure fails, none of its writes are applied, and its error is returned.
     ///
     /// # What a closure must not do
     ///
-    /// - *Rely on one run.* It is run again when it conflicts with others, so what it does outside
-    ///   of the database happens again. It should do its work by the transaction, and return the
-    ///   rest.
-    /// - *Rely on what it sees before it has committed.* A run that is going to be repeated may
-    ///   have seen rows of different moments. Its errors and panics count for nothing, but a panic
-    ///   still reaches the panic hook, and with `panic = "abort"` it ends the process. A loop may
-    ///   not end, an index may be out of bounds. Where that matters, ask for
-    ///   [opacity](Options::opaque).
+    /// - *Rely on a single run.* The closure is run again on a conflict, so its side effects
+    ///   outside the database are repeated. It should do its work through the transaction, and
+    ///   return the rest.
+    /// - *Trust what it reads before the commit.* A run that will be retried may have seen rows of
+    ///   different moments. Its errors and panics are discarded. But a panic still reaches the
+    ///   panic hook, and with `panic = "abort"` it ends the process. A loop may not end, and an
+    ///   index may be out of bounds. Where that matters, use [opacity](Options::opaque).
     /// - *Wait for another thread's transaction that writes what this one reads.* Each of its runs
-    ///   fails then, for ever, unless the [options](Self::transact_with) bound them. Other
-    ///   transactions are not held up by it for more than 100 ms at a time, and unrelated ones not
-    ///   at all.
-    /// - *Run another closure of the same database*, which is refused with [`Error::Nested`].
+    ///   then fails, and it retries for ever, unless the [options](Self::transact_with) bound it.
+    ///   It delays other transactions by at most 100 ms at a time, and unrelated ones not at all.
+    /// - *Run another closure of the same database.* This fails with [`Error::Nested`].
     ///
     /// # Errors
     ///
-    /// The closure's; [`Error::Nested`] within the closure of another transaction;
+    /// The closure's error; [`Error::Nested`] within the closure of another transaction;
     /// [`Error::Closed`]; or when memory has run out.
     ///
     /// # Panics
     ///
-    /// With the closure's panic, after which the database is as if the transaction had not been.
+    /// Panics if the closure panics. The database is then as if the transaction had never run.
     ///
     /// # Example
     ///
@@ -135,7 +133,7 @@ impl<S: Config> Db<S> {
         self.try_transact(body)
     }
 
-    /// As [`transact`](Self::transact), for a closure with errors of its own.
+    /// Like [`transact`](Self::transact), but for a closure with its own error type.
     ///
     /// # Errors
     ///
@@ -182,8 +180,8 @@ impl<S: Config> Db<S> {
         self.run(Options::new(), body)
     }
 
-    /// Runs a transaction like [`transact`](Self::transact), but with [`Options`]: a bound on how
-    /// often the closure is run, a deadline, or [opacity](Options::opaque).
+    /// Like [`transact`](Self::transact), but with [`Options`]: a limit on the number of runs, a
+    /// deadline, or [opacity](Options::opaque).
     ///
     /// # Errors
     ///
@@ -206,7 +204,7 @@ impl<S: Config> Db<S> {
         self.run(options.begun(), body)
     }
 
-    /// Like [`transact_with`](Self::transact_with), for a closure with errors of its own.
+    /// Like [`transact_with`](Self::transact_with), but for a closure with its own error type.
     ///
     /// # Errors
     ///
@@ -224,8 +222,8 @@ impl<S: Config> Db<S> {
         self.run(options.begun(), body)
     }
 
-    /// Runs a transaction as [`transact`](Self::transact) does, but does not wait until it is
-    /// durable: the token can be waited for, or awaited.
+    /// Like [`transact`](Self::transact), but returns before the transaction is durable. The
+    /// returned token can be waited for, or awaited.
     ///
     /// # Errors
     ///
@@ -252,17 +250,18 @@ impl<S: Config> Db<S> {
         Ok((value, token.ok_or_else(|| in_memory_only(WHAT, "of a database with a path"))?))
     }
 
-    /// Runs a transaction that only reads. It never gets in the way of those that write, and what
-    /// it sees is all true at one moment, not before it was begun.
+    /// Runs a read-only transaction. It never blocks or aborts writers. It sees a consistent state,
+    /// no older than its begin.
     ///
-    /// One that reads up to about a thousand rows is checked in the end, as others are, and run
-    /// again if that fails. One that reads more, or that has failed, goes on in a
-    /// [snapshot](Self::snapshot), and does not fail.
+    /// A transaction that reads up to about a thousand rows is validated at its end, and retried if
+    /// validation fails. One that reads more, or that has failed, continues in a
+    /// [snapshot](Self::snapshot), which never conflicts.
     ///
     /// # Errors
     ///
-    /// The closure's; [`Error::Nested`] within the closure of another transaction;
-    /// [`Error::Closed`]; or when there was no room for what rows were in its snapshot.
+    /// The closure's error; [`Error::Nested`] within the closure of another transaction;
+    /// [`Error::Closed`]; or [`Error::SnapshotTooOld`] when there was no memory for older versions
+    /// that its snapshot needed.
     ///
     /// # Panics
     ///
@@ -286,7 +285,7 @@ impl<S: Config> Db<S> {
         self.try_read(body)
     }
 
-    /// As [`read`](Self::read), for a closure with errors of its own.
+    /// Like [`read`](Self::read), but for a closure with its own error type.
     ///
     /// # Errors
     ///
@@ -300,9 +299,9 @@ impl<S: Config> Db<S> {
         self.run(Options::new(), body)
     }
 
-    /// Everything as it is now, for as long as it is wanted: a transaction that only reads, never
-    /// fails for what others write, and is not noticed by them. What rows were is kept for it as
-    /// they change, as far as there is [memory](Builder::older_versions) for that.
+    /// Opens a snapshot: a read-only transaction over the current state, for as long as it is kept.
+    /// It never conflicts with writers, and never delays them. Older versions of rows are kept for
+    /// it as rows change, within the [memory](Builder::older_versions) for them.
     ///
     /// # Errors
     ///
@@ -333,7 +332,7 @@ impl<S: Config> Db<S> {
         Ok(tx)
     }
 
-    /// Runs a transaction's closure until it has ended.
+    /// Runs a transaction's closure, retrying until it commits or fails.
     #[inline]
     fn run<T, F: From<Error>, M: Mode>(
         &self,
@@ -376,9 +375,9 @@ impl<S: Config> Db<S> {
         }
     }
 
-    /// Begins a transaction, to be [committed](Tx::commit) or dropped. What it reads is always true
-    /// all at once: a read that would not be fails, with [`Error::Conflict`]. A thread can have
-    /// several.
+    /// Begins a transaction, which is then [committed](Tx::commit) or dropped. All that it reads is
+    /// consistent: a read that would not be fails with [`Error::Conflict`]. A thread can have
+    /// several such transactions.
     ///
     /// # Errors
     ///
@@ -391,12 +390,12 @@ impl<S: Config> Db<S> {
         self.begin_any(true)
     }
 
-    /// Whether this thread is running a transaction's closure.
+    /// Returns whether this thread is running a transaction's closure.
     pub(crate) fn is_in_closure(&self) -> bool {
         self.inner.thread().slot.is_active(self.inner.engine())
     }
 
-    /// A transaction that no closure is run in.
+    /// Begins a transaction that runs no closure.
     fn begin_any<M: Mode>(&self, is_opaque: bool) -> Result<Tx<'_, S, M>, Error> {
         let (db, engine) = (&*self.inner, self.inner.engine());
         let thread = db.thread();

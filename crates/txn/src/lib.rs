@@ -1,24 +1,25 @@
 //! Serializable transactions over the memory store.
 //!
 //! - [`Db`]: a database; [`Tx`]: a transaction. [`TableDef`], [`Table`]: typed tables.
-//! - [`IndexDef`], [`Index`]: rows found by something else than their keys.
-//! - [`Key`]: types whose values can be keys, and how they keep their order as words and bytes.
+//! - [`IndexDef`], [`Index`]: secondary indexes.
+//! - [`Key`]: types whose values can be keys, and their order-preserving encoding as words and
+//!   bytes.
 //! - [`Codec`]: how values become bytes: [`Raw`], [`Pod`], [`PodRef`], [`Bincode`], [`Postcard`].
 //! - [`Durability`]: databases in directories; [`CommitToken`], [`Checkpoint`].
-//! - [`Config`]: what a database is built on. [`Sink`]: what is told of its commits, and may
+//! - [`Config`]: the parts that a database is built on. [`Sink`]: an observer of commits, which can
 //!   refuse them.
 //!
 //! # Features
 //!
-//! Neither is on by default, and neither costs anything where a transaction succeeds.
+//! Neither is on by default, and neither adds cost to a transaction that succeeds.
 //!
-//! - `tracing`: events and spans of the target `drtm`. A database opened (`info`) or closed
-//!   (`info`, a span `close`), a table made (`debug`), an index made (`info`, a span `index`) or
-//!   given up (`warn`), a hash table that takes memory (`debug`), a transaction that fails again
-//!   and again (`debug`) or takes the ticket (`warn`), snapshots (`trace`), no memory left for
-//!   older versions (`warn`).
-//! - `metrics`: `Db::publish_metrics`, which hands all figures that there are to the recorder of
-//!   the application when it asks for that.
+//! - `tracing`: events and spans of the target `drtm`. A database is opened (`info`) or closed
+//!   (`info`, a span `close`). A table is created (`debug`). An index is created (`info`, a span
+//!   `index`) or its creation fails (`warn`). A hash table takes memory (`debug`). A transaction
+//!   fails repeatedly (`debug`) or takes the ticket (`warn`). Snapshots open and close (`trace`).
+//!   No memory is left for older versions (`warn`).
+//! - `metrics`: adds `Db::publish_metrics`, which passes all figures to the application's recorder
+//!   when the application calls it.
 //!
 //! ```
 //! use drtm::{Db, Error, Ordered, Pod, Serde, TableDef};

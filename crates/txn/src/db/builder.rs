@@ -1,4 +1,4 @@
-//! How a database is made.
+//! Configuring and creating a database.
 
 use std::{
     path::PathBuf,
@@ -37,7 +37,7 @@ use crate::{
     trace::event,
 };
 
-/// How a database is to be made.
+/// Configures and creates a database.
 ///
 /// # Example
 ///
@@ -51,7 +51,7 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Builder {
-    /// What was asked for.
+    /// The memory limit, if one was set.
     memory: Option<u64>,
     prefault: u64,
     pub(crate) older_versions: u64,
@@ -70,30 +70,29 @@ pub struct Builder {
     hints: bool,
 }
 
-/// Where a log is, and when commits wait for it.
+/// A log's storage, and when commits wait for it.
 type LogPlace = (Arc<dyn Storage>, Durability);
 
-/// Memory that a database may use if nothing else is said. It is reserved, not used.
+/// The default memory limit. The memory is reserved, not used.
 pub(crate) const MEMORY: u64 = 64 << 30;
 
-/// When commits of a database with a path return, if nothing else is said.
+/// The default durability of a database with a path.
 pub(crate) const DURABILITY: Durability = Durability::Sync;
 
-/// Memory for older versions of rows, if nothing else is said.
+/// The default memory for older versions of rows.
 const OLDER_VERSIONS: u64 = 1 << 30;
 
-/// How long a commit takes at most to begin to become durable, if it is not waited for and nothing
-/// else is said.
+/// The default delay until a commit that is not waited for begins to become durable.
 const FLUSH_WITHIN: Duration = Duration::from_millis(10);
 
-/// The size from which on a log begins another segment, and the least that can be chosen.
+/// The default size at which the log begins another segment, and the least that can be chosen.
 const SEGMENT: u64 = 64 << 20;
 const LEAST_SEGMENT: u64 = 1 << 10;
 
-/// How many bytes of log there are between checkpoints, if nothing else is said.
+/// The default number of log bytes between checkpoints.
 const CHECKPOINT_EVERY: u64 = 1 << 30;
 
-/// How many bytes a transaction can write that is logged.
+/// The largest number of bytes that a logged transaction can write.
 const MOST_LOGGED: usize = 1 << 30;
 
 impl Default for Builder {
@@ -103,7 +102,7 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// The defaults.
+    /// Creates a builder with the default settings.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -126,18 +125,17 @@ impl Builder {
         }
     }
 
-    /// How many bytes the database may use at most. Only addresses are reserved for it; memory is
-    /// taken as rows come.
+    /// Sets the most bytes that the database may use. Only addresses are reserved; memory is taken
+    /// as rows are inserted.
     ///
-    /// If this is not called, it may use 64 GiB, or less where the process may: half of the address
-    /// space that it is limited to (`ulimit -v`), and as much memory as its control groups have.
+    /// The default is 64 GiB, or less where the process is limited: half of its address space limit
+    /// (`ulimit -v`), and as much memory as its control groups allow.
     #[must_use]
     pub fn memory(self, bytes: u64) -> Self {
         Self { memory: Some(bytes), ..self }
     }
 
-    /// How many bytes of the memory to have at once, and not when rows come: the system takes its
-    /// time to provide memory, and this is when.
+    /// Pre-faults this many bytes at open, rather than as rows are inserted.
     ///
     /// # Example
     ///
@@ -152,9 +150,9 @@ impl Builder {
         Self { prefault: bytes, ..self }
     }
 
-    /// Lets ordered tables note where keys were found, so that they are found again without a way
-    /// down the tree: true by default. These hints take 17 to 34 bytes for each key, and count
-    /// against [`memory`](Self::memory): see [`MemoryUse::hints`](crate::MemoryUse::hints).
+    /// Sets whether ordered tables keep hints of where keys were found: true by default. A hint
+    /// saves a later lookup the descent of the tree. Hints take 17 to 34 bytes for each key, and
+    /// count against [`memory`](Self::memory): see [`MemoryUse::hints`](crate::MemoryUse::hints).
     ///
     /// # Example
     ///
@@ -174,16 +172,15 @@ impl Builder {
         Self { hints: are_kept, ..self }
     }
 
-    /// How many bytes of the memory may be used for what rows were, as far as open snapshots need
-    /// it. What cannot be kept is forgotten, and a snapshot that asks for it is told so; writers
-    /// never are.
+    /// Sets the most bytes of the memory that older versions of rows may use. They are kept only as
+    /// far as open snapshots need them. A version that does not fit is dropped, and a snapshot that
+    /// needs it gets an error. Writers never do.
     #[must_use]
     pub fn older_versions(self, bytes: u64) -> Self {
         Self { older_versions: bytes, ..self }
     }
 
-    /// Sets the [sink](Sink) that is told of every transaction before it commits, and may refuse
-    /// it.
+    /// Sets the [sink](Sink) that observes every transaction before it commits, and may refuse it.
     ///
     /// # Example
     ///
@@ -193,8 +190,8 @@ impl Builder {
         Self { sink: Some(sink), ..self }
     }
 
-    /// Keeps the database in a directory, which is created if it is not there. What is there is
-    /// recovered.
+    /// Keeps the database in a directory, which is created if it does not exist. A database that is
+    /// already there is recovered.
     ///
     /// Commits are [`Sync`](Durability::Sync) unless [something else](Self::durability) is chosen.
     ///
@@ -206,8 +203,8 @@ impl Builder {
         Self { path: Some(directory.into()), ..self }
     }
 
-    /// Chooses when commits are safe from a crash. Needs a [path](Self::path), unless it is
-    /// [`None`](Durability::None), which allows none.
+    /// Chooses when commits are durable. Needs a [path](Self::path), except for
+    /// [`None`](Durability::None), which allows no path.
     ///
     /// # Example
     ///
@@ -217,8 +214,9 @@ impl Builder {
         Self { durability: Some(durability), ..self }
     }
 
-    /// Sets how long after its commit an [`Async`](Durability::Async) transaction waits, at most,
-    /// until it is written: 10 ms by default. It is durable as soon as the disk has done that.
+    /// Sets how long an [`Async`](Durability::Async) transaction waits after its commit, at most,
+    /// until it is written: 10 ms by default. It is durable as soon as the disk has finished that
+    /// write.
     ///
     /// # Example
     ///
@@ -239,8 +237,8 @@ impl Builder {
         Self { flush_within: delay, ..self }
     }
 
-    /// Sets how long a [`Sync`](Durability::Sync) commit waits at most until it is durable. Then it
-    /// gets [`Error::NotYetDurable`]. Without this, it waits as long as it takes.
+    /// Sets how long a [`Sync`](Durability::Sync) commit waits, at most, until it is durable. After
+    /// that it fails with [`Error::NotYetDurable`]. Without this, it waits without a limit.
     ///
     /// # Example
     ///
@@ -259,8 +257,9 @@ impl Builder {
         Self { sync_within: Some(patience), ..self }
     }
 
-    /// Makes a [checkpoint](Db::checkpoint) whenever so many bytes were logged since the last one,
-    /// in a thread of its own: 1 GiB by default. With `u64::MAX`, none is made but on demand.
+    /// Makes a [checkpoint](Db::checkpoint) each time this many bytes have been logged since the
+    /// last one, in a background thread: 1 GiB by default. With `u64::MAX`, checkpoints are made
+    /// only on demand.
     ///
     /// # Example
     ///
@@ -278,8 +277,7 @@ impl Builder {
         Self { checkpoint_every: bytes, ..self }
     }
 
-    /// Calls a function while a database is recovered, from several threads perhaps, with how far
-    /// it has come.
+    /// Sets a function that is called with the progress of recovery, possibly from several threads.
     ///
     /// # Example
     ///
@@ -289,14 +287,14 @@ impl Builder {
         Self { observer: Observer::new(observe), ..self }
     }
 
-    /// Makes something wrong with the log, to see whether that is noticed.
+    /// Injects a fault into the log, so that tests can check that it is detected.
     #[doc(hidden)]
     #[must_use]
     pub fn fault(self, fault: Mutation) -> Self {
         Self { fault: Some(fault), ..self }
     }
 
-    /// Lets a transaction that is logged write only so many bytes, 1 GiB by default: for tests.
+    /// Limits the bytes that a logged transaction can write, 1 GiB by default: for tests.
     #[doc(hidden)]
     #[must_use]
     pub fn most_logged(self, bytes: usize) -> Self {
@@ -311,7 +309,7 @@ impl Builder {
         Self { storage: Some(storage), segment_bytes: segment_bytes.max(LEAST_SEGMENT), ..self }
     }
 
-    /// Returns where the log is, and when commits wait for it; `None` if there is to be no log.
+    /// Returns the log's storage, and when commits wait for it. `None` if there is no log.
     fn log(&self) -> Result<Option<LogPlace>, Error> {
         let refused = |must_be, is: &str| Err(Error::Config { what: "durability", must_be, is: is.to_owned() });
         match (&self.storage, &self.path, self.durability) {
@@ -328,16 +326,16 @@ impl Builder {
         }
     }
 
-    /// Makes the database, with the transactional memory that the machine has.
+    /// Creates the database, with the transactional memory that the machine has.
     ///
     /// # Errors
     ///
-    /// When the configuration describes none, or memory cannot be had.
+    /// When the configuration is invalid, or memory cannot be allocated.
     pub fn build(self) -> Result<Db, Error> {
         self.build_with(Native::chosen()?)
     }
 
-    /// Makes a database of another [setting](Config).
+    /// Creates a database of another [configuration](Config).
     ///
     /// # Errors
     ///
@@ -347,13 +345,13 @@ impl Builder {
         self.build_in(Store::in_memory(engine, memory)?)
     }
 
-    /// Lets peers read rows by themselves: they can tell whole rows from torn ones.
+    /// Lets peers read rows directly from memory: rows get what peers need to detect torn reads.
     #[cfg(not(feature = "model"))]
     pub(crate) fn for_peers(self) -> Self {
         Self { for_peers: true, ..self }
     }
 
-    /// Refuses what a node of a cluster cannot tell its commits to.
+    /// Refuses a path or a sink: a node of a cluster cannot pass its commits to them.
     #[cfg(not(feature = "model"))]
     pub(crate) fn refuse_told(&self) -> Result<(), Error> {
         let is_told = self.sink.is_some() || self.path.is_some() || self.storage.is_some();
@@ -364,7 +362,7 @@ impl Builder {
         Ok(())
     }
 
-    /// How many bytes the database may use at most.
+    /// Returns the most bytes that the database may use.
     pub(crate) fn capacity(&self) -> Result<u64, Error> {
         let memory = self.memory.unwrap_or_else(|| capacity_within_limits(MEMORY));
         if memory < LEAST_MEMORY {
@@ -377,7 +375,7 @@ impl Builder {
         Ok(memory)
     }
 
-    /// Makes a database in a store in which there is nothing.
+    /// Creates a database in an empty store.
     pub(crate) fn build_in<S: Config>(self, store: Store<S::Engine>) -> Result<Db<S>, Error> {
         static DATABASES: AtomicU32 = AtomicU32::new(0);
         if self.prefault > 0 {
@@ -431,25 +429,25 @@ impl Builder {
 }
 
 impl Db {
-    /// An empty database.
+    /// Creates an empty database in memory.
     ///
     /// # Errors
     ///
-    /// When memory cannot be had.
+    /// When memory cannot be allocated.
     pub fn new() -> Result<Self, Error> {
         Builder::new().build()
     }
 
-    /// Opens a database that is kept in a directory, with what was committed to it: an empty one if
-    /// nothing was. A commit returns when it is [durable](Durability::Sync).
+    /// Opens the database in a directory, with all that was committed to it. It is empty if there
+    /// is none yet. A commit returns when it is [durable](Durability::Sync).
     ///
-    /// Tables and indexes are opened as those of any database; their definitions must be what they
-    /// were.
+    /// Tables and indexes are opened as those of any database. Their definitions must be the ones
+    /// they were created with.
     ///
     /// # Errors
     ///
-    /// [`Error::Log`] when the log is in use, is damaged or of another format, or the system
-    /// refuses; or when memory cannot be had.
+    /// [`Error::Log`] when the log is in use, is damaged, has another format, or an I/O operation
+    /// fails; or when memory cannot be allocated.
     ///
     /// # Example
     ///
@@ -475,7 +473,7 @@ impl Db {
         Builder::new().path(directory).build()
     }
 
-    /// How to make one with other than the default settings.
+    /// Returns a builder, to change the default settings.
     #[must_use]
     pub const fn builder() -> Builder {
         Builder::new()

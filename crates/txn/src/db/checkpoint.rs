@@ -1,4 +1,4 @@
-//! Bounding a database's log, on demand.
+//! Making checkpoints and backups on demand.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -10,17 +10,17 @@ use crate::{
 };
 
 impl<S: Config> Db<S> {
-    /// Makes a checkpoint: a file of all rows, after which the log before it is removed. Writers go
-    /// on meanwhile.
+    /// Makes a checkpoint: a file of all rows, after which the log before it is removed. Writers
+    /// are not blocked.
     ///
-    /// It is also made [by itself](crate::Builder::checkpoint_every), now and then. Two at a time
-    /// are made one after the other.
+    /// Checkpoints are also made [automatically](crate::Builder::checkpoint_every). Concurrent
+    /// calls run one after the other.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] in a database that is in memory only; [`Error::Poisoned`] and
-    /// [`Error::OutcomeUnknown`] if the log has failed; [`Error::Log`] if the system refuses, and
-    /// the log goes on as it was; [`Error::Closed`].
+    /// [`Error::Config`] in a database that is in memory only. [`Error::Poisoned`] and
+    /// [`Error::OutcomeUnknown`] if the log has failed. [`Error::Log`] if an I/O operation fails;
+    /// the log then stays as it was. [`Error::Closed`].
     ///
     /// # Example
     ///
@@ -52,12 +52,13 @@ impl<S: Config> Db<S> {
         }
     }
 
-    /// Copies the database to another directory, which can be opened by itself: everything that is
-    /// committed when this is called, and of what is committed meanwhile a prefix. Writers go on.
+    /// Copies the database to another directory, which can be opened by itself. The copy has
+    /// everything that is committed when this is called, and a prefix of what is committed
+    /// meanwhile. Writers are not blocked.
     ///
-    /// The directory is created if it is not there. If this fails, or the process ends meanwhile,
-    /// it has no database that can be opened, and can be removed. The copy has the log's identity:
-    /// it is a copy, and not another database.
+    /// The directory is created if it does not exist. If this fails, or the process ends meanwhile,
+    /// it has no database that can be opened, and can be removed. The copy keeps the log's
+    /// identity: it is a copy of this database, not another one.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The end of a database.
+//! Closing a database.
 
 use std::time::Duration;
 
@@ -12,25 +12,28 @@ use crate::{
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 impl<S: Config> Db<S> {
-    /// Closes the database, for all its clones and for good. Nobody comes in any more: whatever is
-    /// asked of it from now on is answered with [`Error::Closed`]. Transactions that are running
-    /// may finish, snapshots too, and this waits until they have, for five seconds at most. Then
-    /// nothing commits any more, and the [sink](crate::Sink) is told nothing more.
+    /// Closes the database, for all its clones and permanently. From now on, every operation fails
+    /// with [`Error::Closed`]. Transactions and snapshots that are open may finish: this waits
+    /// until they have, for five seconds at most. After that nothing commits, and the
+    /// [sink](crate::Sink) is not called again.
     ///
-    /// What has become of transactions can still be [asked](Self::stats). The memory is given back
-    /// when the last clone is gone. To close what is closed does no harm.
+    /// The [statistics](Self::stats) can still be read. The memory is freed when the last clone is
+    /// dropped. Closing a closed database has no effect.
     ///
     /// A transaction of another thread that only reads a few rows, and begins at that very moment,
-    /// may be overlooked, and read on for a while what never changes again.
+    /// may be missed. It then reads on for a while in memory that no longer changes.
     ///
     /// # Errors
     ///
-    /// [`Error::OutcomeUnknown`] if the log could not be written: what was acknowledged as durable
-    /// is, but not all. [`Error::InTransaction`] if this thread has begun a transaction or a
-    /// snapshot that has not ended: it would wait for itself. The database is as it was then.
-    /// [`Error::StillRunning`] if transactions or snapshots have not ended in five seconds: perhaps
-    /// this thread holds one that another began, or one was leaked. To wait for another time, use
-    /// [`close_within`](Self::close_within).
+    /// [`Error::OutcomeUnknown`] if the log could not be written: all that was acknowledged as
+    /// durable is durable, but perhaps not the rest.
+    ///
+    /// [`Error::InTransaction`] if this thread has begun a transaction or a snapshot that has not
+    /// ended: it would wait for itself. The database stays open.
+    ///
+    /// [`Error::StillRunning`] if transactions or snapshots have not ended within five seconds.
+    /// Perhaps this thread holds one that another thread began, or one was leaked. To wait for
+    /// another time, use [`close_within`](Self::close_within).
     ///
     /// # Example
     ///
@@ -58,13 +61,14 @@ impl<S: Config> Db<S> {
         self.close_within(Some(PATIENCE))
     }
 
-    /// The same, but waits only so long: for ever if that is `None`.
+    /// Like [`close`](Self::close), but waits for at most `patience`, or without a limit if that is
+    /// `None`.
     ///
     /// # Errors
     ///
-    /// [`Error::StillRunning`] when the time is over. The database is as good as closed then, since
-    /// nobody comes in; who is inside may still finish, and this can be called again to wait
-    /// longer. Otherwise as for [`close`](Self::close).
+    /// [`Error::StillRunning`] when the time is over. The database then admits no new transactions;
+    /// open ones may still finish, and this can be called again to wait longer. Otherwise as for
+    /// [`close`](Self::close).
     ///
     /// # Example
     ///
@@ -98,7 +102,7 @@ impl<S: Config> Db<S> {
         })
     }
 
-    /// Whether somebody has [closed](Self::close) the database, be it that transactions are still
+    /// Returns whether the database has been [closed](Self::close), even if transactions are still
     /// finishing.
     #[must_use]
     pub fn is_closed(&self) -> bool {

@@ -1,5 +1,5 @@
-//! A database's figures for the facade `metrics`: handed over when somebody asks, so that nothing
-//! is counted that is not counted anyway.
+//! Publishing a database's figures to the `metrics` facade. It reads figures that exist anyway, and
+//! only when called.
 
 use metrics::{Label, Unit, counter, describe_counter, describe_gauge, gauge};
 
@@ -17,8 +17,8 @@ const MEMORY: &str = "drtm_memory_bytes";
 const MOST_MEMORY: &str = "drtm_memory_most_bytes";
 
 impl<S: Config> Db<S> {
-    /// Tells the recorder of the crate `metrics` what the figures are that
-    /// [`publish_metrics`](Self::publish_metrics) hands over.
+    /// Describes the figures of [`publish_metrics`](Self::publish_metrics) to the recorder of the
+    /// crate `metrics`.
     ///
     /// # Example
     ///
@@ -35,9 +35,8 @@ impl<S: Config> Db<S> {
         describe_gauge!(MOST_MEMORY, Unit::Bytes, "Memory that can be taken");
     }
 
-    /// Hands all figures that there are to the recorder of the crate `metrics`. To be called
-    /// whenever they are wanted: once before a scrape, or every few seconds. Transactions notice
-    /// nothing of it.
+    /// Passes all figures to the recorder of the crate `metrics`. Call it when they are needed:
+    /// once before a scrape, or every few seconds. It does not disturb transactions.
     ///
     /// | name | kind | labels | what it is |
     /// |---|---|---|---|
@@ -50,7 +49,7 @@ impl<S: Config> Db<S> {
     /// | `drtm_older_versions_bytes` | gauge | | [`older_versions`](Self::older_versions) |
     /// | `drtm_memory_bytes`, `drtm_memory_most_bytes` | gauge | | [`memory`](Self::memory) |
     ///
-    /// Each has the label `database` besides: a number, since a process can have several.
+    /// Each also has the label `database`, a number, since a process can have several databases.
     ///
     /// # Errors
     ///

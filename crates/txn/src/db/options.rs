@@ -1,9 +1,9 @@
-//! How a closure's transaction is run.
+//! Options of a closure's transaction.
 
 use std::time::{Duration, Instant};
 
-/// How [`Db::transact_with`](crate::Db::transact_with) runs a transaction. By default like
-/// [`Db::transact`](crate::Db::transact): as often as it takes.
+/// Options for [`Db::transact_with`](crate::Db::transact_with). By default a transaction is retried
+/// without a limit, as [`Db::transact`](crate::Db::transact) does.
 ///
 /// # Example
 ///
@@ -42,29 +42,29 @@ pub struct Options {
 }
 
 impl Options {
-    /// Returns options like those of [`Db::transact`](crate::Db::transact).
+    /// Returns the options of [`Db::transact`](crate::Db::transact).
     #[must_use]
     #[inline]
     pub const fn new() -> Self {
         Self { attempts: None, deadline: None, patience: None, is_opaque: false }
     }
 
-    /// Bounds how often the closure is run. It is run once at least.
+    /// Limits the number of runs of the closure. It is run at least once.
     #[must_use]
     #[inline]
     pub const fn attempts(self, most: u32) -> Self {
         Self { attempts: Some(most), ..self }
     }
 
-    /// Sets a time after which the closure is not run again. A run is not interrupted, and a
-    /// transaction that is about to commit may wait for up to 100 ms for one that has starved.
+    /// Sets a time after which the closure is not retried. A run is not interrupted. A transaction
+    /// that is about to commit may wait up to 100 ms for one that has starved.
     #[must_use]
     #[inline]
     pub const fn deadline(self, at: Instant) -> Self {
         Self { deadline: Some(at), ..self }
     }
 
-    /// Sets a [deadline](Self::deadline) that is so long after the transaction is begun.
+    /// Sets a [deadline](Self::deadline) this long after the transaction begins.
     ///
     /// # Example
     ///
@@ -96,11 +96,10 @@ impl Options {
         Self { patience: Some(patience), ..self }
     }
 
-    /// Makes every read check that all that the closure has seen was true at one moment. A read
-    /// that would show anything else fails with [`Error::Conflict`](crate::Error::Conflict), and
-    /// the closure is run again.
+    /// Makes every read check that all rows read so far are consistent. A read that would not be
+    /// fails with [`Error::Conflict`](crate::Error::Conflict), and the closure is retried.
     ///
-    /// Without it a run that is going to be repeated may see rows of different moments.
+    /// Without it, a run that will be retried may see rows of different moments.
     ///
     /// # Example
     ///
@@ -126,11 +125,11 @@ impl Options {
         Self { is_opaque: true, ..self }
     }
 
-    /// Returns the options of a transaction that begins now.
+    /// Returns the options of a transaction that begins now, with its patience as a deadline.
     #[inline]
     pub(crate) fn begun(self) -> Self {
         let Some(patience) = self.patience else { return self };
-        // One that is later than any moment is none.
+        // A deadline beyond the range of `Instant` is none.
         let until = Instant::now().checked_add(patience);
         let deadline = match (self.deadline, until) {
             (Some(deadline), Some(until)) => Some(deadline.min(until)),
@@ -139,7 +138,7 @@ impl Options {
         Self { deadline, patience: None, ..self }
     }
 
-    /// Returns how long the closure may be run again, from now on.
+    /// Returns how long the closure may be retried from now on. `None` means without a limit.
     #[cfg(not(feature = "model"))]
     pub(crate) fn time_left(&self) -> Option<Duration> {
         let left = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
@@ -149,18 +148,18 @@ impl Options {
         }
     }
 
-    /// Returns whether the closure may not be run as often as it takes.
+    /// Returns whether the options limit the closure's runs.
     #[inline(always)]
     pub(crate) const fn is_bounded(&self) -> bool {
         self.attempts.is_some() || self.deadline.is_some()
     }
 
-    /// Returns whether the closure is not run more often than this.
+    /// Returns whether `runs` is the most that the options allow.
     pub(crate) fn allows_no_more_than(&self, runs: u32) -> bool {
         self.attempts.is_some_and(|most| runs >= most)
     }
 
-    /// Returns whether the closure is not run again after so many runs.
+    /// Returns whether the closure may not be run again after this many runs.
     pub(crate) fn are_exhausted(&self, runs: u32) -> bool {
         self.allows_no_more_than(runs) || self.deadline.is_some_and(|at| Instant::now() >= at)
     }

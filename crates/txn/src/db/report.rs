@@ -1,4 +1,4 @@
-//! What a database tells of itself.
+//! Statistics and memory use of a database.
 
 use drtm_kv::record_bytes;
 
@@ -6,26 +6,27 @@ use super::Db;
 use crate::{Config, Error, MemoryUse, Stats, TableStats, garbage::Garbage, inner::Inner, storage::KeyRef};
 
 impl<S: Config> Db<S> {
-    /// What has become of transactions so far.
+    /// Returns the counts of transactions by outcome.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.inner.registry.sum(self.inner.engine())
     }
 
-    /// What became of hardware regions so far, where there are such.
+    /// Returns the counts of htm transactions by outcome, where the machine has such.
     #[must_use]
     pub fn htm_stats(&self) -> drtm_htm::Stats {
         self.inner.store.htm_stats()
     }
 
-    /// Bytes of memory that hold what rows were, for open snapshots, or until somebody notices that
-    /// none needs them any longer.
+    /// Returns the bytes of memory that hold older versions of rows for snapshots. Versions that no
+    /// snapshot needs count until they are reclaimed.
     #[must_use]
     pub fn older_versions(&self) -> u64 {
         self.inner.past.used()
     }
 
-    /// How many snapshots are open, those among them in which read-only transactions go on.
+    /// Returns how many snapshots are open, including those that read-only transactions have turned
+    /// to.
     ///
     /// # Errors
     ///
@@ -71,7 +72,7 @@ impl<S: Config> Db<S> {
         }
     }
 
-    /// The tables that are open, indexes included: their names, and how many records each has. A
+    /// Returns the names of the open tables, indexes included, and how many records each has. A
     /// record of a row that is just being inserted or removed counts too.
     ///
     /// # Errors
@@ -96,16 +97,17 @@ impl<S: Config> Db<S> {
 
     /// Counts the rows of a table, or of an index, and their bytes.
     ///
-    /// It reads every row once, beside transactions, which it does not disturb: writes keep no
-    /// counts of bytes. So it takes about as long as a checkpoint of the table without its file.
-    /// Rows that are written meanwhile are counted as they were before or after; an exact number is
-    /// that of [`Tx::len`](crate::Tx::len). [`tables`](Self::tables) costs nothing, and counts
+    /// Reads every row once, because writes keep no counts of bytes. It does not disturb
+    /// transactions. So it takes about as long as a checkpoint of the table without its file.
+    ///
+    /// Rows that are written meanwhile are counted as they were before or after. For an exact
+    /// number, use [`Tx::len`](crate::Tx::len). [`tables`](Self::tables) is cheap, and counts
     /// records.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchTable`]; [`Error::Dropped`] if it is dropped meanwhile; when the store is
-    /// corrupt.
+    /// [`Error::NoSuchTable`]; [`Error::Dropped`] if the table is dropped meanwhile; or when the
+    /// store is corrupt.
     ///
     /// # Example
     ///

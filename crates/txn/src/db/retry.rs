@@ -1,4 +1,4 @@
-//! Between a closure's runs: whether it is run again, and with the ticket.
+//! Retrying a closure: whether it runs again, and whether it holds the ticket.
 
 use drtm_htm::Waiter;
 
@@ -12,12 +12,12 @@ use crate::{
     trace::{self, event},
 };
 
-/// The failed runs of a closure.
+/// The state of a closure's retries.
 pub(super) struct Retry<'d> {
     waiter: Waiter,
-    /// How many there were.
+    /// The number of failed runs.
     pub(super) runs: u32,
-    /// After how many the ticket is asked for.
+    /// The number of failed runs after which the transaction asks for the ticket.
     next_ticket: u32,
     ticket: Option<Held<'d>>,
 }
@@ -34,11 +34,11 @@ impl<'d> Retry<'d> {
         self.runs == 0
     }
 
-    /// Prepares the next run, after one that has failed.
+    /// Prepares the next run after a failed one.
     ///
     /// # Errors
     ///
-    /// [`Error::Contended`] if there is to be none.
+    /// [`Error::Contended`] if the options allow no other run.
     #[cold]
     #[inline(never)]
     pub(super) fn again<S: Config>(
@@ -57,7 +57,7 @@ impl<'d> Retry<'d> {
             return Err(Error::Contended { attempts: runs, conflict, table, key });
         }
         if self.ticket.as_ref().is_some_and(|ticket| !ticket.is_current()) {
-            // Its time is over, and others go first.
+            // The ticket has expired, and other transactions go first.
             self.ticket = None;
             self.next_ticket = runs + TRIES;
         }

@@ -4,30 +4,31 @@ use super::Db;
 use crate::{Config, Error, catalog::Opened, durability::format::CatalogChange, reclaim, trace::event};
 
 impl<S: Config> Db<S> {
-    /// Drops a table with all of its rows and indexes. A table of the same name is another one from
-    /// then on, and has no rows.
+    /// Drops a table with all of its rows and indexes. A table that is created later under the same
+    /// name is another table, without rows.
     ///
-    /// All handles of the table are refused with [`Error::Dropped`] from then on, in snapshots too.
-    /// A transaction that is running and has written to the table fails with it when it commits.
-    /// Others that are running are run again; one that was [begun](Self::begin) is told so by
-    /// [`Conflict::Validation`](crate::Conflict::Validation). A range that is open may go on to the
-    /// end of its transaction with the rows that there were.
+    /// Every use of an old handle then fails with [`Error::Dropped`], in snapshots too. A running
+    /// transaction that has written to the table fails with it at its commit. Other running
+    /// transactions are retried; one that was [begun](Self::begin) fails with
+    /// [`Conflict::Validation`](crate::Conflict::Validation). An open range may continue to the end
+    /// of its transaction with the rows that there were.
     ///
-    /// The memory of rows is used for others at once if no transaction or snapshot is open, which
-    /// takes some time for each row. Otherwise it is when those have ended that were open before, a
-    /// part of it with every few commits. Buckets and nodes then are for another table of its kind,
-    /// with keys like its own. The table's number, of [so many](Error::TooManyTables), is kept
-    /// until the database is closed.
+    /// If no transaction or snapshot is open, the memory of the rows is reused at once, which takes
+    /// some time for each row. Otherwise it is freed after those that were open before have ended,
+    /// a part of it with every few commits. Buckets and nodes are then reused by another table of
+    /// the same kind, with keys like its own. The table's number, of which there are [so
+    /// many](Error::TooManyTables), is kept until the database is closed.
     ///
-    /// With a [log](crate::Builder::path), the table is dropped durably when a commit would be
-    /// durable. Of a crash before, the table and all of its rows are there, and after it neither.
+    /// With a [log](crate::Builder::path), the drop is durable when a commit would be durable.
+    /// After a crash before that, the table and all of its rows are there; after a later one,
+    /// neither is.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchTable`]; [`Error::Dropped`] if another thread drops the table at the same
-    /// time; [`Error::OfCluster`]; [`Error::Nested`] within the closure of a transaction;
-    /// [`Error::Closed`]; [`Error::Poisoned`], and the table stays then;
-    /// [`Error::OutcomeUnknown`] if the log fails meanwhile.
+    /// [`Error::NoSuchTable`]. [`Error::Dropped`] if another thread drops the table at the same
+    /// time. [`Error::OfCluster`]. [`Error::Nested`] within the closure of a transaction.
+    /// [`Error::Closed`]. [`Error::Poisoned`]; the table then stays. [`Error::OutcomeUnknown`] if
+    /// the log fails meanwhile.
     ///
     /// # Example
     ///
@@ -52,7 +53,7 @@ impl<S: Config> Db<S> {
             return Err(Error::Nested);
         }
         let Some(table) = db.catalog.named(name) else { return Err(Error::NoSuchTable { name: name.to_owned() }) };
-        // A thread that makes an index of it ends first.
+        // A thread that builds an index of the table finishes first.
         let turn = table.indexes.turn();
         table.indexes.check_own(&table.name)?;
         let id = db.catalog.id(table.number).unwrap_or_default();
@@ -62,17 +63,17 @@ impl<S: Config> Db<S> {
         db.after_announcement()
     }
 
-    /// Gives a table another name. Its handles go on as they are, and transactions do not notice.
-    /// Its definition must have the new name when the table is opened next.
+    /// Renames a table. Its handles stay valid, and transactions are not affected. The definition
+    /// that the table is opened with next must have the new name.
     ///
-    /// A name takes as many bytes of the process's memory as it has, once, until the process ends.
+    /// The bytes of a name are allocated once and kept until the process ends.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchTable`]; [`Error::NameTaken`] if there is a table or an index of the new
-    /// name, or it is the table's already; [`Error::TooLarge`] if the new name is longer than 64
-    /// KiB, and there is a log; [`Error::Closed`]; [`Error::Poisoned`], and the table has its name
-    /// then; [`Error::OutcomeUnknown`] if the log fails meanwhile.
+    /// [`Error::NoSuchTable`]. [`Error::NameTaken`] if a table or an index has the new name, or it
+    /// is the table's own name. [`Error::TooLarge`] if the new name is longer than 64 KiB, and
+    /// there is a log. [`Error::Closed`]. [`Error::Poisoned`]; the table then keeps its name.
+    /// [`Error::OutcomeUnknown`] if the log fails meanwhile.
     ///
     /// # Example
     ///
@@ -100,17 +101,16 @@ impl<S: Config> Db<S> {
         db.after_announcement()
     }
 
-    /// Drops an index, whether it is open or only recorded in the log. Its table goes on without
-    /// it.
+    /// Drops an index, whether it is open or only recorded in the log. Its table stays.
     ///
-    /// Handles of the index are refused with [`Error::Dropped`] from then on. Transactions that are
-    /// running are run again; one that was [begun](Self::begin) is told so by
+    /// Every use of an old handle of the index then fails with [`Error::Dropped`]. Running
+    /// transactions are retried; one that was [begun](Self::begin) fails with a
     /// [`Conflict`](crate::Conflict).
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchIndex`]; [`Error::OfCluster`]; [`Error::Nested`] within the closure of a
-    /// transaction; [`Error::Closed`]; [`Error::Poisoned`], and the index stays then;
+    /// [`Error::NoSuchIndex`]. [`Error::OfCluster`]. [`Error::Nested`] within the closure of a
+    /// transaction. [`Error::Closed`]. [`Error::Poisoned`]; the index then stays.
     /// [`Error::OutcomeUnknown`] if the log fails meanwhile.
     ///
     /// # Example
@@ -146,8 +146,8 @@ impl<S: Config> Db<S> {
         table.indexes.check_own(&table.name)?;
         let id = db.catalog.id(table.number).unwrap_or_default();
         table.indexes.unrecord(name, || db.announce(&CatalogChange::IndexDropped(id, name.to_owned())))?;
-        // Writers are told first that there is no such index. One that still comes to its entries
-        // is run again.
+        // Writers learn first that the index is gone. A writer that still reaches its entries is
+        // retried.
         table.indexes.remove(name, || db.lifecycle.advance_count(db.engine()));
         if let Some(entries) = db.catalog.entries_of(table.number, name) {
             self.drop_from_catalog(entries, || Ok(()))?;
@@ -157,7 +157,7 @@ impl<S: Config> Db<S> {
         db.after_announcement()
     }
 
-    /// Drops a table from the catalog, and takes its memory back as soon as nothing uses it.
+    /// Removes a table from the catalog, and reclaims its memory as soon as nothing uses it.
     fn drop_from_catalog(
         &self,
         table: &Opened<S::Engine>,
