@@ -1,10 +1,10 @@
-//! A transaction: what an application does with rows.
+//! A transaction: the reads and writes of an application.
 //!
-//! Execution is optimistic: reads take no locks and remember what they have seen; writes are kept
-//! until the commit (see `commit`). Only the index changes before it: a key that is to be inserted
-//! gets its record at once, which says that the key is not there yet. So a transaction finds its
-//! own insertions where it looks for anything, ranges included, and whoever else looks for the key
-//! finds something that will change if the insertion commits.
+//! Execution is optimistic. Reads take no locks and are added to the read set. Writes are buffered
+//! until the commit (see `commit`). Only the index changes before the commit: a key that is to be
+//! inserted gets its record at once, marked absent. So a transaction finds its own insertions by
+//! every access path, ranges included. Any other transaction that looks up the key reads a record
+//! that changes if the insertion commits.
 
 mod drive;
 mod each;
@@ -46,7 +46,8 @@ use crate::{
     write_set::WriteOp,
 };
 
-/// A transaction. Dropped without a [commit](Self::commit), it has never happened.
+/// A transaction. If it is dropped without a [commit](Self::commit), none of its writes are
+/// applied.
 ///
 /// # Example
 ///
@@ -74,52 +75,52 @@ use crate::{
 #[derive(Debug)]
 pub struct Tx<'db, S: Config = DefaultConfig, M: Mode = Update> {
     pub(crate) db: &'db Inner<S>,
-    /// Until it has ended.
+    /// `None` once the transaction has ended.
     state: Option<Box<TxState<S::Engine>>>,
-    /// Whether every read is checked against those before.
+    /// Whether every read validates those before it.
     is_opaque: bool,
-    /// Whether its end notes which row was in conflict.
+    /// Whether a failed transaction notes which row was in conflict.
     explains: bool,
-    /// What keeps it from committing, once it has been told.
+    /// The conflict that keeps it from committing, once one has been reported.
     pub(crate) doomed: Option<Conflict>,
-    /// The moment that is read, if it is not the present.
+    /// The snapshot that is read, unless it is the present.
     snapshot: Option<snapshots::Opened>,
     mode: PhantomData<M>,
 }
 
-/// A transaction that only reads.
+/// A read-only transaction.
 ///
 /// # Example
 ///
 /// See [`Db::snapshot`](crate::Db::snapshot).
 pub type Snapshot<'db, S = DefaultConfig> = Tx<'db, S, ReadOnly>;
 
-/// Where a value is that was found.
+/// Where a found value is.
 #[derive(Clone, Copy, Debug)]
 pub enum Found {
-    /// In the buffer for what was read last.
+    /// In the buffer of the last read.
     Read,
-    /// Among what the transaction writes. In whole words, as this is given from function to
-    /// function: what is written by halves and read as a whole is waited for.
+    /// In the write set. The fields are whole words, because this is passed from function to
+    /// function: a value stored by halves and loaded as a whole stalls.
     Own { start: usize, length: usize },
 }
 
 impl Found {
-    /// The value of a row that the transaction writes, if it is to have one.
+    /// Returns the value of a row in the write set. `None` if the row is to be removed.
     #[inline(always)]
     fn of(op: WriteOp) -> Option<Self> {
         match op {
             WriteOp::Put(value) | WriteOp::Insert(value) => {
                 Some(Self::Own { start: value.range().start, length: value.length() })
             }
-            // Who comes to such a row reads it, and puts the patch into what was read.
+            // The reader of such a row reads the record, and applies the patch to what was read.
             WriteOp::Patch { .. } => Some(Self::Read),
             WriteOp::Remove => None,
         }
     }
 }
 
-/// A key as the store takes it.
+/// Encodes a key as the store takes it.
 #[inline(always)]
 pub(crate) fn encode<K: Key>(key: impl AsKey<K>, buffer: &mut Vec<u8>) -> KeyRef<'_> {
     if K::FITS {
@@ -140,7 +141,7 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         Self { db, state: Some(state), is_opaque, explains, doomed: None, snapshot: None, mode: PhantomData }
     }
 
-    /// What the transaction knows. There until it ends, which takes the transaction itself.
+    /// Returns the transaction's state. It is there until the transaction ends, which consumes it.
     #[inline(always)]
     pub(crate) fn state(&mut self) -> &mut TxState<S::Engine> {
         match &mut self.state {
@@ -149,7 +150,7 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         }
     }
 
-    /// Encodes a key, once for all that follows, and goes on with that.
+    /// Encodes a key once, and calls `go_on` with it.
     #[inline(always)]
     fn with_key<K: Key, T>(&mut self, key: impl AsKey<K>, go_on: impl FnOnce(&mut Self, KeyRef<'_>) -> T) -> T {
         if K::FITS {
@@ -166,15 +167,15 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         self.db.catalog.opened(table.database, table.number)
     }
 
-    /// Remembers that the transaction cannot commit.
+    /// Records that the transaction cannot commit.
     #[cold]
     pub(crate) fn doom(&mut self, conflict: Conflict) -> Error {
         self.doomed = Some(conflict);
         Error::Conflict(conflict)
     }
 
-    /// Remembers a record that was read. From time to time looks at all of them again, so that a
-    /// transaction that cannot commit does not go on for long.
+    /// Adds a record to the read set. From time to time it validates the whole read set, so that a
+    /// transaction that cannot commit does not run on for long.
     #[inline(always)]
     pub(crate) fn track_read(&mut self, seen: ReadEntry) -> Result<(), Error> {
         if self.past().is_some() {
@@ -184,8 +185,9 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         if self.is_to_check() { self.check() } else { Ok(()) }
     }
 
-    /// The same for a row that is going to be changed, which is not remembered: it is once [that
-    /// has failed](crate::work::Changing), and otherwise is among what is written.
+    /// Like [`track_read`](Self::track_read), for a row that is going to be changed. It is not
+    /// added to the read set here: it is once [the change has failed](crate::work::Changing), and
+    /// otherwise is in the write set.
     #[inline(always)]
     pub(crate) fn track_read_to_change(&mut self, seen: ReadEntry) -> Result<(), Error> {
         if self.is_to_check() {
@@ -196,7 +198,7 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         Ok(())
     }
 
-    /// Whether it is time to look again at all that was read.
+    /// Returns whether it is time to validate the read set.
     #[inline(always)]
     fn is_to_check(&mut self) -> bool {
         let is_opaque = self.is_opaque;
@@ -204,20 +206,21 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         state.seen() >= state.reads.next_check || is_opaque
     }
 
-    /// Remembers where a key was missing.
+    /// Adds the place where a key was missing to the read set.
     #[inline]
     fn track_absent(&mut self, absence: Absence) -> Result<(), Error> {
         self.state().reads.track_absent(absence);
         self.passed()
     }
 
-    /// Something has been read that is no record.
+    /// Validates the read set, in an opaque transaction, after something other than a record was
+    /// read.
     #[inline]
     fn passed(&mut self) -> Result<(), Error> {
         if self.is_opaque { self.check() } else { Ok(()) }
     }
 
-    /// Looks again at all that was read. Who only reads, and has read much, goes on in a snapshot.
+    /// Validates the read set. A read-only transaction that has read much continues in a snapshot.
     #[cold]
     #[inline(never)]
     fn check(&mut self) -> Result<(), Error> {
@@ -229,7 +232,7 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         let TxState { reads, writes, opacity, holder, .. } = &mut *state;
         let rows = reads.records.len() + reads.buckets.len() + reads.leaves.len() + writes.len();
         if is_opaque && !db.for_peers && !opacity.may_have_changed(db.engine(), &db.registry, rows) {
-            // What was read before still holds.
+            // The earlier reads still hold.
             let records = db.store.records();
             if reads.records.last().is_none_or(|last| records.is_still(*last, *holder)) {
                 return Ok(());
@@ -242,41 +245,43 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         }
     }
 
-    /// Why what was read is not true any more, if it is not.
+    /// Returns the conflict that keeps the transaction from committing. `None` if its reads still
+    /// hold.
     pub(crate) fn validation_error(&mut self) -> Option<Conflict> {
         let db = self.db;
         self.doomed.or_else(|| commit::validate_all(db, self.state()).err())
     }
 
-    /// Ends the transaction: makes everything that it has written happen, at one moment.
+    /// Commits the transaction: its writes become visible atomically.
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`] when others have changed what it has read; or when memory has run out.
-    /// Nothing has happened then.
+    /// [`Error::Conflict`] when other transactions have changed what this one has read; or when
+    /// memory has run out. Its writes are then not applied.
     pub fn commit(mut self) -> Result<(), Error> {
         self.try_commit(self.db.thread())
     }
 
-    /// The first version that a transaction that reads the past does not see.
+    /// Returns the first version that the transaction's snapshot does not see. `None` if it reads
+    /// the present.
     #[inline(always)]
     fn past(&self) -> Option<Version> {
         if M::WRITES { None } else { self.snapshot.map(|snapshot| snapshot.before) }
     }
 
-    /// Goes on in a snapshot of now, if all that was read is still so.
+    /// Continues in a snapshot of now, if all reads still hold.
     #[cold]
     pub(crate) fn turn_to_snapshot(&mut self) -> Result<(), Error> {
         let db = self.db;
         let snapshot = db.snapshots.open(&db.store)?;
         event!(trace, database = db.number, until = snapshot.before.number(), "a snapshot is open");
         self.snapshot = Some(snapshot);
-        // Who closes the database sees this transaction from here on, or this sees that it is
-        // closed: opening was a fence.
+        // From here on, a thread that closes the database sees this transaction, or this thread
+        // sees that it is closed: opening the snapshot was a fence.
         fence_locked();
         db.lifecycle.admit(db.engine(), true)?;
-        // What is still so was so when the snapshot was opened: whoever was about to change it then
-        // has it locked, or has changed it.
+        // A read that still holds did hold when the snapshot was opened: a writer that was about to
+        // change the record by then has it locked, or has changed it.
         if let Err(conflict) = commit::validate_all(db, self.state()) {
             return Err(self.doom(conflict));
         }
@@ -284,12 +289,12 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         Ok(())
     }
 
-    /// As [`commit`](Self::commit); the transaction has ended then, whatever came of it. This
-    /// thread is the one given.
+    /// Commits like [`commit`](Self::commit), by reference. The transaction has ended afterwards,
+    /// whatever the result. `thread` is this thread.
     #[inline(always)]
     pub(crate) fn try_commit(&mut self, thread: &Thread<S::Engine>) -> Result<(), Error> {
-        // Whoever has only read a row has nothing of what follows, neither its registers nor its
-        // stack.
+        // A transaction that has only read a row pays for nothing that follows: no registers, and
+        // no stack.
         if commit::is_trivially_committed::<S, M>(self.db, self.state())
             && self.doomed.is_none()
             && self.db.log.is_none()
@@ -301,7 +306,7 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         self.try_commit_all(thread)
     }
 
-    /// The same where there is something to do.
+    /// The slow path of [`try_commit`](Self::try_commit), where there is something to do.
     #[inline(never)]
     fn try_commit_all(&mut self, thread: &Thread<S::Engine>) -> Result<(), Error> {
         let db = self.db;
@@ -328,7 +333,7 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         }
     }
 
-    /// Ends a transaction that has committed, and waits for the log where it is to.
+    /// Ends a transaction that has committed, and waits for the log if its durability demands it.
     #[inline(never)]
     fn has_committed_to(&mut self, log: &Log<S::Engine>, thread: &Thread<S::Engine>) -> Result<(), Error> {
         let past = self.past();
@@ -346,8 +351,8 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         log.after_commit(epoch, choice)
     }
 
-    /// Chooses when this transaction's commit returns, whatever the
-    /// [database](crate::Builder::durability) does otherwise: as soon as it is durable, or at once.
+    /// Chooses when this transaction's commit returns: as soon as it is durable, or at once. It
+    /// overrides the [database's](crate::Builder::durability) choice.
     ///
     /// # Errors
     ///
@@ -379,7 +384,7 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         self.choose("a transaction's durability", choice)
     }
 
-    /// Chooses for this run of the transaction.
+    /// Sets the durability of this run of the transaction.
     pub(crate) fn choose(&mut self, what: &'static str, choice: Choice) -> Result<(), Error> {
         if self.db.log.is_none() {
             return Err(in_memory_only(what, "of a database with a path"));
@@ -388,8 +393,8 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         Ok(())
     }
 
-    /// Commits as [`commit`](Self::commit) does, but does not wait: the token can be waited for, or
-    /// awaited.
+    /// Like [`commit`](Self::commit), but returns before the transaction is durable. The returned
+    /// token can be waited for, or awaited.
     ///
     /// # Errors
     ///
@@ -418,7 +423,7 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         db.give_back(thread, state);
     }
 
-    /// Gives the transaction up for this reason.
+    /// Aborts the transaction because of this error, and returns it.
     #[cold]
     #[inline(never)]
     fn end_with(&mut self, error: Error, thread: &Thread<S::Engine>) -> Error {
@@ -430,7 +435,7 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         error
     }
 
-    /// Gives the transaction up, as dropping it does.
+    /// Aborts the transaction, like dropping it.
     ///
     /// # Example
     ///
@@ -457,13 +462,13 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         {
             self.db.snapshots.close(&self.db.store, snapshot);
             event!(trace, database = self.db.number, until = snapshot.before.number(), "a snapshot is closed");
-            // A store that is corrupt says so to whoever uses it next; here nobody is to be told.
+            // A corrupt store is reported to its next user; `drop` has no way to report it.
             let _ = reclaim::try_some(self.db, state);
         }
     }
 
-    /// Forgets what was to be written, and takes back what was made for it. This thread is the one
-    /// given, if it is known.
+    /// Aborts the transaction: discards its write set, and removes the records made for it.
+    /// `thread` is this thread, if it is known.
     #[cold]
     pub(crate) fn end(&mut self, conflict: Option<Conflict>, thread: Option<&Thread<S::Engine>>) {
         let Some(mut state) = self.state.take() else { return };
@@ -481,13 +486,13 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         state.clear();
         match thread {
             Some(thread) => self.db.give_back(thread, state),
-            // This may be the thread that began it, or not, or have no data of its own any more.
+            // This may be another thread than the one that began it, or one whose thread-local data
+            // are gone.
             None => self.db.give_to_others(state),
         }
     }
 
-    /// Notes that the transaction has failed, and publishes what it has touched if its thread holds
-    /// the ticket.
+    /// Counts the conflict, and publishes the touched places if this thread holds the ticket.
     #[cold]
     fn conflicted(&self, state: &TxState<S::Engine>, conflict: Conflict) {
         let db = self.db;
@@ -500,7 +505,8 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         }
     }
 
-    /// Whether there is nothing special about the transaction.
+    /// Returns whether the transaction reads the present and is not opaque, so that it may use fast
+    /// paths.
     #[inline(always)]
     fn is_plain(&self) -> bool {
         !self.is_opaque && self.past().is_none()
@@ -510,7 +516,7 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         result.map_err(|source| Error::Codec { table: opened.name.get(), source })
     }
 
-    /// A value that was found.
+    /// Returns the bytes of a value that was found.
     #[inline(always)]
     fn bytes(state: &TxState<S::Engine>, found: Found) -> &[u8] {
         match found {
@@ -525,7 +531,7 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
     }
 }
 
-/// Refuses what needs a log.
+/// Returns the error of an operation that needs a log.
 #[cold]
 pub(crate) fn in_memory_only(what: &'static str, must_be: &'static str) -> Error {
     Error::Config { what, must_be, is: "in memory only".to_owned() }
@@ -534,7 +540,7 @@ pub(crate) fn in_memory_only(what: &'static str, must_be: &'static str) -> Error
 impl<S: Config, M: Mode> Drop for Tx<'_, S, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        // Most have ended by themselves.
+        // Most transactions have ended by now.
         if self.state.is_some() {
             self.end(None, None);
         }

@@ -1,5 +1,5 @@
-//! The fast path over many rows: one driver for ranges that are shown or changed, and one look for
-//! rows of many keys, whatever the transaction may see.
+//! The fast path over many rows: one driver for ranges that are shown or changed, and one for
+//! lookups of many keys, both generic over visibility.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -8,21 +8,21 @@ use drtm_kv::{AsOf, Cursor, ForHolder, Inline, Passed, Past, ReadEntry, Tree, Va
 
 use crate::{Error, name::Name, write_set::WriteSet};
 
-/// What a transaction notes of the rows that it comes to.
+/// Records what a transaction reads on the fast path.
 pub(super) trait Reader<V: Visibility> {
-    /// Notes a row, and returns whether it is there.
+    /// Records the read of a row, and returns whether the row is there.
     ///
     /// # Errors
     ///
-    /// Why the fast path ends at this row.
+    /// The reason why the fast path ends at this row.
     fn take(&mut self, found: V::Found) -> Result<bool, Special>;
 }
 
-/// What is special about a row.
+/// Why a row needs the slow path.
 pub(super) enum Special {
-    /// The transaction may have written it, or it is time to validate what was read.
+    /// The transaction may have written the row, or it is time to validate the read set.
     Own(ReadEntry),
-    /// It cannot be read.
+    /// The row cannot be read.
     Failed(Error),
 }
 
@@ -37,8 +37,7 @@ impl Reader<ForHolder> for Present<'_> {
     #[inline(always)]
     fn take(&mut self, seen: ReadEntry) -> Result<bool, Special> {
         let is_time_to_check = self.records.len() + self.writes.len() + 1 >= self.next_check;
-        // Rows that the transaction has written itself, or removed, leave the fast path here, and
-        // only here.
+        // Rows that the transaction has written or removed leave the fast path here, and only here.
         if is_time_to_check || self.writes.may_have(seen.at) {
             return Err(Special::Own(seen));
         }
@@ -47,7 +46,7 @@ impl Reader<ForHolder> for Present<'_> {
     }
 }
 
-/// A snapshot of a table with this name: nothing has to be noted.
+/// A snapshot of the table with this name: it has no read set.
 pub(super) struct Snapshot<'n> {
     pub(super) table: &'n Name,
 }
@@ -63,19 +62,19 @@ impl Reader<AsOf> for Snapshot<'_> {
     }
 }
 
-/// Why no more rows are shown.
+/// Why the driver stopped.
 pub(super) enum Stop {
-    /// There are none.
+    /// There are no more rows.
     Over,
     /// The caller has seen enough.
     Enough,
-    /// The row of this word needs more than the fast path.
+    /// The row of this word needs the slow path.
     At(u64, ReadEntry),
-    /// It is none of the table's.
+    /// The row failed to be read or shown.
     Failed(Error),
 }
 
-/// Shows rows of a range, until there are no more, or one is special, or `show` breaks off.
+/// Shows the rows of a range, until it ends, a row needs the slow path, or `show` breaks off.
 #[inline(always)]
 pub(super) fn drive<E: Engine, V: Visibility, T: Reader<V>, R: ValueSink>(
     (tree, cursor): (&Tree<E>, &mut Cursor<Inline>),
@@ -103,9 +102,8 @@ pub(super) fn drive<E: Engine, V: Visibility, T: Reader<V>, R: ValueSink>(
     Ok(stop)
 }
 
-/// Moves a cursor behind the last row that was shown, if showing it has panicked. A caller that
-/// catches the panic, and goes on with the range, is not shown that row, nor those before it, a
-/// second time.
+/// Moves a cursor behind the last row that was shown, if showing it panicked. So a caller that
+/// catches the panic, and continues the range, is not shown any row twice.
 struct Unwinding<'c> {
     cursor: &'c mut Cursor<Inline>,
     shown: Option<u64>,

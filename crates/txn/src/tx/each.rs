@@ -1,5 +1,4 @@
-//! Rows of a range that are shown one after the other, without a way back to whoever asked for them
-//! in between.
+//! Showing the rows of a range in a loop, without returning to the caller between them.
 
 use std::ops::ControlFlow;
 
@@ -16,15 +15,16 @@ use crate::{
 };
 
 impl<R: Sorted, S: Config, M: Mode> Range<'_, '_, R, S, M> {
-    /// Notes whether a run, before which the transaction had seen so many rows, has passed another.
+    /// Forgets the removed row that a range has passed, if the run has read any row after it.
+    /// `before` is the number of reads before the run.
     pub(super) fn end_run(&mut self, before: usize) {
         if self.tx.state().seen() != before {
             self.removed = None;
         }
     }
 
-    /// A row of which there is more to be said than what its record has; if its value was to be
-    /// changed, it was copied behind those that are kept. `None`: there is none.
+    /// Reads a row that needs the slow path. If its value was to be changed, it was copied behind
+    /// the values that are kept. Returns `None` if there is no such row.
     #[cold]
     #[inline(never)]
     pub(super) fn row_slow(
@@ -49,7 +49,7 @@ impl<R: Sorted, S: Config, M: Mode> Range<'_, '_, R, S, M> {
 }
 
 impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Range<'_, '_, R, S, M> {
-    /// Shows the next row without keeping its value, and gives its key and what `see` gives.
+    /// Shows the next row to `see` without copying it. Returns its key and what `see` returns.
     ///
     /// # Errors
     ///
@@ -78,8 +78,8 @@ impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Range<'_, '_, R, S, M> {
         self.show(entry, found, |key, view| (key, see(view))).map(Some)
     }
 
-    /// Shows the rows that follow, one after the other, until there are no more or `see` breaks
-    /// off. For many rows quicker than to ask for [each](Self::view_next).
+    /// Shows the following rows one by one, until the range ends or `see` breaks off. For many rows
+    /// this is faster than to call [`view_next`](Self::view_next) for each.
     ///
     /// # Errors
     ///
@@ -136,14 +136,15 @@ impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Range<'_, '_, R, S, M> {
         Ok(())
     }
 
-    /// Shows a row that was found.
+    /// Shows a found row.
     #[inline(always)]
     fn show<X>(&mut self, key: R::Key, found: Found, see: impl FnOnce(R::Key, R::View<'_>) -> X) -> Result<X, Error> {
         let rows = self.rows;
         self.tx.read_found(&self.opened.name, found, |whole| Ok(see(key, rows.show(rows.part(whole))?)))
     }
 
-    /// Shows rows by the fast path. `None` if the transaction, or the table, has none.
+    /// Shows rows by the fast path. Returns `None` if it does not apply to the transaction or the
+    /// table.
     #[inline(always)]
     fn run_in_place(
         &mut self,

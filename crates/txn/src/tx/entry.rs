@@ -1,5 +1,5 @@
-//! A row's place in a table, whether there is a row or not: found once, then read and written
-//! there.
+//! The entry of a key in a table, whether there is a row or not: looked up once, then read and
+//! written in place.
 
 use std::{borrow::Borrow, fmt, marker::PhantomData};
 
@@ -9,8 +9,8 @@ use crate::{
     table::Any, table::Kind,
 };
 
-/// A row's place in a table, as maps have it: [`Tx::entry`] gives it. A row that is there is looked
-/// for once, whatever is then done.
+/// The entry of a key in a table, like that of a map: returned by [`Tx::entry`]. The row is looked
+/// up once, whatever is then done.
 ///
 /// # Example
 ///
@@ -31,13 +31,13 @@ use crate::{
 /// ```
 #[derive(Debug)]
 pub enum Entry<'t, 'db, K: Key, C: Codec, S: Config = DefaultConfig, A: AsKey<K> = &'t K> {
-    /// There is a row.
+    /// There is a row with the key.
     Occupied(OccupiedEntry<'t, 'db, K, C, S, A>),
-    /// There is none.
+    /// There is no row with the key.
     Vacant(VacantEntry<'t, 'db, K, C, S, A>),
 }
 
-/// Where a row is.
+/// The entry of a row that exists.
 ///
 /// # Example
 ///
@@ -61,9 +61,9 @@ pub enum Entry<'t, 'db, K: Key, C: Codec, S: Config = DefaultConfig, A: AsKey<K>
 /// ```
 pub struct OccupiedEntry<'t, 'db, K: Key, C: Codec, S: Config = DefaultConfig, A: AsKey<K> = &'t K> {
     place: Place<'t, 'db, S, A>,
-    /// As it was found, unless it has been changed since.
+    /// The row as it was found. `None` once it has been changed.
     row: Option<Row>,
-    /// Its value, once somebody has asked for it.
+    /// The decoded value, once it has been read.
     value: Option<C::Value>,
     types: PhantomData<fn() -> K>,
 }
@@ -74,7 +74,7 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K> + fmt::Debug> fmt::Debug for Occup
     }
 }
 
-/// Where a row is not.
+/// The entry of a key that has no row.
 ///
 /// # Example
 ///
@@ -86,7 +86,7 @@ pub struct VacantEntry<'t, 'db, K: Key, C: Codec, S: Config = DefaultConfig, A: 
     types: PhantomData<fn() -> (K, C)>,
 }
 
-/// What both have.
+/// The common part of both kinds of entries.
 #[derive(Debug)]
 struct Place<'t, 'db, S: Config, A> {
     tx: &'t mut Tx<'db, S>,
@@ -114,7 +114,7 @@ impl<S: Config, A> Place<'_, '_, S, A> {
 }
 
 impl<'db, S: Config> Tx<'db, S> {
-    /// Finds a row's place, to read and write the row there.
+    /// Looks up a key's entry, to read and write the row there.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl<'db, S: Config> Tx<'db, S> {
 }
 
 impl<K: Key, C: Codec, S: Config, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
-    /// What stands for the row's key.
+    /// Returns the entry's key, as it was given.
     #[must_use]
     pub fn key(&self) -> &A {
         match self {
@@ -149,7 +149,7 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
         }
     }
 
-    /// Gives the row a value, whether it is there or not.
+    /// Sets the row's value, whether it exists or not.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
         }
     }
 
-    /// Changes the row's value, if it is there.
+    /// Changes the row's value, if it exists.
     ///
     /// # Errors
     ///
@@ -178,7 +178,7 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
         Ok(self)
     }
 
-    /// Inserts the row with this value, if it is not there. Gives the value that it has then.
+    /// Inserts the row with this value, if it does not exist. Returns the row's value.
     ///
     /// # Errors
     ///
@@ -191,8 +191,8 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
         self.or_insert_with(|| value)
     }
 
-    /// Inserts the row with the value that `make` gives, if it is not there. Gives the value that
-    /// it has then.
+    /// Inserts the row with the value that `make` returns, if it does not exist. Returns the row's
+    /// value.
     ///
     /// # Errors
     ///
@@ -225,8 +225,8 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
         }
     }
 
-    /// Inserts the row with its type's default value, if it is not there. Gives the value that it
-    /// has then.
+    /// Inserts the row with its type's default value, if it does not exist. Returns the row's
+    /// value.
     ///
     /// # Errors
     ///
@@ -241,13 +241,13 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
 }
 
 impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A> {
-    /// What stands for the row's key.
+    /// Returns the entry's key, as it was given.
     #[must_use]
     pub fn key(&self) -> &A {
         &self.place.key
     }
 
-    /// The row's value.
+    /// Returns the row's value.
     ///
     /// # Errors
     ///
@@ -258,7 +258,7 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A>
         Ok(self.value.insert(value))
     }
 
-    /// The row's value, to keep.
+    /// Consumes the entry, and returns the row's value.
     ///
     /// # Errors
     ///
@@ -268,7 +268,7 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A>
         self.value()
     }
 
-    /// Gives the row another value.
+    /// Sets the row's value.
     ///
     /// # Errors
     ///
@@ -279,7 +279,7 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A>
         self.place.write::<K, C>(row, value)
     }
 
-    /// Changes the row's value. Gives what `change` gives.
+    /// Changes the row's value. Returns what `change` returns.
     ///
     /// # Errors
     ///
@@ -304,7 +304,7 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A>
         tx.with_key(key, |tx, key| tx.remove_found(opened, key, found, record))
     }
 
-    /// Removes the row, and gives its value.
+    /// Removes the row, and returns its value.
     ///
     /// # Errors
     ///
@@ -316,7 +316,7 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A>
         Ok(value)
     }
 
-    /// The row, looked for again if it was changed.
+    /// Returns the row, and looks it up again if it was changed.
     fn row(&mut self) -> Result<Row, Error> {
         match self.row {
             Some(row) => Ok(row),
@@ -324,7 +324,7 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A>
         }
     }
 
-    /// The value, decoded if it was not yet.
+    /// Returns the value, and decodes it if that was not done yet.
     fn value(&mut self) -> Result<C::Value, Error> {
         if let Some(value) = self.value.take() {
             return Ok(value);
@@ -350,13 +350,13 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A>
 }
 
 impl<K: Key, C: Codec, S: Config, A: AsKey<K>> VacantEntry<'_, '_, K, C, S, A> {
-    /// The key that there is no row with.
+    /// Returns the entry's key, as it was given.
     #[must_use]
     pub fn key(&self) -> &A {
         &self.place.key
     }
 
-    /// Inserts a row.
+    /// Inserts the row.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Finding rows by indexes: an entry of the index says which row it is, and the table has it.
+//! Reading rows by secondary indexes: the index's entry gives the row's key, and the table has the
+//! row.
 
 use std::{ops::Bound, sync::atomic::Ordering::Relaxed};
 
@@ -58,11 +59,11 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for Index<K, C, I,
     }
 }
 
-/// The table of an index's entries.
+/// The table that holds an index's entries.
 type EntryTable<K, I, U> = Table<<U as Uniqueness>::Key<K, I>, <U as Uniqueness>::Codec<K>, Ordered>;
 
 impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Index<K, C, I, U, O> {
-    /// Reads the row that an entry has.
+    /// Reads the row that an entry points to.
     #[inline]
     fn of_entry<S: Config, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: impl AsKey<K>) -> Result<C::Value, Error> {
         match self.table.get(tx, key)? {
@@ -96,7 +97,8 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for IndexKeys<K, C
     type Entry = U::Key<K, I>;
     type Codec = U::Codec<K>;
 
-    /// Refuses a snapshot of a time when the index did not have every row.
+    /// Returns the table of the index's entries. Refuses a snapshot that is older than the complete
+    /// index.
     #[inline]
     fn entries<S: Config, M: Mode>(self, tx: &Tx<'_, S, M>) -> Result<EntryTable<K, I, U>, Error> {
         let entries = self.index.entries();
@@ -127,7 +129,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for IndexKeys<K, C
 }
 
 impl Ends {
-    /// Of entries of an index, by a range of what comes first in their keys.
+    /// Returns a position over an index's entries, for a range of the first part of their keys.
     #[inline]
     pub(crate) fn of_entries<K: Key, I: Key, U: Uniqueness>(range: impl KeyRange<I>) -> Self {
         let (start, end) = range.ends();
@@ -138,8 +140,8 @@ impl Ends {
             return Self::Bytes(start.map(|key| bytes(key, true)), end.map(|key| bytes(key, true)));
         }
         if <(I, K)>::FITS {
-            // All keys that begin with a part are from `low` to `high`. (A part that is nothing is
-            // shifted out.)
+            // All keys that begin with a part are from `low` to `high`. (An empty part is shifted
+            // out.)
             let bits = 8 * K::SIZE.unwrap_or(0) as u32;
             let low = |part: u64| part.checked_shl(bits).unwrap_or(0);
             let high = |part: u64| low(part) | !u64::MAX.checked_shl(bits).unwrap_or(0);
@@ -160,7 +162,7 @@ impl Ends {
         match start.map(|part| bytes(part, false)) {
             Bound::Excluded(part) => match beyond(part.clone()) {
                 Some(start) => Self::Bytes(Bound::Included(start), end),
-                // Nothing comes after it.
+                // No string comes after all that begin with this one.
                 None => Self::Bytes(Bound::Included(part.clone()), Bound::Excluded(part)),
             },
             start => Self::Bytes(start, end),
@@ -168,7 +170,7 @@ impl Ends {
     }
 }
 
-/// The least string after all that begin with this one.
+/// Returns the least string after all that begin with this one. `None` if there is none.
 fn beyond(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     while let Some(last) = bytes.pop() {
         if let Some(next) = last.checked_add(1) {
@@ -180,8 +182,8 @@ fn beyond(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
 }
 
 impl<S: Config, M: Mode> Tx<'_, S, M> {
-    /// An index and its table do not say the same: because what was read of them is not true any
-    /// more, or because something is wrong.
+    /// Returns the error for an index that disagrees with its table. Either what was read of them
+    /// no longer holds, or the index is corrupt.
     #[cold]
     pub(super) fn disagreement(&mut self, index: u16, table: &'static str) -> Error {
         match self.validation_error() {

@@ -1,5 +1,5 @@
-//! Rows of many keys, one after the other: each is asked for while others are looked at, and
-//! nothing that is the same for all is done for each.
+//! Reading rows of many keys: rows are prefetched while others are read, and the work that all keys
+//! share is done once.
 
 use std::ops::ControlFlow;
 
@@ -26,7 +26,7 @@ use crate::{
 };
 
 impl<S: Config, M: Mode> Tx<'_, S, M> {
-    /// The values of several rows, in the order of the keys.
+    /// Returns the values of several rows, in the order of the keys.
     ///
     /// # Errors
     ///
@@ -60,9 +60,9 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         Ok(values)
     }
 
-    /// Shows the rows of some keys, in the order of the keys, until there are no more or `see`
-    /// breaks off. Their memory is [asked for](Self::prefetch) a few rows ahead, if it has not been
-    /// before: for more than one or two rows quicker than to [view](Self::view) each.
+    /// Shows the rows of several keys, in the order of the keys, until the keys end or `see` breaks
+    /// off. It [prefetches](Self::prefetch) a few rows ahead, if they were not prefetched before.
+    /// For more than one or two rows it is faster than to [`view`](Self::view) each.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         self.each_of(rows, keys, |part| Ok(see(part.map(|part| rows.show(part)).transpose()?)))
     }
 
-    /// Shows what is wanted of the rows of some keys.
+    /// Shows the projected parts of the rows of several keys.
     #[inline(always)]
     fn each_of<R: Stored>(
         &mut self,
@@ -153,7 +153,8 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         Ok(())
     }
 
-    /// Asks for rows, unless they were: behind so many that are yet to be come to.
+    /// Prefetches rows, unless they were: `behind` of the rows that were located are still to be
+    /// read.
     #[inline(always)]
     fn ask_unless_asked<O: Reach>(
         &mut self,
@@ -169,8 +170,8 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         }
     }
 
-    /// Shows rows as long as there is nothing special about them: each is where it was asked for,
-    /// and has what is wanted. Gives how many.
+    /// Shows rows while none needs the slow path: each is where it was located, and has the
+    /// requested part. Returns how many.
     #[inline(always)]
     fn run_of_keys<C: Codec, O: Reach>(
         &mut self,
@@ -209,7 +210,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         }
     }
 
-    /// What is wanted of a row about which there is something special.
+    /// Reads the requested part of a row by the slow path.
     #[inline(never)]
     fn bytes_slow<O: Reach>(
         &mut self,
@@ -223,7 +224,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         if wanted.is_whole() || !matches!(record, Some(WriteTarget::Written(_))) {
             return Ok(Some(Self::bytes(self.state(), found)));
         }
-        // Of a row that the transaction writes there is only the whole.
+        // The write set has only the whole value.
         let Some(found) = self.row_of_key::<_, O>(opened, word, near, &Projection::TO_READ)?.found else {
             return Ok(None);
         };
@@ -231,8 +232,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
     }
 }
 
-/// Shows rows as long as each is where it was asked for, and nothing about it is special. Gives how
-/// many.
+/// Shows rows while each is where it was located, and none needs the slow path. Returns how many.
 #[inline(never)]
 fn run_located<C: Codec, V: Visibility + Copy, E: Engine>(
     (number, table): (u16, &HashTable<E>),

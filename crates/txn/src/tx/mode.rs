@@ -1,4 +1,4 @@
-//! What a transaction may do: as a type, so that one that only reads cannot be asked to write.
+//! Access modes of transactions, as types: a read-only transaction has no methods that write.
 
 use std::fmt::Debug;
 
@@ -8,7 +8,7 @@ mod sealed {
     impl Sealed for super::ReadOnly {}
 }
 
-/// What a transaction may do. Code that reads for either kind is generic over it.
+/// The access mode of a transaction. Code that reads in either mode is generic over it.
 ///
 /// # Example
 ///
@@ -36,7 +36,7 @@ pub trait Mode: sealed::Sealed + Copy + Debug + Send + Sync + 'static {
     const WRITES: bool;
 }
 
-/// Reads and writes.
+/// The mode of transactions that read and write.
 ///
 /// # Example
 ///
@@ -44,7 +44,7 @@ pub trait Mode: sealed::Sealed + Copy + Debug + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct Update;
 
-/// Only reads.
+/// The mode of read-only transactions.
 ///
 /// # Example
 ///

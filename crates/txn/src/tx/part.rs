@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl<S: Config> Tx<'_, S> {
-    /// Changes a part of a row: nothing else of it is copied, neither now nor when the transaction
-    /// commits. Where the table has indexes, the value is written as a whole.
+    /// Changes a part of a row: the rest of it is not copied, neither now nor at the commit. If the
+    /// table has indexes, the value is written as a whole.
     #[inline(always)]
     pub(crate) fn update_part<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable + KnownLayout, X>(
         &mut self,
@@ -30,7 +30,7 @@ impl<S: Config> Tx<'_, S> {
             let Some(Changing { start, record, whole }) = tx.begin::<C, O>(opened, key, span)? else {
                 return Ok(None);
             };
-            // Once for all ways, so that what is called here becomes one with it.
+            // This is one call for all branches, so that it is inlined.
             let TxState { reads, arena: Arena { values, .. }, .. } = tx.state();
             let pending = reads.pending(if whole.is_none() { record } else { WriteTarget::Past });
             let changed = part.change(values.last(start), change);
@@ -47,7 +47,7 @@ impl<S: Config> Tx<'_, S> {
         })
     }
 
-    /// Begins to change a part of a row, if there is such a row.
+    /// Begins to change a part of a row. Returns `None` if there is no such row.
     #[inline(always)]
     fn begin<C: Flat, O: Kind>(
         &mut self,
@@ -60,7 +60,8 @@ impl<S: Config> Tx<'_, S> {
                 Row { found: Some(Found::Own { start, .. }), record: Some(record @ WriteTarget::Seen(_)) } => {
                     return Ok(Some(Changing { start, record, whole: None }));
                 }
-                // What the transaction has written of it already is more than this part, or less.
+                // What the transaction has already written of the row is more than this part, or
+                // less.
                 Row { record: Some(WriteTarget::Written(_)), .. } => {}
                 _ => return Ok(None),
             }
@@ -68,8 +69,8 @@ impl<S: Config> Tx<'_, S> {
         self.begin_slow::<C, O>(opened, key, span)
     }
 
-    /// Begins to change a value that is written as a whole: keeps it as it is, and once more for
-    /// the change.
+    /// Begins to change a value that is written as a whole: keeps its old bytes, and a copy to
+    /// change.
     #[cold]
     #[inline(never)]
     fn begin_slow<C: Flat, O: Kind>(
@@ -83,7 +84,7 @@ impl<S: Config> Tx<'_, S> {
             return Ok(None);
         };
         let TxState { arena: Arena { values, .. }, reads, .. } = self.state();
-        // Whoever sees to indexes may fail before it is written.
+        // Index maintenance may fail before the row is written.
         if let WriteTarget::Seen(seen) = record {
             reads.records.push(seen);
         }
@@ -96,7 +97,7 @@ impl<S: Config> Tx<'_, S> {
         }))
     }
 
-    /// Writes such a value, once it has been changed.
+    /// Writes a value that has been changed as a whole.
     #[cold]
     #[inline(never)]
     fn end_slow(
@@ -113,16 +114,16 @@ impl<S: Config> Tx<'_, S> {
     }
 }
 
-/// A part of a row that is being changed.
+/// A part of a row while it is being changed.
 struct Changing {
-    /// Where its words are, at the end of the values that the transaction keeps.
+    /// The offset of its words, at the end of the transaction's values.
     start: usize,
     record: WriteTarget,
-    /// The value that it is in, if that is kept as a whole.
+    /// The value around the part, if it is written as a whole.
     whole: Option<Whole>,
 }
 
-/// Where a value is that is kept as a whole: as it was, and behind it as it is to be.
+/// The offsets of a value that is written as a whole: its old bytes, and behind them its new ones.
 struct Whole {
     old: usize,
     start: usize,

@@ -28,8 +28,8 @@ use crate::{
 /// The rows of a range, in order, with the transaction's own writes among them.
 ///
 /// It can be read from both ends: [`next`](Self::next) and [`next_back`](Self::next_back) meet in
-/// the middle. All that it has passed, absent rows included, is part of the transaction's read set:
-/// no other transaction can insert a row there while both commit.
+/// the middle. All that it has passed, absent rows included, is part of the transaction's read set.
+/// If another transaction inserts a row there, this transaction cannot commit.
 ///
 /// # Example
 ///
@@ -60,9 +60,9 @@ pub struct Range<'t, 'db, R: Sorted, S: Config = DefaultConfig, M: Mode = Update
     pub(super) rows: R,
     pub(super) opened: &'db Opened<S::Engine>,
     pub(super) cursor: Position,
-    /// A row that the transaction itself has removed, if the range has passed no other row since.
+    /// The last passed row, if the transaction itself has removed it.
     pub(super) removed: Option<removed::Bytes>,
-    /// Whether the cursor goes on at the range's back.
+    /// Whether the cursor is at the range's back.
     pub(super) is_reversed: bool,
     /// How much the transaction had written when [`tx`](Self::tx) lent it, if it did so since the
     /// last row.
@@ -84,10 +84,10 @@ impl<'db, R: Sorted, S: Config, M: Mode> Range<'_, 'db, R, S, M> {
         self.rows.row(self.tx, &self.opened.name, entry, found).map(Some)
     }
 
-    /// Returns the last of the rows that are left, or `None` if there are no more.
+    /// Returns the last of the remaining rows, or `None` if there are no more.
     ///
-    /// A range that is read from the other end than before looks up its next row anew. So reading
-    /// from both ends in turns costs a lookup for each row.
+    /// Switching the end looks up the next row anew. So reading from both ends in turns costs a
+    /// lookup for each row.
     ///
     /// # Errors
     ///
@@ -124,8 +124,8 @@ impl<'db, R: Sorted, S: Config, M: Mode> Range<'_, 'db, R, S, M> {
     /// Lends the transaction between two rows, for reads and writes of any table: joins need no
     /// buffer.
     ///
-    /// The range goes on where it was. Rows that the transaction writes ahead of it are among its
-    /// rows, and rows that it removes there are not.
+    /// The range continues where it was. It returns rows that the transaction writes ahead of it,
+    /// and no rows that it removes there.
     ///
     /// # Example
     ///
@@ -160,7 +160,7 @@ impl<'db, R: Sorted, S: Config, M: Mode> Range<'_, 'db, R, S, M> {
         self.tx
     }
 
-    /// Makes the range's front the end that is read.
+    /// Turns the cursor to the range's front.
     ///
     /// # Errors
     ///
@@ -211,7 +211,7 @@ impl<'db, R: Sorted, S: Config, M: Mode> Range<'_, 'db, R, S, M> {
         self.removed = None;
     }
 
-    /// Returns the rows that are left as an iterator from both ends. It ends with the first error.
+    /// Returns the remaining rows as a double-ended iterator. It ends after the first error.
     ///
     /// # Example
     ///
@@ -233,13 +233,13 @@ impl<'db, R: Sorted, S: Config, M: Mode> Range<'_, 'db, R, S, M> {
         OwnedRows { range: self, has_failed: false }
     }
 
-    /// Expects to be read for one row only.
+    /// Prepares the cursor to read a single row.
     #[inline]
     pub(super) fn for_one(self) -> Self {
         Self { cursor: self.cursor.expecting(1, expected_bytes::<R::Codec>()), ..self }
     }
 
-    /// How many rows are left.
+    /// Counts the remaining rows.
     pub(super) fn count(mut self) -> Result<u64, Error> {
         let mut count = 0;
         while self.advance(&Projection::NOTHING)?.is_some() {
@@ -248,7 +248,7 @@ impl<'db, R: Sorted, S: Config, M: Mode> Range<'_, 'db, R, S, M> {
         Ok(count)
     }
 
-    /// Moves to the next row that is there, or was in the snapshot.
+    /// Moves to the next row that exists, in the present or in the snapshot.
     #[inline(always)]
     pub(super) fn advance(&mut self, wanted: &Projection) -> Result<Option<(R::Entry, Found, WriteTarget)>, Error> {
         let past = self.tx.past();
@@ -263,7 +263,8 @@ impl<'db, R: Sorted, S: Config, M: Mode> Range<'_, 'db, R, S, M> {
                     row.map(|(key, past)| (key, Seen::Past(past)))
                 }
                 (None, Projection::NOTHING) => now(next_row(storage, cursor, view, leaves, &mut NoValue)?),
-                // A range's rows are taken whole: what follows is next to it.
+                // A range copies whole rows, even where only a part is requested: the rest is
+                // adjacent in memory.
                 (None, Projection { is_to_change: false, .. }) => now(next_row(storage, cursor, view, leaves, value)?),
                 (None, _) => now(next_row(storage, cursor, view, leaves, &mut End { values, start })?),
             };
@@ -290,8 +291,8 @@ impl<'db, R: Sorted, S: Config, M: Mode> Range<'_, 'db, R, S, M> {
         }
     }
 
-    /// Notes that a row was passed which is not there. If the transaction itself has removed it,
-    /// the range goes on behind all that it has removed there.
+    /// Records that the range has passed an absent row. If the transaction itself has removed the
+    /// row, the cursor skips all that it has removed around it.
     #[cold]
     pub(super) fn pass_absent(&mut self, key: &R::Entry, row: Row) {
         let Some(WriteTarget::Written(_)) = row.record else { return };
@@ -339,7 +340,7 @@ impl<R: Sorted, S: Config, M: Mode> DoubleEndedIterator for OwnedRows<'_, '_, R,
     }
 }
 
-/// What is seen of the next record of a range.
+/// What was read of the next record of a range.
 enum Seen {
     Now(ReadEntry),
     Past(Past),
@@ -350,7 +351,7 @@ fn now<K>(row: Option<FoundRow<K, ReadEntry>>) -> Option<(Option<K>, Seen)> {
     row.map(|(key, seen)| (key, Seen::Now(seen)))
 }
 
-/// A key, if it is one of the table's, and what is found of its record.
+/// A key, if its encoding is valid in the table, and what was read of its record.
 type FoundRow<K, F> = (Option<K>, F);
 
 /// Moves a cursor to the next record of a table, and reads it.
@@ -369,7 +370,7 @@ fn next_row<E: Engine, K: Key, V: Visibility>(
         (Storage::TreeOfBytes(tree), Position::Bytes(cursor)) => {
             tree.advance(cursor, view, passed, into)?.map(|(bytes, found)| (K::from_bytes(bytes), found))
         }
-        // The table's type says that it is ordered, and of which keys.
+        // The table's type says that it is ordered, and which keys it has.
         _ => unreachable!("a range of a table of another kind"),
     })
 }
@@ -387,11 +388,11 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         Ok(Range { tx: self, rows, opened, cursor, removed: None, is_reversed: false, lent_at: None })
     }
 
-    /// The rows of a range, in the order of their keys.
+    /// Returns the rows of a range, in the order of their keys.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherDatabase`]. What else can go wrong, the rows tell.
+    /// [`Error::OtherDatabase`]. Other errors are returned when the rows are read.
     ///
     /// # Example
     ///
@@ -405,7 +406,7 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         self.range_in(rows, range, Way::Up)
     }
 
-    /// The rows of a range, in the opposite order.
+    /// Returns the rows of a range, in descending order.
     ///
     /// # Errors
     ///
@@ -435,7 +436,7 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         self.range_in(rows, range, Way::Down)
     }
 
-    /// The first row of a range.
+    /// Returns the first row of a range, or `None` if the range is empty.
     ///
     /// # Errors
     ///
@@ -464,7 +465,7 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         self.range(rows, range)?.for_one().next()
     }
 
-    /// The last row of a range.
+    /// Returns the last row of a range, or `None` if the range is empty.
     ///
     /// # Errors
     ///
@@ -478,8 +479,8 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         self.range_back(rows, range)?.for_one().next()
     }
 
-    /// The rows that have this key, in the order of what else they are sorted by: of an index that
-    /// is not unique, all rows under a key.
+    /// Returns the rows that have this key. In a non-unique index these are all rows under the key,
+    /// in the order of their own keys.
     ///
     /// # Errors
     ///
@@ -493,7 +494,7 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         self.range(rows, (Bound::Included(ByRef(&key)), Bound::Included(ByRef(&key))))
     }
 
-    /// How many rows there are in a range: it goes through all of them.
+    /// Counts the rows of a range, by reading all of them.
     ///
     /// # Errors
     ///

@@ -19,24 +19,24 @@ use crate::{
     write_set::{Write, WriteOp, WriteTarget},
 };
 
-/// A row as it was found: where its value is, and which record it is.
+/// A row as it was found: where its value is, and which record it has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) found: Option<Found>,
     pub(super) record: Option<WriteTarget>,
 }
 
-/// Rows whose memory is asked for at once.
+/// The number of rows that are prefetched together.
 const ASKED_FOR: usize = 16;
 
-/// The words of keys whose rows are asked for together.
+/// The words of keys whose rows are prefetched together.
 pub(super) struct Group {
     words: [u64; ASKED_FOR],
     pub(super) count: usize,
 }
 
 impl Group {
-    /// The next keys, as many as there are.
+    /// Takes the next keys, as many as fit.
     #[inline(always)]
     pub(super) fn of(keys: &mut impl Iterator<Item = u64>) -> Self {
         let mut group = Self { words: [0; ASKED_FOR], count: 0 };
@@ -53,7 +53,7 @@ impl Group {
     }
 }
 
-/// Where the value is that a row had.
+/// Returns where the value is that a row had in a snapshot. `None` if it did not exist.
 #[inline]
 pub(super) fn was_found<E: Engine>(opened: &Opened<E>, past: Past) -> Result<Option<Found>, Error> {
     match past {
@@ -64,11 +64,11 @@ pub(super) fn was_found<E: Engine>(opened: &Opened<E>, past: Past) -> Result<Opt
 }
 
 impl<S: Config, M: Mode> Tx<'_, S, M> {
-    /// A row's value, if there is such a row.
+    /// Returns a row's value. `None` if there is no such row.
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`]; or when the key is too long, or the value is none of the codec's.
+    /// [`Error::Conflict`]; or when the key is too long, or the value cannot be decoded.
     ///
     /// # Example
     ///
@@ -90,8 +90,8 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         rows.get(self, key)
     }
 
-    /// Shows a row's value without keeping it: with a codec that can be looked at in place, nothing
-    /// is allocated.
+    /// Shows a row's value to `see` without copying it. Returns what `see` returns, or `None` if
+    /// there is no such row. With a codec that views values in place, nothing is allocated.
     ///
     /// # Errors
     ///
@@ -122,11 +122,10 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         self.find(rows, key, |part| rows.show(part).map(see))
     }
 
-    /// Asks for the memory of rows that are going to be read or updated, all at once, where one
-    /// after the other would wait for it. A hint, for keys that pack into eight bytes; for others
-    /// nothing happens. Of hash tables, where the rows are is remembered, to be used in the order
-    /// of the keys, or nearly so; of ordered ones it is asked for the leaves where keys are, or are
-    /// going to be.
+    /// Prefetches rows that are going to be read or updated, so that their cache misses overlap. It
+    /// is a hint, for keys that pack into eight bytes; it does nothing for others. In a hash table
+    /// it remembers where the rows are, for later accesses in about the order of the keys. In an
+    /// ordered table it prefetches the leaves that hold the keys, or would hold them.
     ///
     /// # Errors
     ///
@@ -156,8 +155,8 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         self.prefetch_lines(rows.table(), keys, rows.lines())
     }
 
-    /// Asks for the memory of several columns of rows at once, as [`prefetch`](Self::prefetch) does
-    /// of one, or of whole rows.
+    /// Prefetches several columns of rows at once. Like [`prefetch`](Self::prefetch), which takes
+    /// one column, or whole rows.
     ///
     /// # Errors
     ///
@@ -189,7 +188,8 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         Ok(())
     }
 
-    /// The same, once for all types of keys.
+    /// The part of [`prefetch_lines`](Self::prefetch_lines) that is compiled once for all types of
+    /// keys.
     #[inline(never)]
     pub(super) fn ask_for_words<O: Reach>(
         &mut self,
@@ -202,7 +202,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         opened.prefetch::<O>(worker, located, words, lines, |located| db.catalog.go_on(located, false));
     }
 
-    /// Whether there is such a row.
+    /// Returns whether there is such a row.
     ///
     /// # Errors
     ///
@@ -221,7 +221,8 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         self.with_key(key, |tx, key| Ok(tx.row::<C, O>(opened, key, &Projection::NOTHING)?.found.is_some()))
     }
 
-    /// Finds a row, and makes something of the part of it that its source wants.
+    /// Finds a row, and calls `make` with the part that its source projects. Returns `None` if
+    /// there is no such row.
     #[inline(always)]
     pub(crate) fn find<R: Stored, X>(
         &mut self,
@@ -235,7 +236,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
             if !wanted.is_whole()
                 && let Some(WriteTarget::Written(_)) = row.record
             {
-                // Of a row that the transaction writes there is only the whole.
+                // The write set has only the whole value.
                 let found = tx.row::<R::Codec, R::Kind>(opened, key, &Projection::TO_READ)?.found;
                 let make = |found| tx.read_found(&opened.name, found, |whole| make(rows.part(whole)));
                 return found.map(make).transpose();
@@ -244,7 +245,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         })
     }
 
-    /// Makes something of a value that was found.
+    /// Calls `make` with a value that was found.
     #[inline(always)]
     pub(crate) fn read_found<X>(
         &mut self,
@@ -255,8 +256,8 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         make(Self::bytes(self.state(), found)).map_err(|source| Error::Codec { table: table.get(), source })
     }
 
-    /// Finds a row, and copies its value if that is wanted. What was found is part of what the
-    /// transaction has read.
+    /// Finds a row, and copies its value if the projection asks for it. The read becomes part of
+    /// the read set.
     #[inline(always)]
     pub(super) fn row<C: Codec, O: Reach>(
         &mut self,
@@ -266,7 +267,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
     ) -> Result<Row, Error> {
         let word = match key {
             KeyRef::Word(word) => word,
-            // No row has it, and none can come.
+            // No row has such a key, and none can be inserted.
             KeyRef::Bytes(bytes) if bytes.len() > MAX_KEY => return Ok(Row { found: None, record: None }),
             KeyRef::Bytes(bytes) => return self.row_of_key::<_, O>(opened, bytes, None, wanted),
         };
@@ -285,7 +286,8 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         self.row_of_key::<_, O>(opened, word, near, wanted)
     }
 
-    /// Where a row is, if it was asked for. A step of the transaction.
+    /// Returns where a row is, if it was prefetched. Also advances the pending prefetches by one
+    /// step.
     #[inline(always)]
     pub(super) fn located<O: Reach>(&mut self, opened: &Opened<S::Engine>, word: u64) -> Option<Handle> {
         let db = self.db;
@@ -293,8 +295,8 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         db.catalog.located::<O>(located, opened.number, word)
     }
 
-    /// Finds a row wherever it is. Compiled once for words, and once for bytes, for all tables:
-    /// what is done once in a transaction takes longer to be fetched than to be carried out.
+    /// Finds a row by a full lookup. It is compiled once for words and once for bytes, for all
+    /// tables: code that runs once in a transaction takes longer to fetch than to execute.
     #[inline(never)]
     pub(super) fn row_of_key<'k, N: Into<KeyRef<'k>> + Copy, O: Reach>(
         &mut self,
@@ -325,8 +327,8 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         self.row_of(seen, wanted, start)
     }
 
-    /// The row of a record that was found, and whose value was copied; if it was to be changed, to
-    /// the end of the values, which was here before.
+    /// Returns the row of a record that was read. If the value is to be changed, it was copied to
+    /// the end of the values, which was at `start` before.
     #[inline(always)]
     pub(super) fn row_of(&mut self, seen: ReadEntry, wanted: &Projection, start: usize) -> Result<Row, Error> {
         if self.state().writes.may_have(seen.at) {
@@ -350,8 +352,8 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         Ok(Row { found, record: Some(WriteTarget::Seen(seen)) })
     }
 
-    /// The same for a record that the transaction has written, if it has: by itself, as most reads
-    /// are of others.
+    /// Like [`row_of`](Self::row_of), but only for a record in the write set. Returns `None` for
+    /// others. It is a function of its own because most reads are of records that are not written.
     #[inline(never)]
     fn row_written(&mut self, seen: ReadEntry, wanted: &Projection, start: usize) -> Result<Option<Row>, Error> {
         let TxState { writes, arena, .. } = self.state();

@@ -1,4 +1,4 @@
-//! Inserting several rows at once.
+//! Inserting several rows together.
 
 use super::Tx;
 use crate::{
@@ -11,11 +11,10 @@ use crate::{
     write_set::{Write, WriteOp},
 };
 
-/// How many rows are brought to their table at once.
+/// The number of rows that are inserted into a table together.
 const RUN: usize = 16;
 
-/// A row that is to be inserted: its key, and where its value is among those that the transaction
-/// keeps.
+/// A row to insert: its key, and the range of its value among the transaction's values.
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
     word: u64,
@@ -23,15 +22,14 @@ struct Row {
 }
 
 impl<S: Config> Tx<'_, S> {
-    /// Inserts several rows that are not there yet. Where they ascend and come together in an
-    /// ordered table, with keys that pack into eight bytes, they are inserted together: an order's
-    /// lines, say, or events.
+    /// Inserts several rows that do not exist yet. In an ordered table with keys that pack into
+    /// eight bytes, ascending neighbours are inserted together: an order's lines, say, or events.
     ///
     /// # Errors
     ///
-    /// [`Error::Exists`] if one of them is there: the ones before it are inserted then. Otherwise
-    /// as for [`put`](Self::put); some of those before may be inserted. Who goes on all the same,
-    /// and wants none of them, returns to a [savepoint](Self::savepoint).
+    /// [`Error::Exists`] if one of them exists; the rows before it are then inserted. Otherwise as
+    /// for [`put`](Self::put), and some of the rows before may be inserted. To continue without any
+    /// of them, return to a [savepoint](Self::savepoint).
     ///
     /// # Example
     ///
@@ -74,7 +72,7 @@ impl<S: Config> Tx<'_, S> {
         }
     }
 
-    /// Inserts these rows, which are among the values that the transaction keeps.
+    /// Inserts these rows, whose values the transaction already keeps.
     #[inline(never)]
     fn insert_run<O: Kind>(&mut self, opened: &Opened<S::Engine>, mut rows: &[Row]) -> Result<(), Error> {
         while let Some((first, behind)) = rows.split_first() {
@@ -89,13 +87,13 @@ impl<S: Config> Tx<'_, S> {
         Ok(())
     }
 
-    /// Inserts the first of these rows, as many as come together in one leaf. Gives how many.
+    /// Inserts the first of these rows, as many as go into one leaf. Returns how many.
     #[inline(always)]
     fn insert_together(&mut self, opened: &Opened<S::Engine>, rows: &[Row]) -> Result<usize, Error> {
         if self.db.ticket.is_taken()
             && let Some(first) = rows.first()
         {
-            // The others come into the same leaf.
+            // The other rows go into the same leaf.
             self.yield_to_ticket(opened, KeyRef::Word(first.word))?;
         }
         let TxState { worker, arena, reads, writes, removed, .. } = self.state();

@@ -1,13 +1,13 @@
-//! Going back to a point within a transaction.
+//! Savepoints: undoing the writes since a point within a transaction.
 
 use drtm_kv::Holder;
 
 use super::Tx;
 use crate::{Config, Error, state::TxState, write_set::Mark};
 
-/// A point in a transaction to which its writes can go back.
+/// A point in a transaction to which its writes can be rolled back.
 ///
-/// What was read since stays read: the transaction still commits only if it is true.
+/// Reads since then stay in the read set: the transaction commits only if they still hold.
 ///
 /// # Example
 ///
@@ -32,7 +32,7 @@ use crate::{Config, Error, state::TxState, write_set::Mark};
 #[derive(Clone, Copy, Debug)]
 pub struct Savepoint {
     mark: Mark,
-    /// Whose it is: a transaction refuses a savepoint of another.
+    /// The transaction it belongs to: others refuse it.
     holder: Holder,
     database: u32,
 }
@@ -45,19 +45,19 @@ impl<S: Config> Tx<'_, S> {
         Savepoint { mark: writes.savepoint(), holder: *holder, database }
     }
 
-    /// Undoes the writes since a savepoint. It can be returned to again.
+    /// Undoes the writes since a savepoint. The savepoint stays valid.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherSavepoint`] if the savepoint is another transaction's, or of a part that was
-    /// undone.
+    /// [`Error::OtherSavepoint`] if the savepoint belongs to another transaction, or to a part that
+    /// was undone.
     pub fn return_to(&mut self, savepoint: Savepoint) -> Result<(), Error> {
         let database = self.db.number;
         let TxState { writes, reads, removed, holder, .. } = self.state();
         if savepoint.holder != *holder || savepoint.database != database {
             return Err(Error::OtherSavepoint);
         }
-        // Rows that it has removed since are there again.
+        // Rows that the transaction has removed since exist again.
         removed.clear();
         writes.return_to(savepoint.mark, |seen| reads.records.push(seen))
     }

@@ -1,4 +1,4 @@
-//! Writing the rows of ranges, where they are found.
+//! Writing the rows of ranges in place.
 
 use std::{borrow::Borrow, ops::ControlFlow};
 
@@ -23,8 +23,8 @@ use crate::{
 };
 
 impl<K: Key, C: Codec, S: Config> Range<'_, '_, Table<K, C, Ordered>, S> {
-    /// Changes the value of the next row, where it is found: without looking for it again. Gives
-    /// its key and what `change` gives, or `None` if there are no more rows.
+    /// Changes the value of the next row in place, without another lookup. Returns its key and what
+    /// `change` returns, or `None` if there are no more rows.
     ///
     /// # Errors
     ///
@@ -66,9 +66,9 @@ impl<K: Key, C: Codec, S: Config> Range<'_, '_, Table<K, C, Ordered>, S> {
         Ok(Some((key, result)))
     }
 
-    /// Changes the values of the rows that follow, one after the other, until there are no more or
-    /// `change` breaks off, with a row that is changed, too. For many rows quicker than to ask for
-    /// [each](Self::update_next).
+    /// Changes the values of the following rows one by one, until the range ends or `change` breaks
+    /// off. The row at which it breaks off is changed too. For many rows this is faster than to
+    /// call [`update_next`](Self::update_next) for each.
     ///
     /// # Errors
     ///
@@ -127,8 +127,8 @@ impl<K: Key, C: Codec, S: Config> Range<'_, '_, Table<K, C, Ordered>, S> {
         Ok(())
     }
 
-    /// Changes rows by the fast path. Gives where the values end that the transaction keeps, too.
-    /// `None` if the transaction, or the table, has none.
+    /// Changes rows by the fast path. Also returns the end of the values that the transaction
+    /// keeps. Returns `None` if the fast path does not apply to the transaction or the table.
     #[inline(never)]
     fn run_changing(
         &mut self,
@@ -160,13 +160,13 @@ impl<K: Key, C: Codec, S: Config> Range<'_, '_, Table<K, C, Ordered>, S> {
                     Some(key) => values.change::<C, _>(*start, &opened.name, |value| change(&key, value)),
                     None => Err(Error::Key { table: opened.name.get() }),
                 };
-                // Also if changing it fails, it has been read.
+                // The row has been read, even if changing it fails.
                 let (value, flow) = match changed {
                     Ok(changed) => changed,
                     Err(error) => return ControlFlow::Break(Stop::Failed(error)),
                 };
                 *start = values.len();
-                // What is written need not be validated twice.
+                // A row in the write set need not be validated twice.
                 if let Some(seen) = reader.records.pop() {
                     let write = Write::found(seen, opened.number, WriteOp::Put(value), ArenaKey::Word(word), true);
                     reader.writes.push(write);
@@ -174,7 +174,7 @@ impl<K: Key, C: Codec, S: Config> Range<'_, '_, Table<K, C, Ordered>, S> {
                 flow.map_break(|()| Stop::Enough)
             },
         )?;
-        // What was copied of a row that is not there belongs to none.
+        // What was copied of an absent row belongs to no row.
         if !matches!(stop, Stop::At(..)) {
             end.values.truncate(end.start);
         }
@@ -183,8 +183,8 @@ impl<K: Key, C: Codec, S: Config> Range<'_, '_, Table<K, C, Ordered>, S> {
         Ok(Some((stop, start)))
     }
 
-    /// Removes the next row, where it is found, and gives what it was; `None` if there are no more
-    /// rows.
+    /// Removes the next row in place, and returns its key and value. Returns `None` if there are no
+    /// more rows.
     ///
     /// # Errors
     ///
@@ -210,7 +210,8 @@ impl<K: Key, C: Codec, S: Config> Range<'_, '_, Table<K, C, Ordered>, S> {
 }
 
 impl<S: Config> Tx<'_, S> {
-    /// Removes the first row of a range, and gives what it was.
+    /// Removes the first row of a range, and returns its key and value. Returns `None` if the range
+    /// is empty.
     ///
     /// # Errors
     ///
@@ -239,9 +240,8 @@ impl<S: Config> Tx<'_, S> {
         self.range(table, range)?.for_one().remove_next()
     }
 
-    /// Removes all rows of a range, and returns what they were, in order. They are one
-    /// transaction's writes, however many they are: see [`retain`](Self::retain), which returns
-    /// none.
+    /// Removes all rows of a range, and returns them in order. All of them are in one transaction's
+    /// write set. To remove rows without returning them, see [`retain`](Self::retain).
     ///
     /// # Errors
     ///
@@ -274,7 +274,8 @@ impl<S: Config> Tx<'_, S> {
         Ok(drained)
     }
 
-    /// Removes the last row of a range, and gives what it was.
+    /// Removes the last row of a range, and returns its key and value. Returns `None` if the range
+    /// is empty.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Writing rows of tables that have indexes: the row and its entries, all or nothing.
+//! Writing rows of tables with indexes: the row and its entries, all or nothing.
 
 use std::mem;
 
@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl<'db, S: Config> Tx<'db, S> {
-    /// Writes a row by `write`, and the entries that it has with its old value and is to have with
-    /// the new one.
+    /// Writes a row by calling `write`, and updates its index entries from those of the old value
+    /// to those of the new one.
     #[inline(always)]
     pub(super) fn with_entries(
         &mut self,
@@ -43,7 +43,7 @@ impl<'db, S: Config> Tx<'db, S> {
         }
         let state = self.state();
         if opened.indexes.changed_at() > state.session.admission.count() {
-            // What it has written before, it may have written without them.
+            // Its earlier writes may lack entries of the new index.
             return Err(self.doom(Conflict::Indexed));
         }
         let mut entries = mem::take(&mut state.entries);
@@ -54,14 +54,14 @@ impl<'db, S: Config> Tx<'db, S> {
         let written = listed.and_then(|()| write(self)).and_then(|()| self.change_entries(opened, &entries));
         self.state().entries = entries;
         match written {
-            // An index was dropped of which the row was to have entries.
+            // An index was dropped that the row was to have entries in.
             Err(Error::Dropped { .. }) => Err(self.doom(Conflict::Indexed)),
-            // The application may go on after a refusal, as if it had not tried.
+            // The application may continue after the error, so the attempt leaves no trace.
             written => written.or_else(|error| self.return_to(before).and(Err(error))),
         }
     }
 
-    /// Changes the entries that differ.
+    /// Removes and adds the entries that differ.
     fn change_entries(&mut self, opened: &Opened<S::Engine>, entries: &RowEntries) -> Result<(), Error> {
         for entry in entries.leaving() {
             if !self.remove_entry(entry, &entries.row)? {
@@ -77,14 +77,14 @@ impl<'db, S: Config> Tx<'db, S> {
         Ok(())
     }
 
-    /// The table of an entry's index, as bytes.
+    /// Returns the table of an entry's index, with bytes as keys and values.
     fn index_of(&self, entry: Entry<'_>) -> Result<&'db Opened<S::Engine>, Error> {
         self.opened(Table::<u64, Raw, Ordered>::new(self.db.number, entry.index))
     }
 
-    /// Removes an entry. Whether it was there, or need not have been.
+    /// Removes an entry. Returns whether it was there, or may rightly have been missing.
     fn remove_entry(&mut self, entry: Entry<'_>, row: &[u8]) -> Result<bool, Error> {
-        // As long as rows lack their entries, another may have come to the one that this lacks.
+        // While an index is partial, another row may have got the entry that this row lacks.
         if entry.is_partial && entry.is_unique && self.owner(entry)?.is_some_and(|owner| owner != row) {
             return Ok(true);
         }
@@ -92,15 +92,14 @@ impl<'db, S: Config> Tx<'db, S> {
         Ok(was_there || entry.is_partial)
     }
 
-    /// The key of the row that has an entry of a unique index.
+    /// Returns the key of the row that has an entry of a unique index. `None` if no row has it.
     fn owner(&mut self, entry: Entry<'_>) -> Result<Option<&[u8]>, Error> {
         let found = self.row::<Raw, Ordered>(self.index_of(entry)?, entry.key, &Projection::TO_READ)?.found;
         Ok(found.map(|found| Self::bytes(self.state(), found)))
     }
 
     fn add_entry(&mut self, entry: Entry<'_>, row: &[u8]) -> Result<(), Error> {
-        // An entry of another kind has the row's key within its own, so that it can be nobody
-        // else's.
+        // An entry of a non-unique index contains the row's key, so no other row can have it.
         let (value, expected) =
             if entry.is_unique { (row, &Expected::Nothing) } else { (&[][..], &Expected::Anything) };
         let index = self.index_of(entry)?;
@@ -108,7 +107,7 @@ impl<'db, S: Config> Tx<'db, S> {
         self.place_at::<Ordered>(index, entry.key, value, expected)
     }
 
-    /// Adds the entries that a row lacks in an index, if there is such a row.
+    /// Adds the entries that a row lacks in an index, if the row exists.
     pub(crate) fn complete(
         &mut self,
         opened: &Opened<S::Engine>,

@@ -1,8 +1,7 @@
-//! Going through all rows of a table, whichever kind of table it is.
+//! Iterating over all rows of a table, hash or ordered.
 //!
-//! Of a hash table, each bucket is guarded as that of an absent key is: a key that comes into one,
-//! or a bucket that is split, is a phantom. The keys of a few buckets are noted, and looked up one
-//! by one.
+//! In a hash table, each bucket is guarded like that of an absent key: an insertion into it, or a
+//! split of it, is a phantom. The keys of a few buckets are collected, and looked up one by one.
 
 use std::ops::ControlFlow;
 
@@ -12,12 +11,12 @@ use crate::{
 };
 
 impl<S: Config, M: Mode> Tx<'_, S, M> {
-    /// Shows all rows of a table, until there are no more or `see` breaks off: those of an ordered
-    /// table in the order of their keys, those of a hash table in none. What has been seen is all
-    /// that there was at one moment, if the transaction commits.
+    /// Shows all rows of a table, until they end or `see` breaks off. Rows of an ordered table come
+    /// in key order, those of a hash table in no order. If the transaction commits, they are all
+    /// the rows there were at one moment.
     ///
-    /// A hash table that rows are inserted into all the time is better walked in a
-    /// [snapshot](crate::Db::read), which nothing disturbs.
+    /// A hash table with frequent insertions is better walked in a [snapshot](crate::Db::read),
+    /// which never conflicts.
     ///
     /// # Errors
     ///
@@ -59,7 +58,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         })
     }
 
-    /// How many rows a table has. It goes through all of them.
+    /// Counts the rows of a table, by reading all of them.
     ///
     /// # Errors
     ///
@@ -80,7 +79,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         Ok(rows)
     }
 
-    /// Looks up the keys of a hash table, and shows the rows that are there.
+    /// Looks up the keys of a hash table, and shows the rows that exist.
     fn walk_hash<K: Key, C: Codec, O: Kind>(
         &mut self,
         opened: &Opened<S::Engine>,
@@ -95,7 +94,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
             has_more = opened.storage.go_on_guarded(
                 &mut tour,
                 |guard| {
-                    // Nothing comes into a snapshot.
+                    // Nothing is inserted into a snapshot.
                     if !is_past {
                         reads.track_absent(guard);
                     }
@@ -117,8 +116,8 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
 }
 
 impl<S: Config> Tx<'_, S> {
-    /// Removes the rows of a table that `keep` does not want to be kept. Returns how many. The rows
-    /// are one transaction's writes, however many they are.
+    /// Removes the rows of a table for which `keep` returns false. Returns how many. All of them
+    /// are in one transaction's write set.
     ///
     /// # Errors
     ///
@@ -156,8 +155,8 @@ impl<S: Config> Tx<'_, S> {
         Ok(gone.len() as u64)
     }
 
-    /// Removes all rows of a table, without a look at their values unless it has indexes. Returns
-    /// how many there were.
+    /// Removes all rows of a table, without reading their values unless it has indexes. Returns how
+    /// many there were.
     ///
     /// # Errors
     ///

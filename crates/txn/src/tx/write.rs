@@ -17,12 +17,12 @@ use crate::{
 };
 
 impl<S: Config> Tx<'_, S> {
-    /// Gives a row a value, whether there is such a row or not.
+    /// Sets a row's value, whether the row exists or not.
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`]; or when key or value are too long, cannot be encoded, or memory has run
-    /// out.
+    /// [`Error::Conflict`]; or when the key or the value is too long, the value cannot be encoded,
+    /// or memory has run out.
     ///
     /// # Example
     ///
@@ -49,11 +49,11 @@ impl<S: Config> Tx<'_, S> {
         self.place::<K, C, O>(table, key, value, true)
     }
 
-    /// Inserts a row that is not there yet.
+    /// Inserts a row that does not exist yet.
     ///
     /// # Errors
     ///
-    /// [`Error::Exists`] if it is there; otherwise as for [`put`](Self::put).
+    /// [`Error::Exists`] if it exists; otherwise as for [`put`](Self::put).
     ///
     /// # Example
     ///
@@ -68,7 +68,7 @@ impl<S: Config> Tx<'_, S> {
         self.place::<K, C, O>(table, key, value, false)
     }
 
-    /// Changes the value of a row that is there. Gives what `change` gives, or `None` if there is
+    /// Changes the value of an existing row. Returns what `change` returns, or `None` if there is
     /// no such row.
     ///
     /// # Errors
@@ -122,16 +122,16 @@ impl<S: Config> Tx<'_, S> {
         })
     }
 
-    /// Where the value of a row is wanted that is going to be changed. Where there are indexes,
-    /// what it was is asked for after it has been changed.
+    /// Returns where to copy the value of a row that is going to be changed. With indexes, the old
+    /// value is needed after the change too.
     #[inline(always)]
     pub(super) fn wanted_for_change(&self, opened: &Opened<S::Engine>) -> &'static Projection {
         if opened.indexes.are_none() { &Projection::TO_CHANGE } else { &Projection::TO_READ }
     }
 
-    /// Changes the value of a row that was found, and is where it was wanted. Whether there are
-    /// indexes is not asked again: they may come and go, and whoever has written without one that
-    /// has come is told so when it commits.
+    /// Changes the value of a row that was found and copied as `wanted` says. It does not check for
+    /// indexes again: they may be added and dropped meanwhile, and a transaction that has written
+    /// without a new index fails at its commit.
     #[inline(always)]
     pub(super) fn change_found<C: Codec, R>(
         &mut self,
@@ -162,7 +162,7 @@ impl<S: Config> Tx<'_, S> {
         Ok(result)
     }
 
-    /// Removes a row. Whether there was one.
+    /// Removes a row. Returns whether there was one.
     ///
     /// # Errors
     ///
@@ -192,7 +192,7 @@ impl<S: Config> Tx<'_, S> {
             if opened.indexes.are_none() {
                 return tx.remove_key::<C, O>(opened, key);
             }
-            // Its value tells which entries it has in indexes.
+            // The value is needed to know the row's index entries.
             let row = tx.row::<C, O>(opened, key, &Projection::TO_READ)?;
             let Row { found: Some(found), record: Some(record) } = row else { return Ok(false) };
             tx.remove_found(opened, key, found, record)?;
@@ -213,7 +213,7 @@ impl<S: Config> Tx<'_, S> {
         Ok(true)
     }
 
-    /// Removes a row and gives its value, if there was one.
+    /// Removes a row and returns its value, or `None` if there was none.
     ///
     /// # Errors
     ///
@@ -269,7 +269,7 @@ impl<S: Config> Tx<'_, S> {
         self.state().arena.keep_value(|bytes| Self::codec_error(opened, C::encode(value, bytes)))
     }
 
-    /// Remembers what becomes of a record that was found.
+    /// Adds the write of a record that was found to the write set.
     #[inline(always)]
     pub(super) fn write_at(
         &mut self,
@@ -279,15 +279,15 @@ impl<S: Config> Tx<'_, S> {
         op: WriteOp,
     ) -> Result<(), Error> {
         let is_read = match record {
-            // What is written need not be looked at twice.
+            // A row in the write set need not be validated twice.
             WriteTarget::Seen(seen) => self.state().reads.untrack(seen),
             WriteTarget::Written(_) | WriteTarget::Past | WriteTarget::Missed(_) => false,
         };
         self.write_found(opened, key, record, op, is_read)
     }
 
-    /// The same where it is known whether the record, if it is new to the transaction, was read. It
-    /// is not among the reads.
+    /// Like [`write_at`](Self::write_at), where the caller knows whether a record that is new to
+    /// the write set was read. The record is not in the read set.
     #[inline(always)]
     pub(super) fn write_found(
         &mut self,
@@ -314,7 +314,7 @@ impl<S: Config> Tx<'_, S> {
                 state.writes.push(Write::found(seen, opened.number, op, kept, is_read));
                 state.uncover(state.writes.len() - 1);
             }
-            // Only who does not write sees the past, and what was missed is placed.
+            // Only a read-only transaction reads the past, and a missed key is placed.
             WriteTarget::Past | WriteTarget::Missed(_) => return Ok(()),
         }
         Ok(())
@@ -330,7 +330,7 @@ impl<S: Config> Tx<'_, S> {
     ) -> Result<(), Error> {
         let opened = self.opened(table)?;
         let value = self.keep_value::<C>(opened, value)?;
-        // A closure that both of its callers share would be a call of its own.
+        // A closure shared by both branches would not be inlined.
         if K::FITS {
             return self.place_key::<C, O>(opened, KeyRef::Word(key.packed()), value, overwrites);
         }
@@ -356,8 +356,7 @@ impl<S: Config> Tx<'_, S> {
         self.put_row::<O>(opened, key, row, value)
     }
 
-    /// Gives a row that was found, or was found not to be there, a value, and its entries in
-    /// indexes.
+    /// Sets the value of a row, whether it was found or missed, and updates its index entries.
     #[inline(always)]
     pub(super) fn put_row<O: Reach>(
         &mut self,
@@ -377,12 +376,12 @@ impl<S: Config> Tx<'_, S> {
         })
     }
 
-    /// What is expected where a row was missed: what was seen there, unless it may have begun to
-    /// come round since the transaction was admitted.
+    /// Returns what a placement may rely on where a row was missed. It is what was seen there,
+    /// unless its counters may have begun to wrap since the transaction was admitted.
     ///
-    /// The store tells the database of each turn before it counts it itself. So if the database has
-    /// heard of none, the store has counted one at most of those that make a bucket come round, and
-    /// three are left to be seen from now on.
+    /// The store reports each turn to the database before it counts the turn itself. So if the
+    /// database has recorded none, the store has counted at most one of the turns that wrap a
+    /// bucket's counter. Three more are still needed, and will be seen.
     #[inline(always)]
     fn still_missed(&mut self, absence: Absence) -> Expected {
         let (db, admitted) = (self.db, self.state().session.admission);
@@ -394,7 +393,7 @@ impl<S: Config> Tx<'_, S> {
         }
     }
 
-    /// Gives a row a value wherever it is, if that is as expected.
+    /// Sets a row's value with a full lookup, if the row is as expected.
     #[inline(always)]
     pub(super) fn place_at<O: Reach>(
         &mut self,
@@ -430,7 +429,8 @@ impl<S: Config> Tx<'_, S> {
             Placed::Made(seen) => {
                 let state = self.state();
                 let kept = state.arena.keep_key(key)?;
-                // First among the writes, so that it is taken back if the transaction cannot go on.
+                // It is pushed to the write set first, so that it is undone if the transaction
+                // cannot continue.
                 state.writes.push(Write::made(seen, opened.number, WriteOp::Insert(value), kept));
                 state.uncover(state.writes.len() - 1);
                 self.passed()

@@ -1,4 +1,4 @@
-//! Making way, before keys come, for the transaction that has the [ticket](crate::ticket).
+//! Yielding to the holder of the [ticket](crate::ticket) before keys are inserted.
 
 use drtm_kv::{ForHolder, NoValue, PhantomGuard};
 
@@ -13,12 +13,12 @@ use crate::{
 };
 
 impl<S: Config> Tx<'_, S> {
-    /// Waits where the ticket's holder claims the place to which a key is going to come.
+    /// Waits if the ticket's holder claims the place that a key is going to be inserted into.
     #[cold]
     #[inline(never)]
     pub(super) fn yield_to_ticket(&mut self, opened: &Opened<S::Engine>, key: KeyRef<'_>) -> Result<(), Error> {
         let (db, holder) = (self.db, self.state().holder);
-        // A record that is there is only written by the commit.
+        // An existing record is written only by the commit.
         if let Err(absence) = opened.storage.read::<Any, _>(key, ForHolder(holder), &mut NoValue)?
             && !S::has(Mutation::ClaimsIgnored)
         {
