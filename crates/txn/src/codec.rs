@@ -1,8 +1,8 @@
-//! How values become bytes, and bytes values.
+//! Encoding values as bytes, and decoding them.
 //!
-//! A table names its codec, which fixes the type of its values: bytes as they are ([`Raw`]), a
-//! plain struct's own memory ([`Pod`], [`PodRef`]), or whatever serde can describe ([`Bincode`],
-//! [`Postcard`]). Another is a type that implements [`Codec`].
+//! A table names its codec, which fixes the type of its values. [`Raw`] is bytes as they are.
+//! [`Pod`] and [`PodRef`] are a plain struct's own memory. [`Bincode`] and [`Postcard`] are
+//! whatever serde can describe. Implement [`Codec`] for others.
 
 mod by_serde;
 mod plain;
@@ -14,7 +14,7 @@ pub use plain::{PlainRow, Pod, PodRef};
 
 use std::borrow::Borrow;
 
-/// A value that cannot be encoded, or bytes that are no value's.
+/// A value that cannot be encoded, or bytes that cannot be decoded.
 ///
 /// # Example
 ///
@@ -27,29 +27,29 @@ use std::borrow::Borrow;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// There are not as many bytes as the type has: the table was written with another.
+    /// The bytes have another length than the type: the table was written with another type.
     #[error("{found} bytes where the type has {expected}: was the table written with another type?")]
     Size {
-        /// Bytes that there are.
+        /// The number of bytes found.
         found: usize,
-        /// Bytes that there must be.
+        /// The number of bytes expected.
         expected: usize,
     },
-    /// The serializer refuses the value.
+    /// The serializer refused the value.
     #[error("the value cannot be encoded: {reason}")]
     Encode {
-        /// What it says.
+        /// The serializer's message.
         reason: String,
     },
-    /// The bytes are no value of the type.
+    /// The bytes are no valid value of the type.
     #[error("the bytes are no value of the table's type: {reason}")]
     Decode {
-        /// What the deserializer says.
+        /// The deserializer's message.
         reason: String,
     },
 }
 
-/// A way to write values as bytes.
+/// An encoding of values as bytes.
 ///
 /// # Example
 ///
@@ -88,49 +88,49 @@ pub enum CodecError {
             describes, `Raw` of bytes"
 )]
 pub trait Codec: 'static {
-    /// What is read.
+    /// The type that is read.
     type Value;
 
-    /// What is written: as what is read, or borrowed.
+    /// The type that is written: the one that is read, or its borrowed form.
     type Given: ?Sized;
 
-    /// What is read where nothing has to be kept: borrowed, if it can be.
+    /// The type of a view: borrowed from the bytes, where possible.
     type View<'b>;
 
-    /// Names the format of the bytes, by which a table is known when it is opened again: see
+    /// The name of the bytes' format, which is checked when a table is opened again: see
     /// [`TableDef::version`](crate::TableDef::version).
     ///
-    /// It says how values are written, and not of which type they are. Codecs that read each
-    /// other's bytes have the same one. A name never changes, and never means another format.
+    /// It names the encoding, not the type of the values. Codecs that read each other's bytes share
+    /// a name. A name never changes, and never means another format.
     const FAMILY: &'static str;
 
-    /// Bytes of a value, if they are always as many.
+    /// The bytes of a value, if all values have the same number.
     const SIZE: Option<usize> = None;
 
-    /// Appends a value's bytes. Those that are there already stay as they are, also where this
-    /// fails: they are other values'.
+    /// Appends a value's bytes. It must not change the existing bytes, even if it fails: they
+    /// belong to other values.
     ///
     /// # Errors
     ///
-    /// When the value cannot be written.
+    /// When the value cannot be encoded.
     fn encode(value: &Self::Given, bytes: &mut Vec<u8>) -> Result<(), CodecError>;
 
-    /// The value of bytes that were written by this codec.
+    /// Decodes bytes that were written by this codec.
     ///
     /// # Errors
     ///
-    /// When they were not.
+    /// When the bytes are invalid.
     fn decode(bytes: &[u8]) -> Result<Self::Value, CodecError>;
 
-    /// Like [`decode`](Self::decode), but without a copy, if that is possible.
+    /// Like [`decode`](Self::decode), but without a copy where possible.
     ///
     /// # Errors
     ///
     /// As for [`decode`](Self::decode).
     fn view(bytes: &[u8]) -> Result<Self::View<'_>, CodecError>;
 
-    /// Changes a value where its bytes are: only of codecs whose values are [always as
-    /// long](Self::SIZE). Without an own implementation it is decoded, changed, and encoded.
+    /// Changes a value in place: only called for codecs with a [fixed size](Self::SIZE). The
+    /// default implementation decodes, changes, and encodes it.
     ///
     /// # Errors
     ///
@@ -163,10 +163,10 @@ pub trait Codec: 'static {
     }
 }
 
-/// Bytes of a value that are asked for ahead if nobody knows how many it has.
+/// The bytes of a value to prefetch if its size is not known.
 const PREFETCHED: usize = 160;
 
-/// Bytes of a value that are asked for ahead.
+/// Returns the bytes of a value to prefetch.
 pub(crate) const fn expected_bytes<C: Codec>() -> usize {
     match C::SIZE {
         Some(size) => size,
@@ -214,7 +214,7 @@ impl Codec for Raw {
 mod tests {
     use super::*;
 
-    /// These are in directories by now.
+    /// Directories contain these names.
     #[test]
     fn families_have_names_for_good() {
         assert_eq!([Raw::FAMILY, Pod::<u8>::FAMILY, PodRef::<u8>::FAMILY], ["raw", "plain", "plain"]);

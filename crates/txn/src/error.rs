@@ -1,4 +1,4 @@
-//! What can go wrong in a database.
+//! The errors of a database.
 
 use std::time::Duration;
 
@@ -7,11 +7,10 @@ use drtm_rdma::RegionError;
 
 use crate::{CodecError, LogError};
 
-/// Why a [sink](crate::Sink) refuses a transaction.
+/// The reason why a [sink](crate::Sink) refuses a transaction.
 pub type SinkError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a transaction could not go on beside others. It has changed nothing, and may succeed when it
-/// is run again.
+/// Why a transaction conflicted with others. Its writes were not applied, and a retry may succeed.
 ///
 /// # Example
 ///
@@ -35,37 +34,37 @@ pub type SinkError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Conflict {
-    /// Something that it has read has been changed since; or so much else was changed that this
-    /// cannot be ruled out; or a table was dropped, be it one that it has not read.
+    /// Something in the read set has been changed since. Or so much else was changed that this
+    /// cannot be ruled out. Or a table was dropped, possibly one that the transaction has not read.
     #[error("what it has read was changed meanwhile")]
     Validation,
-    /// A key has come into a range that it has read, or one that it had looked for in vain.
+    /// Another transaction inserted a key into a scanned range, or a key that was read as absent.
     #[error("a key came into what it has read")]
     Phantom,
-    /// Somebody else has locked what it wants to write.
+    /// Another transaction has locked a record that this one writes.
     #[error("what it wants to write was locked")]
     Locked,
-    /// A record that it wants to write is not where it was.
+    /// A record that the transaction writes is no longer where it was.
     #[error("what it wants to write has moved")]
     Moved,
-    /// A table that it has written has got another index meanwhile, which it did not know.
+    /// A table that the transaction has written got a new index meanwhile.
     #[error("a table that it has written has other indexes now")]
     Indexed,
-    /// A lease under which it has read ended before it could commit.
+    /// A lease that the transaction has read under expired before it could commit.
     #[error("a lease under which it has read has ended")]
     Expired,
-    /// It came to a row that it had not fetched, or wanted to write one that it had fetched for
+    /// The transaction accessed a row that it had not fetched, or wrote one that it had fetched for
     /// reading.
     #[error("it came to a row that it had not fetched")]
     Unfetched,
 }
 
 impl Conflict {
-    /// Every cause.
+    /// All causes.
     pub const ALL: [Self; 7] =
         [Self::Validation, Self::Phantom, Self::Locked, Self::Moved, Self::Indexed, Self::Expired, Self::Unfetched];
 
-    /// Its name, as figures are labelled with.
+    /// Returns the cause's name, as used in labels of metrics.
     ///
     /// # Example
     ///
@@ -93,7 +92,8 @@ impl Conflict {
     }
 }
 
-/// What a database refuses, or cannot carry out. Nothing of the transaction has happened then.
+/// An error of a database. The transaction's writes were not applied, unless the variant says
+/// otherwise.
 ///
 /// # Example
 ///
@@ -111,47 +111,49 @@ impl Conflict {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// It got in the way of others: run it again. (Closures are run again by the database.)
+    /// The transaction conflicted with others: run it again. (The database retries closures
+    /// itself.)
     #[error("the transaction conflicts with others: {0}; run it again")]
     Conflict(#[from] Conflict),
-    /// The closure of a transaction has failed as often as its [options](crate::Options) allow, or
-    /// their deadline has passed. Nothing of it has happened.
+    /// A closure's transaction has failed as often as its [options](crate::Options) allow, or their
+    /// deadline has passed. Its writes were not applied.
     #[error(
         "the transaction was given up after {attempts} runs: {conflict}{}; allow more runs or time, or change that row less often",
         of_row(*.table, .key)
     )]
     Contended {
-        /// How often it was run.
+        /// The number of runs.
         attempts: u32,
         /// Why the last run failed.
         conflict: Conflict,
-        /// The table of a row that was in conflict in the last run, if such a row is known. None is
-        /// if a key came into a range, or if the row was only read and its key does not pack into
-        /// eight bytes.
+        /// The table of a row that was in conflict in the last run. `None` if no such row is known:
+        /// if a key was inserted into a range, or if the row was only read and its key does not
+        /// pack into eight bytes.
         table: Option<&'static str>,
         /// The row's key: its encoding, which [`Key::from_bytes`](crate::Key::from_bytes) decodes.
         /// Empty if it is not known.
         key: Vec<u8>,
     },
-    /// A key that is to be inserted is there.
+    /// The key to insert exists already.
     #[error("there is a row with this key in `{table}`: update it, or put it")]
     Exists {
         /// The table.
         table: &'static str,
     },
-    /// A key that must be there is not.
+    /// A key that must exist does not.
     #[error("there is no row with this key in `{table}`: insert it, or put it")]
     Missing {
         /// The table.
         table: &'static str,
     },
-    /// What a row is to be found by in a unique index, another is found by already.
+    /// Another row has this key in a unique index already.
     #[error("another row has this key in the unique index `{index}`: change that one first, or choose another key")]
     Duplicate {
         /// The index.
         index: &'static str,
     },
-    /// A row is not in an index as the index's function says, or the other way round.
+    /// An index and its table disagree: a row lacks an entry that the index's function gives, or an
+    /// entry has no such row.
     #[error(
         "index `{index}` does not agree with table `{table}`: its function must give the same for the same row, always; if it does, memory is corrupt"
     )]
@@ -161,8 +163,8 @@ pub enum Error {
         /// Its table.
         table: &'static str,
     },
-    /// An index cannot be made, as two of the rows that there are have the same key in it. The
-    /// table is as it was, and there is no such index.
+    /// An index cannot be created, because two existing rows have the same key in it. The table is
+    /// unchanged, and the index does not exist.
     #[error(
         "the unique index `{index}` cannot be made: two rows of `{table}` have the key \"{}\"; change one of them, or make an index that is not unique",
         key.escape_ascii()
@@ -175,7 +177,7 @@ pub enum Error {
         /// The key: its encoding, which [`Key::from_bytes`](crate::Key::from_bytes) decodes.
         key: Vec<u8>,
     },
-    /// A snapshot does not see all of an index, which was made later.
+    /// A snapshot is older than the complete index, and so cannot read it.
     #[error(
         "index `{index}` was made after the snapshot was opened, which does not see all of it: open another snapshot"
     )]
@@ -183,60 +185,60 @@ pub enum Error {
         /// The index.
         index: &'static str,
     },
-    /// The application has given the transaction up.
+    /// The application has aborted the transaction.
     #[error("the transaction was given up: {reason}")]
     Aborted {
-        /// What it says.
+        /// The application's reason.
         reason: String,
     },
-    /// A value cannot be written or read in its table's codec.
+    /// A value cannot be encoded or decoded by its table's codec.
     #[error("in `{table}`: {source}")]
     Codec {
         /// The table.
         table: &'static str,
-        /// What the codec says.
+        /// The codec's error.
         source: CodecError,
     },
-    /// A key in memory is none of the table's type.
+    /// A key in memory is invalid for the table's key type.
     #[error("a key in `{table}` is none of its type: was the table written with another?")]
     Key {
         /// The table.
         table: &'static str,
     },
-    /// Memory has run out. Nothing of the transaction has happened.
+    /// Memory has run out. The transaction's writes were not applied.
     #[error(
         "memory is full: {asked} bytes were to be had, and {left} are left of {capacity}; remove rows, or give the \
          database more with `Builder::memory`"
     )]
     Full {
-        /// How many bytes were to be had.
+        /// The requested bytes.
         asked: u64,
-        /// How many are left, that were never used.
+        /// The bytes that are left, never used so far.
         left: u64,
-        /// How many there are.
+        /// The memory limit, in bytes.
         capacity: u64,
     },
-    /// A key or a value is longer than those of any row.
+    /// A key or a value is longer than a row can hold.
     #[error("a {what} of {length} bytes is too long: the longest has {longest}; {remedy}")]
     TooLong {
-        /// A key, or a value.
+        /// Which: a key or a value.
         what: &'static str,
         /// Its length.
         length: usize,
         /// The longest that there can be.
         longest: usize,
-        /// What to do.
+        /// How to avoid it.
         remedy: &'static str,
     },
-    /// The system has not so much memory, or so many addresses.
+    /// The system cannot provide this much memory, or this many addresses.
     #[error("cannot have {bytes} bytes for the database: {source}; ask for less with `Builder::memory`")]
     NoMemory {
-        /// How many were to be had.
+        /// The requested bytes.
         bytes: u64,
-        /// Why there are not.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The store is corrupt, or refuses.
+    /// The store is corrupt, or failed otherwise.
     #[error(transparent)]
     Store(KvError),
     /// The table is open, or was written, with another shape of keys, codec, or version.
@@ -247,13 +249,13 @@ pub enum Error {
     OtherTypes {
         /// The table.
         name: &'static str,
-        /// What it is.
+        /// The types it has.
         is: String,
-        /// What was asked for.
+        /// The types it was opened with.
         asked: String,
     },
-    /// There are as many tables as there can be, indexes and dropped tables included. Opening the
-    /// database again makes room for as many as were dropped.
+    /// There are as many tables as there can be, indexes and dropped tables included. Reopening the
+    /// database makes room for as many as were dropped.
     #[error(
         "there have been {most} tables and indexes, which is all there can be: put several kinds of rows into one, under keys with a prefix"
     )]
@@ -261,7 +263,7 @@ pub enum Error {
         /// The most that there can be.
         most: usize,
     },
-    /// The table, or the index, was dropped. All handles of it are of no use any more.
+    /// The table or index was dropped. All of its handles are invalid.
     ///
     /// # Example
     ///
@@ -284,59 +286,59 @@ pub enum Error {
         /// The table, or the index.
         table: &'static str,
     },
-    /// There is no table of this name to be dropped or renamed.
+    /// No table has this name, so it cannot be dropped or renamed.
     #[error("there is no table `{name}`: open one to make it (`Db::table`); an index is dropped by `Db::drop_index`")]
     NoSuchTable {
         /// The name.
         name: String,
     },
-    /// There is no index of this name to be dropped.
+    /// No index has this name, so it cannot be dropped.
     #[error("there is no index `{name}`: open one to make it (`Db::index`)")]
     NoSuchIndex {
         /// The name.
         name: String,
     },
-    /// A table cannot be renamed, since there is a table or an index of the new name.
+    /// A table cannot be renamed, because a table or an index has the new name.
     #[error("there is a table or an index `{name}`: choose another name, or drop that one first")]
     NameTaken {
         /// The name.
         name: String,
     },
-    /// A table of another database.
+    /// The table belongs to another database.
     #[error("the table was opened in another database: open it in this one")]
     OtherDatabase,
-    /// A savepoint of another transaction, or of a part of this one that was undone.
+    /// The savepoint belongs to another transaction, or to a part of this one that was undone.
     #[error("the savepoint is none of this transaction's, or of a part that was undone")]
     OtherSavepoint,
-    /// A transaction was begun by `transact` or `read` within the closure of another, with which it
-    /// would get in its own way.
+    /// `transact` or `read` was called within the closure of another transaction, with which it
+    /// would conflict.
     #[error("a transaction within a transaction: use the one that the closure is given, or a savepoint")]
     Nested,
-    /// Somebody has closed the database.
+    /// The database is closed.
     #[error("the database is closed, for all its clones: make another")]
     Closed,
-    /// A thread closes the database while it has a transaction or a snapshot itself.
+    /// A thread closes the database while it has an open transaction or snapshot itself.
     #[error(
         "this thread has a transaction or a snapshot open, for which closing the database would wait: end it first, or close from another thread"
     )]
     InTransaction,
-    /// Transactions did not end in the time that they were given when the database was closed.
+    /// Transactions did not end within the time that closing the database waits.
     #[error(
         "{transactions} transactions or snapshots have not ended yet: wait longer, or find out who holds them; nobody else comes in"
     )]
     StillRunning {
-        /// How many.
+        /// The number of transactions that have not ended.
         transactions: usize,
     },
-    /// The transaction has read and written more than it can remember.
+    /// The transaction has read and written more than its sets can hold.
     #[error("the transaction has written {bytes} bytes, more than the {most} that there can be: divide it")]
     TooLarge {
-        /// Bytes that it has written.
+        /// The bytes that it has written.
         bytes: usize,
-        /// The most that there can be.
+        /// The most bytes that are possible.
         most: usize,
     },
-    /// What a snapshot asks for could not be kept.
+    /// An older version that a snapshot needs was not kept.
     #[error(
         "the snapshot is too old: what a row in `{table}` was has been forgotten, as there was no memory left for older versions; \
          allow more (`Builder::older_versions`), or keep snapshots open for less long"
@@ -345,33 +347,33 @@ pub enum Error {
         /// The table.
         table: &'static str,
     },
-    /// A configuration that describes no database.
+    /// The configuration is invalid.
     #[error("{what} must be {must_be}, and is {is}")]
     Config {
-        /// Which setting.
+        /// The setting.
         what: &'static str,
-        /// What is allowed.
+        /// The allowed values.
         must_be: &'static str,
-        /// What was given.
+        /// The given value.
         is: String,
     },
-    /// The database's [sink](crate::Sink) has refused the transaction, which has not happened.
+    /// The database's [sink](crate::Sink) has refused the transaction. Its writes were not applied.
     #[error("the sink has refused the transaction, which has not happened: {source}")]
     Refused {
         /// The sink's reason.
         source: SinkError,
     },
-    /// The log could not be written while this transaction waited for it. Whether it is there when
-    /// the database is opened again is not known; until then it has happened in memory.
+    /// The log could not be written while this transaction waited for it. Its writes are applied in
+    /// memory. Whether they survive is known only when the database is opened again.
     #[error(
         "whether the transaction has become durable is not known, since the log failed: {reason}; open the database again"
     )]
     OutcomeUnknown {
-        /// What has failed.
+        /// The log's error.
         reason: String,
     },
-    /// A commit was not durable in the time that it had. It has happened in memory, and becomes
-    /// durable unless the log fails.
+    /// A commit was not durable in time. Its writes are applied in memory, and become durable
+    /// unless the log fails.
     ///
     /// # Example
     ///
@@ -398,19 +400,19 @@ pub enum Error {
         thread.as_ref().map_or_else(String::new, |thread| format!(", since thread `{thread}` is committing another all the while"))
     )]
     NotYetDurable {
-        /// How long it was waited for.
+        /// How long the commit waited.
         waited: Duration,
         /// The thread whose commit has not ended, if that is the reason.
         thread: Option<String>,
     },
-    /// The log could not be written earlier, so nothing is committed any more. Reads go on.
+    /// The log failed earlier, so nothing can be committed any more. Reads still work.
     #[error("the log failed, and nothing is committed any more: {reason}; open the database again")]
     Poisoned {
-        /// What has failed.
+        /// The log's error.
         reason: String,
     },
-    /// The table has an index that is recorded in the log, and was not opened since the database
-    /// was.
+    /// The table has an index that is recorded in the log, but was not opened since the database
+    /// was opened.
     #[error("index `{index}` of `{table}` is not open: open it (`Db::index`) before the table is written")]
     IndexNotOpened {
         /// The table.
@@ -418,15 +420,14 @@ pub enum Error {
         /// The index.
         index: String,
     },
-    /// The table is replicated to all nodes of a cluster, and is only read since its node was
-    /// started.
+    /// The table is replicated to all nodes of a cluster, and read-only since its node was started.
     #[error("`{table}` is replicated, and is only read: fill it at every node before that is started")]
     Replicated {
         /// The table.
         table: &'static str,
     },
-    /// The table is one of a cluster, of which a database alone must not do this: write rows whose
-    /// entries in indexes are on other nodes, open an index, or drop it.
+    /// The table belongs to a cluster, and this operation is not allowed for a single database:
+    /// writing rows whose index entries are on other nodes, or opening or dropping an index.
     #[error(
         "`{table}` is a table of a cluster: write rows that have indexes by a transaction of the cluster (`ClusterTx`), \
          define indexes with `NodeBuilder::index`, and do not drop it"
@@ -435,25 +436,25 @@ pub enum Error {
         /// The table.
         table: &'static str,
     },
-    /// Another node of the cluster cannot be asked, refuses, or fails.
+    /// Another node of the cluster is unreachable, refuses, or fails.
     #[cfg(not(feature = "model"))]
     #[error(transparent)]
     Cluster(#[from] crate::cluster::ClusterError),
     /// The log cannot be opened.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The engine asked for cannot be had.
+    /// The requested engine is not available.
     #[error(transparent)]
     Engine(#[from] drtm_htm::EngineError),
 }
 
-/// Names a row, in words that follow a conflict.
+/// Formats a row for a conflict's message.
 fn of_row(table: Option<&'static str>, key: &[u8]) -> String {
     table.map_or_else(String::new, |table| format!(" (the row of `{table}` with the key \"{}\")", key.escape_ascii()))
 }
 
 impl Error {
-    /// The application's own reason to give a transaction up, for a closure to return.
+    /// Returns an error for a closure that aborts its transaction, with the application's reason.
     ///
     /// # Example
     ///
@@ -469,8 +470,8 @@ impl Error {
         Self::Aborted { reason: reason.into() }
     }
 
-    /// Returns whether an explicit transaction should be run again. Closures are run again by the
-    /// database, until that is no use, or their options forbid it ([`Contended`](Self::Contended)).
+    /// Returns whether an explicit transaction should be retried. The database retries closures
+    /// itself, until their options forbid it ([`Contended`](Self::Contended)).
     #[must_use]
     pub const fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict(_))

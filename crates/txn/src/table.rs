@@ -1,4 +1,4 @@
-//! Tables: how an application defines them, and what it holds when they are open.
+//! Tables: their definitions, and handles of open tables.
 
 use std::{any::TypeId, fmt, marker::PhantomData};
 
@@ -10,7 +10,7 @@ mod sealed {
     impl Sealed for super::Ordered {}
 }
 
-/// How a table finds its rows: as a type, so that ranges are for those that have an order.
+/// How a table finds its rows. It is a type, so that only ordered tables have ranges.
 ///
 /// # Example
 ///
@@ -20,8 +20,8 @@ pub trait Kind: sealed::Sealed + Reach + Copy + fmt::Debug + Send + Sync + 'stat
     const ORDERED: bool;
 }
 
-/// Which tables an operation can come to, so that nothing is compiled for others. Public only as
-/// far as [`Kind`] has it: nobody else can name it.
+/// The kinds of tables that an operation may access, so that code for others is not compiled. It is
+/// public only as a supertrait of [`Kind`]: other crates cannot name it.
 pub trait Reach {
     #[doc(hidden)]
     const HASHED: bool;
@@ -29,7 +29,7 @@ pub trait Reach {
     const SORTED: bool;
 }
 
-/// Any table.
+/// Tables of any kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Any;
 
@@ -48,7 +48,7 @@ impl Reach for Ordered {
     const SORTED: bool = true;
 }
 
-/// By a hash of the key: the faster, for single rows.
+/// Finds rows by a hash of the key: faster for single rows.
 ///
 /// # Example
 ///
@@ -56,7 +56,7 @@ impl Reach for Ordered {
 #[derive(Clone, Copy, Debug)]
 pub struct Hash;
 
-/// In the order of keys: also ranges of rows.
+/// Keeps rows in key order: allows ranges too.
 ///
 /// # Example
 ///
@@ -72,16 +72,16 @@ impl Kind for Ordered {
     const ORDERED: bool = true;
 }
 
-/// Types that are spoken of, of which no value is kept.
+/// Types of which no value is stored.
 type Typed<T> = PhantomData<fn() -> T>;
 
-/// A table's definition: its name, and the types of its keys and values. To be a constant of the
-/// application.
+/// A table's definition: its name, and the types of its keys and values. Define it as a constant.
 ///
-/// Within a process, all handles of a table have the same types. A durable database remembers of
-/// each table its kind, the [shape](Key::shape) and size of its keys, the [family](Codec::FAMILY)
-/// and size of its codec, and its [version](Self::version). Opening it with others is
-/// [`Error::OtherTypes`](crate::Error::OtherTypes). Names of types are not remembered, so that they
+/// Within a process, all handles of a table have the same types. A durable database records each
+/// table's kind, the [shape](Key::shape) and size of its keys, the [family](Codec::FAMILY) and size
+/// of its codec, and its [version](Self::version). Opening it with others fails with
+/// [`Error::OtherTypes`](crate::Error::OtherTypes). Names of types are not recorded, so they can
+/// change.
 /// can change.
 ///
 /// # Example
@@ -105,21 +105,21 @@ type Typed<T> = PhantomData<fn() -> T>;
 /// ```
 pub struct TableDef<K, C, O = Hash> {
     name: &'static str,
-    /// Rows that there will be, about.
+    /// The expected number of rows.
     pub(crate) rows: u64,
     version: u16,
     types: Typed<(K, C, O)>,
 }
 
 impl<K: Key, C: Codec> TableDef<K, C, Hash> {
-    /// A table that finds rows by a hash.
+    /// Defines a hash table.
     #[must_use]
     pub const fn hash(name: &'static str) -> Self {
         Self { name, rows: 0, version: 0, types: PhantomData }
     }
 
-    /// Makes room for so many rows at once. The table grows anyway, but need not where the number
-    /// is known.
+    /// Allocates room for this many rows at once. A table grows by itself; this saves the growth if
+    /// the number is known.
     #[must_use]
     pub const fn with_room_for(self, rows: u64) -> Self {
         Self { rows, ..self }
@@ -127,7 +127,7 @@ impl<K: Key, C: Codec> TableDef<K, C, Hash> {
 }
 
 impl<K: Key, C: Codec> TableDef<K, C, Ordered> {
-    /// A table that keeps rows in order.
+    /// Defines an ordered table.
     #[must_use]
     pub const fn ordered(name: &'static str) -> Self {
         Self { name, rows: 0, version: 0, types: PhantomData }
@@ -135,18 +135,18 @@ impl<K: Key, C: Codec> TableDef<K, C, Ordered> {
 }
 
 impl<K: Key, C: Codec, O: Kind> TableDef<K, C, O> {
-    /// The table's name.
+    /// Returns the table's name.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// States which version of the application's types the rows are of: 0, unless it is stated.
+    /// Sets the version of the application's types that the rows have: 0 by default.
     ///
-    /// Bytes do not say of which type they are. When a type changes so that it reads its old bytes
-    /// wrongly, such as by a field more, the definition gets the next version. A table that was
-    /// written with another one is refused then, and can be converted: rename it, open it with the
-    /// old definition, and copy its rows.
+    /// Bytes do not say which type they are. When a type changes so that it would misread its old
+    /// bytes, such as by a new field, the definition gets the next version. A table that was
+    /// written with another version is then refused. To convert it, rename it, open it with the old
+    /// definition, and copy its rows.
     ///
     /// # Example
     ///
@@ -183,7 +183,7 @@ impl<K: Key, C: Codec, O: Kind> TableDef<K, C, O> {
         Self { version, ..self }
     }
 
-    /// Returns what identifies the table over a restart.
+    /// Returns what identifies the table across restarts.
     pub(crate) fn shape(&self) -> TableShape {
         TableShape {
             name: self.name.to_owned(),
@@ -196,8 +196,8 @@ impl<K: Key, C: Codec, O: Kind> TableDef<K, C, O> {
         }
     }
 
-    /// Returns what it is known by: as an index of a table, it is another than a table of that
-    /// name, or another's index.
+    /// Returns the types that identify the table. The entries of an index differ from a table of
+    /// the same name, and from another table's index.
     pub(crate) fn types(&self, of: Option<(u16, Name)>) -> Types {
         Types {
             ids: [TypeId::of::<K>(), TypeId::of::<C>(), TypeId::of::<O>()],
@@ -209,25 +209,25 @@ impl<K: Key, C: Codec, O: Kind> TableDef<K, C, O> {
     }
 }
 
-/// What a table was opened with.
+/// The types that a table was opened with.
 #[derive(Clone, Debug)]
 pub(crate) struct Types {
     ids: [TypeId; 3],
     names: [&'static str; 2],
     is_ordered: bool,
     version: u16,
-    /// The table whose index it is, if it is one: its number, which tells it from others, and its
-    /// name.
+    /// The number and name of the table that it indexes, if it holds an index's entries. The number
+    /// tells tables apart.
     of: Option<(u16, Name)>,
 }
 
-/// What a sink is told of a table.
+/// A table, as described to a sink.
 #[derive(Clone, Debug)]
 pub(crate) struct TableInfo {
-    /// What identifies the table over a restart. An index has none: its entries follow from rows.
+    /// Identifies the table across restarts. An index has none: its entries follow from rows.
     pub(crate) id: u16,
     pub(crate) name: Name,
-    /// Bytes of a key that packs into a word.
+    /// The bytes of a key that packs into a word.
     pub(crate) key_size: usize,
     /// Whether it holds the entries of an index.
     pub(crate) is_index: bool,
@@ -238,12 +238,12 @@ impl Types {
         self.of.is_some()
     }
 
-    /// Returns the number of the table whose index it is.
+    /// Returns the number of the table that it indexes, if it holds an index's entries.
     pub(crate) fn of(&self) -> Option<u16> {
         self.of.as_ref().map(|(number, _)| *number)
     }
 
-    /// Returns whether a handle of these types can be one of the others.
+    /// Returns whether a handle of these types may refer to a table of the others.
     pub(crate) fn are_as(&self, others: &Self) -> bool {
         (self.ids, self.version, self.of()) == (others.ids, others.version, others.of())
     }
@@ -262,7 +262,7 @@ impl fmt::Display for Types {
     }
 }
 
-/// A table that is open in a database. It is small and can be copied.
+/// A handle of an open table. It is small and `Copy`.
 ///
 /// # Example
 ///
@@ -278,7 +278,7 @@ impl<K, C, O> Table<K, C, O> {
         Self { database, number, types: PhantomData }
     }
 
-    /// The same table for what only ordered ones can do, once it is known to be one.
+    /// Returns the handle as one of an ordered table, once the table is known to be one.
     pub(crate) const fn as_ordered(self) -> Table<K, C, Ordered> {
         Table::new(self.database, self.number)
     }

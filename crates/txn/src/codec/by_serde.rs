@@ -1,4 +1,4 @@
-//! Whatever serde can describe, in a format that never changes: `docs/decisions/0047`.
+//! Serde codecs, in formats that never change: `docs/decisions/0047`.
 
 use std::marker::PhantomData;
 
@@ -7,11 +7,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{Codec, CodecError};
 
 /// Whatever serde can describe, in the format of bincode 2 in its standard configuration:
-/// little-endian, integers of variable length.
+/// little-endian, with integers of variable length.
 ///
-/// The bytes are decided for good. They are those of the codec that takes the place of bincode,
-/// too, which is not developed any more. [`Postcard`] is the choice for new tables that other
-/// programs read.
+/// The format is fixed. The successor of bincode, which is no longer developed, reads the same
+/// bytes. Choose [`Postcard`] for new tables that other programs read.
 ///
 /// # Example
 ///
@@ -36,7 +35,7 @@ use super::{Codec, CodecError};
 #[derive(Debug)]
 pub struct Bincode<T>(PhantomData<fn() -> T>);
 
-/// Whatever serde can describe, where the format does not matter: [`Bincode`], for good.
+/// The default serde codec, for tables where the format does not matter: always [`Bincode`].
 ///
 /// # Example
 ///
@@ -50,7 +49,8 @@ pub struct Bincode<T>(PhantomData<fn() -> T>);
 /// ```
 pub type Serde<T> = Bincode<T>;
 
-/// The most that a value may make the deserializer allocate. Far more than a record holds.
+/// The most bytes that a value may make the deserializer allocate. It is far more than a record
+/// holds.
 pub(crate) const LIMIT: usize = 1 << 20;
 
 const STANDARD: bincode::config::Configuration<
@@ -67,7 +67,7 @@ fn refused_bytes(error: impl ToString) -> CodecError {
     CodecError::Decode { reason: error.to_string() }
 }
 
-/// Returns a value, if its bytes are all that there are.
+/// Returns a value, if it used all of its bytes.
 fn whole<T>(value: T, read: usize, bytes: &[u8]) -> Result<T, CodecError> {
     if read == bytes.len() {
         Ok(value)
@@ -97,9 +97,9 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec for Bincode<T> {
 }
 
 /// Whatever serde can describe, in the format of postcard 1: that of its specification, which other
-/// languages read, too.
+/// languages read too.
 ///
-/// The bytes are decided for good.
+/// The format is fixed.
 ///
 /// # Example
 ///
@@ -123,8 +123,8 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec for Bincode<T> {
 #[derive(Debug)]
 pub struct Postcard<T>(PhantomData<fn() -> T>);
 
-/// Bytes that more are put behind. postcard drops what it extends where it fails: this is not the
-/// bytes themselves, which may be those of other values.
+/// A vector to append to. Postcard drops the collection that it extends when it fails, so it gets
+/// this, not the vector itself, which may hold other values.
 struct Behind<'b>(&'b mut Vec<u8>);
 
 impl Extend<u8> for Behind<'_> {
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// These are in directories by now.
+    /// Directories contain these bytes.
     #[test]
     fn bytes_are_for_good() {
         let value = (300_u32, -2_i16, true, Some("tea".to_owned()), vec![1.5_f32], Kind::One(-1), 'x', [1_u8, 2]);
@@ -258,7 +258,7 @@ mod tests {
         assert!(bytes.starts_with(b"before"));
     }
 
-    /// A transaction that goes on after such a value has kept what it wrote before.
+    /// A transaction that continues after such a value has kept its earlier writes.
     #[test]
     fn a_transaction_outlives_a_value_that_is_refused() {
         #[derive(Deserialize)]
@@ -275,7 +275,7 @@ mod tests {
         fn keeps<C: Codec<Value = Even, Given = Even>>() -> Result<(), Error> {
             let db = Db::new()?;
             let numbers = db.table(TableDef::<u64, C>::hash("numbers"))?;
-            // Values of rows that are there wait for the commit.
+            // Values of existing rows wait for the commit.
             db.transact(|tx| [1, 2, 3].iter().try_for_each(|key| tx.put(numbers, key, &Even(2_000))))?;
             db.transact(|tx| {
                 tx.put(numbers, 1, &Even(1_000))?;

@@ -1,7 +1,7 @@
 //! Plain data: values whose memory is their encoding.
 //!
-//! Numbers of more than a byte are in the machine's order, unless their types say otherwise, as
-//! those of `zerocopy` do. So the bytes are for good as long as the type is, and the machine.
+//! Multi-byte numbers are in the machine's byte order, unless their types say otherwise, like those
+//! of `zerocopy`. So the bytes stay valid as long as the type and the machine's byte order do.
 
 use std::marker::PhantomData;
 
@@ -9,12 +9,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{Codec, CodecError};
 
-/// The family of both: they read each other's bytes.
+/// The family of both codecs: they read each other's bytes.
 const PLAIN: &str = "plain";
 
-/// Plain data: a type whose memory is its encoding, without padding. Nothing is allocated.
+/// Plain data: a type whose memory is its encoding, without padding. It allocates nothing.
 ///
-/// A row is viewed as a copy, so that a type can have any alignment. [`PodRef`] views it in place.
+/// A row is viewed as a copy, so the type can have any alignment. [`PodRef`] views it in place.
 ///
 /// # Example
 ///
@@ -70,10 +70,10 @@ impl<T: FromBytes + IntoBytes + Immutable + 'static> Codec for Pod<T> {
     }
 }
 
-/// Plain data without alignment, viewed where it is: zero-copy.
+/// Plain data without alignment, viewed in place: zero-copy.
 ///
-/// Of a long row only what is looked at is read. The bytes are those of [`Pod`], so that a table
-/// can be opened again with the other.
+/// Only the accessed parts of a long row are read. The bytes are those of [`Pod`], so a table can
+/// be opened with either.
 ///
 /// # Example
 ///
@@ -102,7 +102,8 @@ impl<T: FromBytes + IntoBytes + Immutable + 'static> Codec for Pod<T> {
 #[derive(Debug)]
 pub struct PodRef<T>(PhantomData<fn() -> T>);
 
-/// What can be viewed wherever it is: implemented for all types that have the traits of `zerocopy`.
+/// Types that can be viewed in place at any address: implemented for all types that have the traits
+/// of `zerocopy`.
 ///
 /// # Example
 ///
