@@ -1,8 +1,8 @@
-//! Keys of tables: types whose encodings are in the order of their values.
+//! Keys of tables: types whose encodings have the order of their values.
 //!
 //! A key whose parts have a fixed size, of at most eight bytes together, is *packed* into one word,
-//! which stands in the index itself. Any other is written as a string of bytes. Either way the
-//! order of encodings is the order of keys, part by part, so that ranges mean what they say.
+//! which is stored in the index itself. Any other key is encoded as a byte string. Either way the
+//! order of encodings is the order of keys, part by part, so that ranges are correct.
 //!
 //! ```text
 //! part           packed and written as
@@ -26,12 +26,13 @@ pub use prefix::{Prefix, PrefixEnd, prefix};
 /// A type whose values can be keys.
 ///
 /// Implemented for integers, `bool`, `char`, strings, byte vectors, and for arrays, options, and
-/// tuples of up to six of these. [Derived](derive@crate::Key) for structs of these: its fields, in
-/// their order, are the parts of the key. A lookup takes whatever [stands for a key](AsKey).
+/// tuples of up to six of these. It can be [derived](derive@crate::Key) for structs of these: the
+/// fields, in their order, are the parts of the key. A lookup takes any value that [stands for a
+/// key](AsKey).
 ///
 /// # Example
 ///
-/// By hand, for a key whose order is not that of its fields:
+/// Implemented by hand, for a key that is ordered otherwise than by its fields:
 ///
 /// ```
 /// use drtm::{Key, KeyReader};
@@ -66,35 +67,35 @@ pub use prefix::{Prefix, PrefixEnd, prefix};
     note = "for a struct of these, use `#[derive(Clone, drtm::Key)]`"
 )]
 pub trait Key: Clone + Send + Sync + 'static {
-    /// Bytes of its encoding, if they are always as many.
+    /// The bytes of the encoding, if all keys have the same number.
     const SIZE: Option<usize>;
 
-    /// Returns the name of its encoding, by which a table is known when it is opened again: see
+    /// Returns the name of the encoding, which is checked when a table is opened again: see
     /// [`TableDef::version`](crate::TableDef::version).
     ///
-    /// Types whose encodings are the same have the same one: `(string,u32)` is that of the tuple
-    /// and of any struct of these. A name never changes, and never means another encoding.
+    /// Types with the same encoding share a name: `(string,u32)` is that of the tuple and of any
+    /// struct of these. A name never changes, and never means another encoding.
     fn shape() -> String;
 
-    /// Whether it fits into a word.
+    /// Whether a key fits into a word.
     const FITS: bool = matches!(Self::SIZE, Some(size) if size <= 8);
 
-    /// Shifts its encoding into a word from below. Only called if it fits.
+    /// Shifts the encoding into a word from below. Only called if keys fit.
     fn pack(&self, word: u64) -> u64;
 
-    /// Appends its encoding, in the form for a key's `last` part or in the one for others.
+    /// Appends the encoding, in the form for a key's `last` part or in the one for others.
     fn write(&self, bytes: &mut Vec<u8>, last: bool);
 
-    /// Takes a value from what is left of a key's encoding; `None` if it has none.
+    /// Reads a value from the rest of a key's encoding. Returns `None` if the encoding is invalid.
     fn read(reader: &mut KeyReader<'_>, last: bool) -> Option<Self>;
 
-    /// The word that it packs into. Only called if it fits.
+    /// Returns the word that the key packs into. Only called if keys fit.
     #[inline(always)]
     fn word(&self) -> u64 {
         self.pack(0)
     }
 
-    /// The key of a word; `None` if no key packs into it.
+    /// Returns the key of a word. `None` if no key packs into it.
     #[inline]
     fn from_word(word: u64) -> Option<Self> {
         let bytes = word.to_be_bytes();
@@ -102,7 +103,7 @@ pub trait Key: Clone + Send + Sync + 'static {
         if unused.iter().any(|byte| *byte != 0) { None } else { Self::from_bytes(used) }
     }
 
-    /// The key of an encoding; `None` if no key has it.
+    /// Returns the key of an encoding. `None` if the encoding is invalid.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut reader = KeyReader { rest: bytes };
         let key = Self::read(&mut reader, true)?;
@@ -110,7 +111,7 @@ pub trait Key: Clone + Send + Sync + 'static {
     }
 }
 
-/// What is left to read of a key's encoding.
+/// The rest of a key's encoding.
 ///
 /// # Example
 ///
@@ -131,7 +132,8 @@ impl<'b> KeyReader<'b> {
         self.take(N)?.try_into().ok()
     }
 
-    /// A string of bytes: all that is left, or up to its end.
+    /// Reads a string of bytes: the whole rest if it is the last part, otherwise up to its end
+    /// mark.
     fn string(&mut self, last: bool) -> Option<Vec<u8>> {
         if last {
             return self.take(self.rest.len()).map(<[u8]>::to_vec);
@@ -164,7 +166,7 @@ fn write_string(string: &[u8], bytes: &mut Vec<u8>, last: bool) {
     bytes.extend_from_slice(&[0, 0]);
 }
 
-/// A mask for the word's lowest bytes is not needed: parts are shifted in whole.
+/// No mask for the word's lowest bytes is needed: parts are shifted in whole.
 #[inline(always)]
 fn shift_in(word: u64, value: u64, size: usize) -> u64 {
     if size == 8 { value } else { word << (8 * size) | value }
@@ -221,7 +223,7 @@ macro_rules! signed {
 
 signed!(i8 as u8, i16 as u16, i32 as u32, i64 as u64, i128 as u128);
 
-/// Keys that are written as those of another type.
+/// Keys that have the encoding of another type.
 macro_rules! as_other {
     ($($type:ty as $other:ty, $shape:literal);+) => {$(
         impl Key for $type {
@@ -245,7 +247,7 @@ macro_rules! as_other {
     )+};
 }
 
-// The bytes are the same on machines whose addresses are shorter.
+// The bytes are the same on machines with shorter addresses.
 as_other!(usize as u64, "u64"; isize as i64, "i64"; char as u32, "char");
 
 impl Key for bool {
@@ -289,7 +291,7 @@ impl<K: Key, const N: usize> Key for [K; N] {
     }
     #[inline]
     fn read(reader: &mut KeyReader<'_>, last: bool) -> Option<Self> {
-        // Once one has failed, no more is read.
+        // After one part has failed, no more is read.
         let mut fails = false;
         let parts = std::array::from_fn(|at| {
             let part = if fails { None } else { K::read(reader, last && at + 1 == N) };
@@ -300,7 +302,7 @@ impl<K: Key, const N: usize> Key for [K; N] {
     }
 }
 
-/// All parts, if each is there.
+/// Returns all parts, or `None` if one is missing.
 #[inline]
 fn all_of<K, const N: usize>(parts: [Option<K>; N]) -> Option<[K; N]> {
     if parts.iter().any(Option::is_none) {
@@ -387,7 +389,7 @@ macro_rules! tuples {
         impl<$($part: Key,)* $last: Key> Key for ($($part,)* $last,) {
             const SIZE: Option<usize> = sum(&[$($part::SIZE,)* $last::SIZE]);
             fn shape() -> String {
-                // A tuple of one is encoded as that.
+                // A tuple of one is encoded like its part.
                 let parts: &[String] = &[$($part::shape(),)* $last::shape()];
                 if let [part] = parts { part.clone() } else { format!("({})", parts.join(",")) }
             }
@@ -426,7 +428,7 @@ mod tests {
 
     use super::*;
 
-    /// Encodings are in the order of the keys, and lead back to them.
+    /// Checks that encodings have the order of the keys, and decode to them.
     fn check<K: Key + Ord + std::fmt::Debug>(one: K, two: K) -> Result<(), TestCaseError> {
         let encoded = |key: &K| {
             let mut bytes = Vec::new();
@@ -442,7 +444,7 @@ mod tests {
         Ok(())
     }
 
-    /// It is found where the key is.
+    /// Checks that a value that stands for a key has the key's encoding.
     fn stands<K: Key>(one: impl AsKey<K>, key: &K) -> Result<(), TestCaseError> {
         for last in [false, true] {
             let (mut bytes, mut keys) = (Vec::new(), Vec::new());
@@ -456,7 +458,7 @@ mod tests {
         Ok(())
     }
 
-    /// Bytes among which zeros are not rare.
+    /// Byte strings with frequent zeros.
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
         prop::collection::vec(prop_oneof![Just(0), Just(255), any::<u8>()], 0..6)
     }
@@ -526,7 +528,7 @@ mod tests {
 
         #[test]
         fn what_is_no_encoding_is_refused(noise: Vec<u8>, word: u64) {
-            // Whatever it is, it does not panic; and what is accepted is an encoding.
+            // Whatever the bytes are, decoding does not panic; and what it accepts is an encoding.
             if let Some(key) = <(String, u16, bool)>::from_bytes(&noise) {
                 let mut bytes = Vec::new();
                 key.write(&mut bytes, true);
@@ -546,7 +548,7 @@ mod tests {
         }
     }
 
-    /// These are in directories by now.
+    /// Directories contain these names.
     #[test]
     fn shapes_have_names_for_good() {
         assert_eq!(<(u8, i16, u32, i64, u128, i128)>::shape(), "(u8,i16,u32,i64,u128,i128)");

@@ -1,10 +1,10 @@
-//! Secondary indexes: rows found by something else than their keys.
+//! Secondary indexes: finding rows by keys that are computed from them.
 //!
-//! An index is itself a table of the database, in the order of what rows are looked up by. A unique
-//! one leads from there to the row's key; in another the row's key is the last part of the entry's,
-//! since many rows can have the same first part. Whoever writes a row changes its entries in the
-//! same transaction. So an index is read, kept apart from others, undone and logged as every table
-//! is, and needs no protocol of its own.
+//! An index is itself an ordered table of the database. The value of an entry in a unique index is
+//! the row's key. In a non-unique index, the row's key is the last part of the entry's key, since
+//! many rows can share the first part. A transaction that writes a row changes its entries too. So
+//! an index is read, isolated, rolled back and logged like every table, and needs no protocol of
+//! its own.
 
 mod build;
 mod entries;
@@ -26,8 +26,8 @@ mod sealed {
     impl Sealed for super::Multi {}
 }
 
-/// How many rows an index can have under one key: as a type, so that looking for the only one is
-/// for indexes that have no more.
+/// How many rows an index can have under one key. It is a type, so that only unique indexes have a
+/// lookup of a single row.
 ///
 /// # Example
 ///
@@ -47,11 +47,11 @@ pub trait Uniqueness: sealed::Sealed + Copy + fmt::Debug + Send + Sync + 'static
     #[doc(hidden)]
     fn key<K: Key, I: Key>(by: I, row: &K) -> Self::Key<K, I>;
 
-    /// By what an entry is found, of its key alone.
+    /// Returns the index key of an entry, from the entry's key alone.
     #[doc(hidden)]
     fn by<K: Key, I: Key>(key: Self::Key<K, I>) -> I;
 
-    /// What an entry says: by what it is found, and the key of which row it has.
+    /// Returns the index key of an entry, and the key of its row.
     #[doc(hidden)]
     fn entry<K: Key, I: Key>(key: Self::Key<K, I>, value: <Self::Codec<K> as Codec>::Value) -> (I, K);
 }
@@ -133,10 +133,10 @@ impl<K: Key> Codec for RowKey<K> {
     }
 }
 
-/// By what a row is to be found: nothing, or one key.
+/// A function that gives a row's index key, if it has one.
 type AtMostOne<K, C, I> = fn(&K, <C as Codec>::View<'_>) -> Option<I>;
 
-/// By what a row is to be found: any number of keys.
+/// A function that gives any number of index keys of a row.
 type Several<K, C, I> = fn(&K, <C as Codec>::View<'_>) -> Vec<I>;
 
 enum Keys<K, C: Codec, I> {
@@ -152,13 +152,13 @@ impl<K, C: Codec, I> Clone for Keys<K, C, I> {
 
 impl<K, C: Codec, I> Copy for Keys<K, C, I> {}
 
-/// An index's definition: its name, and by what it finds rows. To be a constant of the application,
-/// beside the table's.
+/// An index's definition: its name, and the function that computes a row's keys. Define it as a
+/// constant, beside the table's.
 ///
-/// `K` and `C` are the table's types of keys and values, and `I` is what rows are found by. The
-/// function that says so is given the row's key, and its value as the codec [views](Codec::View)
-/// it. It must depend on nothing else: when a row changes, its entries are found by what the
-/// function says of the old value.
+/// `K` and `C` are the table's types of keys and values, and `I` is the type of the index's keys.
+/// The function gets the row's key, and its value as a [view](Codec::View) of the codec. It must
+/// depend on nothing else: when a row changes, its old entries are found by calling the function on
+/// the old value.
 ///
 /// # Example
 ///
@@ -203,14 +203,15 @@ pub struct IndexDef<K, C: Codec, I, U = Unique> {
 }
 
 impl<K: Key, C: Codec, I: Key> IndexDef<K, C, I, Unique> {
-    /// An index under whose keys there is at most one row each. A row of which `key` says nothing
+    /// Defines an index with at most one row under each key. A row for which `key` returns `None`
     /// is not in it.
     #[must_use]
     pub const fn unique(name: &'static str, key: AtMostOne<K, C, I>) -> Self {
         Self { name, keys: Keys::AtMostOne(key), kind: PhantomData }
     }
 
-    /// The same for rows that are found by several keys, of which each is theirs alone.
+    /// Like [`unique`](Self::unique), but a row can have several keys. Each of them belongs to this
+    /// row alone.
     ///
     /// # Example
     ///
@@ -222,14 +223,14 @@ impl<K: Key, C: Codec, I: Key> IndexDef<K, C, I, Unique> {
 }
 
 impl<K: Key, C: Codec, I: Key> IndexDef<K, C, I, Multi> {
-    /// An index under whose keys there can be many rows. A row of which `key` says nothing is not
-    /// in it.
+    /// Defines an index with any number of rows under each key. A row for which `key` returns
+    /// `None` is not in it.
     #[must_use]
     pub const fn multi(name: &'static str, key: AtMostOne<K, C, I>) -> Self {
         Self { name, keys: Keys::AtMostOne(key), kind: PhantomData }
     }
 
-    /// The same for rows that are found by several keys.
+    /// Like [`multi`](Self::multi), but a row can have several keys.
     ///
     /// # Example
     ///
@@ -263,19 +264,19 @@ impl<K: Key, C: Codec, I: Key> IndexDef<K, C, I, Multi> {
 }
 
 impl<K: Key, C: Codec, I: Key, U: Uniqueness> IndexDef<K, C, I, U> {
-    /// The index's name. It is a table's, too, so no other has it.
+    /// Returns the index's name. Names of tables and indexes are unique together.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The table of its entries.
+    /// Returns the definition of the table that holds the index's entries.
     pub(crate) const fn entries(&self) -> TableDef<U::Key<K, I>, U::Codec<K>, Ordered> {
         TableDef::ordered(self.name)
     }
 }
 
-/// An index that is open in a database. It is small and can be copied.
+/// A handle of an open index. It is small and `Copy`.
 ///
 /// # Example
 ///
@@ -287,7 +288,8 @@ pub struct Index<K, C, I, U = Unique, O = Hash> {
 }
 
 impl<K: Key, C, I: Key, U: Uniqueness, O> Index<K, C, I, U, O> {
-    /// The keys of the index's rows, as a source of rows: the table is not looked at.
+    /// Returns the keys of the index's rows, as a source of rows: reading it does not access the
+    /// table.
     ///
     /// # Example
     ///

@@ -1,10 +1,10 @@
-//! What stands for a key in a lookup, and what stands for a range of keys.
+//! Values that stand for keys in lookups, and for ranges of keys.
 
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 use super::Key;
 
-/// A value that stands for a key of type `K` where a row is looked up, without being one.
+/// A value that stands for a key of type `K` in a lookup.
 ///
 /// Implemented for `&K`; for integers, `bool`, `char`, `String` and `Vec<u8>` by value; for `&str`
 /// where keys are `String`, and `&[u8]` where they are `Vec<u8>`; and for arrays, options and
@@ -27,8 +27,8 @@ use super::Key;
 /// # Ok::<(), Error>(())
 /// ```
 ///
-/// Where a key is [derived](derive@crate::Key), so is what stands for it. Others implement it for
-/// whatever their keys are made of. Its encoding must be the key's.
+/// It can be [derived](derive@crate::Key) together with a key. Other types implement it for values
+/// that keys are made of. The encoding must be the key's.
 ///
 /// ```
 /// use drtm::{AsKey, Key, KeyReader};
@@ -66,13 +66,13 @@ use super::Key;
     note = "a reference to a key does, and so do integers, `&str`, `&[u8]` and tuples of these"
 )]
 pub trait AsKey<K: Key> {
-    /// As [`Key::pack`].
+    /// Like [`Key::pack`].
     fn pack_key(&self, word: u64) -> u64;
 
-    /// As [`Key::write`].
+    /// Like [`Key::write`].
     fn write_key(&self, bytes: &mut Vec<u8>, last: bool);
 
-    /// The word that it packs into. Only called if keys fit.
+    /// Returns the word that it packs into. Only called if keys fit.
     #[doc(hidden)]
     #[inline(always)]
     fn packed(&self) -> u64 {
@@ -91,7 +91,7 @@ impl<K: Key> AsKey<K> for &K {
     }
 }
 
-/// What stands for a key, by reference.
+/// A reference to a value that stands for a key.
 #[derive(Debug)]
 pub(crate) struct ByRef<'a, A>(pub(crate) &'a A);
 
@@ -228,9 +228,9 @@ tuples! {
     (A as K B as L C as M D as N E as O; F as P)
 }
 
-/// A range of keys of type `K`: `..`, or one from or to what [stands for a key](AsKey).
+/// A range of keys of type `K`: `..`, or a range whose ends [stand for keys](AsKey).
 ///
-/// A pair of [bounds](Bound) is one, too. A range whose start is behind its end is empty.
+/// A pair of [bounds](Bound) is one too. A range whose start is behind its end is empty.
 ///
 /// # Example
 ///
@@ -255,10 +255,10 @@ tuples! {
     note = "`..` is, and so are ranges of references to keys, of integers, `&str`, `&[u8]` and tuples of these"
 )]
 pub trait KeyRange<K: Key> {
-    /// What is at its ends.
+    /// The type of the range's ends.
     type End: AsKey<K>;
 
-    /// Its ends.
+    /// Returns the range's ends.
     fn ends(self) -> (Bound<Self::End>, Bound<Self::End>);
 }
 

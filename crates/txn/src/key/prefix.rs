@@ -1,10 +1,10 @@
-//! Ranges of keys that begin alike.
+//! Ranges of keys with a common prefix.
 
 use std::ops::Bound;
 
 use super::{AsKey, KeyRange, write_string};
 
-/// All keys that begin with a string, as a range of keys: see [`prefix`].
+/// The range of all keys with a prefix: see [`prefix`].
 ///
 /// # Example
 ///
@@ -12,7 +12,7 @@ use super::{AsKey, KeyRange, write_string};
 #[derive(Clone, Copy, Debug)]
 pub struct Prefix<'k>(&'k [u8]);
 
-/// The range of all keys that begin with this string, where keys are `String` or `Vec<u8>`.
+/// Returns the range of all keys with this prefix, where keys are `String` or `Vec<u8>`.
 ///
 /// # Example
 ///
@@ -35,7 +35,7 @@ pub fn prefix<B: AsRef<[u8]> + ?Sized>(string: &B) -> Prefix<'_> {
     Prefix(string.as_ref())
 }
 
-/// Where such a range begins, or before what it ends.
+/// The start or the end of such a range.
 #[derive(Debug)]
 pub struct PrefixEnd<'k> {
     prefix: &'k [u8],
@@ -47,7 +47,7 @@ impl PrefixEnd<'_> {
         let from = bytes.len();
         write_string(self.prefix, bytes, last);
         if !last {
-            // What marks the end of a string stands behind whole ones only.
+            // A prefix is no whole string, so the end mark is removed.
             bytes.truncate(bytes.len() - 2);
         }
         if self.is_end {
@@ -56,7 +56,8 @@ impl PrefixEnd<'_> {
     }
 }
 
-/// Makes a string the least one after all that begin with it. There is one, or it becomes empty.
+/// Turns a string into the least one after all that begin with it. If there is none, it becomes
+/// empty.
 fn increment(bytes: &mut Vec<u8>, from: usize) {
     while bytes.len() > from {
         if let Some(next) = bytes.pop().and_then(|byte| byte.checked_add(1)) {
@@ -83,7 +84,7 @@ macro_rules! prefixes {
                 let Self(prefix) = self;
                 let start = Bound::Included(PrefixEnd { prefix, is_end: false });
                 if prefix.iter().all(|byte| *byte == u8::MAX) {
-                    // Nothing comes behind the last key that begins so.
+                    // No key comes after the last one with the prefix.
                     return (start, Bound::Unbounded);
                 }
                 (start, Bound::Excluded(PrefixEnd { prefix, is_end: true }))

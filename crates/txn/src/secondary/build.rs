@@ -1,13 +1,12 @@
-//! Opening an index, of a table that may have rows, beside everybody who writes it.
+//! Opening an index of a table that may have rows, concurrently with its writers.
 //!
-//! First the index is shown to the table's writers: whoever commits from then on keeps its entries,
-//! as far as there are any. Then every row that is there gets the entries that it lacks, in
-//! transactions of a few rows each, which conflict with writers like any other. A row that comes
-//! later has its entries from whoever inserts it. So when all keys have been gone through, the
-//! index is whole.
+//! First the index is published to the table's writers: every commit from then on maintains its
+//! entries, as far as they exist. Then every existing row gets the entries that it lacks, in
+//! transactions of a few rows each, which conflict with writers like any other. A row that is
+//! inserted later gets its entries from its writer. So when all keys have been visited, the index
+//! is whole.
 //!
-//! If that fails, the index is given up: writers are told to forget it, and its entries are
-//! removed.
+//! If that fails, the index is given up: writers stop maintaining it, and its entries are removed.
 
 use std::{
     marker::PhantomData,
@@ -28,33 +27,36 @@ use crate::{
     trace::{event, within},
 };
 
-/// How many rows get their entries in one transaction: enough to make little of a transaction's own
-/// cost, and few enough to get in nobody's way for long.
+/// The number of rows that get their entries in one transaction: enough to amortise a transaction's
+/// own cost, and few enough to conflict rarely.
 const BATCH: usize = 64;
 
 impl<S: Config> Db<S> {
-    /// Opens an index of a table, which is made if there is none of that name. The table may have
-    /// rows, and others may write it meanwhile: this comes back when the index has all of them, and
-    /// nobody is held up. Transactions that are running when the index is begun, and have written
-    /// to the table, are run again; one that was [begun](Self::begin) is told so by
-    /// [`Conflict::Indexed`](crate::Conflict::Indexed). A unique index refuses duplicates from its
-    /// beginning on.
+    /// Opens an index of a table, and creates it if no index has that name. The table may have
+    /// rows, and may be written meanwhile: this returns when the index has all of them, and writers
+    /// do not wait for it.
     ///
-    /// If it cannot be made there is no such index, and the table is as it was.
+    /// Transactions that are running when the index is created, and have written to the table, are
+    /// retried; one that was [begun](Self::begin) fails with
+    /// [`Conflict::Indexed`](crate::Conflict::Indexed). A unique index refuses duplicates as soon
+    /// as its creation has begun.
     ///
-    /// Of an index that is open already only name and types are compared, not the function.
+    /// If it cannot be created, there is no such index, and the table is unchanged.
+    ///
+    /// For an index that is already open only the name and the types are compared, not the
+    /// function.
     ///
     /// # Errors
     ///
-    /// [`Error::NotUnique`] if two rows have the same key in a unique index; [`Error::OtherTypes`]
-    /// if there is a table or an index of this name that is another; [`Error::Nested`] within the
-    /// closure of a transaction, if the index is not open yet; [`Error::OtherDatabase`];
-    /// [`Error::TooManyTables`]; [`Error::OfCluster`]; [`Error::Closed`]; when a row's value is
-    /// none of the codec's; or when memory has run out.
+    /// [`Error::NotUnique`] if two rows have the same key in a unique index. [`Error::OtherTypes`]
+    /// if another table or index has this name. [`Error::Nested`] within the closure of a
+    /// transaction, if the index is not open yet. [`Error::OtherDatabase`].
+    /// [`Error::TooManyTables`]. [`Error::OfCluster`]. [`Error::Closed`]. Also when a row's value
+    /// cannot be decoded, or memory has run out.
     ///
     /// # Panics
     ///
-    /// With the panic of the index's function, after which it is as if this had not been called.
+    /// Panics if the index's function panics. The index is then not created.
     ///
     /// # Example
     ///
@@ -99,7 +101,7 @@ impl<S: Config> Db<S> {
         } else if self.is_in_closure() {
             return Err(Error::Nested);
         } else {
-            // Another who makes an index of this table may be about to make this one.
+            // Another thread that creates an index of this table may be creating this one.
             let _turn = opened.indexes.turn();
             opened.check_open()?;
             opened.indexes.check_own(&opened.name)?;
@@ -121,7 +123,7 @@ impl<S: Config> Db<S> {
         log.after_announcement()
     }
 
-    /// Makes an index, whose table is there, and has no entries.
+    /// Builds an index whose table exists and is empty.
     fn build<K: Key, C: Codec, I: Key, U: Uniqueness>(
         &self,
         opened: &Opened<S::Engine>,
@@ -163,7 +165,7 @@ impl<S: Config> Db<S> {
         }
     }
 
-    /// Gives every row that is there its entries.
+    /// Adds the missing entries of every existing row.
     fn fill(&self, opened: &Opened<S::Engine>, index: &Listed) -> Result<(), Error> {
         let mut tour = opened.storage.tour()?;
         let mut keys: Vec<OwnedKey> = Vec::new();
@@ -181,7 +183,7 @@ impl<S: Config> Db<S> {
         }
     }
 
-    /// Removes the entries of an index that nobody adds any to.
+    /// Removes the entries of an index that no writer maintains any more.
     fn empty<K: Key>(&self, number: u16) -> Result<(), Error> {
         let entries: Table<K, Raw, Ordered> = Table::new(self.inner.number, number);
         loop {

@@ -1,11 +1,11 @@
-//! The entries that a row has in the indexes of its table: listed before and after a change, so
-//! that what differs is changed and nothing else.
+//! The entries of a row in the indexes of its table. They are listed before and after a change, so
+//! that only those that differ are written.
 
 use super::upkeep;
 use crate::{Error, Key, arena::ArenaKey, heap_size::vec_bytes, storage::KeyRef};
 
-/// The entries of a row that is written. Kept by a thread, so that nothing is allocated once it has
-/// grown to its size.
+/// The entries of a row that is being written. A thread keeps it, so that nothing is allocated once
+/// it has grown to its size.
 #[derive(Debug, Default)]
 pub(crate) struct RowEntries {
     old: Entries,
@@ -15,14 +15,14 @@ pub(crate) struct RowEntries {
 }
 
 impl RowEntries {
-    /// Returns how many bytes of the heap it has.
+    /// Returns its size on the heap, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let of = |entries: &Entries| vec_bytes(&entries.list) + entries.bytes.capacity();
         of(&self.old) + of(&self.new) + self.row.capacity()
     }
 
-    /// Lists what a row has with its old value, and what it is to have with the new one: `list`
-    /// adds those of a key and a value.
+    /// Lists the entries of a row with its old value, and those with its new one. `list` adds the
+    /// entries of a key and a value.
     pub(crate) fn list(
         &mut self,
         list: impl Fn(KeyRef<'_>, &[u8], &mut Entries) -> Result<(), Error>,
@@ -40,7 +40,7 @@ impl RowEntries {
         Ok(())
     }
 
-    /// Lists what a row is to have in one index that has nothing of it yet.
+    /// Lists the new entries of a row in one index, which has none of them yet.
     pub(crate) fn list_in(
         &mut self,
         index: &upkeep::Listed,
@@ -57,12 +57,12 @@ impl RowEntries {
         Ok(())
     }
 
-    /// The entries that go.
+    /// Returns the entries to remove.
     pub(crate) fn leaving(&self) -> impl Iterator<Item = Entry<'_>> {
         self.old.without(&self.new)
     }
 
-    /// The entries that come.
+    /// Returns the entries to add.
     pub(crate) fn coming(&self) -> impl Iterator<Item = Entry<'_>> {
         self.new.without(&self.old)
     }
@@ -71,10 +71,10 @@ impl RowEntries {
 /// An entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'e> {
-    /// The table of the index.
+    /// The number of the index's table.
     pub(crate) index: u16,
     pub(crate) is_unique: bool,
-    /// Whether the index has not got the entries of all rows yet.
+    /// Whether the index may lack entries of some rows.
     pub(crate) is_partial: bool,
     pub(crate) key: KeyRef<'e>,
 }
@@ -82,7 +82,8 @@ pub(crate) struct Entry<'e> {
 /// The entries of a row with one value.
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
-    /// In the order of indexes and keys, each once, after [`put_in_order`](Self::put_in_order).
+    /// After [`put_in_order`](Self::put_in_order), it is sorted by indexes and keys, without
+    /// duplicates.
     list: Vec<Listed>,
     bytes: Vec<u8>,
 }
@@ -101,7 +102,8 @@ impl Entries {
         self.bytes.clear();
     }
 
-    /// Adds an entry of an index: of which, whether it is unique, and whether it is partial.
+    /// Adds an entry of an index, given the index's number, whether it is unique, and whether it is
+    /// partial.
     pub(super) fn add<K: Key>(
         &mut self,
         (index, is_unique, is_partial): (u16, bool, bool),
@@ -119,7 +121,7 @@ impl Entries {
         list.dedup_by(|a, b| name(a) == name(b));
     }
 
-    /// Those that are not among others.
+    /// Returns the entries that are not among others.
     fn without<'e>(&'e self, others: &'e Self) -> impl Iterator<Item = Entry<'e>> {
         let all = self.list.iter().map(|entry| entry.spelled(&self.bytes));
         all.filter(|entry| !others.has(entry))

@@ -1,11 +1,12 @@
-//! The indexes of a table, as its writers know them.
+//! The indexes of a table, as seen by its writers.
 //!
-//! They are a list that only grows at its end, so that a writer goes through it without a lock; and
-//! a writer sees whether there are any by one flag. An index that could not be made, or was
-//! dropped, stays in the list, and is passed over. An index of the same definition takes its place
-//! later, so the list is never longer than the program has definitions.
+//! They are a list that only grows at its end, so that a writer iterates over it without a lock.
+//! One flag tells a writer whether there are any. An index that could not be created, or was
+//! dropped, stays in the list and is skipped. An index of the same definition reuses its place
+//! later, so the list is never longer than the number of definitions in the program.
 //!
-//! Who adds an index, or gives one up, changes the database's terms then (see `gate`). From there
+//! A thread that adds an index, or gives one up, then advances the database's count of changes (see
+//! `lifecycle`). Every writer that commits after that has seen the new list.
 //! on every writer that commits has known the list as it is.
 
 use std::{
@@ -28,32 +29,32 @@ use crate::{Codec, Error, Key, name::Name, storage::KeyRef};
 /// The indexes of a table.
 #[derive(Debug, Default)]
 pub(crate) struct Indexes {
-    /// Whether there may be any.
+    /// Whether there may be any index.
     has_some: AtomicBool,
     first: OnceLock<Box<Listed>>,
-    /// Which change of the terms was the last of these indexes'.
+    /// The database's count of changes after the last change of these indexes.
     changed_at: AtomicU64,
-    /// Held while one is added.
+    /// Held while an index is added or dropped.
     turn: Mutex<()>,
-    /// Those that the log has.
+    /// The indexes that are recorded in the log.
     names: Mutex<Names>,
-    /// Whether one of them was not opened yet.
+    /// Whether one of these has not been opened yet.
     has_unopened: AtomicBool,
-    /// What may write the table, as a number of [`Writers`].
+    /// Which transactions may write the table, as a number of [`Writers`].
     writers: AtomicU8,
 }
 
-/// What may write a table.
+/// Which transactions may write a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Writers {
-    /// The transactions of its database.
+    /// Transactions of its database.
     Own,
-    /// These, and a cluster's: it has no indexes.
+    /// Transactions of its database and of a cluster: the table has no indexes.
     Shared,
-    /// A cluster's only: its entries in indexes may be on other nodes.
+    /// Only transactions of a cluster: its index entries may be on other nodes.
     Cluster,
-    /// None any more: every node of a cluster has the same rows.
+    /// None: every node of a cluster has the same rows.
     Nobody,
 }
 
@@ -61,44 +62,43 @@ impl Writers {
     const ALL: [Self; 4] = [Self::Own, Self::Shared, Self::Cluster, Self::Nobody];
 }
 
-/// Names of indexes that a log has.
+/// The names of indexes that are recorded in a log.
 #[derive(Debug, Default)]
 struct Names {
     opened: Vec<String>,
     unopened: Vec<String>,
 }
 
-/// A change that is not over yet: later than all that are.
+/// A change that has not finished: it is later than all that have.
 const UNDER_WAY: u64 = u64::MAX;
 
 /// An index in the list.
 #[derive(Debug)]
 pub(crate) struct Listed {
     index: Box<dyn Lister>,
-    /// The number of the index's own table. It changes while the index is given up only.
+    /// The number of the index's own table. It changes only while the index is given up.
     number: AtomicU16,
     stage: AtomicU8,
     next: OnceLock<Box<Self>>,
 }
 
-/// Rows that were there before get their entries one after the other. Writers keep the entries that
-/// there are.
+/// Existing rows are getting their entries one by one. Writers maintain the entries that exist.
 const PARTIAL: u8 = 0;
 /// Every row has its entries.
 const WHOLE: u8 = 1;
-/// It could not be made, or was dropped.
+/// The index could not be created, or was dropped.
 const GIVEN_UP: u8 = 2;
 
-/// Knows a row's entries in an index. Without types, which the table has.
+/// Lists a row's entries in an index. It has no type parameters; the table has them.
 pub(crate) trait Lister: Any + Send + Sync {
-    /// The index's name.
+    /// Returns the index's name.
     fn name(&self) -> &'static str;
 
-    /// Returns whether another one, of a definition with the same types, lists the same entries.
+    /// Returns whether another lister, of a definition with the same types, lists the same entries.
     fn is_as(&self, other: &dyn Any) -> bool;
 
-    /// Adds the entries of a row, whose key is of the table's type. The index's own table has this
-    /// number. Entries of a partial index may not be there.
+    /// Adds the entries of a row, whose key has the table's type. `own` is the number of the
+    /// index's table, and whether the index is partial: then the entries may be missing.
     fn list(&self, row: KeyRef<'_>, value: &[u8], own: (u16, bool), entries: &mut Entries) -> Result<(), Error>;
 }
 
@@ -108,7 +108,7 @@ impl fmt::Debug for dyn Lister {
     }
 }
 
-/// What knows a row's entries in an index.
+/// Returns the lister of an index's entries.
 #[cfg(not(feature = "model"))]
 pub(crate) fn lister<K: Key, C: Codec, I: Key, U: Uniqueness>(def: IndexDef<K, C, I, U>, table: Name) -> impl Lister {
     Opened { def, table }
@@ -117,7 +117,7 @@ pub(crate) fn lister<K: Key, C: Codec, I: Key, U: Uniqueness>(def: IndexDef<K, C
 /// An index that is open.
 pub(super) struct Opened<K, C: Codec, I, U> {
     pub(super) def: IndexDef<K, C, I, U>,
-    /// The name of the table whose rows it finds.
+    /// The name of the indexed table.
     pub(super) table: Name,
 }
 
@@ -155,7 +155,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness> Lister for Opened<K, C, I, U> {
 }
 
 impl Listed {
-    /// Adds the entries of a row.
+    /// Adds the entries of a row, unless the index is given up.
     pub(super) fn list(&self, row: KeyRef<'_>, value: &[u8], entries: &mut Entries) -> Result<(), Error> {
         match self.stage.load(Acquire) {
             GIVEN_UP => Ok(()),
@@ -163,7 +163,7 @@ impl Listed {
         }
     }
 
-    /// Every row has its entries now.
+    /// Marks the index as whole: every row has its entries.
     pub(super) fn is_whole_now(&self) {
         self.stage.store(WHOLE, Release);
     }
@@ -174,9 +174,9 @@ impl Indexes {
         std::iter::successors(self.first.get(), |listed| listed.next.get()).map(|listed| &**listed)
     }
 
-    /// Indexes that a log has, and which are not open.
+    /// Returns the indexes that a log has recorded, none of them open.
     pub(crate) fn recorded(names: Vec<String>) -> Self {
-        // A writer looks here then.
+        // With unopened indexes, a writer takes the slow path.
         let has_some = !names.is_empty();
         Self {
             has_some: AtomicBool::new(has_some),
@@ -186,11 +186,11 @@ impl Indexes {
         }
     }
 
-    /// Notes that an index is open, which is announced unless the log has it already.
+    /// Records an open index, and calls `announce` unless the log has it already.
     ///
     /// # Errors
     ///
-    /// Those of `announce`; the index is not noted then.
+    /// The errors of `announce`; the index is then not recorded.
     pub(super) fn record(&self, name: &str, announce: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
         let mut names = self.names.lock();
         match names.unopened.iter().position(|one| one == name) {
@@ -198,7 +198,7 @@ impl Indexes {
                 let name = names.unopened.remove(at);
                 names.opened.push(name);
             }
-            // The lock is held meanwhile, so that what is announced is in `logged` from then on.
+            // The lock is held during the announcement, so that `logged` includes it from then on.
             None => {
                 announce()?;
                 names.opened.push(name.to_owned());
@@ -208,11 +208,11 @@ impl Indexes {
         Ok(())
     }
 
-    /// Takes the name of an index back, which is announced if the log has it.
+    /// Removes the name of an index, and calls `announce` if the log has it.
     ///
     /// # Errors
     ///
-    /// Those of `announce`; the name stays then.
+    /// The errors of `announce`; the name then stays.
     pub(crate) fn unrecord(&self, name: &str, announce: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
         let mut names = self.names.lock();
         if names.opened.iter().chain(&names.unopened).any(|one| one == name) {
@@ -230,23 +230,23 @@ impl Indexes {
         names.opened.iter().chain(&names.unopened).cloned().collect()
     }
 
-    /// Returns the name of an index that must be opened before the table is written, if there is
-    /// one.
+    /// Returns the name of an index that must be opened before the table is written. `None` if
+    /// there is none.
     pub(crate) fn not_opened(&self) -> Option<String> {
         if self.has_unopened.load(Acquire) { self.names.lock().unopened.first().cloned() } else { None }
     }
 
-    /// Sets what may write the table from now on; `tell` tells those that do.
+    /// Sets which transactions may write the table from now on. `tell` notifies running ones.
     #[cfg(not(feature = "model"))]
     pub(crate) fn set_writers(&self, writers: Writers, tell: impl FnOnce() -> u64) {
         self.change(tell, || {
             self.writers.store(writers as u8, SeqCst);
-            // A writer looks closer then.
+            // It may send writers to the slow path.
             self.look_again();
         });
     }
 
-    /// What may write the table.
+    /// Returns which transactions may write the table.
     pub(crate) fn writers(&self) -> Writers {
         let writers = self.writers.load(Acquire);
         Writers::ALL.into_iter().find(|one| *one as u8 == writers).unwrap_or(Writers::Own)
@@ -261,28 +261,28 @@ impl Indexes {
         }
     }
 
-    /// Refuses to change the table itself, if it is one of a cluster.
+    /// Refuses to change the schema of a cluster's table.
     pub(crate) fn check_own(&self, table: &Name) -> Result<(), Error> {
         if self.writers() == Writers::Own { Ok(()) } else { Err(Error::OfCluster { table: table.get() }) }
     }
 
-    /// Whether there is one of this name, of every row.
+    /// Returns whether there is a whole index of this name.
     pub(super) fn have(&self, name: &str) -> bool {
         self.all().any(|listed| listed.index.name() == name && listed.stage.load(Acquire) == WHOLE)
     }
 
-    /// Returns whether there is one of this name, open or recorded.
+    /// Returns whether there is an index of this name, open or recorded.
     pub(crate) fn know(&self, name: &str) -> bool {
         self.have(name) || self.logged().iter().any(|one| one == name)
     }
 
-    /// Waits until nobody else adds an index, or drops one.
+    /// Locks the indexes, while one is added or dropped.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock()
     }
 
-    /// Adds an index, which has no entries yet, and whose own table has this number; `tell` tells
-    /// writers and gives the change's number. With one's turn.
+    /// Adds an index without entries, whose own table has this number. `tell` notifies writers and
+    /// returns the change's count. The caller holds the [turn](Self::turn).
     pub(super) fn add(&self, index: Box<dyn Lister>, number: u16, tell: impl FnOnce() -> u64) -> &Listed {
         let is_left = |listed: &&Listed| listed.stage.load(Relaxed) == GIVEN_UP && listed.index.is_as(&*index);
         let left = self.all().find(is_left);
@@ -305,7 +305,7 @@ impl Indexes {
         end.get_or_init(|| Box::new(Listed { index, number, stage, next: OnceLock::new() }))
     }
 
-    /// Gives an index up, which could not be made. With one's turn.
+    /// Gives up an index that could not be created. The caller holds the [turn](Self::turn).
     pub(super) fn give_up(&self, listed: &Listed, tell: impl FnOnce() -> u64) {
         self.change(tell, || {
             listed.stage.store(GIVEN_UP, SeqCst);
@@ -313,7 +313,8 @@ impl Indexes {
         });
     }
 
-    /// Gives an index up that was dropped, whether it was open or only recorded. With one's turn.
+    /// Gives up an index that was dropped, whether it was open or only recorded. The caller holds
+    /// the [turn](Self::turn).
     pub(crate) fn remove(&self, name: &str, tell: impl FnOnce() -> u64) {
         self.change(tell, || {
             let named = self.all().filter(|listed| listed.index.name() == name);
@@ -322,7 +323,7 @@ impl Indexes {
         });
     }
 
-    /// Finds out whether there may be any.
+    /// Updates the flag that says whether there may be any index.
     fn look_again(&self) {
         let is_refused = matches!(self.writers(), Writers::Cluster | Writers::Nobody);
         let has_some = is_refused
@@ -332,21 +333,22 @@ impl Indexes {
     }
 
     fn change(&self, tell: impl FnOnce() -> u64, change: impl FnOnce()) {
-        // Whoever has come in before is to look again, whichever number it will be.
+        // A transaction admitted before must look again, whatever the change's count will be.
         self.changed_at.store(UNDER_WAY, SeqCst);
         change();
         self.changed_at.store(tell(), SeqCst);
     }
 
-    /// Which change of the terms was the last of these indexes'.
+    /// Returns the database's count of changes after the last change of these indexes.
     pub(crate) fn changed_at(&self) -> u64 {
         self.changed_at.load(SeqCst)
     }
 
-    /// Whether there are none, as far as a writer need know.
+    /// Returns whether a writer may assume that there are no indexes.
     #[inline(always)]
     pub(crate) fn are_none(&self) -> bool {
-        // Who sees it late has come in under earlier terms, and will be told so.
+        // A writer that sees the flag late was admitted under an earlier count, and fails at its
+        // commit.
         !self.has_some.load(Relaxed)
     }
 
@@ -380,7 +382,7 @@ mod tests {
             attempt()?;
         }
         assert_eq!((walked(), db.tables()?), (1, tables));
-        // Nor does one that is dropped and made again.
+        // Dropping and creating it again does not lengthen the list either.
         for _ in 0..50 {
             let by_value = db.index(items, BY_VALUE)?;
             db.transact(|tx| tx.put(items, 4, &9))?;
@@ -390,7 +392,7 @@ mod tests {
             db.drop_index("by value")?;
         }
         assert_eq!(walked(), 2);
-        // It can be made as soon as there are no duplicates.
+        // It can be created once there are no duplicates.
         db.transact(|tx| tx.remove(items, 3).map(drop))?;
         let by_parity = db.index(items, BY_PARITY)?;
         assert_eq!(db.read(|tx| tx.get(by_parity.keys(), 1))?, Some(1));
