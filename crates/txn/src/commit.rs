@@ -2,13 +2,14 @@
 //!
 //! 1. *Lock* the write set.
 //! 2. *Read the snapshot number*: the transaction's epoch.
-//! 3. *Validate* the read set. If all of it is as it was, and no other transaction has it locked,
-//!    then there is one moment at which the transaction happens, after the last lock and before the
-//!    first look: what it has read was true then, and what it is going to write could not be seen.
-//! 4. *Prepare*: check that nothing that was validated has come round (decision 36), that the
-//!    database is open and its schema unchanged, reserve memory, find out which older versions
+//! 3. *Validate* the read set. If it is unchanged, and no other transaction has any of it locked,
+//!    the transaction has a serialization point: after the last lock and before the first
+//!    validation. What it has read was true then, and what it is going to write was not visible
+//!    yet.
+//! 4. *Prepare*: check that no validated counter can have wrapped (`docs/decisions/0036`), that the
+//!    database is open and its schema unchanged; reserve memory; find out which older versions
 //!    snapshots need. From here on only the sink can stop the transaction.
-//! 5. *Tell the sink*, which may refuse.
+//! 5. *Call the sink*, which may refuse.
 //! 6. *Apply and unlock*. A reader of a locked row waits; one that has read it before finds the
 //!    lock, or the new version.
 //!
@@ -51,11 +52,11 @@ use crate::{
     write_set::{Write, WriteOp},
 };
 
-/// What a row that is logged counts beside its key and its value.
+/// The bytes that a logged row counts beside its key and its value.
 const ROW_OVERHEAD: usize = 40;
 
-/// Returns whether a transaction has committed already, since it writes nothing and has read at one
-/// moment.
+/// Returns whether a transaction has nothing left to do at its commit: it writes nothing, and all
+/// its reads are of one moment.
 #[inline(always)]
 pub(crate) fn is_trivially_committed<S: Config, M: Mode>(db: &Inner<S>, state: &TxState<S::Engine>) -> bool {
     let writes_nothing = !M::WRITES || state.writes.is_empty() && state.writes.undone().is_empty();
@@ -69,10 +70,10 @@ pub(crate) fn is_trivially_committed<S: Config, M: Mode>(db: &Inner<S>, state: &
 ///
 /// # Errors
 ///
-/// A conflict, a refusal of the sink, or when memory has run out. Nothing has happened then.
+/// A conflict, a refusal of the sink, or when memory has run out. The writes are then not applied.
 #[inline]
 pub(crate) fn commit<S: Config, M: Mode>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), Error> {
-    // Before anything is locked, or an epoch of the log held open.
+    // This comes before anything is locked, or an epoch of the log held open.
     if M::WRITES && db.ticket.is_taken() {
         yield_to_ticket(db, state);
     }
@@ -82,7 +83,7 @@ pub(crate) fn commit<S: Config, M: Mode>(db: &Inner<S>, state: &mut TxState<S::E
     }
 }
 
-/// Waits where the holder of the ticket claims what this transaction is going to write.
+/// Waits if the holder of the ticket claims what this transaction is going to write.
 #[cold]
 #[inline(never)]
 fn yield_to_ticket<S: Config>(db: &Inner<S>, state: &TxState<S::Engine>) {
@@ -92,7 +93,7 @@ fn yield_to_ticket<S: Config>(db: &Inner<S>, state: &TxState<S::Engine>) {
     }
 }
 
-/// [Runs](run) a commit under an epoch that is held open until it is over.
+/// [Runs](run) a commit under an epoch that is held open until the commit ends.
 #[inline(never)]
 fn run_logged<S: Config, M: Mode>(
     db: &Inner<S>,
@@ -115,7 +116,7 @@ fn run_logged<S: Config, M: Mode>(
     }
 }
 
-// Compiled once for each caller, so that a commit without a log calls nothing for it.
+// It is compiled once for each caller, so that a commit without a log makes no call for it.
 #[inline(always)]
 fn run<S: Config, M: Mode>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), Error> {
     let mut done = match state.writes.len() {
@@ -134,7 +135,7 @@ fn run<S: Config, M: Mode>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Res
         _ => commit_many(db, state)?,
     };
     while let Some(newest) = done {
-        // A row was written tens of thousands of times in this epoch: time for the next.
+        // A row was written tens of thousands of times in this epoch: advance to the next one.
         advance_beyond(db.engine(), db.snapshot_number()?, last_of(newest));
         done = commit_many(db, state)?;
     }
@@ -144,7 +145,7 @@ fn run<S: Config, M: Mode>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Res
     Ok(reclaim::try_again(db, state)?)
 }
 
-/// Runs the sequence for one row, for which it is compiled once more.
+/// Runs the sequence for one row, compiled for that case.
 #[inline(always)]
 fn commit_one<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<Option<Version>, Error> {
     let (parts, writes) = Parts::of(db, state);
@@ -161,7 +162,7 @@ fn commit_many<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Resu
     parts.commit(writes)
 }
 
-/// What the sequence works with, beside the write set.
+/// What the sequence needs beside the write set.
 struct Parts<'c, S: Config> {
     db: &'c Inner<S>,
     worker: &'c mut Worker<S::Engine>,
@@ -182,7 +183,7 @@ impl<'c, S: Config> Parts<'c, S> {
     }
 }
 
-/// Rows that are locked. Dropped, by an error or a panic, they are unlocked.
+/// Locked rows. Dropping it, by an error or a panic, unlocks them.
 struct LockedRows<'l, E: Engine> {
     records: Records<'l, E>,
     writes: &'l mut [Write],
@@ -196,8 +197,8 @@ impl<E: Engine> Drop for LockedRows<'_, E> {
 }
 
 impl<S: Config> Parts<'_, S> {
-    /// The sequence. Returns `None` if the transaction has committed, otherwise the version of a
-    /// row that has no further version in this epoch; nothing has happened then.
+    /// Runs the sequence. Returns `None` if the transaction has committed. Otherwise returns the
+    /// version of a row that has no further version in this epoch, and nothing has been written.
     // Functions that are not inlined take the parts one by one: a reference to all of them would
     // force them into memory.
     #[inline(always)]
@@ -239,11 +240,11 @@ impl<S: Config> Parts<'_, S> {
     }
 }
 
-/// Tells the sink, which may refuse, and then the log.
+/// Calls the sink, which may refuse, and then appends to the log.
 #[inline(never)]
 fn tell<S: Config>(db: &Inner<S>, session: &mut Session, commit: &Commit<'_>) -> Result<(), Error> {
     if let Some(sink) = &db.sink {
-        // A sink of an explicit transaction is refused what one of a closure is.
+        // The sink of an explicit transaction is under the same restrictions as that of a closure.
         let _until_told = db.enter_sink();
         sink.commit(commit).map_err(|source| Error::Refused { source })?;
     }
@@ -282,9 +283,9 @@ fn lock_and_validate<S: Config>(
     }
 }
 
-/// Prepares rows that are not plain: checks that their keys still lead to them, reserves memory for
-/// values that do not fit where they are, and finds out what snapshots need. Returns whether the
-/// rows can be written in place all the same.
+/// Prepares rows that are not plain. Checks that their keys still lead to them, reserves memory for
+/// values that do not fit in place, and finds out what snapshots need. Returns whether the rows can
+/// be written in place all the same.
 #[inline(never)]
 fn prepare<S: Config>(
     db: &Inner<S>,
@@ -308,7 +309,7 @@ fn prepare<S: Config>(
 }
 
 /// Checks that a transaction that was admitted before the database or its schema changed may
-/// commit, and that what it has validated cannot have come round.
+/// commit, and that no counter that it has validated can have wrapped.
 #[cold]
 #[inline(never)]
 fn confirm<S: Config>(db: &Inner<S>, admitted: Admission, now: Admission, writes: &[Write]) -> Result<(), Error> {
@@ -326,7 +327,7 @@ fn confirm<S: Config>(db: &Inner<S>, admitted: Admission, now: Admission, writes
     if let Some(dropped) = tables().find(|opened| opened.is_dropped() && !opened.is_index())
         && !S::has(Mutation::DropsNotChecked)
     {
-        // It would be refused when it is run again.
+        // A retry would be refused.
         return Err(dropped.dropped());
     }
     if !S::has(Mutation::IndexedNotChecked) && tables().any(|opened| opened.indexes.changed_at() > admitted) {
@@ -338,8 +339,8 @@ fn confirm<S: Config>(db: &Inner<S>, admitted: Admission, now: Admission, writes
     Ok(())
 }
 
-/// Checks that what a transaction has read cannot have come round since it was admitted, and that
-/// it was not dropped.
+/// Checks that no counter that a transaction has validated can have wrapped since it was admitted,
+/// and that no table was dropped.
 #[cold]
 #[inline(never)]
 fn confirm_reads<S: Config>(db: &Inner<S>, admitted: Admission) -> Result<(), Conflict> {
@@ -347,8 +348,8 @@ fn confirm_reads<S: Config>(db: &Inner<S>, admitted: Admission) -> Result<(), Co
     if S::has(Mutation::DropsNotChecked) { Ok(()) } else { db.catalog.check_drops(admitted.count()) }
 }
 
-/// Checks that the records of rows that others have written meanwhile are still those of their
-/// keys.
+/// Checks that rows that other transactions have written meanwhile still have the records that
+/// their keys lead to.
 #[cold]
 #[inline(never)]
 fn check_keys<S: Config>(db: &Inner<S>, arena: &Arena, writes: &[Write]) -> Result<(), Error> {
@@ -361,7 +362,7 @@ fn check_keys<S: Config>(db: &Inner<S>, arena: &Arena, writes: &[Write]) -> Resu
     Ok(())
 }
 
-/// Reserves memory for the values that do not fit where they are.
+/// Reserves memory for the values that do not fit in place.
 #[cold]
 #[inline(never)]
 fn reserve<S: Config>(
@@ -383,7 +384,7 @@ fn reserve<S: Config>(
     Ok(())
 }
 
-/// Takes the records of removed rows out of their tables.
+/// Removes the records of removed rows from their tables.
 #[cold]
 #[inline(never)]
 fn take_out_removed<S: Config>(

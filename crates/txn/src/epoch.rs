@@ -1,9 +1,9 @@
 //! Snapshot numbers and versions.
 //!
-//! A database has one *snapshot number*, which only those advance who want to see everything as it
-//! was at one moment. A transaction that commits reads it once, after it has locked what it writes:
-//! that is its *epoch*. A row's version says in which epoch it was written and how often in that
-//! epoch, so that versions are ordered by epoch first:
+//! A database has one *snapshot number*. Only readers that need a consistent state of one moment
+//! advance it. A transaction that commits reads it once, after it has locked its write set: that is
+//! its *epoch*. A row's version consists of the epoch in which it was written and a count within
+//! that epoch, so that versions are ordered by epoch first:
 //!
 //! ```text
 //!  61                                  16 15                 0
@@ -17,37 +17,37 @@ use drtm_kv::Version;
 
 const COUNT_BITS: u32 = 16;
 
-/// The version of a row that is written in an epoch, after it had another: of a later epoch, if
-/// [there is no further one](has_version_in) in this.
+/// Returns the version of a row that is written in an epoch, after the version `before`. It is of a
+/// later epoch if [there is no further one](has_version_in) in this one.
 #[inline(always)]
 pub(crate) fn version_in(epoch: u64, before: Version) -> Version {
     Version::new((before.number() + 1).max(epoch << COUNT_BITS))
 }
 
-/// Whether a row that had a version can be written in an epoch: unless it was written tens of
-/// thousands of times in it.
+/// Returns whether a row with this version has a further version in an epoch. It has none after it
+/// was written tens of thousands of times in the epoch.
 #[inline(always)]
 pub(crate) fn has_version_in(epoch: u64, before: Version) -> bool {
     epoch_of(version_in(epoch, before)) <= epoch
 }
 
-/// The epoch in which a version was written.
+/// Returns the epoch in which a version was written.
 #[inline(always)]
 pub(crate) const fn epoch_of(version: Version) -> u64 {
     version.number() >> COUNT_BITS
 }
 
-/// The last epoch in which there is no version after this one.
+/// Returns the last epoch that has no version after this one.
 pub(crate) const fn last_of(version: Version) -> u64 {
     epoch_of(version.next()) - 1
 }
 
-/// The first version of the epoch after this one.
+/// Returns the first version of the epoch after this one.
 pub(crate) const fn first_after(epoch: u64) -> Version {
     Version::new((epoch + 1) << COUNT_BITS)
 }
 
-/// Lifts the snapshot number above an epoch.
+/// Advances the snapshot number beyond an epoch.
 #[cold]
 pub(crate) fn advance_beyond<E: Engine>(engine: &E, number: &Word, epoch: u64) {
     let mut now = engine.load(number);

@@ -1,19 +1,19 @@
-//! Opacity: a running transaction sees one moment, whether it is going to commit or not
+//! Opacity: a running transaction sees a consistent state, whether it is going to commit or not
 //! (`docs/decisions/0033`).
 //!
-//! Each worker counts its commits that write in a word of its own, between locking and writing. In
-//! another one it counts the records of absent rows that it takes out of their tables, between
-//! locking and taking out: a transaction may be about to write such a record, and would not find
-//! its own write. An opaque transaction samples these words after each read. As long as none has
-//! changed, what it has read before still holds, and only the new row is looked at. When one has,
-//! everything is validated.
+//! Each worker counts its writing commits in a word of its own, between locking and writing. In
+//! another word it counts the records of absent rows that it removes from their tables, between
+//! locking and removing: a transaction may be about to write such a record, and would not find its
+//! own write. An opaque transaction samples these words after each read. While none has changed,
+//! its earlier reads still hold, and only the new row is validated. Once one has changed, the whole
+//! read set is validated.
 //!
-//! Why that is enough: let S be what was counted at the last sample. Their rows were locked before
-//! they were counted. So the validation that followed the sample found such a row locked, or
-//! written: all that was read before has what S has written, and nothing of S is still to come. A
-//! row that is read later is found unlocked, so it has what S has written, too. It has nothing of a
-//! later commit: that would have been counted before it was written, and the sample that follows
-//! the read would show it.
+//! Why that is enough: let S be the commits counted at the last sample. Their rows were locked
+//! before they were counted. So the validation after the sample found such a row locked, or
+//! written: all earlier reads include what S has written, and no write of S is still to come. A row
+//! that is read later is found unlocked, so it includes the writes of S too. It includes no write
+//! of a later commit: that commit would have been counted before it wrote, and the sample after the
+//! read would show it.
 
 use std::sync::Arc;
 
@@ -24,12 +24,12 @@ use crate::{
     stats::{Counters, Registry},
 };
 
-/// What an opaque transaction knows of the commits of others.
+/// What an opaque transaction knows of other transactions' commits.
 #[derive(Debug, Default)]
 pub(crate) struct Opacity {
     /// Each worker's counters.
     workers: Vec<Arc<Counters>>,
-    /// How many changes there were at the last sample.
+    /// The sum of changes at the last sample.
     changes: Option<u64>,
 }
 
@@ -39,8 +39,8 @@ impl Opacity {
         self.changes = None;
     }
 
-    /// Returns whether a change may have been counted since the last sample. Samples, unless it is
-    /// less work to validate so many rows at once: then the answer is that it may.
+    /// Returns whether a change may have been counted since the last sample. If validating this
+    /// many rows is cheaper than sampling, it returns true without a sample.
     pub(crate) fn may_have_changed<E: Engine>(&mut self, engine: &E, registry: &Registry, rows: usize) -> bool {
         // A model has a worker for each transaction, and few rows.
         if !MODEL && rows <= self.workers.len() {
@@ -72,7 +72,7 @@ mod tests {
         assert!(has_changed() && !has_changed());
         one.takes_out(&NoHtm);
         assert!(has_changed() && !has_changed(), "a record that is gone may have been about to be written");
-        // A worker that is new.
+        // A new worker.
         let two = registry.register(&NoHtm);
         two.writes(&NoHtm);
         assert!(has_changed() && !has_changed());

@@ -1,4 +1,4 @@
-//! The read set: what must still be so when the transaction commits.
+//! The read set: what must be unchanged when the transaction commits.
 
 use drtm_kv::{BucketVersion, NodeVersion, PhantomGuard, ReadEntry};
 
@@ -12,7 +12,7 @@ use crate::{
     write_set::WriteTarget,
 };
 
-/// How many reads and writes there are when the read set is validated for the first time before the
+/// The number of reads and writes at which the read set is validated for the first time before the
 /// commit.
 const FIRST_CHECK: usize = 256;
 
@@ -21,11 +21,11 @@ const FIRST_CHECK: usize = 256;
 pub(crate) struct ReadSet {
     /// Rows that were read and are not written.
     pub(crate) records: Vec<ReadEntry>,
-    /// Leaves that ranges went through, and in which keys were absent.
+    /// The leaves that ranges have passed, and those in which keys were absent.
     pub(crate) leaves: Vec<NodeVersion>,
     /// Buckets in which keys were absent.
     pub(crate) buckets: Vec<BucketVersion>,
-    /// How many reads and writes there are when the set is validated again.
+    /// The number of reads and writes at which the set is validated next.
     pub(crate) next_check: usize,
     leaf_index: GuardIndex,
     bucket_index: GuardIndex,
@@ -45,13 +45,13 @@ impl ReadSet {
         self.records.is_empty() && self.leaves.is_empty() && self.buckets.is_empty()
     }
 
-    /// Returns how many bytes of the heap it has.
+    /// Returns its size on the heap, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let indexes = self.leaf_index.bytes() + self.bucket_index.bytes();
         vec_bytes(&self.records) + vec_bytes(&self.leaves) + vec_bytes(&self.buckets) + indexes
     }
 
-    /// Returns whether it has guards of absent keys, or of ranges.
+    /// Returns whether it has guards of absent keys or of ranges.
     pub(crate) fn has_guards(&self) -> bool {
         !self.leaves.is_empty() || !self.buckets.is_empty()
     }
@@ -71,7 +71,7 @@ impl ReadSet {
         }
     }
 
-    /// Lets the guards follow a change that this transaction has made itself.
+    /// Updates the guards after a change that this transaction has made itself.
     pub(crate) fn follow<S: Config>(&mut self, mut shift: Shift) {
         if S::has(Mutation::SplitsNotGuarded) {
             match &mut shift {
@@ -91,8 +91,8 @@ impl ReadSet {
         self.records.pop_if(|last| *last == seen).is_some()
     }
 
-    /// Returns a guard for the time in which code of the application changes a row that was read
-    /// and is not in the set: if that fails or panics, the row is added.
+    /// Returns a guard to hold while application code changes a row that was read, but is not in
+    /// the set. If that code fails or panics, the guard adds the row.
     #[inline(always)]
     pub(crate) fn pending(&mut self, record: WriteTarget) -> PendingRead<'_> {
         PendingRead { reads: self, record }
@@ -118,7 +118,7 @@ impl ReadSet {
     }
 }
 
-/// A row that was read to be changed. Dropped, it is added to the read set.
+/// A row that was read to be changed. Dropping it adds the row to the read set.
 #[derive(Debug)]
 pub(crate) struct PendingRead<'r> {
     reads: &'r mut ReadSet,

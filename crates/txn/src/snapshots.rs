@@ -1,13 +1,13 @@
-//! Snapshots: what everything was at one moment.
+//! Snapshots: consistent reads of one moment.
 //!
-//! A snapshot advances the *snapshot number*, and sees what was written in epochs up to the one
-//! that it found. A transaction reads the number after it has locked what it writes. So a commit
-//! that belongs to a snapshot has written already, or has its records locked, which a reader waits
-//! for; and a record that is locked from then on belongs to a later epoch.
+//! A snapshot advances the *snapshot number*, and sees what was written in epochs up to the number
+//! that it found. A transaction reads the number after it has locked its write set. So a commit
+//! that a snapshot must see either has written already, or has its records locked, and the reader
+//! waits for the locks. A record that is locked later gets a later epoch.
 //!
-//! Writers keep an older version only if an open snapshot sees what is there, and not what is
-//! written. Open snapshots are in slots for all writers to see. One that has no number yet may need
-//! anything.
+//! A writer keeps an older version only if an open snapshot sees the present version and not the
+//! new one. Open snapshots are in slots that all writers read. One that has no number yet may need
+//! any version.
 //!
 //! ```text
 //! word 0       snapshot number
@@ -16,15 +16,15 @@
 //!      4..     slots: 0 free, 1 to be numbered, otherwise the first version that the snapshot does not see
 //! ```
 //!
-//! A thread that opens a snapshot writes all of this, and one that commits then reads all of it: so
-//! it is together, and the first few slots are in the line of what precedes them.
+//! A thread that opens a snapshot writes all of this, and a committing thread then reads all of it.
+//! So it is contiguous, and the first few slots share the line of what precedes them.
 //!
 //! # The crowd
 //!
-//! Snapshots do not run out. One that finds no free slot joins the *crowd*, which has room for any
-//! number. Writers know only its oldest member, and keep every version from that one's on. A member
-//! whose lock on the crowd was waited for shares its number with those that waited: the number was
-//! taken after they began, and they have read nothing since.
+//! There is no limit on open snapshots. One that finds no free slot joins the *crowd*, which holds
+//! any number. Writers know only its oldest member, and keep every version from that one's on.
+//! Members that wait for the crowd's lock at the same time share a number: it was taken after they
+//! began, and they have read nothing since.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -44,7 +44,7 @@ const OPEN: usize = 1;
 const USED: usize = 2;
 const CROWD: usize = 3;
 const SLOTS: usize = 4;
-/// Whole lines, as whatever comes behind is others'.
+/// The size is whole lines, because the memory behind is used by others.
 const WORDS: usize = (SLOTS + SNAPSHOT_SLOTS).next_multiple_of(LINE_WORDS);
 
 const FREE: u64 = 0;
@@ -54,7 +54,7 @@ const UNNUMBERED: u64 = 1;
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshots {
     at: Offset,
-    /// How many members of the crowd there are, by the first versions that they do not see.
+    /// The number of members of the crowd, by the first versions that they do not see.
     crowd: Arc<Mutex<BTreeMap<u64, usize>>>,
 }
 
@@ -67,24 +67,25 @@ pub(crate) struct Opened {
     pub(crate) before: Version,
 }
 
-/// What open snapshots need, as a writer has found it after it had its epoch.
+/// What open snapshots need, as read by a writer after it had its epoch.
 #[derive(Debug, Default)]
 pub(crate) struct Needs {
-    /// The first versions that they do not see.
+    /// The first version that each snapshot does not see.
     bounds: Vec<u64>,
-    /// Whether there is one that has no number yet.
+    /// Whether a snapshot has no number yet.
     has_unnumbered: bool,
-    /// The word of the crowd.
+    /// The crowd's word.
     crowd: u64,
 }
 
 impl Needs {
-    /// Returns how many bytes of the heap it has.
+    /// Returns its size on the heap, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         vec_bytes(&self.bounds)
     }
 
-    /// Returns whether a snapshot may read what was there from one version to before another.
+    /// Returns whether a snapshot may read a row that is replaced: one written with version `from`
+    /// and overwritten with `until`.
     #[inline]
     pub(crate) fn include(&self, from: Version, until: Version) -> bool {
         self.has_unnumbered
@@ -117,7 +118,7 @@ impl Snapshots {
     pub(crate) fn create<E: Engine>(store: &Store<E>) -> Result<Self, KvError> {
         let at = store.region().extend(8 * WORDS as u64, 64)?;
         let snapshots = Self { at, crowd: Arc::default() };
-        // Epoch zero is that of records that stand for nothing yet.
+        // Epoch zero belongs to records that hold no row yet.
         store.region().engine().store(snapshots.number(store)?, 1);
         Ok(snapshots)
     }
@@ -127,13 +128,13 @@ impl Snapshots {
         Ok(store.region().array(self.at)?)
     }
 
-    /// Where the snapshot number is, and behind it how many snapshots are open.
+    /// Returns the offset of the snapshot number. The number of open snapshots follows it.
     #[cfg(not(feature = "model"))]
     pub(crate) fn line(&self) -> Offset {
         self.at
     }
 
-    /// The snapshot number.
+    /// Returns the snapshot number.
     #[inline(always)]
     pub(crate) fn number<'s, E: Engine>(&self, store: &'s Store<E>) -> Result<&'s Word, KvError> {
         Ok(&self.words(store)?[NUMBER])
@@ -151,9 +152,9 @@ impl Snapshots {
             }
             None => Opened { slot: None, before: self.join_crowd(engine, words) },
         };
-        // A commit that has read an earlier number has locked its records before: what is read from
-        // now on is found locked, or written. So it is for a member of the crowd that shares a
-        // number, which was taken before.
+        // A commit that has read an earlier number has locked its records before: a read from now
+        // on finds them locked, or written. This holds for a member of the crowd that shares a
+        // number too: the number was taken earlier.
         fence_locked();
         Ok(opened)
     }
@@ -161,12 +162,12 @@ impl Snapshots {
     /// Joins the crowd. Returns the first version that the new member does not see.
     #[cold]
     fn join_crowd<E: Engine>(&self, engine: &E, words: &[Word; WORDS]) -> Version {
-        // What was acknowledged before this member began is of this epoch, or an earlier one.
+        // All that was acknowledged before this member began has this epoch, or an earlier one.
         let began_in = engine.load(&words[NUMBER]);
         let mut crowd = self.crowd.lock();
         let newest = crowd.last_key_value().map(|(before, _)| Version::new(*before));
         let before = match newest {
-            // It was numbered while this one waited for the lock.
+            // It got its number while this one waited for the lock.
             Some(newest) if newest >= first_after(began_in) => newest,
             Some(_) => take_number(engine, words),
             None => {
@@ -192,7 +193,7 @@ impl Snapshots {
     }
 
     pub(crate) fn close<E: Engine>(&self, store: &Store<E>, opened: Opened) {
-        // It was opened there.
+        // The snapshot was opened in this memory.
         if let Ok(words) = self.words(store) {
             let engine = store.region().engine();
             match opened.slot {
@@ -203,12 +204,12 @@ impl Snapshots {
         }
     }
 
-    /// How many are open.
+    /// Returns the number of open snapshots.
     pub(crate) fn count<E: Engine>(&self, store: &Store<E>) -> Result<u64, KvError> {
         Ok(store.region().engine().load(&self.words(store)?[OPEN]))
     }
 
-    /// What open snapshots need, of writers of the epoch that was read before.
+    /// Collects what open snapshots need. The writer must have read its epoch before.
     #[inline]
     pub(crate) fn needs<E: Engine>(&self, store: &Store<E>, needs: &mut Needs) -> Result<(), KvError> {
         needs.clear();
@@ -246,7 +247,7 @@ fn take_number<E: Engine>(engine: &E, words: &[Word; WORDS]) -> Version {
     first_after(engine.fetch_add(&words[NUMBER], 1))
 }
 
-/// Lets writers look at so many slots, at least.
+/// Makes writers read at least this many slots.
 fn look_as_far_as<E: Engine>(engine: &E, used: &Word, slots: u64) {
     let mut now = engine.load(used);
     while now < slots {

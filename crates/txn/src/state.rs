@@ -22,13 +22,12 @@ use crate::{
     write_set::{WriteOp, WriteSet},
 };
 
-/// How many reads a read-only transaction has made when it continues in a snapshot. Fewer are
-/// validated again sooner than writers have kept old versions for a snapshot, and cost nobody but
-/// the reader.
+/// The number of reads after which a read-only transaction continues in a snapshot. Validating
+/// fewer is cheaper than older versions are for writers, and costs only the reader.
 pub(crate) const LONG_READ: usize = 1024;
 
-/// Bytes of values that a transaction may have kept, and room for rows that it has read, with which
-/// its state goes to the next transaction.
+/// The most bytes of values, and rows of the read set, for which a transaction's state keeps its
+/// memory for the next one.
 const KEPT_BYTES: usize = 1 << 20;
 const KEPT_ROWS: usize = 1 << 15;
 
@@ -39,7 +38,7 @@ pub(crate) struct TxState<E: Engine> {
     pub(crate) holder: Holder,
     pub(crate) reads: ReadSet,
     pub(crate) writes: WriteSet,
-    /// Where the transaction has removed every row.
+    /// The spans of keys in which the transaction has removed every row.
     pub(crate) removed: RemovedSpans,
     pub(crate) arena: Arena,
     /// Places of rows that were prefetched.
@@ -54,27 +53,26 @@ pub(crate) struct TxState<E: Engine> {
 /// What a commit needs beside the sets.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    /// The writes in the order of their records, where they have to be locked in it.
+    /// The writes in the order of their records, for locking in that order.
     pub(crate) order: Vec<(Handle, u32)>,
-    /// What open snapshots need, as of this commit.
+    /// What open snapshots need at this commit.
     pub(crate) needs: Needs,
-    /// Memory for values that do not fit where their records are, by the numbers of their writes,
-    /// in order.
+    /// Memory for values that do not fit in place, by the numbers of their writes, in order.
     pub(crate) reserved: Vec<(u32, Reserved)>,
 }
 
-/// What outlives one transaction.
+/// The part of the state that outlives one transaction.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) counters: Arc<Counters>,
-    /// Commits of this state.
+    /// The number of commits of this state.
     pub(crate) commits: u32,
-    /// Under what the transaction was admitted (see `lifecycle`).
+    /// The admission of the current transaction (see `lifecycle`).
     pub(crate) admission: Admission,
-    /// What appends to the log, if there is one, and the epoch of the last commit that did.
+    /// The log's participant, if there is a log, and the epoch of the last logged commit.
     pub(crate) participant: Option<Arc<Participant>>,
     pub(crate) logged_in: u64,
-    /// When the present transaction's commit is waited for.
+    /// When the current transaction's commit returns.
     pub(crate) choice: Choice,
     /// Marks an explicit transaction as active. A closure is marked by its thread's slot.
     slot: Option<Arc<ActiveSlot>>,
@@ -127,7 +125,7 @@ impl<E: Engine> TxState<E> {
         }
     }
 
-    /// Forgets everything, for the next transaction.
+    /// Clears the state, for the next transaction.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.reads.clear();
@@ -143,7 +141,7 @@ impl<E: Engine> TxState<E> {
         self.arena.values.len() > KEPT_BYTES || self.reads.records.capacity() > KEPT_ROWS
     }
 
-    /// Notes how much memory the state keeps.
+    /// Records how much memory the state keeps.
     pub(crate) fn note_bytes(&self) {
         let Self { worker, reads, writes, arena, located, entries, scratch, session, .. } = self;
         let scratch = vec_bytes(&scratch.order) + vec_bytes(&scratch.reserved) + scratch.needs.bytes();
@@ -153,7 +151,7 @@ impl<E: Engine> TxState<E> {
         session.counters.keeps(bytes);
     }
 
-    /// Gives back the memory of a large transaction, which has ended.
+    /// Frees the memory of a large transaction, which has ended.
     #[cold]
     #[inline(never)]
     pub(crate) fn shed(&mut self) {
@@ -166,7 +164,7 @@ impl<E: Engine> TxState<E> {
         self.note_bytes();
     }
 
-    /// Gives back memory that a failed commit has reserved.
+    /// Frees memory that a failed commit has reserved.
     pub(crate) fn give_back_reserved(&mut self) {
         let Self { scratch, worker, .. } = self;
         scratch.reserved.drain(..).for_each(|(_, memory)| worker.give_back(memory));
@@ -177,8 +175,7 @@ impl<E: Engine> TxState<E> {
         self.reads.places().chain(self.writes.as_slice().iter().map(|write| Claim::Record(write.at)))
     }
 
-    /// Takes the key of a write out of the spans in which there is no row, unless the write removes
-    /// its row.
+    /// Removes the key of a write from the spans without rows, unless the write removes its row.
     #[inline(always)]
     pub(crate) fn uncover(&mut self, write: usize) {
         if !self.removed.is_empty() {
@@ -194,12 +191,12 @@ impl<E: Engine> TxState<E> {
         }
     }
 
-    /// Returns whether there is nothing to be validated.
+    /// Returns whether there is nothing to validate.
     pub(crate) fn has_seen_nothing(&self) -> bool {
         self.reads.is_empty() && self.writes.is_empty()
     }
 
-    /// Returns how much there is to be validated.
+    /// Returns how many rows there are to validate.
     #[inline(always)]
     pub(crate) fn seen(&self) -> usize {
         self.reads.records.len() + self.writes.len()

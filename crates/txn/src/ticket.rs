@@ -1,15 +1,15 @@
-//! The starvation ticket: so that a transaction which has failed again and again succeeds
+//! The starvation ticket, with which a transaction that has failed repeatedly succeeds
 //! (`docs/decisions/0033`).
 //!
-//! There is one in a database, and it is held for a bounded time. Its holder locks nothing with it.
-//! It publishes *claims*: the places that its failed runs have touched, which are rows, leaves that
+//! A database has one ticket, and it is held for a bounded time. It locks nothing. Its holder
+//! publishes *claims*: the places that its failed runs have touched. These are rows, leaves that
 //! ranges passed, and buckets or leaves in which keys were absent. Another transaction that is
-//! about to write in a claimed place makes way: it waits, with no lock held, until the holder has
-//! ended or its time is over.
+//! about to write a claimed place yields: it waits, with no lock held, until the holder has ended
+//! or its time is over.
 //!
-//! Claims decide nothing. The holder is validated like any other transaction, and a thread that
-//! hears of them late only makes the holder run once more. So nothing is lost when a claim is
-//! ignored, and it is ignored
+//! Correctness does not depend on claims. The holder is validated like any other transaction, and a
+//! thread that sees the claims late only makes the holder run once more. So a claim may be ignored,
+//! and it is ignored
 //!
 //! - when the time is over, whatever the holder's closure waits for;
 //! - by the holder's own thread, which may have other transactions.
@@ -29,15 +29,14 @@ use crate::{
     sync::{AtomicBool, Mutex, Ordering::Relaxed, ThreadName},
 };
 
-/// How long the ticket is held at most.
+/// The longest time that the ticket is held.
 pub(crate) const TERM: Duration = Duration::from_millis(100);
 
-/// How often other threads look at a holding under model checking, which knows no time, until it is
-/// over.
+/// Under model checking, which has no time: the number of times that other threads check a holding
+/// before it is over.
 const MODEL_LOOKS: u32 = 3;
 
-/// How often a thread that waits looks before it sleeps between one look and the next, and how long
-/// it sleeps.
+/// How often a waiting thread checks before it sleeps between checks, and how long it sleeps.
 const LOOKS: u32 = 64;
 const NAP: Duration = Duration::from_micros(50);
 
@@ -46,7 +45,7 @@ const NAP: Duration = Duration::from_micros(50);
 pub(crate) enum Claim {
     /// A row.
     Record(Handle),
-    /// A bucket, or a leaf: keys must not come there.
+    /// A bucket or a leaf, into which keys must not be inserted.
     Guard(Offset),
 }
 
@@ -58,7 +57,7 @@ pub(crate) struct Ticket {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Holdings so far.
+    /// The number of holdings so far.
     count: u64,
     holding: Option<Holding>,
 }
@@ -72,7 +71,7 @@ struct Holding {
     claims: FxHashSet<Claim>,
 }
 
-/// The ticket, until it is dropped, or its time is over.
+/// The held ticket. Dropping it gives the ticket back; it also ends when its time is over.
 #[derive(Debug)]
 pub(crate) struct Held<'t> {
     ticket: &'t Ticket,
@@ -80,8 +79,8 @@ pub(crate) struct Held<'t> {
 }
 
 impl Ticket {
-    /// Waits for the ticket, but not longer than one holding. `None` if another transaction has got
-    /// it then.
+    /// Waits for the ticket, but not longer than one holding. Returns `None` if another transaction
+    /// has got it by then.
     #[cold]
     pub(crate) fn take(&self, thread: ThreadName) -> Option<Held<'_>> {
         let (mut nap, mut first) = (Nap::default(), None);
@@ -127,7 +126,7 @@ impl Ticket {
         }
     }
 
-    /// Waits as long as another thread claims one of these places.
+    /// Waits while another thread claims one of these places.
     #[cold]
     #[inline(never)]
     pub(crate) fn yield_to_ticket(&self, thread: ThreadName, places: impl Iterator<Item = Claim>) {
@@ -148,7 +147,7 @@ impl Ticket {
 }
 
 impl State {
-    /// The present holding. Ends it if its time is over.
+    /// Returns the current holding. Ends it if its time is over.
     fn current(&mut self, ticket: &Ticket) -> Option<&mut Holding> {
         if self.holding.as_mut().is_some_and(Holding::is_over) {
             self.end(ticket);
@@ -188,7 +187,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Waits a little, and longer after a while.
+/// Waits a little, and longer after some iterations.
 #[derive(Default)]
 struct Nap {
     waiter: Waiter,
@@ -230,7 +229,7 @@ mod tests {
         let ticket = Ticket::default();
         let held = ticket.take(1).expect("it is free");
         ticket.claim(1, [guard(16)].into_iter());
-        // This thread itself could go on for ever: the holder does nothing.
+        // The loop ends by time alone: the holder does nothing.
         ticket.yield_to_ticket(2, [guard(16)].into_iter());
         assert!(!ticket.is_taken() && !held.is_current());
         let next = ticket.take(2).expect("it is over");
@@ -242,7 +241,7 @@ mod tests {
     fn a_thread_waits_for_one_holding_at_most() {
         let ticket = Ticket::default();
         let held = ticket.take(1).expect("it is free");
-        // Though it is not given back.
+        // The first holder has not given it back.
         let next = ticket.take(2).expect("the first holding is over");
         assert!(next.is_current() && !held.is_current());
     }

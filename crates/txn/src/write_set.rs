@@ -1,10 +1,11 @@
 //! The write set: the rows that a transaction is going to write, and the savepoints that it can
 //! return to.
 //!
-//! A transaction looks every row that it reads up here, since it sees its own writes. A filter
-//! answers for most rows. It is exact for a single write, and a bitmap for several. Where it cannot
-//! tell, a small set is searched, and a large one has an index, which is brought up to date by the
-//! first lookup that needs it: a transaction that only inserts never pays for it.
+//! A transaction looks up every row that it reads here, since it sees its own writes. A filter
+//! answers for most rows. It is exact for a single write, and a bitmap for several. If the filter
+//! cannot exclude a row, a small set is searched linearly. A large one has an index, which is
+//! brought up to date by the first lookup that needs it: a transaction that only inserts never pays
+//! for it.
 
 use drtm_kv::{Handle, ReadEntry, Version};
 use rustc_hash::FxHashMap;
@@ -22,7 +23,7 @@ use crate::{
 pub(crate) enum WriteOp {
     /// Replaces the value with this one.
     Put(ArenaRange),
-    /// Makes a record visible that this transaction has made, with this value in it.
+    /// Makes a record visible that this transaction has created, with this value in it.
     Insert(ArenaRange),
     /// Replaces the bytes behind the first `skipped` words of the value. The row was read.
     Patch { bytes: ArenaRange, skipped: u32 },
@@ -31,7 +32,7 @@ pub(crate) enum WriteOp {
 }
 
 impl WriteOp {
-    /// The length of a value that replaces another, for which the record may have no room.
+    /// Returns the length of a value that replaces another, which may not fit in place.
     #[inline(always)]
     pub(crate) fn new_length(self) -> Option<usize> {
         match self {
@@ -41,7 +42,7 @@ impl WriteOp {
     }
 }
 
-/// A record that a lookup has found, as the write set knows it.
+/// A record that a lookup has found, in relation to the write set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WriteTarget {
     /// A record that this transaction does not write yet.
@@ -50,7 +51,7 @@ pub(crate) enum WriteTarget {
     Written(usize),
     /// An older version, which cannot be written.
     Past,
-    /// No record, as long as this guard is unchanged: one has to be made.
+    /// No record, while this guard is unchanged: one has to be created.
     Missed(Absence),
 }
 
@@ -60,28 +61,30 @@ pub(crate) struct Write {
     pub(crate) at: Handle,
     pub(crate) table: u16,
     pub(crate) op: WriteOp,
-    /// Whether this transaction has made the record.
+    /// Whether this transaction has created the record.
     pub(crate) is_made: bool,
     /// Whether the row was read as well: then its version must not have changed when it is locked.
     pub(crate) is_read: bool,
     pub(crate) key: ArenaKey,
-    /// The version when it was found.
+    /// The version when the row was found.
     pub(crate) seen: Version,
-    /// The version when it was locked.
+    /// The version when the row was locked.
     pub(crate) before: Version,
-    /// Whether the new value fits where the record is.
+    /// Whether the new value fits in place.
     pub(crate) has_room: bool,
 }
 
 impl Write {
-    /// A write of a record that was found. If it was read, it must not be in the read set too.
+    /// Returns the write of a record that was found. If it was read, it must not be in the read set
+    /// too.
     #[inline(always)]
     pub(crate) fn found(found: ReadEntry, table: u16, op: WriteOp, key: ArenaKey, is_read: bool) -> Self {
         let ReadEntry { at, version: seen } = found;
         Self { at, table, op, is_made: false, is_read, key, seen, before: Version::default(), has_room: true }
     }
 
-    /// A write of a record that was made for it. It counts as read: the key was absent.
+    /// Returns the write of a record that was created for it. It counts as read: the key was
+    /// absent.
     #[inline(always)]
     pub(crate) fn made(made: ReadEntry, table: u16, op: WriteOp, key: ArenaKey) -> Self {
         Self { is_made: true, ..Self::found(made, table, op, key, true) }
@@ -94,14 +97,14 @@ impl Write {
         if self.op == WriteOp::Remove { version.as_removed() } else { version }
     }
 
-    /// The record as it was found.
+    /// Returns the record as it was found.
     #[inline(always)]
     pub(crate) fn seen(&self) -> ReadEntry {
         ReadEntry { at: self.at, version: self.seen }
     }
 }
 
-/// From how many writes on they are looked up by an index.
+/// The number of writes from which on the set has an index.
 const INDEX_FROM: usize = if cfg!(test) { 4 } else { 64 };
 
 /// The rows that a transaction writes.
@@ -112,22 +115,22 @@ pub(crate) struct WriteSet {
     /// The numbers of the first `indexed` writes, by their records.
     index: FxHashMap<Handle, u32>,
     indexed: usize,
-    /// Whether anything below is in use, or the index.
+    /// Whether the index, or anything below, is in use.
     has_more: bool,
     /// The savepoints that the transaction can return to, in order.
     savepoints: Vec<u64>,
     /// The number of the next savepoint. None is used twice.
     next_savepoint: u64,
-    /// What writes did before they were changed.
+    /// The previous operations of writes that were changed.
     changes: Vec<(u32, WriteOp)>,
-    /// Writes that were undone, and whose records this transaction has made.
+    /// Writes that were undone, and whose records this transaction has created.
     undone: Vec<Write>,
     /// How many writes were undone.
     dropped: usize,
 }
 
 impl WriteSet {
-    /// Returns how many bytes of the heap it has, about.
+    /// Returns its approximate size on the heap, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let index = self.index.capacity() * size_of::<(Handle, u32)>();
         let undone = vec_bytes(&self.savepoints) + vec_bytes(&self.changes) + vec_bytes(&self.undone);
@@ -195,7 +198,7 @@ impl WriteSet {
         self.writes.push(write);
     }
 
-    /// Makes a write do something else.
+    /// Changes the operation of a write.
     #[inline]
     pub(crate) fn change(&mut self, write: usize, op: WriteOp) {
         if !self.savepoints.is_empty() {
@@ -204,7 +207,7 @@ impl WriteSet {
         self.writes[write].op = op;
     }
 
-    /// Returns the writes that were undone, and whose records this transaction has made.
+    /// Returns the writes that were undone, and whose records this transaction has created.
     #[inline(always)]
     pub(crate) fn undone(&self) -> &[Write] {
         &self.undone
@@ -219,7 +222,7 @@ impl WriteSet {
         Mark { writes: self.writes.len(), changes: self.changes.len(), number }
     }
 
-    /// Undoes the writes since a savepoint, and calls `read` for each of their rows that was read.
+    /// Undoes the writes since a savepoint, and calls `read` for each undone row that was read.
     ///
     /// # Errors
     ///
@@ -236,20 +239,20 @@ impl WriteSet {
         }
         self.dropped += self.writes.len() - mark.writes;
         for write in self.writes.drain(mark.writes..) {
-            // The filter may keep its bit: it only has to know all that are there.
+            // The filter may keep the bit: it must only never miss a record.
             self.index.remove(&write.at);
             if write.is_read {
                 read(write.seen());
             }
-            // The record stays until the end: it says that its key is absent, and what was seen
-            // around it holds.
+            // The record stays until the transaction ends: it says that its key is absent, and the
+            // guards around it hold.
             self.undone.extend(write.is_made.then_some(write));
         }
         self.indexed = self.indexed.min(mark.writes);
         Ok(())
     }
 
-    /// Returns an empty set with memory of its own, in place of this one.
+    /// Returns an empty set without memory, to replace this one.
     pub(crate) fn emptied(&self) -> Self {
         Self { next_savepoint: self.next_savepoint, ..Self::default() }
     }
@@ -277,7 +280,7 @@ impl WriteSet {
     }
 }
 
-/// Where a transaction was when a savepoint was taken.
+/// A position in the write set, at which a savepoint was taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     writes: usize,
@@ -285,8 +288,8 @@ pub(crate) struct Mark {
     number: u64,
 }
 
-/// Answers whether a record may be one of some. One record is kept as it is, several have a bit
-/// each.
+/// Answers whether a record may be in the set. A single record is stored exactly, and several have
+/// a bit each.
 #[derive(Debug, Default)]
 struct Filter {
     first: Option<Handle>,
@@ -294,7 +297,7 @@ struct Filter {
     bits: [u64; FILTER_WORDS],
 }
 
-/// So many that two of a hundred records seldom share a bit.
+/// This many words make two of a hundred records seldom share a bit.
 const FILTER_WORDS: usize = 32;
 
 impl Filter {
@@ -351,7 +354,7 @@ mod tests {
 
     use super::*;
 
-    /// Records to write.
+    /// Returns records to write.
     fn records(count: u64) -> Vec<ReadEntry> {
         let store = Store::in_memory(NoHtm, 16 << 20).expect("a store");
         let table = store.hash_table(HashConfig::default()).expect("a table");
@@ -379,7 +382,7 @@ mod tests {
 
     #[derive(Clone, Copy, Debug)]
     enum Step {
-        /// Writes some row.
+        /// Writes a row.
         Write(usize),
         Savepoint,
         /// Returns to one of the savepoints.
@@ -404,7 +407,7 @@ mod tests {
             let (mut set, mut model) = (WriteSet::default(), Vec::<(usize, WriteOp)>::new());
             let mut savepoints: Vec<(Mark, Vec<(usize, WriteOp)>)> = Vec::new();
             for (step, number) in steps.into_iter().zip(0..) {
-                // Each write is another.
+                // Each write has another operation.
                 let op = WriteOp::Patch { bytes: ArenaRange::default(), skipped: number };
                 match step {
                     Step::Write(row) => match set.position(records[row].at) {

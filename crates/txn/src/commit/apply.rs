@@ -1,4 +1,4 @@
-//! Writing what a transaction has locked, and unlocking it.
+//! Applying the write set: writing the locked rows, and unlocking them.
 
 use std::hint::cold_path;
 
@@ -18,11 +18,12 @@ use crate::{
     write_set::{Write, WriteOp},
 };
 
-/// Writes and unlocks each row. Returns whether one was removed, whose record is to be taken out.
+/// Writes and unlocks each row. Returns whether a row was removed, whose record must be taken out
+/// of its table.
 ///
 /// # Errors
 ///
-/// When the store is corrupt. The other rows are unlocked all the same.
+/// When the store is corrupt. The other rows are still unlocked.
 #[inline(always)]
 pub(super) fn apply<S: Config>(
     db: &Inner<S>,
@@ -35,7 +36,7 @@ pub(super) fn apply<S: Config>(
     let records = db.store.records();
     if S::has(Mutation::UnlockBeforeVersions) {
         unlock(&records, writes);
-        // Let a waiting transaction in.
+        // Lets a waiting transaction in.
         std::thread::yield_now();
     }
     if !is_plain {
@@ -54,14 +55,14 @@ pub(super) fn apply<S: Config>(
     Ok(has_removed)
 }
 
-/// Unlocks the row that could not be written, and those behind it.
+/// Unlocks the row that could not be written, and those after it.
 #[cold]
 fn leave<S: Config>(db: &Inner<S>, left: &[Write], error: KvError) -> KvError {
     unlock(&db.store.records(), left);
     error
 }
 
-/// Writes and unlocks a row whose value has room. Returns whether the row was removed.
+/// Writes and unlocks a row whose value fits in place. Returns whether the row was removed.
 #[inline(always)]
 fn write_in_place<E: Engine>(
     records: &Records<'_, E>,
@@ -72,7 +73,7 @@ fn write_in_place<E: Engine>(
     let (bytes, skipped) = match write.op {
         WriteOp::Insert(_) => return records.publish(write.at, version).map(|()| false),
         WriteOp::Remove => {
-            // As it is when it is taken out.
+            // The record has this version when it is taken out.
             write.before = version;
             return records.publish(write.at, version).map(|()| true);
         }
@@ -82,7 +83,7 @@ fn write_in_place<E: Engine>(
     records.write_part(write.at, version, skipped as usize, bytes.of(values)).map(|()| false)
 }
 
-/// Writes rows that have older versions, or values that do not fit where the records are.
+/// Writes rows that have older versions, or values that do not fit in place.
 struct Special<'a, S: Config> {
     db: &'a Inner<S>,
     worker: &'a mut Worker<S::Engine>,
@@ -101,7 +102,7 @@ impl<'a, S: Config> Special<'a, S> {
         scratch: &'a mut Scratch,
         epoch: u64,
     ) -> Self {
-        // They were reserved in the order of the writes, and are taken from the end.
+        // They were reserved in the order of the writes, and are popped from the end.
         scratch.reserved.reverse();
         let new_past = NewPast::new(&db.garbage);
         Self { db, worker, arena, scratch, epoch, spent: Spent::default(), new_past }
@@ -128,7 +129,7 @@ impl<'a, S: Config> Special<'a, S> {
         let version = write.version_in(self.epoch);
         let (mut now_at, mut is_removed) = (write.at, false);
         let had_past = records.has_past(write.at)?;
-        // A row that was absent, and has no older versions, needs none that says so.
+        // A row that was absent, and has no older versions, needs no version that says so.
         let may_be_kept = had_past || !self.scratch.needs.is_empty() && !write.before.is_removed();
         let has_past = may_be_kept && self.update_version_chain(records, write, had_past, version)?;
         if write.has_room {
@@ -145,8 +146,8 @@ impl<'a, S: Config> Special<'a, S> {
         Ok(is_removed)
     }
 
-    /// Drops the older versions that no snapshot needs, and keeps the present one if one does.
-    /// Returns whether the row has older versions then.
+    /// Drops the older versions that no snapshot needs, and keeps the present one if a snapshot
+    /// does. Returns whether the row then has older versions.
     fn update_version_chain(
         &mut self,
         records: &Records<'_, S::Engine>,

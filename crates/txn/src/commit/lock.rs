@@ -1,18 +1,18 @@
 //! Locking the write set.
 //!
-//! Usually no other transaction has any of its rows locked, and then the order does not matter:
+//! Usually no other transaction has any of the rows locked, and then the order does not matter:
 //! each row is locked as it comes. As soon as one is found locked, all are unlocked, and locked
-//! again in the order of memory, now waiting: so transactions never wait in a circle.
+//! again in memory order, now waiting: so transactions never deadlock.
 
 use drtm_htm::{Access, Engine, Plain, Waiter};
 use drtm_kv::{Handle, Head, Holder, Locking, Records, Version};
 
 use crate::{Config, Conflict, Error, epoch::epoch_of, inner::Inner, mutation::Mutation, write_set::Write};
 
-/// How often a row that another transaction has locked is tried again.
+/// How often a lock held by another transaction is tried again.
 const PATIENCE: u32 = 256;
 
-/// What a commit has to know of the rows that it has locked.
+/// What a commit learns about the rows that it has locked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Summary {
     newest: Version,
@@ -27,39 +27,40 @@ const HAS_CHANGED: u64 = 1 << 2;
 impl Summary {
     const NOTHING: Self = Self { newest: Version::new(0), oldest: Version::new(u64::MAX), marks: 0 };
 
-    /// The newest version of any row.
+    /// Returns the newest version of any row.
     pub(super) fn newest(&self) -> Version {
         self.newest
     }
 
-    /// Whether every row is as it was found, has no older versions, and a value that fits, and no
-    /// snapshot needs what it is before a commit of this epoch.
+    /// Returns whether every row is plain: unchanged since it was found, without older versions,
+    /// with a value that fits, and not needed by a snapshot at a commit of this epoch.
     #[inline(always)]
     pub(super) fn is_plain(&self, epoch: u64) -> bool {
         self.marks == 0 && epoch_of(self.oldest) >= epoch
     }
 
-    /// Whether the new value of a row does not fit where its record is.
+    /// Returns whether the new value of a row does not fit in place.
     pub(super) fn lacks_room(&self) -> bool {
         self.marks & LACKS_ROOM != 0
     }
 
-    /// Whether a row is no longer as it was found.
+    /// Returns whether a row has changed since it was found.
     pub(super) fn has_changed(&self) -> bool {
         self.marks & HAS_CHANGED != 0
     }
 
-    /// Whether a row has older versions.
+    /// Returns whether a row has older versions.
     pub(super) fn has_past(&self) -> bool {
         self.marks & HAS_PAST != 0
     }
 
-    /// Whether a snapshot may need what a row is before a commit of this epoch.
+    /// Returns whether a snapshot may need a row's current version at a commit of this epoch.
     pub(super) fn may_be_needed(&self, epoch: u64) -> bool {
         self.has_past() || epoch_of(self.oldest) < epoch
     }
 
-    /// Adds a row that is locked now. Returns whether it is what the transaction has read.
+    /// Adds a row that is now locked. Returns whether it is unchanged since the transaction read
+    /// it.
     #[inline(always)]
     fn add<'s, S: Config, A: Access<'s>>(
         &mut self,
@@ -74,7 +75,7 @@ impl Summary {
             self.oldest = self.oldest.min(version);
         }
         let (is_same, new) = (version == write.seen, write.op.new_length());
-        // Most are like this, and then there is nothing else to remember.
+        // Most rows are like this, and need no other marks.
         let is_plain = new.map_or(!head.has_older(), |new| head.is_plain(new));
         if is_same && is_plain {
             write.has_room = true;
@@ -100,10 +101,10 @@ pub(super) enum NotLocked {
     Conflict(Conflict),
 }
 
-/// Locks rows as they come, each by `lock`: by a swap of its own, or by a store in an htm
+/// Locks rows as they come, each by calling `lock`: a compare-and-swap, or a store in an htm
 /// transaction.
 ///
-/// If a row cannot be locked, returns why, and how many are locked.
+/// If a row cannot be locked, returns the reason, and how many rows are locked.
 #[inline(always)]
 pub(super) fn lock_rows<'s, S: Config, A: Access<'s>>(
     tx: &mut A,
@@ -137,7 +138,7 @@ pub(super) fn unlock<E: Engine>(records: &Records<'_, E>, locked: &[Write]) {
 #[inline(always)]
 pub(super) fn lock<S: Config>(db: &Inner<S>, writes: &mut [Write], holder: Holder) -> Result<Summary, NotLocked> {
     let records = &db.store.records();
-    // A place that leads out of memory leads to no record.
+    // A place outside of memory has no record.
     let swap = |at| records.lock(at, holder).unwrap_or(Locking::Gone);
     let Ok(tried) = lock_rows::<S, _>(&mut Plain::new(db.engine()), records, writes, |_, at| Ok(swap(at)));
     tried.map_err(|(locked, why)| {
@@ -150,7 +151,7 @@ pub(super) fn lock<S: Config>(db: &Inner<S>, writes: &mut [Write], holder: Holde
 ///
 /// # Errors
 ///
-/// A conflict; nothing is locked then.
+/// A conflict; then nothing is locked.
 #[cold]
 #[inline(never)]
 pub(super) fn lock_in_order<S: Config>(
@@ -183,7 +184,7 @@ pub(super) fn lock_in_order<S: Config>(
     Ok(summary)
 }
 
-/// Locks a row, waiting a little.
+/// Locks a row, waiting for a bounded time.
 fn lock_patiently<S: Config>(db: &Inner<S>, at: Handle, holder: Holder) -> Result<(Version, Head), Error> {
     let (records, waiter) = (db.store.records(), Waiter::new());
     for _ in 0..PATIENCE {

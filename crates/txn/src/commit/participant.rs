@@ -1,5 +1,5 @@
-//! The commit's steps for one row at a time, for transactions of other nodes: the same lock,
-//! preparation and writing, called one by one.
+//! The steps of a commit for one row at a time, for transactions of other nodes: they lock, prepare
+//! and write rows by separate calls.
 
 use std::slice;
 
@@ -19,12 +19,11 @@ use crate::{
     write_set::{Write, WriteOp},
 };
 
-/// Locks a row in a holder's name, and reserves memory for its value. Returns the version that the
-/// row has.
+/// Locks a row for a holder, and reserves memory for its value. Returns the row's version.
 ///
 /// # Errors
 ///
-/// A conflict, or when memory has run out. Nothing is locked then.
+/// A conflict, or when memory has run out. Then nothing is locked.
 pub(crate) fn lock_row<S: Config>(
     db: &Inner<S>,
     state: &mut TxState<S::Engine>,
@@ -55,8 +54,8 @@ pub(crate) fn lock_row<S: Config>(
     Ok((before, reserved))
 }
 
-/// Sees to it that a row that is locked has a version in the epoch in which it will be written: the
-/// number is read later, by all rows of the transaction here.
+/// Makes sure that a locked row has a further version in the epoch in which it will be written.
+/// That epoch is read later, by all rows of the transaction here.
 fn has_further_version<S: Config>(db: &Inner<S>, before: Version) -> Result<(), KvError> {
     let number = db.snapshot_number()?;
     fence_locked();
@@ -66,12 +65,12 @@ fn has_further_version<S: Config>(db: &Inner<S>, before: Version) -> Result<(), 
     Ok(())
 }
 
-/// Locks rows and looks again at others, all at one moment, in an htm transaction. Tells whether it
-/// did: otherwise their own locks do it, one by one.
+/// Locks rows and validates others atomically, in an htm transaction. Returns whether it did; if
+/// not, the rows are locked one by one.
 ///
 /// # Errors
 ///
-/// A conflict; nothing is locked then.
+/// A conflict; then nothing is locked.
 pub(crate) fn lock_in_region<S: Config>(
     db: &Inner<S>,
     state: &mut TxState<S::Engine>,
@@ -87,8 +86,8 @@ pub(crate) fn lock_in_region<S: Config>(
     Ok(entered?.is_some())
 }
 
-/// Reserves memory for the value of a row that another transaction has locked, unless it is this
-/// one.
+/// Reserves memory for the value of a row that this holder has locked already. It is a conflict if
+/// another holder has.
 fn lock_again<S: Config>(
     db: &Inner<S>,
     state: &mut TxState<S::Engine>,
@@ -109,11 +108,11 @@ fn lock_again<S: Config>(
     Ok((before, reserved))
 }
 
-/// Writes a row that its holder has locked, and unlocks it.
+/// Writes and unlocks a row that its holder has locked.
 ///
 /// # Errors
 ///
-/// When the store is corrupt; or the value is longer than what was reserved.
+/// When the store is corrupt, or the value is longer than the reserved memory.
 pub(crate) fn apply_row<S: Config>(
     db: &Inner<S>,
     state: &mut TxState<S::Engine>,
@@ -123,8 +122,7 @@ pub(crate) fn apply_row<S: Config>(
 ) -> Result<(), KvError> {
     let TxState { worker, arena, scratch, session, .. } = state;
     let has_past = db.store.records().has_past(write.at)?;
-    // Where no memory was reserved, the value may still have another length, in what the record
-    // has.
+    // Without reserved memory, the value may still be of another length that fits in place.
     write.has_room = match write.op.new_length() {
         Some(length) => db.store.records().has_length(write.at, length)?,
         None => true,

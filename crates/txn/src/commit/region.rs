@@ -1,4 +1,4 @@
-//! Locking and validating in one htm transaction, over nothing but states and versions, so that it
+//! Locking and validating in one htm transaction. It only accesses states and versions, so that it
 //! stays small.
 
 use drtm_htm::{Access, Cause, Engine, Outcome, Policy, fence_locked};
@@ -15,13 +15,12 @@ const MOVED: u8 = 2;
 const CHANGED: u8 = 3;
 const PHANTOM: u8 = 4;
 
-/// Locks the write set, reads the snapshot number and validates the read set, all at one moment.
-/// Returns `None` where that is not worth while or does not succeed: the same is done by the rows'
-/// own locks then.
+/// Locks the write set, reads the snapshot number and validates the read set atomically. Returns
+/// `None` if that is not worth while or does not succeed; the caller then locks row by row.
 ///
 /// # Errors
 ///
-/// A conflict; nothing is locked then.
+/// A conflict; then nothing is locked.
 #[inline(always)]
 pub(super) fn lock_and_validate<S: Config>(
     db: &Inner<S>,
@@ -60,8 +59,7 @@ pub(super) fn lock_and_validate<S: Config>(
         Outcome::Fallback(Cause::Explicit(MOVED)) => Err(Conflict::Moved.into()),
         Outcome::Fallback(Cause::Explicit(CHANGED)) => Err(Conflict::Validation.into()),
         Outcome::Fallback(Cause::Explicit(PHANTOM)) => Err(Conflict::Phantom.into()),
-        // Also where a row is locked by another transaction: that can be waited for, but not in
-        // here.
+        // This includes a row that another transaction has locked: the slow path can wait for it.
         Outcome::Fallback(_) => Ok(None),
     }
 }

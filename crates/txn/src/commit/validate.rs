@@ -1,4 +1,4 @@
-//! Looking again at what was read.
+//! Validating the read set.
 
 use drtm_htm::{Access, Plain};
 use drtm_kv::{Holder, Records};
@@ -6,7 +6,7 @@ use drtm_kv::{Holder, Records};
 use super::confirm_reads;
 use crate::{Config, Conflict, inner::Inner, mutation::Mutation, read_set::ReadSet, state::TxState};
 
-/// Returns what has changed of the read set, if anything has.
+/// Validates the read set. Returns the conflict, if any of it has changed.
 #[inline(always)]
 pub(super) fn validate<'s, S: Config, A: Access<'s>>(
     tx: &mut A,
@@ -45,7 +45,7 @@ fn validate_some<S: Config>(db: &Inner<S>, reads: &ReadSet, holder: Holder) -> R
     conflict.map_or(Ok(()), Err)
 }
 
-/// Validates all that a running transaction has seen, the rows that it is going to write included.
+/// Validates all that a running transaction has seen, including the rows in its write set.
 pub(crate) fn validate_all<S: Config>(db: &Inner<S>, state: &TxState<S::Engine>) -> Result<(), Conflict> {
     let records = db.store.records();
     validate_reads(db, &state.reads, state.holder)?;
@@ -57,7 +57,7 @@ pub(crate) fn validate_all<S: Config>(db: &Inner<S>, state: &TxState<S::Engine>)
             return Err(Conflict::Moved);
         }
     }
-    // A snapshot has seen nothing that could have changed.
+    // A snapshot has no reads that could have changed.
     if state.has_seen_nothing() || db.lifecycle.is_unchanged(db.engine(), state.session.admission) {
         return Ok(());
     }
