@@ -1,18 +1,18 @@
-//! Phantom guards follow the changes that the transaction makes itself.
+//! Updating phantom guards after the transaction's own insertions.
 //!
-//! A guard says in which version a bucket or a leaf was when a key was absent there. An insertion
-//! of the transaction's own changes it, and must not look like another's. So the guard is replaced,
-//! at every insertion: few guards are gone through, many have an index, which is brought up to date
-//! by the first change that needs it.
+//! A guard holds the version that a bucket or a leaf had when a key was absent there. The
+//! transaction's own insertion changes that version, and must not look like another transaction's.
+//! So every insertion replaces the guard. Few guards are searched linearly. Many have an index,
+//! which is brought up to date by the first change that needs it.
 
 use drtm_kv::{GuardChange, PhantomGuard};
 use drtm_rdma::Offset;
 use rustc_hash::FxHashMap;
 
-/// From how many guards on they are looked up by an index.
+/// The number of guards from which on a list has an index.
 const INDEX_FROM: usize = if cfg!(test) { 4 } else { 64 };
 
-/// Where a list has the guard of a place.
+/// Maps places to the positions of their guards in a list.
 #[derive(Debug, Default)]
 pub(crate) struct GuardIndex {
     /// The positions of guards among the first `indexed`.
@@ -21,12 +21,12 @@ pub(crate) struct GuardIndex {
 }
 
 impl GuardIndex {
-    /// Returns how many bytes of the heap it has, about.
+    /// Returns its approximate size on the heap, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.positions.capacity() * size_of::<(Offset, usize)>()
     }
 
-    /// Lets the guards of a list follow a change.
+    /// Updates the guards of a list after a change.
     #[inline]
     pub(crate) fn carry<G: PhantomGuard>(&mut self, guards: &mut Vec<G>, change: GuardChange<G>) {
         if guards.len() < INDEX_FROM && self.indexed == 0 {
@@ -57,15 +57,15 @@ impl GuardIndex {
         self.update(guards);
     }
 
-    /// Indexes the guards at the end of a list, and takes those out that it has already.
+    /// Indexes the guards at the end of a list, and removes duplicates.
     fn update<G: PhantomGuard>(&mut self, guards: &mut Vec<G>) {
         let mut kept = self.indexed;
         for at in self.indexed..guards.len() {
             let guard = guards[at];
             match self.positions.get(&guard.place()) {
                 Some(known) if guards[*known] == guard => continue,
-                // Another transaction has changed the place meanwhile. Only one of both guards can
-                // hold, so the transaction cannot commit, whichever is found.
+                // Another transaction has changed the place meanwhile. Only one of the two guards
+                // can hold, so the transaction cannot commit, whichever is found.
                 Some(_) => {}
                 None => drop(self.positions.insert(guard.place(), kept)),
             }
@@ -76,7 +76,7 @@ impl GuardIndex {
         self.indexed = kept;
     }
 
-    /// Forgets the guards of a list that was cleared.
+    /// Clears the index after its list was cleared.
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
         if self.indexed > 0 {
@@ -103,11 +103,11 @@ mod tests {
 
     #[derive(Clone, Copy, Debug)]
     enum Step {
-        /// Looks for a key.
+        /// Looks up a key.
         Look(u64),
-        /// Inserts a key, as the transaction does.
+        /// Inserts a key in the transaction.
         Insert(u64),
-        /// Inserts a key, as another transaction does.
+        /// Inserts a key in another transaction.
         Disturb(u64),
     }
 
@@ -118,13 +118,13 @@ mod tests {
         prop_oneof![prop::collection::vec(alone, 0..400), prop::collection::vec(disturbed, 0..400)]
     }
 
-    /// Guards hold as long as only the transaction itself inserts, and fail if another inserts
-    /// where one is.
+    /// Checks that guards hold while only the transaction itself inserts, and fail if another one
+    /// inserts into a guarded place.
     fn run<T: KvTable<NoHtm, drtm_kv::Inline>>(store: &Store<NoHtm>, table: &T, steps: &[Step]) {
         let mut worker = store.worker().expect("a worker");
         let (mut guards, mut index) = (Vec::new(), GuardIndex::default());
-        // The keys that the transaction has seen absent, and whether another has inserted one of
-        // them.
+        // The keys that the transaction has seen absent, and whether another transaction has
+        // inserted one of them.
         let (mut absent, mut is_disturbed) = (BTreeSet::new(), false);
         for step in steps {
             match *step {

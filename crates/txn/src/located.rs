@@ -1,15 +1,15 @@
-//! Where records are that a transaction has asked for ahead, so that they need not be looked for
+//! The places of records that a transaction has prefetched, so that they need not be looked up
 //! again.
 //!
-//! Rows are most often come to in the order in which they were asked for: so what is remembered of
-//! a table is a stream, and where in it the transaction is. What is remembered are hints: a record
-//! that has moved since, or is gone, has another incarnation, and is then looked for as ever.
+//! Rows are usually read in the order in which they were prefetched. So the places are kept as a
+//! stream for each table, with the transaction's position in it. They are hints: a record that has
+//! moved since, or is gone, has another incarnation, and its row is then looked up in full.
 //!
-//! A row is asked for in two steps, or a few: its bucket, which tells where the record is, or a
-//! next bucket, and then the record. Between them nobody waits for the bucket: a next step is made
-//! when the transaction has made two of its own. If it comes to one of the rows before, it has to
-//! wait; then the others' buckets are there, too, or nearly, and their records are asked for while
-//! this one's is waited for.
+//! A prefetch takes two steps, or a few more: first the bucket, which gives the place of the record
+//! or of another bucket, and then the record. No thread waits for the bucket in between: the next
+//! step is made after the transaction has made two of its own. A row that is read earlier has to
+//! wait. By then the other rows' buckets have arrived, or nearly, so their records are prefetched
+//! while this one is waited for.
 
 use std::ops::Range;
 
@@ -17,13 +17,13 @@ use drtm_kv::{BucketHint, PrefetchMask, Whereabouts};
 
 use crate::heap_size::vec_bytes;
 
-/// How many tables' rows are remembered. A later one takes the place of an earlier one.
+/// The number of tables with a stream. A later table replaces an earlier one.
 const STREAMS: usize = 8;
 
-/// How many rows are remembered in all.
+/// The most rows that are kept in all.
 const MOST: usize = 4096;
 
-/// How many rows of a stream are looked at for one that is not the next.
+/// The number of rows of a stream that are searched for a row that is not the next.
 const REACH: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
@@ -32,17 +32,17 @@ pub(crate) struct Entry {
     pub(crate) at: Whereabouts,
 }
 
-/// A table's rows among the entries, from the one that is to be come to next on.
+/// The rows of one table among the entries, and the position of the next one to be read.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stream {
-    /// Whose rows they are.
+    /// The table and transaction that the rows belong to.
     owner: Owner,
     begin: u32,
     next: u32,
     end: u32,
 }
 
-/// A table, as one transaction sees it: no transaction's number is zero.
+/// A table in one transaction. No transaction's number is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Owner(u64);
 
@@ -53,32 +53,32 @@ impl Owner {
     }
 }
 
-/// Rows whose buckets were asked for, and whose records are yet to be: those among these entries.
+/// Rows whose buckets were prefetched, but not their records: a range of the entries.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     table: u16,
     begin: u32,
     end: u32,
     lines: &'static PrefetchMask,
-    /// The step of the transaction from which on it is time.
+    /// The step of the transaction at which the buckets have probably arrived.
     ripe_at: u64,
 }
 
-/// As many steps of the transaction may be made before what was asked for is there.
+/// The number of the transaction's steps until prefetched memory has probably arrived.
 const RIPENS: u64 = 2;
 
 #[derive(Debug)]
 pub(crate) struct Located {
     entries: Vec<Entry>,
     streams: [Stream; STREAMS],
-    /// The number of the transaction, after which what it has asked for is forgotten.
+    /// The number of the transaction. A new transaction invalidates the streams of the one before.
     transaction: u32,
     waiting: Vec<Waiting>,
-    /// How many of them do not wait any more.
+    /// How many of `waiting` have been served.
     served: usize,
-    /// Steps that transactions have made.
+    /// The number of steps that transactions have made.
     steps: u64,
-    /// When it is time for the first of those that wait.
+    /// The step at which the first waiting rows are due.
     ripe_at: u64,
 }
 
@@ -91,14 +91,13 @@ impl Default for Located {
 }
 
 impl Located {
-    /// Returns how many bytes of the heap it has.
+    /// Returns its size on the heap, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         vec_bytes(&self.entries) + vec_bytes(&self.waiting)
     }
 
-    /// Remembers rows of a table, whose buckets were asked for: after those that were noted last if
-    /// these are the same table's. Whether there was room for them: if not, nothing has been
-    /// remembered.
+    /// Adds rows of a table, whose buckets were prefetched. They continue the table's stream if it
+    /// was the last one added to. Returns whether there was room; if not, nothing was added.
     #[inline(always)]
     pub(crate) fn note(
         &mut self,
@@ -132,26 +131,27 @@ impl Located {
         self.ripe_at = self.ripe_at.min(ripe_at);
     }
 
-    /// Whether nothing was asked for. Then steps need not be counted either.
+    /// Returns whether nothing was prefetched. Then steps need not be counted.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The transaction makes a step. Whether it is time to [go on](Self::go_on) with what was asked
-    /// for.
+    /// Counts a step of the transaction. Returns whether it is time to [continue](Self::go_on) the
+    /// prefetches.
     #[inline(always)]
     pub(crate) fn step(&mut self) -> bool {
         self.steps += 1;
         self.steps >= self.ripe_at
     }
 
-    /// Asks for records of rows for which it is time; of all if one of them `is_come_to`.
+    /// Prefetches the records of rows that are due. If the transaction `is_come_to` a waiting row,
+    /// all of them are.
     #[inline(always)]
     pub(crate) fn go_on(&mut self, is_come_to: bool, mut locate: impl FnMut(u16, Asked<'_>) -> Left) {
         let steps = self.steps;
         let waiting = self.waiting.get(self.served..).unwrap_or(&[]);
-        // They wait in the order in which it will be time for them.
+        // They are in the order in which they become due.
         let due = match is_come_to {
             true => waiting.len(),
             false => waiting.iter().take_while(|waiting| waiting.ripe_at <= steps).count(),
@@ -167,14 +167,14 @@ impl Located {
         }
     }
 
-    /// Nothing waits any more.
+    /// Clears the waiting rows.
     #[inline(always)]
     fn wait_for_nothing(&mut self) {
         self.waiting.clear();
         (self.served, self.ripe_at) = (0, u64::MAX);
     }
 
-    /// Takes the next step with rows that are waiting. Some may have to wait once more.
+    /// Makes the next step for rows that are waiting. Some may have to wait again.
     #[inline(always)]
     fn go_on_with(&mut self, waiting: Waiting, locate: impl FnOnce(Asked<'_>) -> Left) {
         let Waiting { table, begin, end, lines, .. } = waiting;
@@ -184,7 +184,7 @@ impl Located {
         }
     }
 
-    /// Where a row is, if that was noted.
+    /// Returns where a row is, if it was prefetched.
     #[inline(always)]
     pub(crate) fn find(&mut self, table: u16, word: u64) -> Whereabouts {
         let stream = &mut self.streams[usize::from(table) % STREAMS];
@@ -200,7 +200,7 @@ impl Located {
         self.find_apart(table, word)
     }
 
-    /// The same for a row that is come to again, or out of its turn.
+    /// Like [`find`](Self::find), for a row that is read again, or out of order.
     #[inline(never)]
     fn find_apart(&mut self, table: u16, word: u64) -> Whereabouts {
         let stream = &mut self.streams[usize::from(table) % STREAMS];
@@ -212,7 +212,7 @@ impl Located {
         self.entries[found].at
     }
 
-    /// The rows of a table that were asked for and are yet to be come to, in their order.
+    /// Returns the rows of a table that were prefetched and not read yet, in order.
     #[inline(always)]
     fn rows(&self, table: u16) -> &[Entry] {
         let stream = &self.streams[usize::from(table) % STREAMS];
@@ -222,14 +222,14 @@ impl Located {
         self.entries.get(stream.next as usize..stream.end as usize).unwrap_or(&[])
     }
 
-    /// Whether this row of a table was asked for, behind so many that are yet to be come to.
+    /// Returns whether this row of a table was prefetched, `behind` rows after the next one.
     #[inline(always)]
     pub(crate) fn has(&self, table: u16, behind: usize, word: u64) -> bool {
         self.rows(table).get(behind).is_some_and(|entry| entry.word == word)
     }
 
-    /// The rows of a table that are come to next, if they were asked for: no more than until it is
-    /// time to [go on](Self::go_on).
+    /// Returns the next rows of a table, if they were prefetched. It returns no more than the steps
+    /// until it is time to [continue](Self::go_on) the prefetches.
     #[inline(always)]
     pub(crate) fn ahead(&self, table: u16) -> &[Entry] {
         let rows = self.rows(table);
@@ -237,20 +237,20 @@ impl Located {
         &rows[..rows.len().min(usize::try_from(steps).unwrap_or(usize::MAX))]
     }
 
-    /// Where this row of a table is, if it is the one that is come to next, and was asked for.
+    /// Returns where this row of a table is, if it is the next one in the stream.
     #[inline(always)]
     pub(crate) fn next(&self, table: u16, word: u64) -> Option<Whereabouts> {
         self.rows(table).first().filter(|entry| entry.word == word).map(|entry| entry.at)
     }
 
-    /// The transaction has made a step with each of so many of them.
+    /// Counts one step for each of this many rows, and advances the table's position behind them.
     #[inline(always)]
     pub(crate) fn pass(&mut self, table: u16, rows: usize) {
         self.streams[usize::from(table) % STREAMS].next += rows as u32;
         self.steps += rows as u64;
     }
 
-    /// Forgets everything, for the next transaction.
+    /// Clears it, for the next transaction.
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
         if !self.is_empty() {
@@ -261,14 +261,15 @@ impl Located {
     }
 }
 
-/// Rows of a table whose buckets were asked for.
+/// Rows of a table whose buckets were prefetched.
 #[derive(Debug)]
 pub(crate) struct Asked<'e> {
     entries: &'e mut [Entry],
     lines: &'e PrefetchMask,
 }
 
-/// From the first to behind the last of the rows of which only another bucket has been asked for.
+/// The range of rows for which only another bucket has been prefetched, from the first to behind
+/// the last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left {
     begin: u32,
@@ -280,7 +281,7 @@ impl Left {
 }
 
 impl Asked<'_> {
-    /// Asks for their records, and remembers where these are.
+    /// Prefetches their records, and stores the records' places.
     #[inline(always)]
     pub(crate) fn locate(self, mut locate: impl FnMut(u64, BucketHint, &PrefetchMask) -> Whereabouts) -> Left {
         let mut left = Left::NOTHING;

@@ -1,25 +1,22 @@
-//! Ranges of keys in which a transaction has removed every row: a range that it reads again passes
-//! them at once.
+//! Spans of keys in which a transaction has removed every row, so that its later ranges skip them.
 //!
-//! A row that a transaction removes keeps its record until the commit, so a range finds it, looks
-//! it up in the write set, and passes it. A loop that removes the first row of a range again and
-//! again would pass all rows that it has removed before, every time. So a range that passes removed
-//! rows, one after the other, notes the span of keys from the first to the last, and jumps over it
-//! when it comes there again.
+//! A row that a transaction removes keeps its record until the commit. So a range finds it, looks
+//! it up in the write set, and skips it. A loop that repeatedly removes the first row of a range
+//! would visit all rows that it has removed before, every time. So a range that passes consecutive
+//! removed rows records the span of keys from the first to the last, and later ranges jump over it.
 //!
-//! That no other transaction has inserted a row into the span is validated with everything else
-//! that was read: the range that has passed it has left its guards. A row that the transaction
-//! itself inserts there divides the span.
+//! The guards of the range that has passed the span validate that no other transaction has inserted
+//! a row into it. A row that the transaction itself inserts there splits the span.
 
 use std::collections::BTreeMap;
 
 use crate::storage::KeyRef;
 
-/// A key as spans have it: its encoding, of which a word's has eight bytes. Both are in the order
+/// A key in a span: its encoding, which has eight bytes for a word. The order of encodings is that
 /// of the keys.
 pub(crate) type Bytes = Vec<u8>;
 
-/// The encoding of a key.
+/// Returns the encoding of a key.
 pub(crate) fn bytes_of(key: KeyRef<'_>) -> Bytes {
     match key {
         KeyRef::Word(word) => word.to_be_bytes().to_vec(),
@@ -27,13 +24,14 @@ pub(crate) fn bytes_of(key: KeyRef<'_>) -> Bytes {
     }
 }
 
-/// The least string of bytes after this one.
+/// Returns the least string of bytes after this one.
 fn successor(mut bytes: Bytes) -> Bytes {
     bytes.push(0);
     bytes
 }
 
-/// Spans of several tables, each from its first key to before its end. No two of a table touch.
+/// Spans of several tables, each from its first key to before its end. Spans of one table do not
+/// touch.
 #[derive(Debug, Default)]
 pub(crate) struct RemovedSpans {
     ends: BTreeMap<(u16, Bytes), Bytes>,
@@ -52,7 +50,7 @@ impl RemovedSpans {
         }
     }
 
-    /// Returns the span that has this key: its first key, and its end.
+    /// Returns the span that contains this key: its first key, and its end.
     pub(crate) fn around(&self, table: u16, key: &Bytes) -> Option<(&Bytes, &Bytes)> {
         let (start, end) = self.at_or_before(table, key)?;
         (key < end).then_some((start, end))
@@ -63,11 +61,11 @@ impl RemovedSpans {
         self.ends.range(here).next_back().map(|((_, start), end)| (start, end))
     }
 
-    /// Adds the span of all keys from one to another, both included, between which there is no row.
+    /// Adds the span between two keys, both included, in which there is no row.
     pub(crate) fn add(&mut self, table: u16, one: Bytes, other: Bytes) {
         let (low, high) = if one <= other { (one, other) } else { (other, one) };
         let mut end = successor(high);
-        // With a span that begins before it and reaches it, it is one.
+        // It is merged with a span that begins before it and reaches it.
         let start = match self.at_or_before(table, &low) {
             Some((start, before)) if *before >= low => start.clone(),
             _ => low,
@@ -81,7 +79,7 @@ impl RemovedSpans {
         self.ends.insert(key, end);
     }
 
-    /// Takes a key out of its span, since there is a row again.
+    /// Removes a key from its span, since its row exists again.
     #[inline(always)]
     pub(crate) fn cut(&mut self, table: u16, key: KeyRef<'_>) {
         if !self.is_empty() {
@@ -151,7 +149,7 @@ mod tests {
                     let around = spans.around(7, &key(number));
                     prop_assert_eq!(around.is_some(), model.contains(&number), "{}", number);
                     let Some((start, end)) = around else { continue };
-                    // All between are in it, and it reaches as far as it can.
+                    // All keys between are in it, and it cannot be extended.
                     let first = if start.len() > 1 { start[0] + 1 } else { start[0] };
                     let last = if end.len() > 1 { end[0] } else { end[0] - 1 };
                     prop_assert!((first..=last).all(|number| model.contains(&number)));

@@ -1,4 +1,4 @@
-//! A table's rows in the store, whichever of its four shapes the table has.
+//! A table's rows in the store, in whichever of the four kinds of storage the table has.
 
 mod tour;
 
@@ -45,7 +45,7 @@ impl<'k> From<&'k [u8]> for KeyRef<'k> {
 }
 
 impl<'k> KeyRef<'k> {
-    /// The key, if it is one of this type.
+    /// Decodes the key. Returns `None` if it is invalid for this type.
     #[inline]
     pub(crate) fn decode<K: Key>(self) -> Option<K> {
         match self {
@@ -54,8 +54,8 @@ impl<'k> KeyRef<'k> {
         }
     }
 
-    /// The key with this encoding, in a table whose keys are byte strings, or words of so many
-    /// bytes. `None`: it is none of such a table.
+    /// Returns the key with this encoding, in a table whose keys are byte strings, or words of this
+    /// many bytes. `None` if it is no key of such a table.
     pub(crate) fn of_encoding(encoding: &'k [u8], word_size: Option<usize>) -> Option<Self> {
         let Some(size) = word_size else { return Some(Self::Bytes(encoding)) };
         let mut word = [0; 8];
@@ -64,7 +64,7 @@ impl<'k> KeyRef<'k> {
         Some(Self::Word(u64::from_be_bytes(word)))
     }
 
-    /// Returns how many bytes the key has.
+    /// Returns the number of bytes of the key.
     pub(crate) fn length(self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -72,7 +72,8 @@ impl<'k> KeyRef<'k> {
         }
     }
 
-    /// Returns the key's encoding. Keys that are words have so many bytes, which go to `word`.
+    /// Returns the key's encoding. A key that is a word has `size` bytes, which are written to
+    /// `word`.
     pub(crate) fn encoded(self, size: usize, word: &'k mut [u8; 8]) -> &'k [u8] {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -90,7 +91,7 @@ impl<'k> KeyRef<'k> {
     }
 }
 
-/// A key that is kept.
+/// An owned key.
 #[derive(Debug)]
 pub(crate) enum OwnedKey {
     Word(u64),
@@ -115,14 +116,14 @@ impl OwnedKey {
     }
 }
 
-/// Where a key was not found.
+/// The guard of a place where a key was not found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Absence {
     Bucket(BucketVersion),
     Leaf(NodeVersion),
 }
 
-/// The guard, if it is one of a hash table.
+/// Returns the guard, if it is one of a hash table.
 impl From<Absence> for Option<BucketVersion> {
     #[inline(always)]
     fn from(absence: Absence) -> Self {
@@ -133,7 +134,7 @@ impl From<Absence> for Option<BucketVersion> {
     }
 }
 
-/// The guard, if it is one of a tree.
+/// Returns the guard, if it is one of a tree.
 impl From<Absence> for Option<NodeVersion> {
     #[inline(always)]
     fn from(absence: Absence) -> Self {
@@ -158,19 +159,19 @@ impl From<NodeVersion> for Absence {
     }
 }
 
-/// What is expected where a row is put.
+/// What a placement expects to find.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Expected {
-    /// A row, mostly, which may be overwritten.
+    /// Usually a row, which may be overwritten.
     Anything,
-    /// No row. If there is one, it may not be overwritten.
+    /// No row. An existing row may not be overwritten.
     Nothing,
-    /// No row: the transaction has missed it, and has this guard. Since this turn it cannot have
-    /// come round unnoticed.
+    /// No row: the transaction has missed it, and has this guard. Since this turn the guard's
+    /// counter cannot have wrapped unnoticed.
     Missed(Absence, Turn),
 }
 
-/// What a transaction's own insertion did to the guards of absent keys.
+/// How a transaction's own insertion changed the guards of absent keys.
 #[derive(Debug)]
 pub(crate) enum Shift {
     Bucket(GuardChange<BucketVersion>),
@@ -200,7 +201,7 @@ pub(crate) enum Storage<E: Engine> {
     TreeOfBytes(Tree<E, Bytes>),
 }
 
-/// Runs an operation on whichever table it is, with the key that goes with it.
+/// Runs an operation on a table of any kind, with a key of the matching kind.
 macro_rules! dispatch {
     ($reach:ty, $storage:expr, $key:expr, |$table:ident, $name:ident| $body:expr) => {
         match ($storage, $key) {
@@ -208,7 +209,7 @@ macro_rules! dispatch {
             (Storage::HashOfBytes($table), KeyRef::Bytes($name)) if <$reach>::HASHED => $body,
             (Storage::TreeOfWords($table), KeyRef::Word($name)) if <$reach>::SORTED => $body,
             (Storage::TreeOfBytes($table), KeyRef::Bytes($name)) if <$reach>::SORTED => $body,
-            // The type of keys decides about both, and is checked when the table is opened.
+            // The type of keys determines both kinds, and is checked when the table is opened.
             _ => unreachable!("a key of another kind than its table's"),
         }
     };
@@ -232,7 +233,7 @@ impl<E: Engine> Storage<E> {
         })
     }
 
-    /// The same storage, whose operations do not wait for records that others have locked.
+    /// Returns the same storage, whose operations do not wait for locked records.
     #[cfg(not(feature = "model"))]
     pub(crate) fn impatient(&self) -> Self {
         match self {
@@ -243,7 +244,7 @@ impl<E: Engine> Storage<E> {
         }
     }
 
-    /// Where the table is that peers find rows in by themselves: a hash table.
+    /// Returns where the table is, if peers can look up rows in it by verbs: a hash table.
     #[cfg(not(feature = "model"))]
     pub(crate) fn place_for_peers(&self) -> Option<Offset> {
         match self {
@@ -253,8 +254,8 @@ impl<E: Engine> Storage<E> {
         }
     }
 
-    /// Goes through the records of a range one way, locked or not, until `see` has enough. The
-    /// leaves that it has passed are noted. A hash table has no ranges.
+    /// Scans the records of a range in one direction, locked or not, until `see` breaks off. It
+    /// adds the leaves that it has passed to `passed`. A hash table has no ranges.
     #[cfg(not(feature = "model"))]
     pub(crate) fn scan(
         &self,
@@ -284,13 +285,13 @@ impl<E: Engine> Storage<E> {
         }
     }
 
-    /// Whether a table has an order.
+    /// Returns whether the table is ordered.
     #[cfg(not(feature = "model"))]
     pub(crate) fn is_ordered(&self) -> bool {
         matches!(self, Self::TreeOfWords(_) | Self::TreeOfBytes(_))
     }
 
-    /// Whether a key is of the kind that the table's are.
+    /// Returns whether a key is of the table's kind.
     #[cfg(not(feature = "model"))]
     pub(crate) fn takes(&self, key: KeyRef<'_>) -> bool {
         match self {
@@ -299,7 +300,7 @@ impl<E: Engine> Storage<E> {
         }
     }
 
-    /// Returns whether [`create`](Self::create) makes such a one.
+    /// Returns whether [`create`](Self::create) makes such a table.
     pub(crate) fn is_as(&self, is_ordered: bool, fits: bool) -> bool {
         matches!(
             (self, is_ordered, fits),
@@ -310,7 +311,7 @@ impl<E: Engine> Storage<E> {
         )
     }
 
-    /// Reads what a key is to a reader of this visibility.
+    /// Reads the row of a key with this visibility.
     #[inline(always)]
     pub(crate) fn read<O: Reach, V: Visibility>(
         &self,
@@ -321,8 +322,8 @@ impl<E: Engine> Storage<E> {
         dispatch!(O, self, key, |table, key| Ok(table.read(key, view, into)?.map_err(Absence::from)))
     }
 
-    /// Reads what a key was to a reader of this visibility, in a snapshot: no memory comes round
-    /// while one is open, but a bucket's version may, within one look.
+    /// Reads the row of a key in a snapshot. While one is open no memory is reused so often that
+    /// its name repeats, but a bucket's version may wrap within one lookup.
     #[inline(always)]
     pub(crate) fn read_past<O: Reach>(
         &self,
@@ -339,7 +340,7 @@ impl<E: Engine> Storage<E> {
         })
     }
 
-    /// Reads a row from a record that was located before, if it is still the row's.
+    /// Reads a row from a record that was located before, if the record still belongs to the row.
     #[inline(always)]
     pub(crate) fn read_at<O: Reach, V: Visibility>(
         &self,
@@ -354,7 +355,7 @@ impl<E: Engine> Storage<E> {
         }
     }
 
-    /// Finds a key's record, or makes one.
+    /// Finds a key's record, or creates one.
     #[inline(always)]
     pub(crate) fn place<O: Reach>(
         &self,
@@ -381,8 +382,8 @@ impl<E: Engine> Storage<E> {
         })
     }
 
-    /// Makes records for the first of some keys that ascend, as far as that can be done at once.
-    /// Gives how many.
+    /// Creates records for the first of several ascending keys, as many as can be inserted
+    /// together. Returns how many.
     #[inline(always)]
     pub(crate) fn place_run<'v>(
         &self,
@@ -397,7 +398,7 @@ impl<E: Engine> Storage<E> {
         }
     }
 
-    /// Whether a key's record is this one, which is locked.
+    /// Returns whether this record, which is locked, is the key's.
     #[cold]
     pub(crate) fn leads_to(&self, key: KeyRef<'_>, at: Handle) -> Result<bool, KvError> {
         dispatch!(Any, self, key, |table, key| table.leads_to(key, at))
@@ -413,8 +414,8 @@ impl<E: Engine> Storage<E> {
         dispatch!(Any, self, key, |table, _key| table.reserve(worker, at, length))
     }
 
-    /// Writes a record that is locked with a value of another length, where it is or in this
-    /// memory. Gives where it is then.
+    /// Writes a value of another length to a locked record, in place or in the reserved memory.
+    /// Returns where the record then is.
     #[inline(never)]
     pub(crate) fn write(
         &self,
@@ -441,12 +442,12 @@ impl<E: Engine> Storage<E> {
         dispatch!(Any, self, key, |table, key| table.reap(worker, key, seen, going))
     }
 
-    /// Removes a row, and what it was before, without a transaction.
+    /// Removes a row and its older versions, without a transaction.
     pub(crate) fn remove(&self, worker: &mut Worker<E>, key: KeyRef<'_>) -> Result<(), KvError> {
         dispatch!(Any, self, key, |table, key| table.remove(worker, key).map(drop))
     }
 
-    /// Gives back the memory of hints, of a table that is not used for a while.
+    /// Frees the memory of the hints of an unused table.
     pub(crate) fn forget_hints(&self) {
         match self {
             Self::HashOfWords(_) | Self::HashOfBytes(_) => {}
@@ -455,7 +456,7 @@ impl<E: Engine> Storage<E> {
         }
     }
 
-    /// Rows, and records that stand for rows that are not there.
+    /// Returns the number of records, including those of absent rows.
     pub(crate) fn records(&self) -> Result<u64, KvError> {
         match self {
             Self::HashOfWords(table) => table.count(),

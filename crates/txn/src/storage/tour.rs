@@ -1,4 +1,4 @@
-//! Going through all keys of a table, beside others and apart from any transaction.
+//! Iterating over all keys of a table, concurrently with writers and outside of any transaction.
 
 use std::ops::ControlFlow;
 
@@ -9,16 +9,16 @@ use drtm_kv::{
 
 use super::{Absence, KeyRef, Storage};
 
-/// Where one has come to. Every key that has a record all the while is come to, be it that the
-/// record says that the key is not there.
+/// The position of an iteration. It visits every key that has a record throughout, even if the
+/// record says that the row is absent.
 #[derive(Debug)]
 pub(crate) struct Tour {
     at: At,
-    /// The value that is being copied.
+    /// The buffer for the current value.
     value: Vec<u8>,
 }
 
-/// How many rows of a tree are shown at once.
+/// The number of rows of a tree that are shown by one step.
 const AT_ONCE: u32 = 64;
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ enum At {
 }
 
 impl<E: Engine> Storage<E> {
-    /// Begins before the first key.
+    /// Begins an iteration before the first key.
     pub(crate) fn tour(&self) -> Result<Tour, KvError> {
         let at = match self {
             Self::HashOfWords(table) => At::Buckets(table.sweep()?),
@@ -40,7 +40,7 @@ impl<E: Engine> Storage<E> {
         Ok(Tour { at, value: Vec::new() })
     }
 
-    /// Shows some more keys, and says whether there may be others.
+    /// Shows some more keys, and returns whether there may be others.
     pub(crate) fn go_on(&self, tour: &mut Tour, mut show: impl FnMut(KeyRef<'_>)) -> Result<bool, KvError> {
         match (self, &mut tour.at) {
             (Self::HashOfWords(table), At::Buckets(sweep)) => table.advance(sweep, |word| show(KeyRef::Word(word))),
@@ -53,13 +53,13 @@ impl<E: Engine> Storage<E> {
                 let row = tree.advance(cursor, &mut Current, &mut (), &mut NoValue)?;
                 Ok(row.map(|(bytes, _)| show(KeyRef::Bytes(bytes))).is_some())
             }
-            // A tour is begun and gone on with in one function.
+            // A tour begins and continues on the same table.
             _ => unreachable!("a tour of a table of another kind"),
         }
     }
 
-    /// Shows some more keys of a hash table, as [`go_on`](Self::go_on), and the guards of their
-    /// buckets.
+    /// Like [`go_on`](Self::go_on), for a hash table, but also passes the guards of the keys'
+    /// buckets to `guard`.
     pub(crate) fn go_on_guarded(
         &self,
         tour: &mut Tour,
@@ -74,13 +74,13 @@ impl<E: Engine> Storage<E> {
             (Self::HashOfBytes(table), At::Buckets(sweep)) => {
                 table.advance_guarded(sweep, guard, |bytes| show(KeyRef::Bytes(bytes)))
             }
-            // The table's type says that it is hashed.
+            // The table's type says that it is a hash table.
             _ => unreachable!("a tour of an ordered table"),
         }
     }
 
-    /// Shows some more rows that are there, each with its version at one moment, and returns
-    /// whether there may be others.
+    /// Shows some more existing rows, each with its version, read atomically. Returns whether there
+    /// may be others.
     pub(crate) fn rows(
         &self,
         tour: &mut Tour,
@@ -100,7 +100,7 @@ impl<E: Engine> Storage<E> {
             (Self::TreeOfBytes(tree), At::Bytes(cursor)) => {
                 some_of_tree(tree, cursor, value, |bytes, value, version| show(KeyRef::Bytes(bytes), value, version))
             }
-            // A tour is begun and gone on with in one function.
+            // A tour begins and continues on the same table.
             _ => unreachable!("a tour of a table of another kind"),
         }
     }
