@@ -1,5 +1,5 @@
-//! The arena: the bytes of keys and values that a transaction keeps until it ends, one behind the
-//! other.
+//! The arena: the bytes of keys and values that a transaction keeps until it ends, stored
+//! contiguously.
 
 mod values;
 
@@ -12,9 +12,9 @@ use crate::{AsKey, Error, Key, storage::KeyRef};
 /// Bytes of keys and values.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
-    /// Values that are to be written, and values that are being changed.
+    /// Values to be written, and values that are being changed.
     pub(crate) values: Values,
-    /// Keys of rows that are to be written.
+    /// Keys of rows to be written.
     pub(crate) keys: Vec<u8>,
     /// The value that was read last.
     pub(crate) value: Values,
@@ -23,7 +23,7 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Returns how many bytes of the heap it has.
+    /// Returns its size on the heap, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.values.capacity() + self.value.capacity() + self.keys.capacity() + self.key.capacity()
     }
@@ -54,7 +54,7 @@ impl Arena {
         Ok(value)
     }
 
-    /// Empties the arena, and keeps its memory.
+    /// Empties the arena without freeing its memory.
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
         self.values.truncate(0);
@@ -62,7 +62,7 @@ impl Arena {
     }
 }
 
-/// A key that is kept: itself, or where its bytes are.
+/// A key in the arena: the word itself, or the range of its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ArenaKey {
     Word(u64),
@@ -70,7 +70,7 @@ pub(crate) enum ArenaKey {
 }
 
 impl ArenaKey {
-    /// Keeps a key in `bytes`, unless it is itself a word.
+    /// Appends a key to `bytes`, unless it packs into a word.
     #[inline(always)]
     pub(crate) fn keep<K: Key>(bytes: &mut Vec<u8>, key: impl AsKey<K>) -> Result<Self, Error> {
         if K::FITS {
@@ -83,7 +83,7 @@ impl ArenaKey {
         Ok(Self::Bytes(range))
     }
 
-    /// Returns the key, which was kept in `bytes`.
+    /// Returns the key, whose bytes are in `bytes`.
     #[inline(always)]
     pub(crate) fn in_bytes(self, bytes: &[u8]) -> KeyRef<'_> {
         match self {

@@ -1,4 +1,4 @@
-//! How much memory older versions may take.
+//! The memory budget for older versions.
 
 #[cfg(feature = "tracing")]
 use std::sync::atomic::AtomicBool;
@@ -7,22 +7,22 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 #[cfg(feature = "tracing")]
 use crate::trace::event;
 
-/// Bytes that are used, of those that may be. Counted by whoever keeps or forgets an older version,
-/// which only open snapshots are cause for; what everybody reads lies elsewhere.
+/// The bytes of older versions, of those that they may use. A thread that keeps or drops an older
+/// version updates it, which only open snapshots cause. Data that all threads read is elsewhere.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Budget {
-    /// Below zero for a moment, when somebody gives back what somebody else has taken, and not
+    /// Negative for a moment, when a thread frees memory that another thread has taken, and not
     /// entered yet.
     used: AtomicI64,
     most: u64,
-    /// Whether it has been told that nothing is left, and nothing has been given back since.
+    /// Whether an event has reported that nothing is left, and nothing has been freed since.
     #[cfg(feature = "tracing")]
     was_told: AtomicBool,
 }
 
-/// What a commit takes and gives back, or who tidies up, until it is [entered](Budget::enter):
-/// once, as all threads write the same word then.
+/// The bytes that a commit or a clean-up takes and frees, until they are [entered](Budget::enter).
+/// They are entered once, because all threads write the same word then.
 #[derive(Debug, Default)]
 pub(crate) struct Spent(i64);
 
@@ -46,8 +46,8 @@ impl Budget {
         }
     }
 
-    /// Whether more may be used by a commit that has spent this. Several who ask at once may all be
-    /// told so, and use a little more.
+    /// Returns whether a commit that has spent this much may use more. Concurrent callers may all
+    /// get true, and exceed the budget a little.
     pub(crate) fn allows_more(&self, spent: &Spent) -> bool {
         let used = self.used.load(Relaxed).saturating_add(spent.0);
         let most = i64::try_from(self.most).unwrap_or(i64::MAX);
@@ -75,7 +75,7 @@ impl Budget {
         }
     }
 
-    /// Enters what has been taken and given back.
+    /// Enters the bytes that were taken and freed.
     #[inline]
     pub(crate) fn enter(&self, spent: Spent) {
         match spent.0 {
@@ -85,7 +85,7 @@ impl Budget {
         }
     }
 
-    /// Bytes in use.
+    /// Returns the bytes in use.
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Relaxed).max(0) as u64
     }

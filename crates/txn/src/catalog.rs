@@ -25,47 +25,49 @@ use crate::{
 use drtm_htm::Engine;
 use drtm_kv::{AsOf, Handle, KvError, Past, PrefetchMask, Store, ValueSink, Version, Whereabouts, Worker};
 
-/// The most tables that a database can have, those of indexes and dropped ones included. No number
-/// is used twice, so that a handle of a table that was dropped never leads to another.
+/// The most tables that a database can have, including those of indexes and dropped ones. No number
+/// is reused, so that a handle of a dropped table never refers to another.
 pub(crate) const MOST_TABLES: usize = 1024;
 
-/// The most identities that tables can have as long as there is a log of them. None is used twice.
+/// The most identities of tables in a log. None is reused.
 pub(crate) const MOST_IDS: u16 = u16::MAX;
 
-/// In place of a database: the table was dropped.
+/// The database of a dropped table.
 const NO_DATABASE: u32 = u32::MAX;
 
 /// A table that is open.
 #[derive(Debug)]
 pub(crate) struct Opened<E: Engine> {
     pub(crate) number: u16,
-    /// The database that the table is in, until it is dropped: what a handle is compared with.
+    /// The database that the table is in, until it is dropped. A handle's database is compared with
+    /// it.
     database: AtomicU32,
     pub(crate) name: Name,
     pub(crate) storage: Storage<E>,
-    /// Bytes of a key that packs into a word.
+    /// The bytes of a key that packs into a word.
     pub(crate) key_size: usize,
-    /// Bytes of a value, if all have as many.
+    /// The bytes of a value, if all values have the same number.
     pub(crate) value_size: Option<usize>,
     pub(crate) indexes: Indexes,
-    /// The first moment from which on it is whole: a snapshot that ends before does not see all of
-    /// an index that was made from rows later.
+    /// The number of the first version from which on the table is whole. A snapshot that ends
+    /// before it does not see all entries of an index that was created later.
     pub(crate) whole_since: AtomicU64,
     standing: AtomicU8,
-    /// What it was opened with. A table that was recovered has no types until it is opened.
+    /// The types that it was opened with. A recovered table has none until it is opened.
     types: OnceLock<Types>,
-    /// What identifies it over a restart, unless it is an index's.
+    /// Identifies the table across restarts. An index's table has none.
     shape: Option<TableShape>,
 }
 
-/// It can be found by its name.
+/// The table can be found by its name.
 const OPEN: u8 = 0;
-/// It was the table of an index that could not be made. It is empty, and can be used by the same
-/// again.
+/// It was the table of an index that could not be created. It is empty, and can be reused for the
+/// same index.
 const EMPTY: u8 = 1;
-/// The same, but something is left in it, so it is of no use any more.
+/// It was the table of an index that could not be created, and is not empty, so it is never used
+/// again.
 const LOST: u8 = 2;
-/// It was dropped.
+/// The table was dropped.
 const DROPPED: u8 = 3;
 
 impl<E: Engine> Opened<E> {
@@ -89,7 +91,8 @@ impl<E: Engine> Opened<E> {
         self.standing.load(Relaxed) == standing
     }
 
-    /// Opens the table with these types, if it has them, or was recovered as a table of this shape.
+    /// Sets the types of the table. Refuses types other than the table has, or a shape other than
+    /// the one recovered.
     fn give_types(&self, types: &Types, shape: &TableShape) -> Result<(), Error> {
         let is_other = |is: String, asked: String| Err(Error::OtherTypes { name: self.name.get(), is, asked });
         match (self.types.get(), &self.shape) {
@@ -103,12 +106,12 @@ impl<E: Engine> Opened<E> {
         }
     }
 
-    /// Takes the table's name from it.
+    /// Retires the table, so that it can no longer be found by its name.
     pub(crate) fn retire(&self, is_empty: bool) {
         self.standing.store(if is_empty { EMPTY } else { LOST }, SeqCst);
     }
 
-    /// Reads what a row was before a version, from where it was located if it was.
+    /// Reads what a row was before a version, by its located record if there is one.
     #[inline(always)]
     pub(crate) fn read_past<O: Reach>(
         &self,
@@ -126,7 +129,7 @@ impl<E: Engine> Opened<E> {
         self.storage.read_past::<O>(key, view, into)
     }
 
-    /// Asks for records whose buckets were asked for.
+    /// Prefetches the records of rows whose buckets were prefetched.
     #[inline(always)]
     fn locate(&self, asked: Asked<'_>) -> Left {
         match &self.storage {
@@ -135,8 +138,8 @@ impl<E: Engine> Opened<E> {
         }
     }
 
-    /// Asks for the memory of rows that are going to be read, as far as it is wanted. In a tree it
-    /// is asked for the leaves where the keys belong.
+    /// Prefetches rows that are going to be read, as far as `lines` says. In a tree it prefetches
+    /// the leaves that the keys belong to.
     #[inline(always)]
     pub(crate) fn prefetch<O: Reach>(
         &self,
@@ -151,7 +154,8 @@ impl<E: Engine> Opened<E> {
             Storage::HashOfWords(table) if O::HASHED => {
                 let rows = table.prefetch(words.iter().copied());
                 if !located.note(self.number, rows, lines, go_on) {
-                    // Not remembered, but asked for all the same.
+                    // There is no room to remember their places, but they are prefetched all the
+                    // same.
                     table.prefetch(words.iter().copied()).for_each(|_| ());
                     table.prefetch(words.iter().copied()).for_each(|(word, bucket)| {
                         table.locate(word, bucket, lines);
@@ -166,15 +170,15 @@ impl<E: Engine> Opened<E> {
 /// The tables. Clones are the same catalog.
 #[derive(Debug)]
 pub(crate) struct Catalog<E: Engine> {
-    /// Which database of this process it is of.
+    /// The number of the database in this process.
     database: u32,
     tables: Arc<[OnceLock<Opened<E>>]>,
-    /// What a sink is told of them, by their numbers.
+    /// The descriptions of tables for a sink, by their numbers.
     infos: Arc<[OnceLock<TableInfo>]>,
-    /// How many there are. Held while one is made, renamed or dropped, so that no name is made
-    /// twice.
+    /// The count of tables. It is locked while a table is created, renamed or dropped, so that
+    /// names stay unique.
     count: Arc<Mutex<Count<E>>>,
-    /// Which change of the database's terms was the last by which a table was dropped.
+    /// The database's count of changes when a table was last dropped.
     dropped_at: Arc<AtomicU64>,
 }
 
@@ -186,7 +190,7 @@ impl<E: Engine> Clone for Catalog<E> {
     }
 }
 
-/// What a log has of a table.
+/// A table as a log records it.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     pub(crate) number: u16,
@@ -197,18 +201,18 @@ pub(crate) struct Recorded {
 
 #[derive(Debug)]
 struct Count<E: Engine> {
-    /// Tables, those of indexes included.
+    /// The number of tables, including those of indexes.
     tables: usize,
-    /// The identity of the next table that is none of an index. None is used twice.
+    /// The identity of the next table that is not an index's. None is reused.
     next_id: u16,
-    /// Whether peers read rows by themselves.
+    /// Whether peers read rows by verbs.
     for_peers: bool,
-    /// What tables were kept in that were dropped. There is nothing in it.
+    /// The empty storage of dropped tables, for reuse.
     spare: Vec<Storage<E>>,
 }
 
 impl<E: Engine> Count<E> {
-    /// Returns storage for a table of about so many rows.
+    /// Returns storage for a table of about this many rows.
     fn storage(
         &mut self,
         store: &Store<E>,
@@ -231,9 +235,9 @@ impl<E: Engine> Catalog<E> {
     }
 
     /// Returns the table of a handle.
-    // What says that the table was dropped is what a handle's database is compared with anyway. It
-    // is read before the transaction relies on it: whoever drops a table tells so by the database's
-    // terms afterwards, which a commit reads.
+    // The field that marks a dropped table is one that a handle is compared with anyway. It is read
+    // before the transaction relies on the table: a thread that drops a table advances the
+    // database's count of changes afterwards, and a commit reads that count.
     #[inline(always)]
     pub(crate) fn opened(&self, database: u32, number: u16) -> Result<&Opened<E>, Error> {
         match self.get(number) {
@@ -242,19 +246,19 @@ impl<E: Engine> Catalog<E> {
         }
     }
 
-    /// Returns the table with this number, be it that it was dropped.
+    /// Returns the table with this number, even if it was dropped.
     #[inline(always)]
     pub(crate) fn get(&self, number: u16) -> Option<&Opened<E>> {
         self.tables.get(usize::from(number))?.get()
     }
 
-    /// What a sink is told of tables, by their numbers.
+    /// Returns the descriptions of tables for a sink, by their numbers.
     #[inline]
     pub(crate) fn infos(&self) -> &[OnceLock<TableInfo>] {
         &self.infos
     }
 
-    /// Where a row is, if it was asked for.
+    /// Returns where a row is, if it was prefetched.
     #[inline(always)]
     pub(crate) fn located<O: Reach>(&self, located: &mut Located, table: u16, word: u64) -> Option<Handle> {
         if located.is_empty() {
@@ -273,8 +277,8 @@ impl<E: Engine> Catalog<E> {
         }
     }
 
-    /// Asks for records of rows whose buckets were asked for, if it is time, or if this row, which
-    /// is come to next, is one of them. Whether some were.
+    /// Prefetches records of rows whose buckets were prefetched, if they are due, or if this row is
+    /// the next and one of them. Returns whether some were.
     #[inline(never)]
     pub(crate) fn flush_prefetch(&self, located: &mut Located, table: u16, word: u64) -> bool {
         if located.step() {
@@ -288,8 +292,8 @@ impl<E: Engine> Catalog<E> {
         }
     }
 
-    /// Where a row is whose record is yet to be asked for, as those of all of the table that are:
-    /// it is time.
+    /// Returns where a row is whose record was not prefetched yet. First prefetches the records of
+    /// all waiting rows.
     #[cold]
     #[inline(never)]
     fn located_in_time(&self, located: &mut Located, table: u16, word: u64) -> Option<Handle> {
@@ -300,14 +304,14 @@ impl<E: Engine> Catalog<E> {
         }
     }
 
-    /// Asks for records of rows whose buckets were asked for a while ago; of all if the transaction
-    /// `is_come_to` one of them.
+    /// Prefetches the records of rows whose buckets are due. If the transaction `is_come_to` a
+    /// waiting row, all of them are.
     #[inline(never)]
     pub(crate) fn go_on(&self, located: &mut Located, is_come_to: bool) {
         located.go_on(is_come_to, |table, asked| self.get(table).map_or(Left::NOTHING, |table| table.locate(asked)));
     }
 
-    /// Those that are open, and their numbers.
+    /// Returns the open tables and their numbers.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u16, &Opened<E>)> {
         self.made().filter(|(_, table)| table.stands(OPEN))
     }
@@ -327,8 +331,8 @@ impl<E: Engine> Catalog<E> {
         self.tables.get(number?)?.get()
     }
 
-    /// Returns what a log has of all tables that were announced before this, and the identity of
-    /// the next one.
+    /// Returns what a log records of all tables that were announced before this, and the identity
+    /// of the next table.
     pub(crate) fn recorded(&self) -> (Vec<Recorded>, u16) {
         let count = self.count.lock();
         let recorded = self.all().filter_map(|(number, table)| {
@@ -339,13 +343,13 @@ impl<E: Engine> Catalog<E> {
         (recorded.collect(), count.next_id)
     }
 
-    /// Lets no table get an identity below this.
+    /// Sets the least identity of tables to come.
     pub(crate) fn begin_identities_at(&self, id: u16) {
         let mut count = self.count.lock();
         count.next_id = count.next_id.max(id);
     }
 
-    /// Makes a table that a log has, and which has no types until it is opened.
+    /// Creates a table that a log has recorded. It has no types until it is opened.
     ///
     /// # Errors
     ///
@@ -374,7 +378,7 @@ impl<E: Engine> Catalog<E> {
         Ok(())
     }
 
-    /// Adds a table behind all others.
+    /// Appends a table.
     fn add(&self, count: &mut Count<E>, info: TableInfo, opened: Opened<E>) -> Result<u16, Error> {
         let number = count.tables;
         let Some(slot) = self.tables.get(number) else { return Err(Error::TooManyTables { most: MOST_TABLES }) };
@@ -384,11 +388,12 @@ impl<E: Engine> Catalog<E> {
         Ok(number as u16)
     }
 
-    /// Returns the number of the table that is defined like this, if there is one.
+    /// Returns the number of the table with this definition. `None` if there is no table of its
+    /// name.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherTypes`] if there is another of its name.
+    /// [`Error::OtherTypes`] if a table of its name has other types.
     pub(crate) fn find<K: Key, C: Codec, O: Kind>(
         &self,
         def: TableDef<K, C, O>,
@@ -401,8 +406,8 @@ impl<E: Engine> Catalog<E> {
         Ok(Some(number))
     }
 
-    /// The number of the table that is defined like this, which is made if there is none. Before it
-    /// is, `announce` is told its identity and shape, unless it is the table of an index.
+    /// Returns the number of the table with this definition, and creates it if there is none.
+    /// Before it is created, `announce` gets its identity and shape, unless it is an index's table.
     pub(crate) fn open<K: Key, C: Codec, O: Kind>(
         &self,
         store: &Store<E>,

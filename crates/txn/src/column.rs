@@ -1,4 +1,4 @@
-//! Columns: parts of every row of a table, as sources of rows.
+//! Columns: parts of a table's rows, as sources of rows.
 
 use drtm_kv::PrefetchMask;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -20,10 +20,10 @@ pub struct Column<K, C: Codec, O, T> {
 }
 
 impl<K: Key, C: Flat, O: Kind> Table<K, C, O> {
-    /// A part of every row of the table, as a source of rows.
+    /// Returns a part of every row of the table, as a source of rows.
     ///
-    /// Of a row that is read, only the part is copied. Of a row that is [updated](Tx::update), only
-    /// the part is copied, both when it is read and when the transaction commits, unless the table
+    /// A read copies only the part. An [update](Tx::update) copies only the part too, both when it
+    /// reads and at the commit, unless the table has indexes.
     /// has indexes.
     ///
     /// # Example

@@ -1,4 +1,4 @@
-//! What a database is built on: as a type, so that what is not used costs nothing.
+//! The parts of a database, as a type, so that unused ones cost nothing.
 
 use std::fmt::Debug;
 
@@ -6,7 +6,7 @@ use drtm_htm::{Engine, Native};
 
 use crate::mutation::Mutation;
 
-/// The parts of a database that are chosen when a program is built.
+/// The parts of a database that are chosen at compile time.
 ///
 /// # Example
 ///
@@ -33,13 +33,12 @@ pub trait Config: Sized + Send + Sync + Debug + 'static {
     /// The transactional memory, or its absence.
     type Engine: Engine;
 
-    /// How many writes a commit has, at least, for which a hardware region is begun, where there
-    /// are any. Fewer are locked one by one: a region begins and ends for the price of about ten
-    /// locks. With `1`, all commits that write are regions first, which is for tests, and for
-    /// measuring it.
+    /// The number of writes from which on a commit begins an htm transaction, where there are any.
+    /// Fewer rows are locked one by one: beginning and ending an htm transaction costs about ten
+    /// locks. With `1`, every commit that writes tries one first, for tests and measurements.
     const REGIONS_FROM: usize = 16;
 
-    /// What is wrong with it, to see whether that is noticed.
+    /// The deliberate fault, if tests inject one.
     #[doc(hidden)]
     const FAULT: Option<Mutation> = None;
 

@@ -1,5 +1,5 @@
-//! Copies of definitions and handles, whatever the types that they are of: a derive would ask these
-//! to be `Copy`, too.
+//! Implementing `Copy` for definitions and handles. A derive would require their type parameters to
+//! be `Copy` too.
 
 /// Implements `Clone`, `Copy` and `Debug`, which shows these fields.
 macro_rules! copied {

@@ -1,5 +1,5 @@
-//! Which row a transaction was in conflict over: looked for only when a transaction fails whose
-//! options bound its runs.
+//! Finding the row that a transaction conflicted on. Only transactions whose options bound their
+//! runs pay for it.
 
 use drtm_kv::Handle;
 
@@ -12,9 +12,9 @@ use crate::{
     write_set::Write,
 };
 
-/// Finds a row that is not as the transaction has seen it. `None` if there is no such row any more,
-/// if a key came into a range, or if the row was only read and has a key that does not pack into a
-/// word.
+/// Finds a row that has changed since the transaction saw it. Returns `None` if a key was inserted
+/// into a range, if there is no such row any more, or if the row was only read and its key does not
+/// pack into a word.
 #[cold]
 #[inline(never)]
 pub(crate) fn find<S: Config>(db: &Inner<S>, state: &TxState<S::Engine>) -> Option<Culprit> {
@@ -36,7 +36,7 @@ pub(crate) fn find<S: Config>(db: &Inner<S>, state: &TxState<S::Engine>) -> Opti
 /// Returns whether a key leads to this record in a table whose keys are words.
 fn has<E: drtm_htm::Engine>(opened: &Opened<E>, key: KeyRef<'_>, at: Handle) -> bool {
     let is_of_words = matches!(opened.storage, Storage::HashOfWords(_) | Storage::TreeOfWords(_));
-    // A store that is corrupt says so to its next user.
+    // A corrupt store is reported to its next user.
     is_of_words && opened.storage.leads_to(key, at).unwrap_or(false)
 }
 

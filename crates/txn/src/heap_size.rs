@@ -1,6 +1,6 @@
-//! How much of the heap something takes.
+//! Sizes on the heap.
 
-/// Returns how many bytes a vector has.
+/// Returns the bytes that a vector has on the heap.
 pub(crate) fn vec_bytes<T>(vec: &Vec<T>) -> usize {
     vec.capacity() * size_of::<T>()
 }

@@ -1,4 +1,4 @@
-//! What all handles of a database share, and what each thread keeps of it.
+//! The shared state of all handles of a database, and the state that each thread keeps.
 
 use std::{
     cell::{Cell, RefCell},
@@ -29,21 +29,21 @@ use crate::{
 
 #[derive(Debug)]
 pub(crate) struct Inner<S: Config> {
-    /// Which database of this process it is.
+    /// The number of the database in this process.
     pub(crate) number: u32,
     pub(crate) store: Store<S::Engine>,
     pub(crate) catalog: Catalog<S::Engine>,
-    /// What is told of commits, if anything is.
+    /// The observer of commits, if there is one.
     pub(crate) sink: Option<Arc<dyn Sink>>,
-    /// What makes commits durable, if anything does.
+    /// The log, if the database is durable.
     pub(crate) log: Option<Arc<Log<S::Engine>>>,
-    /// Whether peers write rows by themselves, and count that nowhere.
+    /// Whether peers write rows by verbs, which no counter shows.
     pub(crate) for_peers: bool,
-    /// Whether a commit is told to anything.
+    /// Whether a commit is passed to a sink or a log.
     pub(crate) is_told: bool,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) threads: ThreadLocal<Thread<S::Engine>>,
-    /// States that no transaction is using, beside one for each thread.
+    /// Unused transaction states, beside one for each thread.
     pub(crate) idle: SegQueue<Box<TxState<S::Engine>>>,
     pub(crate) registry: Registry,
     pub(crate) snapshots: Snapshots,
@@ -56,21 +56,21 @@ pub(crate) struct Inner<S: Config> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Culprit {
     pub(crate) table: &'static str,
-    /// Its key, encoded.
+    /// The row's key, encoded.
     pub(crate) key: Vec<u8>,
 }
 
-/// What a thread keeps from one transaction to the next. It is written by each, and others' lie
-/// beside it.
+/// What a thread keeps from one transaction to the next. It is aligned to lines, since every
+/// transaction writes it, and those of other threads are adjacent.
 #[repr(align(128))]
 pub(crate) struct Thread<E: Engine> {
-    /// A state that no transaction is using.
+    /// An unused transaction state.
     spare: Cell<Option<Box<TxState<E>>>>,
-    /// The row that was in conflict in the last run of a closure that wants to know.
+    /// The row that was in conflict in the last run of a closure whose options bound its runs.
     pub(crate) culprit: RefCell<Option<Culprit>>,
-    /// Whether a closure is running.
+    /// The slot that says whether a closure is running.
     pub(crate) slot: Arc<ActiveSlot>,
-    /// The epoch on which the last transaction depends that was submitted.
+    /// The epoch that the last submitted transaction depends on.
     pub(crate) submitted: Cell<u64>,
 }
 
@@ -80,7 +80,7 @@ impl<E: Engine> fmt::Debug for Thread<E> {
     }
 }
 
-/// A running closure of a thread, until it is dropped, however the closure ends.
+/// A running closure of a thread. Dropping it ends the closure, however the closure returns.
 pub(crate) struct Inside<'t, E: Engine> {
     engine: &'t E,
     slot: &'t ActiveSlot,
@@ -143,20 +143,20 @@ impl<S: Config> Inner<S> {
         })
     }
 
-    /// The name of the calling thread.
+    /// Returns the name of the calling thread.
     #[cold]
     pub(crate) fn this_thread(&self) -> ThreadName {
         this_thread(self.thread().slot.name)
     }
 
-    /// Admits a closure of this thread and marks it as running, unless one is.
+    /// Admits a closure of this thread and marks it as running, unless another one is.
     #[inline(always)]
     pub(crate) fn enter<'t>(
         &'t self,
         thread: &'t Thread<S::Engine>,
     ) -> Result<(Inside<'t, S::Engine>, Admission), Error> {
         let (engine, slot) = (self.engine(), &*thread.slot);
-        // The model checker's threads are all one here, so another's closure may be running.
+        // The model checker's threads are all one here, so another thread's closure may be running.
         if slot.is_active(engine) && !MODEL {
             return Err(Error::Nested);
         }
@@ -165,7 +165,7 @@ impl<S: Config> Inner<S> {
         Ok((Inside { engine, slot }, admission))
     }
 
-    /// Admits a closure of this thread, which is running, once more.
+    /// Admits another run of a closure of this thread.
     #[cold]
     pub(crate) fn admit_again(&self, thread: &Thread<S::Engine>) -> Result<Admission, Error> {
         let admission = self.lifecycle.admit(self.engine(), true)?;
@@ -173,13 +173,13 @@ impl<S: Config> Inner<S> {
         Ok(admission)
     }
 
-    /// Marks this thread as one that runs a sink, unless it runs a closure.
+    /// Marks this thread as running a sink, unless it runs a closure.
     pub(crate) fn enter_sink(&self) -> Option<Inside<'_, S::Engine>> {
         let (engine, slot) = (self.engine(), &*self.thread().slot);
         if MODEL || slot.is_active(engine) {
             return None;
         }
-        // Whether the database is being closed is for the transaction to find out.
+        // The transaction itself checks whether the database is being closed.
         slot.enter(engine, self.lifecycle.now(engine));
         Some(Inside { engine, slot })
     }
@@ -193,7 +193,7 @@ impl<S: Config> Inner<S> {
         self.log.as_ref().map_or(Ok(()), |log| log.announce(change))
     }
 
-    /// Waits for what was announced, where transactions wait that choose nothing else.
+    /// Waits for the announced changes, if the database's default durability does.
     ///
     /// # Errors
     ///
@@ -205,8 +205,8 @@ impl<S: Config> Inner<S> {
     /// Returns a state for a transaction of this thread.
     #[inline(always)]
     pub(crate) fn take(&self, thread: &Thread<S::Engine>) -> Result<Box<TxState<S::Engine>>, Error> {
-        // The model checker's threads are all one here, and must not take each other's states,
-        // which name lock holders.
+        // The model checker's threads are all one here. They must not share states, whose names
+        // identify lock holders.
         let spare = if MODEL { None } else { thread.spare.take().or_else(|| self.take_idle()) };
         spare.map_or_else(|| self.new_state(), Ok)
     }
@@ -235,8 +235,8 @@ impl<S: Config> Inner<S> {
         }
     }
 
-    /// Leaves a state to any thread: the transaction was begun by another one, which lacks it now,
-    /// or several were open at once, or it has failed.
+    /// Leaves a state to any thread: another thread began the transaction, and lacks the state now;
+    /// or several transactions were open at once; or it has failed.
     #[cold]
     #[inline(never)]
     pub(crate) fn give_to_others(&self, mut state: Box<TxState<S::Engine>>) {

@@ -1,4 +1,5 @@
-//! `docs/limits.md` beside the code: every row of its tables is one of these, with this value.
+//! Checks `docs/limits.md` against the code: every row of its tables is one of these, with this
+//! value.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,7 +13,7 @@ fn bytes(bytes: u64) -> String {
     whole.map_or_else(|| format!("{} B", count(bytes)), |(bits, unit)| format!("{} {unit}", bytes >> bits))
 }
 
-/// A number with commas between its thousands.
+/// Formats a number with commas between its thousands.
 fn count(number: u64) -> String {
     let digits = number.to_string();
     let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
@@ -23,7 +24,7 @@ fn time(time: Duration) -> String {
     if time < Duration::from_secs(1) { format!("{} ms", time.as_millis()) } else { format!("{} s", time.as_secs()) }
 }
 
-/// The limits, as the document names them.
+/// Returns the limits, under the names in the document.
 fn limits() -> BTreeMap<&'static str, String> {
     let defaults = Builder::new();
     let options = Options::new();

@@ -1,78 +1,78 @@
-//! Deliberate faults, for the checkers of histories and other tests to find. A database has one if
-//! its [`Config`](crate::Config) says so; no other is different for it.
+//! Deliberate faults, which the checkers of histories and other tests must detect. A database has
+//! one only if its [`Config`](crate::Config) says so; the code of others is not affected.
 
 /// A step that is left out, or done at the wrong time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
-    /// A transaction commits though what it has read has changed.
+    /// A transaction commits although a row in its read set has changed.
     CommitWithoutValidation,
-    /// A transaction commits though keys have come into what it has read.
+    /// A transaction commits although keys were inserted into ranges that it has read.
     CommitDespitePhantoms,
-    /// What was read is looked at before what is written is locked, and not again.
+    /// The read set is validated before the write set is locked, and not again.
     ValidateBeforeLocks,
     /// Records are unlocked before they have their new versions.
     UnlockBeforeVersions,
-    /// A transaction writes what the holder of the ticket claims.
+    /// A transaction writes a place that the ticket's holder claims.
     ClaimsIgnored,
-    /// A commit does not tell opaque transactions that it is about to write.
+    /// A commit does not count itself before it writes, so opaque transactions miss it.
     CommitsNotCounted,
-    /// A range that removes rows leaves their entries in indexes.
+    /// A range that removes rows leaves their index entries.
     EntriesLeftByRanges,
-    /// A commit for which there is no memory leaves its rows locked.
+    /// A commit that runs out of memory leaves its rows locked.
     LocksKeptWhenFull,
-    /// A transaction commits though a table that it has written has got an index meanwhile.
+    /// A transaction commits although a table that it has written got an index meanwhile.
     IndexedNotChecked,
-    /// A transaction commits though a table that it has used was dropped meanwhile.
+    /// A transaction commits although a table that it has used was dropped meanwhile.
     DropsNotChecked,
     /// A transaction whose own insertion splits a bucket or a leaf does not guard the new one.
     SplitsNotGuarded,
-    /// A transaction that was overlooked when the database was closed commits.
+    /// A transaction commits although it was missed when the database was closed.
     CommitDespiteClosing,
     /// A transaction does not publish the epoch in which it may commit.
     EpochNotPublished,
     /// Recovery forgets removals before it has seen every older value.
     RemovalsDropped,
-    /// Recovery does not count identities of tables that were dropped.
+    /// Recovery does not count the identities of dropped tables.
     IdsReused,
     /// Recovery does not restore the snapshot number.
     NumberNotRestored,
-    /// Recovery believes what an earlier recovery has left out.
+    /// Recovery applies records that an earlier recovery has voided.
     VoidRevived,
     /// Recovery applies a patch to a version that it was not made from.
     PreviousNotChecked,
     /// A new segment's name is not made durable.
     DirectoryNotSynced,
-    /// Frames are believed wherever they are found.
+    /// Frames are accepted wherever they are found.
     RecycledBelieved,
     /// The epoch in which a transaction commits can be closed before its rows are written.
     EpochClearedEarly,
-    /// A checkpoint counts before all that is in it is durable.
+    /// A checkpoint takes effect before all of it is durable.
     CheckpointTooEarly,
-    /// After a checkpoint, segments are removed that are needed beside it.
+    /// After a checkpoint, segments that are still needed are removed.
     SegmentsRemovedTooFar,
-    /// All transactions of a cluster's worker lock in one name.
+    /// All transactions of a cluster's worker lock with the same name.
     SlotsNotNamed,
-    /// A transaction of a cluster validates rows by verbs without a look at their locks.
+    /// A transaction of a cluster validates rows by verbs without checking their locks.
     LocksOverlooked,
     /// A transaction of a cluster takes a row for unchanged whose record is another row's by now.
     StaleLocationsBelieved,
     /// A transaction of a cluster that is given up unlocks rows that others have locked.
     OthersUnlocked,
-    /// A single row that was read by verbs is not validated, though it may have been locked.
+    /// A single row that was read by verbs is not validated, although it may have been locked.
     LockedReadsBelieved,
-    /// A transaction of a cluster that changes a row leaves its earlier entries in indexes.
+    /// A transaction of a cluster that changes a row leaves its old index entries.
     EntriesLeftByClusters,
-    /// A row is written by verbs though its owner has a snapshot open.
+    /// A row is written by verbs although its owner has an open snapshot.
     SnapshotsOverwritten,
-    /// A transaction does not look whether its leases still hold when it commits.
+    /// A transaction does not check at its commit whether its leases are still valid.
     LeasesNotConfirmed,
-    /// A node takes its own clock for the cluster's, and for exact.
+    /// A node treats its own clock as the cluster's, and as exact.
     ClockNotMeasured,
     /// A row is unlocked by message before verbs write it.
     UnlockBeforeWriteBack,
-    /// Verbs that write a row leave it the version that it had.
+    /// Verbs that write a row leave its old version.
     VersionNotWritten,
-    /// A backup applies records of transactions that are not decided.
+    /// A backup applies records of undecided transactions.
     UndecidedApplied,
     /// An owner frees locks of dead clients whose calls it still carries out.
     AccessNotRevoked,

@@ -1,12 +1,12 @@
-//! Names of tables. A table can be renamed while transactions use it, and names that were recovered
-//! are constants nowhere in the program.
+//! Names of tables. A table can be renamed while transactions use it, and recovered names are not
+//! constants of the program.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use parking_lot::{Mutex, RwLock};
 
-/// The name of a table, which all clones share. It is only read to tell it: a transaction hands it
-/// on by reference.
+/// The name of a table, shared by all clones. It is only read for messages; transactions pass it on
+/// by reference.
 #[derive(Clone, Debug)]
 pub struct Name(Arc<RwLock<&'static str>>);
 
@@ -15,7 +15,7 @@ impl Name {
         Self(Arc::new(RwLock::new(name)))
     }
 
-    /// Returns the name that the table has now.
+    /// Returns the table's current name.
     #[cold]
     #[inline(never)]
     pub(crate) fn get(&self) -> &'static str {
@@ -29,8 +29,8 @@ impl Name {
 
 static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 
-/// Keeps a name for the rest of the program, once however often it is recovered, or given to a
-/// table.
+/// Keeps a name until the process ends. A name is stored once, however often it is recovered or
+/// given to a table.
 pub(crate) fn kept(name: &str) -> &'static str {
     let mut kept = KEPT.lock();
     if let Some(kept) = kept.get(name) {

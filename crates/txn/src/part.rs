@@ -1,8 +1,7 @@
-//! Parts of rows: some columns of a row of plain data, which can be read and changed without the
-//! others.
+//! Parts of rows: columns of plain data that can be read and changed without the rest of the row.
 //!
-//! A row is copied when it is read, and again when it is written. Of a long one of which a few
-//! columns are wanted, only the words where they are need to be.
+//! A row is copied when it is read, and again when it is written. If only a few columns of a long
+//! row are needed, only the words that contain them are copied.
 
 use std::{borrow::Borrow, marker::PhantomData, ops::Range};
 
@@ -11,8 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{Codec, CodecError, PlainRow, Pod, PodRef, copied::copied, projection::ByteRange};
 
-/// A codec that writes a value as its memory is, so that the bytes of a field are where the field
-/// is.
+/// A codec whose encoding is the value's memory, so that a field's bytes are at the field's offset.
 ///
 /// # Example
 ///
@@ -23,7 +21,7 @@ impl<T: FromBytes + IntoBytes + Immutable + 'static> Flat for Pod<T> {}
 
 impl<T: PlainRow> Flat for PodRef<T> {}
 
-/// A field of a row, or of a field of it.
+/// A field of a row, possibly nested.
 ///
 /// # Example
 ///
@@ -47,7 +45,7 @@ pub struct Part<R, T> {
     types: PhantomData<fn(&R) -> &T>,
 }
 
-/// A field of a row, for [`Table::column`](crate::Table::column).
+/// Returns a field of a row, for [`Table::column`](crate::Table::column).
 ///
 /// # Example
 ///
@@ -69,7 +67,7 @@ macro_rules! part {
 }
 
 impl<R, T> Part<R, T> {
-    /// The field that begins at so many bytes. Which one it is decides about its type.
+    /// Returns the field at this offset. The function that accesses it determines its type.
     #[doc(hidden)]
     #[must_use]
     pub const fn of_field(begin: usize, _field: fn(&R) -> &T, lines: &'static PrefetchMask) -> Self {
@@ -82,14 +80,14 @@ impl<R, T> Part<R, T> {
         begin..begin + size_of::<T>()
     }
 
-    /// Which bytes of a row it is.
+    /// Returns which bytes of a row it occupies.
     #[must_use]
     #[inline(always)]
     pub const fn bytes(self) -> Range<usize> {
         self.begin..self.begin + size_of::<T>()
     }
 
-    /// The words of a row that it is in.
+    /// Returns which words of a row contain it.
     #[inline(always)]
     pub(crate) const fn span(self) -> ByteRange {
         let (skipped, end) = (self.begin / WORD, (self.begin + size_of::<T>()).next_multiple_of(WORD));
@@ -98,7 +96,7 @@ impl<R, T> Part<R, T> {
 }
 
 impl<R, T, const N: usize> Part<R, [T; N]> {
-    /// One of several.
+    /// Returns one item of an array. `None` if the index is out of bounds.
     #[must_use]
     #[inline(always)]
     pub const fn item(self, index: usize) -> Option<Part<R, T>> {
@@ -110,7 +108,7 @@ impl<R, T, const N: usize> Part<R, [T; N]> {
 }
 
 impl<R, T: FromBytes + IntoBytes + Immutable + KnownLayout> Part<R, T> {
-    /// Its value, of the bytes of its [span](Self::span).
+    /// Reads its value from the bytes of its [span](Self::span).
     #[inline(always)]
     pub(crate) fn read(self, span: &[u8]) -> Result<T, CodecError> {
         match span.get(self.begin % WORD..).map(T::read_from_prefix) {
@@ -119,13 +117,13 @@ impl<R, T: FromBytes + IntoBytes + Immutable + KnownLayout> Part<R, T> {
         }
     }
 
-    /// Changes its value, in the bytes of its [span](Self::span).
+    /// Changes its value in the bytes of its [span](Self::span).
     #[inline(always)]
     pub(crate) fn change<X>(self, span: &mut [u8], change: impl FnOnce(&mut T) -> X) -> Result<X, CodecError> {
         let length = span.len();
         let Some(bytes) = span.get_mut(self.begin % WORD..) else { return Err(self.too_short(length)) };
-        // Where it is, if it may be there: a copy would be of bytes that were written just before,
-        // in other pieces.
+        // It is changed in place if it is aligned: a copy would load bytes that were just stored in
+        // other pieces.
         let may_be_there = bytes.as_ptr().addr().is_multiple_of(align_of::<T>());
         let mut copy = None;
         let value = match may_be_there {
@@ -140,7 +138,7 @@ impl<R, T: FromBytes + IntoBytes + Immutable + KnownLayout> Part<R, T> {
         }
     }
 
-    /// Writes its value, in the bytes of its [span](Self::span).
+    /// Writes its value to the bytes of its [span](Self::span).
     #[cfg(not(feature = "model"))]
     pub(crate) fn write(self, span: &mut [u8], value: &T) -> Result<(), CodecError> {
         let length = span.len();
@@ -160,7 +158,7 @@ copied! {
     <R, T> Part<R, T> as "Part" { begin };
 }
 
-/// Bytes of a word.
+/// The bytes of a word.
 pub(crate) const WORD: usize = size_of::<u64>();
 
 #[cfg(test)]

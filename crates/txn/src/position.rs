@@ -1,4 +1,4 @@
-//! Where a range is among the keys of a table.
+//! Positions of ranges in tables.
 
 use std::ops::Bound;
 
@@ -9,14 +9,14 @@ use crate::storage::KeyRef;
 pub(crate) use crate::way::Way;
 use crate::{AsKey, Key, KeyRange, removed};
 
-/// Where a range is, for either kind of keys.
+/// The position of a range, for either kind of keys.
 #[derive(Debug)]
 pub enum Position {
     Words(Cursor<Inline>),
     Bytes(Cursor<Bytes>),
 }
 
-/// Where a range begins and ends, for either kind of keys.
+/// The ends of a range, for either kind of keys.
 #[derive(Debug)]
 #[cfg_attr(feature = "model", expect(unreachable_pub, reason = "a cluster's sources name it, which no model has"))]
 pub enum Ends {
@@ -34,7 +34,7 @@ impl Ends {
         Self::Bytes(start.map(|key| bytes(key, true)), end.map(|key| bytes(key, true)))
     }
 
-    /// The only key that the range can have, if its ends are the same.
+    /// Returns the only key that the range can have, if its ends are equal.
     #[cfg(not(feature = "model"))]
     pub(crate) fn only(&self) -> Option<KeyRef<'_>> {
         match self {
@@ -46,7 +46,7 @@ impl Ends {
 }
 
 impl Position {
-    /// At one end of a range.
+    /// Returns the position at one end of a range.
     #[inline]
     pub(crate) fn at(ends: Ends, way: Way) -> Self {
         match ends {
@@ -78,11 +78,11 @@ impl Position {
         })
     }
 
-    /// Skips the keys from one to before another, all in encoded form, the current one among them.
+    /// Skips the keys from one to before another, all in encoded form, including the current one.
     pub(crate) fn skip(&mut self, start: &removed::Bytes, end: &removed::Bytes) {
         match self {
             Self::Words(cursor) => {
-                // A longer string than a word's comes right behind the word.
+                // A string that is longer than a word comes right after the word.
                 let (to, is_reached) = if cursor.is_upward() { (end, true) } else { (start, false) };
                 let Some(word) = to.first_chunk().map(|word| u64::from_be_bytes(*word)) else { return };
                 let is_included = (to.len() == size_of::<u64>()) == is_reached;
@@ -93,7 +93,7 @@ impl Position {
         }
     }
 
-    /// Continues from the other end of what is left.
+    /// Continues from the other end of the remaining range.
     pub(crate) fn reverse(&mut self) {
         match self {
             Self::Words(cursor) => cursor.reverse(),
@@ -109,7 +109,7 @@ impl Position {
         }
     }
 
-    /// Says how many rows are probably wanted, and how many bytes a value has.
+    /// Sets how many rows will probably be read, and how many bytes a value has.
     pub(crate) fn expecting(self, rows: usize, bytes: usize) -> Self {
         match self {
             Self::Words(cursor) => Self::Words(cursor.expecting(rows, bytes)),
@@ -118,7 +118,7 @@ impl Position {
     }
 }
 
-/// The encoding of a key, or of its first part.
+/// Returns the encoding of a key, or of its first part.
 pub(crate) fn bytes<K: Key>(key: impl AsKey<K>, last: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     key.write_key(&mut bytes, last);

@@ -1,11 +1,11 @@
-//! Which words of a row's value a reader wants, and what for.
+//! Projections: which words of a row's value to copy, and where to.
 
-/// Some words of a value.
+/// A range of a value's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ByteRange {
-    /// Words before it.
+    /// The number of words before it.
     pub(crate) skipped: u32,
-    /// Its bytes, at most: the value may end within them.
+    /// Its length in bytes, at most: the value may end within it.
     pub(crate) length: u32,
 }
 
@@ -13,19 +13,19 @@ impl ByteRange {
     pub(crate) const NOTHING: Self = Self { skipped: 0, length: 0 };
     pub(crate) const WHOLE: Self = Self { skipped: 0, length: u32::MAX };
 
-    /// Its bytes, if there are so many.
+    /// Returns its length, up to this many bytes.
     #[inline(always)]
     pub(crate) fn at_most(self, length: usize) -> usize {
         length.min(self.length as usize)
     }
 }
 
-/// Which words of a row's value are wanted, and what for.
+/// Which words of a row's value to copy, and where to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Projection {
     pub(crate) span: ByteRange,
-    /// Whether they go to the end of the values that the transaction keeps, so that they can be
-    /// changed there. Otherwise they are read, before anything else is.
+    /// Whether the words are copied to the end of the transaction's values, to be changed there.
+    /// Otherwise they go to the buffer of the last read, to be read before the next one.
     pub(crate) is_to_change: bool,
 }
 
@@ -34,13 +34,13 @@ impl Projection {
     pub(crate) const TO_READ: Self = Self::part_to_read(ByteRange::WHOLE);
     pub(crate) const TO_CHANGE: Self = Self::part_to_change(ByteRange::WHOLE);
 
-    /// Of a row that the transaction writes, nothing.
+    /// Projects a part to read. Nothing is copied of a row in the write set.
     #[inline(always)]
     pub(crate) const fn part_to_read(span: ByteRange) -> Self {
         Self { span, is_to_change: false }
     }
 
-    /// Of a row that the transaction writes, nothing.
+    /// Projects a part to change. Nothing is copied of a row in the write set.
     #[inline(always)]
     pub(crate) const fn part_to_change(span: ByteRange) -> Self {
         Self { span, is_to_change: true }

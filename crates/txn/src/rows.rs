@@ -1,9 +1,9 @@
 //! Sources of rows: what a transaction reads, by key or in order.
 //!
-//! A table is a source of its rows. A [column](Table::column) is a source of a part of them, an
-//! index of the rows in another order, and its [keys](crate::Index::keys) are a source of the rows'
-//! keys. [`Tx`]'s methods take any source that can do what the method does: a range of a hash
-//! table, or an update through an index, does not compile.
+//! A table is a source of its rows. A [column](Table::column) is a source of parts of them, and an
+//! index of the rows in another order. An index's [keys](crate::Index::keys) are a source of the
+//! rows' keys. The methods of [`Tx`] take any source that supports them. A range of a hash table,
+//! or an update through an index, does not compile.
 
 use std::{borrow::Borrow, fmt};
 
@@ -51,20 +51,20 @@ pub(crate) mod sealed {
 /// # Ok::<(), Error>(())
 /// ```
 pub trait Rows: Copy + fmt::Debug + sealed::Sealed {
-    /// What a row is found by.
+    /// The type of the keys.
     type Key: Key;
-    /// A row, without its key.
+    /// The type of a row, without its key.
     type Row;
 }
 
-/// A row with its key, as a range gives it.
+/// A row with its key, as a range returns it.
 ///
 /// # Example
 ///
 /// See [`Rows`].
 pub type KeyedRow<R> = (<R as Rows>::Key, <R as Rows>::Row);
 
-/// Rows that are found by their key: [`Tx::get`].
+/// A source with lookups by key: [`Tx::get`].
 ///
 /// # Example
 ///
@@ -80,13 +80,13 @@ pub trait Point: Rows {
     fn contains<S: Config, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: impl AsKey<Self::Key>) -> Result<bool, Error>;
 }
 
-/// Rows in the order of their keys: [`Tx::range`].
+/// A source that is ordered by keys: [`Tx::range`].
 ///
 /// # Example
 ///
 /// See [`Rows`].
 pub trait Sorted: Rows {
-    /// The keys that a range goes through: of rows, or of an index's entries.
+    /// The keys that a range iterates over: of rows, or of an index's entries.
     #[doc(hidden)]
     type Entry: Key;
     #[doc(hidden)]
@@ -105,16 +105,16 @@ pub trait Sorted: Rows {
     ) -> Result<(Self::Key, Self::Row), Error>;
 }
 
-/// Rows as a table has them, whole or in part: tables and columns. They can be updated, prefetched,
-/// and read many at once.
+/// A source of rows that a table stores, whole or in part: a table or a column. Its rows can be
+/// updated, prefetched, and read in batches.
 ///
 /// # Example
 ///
 /// See [`Table::column`].
 pub trait Stored: Rows {
-    /// A row that is given: [`Codec::Given`].
+    /// The type of a row to write: [`Codec::Given`].
     type Given: ?Sized;
-    /// A row that is shown where it is, as far as its codec can: [`Codec::View`].
+    /// The type of a row's view, in place where the codec can: [`Codec::View`].
     type View<'b>;
     #[doc(hidden)]
     type Codec: Codec;
@@ -122,10 +122,10 @@ pub trait Stored: Rows {
     type Kind: Kind;
     #[doc(hidden)]
     fn table(self) -> Table<Self::Key, Self::Codec, Self::Kind>;
-    /// What is copied of a row.
+    /// Returns which words of a row are copied.
     #[doc(hidden)]
     fn wanted(&self) -> &Projection;
-    /// What is copied, of the bytes of a whole row.
+    /// Returns the copied part of a whole row's bytes.
     #[doc(hidden)]
     fn part<'b>(&self, whole: &'b [u8]) -> &'b [u8];
     #[doc(hidden)]

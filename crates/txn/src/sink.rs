@@ -1,5 +1,5 @@
-//! The sink: what is told of every transaction before it becomes visible. A log, a replica or a
-//! change feed is one.
+//! The sink: the observer of every transaction before it becomes visible. Examples are a log, a
+//! replica and a change feed.
 
 use std::{fmt::Debug, sync::OnceLock};
 
@@ -16,18 +16,17 @@ use crate::{
 /// Receives every transaction that is about to commit, and may refuse it.
 ///
 /// A database has at most one sink, chosen when it is [built](crate::Builder::sink). It is called
-/// once per transaction that writes, by the thread that commits: after validation, when nothing but
-/// the sink can stop the commit any more, and before any of its writes is visible. Transactions
-/// that depend on each other are told in their serialization order; others may be told at the same
-/// time.
+/// once per transaction that writes, by the committing thread. That is after validation, when only
+/// the sink can still stop the commit, and before any of its writes is visible. Dependent
+/// transactions are passed in their serialization order; others may be passed concurrently.
 ///
-/// The rows are locked during the call, so it should be quick, and must not wait for another
-/// transaction, nor read by one that was begun before, or by a snapshot: that would wait for these
-/// locks. What it begins in the same database is refused with
+/// The rows are locked during the call, so it should be quick. It must not wait for another
+/// transaction. It must not read in a transaction that was begun before, or in a snapshot: that
+/// would wait for these locks. A transaction that it begins in the same database fails with
 /// [`Error::Nested`](crate::Error::Nested).
 ///
-/// If it returns an error or panics, the transaction has not happened: its locks are released, and
-/// the application gets [`Error::Refused`](crate::Error::Refused), or the panic.
+/// If it returns an error or panics, none of the writes are applied and the locks are released. The
+/// application gets [`Error::Refused`](crate::Error::Refused), or the panic.
 ///
 /// # Example
 ///
@@ -71,7 +70,7 @@ pub trait Sink: Send + Sync + Debug + 'static {
     ///
     /// # Errors
     ///
-    /// The reason why the transaction must not happen.
+    /// The reason why the transaction must not commit.
     fn commit(&self, commit: &Commit<'_>) -> Result<(), SinkError>;
 }
 
@@ -89,16 +88,16 @@ pub struct Commit<'t> {
 }
 
 impl<'t> Commit<'t> {
-    /// Returns the snapshot number under which the transaction commits. Transactions of a higher
-    /// one come later.
+    /// Returns the snapshot number under which the transaction commits. A transaction with a higher
+    /// one comes later.
     #[must_use]
     #[inline]
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Returns the rows that the transaction writes, each once. One that it has inserted and
-    /// removed again counts as removed.
+    /// Returns the rows that the transaction writes, each once. A row that was inserted and removed
+    /// again counts as removed.
     #[inline]
     pub fn rows(&self) -> impl Iterator<Item = Row<'t>> + use<'t> {
         let Self { epoch, writes, arena, tables } = *self;
@@ -114,7 +113,7 @@ impl<'t> Commit<'t> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RowChange<'t> {
-    /// It has this value from now on.
+    /// The row's new value.
     Put(&'t [u8]),
     /// These bytes replace those from `offset` on. The rest of the [previous](Row::previous)
     /// version's value stays.
@@ -124,7 +123,7 @@ pub enum RowChange<'t> {
         /// The bytes.
         bytes: &'t [u8],
     },
-    /// It is removed.
+    /// The row is removed.
     Remove,
 }
 
@@ -188,21 +187,21 @@ impl<'t> Row<'t> {
         self.table.name.get()
     }
 
-    /// Returns the table's number, by which a sink can find its own data of the table.
+    /// Returns the table's number, which a sink can use to find its own data for the table.
     #[must_use]
     #[inline]
     pub fn table_number(&self) -> u16 {
         self.write.table
     }
 
-    /// Returns what identifies the table over a restart.
+    /// Returns what identifies the table across restarts.
     #[inline]
     pub(crate) fn table_id(&self) -> u16 {
         self.table.id
     }
 
     /// Returns whether the table holds the entries of an index, which follow from the rows of
-    /// another.
+    /// another table.
     #[must_use]
     #[inline]
     pub fn is_index(&self) -> bool {
@@ -219,23 +218,23 @@ impl<'t> Row<'t> {
         }
     }
 
-    /// Returns the version that the row gets. A key's versions grow, over removal and insertion
-    /// too.
+    /// Returns the version that the row gets. A key's versions increase, even across removal and
+    /// insertion.
     #[must_use]
     #[inline]
     pub fn version(&self) -> Version {
         self.write.version_in(self.epoch)
     }
 
-    /// Returns the version that the row had before. It is a [removed](Version::is_removed) one if
-    /// the key was absent.
+    /// Returns the version that the row had before. If the key was absent, it is a
+    /// [removed](Version::is_removed) one.
     #[must_use]
     #[inline]
     pub fn previous(&self) -> Version {
         self.write.before
     }
 
-    /// Returns what happens to the row.
+    /// Returns the change of the row.
     #[must_use]
     #[inline]
     pub fn change(&self) -> RowChange<'t> {

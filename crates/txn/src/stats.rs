@@ -1,6 +1,6 @@
-//! What has become of transactions: counted by each worker for itself, and added up for a report.
+//! Statistics of transactions: each worker counts for itself, and a report adds the counts up.
 //!
-//! The counts of commits that write, and of records that are taken out, are part of a protocol, too
+//! The counts of writing commits, and of records that are taken out, are also part of a protocol
 //! (see `opacity`), so they are words.
 
 use std::sync::{
@@ -12,7 +12,7 @@ use drtm_htm::{Engine, Word};
 
 use crate::{Conflict, sync::Mutex};
 
-/// What a table holds: see [`Db::table_stats`](crate::Db::table_stats).
+/// The size of a table: see [`Db::table_stats`](crate::Db::table_stats).
 ///
 /// # Example
 ///
@@ -20,14 +20,14 @@ use crate::{Conflict, sync::Mutex};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableStats {
-    /// Rows.
+    /// The number of rows.
     pub rows: u64,
-    /// Bytes of their keys, encoded.
+    /// The bytes of their keys, encoded.
     pub key_bytes: u64,
-    /// Bytes of their values, encoded.
+    /// The bytes of their values, encoded.
     pub value_bytes: u64,
-    /// Bytes of memory that their records take: headers, keys and values, rounded up to size
-    /// classes. Buckets or nodes, and older versions for snapshots, are not part of it.
+    /// The bytes of memory of their records: headers, keys and values, rounded up to size classes.
+    /// Buckets or nodes, and older versions for snapshots, are not included.
     pub record_bytes: u64,
 }
 
@@ -52,27 +52,29 @@ pub struct TableStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryUse {
-    /// Bytes that the database may use: [`Builder::memory`](crate::Builder::memory).
+    /// The bytes that the database may use: [`Builder::memory`](crate::Builder::memory).
     pub most: u64,
-    /// Bytes that tables have taken: records, buckets and nodes. What rows no longer need is used
-    /// for others, and not given back to the system.
+    /// The bytes that tables have taken: records, buckets and nodes. Freed memory is reused, and
+    /// not returned to the system.
     pub tables: u64,
-    /// Those among them that hold what rows were, for open snapshots, or until a later commit
-    /// notices that none needs them any longer.
+    /// Those bytes among them that hold older versions for open snapshots. A version that no
+    /// snapshot needs counts until a later commit frees it.
     pub older_versions: u64,
-    /// Bytes that say where keys of ordered tables were found before. They are given back when keys
-    /// are removed, and when tables need them: with `tables` they are never more than `most`.
+    /// The bytes of hints of where keys of ordered tables were found before. They are freed when
+    /// keys are removed, and when tables need the memory. Together with `tables` they never exceed
+    /// `most`.
     pub hints: u64,
-    /// Bytes of the heap that threads keep from one transaction to the next: at most a few MiB for
-    /// each state of a transaction. Each is looked at when it is made, then every 32 commits.
+    /// The bytes of the heap that threads keep from one transaction to the next: at most a few MiB
+    /// for each transaction state. Each state is measured when it is created, then every 32
+    /// commits.
     pub threads: u64,
-    /// Bytes of the heap that name what is to be taken out of tables when snapshots have ended.
-    /// They come back with `older_versions`.
+    /// The bytes of the heap that list what must be removed from tables when snapshots have ended.
+    /// They are freed along with `older_versions`.
     pub garbage: u64,
 }
 
 impl MemoryUse {
-    /// Returns how many bytes that are in all.
+    /// Returns the total number of bytes.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.tables + self.hints + self.threads + self.garbage
@@ -81,36 +83,36 @@ impl MemoryUse {
 
 const CONFLICTS: usize = Conflict::ALL.len();
 
-/// One worker's counts, which only it writes.
+/// The counters of one worker, which only that worker writes.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counters {
     /// Commits that write.
     written: Word,
-    /// Records that stood for absent rows, and were taken out of their tables.
+    /// Records of absent rows that were taken out of their tables.
     taken_out: Word,
     /// Commits that only read.
     read: AtomicU64,
     given_up: AtomicU64,
     conflicts: [AtomicU64; CONFLICTS],
-    /// Bytes that the worker keeps.
+    /// The bytes that the worker keeps.
     kept: AtomicU64,
 }
 
-/// Adds one to a count of one's own: nobody else writes it, so this need not be one step.
+/// Increments a counter that only this thread writes, so that no atomic increment is needed.
 #[inline(always)]
 fn count(counter: &AtomicU64) {
     counter.store(counter.load(Relaxed) + 1, Relaxed);
 }
 
 impl Counters {
-    /// Counts a commit that has only read.
+    /// Counts a read-only commit.
     #[inline(always)]
     pub(crate) fn has_read(&self) {
         count(&self.read);
     }
 
-    /// Counts a commit that has locked what it writes, and is about to write it.
+    /// Counts a commit that has locked its write set, and is about to write.
     #[inline(always)]
     pub(crate) fn writes<E: Engine>(&self, engine: &E) {
         engine.store(&self.written, engine.load_relaxed(&self.written) + 1);
@@ -122,14 +124,14 @@ impl Counters {
         engine.store(&self.taken_out, engine.load_relaxed(&self.taken_out) + 1);
     }
 
-    /// Returns how often others' rows, or the records of absent ones, have changed, or are about
-    /// to.
+    /// Returns how often this worker has changed rows, or taken out records of absent ones, or is
+    /// about to.
     #[inline]
     pub(crate) fn changes<E: Engine>(&self, engine: &E) -> u64 {
         engine.load(&self.written).wrapping_add(engine.load(&self.taken_out))
     }
 
-    /// Notes how many bytes the worker keeps.
+    /// Records how many bytes the worker keeps.
     pub(crate) fn keeps(&self, bytes: usize) {
         self.kept.store(bytes as u64, Relaxed);
     }
@@ -147,7 +149,7 @@ impl Counters {
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     workers: Mutex<Vec<Arc<Counters>>>,
-    /// How many there are.
+    /// The number of workers.
     count: Word,
 }
 
@@ -155,7 +157,7 @@ impl Registry {
     pub(crate) fn register<E: Engine>(&self, engine: &E) -> Arc<Counters> {
         let counters = Arc::<Counters>::default();
         self.workers.lock().push(Arc::clone(&counters));
-        // Before the worker commits anything.
+        // This comes before the worker commits anything.
         engine.fetch_add(&self.count, 1);
         counters
     }
@@ -168,7 +170,7 @@ impl Registry {
         }
     }
 
-    /// Returns how many bytes all workers keep.
+    /// Returns the total bytes that the workers keep.
     pub(crate) fn kept(&self) -> u64 {
         self.workers.lock().iter().map(|counters| counters.kept.load(Relaxed)).sum()
     }
@@ -188,7 +190,7 @@ impl Registry {
     }
 }
 
-/// What has become of a database's transactions so far.
+/// The counts of a database's transactions, by outcome.
 ///
 /// # Example
 ///
@@ -207,19 +209,19 @@ impl Registry {
 pub struct Stats {
     /// Transactions that committed.
     pub commits: u64,
-    /// Transactions that their application gave up, or that failed.
+    /// Transactions that the application aborted, or that failed.
     pub given_up: u64,
     conflicts: [u64; CONFLICTS],
 }
 
 impl Stats {
-    /// How often a transaction could not go on for this cause. Most were run again.
+    /// Returns how often a transaction conflicted for this cause. Most were retried.
     #[must_use]
     pub const fn conflicts(&self, cause: Conflict) -> u64 {
         self.conflicts[cause.index()]
     }
 
-    /// The same for all causes.
+    /// Returns how often a transaction conflicted for any cause.
     #[must_use]
     pub fn all_conflicts(&self) -> u64 {
         self.conflicts.iter().sum()

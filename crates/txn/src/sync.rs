@@ -1,7 +1,6 @@
-//! The door through which come the ticket's mutex and flag, the mutexes through which threads learn
-//! of each other's words, and the names of threads, so that model checking can replace them. Words
-//! have a door of their own, in `drtm_htm`; all other mutexes only guard what the process knows by
-//! itself.
+//! The synchronization primitives that model checking replaces: the ticket's mutex and flag, the
+//! mutexes through which threads find each other's words, and the names of threads. Words have
+//! their own replacement, in `drtm_htm`. All other mutexes guard only what the process alone knows.
 
 #[cfg(not(feature = "loom"))]
 pub(crate) use {
@@ -15,17 +14,17 @@ pub(crate) use {
     model::Mutex,
 };
 
-/// What tells threads from each other.
+/// A name that tells threads apart.
 #[cfg(not(feature = "loom"))]
 pub(crate) type ThreadName = u64;
 
-/// The name of the calling thread, which a database calls so.
+/// Returns the name of the calling thread, which is the database's name for it.
 #[cfg(not(feature = "loom"))]
 pub(crate) const fn this_thread(name: u64) -> ThreadName {
     name
 }
 
-/// What tells the model checker's threads from each other: for a database they are all one.
+/// A name that tells the model checker's threads apart: a database sees them as one.
 #[cfg(feature = "loom")]
 pub(crate) type ThreadName = loom::thread::ThreadId;
 
@@ -34,7 +33,7 @@ pub(crate) fn this_thread(_name: u64) -> ThreadName {
     loom::thread::current().id()
 }
 
-/// The model checker's mutex in the shape of the one that is used otherwise.
+/// The model checker's mutex, with the interface of `parking_lot`.
 #[cfg(feature = "loom")]
 mod model {
     use std::{

@@ -1,9 +1,9 @@
-//! Rare events, for whoever subscribes to them: without the feature `tracing`, nothing.
+//! Tracing events, all of them rare. Without the feature `tracing` they compile to nothing.
 //!
-//! None is told while a record is locked, but that memory for older versions is used up; and none
-//! on the way of a transaction that succeeds.
+//! None is emitted while a record is locked, except that the memory for older versions is used up.
+//! None is on the path of a transaction that succeeds.
 
-/// Tells of an event, of a level of the crate `tracing`.
+/// Emits an event, with a level of the crate `tracing`.
 macro_rules! event {
     ($level:ident, $($what:tt)*) => {{
         #[cfg(feature = "tracing")]
@@ -11,7 +11,7 @@ macro_rules! event {
     }};
 }
 
-/// Does something within a span.
+/// Runs an expression within a span.
 macro_rules! within {
     ($name:literal, [$($fields:tt)*], $state:expr) => {{
         #[cfg(feature = "tracing")]
@@ -22,11 +22,11 @@ macro_rules! within {
 
 pub(crate) use {event, within};
 
-/// After how many failures a transaction is told of.
+/// The number of failures after which a transaction is reported.
 #[cfg(feature = "tracing")]
 const MANY: u32 = 16;
 
-/// A transaction has failed once more.
+/// Reports a transaction that has failed repeatedly.
 #[inline(always)]
 pub(crate) fn failed(_database: u32, _times: u32) {
     #[cfg(feature = "tracing")]

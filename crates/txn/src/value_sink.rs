@@ -1,4 +1,4 @@
-//! Room for what is wanted of a value that is read.
+//! Buffers for the projected part of a value that is read.
 
 use std::marker::PhantomData;
 
@@ -6,7 +6,7 @@ use drtm_kv::ValueSink;
 
 use crate::{Codec, arena::Values, projection::Projection};
 
-/// The end of the values that a transaction keeps, for one more.
+/// The end of a transaction's values, as a buffer for one more.
 #[derive(Debug)]
 pub(crate) struct End<'v> {
     pub(crate) values: &'v mut Values,
@@ -20,7 +20,7 @@ impl ValueSink for End<'_> {
     }
 }
 
-/// Room for a value of a codec, whose length may be known.
+/// A buffer for a value of a codec, whose length may be fixed.
 #[derive(Debug)]
 pub(crate) struct Of<'r, C, R> {
     pub(crate) room: &'r mut R,
@@ -46,7 +46,7 @@ impl<C: Codec, R: ValueSink> ValueSink for Of<'_, C, R> {
     }
 }
 
-/// Room for what is wanted of a value, whose length may be known.
+/// A buffer for the projected part of a value, whose length may be fixed.
 #[derive(Debug)]
 pub(crate) struct Taken<'r> {
     value: &'r mut Values,

@@ -1,6 +1,6 @@
 //! Directions of ranges.
 
-/// Which way a range goes.
+/// The direction of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Up,

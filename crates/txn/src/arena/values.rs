@@ -1,5 +1,5 @@
-//! Bytes of values that a transaction has read, or keeps until it commits. Their memory only grows,
-//! so that nothing is cleared to be written over.
+//! Bytes of values that a transaction has read, or keeps until it commits. The initialised memory
+//! only grows, so that no bytes are zeroed before they are overwritten.
 
 use std::{borrow::Borrow, hint::cold_path, ops::Range};
 
@@ -10,7 +10,7 @@ use crate::{Codec, Error, name::Name};
 /// The most bytes of keys, or of values, that one transaction can keep.
 pub(crate) const MOST_BYTES: usize = u32::MAX as usize;
 
-/// Where some of the bytes are. There are never more than half a word can count.
+/// A range of the bytes. The bytes never exceed what half a word can count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ArenaRange {
     start: u32,
@@ -18,7 +18,7 @@ pub(crate) struct ArenaRange {
 }
 
 impl ArenaRange {
-    /// From here to there, unless they are too many.
+    /// Returns the range between two offsets. Fails if they exceed the limit.
     #[inline(always)]
     pub(crate) fn between(start: usize, end: usize) -> Result<Self, Error> {
         match u32::try_from(end) {
@@ -38,14 +38,14 @@ impl ArenaRange {
         start..start + self.length()
     }
 
-    /// What is there.
+    /// Returns the bytes in the range.
     #[inline(always)]
     pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
         bytes.get(self.range()).unwrap_or(&[])
     }
 }
 
-/// Appends what `write` writes, and returns where it is. If that fails, nothing is appended.
+/// Appends what `write` writes, and returns its range. If that fails, nothing is appended.
 #[inline(always)]
 pub(crate) fn append<T>(
     to: &mut Vec<u8>,
@@ -59,11 +59,12 @@ pub(crate) fn append<T>(
     appended
 }
 
-/// Values that a transaction keeps, one behind the other.
+/// The values of a transaction, stored contiguously.
 #[derive(Debug, Default)]
 pub(crate) struct Values {
     bytes: Vec<u8>,
-    /// How many of them are values: what is behind them was some.
+    /// The number of bytes that belong to values. The bytes behind them are left over from earlier
+    /// ones.
     length: usize,
 }
 
@@ -82,13 +83,13 @@ impl Values {
         self.bytes.capacity()
     }
 
-    /// Forgets all from here on.
+    /// Discards the bytes from this offset on.
     #[inline(always)]
     pub(crate) fn truncate(&mut self, length: usize) {
         self.length = self.length.min(length);
     }
 
-    /// Room for a value from here on, where the others end.
+    /// Returns room for a value at this offset, which becomes the last one.
     #[inline(always)]
     pub(crate) fn room(&mut self, start: usize, length: usize) -> &mut [u8] {
         self.length = start + length;
@@ -99,7 +100,7 @@ impl Values {
         &mut self.bytes[start..self.length]
     }
 
-    /// Keeps a value that `write` appends, and tells where it is; nothing is kept if that fails.
+    /// Keeps a value that `write` appends, and returns its range. If that fails, nothing is kept.
     #[inline(always)]
     pub(crate) fn append<T>(
         &mut self,
@@ -111,14 +112,14 @@ impl Values {
         appended
     }
 
-    /// The bytes of the last value, which are those from here on, to be changed where they are.
+    /// Returns the bytes of the last value, from this offset on, to be changed in place.
     #[inline(always)]
     pub(crate) fn last(&mut self, start: usize) -> &mut [u8] {
         &mut self.bytes[start..self.length]
     }
 
-    /// Keeps the last value once its bytes [have been changed](Self::last), and tells where it is;
-    /// it is not kept if that has failed.
+    /// Keeps the last value after its bytes [have been changed](Self::last), and returns its range.
+    /// If the change failed, the value is discarded.
     #[inline(always)]
     pub(crate) fn keep<T>(&mut self, start: usize, changed: Result<T, Error>) -> Result<(ArenaRange, T), Error> {
         match changed.and_then(|result| Ok((ArenaRange::between(start, self.length)?, result))) {
@@ -131,7 +132,8 @@ impl Values {
         }
     }
 
-    /// The same of a codec's value, whose table is named if it is none.
+    /// Changes the last value by its codec, and [keeps](Self::keep) it. If it is invalid, the error
+    /// names the table.
     #[inline(always)]
     pub(crate) fn change<C: Codec, R>(
         &mut self,
@@ -155,18 +157,18 @@ impl Values {
         Ok((kept, result))
     }
 
-    /// Writes over what is from here on.
+    /// Overwrites the bytes from this offset on.
     pub(crate) fn overwrite(&mut self, at: usize, with: &[u8]) {
         let bytes = self.bytes[..self.length].iter_mut().skip(at);
         bytes.zip(with).for_each(|(byte, with)| *byte = *with);
     }
 
-    /// Copies some of the bytes to here, among them.
+    /// Copies some of the bytes to this offset.
     pub(crate) fn copy_within(&mut self, from: Range<usize>, to: usize) {
         self.bytes.copy_within(from, to);
     }
 
-    /// Keeps a value once more.
+    /// Appends a copy of a value.
     pub(crate) fn repeat(&mut self, value: Range<usize>) {
         let start = self.length;
         self.room(start, value.len());
@@ -174,7 +176,7 @@ impl Values {
     }
 }
 
-/// For one value, which takes the place of what was there.
+/// A buffer for one value, which replaces the one before.
 impl ValueSink for Values {
     #[inline(always)]
     fn of(&mut self, length: usize) -> &mut [u8] {
@@ -187,7 +189,7 @@ mod tests {
     use super::*;
     use crate::{CodecError, Pod, Serde};
 
-    /// A codec of two bytes that has no own way to change them, and refuses some.
+    /// A codec of two bytes with the default `change`, which refuses some values.
     struct Even;
 
     impl Codec for Even {

@@ -1,19 +1,19 @@
-//! Dropping and renaming tables, beside transactions that use them.
+//! Dropping and renaming tables, concurrently with transactions that use them.
 //!
-//! A handle has its table's number, and no number is used twice. A table that is dropped loses its
-//! database, with which every use of a handle compares the handle's own. So a handle that is used
-//! later is refused.
+//! A handle holds its table's number, and no number is reused. A dropped table loses its database,
+//! which every use of a handle compares with the handle's own. So later uses of the handle are
+//! refused.
 //!
 //! A transaction that has used the table before is refused by its commit. The thread that drops the
-//! table takes the database from it first, and then advances the count of the database's terms (see
-//! `lifecycle`). A transaction that finds the count of its admission when it has validated comes
-//! before the drop, and any other is run again. One that has written to the table fails: it would
-//! be refused when it is run again.
+//! table first removes the database from it, and then advances the database's count of changes (see
+//! `lifecycle`). A transaction that has validated and finds the count of its admission comes before
+//! the drop. Any other is retried. One that has written to the table fails: its retry would be
+//! refused.
 //!
 //! With a log, the drop is announced last. So a commit that comes before it has read a lower
 //! snapshot number: no row of the table has a later epoch than the drop. If the drop cannot be
-//! announced the table is given back, and transactions that have met it meanwhile wait for that, or
-//! are run again.
+//! announced, the table is restored. Transactions that have met it meanwhile wait for that, or are
+//! retried.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -23,11 +23,11 @@ use drtm_kv::KvError;
 use super::{Catalog, DROPPED, NO_DATABASE, OPEN, Opened};
 use crate::{Conflict, Error, name, table::Types};
 
-/// A change that is not over yet: later than all that are.
+/// A change that has not finished: it is later than all that have.
 const UNDER_WAY: u64 = u64::MAX;
 
-/// Tables whose rows are of no use any more, once transactions have ended that were admitted before
-/// this change.
+/// Tables whose rows are unused once the transactions that were admitted before this change have
+/// ended.
 #[derive(Debug)]
 pub(crate) struct Dropped {
     pub(crate) tables: Vec<u16>,
@@ -35,25 +35,25 @@ pub(crate) struct Dropped {
 }
 
 impl<E: Engine> Catalog<E> {
-    /// Says why there is no table for a handle, unless there is one after all.
+    /// Returns the error for a handle without a table, unless the table is there after all.
     #[cold]
     #[inline(never)]
     pub(super) fn not_there(&self, database: u32, number: u16) -> Result<&Opened<E>, Error> {
         let Some(opened) = self.get(number).filter(|_| database == self.database) else {
             return Err(Error::OtherDatabase);
         };
-        // The dropping thread may be about to tell others, or has to give it back. Nothing may
-        // depend on a drop before.
+        // The dropping thread may not have advanced the count yet, or may have to restore the
+        // table. Nothing may depend on a drop before that.
         drop(self.count.lock());
         if opened.database.load(SeqCst) == database { Ok(opened) } else { Err(opened.dropped()) }
     }
 
-    /// Returns the open table of this name, which is none of an index.
+    /// Returns the open table of this name that is not an index's.
     pub(crate) fn named(&self, name: &str) -> Option<&Opened<E>> {
         self.all().map(|(_, table)| table).find(|table| table.name.get() == name && !table.is_index())
     }
 
-    /// Returns the open table that holds the entries of an index, of the table with this number.
+    /// Returns the open table that holds the entries of an index of the table with this number.
     pub(crate) fn entries_of(&self, table: u16, index: &str) -> Option<&Opened<E>> {
         self.indexes_of(table).find(|entries| entries.name.get() == index)
     }
@@ -63,18 +63,19 @@ impl<E: Engine> Catalog<E> {
         self.all().map(|(_, entries)| entries).filter(move |entries| entries.types.get().is_some_and(is_of))
     }
 
-    /// Checks that a transaction that was admitted before this change of the terms has read from no
-    /// table that was dropped since, as far as is known.
+    /// Checks that no table was dropped since a transaction was admitted at this count: it may have
+    /// read from one.
     pub(crate) fn check_drops(&self, admitted: u64) -> Result<(), Conflict> {
         if self.dropped_at.load(SeqCst) > admitted { Err(Conflict::Validation) } else { Ok(()) }
     }
 
-    /// Drops a table with its indexes, or the table of an index. `tell` advances the count of the
-    /// terms, and returns it; `announce` logs the drop. With the turn of the table's indexes.
+    /// Drops a table with its indexes, or the table of an index. `tell` advances the database's
+    /// count of changes, and returns it. `announce` logs the drop. The caller holds the turn of the
+    /// table's indexes.
     ///
     /// # Errors
     ///
-    /// [`Error::Dropped`] if it was dropped before, and those of `announce`: the table stays then.
+    /// [`Error::Dropped`] if it was dropped before. The errors of `announce`; the table then stays.
     pub(crate) fn drop_table(
         &self,
         table: &Opened<E>,
@@ -97,8 +98,8 @@ impl<E: Engine> Catalog<E> {
         Ok(Dropped { tables, at })
     }
 
-    /// Lets another table have the storage of one that was dropped, and which no transaction uses
-    /// any more, if there is nothing in it. Returns whether there is not.
+    /// Makes the storage of a dropped table, which no transaction uses any more, available to
+    /// another table, if it is empty. Returns whether it is not.
     ///
     /// # Errors
     ///
@@ -112,12 +113,12 @@ impl<E: Engine> Catalog<E> {
         Ok(is_empty)
     }
 
-    /// Gives a table another name. `announce` logs that, given the table's identity.
+    /// Renames a table. `announce` logs that, given the table's identity.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchTable`], [`Error::NameTaken`], and those of `announce`: the table has its
-    /// name then.
+    /// [`Error::NoSuchTable`] and [`Error::NameTaken`]. The errors of `announce`; the table then
+    /// keeps its name.
     pub(crate) fn rename_table(
         &self,
         old: &str,
