@@ -1,22 +1,22 @@
-//! Durability: transactions outlive the process.
+//! Durability: committed transactions survive the process.
 //!
 //! # The protocol
 //!
-//! A transaction that commits appends a record to a buffer of its own, once it is validated and
-//! before it is visible. Its *epoch* is the snapshot number, which it reads while it holds its
-//! locks. Before its first lock it publishes the epoch that it may be going to commit in, and takes
-//! that word back when it has unlocked. So epoch E is *closed* once the snapshot number exceeds E
-//! and, after a fence, no word is in 1..=E: no transaction will commit in E any more.
+//! A committing transaction appends a record to a buffer of its own, after its validation and
+//! before it becomes visible. Its *epoch* is the snapshot number, which it reads while it holds its
+//! locks. Before its first lock it publishes the epoch in which it may commit, and clears that word
+//! after it has unlocked. So epoch E is *closed* once the snapshot number exceeds E and, after a
+//! fence, no published word is in 1..=E: no transaction will commit in E any more.
 //!
-//! There is one stream of writes. A thread that waits for an epoch *leads*, unless another does: it
-//! advances the number, waits until the epoch is closed, takes all buffers, writes them as one
-//! frame that names the epoch, syncs, and wakes the other threads. The last epoch whose frame was
-//! synced is *durable*.
+//! There is one stream of writes. A thread that waits for an epoch *leads*, unless another thread
+//! does. The leader advances the number, waits until the epoch is closed, and takes all buffers. It
+//! writes them as one frame that names the epoch, syncs, and wakes the other threads. The last
+//! epoch whose frame was synced is *durable*.
 //!
-//! A buffer may hold records of epochs that the frame does not close. Recovery leaves them out
-//! unless a later frame closes their epochs, so it restores exactly the transactions of durable
-//! epochs: since a transaction depends only on transactions of its own and of earlier epochs, that
-//! is a prefix of the serialization order.
+//! A buffer may hold records of epochs that the frame does not close. Recovery ignores them unless
+//! a later frame closes their epochs, so it restores exactly the transactions of durable epochs. A
+//! transaction depends only on transactions of its own and of earlier epochs, so that is a prefix
+//! of the serialization order.
 //!
 //! Checkpoints bound the log (see `checkpoint`). Tables are created, renamed and dropped in the
 //! same stream (see `tables`).
@@ -50,7 +50,7 @@ pub(crate) use self::{
     progress::Observer,
 };
 
-/// When a transaction that commits is safe from a crash.
+/// When a committing transaction is safe from a crash.
 ///
 /// # Example
 ///
@@ -78,8 +78,8 @@ pub(crate) use self::{
 pub enum Durability {
     /// Never: the database is in memory only.
     None,
-    /// Within a [delay](crate::Builder::flush_within) after its commit. What a crash leaves is a
-    /// prefix: a transaction is there only if every transaction that it depends on is.
+    /// Within a [delay](crate::Builder::flush_within) after its commit. A crash leaves a prefix: a
+    /// transaction survives only if every transaction that it depends on does.
     Async,
     /// When its commit returns.
     Sync,

@@ -15,18 +15,18 @@ use crate::{
     trace::{event, within},
 };
 
-/// How many bytes are copied at a time.
+/// The number of bytes that are copied at a time.
 const CHUNK: usize = 1 << 20;
 
 impl<E: Engine> Log<E> {
-    /// Copies the database to other storage, which has none.
+    /// Copies the database to other storage, which must not hold one.
     ///
     /// # Errors
     ///
-    /// As for a checkpoint; [`LogError::InUse`] if the other storage is another database's;
-    /// [`Error::Config`] if there is a database.
+    /// As for a checkpoint. [`LogError::InUse`] if another database has the other storage open.
+    /// [`Error::Config`] if it holds a database.
     pub(crate) fn back_up(&self, target: &Arc<dyn Storage>) -> Result<Checkpoint, Error> {
-        // No segment is removed meanwhile.
+        // The lock keeps segments from being removed meanwhile.
         let last = self.checkpoints.lock();
         within!("backup", [to = target.name().as_str()], {
             let directory = target.name();
@@ -43,7 +43,7 @@ impl<E: Engine> Log<E> {
                 let is = format!("in use: it has {name}");
                 return Err(Error::Config { what: "the directory of a backup", must_be: "empty", is });
             }
-            // Until all is there, it must not be taken for a database.
+            // Until it is complete, it must not be taken for a database.
             let mark = || LogError::io("create", INCOMPLETE);
             target.create(INCOMPLETE).and_then(|mark| mark.sync()).map_err(mark())?;
             target.sync_directory().map_err(mark())?;
@@ -66,7 +66,7 @@ impl<E: Engine> Log<E> {
         })
     }
 
-    /// Copies a segment under its unfinished name, durably: so many bytes, or all.
+    /// Copies a segment under its unfinished name, durably: the first `length` bytes, or all.
     fn copy_segment(&self, target: &dyn Storage, sequence: u64, length: Option<u64>) -> Result<(), LogError> {
         let name = segment_name(sequence);
         let unfinished = format!("{name}{UNFINISHED}");

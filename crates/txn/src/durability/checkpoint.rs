@@ -1,13 +1,13 @@
-//! Checkpoints: all rows, so that the log before them is not needed any more.
+//! Checkpoints: files of all rows, which make the log before them unnecessary.
 //!
-//! A checkpoint is *fuzzy*: writers go on while its rows are read one after the other, each with
-//! its version at one moment. S is an epoch that is closed before the first row is read, and E the
-//! snapshot number after the last one. So whatever was committed up to S is in it, and nothing
-//! beyond E. With the log's entries of epochs in (S, D] it yields the state of any D >= E: an entry
-//! counts if its version is newer than the row's.
+//! A checkpoint is *fuzzy*: writers continue while its rows are read one by one, each atomically
+//! with its version. S is an epoch that is closed before the first row is read, and E the snapshot
+//! number after the last one. So everything committed up to S is in it, and nothing beyond E. With
+//! the log's entries of epochs in (S, D] it yields the state of any D >= E: an entry is applied if
+//! its version is newer than the row's.
 //!
-//! A checkpoint gets its name when it is synced and E is durable. Then segments are removed whose
-//! records are all of epochs up to S, and so are older checkpoints.
+//! A checkpoint gets its name after it is synced and E is durable. Then older checkpoints are
+//! removed, and segments whose records are all of epochs up to S.
 
 mod file;
 mod image;
@@ -30,10 +30,10 @@ use crate::{
     trace::{event, within},
 };
 
-/// Bytes of rows in a frame, at least.
+/// The least bytes of rows in a frame.
 const BLOCK: u64 = 256 << 10;
 
-/// What a checkpoint holds.
+/// The size of a checkpoint.
 ///
 /// # Example
 ///
@@ -41,19 +41,19 @@ const BLOCK: u64 = 256 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checkpoint {
-    /// How many rows there are.
+    /// The number of rows.
     pub rows: u64,
     /// The size of its file.
     pub bytes: u64,
 }
 
 impl<E: Engine> Log<E> {
-    /// Makes a checkpoint, and removes what of the log it takes the place of.
+    /// Makes a checkpoint, and removes the part of the log that it replaces.
     ///
     /// # Errors
     ///
-    /// [`Error::Poisoned`], [`Error::OutcomeUnknown`]; [`Error::Closed`] if the database is closed
-    /// meanwhile; [`Error::Log`] when the system refuses: the log goes on then.
+    /// [`Error::Poisoned`] and [`Error::OutcomeUnknown`]. [`Error::Closed`] if the database is
+    /// closed meanwhile. [`Error::Log`] when an I/O operation fails; the log then stays usable.
     pub(crate) fn checkpoint(&self) -> Result<Checkpoint, Error> {
         let mut last = self.checkpoints.lock();
         within!("checkpoint", [number = *last + 1], {
@@ -68,20 +68,21 @@ impl<E: Engine> Log<E> {
         })
     }
 
-    /// Writes a checkpoint to some storage, durably. It is yet to be [kept](CheckpointFile::keep).
+    /// Writes a checkpoint to some storage, durably. The caller then [keeps](CheckpointFile::keep)
+    /// it.
     pub(super) fn checkpoint_into<'s>(
         &self,
         storage: &'s dyn Storage,
         number: u64,
     ) -> Result<(CheckpointFile<'s>, Checkpoint), Error> {
-        // Whatever ends the log waits for this one, and lets no other begin.
+        // A thread that ends the log waits for this checkpoint, and lets no other begin.
         if self.is_stopped() {
             return Err(Error::Closed);
         }
         self.wait_until_all_is_durable()?;
         let since = self.durable();
         let header = self.change_stream(|writer| {
-            // Then this one need not be kept, once another checkpoint is made.
+            // So the present segment can be removed after another checkpoint.
             if writer.has_frames() {
                 writer.rotate()?;
             }
@@ -97,7 +98,7 @@ impl<E: Engine> Log<E> {
         }
     }
 
-    /// Writes all rows, and waits until all that they can have seen is durable.
+    /// Writes all rows, and waits until every transaction that they may include is durable.
     fn fill(&self, file: &mut CheckpointFile<'_>) -> Result<Checkpoint, Error> {
         let (tables, next_table) = self.catalog.recorded();
         file.catalog(tables.iter().flat_map(Recorded::changes))?;
@@ -124,13 +125,13 @@ impl<E: Engine> Log<E> {
         Ok(Checkpoint { rows: file.count(), bytes })
     }
 
-    /// Returns how many bytes of rows a frame is to have.
+    /// Returns how many bytes of rows a frame should have.
     fn block(&self) -> usize {
-        // Small segments are tests'.
+        // Small segments are for tests.
         BLOCK.min(self.config.segment_bytes / 4) as usize
     }
 
-    /// Removes what of the log a checkpoint takes the place of.
+    /// Removes the part of the log that a checkpoint replaces.
     fn remove_before(&self, header: &CheckpointHeader) -> Result<(), Error> {
         let first = match self.config.fault {
             Some(Mutation::SegmentsRemovedTooFar) => u64::MAX,
@@ -150,14 +151,15 @@ pub(super) fn remove(storage: &dyn Storage, names: &[String]) -> Result<(), LogE
     names.iter().try_for_each(|name| storage.remove(name).map_err(LogError::io("remove", name)))
 }
 
-/// Returns the name that the newest checkpoint has among others, if there is one, and its number.
+/// Returns the name and the number of the newest checkpoint among these files. `None` if there is
+/// none.
 pub(super) fn newest(names: &[String]) -> Option<(String, u64)> {
     let number = names.iter().filter_map(|name| number_of(name)).max()?;
     Some((checkpoint_name(number), number))
 }
 
 impl Recorded {
-    /// Returns the changes of the catalog that make the table, and name its indexes.
+    /// Returns the changes of the catalog that create the table, and name its indexes.
     fn changes(&self) -> impl Iterator<Item = CatalogChange> + '_ {
         let table = CatalogChange::Table(self.id, self.shape.clone());
         std::iter::once(table).chain(self.indexes.iter().map(|name| CatalogChange::Index(self.id, name.clone())))

@@ -1,4 +1,4 @@
-//! What can go wrong with a log.
+//! The errors of a log.
 
 use std::io;
 
@@ -24,14 +24,14 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// The system refuses to do something.
+    /// An I/O operation failed.
     #[error("cannot {action} {file}: {source}")]
     Io {
-        /// What the log wanted to do.
+        /// The operation.
         action: &'static str,
-        /// With which file.
+        /// The file.
         file: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The log is damaged before its end, so that acknowledged transactions may be lost.
@@ -42,7 +42,7 @@ pub enum LogError {
     Damaged {
         /// The file.
         file: String,
-        /// Where in the file.
+        /// The offset in the file.
         offset: u64,
         /// What is wrong.
         why: &'static str,
@@ -62,9 +62,9 @@ pub enum LogError {
         "the database has {given} bytes of memory, and its rows take about {needed}: give it more (`Builder::memory`)"
     )]
     TooLittleMemory {
-        /// How much it has.
+        /// The memory that it has.
         given: u64,
-        /// How much it takes, about.
+        /// The memory that the rows need, approximately.
         needed: u64,
     },
     /// The directory has a backup that was not finished.
@@ -73,12 +73,12 @@ pub enum LogError {
         /// The directory.
         directory: String,
     },
-    /// Another database has the directory open.
+    /// Another process or database has the directory open.
     #[error("{directory} is in use by {holder}: close it there first")]
     InUse {
         /// The directory.
         directory: String,
-        /// What has it open.
+        /// The holder of the directory.
         holder: String,
     },
 }

@@ -1,8 +1,8 @@
-//! The log's bytes, as `docs/format.md` draws them: pure functions, which know no file.
+//! The bytes of the log, as specified in `docs/format.md`: pure functions without I/O.
 //!
 //! Numbers are little-endian. A layout is a struct whose size is asserted here, and never what a
-//! codec crate makes of a type. Whatever is decoded may be damaged: it is checked before it is
-//! believed, and refused with a reason.
+//! codec crate makes of a type. All input may be damaged: it is checked before it is used, and
+//! refused with a reason.
 
 mod catalog;
 mod checkpoint;
@@ -21,17 +21,17 @@ pub use self::{
 /// The version of the format that this code writes, and the only one that it reads.
 pub const VERSION: u32 = 2;
 
-/// The name of the file that says that a backup is not over.
+/// The name of the file that marks an unfinished backup.
 pub const INCOMPLETE: &str = "INCOMPLETE";
 
 /// Everything in a log begins at a multiple of this.
 pub const ALIGN: usize = 8;
 
-/// Bytes that are not what they should be.
+/// Invalid bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}, {offset} bytes from its beginning")]
 pub struct Damage {
-    /// Where, from the beginning of what was decoded.
+    /// The offset from the beginning of the decoded bytes.
     pub offset: usize,
     /// What is wrong.
     pub why: &'static str,
@@ -43,7 +43,7 @@ impl Damage {
     }
 }
 
-/// Takes the first bytes of some, if there are so many.
+/// Takes the first `count` bytes. `None` if there are fewer.
 fn take<'b>(bytes: &mut &'b [u8], count: usize) -> Option<&'b [u8]> {
     let (taken, rest) = bytes.split_at_checked(count)?;
     *bytes = rest;

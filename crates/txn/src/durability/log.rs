@@ -36,21 +36,21 @@ use super::{
 };
 use crate::{Commit, Error, catalog::Catalog, mutation::Mutation, snapshots::Snapshots, sync, trace::event};
 
-/// How many bytes may wait in one buffer. A thread that has more writes them itself before its next
-/// commit, so that a disk that is slower than memory slows writers down.
+/// The most bytes that may be pending in one buffer. A thread with more first writes them itself
+/// before its next commit, so that a disk that is slower than memory slows writers down.
 pub(crate) const MOST_PENDING: u64 = 4 << 20;
 
-/// How a log is to be written.
+/// How a log is written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogConfig {
-    /// How commits are made durable that choose nothing else.
+    /// The durability of commits that choose no other.
     pub(crate) mode: Durability,
     pub(crate) flush_within: Duration,
-    /// How long a commit waits at most until it is durable.
+    /// How long a commit waits, at most, until it is durable.
     pub(crate) sync_within: Option<Duration>,
     pub(crate) segment_bytes: u64,
     pub(crate) checkpoint_every: u64,
-    /// How many bytes a transaction can write: keys and values, and something for each row.
+    /// The most bytes that a transaction can write: keys and values, and an overhead for each row.
     pub(crate) most_logged: usize,
     pub(crate) fault: Option<Mutation>,
 }
@@ -63,36 +63,36 @@ pub(crate) struct Log<E: Engine> {
     pub(super) catalog: Catalog<E>,
     pub(super) storage: Arc<dyn Storage>,
     pub(super) config: LogConfig,
-    /// The last epoch of which, and of those before, every transaction is durable.
+    /// The last durable epoch: every transaction up to it is durable.
     durable: AtomicU64,
-    /// An epoch that a frame must close, be the frame empty.
+    /// An epoch that a frame must close, even an empty frame.
     must_close: AtomicU64,
     /// Whether something may have been appended since the last flush began.
     is_dirty: AtomicBool,
-    /// Whether a flush is under way.
+    /// Whether a flush is running.
     is_flushing: AtomicBool,
-    /// Why nothing can be written any more.
+    /// The reason why nothing can be written any more.
     failed: OnceLock<String>,
     participants: sync::Mutex<Vec<Arc<Participant>>>,
-    /// What appends changes of the catalog.
+    /// The participant that appends changes of the catalog.
     announcer: Mutex<Arc<Participant>>,
     pub(super) writer: Mutex<Writer>,
-    /// Whether a thread leads. Threads that wait are woken when none does.
+    /// Whether a thread leads. Waiting threads are woken when the leader stops.
     is_led: Mutex<bool>,
     led: Condvar,
     /// Tasks that wait for an epoch.
     tasks: Mutex<Vec<(u64, Waker)>>,
     flusher: Background,
     checkpointer: Background,
-    /// The number of the last checkpoint. Locked while one is made.
+    /// The number of the last checkpoint. It is locked while a checkpoint is made.
     pub(super) checkpoints: Mutex<u64>,
-    /// Bytes that were written since the last checkpoint.
+    /// The bytes that were written since the last checkpoint.
     pub(super) unsaved: AtomicU64,
     is_stopped: AtomicBool,
     lock: Mutex<Option<Box<dyn DirectoryLock>>>,
 }
 
-/// A database's memory, as a log knows it.
+/// A database's memory, as its log uses it.
 pub(crate) type Memory<'m, E> = (&'m Store<E>, &'m Snapshots, &'m Catalog<E>);
 
 impl<E: Engine> Log<E> {
@@ -143,12 +143,12 @@ impl<E: Engine> Log<E> {
         Ok(self.engine().load(self.number()?))
     }
 
-    /// Returns the last epoch of which, and of those before, every transaction is durable.
+    /// Returns the last durable epoch: every transaction up to it is durable.
     pub(super) fn durable(&self) -> u64 {
         self.durable.load(Acquire)
     }
 
-    /// Returns how many bytes a transaction can write.
+    /// Returns the most bytes that a transaction can write.
     pub(crate) fn most_logged(&self) -> usize {
         self.config.most_logged
     }
@@ -158,24 +158,24 @@ impl<E: Engine> Log<E> {
         self.is_stopped.load(Acquire)
     }
 
-    /// Begins to flush at intervals, where commits do not wait for it.
+    /// Starts flushing at intervals, where commits do not wait for a flush.
     ///
     /// # Errors
     ///
-    /// When there can be no other thread.
+    /// When no thread can be started.
     pub(super) fn start_flusher(&self) -> Result<(), LogError> {
         let Some(log) = self.me.upgrade() else { return Ok(()) };
         let flush = move || {
             while !log.is_stopped() {
                 thread::park_timeout(log.config.flush_within);
-                // A failure is kept, and told to every later commit.
+                // The failure is stored, and reported to every later commit.
                 let _ = log.flush_if_dirty();
             }
         };
         self.flusher.start("drtm-log", flush).map_err(LogError::io("start the thread that writes", "the log"))
     }
 
-    /// Has a checkpoint made by a thread of its own.
+    /// Requests a checkpoint from a background thread.
     fn request_checkpoint(&self) {
         let Some(log) = self.me.upgrade() else { return };
         let make = move || {
@@ -195,15 +195,14 @@ impl<E: Engine> Log<E> {
         }
     }
 
-    /// Registers a thread's state as one that appends.
+    /// Registers a thread's state as a participant.
     pub(crate) fn participant(&self) -> Arc<Participant> {
         let participant = Arc::new(Participant::default());
         self.participants.lock().push(Arc::clone(&participant));
         participant
     }
 
-    /// Publishes the epoch in which a transaction may be going to commit, until the returned value
-    /// is dropped.
+    /// Publishes the epoch in which a transaction may commit, until the returned value is dropped.
     ///
     /// # Errors
     ///
@@ -220,7 +219,7 @@ impl<E: Engine> Log<E> {
         Ok(participant.open(self.engine(), if is_published { epoch } else { 0 }))
     }
 
-    /// Returns whether the log can be written.
+    /// Checks that the log can be written.
     ///
     /// # Errors
     ///
@@ -232,11 +231,11 @@ impl<E: Engine> Log<E> {
         }
     }
 
-    /// Appends a transaction's record. Returns whether it has any row to log.
+    /// Appends a transaction's record. Returns whether it has any rows to log.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`]; the record is not appended then.
+    /// [`Error::TooLarge`]; the record is then not appended.
     pub(crate) fn append(&self, participant: &Participant, commit: &Commit<'_>) -> Result<bool, Error> {
         let is_appended = participant.append(commit)?;
         if is_appended {
@@ -248,7 +247,7 @@ impl<E: Engine> Log<E> {
         Ok(is_appended)
     }
 
-    /// Logs a change of the catalog, which others may know from then on.
+    /// Logs a change of the catalog, which other threads may see from then on.
     ///
     /// # Errors
     ///
@@ -273,9 +272,9 @@ impl<E: Engine> Log<E> {
         }
     }
 
-    /// Returns whether everything that was visible when this was called is durable.
-    // A flush says that it is under way before it clears the mark, and that it has failed before it
-    // says that it is over.
+    /// Returns whether all that was visible when this was called is durable.
+    // A flush marks itself as running before it clears the dirty mark, and stores its failure
+    // before it stops running.
     fn is_clean(&self) -> bool {
         !self.is_dirty.load(SeqCst) && !self.is_flushing.load(SeqCst) && self.failed.get().is_none()
     }

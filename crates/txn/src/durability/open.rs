@@ -1,4 +1,5 @@
-//! Opening a directory: its lock, recovery, and the segment that voids what has not happened.
+//! Opening a directory: locking it, recovering it, and starting a segment that voids undecided
+//! epochs.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -19,7 +20,7 @@ use super::{
 };
 use crate::{Error, mutation::Mutation, trace::event};
 
-/// Recovers a database from its log, and opens the log for what comes.
+/// Recovers a database from its log, and opens the log for writing.
 pub(crate) fn open<E: Engine>(
     storage: &Arc<dyn Storage>,
     memory: Memory<'_, E>,
@@ -60,8 +61,8 @@ pub(crate) fn open<E: Engine>(
     let (log, sequence) = match recovered.last {
         None => (random(), 0),
         Some((last, end)) => {
-            // What was read may not be durable yet: a process that is killed leaves it in the
-            // system's memory.
+            // What was read may not be durable yet: the writes of a killed process may be only in
+            // the system's cache.
             let name = segment_name(last.sequence);
             let file = storage.open(&name).map_err(LogError::io("open", &name))?;
             file.sync().map_err(LogError::io("sync", &name))?;
@@ -71,11 +72,11 @@ pub(crate) fn open<E: Engine>(
     };
     let segment = SegmentHeader { log, sequence: sequence + 1, after: recovered.durable, begins };
     let writer = Writer::create(Arc::clone(storage), segment, WriterConfig { limit: segment_bytes, fault }, finished)?;
-    // What is behind the last valid frame is void now, and its space is the system's again.
+    // The bytes behind the last valid frame are void now, and their space is freed.
     if let Some((file, name, end)) = previous {
         file.truncate(end).map_err(LogError::io("truncate", name))?;
     }
-    // So are files that the checkpoint takes the place of. Its name is durable by now.
+    // Files that the checkpoint replaces are removed too. Its name is durable by now.
     if let Some(header) = header {
         let is_older = |name: &String| {
             number_of(name).is_some_and(|number| number < header.number)
@@ -95,7 +96,7 @@ pub(crate) fn open<E: Engine>(
     Ok(log)
 }
 
-/// Returns a number that no other log has.
+/// Returns a random number that identifies a log.
 fn random() -> u128 {
     let half = || u128::from(RandomState::new().hash_one(std::process::id()));
     half() << 64 | half()

@@ -1,4 +1,4 @@
-//! How far a recovery has come, for those that watch it.
+//! The progress of a recovery, for observers.
 
 use std::{
     fmt,
@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-/// What a recovery is doing.
+/// A step of a recovery.
 ///
 /// # Example
 ///
@@ -16,15 +16,15 @@ use std::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecoveryStep {
-    /// It reads the log: so many bytes.
+    /// It reads the log. The unit is bytes.
     Log,
-    /// It puts the rows of a checkpoint into tables: so many rows.
+    /// It inserts the rows of a checkpoint into tables. The unit is rows.
     Checkpoint,
-    /// It replays the log's entries: so many.
+    /// It replays the log's entries. The unit is entries.
     Replay,
 }
 
-/// How far a recovery has come.
+/// The progress of a recovery.
 ///
 /// # Example
 ///
@@ -53,17 +53,17 @@ pub enum RecoveryStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// What it is doing.
+    /// The current step.
     pub step: RecoveryStep,
-    /// How much of that is done.
+    /// The part of the step that is done.
     pub done: u64,
-    /// How much there is.
+    /// The size of the step.
     pub total: u64,
 }
 
 type Observe = dyn Fn(&Progress) + Send + Sync;
 
-/// What is told of a recovery, if anything is.
+/// The observer of a recovery, if there is one.
 #[derive(Clone, Default)]
 pub(crate) struct Observer(Option<Arc<Observe>>);
 
@@ -80,13 +80,13 @@ impl Observer {
         Self(Some(Arc::new(observe)))
     }
 
-    /// Begins a step that has so much to do.
+    /// Begins a step of this size.
     pub(super) fn begin(&self, step: RecoveryStep, total: u64) -> Step<'_> {
         Step { observer: self, step, total, done: AtomicU64::new(0) }
     }
 }
 
-/// A step that is under way. Several threads can do it.
+/// A running step. Several threads can work on it.
 #[derive(Debug)]
 pub(super) struct Step<'o> {
     observer: &'o Observer,
@@ -96,7 +96,7 @@ pub(super) struct Step<'o> {
 }
 
 impl Step<'_> {
-    /// Notes that so much more is done.
+    /// Adds to the part that is done.
     pub(super) fn advance(&self, by: u64) {
         let done = self.done.fetch_add(by, Relaxed) + by;
         if let Some(observe) = &self.observer.0 {

@@ -1,10 +1,10 @@
-//! Reading a log: which of its frames are valid, and which of their transactions have happened.
+//! Reading a log: which of its frames are valid, and which of their transactions count.
 //!
 //! Segments are read in order, from the first that the newest checkpoint needs. A segment ends at
-//! its first invalid frame. The header of the next one names the epoch that the segments before it
-//! close, so that damage before the log's end is noticed; damage of the last frame of all cannot be
-//! told from a write that a crash has torn, and is taken for one. A valid frame behind an invalid
-//! one is damage, since no frame is written before the one before it is durable.
+//! its first invalid frame. The header of the next segment names the epoch that the segments before
+//! it close, so that damage before the log's end is detected. Damage of the very last frame looks
+//! like a write that a crash has torn, and is treated as one. A valid frame behind an invalid one
+//! is damage, since no frame is written before the previous one is durable.
 
 use std::{collections::VecDeque, ops::Range};
 
@@ -25,7 +25,7 @@ use crate::mutation::Mutation;
 #[derive(Debug, Default)]
 pub(super) struct Segments {
     all: Vec<Segment>,
-    /// Of the records only those of later epochs count: a checkpoint has the others.
+    /// Only records of later epochs count: a checkpoint has the others.
     since: u64,
 }
 
@@ -36,36 +36,36 @@ struct Segment {
     header: SegmentHeader,
 }
 
-/// What a log holds.
+/// The contents of a log.
 #[derive(Debug)]
 pub(super) struct Recovered<'s> {
     /// Valid frames, with the number of their segment, and their offset in it.
     frames: Vec<(usize, usize, Frame<'s>)>,
-    /// The last segment, and where its frames end.
+    /// The last segment, and the offset at which its frames end.
     pub(super) last: Option<(&'s SegmentHeader, u64)>,
-    /// The last epoch of which everything is there.
+    /// The last durable epoch.
     pub(super) durable: u64,
-    /// Epochs that are void in segments before one, and the number of that one.
+    /// Ranges of epochs that are void in the segments before one, with the number of that one.
     void: Vec<(usize, Range<u64>)>,
     segments: &'s Segments,
     fault: Option<Mutation>,
 }
 
-/// A transaction's record, and where it is.
+/// A transaction's record, and its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found<'s> {
     pub(super) record: Record<'s>,
     pub(super) place: Place,
 }
 
-/// Where in a log something is.
+/// A place in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     segment: usize,
     offset: usize,
 }
 
-/// What a log must be to fit a checkpoint.
+/// What a checkpoint requires of its log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Base {
     pub(super) log: u128,
@@ -76,7 +76,7 @@ pub(super) struct Base {
 }
 
 impl Segments {
-    /// Reads all segments that are needed. Those before them are of no use any more.
+    /// Reads all segments that are needed, and ignores those before them.
     pub(super) fn read(
         storage: &dyn Storage,
         names: &[String],
@@ -131,12 +131,12 @@ impl Segments {
     /// Finds the valid frames.
     pub(super) fn recover(&self, fault: Option<Mutation>) -> Result<Recovered<'_>, LogError> {
         let mut frames: Vec<(usize, usize, Frame<'_>)> = Vec::new();
-        // What is before the first segment that is needed is not looked at.
+        // Segments before the first that is needed are not read.
         let before = self.all.first().filter(|first| first.header.sequence > 1).map_or(0, |first| first.header.after);
         let (mut closed, mut end) = (before, Place { segment: 0, offset: 0 });
         for (number, segment) in self.all.iter().enumerate() {
             let SegmentHeader { log, sequence, after, begins } = segment.header;
-            // What a later opening did not see, or did not believe, has not happened.
+            // Frames that a later opening did not see, or did not accept, do not count.
             frames.retain(|(.., frame)| frame.closes <= after);
             if frames.last().map_or(before, |(.., frame)| frame.closes) != after {
                 return Err(self.damaged(end, "a frame is missing, which the next segment counts on"));
@@ -175,7 +175,7 @@ impl Segments {
 }
 
 impl<'s> Recovered<'s> {
-    /// Returns all records that are physically there, with the number of their segment.
+    /// Returns all records that are physically present, with the number of their segment.
     fn records(&self) -> impl Iterator<Item = Result<Found<'s>, LogError>> {
         let segments = self.segments;
         self.frames.iter().flat_map(move |(segment, offset, frame)| {
@@ -189,7 +189,7 @@ impl<'s> Recovered<'s> {
         })
     }
 
-    /// Returns an epoch above every one that is there, durable or not, and all segments.
+    /// Returns an epoch above all that are present, durable or not, and all segments.
     pub(super) fn survey(&self) -> Result<(u64, VecDeque<Finished>), LogError> {
         let finished = |segment: &Segment| Finished { sequence: segment.header.sequence, newest: 0 };
         let mut segments: VecDeque<_> = self.segments.all.iter().map(finished).collect();
@@ -213,9 +213,8 @@ impl<'s> Recovered<'s> {
             && (self.fault == Some(Mutation::VoidRevived) || !self.void.iter().any(is_void))
     }
 
-    /// Adds tables to those of a checkpoint, and calls `row_record` with every transaction that has
-    /// happened since. A change of the catalog up to epoch `until` may be in the checkpoint
-    /// already.
+    /// Adds the tables of the log to those of a checkpoint, and calls `row_record` with every later
+    /// transaction. A change of the catalog up to epoch `until` may be in the checkpoint already.
     pub(super) fn replay(
         &self,
         tables: &mut Tables,
@@ -234,7 +233,7 @@ impl<'s> Recovered<'s> {
                 changes.push(found);
             }
         }
-        // Each is the only one of its epoch.
+        // Each change is the only one of its epoch.
         changes.sort_by_key(|found| found.record.epoch);
         let last = changes.last().map(|found| found.place);
         for Found { record, place } in changes {

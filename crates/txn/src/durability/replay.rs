@@ -1,11 +1,11 @@
-//! Putting rows into tables: those of a checkpoint, and those that the log has changed since.
+//! Restoring rows: inserting those of a checkpoint, and replaying the log's later changes.
 //!
-//! Entries of the log are divided by key over threads, so that each key is one thread's alone. Of a
-//! key's entries, the newest value counts, and a patch must find exactly the version before it. A
-//! removal counts until the end, so that an older value does not come back.
+//! The log's entries are partitioned by key over threads, so that each key belongs to one thread.
+//! The newest value of a key wins, and a patch must find exactly the version before it. A removal
+//! is kept until the end, so that an older value does not come back.
 //!
-//! Rows of a checkpoint go straight into their tables, a frame at a time, unless the log has
-//! entries of them: then the row is where these begin.
+//! Rows of a checkpoint are inserted directly, a frame at a time, unless the log has entries for
+//! them. Those rows become the start of their entries.
 
 mod base;
 
@@ -40,16 +40,16 @@ use crate::{
     table::Any,
 };
 
-/// Bytes that a row takes beside its key and its value, about.
+/// The approximate bytes of a row beside its key and its value.
 const ROW: usize = 48;
 
-/// So many entries are worth another thread.
+/// The number of entries that is worth another thread.
 const SHARE: usize = 1 << 14;
 
 /// An entry of the log, or a row of a checkpoint.
 struct Item<'s> {
     entry: Entry<'s>,
-    /// Where in the log it is; `None`: in the checkpoint.
+    /// Its place in the log. `None` for a row of a checkpoint.
     place: Option<Place>,
 }
 
@@ -59,7 +59,7 @@ impl Item<'_> {
     }
 }
 
-/// What is read.
+/// The sources of a replay.
 #[derive(Clone, Copy)]
 pub(super) struct Sources<'r, 's> {
     pub(super) recovered: &'r Recovered<'s>,
@@ -67,7 +67,7 @@ pub(super) struct Sources<'r, 's> {
 }
 
 impl Sources<'_, '_> {
-    /// Returns the last epoch of what the checkpoint may have.
+    /// Returns the last epoch that the checkpoint may contain.
     fn until(&self) -> u64 {
         self.checkpoint.map_or(0, |checkpoint| checkpoint.end.until)
     }
@@ -81,16 +81,16 @@ impl Sources<'_, '_> {
     }
 }
 
-/// What is filled.
+/// The database that a replay fills.
 struct Target<'r, E: Engine> {
     store: &'r Store<E>,
     catalog: &'r Catalog<E>,
-    /// Bytes of the rows that are in memory, and of those for which there is none.
+    /// The bytes of rows in memory, and of those that did not fit.
     filled: AtomicU64,
     missed: AtomicU64,
 }
 
-/// Makes the tables of a log, and their rows.
+/// Creates the tables of a log, and their rows.
 pub(super) fn replay<E: Engine>(
     sources: Sources<'_, '_>,
     (store, catalog): (&Store<E>, &Catalog<E>),
@@ -117,7 +117,7 @@ pub(super) fn replay<E: Engine>(
     if let Some(damaged) = damaged {
         return Err(damaged.into());
     }
-    // Rows of a table that was dropped are of no use. None was written later.
+    // Rows of a dropped table are ignored. None can be of a later epoch.
     let is_late = |item: &&Item<'_>| tables.dropped_in(item.entry.table).is_some_and(|epoch| item.epoch() >= epoch);
     if let Some(late) = items.iter().find(is_late) {
         return Err(sources.damaged(late, "a row was written to a table after it was dropped"));
@@ -166,7 +166,7 @@ fn in_parallel<T: Send, R: Send>(shares: Vec<T>, work: impl Fn(T) -> Result<R, E
     })
 }
 
-/// Puts the rows of a checkpoint into tables, and returns those of which there are items.
+/// Inserts the rows of a checkpoint, and returns those that the items change.
 fn restore<E: Engine>(
     (checkpoint, tables): (&CheckpointImage, &Tables),
     target: &Target<'_, E>,
@@ -211,7 +211,7 @@ impl<E: Engine> Target<'_, E> {
         Ok(Filler { target: self, worker: self.store.worker()? })
     }
 
-    /// Returns whether there was memory for all rows.
+    /// Checks that there was memory for all rows.
     ///
     /// # Errors
     ///
@@ -223,8 +223,7 @@ impl<E: Engine> Target<'_, E> {
         }
         let given = self.store.region().capacity();
         let share = u128::from(missed) * u128::from(given) / u128::from(filled.max(1));
-        // Tables that are larger take more in proportion, but not much; and something is to be
-        // left.
+        // A larger table takes proportionally more memory, but not much; and some should be left.
         let needed = (u128::from(given) + share) * 5 / 4;
         let needed = u64::try_from(needed).unwrap_or(u64::MAX).checked_next_multiple_of(1 << 20).unwrap_or(u64::MAX);
         Err(LogError::TooLittleMemory { given, needed }.into())
@@ -238,7 +237,7 @@ struct Filler<'r, E: Engine> {
 }
 
 impl<E: Engine> Filler<'_, E> {
-    /// Puts a row into its table. Returns what is wrong with it, if anything is.
+    /// Inserts a row into its table. Returns what is wrong with it, if anything is.
     fn put(&mut self, table: u16, key: &[u8], value: &[u8], version: u64) -> Result<Option<&'static str>, KvError> {
         let Target { store, catalog, filled, missed } = self.target;
         let Some(table) = catalog.with_id(table) else { return Ok(Some("a row is in no table")) };
@@ -250,7 +249,7 @@ impl<E: Engine> Filler<'_, E> {
         let seen = match placed {
             Some(Ok(Placed::Made(seen) | Placed::Found(seen))) => seen,
             Some(Err(error)) if !matches!(error, KvError::Region(RegionError::Full { .. })) => return Err(error),
-            // The others are counted, to tell how much is missing.
+            // Rows that do not fit are counted, to report how much memory is missing.
             None | Some(Err(_)) => {
                 missed.fetch_add(bytes, Relaxed);
                 return Ok(None);
@@ -258,7 +257,7 @@ impl<E: Engine> Filler<'_, E> {
         };
         filled.fetch_add(bytes, Relaxed);
         let records = store.records();
-        // No other thread knows the key, nor the table.
+        // No other thread accesses the key or the table.
         if let Locking::Taken { .. } = records.lock(seen.at, self.worker.holder())? {
             records.publish(seen.at, Version::new(version))?;
         }
@@ -273,12 +272,12 @@ struct Replay<'r, 's, E: Engine> {
     fault: Option<Mutation>,
 }
 
-/// How many entries are replayed until that is told.
+/// The number of replayed entries between reports of progress.
 const TOLD: u64 = 1 << 12;
 
 impl<E: Engine> Replay<'_, '_, E> {
     fn share(mut self, mut items: Vec<Item<'_>>) -> Result<(), Error> {
-        // A row of a checkpoint comes behind the entry that has made it.
+        // A row of a checkpoint is sorted behind the entry that wrote it.
         let key = |item: &Item<'_>| (item.entry.table, item.entry.version, item.place.is_none());
         items.sort_unstable_by(|one, other| one.entry.key.cmp(other.entry.key).then(key(one).cmp(&key(other))));
         let is_same =
@@ -295,15 +294,15 @@ impl<E: Engine> Replay<'_, '_, E> {
         Ok(())
     }
 
-    /// Replays what happened to one row, in the order of its versions.
+    /// Replays the entries of one row, in the order of its versions.
     fn row(&mut self, row: &[Item<'_>]) -> Result<(), Error> {
-        // What a checkpoint has is of some moment while it was made: what is older is in it.
+        // A checkpoint's row includes all older entries, whenever it was read.
         let begin = row.iter().position(|item| item.place.is_none()).unwrap_or(0);
         let Some(row) = row.get(begin..) else { return Ok(()) };
         let Some(first) = row.first() else { return Ok(()) };
         let mut now: Option<(Cow<'_, [u8]>, u64)> = None;
-        // A patch of a value that is not there. It was, before the row was removed while a
-        // checkpoint was made.
+        // A patch whose base value is missing. The row was removed while the checkpoint was made,
+        // after the patch.
         let mut gap: Option<&Item<'_>> = None;
         for item in row {
             let Entry { version, previous, change, .. } = item.entry;
@@ -344,7 +343,7 @@ impl<E: Engine> Replay<'_, '_, E> {
     }
 }
 
-/// Returns a key as its table's storage takes it.
+/// Returns a key in the form that the table's storage takes.
 fn encoded<'k, E: Engine>(table: &Opened<E>, key: &'k [u8]) -> Option<KeyRef<'k>> {
     let is_of_words = matches!(table.storage, Storage::HashOfWords(_) | Storage::TreeOfWords(_));
     KeyRef::of_encoding(key, is_of_words.then_some(table.key_size))

@@ -1,9 +1,9 @@
-//! The door to stable storage: one directory of files, and no more of a file system than a log
+//! The interface to stable storage: one directory of files, with only those operations that a log
 //! needs.
 //!
-//! Everything that a log does to a disk goes through [`Storage`] and [`StoredFile`], so that tests
-//! can replace the disk: [`Image`] keeps apart what was synced and what was not, crashes at any
-//! call, and makes any call fail.
+//! All disk operations of a log use [`Storage`] and [`StoredFile`], so that tests can replace the
+//! disk. [`Image`] separates synced from unsynced writes, can crash at any call, and can make any
+//! call fail.
 
 mod files;
 mod image;
@@ -20,29 +20,29 @@ pub trait Storage: Send + Sync + Debug + 'static {
     /// Returns the directory's name, for messages.
     fn name(&self) -> String;
 
-    /// Locks the directory until the returned value is dropped. Returns the holder if it is locked
-    /// already.
+    /// Locks the directory until the returned value is dropped. Returns the holder if it is already
+    /// locked.
     ///
     /// # Errors
     ///
     /// The system's.
     fn lock(&self) -> io::Result<Result<Box<dyn DirectoryLock>, String>>;
 
-    /// Creates an empty file. One of that name is replaced.
+    /// Creates an empty file. Replaces an existing file of that name.
     ///
     /// # Errors
     ///
     /// The system's.
     fn create(&self, name: &str) -> io::Result<Box<dyn StoredFile>>;
 
-    /// Opens a file that is there.
+    /// Opens an existing file.
     ///
     /// # Errors
     ///
     /// The system's.
     fn open(&self, name: &str) -> io::Result<Box<dyn StoredFile>>;
 
-    /// Gives a file another name.
+    /// Renames a file.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ pub trait StoredFile: Send + Sync + Debug {
     /// The system's.
     fn read(&self) -> io::Result<Vec<u8>>;
 
-    /// Returns how many bytes the file has.
+    /// Returns the file's length in bytes.
     ///
     /// # Errors
     ///
@@ -89,8 +89,8 @@ pub trait StoredFile: Send + Sync + Debug {
         Ok(self.read()?.len() as u64)
     }
 
-    /// Reads bytes from an offset on, and returns how many: none at the file's end. Unless it is
-    /// implemented, this reads the whole content.
+    /// Reads bytes from an offset on, and returns how many: zero at the file's end. The default
+    /// implementation reads the whole content.
     ///
     /// # Errors
     ///
@@ -103,21 +103,21 @@ pub trait StoredFile: Send + Sync + Debug {
         Ok(read)
     }
 
-    /// Writes the first of some bytes at an offset, and returns how many.
+    /// Writes a prefix of some bytes at an offset, and returns its length.
     ///
     /// # Errors
     ///
     /// The system's.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Takes space up to this length, so that a write below it does not meet a full disk.
+    /// Allocates space up to this length, so that a write below it does not fail on a full disk.
     ///
     /// # Errors
     ///
     /// The system's.
     fn reserve(&self, length: u64) -> io::Result<()>;
 
-    /// Cuts the file off behind this length.
+    /// Truncates the file to this length.
     ///
     /// # Errors
     ///
@@ -128,14 +128,14 @@ pub trait StoredFile: Send + Sync + Debug {
     ///
     /// # Errors
     ///
-    /// The system's. What was written before may be lost then, even if a later call succeeds.
+    /// The system's. Earlier writes may then be lost, even if a later call succeeds.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// A locked directory: unlocked when it is dropped.
+/// A locked directory. Dropping it unlocks the directory.
 pub trait DirectoryLock: Send + Sync + Debug {}
 
-/// Writes all of some bytes at an offset.
+/// Writes all of these bytes at an offset.
 ///
 /// # Errors
 ///
@@ -155,11 +155,11 @@ pub(super) fn write_all_at(file: &dyn StoredFile, mut offset: u64, mut bytes: &[
     Ok(())
 }
 
-/// Reads as many bytes as there is room for, from an offset on.
+/// Fills a buffer from an offset on.
 ///
 /// # Errors
 ///
-/// The system's, or when the file ends before.
+/// The system's, or when the file ends earlier.
 pub(super) fn read_all_at(file: &dyn StoredFile, mut offset: u64, mut into: &mut [u8]) -> io::Result<()> {
     while !into.is_empty() {
         match file.read_at(offset, into) {

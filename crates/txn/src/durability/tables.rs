@@ -1,9 +1,9 @@
-//! The catalog of a log: what its changes lead to, beginning with what a checkpoint has.
+//! The catalog of a log: the result of its changes, beginning with the catalog of a checkpoint.
 //!
-//! Changes have an order, since each is the only one of its epoch. A checkpoint has the catalog of
-//! some moment while it was made. So changes of epochs up to its end may be in it already, and so
-//! may later ones: they are applied again, and lead to the same, since each says what is and not
-//! what differs. Beyond that, a change that does not fit is damage.
+//! Changes are ordered, since each is the only one of its epoch. A checkpoint has the catalog of
+//! some moment while it was made. So it may already include changes of epochs up to its end. These
+//! are applied again, with the same result, since each change states the new state and not a
+//! difference. After that, a change that does not fit is damage.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +13,17 @@ use super::format::{CatalogChange, TableShape};
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     standing: BTreeMap<u16, (TableShape, Vec<String>)>,
-    /// The epochs in which tables were dropped.
+    /// The epochs in which tables were dropped, by the tables.
     dropped: BTreeMap<u16, u64>,
-    /// Tables that a change names, and a checkpoint lacks: they must have been dropped while it was
+    /// Tables that a change names, but a checkpoint lacks: they must have been dropped while it was
     /// made.
     lacking: BTreeSet<u16>,
     next: u16,
 }
 
 impl Tables {
-    /// Applies a change of an epoch. `may_be_known`: it may be in a checkpoint already. Returns
-    /// whether it fits.
+    /// Applies a change of an epoch. With `may_be_known` a checkpoint may include it already.
+    /// Returns whether it fits.
     pub(super) fn apply(&mut self, change: CatalogChange, epoch: u64, may_be_known: bool) -> bool {
         let id = change.table();
         self.next = self.next.max(id.saturating_add(1));
@@ -60,7 +60,7 @@ impl Tables {
         }
     }
 
-    /// Applies a change of a table that is not there.
+    /// Applies a change of a table that does not exist.
     fn apply_to_none(&mut self, change: CatalogChange, epoch: u64, may_be_known: bool) -> bool {
         match change {
             CatalogChange::Table(id, shape) => {
@@ -89,12 +89,12 @@ impl Tables {
         self.dropped.get(&table).copied()
     }
 
-    /// Returns an identity above those of all tables that there are or were.
+    /// Returns an identity above those of all tables, present or dropped.
     pub(super) fn next(&self) -> u16 {
         self.next
     }
 
-    /// Returns the tables that there are, and the names of their indexes.
+    /// Returns the existing tables, and the names of their indexes.
     pub(super) fn standing(&self) -> impl Iterator<Item = (&u16, &(TableShape, Vec<String>))> {
         self.standing.iter()
     }
@@ -112,8 +112,8 @@ mod tests {
         TableShape { name, is_ordered: false, key_size: None, value_size: None, key, codec, version: 0 }
     }
 
-    /// Makes a change that fits from some numbers, if there is one, by the identity that a table
-    /// would get next.
+    /// Makes a change that fits from some numbers, given the identity that the next table would
+    /// get. `None` if there is no such change.
     fn change(tables: &Tables, (kind, which, name): (u8, usize, u8)) -> Option<CatalogChange> {
         let name = format!("{name}");
         if kind == 0 {
@@ -141,7 +141,7 @@ mod tests {
 
     proptest! {
         /// A checkpoint has the catalog of any moment after its first epoch, and the log has all
-        /// changes since that one.
+        /// changes since that epoch.
         #[test]
         fn changes_that_a_checkpoint_has_lead_to_the_same_again(
             steps in prop::collection::vec((0..5_u8, any::<usize>(), 0..3_u8), 0..40),
@@ -187,7 +187,7 @@ mod tests {
         assert!(tables.apply(CatalogChange::TableDropped(3), 5, false));
         assert!(!tables.apply(created(), 6, true), "no identity is used twice");
         assert_eq!((tables.next(), tables.dropped_in(3), tables.dropped_in(5)), (5, Some(5), None));
-        // A checkpoint lacks a table that was dropped while it was made, and no other.
+        // A checkpoint may lack a table that was dropped while it was made, and no other.
         let mut tables = Tables::default();
         assert!(tables.apply(CatalogChange::TableRenamed(7, "b".to_owned()), 1, true));
         assert!(!tables.are_whole());

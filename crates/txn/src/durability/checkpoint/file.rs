@@ -1,5 +1,4 @@
-//! A checkpoint that is being written: frames one behind the other, to a file that has no name of
-//! its own yet.
+//! Writing a checkpoint: consecutive frames in a file that does not have its final name yet.
 
 use crate::{
     Error,
@@ -22,7 +21,7 @@ pub(in crate::durability) struct CheckpointFile<'s> {
     file: Box<dyn StoredFile>,
     header: CheckpointHeader,
     unfinished: String,
-    /// Where the next frame begins, and how many there are.
+    /// The offset of the next frame, and the number of frames.
     end: u64,
     frames: u64,
     rows: u64,
@@ -45,7 +44,7 @@ impl<'s> CheckpointFile<'s> {
         self.header
     }
 
-    /// Returns how many rows there are.
+    /// Returns the number of rows.
     pub(super) fn count(&self) -> u64 {
         self.rows
     }
@@ -58,7 +57,7 @@ impl<'s> CheckpointFile<'s> {
         self.write()
     }
 
-    /// Writes a frame of rows, which `more` adds until there are none, or the frame has so many
+    /// Writes a frame of rows, which `more` adds until there are none, or the frame has this many
     /// bytes. Returns whether there may be others.
     pub(super) fn rows(
         &mut self,
@@ -92,7 +91,7 @@ impl<'s> CheckpointFile<'s> {
         Error::TooLarge { bytes: damage.offset, most: u32::MAX as usize }
     }
 
-    /// Writes the last frame, and makes all durable. Returns how many bytes there are.
+    /// Writes the last frame, and makes the file durable. Returns its length in bytes.
     pub(super) fn end(&mut self, end: CheckpointEnd) -> Result<u64, Error> {
         begin_frame(&mut self.frame);
         end.encode(&mut self.frame, self.header.since).map_err(|damage| self.too_large(damage))?;
@@ -109,7 +108,7 @@ impl<'s> CheckpointFile<'s> {
         Ok(())
     }
 
-    /// Gives the checkpoint its name, durably. Only now it counts.
+    /// Gives the checkpoint its name, durably. It takes effect only now.
     pub(in crate::durability) fn keep(self, fault: Option<Mutation>) -> Result<(), LogError> {
         let name = checkpoint_name(self.header.number);
         self.storage.rename(&self.unfinished, &name).map_err(LogError::io("rename", &self.unfinished))?;

@@ -1,4 +1,4 @@
-//! A checkpoint that is read.
+//! Reading a checkpoint.
 
 use parking_lot::Mutex;
 
@@ -11,21 +11,21 @@ use crate::durability::{
     storage::{Storage, StoredFile, read_all_at},
 };
 
-/// A checkpoint whose beginning and end are as they should be. The frames between are checked as
-/// they are read, which several threads can do.
+/// A checkpoint whose beginning and end are valid. The frames between are checked as they are read,
+/// which several threads can do.
 #[derive(Debug)]
 pub(in crate::durability) struct CheckpointImage {
     name: String,
     file: Box<dyn StoredFile>,
     pub(in crate::durability) header: CheckpointHeader,
     pub(in crate::durability) end: CheckpointEnd,
-    /// Where the last frame begins, and how many are before it.
+    /// The offset of the last frame, and the number of frames before it.
     last: u64,
     frames: u64,
     next: Mutex<Next>,
 }
 
-/// Which frame is read next.
+/// The frame to be read next.
 #[derive(Debug)]
 struct Next {
     offset: u64,
@@ -37,7 +37,7 @@ impl CheckpointImage {
     ///
     /// # Errors
     ///
-    /// When it is damaged, or of another format, or the system refuses.
+    /// When it is damaged or of another format, or an I/O operation fails.
     pub(in crate::durability) fn open(storage: &dyn Storage, name: String, number: u64) -> Result<Self, LogError> {
         let damaged = |offset, why| LogError::Damaged { file: name.clone(), offset, why };
         let file = storage.open(&name).map_err(LogError::io("open", &name))?;
@@ -65,11 +65,11 @@ impl CheckpointImage {
         Ok(Self { name, file, header, end, last, frames, next })
     }
 
-    /// Reads the next frame into a buffer. `None`: there is no other.
+    /// Reads the next frame into a buffer. Returns `None` after the last one.
     ///
     /// # Errors
     ///
-    /// When it is damaged, or the system refuses.
+    /// When it is damaged, or an I/O operation fails.
     pub(in crate::durability) fn next<'b>(&self, bytes: &'b mut Vec<u8>) -> Result<Option<(u64, Frame<'b>)>, LogError> {
         let mut next = self.next.lock();
         let Next { offset, number } = *next;
@@ -97,7 +97,7 @@ impl CheckpointImage {
         }
     }
 
-    /// Says that something is wrong at an offset of the checkpoint.
+    /// Returns the error for damage at an offset of the checkpoint.
     pub(in crate::durability) fn damaged(&self, offset: u64, why: &'static str) -> LogError {
         LogError::Damaged { file: self.name.clone(), offset, why }
     }

@@ -1,4 +1,4 @@
-//! Changes of the catalog, as records have them.
+//! Changes of the catalog, as records encode them.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ struct RawTable {
     version: U16,
 }
 
-/// Every other change: of the table itself, or of an index.
+/// The layout of every other change of a table or an index.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct RawNamed {
@@ -32,19 +32,19 @@ struct RawNamed {
 
 const _: () = assert!(size_of::<RawTable>() == 20 && size_of::<RawNamed>() == 4);
 
-/// The size of keys or values that do not all have the same.
+/// The size of keys or values of variable length.
 const VARIES: u32 = u32::MAX;
 
-/// What identifies a table over a restart.
+/// What identifies a table across restarts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableShape {
     /// The table's name.
     pub name: String,
     /// Whether it is ordered.
     pub is_ordered: bool,
-    /// Bytes of a key, if all have as many.
+    /// The bytes of a key, if all keys have the same number.
     pub key_size: Option<u32>,
-    /// Bytes of a value, if all have as many.
+    /// The bytes of a value, if all values have the same number.
     pub value_size: Option<u32>,
     /// The name of the encoding of keys.
     pub key: String,
@@ -81,7 +81,7 @@ pub enum CatalogChange {
     Index(u16, String),
     /// A table was dropped, with its rows and indexes.
     TableDropped(u16),
-    /// A table has this name now.
+    /// A table was renamed to this.
     TableRenamed(u16, String),
     /// An index of a table was dropped.
     IndexDropped(u16, String),
@@ -139,7 +139,7 @@ impl CatalogChange {
         }
     }
 
-    /// Reads a record, which is none of rows.
+    /// Reads a record of the catalog.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Checkpoints: what begins one, and what ends it. Between are frames of records, as in a segment.
+//! The first and the last bytes of a checkpoint. The frames between are as in a segment.
 
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout,
@@ -15,7 +15,8 @@ pub const CHECKPOINT_END: usize = FRAME_HEADER + 24 + size_of::<RawEnd>() + 8;
 
 const MAGIC: [u8; 8] = *b"drtm-ckp";
 
-/// What tells the frames of a checkpoint from those of a segment with the same number.
+/// Set in the number of a checkpoint's frames, to tell them from those of the segment of that
+/// number.
 const OF_CHECKPOINT: u64 = 1 << 63;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -43,7 +44,7 @@ struct RawEnd {
 
 const _: () = assert!(size_of::<Raw>() == CHECKPOINT_HEADER && size_of::<RawEnd>() == 24 && CHECKPOINT_END == 88);
 
-/// What a checkpoint's header says.
+/// The header of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointHeader {
     /// The identity of the log that it belongs to.
@@ -56,7 +57,7 @@ pub struct CheckpointHeader {
     pub first: u64,
 }
 
-/// What a checkpoint's last record says.
+/// The last record of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointEnd {
     /// The last epoch in which a row that is in it can have been written.
@@ -123,7 +124,7 @@ impl CheckpointEnd {
     ///
     /// # Errors
     ///
-    /// None: it is short.
+    /// None: the record is short.
     pub fn encode(&self, bytes: &mut Vec<u8>, epoch: u64) -> Result<(), Damage> {
         let raw = RawEnd {
             until: self.until.into(),
@@ -140,7 +141,7 @@ impl CheckpointEnd {
     ///
     /// # Errors
     ///
-    /// When it is another.
+    /// When it is a record of another kind.
     pub fn decode(record: &Record<'_>) -> Result<Self, Damage> {
         match RawEnd::read_from_bytes(record.content) {
             Ok(raw) if record.kind == RecordKind::End => {
@@ -157,7 +158,7 @@ pub fn checkpoint_name(number: u64) -> String {
     format!("{number:016x}.checkpoint")
 }
 
-/// Returns the number of the checkpoint whose file has this name, if it is one.
+/// Returns the number of the checkpoint with this file name. `None` if it is not one.
 #[must_use]
 pub fn number_of(name: &str) -> Option<u64> {
     let number = u64::from_str_radix(name.strip_suffix(".checkpoint")?, 16).ok()?;

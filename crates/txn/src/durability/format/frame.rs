@@ -1,7 +1,7 @@
-//! Frames: what is written at once. A frame closes an epoch, and is valid as a whole or not at all.
+//! Frames: the unit of writing. A frame closes an epoch, and is valid as a whole or not at all.
 //!
-//! A frame's checksum covers its content *and* where it is: the log's identity, the segment's
-//! number and the offset in it. So bytes of an older use of the same memory are never believed.
+//! A frame's checksum covers its content *and* its place: the log's identity, the segment's number
+//! and the offset in it. So bytes of an older use of the same space are never accepted.
 
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout,
@@ -27,10 +27,10 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == FRAME_HEADER && FRAME_HEADER.is_multiple_of(ALIGN));
 
-/// What precedes the checksum.
+/// The bytes before and including the checksum, which it does not cover.
 const UNCHECKED: usize = 8;
 
-/// Where a frame is.
+/// The place of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The log's identity.
@@ -54,29 +54,29 @@ impl Position {
 /// A frame that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'b> {
-    /// The epoch that it closes: it and all frames before have every transaction up to it.
+    /// The epoch that it closes: it and the frames before have every transaction up to that epoch.
     pub closes: u64,
-    /// The epoch that the frame before closes.
+    /// The epoch that the previous frame closes.
     pub previous: u64,
-    /// Records, one behind the other.
+    /// The records, stored contiguously.
     pub records: &'b [u8],
 }
 
 impl Frame<'_> {
-    /// Returns how many bytes the frame has.
+    /// Returns the frame's length in bytes.
     #[must_use]
     pub fn length(&self) -> usize {
         FRAME_HEADER + self.records.len()
     }
 }
 
-/// Begins a frame in an empty buffer. Records are appended to it then.
+/// Begins a frame in an empty buffer, to which records are then appended.
 pub fn begin_frame(bytes: &mut Vec<u8>) {
     bytes.clear();
     bytes.resize(FRAME_HEADER, 0);
 }
 
-/// Finishes a frame, whose records are in the buffer, for one place.
+/// Finishes a frame for one place. Its records are in the buffer.
 pub fn finish_frame(bytes: &mut [u8], place: Position, closes: u64, previous: u64) {
     let Some(length) = bytes.len().checked_sub(FRAME_HEADER) else { return };
     let mut raw = Raw {
@@ -91,7 +91,7 @@ pub fn finish_frame(bytes: &mut [u8], place: Position, closes: u64, previous: u6
     bytes[..FRAME_HEADER].copy_from_slice(raw.as_bytes());
 }
 
-/// Returns how long the frame is whose header this is, if it is one: what the header says is not
+/// Returns the length of the frame with this header. `None` if it is no header. The length is not
 /// checked.
 #[must_use]
 pub fn frame_length(header: &[u8]) -> Option<u64> {
@@ -103,7 +103,7 @@ pub fn frame_length(header: &[u8]) -> Option<u64> {
 ///
 /// # Errors
 ///
-/// When there is none: the log ends there, or is damaged.
+/// When there is no valid one: the log ends there, or is damaged.
 pub fn read_frame(bytes: &[u8], place: Position) -> Result<Frame<'_>, Damage> {
     let Ok((raw, rest)) = Raw::read_from_prefix(bytes) else {
         return Err(Damage::at(bytes.len(), "a frame's header is cut off"));
@@ -121,8 +121,8 @@ pub fn read_frame(bytes: &[u8], place: Position) -> Result<Frame<'_>, Damage> {
     Ok(Frame { closes: raw.closes.get(), previous: raw.previous.get(), records })
 }
 
-/// Returns the offset of the first valid frame from an offset on in a segment, if there is one. So
-/// what is behind a damaged frame tells whether that was the last one.
+/// Returns the offset of the first valid frame in a segment, from an offset on. `None` if there is
+/// none: then the damaged frame before it was the last one.
 #[must_use]
 pub fn find_frame(segment: &[u8], from: usize, log: u128, sequence: u64) -> Option<usize> {
     (from.next_multiple_of(ALIGN)..segment.len()).step_by(ALIGN).find(|offset| {

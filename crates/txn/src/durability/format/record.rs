@@ -1,5 +1,5 @@
-//! Records: one transaction each, or one change of the catalog. The same bytes travel to
-//! the backups of a cluster.
+//! Records: one for each transaction, or each change of the catalog. The backups of a cluster get
+//! the same bytes.
 
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout,
@@ -15,7 +15,7 @@ const MARK: usize = 8;
 /// The version of a record's own layout.
 const FORMAT: u16 = 1;
 
-/// What ends a record, mixed with its length: no record ends with zeros.
+/// The mark that ends a record, combined with its length: no record ends with zeros.
 const COMMITTED: u64 = u64::from_le_bytes(*b"commited");
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -36,17 +36,17 @@ struct RawEntry {
     previous: U64,
     table: U16,
     key: U16,
-    /// The lower 24 bits are the length of the value, the upper eight say what the entry does.
+    /// The lower 24 bits are the length of the value, the upper eight the kind of the entry.
     value: U32,
 }
 
-/// Bytes of an entry beside its key and its value.
+/// The bytes of an entry beside its key and its value.
 pub const ENTRY_HEAD: usize = ENTRY;
 
 /// The longest value.
 pub const MOST_VALUE: usize = (1 << LENGTH_BITS) - 1;
 
-/// Returns how long a record is whose entries have so many bytes together.
+/// Returns the length of a record whose entries have this many bytes in total.
 #[must_use]
 pub const fn record_length(entries: usize) -> usize {
     (HEADER + entries).next_multiple_of(ALIGN) + MARK
@@ -54,7 +54,7 @@ pub const fn record_length(entries: usize) -> usize {
 
 const _: () = assert!(size_of::<RawHeader>() == HEADER && size_of::<RawEntry>() == ENTRY);
 
-/// What precedes the checksum, and is not covered by it: the length, which the mark has too.
+/// The bytes that the checksum does not cover: itself and the length, which the mark has too.
 const UNCHECKED: usize = 8;
 
 const PUT: u32 = 1;
@@ -63,7 +63,7 @@ const REMOVE: u32 = 3;
 
 const LENGTH_BITS: u32 = 24;
 
-/// What a record tells.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum RecordKind {
@@ -73,11 +73,11 @@ pub enum RecordKind {
     Table = 2,
     /// An index that was created.
     Index = 3,
-    /// A checkpoint ends.
+    /// The end of a checkpoint.
     End = 4,
     /// A table that was dropped.
     TableDropped = 5,
-    /// A table that has another name.
+    /// A table that was renamed.
     TableRenamed = 6,
     /// An index that was dropped.
     IndexDropped = 7,
@@ -94,19 +94,19 @@ impl RecordKind {
     }
 }
 
-/// What happens to a row.
+/// What an entry does to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'b> {
-    /// It has this value.
+    /// Sets its value.
     Put(&'b [u8]),
-    /// These bytes replace those from `offset` on of the value of the previous version.
+    /// Replaces the bytes from `offset` on of the previous version's value.
     Patch {
-        /// Where the bytes begin.
+        /// The offset at which the bytes begin.
         offset: u32,
         /// The bytes.
         bytes: &'b [u8],
     },
-    /// It is removed.
+    /// Removes the row.
     Remove,
 }
 
@@ -119,9 +119,9 @@ pub struct Entry<'b> {
     pub key: &'b [u8],
     /// The row's version, without the mark of a removed one.
     pub version: u64,
-    /// The version that it had before.
+    /// The row's previous version.
     pub previous: u64,
-    /// What happened to it.
+    /// The change of the row.
     pub change: Change<'b>,
 }
 
@@ -153,8 +153,8 @@ impl<'b> RecordWriter<'b> {
     ///
     /// # Errors
     ///
-    /// When key or value are longer than an entry can have. The record is to be
-    /// [undone](Self::undo) then.
+    /// When the key or the value is longer than an entry can have. The record must then be
+    /// [undone](Self::undo).
     pub fn entry(&mut self, entry: &Entry<'_>) -> Result<(), Damage> {
         let (kind, offset, value) = match entry.change {
             Change::Put(value) => (PUT, None, value),
@@ -181,19 +181,19 @@ impl<'b> RecordWriter<'b> {
         Ok(())
     }
 
-    /// Returns whether it has no entry yet.
+    /// Returns whether the record has no entries yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.header.entries == 0
     }
 
-    /// Returns how many bytes the record has so far.
+    /// Returns the record's length so far, in bytes.
     #[must_use]
     pub fn length(&self) -> usize {
         self.bytes.len() - self.start
     }
 
-    /// Appends what is no entry.
+    /// Appends content of a record without entries.
     pub(super) fn content(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -202,7 +202,7 @@ impl<'b> RecordWriter<'b> {
     ///
     /// # Errors
     ///
-    /// When it is longer than a record can be. It is undone then.
+    /// When it is too long for a record. It is then undone.
     pub fn finish(self) -> Result<(), Damage> {
         let Self { bytes, start, header } = self;
         bytes.resize((bytes.len() - start).next_multiple_of(ALIGN) + start + MARK, 0);
@@ -227,7 +227,7 @@ impl<'b> RecordWriter<'b> {
         Ok(())
     }
 
-    /// Takes the record back.
+    /// Undoes the record.
     pub fn undo(self) {
         self.bytes.truncate(self.start);
     }
@@ -236,9 +236,9 @@ impl<'b> RecordWriter<'b> {
 /// A record that was read. Its entries are checked as they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'b> {
-    /// The epoch in which it happened.
+    /// The epoch of the transaction.
     pub epoch: u64,
-    /// What it tells.
+    /// The record's kind.
     pub kind: RecordKind,
     entries: u32,
     pub(super) content: &'b [u8],
@@ -294,11 +294,10 @@ impl<'b> Record<'b> {
     }
 
     /// Returns the entries, up to the first that is damaged. A record may claim any number of
-    /// entries; only what its bytes hold is read, and bytes that belong to no entry are damage,
-    /// too.
+    /// entries, but only those in its bytes are read. Bytes that belong to no entry are damage too.
     pub fn entries(&self) -> impl Iterator<Item = Result<Entry<'b>, Damage>> + use<'b> {
         let (mut rest, length, mut left) = (self.content, self.content.len(), self.entries);
-        // Not by the count, which nothing may reserve memory for.
+        // The count is not trusted, and reserves no memory.
         std::iter::from_fn(move || {
             let offset = HEADER + length - rest.len();
             let damage = if left > 0 {

@@ -1,4 +1,4 @@
-//! The header of a segment: which log it belongs to, and what of earlier segments is valid.
+//! The header of a segment: its log, and which part of earlier segments is valid.
 
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout,
@@ -28,7 +28,7 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == SEGMENT_HEADER);
 
-/// What a segment's header says.
+/// The header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// The log's identity: a random number.
@@ -37,21 +37,21 @@ pub struct SegmentHeader {
     pub sequence: u64,
     /// The last epoch that earlier segments close.
     pub after: u64,
-    /// Epochs between `after` and this one are void: what earlier segments have of them has not
-    /// happened.
+    /// Epochs between `after` and this one are void: records that earlier segments have of them do
+    /// not count.
     pub begins: u64,
 }
 
-/// Why a segment's header is not believed.
+/// Why a segment's header is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// It is of another format.
+    /// It has another format.
     #[error("it has format {found}, and this program reads {VERSION}")]
     OtherFormat {
         /// The format's version.
         found: u32,
     },
-    /// It is damaged, or none.
+    /// It is damaged, or no header.
     #[error(transparent)]
     Damaged(#[from] Damage),
 }
@@ -107,7 +107,7 @@ pub fn segment_name(sequence: u64) -> String {
     format!("{sequence:016x}.log")
 }
 
-/// Returns the number of the segment whose file has this name, if it is one.
+/// Returns the number of the segment with this file name. `None` if it is not one.
 #[must_use]
 pub fn sequence_of(name: &str) -> Option<u64> {
     let sequence = u64::from_str_radix(name.strip_suffix(".log")?, 16).ok()?;

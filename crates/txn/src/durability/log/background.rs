@@ -1,4 +1,4 @@
-//! Threads of a log, each started when there is something for it to do.
+//! Background threads of a log, started on demand.
 
 use std::{
     io,
@@ -39,19 +39,19 @@ impl Background {
         self.is_running.load(Acquire)
     }
 
-    /// Wakes the thread where it is parked.
+    /// Wakes the thread if it is parked.
     pub(super) fn wake(&self) {
         if let Some(running) = &*self.thread.lock() {
             running.thread().unpark();
         }
     }
 
-    /// Waits until the thread has ended, which was told to.
+    /// Waits until the thread has ended, after it was told to.
     pub(super) fn join(&self) {
         let running = self.thread.lock().take();
         if let Some(running) = running {
             running.thread().unpark();
-            // It does not panic; if it did, there is nothing left to do for it.
+            // It does not panic; if it did, there would be nothing to do about it.
             let _ = running.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Records that wait for the leader to write them.
+//! Buffers of records that wait for the leader to write them.
 
 #[derive(Debug, Default)]
 pub(super) struct Buffer {

@@ -1,4 +1,4 @@
-//! Waiting for an epoch to be durable, and the thread that makes it so: one at a time *leads*.
+//! Waiting until an epoch is durable, and leading: one thread at a time makes epochs durable.
 
 use std::{
     sync::{
@@ -14,14 +14,14 @@ use drtm_htm::{Engine, Waiter, fence_locked};
 use super::{Log, Participant, Writer};
 use crate::{Error, trace::event};
 
-/// How often the leader looks for open epochs before it sleeps between looks.
+/// How often the leader checks for open epochs before it sleeps between checks.
 const LOOKS: u32 = 1 << 10;
 const NAP: Duration = Duration::from_micros(50);
 
 /// How long an epoch may stay open before that is reported.
 const LONG: Duration = Duration::from_secs(1);
 
-/// Until when something is waited for, and since when.
+/// The end of a wait, and its beginning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     since: Instant,
@@ -29,7 +29,8 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// In this time from now on; `None` is never, and so is more than a clock can tell.
+    /// Returns a deadline after this time. `None` means no deadline, and so does a time beyond the
+    /// range of `Instant`.
     pub(crate) fn within(patience: Option<Duration>) -> Self {
         let since = Instant::now();
         Self { since, until: patience.and_then(|patience| since.checked_add(patience)) }
@@ -45,7 +46,7 @@ impl<E: Engine> Log<E> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutcomeUnknown`]; [`Error::NotYetDurable`] when the time is over.
+    /// [`Error::OutcomeUnknown`]. [`Error::NotYetDurable`] when the deadline has passed.
     pub(super) fn wait_until_durable(&self, epoch: u64, deadline: Deadline) -> Result<(), Error> {
         while self.durable() < epoch {
             if let Some(reason) = self.failed.get() {
@@ -89,7 +90,7 @@ impl<E: Engine> Log<E> {
         self.wait_until_all_is_durable()
     }
 
-    /// Waits until everything that is committed is durable.
+    /// Waits until all that is committed is durable.
     ///
     /// # Errors
     ///
@@ -106,13 +107,13 @@ impl<E: Engine> Log<E> {
     pub(crate) fn close_by_frame(&self, epoch: u64) -> Result<(), Error> {
         self.must_close.fetch_max(epoch, SeqCst);
         while self.writer.lock().closed_by_frame() < epoch {
-            // Whatever closes the present epoch begins after this.
+            // A flush that closes the present epoch begins after this.
             self.wait_until_all_is_durable()?;
         }
         Ok(())
     }
 
-    /// Changes the stream of frames. If that fails, nothing is written any more.
+    /// Changes the stream of frames. If that fails, the log is poisoned.
     ///
     /// # Errors
     ///
@@ -139,11 +140,11 @@ impl<E: Engine> Log<E> {
         self.is_dirty.store(false, SeqCst);
         match self.flush_with(&mut writer, deadline) {
             Ok(true) => {}
-            // Nothing was taken.
+            // No buffer was taken.
             Ok(false) => self.is_dirty.store(true, SeqCst),
             Err(error) => {
                 self.fail(&error);
-                // What was taken is not durable, and will not be.
+                // The buffers that were taken are not durable, and will not be.
                 self.is_dirty.store(true, SeqCst);
             }
         }
@@ -158,11 +159,11 @@ impl<E: Engine> Log<E> {
         self.failed.get_or_init(|| reason);
     }
 
-    /// Returns whether it is done. It is not if an epoch was open until the deadline.
+    /// Returns whether the flush is complete. It is not if an epoch was open until the deadline.
     fn flush_with(&self, writer: &mut Writer, deadline: Deadline) -> Result<bool, Error> {
         let epoch = self.engine().fetch_add(self.number()?, 1);
         fence_locked();
-        // A copy, since no word is accessed while the list is locked.
+        // This is a copy, since no word may be accessed while the list is locked.
         let participants = self.participants.lock().clone();
         if !self.wait_until_closed(&participants, epoch, deadline) {
             return Ok(false);
@@ -172,7 +173,7 @@ impl<E: Engine> Log<E> {
         let written = writer.write(epoch, self.must_close.load(SeqCst))?;
         self.durable.store(epoch, Release);
         drop(participants);
-        // The list has one reference; a state that is gone has none, and appends nothing any more.
+        // The list holds one reference. A dropped state holds none, and appends nothing any more.
         self.participants.lock().retain(|one| Arc::strong_count(one) > 1 || one.pending() > 0);
         if self.unsaved.fetch_add(written, Relaxed) + written >= self.config.checkpoint_every && written > 0 {
             self.request_checkpoint();
@@ -180,7 +181,8 @@ impl<E: Engine> Log<E> {
         Ok(true)
     }
 
-    /// Returns whether the epoch is closed. It is not if the time is over.
+    /// Waits until the epoch is closed, and returns true. Returns false when the deadline has
+    /// passed.
     fn wait_until_closed(&self, participants: &[Arc<Participant>], epoch: u64, deadline: Deadline) -> bool {
         let (waiter, mut looks, began) = (Waiter::new(), 0_u32, Instant::now());
         let mut is_reported = false;
@@ -207,7 +209,7 @@ impl<E: Engine> Log<E> {
         true
     }
 
-    /// Makes everything durable, and ends: nothing is appended any more.
+    /// Makes everything durable, and shuts the log down: nothing is appended any more.
     ///
     /// # Errors
     ///
@@ -217,17 +219,17 @@ impl<E: Engine> Log<E> {
         self.is_stopped.store(true, Release);
         self.flusher.join();
         self.checkpointer.join();
-        // A checkpoint that another thread makes ends early.
+        // A checkpoint of another thread ends early.
         let checkpoints = self.checkpoints.lock();
         if self.lock.lock().take().is_some() && flushed.is_ok() {
-            // The space is the system's again. If that fails, it is the next recovery's.
+            // The reserved space is freed. If that fails, the next recovery frees it.
             let _ = self.writer.lock().trim();
         }
         drop(checkpoints);
         flushed
     }
 
-    /// Wakes tasks that wait for an epoch that is durable, or that will not be.
+    /// Wakes tasks whose epoch is durable, or never will be.
     fn wake_tasks(&self) {
         let mut tasks = self.tasks.lock();
         if tasks.is_empty() {
@@ -240,7 +242,7 @@ impl<E: Engine> Log<E> {
     }
 }
 
-/// A thread that leads: dropped, by a panic too, another may.
+/// A thread that leads. Dropping it, by a panic too, lets another thread lead.
 struct Leading<'l, E: Engine>(&'l Log<E>);
 
 impl<E: Engine> Drop for Leading<'_, E> {

@@ -1,9 +1,9 @@
-//! What one transaction state has of the log: the word that says in which epoch it may commit, and
-//! its buffers.
+//! A transaction state's part of the log: the word that publishes the epoch in which it may commit,
+//! and its buffers.
 //!
-//! There are two buffers, since the leader locks one at a time to take what is in it: a thread that
-//! commits finds the other free, and never waits for the leader while it holds locks of rows.
-//! Records of one epoch can be in any order.
+//! There are two buffers. The leader locks one at a time to take its contents, so a committing
+//! thread finds the other free, and never waits for the leader while it holds row locks. Records of
+//! one epoch can be in any order.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -26,17 +26,17 @@ const IDLE: u64 = 0;
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Participant {
-    /// The epoch in which a transaction may be going to commit.
+    /// The epoch in which a transaction may commit.
     epoch: Word,
     /// Bytes in the buffers.
     pending: AtomicU64,
-    /// The number of the thread that commits, and its name.
+    /// The number of the committing thread, and its name.
     thread: AtomicU64,
     name: Mutex<String>,
     buffers: [Mutex<Buffer>; 2],
 }
 
-/// An epoch that is held open. Dropped, by an error or a panic too, it can be closed.
+/// An epoch that is held open. Dropping it, by an error or a panic too, lets the epoch be closed.
 #[derive(Debug)]
 pub(crate) struct Open<'p, E: Engine> {
     engine: &'p E,
@@ -50,7 +50,7 @@ impl<E: Engine> Drop for Open<'_, E> {
 }
 
 impl Participant {
-    /// Returns how many bytes its buffers have, but for one that the leader is emptying.
+    /// Returns the size of its buffers on the heap, without one that the leader is emptying.
     pub(crate) fn bytes(&self) -> usize {
         self.buffers.iter().filter_map(Mutex::try_lock).map(|buffer| buffer.bytes.capacity()).sum()
     }
@@ -59,25 +59,25 @@ impl Participant {
         self.pending.load(Relaxed)
     }
 
-    /// Publishes an epoch. It is a fence: if the leader that closes the epoch does not see it, the
-    /// number that is read from here on is higher.
+    /// Publishes an epoch. It is a fence: if the leader that closes the epoch misses it, the
+    /// snapshot number that is read afterwards is higher.
     pub(super) fn open<'p, E: Engine>(&'p self, engine: &'p E, epoch: u64) -> Open<'p, E> {
         engine.fetch_add(&self.epoch, epoch);
         fence_locked();
         Open { engine, epoch: &self.epoch }
     }
 
-    /// Takes the epoch back before the transaction is over: a fault.
+    /// Clears the epoch before the transaction has ended: a deliberate fault.
     #[cold]
     pub(super) fn clear_early<E: Engine>(&self, engine: &E) {
         engine.store(&self.epoch, IDLE);
-        // Lets others run until they have done something about it, as a model checker does.
+        // Lets other threads use the fault, as a model checker does.
         if !MODEL {
             thread::sleep(std::time::Duration::from_millis(20));
         }
     }
 
-    /// Notes which thread is committing.
+    /// Records which thread is committing.
     pub(super) fn is_of_this_thread(&self) {
         let number = this_thread();
         if self.thread.load(Relaxed) != number {
@@ -92,7 +92,7 @@ impl Participant {
         self.name.lock().clone()
     }
 
-    /// Returns whether a transaction may be going to commit in this epoch or an earlier one.
+    /// Returns whether a transaction may commit in this epoch or an earlier one.
     pub(super) fn holds<E: Engine>(&self, engine: &E, epoch: u64) -> bool {
         (1..=epoch).contains(&engine.load(&self.epoch))
     }
@@ -103,7 +103,7 @@ impl Participant {
             if let Some(free) = self.buffers.iter().find_map(Mutex::try_lock) {
                 return free;
             }
-            // The leader has just turned from one to the other.
+            // The leader has just moved from one buffer to the other.
             std::hint::spin_loop();
         }
     }
@@ -146,7 +146,7 @@ impl Participant {
         Ok(())
     }
 
-    /// Takes what is in the buffers, which `take` empties.
+    /// Calls `take` to empty the buffers.
     pub(super) fn drain(&self, mut take: impl FnMut(&mut Buffer)) {
         for buffer in &self.buffers {
             let mut buffer = buffer.lock();
@@ -158,7 +158,7 @@ impl Participant {
     }
 }
 
-/// Returns a number that no other thread of the process has.
+/// Returns a number that is unique to this thread within the process.
 fn this_thread() -> u64 {
     static THREADS: AtomicU64 = AtomicU64::new(1);
     thread_local! {

@@ -1,4 +1,4 @@
-//! What a commit gives to be waited for: by a thread, or as a future.
+//! Commit tokens, to be waited for by a thread or awaited as futures.
 
 use std::{
     fmt::Debug,
@@ -14,30 +14,30 @@ use drtm_kv::Version;
 use super::{Log, lead::Deadline};
 use crate::{Durability, Error, epoch::epoch_of, read_set::ReadSet};
 
-/// When a transaction's commit is waited for.
+/// When a transaction's commit returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// As the database's.
+    /// As the database's durability says.
     #[default]
     Default,
     Sync,
     Async,
-    /// By a token.
+    /// At once, with a token.
     Token,
 }
 
-/// A log, to those that wait for it.
+/// A log, as tokens use it.
 trait Awaited: Debug + Send + Sync {
     fn is_durable(&self, epoch: u64) -> bool;
     fn wait(&self, epoch: u64, patience: Option<Duration>) -> Result<(), Error>;
     fn poll(&self, epoch: u64, task: &Waker) -> Poll<Result<(), Error>>;
 }
 
-/// A commit that has happened in memory, and becomes durable: [waited](Self::wait) for by a thread,
-/// or awaited as a future, which needs no particular runtime.
+/// A commit that is visible in memory, and becomes durable later. A thread can [wait](Self::wait)
+/// for it. It is also a future, which needs no particular runtime.
 ///
-/// Dropping it changes nothing: the transaction becomes durable as an
-/// [`Async`](crate::Durability::Async) one does.
+/// Dropping the token has no effect: the transaction becomes durable like an
+/// [`Async`](crate::Durability::Async) one.
 ///
 /// # Example
 ///
@@ -84,12 +84,12 @@ impl CommitToken {
         self.log.wait(self.epoch, None)
     }
 
-    /// Waits so long at most.
+    /// Waits until the transaction is durable, for this time at most.
     ///
     /// # Errors
     ///
-    /// [`Error::NotYetDurable`] when the time is over: it can be waited for again. Otherwise as for
-    /// [`wait`](Self::wait).
+    /// [`Error::NotYetDurable`] when the time is over: the token can be waited for again. Otherwise
+    /// as for [`wait`](Self::wait).
     ///
     /// # Example
     ///
@@ -125,7 +125,7 @@ impl<E: Engine> Awaited for Log<E> {
             tasks.push((epoch, task.clone()));
         }
         drop(tasks);
-        // A flush that has ended before the task was there did not wake it.
+        // A flush that ended before the task was registered did not wake it.
         if let Some(ended) = self.has_ended(epoch) {
             return Poll::Ready(ended);
         }
@@ -134,14 +134,14 @@ impl<E: Engine> Awaited for Log<E> {
                 self.flusher.wake();
                 Poll::Pending
             }
-            // There is no thread that could do it, but this one.
+            // No background thread can be started, so this thread waits.
             Err(_) => Poll::Ready(self.wait_until_durable(epoch, Deadline::within(None))),
         }
     }
 }
 
 impl<E: Engine> Log<E> {
-    /// Returns what has become of an epoch that was waited for, if anything has.
+    /// Returns the outcome of an epoch. `None` if it is still pending.
     fn has_ended(&self, epoch: u64) -> Option<Result<(), Error>> {
         if self.durable() >= epoch {
             return Some(Ok(()));
@@ -149,8 +149,8 @@ impl<E: Engine> Log<E> {
         self.failed.get().map(|reason| Err(Error::OutcomeUnknown { reason: reason.clone() }))
     }
 
-    /// Returns the last epoch on which a transaction depends that has logged nothing, and was
-    /// validated just now. What it has read is here, or in a snapshot that ends before a version.
+    /// Returns the last epoch that a transaction without logged rows depends on. It was validated just
+    /// now. It has read `reads`, or `snapshot`, which ends before that version.
     ///
     /// # Errors
     ///
@@ -163,16 +163,17 @@ impl<E: Engine> Log<E> {
         snapshot: Option<Version>,
     ) -> Result<u64, Error> {
         Ok(match snapshot {
-            // Everything that it can have seen is durable.
+            // Every transaction that it can have seen is durable.
             _ if self.is_clean() => 0,
             Some(before) => epoch_of(before) - 1,
-            // What is absent does not say since when, and entries of indexes are not logged.
+            // An absent row has no version, and index entries are not logged.
             None if reads.has_guards() || !has_only_read => self.now()?,
             None => reads.records.iter().map(|seen| epoch_of(seen.version)).max().unwrap_or(0),
         })
     }
 
-    /// Waits, where the transaction is to, until everything up to this epoch is durable.
+    /// Waits until everything up to this epoch is durable, if the transaction's durability demands
+    /// it.
     ///
     /// # Errors
     ///
@@ -182,7 +183,7 @@ impl<E: Engine> Log<E> {
         let waits = match choice {
             Choice::Default => self.config.mode == Durability::Sync,
             Choice::Sync => true,
-            // Where there can be no other thread, this one does what it would do.
+            // If no background thread can be started, this thread does its work.
             Choice::Async => !self.flusher.is_running() && self.start_flusher().is_err(),
             Choice::Token => false,
         };
@@ -192,8 +193,7 @@ impl<E: Engine> Log<E> {
         Ok(())
     }
 
-    /// Waits, where transactions wait that choose nothing else, until all that was announced is
-    /// durable.
+    /// Waits until all announcements are durable, if the database's default durability does.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The stream of frames: one segment after the other, each written from its beginning to its end.
+//! The stream of frames: consecutive segments, each written sequentially.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -12,13 +12,13 @@ use crate::{
     mutation::Mutation,
 };
 
-/// Space that is reserved at a time.
+/// The space that is reserved at a time.
 const RESERVED: u64 = 4 << 20;
 
-/// What a file's name ends with until the file is durable.
+/// The suffix of a file's name until the file is durable.
 pub(crate) const UNFINISHED: &str = ".new";
 
-/// A segment that is not written any more.
+/// A segment that is no longer written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finished {
     pub(crate) sequence: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Finished {
 /// How a stream is written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriterConfig {
-    /// The size from which on another segment is begun.
+    /// The size at which another segment is begun.
     pub(crate) limit: u64,
     pub(crate) fault: Option<Mutation>,
 }
@@ -40,22 +40,22 @@ pub(crate) struct Writer {
     file: Box<dyn StoredFile>,
     header: SegmentHeader,
     config: WriterConfig,
-    /// Where the next frame begins, and how much space there is.
+    /// The offset of the next frame, and the reserved space.
     end: u64,
     reserved: u64,
-    /// The epoch that the last frame closes, and the newest of which there is a record.
+    /// The epoch that the last frame closes, and the newest epoch of any record.
     closed: u64,
     newest: u64,
     /// The newest epoch of a record in this segment, and of one in the frame.
     newest_here: u64,
     newest_in_frame: u64,
-    /// Segments before this one, from the oldest on.
+    /// The segments before this one, oldest first.
     finished: VecDeque<Finished>,
     frame: Vec<u8>,
 }
 
 impl Writer {
-    /// Creates a segment behind others, durably, and writes to it from then on.
+    /// Creates a segment after others, durably, to be written from then on.
     pub(crate) fn create(
         storage: Arc<dyn Storage>,
         header: SegmentHeader,
@@ -90,9 +90,9 @@ impl Writer {
         })
     }
 
-    /// Returns the last epoch of which everything that has happened is durable.
+    /// Returns the last durable epoch.
     pub(super) fn closed(&self) -> u64 {
-        // Epochs between are void.
+        // The epochs between are void.
         self.header.begins.max(self.closed + 1) - 1
     }
 
@@ -120,8 +120,8 @@ impl Writer {
 
     /// Writes the frame, which closes an epoch, and syncs. Returns how many bytes were written.
     ///
-    /// Nothing is written if nothing was added, and everything that was written is of epochs that
-    /// are closed already; unless epoch `must_close` is to be closed by a frame, and is not.
+    /// Writes nothing if nothing was added, and all earlier records are of epochs that are closed
+    /// already. It still writes if a frame must close epoch `must_close`, and none has.
     pub(super) fn write(&mut self, epoch: u64, must_close: u64) -> Result<u64, LogError> {
         let is_empty = self.frame.len() == FRAME_HEADER;
         if is_empty && self.newest <= self.closed && must_close <= self.closed {
@@ -149,7 +149,7 @@ impl Writer {
         Ok(length)
     }
 
-    /// Returns whether the segment has any frame.
+    /// Returns whether the segment has frames.
     pub(crate) fn has_frames(&self) -> bool {
         self.end > SEGMENT_HEADER as u64
     }
@@ -158,7 +158,7 @@ impl Writer {
     pub(crate) fn rotate(&mut self) -> Result<(), LogError> {
         self.trim()?;
         let SegmentHeader { log, sequence, .. } = self.header;
-        // No epoch is void: what the old segment has of later ones, the next frame closes.
+        // No epoch is void: the next frame closes the later epochs of the old segment.
         let header = SegmentHeader { log, sequence: sequence + 1, after: self.closed, begins: self.closed + 1 };
         let next = Self::create(Arc::clone(&self.storage), header, self.config, VecDeque::new())?;
         let Self { newest, newest_in_frame, .. } = *self;
@@ -168,35 +168,34 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns the first segment that has a record of a later epoch than this, or else the one that
-    /// is written.
+    /// Returns the first segment with a record of an epoch after this, or the current segment if
+    /// there is none.
     pub(crate) fn first_after(&self, epoch: u64) -> u64 {
         let first = self.finished.iter().find(|finished| finished.newest > epoch);
         first.map_or(self.header.sequence, |finished| finished.sequence)
     }
 
-    /// Forgets the segments before one, and returns their numbers, from the oldest on.
+    /// Forgets the segments before one, and returns their numbers, oldest first.
     pub(crate) fn forget_before(&mut self, first: u64) -> Vec<u64> {
         let count = self.finished.partition_point(|finished| finished.sequence < first);
         self.finished.drain(..count).map(|finished| finished.sequence).collect()
     }
 
-    /// Returns the segments from one on, each with how many of its bytes are written; `None` says
-    /// all.
+    /// Returns the segments from one on, each with its written length. `None` means all of it.
     pub(crate) fn segments_from(&self, first: u64) -> Vec<(u64, Option<u64>)> {
         let finished = self.finished.iter().map(|finished| (finished.sequence, None));
         finished.chain([(self.header.sequence, Some(self.end))]).filter(|(sequence, _)| *sequence >= first).collect()
     }
 
-    /// Gives space back that no frame takes.
+    /// Frees reserved space behind the last frame.
     pub(super) fn trim(&mut self) -> Result<(), LogError> {
         self.reserved = self.end;
         self.file.truncate(self.end).map_err(LogError::io("truncate", segment_name(self.header.sequence)))
     }
 }
 
-/// Returns the place that a frame's checksum covers. The fault leaves out what tells one segment
-/// from another.
+/// Returns the place that a frame's checksum covers. The deliberate fault omits what tells segments
+/// apart.
 pub(crate) fn believed(place: Position, fault: Option<Mutation>) -> Position {
     if fault == Some(Mutation::RecycledBelieved) { Position { log: 0, sequence: 0, ..place } } else { place }
 }

@@ -1,4 +1,4 @@
-//! What a checkpoint has: tables, and rows.
+//! The contents of a checkpoint: tables and rows.
 
 use rustc_hash::FxHashSet;
 
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// Rows of which the log has entries: the table, and the key's encoding.
+/// Rows that the log has entries for: the table, and the key's encoding.
 pub(super) type Changed<'i> = FxHashSet<(u16, &'i [u8])>;
 
 /// A row of a checkpoint, kept until the log's entries are replayed.
@@ -44,7 +44,7 @@ fn records_of<'f>(
     })
 }
 
-/// Reads the tables of a checkpoint, which its first frame has.
+/// Reads the tables of a checkpoint from its first frame.
 pub(super) fn tables_of(checkpoint: &CheckpointImage, tables: &mut Tables) -> Result<(), LogError> {
     let mut bytes = Vec::new();
     let Some((offset, frame)) = checkpoint.next(&mut bytes)? else {

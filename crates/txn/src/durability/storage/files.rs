@@ -13,10 +13,10 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use super::{DirectoryLock, Storage, StoredFile};
 
-/// The file that is locked. It holds the process that has locked it.
+/// The lock file. It contains the process that holds the lock.
 const LOCK: &str = "LOCK";
 
-/// How often a lock is tried again that another process has, and how long is waited between.
+/// How often a lock that another process holds is tried, and how long to wait in between.
 const LOCK_TRIES: u32 = 40;
 const LOCK_NAP: Duration = Duration::from_millis(5);
 
@@ -27,7 +27,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens a directory, which is created if it is not there.
+    /// Opens a directory, and creates it if it does not exist.
     ///
     /// # Errors
     ///
@@ -35,7 +35,7 @@ impl Files {
     pub fn open(directory: PathBuf) -> io::Result<Self> {
         if !directory.is_dir() {
             fs::create_dir_all(&directory)?;
-            // Its own name must be durable, too.
+            // Its own name must be durable too.
             if let Some(parent) = directory.canonicalize()?.parent() {
                 File::open(parent)?.sync_all()?;
             }
@@ -60,7 +60,7 @@ impl Storage for Files {
         let path = self.directory.join(LOCK);
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         let mut locked = file.try_lock();
-        // A process that was killed may keep its lock for a moment.
+        // A killed process may hold its lock for a moment.
         for _ in 0..LOCK_TRIES {
             if !matches!(locked, Err(TryLockError::WouldBlock)) {
                 break;

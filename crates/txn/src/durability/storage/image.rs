@@ -1,9 +1,9 @@
-//! A simulated disk, for tests: it knows what was synced and what was not, and can crash and fail
-//! at any call.
+//! A simulated disk, for tests: it separates synced from unsynced writes, and can crash and fail at
+//! any call.
 //!
-//! A crash leaves what was synced, and of everything else whatever the test chooses: each sector of
-//! a write that was not synced is there, is missing, is zero or is torn, independently of others,
-//! so that writes are reordered; each name that was not synced is the old one or the new one.
+//! A crash keeps what was synced, and of the rest what the test chooses. Each sector of an unsynced
+//! write is present, missing, zero or torn, independently of others, so that writes are reordered.
+//! Each unsynced name is the old one or the new one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,25 +15,24 @@ use parking_lot::Mutex;
 
 use super::{DirectoryLock, Storage, StoredFile};
 
-/// How much of a file is written at once by a disk.
+/// The bytes that a disk writes atomically.
 const SECTOR: usize = 512;
 
-/// What goes wrong in a call.
+/// A fault in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The machine stops. This call has happened in part, and every later one fails.
+    /// The machine stops. This call has taken effect in part, and every later one fails.
     Crash,
-    /// There is no space. Nothing has happened.
+    /// There is no space. The call has no effect.
     NoSpace,
-    /// The device fails. A sync that fails so loses what it was to make durable, though it can
-    /// still be read.
+    /// The device fails. A failed sync loses the writes that it should make durable, though they
+    /// can still be read.
     Device,
-    /// A write writes only the first half of what it was given, without an error. Other calls
-    /// succeed.
+    /// A write writes only the first half of its bytes, without an error. Other calls succeed.
     Short,
 }
 
-/// A simulated disk. Clones are the same one.
+/// A simulated disk. Clones share one disk.
 #[derive(Clone, Debug, Default)]
 pub struct Image {
     disk: Arc<Mutex<Disk>>,
@@ -44,14 +43,14 @@ type Number = usize;
 #[derive(Clone, Debug, Default)]
 struct Disk {
     files: Vec<Content>,
-    /// Names as they are, and as they are durable.
+    /// The present names, and the durable ones.
     names: BTreeMap<String, Number>,
     durable: BTreeMap<String, Number>,
     calls: u64,
     fault: Option<(u64, Fault)>,
     has_crashed: bool,
     is_locked: bool,
-    /// Whether space that is reserved has what a removed file has had there.
+    /// Whether reserved space has the old content of a removed file.
     recycles: bool,
 }
 
@@ -61,13 +60,13 @@ struct Content {
     synced: Vec<u8>,
     /// Writes since the last sync.
     unsynced: Vec<(usize, Vec<u8>)>,
-    /// Writes that a failed sync has lost: no later one makes them durable.
+    /// Writes that a failed sync has lost: no later sync makes them durable.
     lost: Vec<(usize, Vec<u8>)>,
 }
 
 impl Image {
-    /// Returns an empty disk on which space that is reserved is not zero, but has what a removed
-    /// file has had there.
+    /// Returns an empty disk whose reserved space is not zero, but has the old content of a removed
+    /// file.
     #[must_use]
     pub fn recycling() -> Self {
         Self { disk: Arc::new(Mutex::new(Disk { recycles: true, ..Disk::default() })) }
@@ -78,14 +77,13 @@ impl Image {
         self.disk.lock().fault = Some((call, fault));
     }
 
-    /// Returns how many calls there have been.
+    /// Returns the number of calls so far.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.disk.lock().calls
     }
 
-    /// Returns the disk as it is after a crash. `choose` is given a number, and returns a smaller
-    /// one.
+    /// Returns the disk as it is after a crash. `choose` returns a number below its argument.
     #[must_use]
     pub fn after_crash(&self, choose: &mut dyn FnMut(u64) -> u64) -> Self {
         let disk = self.disk.lock();
@@ -103,7 +101,7 @@ impl Image {
         Self::of(files, names, disk.recycles)
     }
 
-    /// Returns the disk as it is when the process is killed, and the machine goes on.
+    /// Returns the disk as it is after the process was killed on a running machine.
     #[must_use]
     pub fn after_kill(&self) -> Self {
         let disk = self.disk.lock();
@@ -132,7 +130,7 @@ impl Image {
         content.synced.clone_from(&content.now);
     }
 
-    /// Runs a call, or lets it fail.
+    /// Runs a call, or makes it fail.
     fn call<T>(&self, call: impl FnOnce(&mut Disk, Option<Fault>) -> io::Result<T>) -> io::Result<T> {
         let mut disk = self.disk.lock();
         if disk.has_crashed {
@@ -153,7 +151,7 @@ impl Image {
 }
 
 impl Disk {
-    /// Returns what the file had that was removed last, if that is what reserved space has.
+    /// Returns the content of the file that was removed last, if reserved space has it.
     fn recycled(&self) -> Option<Vec<u8>> {
         let is_removed = |number: &Number| !self.names.values().any(|named| named == number);
         let removed = (0..self.files.len()).rev().find(|number| self.recycles && is_removed(number))?;
@@ -271,7 +269,7 @@ impl Storage for Image {
     fn sync_directory(&self) -> io::Result<()> {
         self.call(|disk, fault| match fault {
             Some(Fault::Device) => Err(device()),
-            // Before it has done anything.
+            // The machine stops before the call has any effect.
             Some(Fault::Crash) => Ok(()),
             _ => {
                 disk.durable = disk.names.clone();
