@@ -149,8 +149,8 @@ impl<E: Engine> Log<E> {
         self.failed.get().map(|reason| Err(Error::OutcomeUnknown { reason: reason.clone() }))
     }
 
-    /// Returns the last epoch that a transaction without logged rows depends on. It was validated just
-    /// now. It has read `reads`, or `snapshot`, which ends before that version.
+    /// Returns the last epoch that a transaction without logged rows depends on. It was validated
+    /// just now. It has read `reads`, or `snapshot`, which ends before that version.
     ///
     /// # Errors
     ///
