@@ -1,9 +1,9 @@
-//! Where memory is: offsets within a region, and regions of nodes.
+//! Addresses: offsets within a region, and regions of nodes.
 
 use std::fmt;
 
-/// A place in a region, in bytes from its beginning. The same in every process that maps the
-/// region, wherever it is mapped.
+/// An offset in a region, in bytes from its beginning. It is the same in every process, wherever
+/// the region is mapped.
 ///
 /// # Example
 ///
@@ -19,19 +19,19 @@ use std::fmt;
 pub struct Offset(u64);
 
 impl Offset {
-    /// The place this many bytes into a region.
+    /// Returns the offset of this many bytes.
     #[must_use]
     pub const fn new(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// Bytes from the region's beginning.
+    /// Returns the bytes from the region's beginning.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         self.0
     }
 
-    /// Words from the region's beginning, rounded down.
+    /// Returns the words from the region's beginning, rounded down.
     #[must_use]
     pub const fn word(self) -> u64 {
         self.0 / 8
@@ -68,7 +68,7 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// One of the regions that a node has registered.
+/// A region that a node has registered.
 ///
 /// # Example
 ///
@@ -84,7 +84,7 @@ impl fmt::Display for RegionId {
     }
 }
 
-/// A place in some node's region: what a one-sided verb names.
+/// An address in a node's region: the target of a one-sided verb.
 ///
 /// # Example
 ///
@@ -97,11 +97,11 @@ impl fmt::Display for RegionId {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Remote {
-    /// The owner.
+    /// The owning node.
     pub node: NodeId,
-    /// Which of its regions.
+    /// The node's region.
     pub region: RegionId,
-    /// Where in it.
+    /// The offset in the region.
     pub offset: Offset,
 }
 

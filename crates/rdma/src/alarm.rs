@@ -1,4 +1,4 @@
-//! Going to sleep, and being woken: one word for each endpoint.
+//! Sleeping and waking: one word for each endpoint.
 //!
 //! ```text
 //!   sleeper                               waker
@@ -9,10 +9,10 @@
 //!   word = AWAKE
 //! ```
 //!
-//! Either the waker's fence comes first, and then the last look finds what it has published; or the
-//! sleeper's does, and then the waker finds the sleeper asleep. A waker that does not find it
-//! asleep has done no more than a fence and a load, and never a system call. The model of this is
-//! below; without either fence it fails.
+//! Either the waker's fence comes first, and then the sleeper's last check finds what was
+//! published; or the sleeper's comes first, and then the waker finds it asleep. A waker that does
+//! not find it asleep has only executed a fence and a load, and never a system call. The model
+//! below checks this; without either fence it fails.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -31,23 +31,23 @@ const ASLEEP: u32 = 1;
 pub(crate) struct Alarm(Futex);
 
 impl Alarm {
-    /// Says that the owner is about to sleep. After this comes the last look.
+    /// Announces that the owner is about to sleep. The owner's last check must follow.
     pub(crate) fn announce(&self) {
         self.0.word().store(ASLEEP, Relaxed);
         fence(SeqCst);
     }
 
-    /// Sleeps until it is rung, for so long at the most. May return earlier.
+    /// Sleeps until it is rung, or until `at_most` has passed. May return earlier.
     pub(crate) fn sleep(&self, at_most: Option<Duration>) {
         self.0.sleep(ASLEEP, at_most);
     }
 
-    /// Says that the owner is awake.
+    /// Withdraws the announcement: the owner is awake.
     pub(crate) fn retract(&self) {
         self.0.word().store(AWAKE, Relaxed);
     }
 
-    /// Wakes the owner, if it sleeps or is about to, after something was published for it. Tells
+    /// Wakes the owner, if it sleeps or is about to, after something was published for it. Returns
     /// whether it did.
     #[inline]
     pub(crate) fn ring(&self) -> bool {
@@ -55,8 +55,8 @@ impl Alarm {
         self.ring_again()
     }
 
-    /// Like [`ring`](Self::ring), for an owner that sleeps on something other than this word: where
-    /// this says so, the caller wakes it.
+    /// Like [`ring`](Self::ring), for an owner that sleeps on something other than this word: if
+    /// this returns true, the caller wakes it.
     #[cfg(not(feature = "model"))]
     #[inline]
     pub(crate) fn call_off(&self) -> bool {
@@ -64,13 +64,13 @@ impl Alarm {
         self.0.word().load(Relaxed) == ASLEEP && self.claim()
     }
 
-    /// Like [`ring`](Self::ring), by a thread that has put a fence behind what it published.
+    /// Like [`ring`](Self::ring), for a thread that has executed a fence after publishing.
     #[inline]
     pub(crate) fn ring_again(&self) -> bool {
         self.0.word().load(Relaxed) == ASLEEP && self.wake()
     }
 
-    /// Of several wakers, one makes the system call.
+    /// Claims the wake-up: of several wakers, one makes the system call.
     fn claim(&self) -> bool {
         self.0.word().swap(AWAKE, SeqCst) == ASLEEP
     }
@@ -85,11 +85,11 @@ impl Alarm {
     }
 }
 
-/// What rings an endpoint's alarm from other threads: off every hot path, hence behind a pointer.
+/// Rings an endpoint's alarm from other threads. It is on no hot path, hence behind a pointer.
 #[derive(Clone)]
 pub struct Ringer(Arc<dyn Ring>);
 
-/// Something with an alarm in it.
+/// A type that contains an alarm.
 pub(crate) trait Ring: Send + Sync {
     fn ring(&self);
 }
@@ -119,8 +119,8 @@ mod model {
     use super::*;
     use crate::sync::explore;
 
-    /// Sleeps until all that `published` stands for is there. A wake-up that is lost is a deadlock,
-    /// which loom reports.
+    /// Sleeps until all that `published` stands for is there. A lost wake-up is a deadlock, which
+    /// loom reports.
     fn sleep_until(alarm: &Alarm, published: impl Fn() -> bool) {
         while !published() {
             alarm.announce();
@@ -163,8 +163,8 @@ mod model {
         });
     }
 
-    /// A waker that looks first whether anything waits, as for room in a mailbox: the flag is set
-    /// before the announcement, and the waker's fence is before its look at both.
+    /// A waker that first checks whether a sleeper waits for something, such as room in a mailbox.
+    /// The flag is set before the announcement, and the waker's fence comes before it reads both.
     fn wakes_where_something_waits(fenced: bool) {
         explore(move || {
             let shared = Arc::new((Alarm::default(), AtomicBool::new(false), AtomicBool::new(false)));
@@ -204,7 +204,7 @@ mod model {
         wakes_where_something_waits(false);
     }
 
-    /// The mutation: a waker without its fence.
+    /// A deliberate fault: a waker without its fence.
     #[test]
     #[should_panic(expected = "deadlock")]
     fn a_waker_without_its_fence_is_found() {

@@ -1,20 +1,20 @@
-//! Batches: several operations, one doorbell for each node they go to.
+//! Batches: several operations that share one doorbell for each target node.
 
 use std::fmt;
 
 use crate::{NodeId, Pending, Port, Remote, Reply, VerbError, Verbs, Words, intent::Intent, port::Work};
 
-/// Operations that are posted together. They share a doorbell for each node that they go to, and
-/// hence a round trip.
+/// Operations that are posted together. They share a doorbell for each target node, and hence a
+/// round trip.
 ///
-/// Nothing happens before the batch is [rung](Self::ring); a batch that is dropped instead has done
-/// nothing. Operations to the same node take effect in the order in which they were added, as
+/// Nothing is posted before the batch is [rung](Self::ring); a dropped batch has no effect.
+/// Operations to one node take effect in the order in which they were added, as
 /// [`fabric`](crate::Fabric) explains.
 ///
 /// # Errors
 ///
-/// All methods: what [`VerbError`] names. A batch does not wait for room, since what it has set
-/// aside already might be what it would wait for; the operations added before an error remain good.
+/// All methods return what [`VerbError`] names. A batch does not wait for room, since it might wait
+/// for what it holds itself. The operations that were added before an error remain valid.
 ///
 /// # Example
 ///
@@ -63,13 +63,13 @@ impl<'e, P: Port> Batch<'e, P> {
         Ok(Pending::new(endpoint, ticket))
     }
 
-    /// Operations added so far.
+    /// Returns the number of operations added so far.
     #[must_use]
     pub fn len(&self) -> usize {
         self.works.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the batch is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.works.is_empty()
@@ -105,7 +105,7 @@ impl<'e, P: Port> Batch<'e, P> {
         self.add(Intent::Call { to, bytes: request })
     }
 
-    /// Posts everything. From now on completions can be awaited.
+    /// Posts all operations. Their completions can be awaited from now on.
     pub fn ring(mut self) {
         let works = std::mem::take(&mut self.works);
         self.verbs.endpoint().inner().ring(works, self.verbs.phase());
@@ -114,7 +114,7 @@ impl<'e, P: Port> Batch<'e, P> {
 
 impl<P: Port> Drop for Batch<'_, P> {
     fn drop(&mut self) {
-        // After `ring` there is no list left to give back.
+        // After `ring` there is no list to give back.
         if self.works.capacity() > 0 {
             let works = std::mem::take(&mut self.works);
             self.verbs.endpoint().inner().withdraw(works);

@@ -1,25 +1,24 @@
-//! The memory that verbs read into and write from: a fixed number of buffers, owned by the
-//! endpoint.
+//! The buffers of verbs: a fixed number of them, owned by the endpoint.
 //!
-//! A NIC accesses only memory that was registered beforehand, and goes on accessing it until the
-//! operation completes, whatever has become of whoever posted it. So a buffer is *moved*: from the
-//! pool into the posted operation, from its completion to whoever awaits it or else back to the
-//! pool, and from a dropped value back to the pool. Nobody can reach a buffer while an operation
-//! has it, since there is only one owner at any time and the compiler sees to it.
+//! A NIC accesses only memory that was registered beforehand. It accesses the memory until the
+//! operation completes, even if the poster is gone. So a buffer is *moved*: from the pool into the
+//! posted operation, from its completion to the awaiting future or back to the pool, and from a
+//! dropped value back to the pool. No other code can reach a buffer while an operation has it,
+//! since there is only one owner at any time, which the compiler checks.
 //!
-//! In debug builds a buffer in the pool is poisoned, so that a value which was never fetched looks
-//! like it.
+//! In debug builds a buffer in the pool is poisoned, so that a value that was never fetched is
+//! recognizable.
 
 use std::ops::{Deref, DerefMut};
 
-/// How many buffers an endpoint has, of each of three sizes and of each of two kinds (for words and
-/// for messages).
+/// The number of buffers of an endpoint, of each of three sizes and of each of two kinds (for words
+/// and for messages).
 ///
-/// An operation takes the smallest free buffer that is large enough. Where none is free it waits
-/// for an operation under way to give one back, and fails with
-/// [`VerbError::BuffersExhausted`](crate::VerbError::BuffersExhausted) when none is under way, nor
-/// has completed without its value having been taken: then all are values that are still held, and
-/// to wait for them might be to wait for oneself.
+/// An operation takes the smallest free buffer that is large enough. If none is free, it waits for
+/// a pending operation to return one. It fails with
+/// [`VerbError::BuffersExhausted`](crate::VerbError::BuffersExhausted) if no operation is pending,
+/// and none has completed without its value having been taken. Then the buffers belong to values
+/// that are still held, and waiting could be a deadlock.
 ///
 /// # Example
 ///
@@ -32,20 +31,20 @@ use std::ops::{Deref, DerefMut};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
-    /// Buffers of [`SMALL`](Self::SMALL) bytes.
+    /// The number of buffers of [`SMALL`](Self::SMALL) bytes.
     pub small: usize,
-    /// Buffers of [`MEDIUM`](Self::MEDIUM) bytes.
+    /// The number of buffers of [`MEDIUM`](Self::MEDIUM) bytes.
     pub medium: usize,
-    /// Buffers of [`LARGE`](Self::LARGE) bytes, the most that one operation carries.
+    /// The number of buffers of [`LARGE`](Self::LARGE) bytes, the most that one operation carries.
     pub large: usize,
 }
 
 impl Buffers {
-    /// Bytes in a small buffer: a bucket, a record.
+    /// The bytes of a small buffer: a bucket, a record.
     pub const SMALL: usize = 512;
-    /// Bytes in a medium buffer: a tree node, a long value.
+    /// The bytes of a medium buffer: a tree node, a long value.
     pub const MEDIUM: usize = 4 << 10;
-    /// Bytes in a large buffer.
+    /// The bytes of a large buffer.
     pub const LARGE: usize = 64 << 10;
 
     fn counts(&self) -> [usize; CLASSES] {
@@ -62,9 +61,9 @@ impl Default for Buffers {
 const CLASSES: usize = 3;
 const BYTES: [usize; CLASSES] = [Buffers::SMALL, Buffers::MEDIUM, Buffers::LARGE];
 
-/// What buffers are made of: words for one-sided verbs, bytes for messages.
+/// The unit of a buffer: a word for one-sided verbs, a byte for messages.
 pub(crate) trait Unit: Copy + Default + Send + std::fmt::Debug + 'static {
-    /// What a buffer in the pool contains, in debug builds.
+    /// The content of a buffer in the pool, in debug builds.
     const POISON: Self;
 }
 
@@ -99,7 +98,7 @@ impl<T> DerefMut for Buffer<T> {
     }
 }
 
-/// The buffers of one kind that are free.
+/// The free buffers of one kind.
 #[derive(Debug)]
 pub(crate) struct Pool<T> {
     classes: [Class<T>; CLASSES],
@@ -107,7 +106,7 @@ pub(crate) struct Pool<T> {
 
 #[derive(Debug)]
 struct Class<T> {
-    /// Units in each buffer.
+    /// The units in each buffer.
     size: usize,
     free: Vec<Box<[T]>>,
 }
@@ -115,7 +114,7 @@ struct Class<T> {
 impl<T: Unit> Pool<T> {
     pub(crate) fn new(buffers: &Buffers) -> Self {
         let counts = buffers.counts();
-        // Zeros are the system's, and touch no memory.
+        // Zeros come from the system, and touch no memory.
         let new = if cfg!(debug_assertions) { T::POISON } else { T::default() };
         let class = |class: usize| {
             let size = BYTES[class] / size_of::<T>();
@@ -124,14 +123,14 @@ impl<T: Unit> Pool<T> {
         Self { classes: std::array::from_fn(class) }
     }
 
-    /// A buffer with `used` units in use, if one is free.
+    /// Takes a buffer with `used` units in use. Returns `None` if no buffer is free.
     #[inline]
     pub(crate) fn take(&mut self, used: usize) -> Option<Buffer<T>> {
         let memory = self.classes.iter_mut().filter(|class| class.size >= used).find_map(|class| class.free.pop())?;
         Some(Buffer { memory, used })
     }
 
-    /// A buffer that holds a copy of `from`.
+    /// Takes a buffer, and copies `from` into it.
     #[inline]
     pub(crate) fn copy(&mut self, from: &[T]) -> Option<Buffer<T>> {
         let mut buffer = self.take(from.len())?;
@@ -154,7 +153,7 @@ impl<T: Unit> Pool<T> {
         }
     }
 
-    /// How many are free.
+    /// Returns how many buffers are free.
     pub(crate) fn free(&self) -> usize {
         self.classes.iter().map(|class| class.free.len()).sum()
     }
@@ -166,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_buffer_in_the_pool_is_poisoned_and_the_smallest_that_fits_is_taken() {
-        // Only debug builds poison: what was there stays in others.
+        // Only debug builds poison; others keep the old content.
         let (fresh, used) = if cfg!(debug_assertions) { (u64::POISON, u64::POISON) } else { (0, 7) };
         let mut pool = Pool::<u64>::new(&Buffers { small: 1, medium: 1, large: 0 });
         let mut small = pool.take(1).expect("free");

@@ -1,11 +1,12 @@
-//! Bytes in words: the first byte is a word's lowest, whatever the machine.
+//! Bytes in words: the first byte is a word's lowest, on every machine.
 //!
-//! Memory that others access at the same time is only ever accessed a word at a time. A copy that
-//! is made here may be torn between words; who needs better checks a version, before and after.
+//! Memory that others access concurrently is only accessed a word at a time. A copy that is made
+//! here may be torn between words; a reader that needs a consistent copy checks a version before
+//! and after.
 
 use drtm_htm::{Engine, Word};
 
-/// Words that hold so many bytes.
+/// Returns the number of words that hold this many bytes.
 ///
 /// # Example
 ///
@@ -21,7 +22,7 @@ pub const fn words_for(bytes: usize) -> usize {
 ///
 /// # Panics
 ///
-/// When there are not as many.
+/// Panics if `words` has fewer bytes.
 ///
 /// # Example
 ///
@@ -38,12 +39,11 @@ pub fn read_bytes<E: Engine>(engine: &E, words: &[Word], into: &mut [u8]) {
     engine.load_bytes(words, into);
 }
 
-/// Copies `from` to the beginning of `words`. The rest of the last word that it reaches becomes
-/// zero.
+/// Copies `from` to the beginning of `words`. The rest of the last word written becomes zero.
 ///
 /// # Panics
 ///
-/// When it does not fit.
+/// Panics if `from` does not fit.
 ///
 /// # Example
 ///

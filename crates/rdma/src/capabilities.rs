@@ -1,8 +1,8 @@
-//! What a fabric can do, stated so that protocols need not guess.
+//! The capabilities of a fabric, so that protocols need not guess.
 
 use crate::Offset;
 
-/// With whom a remote compare-and-swap or fetch-and-add is atomic.
+/// The agents with which a remote compare-and-swap or fetch-and-add is atomic.
 ///
 /// # Example
 ///
@@ -17,15 +17,15 @@ use crate::Offset;
 pub enum Atomicity {
     /// There are no remote atomics: take locks by message.
     None,
-    /// With other remote atomics on the same node, and with nothing else: beside a processor's
-    /// compare-and-swap, or beside a remote write, an update can be lost. Most NICs are of this
-    /// kind. Let exactly one agent change a given word.
+    /// Atomic only with other remote atomics on the same node. Together with a processor's
+    /// compare-and-swap, or with a remote write, an update can be lost. Most NICs are of this kind.
+    /// Let exactly one agent change a given word.
     Hca,
-    /// With everything, the owner's processors included.
+    /// Atomic with everything, the owner's processors included.
     Global,
 }
 
-/// In which order the operations that one endpoint posts to one node take effect.
+/// The order in which the operations from one endpoint to one node take effect.
 ///
 /// # Example
 ///
@@ -43,7 +43,7 @@ pub enum Order {
     Posted,
 }
 
-/// What becomes of a message.
+/// The delivery guarantee of messages.
 ///
 /// # Example
 ///
@@ -54,14 +54,14 @@ pub enum Order {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Delivery {
-    /// It may be lost, arrive twice, or be overtaken by another. A call that is lost, or whose
-    /// reply is, ends as [unanswered](crate::VerbError::Unanswered).
+    /// A message may be lost, arrive twice, or be overtaken by another. A call that is lost, or
+    /// whose reply is, ends as [unanswered](crate::VerbError::Unanswered).
     BestEffort,
-    /// It arrives once, in order with what was posted before it to the same node.
+    /// A message arrives once, in order with what was posted before it to the same node.
     Once,
 }
 
-/// What a fabric promises and how much of it there is.
+/// The guarantees and limits of a fabric.
 ///
 /// # Example
 ///
@@ -75,26 +75,26 @@ pub enum Delivery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// How atomic remote atomics are.
+    /// The atomicity of remote atomics.
     pub atomicity: Atomicity,
-    /// How ordered operations to one node are.
+    /// The order of operations to one node.
     pub ordering: Order,
-    /// What becomes of messages.
+    /// The delivery of messages.
     pub messages: Delivery,
-    /// Aligned blocks of so many bytes are read as they were at one moment: 64 where a cache line
-    /// is fetched whole, 8 where only a word is. Nothing larger is ever promised.
+    /// The size of aligned blocks that are read atomically: 64 if a cache line is fetched whole, 8
+    /// if only a word is. No larger block is ever guaranteed.
     pub atomic_read_bytes: usize,
-    /// A write of at most so many bytes travels inside the request, without a buffer.
+    /// The most bytes of a write that travel inside the request, without a buffer.
     pub inline_bytes: usize,
-    /// The most that one read fetches.
+    /// The most bytes that one read fetches.
     pub max_read_bytes: usize,
-    /// The most that one write carries.
+    /// The most bytes that one write carries.
     pub max_write_bytes: usize,
-    /// The longest message.
+    /// The most bytes of a message.
     pub max_message_bytes: usize,
-    /// Operations that may be under way from one endpoint to one node.
+    /// The most operations that may be pending from one endpoint to one node.
     pub queue_depth: usize,
-    /// Calls that one endpoint may have unanswered.
+    /// The most unanswered calls of one endpoint.
     pub max_calls: usize,
     /// Whether the memory of a node that died can be read, by
     /// [`Fabric::salvage`](crate::Fabric::salvage).
@@ -104,7 +104,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Whether one READ sees so many words behind a place as they were at one moment.
+    /// Returns whether one READ sees this many words from an offset on atomically.
     ///
     /// # Example
     ///

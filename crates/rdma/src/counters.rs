@@ -1,8 +1,8 @@
-//! What an endpoint has done, by the phase of the protocol that it was done for.
+//! Counts of an endpoint's operations, by the phase of the protocol.
 
 use std::ops::{Index, Sub};
 
-/// What an operation is for. Chosen by protocol code with
+/// The phase of a protocol that an operation belongs to. Protocol code chooses it with
 /// [`Endpoint::during`](crate::Endpoint::during).
 ///
 /// # Example
@@ -15,19 +15,19 @@ use std::ops::{Index, Sub};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Phase {
-    /// Finding where a record is.
+    /// Finding the place of a record.
     Lookup,
-    /// Reading what a transaction works on.
+    /// Reading a transaction's rows.
     Execute,
-    /// Locking what it writes.
+    /// Locking the write set.
     Lock,
-    /// Checking that what it read still holds.
+    /// Validating the read set.
     Validate,
-    /// Logging and replicating what it will write.
+    /// Logging and replicating the write set.
     Log,
     /// Writing and unlocking.
     Commit,
-    /// Everything that read-only transactions do.
+    /// All phases of read-only transactions.
     ReadOnly,
     /// Everything else: membership, recovery, housekeeping.
     #[default]
@@ -35,17 +35,17 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// All of them.
+    /// All phases.
     pub const ALL: [Self; 8] =
         [Self::Lookup, Self::Execute, Self::Lock, Self::Validate, Self::Log, Self::Commit, Self::ReadOnly, Self::Other];
 }
 
 macro_rules! tally {
     ($($(#[$doc:meta])+ $field:ident,)+) => {
-        /// Counts of one phase, or of several together.
+        /// The counts of one phase, or of several together.
         ///
-        /// An operation counts when its doorbell is rung, whatever becomes of it. Bytes are those
-        /// of values and messages, without any fabric's headers.
+        /// An operation is counted when its doorbell is rung, whatever its outcome. Bytes are those
+        /// of values and messages, without a fabric's headers.
         ///
         /// # Example
         ///
@@ -67,7 +67,7 @@ macro_rules! tally {
         impl Sub for Tally {
             type Output = Self;
 
-            /// What came since `earlier`.
+            /// Returns the counts since `earlier`.
             fn sub(self, earlier: Self) -> Self {
                 Self { $($field: self.$field.wrapping_sub(earlier.$field),)+ }
             }
@@ -92,9 +92,9 @@ tally! {
     replies,
     /// Messages and calls received.
     received,
-    /// Doorbells rung: one for each node that a batch goes to.
+    /// Doorbells rung: one for each target node of a batch.
     doorbells,
-    /// Doorbells with at least one operation that somebody waits for.
+    /// Doorbells with at least one operation that is waited for.
     round_trips,
     /// Bytes written, sent, or given as operands of atomics.
     bytes_out,
@@ -103,20 +103,20 @@ tally! {
 }
 
 impl Tally {
-    /// One-sided operations.
+    /// Returns the number of one-sided operations.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.reads + self.writes + self.compare_swaps + self.fetch_adds
     }
 
-    /// Messages sent, of all kinds.
+    /// Returns the number of messages sent, of all kinds.
     #[must_use]
     pub fn messages(&self) -> u64 {
         self.sends + self.calls + self.replies
     }
 }
 
-/// An endpoint's counts, by phase. A copy: what is counted later does not show in it.
+/// A copy of an endpoint's counts, by phase. Later counts do not show in it.
 ///
 /// # Example
 ///
@@ -139,7 +139,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// All phases together.
+    /// Returns the total of all phases.
     #[must_use]
     pub fn total(&self) -> Tally {
         self.phases.iter().fold(Tally::default(), Tally::plus)
@@ -162,7 +162,7 @@ impl Index<Phase> for Counters {
 impl Sub for Counters {
     type Output = Self;
 
-    /// What came since `earlier`.
+    /// Returns the counts since `earlier`.
     fn sub(mut self, earlier: Self) -> Self {
         for (mine, theirs) in self.phases.iter_mut().zip(earlier.phases) {
             *mine = *mine - theirs;

@@ -1,10 +1,9 @@
-//! Places where a test can have the process die, as a power cut would end it: at once, with nothing
-//! cleaned up.
+//! Places where a test can kill the process, like a power cut: at once, with nothing cleaned up.
 //!
 //! `DRTM_DIE_AT=site:n` ends the process by `SIGKILL` when it reaches the named site for the `n`th
-//! time. Without the feature `kill-points` there are no such places: the calls compile to nothing.
+//! time. Without the feature `kill-points` the calls compile to nothing.
 
-/// Every site, for tests to go through.
+/// Every site, for tests to iterate over.
 #[cfg(feature = "kill-points")]
 pub const SITES: &[&str] = &[
     "join.locked",
@@ -34,7 +33,7 @@ pub const SITES: &[&str] = &[
     "leave.begun",
 ];
 
-/// Those of the machines' fabric.
+/// The sites of the fabric over TCP.
 #[cfg(feature = "kill-points")]
 pub const TCP_SITES: &[&str] = &[
     "tcp.linked",
@@ -106,7 +105,7 @@ pub(crate) fn site(name: &'static str) {
         && left.fetch_sub(1, Relaxed) == 1
     {
         let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
-        // The signal takes effect before the call returns, but for other threads.
+        // The signal takes effect before the call returns, except for other threads.
         std::process::abort();
     }
 }

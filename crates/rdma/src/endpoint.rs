@@ -1,4 +1,4 @@
-//! Endpoints: one worker thread's way to the memory of other nodes.
+//! Endpoints: one worker thread's access to the memory of other nodes.
 
 mod completions;
 mod inner;
@@ -24,12 +24,12 @@ use inner::Inner;
 
 /// One worker thread's queue pairs, completion queue, buffers and counters.
 ///
-/// An endpoint may be made on one thread and used on another, but it is used by one thread at a
-/// time; the compiler refuses everything else. All coroutines of that thread share it by reference.
-/// Verbs are posted through [`during`](Self::during).
+/// An endpoint may be created on one thread and used on another, but only by one thread at a time,
+/// which the compiler checks. All coroutines of that thread share it by reference. Verbs are posted
+/// through [`during`](Self::during).
 ///
-/// What is still under way when an endpoint is dropped may take effect, or in part, or not.
-/// [`run`](crate::run) and its like return when nothing is; otherwise there is
+/// Operations that are pending when an endpoint is dropped may take effect, in part or not at all.
+/// [`run`](crate::run) and its like return when none is pending; otherwise use
 /// [`drain`](Self::drain).
 ///
 /// ```compile_fail
@@ -69,7 +69,7 @@ use inner::Inner;
 /// ```
 pub struct Endpoint<P: Port> {
     inner: RefCell<Inner<P>>,
-    /// The coroutine that runs just now.
+    /// The running coroutine.
     current: Cell<Task>,
     capabilities: Capabilities,
     node: NodeId,
@@ -85,49 +85,48 @@ impl<P: Port> Endpoint<P> {
         }
     }
 
-    /// The verbs, counted as part of a phase.
+    /// Returns the verbs, counted as part of a phase.
     ///
-    /// The phase is a part of the handle, and not of the endpoint, because coroutines in different
-    /// phases share the endpoint.
+    /// The phase is part of the handle, not of the endpoint, because coroutines in different phases
+    /// share the endpoint.
     #[inline(always)]
     pub fn during(&self, phase: Phase) -> Verbs<'_, P> {
         Verbs::new(self, phase)
     }
 
-    /// The node that this endpoint belongs to.
+    /// Returns the node that this endpoint belongs to.
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// What the fabric can do.
+    /// Returns what the fabric can do.
     #[must_use]
     pub fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
-    /// What was done so far.
+    /// Returns the counts of operations so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.inner.borrow().counters()
     }
 
-    /// Polls the completion queue once, and tells whether anything is still under way that only
-    /// needs to be polled.
+    /// Polls the completion queue once. Returns whether a pending operation only needs more polls.
     ///
-    /// The executor does so between coroutines; this is for who has none, and for tests that go
-    /// step by step.
+    /// The executor does this between coroutines. It is for code without an executor, and for tests
+    /// that proceed in steps.
     pub fn progress(&self) -> bool {
         self.inner.borrow_mut().poll() >= Activity::Remote
     }
 
-    /// Polls until everything posted is over, except what waits for a peer to take messages. Does
-    /// not wait for replies.
+    /// Polls until all posted operations have completed, except those that wait for a peer to take
+    /// messages. Does not wait for replies.
     pub fn drain(&self) {
         let backoff = crossbeam_utils::Backoff::new();
         while self.progress() {
             if !P::YIELDS && backoff.is_completed() {
-                // What ends this ends the sleep.
+                // Completions end the sleep too.
                 self.inner().nap(Some(Duration::from_millis(1)), || true);
             } else if !P::VIRTUAL {
                 backoff.snooze();
@@ -135,7 +134,7 @@ impl<P: Port> Endpoint<P> {
         }
     }
 
-    /// Lets the other coroutines go first.
+    /// Lets the other coroutines run first.
     pub async fn yield_now(&self) {
         let mut yielded = false;
         poll_fn(|context| {
@@ -148,9 +147,9 @@ impl<P: Port> Endpoint<P> {
         .await;
     }
 
-    /// Runs what posts operations, of several batches or coroutines even, and rings one doorbell
-    /// for each node that they go to when it has: they share round trips as those of one
-    /// [`Batch`](crate::Batch) do. Nothing is on its way before that.
+    /// Runs code that posts operations, even several batches or coroutines, and then rings one
+    /// doorbell for each target node. They share round trips like those of one
+    /// [`Batch`](crate::Batch). Nothing is sent before that.
     ///
     /// # Example
     ///
@@ -180,7 +179,7 @@ impl<P: Port> Endpoint<P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn together<T>(&self, post: impl FnOnce() -> T) -> T {
-        /// Rings however this ends.
+        /// Rings the doorbells, even on a panic.
         struct Gathering<'e, P: Port>(&'e Endpoint<P>);
         impl<P: Port> Drop for Gathering<'_, P> {
             fn drop(&mut self) {
@@ -193,8 +192,8 @@ impl<P: Port> Endpoint<P> {
         posted
     }
 
-    /// Says what protocol code does with its processor. Costs nothing but on a simulated cluster,
-    /// where the worker's time goes on by it.
+    /// Charges protocol code's use of the processor. It costs nothing except in a simulated
+    /// cluster, where it advances the worker's time.
     #[inline(always)]
     pub fn charge(&self, cost: Cost) {
         if P::VIRTUAL {
@@ -202,7 +201,7 @@ impl<P: Port> Endpoint<P> {
         }
     }
 
-    /// How often this endpoint's thread went to sleep, because nothing was ready.
+    /// Returns how often this endpoint's thread has slept because nothing was ready.
     ///
     /// # Example
     ///
@@ -221,8 +220,7 @@ impl<P: Port> Endpoint<P> {
         self.inner.borrow().naps
     }
 
-    /// Buffers that are neither with an operation nor with a value: of words, of bytes. And
-    /// operations that somebody still holds.
+    /// Returns the free buffers of words, those of bytes, and the operations that are still held.
     #[doc(hidden)]
     pub fn at_rest(&self) -> (usize, usize, usize) {
         self.inner.borrow().at_rest()
@@ -233,7 +231,7 @@ impl<P: Port> Endpoint<P> {
         self.inner.borrow_mut()
     }
 
-    /// Whoever polls is to poll again soon.
+    /// Makes the polling executor poll again soon.
     pub(crate) fn again(&self, context: &Context<'_>) {
         match self.current.get() {
             NOBODY => {
@@ -244,9 +242,9 @@ impl<P: Port> Endpoint<P> {
         }
     }
 
-    /// Asks `take` for something that completions bring. Under our executor the coroutine is
-    /// remembered by `take` and woken; under any other, this poll drives the endpoint and asks to
-    /// be repeated.
+    /// Calls `take` for a result that completions bring. Under this crate's executor `take`
+    /// registers the coroutine, which is woken later. Under any other, this poll drives the
+    /// endpoint and asks to be polled again.
     #[inline(always)]
     pub(crate) fn poll_with<T>(
         &self,
@@ -270,8 +268,8 @@ impl<P: Port> Endpoint<P> {
         Poll::Pending
     }
 
-    /// Waits for what `error` says is lacking, if something under way will bring it; the error
-    /// otherwise.
+    /// Waits for the resource that `error` names, if a pending operation will free it. Otherwise
+    /// returns the error.
     #[cold]
     pub(crate) fn wait_for_room(&self, error: VerbError, context: &Context<'_>) -> Poll<VerbError> {
         let mut inner = self.inner();
@@ -279,7 +277,7 @@ impl<P: Port> Endpoint<P> {
         match error {
             VerbError::QueueFull { .. } | VerbError::BuffersExhausted { .. } if inner.completions.under_way > 0 => {}
             VerbError::TooManyCalls { .. } if inner.completions.calls > 0 => {}
-            // Those that they are for take them soon, and give the buffers back.
+            // The coroutines that own them will take them soon, and return the buffers.
             VerbError::BuffersExhausted { .. } if inner.completions.tickets.has_untaken_words() => {
                 drop(inner);
                 self.again(context);

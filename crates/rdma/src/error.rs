@@ -1,4 +1,4 @@
-//! What can go wrong with a verb, and with setting up a fabric.
+//! The errors of verbs, and of setting up a fabric.
 
 use crate::{Incarnation, NodeId, RegionId, Remote};
 
@@ -23,56 +23,56 @@ pub enum VerbError {
     /// No such node has joined.
     #[error("{node} is not part of this fabric; check the cluster's configuration")]
     UnknownNode {
-        /// The node named.
+        /// The node.
         node: NodeId,
     },
     /// The node has registered no such region.
     #[error("{node} has registered no {region}; register it before its address is handed out")]
     UnknownRegion {
-        /// The node named.
+        /// The node.
         node: NodeId,
-        /// The region named.
+        /// The region.
         region: RegionId,
     },
     /// The words are not all allocated in the region.
     #[error("{words} words at {at} are not in the region; the link that led there is stale or corrupt")]
     OutOfBounds {
-        /// Where the access began.
+        /// The first address of the access.
         at: Remote,
-        /// How many words it was.
+        /// The number of words.
         words: usize,
     },
-    /// The offset is not a word's.
+    /// The offset is not aligned to a word.
     #[error("{at} is not a multiple of 8 bytes; verbs access whole words")]
     Misaligned {
-        /// Where the access began.
+        /// The first address of the access.
         at: Remote,
     },
-    /// More bytes than one operation may carry.
+    /// One operation cannot carry this many bytes.
     #[error("{bytes} bytes are too many for one operation, which carries {most}; split it")]
     TooLarge {
-        /// What was asked for.
+        /// The requested bytes.
         bytes: usize,
-        /// The most there can be.
+        /// The most bytes of one operation.
         most: usize,
     },
-    /// As many operations are under way to the node as its queue holds.
+    /// The queue to the node is full of pending operations.
     #[error(
         "{depth} operations to {node} are under way, which fill its queue; await some, or make fewer operations a batch"
     )]
     QueueFull {
-        /// The target.
+        /// The target node.
         node: NodeId,
-        /// What the queue holds.
+        /// The capacity of the queue.
         depth: usize,
     },
-    /// As many calls are unanswered as the endpoint may have.
+    /// The endpoint has as many unanswered calls as it may have.
     #[error("{most} calls are unanswered, as many as an endpoint may have; await some")]
     TooManyCalls {
-        /// How many those are.
+        /// The most calls.
         most: usize,
     },
-    /// The endpoint's buffers of this size are all taken.
+    /// The endpoint's buffers of this size are all in use.
     #[error(
         "no free buffer for {bytes} bytes; drop the values of completed reads earlier, or give endpoints more buffers"
     )]
@@ -80,51 +80,51 @@ pub enum VerbError {
         /// The size needed.
         bytes: usize,
     },
-    /// The node's incarnation left or died while the operation was under way. Whether it took
-    /// effect is not known.
+    /// The node's incarnation left or died while the operation was pending. It is unknown whether
+    /// the operation took effect.
     #[error("{node}, {incarnation}, is disconnected; whether the operation took effect is not known")]
     Disconnected {
         /// The node.
         node: NodeId,
-        /// Which of its incarnations the operation was for.
+        /// The incarnation that the operation was for.
         incarnation: Incarnation,
     },
-    /// The node was silent for longer than the fabric's deadline while the operation was under way,
-    /// and is suspected to have failed. Whether the operation took effect is not known.
+    /// The node was silent beyond the fabric's deadline while the operation was pending, and is
+    /// suspected to have failed. It is unknown whether the operation took effect.
     #[error(
         "{node}, {incarnation}, is silent and suspected to have failed; whether the operation took effect is not known"
     )]
     Suspected {
         /// The node.
         node: NodeId,
-        /// Which of its incarnations the operation was for.
+        /// The incarnation that the operation was for.
         incarnation: Incarnation,
     },
-    /// The node's incarnation was gone before the operation began, which had no effect.
+    /// The node's incarnation was gone before the operation began. It had no effect.
     #[error("{node}, {incarnation}, is gone, and the operation had no effect; reconnect when the node is back")]
     Gone {
         /// The node.
         node: NodeId,
-        /// Which of its incarnations the operation was for.
+        /// The incarnation that the operation was for.
         incarnation: Incarnation,
     },
     /// This fabric has no remote atomics.
     #[error("this fabric has no remote atomics; take locks by message")]
     AtomicsUnsupported,
-    /// The batch that the operation was added to was dropped, or is not rung yet.
+    /// The operation's batch was dropped, or is not rung yet.
     #[error("the operation was never posted; ring its batch before awaiting it")]
     NotRung,
-    /// Whoever received the call dropped it without a reply.
+    /// The receiver of the call dropped it without a reply.
     #[error("{node} dropped the call without replying; see its handler's errors")]
     Unanswered {
-        /// The node called.
+        /// The called node.
         node: NodeId,
     },
 }
 
 impl VerbError {
-    /// Whether an operation that ended like this may have taken effect all the same. Otherwise it
-    /// certainly has not.
+    /// Returns whether an operation that failed in this way may have taken effect. If not, it
+    /// certainly had no effect.
     ///
     /// # Example
     ///
@@ -137,11 +137,11 @@ impl VerbError {
     /// ```
     #[must_use]
     pub fn may_have_taken_effect(&self) -> bool {
-        // A handler that gives no answer has been called, perhaps.
+        // The handler of an unanswered call may have run.
         matches!(self, Self::Disconnected { .. } | Self::Suspected { .. } | Self::Unanswered { .. })
     }
 
-    /// Whether the node, or the incarnation of it that the operation was for, is no longer there.
+    /// Returns whether the node, or the incarnation that the operation was for, is gone.
     ///
     /// # Example
     ///
@@ -158,7 +158,7 @@ impl VerbError {
     }
 }
 
-/// A fabric that cannot be set up as asked.
+/// A fabric that cannot be set up as requested.
 ///
 /// # Example
 ///
@@ -183,7 +183,7 @@ pub enum FabricError {
     TooManyRegions {
         /// The node.
         node: NodeId,
-        /// How many those are.
+        /// The most regions.
         most: usize,
     },
     /// The node has as many endpoints as it can have.
@@ -191,7 +191,7 @@ pub enum FabricError {
     TooManyEndpoints {
         /// The node.
         node: NodeId,
-        /// How many those are.
+        /// The most endpoints.
         most: usize,
     },
     /// The node has left or died.
@@ -200,47 +200,47 @@ pub enum FabricError {
         /// The node.
         node: NodeId,
     },
-    /// The node is here, and cannot come back before it has left or died.
+    /// The node is here. It cannot come back before it has left or died.
     #[error("{node} is here already")]
     Present {
         /// The node.
         node: NodeId,
     },
-    /// The node is another process's.
+    /// The node belongs to another process.
     #[error("{node} is not of this process; only its own process can do that")]
     Foreign {
         /// The node.
         node: NodeId,
     },
-    /// The region is of one process alone.
+    /// The region belongs to one process alone.
     #[error("{node} cannot register a region that other processes cannot map; make it with `Region::shared`")]
     NotShared {
         /// The node.
         node: NodeId,
     },
-    /// The system has no descriptor for another endpoint.
+    /// The system has no file descriptor for another endpoint.
     #[error("the system has no descriptor for another endpoint of {node}; raise the limit on open files")]
     NoDescriptors {
         /// The node.
         node: NodeId,
     },
-    /// The NIC needs memory that stays in place, and this process may have no more of it.
+    /// The NIC needs locked memory, and this process may not lock more.
     #[error("the NIC of {node} cannot have {bytes} bytes of memory locked; the limit is {limit}: raise `ulimit -l`")]
     LockedMemory {
         /// The node.
         node: NodeId,
-        /// What was to be locked.
+        /// The bytes to lock.
         bytes: u64,
-        /// What the process may lock in all.
+        /// The bytes that the process may lock in total.
         limit: u64,
     },
-    /// The NIC, or its library, refused something.
+    /// The NIC or its library reported an error.
     #[error("the NIC of {node} refused it; the fabric's `take_failure` says why")]
     Device {
         /// The node.
         node: NodeId,
     },
-    /// Nothing of the node is left: it has not died, or its memory is forgotten.
+    /// None of the node's memory is left: the node has not died, or its memory was freed.
     #[error("nothing of {region} of {node} can be salvaged; it has not died, or came back and died again")]
     NothingLeft {
         /// The node.

@@ -1,20 +1,19 @@
-//! Registered memory and verbs: how words on one node are reached from another.
+//! Registered memory and verbs: one-sided access to the words of other nodes, and messages to them.
 //!
 //! # The parts
 //!
 //! - [`Region`]: memory that is reserved once, committed as needed, seen as words, and addressed by
-//!   offsets that mean the same wherever it is mapped. [`Offset`], [`Remote`]: typed addresses.
-//! - [`Fabric`]: what joins nodes; its documentation says what verbs promise and do not promise.
-//!   [`LocalFabric`] joins nodes of one process, [`ShmFabric`] processes of one machine,
-//!   [`TcpFabric`] machines (`VerbsFabric` those with RDMA NICs, by the feature `verbs`), and
-//!   [`Sim`] is a cluster in virtual time. [`Capabilities`]: what a fabric can do.
-//! - [`Endpoint`]: one worker thread's way into a fabric. [`Verbs`]: its operations, one at a time;
-//!   [`Batch`]: several in one round trip; [`Pending`], [`Words`], [`Reply`], [`Message`]: what
-//!   becomes of them.
+//!   offsets that are valid wherever it is mapped. [`Offset`], [`Remote`]: typed addresses.
+//! - [`Fabric`]: connects nodes; its documentation says what verbs guarantee. [`LocalFabric`]
+//!   connects nodes of one process, [`ShmFabric`] processes of one machine, and [`TcpFabric`]
+//!   machines. `VerbsFabric` connects machines with RDMA NICs, by the feature `verbs`. [`Sim`] is a
+//!   cluster in virtual time. [`Capabilities`]: what a fabric can do.
+//! - [`Endpoint`]: one worker thread's access to a fabric. [`Verbs`]: its operations, one at a
+//!   time; [`Batch`]: several in one round trip; [`Pending`], [`Words`], [`Reply`], [`Message`]:
+//!   their results.
 //! - [`rpc`]: typed calls, several to a message.
-//! - [`Counters`]: what was done, by [`Phase`].
-//! - [`Executor`], [`run`], [`block_on`]: many coroutines on one thread, which go on as completions
-//!   arrive.
+//! - [`Counters`]: counts of operations, by [`Phase`].
+//! - [`Executor`], [`run`], [`block_on`]: many coroutines on one thread, woken by completions.
 //!
 //! # Example
 //!

@@ -1,5 +1,5 @@
-//! Where completions arrive: buffers go back, values go to whoever waits for them, and those are
-//! woken.
+//! Handling completions: returning buffers, delivering values to the waiting coroutines, and waking
+//! these.
 
 use crate::{
     Counters, NodeId, VerbError,
@@ -10,31 +10,31 @@ use crate::{
     timers::Timers,
 };
 
-/// What completions touch.
+/// The state that completions change.
 #[derive(Debug)]
 pub(crate) struct Completions {
     pub(super) tickets: Tickets,
     pub(super) words: Pool<u64>,
     pub(super) bytes: Pool<u8>,
     pub(super) counters: Counters,
-    /// Coroutines that can go on.
+    /// Coroutines that are ready to run.
     pub(crate) ready: TaskSet,
     /// Coroutines that wait for room in a queue or for a buffer.
     pub(super) crowded: TaskSet,
-    /// Coroutines that wait for nodes to come or go.
+    /// Coroutines that wait for changes of nodes' presence.
     pub(crate) watchers: TaskSet,
     /// Coroutines that sleep.
     pub(crate) timers: Timers,
-    /// Operations posted and not completed, those without a ticket included.
+    /// Operations that are posted and not completed, including those without a ticket.
     pub(crate) under_way: usize,
-    /// Calls not answered.
+    /// Unanswered calls.
     pub(crate) calls: usize,
-    /// Replies that nobody waits for any more.
+    /// Replies that are no longer waited for.
     pub(super) unwanted: Vec<Frame>,
 }
 
 impl Completions {
-    /// Gives a value to whoever waits for it. Tells whether the operation was still open.
+    /// Delivers a value to its waiter. Returns whether the operation was still open.
     #[inline(always)]
     fn settle(&mut self, ticket: Ticket, outcome: Result<Value, VerbError>) -> bool {
         self.ready.take_all(&mut self.crowded);
@@ -87,7 +87,7 @@ impl Events for Completions {
             }
             Verb::Call { bytes, .. } => {
                 self.bytes.put(bytes);
-                // One that was delivered is over with its reply.
+                // A delivered call ends with its reply.
                 if let (Err(error), Some(ticket)) = (result, ticket)
                     && self.settle(ticket, Err(error))
                 {

@@ -1,4 +1,4 @@
-//! What is behind an endpoint's cell: its port, its completions, and what turns intentions into
+//! The inner state of an endpoint: its port, its completions, and the conversion of intents into
 //! requests.
 
 use std::mem;
@@ -23,17 +23,17 @@ pub(crate) struct Inner<P> {
     pub(crate) completions: Completions,
     /// Coroutines that wait for a message.
     pub(crate) receivers: TaskSet,
-    /// Whether an executor runs coroutines here.
+    /// Whether an executor runs on this endpoint.
     occupied: bool,
-    /// How the last poll found things.
+    /// The result of the last poll.
     pub(crate) activity: Activity,
     /// How often the endpoint has slept.
     pub(crate) naps: u64,
     /// Typed calls that are not answered.
     pub(crate) outstanding: Outstanding,
-    /// Lists for batches, so that each need not allocate its own.
+    /// Lists for batches, reused so that each need not allocate its own.
     spare: Vec<Vec<Work>>,
-    /// What is to share doorbells, while more of it may come: requests of one phase.
+    /// Requests of one phase that will share doorbells, while more are being gathered.
     gathered: Option<(Phase, Vec<Work>)>,
 }
 
@@ -70,13 +70,13 @@ impl<P: Port> Inner<P> {
         self.completions.counters
     }
 
-    /// Free buffers of words, of bytes, and operations that somebody still holds.
+    /// Returns the free buffers of words, those of bytes, and the operations that are still held.
     pub(super) fn at_rest(&self) -> (usize, usize, usize) {
         (self.completions.words.free(), self.completions.bytes.free(), self.completions.tickets.open_count())
     }
 
-    /// An executor starts: so many coroutines, all of which can go on. False if one is at it
-    /// already.
+    /// Begins an executor with this many coroutines, all of which are ready. Returns false if
+    /// another executor runs here.
     pub(crate) fn begin_run(&mut self, tasks: usize) -> bool {
         if mem::replace(&mut self.occupied, true) {
             return false;
@@ -88,7 +88,7 @@ impl<P: Port> Inner<P> {
         true
     }
 
-    /// The executor has another coroutine, which can go on.
+    /// Adds a coroutine to the executor, which is ready.
     pub(crate) fn admit(&mut self, task: Task) {
         for set in [
             &mut self.receivers,
@@ -101,7 +101,7 @@ impl<P: Port> Inner<P> {
         self.completions.ready.insert(task);
     }
 
-    /// The executor ends, with all of its coroutines.
+    /// Ends the executor, with all of its coroutines.
     pub(crate) fn end_run(&mut self) {
         self.occupied = false;
         if !self.receivers.is_empty() {
@@ -110,7 +110,7 @@ impl<P: Port> Inner<P> {
         }
     }
 
-    /// Polls the port once and wakes whatever can go on.
+    /// Polls the port once, and wakes the coroutines that became ready.
     #[inline]
     pub(crate) fn poll(&mut self) -> Activity {
         let Self { port, completions, .. } = self;
@@ -135,8 +135,8 @@ impl<P: Port> Inner<P> {
         }
     }
 
-    /// Sleeps until something happens, or until a timer goes off, or for `at_most`. Does not where
-    /// `quiet` says so.
+    /// Sleeps until something happens, a timer goes off, or `at_most` has passed. Does not sleep if
+    /// `quiet` returns false.
     pub(crate) fn nap(&mut self, at_most: Option<std::time::Duration>, quiet: impl FnOnce() -> bool) {
         let timer = self.completions.timers.next();
         let until = match (timer, at_most) {
@@ -150,12 +150,12 @@ impl<P: Port> Inner<P> {
         self.port.wait(until, !self.receivers.is_empty(), quiet);
     }
 
-    /// A coroutine waits for room.
+    /// Registers a coroutine that waits for room.
     pub(crate) fn crowd(&mut self, task: Task) {
         self.completions.crowded.insert(task);
     }
 
-    /// Turns an intention into a request: checks it, sets a place in the queue aside, and takes a
+    /// Converts an intent into a request: checks it, reserves a place in the queue, and takes a
     /// buffer.
     #[inline(always)]
     fn prepare(&mut self, intent: &Intent<'_>) -> Result<Verb, VerbError> {
@@ -185,7 +185,7 @@ impl<P: Port> Inner<P> {
         self.completions.tickets.open(posted, waiter, call)
     }
 
-    /// Posts one request, for which a coroutine waits, and rings its doorbell.
+    /// Posts one request that a coroutine waits for, and rings its doorbell.
     #[inline(always)]
     pub(crate) fn post(&mut self, intent: &Intent<'_>, phase: Phase, waiter: Task) -> Result<Ticket, VerbError> {
         let verb = self.prepare(intent)?;
@@ -204,12 +204,12 @@ impl<P: Port> Inner<P> {
         Ok(ticket)
     }
 
-    /// An empty list of requests.
+    /// Returns an empty list of requests.
     pub(crate) fn list(&mut self) -> Vec<Work> {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Posts all requests of a batch and rings one doorbell for each node among their targets.
+    /// Posts all requests of a batch, and rings one doorbell for each target node.
     pub(crate) fn ring(&mut self, mut works: Vec<Work>, phase: Phase) {
         for work in &mut works {
             work.ticket = work.ticket.and_then(|ticket| self.completions.tickets.ring(ticket));
@@ -222,7 +222,7 @@ impl<P: Port> Inner<P> {
         self.spare.push(works);
     }
 
-    /// From now on, requests share doorbells. False if they do already.
+    /// Begins gathering: requests share doorbells from now on. Returns false if they already do.
     pub(super) fn begin_gathering(&mut self) -> bool {
         if self.gathered.is_some() {
             return false;
@@ -232,14 +232,14 @@ impl<P: Port> Inner<P> {
         true
     }
 
-    /// Posts what was gathered.
+    /// Ends gathering, and posts the gathered requests.
     pub(super) fn end_gathering(&mut self) {
         self.post_gathered();
         self.spare.extend(self.gathered.take().map(|(_, works)| works));
     }
 
-    /// Posts what was gathered so far, of which there may be more. What waits for room waits for
-    /// that, too.
+    /// Posts the requests gathered so far, and continues gathering. A request that waits for room
+    /// waits for these too.
     pub(super) fn post_gathered(&mut self) {
         if let Some((phase, works)) = &mut self.gathered {
             let (phase, mut works) = (*phase, mem::take(works));
@@ -248,8 +248,7 @@ impl<P: Port> Inner<P> {
         }
     }
 
-    /// Keeps a request of a phase for the doorbell that it shares. Those of another phase do not
-    /// share theirs with it.
+    /// Keeps a request for a shared doorbell. Requests of different phases do not share one.
     fn gather(&mut self, phase: Phase, work: Work) {
         if self.gathered.as_ref().is_some_and(|(of, _)| *of != phase) {
             self.post_gathered();
@@ -282,7 +281,7 @@ impl<P: Port> Inner<P> {
         self.port.ring();
     }
 
-    /// Gives up a batch that was never rung.
+    /// Discards a batch that was never rung.
     pub(crate) fn withdraw(&mut self, mut works: Vec<Work>) {
         for work in works.drain(..) {
             self.port.release(work.verb.node());
@@ -313,7 +312,7 @@ impl<P: Port> Inner<P> {
         self.completions.tickets.is_complete(ticket)
     }
 
-    /// The future of an operation was dropped.
+    /// Handles the drop of an operation's future.
     pub(crate) fn abandon(&mut self, ticket: Ticket) {
         match self.completions.tickets.abandon(ticket) {
             Some(Ok(Value::Words(buffer))) => self.completions.words.put(buffer),

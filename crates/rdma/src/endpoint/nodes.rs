@@ -1,18 +1,18 @@
-//! The other nodes, as an endpoint sees them come and go.
+//! The presence of other nodes, as an endpoint sees it.
 
 use std::future::poll_fn;
 
 use crate::{Endpoint, Incarnation, NodeEvent, NodeId, Port, Presence, VerbError};
 
 impl<P: Port> Endpoint<P> {
-    /// How a node stands: whether it is here, and as which incarnation.
+    /// Returns the presence of a node: whether it is here, and as which incarnation.
     #[must_use]
     pub fn presence(&self, node: NodeId) -> Presence {
         self.inner().port.presence(node)
     }
 
-    /// Waits until a node has come, left, died or come back, and tells of it: of each change since
-    /// the endpoint was made once, to one of those that wait at this endpoint.
+    /// Waits until a node has joined, left, died or come back, and returns that event. Each change
+    /// since the endpoint was created is returned once, to one of its waiters.
     pub async fn next_event(&self) -> NodeEvent {
         poll_fn(|context| {
             self.poll_with(context, |inner, task| {
@@ -26,18 +26,18 @@ impl<P: Port> Endpoint<P> {
         .await
     }
 
-    /// Makes this endpoint's queue to a node belong to the incarnation of it that is here now, and
-    /// gives that.
+    /// Connects this endpoint's queue to the incarnation of a node that is here now, and returns
+    /// it.
     ///
-    /// Until this is called, operations to a node that came back fail as those to one that is gone:
-    /// the new incarnation has other memory, where the old one's addresses mean nothing.
+    /// Until this is called, operations to a node that came back fail like those to one that is
+    /// gone: the new incarnation has other memory, where the old one's addresses are invalid.
     ///
     /// # Errors
     ///
-    /// [`VerbError::Gone`] when the node is not here, [`VerbError::UnknownNode`] when it never was.
+    /// [`VerbError::Gone`] if the node is not here. [`VerbError::UnknownNode`] if it never was.
     pub fn reconnect(&self, node: NodeId) -> Result<Incarnation, VerbError> {
         loop {
-            // What is under way to the old incarnation ends before there is a new one.
+            // Operations that are pending to the old incarnation end before the new connection.
             self.progress();
             if let Some(incarnation) = self.inner().port.reconnect(node)? {
                 return Ok(incarnation);

@@ -1,4 +1,4 @@
-//! Time, as coroutines see it: the clock, sleeping, deadlines.
+//! Time for coroutines: the clock, sleeping, deadlines.
 
 use std::{
     fmt,
@@ -10,27 +10,26 @@ use std::{
 
 use crate::{Elapsed, Endpoint, Port, Time, tickets::NOBODY, timers::TimerId};
 
-/// Turns of the other coroutines before a condition is looked at more seldom.
+/// The number of turns of the other coroutines after which a condition is checked less often.
 const TURNS: u32 = 256;
 
-/// The longest that a condition is not looked at.
+/// The longest time between checks of a condition.
 const LONGEST: Duration = Duration::from_millis(1);
 
 impl<P: Port> Endpoint<P> {
-    /// The time on the fabric's clock.
+    /// Returns the time on the fabric's clock.
     #[must_use]
     pub fn now(&self) -> Time {
         self.inner().port.now()
     }
 
-    /// Waits until a moment, while other coroutines go on. Where none has anything to do, the
-    /// thread sleeps.
+    /// Waits until a moment, while other coroutines run. If none is ready, the thread sleeps.
     #[must_use = "a sleep does nothing unless it is awaited"]
     pub fn sleep_until(&self, at: Time) -> Sleep<'_, P> {
         Sleep { endpoint: self, at, timer: None }
     }
 
-    /// Waits so long, from the time of this call.
+    /// Waits for a duration, from the time of this call.
     #[must_use = "a sleep does nothing unless it is awaited"]
     pub fn sleep(&self, duration: Duration) -> Sleep<'_, P> {
         self.sleep_until(self.now() + duration)
@@ -40,8 +39,8 @@ impl<P: Port> Endpoint<P> {
     ///
     /// # Errors
     ///
-    /// [`Elapsed`], when the deadline passes first. The future is dropped then; what it has posted
-    /// goes on.
+    /// [`Elapsed`] if the deadline passes first. The future is then dropped; the operations that it
+    /// has posted continue.
     ///
     /// # Example
     ///
@@ -69,9 +68,9 @@ impl<P: Port> Endpoint<P> {
         .await
     }
 
-    /// Waits until something holds that other threads or coroutines bring about: asks between their
-    /// turns, and after a while more seldom, so that the thread can sleep. Better is a future that
-    /// is woken.
+    /// Waits until a condition holds that other threads or coroutines bring about. It checks
+    /// between their turns, and after a while less often, so that the thread can sleep. A future
+    /// that is woken is better.
     pub async fn until(&self, mut holds: impl FnMut() -> bool) {
         let mut turns = 0;
         let mut pause = Duration::from_micros(10);
@@ -87,7 +86,7 @@ impl<P: Port> Endpoint<P> {
     }
 }
 
-/// A wait for a moment, from [`Endpoint::sleep_until`].
+/// A wait for a moment, returned by [`Endpoint::sleep_until`].
 ///
 /// # Example
 ///
@@ -106,7 +105,7 @@ impl<P: Port> Endpoint<P> {
 pub struct Sleep<'e, P: Port> {
     endpoint: &'e Endpoint<P>,
     at: Time,
-    /// Set at the first poll that finds it too early.
+    /// Set by the first poll, if that is too early.
     timer: Option<TimerId>,
 }
 
@@ -118,7 +117,7 @@ impl<P: Port> Future for Sleep<'_, P> {
         {
             let mut inner = self.endpoint.inner();
             let timers = &mut inner.completions.timers;
-            // A timer that is still set tells the time without a look at the clock.
+            // A timer that is still set says that it is too early, without reading the clock.
             if let Some(timer) = self.timer {
                 if task != NOBODY && timers.hand_over(timer, task) {
                     return Poll::Pending;
@@ -134,7 +133,7 @@ impl<P: Port> Future for Sleep<'_, P> {
                 return Poll::Pending;
             }
         }
-        // Another executor, which only knows to poll again.
+        // Another executor only knows how to poll again.
         self.endpoint.again(context);
         std::thread::yield_now();
         Poll::Pending
