@@ -1,18 +1,16 @@
 //! The executor: the coroutines of one worker thread, and the completions that wake them.
 //!
-//! A worker would be idle for the whole of every round trip, so it runs several transactions at a
-//! time, each a coroutine: a plain Rust future. One [round](Executor::round) of the executor polls
-//! the completion queue once, and then each coroutine that something has completed for, once. A
-//! switch is a bit found in a word and a call; nothing is allocated but at the spawning of a
-//! coroutine.
+//! A worker would be idle during every round trip, so it runs several transactions at a time, each
+//! a coroutine: a plain Rust future. One [round](Executor::round) of the executor polls the
+//! completion queue once, and then each ready coroutine once. A switch costs finding a bit in a
+//! word, and a call; only spawning a coroutine allocates.
 //!
-//! Operations of the endpoint do not go through wakers: the endpoint knows which coroutine runs and
-//! remembers it with the operation. Other futures may be awaited as well. Their waker sets a flag
-//! that each round looks at, so another thread may wake a coroutine.
+//! Operations of the endpoint do not use wakers: the endpoint knows which coroutine runs, and
+//! stores it with the operation. Other futures may be awaited too. Their waker sets a flag that
+//! each round checks, so another thread may wake a coroutine.
 //!
-//! An executor without anything to do spins for a while, and then sleeps (`idle`). Completions,
-//! messages, timers, nodes that come or go, wakers and [injected](Injector) coroutines end the
-//! sleep (`alarm`).
+//! An idle executor spins for a while, and then sleeps (`idle`). Completions, messages, timers,
+//! changes of nodes, wakers and [injected](Injector) coroutines end the sleep (`alarm`).
 
 mod bell;
 mod coroutines;
@@ -29,12 +27,12 @@ use intake::{Door, Shut};
 
 /// Runs one future on this thread, with the endpoint's completions.
 ///
-/// Returns when the future is done and everything that was posted is over, unsignaled operations
-/// included.
+/// Returns when the future is done and all posted operations have completed, including unsignaled
+/// ones.
 ///
 /// # Panics
 ///
-/// When the future panics; as [`Executor::run`] does when it waits for nothing.
+/// Panics if the future panics, and like [`Executor::run`] if it waits for nothing.
 ///
 /// # Example
 ///
@@ -53,11 +51,11 @@ pub fn block_on<P: Port, T>(endpoint: &Endpoint<P>, future: impl Future<Output =
     finished(output)
 }
 
-/// Runs `count` coroutines that `make` makes, and gives what they return, in order.
+/// Runs `count` coroutines that `make` returns. Returns their values, in order.
 ///
 /// # Panics
 ///
-/// As [`Executor::run`].
+/// Panics like [`Executor::run`].
 ///
 /// # Example
 ///
@@ -84,7 +82,7 @@ pub fn run<P: Port, T, F: Future<Output = T>>(
     outputs.into_iter().map(finished).collect()
 }
 
-/// What a coroutine left. A run in which not every coroutine came to its end has panicked.
+/// Returns a coroutine's value. A run in which a coroutine did not finish has panicked.
 fn finished<T>(output: Cell<Option<T>>) -> T {
     match output.into_inner() {
         Some(output) => output,
@@ -92,22 +90,22 @@ fn finished<T>(output: Cell<Option<T>>) -> T {
     }
 }
 
-/// How a round went.
+/// The result of a round.
 ///
 /// # Example
 ///
 /// See [`Executor::round`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
-    /// Some coroutine ran.
+    /// A coroutine ran.
     Ran,
-    /// None could.
+    /// No coroutine was ready.
     Idle,
     /// All spawned coroutines are done.
     Done,
 }
 
-/// Coroutines of several kinds, to be run together on this thread.
+/// Coroutines of several types, run together on this thread.
 ///
 /// # Example
 ///
@@ -134,7 +132,7 @@ pub struct Executor<'f, P: Port> {
 }
 
 impl<'f, P: Port> Executor<'f, P> {
-    /// One with nothing to run.
+    /// Returns an executor without coroutines.
     #[must_use]
     pub fn new(endpoint: &'f Endpoint<P>) -> Self {
         Self { coroutines: Coroutines::new(endpoint, [], Door::new(endpoint)) }
@@ -145,12 +143,12 @@ impl<'f, P: Port> Executor<'f, P> {
         self.coroutines.add(Box::pin(coroutine), Kind::Main);
     }
 
-    /// Adds a coroutine that is there for others: the run does not wait for its end, and drops it.
+    /// Adds a service coroutine: the run does not wait for its end, and drops it.
     pub fn serve(&mut self, coroutine: impl Future + 'f) {
         self.coroutines.add(Box::pin(async { drop(coroutine.await) }), Kind::Service);
     }
 
-    /// A handle by which coroutines spawn others while the executor runs.
+    /// Returns a handle with which coroutines spawn others while the executor runs.
     ///
     /// # Example
     ///
@@ -177,8 +175,8 @@ impl<'f, P: Port> Executor<'f, P> {
         self.coroutines.intake().spawner()
     }
 
-    /// A handle by which other threads have coroutines run here. While there is one, an executor
-    /// whose coroutines wait for nothing of their own sleeps, and does not take that for a mistake.
+    /// Returns a handle with which other threads inject coroutines. While one exists, an executor
+    /// whose coroutines are all blocked sleeps, and does not panic.
     ///
     /// # Example
     ///
@@ -205,23 +203,23 @@ impl<'f, P: Port> Executor<'f, P> {
         self.coroutines.intake().injector()
     }
 
-    /// Makes a run panic when for so long no coroutine could go on. For tests, which had better
-    /// fail than hang.
+    /// Makes a run panic if no coroutine was ready for this long. For tests, which should fail
+    /// rather than hang.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.coroutines.patience = Some(patience);
         self
     }
 
-    /// One round: polls for completions, and then each coroutine that can go on, once.
+    /// Runs one round: polls for completions, and then each ready coroutine once.
     ///
-    /// For programs with a loop of their own. [`run`](Self::run) is rounds with waiting between
-    /// them.
+    /// It is for programs with a loop of their own. [`run`](Self::run) is rounds with waiting in
+    /// between.
     ///
     /// # Panics
     ///
-    /// When called by a coroutine that runs on the same endpoint, or while another executor has
-    /// begun and not ended there. A panic of a coroutine is kept for [`run`](Self::run).
+    /// Panics if a coroutine on the same endpoint calls it, or if another executor has begun and
+    /// not ended there. A panic of a coroutine is kept for [`run`](Self::run).
     ///
     /// # Example
     ///
@@ -239,8 +237,8 @@ impl<'f, P: Port> Executor<'f, P> {
         self.coroutines.one_round()
     }
 
-    /// Sleeps until there may be something to do in a round, at the longest for `at_most`. Returns
-    /// at once where there is something.
+    /// Sleeps until there may be work for a round, or until `at_most` has passed. Returns at once
+    /// if there is work.
     ///
     /// # Example
     ///
@@ -261,19 +259,18 @@ impl<'f, P: Port> Executor<'f, P> {
         self.coroutines.park(at_most);
     }
 
-    /// Runs until all coroutines that were spawned or injected are done, and everything that was
-    /// posted is over, unsignaled operations included. (What waits for a peer to take messages is
+    /// Runs until all spawned or injected coroutines are done, and all posted operations have
+    /// completed, including unsignaled ones. (Operations that wait for a peer to take messages are
     /// left to later polls.)
     ///
     /// # Panics
     ///
-    /// - With the panic of a coroutine. The other coroutines run to their end first, so that no
-    ///   transaction is cut off in its middle; a panic of a service ends them, since they may wait
-    ///   for it.
-    /// - When the coroutines that are left wait, and nothing is under way that could wake one: that
-    ///   would be for ever. (Calls count as under way, and so do messages waited for, timers and
-    ///   injectors.)
-    /// - As [`round`](Self::round) does.
+    /// - Panics with the panic of a coroutine. The other coroutines finish first, so that no
+    ///   transaction is interrupted. A panic of a service ends them, since they may wait for it.
+    /// - Panics if the remaining coroutines wait and no pending operation could wake one: they
+    ///   would wait for ever. (Calls, messages that are waited for, timers and injectors count as
+    ///   pending.)
+    /// - Panics like [`round`](Self::round).
     pub fn run(self) {
         self.coroutines.run();
     }

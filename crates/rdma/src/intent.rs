@@ -1,5 +1,4 @@
-//! What is to be done, before there is a buffer for it: the checks that every fabric makes, and
-//! makes first.
+//! Operations before they have a buffer, and the checks that are common to all fabrics.
 
 use crate::{Atomicity, Capabilities, NodeId, Remote, Tally, VerbError, buffers::Pool, port::Verb};
 
@@ -28,7 +27,7 @@ impl Intent<'_> {
         }
     }
 
-    /// Bytes that need a buffer.
+    /// Returns the bytes that need a buffer.
     pub(crate) fn bytes(&self) -> usize {
         match *self {
             Self::Read { words, .. } => words.saturating_mul(WORD),
@@ -38,7 +37,7 @@ impl Intent<'_> {
         }
     }
 
-    /// What no fabric could do, or this one cannot. Bounds are checked at the target.
+    /// Checks what no fabric, or not this one, could carry out. Bounds are checked at the target.
     #[inline(always)]
     pub(crate) fn check(&self, capabilities: &Capabilities) -> Result<(), VerbError> {
         let (at, most) = match *self {
@@ -59,7 +58,7 @@ impl Intent<'_> {
         }
     }
 
-    /// The operation with its buffer, if one is free.
+    /// Returns the operation with its buffer. `None` if no buffer is free.
     #[inline(always)]
     pub(crate) fn verb(&self, words: &mut Pool<u64>, bytes: &mut Pool<u8>) -> Option<Verb> {
         Some(match *self {
@@ -72,7 +71,7 @@ impl Intent<'_> {
         })
     }
 
-    /// Counts an operation that is posted.
+    /// Counts a posted operation.
     #[inline(always)]
     pub(crate) fn count(verb: &Verb, tally: &mut Tally) {
         let (operations, bytes_out, bytes_in) = match verb {

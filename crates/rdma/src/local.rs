@@ -1,13 +1,13 @@
 //! The fabric of nodes within one process.
 //!
-//! Several logical nodes share an address space, and one-sided verbs are carried out by the thread
-//! that posted them, on the target's memory, through the target's engine. What a processor of the
-//! target does at the same time is really at the same time; an emulated region that a verb
-//! conflicts with aborts, as it would in hardware.
+//! Several logical nodes share an address space. The thread that posts a one-sided verb carries it
+//! out, on the target's memory, through the target's engine. So it really runs concurrently with
+//! the target's processors. An emulated htm transaction that a verb conflicts with aborts, as it
+//! would in hardware.
 //!
-//! It is as fast as memory when [perfect](LocalConfig::perfect), and then kinder than any NIC. When
-//! [harsh](LocalConfig::harsh) it simulates what verbs do not promise, which is the way to test
-//! with.
+//! When [perfect](LocalConfig::perfect), it is as fast as memory, and gives more guarantees than
+//! any NIC. When [harsh](LocalConfig::harsh), it simulates all that verbs do not guarantee: use it
+//! for tests.
 
 mod config;
 mod life;
@@ -26,7 +26,7 @@ use drtm_htm::Engine;
 use crate::{Capabilities, Endpoint, Fabric, FabricError, Incarnation, NodeId, Region, RegionId, Salvage};
 use node::Node;
 
-/// Nodes of one process, joined. Clones are the same fabric.
+/// The fabric that connects nodes of one process. Clones are the same fabric.
 ///
 /// # Example
 ///
@@ -63,12 +63,12 @@ impl<E: Engine> Clone for LocalFabric<E> {
     }
 }
 
-/// What all handles, ports and threads have in common.
+/// The state that all handles, ports and threads share.
 #[derive(Debug)]
 struct Shared<E: Engine> {
     nodes: Vec<Node<E>>,
     config: LocalConfig,
-    /// How often a node has come or gone, so that a port finds out by one look.
+    /// The number of changes of nodes' presence, so that a port detects one by a single load.
     changes: AtomicU32,
 }
 
@@ -77,7 +77,7 @@ impl<E: Engine> Shared<E> {
         self.nodes.get(usize::from(node.0))
     }
 
-    /// Tells all endpoints that a node has come or gone.
+    /// Notifies all endpoints that a node's presence has changed.
     fn tell(&self) {
         self.changes.fetch_add(1, Release);
         for node in &self.nodes {
@@ -87,21 +87,21 @@ impl<E: Engine> Shared<E> {
 }
 
 impl<E: Engine> LocalFabric<E> {
-    /// A fabric of so many nodes, numbered from zero.
+    /// Creates a fabric of this many nodes, numbered from zero.
     #[must_use]
     pub fn new(nodes: u16, config: LocalConfig) -> Self {
         let nodes = (0..nodes).map(|_| Node::new(&config)).collect();
         Self { shared: Arc::new(Shared { nodes, config, changes: AtomicU32::new(0) }) }
     }
 
-    /// The nodes, those that have left included.
+    /// Returns the nodes, including those that have left.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<E> {
         (0..self.shared.nodes.len()).map(|node| NodeId(node as u16))
     }
 
-    /// Makes a node leave: whatever is posted to it from now on, or unanswered by it, fails as
+    /// Makes a node leave. Operations to it, and calls that it has not answered, fail as
     /// [disconnected](crate::VerbError::Disconnected) or [gone](crate::VerbError::Gone). Its own
-    /// endpoints can finish what they do.
+    /// endpoints can finish their work.
     ///
     /// # Errors
     ///
@@ -112,10 +112,9 @@ impl<E: Engine> LocalFabric<E> {
         Ok(())
     }
 
-    /// Makes a node die, as far as one process can simulate it: like [`close`](Self::close), but
-    /// its own endpoints do nothing more, and what is left of its memory can be
-    /// [salvaged](Fabric::salvage). Threads of the node go on; what they do to the memory by
-    /// themselves is not prevented.
+    /// Makes a node die, as far as one process can simulate it. Like [`close`](Self::close), but
+    /// its own endpoints stop too, and its memory can be [salvaged](Fabric::salvage). Threads of
+    /// the node continue; their direct accesses to the memory are not prevented.
     ///
     /// # Errors
     ///
@@ -126,8 +125,8 @@ impl<E: Engine> LocalFabric<E> {
         Ok(())
     }
 
-    /// Lets a node that has left or died come back, as another incarnation, with nothing
-    /// registered.
+    /// Lets a node that has left or died come back, as another incarnation without registered
+    /// memory.
     ///
     /// # Errors
     ///

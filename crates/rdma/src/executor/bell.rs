@@ -1,4 +1,4 @@
-//! Wakers: for what coroutines wait for beside the endpoint's completions.
+//! Wakers, for events other than the endpoint's completions.
 
 use std::{
     fmt,
@@ -18,9 +18,9 @@ use crate::alarm::Ringer;
 /// A coroutine's bell, which any thread may ring.
 struct Bell {
     rung: AtomicBool,
-    /// Whether any of the executor's bells is rung: one look a round is enough for all.
+    /// Whether any bell of the executor is rung, so that a round checks one flag for all.
     any: Arc<AtomicBool>,
-    /// Wakes the executor's thread, if it sleeps.
+    /// Wakes the executor's thread if it sleeps.
     ringer: Ringer,
 }
 
@@ -44,17 +44,17 @@ pub(super) struct Bells {
 }
 
 impl Bells {
-    /// None, of an executor whose thread this wakes.
+    /// Returns no bells, for an executor whose thread `ringer` wakes.
     pub(super) fn new(ringer: Ringer) -> Self {
         Self { any: Arc::default(), bells: Vec::new(), ringer }
     }
 
-    /// Whether none is rung, as the last look before a sleep finds it.
+    /// Returns whether no bell is rung, for the last check before a sleep.
     pub(super) fn are_quiet(&self) -> bool {
         !self.any.load(Acquire)
     }
 
-    /// The next coroutine's waker.
+    /// Adds a bell, and returns the next coroutine's waker.
     pub(super) fn add(&mut self) -> Waker {
         let ringer = self.ringer.clone();
         let bell = Arc::new(Bell { rung: AtomicBool::new(false), any: Arc::clone(&self.any), ringer });
@@ -62,10 +62,10 @@ impl Bells {
         Waker::from(bell)
     }
 
-    /// Gives the coroutines whose bells were rung since the last time.
+    /// Calls `woken` with the coroutines whose bells were rung since the last call.
     #[inline]
     pub(super) fn collect(&self, mut woken: impl FnMut(usize)) {
-        // The plain look first: in nearly every round there is nothing.
+        // The plain load comes first: in nearly every round no bell is rung.
         if self.any.load(Relaxed) && self.any.swap(false, Acquire) {
             for (index, bell) in self.bells.iter().enumerate() {
                 if bell.rung.swap(false, Acquire) {
@@ -75,12 +75,12 @@ impl Bells {
         }
     }
 
-    /// Whether anyone could still ring this one's bell: whether its waker was cloned, and the clone
-    /// is still there.
+    /// Returns whether this bell could still be rung: whether a clone of its waker exists.
     pub(super) fn may_ring(&self, index: usize) -> bool {
-        // This list has one, and the executor's waker another.
+        // This list holds one reference, and the executor's waker another.
         let may_ring = self.bells.get(index).is_some_and(|bell| Arc::strong_count(bell) > 2);
-        // What a waker did before it was dropped is seen by a thread that sees that it is gone.
+        // All that a waker did before it was dropped is visible to a thread that sees that it is
+        // gone.
         fence(Acquire);
         may_ring
     }

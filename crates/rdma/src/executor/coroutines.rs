@@ -1,4 +1,4 @@
-//! A run: coroutines, which of them can go on, and what becomes of them.
+//! A run: its coroutines, and which of them are ready.
 
 use std::{
     any::Any,
@@ -21,34 +21,33 @@ pub(super) type Boxed<'f> = dyn Future<Output = ()> + 'f;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The run ends with these.
+    /// The run ends when these have.
     Main,
     Service,
 }
 
 struct Coroutine<F: ?Sized> {
-    /// Absent when it has ended.
+    /// `None` once it has ended.
     future: Option<Pin<Box<F>>>,
     kind: Kind,
     waker: Waker,
 }
 
-/// Coroutines of one type, which may be that of a boxed one of any type, and where more of them
-/// come from.
+/// Coroutines of one type, which may be a boxed future of any type, and the source of more.
 pub(super) struct Coroutines<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> {
     endpoint: &'e Endpoint<P>,
     coroutines: Vec<Coroutine<F>>,
-    /// Places of coroutines that have ended, for others.
+    /// The places of ended coroutines, for reuse.
     vacant: Vec<usize>,
     bells: Bells,
     intake: I,
     /// Whether the endpoint knows of this run.
     begun: bool,
-    /// Main ones that are not done.
+    /// The number of main coroutines that are not done.
     left: usize,
     /// The first panic of a coroutine.
     panic: Option<Box<dyn Any + Send>>,
-    /// A service has broken, which ends the run.
+    /// Whether a service has panicked, which ends the run.
     broken: bool,
     pub(super) patience: Option<Duration>,
 }
@@ -85,7 +84,7 @@ impl<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> Coroutines<'e, 
         self.coroutines.len() - self.vacant.len()
     }
 
-    /// Adds a coroutine, which can go on.
+    /// Adds a coroutine, which is ready.
     pub(super) fn add(&mut self, future: Pin<Box<F>>, kind: Kind) {
         self.left += usize::from(kind == Kind::Main);
         let task = match self.vacant.pop() {
@@ -97,7 +96,7 @@ impl<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> Coroutines<'e, 
             None => {
                 let waker = self.bells.add();
                 self.coroutines.push(Coroutine { future: Some(future), kind, waker });
-                // So that an end allocates nothing.
+                // So that the end of a coroutine does not allocate.
                 self.vacant.reserve(self.coroutines.len());
                 self.coroutines.len() - 1
             }
@@ -132,7 +131,7 @@ impl<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> Coroutines<'e, 
                 break;
             }
         }
-        // What they waited for goes on without them, to its end.
+        // The operations that they waited for continue to their end.
         self.coroutines.clear();
         self.endpoint.drain();
         if let Some(panic) = self.panic.take() {
@@ -145,21 +144,21 @@ impl<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> Coroutines<'e, 
         );
     }
 
-    /// Whether there is, or may be, something to be run to its end.
+    /// Returns whether there are, or may be, coroutines to finish.
     #[inline]
     fn goes_on(&mut self) -> bool {
         !self.broken && (self.left > 0 || self.more())
     }
 
-    /// Takes what has come in at the last moment; after that nothing comes any more.
+    /// Takes the coroutines that arrived at the last moment, and then accepts no more.
     #[cold]
     fn more(&mut self) -> bool {
         self.take_in();
         self.left > 0 || !self.intake.shut()
     }
 
-    /// Nothing was ready for a while: sleeps, where that makes sense. False when it would be for
-    /// ever, or for too long.
+    /// Sleeps after an idle while, if that makes sense. Returns false if the sleep would last for
+    /// ever, or too long.
     #[cold]
     fn rest(&mut self, idle: &mut Idle) -> bool {
         let now = self.endpoint.now();
@@ -208,8 +207,7 @@ impl<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> Coroutines<'e, 
         }
     }
 
-    /// Polls for completions, and then each coroutine that can go on, once. Tells whether there was
-    /// one.
+    /// Polls for completions, and then each ready coroutine once. Returns whether there was one.
     #[inline]
     fn round(&mut self) -> bool {
         if !self.intake.is_empty() {
@@ -222,8 +220,8 @@ impl<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> Coroutines<'e, 
         }
         let mut ran = false;
         for index in 0..self.coroutines.len().div_ceil(64) {
-            // Those that become ready meanwhile are for the next round, so that none is passed
-            // over.
+            // Coroutines that become ready meanwhile run in the next round, so that none is
+            // starved.
             let mut ready = self.endpoint.inner().completions.ready.take_word(index);
             while ready != 0 {
                 let task = 64 * index + ready.trailing_zeros() as usize;
@@ -268,7 +266,7 @@ impl<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> Coroutines<'e, 
         self.vacant.push(task);
     }
 
-    /// Whether the coroutines that are left will never go on.
+    /// Returns whether the remaining coroutines can never become ready.
     #[cold]
     fn is_stuck(&self) -> bool {
         let inner = self.endpoint.inner();
@@ -282,7 +280,7 @@ impl<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> Coroutines<'e, 
                 let waits = inner.receivers.contains(task as Task) || inner.completions.watchers.contains(task as Task);
                 !waits && !self.bells.may_ring(task)
             })
-            // Last: a waker rings before it is gone.
+            // This check is last: a waker rings before it is dropped.
             && self.bells.are_quiet()
             && self.intake.is_quiet()
     }

@@ -1,11 +1,11 @@
-//! What an executor does while no coroutine can go on: it spins, and then sleeps.
+//! What an executor does while no coroutine is ready: it spins, and then sleeps.
 //!
-//! To sleep and be woken takes microseconds, a completion on shared memory less than one. So it
-//! spins first, and the longer, the sooner its last sleeps ended: twice as long after a sleep that
-//! spinning would have saved, half as long after another.
+//! Sleeping and waking takes microseconds, a completion on shared memory less than one. So it spins
+//! first. After a sleep that spinning would have saved, it spins twice as long. After any other
+//! sleep it spins half as long.
 //!
-//! What waits for the system to bring something, as sockets do, spins for a shorter time and does
-//! not give its processor away meanwhile: it has a sleep that ends as soon as there is something.
+//! An executor that waits for the system, as with sockets, spins for a shorter time and does not
+//! yield the processor meanwhile: its sleep ends as soon as there is input.
 
 use std::time::Duration;
 
@@ -13,33 +13,32 @@ use crossbeam_utils::Backoff;
 
 use crate::Time;
 
-/// Rounds of spinning before a sleep: at the least, at first, at the most. After the first few,
-/// each gives the processor away.
+/// Rounds of spinning before a sleep: the least, the initial, and the most. After the first few,
+/// each yields the processor.
 const LEAST: u32 = 16;
 const FIRST: u32 = 128;
 const MOST: u32 = 2048;
 
-/// Rounds that are too short for a look at the clock.
+/// Rounds that are too few to read the clock.
 const FEW: u32 = 4;
 
-/// Spinning that has lasted long enough.
+/// The longest time of spinning.
 const LONG: Duration = Duration::from_micros(200);
 
-/// Spinning that has lasted long enough where it keeps the processor: a few round trips of a fast
-/// network.
+/// The longest time of spinning without yielding: a few round trips of a fast network.
 const BRIEF: Duration = Duration::from_micros(50);
 
-/// A sleep that was not worth it.
+/// A sleep that was too short to be worth while.
 const SHORT: Duration = Duration::from_micros(50);
 
 pub(crate) struct Idle {
-    /// Rounds without anything to run.
+    /// Rounds without a ready coroutine.
     rounds: u32,
-    /// How many of them before a sleep.
+    /// The number of such rounds before a sleep.
     budget: u32,
     since: Option<Time>,
     backoff: Backoff,
-    /// The next sleep while a peer takes no messages.
+    /// The length of the next sleep while a peer takes no messages.
     blocked: Duration,
 }
 
@@ -50,12 +49,12 @@ impl Default for Idle {
 }
 
 impl Idle {
-    /// The longest sleep of an endpoint that waits for a peer to take messages: a peer does not say
-    /// when it has.
+    /// The longest sleep of an endpoint that waits for a peer to take messages: the peer does not
+    /// signal that it has.
     pub(crate) const BLOCKED: Duration = Duration::from_millis(1);
     const FIRST_BLOCKED: Duration = Duration::from_micros(20);
 
-    /// A coroutine ran.
+    /// Resets the state, after a coroutine ran.
     #[inline]
     pub(crate) fn end(&mut self) {
         if self.rounds > 0 {
@@ -63,7 +62,7 @@ impl Idle {
         }
     }
 
-    /// Waits a little, and gives the processor away where that is asked.
+    /// Waits a little, and yields the processor if `yields`.
     pub(crate) fn spin(&mut self, yields: bool) {
         self.rounds = self.rounds.saturating_add(1);
         if yields {
@@ -73,11 +72,11 @@ impl Idle {
         }
     }
 
-    /// Whether there was enough spinning: by rounds, or by time, where each takes long because
-    /// others want the processor.
+    /// Returns whether it has spun enough: by rounds, or by time, if rounds take long because other
+    /// threads use the processor.
     pub(crate) fn is_due(&mut self, clock: impl FnOnce() -> Time, yields: bool) -> bool {
-        // Where each round is a look at sockets, time alone says how long is enough: a round trip
-        // is always so many rounds.
+        // If each round polls sockets, only time counts: the number of rounds in a round trip
+        // varies little.
         if yields && self.rounds >= self.budget {
             return true;
         }
@@ -88,17 +87,17 @@ impl Idle {
         now.since(*self.since.get_or_insert(now)) > if yields { LONG } else { BRIEF }
     }
 
-    /// Whether there has been nothing to run for longer than there is patience for.
+    /// Returns whether no coroutine was ready for longer than `patience`.
     pub(crate) fn has_lasted(&mut self, now: Time, patience: Option<Duration>) -> bool {
         let since = *self.since.get_or_insert(now);
         patience.is_some_and(|patience| now.since(since) > patience)
     }
 
-    /// How long to sleep at the most.
+    /// Returns how long to sleep at most.
     pub(crate) fn nap_at_most(&mut self, blocked: bool, now: Time, patience: Option<Duration>) -> Option<Duration> {
         let patience = patience.map(|patience| {
             let lasted = self.since.map_or(Duration::ZERO, |since| now.since(since));
-            // A little longer, so that it is over then.
+            // A little longer, so that the patience is over by then.
             patience.saturating_sub(lasted) + SHORT
         });
         if !blocked {
@@ -109,10 +108,10 @@ impl Idle {
         Some(patience.map_or(at_most, |patience| patience.min(at_most)))
     }
 
-    /// A sleep was so long.
+    /// Adapts the spinning to the length of a sleep.
     pub(crate) fn napped(&mut self, long: Duration) {
         self.budget = if long < SHORT { (self.budget * 2).min(MOST) } else { (self.budget / 2).max(LEAST) };
-        // One more round, and it may sleep again.
+        // After one more round, it may sleep again.
         self.rounds = self.rounds.max(1);
     }
 }

@@ -1,5 +1,4 @@
-//! Where coroutines come from while an executor runs: from its own coroutines, and from other
-//! threads.
+//! The sources of new coroutines while an executor runs: its own coroutines, and other threads.
 
 use std::{
     cell::{Cell, RefCell},
@@ -22,24 +21,24 @@ use parking_lot::Mutex;
 use super::coroutines::{Boxed, Kind};
 use crate::{Endpoint, Port, alarm::Ringer};
 
-/// What an executor takes in.
+/// A source of new coroutines.
 pub(super) trait Intake<F: ?Sized> {
-    /// Whether there is surely nothing. A look, and no more.
+    /// Returns whether it is certainly empty. It only reads a flag.
     fn is_empty(&self) -> bool;
 
-    /// Whether other threads have brought nothing, as the last look before a sleep finds it.
+    /// Returns whether other threads have injected nothing, for the last check before a sleep.
     fn is_quiet(&self) -> bool;
 
     fn next(&mut self) -> Option<(Pin<Box<F>>, Kind)>;
 
-    /// Whether other threads may still bring something.
+    /// Returns whether other threads may still inject coroutines.
     fn may_grow(&self) -> bool;
 
-    /// Refuses whatever comes from now on. False if there still is something to be taken.
+    /// Refuses new coroutines from now on. Returns false if there still are some to take.
     fn shut(&mut self) -> bool;
 }
 
-/// Of a run whose coroutines are all there from the beginning.
+/// The source of a run whose coroutines all exist from the beginning.
 pub(super) struct Shut;
 
 impl<F: ?Sized> Intake<F> for Shut {
@@ -67,7 +66,7 @@ impl<F: ?Sized> Intake<F> for Shut {
 
 type Pinned<'f> = Pin<Box<Boxed<'f>>>;
 
-/// What coroutines spawn.
+/// Coroutines that coroutines have spawned.
 #[derive(Default)]
 struct Spawned<'f> {
     new: RefCell<VecDeque<(Pinned<'f>, Kind)>>,
@@ -76,9 +75,9 @@ struct Spawned<'f> {
 
 type Maker<'f, P> = Box<dyn FnOnce(Spawner<'f, P>) -> Pinned<'f> + Send + 'f>;
 
-/// What other threads inject.
+/// Coroutines that other threads have injected.
 struct Injected<'f, P: Port> {
-    /// Whether there is something, or the last injector is gone: one look a round is enough.
+    /// Whether there is a coroutine, or the last injector is gone, so that a round checks one flag.
     any: AtomicBool,
     injectors: AtomicUsize,
     queue: Mutex<Queue<'f, P>>,
@@ -90,7 +89,7 @@ struct Queue<'f, P: Port> {
     ended: bool,
 }
 
-/// Of an executor that runs anything.
+/// The source of an executor with coroutines of any type.
 pub(super) struct Door<'f, P: Port> {
     endpoint: &'f Endpoint<P>,
     spawned: Rc<Spawned<'f>>,
@@ -133,7 +132,7 @@ impl<'f, P: Port> Intake<Boxed<'f>> for Door<'f, P> {
         }
         let mut queue = self.injected.queue.lock();
         let make = queue.makers.pop_front();
-        // Under the lock, so that the flag of one that comes now is not lost.
+        // The flag is set under the lock, so that a concurrent injection's flag is not lost.
         self.injected.any.store(!queue.makers.is_empty(), Relaxed);
         drop(queue);
         make.map(|make| (make(self.spawner()), Kind::Main))
@@ -157,7 +156,7 @@ impl<'f, P: Port> Intake<Boxed<'f>> for Door<'f, P> {
 impl<P: Port> Drop for Door<'_, P> {
     fn drop(&mut self) {
         self.spawned.ended.set(true);
-        // Not under the lock: what is dropped may inject, or spawn.
+        // They are dropped without the lock: a drop may inject or spawn.
         let makers = {
             let mut queue = self.injected.queue.lock();
             queue.ended = true;
@@ -169,7 +168,7 @@ impl<P: Port> Drop for Door<'_, P> {
     }
 }
 
-/// An executor that has ended, and runs nothing more.
+/// The error of an executor that has ended.
 ///
 /// # Example
 ///
@@ -178,8 +177,8 @@ impl<P: Port> Drop for Door<'_, P> {
 #[error("the executor has ended, and the coroutine was not run")]
 pub struct Ended;
 
-/// Spawns coroutines on the executor that it came from, while that runs: from
-/// [`Executor::spawner`](crate::Executor::spawner), or with an [injected](Injector) coroutine.
+/// Spawns coroutines on its executor while that runs. Returned by
+/// [`Executor::spawner`](crate::Executor::spawner), and passed to [injected](Injector) coroutines.
 ///
 /// # Example
 ///
@@ -190,26 +189,26 @@ pub struct Spawner<'f, P: Port> {
 }
 
 impl<'f, P: Port> Spawner<'f, P> {
-    /// The executor's endpoint.
+    /// Returns the executor's endpoint.
     #[must_use]
     pub fn endpoint(&self) -> &'f Endpoint<P> {
         self.endpoint
     }
 
-    /// Adds a coroutine, which begins with the next round.
+    /// Adds a coroutine, which begins in the next round.
     ///
     /// # Errors
     ///
-    /// [`Ended`], and the coroutine is dropped.
+    /// [`Ended`] if the executor has ended. The coroutine is then dropped.
     pub fn spawn(&self, coroutine: impl Future<Output = ()> + 'f) -> Result<(), Ended> {
         self.add(Box::pin(coroutine), Kind::Main)
     }
 
-    /// Adds a coroutine whose end the executor does not wait for.
+    /// Adds a service coroutine, whose end the executor does not wait for.
     ///
     /// # Errors
     ///
-    /// [`Ended`], and the coroutine is dropped.
+    /// [`Ended`] if the executor has ended. The coroutine is then dropped.
     pub fn serve(&self, coroutine: impl Future + 'f) -> Result<(), Ended> {
         self.add(Box::pin(async { drop(coroutine.await) }), Kind::Service)
     }
@@ -235,7 +234,7 @@ impl<P: Port> fmt::Debug for Spawner<'_, P> {
     }
 }
 
-/// Has coroutines run on an executor of another thread, from
+/// Injects coroutines into an executor of another thread. Returned by
 /// [`Executor::injector`](crate::Executor::injector).
 ///
 /// # Example
@@ -252,19 +251,19 @@ impl<'f, P: Port> Injector<'f, P> {
     }
 
     /// Sends a closure to the executor's thread, which makes a coroutine of it and runs that. The
-    /// closure is sent, and not the coroutine, which may hold what does not leave its thread. An
-    /// executor that sleeps is woken.
+    /// closure is sent rather than the coroutine, because the coroutine may not be `Send`. A
+    /// sleeping executor is woken.
     ///
     /// # Errors
     ///
-    /// [`Ended`], and nothing is run. Otherwise the coroutine is run to its end, unless a panic
-    /// ends the executor.
+    /// [`Ended`] if the executor has ended; then nothing runs. Otherwise the coroutine runs to its
+    /// end, unless a panic ends the executor.
     pub fn inject<F, C>(&self, make: F) -> Result<(), Ended>
     where
         F: FnOnce(Spawner<'f, P>) -> C + Send + 'f,
         C: Future<Output = ()> + 'f,
     {
-        // The closure runs as the first step of the coroutine, where a panic is caught.
+        // The closure runs as the coroutine's first step, where a panic is caught.
         let maker: Maker<'f, P> = Box::new(|spawner| Box::pin(async move { make(spawner).await }));
         let mut queue = self.injected.queue.lock();
         if queue.ended {
@@ -287,7 +286,7 @@ impl<P: Port> Clone for Injector<'_, P> {
 impl<P: Port> Drop for Injector<'_, P> {
     fn drop(&mut self) {
         if self.injected.injectors.fetch_sub(1, AcqRel) == 1 {
-            // An executor that sleeps for want of anything else has to find out that nothing will
+            // An executor that sleeps only because of this injector must learn that nothing will
             // come.
             self.injected.any.store(true, Release);
             self.injected.ringer.ring();

@@ -1,10 +1,10 @@
-//! How imperfect the in-process fabric is.
+//! The configuration of the in-process fabric's imperfections.
 
 use std::time::Duration;
 
 use crate::{Atomicity, Buffers, Capabilities, Delivery, Order};
 
-/// How finely a READ of several words is torn.
+/// How a READ of several words is torn.
 ///
 /// # Example
 ///
@@ -16,14 +16,13 @@ use crate::{Atomicity, Buffers, Capabilities, Delivery, Order};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tearing {
-    /// A cache line is fetched as it was at one moment, as by a NIC on a processor with coherent
-    /// caches.
+    /// A cache line is read atomically, as by a NIC on a processor with coherent caches.
     Lines,
-    /// Nothing but a word is.
+    /// Only a word is read atomically.
     Words,
 }
 
-/// How the in-process fabric behaves: a preset, and changes to it.
+/// The configuration of the in-process fabric: a preset, and changes to it.
 ///
 /// # Example
 ///
@@ -53,8 +52,8 @@ pub struct LocalConfig {
 }
 
 impl LocalConfig {
-    /// As fast as can be: every operation is carried out at the first poll, in order, and atomics
-    /// are atomic with everything.
+    /// Returns the fastest configuration: every operation is carried out at the first poll, in
+    /// order, and atomics are atomic with everything.
     pub fn perfect() -> Self {
         Self {
             seed: 0,
@@ -72,9 +71,9 @@ impl LocalConfig {
         }
     }
 
-    /// As unkind as verbs may be, and reproducibly so on one thread: delayed starts, a few lines or
-    /// words at a time between polls and in any order, reads passed by writes, atomics that are
-    /// atomic only with each other.
+    /// Returns the most imperfect configuration that verbs allow, reproducible on one thread.
+    /// Starts are delayed, and a poll moves a few lines or words in any order. Reads are passed by
+    /// writes, and atomics are atomic only with each other.
     pub fn harsh(seed: u64) -> Self {
         Self {
             seed,
@@ -87,70 +86,71 @@ impl LocalConfig {
         }
     }
 
-    /// What the chances depend on, together with the order in which endpoints are made.
+    /// Sets the seed of all random choices. They also depend on the order in which endpoints are
+    /// created.
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
-    /// With whom atomics are atomic.
+    /// Sets with which agents atomics are atomic.
     pub fn atomicity(self, atomicity: Atomicity) -> Self {
         Self { atomicity, ..self }
     }
 
-    /// How finely a READ is torn.
+    /// Sets how a READ is torn.
     pub fn tearing(self, tearing: Tearing) -> Self {
         Self { tearing, ..self }
     }
 
-    /// Whether the lines of a READ and the words of a WRITE are accessed in any order, or else in
-    /// that of their addresses.
+    /// Sets whether the lines of a READ and the words of a WRITE are accessed in any order.
+    /// Otherwise they are accessed in address order.
     pub fn scattered(self, scattered: bool) -> Self {
         Self { scattered, ..self }
     }
 
-    /// Whether writes and messages may overtake reads.
+    /// Sets whether writes and messages may overtake reads.
     pub fn passing(self, passing: bool) -> Self {
         Self { passing, ..self }
     }
 
-    /// The most lines or words that one poll moves, to or from one node; `None` for all. At least
-    /// 1.
+    /// Sets the most lines or words that one poll moves, to or from one node: at least 1, or `None`
+    /// for all.
     pub fn steps(self, steps: Option<u32>) -> Self {
         Self { steps: steps.map(|steps| steps.max(1)), ..self }
     }
 
-    /// The most polls that an operation or a message waits before it begins.
+    /// Sets the most polls that an operation or a message waits before it begins.
     pub fn delay(self, polls: u32) -> Self {
         Self { delay: polls, ..self }
     }
 
-    /// How long an operation or a message takes at least: a simulated network.
+    /// Sets the least duration of an operation or a message: a simulated network.
     pub fn latency(self, latency: Duration) -> Self {
         Self { latency, ..self }
     }
 
-    /// Operations that may be under way from one endpoint to one node. At least 1.
+    /// Sets the most operations that may be pending from one endpoint to one node: at least 1.
     pub fn queue_depth(self, queue_depth: usize) -> Self {
         Self { queue_depth: queue_depth.max(1), ..self }
     }
 
-    /// Messages that a node holds for its endpoints to receive, and calls that an endpoint may have
-    /// unanswered. At least 1.
+    /// Sets the most messages that a node holds for its endpoints, and the most unanswered calls of
+    /// an endpoint: at least 1.
     pub fn mailbox(self, messages: usize) -> Self {
         Self { mailbox: messages.max(1), ..self }
     }
 
-    /// Endpoints that one node may have at a time. At least 1, and at most 65536.
+    /// Sets the most endpoints of one node at a time: at least 1, and at most 65536.
     pub fn endpoints(self, endpoints: usize) -> Self {
         Self { endpoints: endpoints.clamp(1, 1 << 16), ..self }
     }
 
-    /// The buffers of each endpoint.
+    /// Sets the buffers of each endpoint.
     pub fn buffers(self, buffers: Buffers) -> Self {
         Self { buffers, ..self }
     }
 
-    /// What a fabric so configured can do.
+    /// Returns the capabilities of a fabric with this configuration.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         Capabilities {
@@ -172,7 +172,7 @@ impl LocalConfig {
         }
     }
 
-    /// Whether nothing ever has to wait for a later poll.
+    /// Returns whether no operation ever waits for a later poll.
     pub(super) fn is_immediate(&self) -> bool {
         self.steps.is_none() && self.delay == 0 && self.latency.is_zero() && !self.scattered && !self.passing
     }

@@ -1,5 +1,5 @@
-//! One incarnation of a node: its registered memory, its mailboxes, and the one unit of its NIC
-//! that atomics go through.
+//! One incarnation of a node: its registered memory, its mailboxes, and the unit of its NIC that
+//! serializes atomics.
 
 use std::sync::{
     Arc,
@@ -31,17 +31,17 @@ pub(super) struct Life<E: Engine> {
     pub(super) incarnation: Incarnation,
     regions: Registry<E>,
     state: AtomicU8,
-    /// What was sent to the node.
+    /// The messages sent to the node.
     pub(super) mail: Mailbox,
     pub(super) places: Places<Place>,
     atomics: CachePadded<AtomicUnit>,
     mailbox: usize,
 }
 
-/// What others know of an endpoint.
+/// The part of an endpoint that others access.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// What is still in it when an endpoint leaves stays for the next one to discard.
+    /// Replies that are left when an endpoint leaves stay, and the next endpoint discards them.
     pub(super) replies: Mailbox,
     pub(super) alarm: Alarm,
     pub(super) tenancy: Tenancy,
@@ -92,13 +92,13 @@ impl<E: Engine> Life<E> {
         self.state.store(DEAD, SeqCst);
     }
 
-    /// Whether it has left or died.
+    /// Returns whether the incarnation has left or died.
     #[inline(always)]
     pub(super) fn is_over(&self) -> bool {
         self.state.load(Acquire) != HERE
     }
 
-    /// Whether it has died, so that its own endpoints, too, do nothing more.
+    /// Returns whether it has died, so that its own endpoints stop too.
     #[inline(always)]
     pub(super) fn is_dead(&self) -> bool {
         self.state.load(Acquire) == DEAD
@@ -112,7 +112,7 @@ impl<E: Engine> Life<E> {
         }
     }
 
-    /// Words of this node, and the engine to access them by.
+    /// Returns words of this node, and the engine to access them with.
     #[inline]
     pub(super) fn words(&self, at: Remote, count: usize) -> Result<(&E, &[Word]), VerbError> {
         let unknown = VerbError::UnknownRegion { node: at.node, region: at.region };
@@ -121,7 +121,7 @@ impl<E: Engine> Life<E> {
         Ok((region.engine(), words))
     }
 
-    /// Moves an endpoint in.
+    /// Reserves a place for a new endpoint.
     pub(super) fn move_in(&self, node: NodeId) -> Result<(u16, Arc<Place>), FabricError> {
         if self.is_over() {
             return Err(FabricError::Closed { node });
@@ -136,7 +136,7 @@ impl<E: Engine> Life<E> {
     }
 }
 
-/// What makes a NIC's atomics atomic with each other: only one is carried out at a time.
+/// The unit that makes a NIC's atomics atomic with each other: it carries out one at a time.
 #[derive(Debug, Default)]
 pub(super) struct AtomicUnit {
     taken: AtomicBool,

@@ -1,4 +1,4 @@
-//! The simulated NIC: carries one operation out, at once or a line or a word at a time.
+//! The simulated NIC: it carries out an operation, at once or by lines or words.
 
 use std::sync::atomic::Ordering::Acquire;
 
@@ -14,7 +14,7 @@ use crate::{
 
 use super::{LocalConfig, life::Life};
 
-/// What a queue holds.
+/// An entry of a queue.
 #[derive(Debug)]
 pub(super) enum Job {
     Work(Work),
@@ -36,14 +36,14 @@ impl Job {
     }
 }
 
-/// How far an operation has come.
+/// The progress of an operation.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// Begins after so many polls.
+    /// It begins after this many polls.
     Waiting(u32),
-    /// These lines or words remain.
+    /// It has these lines or words left to move.
     Moving(Vec<u32>),
-    /// An atomic that has read, and not yet written. It holds the target's atomic unit.
+    /// An atomic that has read and not yet written. It holds the target's atomic unit.
     Between {
         old: u64,
     },
@@ -55,7 +55,7 @@ pub(super) enum Stage {
 pub(super) struct Posted {
     pub(super) job: Job,
     pub(super) stage: Stage,
-    /// Not before.
+    /// The earliest time at which it may begin.
     pub(super) due: Option<Time>,
 }
 
@@ -64,27 +64,27 @@ pub(super) type Outcome = Result<u64, VerbError>;
 /// The endpoint's own part of the simulated NIC.
 #[derive(Debug)]
 pub(super) struct Nic {
-    /// Whose it is, and where replies to it go.
+    /// The endpoint, to which replies go.
     pub(super) address: ReplyTo,
     pub(super) rng: Rng,
-    /// Lists for the orders in which lines and words are accessed.
+    /// Lists for the access orders of lines and words, for reuse.
     pub(super) spare: Vec<Vec<u32>>,
-    /// When this poll is, where that matters.
+    /// The time of this poll, if the configuration needs it.
     pub(super) now: Option<Time>,
 }
 
-/// Whom a queue leads to.
+/// The target of a queue.
 pub(super) struct Target<'a, E: Engine> {
     /// The incarnation that the queue belongs to.
     pub(super) life: &'a Life<E>,
     pub(super) config: &'a LocalConfig,
-    /// Whether the poster's own node has died, and posts nothing more.
+    /// Whether the poster's own node has died, and posts no more.
     pub(super) silenced: bool,
     pub(super) poster: (NodeId, Incarnation),
 }
 
 impl<'a, E: Engine> Target<'a, E> {
-    /// The incarnation, while it is here.
+    /// Returns the incarnation, if it is here.
     #[inline(always)]
     fn here(&self, node: NodeId) -> Result<&'a Life<E>, VerbError> {
         if self.life.is_over() || self.silenced {
@@ -99,14 +99,14 @@ impl<'a, E: Engine> Target<'a, E> {
         VerbError::Gone { node, incarnation }
     }
 
-    /// Words of it, and the engine to access them by.
+    /// Returns words of the target, and the engine to access them with.
     #[inline(always)]
     fn words(&self, at: Remote, count: usize) -> Result<(&'a E, &'a [Word]), VerbError> {
         self.here(at.node)?.words(at, count)
     }
 }
 
-/// What an atomic writes, having found `old`.
+/// Returns what an atomic writes if it found `old`. `None` if it writes nothing.
 fn change(verb: &Verb, old: u64) -> Option<u64> {
     match *verb {
         Verb::CompareSwap { expected, new, .. } => (old == expected).then_some(new),
@@ -116,7 +116,7 @@ fn change(verb: &Verb, old: u64) -> Option<u64> {
 }
 
 impl Nic {
-    /// Carries an operation out completely. `None`: a message for which there is no room.
+    /// Carries out an operation completely. Returns `None` for a message that has no room.
     #[inline(always)]
     pub(super) fn carry_out<E: Engine>(&mut self, job: &mut Job, to: &Target<'_, E>) -> Option<Outcome> {
         let Job::Work(work) = job else { return self.deliver(job, to) };
@@ -163,7 +163,7 @@ impl Nic {
         Self::end_atomic(verb, old, to.life)
     }
 
-    /// The second half of an atomic that is atomic only with its like.
+    /// Carries out the second half of an atomic that is atomic only with other atomics.
     pub(super) fn end_atomic<E: Engine>(verb: &Verb, old: u64, life: &Life<E>) -> Outcome {
         let (Verb::CompareSwap { at, .. } | Verb::FetchAdd { at, .. }) = *verb else { return Ok(old) };
         let stored = life.words(at, 1).map(|(engine, words)| {
@@ -176,7 +176,7 @@ impl Nic {
         stored
     }
 
-    /// Hands a message to its receiver, if there is room for it.
+    /// Delivers a message to its receiver. Returns `None` if there is no room.
     fn deliver<E: Engine>(&self, job: &Job, to: &Target<'_, E>) -> Option<Outcome> {
         let (node, bytes, kind) = match job {
             Job::Reply(reply_to, reply) => return self.deliver_reply(*reply_to, reply, to).then_some(Ok(0)),
@@ -198,8 +198,8 @@ impl Nic {
         Some(Ok(0))
     }
 
-    /// Hands a reply to the endpoint that waits for it, if that is still there. False if there is
-    /// no room.
+    /// Delivers a reply to the endpoint that waits for it, if that still exists. Returns false if
+    /// there is no room.
     fn deliver_reply<E: Engine>(&self, reply_to: ReplyTo, reply: &Reply, to: &Target<'_, E>) -> bool {
         let Some(place) = to.life.places.get(reply_to.endpoint) else { return true };
         let stale = reply_to.incarnation != to.life.incarnation || place.tenancy.life.load(Acquire) != reply_to.life;
@@ -215,7 +215,7 @@ impl Nic {
         delivered
     }
 
-    /// Moves one operation along, by at most `budget` lines or words.
+    /// Advances one operation, by at most `budget` lines or words.
     pub(super) fn advance<E: Engine>(&mut self, posted: &mut Posted, to: &Target<'_, E>, budget: &mut u32) -> Activity {
         loop {
             posted.stage = match &mut posted.stage {
@@ -248,14 +248,14 @@ impl Nic {
                 && to.config.steps.is_some()
                 && self.rng.bool()
             {
-                // Here another may come between.
+                // Another operation may come in between here.
                 *budget = 0;
                 return Activity::Busy;
             }
         }
     }
 
-    /// An operation's first step. An error is that it cannot begin yet, and why.
+    /// Begins an operation. An error says why it cannot begin yet.
     fn begin<E: Engine>(&mut self, job: &mut Job, to: &Target<'_, E>) -> Result<Stage, Activity> {
         if let Job::Work(work) = &*job {
             let (at, units) = match &work.verb {
@@ -292,10 +292,9 @@ impl Nic {
         }
     }
 
-    /// In which order the units of an operation are accessed: the last of the list first.
+    /// Returns the access order of an operation's units, last one first.
     fn order(&mut self, units: usize, scattered: bool) -> Vec<u32> {
-        // With room for a small buffer at once, so that lists do not grow one after the other for
-        // ever.
+        // It has room for a small buffer at once, so that lists stop growing.
         let mut order = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(Buffers::SMALL / 8));
         order.extend((0..units as u32).rev());
         if scattered {
@@ -318,7 +317,7 @@ impl Nic {
         let (engine, words) = to.words(at, count).map_err(|error| {
             order.clear();
             match error {
-                // Some of it may have been moved.
+                // Part of it may have been moved.
                 VerbError::Gone { node, incarnation } => VerbError::Disconnected { node, incarnation },
                 other => other,
             }

@@ -1,4 +1,4 @@
-//! A node: the incarnation of it that is here, and the last that died.
+//! A node: its present incarnation, and the last that died.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ pub(super) struct Node<E: Engine> {
 
 #[derive(Debug)]
 struct Lives<E: Engine> {
-    /// The one that is here, or was last.
+    /// The incarnation that is here, or was last.
     now: Arc<Life<E>>,
-    /// The last that died before it, of which recovery may want what is left.
+    /// The last incarnation that died before it, whose memory recovery may read.
     dead: Option<Arc<Life<E>>>,
 }
 
@@ -32,7 +32,7 @@ impl<E: Engine> Node<E> {
         Arc::clone(&self.lives.read().now)
     }
 
-    /// The last that died.
+    /// Returns the last incarnation that died.
     pub(super) fn dead(&self) -> Option<Arc<Life<E>>> {
         let lives = self.lives.read();
         if lives.now.is_dead() { Some(Arc::clone(&lives.now)) } else { lives.dead.clone() }
@@ -42,7 +42,7 @@ impl<E: Engine> Node<E> {
         self.lives.read().now.presence()
     }
 
-    /// Comes back, with nothing.
+    /// Comes back as a new incarnation without memory.
     pub(super) fn revive(&self, node: NodeId, config: &LocalConfig) -> Result<Incarnation, FabricError> {
         let mut lives = self.lives.write();
         if !lives.now.is_over() {

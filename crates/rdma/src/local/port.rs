@@ -1,4 +1,4 @@
-//! An endpoint's port into the in-process fabric: its queues, and its mail.
+//! An endpoint's port to the in-process fabric: its queues, and its mail.
 
 use std::{
     fmt,
@@ -28,7 +28,7 @@ use super::{
     queue::{Polled, Queue},
 };
 
-/// What carries the operations of a [`LocalFabric`](super::LocalFabric)'s endpoints.
+/// The backend of a [`LocalFabric`](super::LocalFabric)'s endpoints.
 ///
 /// # Example
 ///
@@ -55,12 +55,12 @@ pub struct LocalPort<E: Engine> {
     immediate: bool,
     nodes: usize,
     depth: usize,
-    /// For each node one for requests, and after those one for replies, which wait for nothing that
-    /// waits for requests.
+    /// For each node one queue for requests. After those, one for replies for each node, which do
+    /// not wait for requests.
     queues: Vec<Queue<E>>,
-    /// Queues that are not empty.
+    /// The queues that are not empty.
     active: Vec<u32>,
-    /// Changes that were looked at, and what was told of them.
+    /// The changes of nodes' presence that were seen, and the events that were reported.
     changes: u32,
     told: Told,
 }
@@ -134,13 +134,13 @@ impl<E: Engine> LocalPort<E> {
                     };
                     events.replied(ticket, letter.from, frame);
                 }
-                // For an endpoint that was here before.
+                // The reply is for an earlier endpoint in this place.
                 _ => replies.recycle(letter.frame),
             }
         }
     }
 
-    /// The first time, the queue is connected. Otherwise there is no room.
+    /// Connects the queue at its first use. Otherwise there is no room.
     #[cold]
     fn reserve_or_refuse(&mut self, to: NodeId) -> Result<(), VerbError> {
         let index = usize::from(to.0);
@@ -158,13 +158,13 @@ impl<E: Engine> LocalPort<E> {
         Ok(())
     }
 
-    /// Makes the queue to a node belong to the incarnation that is here, or was last.
+    /// Connects the queue of a node to the incarnation that is here, or was last.
     #[cold]
     fn connect(&mut self, to: NodeId) -> Result<(), VerbError> {
         let node = self.shared.node(to).ok_or(VerbError::UnknownNode { node: to })?;
         let life = node.life();
         if life.is_over() {
-            // Which is news for this queue, though not for the port.
+            // The port has seen the change before, but this queue has not.
             self.changes = self.changes.wrapping_sub(1);
         }
         self.queues[usize::from(to.0)].connect(life);
@@ -256,7 +256,7 @@ impl<E: Engine> Backend for LocalPort<E> {
     fn reply(&mut self, to: ReplyTo, reply: Reply) {
         let index = self.nodes + usize::from(to.node.0);
         let queue = &mut self.queues[index];
-        // Replies to an earlier incarnation that it still holds are dropped.
+        // Replies that it still holds for an earlier incarnation are dropped.
         if queue.life().is_none_or(|life| life.incarnation != to.incarnation) {
             queue.connect(self.shared.nodes[usize::from(to.node.0)].life());
         }

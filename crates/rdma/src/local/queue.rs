@@ -1,8 +1,8 @@
-//! A queue pair, simulated: what one endpoint has under way to one node, in order.
+//! A simulated queue pair: the operations that are pending from one endpoint to one node, in order.
 //!
-//! An operation begins when all before it are over, except that a write or a message may begin
-//! while reads before it are still under way. It may take several polls. Completions are reported
-//! in order.
+//! An operation begins after all before it have completed, except that a write or a message may
+//! begin while earlier reads are pending. It may take several polls. Completions are reported in
+//! order.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -22,20 +22,20 @@ use super::{
 
 #[derive(Debug)]
 pub(super) struct Queue<E: Engine> {
-    /// The incarnation that the queue belongs to: from its first use, and from a reconnection.
+    /// The incarnation that the queue belongs to, since its first use or the last reconnection.
     life: Option<Arc<Life<E>>>,
-    /// Whether the port has said that this incarnation is over.
+    /// Whether the port has reported the end of this incarnation.
     departed: bool,
     pending: VecDeque<Posted>,
     /// Whether it is on the port's list.
     pub(super) active: bool,
-    /// Places taken.
+    /// The number of places taken.
     pub(super) taken: usize,
-    /// The failure of an unsignaled operation that nobody has heard of yet.
+    /// The failure of an unsignaled operation, until it is reported.
     broken: Option<VerbError>,
 }
 
-/// What a port gives its queues while it polls.
+/// What a port passes to its queues while it polls.
 pub(super) struct Polled<'a, E: Engine> {
     pub(super) nic: &'a mut Nic,
     pub(super) home: &'a Life<E>,
