@@ -1,8 +1,8 @@
-//! Where messages wait until they are received.
+//! Mailboxes: messages that wait to be received.
 //!
-//! A mailbox has a fixed number of frames, and a message needs one: so it can be full, and then the
-//! sender's queue waits, as a reliable connection does when the receiver is not ready. Frames keep
-//! their memory, so after a while nothing is allocated.
+//! A mailbox has a fixed number of frames, and a message needs one. If none is free, the sender's
+//! queue waits, like a reliable connection whose receiver is not ready. Frames keep their memory,
+//! so after a while nothing is allocated.
 
 use crossbeam_queue::ArrayQueue;
 
@@ -11,7 +11,7 @@ use crate::{
     port::{Frame, Received, ReplyTo, Ticket},
 };
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Debug)]
 pub(crate) enum Kind {
     Message,
@@ -39,7 +39,7 @@ impl Mailbox {
         Self { letters: ArrayQueue::new(capacity), frames }
     }
 
-    /// Copies a message in, if there is a frame for it.
+    /// Delivers a copy of a message. Returns false if no frame is free.
     #[must_use]
     pub(crate) fn deliver(&self, from: NodeId, kind: Kind, bytes: &[u8]) -> bool {
         let Some(mut frame) = self.frames.pop() else { return false };
@@ -56,7 +56,7 @@ impl Mailbox {
         }
     }
 
-    /// Whether there is nothing to receive. Cheaper than receiving nothing.
+    /// Returns whether there is nothing to receive. It is cheaper than to receive.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.letters.is_empty()
@@ -66,7 +66,7 @@ impl Mailbox {
         self.letters.pop()
     }
 
-    /// Takes the next message, from a mailbox to which no replies are delivered.
+    /// Takes the next message, from a mailbox without replies.
     pub(crate) fn receive_message(&self) -> Option<Received> {
         if self.is_empty() {
             return None;
@@ -79,13 +79,13 @@ impl Mailbox {
         Some(Received { from, frame, reply_to })
     }
 
-    /// Whether a message can be delivered.
+    /// Returns whether a message can be delivered.
     #[cfg(not(feature = "model"))]
     pub(crate) fn has_room(&self) -> bool {
         !self.frames.is_empty()
     }
 
-    /// Takes a frame back, so that another message can be delivered.
+    /// Returns a frame to the mailbox, so that another message can be delivered.
     pub(crate) fn recycle(&self, frame: Frame) {
         let returned = self.frames.push(frame);
         debug_assert!(returned.is_ok(), "a frame returns to the mailbox that it came from, once");

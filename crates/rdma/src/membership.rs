@@ -1,14 +1,14 @@
-//! Nodes come and go: which incarnation of a node there is, and the news of it.
+//! Membership: incarnations of nodes, and events of their presence.
 
 use std::fmt;
 
 use crate::NodeId;
 
-/// Which of the lives of a node: grows each time the node comes back, and is never used twice.
+/// The incarnation of a node: it increases each time the node comes back, and is never reused.
 ///
-/// An endpoint's queue to a node belongs to one incarnation. When that is gone, what is posted
-/// fails until [`Endpoint::reconnect`](crate::Endpoint::reconnect) accepts the next one: addresses
-/// in the memory of the old one mean nothing in that of the new.
+/// An endpoint's queue to a node belongs to one incarnation. When that is gone, operations fail
+/// until [`Endpoint::reconnect`](crate::Endpoint::reconnect) accepts the next one: addresses in the
+/// old one's memory are invalid in the new one's.
 ///
 /// # Example
 ///
@@ -27,7 +27,7 @@ impl fmt::Display for Incarnation {
     }
 }
 
-/// How a node stands.
+/// The presence of a node.
 ///
 /// # Example
 ///
@@ -46,22 +46,22 @@ impl fmt::Display for Incarnation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Presence {
-    /// It has not been here.
+    /// It was never here.
     #[default]
     Never,
     /// It is here.
     Here(Incarnation),
     /// It has left in good order.
     Left(Incarnation),
-    /// It has died, or was cut off.
+    /// It has died, or was disconnected.
     Died(Incarnation),
-    /// It was silent for longer than the fabric's deadline, and may have died or be cut off. It can
+    /// It was silent beyond the fabric's deadline, and may have died or be disconnected. It can
     /// come back as the same incarnation.
     Suspected(Incarnation),
 }
 
 impl Presence {
-    /// The incarnation that is here, if one is.
+    /// Returns the incarnation that is here, if one is.
     #[must_use]
     pub fn here(self) -> Option<Incarnation> {
         match self {
@@ -70,7 +70,7 @@ impl Presence {
         }
     }
 
-    /// The last incarnation that was seen, here or not.
+    /// Returns the last incarnation that was seen, here or not.
     #[must_use]
     pub fn last(self) -> Option<Incarnation> {
         match self {
@@ -83,11 +83,11 @@ impl Presence {
     }
 }
 
-/// A change of how a node stands, as one endpoint learns of it: from
+/// A change of a node's presence, as seen by one endpoint: returned by
 /// [`Endpoint::next_event`](crate::Endpoint::next_event).
 ///
-/// What changed several times between two looks is told once: a node that has died and come back is
-/// told as the new incarnation being here, and that the old one is gone follows.
+/// Several changes between two checks are reported once: a node that has died and come back is
+/// reported as the new incarnation being here, which implies that the old one is gone.
 ///
 /// # Example
 ///
@@ -111,21 +111,21 @@ impl Presence {
 pub struct NodeEvent {
     /// The node.
     pub node: NodeId,
-    /// How it stands now.
+    /// Its present state.
     pub presence: Presence,
 }
 
-/// What an endpoint has been told of the nodes, so that it is told what is new.
+/// The presence of nodes that an endpoint has reported, to find what is new.
 #[derive(Debug, Default)]
 pub(crate) struct Told(Vec<Presence>);
 
 impl Told {
-    /// Nothing is news that is so already.
+    /// Begins with the present state, none of which is new.
     pub(crate) fn of(now: impl IntoIterator<Item = Presence>) -> Self {
         Self(now.into_iter().collect())
     }
 
-    /// The next thing that is new, which from now on is told.
+    /// Returns the next change, which then counts as reported.
     pub(crate) fn next(&mut self, now: impl IntoIterator<Item = Presence>) -> Option<NodeEvent> {
         for (node, presence) in now.into_iter().enumerate() {
             if self.0.len() <= node {

@@ -1,4 +1,4 @@
-//! What a NIC does to memory, a line or a word at a time.
+//! A NIC's accesses to memory, by lines or words.
 
 use std::ops::Range;
 
@@ -6,14 +6,14 @@ use drtm_htm::{Engine, LINE_WORDS, Word};
 
 use crate::{Remote, Tearing};
 
-/// Copies words of one line as they were at one moment.
+/// Reads words of one line atomically.
 ///
-/// They are read again until twice the same: then each held its value from the first reading to the
-/// second, and all held theirs between the two. (A word that changed and changed back meanwhile
-/// goes unnoticed, but no writer that keeps a version in the line does that to the version.)
+/// They are read until two readings are equal: then each word held its value from the first reading
+/// to the second, and all held theirs in between. (A word that changed and changed back meanwhile
+/// is not detected. A writer that keeps a version in the line never does that to the version.)
 #[inline]
 fn fetch_line<E: Engine>(engine: &E, words: &[Word], into: &mut [u64]) {
-    // A whole line, as most are, without a loop over its words.
+    // Most reads are of a whole line, which needs no loop over its words.
     if let (Ok(line), Ok(into)) =
         (<&[Word; LINE_WORDS]>::try_from(words), <&mut [u64; LINE_WORDS]>::try_from(&mut *into))
     {
@@ -47,10 +47,10 @@ fn fetch_line<E: Engine>(engine: &E, words: &[Word], into: &mut [u64]) {
     }
 }
 
-/// A READ's units: the lines that it touches, or its words.
+/// The units of a READ: its lines, or its words.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Units {
-    /// Words before the first line's end, and in all.
+    /// The words up to the first line's end, and in total.
     first: usize,
     words: usize,
     line: usize,
@@ -63,7 +63,7 @@ impl Units {
             Tearing::Lines => LINE_WORDS,
             Tearing::Words => 1,
         };
-        // Regions begin at a line's boundary.
+        // Regions begin at a line boundary.
         let first = line - (at.offset.word() as usize % line);
         Self { first, words, line }
     }
@@ -80,7 +80,7 @@ impl Units {
         }
     }
 
-    /// The words of one unit.
+    /// Returns the words of one unit.
     #[inline(always)]
     pub(crate) fn range(&self, unit: usize) -> Range<usize> {
         let end = self.first + unit * self.line;
@@ -88,10 +88,10 @@ impl Units {
     }
 }
 
-/// Fetches all of a READ, line by line or word by word, in the order of addresses.
+/// Fetches all of a READ, by lines or words, in address order.
 #[inline]
 pub(crate) fn fetch_all<E: Engine>(engine: &E, words: &[Word], into: &mut [u64], at: Remote, tearing: Tearing) {
-    // A record or a bucket within one line, which is what most look at.
+    // Most reads are of a record or a bucket within one line.
     if tearing == Tearing::Lines && at.offset.word() as usize % LINE_WORDS + into.len() <= LINE_WORDS {
         return fetch_line(engine, words, into);
     }

@@ -1,4 +1,4 @@
-//! Messages, as the receiver has them.
+//! Received messages.
 
 use std::{fmt, ops::Deref};
 
@@ -7,7 +7,7 @@ use crate::{
     port::{Frame, Received, Reply, ReplyTo},
 };
 
-/// A message that was received, from [`Verbs::recv`]. Dereferences to its bytes.
+/// A received message, returned by [`Verbs::recv`]. It dereferences to its bytes.
 ///
 /// # Example
 ///
@@ -36,7 +36,7 @@ use crate::{
 pub struct Message<'e, P: Port> {
     verbs: Verbs<'e, P>,
     from: NodeId,
-    /// Present until it goes out with a reply.
+    /// `None` once it has been used for the reply.
     frame: Option<Frame>,
     reply_to: Option<ReplyTo>,
 }
@@ -47,37 +47,37 @@ impl<'e, P: Port> Message<'e, P> {
         Self { verbs, from, frame: Some(frame), reply_to }
     }
 
-    /// The node that sent it.
+    /// Returns the node that sent it.
     #[must_use]
     pub fn from(&self) -> NodeId {
         self.from
     }
 
-    /// Where the reply goes, if one is waited for.
+    /// Returns where the reply goes, if the sender waits for one.
     pub(crate) fn reply_to(&self) -> Option<ReplyTo> {
         self.reply_to
     }
 
-    /// Whether the sender waits for a reply. A call that is dropped without one fails with
+    /// Returns whether the sender waits for a reply. A call that is dropped without one fails with
     /// [`VerbError::Unanswered`].
     #[must_use]
     pub fn is_call(&self) -> bool {
         self.reply_to.is_some()
     }
 
-    /// Replies. Nothing is sent where no reply is waited for. Never waits; whether the caller is
-    /// still there is not found out.
+    /// Sends a reply, if the sender waits for one. It never waits, and does not check whether the
+    /// caller still exists.
     ///
     /// # Errors
     ///
-    /// [`VerbError::TooLarge`], and the caller gets [`VerbError::Unanswered`].
+    /// [`VerbError::TooLarge`]; the caller then gets [`VerbError::Unanswered`].
     pub fn reply(mut self, bytes: &[u8]) -> Result<(), VerbError> {
         let most = self.verbs.endpoint().capabilities().max_message_bytes;
         if bytes.len() > most {
             return Err(VerbError::TooLarge { bytes: bytes.len(), most });
         }
         if let Some(to) = self.reply_to.take() {
-            // The reply travels in the call's own frame, so that there is always one.
+            // The reply uses the call's own frame, so that one is always available.
             let mut frame = self.frame.take().unwrap_or_default();
             frame.clear();
             frame.extend_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! Completions: futures of operations, and the values that they give.
+//! Completions: futures of operations, and their values.
 
 use std::{
     fmt,
@@ -16,11 +16,11 @@ use crate::{
     tickets::{NOBODY, Value},
 };
 
-/// An operation of a [`Batch`](crate::Batch) and its completion, to be awaited or
+/// The completion of a [`Batch`](crate::Batch)'s operation, to be awaited or
 /// [polled](Self::try_take) after the batch is rung.
 ///
-/// Dropping it loses interest in the completion, not the operation. Awaiting it before the batch is
-/// rung gives [`VerbError::NotRung`].
+/// Dropping it discards the completion, not the operation. Awaiting it before the batch is rung
+/// returns [`VerbError::NotRung`].
 ///
 /// # Example
 ///
@@ -47,7 +47,7 @@ use crate::{
 pub struct Pending<'e, P: Port, T> {
     endpoint: &'e Endpoint<P>,
     ticket: Ticket,
-    /// Whether there is still something to wait for.
+    /// Whether there is still a value to wait for.
     open: bool,
     gives: PhantomData<fn() -> T>,
 }
@@ -58,25 +58,25 @@ impl<'e, P: Port, T> Pending<'e, P, T> {
         Self { endpoint, ticket, open: true, gives: PhantomData }
     }
 
-    /// Makes the operation an unsignaled one, to be carried out without anyone waiting for it.
+    /// Makes the operation unsignaled: it is carried out without a completion.
     ///
     /// If it fails, the next signaled operation to the same node reports that. (After the batch was
-    /// rung this only loses interest in the completion.)
+    /// rung this only discards the completion.)
     pub fn unsignaled(self) {
         drop(self);
     }
 
-    /// Whether the value is there to be taken, as of the last poll for completions.
+    /// Returns whether the value can be taken, as of the last poll for completions.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.endpoint.inner().is_complete(self.ticket)
     }
 
-    /// The value if the operation has completed, or else the completion again.
+    /// Returns the value if the operation has completed.
     ///
     /// # Errors
     ///
-    /// The completion itself, while the operation is under way.
+    /// The completion itself, while the operation is pending.
     pub fn try_take(mut self) -> Result<Result<T, VerbError>, Self>
     where
         T: Given<'e, P>,
@@ -123,9 +123,9 @@ impl<P: Port, T> fmt::Debug for Pending<'_, P, T> {
     }
 }
 
-/// What completed operations give, each kind its own.
+/// The result type of an operation.
 pub trait Given<'e, P: Port>: Sized {
-    /// The value as what the operation was posted to give.
+    /// Converts the value of a completed operation.
     fn given(endpoint: &'e Endpoint<P>, value: Value) -> Self;
 }
 
@@ -165,7 +165,7 @@ impl<'e, P: Port> Given<'e, P> for Reply<'e, P> {
     }
 }
 
-/// What a READ fetched, in a buffer of the endpoint that is free again when this is dropped.
+/// The words that a READ fetched, in a buffer of the endpoint. Dropping it frees the buffer.
 ///
 /// # Example
 ///
@@ -222,7 +222,7 @@ pub struct Reply<'e, P: Port> {
 }
 
 impl<P: Port> Reply<'_, P> {
-    /// The node that replied.
+    /// Returns the node that replied.
     #[must_use]
     pub fn from(&self) -> NodeId {
         self.from

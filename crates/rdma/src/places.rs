@@ -13,44 +13,44 @@ use parking_lot::Mutex;
 
 use crate::{FabricError, NodeId, alarm::Ring};
 
-/// What stays in a place when its endpoint leaves.
+/// The part of a place that outlives its endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Tenancy {
-    /// Grows whenever an endpoint leaves the place, so that what is for an earlier one is not
-    /// mistaken.
+    /// Increases whenever an endpoint leaves the place, so that mail for an earlier one is
+    /// recognized.
     pub(crate) life: AtomicU32,
     /// Whether mail ends the endpoint's sleep.
     receiving: AtomicBool,
 }
 
-/// What others know of an endpoint.
+/// The part of an endpoint that others access.
 pub(crate) trait Place: Ring {
     fn tenancy(&self) -> &Tenancy;
 
-    /// Wakes the endpoint, by a thread that has put a fence behind what it published. Tells whether
+    /// Wakes the endpoint, by a thread that has executed a fence after publishing. Returns whether
     /// it slept, or was about to.
     fn rouse(&self) -> bool;
 }
 
-/// A place for each endpoint, used again when one is dropped.
+/// A place for each endpoint, reused after one is dropped.
 #[derive(Debug)]
 pub(crate) struct Places<P> {
-    /// Filled from the front, and never changed after: read without a lock.
+    /// Filled from the front, and then never changed, so it is read without a lock.
     all: Box<[OnceLock<Arc<P>>]>,
-    /// Places that are free, the next one to use last; and how many were ever used.
+    /// The free places, used from the end, and the number of places that were ever used.
     vacancies: Mutex<(Vec<u16>, usize)>,
-    /// Endpoints that sleep, or are about to, and are to be woken for mail.
+    /// The number of endpoints that sleep, or are about to, and must be woken for mail.
     sleepers: AtomicU32,
 }
 
 impl<P: Place> Places<P> {
-    /// So many places.
+    /// Creates this many places.
     pub(crate) fn new(most: usize) -> Self {
         let all = (0..most).map(|_| OnceLock::new()).collect();
         Self { all, vacancies: Mutex::default(), sleepers: AtomicU32::new(0) }
     }
 
-    /// A place for an endpoint, which is made if no other has left one.
+    /// Reserves a place for an endpoint, and creates it if none is free.
     pub(crate) fn move_in(
         &self,
         node: NodeId,
@@ -68,7 +68,7 @@ impl<P: Place> Places<P> {
         Ok(((*used - 1) as u16, there))
     }
 
-    /// The endpoint there moves out.
+    /// Frees the place of an endpoint.
     pub(crate) fn move_out(&self, index: u16) {
         if let Some(place) = self.get(index) {
             place.tenancy().life.fetch_add(1, Release);
@@ -84,11 +84,11 @@ impl<P: Place> Places<P> {
         self.all.iter().map_while(OnceLock::get)
     }
 
-    /// Wakes an endpoint for mail that has just been delivered, if one sleeps.
+    /// Wakes a sleeping endpoint for mail that was just delivered, if there is one.
     #[inline(always)]
     pub(crate) fn wake_for_mail(&self) {
-        // Beside the fence of a sleeper's announcement: either it finds the mail, or it is found
-        // here.
+        // Pairs with the fence of a sleeper's announcement: either the sleeper finds the mail, or
+        // this finds the sleeper.
         fence(SeqCst);
         if self.sleepers.load(Relaxed) > 0 {
             self.wake_one();
@@ -97,22 +97,23 @@ impl<P: Place> Places<P> {
 
     #[cold]
     fn wake_one(&self) {
-        // One that is woken looks for mail before it sleeps again, so that no other needs to.
+        // A woken endpoint checks for mail before it sleeps again, so that one is enough.
         let _ = self.iter().filter(|place| place.tenancy().receiving.load(Relaxed)).any(|place| place.rouse());
     }
 
-    /// Wakes all endpoints, for what concerns all.
+    /// Wakes all endpoints, for changes that concern all.
     pub(crate) fn wake_all(&self) {
         self.iter().for_each(|place| place.ring());
     }
 
-    /// An endpoint is about to sleep until mail comes. Comes before its announcement.
+    /// Registers an endpoint that is about to sleep until mail comes. It must precede the
+    /// announcement.
     pub(crate) fn lie_down(&self, place: &P) {
         place.tenancy().receiving.store(true, Relaxed);
         self.sleepers.fetch_add(1, Relaxed);
     }
 
-    /// Whether an endpoint sleeps, or is about to, that is to be woken for mail.
+    /// Returns whether an endpoint that must be woken for mail sleeps, or is about to.
     #[cfg(all(feature = "verbs", not(feature = "model")))]
     pub(crate) fn anyone_sleeps(&self) -> bool {
         self.sleepers.load(SeqCst) > 0

@@ -1,4 +1,4 @@
-//! Regions: memory that is reserved once, committed as it is needed, and reached by offsets.
+//! Regions: memory that is reserved once, committed as needed, and addressed by offsets.
 
 #[cfg(feature = "model")]
 mod boxed;
@@ -31,22 +31,23 @@ pub(crate) use superblock::{kind_of, name_of};
 
 const WORD: u64 = size_of::<u64>() as u64;
 
-/// A capacity is rounded up to this: a page, and under model checking, where each word takes time
-/// to make, a word.
+/// The unit of a capacity: a page, or a word under model checking, where each word takes time to
+/// create.
 const UNIT: u64 = if cfg!(feature = "model") { WORD } else { 4 << 10 };
 
-/// Shared files are allocated ahead by this much, so that not every extension is a system call.
+/// The size by which shared files are allocated ahead, so that not every extension is a system
+/// call.
 const AHEAD: u64 = 2 << 20;
 
-/// What 48 bits of offset reach.
+/// The largest capacity, which 48 bits of offset reach.
 const MOST: u64 = 1 << 48;
 
 /// One contiguous reservation of memory: words that are local here, and reachable from elsewhere by
 /// their offset.
 ///
-/// Address space for the whole capacity is reserved at once; memory is used only as it is
-/// [allocated](Self::extend), and nothing beyond what is allocated can be touched. That a region is
-/// full is an error and never a signal. Nothing in a region may depend on where it is mapped.
+/// Address space for the whole capacity is reserved at once. Memory is used only as it is
+/// [allocated](Self::extend), and nothing beyond that can be accessed. A full region is an error
+/// and never a signal. Nothing in a region may depend on where it is mapped.
 ///
 /// A region owns the [`Engine`] through which its words are accessed: one memory, one engine.
 ///
@@ -66,20 +67,20 @@ const MOST: u64 = 1 << 48;
 #[derive(Debug)]
 pub struct Region<E: Engine> {
     mapping: Mapping,
-    /// Words that this handle knows to be allocated. The superblock may already say more.
+    /// The words that this handle knows to be allocated. The superblock may already have more.
     known: AtomicUsize,
     engine: E,
     capacity: u64,
-    /// The file behind a shared region.
+    /// The file of a shared region.
     file: Option<File>,
 }
 
 impl<E: Engine> Region<E> {
-    /// A region of this process alone, with room for `capacity` bytes.
+    /// Creates a region that is private to this process, with room for `capacity` bytes.
     ///
     /// # Errors
     ///
-    /// When the capacity is no region's, or so much address space cannot be had.
+    /// When the capacity is invalid, or this much address space is not available.
     pub fn anonymous(engine: E, capacity: u64) -> Result<Self, RegionError> {
         let capacity = checked_capacity(capacity)?;
         let mapping = map(capacity, Mapping::anonymous)?;
@@ -114,12 +115,12 @@ impl<E: Engine> Region<E> {
         Ok(Self::new(mapping, engine, capacity, None).formatted())
     }
 
-    /// Has the system provide the first `bytes` of memory now. Otherwise it does when they are
-    /// touched first, which takes as long, at a less convenient time.
+    /// Pre-faults the first `bytes` of memory. Otherwise the system provides each page at its first
+    /// access, which takes as long, at a less convenient time.
     ///
     /// # Errors
     ///
-    /// [`RegionError::Populate`] when there is not so much memory, or the system cannot do it.
+    /// [`RegionError::Populate`] if there is not this much memory, or the system cannot pre-fault.
     ///
     /// # Example
     ///
@@ -132,7 +133,7 @@ impl<E: Engine> Region<E> {
     /// # Ok::<(), drtm_rdma::RegionError>(())
     /// ```
     pub fn populate(&self, bytes: u64) -> Result<(), RegionError> {
-        // Behind a file's end there is nothing to be had.
+        // There is no memory behind a file's end.
         let most = match &self.file {
             Some(file) => size(file)?,
             None => self.capacity,
@@ -141,16 +142,16 @@ impl<E: Engine> Region<E> {
         self.mapping.populate(bytes as usize).map_err(|source| RegionError::Populate { bytes, source })
     }
 
-    /// Gives whole pages among these bytes back to the system, and returns how many bytes that
-    /// were. Their words are zeros from then on, and take memory again when something is written
-    /// there. They stay allocated.
+    /// Returns the whole pages among these bytes to the system, and returns their number of bytes.
+    /// Their words are then zeros, and take memory again when they are written. They stay
+    /// allocated.
     ///
     /// A region in a file keeps its memory: other processes may use it. So does one in huge pages
     /// that were set aside.
     ///
     /// # Errors
     ///
-    /// [`RegionError::Discard`] when the bytes are not all allocated, or the system refuses.
+    /// [`RegionError::Discard`] if the bytes are not all allocated, or the system fails.
     ///
     /// # Example
     ///
@@ -185,9 +186,9 @@ impl<E: Engine> Region<E> {
         Ok(last - first)
     }
 
-    /// A region in memory that other processes can map when they are handed its file, which the
-    /// fabric does. The file has no name and no size limit but the machine's memory, and is sealed
-    /// against being cut short.
+    /// Creates a region that other processes can map when they get its file, which the fabric
+    /// passes. The file has no name and no size limit but the machine's memory, and is sealed
+    /// against truncation.
     ///
     /// # Errors
     ///
@@ -216,16 +217,15 @@ impl<E: Engine> Region<E> {
         Self::create(engine, file, capacity)
     }
 
-    /// A region that other processes can [open](Self::open), in a file that is empty: on a memory
+    /// Creates a region that other processes can [open](Self::open), in an empty file: on a memory
     /// file system, or made by `memfd_create`.
     ///
-    /// Processes that share a region trust each other with its contents, and not to cut the file
-    /// short.
+    /// Processes that share a region trust each other with its contents, and not to truncate the
+    /// file.
     ///
     /// # Errors
     ///
-    /// When the engine cannot protect shared memory, the capacity is no region's, or the system
-    /// refuses.
+    /// When the engine cannot protect shared memory, the capacity is invalid, or the system fails.
     pub fn create(engine: E, file: File, capacity: u64) -> Result<Self, RegionError> {
         engine.admits(Sharing::Processes)?;
         let capacity = checked_capacity(capacity)?;
@@ -238,20 +238,20 @@ impl<E: Engine> Region<E> {
         Ok(Self::new(mapping, engine, capacity, Some(file)).formatted())
     }
 
-    /// A region that another process has [created](Self::create), or this one, elsewhere in its
-    /// address space.
+    /// Opens a region that another process has [created](Self::create), or this one, elsewhere in
+    /// its address space.
     ///
     /// # Errors
     ///
-    /// When the file is not a region, or of another format, damaged, or shorter than it says; or as
-    /// for `create`.
+    /// When the file is not a region, has another format, is damaged, or shorter than it says; or
+    /// as for `create`.
     pub fn open(engine: E, file: File) -> Result<Self, RegionError> {
         engine.admits(Sharing::Processes)?;
         let found = size(&file)?;
         if found < superblock::BYTES {
             return Err(RegionError::Size { found, promised: superblock::BYTES });
         }
-        // The superblock says how much to map, so it is mapped by itself first.
+        // The superblock says how much to map, so it is first mapped alone.
         let capacity = {
             let mapping = map(superblock::BYTES, |bytes| Mapping::of_file(&file, bytes))?;
             // SAFETY: the file has at least the superblock's size, and the mapping too.
@@ -264,8 +264,8 @@ impl<E: Engine> Region<E> {
         Ok(region)
     }
 
-    /// A region that another process made with [`shared`](Self::shared): one whose file cannot be
-    /// cut short.
+    /// Opens a region that another process created with [`shared`](Self::shared): one whose file
+    /// cannot be truncated.
     #[cfg(not(feature = "model"))]
     pub(crate) fn open_sealed(engine: E, file: File) -> Result<Self, RegionError> {
         use rustix::fs::{SealFlags, fcntl_get_seals};
@@ -276,7 +276,7 @@ impl<E: Engine> Region<E> {
         }
     }
 
-    /// The same memory once more, mapped so that nothing can be written to it.
+    /// Maps the same memory again, read-only.
     #[cfg(not(feature = "model"))]
     pub(crate) fn read_only(&self) -> Result<Self, RegionError> {
         let file = self.file.as_ref().ok_or(RegionError::Unsealed)?;
@@ -287,19 +287,19 @@ impl<E: Engine> Region<E> {
         Ok(region)
     }
 
-    /// Where a word is, for what accesses memory by itself.
+    /// Returns the address of a word, for code that accesses memory by itself.
     #[cfg(all(feature = "verbs", not(feature = "model")))]
     pub(crate) fn address(&self, word: u64) -> *const Word {
         self.mapping.address(word)
     }
 
-    /// The file behind a shared region, to be handed to other processes.
+    /// Returns the file of a shared region, to be passed to other processes.
     #[cfg(not(feature = "model"))]
     pub(crate) fn file(&self) -> Option<&File> {
         self.file.as_ref()
     }
 
-    /// A word as an alarm, which all processes that map it see as one, and never as a word.
+    /// Returns a word as an alarm. All processes that map it use it as one, and never as a word.
     #[cfg(not(feature = "model"))]
     pub(crate) fn alarm(&self, at: Offset) -> Result<&crate::alarm::Alarm, OutOfBounds> {
         self.words(at, 1)?;
@@ -317,40 +317,40 @@ impl<E: Engine> Region<E> {
         self
     }
 
-    /// The engine through which this memory is accessed.
+    /// Returns the engine through which this memory is accessed.
     #[inline(always)]
     pub fn engine(&self) -> &E {
         &self.engine
     }
 
-    /// The most bytes that can be allocated, the region's own superblock included.
+    /// Returns the most bytes that can be allocated, including the region's own superblock.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Bytes allocated so far, by whichever process.
+    /// Returns the bytes allocated so far, by any process.
     #[must_use]
     pub fn allocated(&self) -> u64 {
         self.engine.load(self.superblock().allocated())
     }
 
-    /// Whether the system took the advice to use huge pages.
+    /// Returns whether the system accepted the advice to use huge pages.
     #[must_use]
     pub fn huge_pages(&self) -> bool {
         self.mapping.huge_pages()
     }
 
-    /// A word that is found again by its index, below [`ROOTS`]: where the directories of what is
-    /// in the region begin.
+    /// Returns the root with this index, below [`ROOTS`]: the words from which the contents of the
+    /// region are found.
     #[must_use]
     pub fn root(&self, index: usize) -> Option<&Word> {
         self.superblock().root(index)
     }
 
-    /// The word in which users of the region count its turns: it changes when something of which
-    /// there is a limited number of names may be given the same name again. It has a cache line of
-    /// its own, and is at [`TURNS_AT`] for peers.
+    /// Returns the word in which users of the region count its turns. It changes before a limited
+    /// name can be reused for something else. It has a cache line of its own, and peers find it at
+    /// [`TURNS_AT`].
     ///
     /// # Example
     ///
@@ -369,8 +369,8 @@ impl<E: Engine> Region<E> {
         self.superblock().turns()
     }
 
-    /// The word in which the time is published that it is at least, in the unit of lease ends. Zero
-    /// where there is no clock. It has a cache line of its own.
+    /// Returns the word in which a lower bound of the time is published, in the unit of lease ends.
+    /// It is zero if there is no clock. It has a cache line of its own.
     ///
     /// # Example
     ///
@@ -388,17 +388,17 @@ impl<E: Engine> Region<E> {
         self.superblock().time()
     }
 
-    /// Allocates `bytes` of zeros at a multiple of `align`, for good.
+    /// Allocates `bytes` of zeros, aligned to `align`, permanently.
     ///
     /// # Errors
     ///
-    /// [`RegionError::Full`] when the capacity does not allow it, [`RegionError::Allocate`] when
-    /// the system does not, [`RegionError::Allocated`] when another process has damaged the
-    /// superblock. The region is as good as before then.
+    /// [`RegionError::Full`] if the capacity does not suffice. [`RegionError::Allocate`] if the
+    /// system does not provide the memory. [`RegionError::Allocated`] if another process has
+    /// damaged the superblock. The region is then unchanged.
     ///
     /// # Panics
     ///
-    /// When `align` is not a power of two of at least a word.
+    /// Panics if `align` is not a power of two of at least a word.
     pub fn extend(&self, bytes: u64, align: u64) -> Result<Offset, RegionError> {
         assert!(align.is_power_of_two() && align >= WORD, "an alignment is a power of two of at least {WORD}");
         let allocated = self.superblock().allocated();
@@ -415,8 +415,8 @@ impl<E: Engine> Region<E> {
                 .filter(|new_end| *new_end <= self.capacity)
                 .ok_or(RegionError::Full { asked: bytes, left: self.capacity - end, capacity: self.capacity })?;
             if let Some(file) = &self.file {
-                // Before anyone can be told of the words, there must be memory behind them. To
-                // allocate twice is harmless.
+                // The memory must exist before any reader learns of the words. Allocating twice is
+                // harmless.
                 allocate(file, new_end, self.capacity)?;
             }
             match self.engine.compare_exchange(allocated, end, new_end) {
@@ -429,14 +429,14 @@ impl<E: Engine> Region<E> {
         }
     }
 
-    /// The `count` words at `at`: checked here once, then indexed freely.
+    /// Returns the `count` words at `at`: checked here once, then indexed without checks.
     ///
     /// # Errors
     ///
-    /// When they are not all allocated, or `at` is not a word's boundary.
+    /// When they are not all allocated, or `at` is not aligned to a word.
     #[inline(always)]
     pub fn words(&self, at: Offset, count: usize) -> Result<&[Word], OutOfBounds> {
-        // Rotating makes an offset that is no multiple of eight a huge index, so that one
+        // Rotating turns an offset that is no multiple of eight into a huge index, so that one
         // comparison checks both.
         let first = at.bytes().rotate_right(WORD.trailing_zeros()) as usize;
         let within = |known: usize| first.saturating_add(count) <= known;
@@ -448,7 +448,8 @@ impl<E: Engine> Region<E> {
         Ok(unsafe { self.mapping.words(first, count) })
     }
 
-    /// The `N` words at `at`, as an array: indexing it by constants needs no further checks.
+    /// Returns the `N` words at `at`, as an array: indexing it by constants needs no further
+    /// checks.
     ///
     /// # Errors
     ///
@@ -458,8 +459,7 @@ impl<E: Engine> Region<E> {
         self.words(at, N)?.try_into().map_err(|_| OutOfBounds { at, words: N })
     }
 
-    /// Asks the processor for the cache line of a word, by its number, which will be wanted soon. A
-    /// hint: there need not be as many words.
+    /// Prefetches the cache line of a word, by its number. It is a hint: the word need not exist.
     ///
     /// # Example
     ///
@@ -479,8 +479,8 @@ impl<E: Engine> Region<E> {
         prefetch_at(self.mapping.address(word));
     }
 
-    /// The same for a word that is wanted a little later, with many others, as
-    /// [`drtm_htm::prefetch_later`].
+    /// Like [`prefetch`](Self::prefetch), for a word that is used a little later, with many others,
+    /// as [`drtm_htm::prefetch_later`].
     ///
     /// # Example
     ///
@@ -497,19 +497,20 @@ impl<E: Engine> Region<E> {
         Superblock(unsafe { self.mapping.words(0, superblock::WORDS) })
     }
 
-    /// Remembers that so many bytes are allocated.
+    /// Records that this many bytes are allocated.
     fn learn(&self, bytes: u64) -> usize {
         let words = (bytes / WORD) as usize;
         self.known.fetch_max(words, Relaxed).max(words)
     }
 
-    /// What others have allocated meanwhile; what was known, where that cannot be true.
+    /// Returns what is allocated by now. If that cannot be true, it returns what was known.
     #[cold]
     fn catch_up(&self) -> usize {
         self.refresh().unwrap_or_else(|_| self.known.load(Relaxed))
     }
 
-    /// Asks the superblock, which another process may have damaged, and the file, which decides.
+    /// Reads the superblock, which another process may have damaged, and the size of the file,
+    /// which is authoritative.
     fn refresh(&self) -> Result<usize, RegionError> {
         let promised = self.allocated();
         let found = match &self.file {
@@ -543,7 +544,7 @@ fn size(file: &File) -> Result<u64, RegionError> {
     file.metadata().map(|metadata| metadata.len()).map_err(|source| RegionError::Inspect { source })
 }
 
-/// Makes the file at least `bytes` long, with memory behind all of it. Never makes it shorter.
+/// Makes the file at least `bytes` long, backed by memory. Never makes it shorter.
 fn allocate(file: &File, bytes: u64, capacity: u64) -> Result<(), RegionError> {
     if size(file)? >= bytes {
         return Ok(());

@@ -7,13 +7,13 @@ use parking_lot::Mutex;
 
 use crate::{FabricError, NodeId, Region, RegionId};
 
-/// Regions that a node can register.
+/// The most regions that a node can register.
 const REGIONS: usize = 256;
 
 /// Regions by their numbers.
 #[derive(Debug)]
 pub(crate) struct Registry<E: Engine> {
-    /// Filled from the front, and never changed after: read without a lock.
+    /// Filled from the front, and then never changed, so it is read without a lock.
     regions: Box<[OnceLock<Arc<Region<E>>>]>,
     registration: Mutex<()>,
 }
@@ -23,7 +23,7 @@ impl<E: Engine> Registry<E> {
         Self { regions: (0..REGIONS).map(|_| OnceLock::new()).collect(), registration: Mutex::new(()) }
     }
 
-    /// Registers a region of a node, unless that is over.
+    /// Registers a region of a node, unless the node is gone.
     pub(crate) fn register(
         &self,
         node: NodeId,

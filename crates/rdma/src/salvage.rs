@@ -1,4 +1,4 @@
-//! What is left of the memory of a node that has died: to be read, and nothing else.
+//! The memory of a node that has died, read-only.
 
 use std::{fmt, sync::Arc};
 
@@ -6,11 +6,11 @@ use drtm_htm::Engine;
 
 use crate::{Offset, OutOfBounds, Region};
 
-/// A region of a dead incarnation, for recovery to read: from
+/// A region of a dead incarnation, for recovery to read: returned by
 /// [`Fabric::salvage`](crate::Fabric::salvage).
 ///
-/// It is as the incarnation left it, but for operations of peers that were under way. Nothing can
-/// be written to it.
+/// Its contents are as the incarnation left them, except for operations of peers that were pending.
+/// It is read-only.
 ///
 /// # Example
 ///
@@ -40,34 +40,34 @@ impl<E: Engine> Salvage<E> {
         Self { region }
     }
 
-    /// Bytes that were allocated, from the region's beginning.
+    /// Returns the bytes that were allocated, from the region's beginning.
     #[must_use]
     pub fn allocated(&self) -> u64 {
         self.region.allocated()
     }
 
-    /// A word by its index below [`ROOTS`](crate::ROOTS), where what is in the region is found
-    /// again.
+    /// Returns the root with this index, below [`ROOTS`](crate::ROOTS). `None` if there is no such
+    /// root.
     #[must_use]
     pub fn root(&self, index: usize) -> Option<u64> {
         self.region.root(index).map(|word| self.region.engine().load(word))
     }
 
-    /// The word at an offset.
+    /// Returns the word at an offset.
     ///
     /// # Errors
     ///
-    /// When it is not allocated, or the offset is no word's.
+    /// When it is not allocated, or the offset is not aligned to a word.
     pub fn load(&self, at: Offset) -> Result<u64, OutOfBounds> {
         let words = self.region.words(at, 1)?;
         Ok(self.region.engine().load(&words[0]))
     }
 
-    /// Copies as many words as `into` has.
+    /// Copies words to `into`, as many as it has.
     ///
     /// # Errors
     ///
-    /// When they are not all allocated, or the offset is no word's.
+    /// When they are not all allocated, or the offset is not aligned to a word.
     pub fn read(&self, at: Offset, into: &mut [u64]) -> Result<(), OutOfBounds> {
         for (word, value) in self.region.words(at, into.len())?.iter().zip(into) {
             *value = self.region.engine().load(word);

@@ -1,9 +1,8 @@
-//! The one door for the atomics of the crate's own protocols, so that model checking can replace
-//! them.
+//! The atomics of the crate's own protocols, so that model checking can replace them.
 //!
 //! With the feature `loom` they are loom's, with `shuttle` they are shuttle's, and a futex is a
-//! mutex with a condition. Everything else in this crate (flags that only end a wait sooner,
-//! counters) stays the standard library's.
+//! mutex with a condition variable. Everything else in this crate (flags that only end a wait
+//! sooner, counters) uses the standard library's.
 
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
 pub(crate) use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -33,7 +32,7 @@ mod real {
 
     use super::AtomicU32;
 
-    /// A word that threads, of one process or of several, sleep on while it has a value.
+    /// A word on which threads, of one process or of several, sleep while it has a value.
     #[derive(Debug, Default)]
     #[repr(transparent)]
     pub(crate) struct Futex(AtomicU32);
@@ -43,21 +42,21 @@ mod real {
             &self.0
         }
 
-        /// Sleeps while the word is `value`, for so long at the most. May return earlier, for no
+        /// Sleeps while the word is `value`, for `at_most` this long. May return earlier, for no
         /// reason.
         pub(crate) fn sleep(&self, value: u32, at_most: Option<Duration>) {
             let timeout = at_most.map(|time| Timespec {
                 tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
                 tv_nsec: Nsecs::from(time.subsec_nanos()),
             });
-            // An error is one of: another value, a signal, the end of the time. All are looked into
-            // by the caller.
+            // An error is another value, a signal, or the end of the time. The caller checks all of
+            // these.
             let _ = futex::wait(&self.0, futex::Flags::empty(), value, timeout.as_ref());
         }
 
-        /// Ends the sleep of one thread, if one sleeps.
+        /// Wakes one sleeping thread, if there is one.
         pub(crate) fn wake(&self) {
-            // It fails only for an address that is not mapped, and this one is.
+            // It fails only for an unmapped address, and this one is mapped.
             let _ = futex::wake(&self.0, futex::Flags::empty(), 1);
         }
     }
@@ -90,7 +89,7 @@ mod modelled {
             &self.word
         }
 
-        /// The system looks at the word and goes to sleep in one step, as far as wakers can tell.
+        /// The system reads the word and sleeps in one step, as far as wakers can observe.
         pub(crate) fn sleep(&self, value: u32, at_most: Option<Duration>) {
             let sleepers = self.sleepers.lock().expect("no panic");
             if at_most.is_none() && self.word.load(Ordering::SeqCst) == value {
@@ -105,7 +104,7 @@ mod modelled {
     }
 }
 
-/// Runs a model in every way there is, with few preemptions, which is where mistakes are found.
+/// Runs a model in every interleaving with few preemptions, where most bugs are.
 #[cfg(all(test, feature = "loom"))]
 pub(crate) fn explore(run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();

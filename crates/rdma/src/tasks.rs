@@ -1,23 +1,23 @@
-//! Sets of coroutines, as bits.
+//! Sets of coroutines, as bitmaps.
 
 use crate::tickets::Task;
 
 #[derive(Debug, Default)]
 pub(crate) struct TaskSet {
     bits: Vec<u64>,
-    /// False only if the set is empty: the usual case, known at a look.
+    /// False only if the set is empty, which is the usual case, checked by one load.
     occupied: bool,
 }
 
 impl TaskSet {
-    /// Makes room for so many, so that inserting them does not allocate, and forgets all.
+    /// Makes room for this many, so that inserting them does not allocate, and empties the set.
     pub(crate) fn reset(&mut self, tasks: usize) {
         self.bits.clear();
         self.bits.resize(tasks.div_ceil(64), 0);
         self.occupied = false;
     }
 
-    /// Makes room for so many, and puts all of them in.
+    /// Makes room for this many, and inserts all of them.
     pub(crate) fn fill(&mut self, tasks: usize) {
         self.reset(tasks);
         for task in 0..tasks {
@@ -25,7 +25,7 @@ impl TaskSet {
         }
     }
 
-    /// Makes room for one more, besides those there.
+    /// Makes room for one more.
     pub(crate) fn make_room(&mut self, task: Task) {
         let words = task as usize / 64 + 1;
         if self.bits.len() < words {
@@ -33,13 +33,13 @@ impl TaskSet {
         }
     }
 
-    /// Whether it has any member, by a look at every bit.
+    /// Returns whether it has any member, by checking every bit.
     pub(crate) fn any(&self) -> bool {
         self.bits.iter().any(|bits| *bits != 0)
     }
 
-    /// Nobody is not inserted, nor is anyone for whom there is no room: a coroutine of an executor
-    /// that has ended.
+    /// Inserts a coroutine. It ignores `NOBODY`, and a coroutine without room, which belongs to an
+    /// executor that has ended.
     #[inline(always)]
     pub(crate) fn insert(&mut self, task: Task) {
         if let Some(bits) = self.bits.get_mut(task as usize / 64) {
@@ -52,13 +52,13 @@ impl TaskSet {
         self.bits.get(task as usize / 64).is_some_and(|bits| bits & (1 << (task % 64)) != 0)
     }
 
-    /// Whether there is certainly nobody.
+    /// Returns whether the set is certainly empty.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         !self.occupied
     }
 
-    /// Moves all of `other` here.
+    /// Moves all members of `other` here.
     #[inline(always)]
     pub(crate) fn take_all(&mut self, other: &mut Self) {
         if other.occupied {
@@ -70,7 +70,7 @@ impl TaskSet {
         }
     }
 
-    /// Removes and gives sixty-four at a time: those from `64 * index` on.
+    /// Removes and returns sixty-four members: those from `64 * index` on.
     #[inline(always)]
     pub(crate) fn take_word(&mut self, index: usize) -> u64 {
         self.bits.get_mut(index).map_or(0, std::mem::take)

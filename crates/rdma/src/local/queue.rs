@@ -66,8 +66,8 @@ impl<E: Engine> Queue<E> {
         self.life.as_ref()
     }
 
-    /// Makes the queue belong to an incarnation. What it still holds for the one before fails at
-    /// the next polls.
+    /// Connects the queue to an incarnation. Operations that it still holds for the previous one
+    /// fail at the next polls.
     #[cold]
     pub(super) fn connect(&mut self, life: Arc<Life<E>>) {
         if let Some(before) = self.life.replace(life) {
@@ -78,7 +78,7 @@ impl<E: Engine> Queue<E> {
         (self.departed, self.broken) = (false, None);
     }
 
-    /// How an operation ends whose incarnation is replaced.
+    /// Returns the outcome of an operation whose incarnation is replaced.
     fn cut_off(posted: &Posted, before: &Life<E>) -> Outcome {
         let Job::Work(work) = &posted.job else { return Ok(0) };
         let (node, incarnation) = (work.verb.node(), before.incarnation);
@@ -90,24 +90,24 @@ impl<E: Engine> Queue<E> {
         }
     }
 
-    /// Whether nothing that belongs to an incarnation before is still to be reported.
+    /// Returns whether all operations of the previous incarnation are reported.
     pub(super) fn may_connect(&self) -> bool {
         self.life.is_none() || self.departed
     }
 
-    /// The incarnation, when it is over and this was not asked before.
+    /// Returns the incarnation once, when it is over. `None` otherwise.
     pub(super) fn departure(&mut self) -> Option<Incarnation> {
         let life = self.life.as_ref().filter(|life| life.is_over())?;
         (!std::mem::replace(&mut self.departed, true)).then_some(life.incarnation)
     }
 
-    /// Adds what begins at the next poll.
+    /// Adds an entry that begins at the next poll.
     #[inline(always)]
     pub(super) fn push(&mut self, job: Job) {
         self.pending.push_back(Posted { job, stage: Stage::Waiting(0), due: None });
     }
 
-    /// Adds what begins as late as the configuration wants it.
+    /// Adds an entry that begins after the configured delay.
     pub(super) fn push_for_later(&mut self, job: Job, nic: &mut Nic, config: &LocalConfig) {
         let delay = if config.delay == 0 { 0 } else { nic.rng.u32(..=config.delay) };
         let due = (!config.latency.is_zero()).then(|| time::of_this_machine() + config.latency);
@@ -118,7 +118,7 @@ impl<E: Engine> Queue<E> {
         self.pending.is_empty()
     }
 
-    /// Carries out everything, at once and in order.
+    /// Carries out all entries, at once and in order.
     #[inline(always)]
     pub(super) fn finish(&mut self, by: &mut Polled<'_, E>, events: &mut impl Events) -> Activity {
         let Some(life) = &self.life else { return Activity::Idle };
@@ -138,7 +138,7 @@ impl<E: Engine> Queue<E> {
         Activity::Idle
     }
 
-    /// Carries out a little.
+    /// Advances the entries a little.
     pub(super) fn advance(&mut self, by: &mut Polled<'_, E>, events: &mut impl Events) -> Activity {
         let Some(life) = &self.life else { return Activity::Idle };
         let to = by.target(life);
@@ -173,7 +173,7 @@ impl<E: Engine> Queue<E> {
         activity
     }
 
-    /// Remembers a failure that nobody hears of, or forgets it when somebody has.
+    /// Stores a failure that is not reported, or clears it when one is.
     #[inline(always)]
     fn note(broken: &mut Option<VerbError>, job: &Job, outcome: &Outcome) {
         if let Err(error) = outcome {
@@ -188,19 +188,19 @@ impl<E: Engine> Queue<E> {
                 *taken -= 1;
                 events.completed(ticket, verb, outcome);
             }
-            // A caller that is gone misses nothing.
+            // A caller that is gone needs no reply.
             Job::Reply(_, reply) => home.mail.recycle(reply.frame),
         }
     }
 
-    /// The endpoint goes away. A simulated NIC that is between the halves of an atomic ends it, for
-    /// the sake of others.
+    /// Discards the queue of a dropped endpoint. A simulated NIC that is between the halves of an
+    /// atomic completes it, since other endpoints wait for its unit.
     pub(super) fn abandon(&mut self, home: &Life<E>) {
         for posted in self.pending.drain(..) {
             match (posted.job, posted.stage) {
                 (Job::Work(work), Stage::Between { old }) => {
                     if let Some(life) = &self.life {
-                        // The words were there when the atomic began, and regions do not shrink.
+                        // The words existed when the atomic began, and regions do not shrink.
                         let _ = Nic::end_atomic(&work.verb, old, life);
                     }
                 }

@@ -1,4 +1,4 @@
-//! The model checker's memory: words in a box, since its atomics are larger than eight bytes and
+//! The model checker's memory: a box of words, since its atomics are larger than eight bytes and
 //! cannot be mapped.
 
 use std::io;
@@ -31,8 +31,8 @@ impl Mapping {
 
     /// # Safety
     ///
-    /// None to uphold: nothing is given back, and nothing zeroed, which only a model without hints
-    /// that grow can afford.
+    /// None to uphold: nothing is freed or zeroed. A model has no growing hints, so it needs
+    /// neither.
     pub(super) unsafe fn discard(&self, _first: usize, _bytes: usize) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -47,7 +47,7 @@ impl Mapping {
 
     /// # Safety
     ///
-    /// None to uphold, since the box checks its bounds; unsafe as its twin is.
+    /// None to uphold, since the box checks its bounds; it is unsafe like its counterpart.
     pub(super) unsafe fn words(&self, first: usize, count: usize) -> &[Word] {
         &self.0[first..first + count]
     }

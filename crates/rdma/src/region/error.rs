@@ -1,4 +1,4 @@
-//! What can go wrong with a region.
+//! The errors of regions.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use drtm_htm::EngineError;
 
 use crate::Offset;
 
-/// A region that cannot be had, opened or extended.
+/// A region that cannot be created, opened or extended.
 ///
 /// # Example
 ///
@@ -25,29 +25,29 @@ pub enum RegionError {
     /// The region's capacity is used up.
     #[error("region full: {asked} bytes asked for, {left} left of {capacity}; create it with a larger capacity")]
     Full {
-        /// Bytes asked for.
+        /// The requested bytes.
         asked: u64,
         /// Bytes that were left.
         left: u64,
         /// The region's capacity.
         capacity: u64,
     },
-    /// A capacity that no region can have.
+    /// The capacity is out of range.
     #[error("a region's capacity must be from {least} to {most} bytes, and {asked} was asked for")]
     Capacity {
-        /// What was asked for.
+        /// The requested capacity.
         asked: u64,
-        /// The least there can be.
+        /// The least capacity.
         least: u64,
-        /// The most there can be.
+        /// The largest capacity.
         most: u64,
     },
-    /// Address space could not be reserved or a file not be mapped.
+    /// Address space could not be reserved, or a file could not be mapped.
     #[error("cannot map {bytes} bytes: {source}")]
     Map {
-        /// How much.
+        /// The bytes to map.
         bytes: u64,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The system has not set so many huge pages aside.
@@ -63,34 +63,34 @@ pub enum RegionError {
         /// What the system said.
         source: io::Error,
     },
-    /// Memory could not be had ahead of its use.
+    /// Memory could not be pre-faulted.
     #[error("cannot have {bytes} bytes of memory at once: {source}; ask for less, or let it come as it is used")]
     Populate {
-        /// How much.
+        /// The bytes to pre-fault.
         bytes: u64,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Memory could not be given back to the system.
+    /// Memory could not be returned to the system.
     #[error("cannot give {bytes} bytes of memory back: {source}; they can be used as before")]
     Discard {
-        /// How much.
+        /// The bytes to return.
         bytes: u64,
-        /// What the system said, or that these bytes are not allocated.
+        /// The system's error, or that these bytes are not allocated.
         source: io::Error,
     },
-    /// A shared region's file could not be sized: no space is left on its file system, say.
+    /// A shared region's file could not be sized, for example because its file system is full.
     #[error("cannot allocate {bytes} bytes in the region's file: {source}")]
     Allocate {
-        /// The size that the file was to have.
+        /// The requested size of the file.
         bytes: u64,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file's size could not be found out.
+    /// The file's size could not be read.
     #[error("cannot read the size of the region's file: {source}")]
     Inspect {
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file is not a region.
@@ -106,7 +106,7 @@ pub enum RegionError {
     Format {
         /// The region's format.
         found: u64,
-        /// The format known here.
+        /// The format that this library reads.
         known: u64,
     },
     /// The superblock is damaged.
@@ -114,39 +114,39 @@ pub enum RegionError {
     Checksum {
         /// The checksum found.
         found: u32,
-        /// The checksum of what was found.
+        /// The checksum of the words found.
         computed: u32,
     },
-    /// The region was made with an engine of another kind, whose accesses would not be atomic with
-    /// this one's.
+    /// The region was created with an engine of another kind. Accesses by both would not be atomic
+    /// with each other.
     #[error(
         "the region was made with an engine {found}, and this engine is one {ours}; open it with an engine of its kind"
     )]
     OtherEngine {
-        /// The kind that the region names.
+        /// The engine kind of the region.
         found: &'static str,
-        /// The kind of the engine given.
+        /// The kind of the given engine.
         ours: &'static str,
     },
-    /// The file may be cut short by the process that made it, which others could not survive.
+    /// The file may be truncated by the process that made it, which would kill others.
     #[error("the region's file is not sealed against shrinking; make it with `Region::shared`")]
     Unsealed,
-    /// The file does not hold what its superblock says.
+    /// The file is smaller than its superblock says.
     #[error(
         "the region's file has {found} bytes where its superblock promises {promised}; it was cut short or is still being made"
     )]
     Size {
         /// The file's size.
         found: u64,
-        /// What the superblock says.
+        /// The size that the superblock says.
         promised: u64,
     },
-    /// The superblock's count of what is allocated can be no region's.
+    /// The superblock's count of allocated bytes is out of range.
     #[error(
         "the superblock says that {found} bytes of {capacity} are allocated, which cannot be; a process that maps the region has damaged it"
     )]
     Allocated {
-        /// What it says.
+        /// The count.
         found: u64,
         /// The region's capacity.
         capacity: u64,
@@ -156,7 +156,7 @@ pub enum RegionError {
     Engine(#[from] EngineError),
 }
 
-/// An access beyond what has been allocated in a region, or not at a word's boundary.
+/// An access beyond what is allocated in a region, or not aligned to a word.
 ///
 /// # Example
 ///
@@ -172,8 +172,8 @@ pub enum RegionError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{words} words at {at} are not in the region; the link that led there is stale or corrupt")]
 pub struct OutOfBounds {
-    /// Where the access began.
+    /// The first offset of the access.
     pub at: Offset,
-    /// How many words it was.
+    /// The number of words.
     pub words: usize,
 }

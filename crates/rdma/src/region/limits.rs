@@ -1,12 +1,12 @@
-//! What the system lets a process have.
+//! The memory limits that the system imposes on a process.
 
 use std::{fs, path::Path};
 
 use rustix::process::{Resource, getrlimit};
 
-/// How much memory a region can be made for, as far as this process may have it: of `most` bytes at
-/// most, half of the address space that the process is limited to, and what its control groups may
-/// use.
+/// Returns the capacity that a region can have in this process: `most` bytes, or less. The bounds
+/// are half of the address space that the process is limited to, and the memory limits of its
+/// control groups.
 ///
 /// # Example
 ///
@@ -21,7 +21,7 @@ pub fn capacity_within_limits(most: u64) -> u64 {
     [addresses, least_limit(&groups, Path::new("/sys/fs/cgroup"))].into_iter().flatten().fold(most, u64::min)
 }
 
-/// The least limit on memory of these groups, of those that they are in, and of their mount's root,
+/// Returns the least memory limit of these groups and their parents, up to their mount's root,
 /// which in a container is the container's own.
 fn least_limit(groups: &str, mount: &Path) -> Option<u64> {
     let limits = groups.lines().filter_map(|line| {
@@ -33,7 +33,7 @@ fn least_limit(groups: &str, mount: &Path) -> Option<u64> {
             _ => return None,
         };
         let group = root.join(path.trim_start_matches('/'));
-        // A group that is not seen from here, or has no limit, says nothing.
+        // A group that is not visible here, or has no limit, imposes none.
         let limit = |group: &Path| fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok();
         group.ancestors().take_while(|group| group.starts_with(&root)).filter_map(limit).min()
     });

@@ -1,4 +1,4 @@
-//! Address space, seen as words. All of this crate's raw memory is here.
+//! Address space as words. All raw memory of this crate is here.
 
 use std::{fs::File, io};
 
@@ -7,18 +7,17 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 
 use crate::alarm::Alarm;
 
-/// What the processor can map as one page where the system lets it: mappings begin at a multiple of
-/// it.
+/// The size of a huge page. Mappings are aligned to it.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// A reservation of address space, readable and writable as words from its beginning to `bytes`.
+/// A reservation of address space, readable and writable as words up to `bytes`.
 ///
-/// The system fills it with zeros, page by page, when it is first touched. With a file behind it, a
-/// page beyond the file's end is a signal when touched: it is [`super::Region`] that hands out only
-/// words within what has been allocated.
+/// The system zeroes each page at its first access. In a mapped file, an access to a page beyond
+/// the file's end is a signal: [`super::Region`] hands out only words within what has been
+/// allocated.
 #[derive(Debug)]
 pub(super) struct Mapping {
-    /// The reservation, which contains the words and what was skipped to align them.
+    /// The whole reservation: the words, and what was skipped to align them.
     reserved: *mut std::ffi::c_void,
     reserved_bytes: usize,
     words: *mut Word,
@@ -35,7 +34,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Memory of this process alone.
+    /// Maps memory that is private to this process.
     pub(super) fn anonymous(bytes: usize) -> io::Result<Self> {
         Self::reserve(bytes, ProtFlags::READ | ProtFlags::WRITE)
     }
@@ -52,12 +51,12 @@ impl Mapping {
         Ok(Self { reserved, reserved_bytes, words: reserved.cast(), bytes, huge_pages: true, stocked: true })
     }
 
-    /// The memory of a file, from its beginning; the file may be shorter.
+    /// Maps the memory of a file, from its beginning. The file may be shorter.
     pub(super) fn of_file(file: &File, bytes: usize) -> io::Result<Self> {
         Self::of_file_with(file, bytes, ProtFlags::READ | ProtFlags::WRITE)
     }
 
-    /// The memory of a file, in which a write would be a signal.
+    /// Maps the memory of a file read-only: a write would be a signal.
     pub(super) fn of_file_read_only(file: &File, bytes: usize) -> io::Result<Self> {
         Self::of_file_with(file, bytes, ProtFlags::READ)
     }
@@ -83,21 +82,21 @@ impl Mapping {
         Ok(Self { reserved, reserved_bytes, words, bytes, huge_pages, stocked }.advised())
     }
 
-    /// Asks for huge pages. A system that has none is no worse off.
+    /// Advises huge pages. A system without them ignores the advice.
     fn advised(mut self) -> Self {
         // SAFETY: the range was mapped by this value; the advice does not change its contents.
         self.huge_pages = unsafe { madvise(self.words.cast(), self.bytes, Advice::LinuxHugepage) }.is_ok();
         self
     }
 
-    /// Has the system provide the memory of the first bytes now, and not when it is touched.
+    /// Pre-faults the first bytes.
     pub(super) fn populate(&self, bytes: usize) -> io::Result<()> {
         let bytes = bytes.min(self.bytes);
         // SAFETY: the range was mapped by this value; what its memory holds is not changed.
         Ok(unsafe { madvise(self.words.cast(), bytes, Advice::LinuxPopulateWrite) }?)
     }
 
-    /// Gives pages back to the system, which then are zeros.
+    /// Returns pages to the system. Their words are then zeros.
     ///
     /// # Safety
     ///
@@ -115,18 +114,18 @@ impl Mapping {
         self.stocked
     }
 
-    /// Whether the system took the advice to use huge pages.
+    /// Returns whether the system accepted the advice to use huge pages.
     pub(super) fn huge_pages(&self) -> bool {
         self.huge_pages
     }
 
-    /// Where a word is, or would be if there were as many.
+    /// Returns the address of a word, even if there are fewer words.
     #[inline(always)]
     pub(super) fn address(&self, word: u64) -> *const Word {
         self.words.wrapping_add(word as usize)
     }
 
-    /// `count` words from the `first` on.
+    /// Returns `count` words from the `first` on.
     ///
     /// # Safety
     ///
@@ -145,7 +144,7 @@ impl Mapping {
 }
 
 impl Mapping {
-    /// A word as an alarm.
+    /// Returns a word as an alarm.
     ///
     /// # Safety
     ///

@@ -1,4 +1,4 @@
-//! The first words of every region: what it is, how large, and where to find what is in it.
+//! The superblock: the first words of every region, which describe it and hold its roots.
 //!
 //! ```text
 //! word  0      magic
@@ -15,22 +15,22 @@
 //!      33..40  zero, so that `time` has a cache line of its own
 //! ```
 //!
-//! Words 0 to 3 and 5 are written once, before any other process can see the region. Accesses
-//! through engines of two kinds would not be atomic with each other, so a region is opened only
-//! with an engine of the kind that it was made with.
+//! Words 0 to 3 and 5 are written once, before another process can see the region. Accesses through
+//! engines of two kinds would not be atomic with each other, so a region is opened only with an
+//! engine of the kind that it was created with.
 
 use drtm_htm::{Engine, EngineKind, Word};
 
 use super::RegionError;
 use crate::Offset;
 
-/// Words in the superblock.
+/// The words of the superblock.
 pub(super) const WORDS: usize = 40;
 
-/// Bytes in the superblock.
+/// The bytes of the superblock.
 pub(super) const BYTES: u64 = 8 * WORDS as u64;
 
-/// Words for finding things again.
+/// The number of root words, from which the contents of a region are found.
 pub const ROOTS: usize = TURNS - FIRST_ROOT;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"drtm-reg");
@@ -43,7 +43,7 @@ const FIRST_ROOT: usize = 8;
 const TURNS: usize = 24;
 const TIME: usize = 32;
 
-/// Where the word that counts turns is in every region (see
+/// The offset of the word that counts turns in every region (see
 /// [`Region::turns`](crate::Region::turns)).
 pub const TURNS_AT: Offset = Offset::new(8 * TURNS as u64);
 
@@ -52,7 +52,7 @@ pub const TURNS_AT: Offset = Offset::new(8 * TURNS as u64);
 pub(super) struct Superblock<'a>(pub(super) &'a [Word]);
 
 impl<'a> Superblock<'a> {
-    /// Describes a new region in which nothing but the superblock is allocated.
+    /// Writes the superblock of a new region, in which nothing else is allocated.
     pub(super) fn write<E: Engine>(self, engine: &E, capacity: u64) {
         let described = [MAGIC, FORMAT, capacity, kind_of(engine)];
         for (word, value) in DESCRIBED.into_iter().zip(described) {
@@ -62,7 +62,7 @@ impl<'a> Superblock<'a> {
         engine.store(self.allocated(), BYTES);
     }
 
-    /// The capacity, if this is a superblock that is whole and known.
+    /// Reads and checks the superblock. Returns the capacity.
     pub(super) fn read<E: Engine>(self, engine: &E) -> Result<u64, RegionError> {
         let described = DESCRIBED.map(|word| engine.load(&self.0[word]));
         let [magic, format, capacity, kind] = described;
@@ -82,7 +82,7 @@ impl<'a> Superblock<'a> {
         Ok(capacity)
     }
 
-    /// Bytes allocated so far.
+    /// Returns the word that counts the allocated bytes.
     pub(super) fn allocated(self) -> &'a Word {
         &self.0[ALLOCATED]
     }
@@ -104,7 +104,7 @@ impl<'a> Superblock<'a> {
 /// The words that describe the region.
 const DESCRIBED: [usize; 4] = [0, 1, 2, ENGINE];
 
-/// An engine that has found no regions on this machine is as one that knows none.
+/// An engine without htm on this machine counts as one without htm at all.
 pub(crate) fn kind_of<E: Engine>(engine: &E) -> u64 {
     match E::KIND {
         _ if !engine.has_regions() => 1,
