@@ -8,11 +8,11 @@
 //!
 //! A frame is published by one store of the tail: a producer that dies before it has written
 //! nothing, and one that dies after it has written all. A consumer that dies frees nothing more,
-//! and a producer finds the ring full.
+//! and the producer finds the ring full.
 //!
-//! Each side keeps its own count in its own memory and only stores it; the other's is read, and
-//! believed only as far as it makes sense. A ring whose counts or lengths make none is [`Corrupt`],
-//! and no more is read of it. Whatever they are, nothing outside the ring's words is touched.
+//! Each side keeps its own count in its own memory and only stores it. It reads the other side's
+//! count, and trusts it only within bounds. A ring with invalid counts or lengths is [`Corrupt`],
+//! and is not read any more. Whatever they are, no word outside the ring is accessed.
 
 use drtm_htm::{Engine, NoHtm, Word};
 
@@ -20,13 +20,13 @@ use crate::{die, port::Ticket, words_for};
 
 const TAIL: usize = 0;
 const HEAD: usize = 8;
-/// Words before the frames.
+/// The words before the frames.
 pub(crate) const DATA: usize = 16;
 
-/// Words of a frame's head.
+/// The words of a frame's head.
 pub(crate) const FRAME_HEAD: usize = 3;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameKind {
     Message,
@@ -36,7 +36,7 @@ pub(crate) enum FrameKind {
     Refusal,
 }
 
-/// What comes before a frame's bytes.
+/// The head of a frame.
 ///
 /// ```text
 /// word 0   length in bytes (32 bits), kind (16), endpoint of the caller (16)
@@ -66,7 +66,7 @@ impl FrameHead {
         ]
     }
 
-    /// The head and the length, if this is one.
+    /// Decodes the head and the length. `None` if they are invalid.
     fn unpacked(words: [u64; FRAME_HEAD]) -> Option<(Self, usize)> {
         let kind = match (words[0] >> 32) as u16 {
             1 => FrameKind::Message,
@@ -81,16 +81,16 @@ impl FrameHead {
     }
 }
 
-/// A ring that makes no sense.
+/// The error of a ring with invalid contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Corrupt;
 
-/// Words that frames of so many bytes need.
+/// Returns the words that a frame of this many bytes needs.
 pub(crate) const fn frame_words(bytes: usize) -> u64 {
     (FRAME_HEAD + words_for(bytes)) as u64
 }
 
-/// Where the words of a position and so many after it are: at most two pieces.
+/// Returns `count` words from a position on: at most two pieces.
 fn pieces(data: &[Word], position: u64, count: usize) -> (&[Word], &[Word]) {
     // The number of words is a power of two.
     let start = (position & (data.len() as u64 - 1)) as usize;
@@ -98,34 +98,34 @@ fn pieces(data: &[Word], position: u64, count: usize) -> (&[Word], &[Word]) {
     (&data[start..start + first], &data[..count - first])
 }
 
-/// The data of a ring, whose size must be a power of two.
+/// Returns the data of a ring, whose size must be a power of two.
 fn data(ring: &[Word]) -> &[Word] {
     let data = &ring[DATA..];
     debug_assert!(data.len().is_power_of_two());
     data
 }
 
-/// The side that writes.
+/// The writing side.
 #[derive(Debug)]
 pub(crate) struct Producer {
     tail: u64,
-    /// What the consumer has freed, when it was last looked at.
+    /// The consumer's count, as last read.
     head: u64,
 }
 
 impl Producer {
-    /// Goes on where the ring is. An earlier producer of the same ring has ended.
+    /// Continues at the ring's position. An earlier producer of the ring must have ended.
     pub(crate) fn new(ring: &[Word]) -> Self {
         Self { tail: NoHtm.load(&ring[TAIL]), head: NoHtm.load(&ring[HEAD]) }
     }
 
-    /// Whether the consumer has taken everything.
+    /// Returns whether the consumer has taken all frames.
     pub(crate) fn is_drained(&mut self, ring: &[Word]) -> bool {
         self.head = NoHtm.load(&ring[HEAD]);
         self.head == self.tail
     }
 
-    /// Writes a frame, if there is room for it.
+    /// Writes a frame. Returns false if there is no room.
     pub(crate) fn push(&mut self, ring: &[Word], head: FrameHead, bytes: &[u8]) -> bool {
         let data = data(ring);
         let words = frame_words(bytes.len());
@@ -146,7 +146,7 @@ impl Producer {
         NoHtm.store_bytes(first, before);
         NoHtm.store_bytes(second, after);
         die::site("frame.filled");
-        // The count that the ring began with may be damaged, and near its end.
+        // The initial count of the ring may be damaged, and near its maximum.
         self.tail = self.tail.wrapping_add(words);
         NoHtm.store(&ring[TAIL], self.tail);
         die::site("frame.published");
@@ -154,25 +154,25 @@ impl Producer {
     }
 }
 
-/// The side that reads.
+/// The reading side.
 #[derive(Debug)]
 pub(crate) struct Consumer {
     head: u64,
 }
 
 impl Consumer {
-    /// Goes on where the ring is. An earlier consumer of the same ring has ended.
+    /// Continues at the ring's position. An earlier consumer of the ring must have ended.
     pub(crate) fn new(ring: &[Word]) -> Self {
         Self { head: NoHtm.load(&ring[HEAD]) }
     }
 
-    /// Whether there is nothing. A look, and no more.
+    /// Returns whether the ring is empty. It only loads the tail.
     #[inline]
     pub(crate) fn is_empty(&self, ring: &[Word]) -> bool {
         NoHtm.load(&ring[TAIL]) == self.head
     }
 
-    /// Takes a frame, whose bytes replace what is in `into`.
+    /// Takes a frame, whose bytes replace those in `into`. Returns `None` if the ring is empty.
     pub(crate) fn pop(&mut self, ring: &[Word], into: &mut Vec<u8>) -> Result<Option<FrameHead>, Corrupt> {
         let there = NoHtm.load(&ring[TAIL]).wrapping_sub(self.head);
         if there == 0 {
@@ -200,7 +200,7 @@ impl Consumer {
         NoHtm.load_bytes(second, after);
         die::site("receive.taken");
         self.head = self.head.wrapping_add(words);
-        // Released: the producer may write there when what was there is copied.
+        // This is a release: the producer may overwrite the frame after it was copied.
         NoHtm.store(&ring[HEAD], self.head);
         die::site("receive.freed");
         Ok(Some(head))
@@ -226,7 +226,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a queue.
+        /// Compares a ring with a queue.
         #[test]
         fn frames_come_out_as_they_went_in(steps in prop::collection::vec(prop::option::of(0..120_usize), 0..300)) {
             let ring = ring(32);
@@ -255,7 +255,7 @@ mod tests {
                     }
                 }
                 if number % 7 == 0 {
-                    // Another endpoint in the same place.
+                    // Another endpoint takes the same place.
                     producer = Producer::new(&ring);
                     consumer = Consumer::new(&ring);
                 }
@@ -304,7 +304,7 @@ mod model {
         FrameHead { kind: FrameKind::Call, endpoint: number as u16, life: number, ticket }
     }
 
-    /// Three frames, of which the ring has room for two, so that the last one waits for room and
+    /// Sends three frames through a ring with room for two, so that the last one waits for room and
     /// wraps around.
     fn exchange(spoil: fn(&[Word])) {
         explore(move || {
@@ -342,7 +342,7 @@ mod model {
         exchange(|_| {});
     }
 
-    /// The mutation: a frame is published before it is filled.
+    /// A deliberate fault: a frame is published before it is filled.
     #[test]
     #[should_panic]
     fn a_frame_published_too_early_is_found() {

@@ -2,16 +2,15 @@
 //! deadlines, each carried out at most once.
 //!
 //! - A [`Procedure`] is a number and two types. [`Encode`] and [`Decode`] are the codec: it borrows
-//!   what it decodes, and its buffers are used again, so that a call allocates nothing.
-//! - [`Rpc::to`] collects [`Calls`] to one node, which travel in one message and come back in one:
-//!   one round trip for all of them. [`Rpc::call`] makes one.
-//! - [`serve`] answers them, by a handler that is given one [`Incoming`] call after the other.
-//! - A deadline is the caller's. It travels as how long the caller still waits, since nodes have no
-//!   common clock, and a handler is not bothered with a call that is not waited for any more.
-//! - A call is carried out *at most once*. Where the fabric delivers
-//!   [once](crate::Delivery::Once), nothing is sent twice. Where it does not, a message without an
-//!   answer is sent again until its deadline, and [`Once`] remembers what was answered as long as
-//!   the caller may ask again.
+//!   what it decodes, and its buffers are reused, so that a call allocates nothing.
+//! - [`Rpc::to`] collects [`Calls`] to one node, which travel in one message and return in one: one
+//!   round trip for all of them. [`Rpc::call`] makes a single call.
+//! - [`serve`] answers calls, by a handler that gets one [`Incoming`] call after another.
+//! - A deadline is the caller's. It is sent as the time that the caller still waits, since nodes
+//!   have no common clock. A handler is not run for a call that has expired.
+//! - A call is carried out *at most once*. Where the fabric delivers [once](crate::Delivery::Once),
+//!   nothing is sent twice. Otherwise an unanswered message is sent again until its deadline, and
+//!   [`Once`] keeps the answers while the caller may repeat its request.
 //!
 //! A call that fails may have been carried out, unless [`RpcError::is_certain`] says otherwise.
 //!
@@ -82,19 +81,19 @@ pub(crate) use client::Outstanding;
 
 use crate::{Time, VerbError};
 
-/// Something that can be called: a number, and what it is called with and gives.
+/// A procedure that can be called: a number, a request type and a reply type.
 ///
 /// # Example
 ///
 /// See the [module](self).
 pub trait Procedure {
-    /// Its number, among those of one handler.
+    /// Its number, unique among those of one handler.
     const NUMBER: u16;
 
-    /// What it is called with.
+    /// The type of its request.
     type Request<'a>: Encode + Decode<'a>;
 
-    /// What it gives.
+    /// The type of its reply.
     type Reply<'a>: Encode + Decode<'a>;
 }
 
@@ -111,7 +110,7 @@ pub trait Procedure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RpcError {
-    /// The message could not be sent, or its fate is not known.
+    /// The message could not be sent, or its outcome is unknown.
     #[error(transparent)]
     Verb(#[from] VerbError),
     /// The deadline had passed before the message was sent.
@@ -126,48 +125,48 @@ pub enum RpcError {
         /// The deadline.
         deadline: Time,
     },
-    /// The handler took the call when it was not waited for any more, and did not carry it out.
+    /// The call had expired when the handler received it, and was not carried out.
     #[error("the call was taken too late and not carried out")]
     Expired,
     /// The message has no room for another call.
     #[error("the message has no room for another call; send it, and begin another")]
     Full,
-    /// The handler refuses the call, with a number of its own.
+    /// The handler refused the call, with a number of its own.
     #[error("the call is refused, for reason {reason}")]
     Refused {
         /// The handler's number.
         reason: u32,
     },
-    /// The handler knows no such procedure, and has done nothing.
+    /// The handler knows no such procedure, and did nothing.
     #[error("procedure {procedure} is not known there")]
     UnknownProcedure {
-        /// What was called.
+        /// The called procedure.
         procedure: u16,
     },
-    /// The request's bytes were none of the procedure's for the handler, which has done nothing.
+    /// The handler could not decode the request, and did nothing.
     #[error("the request is none of this procedure's; both sides must have the same version")]
     Malformed,
-    /// The call was carried out, and its reply fits no message.
+    /// The call was carried out, but its reply is too long for a message.
     #[error("the call was carried out, and its reply is too long for a message")]
     TooLong,
-    /// The reply's bytes are none of the procedure's.
+    /// The reply could not be decoded.
     #[error("the reply is not understood: {0}")]
     Reply(DecodeError),
 }
 
 impl RpcError {
-    /// Whether the call was certainly not carried out.
+    /// Returns whether the call was certainly not carried out.
     #[must_use]
     pub fn is_certain(&self) -> bool {
         match self {
             Self::Verb(error) => !error.may_have_taken_effect(),
             Self::TooLate { .. } | Self::Expired | Self::Full | Self::UnknownProcedure { .. } | Self::Malformed => true,
-            // What a handler did before it refused is its business.
+            // A handler may have had effects before it refused.
             Self::Elapsed { .. } | Self::Refused { .. } | Self::TooLong | Self::Reply(_) => false,
         }
     }
 
-    /// The handler's number, if it refuses the call.
+    /// Returns the handler's number, if it refused the call.
     #[must_use]
     pub fn refused(&self) -> Option<u32> {
         match self {

@@ -1,5 +1,4 @@
-//! The operations that somebody waits for: one entry each, from staging to the moment its value is
-//! taken.
+//! Operations that are waited for: one entry each, from staging until its value is taken.
 //!
 //! ```text
 //!            ring                complete               take
@@ -12,8 +11,8 @@
 //!   free             free, and the buffer goes back to its pool
 //! ```
 //!
-//! "Drop" is that of the future. An entry's generation grows when it is freed, so that what arrives
-//! late for an earlier operation is recognised.
+//! "Drop" is that of the future. An entry's generation increases when it is freed, so that late
+//! completions of an earlier operation are recognized.
 
 use crate::{
     NodeId, Phase, VerbError,
@@ -21,13 +20,13 @@ use crate::{
     port::{Frame, Ticket},
 };
 
-/// A coroutine of the executor that runs, by number.
+/// The number of a coroutine of the running executor.
 pub(crate) type Task = u32;
 
-/// No coroutine: whoever waits is polled by another executor.
+/// No coroutine: the waiter is polled by another executor.
 pub(crate) const NOBODY: Task = Task::MAX;
 
-/// What a completed operation gives.
+/// The value of a completed operation.
 #[derive(Debug)]
 pub enum Value {
     Nothing,
@@ -53,18 +52,18 @@ struct Entry {
     generation: u32,
     waiter: Task,
     state: State,
-    /// Whom a call went to, and for what.
+    /// The target and the phase of a call.
     call: Option<(NodeId, Phase)>,
 }
 
-/// What is to be done about a completion.
+/// What to do about a completion.
 #[derive(Debug)]
 pub(crate) enum Completed {
-    /// The coroutine, if any, can go on.
+    /// Wake this coroutine, if any.
     Wake(Task),
-    /// Nobody is interested any more; the value is to be recycled.
+    /// The waiter is gone; recycle the value.
     Unwanted(Outcome),
-    /// The operation was already over; the value is to be recycled.
+    /// The operation was already over; recycle the value.
     Stale(Outcome),
 }
 
@@ -75,8 +74,8 @@ pub(crate) struct Tickets {
 }
 
 impl Tickets {
-    /// An operation that is staged, or, with `posted`, goes out at once, and the coroutine that
-    /// waits for it already.
+    /// Opens an entry for an operation that is staged or, with `posted`, posted at once. `waiter`
+    /// is the coroutine that already waits for it.
     #[inline(always)]
     pub(crate) fn open(&mut self, posted: bool, waiter: Task, call: Option<(NodeId, Phase)>) -> Ticket {
         let state = if posted { State::Posted } else { State::Staged };
@@ -101,7 +100,7 @@ impl Tickets {
         self.entries.get_mut(ticket.index as usize).filter(|entry| entry.generation == ticket.generation)
     }
 
-    /// Frees an entry and gives what it was.
+    /// Frees an entry and returns its state.
     #[inline(always)]
     fn close(&mut self, ticket: Ticket) -> State {
         let entry = &mut self.entries[ticket.index as usize];
@@ -110,7 +109,7 @@ impl Tickets {
         std::mem::replace(&mut entry.state, State::Free)
     }
 
-    /// The operation is handed to the port: with this ticket, or without one when it is unsignaled.
+    /// Marks the operation as posted. Returns the ticket, or `None` if it is unsignaled.
     pub(crate) fn ring(&mut self, ticket: Ticket) -> Option<Ticket> {
         let entry = self.live(ticket)?;
         match (&entry.state, entry.call) {
@@ -129,23 +128,23 @@ impl Tickets {
         }
     }
 
-    /// Whether there are words that were fetched for a coroutine that has not taken them yet.
+    /// Returns whether fetched words wait for their coroutine to take them.
     pub(crate) fn has_untaken_words(&self) -> bool {
         self.entries.iter().any(|entry| matches!(entry.state, State::Done(Ok(Value::Words(_)))))
     }
 
-    /// Whether somebody waits for an operation that is handed to the port.
+    /// Returns whether a posted operation is waited for.
     pub(crate) fn is_awaited(&self, ticket: Ticket) -> bool {
         matches!(self.entries[ticket.index as usize].state, State::Posted)
     }
 
-    /// Whether there is a value to be taken.
+    /// Returns whether there is a value to take.
     pub(crate) fn is_complete(&self, ticket: Ticket) -> bool {
         let entry = self.entries.get(ticket.index as usize).filter(|entry| entry.generation == ticket.generation);
         entry.is_some_and(|entry| matches!(entry.state, State::Done(_)))
     }
 
-    /// The operation's batch was dropped.
+    /// Withdraws an operation whose batch was dropped.
     pub(crate) fn withdraw(&mut self, ticket: Ticket) {
         if let Some(entry) = self.live(ticket) {
             match entry.state {
@@ -155,7 +154,7 @@ impl Tickets {
         }
     }
 
-    /// The operation is over.
+    /// Completes an operation.
     #[inline(always)]
     pub(crate) fn complete(&mut self, ticket: Ticket, outcome: Outcome) -> Completed {
         let Some(entry) = self.live(ticket) else { return Completed::Stale(outcome) };
@@ -172,7 +171,7 @@ impl Tickets {
         }
     }
 
-    /// The value, once it is there; until then `waiter` is remembered.
+    /// Takes the value. If there is none yet, registers `waiter` and returns `None`.
     #[inline(always)]
     pub(crate) fn take(&mut self, ticket: Ticket, waiter: Task) -> Option<Outcome> {
         let Some(entry) = self.live(ticket) else { return Some(Err(VerbError::NotRung)) };
@@ -192,7 +191,8 @@ impl Tickets {
         }
     }
 
-    /// Nobody waits any more. What had already come is given back to be recycled.
+    /// Abandons an operation whose waiter is gone. Returns a value that has already arrived, to be
+    /// recycled.
     pub(crate) fn abandon(&mut self, ticket: Ticket) -> Option<Outcome> {
         let entry = self.live(ticket)?;
         match &mut entry.state {
@@ -207,12 +207,12 @@ impl Tickets {
         None
     }
 
-    /// For what a call was made that is still unanswered.
+    /// Returns the phase of a call that is still unanswered.
     pub(crate) fn call_phase(&mut self, ticket: Ticket) -> Option<Phase> {
         self.live(ticket)?.call.map(|(_, phase)| phase)
     }
 
-    /// A call to this node that is still unanswered.
+    /// Returns a call to this node that is still unanswered.
     pub(crate) fn call_to(&self, node: NodeId) -> Option<Ticket> {
         let waits = |entry: &Entry| {
             matches!(entry.state, State::Posted | State::Abandoned) && entry.call.is_some_and(|(to, _)| to == node)
@@ -221,7 +221,7 @@ impl Tickets {
         Some(Ticket { index: index as u32, generation: self.entries[index].generation })
     }
 
-    /// Entries in use.
+    /// Returns the number of entries in use.
     pub(crate) fn open_count(&self) -> usize {
         self.entries.len() - self.free.len()
     }

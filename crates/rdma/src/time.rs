@@ -1,11 +1,11 @@
-//! Time, which comes from the fabric: the machine's clock, or a simulation's.
+//! Time on the fabric's clock: the machine's, or a simulation's.
 
 use std::{fmt, ops::Add, time::Duration};
 
 /// A moment on a fabric's clock, in nanoseconds. It never goes backwards.
 ///
-/// On the fabrics of one machine it counts from the same moment in all processes, so that moments
-/// can be exchanged between them. Between machines it cannot be.
+/// On the fabrics of one machine all processes share the clock, so moments can be exchanged between
+/// them. Machines do not share it.
 ///
 /// # Example
 ///
@@ -24,19 +24,19 @@ use std::{fmt, ops::Add, time::Duration};
 pub struct Time(u64);
 
 impl Time {
-    /// The moment so many nanoseconds after the clock's beginning.
+    /// Returns the moment this many nanoseconds after the clock's beginning.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the clock's beginning.
+    /// Returns the nanoseconds since the clock's beginning.
     #[must_use]
     pub const fn nanos(self) -> u64 {
         self.0
     }
 
-    /// How long after `earlier` this is. Zero where it is before.
+    /// Returns the time since `earlier`. Zero if that is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -46,7 +46,7 @@ impl Time {
 impl Add<Duration> for Time {
     type Output = Self;
 
-    /// The moment so much later, or the last that there is.
+    /// Returns the moment this much later, or the last possible one.
     fn add(self, after: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX)))
     }
@@ -58,7 +58,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// The machine's monotonic clock, which all its processes share.
+/// Returns the time of the machine's monotonic clock, which all its processes share.
 #[inline]
 pub(crate) fn of_this_machine() -> Time {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -74,6 +74,6 @@ pub(crate) fn of_this_machine() -> Time {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the deadline passed at {deadline}; what was waited for may still happen")]
 pub struct Elapsed {
-    /// When it passed.
+    /// The deadline.
     pub deadline: Time,
 }

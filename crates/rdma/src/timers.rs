@@ -1,12 +1,12 @@
-//! Coroutines that sleep: a heap by the time of waking, from which a sleep that is given up can be
-//! taken out again.
+//! Timers of sleeping coroutines: a heap by the time of waking, from which a timer can also be
+//! removed.
 //!
-//! A deadline seldom passes; it is set for an operation and taken out when that completes. So
-//! taking out is as cheap as setting, and neither allocates once the lists have their size.
+//! A deadline seldom passes; it is set for an operation and removed when that completes. So
+//! removing is as cheap as setting, and neither allocates once the lists have their size.
 
 use crate::{Time, tickets::Task};
 
-/// Names a timer that is set. Stale once the timer is taken out or has gone off.
+/// Identifies a timer that is set. It is stale once the timer is removed or has gone off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimerId {
     index: u32,
@@ -18,7 +18,7 @@ struct Timer {
     at: Time,
     task: Task,
     generation: u32,
-    /// Where it is in the heap.
+    /// Its position in the heap.
     place: u32,
 }
 
@@ -29,18 +29,18 @@ const FREE: u32 = u32::MAX;
 pub(crate) struct Timers {
     timers: Vec<Timer>,
     free: Vec<u32>,
-    /// Indices of timers, each no later than the two at twice its place and one.
+    /// Indices of timers. Each timer is no later than its two children in the heap.
     heap: Vec<u32>,
 }
 
 impl Timers {
-    /// Whether none is set.
+    /// Returns whether no timer is set.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
 
-    /// When the next one goes off.
+    /// Returns when the next timer goes off.
     pub(crate) fn next(&self) -> Option<Time> {
         self.heap.first().map(|first| self.timers[*first as usize].at)
     }
@@ -65,7 +65,7 @@ impl Timers {
         TimerId { index, generation: self.timers[index as usize].generation }
     }
 
-    /// Tells a timer which coroutine to wake. False if it has gone off.
+    /// Sets which coroutine a timer wakes. Returns false if it has gone off.
     pub(crate) fn hand_over(&mut self, id: TimerId, task: Task) -> bool {
         match self.timers.get_mut(id.index as usize) {
             Some(timer) if timer.generation == id.generation => {
@@ -76,14 +76,15 @@ impl Timers {
         }
     }
 
-    /// Takes a timer out, unless it has gone off.
+    /// Removes a timer, unless it has gone off.
     pub(crate) fn take_out(&mut self, id: TimerId) {
         if let Some(timer) = self.timers.get(id.index as usize).filter(|timer| timer.generation == id.generation) {
             self.remove(timer.place as usize);
         }
     }
 
-    /// Gives the coroutine of a timer that goes off at `now` or before, the earliest first.
+    /// Returns the coroutine of the earliest timer that goes off at `now` or before, and removes
+    /// the timer.
     pub(crate) fn go_off(&mut self, now: Time) -> Option<Task> {
         let first = self.heap.first()?;
         let timer = &self.timers[*first as usize];
@@ -160,7 +161,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list that is searched.
+        /// Compares the heap with a list that is searched.
         #[test]
         fn a_heap_is_a_list_that_is_quick(steps in steps()) {
             let mut timers = Timers::default();

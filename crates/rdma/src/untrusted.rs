@@ -1,5 +1,5 @@
-//! The readers of what other processes write, for fuzz targets and their corpora to reach them
-//! (`fuzz/`): no part of the interface.
+//! The readers of other processes' bytes, for fuzz targets and their corpora (`fuzz/`). They are
+//! not part of the interface.
 
 use drtm_htm::{Engine, NoHtm, Word};
 
@@ -14,19 +14,19 @@ use crate::{
     },
 };
 
-/// Words before a ring's frames: its tail is the first of them, and its head the ninth.
+/// The words before a ring's frames: the tail is the first of them, and the head the ninth.
 pub const RING_HEAD: usize = DATA;
 
 /// A frame of a ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     head: FrameHead,
-    /// What it carries.
+    /// Its content.
     pub bytes: Vec<u8>,
 }
 
 impl Frame {
-    /// A frame of each kind, by number.
+    /// Returns a frame, whose kind depends on the number.
     #[must_use]
     pub fn new(number: u32, bytes: Vec<u8>) -> Self {
         let kind = [FrameKind::Message, FrameKind::Call, FrameKind::Reply, FrameKind::Refusal][number as usize % 4];
@@ -35,8 +35,8 @@ impl Frame {
     }
 }
 
-/// The words of a ring with these frames, of which the first begins at a position. `None` where
-/// they do not fit.
+/// Returns the words of a ring with these frames, the first of them at a position. `None` if they
+/// do not fit.
 #[must_use]
 pub fn ring(words: usize, position: u64, frames: &[Frame]) -> Option<Vec<u64>> {
     let ring: Vec<Word> = (0..DATA + words.next_power_of_two()).map(|_| Word::new(0)).collect();

@@ -5,10 +5,10 @@ use std::{cell::RefCell, fmt, marker::PhantomData, rc::Rc, time::Duration};
 use super::{Decode, Procedure, Reader, RpcError, frame};
 use crate::{Delivery, NodeId, Pending, Phase, Port, Reply, Time, VerbError, Verbs};
 
-/// How often a message is sent where nothing says when to stop.
+/// How often a message is sent if there is no deadline.
 const ATTEMPTS: u32 = 8;
 
-/// The messages of an endpoint that are not answered, by their numbers.
+/// The numbers of an endpoint's unanswered messages.
 #[derive(Debug, Default)]
 pub(crate) struct Outstanding {
     next: u64,
@@ -28,13 +28,13 @@ impl Outstanding {
         }
     }
 
-    /// The least that is open.
+    /// Returns the least number that is open.
     fn floor(&self) -> u64 {
         self.open.iter().copied().min().unwrap_or(self.next + 1)
     }
 }
 
-/// Buffers for messages.
+/// Buffers for messages, for reuse.
 type Spare = Rc<RefCell<Vec<Vec<u8>>>>;
 
 /// A caller: an endpoint's verbs, and buffers for its messages.
@@ -48,13 +48,13 @@ pub struct Rpc<'e, P: Port> {
 }
 
 impl<'e, P: Port> Rpc<'e, P> {
-    /// A caller with these verbs.
+    /// Returns a caller with these verbs.
     #[must_use]
     pub fn new(verbs: Verbs<'e, P>) -> Self {
         Self { verbs, spare: Rc::default() }
     }
 
-    /// The same caller, whose calls are counted in another phase.
+    /// Returns the same caller, whose calls count in another phase.
     #[must_use]
     pub fn during(&self, phase: Phase) -> Self {
         Self { verbs: self.verbs.during(phase), spare: Rc::clone(&self.spare) }
@@ -67,11 +67,11 @@ impl<'e, P: Port> Rpc<'e, P> {
         Calls { verbs: self.verbs, spare: Rc::clone(&self.spare), node, message }
     }
 
-    /// Calls one procedure of a node, and waits for the reply until a deadline, if there is one.
+    /// Calls one procedure of a node, and waits for the reply, until a deadline if there is one.
     ///
     /// # Errors
     ///
-    /// As [`Calls::send`]; what the handler says of the call is found in [`One::get`].
+    /// As [`Calls::send`]. [`One::get`] returns the handler's errors.
     pub async fn call<M: Procedure>(
         &self,
         node: NodeId,
@@ -90,7 +90,7 @@ impl<P: Port> fmt::Debug for Rpc<'_, P> {
     }
 }
 
-/// Calls to one node that travel together.
+/// Calls to one node that are sent in one message.
 ///
 /// # Example
 ///
@@ -103,7 +103,7 @@ pub struct Calls<'e, P: Port> {
     message: Vec<u8>,
 }
 
-/// One of several calls, by which its result is found.
+/// Identifies the result of one of several calls.
 ///
 /// # Example
 ///
@@ -124,7 +124,7 @@ impl<'e, P: Port> Calls<'e, P> {
     ///
     /// # Errors
     ///
-    /// [`RpcError::Full`]; what was added before is still good.
+    /// [`RpcError::Full`]; the calls that were added before remain valid.
     pub fn add<M: Procedure>(&mut self, request: &M::Request<'_>) -> Result<Slot<M>, RpcError> {
         let most = self.verbs.endpoint().capabilities().max_message_bytes;
         let place = frame::add_request(&mut self.message, M::NUMBER, request, most).ok_or(RpcError::Full)?;
@@ -134,7 +134,7 @@ impl<'e, P: Port> Calls<'e, P> {
     /// Sends the calls and waits for their results, until a deadline on the endpoint's clock if
     /// there is one.
     ///
-    /// Dropping the future loses interest in the results; what was sent may be carried out.
+    /// Dropping the future discards the results; the sent calls may be carried out.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl<'e, P: Port> Calls<'e, P> {
     }
 
     /// Sends the calls without waiting for their results, so that messages to several nodes are
-    /// under way at the same time.
+    /// pending concurrently.
     ///
     /// # Errors
     ///
@@ -189,7 +189,7 @@ impl<'e, P: Port> Calls<'e, P> {
 
 impl<P: Port> Drop for Calls<'_, P> {
     fn drop(&mut self) {
-        // After `post` there is no buffer left to give back.
+        // After `post` there is no buffer to return.
         if self.message.capacity() > 0 {
             self.spare.borrow_mut().push(std::mem::take(&mut self.message));
         }
@@ -202,9 +202,9 @@ impl<P: Port> fmt::Debug for Calls<'_, P> {
     }
 }
 
-/// Calls that travel together, and were sent.
+/// Calls that were sent in one message.
 ///
-/// Dropping this loses interest in the results; what was sent may be carried out.
+/// Dropping this discards the results; the sent calls may be carried out.
 ///
 /// # Example
 ///
@@ -214,7 +214,7 @@ pub struct Posted<'e, P: Port> {
     node: NodeId,
     message: Vec<u8>,
     open: Open<'e, P>,
-    /// The attempt that is under way.
+    /// The pending attempt.
     call: Option<Pending<'e, P, Reply<'e, P>>>,
     deadline: Option<Time>,
     attempts: u32,
@@ -222,14 +222,14 @@ pub struct Posted<'e, P: Port> {
 }
 
 impl<'e, P: Port> Posted<'e, P> {
-    /// The node that was called.
+    /// Returns the called node.
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// Waits for the results. They are given once. A future of this may be dropped, and another
-    /// waited for.
+    /// Waits for the results, which are returned once. A future of this may be dropped, and another
+    /// one awaited.
     ///
     /// # Errors
     ///
@@ -248,7 +248,7 @@ impl<'e, P: Port> Posted<'e, P> {
             self.call = None;
             match replied {
                 Ok(reply) => return Ok(Results { reply }),
-                // Without an answer, on a fabric that loses messages: once more.
+                // On a fabric that loses messages, an unanswered message is sent again.
                 Err(VerbError::Unanswered { .. })
                     if endpoint.capabilities().messages == Delivery::BestEffort
                         && (self.deadline.is_some() || self.attempts < ATTEMPTS) => {}
@@ -278,7 +278,8 @@ impl<'e, P: Port> Posted<'e, P> {
         }
     }
 
-    /// Earlier attempts may have been carried out, whatever became of the last.
+    /// Returns the error of a failed message. Earlier attempts may have been carried out, whatever
+    /// the outcome of the last.
     fn failed(&self, error: VerbError) -> RpcError {
         if self.attempts > 1 && !error.may_have_taken_effect() {
             return VerbError::Unanswered { node: self.node }.into();
@@ -299,7 +300,7 @@ impl<P: Port> fmt::Debug for Posted<'_, P> {
     }
 }
 
-/// A message's number, which is waited for as long as this is there.
+/// The number of a message that is waited for while this exists.
 struct Open<'e, P: Port> {
     verbs: Verbs<'e, P>,
     number: u64,
@@ -318,7 +319,7 @@ impl<P: Port> Drop for Open<'_, P> {
     }
 }
 
-/// What became of calls that travelled together.
+/// The results of calls that were sent in one message.
 ///
 /// # Example
 ///
@@ -329,12 +330,12 @@ pub struct Results<'e, P: Port> {
 }
 
 impl<P: Port> Results<'_, P> {
-    /// What one of the calls gives.
+    /// Returns the result of one of the calls.
     ///
     /// # Errors
     ///
-    /// What the handler says of it, as [`RpcError`] names it; [`RpcError::Reply`] for another
-    /// message's slot, perhaps.
+    /// The handler's error, as [`RpcError`] names it. A slot of another message may give
+    /// [`RpcError::Reply`].
     pub fn get<M: Procedure>(&self, slot: &Slot<M>) -> Result<M::Reply<'_>, RpcError> {
         let (status, bytes) = frame::result(&self.reply, slot.place).map_err(RpcError::Reply)?;
         let mut reader = Reader::new(bytes);
@@ -355,7 +356,7 @@ impl<P: Port> Results<'_, P> {
     }
 }
 
-/// What became of one call that travelled alone.
+/// The result of a single call.
 ///
 /// # Example
 ///
@@ -366,7 +367,7 @@ pub struct One<'e, P: Port, M> {
 }
 
 impl<P: Port, M: Procedure> One<'_, P, M> {
-    /// What the call gives, which may borrow from the message.
+    /// Returns the result of the call, which may borrow from the message.
     ///
     /// # Errors
     ///

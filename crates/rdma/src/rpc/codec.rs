@@ -1,9 +1,9 @@
-//! The codec of requests and replies: fixed-width numbers in little endian, and byte strings with
-//! their length before them. Borrows what it decodes, and allocates nothing.
+//! The codec of requests and replies: fixed-width numbers in little endian, and byte strings after
+//! their length. It borrows what it decodes, and allocates nothing.
 //!
-//! Whatever the bytes are, decoding ends with a value or an error.
+//! Decoding any bytes ends with a value or an error.
 
-/// Bytes that are not what they should be.
+/// Bytes that cannot be decoded.
 ///
 /// # Example
 ///
@@ -15,27 +15,27 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// There are fewer bytes than the value has.
+    /// There are fewer bytes than the value needs.
     #[error("{wanted} bytes are wanted, and {left} are left")]
     Short {
-        /// How many bytes the value has.
+        /// The bytes that the value needs.
         wanted: usize,
-        /// How many there are.
+        /// The bytes that are left.
         left: usize,
     },
     /// There are bytes after the value.
     #[error("{left} bytes are left after the value")]
     Long {
-        /// How many.
+        /// The number of extra bytes.
         left: usize,
     },
-    /// The bytes stand for no value of the type.
+    /// The bytes are no valid value of the type.
     #[error("the bytes stand for no {what}")]
     Invalid {
-        /// What was to be decoded.
+        /// The type of the value.
         what: &'static str,
     },
-    /// Another format, or another version of it.
+    /// The bytes have another format, or another version of it.
     #[error("this is no message of this protocol, or one of another version")]
     Foreign,
 }
@@ -57,7 +57,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Begins at the first of these bytes.
+    /// Returns a reader at the first of these bytes.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { left: bytes }
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// When there are not so many.
+    /// When there are fewer.
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
         let short = DecodeError::Short { wanted: count, left: self.left.len() };
         let (taken, left) = self.left.split_at_checked(count).ok_or(short)?;
@@ -82,11 +82,11 @@ impl<'a> Reader<'a> {
         Ok(*taken)
     }
 
-    /// Says that there should be nothing left.
+    /// Checks that no bytes are left.
     ///
     /// # Errors
     ///
-    /// When there is.
+    /// When some are left.
     pub fn finish(&self) -> Result<(), DecodeError> {
         match self.left.len() {
             0 => Ok(()),
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Something that becomes bytes.
+/// A type that can be encoded.
 ///
 /// # Example
 ///
@@ -111,7 +111,7 @@ pub trait Encode {
     fn encode(&self, into: &mut Vec<u8>);
 }
 
-/// Something that bytes become, which may borrow from them.
+/// A type that can be decoded, possibly borrowing from the bytes.
 ///
 /// # Example
 ///
@@ -143,11 +143,11 @@ pub trait Encode {
 /// assert_eq!(Transfer::decode(&mut Reader::new(&bytes)), Ok(Transfer { to: "Ada", cents: 5 }));
 /// ```
 pub trait Decode<'a>: Sized {
-    /// Takes a value's bytes.
+    /// Decodes a value.
     ///
     /// # Errors
     ///
-    /// When they are none of the type's.
+    /// When the bytes are invalid.
     fn decode(from: &mut Reader<'a>) -> Result<Self, DecodeError>;
 }
 
@@ -190,7 +190,7 @@ impl Decode<'_> for bool {
 impl Encode for &[u8] {
     /// # Panics
     ///
-    /// When there are 2^32 bytes or more, which no message carries.
+    /// Panics if there are 2^32 bytes or more, which no message carries.
     fn encode(&self, into: &mut Vec<u8>) {
         assert!(self.len() <= u32::MAX as usize, "a byte string of {} bytes fits no message", self.len());
         (self.len() as u32).encode(into);

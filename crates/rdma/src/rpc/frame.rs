@@ -1,4 +1,4 @@
-//! Messages of the protocol, byte by byte.
+//! The messages of the protocol, byte by byte.
 //!
 //! ```text
 //!   request   magic u16 | version u8 | count u8 | number u64 | floor u64 | budget u64 | calls
@@ -7,8 +7,9 @@
 //!   result    status u8 | length u32 | reply, or what there is to say of a refusal
 //! ```
 //!
-//! All in little endian. `number` is the message's own, `floor` the least number that the caller
-//! still waits for, and `budget` how many nanoseconds it waits, or the greatest number for ever.
+//! All numbers are little-endian. `number` is the message's own, `floor` the least number that the
+//! caller still waits for. `budget` is the time that the caller waits, in nanoseconds; the greatest
+//! number means for ever.
 
 use super::codec::{Decode, DecodeError, Encode, Reader};
 
@@ -16,24 +17,24 @@ const REQUEST: u16 = 0xD741;
 const REPLY: u16 = 0xD742;
 const VERSION: u8 = 1;
 
-/// Bytes before each call's request.
+/// The bytes before each call's request.
 const CALL_HEAD: usize = 6;
 
-/// Calls that one message carries.
+/// The most calls of one message.
 pub(crate) const MOST_CALLS: usize = u8::MAX as usize;
 
-/// How a call was answered.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     Done,
-    /// The handler refuses, with a number that says why.
+    /// The handler refused, with a number as its reason.
     Refused,
     UnknownProcedure,
-    /// The request's bytes are none of the procedure's.
+    /// The request could not be decoded.
     Malformed,
-    /// The caller does not wait any more.
+    /// The caller no longer waits.
     Expired,
-    /// The reply does not fit a message.
+    /// The reply is too long for a message.
     TooLong,
 }
 
@@ -46,7 +47,7 @@ impl Status {
     }
 }
 
-/// A message of calls, which is whole.
+/// A valid message of calls.
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub struct Requests<'a> {
@@ -54,7 +55,7 @@ pub struct Requests<'a> {
     pub number: u64,
     /// The least number that the caller still waits for.
     pub floor: u64,
-    /// How many nanoseconds the caller waits.
+    /// The time that the caller waits, in nanoseconds.
     pub budget: u64,
     left: u8,
     calls: Reader<'a>,
@@ -64,18 +65,18 @@ pub struct Requests<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct Request<'a> {
-    /// What is called.
+    /// The called procedure.
     pub procedure: u16,
-    /// With what.
+    /// The encoded request.
     pub bytes: &'a [u8],
 }
 
-/// Decodes a message of calls. All of it is looked at, so that the calls can be taken without
+/// Decodes a message of calls. It checks the whole message, so that the calls can be taken without
 /// errors.
 ///
 /// # Errors
 ///
-/// When it is none.
+/// When it is invalid.
 #[doc(hidden)]
 pub fn decode(bytes: &[u8]) -> Result<Requests<'_>, DecodeError> {
     let mut reader = Reader::new(bytes);
@@ -105,20 +106,20 @@ impl<'a> Iterator for Requests<'a> {
 
     fn next(&mut self) -> Option<Request<'a>> {
         self.left = self.left.checked_sub(1)?;
-        // It was decoded before.
+        // It was checked before.
         let (procedure, bytes) = Decode::decode(&mut self.calls).ok()?;
         Some(Request { procedure, bytes })
     }
 }
 
-/// Begins a message of calls, whose numbers come later.
+/// Begins a message of calls. Its numbers are set later.
 pub(crate) fn begin_requests(into: &mut Vec<u8>) {
     into.clear();
     (REQUEST, VERSION, 0_u8).encode(into);
     (0_u64, 0_u64, 0_u64).encode(into);
 }
 
-/// Appends a call. Gives its place in the message, or nothing where it does not fit.
+/// Appends a call. Returns its place in the message, or `None` if it does not fit.
 pub(crate) fn add_request(into: &mut Vec<u8>, procedure: u16, request: &impl Encode, most: usize) -> Option<u8> {
     let (before, count) = (into.len(), into[3]);
     if usize::from(count) == MOST_CALLS {
@@ -136,7 +137,7 @@ pub(crate) fn add_request(into: &mut Vec<u8>, procedure: u16, request: &impl Enc
     Some(count)
 }
 
-/// Says which message this is, and how long it is waited for.
+/// Sets the number of the message, and how long the caller waits.
 pub(crate) fn seal_requests(into: &mut [u8], number: u64, floor: u64, budget: u64) {
     for (place, value) in [number, floor, budget].into_iter().enumerate() {
         let at = 4 + 8 * place;
@@ -150,7 +151,7 @@ pub(crate) fn begin_replies(into: &mut Vec<u8>) {
     (REPLY, VERSION, 0_u8).encode(into);
 }
 
-/// Appends a result, of which `put` appends the reply.
+/// Appends a result. `put` appends its reply.
 pub(crate) fn add_reply(into: &mut Vec<u8>, most: usize, put: impl FnOnce(&mut Vec<u8>) -> Status) {
     let before = into.len();
     (0_u8, 0_u32).encode(into);
@@ -165,7 +166,7 @@ pub(crate) fn add_reply(into: &mut Vec<u8>, most: usize, put: impl FnOnce(&mut V
     into[3] += 1;
 }
 
-/// Finds one result of a message of results.
+/// Returns one result of a message of results.
 pub(crate) fn result(bytes: &[u8], place: u8) -> Result<(Status, &[u8]), DecodeError> {
     let mut reader = Reader::new(bytes);
     if head(&mut reader, REPLY)? <= place {
@@ -184,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes before the first call.
+    /// The bytes before the first call.
     const HEAD: usize = 28;
 
     fn message(calls: &[(u16, Vec<u8>)]) -> Vec<u8> {

@@ -1,9 +1,9 @@
-//! At most once, where messages arrive twice: what was answered is remembered as long as the caller
-//! may ask again.
+//! At-most-once execution where messages may arrive twice: answers are kept while the caller may
+//! repeat its request.
 //!
-//! A caller numbers its messages, and says with each what the least number is that it still waits
-//! for. Below that floor nothing is carried out and nothing is remembered; so a caller has as many
-//! answers here as it has calls unanswered.
+//! A caller numbers its messages, and sends with each the least number that it still waits for.
+//! Below that floor nothing is carried out and no answer is kept. So there are as many answers here
+//! for a caller as it has unanswered calls.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +16,16 @@ use crate::port::ReplyTo;
 pub(super) enum Seen {
     /// It is new: carry it out.
     New,
-    /// It was answered so.
+    /// It was answered before: send that answer again.
     Answered,
-    /// It is being carried out by another worker, or the caller does not wait for it any more.
+    /// Another worker is carrying it out, or the caller no longer waits for it.
     Stale,
 }
 
-/// What the workers of a node have answered, for as long as it may be asked for again.
+/// The answers of a node's workers, kept while their callers may repeat the requests.
 ///
-/// All workers of a node that serve share one. Where the fabric delivers messages once it is never
-/// used, and costs nothing.
+/// All serving workers of a node share one. If the fabric delivers messages once, it is never used,
+/// and costs nothing.
 ///
 /// # Example
 ///
@@ -41,7 +41,7 @@ type Caller = (u16, u32, u16, u32);
 #[derive(Debug, Default)]
 struct Memory {
     floor: u64,
-    /// By number. Nothing while it is carried out.
+    /// The answers by number. `None` while the message is being carried out.
     answers: BTreeMap<u64, Option<Vec<u8>>>,
 }
 
@@ -50,12 +50,12 @@ fn caller(to: &ReplyTo) -> Caller {
 }
 
 impl Once {
-    /// Takes a message. An answer that there is already becomes `reply`.
+    /// Takes a message. An existing answer is copied to `reply`.
     pub(super) fn begin(&self, from: &ReplyTo, number: u64, floor: u64, reply: &mut Vec<u8>) -> Seen {
         let mut callers = self.callers.lock();
         let key = caller(from);
         if !callers.contains_key(&key) {
-            // What earlier incarnations of its node have asked, nobody asks again.
+            // Requests of earlier incarnations of its node are never repeated.
             callers.retain(|(node, incarnation, ..), _| *node != key.0 || *incarnation >= key.1);
         }
         let memory = callers.entry(key).or_default();
@@ -80,17 +80,17 @@ impl Once {
         }
     }
 
-    /// The message is answered so.
+    /// Stores the answer to a message.
     pub(super) fn end(&self, from: &ReplyTo, number: u64, reply: &[u8]) {
         let mut callers = self.callers.lock();
         let answer = callers.get_mut(&caller(from)).and_then(|memory| memory.answers.get_mut(&number));
-        // Otherwise the caller has said meanwhile that it does not wait.
+        // Otherwise the caller has stopped waiting meanwhile.
         if let Some(answer) = answer {
             *answer = Some(reply.to_vec());
         }
     }
 
-    /// Answers that are remembered.
+    /// Returns the number of answers that are kept.
     #[must_use]
     pub fn remembered(&self) -> usize {
         self.callers.lock().values().map(|memory| memory.answers.len()).sum()
@@ -120,13 +120,14 @@ mod tests {
         assert_eq!(once.begin(&from(1), 2, 2, &mut reply), Seen::New);
         assert_eq!(once.begin(&from(1), 1, 1, &mut reply), Seen::Stale, "late");
         assert_eq!(once.remembered(), 1);
-        // Another incarnation counts anew, and the old one is forgotten.
+        // Another incarnation numbers anew, and the answers to the old one are dropped.
         assert_eq!(once.begin(&from(2), 1, 1, &mut reply), Seen::New);
         assert_eq!(once.remembered(), 1);
     }
 
     proptest! {
-        /// Messages in any order, each any number of times: each is carried out once at the most.
+        /// Messages arrive in any order, each any number of times: each is carried out at most
+        /// once.
         #[test]
         fn nothing_is_carried_out_twice(arrivals in prop::collection::vec((1..20_u64, 0..5_u64), 0..200)) {
             let (once, mut reply) = (Once::default(), Vec::new());

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{Delivery, NodeId, Port, Verbs};
 
-/// A handler's refusal of a call: a number of the application's.
+/// A handler's refusal of a call, with a number of the application's.
 ///
 /// # Example
 ///
@@ -17,7 +17,7 @@ use crate::{Delivery, NodeId, Port, Verbs};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused(pub u32);
 
-/// One call, for a handler to answer.
+/// A call that a handler must answer.
 ///
 /// # Example
 ///
@@ -30,7 +30,7 @@ pub struct Incoming<'a> {
     reply: &'a mut Vec<u8>,
 }
 
-/// That a call was answered, which only a call can say.
+/// Proves that a call was answered: only the methods of a call return it.
 ///
 /// # Example
 ///
@@ -39,20 +39,20 @@ pub struct Incoming<'a> {
 pub struct Answered(Status);
 
 impl<'a> Incoming<'a> {
-    /// The node that calls.
+    /// Returns the calling node.
     #[must_use]
     pub fn from(&self) -> NodeId {
         self.from
     }
 
-    /// What is called.
+    /// Returns the number of the called procedure.
     #[must_use]
     pub fn procedure(&self) -> u16 {
         self.procedure
     }
 
-    /// Answers by what `handle` makes of the request. A request that is none of the procedure's is
-    /// refused, and `handle` not called.
+    /// Answers with the reply that `handle` returns for the request. A request that cannot be
+    /// decoded is refused, and `handle` is not called.
     pub fn answer<'r, M: Procedure>(
         self,
         handle: impl FnOnce(M::Request<'a>) -> Result<M::Reply<'r>, Refused>,
@@ -87,9 +87,9 @@ impl fmt::Debug for Incoming<'_> {
 /// Answers calls for ever, each by `handle`. Meant to be [served](crate::Executor::serve) beside
 /// the coroutines of a worker.
 ///
-/// `once` is shared by all workers of the node that serve. A message that is no message of calls is
-/// dropped, and its sender learns that it is [unanswered](crate::VerbError::Unanswered). A handler
-/// must not wait for a lock: the lock's holder may be waiting for this handler.
+/// `once` is shared by all serving workers of the node. A message that contains no calls is
+/// dropped, and its sender gets [unanswered](crate::VerbError::Unanswered). A handler must not wait
+/// for a lock: the lock's holder may be waiting for this handler.
 pub async fn serve<P: Port>(
     verbs: Verbs<'_, P>,
     once: &Once,
@@ -109,7 +109,7 @@ pub async fn serve<P: Port>(
             match once.begin(from, number, requests.floor, &mut reply) {
                 Seen::New => {}
                 Seen::Answered => {
-                    // What was sent once can be sent again.
+                    // A reply that was sent once fits a message again.
                     let _ = message.reply(&reply);
                     continue;
                 }
@@ -131,7 +131,7 @@ pub async fn serve<P: Port>(
         if let Some(from) = &repeats {
             once.end(from, number, &reply);
         }
-        // An error has reached the caller.
+        // The caller gets the error.
         let _ = message.reply(&reply);
     }
 }
