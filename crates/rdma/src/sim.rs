@@ -1,16 +1,15 @@
 //! The simulated fabric: a cluster in virtual time, in one process and on one thread.
 //!
-//! Nodes have workers, which run the coroutines that run on every fabric, unchanged. Time is
-//! virtual: it goes on by what NICs, links and processors take, which
-//! [profiles](NicProfile) say, and waiting costs nothing. A run is a function of its configuration,
-//! which includes a seed: two runs of one configuration do the same, in the same order, and have
-//! the same [`Trace`].
+//! Nodes have workers, which run the same coroutines as on every other fabric. Time is virtual: it
+//! advances by the costs of NICs, links and processors, which [profiles](NicProfile) give, and
+//! waiting costs nothing. A run is a function of its configuration, which includes a seed: two runs
+//! of one configuration do the same, in the same order, and have the same [`Trace`].
 //!
-//! Packets are delayed and lost, nodes are cut off, crash and come back, workers stall and clocks
-//! are wrong, by [chance](Chances) or [as planned](Sim::plan).
+//! Packets are delayed and lost, nodes are partitioned, crash and come back, workers stall and
+//! clocks are wrong, by [chance](Chances) or [as planned](Sim::plan).
 //!
-//! All that this reports is simulated, and says so. What the model leaves out, and how the profiles
-//! were calibrated, is in `docs/decisions/0034`.
+//! All results are simulated, and say so. `docs/decisions/0034` says what the model leaves out, and
+//! how the profiles were calibrated.
 
 mod agenda;
 mod clock;
@@ -55,15 +54,15 @@ use life::{REGIONS, State};
 use pool::WorkerPool;
 use world::World;
 
-/// What handles, ports and workers of a simulation have in common.
+/// The state that handles, ports and workers of a simulation share.
 #[derive(Debug)]
 struct Shared<E: Engine> {
-    /// Under which its thread finds the workers. Nothing is decided by it.
+    /// The number by which its thread finds the workers. No result depends on it.
     number: u64,
     world: Mutex<World<E>>,
 }
 
-/// No turn is under way, whether it has ended or panicked.
+/// Ends a worker's turn, also on a panic.
 struct TurnEnds<'s, E: Engine>(&'s Shared<E>);
 
 impl<E: Engine> Drop for TurnEnds<'_, E> {
@@ -73,7 +72,7 @@ impl<E: Engine> Drop for TurnEnds<'_, E> {
 }
 
 impl<E: Engine> Shared<E> {
-    /// Lets everything happen up to a moment.
+    /// Runs all events up to a moment.
     fn advance_to(&self, limit: Picos) {
         while let Some(station) = self.next_turn(limit) {
             let pool = WorkerPool::find(self.number);
@@ -86,7 +85,7 @@ impl<E: Engine> Shared<E> {
         }
     }
 
-    /// Lets everything happen up to a moment, or to the next turn of a worker.
+    /// Runs all events up to a moment, or to the next turn of a worker.
     fn next_turn(&self, limit: Picos) -> Option<u32> {
         loop {
             let mut world = self.world.lock();
@@ -124,14 +123,14 @@ impl<E: Engine> Shared<E> {
         }
     }
 
-    /// A worker goes on as soon as its processor can.
+    /// Schedules a worker as soon as its processor is free.
     fn again(&self, station: u32) {
         let mut world = self.world.lock();
         let at = world.local(station);
         world.wake(station, at);
     }
 
-    /// A worker goes on if it does not wait for anything.
+    /// Schedules a worker, unless it waits for something.
     fn settle(&self, station: u32) {
         let mut world = self.world.lock();
         let waits = world.station(station).is_some_and(|it| std::mem::replace(&mut it.waits, false));
@@ -141,7 +140,7 @@ impl<E: Engine> Shared<E> {
         }
     }
 
-    /// A worker goes on when something has come for it. False if that cannot be.
+    /// Schedules a worker when something has arrived for it. Returns false if nothing can arrive.
     fn until_news(&self, station: u32) -> bool {
         let mut world = self.world.lock();
         let Some(it) = world.station(station) else { return false };
@@ -153,7 +152,7 @@ impl<E: Engine> Shared<E> {
     }
 }
 
-/// How a [run](Sim::run) ended.
+/// The result of a [run](Sim::run).
 ///
 /// # Example
 ///
@@ -169,22 +168,22 @@ impl<E: Engine> Shared<E> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEnd {
-    /// All workers are done, those that serve aside.
+    /// All workers are done, except those that serve.
     Done,
-    /// Nothing is to happen any more, and so many workers still wait.
+    /// No events are left, and this many workers still wait.
     Stuck {
-        /// How many.
+        /// The number of waiting workers.
         workers: usize,
     },
-    /// The time was up.
+    /// The time limit was reached.
     TimeUp,
 }
 
 /// A simulated cluster: its nodes, its workers, and its time.
 ///
-/// It belongs to the thread that made it, on which everything in it happens. Handles of its fabric
-/// are as those of any other: endpoints that are used outside of the workers drive the simulation
-/// where they poll and wait.
+/// It belongs to the thread that created it, on which everything in it runs. Handles of its fabric
+/// are like those of any other. Endpoints that are used outside of the workers drive the simulation
+/// when they poll and wait.
 ///
 /// # Example
 ///
@@ -220,7 +219,7 @@ pub struct Sim<E: Engine> {
 }
 
 impl<E: Engine> Sim<E> {
-    /// A cluster of so many nodes, numbered from zero.
+    /// Creates a cluster of this many nodes, numbered from zero.
     #[must_use]
     pub fn new(nodes: u16, config: SimConfig) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
@@ -229,7 +228,7 @@ impl<E: Engine> Sim<E> {
         Self { fabric: SimFabric { shared: Arc::new(shared) }, pool: WorkerPool::of(number) }
     }
 
-    /// A handle of the fabric.
+    /// Returns a handle of the fabric.
     #[must_use]
     pub fn fabric(&self) -> &SimFabric<E> {
         &self.fabric
@@ -239,7 +238,7 @@ impl<E: Engine> Sim<E> {
     ///
     /// # Errors
     ///
-    /// As [`Fabric::endpoint`].
+    /// As for [`Fabric::endpoint`].
     pub fn spawn<F>(&self, node: NodeId, start: F) -> Result<(), FabricError>
     where
         F: for<'f> FnOnce(Spawner<'f, SimPort<E>>) + 'static,
@@ -247,11 +246,11 @@ impl<E: Engine> Sim<E> {
         self.add(node, false, start)
     }
 
-    /// Adds a worker that is there for others: a run does not wait for it.
+    /// Adds a service worker to a node: a run does not wait for it.
     ///
     /// # Errors
     ///
-    /// As [`Fabric::endpoint`].
+    /// As for [`Fabric::endpoint`].
     ///
     /// # Example
     ///
@@ -289,21 +288,21 @@ impl<E: Engine> Sim<E> {
         Ok(())
     }
 
-    /// Runs until all workers are done, those that [serve](Self::serve) aside.
+    /// Runs until all workers are done, except those that [serve](Self::serve).
     ///
     /// # Panics
     ///
-    /// With the panic of a coroutine, when the other coroutines of its worker have ended.
+    /// Panics with the panic of a coroutine, after the other coroutines of its worker have ended.
     pub fn run(&self) -> RunEnd {
         self.run_until(Picos::MAX)
     }
 
-    /// Runs until all workers are done, for so long at the most. Time is up even where nothing
-    /// happens.
+    /// Runs until all workers are done, or for this much virtual time. That time passes even if
+    /// nothing happens.
     ///
     /// # Panics
     ///
-    /// As [`run`](Self::run).
+    /// Panics like [`run`](Self::run).
     pub fn run_for(&self, duration: Duration) -> RunEnd {
         let until = self.fabric.shared.world.lock().now.saturating_add(picos(duration));
         let end = self.run_until(until);
@@ -324,26 +323,26 @@ impl<E: Engine> Sim<E> {
         RunEnd::Done
     }
 
-    /// How much virtual time has passed.
+    /// Returns how much virtual time has passed.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         Duration::from_nanos((self.fabric.shared.world.lock().now - BEGINNING) / NANO)
     }
 
-    /// What has happened so far, in short.
+    /// Returns a summary of the events so far.
     #[must_use]
     pub fn trace(&self) -> Trace {
         self.fabric.shared.world.lock().trace
     }
 
-    /// How a node stands, as the others have learnt.
+    /// Returns the presence of a node, as the others have learnt.
     #[must_use]
     pub fn presence(&self, node: NodeId) -> Presence {
         self.fabric.shared.world.lock().nodes.get(usize::from(node.0)).map_or(Presence::Never, |node| node.shown)
     }
 
-    /// Has something happen so much later. What cannot happen then does not: that a node dies which
-    /// is dead, say.
+    /// Plans a fault after a delay. A fault that is impossible by then, such as the death of a dead
+    /// node, has no effect.
     pub fn plan(&self, after: Duration, fault: Fault) {
         let mut world = self.fabric.shared.world.lock();
         let at = world.now.saturating_add(picos(after));
@@ -352,16 +351,16 @@ impl<E: Engine> Sim<E> {
         world.agenda.plan(at, Event::Fault(index));
     }
 
-    /// Has something happen now.
+    /// Injects a fault now.
     ///
     /// # Errors
     ///
-    /// When a node is unknown, or is to restart and is here.
+    /// When a node is unknown, or to be restarted although it is here.
     pub fn befall(&self, fault: Fault) -> Result<(), FabricError> {
         self.fabric.befall(fault)
     }
 
-    /// Lets a node that has left or died come back, without workers.
+    /// Restarts a node that has left or died, without workers.
     ///
     /// # Errors
     ///
@@ -408,7 +407,7 @@ impl<E: Engine> fmt::Debug for Sim<E> {
     }
 }
 
-/// The fabric of a [`Sim`], as its nodes see it. Clones are the same fabric.
+/// The fabric of a [`Sim`]. Clones are the same fabric.
 ///
 /// # Example
 ///
@@ -433,11 +432,11 @@ impl<E: Engine> Clone for SimFabric<E> {
 }
 
 impl<E: Engine> SimFabric<E> {
-    /// Has something happen now. Like [`Sim::befall`], for who has only the fabric.
+    /// Injects a fault now. Like [`Sim::befall`], for code that has only the fabric.
     ///
     /// # Errors
     ///
-    /// When a node is unknown, or is to restart and is here.
+    /// When a node is unknown, or to be restarted although it is here.
     pub fn befall(&self, fault: Fault) -> Result<(), FabricError> {
         self.shared.world.lock().befall(fault)
     }

@@ -42,7 +42,7 @@ mod real {
             &self.0
         }
 
-        /// Sleeps while the word is `value`, for `at_most` this long. May return earlier, for no
+        /// Sleeps while the word is `value`, until `at_most` has passed. May return earlier, for no
         /// reason.
         pub(crate) fn sleep(&self, value: u32, at_most: Option<Duration>) {
             let timeout = at_most.map(|time| Timespec {

@@ -47,17 +47,17 @@ pub fn ring(words: usize, position: u64, frames: &[Frame]) -> Option<Vec<u64>> {
     fit.then(|| ring.iter().map(|word| NoHtm.load(word)).collect())
 }
 
-/// What a consumer takes from a ring, and whether the ring makes sense to the end. A producer goes
-/// on there, too.
+/// Returns the frames that a consumer takes from a ring, and whether the ring is valid to its end.
+/// A producer then continues there too.
 ///
 /// # Panics
 ///
-/// Never, or else that is a finding.
+/// Never; a panic is a finding.
 #[must_use]
 pub fn frames(ring: &[u64]) -> (Vec<Frame>, bool) {
     let mut found = Vec::new();
     let Some(data) = ring.len().checked_sub(DATA).filter(|data| *data > 0) else { return (found, false) };
-    // There are as many words as a power of two.
+    // The number of words is a power of two.
     let ring: Vec<Word> = ring[..DATA + (1 << data.ilog2())].iter().map(|value| Word::new(*value)).collect();
     let (mut consumer, mut bytes) = (Consumer::new(&ring), Vec::new());
     let is_sound = loop {
@@ -76,21 +76,21 @@ pub fn frames(ring: &[u64]) -> (Vec<Frame>, bool) {
     (found, is_sound)
 }
 
-/// What the machines' fabric decodes of some bytes, taken for each of what it reads.
+/// A kind of frames of the fabric over TCP, each decoded in its own way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
     /// Requests to a responder.
     Requests,
     /// A responder's responses.
     Responses,
-    /// How a node introduces itself.
+    /// The introduction of a node.
     Hello,
-    /// The answer to that.
+    /// The answer to an introduction.
     Answer,
 }
 
-/// Decodes frames of a kind from the front of some bytes, and encodes them again. Gives those
-/// bytes, how many frames they are, and whether what follows is still to come: otherwise it is
+/// Decodes frames of a kind from the front of some bytes, and encodes them again. Returns those
+/// bytes, the number of frames, and whether the rest is an incomplete frame: otherwise it is
 /// malformed.
 #[must_use]
 pub fn said(kind: Said, bytes: &[u8]) -> (Vec<u8>, usize, bool) {
@@ -127,12 +127,12 @@ pub fn said(kind: Said, bytes: &[u8]) -> (Vec<u8>, usize, bool) {
     }
 }
 
-/// What is decoded as a whole, or not at all.
+/// Converts a decoding that succeeds as a whole, or not at all.
 fn whole(decoded: Option<()>) -> Result<Option<usize>, wire::Malformed> {
     decoded.map(|()| Some(0)).ok_or(wire::Malformed)
 }
 
-/// Frames of a kind, one of each sort, with so much in those that carry something.
+/// Returns frames of a kind, one of each sort, with this many bytes in those that carry data.
 #[must_use]
 pub fn samples(kind: Said, carried: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -182,7 +182,7 @@ pub fn samples(kind: Said, carried: usize) -> Vec<u8> {
     bytes
 }
 
-/// A message of calls.
+/// Returns a message of calls.
 #[must_use]
 pub fn requests((number, floor, budget): (u64, u64, u64), calls: &[(u16, Vec<u8>)]) -> Vec<u8> {
     struct Raw<'a>(&'a [u8]);
@@ -201,7 +201,7 @@ pub fn requests((number, floor, budget): (u64, u64, u64), calls: &[(u16, Vec<u8>
     message
 }
 
-/// A message of results.
+/// Returns a message of results.
 #[must_use]
 pub fn replies(results: &[(u8, Vec<u8>)]) -> Vec<u8> {
     let mut message = Vec::new();
@@ -215,11 +215,11 @@ pub fn replies(results: &[(u8, Vec<u8>)]) -> Vec<u8> {
     message
 }
 
-/// One result of a message of results: how the call was answered, by number, and with what.
+/// Returns one result of a message of results: the status of the call, as a number, and its reply.
 ///
 /// # Errors
 ///
-/// Where there is none.
+/// When there is no such result.
 pub fn result(message: &[u8], place: u8) -> Result<(u8, &[u8]), DecodeError> {
     frame::result(message, place).map(|(status, bytes)| (status as u8, bytes))
 }

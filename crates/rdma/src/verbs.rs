@@ -1,4 +1,4 @@
-//! The verbs, as coroutines use them: one operation, one await.
+//! The verbs: asynchronous operations, each to be awaited.
 
 use std::{
     convert::Infallible,
@@ -14,19 +14,19 @@ use crate::{
     tickets::NOBODY,
 };
 
-/// An endpoint's verbs, counted as part of one phase. A handle to be copied.
+/// An endpoint's verbs, counted as part of one phase. The handle is `Copy`.
 ///
 /// Each method posts one operation, rings the doorbell and completes when the operation has: a
-/// round trip. Several operations in one round trip are a [`Batch`]. Nothing is posted before the
-/// future is first polled; from then on dropping it leaves the operation to go on by itself.
+/// round trip. Use a [`Batch`] for several operations in one round trip. Nothing is posted before
+/// the future is first polled. After that, dropping the future does not stop the operation.
 ///
-/// Where a queue is full or buffers are short, these wait for operations under way to make room,
-/// and fail only when none is under way, so that waiting could be for ever.
+/// If a queue is full or no buffer is free, the methods wait for pending operations to make room.
+/// They fail only if none is pending, since they might wait for ever.
 ///
 /// # Errors
 ///
-/// All methods: what [`VerbError`] names. Alignment and size are checked when posted, bounds at the
-/// target.
+/// All methods return what [`VerbError`] names. Alignment and size are checked when posted, bounds
+/// at the target.
 ///
 /// # Example
 ///
@@ -71,25 +71,25 @@ impl<'e, P: Port> Verbs<'e, P> {
         Self { endpoint, phase }
     }
 
-    /// The endpoint whose verbs these are.
+    /// Returns the endpoint of these verbs.
     #[must_use]
     pub fn endpoint(self) -> &'e Endpoint<P> {
         self.endpoint
     }
 
-    /// The phase that they are counted in.
+    /// Returns the phase that they are counted in.
     #[must_use]
     pub fn phase(self) -> Phase {
         self.phase
     }
 
-    /// The same verbs, counted in another phase.
+    /// Returns the same verbs, counted in another phase.
     #[must_use]
     pub fn during(self, phase: Phase) -> Self {
         Self { phase, ..self }
     }
 
-    /// An empty batch.
+    /// Returns an empty batch.
     pub fn batch(self) -> Batch<'e, P> {
         Batch::new(self)
     }
@@ -102,7 +102,7 @@ impl<'e, P: Port> Verbs<'e, P> {
 
     /// READ of one word, which cannot be torn.
     pub async fn read_word(self, from: Remote) -> Result<u64, VerbError> {
-        // A fabric gives as many words as were asked for.
+        // A fabric returns as many words as requested.
         self.read(from, 1).await.map(|words| words.first().copied().unwrap_or_default())
     }
 
@@ -112,33 +112,33 @@ impl<'e, P: Port> Verbs<'e, P> {
         self.perform(Intent::Write { to, words })
     }
 
-    /// COMPARE-AND-SWAP: stores `new` if the word is `expected`. Gives what the word was; the swap
+    /// COMPARE-AND-SWAP: stores `new` if the word is `expected`. Returns the old value; the swap
     /// was made if that is `expected`.
     #[inline]
     pub fn compare_swap(self, at: Remote, expected: u64, new: u64) -> impl Future<Output = Result<u64, VerbError>> {
         self.perform(Intent::CompareSwap { at, expected, new })
     }
 
-    /// FETCH-AND-ADD: adds, wrapping, and gives what the word was.
+    /// FETCH-AND-ADD: adds, wrapping, and returns the old value.
     #[inline]
     pub fn fetch_add(self, at: Remote, add: u64) -> impl Future<Output = Result<u64, VerbError>> {
         self.perform(Intent::FetchAdd { at, add })
     }
 
-    /// SEND: completes when the message is in the node's hands, received or about to be.
+    /// SEND: completes when the message is delivered to the node, whether received already or not.
     #[inline]
     pub fn send(self, to: NodeId, bytes: &[u8]) -> impl Future<Output = Result<(), VerbError>> {
         self.perform(Intent::Send { to, bytes })
     }
 
-    /// Sends a message and waits for its reply: until somebody receives it at that node and
-    /// replies, or the node leaves.
+    /// Sends a message and waits for its reply: until a receiver at that node replies, or the node
+    /// leaves.
     #[inline]
     pub fn call(self, to: NodeId, request: &[u8]) -> impl Future<Output = Result<Reply<'e, P>, VerbError>> {
         self.perform(Intent::Call { to, bytes: request })
     }
 
-    /// Posts a call as soon as there is room for it. Its reply is waited for by what is given.
+    /// Posts a call as soon as there is room for it. Returns a future of its reply.
     pub(crate) async fn post_call(self, to: NodeId, bytes: &[u8]) -> Result<Pending<'e, P, Reply<'e, P>>, VerbError> {
         let Self { endpoint, phase } = self;
         poll_fn(|context| {
@@ -166,18 +166,18 @@ impl<'e, P: Port> Verbs<'e, P> {
         Message::new(self, received)
     }
 
-    /// Answers calls for ever: `handler` is given the caller, the request, and where to put the
-    /// reply. What it puts there for a message that asks for no reply is discarded. Meant to be
+    /// Answers calls for ever. `handler` gets the caller, the request, and a buffer for the reply.
+    /// The reply to a message that is no call is discarded. Meant to be
     /// [served](crate::Executor::serve) beside the coroutines of a worker.
     ///
-    /// A reply that is too long reaches the caller as [`VerbError::Unanswered`].
+    /// The caller of a reply that is too long gets [`VerbError::Unanswered`].
     pub async fn serve(self, mut handler: impl FnMut(NodeId, &[u8], &mut Vec<u8>)) -> Infallible {
         let mut reply = Vec::new();
         loop {
             let message = self.recv().await;
             reply.clear();
             handler(message.from(), &message, &mut reply);
-            // An error has reached the caller, who is the one who can do something about it.
+            // The caller gets the error, and it is the one that can react.
             let _ = message.reply(&reply);
         }
     }
@@ -188,7 +188,7 @@ impl<'e, P: Port> Verbs<'e, P> {
     }
 }
 
-/// One operation: posted at the first poll for which there is room.
+/// One operation, posted at the first poll that finds room.
 #[must_use]
 struct Operation<'e, 'a, P: Port, T> {
     verbs: Verbs<'e, P>,
@@ -208,7 +208,8 @@ impl<'e, P: Port, T: Given<'e, P>> Future for Operation<'e, '_, P, T> {
             match posted {
                 Ok(ticket) => {
                     self.pending = Some(Pending::new(endpoint, ticket));
-                    // The coroutine is known to wait. It completes at the next poll of the port.
+                    // The coroutine is registered as the waiter. The operation completes at the
+                    // next poll of the port.
                     if task != NOBODY {
                         return Poll::Pending;
                     }

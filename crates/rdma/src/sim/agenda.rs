@@ -1,16 +1,16 @@
-//! What is to happen, in order, and the trace of what has.
+//! The future events, in order, and the trace of past ones.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::clock::Picos;
 use crate::{Incarnation, NodeId, port::Ticket};
 
-/// One operation of one queue of one endpoint.
+/// Identifies an operation of a queue of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OpId {
     pub(super) station: u32,
     pub(super) queue: u16,
-    /// How many the queue had before, wrapping.
+    /// The number of earlier operations of the queue, wrapping.
     pub(super) number: u32,
 }
 
@@ -18,23 +18,23 @@ pub(super) struct OpId {
 pub(super) enum Event {
     /// The requesting NIC takes an operation.
     Issue(OpId),
-    /// It is at the responding NIC.
+    /// The operation arrives at the responding NIC.
     Arrive(OpId),
-    /// More of it is moved.
+    /// The next part of it is moved.
     Step(OpId),
     /// The response is sent again.
     Answer(OpId),
-    /// The response is back.
+    /// The response arrives.
     Complete(OpId),
     /// A NIC takes a reply or a datagram.
     ParcelOut(u32),
     ParcelIn(u32),
-    /// A worker's turn, if it is still the one that was planned.
+    /// A worker's turn, unless another one was planned since.
     Turn {
         station: u32,
         generation: u32,
     },
-    /// Others learn that an incarnation is gone.
+    /// The other nodes learn that an incarnation is gone.
     Announce {
         node: NodeId,
         incarnation: Incarnation,
@@ -45,12 +45,12 @@ pub(super) enum Event {
         ticket: Ticket,
         from: NodeId,
     },
-    /// Something that was planned.
+    /// A planned fault.
     Fault(u32),
 }
 
 impl Event {
-    /// What distinguishes it, as one number.
+    /// Returns its distinguishing parts, as one number.
     fn digest(self) -> u64 {
         let op = |kind: u64, op: OpId| {
             kind << 56 | u64::from(op.queue) << 32 ^ u64::from(op.station) << 40 ^ u64::from(op.number)
@@ -74,7 +74,7 @@ impl Event {
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
     at: Picos,
-    /// The order of planning decides between what happens at one moment.
+    /// The order of planning, which orders events of one moment.
     number: u64,
     event: Event,
 }
@@ -91,7 +91,7 @@ impl PartialOrd for Entry {
     }
 }
 
-/// The events to come.
+/// The future events.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     heap: BinaryHeap<Reverse<Entry>>,
@@ -104,12 +104,12 @@ impl Agenda {
         self.heap.push(Reverse(Entry { at, number: self.planned, event }));
     }
 
-    /// When the next one is.
+    /// Returns when the next event happens.
     pub(super) fn next(&self) -> Option<Picos> {
         self.heap.peek().map(|Reverse(entry)| entry.at)
     }
 
-    /// Takes the next one, if it is not after `limit`.
+    /// Takes the next event, if it is not after `limit`.
     pub(super) fn take(&mut self, limit: Picos) -> Option<(Picos, Event)> {
         if self.next()? > limit {
             return None;
@@ -118,7 +118,7 @@ impl Agenda {
     }
 }
 
-/// What a simulated cluster has done so far, in short: two runs with the same trace were the same.
+/// A summary of a simulated cluster's events: two runs with the same trace were the same.
 ///
 /// # Example
 ///
@@ -141,9 +141,9 @@ impl Agenda {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Trace {
-    /// Of every event, its time, and what operations gave.
+    /// The hash of every event, its time, and the results of operations.
     pub hash: u64,
-    /// How many events there were.
+    /// The number of events.
     pub events: u64,
 }
 
@@ -160,7 +160,7 @@ impl Trace {
         self.mix(event.digest());
     }
 
-    /// Adds something that was seen.
+    /// Adds an observed value.
     #[inline]
     pub(super) fn mix(&mut self, value: u64) {
         self.hash = (self.hash.rotate_left(23) ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);

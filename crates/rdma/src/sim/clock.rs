@@ -1,29 +1,30 @@
-//! Virtual time, and what each node takes it for.
+//! Virtual time, and the clocks of nodes.
 
 use std::time::Duration;
 
 use crate::Time;
 
-/// Virtual time, in picoseconds: a NIC's operation takes a few thousand.
+/// Virtual time, in picoseconds: an operation of a NIC takes a few thousand.
 pub(super) type Picos = u64;
 
 pub(super) const NANO: Picos = 1_000;
 
-/// When virtual time begins. Not at zero, so that a clock which is behind has a time, too.
+/// The beginning of virtual time. It is not zero, so that a clock that is behind has a valid time
+/// too.
 pub(super) const BEGINNING: Picos = 1_000_000_000 * NANO;
 
 pub(super) fn picos(duration: Duration) -> Picos {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).saturating_mul(NANO)
 }
 
-/// A node's clock: how far it is ahead, and how fast it is.
+/// A node's clock: its offset, and its speed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct NodeClock {
-    /// Nanoseconds that it is ahead.
+    /// The nanoseconds that it is ahead.
     skew: i64,
-    /// Parts in a billion that it is fast.
+    /// The parts per billion that it is fast.
     drift: i64,
-    /// It never goes back behind this.
+    /// The least time that it shows, so that it never goes back.
     floor: u64,
 }
 
@@ -31,17 +32,17 @@ const BILLION: i128 = 1_000_000_000;
 
 impl NodeClock {
     pub(super) fn new(skew: i64, drift: i64) -> Self {
-        // A clock that stands still or runs backwards is none.
+        // A clock that stands still or runs backwards is not allowed.
         Self { skew, drift: drift.clamp(-900_000_000, 900_000_000), floor: 0 }
     }
 
-    /// Is set to run otherwise, from `now` on.
+    /// Changes its offset and speed, from `now` on.
     pub(super) fn adjust(&mut self, skew: i64, drift: i64, now: Picos) {
         let floor = self.at(now).nanos();
         *self = Self { floor, ..Self::new(skew, drift) };
     }
 
-    /// What it shows.
+    /// Returns the time that it shows.
     pub(super) fn at(&self, now: Picos) -> Time {
         let nanos = i128::from(now / NANO);
         let passed = nanos - i128::from(BEGINNING / NANO);
@@ -50,7 +51,7 @@ impl NodeClock {
         Time::from_nanos(shown.max(self.floor))
     }
 
-    /// The first moment at which it shows `time`, or more.
+    /// Returns the first moment at which it shows `time`, or more.
     pub(super) fn when(&self, time: Time) -> Picos {
         if time.nanos() <= self.floor {
             return 0;
@@ -59,7 +60,7 @@ impl NodeClock {
         let wanted = i128::from(time.nanos()) - i128::from(self.skew) - beginning;
         let nanos = beginning + wanted * BILLION / (BILLION + i128::from(self.drift)) - 2;
         let clamp = |nanos: i128| u64::try_from(nanos.max(0)).unwrap_or(u64::MAX).saturating_mul(NANO);
-        // The division rounds, so that the last few nanoseconds are searched.
+        // The division rounds, so the last few nanoseconds are searched.
         let mut moment = clamp(nanos);
         while moment < u64::MAX - NANO && self.at(moment) < time {
             moment += NANO;

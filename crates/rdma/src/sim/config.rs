@@ -1,11 +1,11 @@
-//! What a simulated cluster is like.
+//! The configuration of a simulated cluster.
 
 use std::time::Duration;
 
 use super::{Chances, NicProfile, clock::NodeClock};
 use crate::{Atomicity, Buffers, Capabilities, Delivery, NodeId, Order, Tearing};
 
-/// How messages travel.
+/// The transport of messages.
 ///
 /// # Example
 ///
@@ -19,13 +19,13 @@ use crate::{Atomicity, Buffers, Capabilities, Delivery, NodeId, Order, Tearing};
 pub enum Transport {
     /// On the connection to the node, in order with one-sided operations, and never lost.
     Connection,
-    /// As datagrams: not acknowledged, not ordered, and lost or doubled where there are
+    /// As datagrams: neither acknowledged nor ordered, and lost or duplicated if there are
     /// [`Chances`]. A call that is lost fails as unanswered. All datagrams of a batch share one
     /// doorbell.
     Datagrams,
 }
 
-/// How a simulated cluster behaves: a profile, and changes to it.
+/// The configuration of a simulated cluster: a profile, and changes to it.
 ///
 /// # Example
 ///
@@ -63,7 +63,7 @@ pub struct SimConfig {
 }
 
 impl SimConfig {
-    /// A cluster with this NIC, without faults. A READ sees its lines at one moment.
+    /// Returns a cluster with this NIC, without faults. A READ sees its lines at one moment.
     pub fn new(profile: &'static NicProfile) -> Self {
         Self {
             profile,
@@ -89,9 +89,9 @@ impl SimConfig {
         }
     }
 
-    /// As unkind as verbs may be: lines and words are accessed at different moments and in any
-    /// order, reads are passed by writes, atomics are atomic only with each other, and packets are
-    /// delayed and lost.
+    /// Returns the most imperfect configuration that verbs allow. Lines and words are accessed at
+    /// different moments and in any order. Reads are passed by writes, atomics are atomic only with
+    /// each other, and packets are delayed and lost.
     pub fn harsh(seed: u64) -> Self {
         Self {
             seed,
@@ -104,107 +104,107 @@ impl SimConfig {
         }
     }
 
-    /// What every chance depends on.
+    /// Sets the seed of all random choices.
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
-    /// NICs of each node: endpoints use them in turns. At least 1.
+    /// Sets the NICs of each node, which endpoints use in turn: at least 1.
     pub fn nics(self, nics: usize) -> Self {
         Self { nics: nics.max(1), ..self }
     }
 
-    /// With whom atomics are atomic.
+    /// Sets with which agents atomics are atomic.
     pub fn atomicity(self, atomicity: Atomicity) -> Self {
         Self { atomicity, ..self }
     }
 
-    /// How finely a READ is torn, where it takes several [steps](Self::steps).
+    /// Sets how a READ is torn, if it takes several [steps](Self::steps).
     pub fn tearing(self, tearing: Tearing) -> Self {
         Self { tearing, ..self }
     }
 
-    /// Whether the lines of a READ and the words of a WRITE are accessed in any order.
+    /// Sets whether the lines of a READ and the words of a WRITE are accessed in any order.
     pub fn scattered(self, scattered: bool) -> Self {
         Self { scattered, ..self }
     }
 
-    /// Whether writes and messages may overtake reads.
+    /// Sets whether writes and messages may overtake reads.
     pub fn passing(self, passing: bool) -> Self {
         Self { passing, ..self }
     }
 
-    /// The most lines or words that are accessed at one moment; `None` for all of an operation. At
-    /// least 1.
+    /// Sets the most lines or words that are accessed at one moment: at least 1, or `None` for all
+    /// of an operation.
     pub fn steps(self, steps: Option<u32>) -> Self {
         Self { steps: steps.map(|steps| steps.max(1)), ..self }
     }
 
-    /// How messages travel.
+    /// Sets the transport of messages.
     pub fn transport(self, transport: Transport) -> Self {
         Self { transport, ..self }
     }
 
-    /// Queue pairs from each endpoint to each node, used in turns. They differ only in what the
-    /// NICs must hold: operations stay in order. At least 1.
+    /// Sets the queue pairs from each endpoint to each node, used in turn: at least 1. They only
+    /// change the state that NICs must hold: operations stay in order.
     pub fn connections(self, connections: usize) -> Self {
         Self { connections: connections.max(1), ..self }
     }
 
-    /// The most by which chance lengthens a packet's way.
+    /// Sets the most random time that is added to a packet's latency.
     pub fn jitter(self, jitter: Duration) -> Self {
         Self { jitter, ..self }
     }
 
-    /// What may happen to packets.
+    /// Sets the chances of faults of packets.
     pub fn chances(self, chances: Chances) -> Self {
         Self { chances, ..self }
     }
 
-    /// How long a connection waits for an acknowledgement, and how often it tries again before it
+    /// Sets how long a connection waits for an acknowledgement, and how often it retries before it
     /// breaks.
     pub fn retry(self, timeout: Duration, times: u32) -> Self {
         Self { retry: (timeout, times), ..self }
     }
 
-    /// How long it takes until others learn that a node has left or died.
+    /// Sets how long it takes until others learn that a node has left or died.
     pub fn detection(self, detection: Duration) -> Self {
         Self { detection, ..self }
     }
 
-    /// How long a call by datagram waits that was lost.
+    /// Sets how long a call by datagram waits if it was lost.
     pub fn unanswered(self, unanswered: Duration) -> Self {
         Self { unanswered, ..self }
     }
 
-    /// Operations that may be under way from one endpoint to one node. At least 1.
+    /// Sets the most operations that may be pending from one endpoint to one node: at least 1.
     pub fn queue_depth(self, queue_depth: usize) -> Self {
         Self { queue_depth: queue_depth.max(1), ..self }
     }
 
-    /// Messages that a node holds for its endpoints, and calls that an endpoint may have
-    /// unanswered. At least 1.
+    /// Sets the most messages that a node holds for its endpoints, and the most unanswered calls of
+    /// an endpoint: at least 1.
     pub fn mailbox(self, messages: usize) -> Self {
         Self { mailbox: messages.max(1), ..self }
     }
 
-    /// Endpoints that one node may have at a time. At least 1, and at most 65536.
+    /// Sets the most endpoints of one node at a time: at least 1, and at most 65536.
     pub fn endpoints(self, endpoints: usize) -> Self {
         Self { endpoints: endpoints.clamp(1, 1 << 16), ..self }
     }
 
-    /// The buffers of each endpoint.
+    /// Sets the buffers of each endpoint.
     pub fn buffers(self, buffers: Buffers) -> Self {
         Self { buffers, ..self }
     }
 
-    /// A node's clock: ahead by `skew` nanoseconds, and fast by `drift` parts in a billion.
+    /// Sets a node's clock: ahead by `skew` nanoseconds, and fast by `drift` parts per billion.
     pub fn clock(mut self, node: NodeId, skew: i64, drift: i64) -> Self {
         self.clocks.push((node, NodeClock::new(skew, drift)));
         self
     }
 
-    /// What a cluster so configured can do.
+    /// Returns the capabilities of a cluster with this configuration.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         Capabilities {

@@ -1,11 +1,11 @@
-//! What protocol code takes of a processor, at the points that it names.
+//! The processor time of protocol code, charged at named points.
 
 use super::{clock::Picos, profiles::CpuProfile};
 
-/// Something that protocol code does with its processor, for [`Endpoint::charge`].
+/// Work of protocol code on its processor, for [`Endpoint::charge`].
 ///
-/// Costs nothing but on a simulated cluster, where the worker's time goes on by what the
-/// [profile](crate::NicProfile) says.
+/// It costs nothing except on a simulated cluster, where it advances the worker's time by the
+/// [profile's](crate::NicProfile) cost.
 ///
 /// [`Endpoint::charge`]: crate::Endpoint::charge
 ///
@@ -25,15 +25,15 @@ use super::{clock::Picos, profiles::CpuProfile};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cost {
-    /// Finding a key in a table in memory.
+    /// A lookup of a key in a local table.
     Lookup,
-    /// Changing a table in memory: inserting, writing or removing a row.
+    /// A change of a local table: inserting, writing or removing a row.
     Update,
-    /// Taking, checking or giving up a record's lock in memory.
+    /// Locking, checking or unlocking a local record.
     Lock,
-    /// Copying or checking so many bytes.
+    /// Copying or checking this many bytes.
     Copy(usize),
-    /// What the application does, in nanoseconds.
+    /// The application's work, in nanoseconds.
     Nanos(u64),
     /// A switch to a coroutine, which the executor itself charges.
     Switch,

@@ -1,13 +1,13 @@
-//! What can go wrong, and when.
+//! Faults of a simulated cluster.
 
 use std::time::Duration;
 
 use crate::NodeId;
 
-/// What may happen to each packet, as probabilities from 0 to 1.
+/// The probabilities of faults of each packet, from 0 to 1.
 ///
-/// A packet of a connection that is lost is sent again, and what follows it waits. Only datagrams
-/// are doubled, or overtaken by later ones.
+/// A lost packet of a connection is sent again, and later ones wait for it. Only datagrams are
+/// duplicated, or overtaken by later ones.
 ///
 /// # Example
 ///
@@ -21,35 +21,35 @@ use crate::NodeId;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Chances {
-    /// That it is delayed.
+    /// The probability that it is delayed.
     pub delay: f64,
     /// The longest delay.
     pub at_most: Duration,
-    /// That it is lost.
+    /// The probability that it is lost.
     pub loss: f64,
-    /// That a datagram arrives twice.
+    /// The probability that a datagram arrives twice.
     pub duplicate: f64,
 }
 
 impl Chances {
-    /// Nothing happens.
+    /// No faults.
     pub const NONE: Self = Self { delay: 0.0, at_most: Duration::ZERO, loss: 0.0, duplicate: 0.0 };
 }
 
-/// What a node that restarts finds of its memory.
+/// The memory of a node that restarts.
 ///
 /// # Example
 ///
 /// See [`Sim::restart`](crate::Sim::restart).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remains {
-    /// Its regions as they were, registered under the same numbers: memory that does not forget.
+    /// Its regions as they were, registered under the same numbers: persistent memory.
     Memory,
-    /// Nothing.
+    /// No memory.
     Nothing,
 }
 
-/// Something that happens to a cluster, by itself or [as planned](crate::Sim::plan).
+/// A fault of a cluster, now or [as planned](crate::Sim::plan).
 ///
 /// # Example
 ///
@@ -67,20 +67,20 @@ pub enum Remains {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// From now on this may happen to packets.
+    /// Sets the chances of faults of packets.
     Chances(Chances),
     /// The nodes of the list reach each other, and no others. Connections between the two sides
-    /// break when they have tried often enough; nodes on both sides are still here.
+    /// break after enough retries; the nodes of both sides are still here.
     Partition(Vec<NodeId>),
-    /// Every node reaches every other again. What has broken is to be
+    /// Every node reaches every other again. Broken connections must be
     /// [reconnected](crate::Endpoint::reconnect).
     Heal,
-    /// A node dies, and its workers with it.
+    /// A node dies with its workers.
     Crash {
         /// The node.
         node: NodeId,
     },
-    /// A node leaves in good order. Its workers can finish what they do.
+    /// A node leaves in good order. Its workers can finish their work.
     Leave {
         /// The node.
         node: NodeId,
@@ -89,24 +89,24 @@ pub enum Fault {
     Restart {
         /// The node.
         node: NodeId,
-        /// What it finds.
+        /// The memory that it finds.
         remains: Remains,
     },
-    /// All workers of a node do nothing for so long: it is alive, and its memory can be accessed.
+    /// All workers of a node stall: the node is alive, and its memory can be accessed.
     Stall {
         /// The node.
         node: NodeId,
-        /// How long.
+        /// The duration.
         lasts: Duration,
     },
-    /// A node's clock is set: ahead by `skew` nanoseconds, and fast by `drift` parts in a billion.
-    /// It never goes back, but stands still until it has been caught up.
+    /// Sets a node's clock: ahead by `skew` nanoseconds, and fast by `drift` parts per billion. It
+    /// never goes back, but stands still until it has been caught up.
     Clock {
         /// The node.
         node: NodeId,
         /// Nanoseconds ahead.
         skew: i64,
-        /// Parts in a billion.
+        /// The parts per billion that it is fast.
         drift: i64,
     },
 }

@@ -14,7 +14,7 @@ use crate::{
     port::{Frame, ReplyTo},
 };
 
-/// Regions that a node can register.
+/// The most regions that a node can register.
 pub(super) const REGIONS: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,13 +39,13 @@ pub(super) struct Life<E: Engine> {
     pub(super) state: State,
     pub(super) regions: Vec<Arc<Region<E>>>,
     pub(super) mail: VecDeque<Letter>,
-    /// Messages received, and neither answered nor dropped.
+    /// The number of messages received, and neither answered nor dropped.
     pub(super) held: usize,
-    /// Queues, by station and number, whose next message waits for room.
+    /// The queues, by station and number, whose next message waits for room.
     pub(super) blocked: VecDeque<(u32, u16)>,
-    /// By ordinal.
+    /// The stations, by their ordinals.
     pub(super) stations: Vec<Option<u32>>,
-    /// An atomic is between its halves.
+    /// Whether an atomic is between its halves.
     pub(super) atomic_taken: bool,
 }
 
@@ -75,7 +75,7 @@ impl<E: Engine> Life<E> {
         }
     }
 
-    /// Words of this node, and the engine to access them by.
+    /// Returns words of this node, and the engine to access them with.
     pub(super) fn words(&self, at: Remote, count: usize) -> Result<(&E, &[Word]), VerbError> {
         let unknown = VerbError::UnknownRegion { node: at.node, region: at.region };
         let region = self.regions.get(usize::from(at.region.0)).ok_or(unknown)?;
@@ -83,7 +83,7 @@ impl<E: Engine> Life<E> {
         Ok((region.engine(), words))
     }
 
-    /// A place for an endpoint, of so many.
+    /// Returns a free place for an endpoint, of this many. `None` if there is none.
     pub(super) fn vacancy(&mut self, most: usize) -> Option<usize> {
         if let Some(ordinal) = self.stations.iter().position(Option::is_none) {
             return Some(ordinal);
@@ -99,13 +99,13 @@ impl<E: Engine> Life<E> {
 pub(super) struct Node<E: Engine> {
     /// The incarnation that is here, or was last.
     pub(super) life: Life<E>,
-    /// Regions of the last that died.
+    /// The regions of the last incarnation that died.
     pub(super) dead: Option<Vec<Arc<Region<E>>>>,
-    /// How the others take it to stand.
+    /// The presence that the other nodes see.
     pub(super) shown: Presence,
     pub(super) nics: Vec<Nic>,
     pub(super) clock: NodeClock,
-    /// Which side of a partition it is on.
+    /// The side of a partition that it is on.
     pub(super) side: bool,
 }
 

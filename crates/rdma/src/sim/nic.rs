@@ -1,17 +1,17 @@
-//! A NIC's units, each of which does one thing after the other, and the queue pairs that it holds.
+//! A NIC's units, each of which serves one request at a time, and its cache of queue pairs.
 
 use fastrand::Rng;
 
 use super::clock::Picos;
 
-/// Something that serves one at a time, in the order of asking.
+/// A unit that serves one request at a time, in order.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Unit {
     free_at: Picos,
 }
 
 impl Unit {
-    /// Gives the end of a service that is wanted at `at`, and takes so long.
+    /// Returns the end of a service that is requested at `at`, and takes this long.
     #[inline]
     pub(super) fn serve(&mut self, at: Picos, takes: Picos) -> Picos {
         self.free_at = self.free_at.max(at) + takes;
@@ -21,13 +21,13 @@ impl Unit {
 
 #[derive(Clone, Debug)]
 pub(super) struct Nic {
-    /// Requests, responses and answers.
+    /// The unit of requests, responses and answers.
     pub(super) engine: Unit,
-    /// Fetches the state of queue pairs that it does not hold.
+    /// The unit that fetches the state of queue pairs that are not cached.
     pub(super) fetch: Unit,
-    /// Atomics, one after the other.
+    /// The unit of atomics, one at a time.
     pub(super) atomics: Unit,
-    /// Bytes out and in.
+    /// The links, out and in.
     pub(super) out: Unit,
     pub(super) into: Unit,
     pub(super) held: Held,
@@ -40,13 +40,13 @@ impl Nic {
     }
 }
 
-/// Which queue pairs are held. Where there is no room, one by chance makes it: what real caches
-/// evict is not published, and the oldest would make a cycle through one too many miss always.
+/// The cached queue pairs. A random one is evicted: real eviction policies are not published, and
+/// evicting the oldest would make a cycle through one too many always miss.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     most: usize,
     held: Vec<u32>,
-    /// By queue pair: its place among those held, plus one.
+    /// For each queue pair its place in the cache plus one, or zero.
     places: Vec<u32>,
     pub(super) misses: u64,
 }
@@ -56,7 +56,7 @@ impl Held {
         Self { most: most.max(1), held: Vec::new(), places: Vec::new(), misses: 0 }
     }
 
-    /// Uses a queue pair. False if its state is to be fetched.
+    /// Uses a queue pair. Returns false if its state must be fetched.
     pub(super) fn touch(&mut self, queue_pair: usize, rng: &mut Rng) -> bool {
         if self.places.len() <= queue_pair {
             self.places.resize(queue_pair + 1, 0);

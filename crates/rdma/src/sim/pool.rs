@@ -1,7 +1,7 @@
-//! The workers of simulated nodes: executors that run when the world says that it is their turn.
+//! The workers of simulated nodes: executors that run when the world gives them a turn.
 //!
 //! A worker is a future that owns its endpoint and its executor. Neither leaves its thread, while
-//! handles of the fabric may; so the workers of a simulation are kept by its thread, under the
+//! handles of the fabric may. So the workers of a simulation are kept by its thread, under the
 //! simulation's number.
 
 use std::{
@@ -27,9 +27,9 @@ thread_local! {
 /// The workers of one simulation.
 pub(super) struct WorkerPool {
     simulation: u64,
-    /// By station. One that has its turn is not here meanwhile.
+    /// The workers, by station. One is absent during its turn.
     workers: RefCell<Vec<Option<(Worker, bool)>>>,
-    /// Workers that a run waits for.
+    /// The number of workers that a run waits for.
     left: Cell<usize>,
 }
 
@@ -40,12 +40,12 @@ impl WorkerPool {
         pool
     }
 
-    /// The one of this thread's.
+    /// Returns the pool of this simulation on this thread.
     pub(super) fn find(simulation: u64) -> Option<Rc<Self>> {
         POOLS.with_borrow(|crews| crews.iter().find(|(number, _)| *number == simulation)?.1.upgrade())
     }
 
-    /// Workers that a run waits for.
+    /// Returns the number of workers that a run waits for.
     pub(super) fn left(&self) -> usize {
         self.left.get()
     }
@@ -64,7 +64,7 @@ impl WorkerPool {
         self.workers.borrow_mut().get_mut(station as usize)?.take()
     }
 
-    /// Lets a worker have its turn.
+    /// Runs a worker's turn.
     pub(super) fn turn(&self, station: u32) {
         let Some((mut worker, serves)) = self.take(station) else { return };
         let done = Left(self, serves);
@@ -74,7 +74,7 @@ impl WorkerPool {
         }
     }
 
-    /// A worker is no more, wherever it was.
+    /// Drops a worker.
     pub(super) fn dismiss(&self, station: u32) {
         if let Some((worker, serves)) = self.take(station) {
             let _done = Left(self, serves);
@@ -82,7 +82,7 @@ impl WorkerPool {
         }
     }
 
-    /// All are dismissed.
+    /// Drops all workers.
     pub(super) fn disband(&self) {
         let count = self.workers.borrow().len();
         for station in 0..count {
@@ -92,7 +92,7 @@ impl WorkerPool {
     }
 }
 
-/// Counts a worker's end, a panic included.
+/// Counts a worker's end, also on a panic.
 struct Left<'c>(&'c WorkerPool, bool);
 
 impl Drop for Left<'_> {
@@ -101,7 +101,7 @@ impl Drop for Left<'_> {
     }
 }
 
-/// Lets the world go on, once.
+/// Yields to the world once.
 #[derive(Default)]
 struct Yield(bool);
 
@@ -113,7 +113,7 @@ impl Future for Yield {
     }
 }
 
-/// What a worker does: what its coroutines do, a round for each turn.
+/// Runs a worker: a round of its coroutines for each turn.
 pub(super) async fn work<E: Engine, F>(
     shared: Arc<Shared<E>>,
     endpoint: Endpoint<SimPort<E>>,
@@ -139,11 +139,11 @@ pub(super) async fn work<E: Engine, F>(
         }
         Yield::default().await;
     }
-    // What they have posted goes on to its end.
+    // The operations that they have posted continue to their end.
     while shared.until_news(station) {
         Yield::default().await;
         endpoint.progress();
     }
-    // Nothing is left to run but a panic.
+    // Only a panic is left to propagate.
     executor.run();
 }

@@ -1,9 +1,9 @@
-//! An endpoint's port into the simulated world.
+//! An endpoint's port to the simulated world.
 //!
-//! A port that a [worker](crate::Sim::spawn) uses does what it does in the worker's turn, and the
-//! world goes on between turns. A port that is used outside of any turn (by a test, say) drives the
-//! world itself: where it polls in vain, the world goes on by a little, and where it waits, the
-//! world goes on until something has come for it.
+//! A port that a [worker](crate::Sim::spawn) uses acts in the worker's turn, and the world advances
+//! between turns. A port that is used outside of any turn (by a test, say) drives the world itself.
+//! An idle poll advances the world a little, and a wait advances it until something has arrived for
+//! the port.
 
 use std::{fmt, sync::Arc};
 
@@ -24,10 +24,10 @@ use crate::{
     port::{Activity, Backend, Events, Frame, Received, Reply, ReplyTo, Work},
 };
 
-/// The most by which the world goes on at a poll in vain.
+/// The most time that an idle poll advances the world.
 const LITTLE: Picos = 1_000 * NANO;
 
-/// What carries the operations of a [`SimFabric`](crate::SimFabric)'s endpoints.
+/// The backend of a [`SimFabric`](crate::SimFabric)'s endpoints.
 ///
 /// # Example
 ///
@@ -61,20 +61,20 @@ impl<E: Engine> SimPort<E> {
         Ok(Self { shared: Arc::clone(shared), station, node, incarnation, nodes: world.nodes.len(), told })
     }
 
-    /// Whether the incarnation that the port belongs to has died.
+    /// Returns whether the incarnation that the port belongs to has died.
     fn is_silenced(&self, world: &World<E>) -> bool {
         let life = &world.nodes[usize::from(self.node.0)].life;
         life.incarnation != self.incarnation || life.state == super::life::State::Dead
     }
 
-    /// When there is mail, if there is.
+    /// Returns when the next mail is visible, if there is any.
     fn mail_at(&self, world: &World<E>) -> Option<Picos> {
         let life = &world.nodes[usize::from(self.node.0)].life;
         life.mail.front().filter(|_| life.incarnation == self.incarnation).map(|letter| letter.visible)
     }
 
-    /// Where the world is not run by a turn: lets it go on, to where this endpoint's processor is
-    /// and, if nothing has come for it, a little further.
+    /// Outside of a turn, advances the world to this endpoint's processor time and, if nothing has
+    /// arrived for it, a little further.
     fn follow(&self) {
         let (local, inside) = {
             let world = self.shared.world.lock();
@@ -193,7 +193,7 @@ impl<E: Engine> Backend for SimPort<E> {
             let is_cast =
                 by_datagram && it.queues[usize::from(id.queue)].op(id.number).is_some_and(|op| op.is_message());
             if is_cast {
-                // One queue pair for all nodes.
+                // One queue pair serves all nodes.
                 doorbells += u64::from(!std::mem::replace(&mut casts, true));
             } else {
                 doorbells += u64::from(!staged[..place].iter().any(|other| other.queue == id.queue));
@@ -378,7 +378,7 @@ impl<E: Engine> Backend for SimPort<E> {
 }
 
 impl<E: Engine> SimPort<E> {
-    /// Lets the world go on until something has come for this endpoint, or until a moment.
+    /// Advances the world until something has arrived for this endpoint, or until a moment.
     fn drive(&self, until: Option<Picos>, receiving: bool) {
         loop {
             let target = {
@@ -395,7 +395,7 @@ impl<E: Engine> SimPort<E> {
             };
             match target {
                 Some(target) => self.shared.advance_to(target),
-                // Nothing will ever happen here, unless another thread brings it about.
+                // No event will ever happen here, unless another thread causes it.
                 None => return std::thread::yield_now(),
             }
         }
@@ -414,7 +414,7 @@ impl<E: Engine> fmt::Debug for SimPort<E> {
     }
 }
 
-/// What wakes an endpoint.
+/// Wakes an endpoint.
 struct Bell<E: Engine> {
     shared: Arc<Shared<E>>,
     station: u32,

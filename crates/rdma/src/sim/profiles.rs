@@ -1,4 +1,4 @@
-//! NICs and processors, as numbers: every constant of the simulation's cost model, with its source.
+//! Profiles of NICs and processors: every constant of the simulation's cost model, with its source.
 //!
 //! The sources, by the short names used below:
 //!
@@ -9,15 +9,15 @@
 //! - *HADES*: "Hardware-Assisted Distributed Transactions", HPCA 2024. Table III.
 //! - *IBTA*: the InfiniBand specification's packet headers.
 //!
-//! What a figure shows only as a curve is used only where its text gives the number. A constant
-//! that no publication gives is marked *assumed*, with the reason for its value. Nothing here was
-//! fitted to the result of a protocol or of an optimisation: those are what the simulation is to
-//! predict (`docs/decisions/0034`).
+//! A value that a figure shows only as a curve is used only if its text gives the number. A
+//! constant that no publication gives is marked *assumed*, with the reason for its value. Nothing
+//! here was fitted to the result of a protocol or of an optimisation: the simulation must predict
+//! those (`docs/decisions/0034`).
 
 use std::time::Duration;
 
-/// A published measurement of a primitive that a profile was calibrated from, to be measured again
-/// in the simulation: the difference is the calibration's residual.
+/// A published measurement of a primitive that a profile was calibrated from. Measuring it again in
+/// the simulation gives the calibration's residual.
 ///
 /// # Example
 ///
@@ -28,13 +28,13 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Published {
-    /// What was measured.
+    /// The measured primitive.
     pub primitive: Primitive,
-    /// Bytes of payload.
+    /// The bytes of payload.
     pub bytes: usize,
-    /// Operations in a second, of one node.
+    /// The operations per second of one node.
     pub per_s: f64,
-    /// Where it was published.
+    /// The publication.
     pub source: &'static str,
 }
 
@@ -68,12 +68,12 @@ impl std::fmt::Display for Primitive {
     }
 }
 
-/// What a kind of operation costs at one NIC, in picoseconds of its processing unit.
+/// The costs of a kind of operation at one NIC, in picoseconds of its processing unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Service {
-    /// Of the NIC that requests: fetching the request, sending it, and taking the answer.
+    /// The cost at the requesting NIC: fetching the request, sending it, and taking the answer.
     pub(super) request: u64,
-    /// Of the NIC that responds.
+    /// The cost at the responding NIC.
     pub(super) respond: u64,
 }
 
@@ -89,13 +89,14 @@ pub(super) struct Service {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct NicProfile {
-    /// What it is called on command lines and in reports.
+    /// The name on command lines and in reports.
     pub name: &'static str,
-    /// Nodes, workers of each and NICs of each where the inputs were measured.
+    /// The nodes, the workers of each and the NICs of each in the measured cluster.
     pub cluster: (u16, usize, usize),
-    /// Whether all nodes of the inputs were both clients and servers; otherwise one was the server.
+    /// Whether all nodes of that cluster were both clients and servers; otherwise one was the
+    /// server.
     pub symmetric: bool,
-    /// What it was calibrated from.
+    /// The measurements that it was calibrated from.
     pub inputs: &'static [Published],
     pub(super) read: Service,
     pub(super) write: Service,
@@ -104,32 +105,34 @@ pub struct NicProfile {
     pub(super) datagram: Service,
     /// A message on a connection: sent, and received and acknowledged.
     pub(super) message: Service,
-    /// For each byte of payload beyond `free_bytes`, on each of the two NICs: crossing PCIe.
+    /// The cost of each byte of payload beyond `free_bytes`, on each of the two NICs: crossing
+    /// PCIe.
     pub(super) byte: u64,
     pub(super) free_bytes: u64,
-    /// For each byte on the link.
+    /// The cost of each byte on the link.
     pub(super) link_byte: u64,
-    /// Bytes around a payload on the link.
+    /// The bytes around a payload on the link.
     pub(super) header_bytes: u64,
-    /// One atomic, in the unit where atomics are one after the other.
+    /// The cost of one atomic, in the unit that serializes atomics.
     pub(super) atomic_unit: u64,
-    /// From a doorbell to the NIC's taking the request, and from a completion to the processor's
-    /// seeing it.
+    /// The time from a doorbell until the NIC takes the request, and from a completion until the
+    /// processor sees it.
     pub(super) pcie_write: u64,
-    /// A read across PCIe: what a READ waits for at the responder, and what a miss costs in time.
+    /// The time of a read across PCIe: a READ waits for it at the responder, and so does a cache
+    /// miss.
     pub(super) pcie_read: u64,
-    /// From NIC to NIC, one way: two links and a switch.
+    /// The time from NIC to NIC, one way: two links and a switch.
     pub(super) wire: u64,
-    /// Queue pairs whose state the NIC holds.
+    /// The queue pairs whose state the NIC caches.
     pub(super) cached_queue_pairs: usize,
-    /// What a miss occupies of the unit that fetches the state of queue pairs.
+    /// The time that a miss occupies the unit that fetches the state of queue pairs.
     pub(super) miss: u64,
-    /// Bytes that travel within a request.
+    /// The bytes that travel within a request.
     pub(super) inline_bytes: usize,
     pub(super) cpu: CpuProfile,
 }
 
-/// What a worker's processor takes for the steps of posting and polling, in picoseconds.
+/// The processor times of a worker for posting and polling, in picoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct CpuProfile {
     /// Writing a request.
@@ -140,15 +143,15 @@ pub(super) struct CpuProfile {
     pub(super) completion: u64,
     /// Taking a message, and posting the buffer for another.
     pub(super) receive: u64,
-    /// A look that finds nothing.
+    /// A poll that finds nothing.
     pub(super) poll: u64,
     /// A switch to a coroutine.
     pub(super) switch: u64,
-    /// What protocol code does: a lookup in a table in memory.
+    /// A lookup in a local table, by protocol code.
     pub(super) lookup: u64,
-    /// A change of a table in memory.
+    /// A change of a local table.
     pub(super) update: u64,
-    /// Taking, checking or giving up the lock of a record in memory.
+    /// Locking, checking or unlocking a local record.
     pub(super) lock: u64,
     /// Copying or checking 64 bytes.
     pub(super) line: u64,
@@ -301,10 +304,11 @@ impl NicProfile {
         cpu: XEON_E5,
     };
 
-    /// All of them.
+    /// All profiles.
     pub const ALL: [&'static Self; 2] = [&Self::CONNECTX_3, &Self::CONNECTX_4];
 
-    /// The profile of this name: `ConnectX-3` or `cx3`, and so on, in either case.
+    /// Returns the profile of this name: `ConnectX-3` or `cx3`, and so on, case-insensitively.
+    /// `None` if there is none.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         let short = |profile: &Self| profile.name.to_ascii_lowercase().replace("connectx-", "cx");
@@ -312,7 +316,7 @@ impl NicProfile {
         Self::ALL.into_iter().find(|profile| profile.name.to_ascii_lowercase() == name || short(profile) == name)
     }
 
-    /// The latency from NIC to NIC and back of a READ of no bytes, without any queue.
+    /// Returns the latency of a READ of no bytes, from NIC to NIC and back, without queueing.
     ///
     /// # Example
     ///

@@ -1,4 +1,4 @@
-//! What one endpoint has under way to one node, in the order of posting.
+//! The pending operations of one endpoint to one node, in the order of posting.
 
 use std::collections::VecDeque;
 
@@ -12,19 +12,19 @@ pub(super) type Outcome = Result<u64, VerbError>;
 
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// With its own NIC, or about to be.
+    /// It is at its own NIC, or about to be.
     Staged,
-    /// On its way.
+    /// It is on its way.
     Flying,
-    /// There, and not begun.
+    /// It has arrived, and not begun.
     Waiting,
-    /// These lines or words remain.
+    /// These lines or words are left.
     Moving(Vec<u32>),
-    /// An atomic that has read, and not yet written. It holds the target's atomic unit.
+    /// An atomic that has read and not yet written. It holds the target's atomic unit.
     Between { old: u64 },
     /// The answer is on its way.
     Answered(Outcome),
-    /// Over, and known.
+    /// It is complete, and visible from then on.
     Done { outcome: Outcome, visible: Picos },
 }
 
@@ -33,11 +33,11 @@ pub(super) struct Op {
     pub(super) ticket: Option<Ticket>,
     pub(super) verb: Verb,
     pub(super) stage: Stage,
-    /// When the responder is through with it.
+    /// When the responder has finished it.
     pub(super) ready: Picos,
-    /// How often a packet of it was lost.
+    /// The number of losses of its packets.
     pub(super) losses: u32,
-    /// Which of the queue pairs to the node carries it.
+    /// The queue pair to the node that carries it.
     pub(super) lane: u16,
 }
 
@@ -50,7 +50,7 @@ impl Op {
         matches!(self.verb, Verb::Send { .. } | Verb::Call { .. })
     }
 
-    /// What it costs the two NICs.
+    /// Returns its costs at the two NICs.
     pub(super) fn service(&self, profile: &NicProfile) -> Service {
         match &self.verb {
             Verb::Read { .. } => profile.read,
@@ -60,12 +60,12 @@ impl Op {
         }
     }
 
-    /// Whether its payload travels within the request.
+    /// Returns whether its payload travels within the request.
     pub(super) fn is_inline(&self, profile: &NicProfile) -> bool {
         matches!(&self.verb, Verb::Write { from, .. } if size_of_val::<[u64]>(from) <= profile.inline_bytes)
     }
 
-    /// Bytes of payload in the request, and in the response.
+    /// Returns the bytes of payload in the request, and in the response.
     pub(super) fn payload(&self) -> (u64, u64) {
         match &self.verb {
             Verb::Read { into, .. } => (0, size_of_val::<[u64]>(into) as u64),
@@ -78,31 +78,31 @@ impl Op {
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// The incarnation that it belongs to: from its first use, and from a reconnection.
+    /// The incarnation that the queue belongs to, since its first use or the last reconnection.
     pub(super) life: Option<Incarnation>,
-    /// It is broken: the incarnation is gone, or could not be reached.
+    /// Whether it is broken: the incarnation is gone, or unreachable.
     pub(super) cut: bool,
     pub(super) ops: VecDeque<Op>,
     /// The number of the first of them.
     first: u32,
-    /// Places taken, until what was posted is reported.
+    /// The number of places taken, until operations are reported.
     pub(super) taken: usize,
-    /// The failure of an unsignaled operation that was not heard of yet.
+    /// The failure of an unsignaled operation, until it is reported.
     pub(super) broken: Option<VerbError>,
-    /// A message of it waits for room at the target.
+    /// Whether its next message waits for room at the target.
     pub(super) blocked: bool,
     pub(super) next_lane: u16,
 }
 
 impl Queue {
-    /// Adds an operation, and names it.
+    /// Adds an operation, and returns its identifier.
     pub(super) fn push(&mut self, op: Op, station: u32, queue: u16) -> OpId {
         let number = self.first.wrapping_add(self.ops.len() as u32);
         self.ops.push_back(op);
         OpId { station, queue, number }
     }
 
-    /// The place of an operation that is not reported yet.
+    /// Returns the position of an operation that is not reported yet.
     pub(super) fn place(&self, number: u32) -> Option<usize> {
         let place = number.wrapping_sub(self.first) as usize;
         (place < self.ops.len()).then_some(place)
@@ -117,7 +117,7 @@ impl Queue {
         self.first.wrapping_add(place as u32)
     }
 
-    /// Takes the first one, if it is over.
+    /// Takes the first operation, if it is complete.
     pub(super) fn pop_done(&mut self) -> Option<(Op, Outcome, Picos)> {
         let Stage::Done { outcome, visible } = self.ops.front()?.stage else { return None };
         let op = self.ops.pop_front()?;
@@ -125,7 +125,7 @@ impl Queue {
         Some((op, outcome, visible))
     }
 
-    /// Remembers a failure that is not heard of, or forgets it when one is.
+    /// Stores a failure that is not reported, or clears it when one is.
     pub(super) fn note(&mut self, signaled: bool, outcome: &Outcome) {
         if let Err(error) = outcome {
             self.broken = (!signaled).then_some(*error);

@@ -1,5 +1,4 @@
-//! An endpoint, as the simulated world knows it: its queues, its processor's time, and what has
-//! come for it.
+//! An endpoint in the simulated world: its queues, its processor's time, and its arrivals.
 
 use std::collections::VecDeque;
 
@@ -13,7 +12,7 @@ use crate::{
     port::{Frame, Ticket, Verb},
 };
 
-/// What a poll finds.
+/// A result of a poll.
 #[derive(Debug)]
 pub(super) enum Arrival {
     Completed { queue: u16, ticket: Option<Ticket>, verb: Verb, outcome: Outcome },
@@ -26,29 +25,29 @@ pub(super) enum Arrival {
 pub(super) struct Station {
     pub(super) node: NodeId,
     pub(super) incarnation: Incarnation,
-    /// Which of the node's endpoints it is, and which NIC it uses.
+    /// Its number among the node's endpoints, and its NIC.
     pub(super) ordinal: usize,
     pub(super) nic: usize,
-    /// How far its processor has come: ahead of the world's time while a turn is under way.
+    /// The time of its processor, ahead of the world's during a turn.
     pub(super) local: Picos,
-    /// It does nothing before.
+    /// It is stalled until then.
     pub(super) stalled: Picos,
     pub(super) queues: Vec<Queue>,
-    /// Posted, and not rung.
+    /// Operations that are posted, and not rung.
     pub(super) staged: Vec<OpId>,
     pub(super) arrivals: VecDeque<(Picos, Arrival)>,
-    /// It waits, and mail ends its wait.
+    /// Whether it waits, and mail ends its wait.
     pub(super) receiving: bool,
-    /// Something has ended its wait.
+    /// Whether its wait has ended.
     pub(super) rung: bool,
-    /// It has rung the doorbell for replies since its last poll.
+    /// Whether it has rung the doorbell for replies since its last poll.
     pub(super) answered: bool,
-    /// Its worker has said what it waits for.
+    /// Whether its worker has registered what it waits for.
     pub(super) waits: bool,
-    /// Its next turn, and which of the turns planned that is.
+    /// The time of its next turn, and the number of that turn.
     turn: Option<Picos>,
     generation: u32,
-    /// Operations posted, and not reported.
+    /// The number of operations that are posted, and not reported.
     pub(super) in_flight: usize,
     /// Whether the cluster runs its coroutines.
     pub(super) crewed: bool,
@@ -77,19 +76,20 @@ impl Station {
         }
     }
 
-    /// Adds what its next poll from `visible` on finds: after what is there already.
+    /// Adds an arrival that polls from `visible` on find, after all earlier arrivals. Returns when
+    /// it is visible.
     pub(super) fn arrive(&mut self, visible: Picos, arrival: Arrival) -> Picos {
         let visible = self.arrivals.back().map_or(visible, |(before, _)| visible.max(*before));
         self.arrivals.push_back((visible, arrival));
         visible
     }
 
-    /// When it first finds something.
+    /// Returns when the first arrival is visible.
     pub(super) fn news(&self) -> Option<Picos> {
         self.arrivals.front().map(|(visible, _)| *visible)
     }
 
-    /// Plans a turn. Gives its number where there was none at that time or before.
+    /// Plans a turn. Returns its time and number, unless an earlier turn is planned.
     pub(super) fn plan_turn(&mut self, at: Picos) -> Option<(Picos, u32)> {
         let at = at.max(self.local).max(self.stalled);
         if self.turn.is_some_and(|planned| planned <= at) {
@@ -100,7 +100,7 @@ impl Station {
         Some((at, self.generation))
     }
 
-    /// Its turn is here, if that is the one which was planned last.
+    /// Begins a turn. Returns whether it is the one that was planned last.
     pub(super) fn begin_turn(&mut self, generation: u32) -> bool {
         let is_it = self.turn.is_some() && self.generation == generation;
         if is_it {
@@ -109,7 +109,7 @@ impl Station {
         is_it
     }
 
-    /// Operations that wait for a peer to take messages.
+    /// Returns the number of operations that wait for a peer to take messages.
     pub(super) fn blocked(&self) -> usize {
         let blocked = self.queues.iter().filter(|queue| queue.blocked);
         blocked.flat_map(|queue| &queue.ops).filter(|op| matches!(op.stage, Stage::Waiting)).count()

@@ -1,7 +1,7 @@
-//! The simulated world: all nodes, NICs and endpoints, what is to happen, and what happens then.
+//! The simulated world: all nodes, NICs and endpoints, and its events.
 //!
-//! Everything here is a function of the configuration and of what workers do in their turns. There
-//! is no clock but `now`, no chance but `rng`, and nothing is iterated that has no order.
+//! Everything here is a function of the configuration and of what workers do in their turns. The
+//! only clock is `now`, the only randomness `rng`, and no unordered collection is iterated.
 
 mod mail;
 mod nodes;
@@ -29,23 +29,23 @@ pub(super) struct World<E: Engine> {
     pub(super) trace: Trace,
     rng: Rng,
     pub(super) nodes: Vec<Node<E>>,
-    /// Every endpoint that there ever was; those that are gone are empty.
+    /// Every endpoint ever created; dropped ones are `None`.
     pub(super) stations: Vec<Option<Station>>,
     parcels: Vec<Option<Parcel>>,
     free_parcels: Vec<u32>,
     pub(super) chances: Chances,
-    /// Whether nodes on different sides do not reach each other.
+    /// Whether nodes on different sides are partitioned.
     divided: bool,
     pub(super) plan: Vec<Fault>,
     /// Stations whose workers are to be dropped.
     pub(super) doomed: Vec<u32>,
-    /// The station whose turn it is.
+    /// The station of the current turn.
     pub(super) running: Option<u32>,
 }
 
-/// What becomes of a packet.
+/// The outcome of a packet.
 enum Fate {
-    /// It arrives, so much later.
+    /// It arrives, after this time.
     Arrives(Picos),
     Lost,
 }
@@ -84,18 +84,18 @@ impl<E: Engine> World<E> {
         self.queue(id)?.op(id.number)
     }
 
-    /// How far a station's processor has come.
+    /// Returns the processor time of a station.
     pub(super) fn local(&self, station: u32) -> Picos {
         let station = self.stations.get(station as usize).and_then(Option::as_ref);
         station.map_or(self.now, |station| station.local.max(self.now))
     }
 
-    /// What a station's clock shows.
+    /// Returns what a station's clock shows.
     pub(super) fn clock(&self, station: u32, node: NodeId) -> Time {
         self.nodes[usize::from(node.0)].clock.at(self.local(station))
     }
 
-    /// A station's processor is busy for so long.
+    /// Charges a station's processor for this much time.
     pub(super) fn charge(&mut self, station: u32, takes: Picos) {
         let now = self.now;
         if let Some(station) = self.station(station) {
@@ -103,7 +103,7 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// A station has a turn at that time, or as soon as it can.
+    /// Plans a turn of a station, at that time or as soon as it can.
     pub(super) fn wake(&mut self, station: u32, at: Picos) {
         let at = at.max(self.now);
         let Some(it) = self.station(station) else { return };
@@ -115,7 +115,7 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// Something has come for a station.
+    /// Adds an arrival at a station, and wakes it.
     pub(super) fn arrive(&mut self, station: u32, visible: Picos, arrival: Arrival) {
         if let Some(it) = self.station(station) {
             let visible = it.arrive(visible, arrival);
@@ -123,7 +123,7 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// A station's turn is here, if that is the one which was planned last and nothing stalls it.
+    /// Begins a station's turn. Returns whether it is the one planned last and not stalled.
     pub(super) fn begin_turn(&mut self, station: u32, generation: u32) -> bool {
         let now = self.now;
         let Some(it) = self.station(station) else { return false };
@@ -140,7 +140,7 @@ impl<E: Engine> World<E> {
         true
     }
 
-    /// Everything but a turn.
+    /// Handles an event other than a turn.
     pub(super) fn happen(&mut self, event: Event) {
         match event {
             Event::Issue(id) => self.issue(id),
@@ -159,12 +159,12 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// Whether two nodes reach each other.
+    /// Returns whether two nodes reach each other.
     fn reaches(&self, one: NodeId, other: NodeId) -> bool {
         !self.divided || self.nodes[usize::from(one.0)].side == self.nodes[usize::from(other.0)].side
     }
 
-    /// What becomes of a packet between two nodes.
+    /// Decides the outcome of a packet between two nodes.
     fn fate(&mut self, from: NodeId, to: NodeId) -> Fate {
         if !self.reaches(from, to) {
             return Fate::Lost;
@@ -184,7 +184,8 @@ impl<E: Engine> World<E> {
         Fate::Arrives(late)
     }
 
-    /// When it is tried again, after so many losses; nothing when it was tried often enough.
+    /// Returns when a packet is sent again after this many losses. `None` if there were enough
+    /// retries.
     fn retry(&self, losses: u32) -> Option<Picos> {
         let (timeout, times) = self.config.retry;
         (losses <= times).then(|| self.now + picos(timeout))

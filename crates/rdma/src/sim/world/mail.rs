@@ -1,4 +1,4 @@
-//! Messages and replies: into a node's mail, and out of it.
+//! Messages and replies: delivering them to a node's mail, and receiving them.
 
 use drtm_htm::Engine;
 
@@ -16,11 +16,11 @@ use crate::{
     },
 };
 
-/// What travels beside the queues.
+/// A message or reply that is not in a queue.
 #[derive(Debug)]
 pub(super) struct Parcel {
     from: NodeId,
-    /// The sender's endpoint, for its NIC.
+    /// The number of the sender's endpoint, for its NIC.
     nic: usize,
     content: Content,
     losses: u32,
@@ -49,7 +49,7 @@ impl Parcel {
 }
 
 impl<E: Engine> World<E> {
-    /// Where replies to an endpoint go.
+    /// Returns where replies to an endpoint go.
     pub(super) fn address(&self, station: u32, ticket: crate::port::Ticket) -> Option<ReplyTo> {
         let it = self.stations.get(station as usize)?.as_ref()?;
         Some(ReplyTo {
@@ -86,7 +86,7 @@ impl<E: Engine> World<E> {
         parcel
     }
 
-    /// Delivers a message of a connection. False if there is no room.
+    /// Delivers a message of a connection. Returns false if there is no room.
     pub(super) fn deliver(&mut self, id: OpId) -> bool {
         let to = NodeId(id.queue);
         let Some(op) = self.op(id) else { return false };
@@ -123,7 +123,7 @@ impl<E: Engine> World<E> {
         self.wake_for_mail(to, visible, like);
     }
 
-    /// Wakes one endpoint that waits for mail: the one like the sender's if that waits.
+    /// Wakes one endpoint that waits for mail, preferably the one with the sender's number.
     pub(in crate::sim) fn wake_for_mail(&mut self, node: NodeId, at: Picos, like: usize) {
         let life = &self.nodes[usize::from(node.0)].life;
         let count = life.stations.len().max(1);
@@ -137,7 +137,7 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// A message is no longer held by its receiver: there is room for another.
+    /// Frees the place of a message that its receiver has answered or dropped.
     pub(in crate::sim) fn make_room(&mut self, station: u32) {
         let Some(it) = self.station(station) else { return };
         let (node, incarnation) = (it.node, it.incarnation);
@@ -154,7 +154,7 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// A datagram leaves its queue, which hears no more of it.
+    /// Sends a datagram, which then leaves its queue.
     pub(super) fn cast(&mut self, id: OpId) {
         let Some(station) = self.station(id.station) else { return };
         let (from, nic) = (station.node, station.nic);
@@ -176,7 +176,7 @@ impl<E: Engine> World<E> {
         self.report(id.station, id.queue);
     }
 
-    /// Sends a reply, from an endpoint whose processor has come so far.
+    /// Sends a reply, at the time of the endpoint's processor.
     pub(in crate::sim) fn send_reply(&mut self, station: u32, to: ReplyTo, reply: Reply) {
         let cpu = self.config.profile.cpu;
         // Datagrams between two polls share a doorbell: they are on one queue pair.
@@ -212,7 +212,7 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// A datagram arrives twice.
+    /// Duplicates a datagram.
     fn double(&mut self, slot: u32, at: Picos) {
         let Some(Some(parcel)) = self.parcels.get(slot as usize) else { return };
         let Content::Datagram { to, reply_to, bytes } = &parcel.content else { return };
@@ -223,7 +223,7 @@ impl<E: Engine> World<E> {
         self.agenda.plan(at + late, Event::ParcelIn(slot));
     }
 
-    /// A parcel is lost. A connection tries again; a datagram's caller gets no answer.
+    /// Loses a parcel. A connection retries; a datagram's caller gets no answer.
     fn lose(&mut self, slot: u32, by_datagram: bool) {
         let Some(Some(parcel)) = self.parcels.get_mut(slot as usize) else { return };
         parcel.losses += 1;
@@ -239,7 +239,7 @@ impl<E: Engine> World<E> {
         self.leave_unanswered(caller, from);
     }
 
-    /// A caller is told after a while that there is no answer.
+    /// Plans that a caller learns, after a while, that there is no answer.
     fn leave_unanswered(&mut self, caller: Option<ReplyTo>, from: NodeId) {
         if let Some(to) = caller {
             let at = self.now + picos(self.config.unanswered);
@@ -278,7 +278,7 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// An operation by an endpoint of a node that has died, or to what is cut off.
+    /// Fails an operation of an endpoint whose node has died, or one to a broken queue.
     pub(in crate::sim) fn refuse(&mut self, id: OpId, error: VerbError) {
         let visible = self.local(id.station);
         if let Some(op) = self.op(id) {

@@ -1,4 +1,4 @@
-//! Nodes come and go, as they like or as was planned, and are cut off from each other.
+//! The presence of nodes: joining, leaving, dying, restarting and partitions.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl<E: Engine> World<E> {
         self.nodes[usize::from(node.0)].life.stations.iter().copied().flatten().collect()
     }
 
-    /// A new endpoint. Gives its number.
+    /// Adds an endpoint. Returns its number.
     pub(in crate::sim) fn move_in(&mut self, node: NodeId) -> Result<u32, FabricError> {
         let (most, nics, nodes) = (self.config.endpoints, self.config.nics, self.nodes.len());
         let it = self.nodes.get_mut(usize::from(node.0)).ok_or(FabricError::UnknownNode { node })?;
@@ -36,7 +36,7 @@ impl<E: Engine> World<E> {
         Ok(number)
     }
 
-    /// An endpoint is dropped.
+    /// Drops an endpoint.
     pub(in crate::sim) fn move_out(&mut self, station: u32) {
         let Some(it) = self.stations.get_mut(station as usize).and_then(Option::take) else { return };
         for (queue, target) in it.queues.iter().zip(&mut self.nodes) {
@@ -54,7 +54,7 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// A node leaves or dies.
+    /// Makes a node leave or die.
     pub(in crate::sim) fn end(&mut self, node: NodeId, state: State) -> Result<(), FabricError> {
         let it = self.nodes.get_mut(usize::from(node.0)).ok_or(FabricError::UnknownNode { node })?;
         if it.life.is_over() && (it.life.state == State::Dead || state == State::Left) {
@@ -78,7 +78,7 @@ impl<E: Engine> World<E> {
         Ok(())
     }
 
-    /// Others learn that an incarnation is gone.
+    /// Announces to the others that an incarnation is gone.
     pub(super) fn announce(&mut self, node: NodeId, incarnation: Incarnation) {
         let it = &mut self.nodes[usize::from(node.0)];
         if it.life.incarnation != incarnation || it.shown == it.life.presence() {
@@ -89,7 +89,7 @@ impl<E: Engine> World<E> {
         self.tell();
     }
 
-    /// Queues to an incarnation end.
+    /// Ends the queues to an incarnation.
     fn end_queues(&mut self, node: NodeId, incarnation: Incarnation) {
         for station in 0..self.stations.len() as u32 {
             let to_it =
@@ -100,14 +100,14 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// Tells all endpoints that a node has come or gone.
+    /// Notifies all endpoints that a node's presence has changed.
     fn tell(&mut self) {
         for station in 0..self.stations.len() as u32 {
             self.arrive(station, self.now, Arrival::Changed);
         }
     }
 
-    /// A node comes back.
+    /// Restarts a node.
     pub(in crate::sim) fn restart(&mut self, node: NodeId, remains: Remains) -> Result<Incarnation, FabricError> {
         let it = self.nodes.get_mut(usize::from(node.0)).ok_or(FabricError::UnknownNode { node })?;
         if !it.life.is_over() {
@@ -124,13 +124,13 @@ impl<E: Engine> World<E> {
             it.life.regions = regions;
         }
         it.shown = Presence::Here(incarnation);
-        // Whether or not they knew already.
+        // This holds whether or not they knew already.
         self.end_queues(node, before);
         self.tell();
         Ok(incarnation)
     }
 
-    /// Something that was planned happens. What cannot happen (a node dies that is dead) does not.
+    /// Runs a planned fault. An impossible one (the death of a dead node) has no effect.
     pub(super) fn fault(&mut self, index: u32) {
         if let Some(fault) = self.plan.get(index as usize).cloned() {
             let _ = self.befall(fault);
@@ -176,7 +176,7 @@ impl<E: Engine> World<E> {
         Ok(())
     }
 
-    /// Whether a node can be connected to from another.
+    /// Returns whether a node can be connected to from another.
     pub(in crate::sim) fn is_reachable(&self, from: NodeId, to: NodeId) -> bool {
         self.reaches(from, to)
     }

@@ -1,8 +1,8 @@
 //! Operations: out of one NIC, across the wire, into memory, and back.
 //!
-//! An operation begins at the responder when all before it are over, except that a write or a
-//! message may begin while reads before it are under way, where that is
-//! [configured](crate::SimConfig::passing). Completions are reported in the order of posting.
+//! An operation begins at the responder after all before it have completed, except that a write or
+//! a message may begin while earlier reads are pending, if [configured](crate::SimConfig::passing).
+//! Completions are reported in the order of posting.
 
 use drtm_htm::Engine;
 
@@ -21,10 +21,10 @@ use crate::{
     },
 };
 
-/// The longest between two steps of an operation that takes several.
+/// The longest time between two steps of an operation that takes several.
 const STEP: Picos = 300 * NANO;
 
-/// What an atomic writes, having found `old`.
+/// Returns what an atomic writes if it found `old`. `None` if it writes nothing.
 fn change(verb: &Verb, old: u64) -> Option<u64> {
     match *verb {
         Verb::CompareSwap { expected, new, .. } => (old == expected).then_some(new),
@@ -34,13 +34,13 @@ fn change(verb: &Verb, old: u64) -> Option<u64> {
 }
 
 impl<E: Engine> World<E> {
-    /// Where an operation goes to.
+    /// Returns the target of an operation.
     fn target(id: OpId) -> NodeId {
-        // A queue for each node.
+        // There is one queue for each node.
         NodeId(id.queue)
     }
 
-    /// What a payload costs a NIC beside its operation.
+    /// Returns the cost of a payload at a NIC, beside that of its operation.
     fn crossing(&self, bytes: u64) -> Picos {
         let profile = self.config.profile;
         bytes.saturating_sub(profile.free_bytes) * profile.byte
@@ -50,8 +50,8 @@ impl<E: Engine> World<E> {
         (bytes + self.config.profile.header_bytes) * self.config.profile.link_byte
     }
 
-    /// A NIC needs the state of the queue pair that joins endpoint `ordinal` of a node with `peer`.
-    /// Gives when it has it.
+    /// Loads the state of the queue pair between endpoint `ordinal` of a node and `peer` into a
+    /// NIC. Returns when the NIC has it.
     fn hold(&mut self, node: NodeId, nic: usize, ordinal: usize, peer: NodeId, lane: u16) -> Picos {
         let (nodes, lanes) = (self.nodes.len(), self.config.connections);
         let queue_pair = (ordinal / self.config.nics * nodes + usize::from(peer.0)) * lanes + usize::from(lane);
@@ -63,7 +63,7 @@ impl<E: Engine> World<E> {
         nic.fetch.serve(self.now, profile.miss) + profile.pcie_read
     }
 
-    /// The requesting NIC takes an operation and sends it.
+    /// Lets the requesting NIC take an operation and send it.
     pub(super) fn issue(&mut self, id: OpId) {
         let Some(station) = self.station(id.station) else { return };
         let (from, nic, ordinal) = (station.node, station.nic, station.ordinal);
@@ -93,7 +93,7 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// A packet was lost: the connection sends it again, or breaks.
+    /// Handles the loss of a packet: the connection sends it again, or breaks.
     fn try_again(&mut self, id: OpId, losses: u32, event: Event) {
         match self.retry(losses) {
             Some(at) => self.agenda.plan(at, event),
@@ -101,7 +101,7 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// It is at the responder's NIC.
+    /// Lets an operation arrive at the responder's NIC.
     pub(super) fn arrive_there(&mut self, id: OpId) {
         let to = Self::target(id);
         let Some(station) = self.station(id.station) else { return };
@@ -113,7 +113,7 @@ impl<E: Engine> World<E> {
         let (lane, service, (out, back)) = (op.lane, op.service(profile), op.payload());
         let is_inline = op.is_inline(profile);
         let node = &self.nodes[usize::from(to.0)].life;
-        // The dead answer nothing; nor does another incarnation.
+        // A dead node answers nothing; nor does another incarnation.
         if node.is_over() || Some(node.incarnation) != life {
             return;
         }
@@ -129,7 +129,7 @@ impl<E: Engine> World<E> {
         self.pump(id.station, id.queue);
     }
 
-    /// Begins what can begin of a queue.
+    /// Begins all operations of a queue that can begin.
     pub(super) fn pump(&mut self, station: u32, queue: u16) {
         let mut behind_a_read = false;
         let mut place = 0;
@@ -152,7 +152,7 @@ impl<E: Engine> World<E> {
                 }
                 Stage::Moving(_) | Stage::Between { .. } => {}
             }
-            // What is still under way lets nothing by, but a read does.
+            // Only a pending read lets later operations pass.
             let Some(op) = self.op(id) else { break };
             if !matches!(op.stage, Stage::Answered(_) | Stage::Done { .. }) {
                 if !passing || !matches!(op.verb, Verb::Read { .. }) {
@@ -164,7 +164,7 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// Begins an operation. False if it cannot begin yet.
+    /// Begins an operation. Returns false if it cannot begin yet.
     fn begin(&mut self, id: OpId) -> bool {
         let to = Self::target(id);
         let Some(queue) = self.queue(id) else { return false };
@@ -184,7 +184,7 @@ impl<E: Engine> World<E> {
         true
     }
 
-    /// Carries an operation out at one moment.
+    /// Carries out an operation at one moment.
     fn at_once(&mut self, id: OpId, to: NodeId) -> Outcome {
         let Self { nodes, stations, config, trace, .. } = self;
         let life = &nodes[usize::from(to.0)].life;
@@ -215,7 +215,7 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// Begins an operation that takes several moments. False if it cannot begin yet.
+    /// Begins an operation that takes several moments. Returns false if it cannot begin yet.
     fn begin_steps(&mut self, id: OpId, to: NodeId) -> bool {
         let config = &self.config;
         let (tearing, scattered, atomicity) = (config.tearing, config.scattered, config.atomicity);
@@ -250,7 +250,7 @@ impl<E: Engine> World<E> {
         let found = life.words(at, 1).map(|(engine, words)| engine.load(&words[0]));
         match found {
             Ok(_) if life.atomic_taken => {
-                // Another is between its halves.
+                // Another atomic is between its halves.
                 self.later(id);
                 return false;
             }
@@ -272,7 +272,7 @@ impl<E: Engine> World<E> {
         self.agenda.plan(self.now + wait, Event::Step(id));
     }
 
-    /// Moves an operation on.
+    /// Advances an operation by a step.
     pub(super) fn step(&mut self, id: OpId) {
         let to = Self::target(id);
         let budget = self.config.steps.map_or(u32::MAX, |steps| self.rng.u32(1..=steps));
@@ -316,7 +316,7 @@ impl<E: Engine> World<E> {
         Ok(*old)
     }
 
-    /// Moves some lines or words. Tells whether that was all.
+    /// Moves some lines or words. Returns whether all are moved.
     fn transfer(&mut self, id: OpId, to: NodeId, budget: u32) -> Option<Result<bool, VerbError>> {
         let Self { nodes, stations, config, trace, .. } = self;
         let life = &nodes[usize::from(to.0)].life;
@@ -348,7 +348,7 @@ impl<E: Engine> World<E> {
         Some(Ok(order.is_empty()))
     }
 
-    /// The operation is over at the responder, which says so.
+    /// Completes an operation at the responder, which sends its answer.
     pub(super) fn answer(&mut self, id: OpId, outcome: Outcome) {
         let now = self.now;
         let Some(queue) = self.queue(id) else { return };
@@ -400,7 +400,7 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// The response is back.
+    /// Lets the response arrive.
     pub(super) fn complete(&mut self, id: OpId) {
         let Some(station) = self.station(id.station) else { return };
         let (node, nic) = (station.node, station.nic);
@@ -419,7 +419,7 @@ impl<E: Engine> World<E> {
         self.report(id.station, id.queue);
     }
 
-    /// Reports what is over of a queue, in order.
+    /// Reports the completed operations of a queue, in order.
     pub(super) fn report(&mut self, station: u32, queue: u16) {
         loop {
             let Some(it) = self.station(station) else { return };
@@ -431,7 +431,7 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// Breaks a queue: what is under way fails, and what is posted from now on.
+    /// Breaks a queue: its pending operations fail, and so do later ones.
     pub(super) fn cut(&mut self, station: u32, queue: u16) {
         let node = NodeId(queue);
         let now = self.now;
