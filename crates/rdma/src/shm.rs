@@ -2,35 +2,35 @@
 //!
 //! # Groups
 //!
-//! Nodes are processes. They meet in a *group*, which is a directory of mode 0700: a lock file and
-//! a socket for each node, and a file that names format, version and engine. A process that
-//! [joins](ShmFabric::join) takes its node's lock, which the system releases when the process ends,
-//! however it ends; connects to every node that is there; and exchanges memory with it: files
-//! without a name, sealed against being cut short, passed over the sockets. Joining is one process
-//! at a time.
+//! Nodes are processes. They meet in a *group*, which is a directory of mode 0700. It has a lock
+//! file and a socket for each node, and a file that names format, version and engine. A process
+//! that [joins](ShmFabric::join) takes its node's lock, which the system releases when the process
+//! ends, however it ends. It connects to every node that is there, and exchanges memory with it:
+//! files without a name, sealed against truncation, passed over the sockets. One process joins at a
+//! time.
 //!
 //! # Verbs and messages
 //!
 //! One-sided verbs are the poster's own loads, stores and swaps on the peer's memory, so atomics
-//! are atomic with everything. Messages go through rings (`ring`), one for requests and one for
-//! replies from each endpoint to each endpoint that it has sent something to. The producer makes a
-//! ring in its own memory, and announces it in the consumer's. An endpoint sleeps on one word
-//! (`alarm`), which its peers ring.
+//! are atomic with everything. Messages go through rings (`ring`): one for requests and one for
+//! replies, from each endpoint to each endpoint that it has sent to. The producer creates a ring in
+//! its own memory, and announces it in the consumer's. An endpoint sleeps on one word (`alarm`),
+//! which its peers ring.
 //!
 //! # Death
 //!
 //! A node has died when its socket hangs up: that is, when the system says so. There are no
-//! timeouts; a process that is stopped is alive. One thread per process watches the sockets and
-//! tells the process's endpoints. A peer that dies, at whatever instruction, leaves its memory
-//! readable, and no lock held that others need.
+//! timeouts; a stopped process is alive. One thread per process watches the sockets and notifies
+//! the process's endpoints. A peer that dies, at any instruction, leaves its memory readable, and
+//! holds no lock that others need.
 //!
 //! # What is trusted
 //!
 //! The processes of a group belong to one user and trust each other with their memory's contents.
-//! What they find there never leads outside of a region or a ring, but it may be wrong. A process
-//! of the same user that truncates a *named* region file while others map it can end them; files
-//! that [`Region::shared`](crate::Region::shared) makes cannot be truncated. A process that forks
-//! must not use the fabric in the child, nor keep it there: the node would not be seen to die.
+//! Contents never lead outside of a region or a ring, but they may be wrong. A process of the same
+//! user that truncates a *named* region file while others map it can kill them; files that
+//! [`Region::shared`](crate::Region::shared) makes cannot be truncated. A process that forks must
+//! not use the fabric in the child, nor keep it there: the node's death would not be seen.
 
 mod config;
 mod control;
@@ -74,17 +74,17 @@ use links::Links;
 use member::Member;
 use node::{Lives, Peer};
 
-/// Nodes that a group can have.
+/// The most nodes of a group.
 const NODES: usize = 64;
 
-/// Endpoints that a node can have at a time.
+/// The most endpoints of a node at a time.
 const ENDPOINTS: usize = 32;
 
-/// Regions that a node can register: few enough that telling a peer of all of them never waits for
-/// it.
+/// The most regions that a node can register: few enough that sending all of them to a peer never
+/// blocks.
 const REGIONS: usize = 64;
 
-/// One process's membership of a group: a node. Clones are the same node.
+/// A process's membership of a group, as a node. Clones are the same node.
 ///
 /// The node leaves when the last clone and the last endpoint are dropped, or with
 /// [`leave`](Self::leave).
@@ -123,7 +123,7 @@ impl<E: Engine> Clone for ShmFabric<E> {
     }
 }
 
-/// What all handles, ports and threads of a node have in common.
+/// The state that all handles, ports and threads of a node share.
 #[derive(Debug)]
 struct Shared<E: Engine> {
     node: NodeId,
@@ -132,25 +132,25 @@ struct Shared<E: Engine> {
     /// The node itself, as one of the nodes.
     home: Arc<Peer<E>>,
     lives: Box<[RwLock<Lives<E>>]>,
-    /// How often a node has come or gone, or a region been made known, so that a port finds out by
-    /// one look.
+    /// The number of changes of nodes and of known regions, so that a port detects one by a single
+    /// load.
     changes: AtomicU32,
-    /// Of each endpoint, what outlives it.
+    /// For each endpoint, the state that outlives it.
     places: Box<[Place]>,
-    /// Places that were ever used.
+    /// The number of places ever used.
     used: AtomicUsize,
     vacant: Mutex<Vec<u16>>,
     links: Mutex<Links>,
 }
 
-/// What is left of an endpoint for the next one in its place, and what the endpoints of a node do
-/// for each other.
+/// The state of an endpoint that the next one in its place takes over, and that the endpoints of a
+/// node share.
 #[derive(Debug, Default)]
 struct Place {
-    /// Grows whenever an endpoint leaves.
+    /// Increases whenever an endpoint leaves.
     life: AtomicU32,
     inbox: Mutex<Inbox>,
-    /// Rings that were made for endpoints in this place.
+    /// The rings that were created for endpoints in this place.
     outbox: Mutex<outbox::Outbox>,
 }
 
@@ -159,12 +159,12 @@ impl<E: Engine> Shared<E> {
         &self.home.control
     }
 
-    /// The incarnation of a node that is here, or was last.
+    /// Returns the incarnation of a node that is here, or was last.
     fn life(&self, node: NodeId) -> Option<Arc<Peer<E>>> {
         self.lives.get(usize::from(node.0))?.read().now.clone()
     }
 
-    /// A certain incarnation of a node, if it is known still.
+    /// Returns this incarnation of a node, if it is still known.
     fn life_of(&self, node: NodeId, incarnation: Incarnation) -> Option<Arc<Peer<E>>> {
         let lives = self.lives.get(usize::from(node.0))?.read();
         [&lives.now, &lives.dead].into_iter().flatten().find(|life| life.incarnation == incarnation).cloned()
@@ -178,7 +178,7 @@ impl<E: Engine> Shared<E> {
         (0..NODES).map(|node| self.presence(node))
     }
 
-    /// Tells all endpoints of this process that something has changed.
+    /// Notifies all endpoints of this process of a change.
     fn tell(&self) {
         self.changes.fetch_add(1, Release);
         for endpoint in 0..self.used.load(Acquire) {
@@ -186,14 +186,14 @@ impl<E: Engine> Shared<E> {
         }
     }
 
-    /// A node has come, in place of its incarnation before.
+    /// Adds a node that has joined, in place of its previous incarnation.
     fn welcome(&self, life: Arc<Peer<E>>) {
         let node = usize::from(life.node.0);
         self.lives[node].write().replace(life);
         self.tell();
     }
 
-    /// A node has gone.
+    /// Handles a node that is gone.
     fn part(&self, life: &Peer<E>, in_good_order: bool) {
         if in_good_order {
             life.leave();
@@ -203,7 +203,7 @@ impl<E: Engine> Shared<E> {
         self.tell();
     }
 
-    /// A place for an endpoint.
+    /// Reserves a place for an endpoint.
     fn move_in(&self) -> Result<u16, FabricError> {
         if self.home.is_over() {
             return Err(FabricError::Closed { node: self.node });
@@ -227,31 +227,31 @@ impl<E: Engine> Shared<E> {
 }
 
 impl<E: Engine> ShmFabric<E> {
-    /// Joins a group as a node, and connects to all nodes that are there. Returns when this has
-    /// memory from each.
+    /// Joins a group as a node, and connects to all nodes that are there. Returns when this node
+    /// has memory from each.
     ///
     /// # Errors
     ///
-    /// When the group is another user's, or of another format, version or engine; when the node is
-    /// there already; when a node that is there does not answer in [time](ShmConfig::patience); or
-    /// when the system refuses something.
+    /// When the group belongs to another user, or has another format, version or engine. When the
+    /// node is there already. When a node that is there does not answer in
+    /// [time](ShmConfig::patience). Or when the system fails.
     pub fn join(engine: E, config: ShmConfig) -> Result<Self, JoinError> {
         Ok(Self { member: Arc::new(Member::join(engine, config)?) })
     }
 
-    /// The node that this process is.
+    /// Returns the node of this process.
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.member.shared.node
     }
 
-    /// Which of the node's lives this is.
+    /// Returns the incarnation of this node.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
         self.member.shared.home.incarnation
     }
 
-    /// Leaves the group in good order: peers are told that this node has left, and to its own
+    /// Leaves the group in good order: peers learn that this node has left, and for its own
     /// endpoints all nodes are gone.
     ///
     /// # Example
@@ -276,8 +276,8 @@ impl<E: Engine> ShmFabric<E> {
         self.member.leave();
     }
 
-    /// Removes from a directory what groups have left none of whose nodes is alive. Gives how many
-    /// those were. Joining does so, too.
+    /// Removes the files of groups without a living node from a directory. Returns the number of
+    /// such groups. Joining does so too.
     ///
     /// # Errors
     ///
@@ -286,8 +286,8 @@ impl<E: Engine> ShmFabric<E> {
         group::clean_up(directory)
     }
 
-    /// A peer's region as it is mapped here, if it is known: for measuring what verbs cost beside
-    /// plain loads.
+    /// Returns a peer's region as it is mapped here, if it is known: to compare the cost of verbs
+    /// with plain loads.
     #[doc(hidden)]
     #[must_use]
     pub fn peer_region(&self, node: NodeId, region: RegionId) -> Option<Arc<Region<E>>> {
@@ -327,7 +327,8 @@ impl<E: Engine> Fabric for ShmFabric<E> {
         let index = shared.home.regions.iter().position(|place| place.get().is_none()).ok_or(full)?;
         let id = RegionId(index as u16);
         shared.home.regions[index].set(Arc::clone(&region)).map_err(|_| full)?;
-        // First the number, so that a peer that is told of the region early waits until it has it.
+        // The number comes first, so that a peer that learns of the region early waits until it has
+        // the file.
         shared.control().set_regions(index + 1);
         die::site("register.known");
         links.tell_region(shared, id, &region);
@@ -349,6 +350,6 @@ impl<E: Engine> Fabric for ShmFabric<E> {
     }
 }
 
-/// Memory for what a node's peers need to know of it. No emulation here: it is the fabric's, and
-/// never in a region.
+/// Memory in which a node publishes its state to peers. It has no emulated htm: it belongs to the
+/// fabric, and is never in a region.
 type ControlRegion = Region<NoHtm>;

@@ -1,4 +1,4 @@
-//! Which group, as which node, and how large everything is.
+//! The configuration of a process's membership: the group, the node, and sizes.
 
 use std::{
     path::{Path, PathBuf},
@@ -31,8 +31,8 @@ pub struct ShmConfig {
 }
 
 impl ShmConfig {
-    /// The node `node`, below 64, of a group by this name, in the user's own directory of the
-    /// running system.
+    /// Returns the configuration of node `node`, below 64, of a group with this name, in the user's
+    /// own runtime directory.
     pub fn new(group: &str, node: NodeId) -> Self {
         let directory = match std::env::var_os("XDG_RUNTIME_DIR") {
             Some(directory) => Path::new(&directory).join("drtm"),
@@ -50,38 +50,38 @@ impl ShmConfig {
         }
     }
 
-    /// Where groups are. All processes of a group must name the same directory.
+    /// Sets the directory of groups. All processes of a group must use the same one.
     pub fn directory(self, directory: &Path) -> Self {
         Self { directory: directory.to_owned(), ..self }
     }
 
-    /// How long to wait for the answers of nodes that are there.
+    /// Sets how long to wait for the answers of nodes that are there.
     pub fn patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }
 
-    /// Operations that may be under way from one endpoint to one node. At least 1.
+    /// Sets the most operations that may be pending from one endpoint to one node: at least 1.
     pub fn queue_depth(self, queue_depth: usize) -> Self {
         Self { queue_depth: queue_depth.max(1), ..self }
     }
 
-    /// Calls that an endpoint may have unanswered. At least 1.
+    /// Sets the most unanswered calls of an endpoint: at least 1.
     pub fn calls(self, calls: usize) -> Self {
         Self { calls: calls.max(1), ..self }
     }
 
-    /// Bytes of each ring for messages, rounded up to a power of two of at least 4 KiB. A message
-    /// has at most so many, less a line.
+    /// Sets the bytes of each ring for messages, rounded up to a power of two of at least 4 KiB. A
+    /// message has at most this many bytes, less a line.
     pub fn ring_bytes(self, bytes: usize) -> Self {
         Self { ring_words: (bytes.clamp(4 << 10, 16 << 20) / 8).next_power_of_two(), ..self }
     }
 
-    /// The buffers of each endpoint.
+    /// Sets the buffers of each endpoint.
     pub fn buffers(self, buffers: Buffers) -> Self {
         Self { buffers, ..self }
     }
 
-    /// What a fabric so configured can do.
+    /// Returns the capabilities of a fabric with this configuration.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         Capabilities {

@@ -1,5 +1,5 @@
-//! A node's memory for its peers: where its endpoints sleep, which rings lead to them, and the
-//! rings that lead from them.
+//! The memory that a node shares with its peers: where its endpoints sleep, which rings lead to
+//! them, and the rings that lead from them.
 //!
 //! ```text
 //! root   0   format
@@ -15,8 +15,8 @@
 //!            incarnation of the producer (32 bits), its ring's offset in its control memory in lines (32); zero for none
 //! ```
 //!
-//! A word has one writer: the owner, but for the alarm; and in an inbox the producer that the word
-//! is for. The counts of announcements are added to by all.
+//! A word has one writer: the owner, except for the alarm; and in an inbox the producer that the
+//! word belongs to. All processes add to the counts of announcements.
 
 use std::sync::Arc;
 
@@ -29,10 +29,10 @@ use crate::{
 
 use super::{ControlRegion, ENDPOINTS, NODES};
 
-/// The layout above.
+/// The version of the layout above.
 const FORMAT: u64 = 1;
 
-/// Addresses for a node's control memory. Memory comes as rings are made.
+/// The address space of a node's control memory. Memory is taken as rings are created.
 const CAPACITY: u64 = 8 << 30;
 
 const ENDPOINT_BYTES: u64 = 128;
@@ -42,14 +42,14 @@ const INBOX_WORDS: usize = ENDPOINTS * 2 * NODES * ENDPOINTS;
 
 const LINE: u64 = 64;
 
-/// Which of the two rings from one endpoint to another.
+/// The lane of a ring: from one endpoint to another there are two rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Lane {
     Requests,
     Replies,
 }
 
-/// A ring as it is announced.
+/// An announced ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Announced {
     pub(super) incarnation: Incarnation,
@@ -64,7 +64,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// A new one.
+    /// Creates the control memory of this node.
     pub(super) fn create(node: NodeId, incarnation: Incarnation) -> Result<Self, RegionError> {
         let region = ControlRegion::shared(NoHtm, CAPACITY)?;
         let endpoints = region.extend(ENDPOINT_BYTES * ENDPOINTS as u64, 4096)?;
@@ -79,7 +79,7 @@ impl Control {
         Ok(Self { region: Arc::new(region), endpoints, inboxes })
     }
 
-    /// That of a peer, if it is whole and the peer's.
+    /// Opens the control memory of a peer. `None` if it is invalid or belongs to another node.
     pub(super) fn open(region: ControlRegion, node: NodeId, incarnation: Incarnation) -> Option<Self> {
         let root = |index| region.root(index).map_or(0, |word| NoHtm.load(word));
         let whose = u64::from(node.0) | u64::from(incarnation.0) << 32;
@@ -95,7 +95,7 @@ impl Control {
         &self.region
     }
 
-    /// A word that was found to be there when this was created or opened. Regions do not shrink.
+    /// Returns a word that was checked when this was created or opened. Regions do not shrink.
     fn word(&self, at: Offset) -> &Word {
         match self.region.words(at, 1) {
             Ok(words) => &words[0],
@@ -122,7 +122,7 @@ impl Control {
         NoHtm.store(self.word(self.endpoint(endpoint) + RECEIVES), u64::from(receives));
     }
 
-    /// How many rings were announced to an endpoint.
+    /// Returns the number of rings that were announced to an endpoint.
     pub(super) fn announcements(&self, endpoint: u16) -> u64 {
         NoHtm.load(self.word(self.endpoint(endpoint) + ANNOUNCED))
     }
@@ -146,7 +146,7 @@ impl Control {
         self.inboxes + 8 * index as u64
     }
 
-    /// Tells one of this node's endpoints of a ring that leads to it.
+    /// Announces a ring to one of this node's endpoints.
     pub(super) fn announce(&self, to: u16, lane: Lane, from: (NodeId, u16), ring: Announced) {
         let row = self.row(to, lane, usize::from(from.0.0), usize::from(from.1));
         let line = ring.at.bytes() / LINE;
@@ -155,7 +155,7 @@ impl Control {
         NoHtm.fetch_add(self.word(self.endpoint(to) + ANNOUNCED), 1);
     }
 
-    /// The ring from an endpoint of a node to one of this node's.
+    /// Returns the ring from an endpoint of a node to one of this node's, if it was announced.
     pub(super) fn announced(&self, to: u16, lane: Lane, node: usize, from: usize) -> Option<Announced> {
         let value = NoHtm.load(self.word(self.row(to, lane, node, from)));
         let announced =
@@ -163,13 +163,13 @@ impl Control {
         (value != 0).then_some(announced)
     }
 
-    /// Words of a ring, wherever another process says that it is.
+    /// Returns the words of a ring, at an address from another process.
     pub(super) fn ring(&self, at: Offset, words: usize) -> Result<&[Word], OutOfBounds> {
         self.region.words(at, words)
     }
 }
 
-/// One endpoint's alarm, for its own process's other threads.
+/// One endpoint's alarm, for other threads of its own process.
 #[derive(Debug)]
 pub(super) struct OwnAlarm {
     pub(super) control: Control,

@@ -1,4 +1,4 @@
-//! Why a process cannot join a group.
+//! The errors of joining a group.
 
 use std::{io, path::PathBuf};
 
@@ -21,18 +21,18 @@ use crate::{NodeId, RegionError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// A name that no group can have.
+    /// The name is invalid for a group.
     #[error("{name:?} cannot name a group; use letters, digits, `-`, `_` and `.`, at most 32, not beginning with `.`")]
     Name {
         /// The name.
         name: String,
     },
-    /// A number that no node can have.
+    /// The number is out of range for a node.
     #[error("{node} cannot be part of a group; nodes are numbered below {most}")]
     Node {
         /// The node.
         node: NodeId,
-        /// One more than the largest number.
+        /// The number of possible nodes.
         most: usize,
     },
     /// The node is in the group already, as another process or in this one.
@@ -41,17 +41,17 @@ pub enum JoinError {
         /// The node.
         node: NodeId,
     },
-    /// The group's directory, or a peer's process, is another user's.
+    /// The group's directory, or a peer's process, belongs to another user.
     #[error("{what} belongs to user {found}, and this process to user {ours}; a group is one user's")]
     Owner {
-        /// What.
+        /// The directory or process.
         what: String,
         /// Its owner.
         found: u32,
         /// The user of this process.
         ours: u32,
     },
-    /// Others may enter the group's directory.
+    /// Other users may enter the group's directory.
     #[error("{path} has mode {mode:o}, and others may enter it; set it to 700")]
     Mode {
         /// The directory.
@@ -59,51 +59,52 @@ pub enum JoinError {
         /// Its mode.
         mode: u32,
     },
-    /// The group is of another format, or the file that says so is damaged.
+    /// The group has another format, or the file that describes it is damaged.
     #[error("the group has format {found:?}, and this library knows {known:?}; use one library in all processes")]
     Format {
-        /// What was found.
+        /// The format found.
         found: String,
-        /// What is known here.
+        /// The format known here.
         known: String,
     },
-    /// The group was made by another version of this library.
+    /// The group was created by another version of this library.
     #[error("the group was made by version {found} of this library, and this is {ours}; use one in all processes")]
     Version {
         /// The group's version.
         found: String,
-        /// The version here.
+        /// The version of this library.
         ours: String,
     },
     /// The group's processes use an engine of another kind.
     #[error("the group's engine is one {found}, and this one is {ours}; accesses would not be atomic with each other")]
     Engine {
-        /// The group's.
+        /// The group's engine.
         found: String,
-        /// The one here.
+        /// The engine of this process.
         ours: String,
     },
-    /// A node that is in the group does not answer: it is stopped, perhaps.
+    /// A node of the group does not answer, perhaps because it is stopped.
     #[error("{node} is in the group and does not answer; it may be stopped: let it go on, or end it")]
     NoAnswer {
         /// The node.
         node: NodeId,
     },
-    /// A node refuses this process.
+    /// A node refused this process.
     #[error("{node} refuses this process; its version, engine or user is another")]
     Refused {
         /// The node.
         node: NodeId,
     },
-    /// The process's own memory for the group could not be made, or a peer's not be mapped.
+    /// The process's own memory for the group could not be created, or a peer's could not be
+    /// mapped.
     #[error(transparent)]
     Region(#[from] RegionError),
-    /// The system refused something.
+    /// A system call failed.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was to be done.
+        /// The operation.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

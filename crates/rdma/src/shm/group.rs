@@ -1,4 +1,4 @@
-//! A group as the file system has it: one directory, and in it
+//! A group in the file system: one directory, which contains
 //!
 //! ```text
 //! group     format, version and engine of the group's processes
@@ -7,9 +7,8 @@
 //! 3.sock    where node 3 is to be greeted
 //! ```
 //!
-//! Locks are the system's: it releases them when a process ends, whatever ends it. So what is
-//! locked is alive, and everything else is left over and may be taken or removed by the process
-//! that holds `join`.
+//! Locks are the system's: it releases them when a process ends, however it ends. So a locked node
+//! is alive. The process that holds `join` may take or remove everything else.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -34,7 +33,7 @@ use super::{JoinError, NODES, ShmConfig, wire::VERSION};
 
 const FORMAT: &str = "drtm group 1";
 
-/// A process that is about to be part of a group. Others that want to wait until this is dropped.
+/// A process that is joining a group. Others that want to join wait until this is dropped.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) seat: Seat,
@@ -46,7 +45,7 @@ pub(super) struct Entry {
     _joining: File,
 }
 
-/// A node's part of the directory, which it gives up when this is dropped.
+/// A node's files in the directory. Dropping this removes them.
 #[derive(Debug)]
 pub(super) struct Seat {
     _lock: File,
@@ -55,8 +54,8 @@ pub(super) struct Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        // Before the lock is released, hence of this node. Where it cannot be removed, the next one
-        // that joins will try again.
+        // The lock is still held, so the file belongs to this node. If it cannot be removed, the
+        // next process that joins tries again.
         let _ = fs::remove_file(&self.socket);
     }
 }
@@ -78,7 +77,7 @@ fn checked_name(name: &str) -> Result<(), JoinError> {
     }
 }
 
-/// Takes a node's place in its group.
+/// Reserves a node's place in its group.
 pub(super) fn enter(config: &ShmConfig, engine: u64) -> Result<Entry, JoinError> {
     checked_name(&config.group)?;
     let node = config.node;
@@ -99,7 +98,7 @@ pub(super) fn enter(config: &ShmConfig, engine: u64) -> Result<Entry, JoinError>
         return Err(JoinError::Present { node });
     }
     for dead in (0..NODES as u16).map(NodeId).filter(|node| !others.contains(node)) {
-        // Most were never there.
+        // Most of these never existed.
         let _ = fs::remove_file(socket_of(&directory, dead));
     }
     let (lock, incarnation) = take_seat(&directory, node)?;
@@ -110,8 +109,8 @@ pub(super) fn enter(config: &ShmConfig, engine: u64) -> Result<Entry, JoinError>
     Ok(Entry { seat: Seat { _lock: lock, socket: path }, listener, incarnation, others, directory, _joining: joining })
 }
 
-/// Makes the directory, where there is none, checks that only this user can enter it, and locks it
-/// for joining.
+/// Creates the directory if it does not exist, checks that only this user can enter it, and locks
+/// it for joining.
 fn lock_directory(directory: &Path, patience: Duration) -> Result<File, JoinError> {
     let start = Instant::now();
     let shown = directory.display();
@@ -131,7 +130,7 @@ fn lock_directory(directory: &Path, patience: Duration) -> Result<File, JoinErro
         }
         let path = directory.join("join");
         match try_lock(&path, true) {
-            // The directory may have been removed between the opening and the locking.
+            // The directory may have been removed between opening and locking.
             Ok(Some(file)) if is_still(&file, &path) => return Ok(file),
             Ok(_) => {}
             Err(Errno::NOENT) => continue,
@@ -161,7 +160,7 @@ fn check_directory(directory: &Path) -> Result<(), JoinError> {
     Ok(())
 }
 
-/// Opens and locks a file; nothing if another process has it locked.
+/// Opens and locks a file. Returns `None` if another process has it locked.
 fn try_lock(path: &Path, create: bool) -> Result<Option<File>, Errno> {
     let options = OpenOptions::new().read(true).write(true).create(create).mode(0o600).to_owned();
     let file = options.open(path).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
@@ -172,7 +171,7 @@ fn try_lock(path: &Path, create: bool) -> Result<Option<File>, Errno> {
     }
 }
 
-/// Whether the file is what its path leads to.
+/// Returns whether the path still leads to this file.
 fn is_still(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::metadata(path)) {
         (Ok(file), Ok(path)) => (file.dev(), file.ino()) == (path.dev(), path.ino()),
@@ -181,11 +180,11 @@ fn is_still(file: &File, path: &Path) -> bool {
 }
 
 fn is_alive(directory: &Path, node: NodeId) -> bool {
-    // A lock that is had is given back at once.
+    // A lock that was acquired is released at once.
     matches!(try_lock(&lock_of(directory, node), false), Ok(None))
 }
 
-/// Locks a node's file for good and gives its next incarnation.
+/// Locks a node's file permanently, and returns the node's next incarnation.
 fn take_seat(directory: &Path, node: NodeId) -> Result<(File, Incarnation), JoinError> {
     let path = lock_of(directory, node);
     let what = || format!("take {}", path.display());
@@ -199,7 +198,7 @@ fn take_seat(directory: &Path, node: NodeId) -> Result<(File, Incarnation), Join
     };
     let incarnation =
         last.checked_add(1).ok_or_else(|| JoinError::Format { found: last.to_string(), known: known() })?;
-    // In place and of the same length or longer, so that a death between leaves one number or the
+    // The write is in place, and no shorter, so that a crash in between leaves one number or the
     // other.
     file.seek(SeekFrom::Start(0)).map_err(JoinError::io(what()))?;
     file.write_all(format!("{incarnation:010}").as_bytes()).map_err(JoinError::io(what()))?;
@@ -215,7 +214,7 @@ fn bound(path: &Path) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Says what the group is, of which no node is alive.
+/// Writes the description of a group without living nodes.
 fn describe(directory: &Path, engine: u64) -> Result<(), JoinError> {
     let new = directory.join("group.new");
     let text = format!("{FORMAT}\n{VERSION}\n{}\n", name_of(engine));
@@ -224,7 +223,7 @@ fn describe(directory: &Path, engine: u64) -> Result<(), JoinError> {
         .map_err(JoinError::io(format!("describe {}", directory.display())))
 }
 
-/// Compares with what the group is.
+/// Compares the engine with the group's description.
 fn check_description(directory: &Path, engine: u64) -> Result<(), JoinError> {
     let path = directory.join("group");
     let text = fs::read_to_string(&path).map_err(JoinError::io(format!("read {}", path.display())))?;
@@ -243,7 +242,7 @@ fn check_description(directory: &Path, engine: u64) -> Result<(), JoinError> {
     Ok(())
 }
 
-/// Removes the groups of a directory none of whose nodes is alive.
+/// Removes the groups without living nodes from a directory.
 pub(super) fn clean_up(directory: &Path) -> Result<usize, JoinError> {
     clean_up_but(directory, None)
 }
@@ -263,8 +262,8 @@ pub(super) fn clean_up_but(directory: &Path, but: Option<&str>) -> Result<usize,
     Ok(removed)
 }
 
-/// Removes a group, unless a node of it is alive or a process is joining. What cannot be removed
-/// stays.
+/// Removes a group, unless one of its nodes is alive or a process is joining. A file that cannot be
+/// removed stays.
 fn remove_if_dead(group: &Path) -> bool {
     let join = group.join("join");
     let Ok(Some(joining)) = try_lock(&join, false) else { return false };
@@ -279,7 +278,8 @@ fn remove_if_dead(group: &Path) -> bool {
     for file in ["group", "group.new"] {
         let _ = fs::remove_file(group.join(file));
     }
-    // Last, and under its lock: a process that waits for it finds that it is another file, or none.
+    // It is removed last, while locked: a process that waits for it then finds another file, or
+    // none.
     let _ = fs::remove_file(&join);
     fs::remove_dir(group).is_ok()
 }

@@ -12,7 +12,7 @@ use super::{
     control::{Announced, Control, Lane},
 };
 
-/// The ring's own count of its words, behind the producer's tail.
+/// The offset of the ring's size, behind the producer's tail.
 pub(super) const SIZE: usize = 1;
 
 /// A ring that another endpoint writes.
@@ -28,7 +28,7 @@ struct InRing {
 }
 
 impl InRing {
-    /// A ring where a peer says that one is, if there can be one.
+    /// Opens a ring at the place that a peer has announced. `None` if it is invalid.
     fn open(from: (NodeId, u16), announced: Announced, control: &Control) -> Option<Self> {
         let head = control.ring(announced.at, DATA).ok()?;
         let size = usize::try_from(NoHtm.load(&head[SIZE])).ok().filter(|size| size.is_power_of_two())?;
@@ -50,23 +50,23 @@ impl InRing {
     }
 }
 
-/// The rings of one lane, and how many announcements were looked at.
+/// The rings of one lane, and the number of announcements seen.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     rings: Vec<InRing>,
     seen: u64,
-    /// Where to look first, so that no ring is passed over for ever.
+    /// The ring to check first, so that none is starved.
     next: usize,
 }
 
 impl Inbox {
-    /// Whether there may be something.
+    /// Returns whether there may be a frame.
     #[inline]
     pub(super) fn may_have<E: Engine>(&self, shared: &Shared<E>, endpoint: u16) -> bool {
         self.seen != shared.control().announcements(endpoint) || self.rings.iter().any(|ring| !ring.is_empty())
     }
 
-    /// Takes the next frame, and from which node.
+    /// Takes the next frame, and returns the node it came from.
     #[inline]
     pub(super) fn take<E: Engine>(
         &mut self,
@@ -99,7 +99,7 @@ impl Inbox {
         None
     }
 
-    /// A peer whose ring makes no sense is cut off: nothing that it writes can be believed.
+    /// Disconnects a peer whose ring is corrupt: none of its writes can be trusted.
     #[cold]
     fn refuse<E: Engine>(&mut self, shared: &Shared<E>, index: usize) {
         let ring = self.rings.swap_remove(index);
@@ -108,10 +108,10 @@ impl Inbox {
         }
     }
 
-    /// Finds the rings that were announced.
+    /// Opens the rings that were announced.
     #[cold]
     fn look<E: Engine>(&mut self, shared: &Shared<E>, endpoint: u16, lane: Lane) {
-        // Rings of the dead are read to their end first.
+        // Rings of dead nodes are first read to their end.
         self.rings.retain(|ring| {
             let life = shared.life_of(ring.from.0, ring.announced.incarnation);
             life.is_some_and(|life| !life.is_over()) || !ring.is_empty()

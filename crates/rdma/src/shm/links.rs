@@ -24,31 +24,31 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Sends a letter. A peer to which that cannot be done is cut off, which its watcher and ours
-    /// find out by the socket.
+    /// Sends a letter. A peer to which that fails is disconnected, which its watcher and ours
+    /// detect by the socket.
     fn send<E: Engine>(&self, letter: &Letter, region: Option<&Region<E>>) {
         let file = region.and_then(Region::file).map(AsFd::as_fd);
         if wire::send(&self.socket, letter, file).is_err() {
-            // It fails only where the socket is closed already.
+            // It fails only if the socket is closed already.
             let _ = shutdown(&self.socket, Shutdown::Both);
         }
     }
 }
 
-/// All of them. Locked while one comes, goes, or is told something, so that each peer is told of
-/// each region once.
+/// All links. Locked while one is added, removed, or sent to, so that each peer gets each region
+/// once.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     pub(super) links: Vec<Link>,
 }
 
 impl Links {
-    /// A letter from this node.
+    /// Returns a letter from this node.
     pub(super) fn letter<E: Engine>(shared: &Shared<E>, kind: Kind) -> Letter {
         Letter::new(kind, shared.node, shared.home.incarnation, kind_of(&shared.engine))
     }
 
-    /// Tells all peers of a region.
+    /// Sends a region to all peers.
     pub(super) fn tell_region<E: Engine>(&self, shared: &Shared<E>, id: RegionId, region: &Region<E>) {
         let letter = Letter { region: id, ..Self::letter(shared, Kind::Region) };
         for link in &self.links {
@@ -56,7 +56,7 @@ impl Links {
         }
     }
 
-    /// Adds a peer, which is told of all regions.
+    /// Adds a peer, and sends it all regions.
     pub(super) fn add<E: Engine>(&mut self, shared: &Shared<E>, link: Link) {
         for (index, region) in shared.home.regions.iter().map_while(|region| region.get()).enumerate() {
             let letter = Letter { region: RegionId(index as u16), ..Self::letter(shared, Kind::Region) };

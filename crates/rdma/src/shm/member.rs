@@ -1,4 +1,4 @@
-//! Joining and leaving.
+//! Joining and leaving a group.
 
 use std::{
     fmt,
@@ -36,18 +36,18 @@ use super::{
     wire::{self, Kind, Letter, Post},
 };
 
-/// A process's part in a group, from joining to leaving.
+/// A process's membership of a group, from joining to leaving.
 pub(super) struct Member<E: Engine> {
     pub(super) shared: Arc<Shared<E>>,
     inside: Mutex<Option<Inside>>,
 }
 
-/// What a member has while it has not left.
+/// The state of a member until it leaves.
 struct Inside {
     watcher: JoinHandle<()>,
     /// Ends the watcher.
     end: Arc<OwnedFd>,
-    /// Given up last.
+    /// Dropped last.
     _seat: Seat,
 }
 
@@ -56,7 +56,7 @@ impl<E: Engine> Member<E> {
         engine.admits(Sharing::Processes).map_err(RegionError::from)?;
         let kind = kind_of(&engine);
         let entry = group::enter(&config, kind)?;
-        // What dead groups left is no concern of this one, nor is it when it cannot be removed.
+        // Files of dead groups do not matter here, nor if they cannot be removed.
         let _ = group::clean_up_but(&config.directory, Some(&config.group));
         let (node, incarnation) = (config.node, entry.incarnation);
         let home = Arc::new(Peer::new(node, incarnation, Control::create(node, incarnation)?));
@@ -93,9 +93,9 @@ impl<E: Engine> Member<E> {
             shared.home.leave();
             links.say_goodbye(shared);
         }
-        // It fails only when it has been rung too often.
+        // It fails only if it was signaled too often.
         let _ = rustix::io::write(&inside.end, &1_u64.to_ne_bytes());
-        // A watcher that has panicked has nothing more to say.
+        // A watcher that has panicked has nothing to report.
         let _ = inside.watcher.join();
         shared.links.lock().links.clear();
         for lives in &shared.lives {
@@ -119,7 +119,7 @@ impl<E: Engine> fmt::Debug for Member<E> {
     }
 }
 
-/// The memory that came with a greeting, if it is what the letter says.
+/// Opens the control memory that came with a greeting. `None` if it is not what the letter says.
 pub(super) fn control_of(letter: &Letter, file: Option<std::fs::File>) -> Option<Control> {
     let region = Region::open_sealed(NoHtm, file?).ok()?;
     Control::open(region, letter.node, letter.incarnation)
@@ -136,7 +136,7 @@ fn greet<E: Engine>(shared: &Shared<E>, directory: &Path, node: NodeId) -> Resul
     let socket = socket.map_err(JoinError::system(what()))?;
     match connect(&socket, &address) {
         Ok(()) => {}
-        // It has died since it was seen to be alive.
+        // It has died since it was seen alive.
         Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(()),
         Err(errno) => return Err(JoinError::system(what())(errno)),
     }

@@ -1,4 +1,4 @@
-//! Incarnations of nodes, as this process knows them: their memory, and whether they are here.
+//! Incarnations of nodes, as this process sees them: their memory, and their presence.
 
 use std::sync::{
     Arc, OnceLock,
@@ -24,7 +24,7 @@ pub(super) struct Peer<E: Engine> {
     pub(super) node: NodeId,
     pub(super) incarnation: Incarnation,
     pub(super) control: Control,
-    /// Set as they become known, and never changed after: read without a lock.
+    /// Set as they become known, and then never changed, so they are read without a lock.
     pub(super) regions: Box<[OnceLock<Arc<Region<E>>>]>,
     state: AtomicU8,
 }
@@ -44,7 +44,7 @@ impl<E: Engine> Peer<E> {
         self.state.load(Acquire) == DEAD
     }
 
-    /// The first end counts.
+    /// Marks it as having left, unless it is over already.
     pub(super) fn leave(&self) {
         let _ = self.state.compare_exchange(HERE, LEFT, SeqCst, SeqCst);
     }
@@ -65,7 +65,7 @@ impl<E: Engine> Peer<E> {
         VerbError::Gone { node: self.node, incarnation: self.incarnation }
     }
 
-    /// A region; nothing where it is registered, and not known here yet.
+    /// Returns a region. `None` if it is registered, but not known here yet.
     #[inline(always)]
     fn region(&self, at: Remote) -> Result<Option<&Arc<Region<E>>>, VerbError> {
         match self.regions.get(usize::from(at.region.0)).and_then(OnceLock::get) {
@@ -82,8 +82,8 @@ impl<E: Engine> Peer<E> {
         Err(VerbError::UnknownRegion { node: self.node, region: at.region })
     }
 
-    /// Words of this node, and the engine to access them by; nothing where the region is not known
-    /// here yet.
+    /// Returns words of this node, and the engine to access them with. `None` if the region is not
+    /// known here yet.
     #[inline(always)]
     pub(super) fn words(&self, at: Remote, count: usize) -> Result<Option<(&E, &[Word])>, VerbError> {
         if self.is_over() {
@@ -94,10 +94,10 @@ impl<E: Engine> Peer<E> {
         Ok(Some((region.engine(), words)))
     }
 
-    /// Asks the processor for the lines of a READ that is posted. A hint.
+    /// Prefetches the lines of a READ that is posted. It is a hint.
     #[inline(always)]
     pub(super) fn prefetch(&self, at: Remote, words: usize) {
-        /// More are on their way than a processor asks for at a time.
+        /// A processor does not prefetch more lines at a time.
         const LINES: u64 = 8;
         if let Some(region) = self.regions.get(usize::from(at.region.0)).and_then(OnceLock::get) {
             let first = at.offset.word();
@@ -108,12 +108,12 @@ impl<E: Engine> Peer<E> {
     }
 }
 
-/// The incarnations of a node that are remembered.
+/// The known incarnations of a node.
 #[derive(Debug)]
 pub(super) struct Lives<E: Engine> {
-    /// The one that is here, or was last.
+    /// The incarnation that is here, or was last.
     pub(super) now: Option<Arc<Peer<E>>>,
-    /// The last that died before it, of which recovery may want what is left.
+    /// The last incarnation that died before it, whose memory recovery may read.
     pub(super) dead: Option<Arc<Peer<E>>>,
 }
 

@@ -1,5 +1,5 @@
-//! The rings that lead from an endpoint, in its node's own memory: made when something is sent, and
-//! used again by the next endpoint in the same place.
+//! The rings that lead from an endpoint, in its node's own memory. They are created by the first
+//! send, and reused by the next endpoint in the same place.
 
 use std::collections::HashMap;
 
@@ -17,10 +17,10 @@ use super::{
     node::Peer,
 };
 
-/// Where a ring leads.
+/// The destination of a ring.
 type To = (NodeId, u16, Lane);
 
-/// Rings of a place.
+/// The rings of a place.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     made: HashMap<To, (Incarnation, Offset)>,
@@ -35,8 +35,8 @@ pub(super) struct OutRing {
 }
 
 impl OutRing {
-    /// The ring from an endpoint of this node to one of a peer's. Nothing when there is no memory
-    /// for one.
+    /// Opens the ring from an endpoint of this node to one of a peer's. Returns `None` if there is
+    /// no memory for one.
     #[cold]
     pub(super) fn open<E: Engine>(
         shared: &Shared<E>,
@@ -56,8 +56,8 @@ impl OutRing {
             let producer = Producer::new(control.ring(at, words).ok()?);
             return Some(Self { at, words, producer });
         }
-        // A ring to an incarnation that has died has no consumer, and serves the next. One to an
-        // incarnation that has left may be read still.
+        // A ring to a dead incarnation has no consumer, and is reused for the next. A ring to an
+        // incarnation that has left may still be read.
         let dead = |incarnation| shared.life_of(to.node, incarnation).is_none_or(|life| life.has_died());
         let at = match made {
             Some((incarnation, at)) if dead(incarnation) => at,

@@ -1,4 +1,4 @@
-//! An endpoint's port into the fabric of processes.
+//! An endpoint's port to the fabric of processes.
 
 use std::{
     collections::VecDeque,
@@ -30,13 +30,13 @@ use super::{
     queue::{Queue, Sender},
 };
 
-/// Polls between two looks at what was sent to endpoints that do not receive.
+/// The number of polls between two checks of the inboxes of endpoints that do not receive.
 const SELDOM: u32 = 64;
 
-/// Frames that a port keeps.
+/// The most frames that a port keeps.
 const SPARE: usize = 256;
 
-/// What carries the operations of a [`ShmFabric`](super::ShmFabric)'s endpoints.
+/// The backend of a [`ShmFabric`](super::ShmFabric)'s endpoints.
 ///
 /// # Example
 ///
@@ -51,25 +51,25 @@ const SPARE: usize = 256;
 /// # let _ = |worker: Worker| worker.endpoint;
 /// ```
 pub struct ShmPort<E: Engine> {
-    /// The node stays while it has endpoints.
+    /// Keeps the node in the group while it has endpoints.
     member: Arc<Member<E>>,
     shared: Arc<Shared<E>>,
     sender: Sender,
-    /// For each node.
+    /// The queue for each node.
     queues: Vec<Queue<E>>,
-    /// Queues that are not empty.
+    /// The queues that are not empty.
     active: Vec<u32>,
     depth: usize,
-    /// Replies that wait for room, and for nothing that waits for requests.
+    /// Replies that wait for room. They do not wait for requests.
     replies_out: VecDeque<(ReplyTo, Reply)>,
     /// Replies to this endpoint.
     replies_in: Inbox,
     spare: Vec<Frame>,
-    /// Whether peers know that this endpoint receives.
+    /// Whether this endpoint has announced that it receives.
     receives: bool,
-    /// Polls until the mail of the node's other endpoints is looked at; zero after a sleep.
+    /// The polls until the mail of the node's other endpoints is checked; zero after a sleep.
     until_look: u32,
-    /// Changes that were looked at, and what was told of them.
+    /// The changes that were seen, and the events that were reported.
     changes: u32,
     told: Told,
 }
@@ -121,7 +121,7 @@ impl<E: Engine> ShmPort<E> {
                     self.keep(frame);
                     events.replied(ticket, from, None);
                 }
-                // For an endpoint that was here before.
+                // The reply is for an earlier endpoint in this place.
                 Some(_) => self.keep(frame),
                 None => return self.keep(frame),
             }
@@ -134,7 +134,7 @@ impl<E: Engine> ShmPort<E> {
         }
     }
 
-    /// Sends a reply, unless its caller is gone. False if there is no room.
+    /// Sends a reply, unless its caller is gone. Returns false if there is no room.
     fn send_reply(&mut self, to: ReplyTo, reply: &Reply) -> bool {
         let Some(queue) = self.queues.get_mut(usize::from(to.node.0)) else { return true };
         let life = match queue.life() {
@@ -165,7 +165,7 @@ impl<E: Engine> ShmPort<E> {
         }
     }
 
-    /// The first time, the queue is connected. Otherwise there is no room.
+    /// Connects the queue at its first use. Otherwise there is no room.
     #[cold]
     fn reserve_or_refuse(&mut self, to: NodeId) -> Result<(), VerbError> {
         let unknown = VerbError::UnknownNode { node: to };
@@ -173,7 +173,7 @@ impl<E: Engine> ShmPort<E> {
         if queue.life().is_none() {
             let life = self.shared.life(to).ok_or(unknown)?;
             if life.is_over() {
-                // Which is news for this queue, though not for the port.
+                // The port has seen the change before, but this queue has not.
                 self.changes = self.changes.wrapping_sub(1);
             }
             queue.connect(life);
@@ -185,17 +185,17 @@ impl<E: Engine> ShmPort<E> {
         Ok(())
     }
 
-    /// The endpoints of this node whose requests are looked at: its own first, and every now and
-    /// then all.
+    /// Returns the endpoints of this node whose requests to check: its own first, and with `all`
+    /// every other.
     fn inboxes(&self, all: bool) -> impl Iterator<Item = u16> + use<E> {
         let own = self.sender.endpoint;
-        // What came when there was no endpoint lies with the first.
+        // Mail that arrived when there was no endpoint is in the first inbox.
         let used = if all { self.shared.used.load(Acquire).max(1) as u16 } else { 0 };
         std::iter::once(own).chain((0..used).filter(move |endpoint| *endpoint != own))
     }
 
-    /// Whether there is mail, as far as can be seen: another endpoint of the node may be about to
-    /// take it.
+    /// Returns whether there seems to be mail: another endpoint of the node may be about to take
+    /// it.
     fn mail_is_there(&self, all: bool) -> bool {
         self.inboxes(all).any(|endpoint| match self.shared.places[usize::from(endpoint)].inbox.try_lock() {
             Some(inbox) => inbox.may_have(&self.shared, endpoint),
@@ -210,7 +210,7 @@ impl<E: Engine> ShmPort<E> {
         }
     }
 
-    /// Wakes the node's other endpoints that receive, for mail that this one leaves.
+    /// Wakes the node's other receiving endpoints, for mail that this one leaves.
     fn pass_on(&self) {
         if self.mail_is_there(true) {
             let control = self.shared.control();
@@ -394,7 +394,7 @@ impl<E: Engine> Backend for ShmPort<E> {
 
 impl<E: Engine> Drop for ShmPort<E> {
     fn drop(&mut self) {
-        // Replies that were given are sent, as far as there is room.
+        // Replies are sent as far as there is room.
         self.send_waiting_replies();
         self.set_receives(false);
         self.pass_on();

@@ -1,5 +1,5 @@
-//! What one endpoint has under way to one node, in order: carried out at the next poll, and until
-//! then where a peer takes no message.
+//! The pending operations of one endpoint to one node, in order. They are carried out at the next
+//! poll, or wait until the peer takes messages.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -13,41 +13,41 @@ use crate::{
 
 use super::{ENDPOINTS, Shared, control::Lane, node::Peer, outbox::OutRing};
 
-/// Whose endpoint a queue is, as frames say it.
+/// The endpoint of a queue, as frames name it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sender {
     pub(super) endpoint: u16,
     pub(super) life: u32,
 }
 
-/// How far an operation has come.
+/// The progress of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Done(u64),
     /// There is no room for the message.
     Full,
-    /// The region is registered, and not known here yet.
+    /// The region is registered, but not known here yet.
     Later,
 }
 
 #[derive(Debug)]
 pub(super) struct Queue<E: Engine> {
-    /// The incarnation that the queue belongs to: from its first use, and from a reconnection.
+    /// The incarnation that the queue belongs to, since its first use or the last reconnection.
     life: Option<Arc<Peer<E>>>,
-    /// Whether the port has said that this incarnation is over.
+    /// Whether the port has reported the end of this incarnation.
     departed: bool,
     pending: VecDeque<Work>,
     /// Whether it is on the port's list.
     pub(super) active: bool,
-    /// Places taken.
+    /// The number of places taken.
     pub(super) taken: usize,
-    /// The failure of an unsignaled operation that is still to be heard of.
+    /// The failure of an unsignaled operation, until it is reported.
     broken: Option<VerbError>,
     /// The endpoint of the node that messages go to.
     receiver: Option<u16>,
     /// For each endpoint of the node, the ring for requests and the one for replies.
     rings: Vec<[Option<OutRing>; 2]>,
-    /// Which incarnation the rings lead to.
+    /// The incarnation that the rings lead to.
     rings_to: Incarnation,
 }
 
@@ -72,20 +72,20 @@ impl<E: Engine> Queue<E> {
         self.life.as_ref()
     }
 
-    /// Makes the queue belong to an incarnation. It is empty then: everything for one that is over
-    /// ends at the next poll.
+    /// Connects the queue to an incarnation. The queue is empty then: all operations for an
+    /// incarnation that is over end at the next poll.
     #[cold]
     pub(super) fn connect(&mut self, life: Arc<Peer<E>>) {
         debug_assert!(self.pending.is_empty(), "what is for one incarnation is not carried out on another");
         (self.life, self.departed, self.broken, self.receiver) = (Some(life), false, None, None);
     }
 
-    /// Whether nothing that belongs to an incarnation before is still to be reported.
+    /// Returns whether all operations of the previous incarnation are reported.
     pub(super) fn may_connect(&self) -> bool {
         self.life.is_none() || (self.departed && self.pending.is_empty())
     }
 
-    /// The incarnation, when it is over and this was not asked before.
+    /// Returns the incarnation once, when it is over. `None` otherwise.
     pub(super) fn departure(&mut self) -> Option<Incarnation> {
         let life = self.life.as_ref().filter(|life| life.is_over())?;
         (!std::mem::replace(&mut self.departed, true)).then_some(life.incarnation)
@@ -95,7 +95,7 @@ impl<E: Engine> Queue<E> {
         self.pending.is_empty()
     }
 
-    /// Adds an operation, and asks for the memory that it will read.
+    /// Adds an operation, and prefetches the memory that it will read.
     #[inline(always)]
     pub(super) fn push(&mut self, work: Work) {
         if let (Verb::Read { from, into }, Some(life)) = (&work.verb, &self.life) {
@@ -104,7 +104,7 @@ impl<E: Engine> Queue<E> {
         self.pending.push_back(work);
     }
 
-    /// Carries everything out in order, as far as it goes.
+    /// Carries out all operations in order, as far as possible.
     #[inline]
     pub(super) fn finish(&mut self, shared: &Shared<E>, sender: Sender, events: &mut impl Events) -> Activity {
         while let Some(mut work) = self.pending.pop_front() {
@@ -117,12 +117,12 @@ impl<E: Engine> Queue<E> {
                 Err(error) => Err(error),
                 Ok(not_yet) => {
                     self.pending.push_front(work);
-                    // This process's own watcher is about to learn of the region.
+                    // This process's own watcher will soon learn of the region.
                     return if not_yet == Step::Later { Activity::Busy } else { Activity::Blocked };
                 }
             };
             if let Err(error) = outcome {
-                // Unheard of, it takes the place of the next.
+                // A failure that is not reported replaces the next operation.
                 self.broken = work.ticket.is_none().then_some(error);
             }
             self.taken -= 1;
@@ -189,7 +189,7 @@ impl<E: Engine> Queue<E> {
             return Ok(Step::Full);
         }
         if !life.control.receives(receiver) {
-            // Another endpoint of the node may be there to take it.
+            // Another endpoint of the node may be able to take it.
             for endpoint in (0..ENDPOINTS as u16).filter(|endpoint| life.control.receives(*endpoint)) {
                 life.control.alarm(endpoint).ring();
             }
@@ -197,8 +197,8 @@ impl<E: Engine> Queue<E> {
         Ok(Step::Done(0))
     }
 
-    /// Chooses an endpoint that receives. Not while another has messages of this queue to receive
-    /// first, so that they stay in order.
+    /// Chooses an endpoint that receives. It stays with the previous one while that has messages of
+    /// this queue, so that they stay in order.
     #[cold]
     fn choose(&mut self, shared: &Shared<E>, from: u16, life: &Peer<E>) -> u16 {
         if let Some(receiver) = self.receiver
@@ -207,7 +207,7 @@ impl<E: Engine> Queue<E> {
         {
             return receiver;
         }
-        // Each sender begins to look elsewhere, so that they spread.
+        // Each sender begins its search elsewhere, so that they spread.
         let first = (shared.node.0 as usize * 7 + usize::from(from)) % ENDPOINTS;
         let receivers = (0..ENDPOINTS).map(|turn| ((first + turn) % ENDPOINTS) as u16);
         let receiver = receivers.into_iter().find(|endpoint| life.control.receives(*endpoint)).unwrap_or(0);
@@ -215,7 +215,8 @@ impl<E: Engine> Queue<E> {
         receiver
     }
 
-    /// Puts a frame into the ring to an endpoint, and wakes that. False if there is no room.
+    /// Pushes a frame into the ring to an endpoint, and wakes it. Returns false if there is no
+    /// room.
     pub(super) fn push_frame(
         &mut self,
         shared: &Shared<E>,

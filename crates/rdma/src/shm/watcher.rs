@@ -1,5 +1,5 @@
-//! The thread that watches the peers: greets those that join, takes in their regions, and sees them
-//! go.
+//! The thread that watches the peers: it admits processes that join, maps their regions, and
+//! detects their end.
 
 use std::{
     fs::File,
@@ -29,7 +29,7 @@ use super::{
     wire::{self, Kind, Letter, Post},
 };
 
-/// Processes that have connected and said nothing yet.
+/// The most processes that have connected and not introduced themselves.
 const STRANGERS: usize = NODES;
 
 struct Watcher<E: Engine> {
@@ -61,7 +61,7 @@ impl<E: Engine> Watcher<E> {
             looked_at.extend(sockets.map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN)));
             match poll(&mut looked_at, None) {
                 Ok(_) | Err(Errno::INTR) => {}
-                // Memory is short. There is nothing better to do than to try again.
+                // Memory is short, and all it can do is to try again.
                 Err(_) => std::thread::yield_now(),
             }
             let ready: Vec<bool> = looked_at.iter().map(|socket| !socket.revents().is_empty()).collect();
@@ -86,7 +86,7 @@ impl<E: Engine> Watcher<E> {
 
     fn accept(&mut self) {
         while let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            // One that never says anything makes room for others.
+            // A process that never introduces itself makes room for others.
             if self.strangers.len() == STRANGERS {
                 self.strangers.remove(0);
             }
@@ -94,21 +94,21 @@ impl<E: Engine> Watcher<E> {
         }
     }
 
-    /// A stranger introduces itself, or goes away.
+    /// Handles the introduction of a process, or its end.
     fn hear(&mut self, index: usize) {
         match wire::receive(&self.strangers[index]) {
             Post::Nothing => {}
             Post::Over => drop(self.strangers.swap_remove(index)),
             Post::Letter(letter, file) => {
                 let socket = self.strangers.swap_remove(index);
-                // Held from before it is greeted until it is a link, so that it is said goodbye to.
-                // A node that has left greets nobody.
+                // It is locked from before the greeting until it is a link, so that it gets the
+                // goodbye. A node that has left greets no process.
                 let mut links = self.shared.links.lock();
                 if self.shared.home.is_over() {
                     return;
                 }
                 if !self.greet_back(&socket, &letter, file) {
-                    // Where it cannot be told, it finds out by the socket.
+                    // If it cannot be told, the socket tells it.
                     let _ = wire::send(&socket, &Links::letter(&self.shared, Kind::Refusal), None);
                     return;
                 }
@@ -119,7 +119,7 @@ impl<E: Engine> Watcher<E> {
         }
     }
 
-    /// Makes a process that joins a peer, if it can be one.
+    /// Makes a joining process a peer, if it can be one.
     fn greet_back(&self, socket: &OwnedFd, letter: &Letter, file: Option<File>) -> bool {
         let shared = &self.shared;
         let welcome = Links::letter(shared, Kind::Welcome);
@@ -131,7 +131,7 @@ impl<E: Engine> Watcher<E> {
         }
         let Some(control) = control_of(letter, file) else { return false };
         let life = Arc::new(Peer::new(letter.node, letter.incarnation, control));
-        // First known here, so that what it sends is understood.
+        // It is first known here, so that its messages are understood.
         shared.welcome(Arc::clone(&life));
         let file = shared.control().region().file().map(AsFd::as_fd);
         if wire::send(socket, &welcome, file).is_err() {
@@ -140,7 +140,7 @@ impl<E: Engine> Watcher<E> {
         true
     }
 
-    /// A peer tells something, or is gone.
+    /// Handles the letters of a peer, or its end.
     fn hear_from(&self, link: &Link) {
         loop {
             match wire::receive(&link.socket) {
@@ -163,7 +163,7 @@ impl<E: Engine> Watcher<E> {
         }
     }
 
-    /// Maps a peer's region. One that cannot be mapped is not waited for, but ends the peer.
+    /// Maps a peer's region. If that fails, the peer is disconnected rather than waited for.
     fn take_in(&self, link: &Link, letter: &Letter, file: File) -> bool {
         let Some(life) = self.shared.life_of(link.node, link.incarnation) else { return true };
         let Some(place) = life.regions.get(usize::from(letter.region.0)) else { return false };
@@ -174,8 +174,8 @@ impl<E: Engine> Watcher<E> {
     }
 }
 
-/// A region that a peer has sent: one that cannot be cut short, or a named file, which its users
-/// have agreed not to cut.
+/// Opens a region that a peer has sent: a sealed file, or a named one, which its users have agreed
+/// not to truncate.
 fn open<E: Engine>(engine: E, file: File) -> Result<Region<E>, RegionError> {
     let named = file.metadata().is_ok_and(|metadata| metadata.nlink() > 0);
     if named { Region::open(engine, file) } else { Region::open_sealed(engine, file) }

@@ -1,5 +1,5 @@
-//! What processes of a group tell each other over their sockets: letters of a fixed size, each
-//! whole or not at all, some with a file.
+//! The letters that processes of a group send over their sockets: of a fixed size, received whole
+//! or not at all, some with a file.
 //!
 //! ```text
 //! byte   0..4    "drtm"
@@ -13,7 +13,7 @@
 //!       36..64   zero
 //! ```
 //!
-//! All numbers are little-endian. A letter is read from another process of the same user, and
+//! All numbers are little-endian. A letter comes from another process of the same user, and is
 //! checked all the same.
 
 use std::{
@@ -37,20 +37,20 @@ const BYTES: usize = 64;
 const MAGIC: [u8; 4] = *b"drtm";
 const FORMAT: u16 = 1;
 
-/// What both sides must have in common.
+/// The version that both sides must share.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// From a process that joins, with its control memory.
+    /// From a joining process, with its control memory.
     Hello,
-    /// The answer, with that of the process that is there.
+    /// The answer of an existing process, with its control memory.
     Welcome,
     /// A region, with its file.
     Region,
     /// The node leaves.
     Goodbye,
-    /// The process that joins does not fit.
+    /// The joining process does not match.
     Refusal,
 }
 
@@ -119,23 +119,23 @@ impl Letter {
         })
     }
 
-    /// Whether a process that sends this can be a peer of one that would send `ours`.
+    /// Returns whether a process that sends this can be a peer of one that would send `ours`.
     pub(super) fn fits(&self, ours: &Self) -> bool {
         self.version == ours.version && self.engine == ours.engine
     }
 }
 
-/// What a look at a socket finds.
+/// The result of receiving from a socket.
 #[derive(Debug)]
 pub(super) enum Post {
     Letter(Letter, Option<File>),
-    /// Nothing yet.
+    /// No letter is there yet.
     Nothing,
-    /// The other side is gone, or does not speak as it should.
+    /// The other side is gone, or violates the protocol.
     Over,
 }
 
-/// Sends a letter. Never waits: a socket has room for all that is ever sent at a time.
+/// Sends a letter. It never blocks: a socket has room for all that is ever sent at a time.
 pub(super) fn send(socket: impl AsFd, letter: &Letter, file: Option<BorrowedFd<'_>>) -> rustix::io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -148,7 +148,7 @@ pub(super) fn send(socket: impl AsFd, letter: &Letter, file: Option<BorrowedFd<'
     sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, flags).map(drop)
 }
 
-/// Takes the next letter, if one is there. Files that should not have come are closed.
+/// Takes the next letter, if there is one. Unexpected files are closed.
 pub(super) fn receive(socket: impl AsFd) -> Post {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -160,8 +160,8 @@ pub(super) fn receive(socket: impl AsFd) -> Post {
             Ok(received) => break received.bytes,
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return Post::Nothing,
-            // Told once, if the peer closed before it took all letters, and ahead of its own
-            // letters: of its goodbye.
+            // It is reported once, if the peer closed before it took all letters, and ahead of its
+            // own letters: ahead of its goodbye.
             Err(Errno::CONNRESET) if !was_reset => was_reset = true,
             Err(_) => return Post::Over,
         }
