@@ -138,7 +138,7 @@ impl<T: Unit> Pool<T> {
         Some(buffer)
     }
 
-    /// Gives a buffer back.
+    /// Returns a buffer to the pool.
     #[inline]
     pub(crate) fn put(&mut self, buffer: Buffer<T>) {
         let mut memory = buffer.memory;

@@ -119,8 +119,8 @@ pub trait Backend: fmt::Debug + Send {
     const VIRTUAL: bool = false;
 
     /// Whether spinning yields the processor between polls. It does not if completions come from
-    /// the system: a busy machine takes the processor for milliseconds, and wakes a sleeper much
-    /// sooner.
+    /// the system: on a busy machine a yield loses the processor for milliseconds, while a sleeper
+    /// is woken much sooner.
     const YIELDS: bool = true;
 
     /// Returns the node that this port belongs to.

@@ -104,7 +104,8 @@ impl<'a> Superblock<'a> {
 /// The words that describe the region.
 const DESCRIBED: [usize; 4] = [0, 1, 2, ENGINE];
 
-/// An engine without htm on this machine counts as one without htm at all.
+/// Returns the kind of an engine. An engine without htm on this machine counts as one without htm
+/// at all.
 pub(crate) fn kind_of<E: Engine>(engine: &E) -> u64 {
     match E::KIND {
         _ if !engine.has_regions() => 1,

@@ -160,8 +160,8 @@ pub(super) fn receive(socket: impl AsFd) -> Post {
             Ok(received) => break received.bytes,
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return Post::Nothing,
-            // It is reported once, if the peer closed before it took all letters, and ahead of its
-            // own letters: ahead of its goodbye.
+            // The error is reported once, if the peer closed before it took all letters. It comes
+            // before the letters of the peer itself, such as its goodbye.
             Err(Errno::CONNRESET) if !was_reset => was_reset = true,
             Err(_) => return Post::Over,
         }

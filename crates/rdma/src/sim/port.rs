@@ -73,8 +73,8 @@ impl<E: Engine> SimPort<E> {
         life.mail.front().filter(|_| life.incarnation == self.incarnation).map(|letter| letter.visible)
     }
 
-    /// Outside of a turn, advances the world to this endpoint's processor time and, if nothing has
-    /// arrived for it, a little further.
+    /// Advances the world to this endpoint's processor time, if this is outside of a turn. If
+    /// nothing has arrived for the endpoint, it advances a little further.
     fn follow(&self) {
         let (local, inside) = {
             let world = self.shared.world.lock();

@@ -1,4 +1,4 @@
-//! Rows that were asked for, of tables that are there and of some that only have a number.
+//! Prefetches of rows, in tables that exist and in some that are only a number.
 
 use drtm_htm::NoHtm;
 use drtm_kv::{ForHolder, Handle, HashConfig, HashTable, KvTable, Store};
@@ -7,7 +7,7 @@ use super::*;
 
 const WHOLE: PrefetchMask = PrefetchMask::of(&[]);
 
-/// A table with the keys below this one.
+/// Creates a table with the keys below this one.
 fn table(keys: u64, config: HashConfig) -> HashTable<NoHtm> {
     let store = Store::in_memory(NoHtm, 16 << 20).expect("memory");
     let (table, mut worker) = (store.hash_table(config).expect("room"), store.worker().expect("a worker"));
@@ -25,7 +25,7 @@ impl World {
         Self { located: Located::default(), table: table(40, HashConfig::default()) }
     }
 
-    /// Asks for these keys, which count as a table's of this number.
+    /// Prefetches these keys, as those of a table with this number.
     fn ask(&mut self, number: u16, keys: &[u64]) -> bool {
         let Self { located, table } = self;
         let rows = table.prefetch(keys.iter().copied());
@@ -42,7 +42,7 @@ impl World {
         }
     }
 
-    /// The records of all that was asked for.
+    /// Returns the records of all prefetched rows.
     fn settle(&mut self) {
         (0..2 * RIPENS).for_each(|_| self.step());
     }
@@ -54,7 +54,7 @@ impl World {
         }
     }
 
-    /// Whether the key's record is known, and is its own.
+    /// Checks that the key's record is located, and is its own.
     fn is_found(&mut self, number: u16, key: u64) -> bool {
         let holder = drtm_kv::Holder::new(0, 0, 0, 0);
         let found = self.record(number, key);
@@ -66,7 +66,7 @@ impl World {
 fn rows_are_found_in_their_turn_and_out_of_it() {
     let mut world = World::new();
     assert_eq!(world.located.find(1, 10), Whereabouts::Unknown);
-    // In two pieces, and with another table's rows behind them.
+    // The rows are in two pieces, followed by another table's rows.
     assert!(world.ask(1, &[10, 11]) && world.ask(1, &[12]) && world.ask(2, &[10, 13]));
     world.settle();
     for key in [10, 10, 11, 12, 12, 10, 12, 11] {
@@ -75,8 +75,8 @@ fn rows_are_found_in_their_turn_and_out_of_it() {
     assert_eq!([10, 13, 11].map(|key| world.is_found(2, key)), [true, true, false]);
     assert!(!world.is_found(3, 10));
 
-    // Of a table that shares its place with another, the last ones are there; of one that is asked
-    // for again, too.
+    // The last rows of tables that share a stream's place are located, and so are those of a table
+    // that is prefetched again.
     assert!(world.ask(1, &[20]));
     world.settle();
     assert_eq!([20, 10].map(|key| world.is_found(1, key)), [true, false]);
@@ -108,7 +108,7 @@ fn several_rows_are_come_to_at_once_until_it_is_time_for_others() {
     assert!(matches!(world.located.next(1, 12), Some(Whereabouts::Record(_))));
     assert_eq!([world.located.next(1, 11), world.located.next(2, 12)], [None; 2]);
     assert!(world.ask(2, &[20, 21, 22, 23]));
-    // As many of the one as steps are left until the others' turn.
+    // It returns as many rows as there are steps until the other rows are due.
     assert!(world.ask(1, &[13, 14, 15]) && world.located.ahead(1).len() < 4);
     world.located.clear();
     assert!(world.located.ahead(1).is_empty() && !world.located.has(1, 0, 12));
@@ -122,19 +122,19 @@ fn records_are_asked_for_a_while_after_buckets() {
         world.step();
         assert!(matches!(world.located.find(1, 1), Whereabouts::Bucket(_)));
     }
-    // What comes later waits for itself.
+    // Later rows wait on their own.
     assert!(world.ask(2, &[3]));
     assert!(world.is_found(1, 1) && world.is_found(1, 2) && !world.is_found(2, 3));
     world.settle();
     assert!(world.is_found(2, 3));
 
-    // Who comes to one has all of those that are there.
+    // Reading one waiting row prefetches the records of all that are waiting.
     assert!(world.ask(3, &[4, 99]) && world.ask(3, &[6]) && world.ask(4, &[5]));
     World::go_on(&mut world.located, &world.table, true);
     assert!(world.is_found(3, 4) && world.is_found(3, 6) && world.is_found(4, 5));
     assert_eq!(world.located.find(3, 99), Whereabouts::Unknown, "there is no such row");
 
-    // What a transaction does not come to is nothing to the next.
+    // Rows that a transaction does not read have no effect on the next one.
     assert!(world.ask(1, &[7]));
     world.located.clear();
     world.settle();
@@ -157,7 +157,7 @@ fn rows_further_on_in_a_chain_are_found_bucket_by_bucket() {
         before = now;
     }
     (0..8).for_each(|_| world.settle());
-    // But for those whose place is in several words, of which an overflow bucket cannot tell that
+    // Exceptions are rows whose place is in several words: an overflow bucket cannot tell that
     // they belong together.
     let now = known(&mut world);
     assert!((400..=512).contains(&now), "{now}");
@@ -173,6 +173,6 @@ fn no_more_is_remembered_than_there_is_room_for() {
     assert_eq!(world.located.entries.len(), MOST);
     world.settle();
     assert!(world.is_found(1, 7));
-    // Far from its turn, a row is looked for as ever.
+    // A row far out of order is looked up in full.
     assert!(world.ask(2, &[]) && !world.is_found(1, 8));
 }
