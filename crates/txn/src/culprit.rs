@@ -13,8 +13,8 @@ use crate::{
 };
 
 /// Finds a row that has changed since the transaction saw it. Returns `None` if a key was inserted
-/// into a range, if there is no such row any more, or if the row was only read and its key does not
-/// pack into a word.
+/// into a range, or if there is no such row any more. Also returns `None` if the row was only read
+/// and its key does not pack into a word.
 #[cold]
 #[inline(never)]
 pub(crate) fn find<S: Config>(db: &Inner<S>, state: &TxState<S::Engine>) -> Option<Culprit> {

@@ -2,7 +2,7 @@
 //! and its buffers.
 //!
 //! There are two buffers. The leader locks one at a time to take its contents, so a committing
-//! thread finds the other free, and never waits for the leader while it holds row locks. Records of
+//! thread finds the other free. It never waits for the leader while it holds row locks. Records of
 //! one epoch can be in any order.
 
 use std::{
