@@ -11,6 +11,7 @@ mod dbx_fig1;
 mod dbx_fig14;
 mod dbx_store;
 mod dbx_tpcc;
+mod drtm;
 mod drtm_fig2;
 mod drtm_tab1;
 mod drtmh;
@@ -18,6 +19,7 @@ mod effort;
 mod entries;
 mod panel;
 mod regions;
+mod simulated;
 mod view;
 
 use std::{
@@ -108,10 +110,14 @@ Panels:
   drtm-tab1d   the same: how many of these for capacity
   drtm-fig2a   abort rate against working set, in sequence
   drtm-fig2b   the same at random
+  drtm-s86     scale-out of TPC-C by locks and leases, on a simulated cluster
+  drtm-fig18b  NEW-ORDER by the share of remote items, on a simulated cluster
+  drtm-fig19   read leases, on records of which few are hot, on a simulated cluster
   drtmh-fig7a  the execution phase by messages and by verbs, on a simulated cluster: TPC-C
   drtmh-fig7b  the same: SmallBank
   drtmh-fig10a the logging phase, by messages and by verbs: TPC-C
   drtmh-fig10b the same: SmallBank
+  drtmh-fig11  read-only transactions by messages and by verbs: TPC-E's customer-position
   drtmh-fig14a whole designs on a simulated cluster: TPC-C
   drtmh-fig14b the same: SmallBank
   drtmh-fig17a whole designs with an older NIC: TPC-C
@@ -127,7 +133,7 @@ Examples:
 /// All studies, in the order of the papers.
 fn studies() -> impl Iterator<Item = &'static Study> {
     let dbx = [dbx_fig1::STUDIES, dbx_tpcc::STUDIES, dbx_store::STUDIES, dbx_factors::STUDIES, dbx_fig14::STUDIES];
-    dbx.into_iter().chain([drtm_tab1::STUDIES, drtm_fig2::STUDIES, drtmh::STUDIES]).flatten()
+    dbx.into_iter().chain([drtm_tab1::STUDIES, drtm_fig2::STUDIES, drtm::STUDIES, drtmh::STUDIES]).flatten()
 }
 
 /// The panels that one name stands for.

@@ -34,6 +34,7 @@ mod cluster;
 mod command;
 mod inputs;
 mod ours;
+mod outline;
 mod population;
 pub mod rules;
 mod schema;

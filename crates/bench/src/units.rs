@@ -14,6 +14,8 @@ pub(crate) enum Quantity {
     AbortRate,
     Threads,
     Coroutines,
+    Nodes,
+    Percent,
     /// Bytes that are a mean.
     MeanBytes,
     /// Transactions under a lock among all.
@@ -36,6 +38,8 @@ impl Quantity {
             Self::AbortRate => "aborts/attempts",
             Self::Threads => "threads",
             Self::Coroutines => "coroutines",
+            Self::Nodes => "nodes",
+            Self::Percent => "%",
             Self::Throughput => "transactions/s",
             Self::Operations => "operations/s",
             Self::Ratio => "ratio",
@@ -50,7 +54,13 @@ impl Quantity {
             Self::Nanoseconds => format!("{value:.0} ns"),
             Self::AbortRate => format!("{value:.3}"),
             Self::LockRate => format!("{value:.4}"),
-            Self::Threads | Self::Coroutines | Self::Throughput | Self::Operations | Self::MeanBytes => {
+            Self::Threads
+            | Self::Coroutines
+            | Self::Nodes
+            | Self::Percent
+            | Self::Throughput
+            | Self::Operations
+            | Self::MeanBytes => {
                 format!("{value:.0}")
             }
             Self::Ratio => format!("{value:.2}"),

@@ -74,7 +74,8 @@ pub(crate) struct Options {
     #[arg(long, value_parser = value_parser!(u64).range(0..=10_000_000), default_value_t = 2_000, value_name = "US")]
     warm_us: u64,
 
-    /// How several nodes run transactions; `auto` is fasst yet
+    /// How several nodes run transactions; with `drtm`, those of smallbank and ycsb, NEW-ORDER, and
+    /// most of history's fetch their rows first
     #[arg(long, value_parser = ProtocolOf::parser(), value_name = "NAME")]
     protocol: Option<ProtocolOf>,
 

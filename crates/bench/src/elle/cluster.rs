@@ -8,7 +8,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
     Config, Error as DbError, Ordered, Pod, Raw,
-    cluster::{ClusterTable, ClusterTx, Node, NodeBuilder, Partition, Worker},
+    cluster::{ClusterTable, ClusterTx, Node, NodeBuilder, Partition, Rows, Sets, Worker},
 };
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
@@ -145,6 +145,69 @@ impl Tables {
         })
     }
 
+    /// Names the rows of operations, but for one: what is not declared is found out.
+    fn declare<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        self,
+        sets: &mut Sets<'_, '_, F, S>,
+        operations: &[Operation],
+    ) -> Result<(), DbError> {
+        for operation in operations.iter().skip(1) {
+            match operation {
+                Operation::List { key, .. } => {
+                    in_table!(self, lists, sorted_lists, *key, |table| sets.read(table, *key))
+                }
+                Operation::Append { key, .. } => {
+                    in_table!(self, lists, sorted_lists, *key, |table| sets.write(table, *key))
+                }
+                Operation::Read { key, .. } => {
+                    in_table!(self, registers, sorted_registers, *key, |table| sets.read(table, *key))
+                }
+                Operation::Write { key, .. } => {
+                    in_table!(self, registers, sorted_registers, *key, |table| sets.write(table, *key))
+                }
+                Operation::Remove { key, .. } => sets.write(self.sorted_registers, *key),
+                Operation::Scan { .. } => Ok(()),
+            }?;
+        }
+        Ok(())
+    }
+
+    /// Does one operation on rows that were fetched.
+    fn perform_on<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        self,
+        rows: &mut Rows<'_, '_, F, S>,
+        operation: &mut Operation,
+        clock: &mut Clock,
+    ) -> Result<(), DbError> {
+        match operation {
+            Operation::List { key, seen } => {
+                let bytes = in_table!(self, lists, sorted_lists, *key, |table| rows.get(table, *key))?;
+                *seen = bytes.as_deref().map_or_else(Vec::new, values);
+            }
+            Operation::Append { key, value } => in_table!(self, lists, sorted_lists, *key, |table| {
+                let mut list = rows.get(table, *key)?.unwrap_or_default();
+                list.extend(value.to_le_bytes());
+                rows.put(table, *key, &list[..])?;
+            }),
+            Operation::Read { key, seen } => {
+                *seen = in_table!(self, registers, sorted_registers, *key, |table| rows.get(table, *key))?;
+            }
+            Operation::Write { key, value, version } => {
+                *version = clock.version();
+                in_table!(self, registers, sorted_registers, *key, |table| rows.put(table, *key, &*value))?;
+            }
+            Operation::Remove { key, version } => {
+                *version = 0;
+                if rows.remove(self.sorted_registers, *key)? {
+                    *version = clock.version();
+                }
+            }
+            // Ranges are not fetched.
+            Operation::Scan { .. } => return Err(DbError::aborted(ON_PURPOSE)),
+        }
+        Ok(())
+    }
+
     async fn append<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
@@ -192,8 +255,30 @@ impl Client {
         operations: Vec<Operation>,
         is_last: bool,
     ) -> Result<bool, Error> {
+        let is_fetched = worker.protocol().leases
+            && !is_last
+            && !operations.iter().any(|operation| matches!(operation, Operation::Scan { .. }))
+            && self.draw.random.u8(0..4) > 0;
         let mut open = self.journal.open(operations);
-        let ended = if !is_last && self.draw.random.u8(0..3) == 0 {
+        let ended = if is_fetched {
+            let declared = open.operations.clone();
+            let Self { draw, journal, .. } = &mut *self;
+            let ended = worker.transact_on(
+                |sets| tables.declare(sets, &declared),
+                |rows| {
+                    journal.retry(&mut open, |operations| draw.again(operations));
+                    let mut operations = open.operations.iter_mut();
+                    let ended =
+                        operations.try_for_each(|operation| tables.perform_on(rows, operation, &mut journal.clock));
+                    journal.returns(&mut open);
+                    match ended {
+                        Ok(()) if draw.random.u8(0..GIVEN_UP) == 0 => Err(DbError::aborted(ON_PURPOSE)),
+                        ended => ended,
+                    }
+                },
+            );
+            ended.await
+        } else if !is_last && self.draw.random.u8(0..3) == 0 {
             let mut tx = worker.begin().await;
             match self.steps(&mut tx, tables, &mut open.operations, is_last).await {
                 Ok(()) => tx.commit().await,

@@ -1,24 +1,26 @@
-//! DrTM+H, Figs. 7, 10, 14 and 17: which primitive serves which phase, on a simulated cluster.
+//! DrTM+H, Figs. 7, 10, 11, 14 and 17: which primitive serves which phase, on a simulated cluster.
 //!
 //! Nothing is tuned to these figures: NICs and processors are calibrated from measurements of
 //! primitives (see `docs/figures.md`), and what comes out for transactions is a prediction.
 
 use std::{num::NonZeroU64, time::Duration};
 
-use drtm_rdma::{Atomicity, NicProfile, SimConfig};
+use drtm_rdma::NicProfile;
 use drtm_txn::cluster::{Form, Protocol};
 
 use super::{
     effort::Effort,
     entries::PER_SECOND,
     panel::{Curve, Kind, Measured, Panel, Study},
+    simulated::throughput,
 };
 use crate::{
     Error,
-    drive::cluster::{ClusterWorkload, Length, Plan, ProtocolOf, Sound, simulate},
+    drive::cluster::{ClusterWorkload, Length, Plan, ProtocolOf},
     report::chart::{Axis, Scale as AxisScale},
     smallbank::{Hot, SmallBank},
     tpcc::{Chances, Distributed, MixName, Scale},
+    tpce::CustomerPosition,
     units::Quantity,
 };
 
@@ -27,6 +29,7 @@ pub(super) const STUDIES: &[Study] = &[
     Study { panels: &[EXECUTION_BANK], measure: |effort| bank(effort, &NicProfile::CONNECTX_4, EXECUTION) },
     Study { panels: &[LOGGING_TPCC], measure: |effort| tpcc(effort, &NicProfile::CONNECTX_4, LOGGING) },
     Study { panels: &[LOGGING_BANK], measure: |effort| bank(effort, &NicProfile::CONNECTX_4, LOGGING) },
+    Study { panels: &[READ_ONLY], measure: |effort| positions(effort, &NicProfile::CONNECTX_4) },
     Study { panels: &[DESIGNS_TPCC], measure: |effort| tpcc(effort, &NicProfile::CONNECTX_4, DESIGNS) },
     Study { panels: &[DESIGNS_BANK], measure: |effort| bank(effort, &NicProfile::CONNECTX_4, DESIGNS) },
     Study { panels: &[OLDER_TPCC], measure: |effort| tpcc(effort, &NicProfile::CONNECTX_3, DESIGNS) },
@@ -96,6 +99,14 @@ const LOGGING_BANK: Panel = Panel {
     name: "drtmh-fig10b",
     title: "DrTM+H Fig. 10b: the logging phase of SmallBank",
     note: "The paper: one-sided logging has 1.10 to 1.12 times the throughput of two-sided.",
+    ..LOGGING_TPCC
+};
+
+const READ_ONLY: Panel = Panel {
+    name: "drtmh-fig11",
+    title: "DrTM+H Fig. 11: read-only transactions, TPC-E's customer-position",
+    note: "The paper: one-sided has about 1.10 times the throughput of two-sided, and about 1.20 times with the cache. \
+           Here, one message reads all records of an owner.",
     ..LOGGING_TPCC
 };
 
@@ -187,6 +198,16 @@ fn bank(effort: &Effort, profile: &'static NicProfile, series: &[(&'static str, 
     curves(effort, &size, profile, series, &workload, &scaled)
 }
 
+/// Customers look at their positions only: nothing changes prices.
+fn positions(effort: &Effort, profile: &'static NicProfile) -> Result<Measured, Error> {
+    let size = Size::of(effort);
+    let of_thread = if effort.is_quick { 20 } else { 200 };
+    let customers = of_thread * u32::from(size.nodes * size.threads);
+    let workload = CustomerPosition::new(customers, 0, effort.seed)?;
+    let scaled = format!("scaled down to {of_thread} customers for each thread; prices do not change");
+    curves(effort, &size, profile, EXECUTION, &workload, &scaled)
+}
+
 fn curves<W: ClusterWorkload>(
     effort: &Effort,
     size: &Size,
@@ -207,13 +228,7 @@ fn curves<W: ClusterWorkload>(
                 seed: effort.seed,
                 memory: 1 << 30,
             };
-            // Locks are taken by compare-and-swap, as in the paper.
-            let config = SimConfig::new(profile).atomicity(Atomicity::Global);
-            let gathered = simulate::<Sound, W>(workload, &plan, config)?;
-            if let [first, ..] = gathered.violations.as_slice() {
-                return Err(Error::Inconsistent { violations: gathered.violations.len(), first: first.clone() });
-            }
-            Ok((usize::from(*coroutines), gathered.tally.committed as f64 / size.counted.as_secs_f64()))
+            Ok((usize::from(*coroutines), throughput(workload, &plan, profile)?))
         };
         let points = size.coroutines.iter().map(point).collect::<Result<Vec<_>, Error>>()?;
         Ok(Curve::new(name, Kind::Simulated, points))

@@ -9,13 +9,14 @@ use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
     Config, Error as DbError, Pod, TableDef,
-    cluster::{ClusterTable, ClusterTx, Node, NodeBuilder, Partition, Worker},
+    cluster::{ClusterTable, ClusterTx, Node, NodeBuilder, Partition, Rows, Sets, Worker},
 };
 
 use super::{
     Checking, CustomerKey, Inputs, Ledger, Savings, SmallBank, Transaction, View, check,
     ours::{CHECKING, SAVINGS},
-    rules::{self, Refusal},
+    outline::Touched,
+    rules::Refusal,
 };
 use crate::{
     Error,
@@ -49,42 +50,12 @@ fn allowed<T>(ruled: Result<T, Refusal>) -> Result<T, DbError> {
 }
 
 impl Tables {
-    /// Looks accounts up, in one round trip for each table.
-    async fn fetch<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
-        self,
-        tx: &mut ClusterTx<'_, F, S>,
-        savings: &[CustomerKey],
-        checking: &[CustomerKey],
-    ) -> Result<(), DbError> {
-        if !savings.is_empty() {
-            tx.prefetch(self.savings, savings).await?;
-        }
-        tx.prefetch(self.checking, checking).await
-    }
-
-    async fn savings<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
-        self,
-        tx: &mut ClusterTx<'_, F, S>,
-        customer: CustomerKey,
-    ) -> Result<i64, DbError> {
-        Ok(there(tx.get(self.savings, customer).await?, SAVINGS)?.balance.get())
-    }
-
     async fn checking<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
         customer: CustomerKey,
     ) -> Result<i64, DbError> {
         Ok(there(tx.get(self.checking, customer).await?, CHECKING)?.balance.get())
-    }
-
-    async fn set_savings<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
-        self,
-        tx: &mut ClusterTx<'_, F, S>,
-        customer: CustomerKey,
-        balance: i64,
-    ) -> Result<(), DbError> {
-        tx.put(self.savings, customer, &Savings { balance: balance.into() }).await
     }
 
     async fn set_checking<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
@@ -102,48 +73,76 @@ impl Tables {
         tx: &mut ClusterTx<'_, F, S>,
         transaction: &Transaction,
     ) -> Result<i64, DbError> {
-        match *transaction {
-            Transaction::Balance { customer } => {
-                self.fetch(tx, &[customer], &[customer]).await?;
-                let savings = self.savings(tx, customer).await?;
-                std::hint::black_box(rules::balance(savings, self.checking(tx, customer).await?));
-                Ok(0)
-            }
-            Transaction::DepositChecking { customer, amount } => {
-                let balance = allowed(rules::deposit_checking(self.checking(tx, customer).await?, amount))?;
-                self.set_checking(tx, customer, balance).await?;
-                Ok(amount)
-            }
-            Transaction::TransactSavings { customer, amount } => {
-                let balance = allowed(rules::transact_savings(self.savings(tx, customer).await?, amount))?;
-                self.set_savings(tx, customer, balance).await?;
-                Ok(amount)
-            }
-            Transaction::Amalgamate { from, to } => {
-                self.fetch(tx, &[from], &[from, to]).await?;
-                let (savings, checking) = (self.savings(tx, from).await?, self.checking(tx, from).await?);
-                let balance = allowed(rules::amalgamate(savings, checking, self.checking(tx, to).await?))?;
-                self.set_savings(tx, from, 0).await?;
-                self.set_checking(tx, from, 0).await?;
-                self.set_checking(tx, to, balance).await?;
-                Ok(0)
-            }
-            Transaction::WriteCheck { customer, amount } => {
-                self.fetch(tx, &[customer], &[customer]).await?;
-                let (savings, checking) = (self.savings(tx, customer).await?, self.checking(tx, customer).await?);
-                let check = allowed(rules::write_check(savings, checking, amount))?;
-                self.set_checking(tx, customer, check.checking).await?;
-                Ok(-check.taken)
-            }
-            Transaction::SendPayment { from, to, amount } => {
-                self.fetch(tx, &[], &[from, to]).await?;
-                let (left, right) = (self.checking(tx, from).await?, self.checking(tx, to).await?);
-                let (left, right) = allowed(rules::send_payment(left, right, amount))?;
-                self.set_checking(tx, from, left).await?;
-                self.set_checking(tx, to, right).await?;
-                Ok(0)
+        let touched = transaction.touched();
+        let [first, second] = touched.checking;
+        // In one round trip for each table.
+        tx.prefetch(self.savings, touched.savings).await?;
+        tx.prefetch(self.checking, first.into_iter().chain(second)).await?;
+        let (mut savings, mut checking) = (0, [0; 2]);
+        if let Some(customer) = touched.savings {
+            savings = there(tx.get(self.savings, customer).await?, SAVINGS)?.balance.get();
+        }
+        for (balance, customer) in checking.iter_mut().zip(touched.checking) {
+            if let Some(customer) = customer {
+                *balance = self.checking(tx, customer).await?;
             }
         }
+        let made = allowed(transaction.outcome(savings, checking))?;
+        if let Some(customer) = touched.savings.filter(|_| touched.writes_savings) {
+            tx.put(self.savings, customer, &Savings { balance: made.savings.into() }).await?;
+        }
+        for (balance, customer) in made.checking.into_iter().zip(touched.checking) {
+            if let Some(customer) = customer.filter(|_| touched.writes_checking) {
+                self.set_checking(tx, customer, balance).await?;
+            }
+        }
+        Ok(made.put)
+    }
+
+    /// Names the accounts of a transaction that fetches them before it runs.
+    fn declare<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        self,
+        sets: &mut Sets<'_, '_, F, S>,
+        touched: Touched,
+    ) -> Result<(), DbError> {
+        if let Some(customer) = touched.savings {
+            match touched.writes_savings {
+                true => sets.write(self.savings, customer)?,
+                false => sets.read(self.savings, customer)?,
+            }
+        }
+        touched.checking.into_iter().flatten().try_for_each(|customer| match touched.writes_checking {
+            true => sets.write(self.checking, customer),
+            false => sets.read(self.checking, customer),
+        })
+    }
+
+    /// Like [`run`](Self::run), on accounts that were fetched.
+    fn run_on<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        self,
+        rows: &mut Rows<'_, '_, F, S>,
+        transaction: &Transaction,
+    ) -> Result<i64, DbError> {
+        let touched = transaction.touched();
+        let (mut savings, mut checking) = (0, [0; 2]);
+        if let Some(customer) = touched.savings {
+            savings = there(rows.get(self.savings, customer)?, SAVINGS)?.balance.get();
+        }
+        for (balance, customer) in checking.iter_mut().zip(touched.checking) {
+            if let Some(customer) = customer {
+                *balance = there(rows.get(self.checking, customer)?, CHECKING)?.balance.get();
+            }
+        }
+        let made = allowed(transaction.outcome(savings, checking))?;
+        if let Some(customer) = touched.savings.filter(|_| touched.writes_savings) {
+            rows.put(self.savings, customer, &Savings { balance: made.savings.into() })?;
+        }
+        for (balance, customer) in made.checking.into_iter().zip(touched.checking) {
+            if let Some(customer) = customer.filter(|_| touched.writes_checking) {
+                rows.put(self.checking, customer, &Checking { balance: balance.into() })?;
+            }
+        }
+        Ok(made.put)
     }
 }
 
@@ -200,7 +199,13 @@ impl ClusterWorkload for SmallBank {
     ) -> Result<Done, Error> {
         let transaction = client.inputs.draw();
         let kind = transaction.kind() as usize;
-        match worker.transact(async |tx| tables.run(tx, &transaction).await).await {
+        let ended = if worker.protocol().leases {
+            let touched = transaction.touched();
+            worker.transact_on(|sets| tables.declare(sets, touched), |rows| tables.run_on(rows, &transaction)).await
+        } else {
+            worker.transact(async |tx| tables.run(tx, &transaction).await).await
+        };
+        match ended {
             Ok(put) => {
                 client.ledger.put(put);
                 Ok(Done { kind, is_committed: true })
@@ -221,7 +226,7 @@ impl ClusterWorkload for SmallBank {
         ledger: &mut Ledger,
     ) -> Result<Vec<String>, Error> {
         let customers = self.bank.customers();
-        let rows = Rows {
+        let rows = AllRows {
             savings: read(worker, tables.savings, 0..customers).await?,
             checking: read(worker, tables.checking, 0..customers).await?,
         };
@@ -243,12 +248,12 @@ impl ClusterWorkload for SmallBank {
 }
 
 /// What the check has read.
-struct Rows {
+struct AllRows {
     savings: Vec<(CustomerKey, Savings)>,
     checking: Vec<(CustomerKey, Checking)>,
 }
 
-impl View for Rows {
+impl View for AllRows {
     type Error = Error;
 
     fn savings(&self) -> impl Iterator<Item = Result<(CustomerKey, Savings), Error>> {

@@ -5,11 +5,13 @@
 //! Items never change: each node has a copy of them, as a table by node and item. Customers by name
 //! and orders by customer are ordered tables, which the workload keeps itself.
 //!
-//! - [`tables`]: where rows are. [`transactions`]: the five.
+//! - [`tables`]: where rows are. [`transactions`]: the five. [`fetched`]: NEW-ORDER on rows that
+//!   are fetched first.
 
 #[cfg(test)]
 mod tests;
 
+mod fetched;
 mod tables;
 mod transactions;
 
@@ -197,7 +199,11 @@ impl ClusterWorkload for Distributed {
         match kind {
             Kind::NewOrder => {
                 let input = inputs.new_order();
-                match worker.transact(async |tx| tables.order(tx, *node, &input, date).await).await {
+                let ordered = match worker.protocol().leases {
+                    true => tables.order_fetched(worker, *node, &input, date).await,
+                    false => worker.transact(async |tx| tables.order(tx, *node, &input, date).await).await,
+                };
+                match ordered {
                     Ok(receipt) => drop(black_box(receipt)),
                     Err(DbError::Aborted { reason }) if reason == UNUSED_ITEM => is_committed = false,
                     Err(error) => return Err(error.into()),

@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, hint::black_box, marker::PhantomData, ops::AddAssign};
+use std::{fmt, hint::black_box, iter, marker::PhantomData, ops::AddAssign};
 
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
@@ -19,9 +19,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Operation, Row, Transaction, check, key,
+    Operation, Row, Shape, Transaction, check, key,
     layout::{ClusterRecords, Layout, RECORD},
-    load::Load,
+    load::{Dist, Load, MixName},
     number, population,
     worker::{KINDS, SEVERAL, Task},
 };
@@ -45,13 +45,15 @@ pub(crate) struct Distributed<O, const N: usize> {
     #[serde(skip)]
     size: Vec<(&'static str, Value)>,
     seed: u64,
+    /// Whether rows are fetched before a transaction runs, whatever the protocol.
+    fetches: bool,
     order: PhantomData<fn() -> O>,
 }
 
 impl<O, const N: usize> Clone for Distributed<O, N> {
     fn clone(&self) -> Self {
-        let Self { records, load, size, seed, order } = self;
-        Self { records: *records, load: *load, size: size.clone(), seed: *seed, order: *order }
+        let Self { records, load, size, seed, fetches, order } = self;
+        Self { records: *records, load: *load, size: size.clone(), seed: *seed, fetches: *fetches, order: *order }
     }
 }
 
@@ -63,7 +65,7 @@ impl<O, const N: usize> fmt::Debug for Distributed<O, N> {
 
 impl<O: Layout, const N: usize> Distributed<O, N> {
     pub(super) fn new(records: u64, load: Load, size: Vec<(&'static str, Value)>, seed: u64) -> Result<Self, Error> {
-        let distributed = Self { records, load, size, seed, order: PhantomData };
+        let distributed = Self { records, load, size, seed, fetches: false, order: PhantomData };
         // Whether there are enough records, before they are loaded.
         distributed.task(0)?;
         Ok(distributed)
@@ -77,6 +79,14 @@ impl<O: Layout, const N: usize> Distributed<O, N> {
 
 /// Of a hundred bytes.
 pub(crate) type SmallRecords = Distributed<Hash, 1>;
+
+impl SmallRecords {
+    /// Transactions of several operations, whose rows are fetched before they run.
+    pub(crate) fn fetched(records: u64, shape: Shape, seed: u64) -> Result<Self, Error> {
+        let load = Load { mix: MixName::X, dist: Dist::Zipf, fields: 1, shape };
+        Ok(Self { fetches: true, ..Self::new(records, load, Vec::new(), seed)? })
+    }
+}
 
 /// Of a thousand bytes.
 pub(crate) type Records = Distributed<Hash, 10>;
@@ -150,6 +160,38 @@ async fn access_all<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, O: Lay
     Ok(())
 }
 
+/// Accesses records in a transaction that fetches them before it runs.
+async fn access_fetched<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, O: Layout, const N: usize>(
+    worker: &Worker<'_, F, S>,
+    records: ClusterRecords<O, N>,
+    accesses: impl Iterator<Item = (u64, Option<u8>)> + Clone,
+) -> Result<(), DbError> {
+    let declared = accesses.clone();
+    let accessed = worker.transact_on(
+        |sets| {
+            for (number, writes) in declared {
+                match writes {
+                    Some(_) => sets.write(records, key(number))?,
+                    None => sets.read(records, key(number))?,
+                }
+            }
+            Ok(())
+        },
+        |rows| {
+            for (number, writes) in accesses.clone() {
+                match writes {
+                    Some(field) => there(rows.update(records, key(number), |row| row.write(number, field))?, RECORD)?,
+                    None => {
+                        black_box(there(rows.get(records, key(number))?, RECORD)?);
+                    }
+                }
+            }
+            Ok(())
+        },
+    );
+    accessed.await
+}
+
 /// What names a size to a process.
 trait Named {
     const NAME: &'static str;
@@ -213,16 +255,31 @@ where
         records: Self::Tables,
         client: &mut Client,
     ) -> Result<Done, Error> {
+        let fetches = self.fetches || worker.protocol().leases;
         let operation = match &mut client.task {
             Task::Core(inputs) => inputs.draw(),
             Task::Transactions(transactions) => {
                 let transaction = transactions.draw();
-                worker.transact(async |tx| access_all(tx, records, transaction).await).await?;
+                if fetches {
+                    let accesses = transaction.accesses().iter().map(|of| (of.number, of.writes.then_some(0)));
+                    access_fetched(worker, records, accesses).await?;
+                } else {
+                    worker.transact(async |tx| access_all(tx, records, transaction).await).await?;
+                }
                 client.written.fields += transaction.writes() as u64;
                 return Ok(Done { kind: SEVERAL, is_committed: true });
             }
         };
         match operation {
+            Operation::Read { number } if fetches => {
+                let number = client.number(self.records, number);
+                access_fetched(worker, records, iter::once((number, None))).await?;
+            }
+            Operation::Update { number, field } | Operation::ReadModifyWrite { number, field } if fetches => {
+                let number = client.number(self.records, number);
+                access_fetched(worker, records, iter::once((number, Some(field)))).await?;
+                client.written.fields += 1;
+            }
             Operation::Read { number } => {
                 let number = client.number(self.records, number);
                 worker.transact(async |tx| access(tx, records, number, None).await).await?;

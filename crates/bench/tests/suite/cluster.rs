@@ -67,6 +67,7 @@ fn smallbank() {
     run_on(&["tcp"], &["smallbank", "--customers", "50", "--hot", "none", "--threads", "2"], 100, 6);
     simulate(&["smallbank", "--customers", "100"]);
     run_on(&["shm"], &["smallbank", "--customers", "200", "--protocol", "drtm+h"], 200, 6);
+    run_on(&["shm"], &["smallbank", "--customers", "200", "--protocol", "drtm"], 200, 6);
 }
 
 #[test]
@@ -126,7 +127,7 @@ fn histories() {
 
 #[test]
 fn histories_of_processes_in_every_protocol() {
-    for protocol in Protocol::ALL {
+    for protocol in Protocol::ALL.into_iter().chain([Protocol::DRTM]) {
         for (seed, workload) in [("1", "predicate"), ("2", "list-append")] {
             let name = protocol.name;
             let report = is_strictly_serializable(

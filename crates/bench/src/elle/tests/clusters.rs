@@ -49,8 +49,8 @@ fn record<S: Config<Engine = NoHtm>>(
 fn transactions_on_several_nodes_are_strictly_serializable() {
     for fabric in FABRICS {
         let workloads = [Workload::ListAppend, Workload::Register, Workload::Predicate];
-        let all = Protocol::ALL.map(|protocol| workloads.map(|of| (of, protocol)));
-        for (workload, protocol) in all.into_iter().flatten() {
+        let protocols = Protocol::ALL.into_iter().chain([Protocol::DRTM]);
+        for (workload, protocol) in protocols.flat_map(|protocol| workloads.map(|of| (of, protocol))) {
             let record = record::<Sound>(workload, fabric, 5, protocol);
             let told = judge::anomalies(&record);
             assert!(told.is_empty(), "{workload:?} on {fabric} by {protocol:?}:\n{}", told.join("\n"));

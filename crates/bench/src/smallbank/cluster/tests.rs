@@ -8,6 +8,7 @@ use crate::{
         Gathered, Sound,
         trial::{Careless, Carelessly, FABRICS, NODES, run_on},
     },
+    fabric::FabricName,
     smallbank::Hot,
 };
 
@@ -27,11 +28,17 @@ impl Carelessly for SmallBank {
     }
 }
 
+/// Each fabric with each protocol.
+fn all() -> impl Iterator<Item = (FabricName, Protocol)> {
+    let protocols = Protocol::ALL.into_iter().chain([Protocol::DRTM]);
+    protocols.flat_map(|protocol| FABRICS.into_iter().map(move |fabric| (fabric, protocol)))
+}
+
 #[test]
 fn money_is_lost_only_by_careless_clients() {
     // Few customers, so that transactions meet all the time.
     let smallbank = SmallBank::new(12, Hot::None, 7).expect("some customers");
-    for (fabric, protocol) in FABRICS.into_iter().flat_map(|fabric| Protocol::ALL.map(|protocol| (fabric, protocol))) {
+    for (fabric, protocol) in all() {
         let Gathered { tally, violations, .. } = run_on::<Sound, _>(&smallbank, fabric, 300, 7, protocol);
         assert_eq!(
             (violations, tally.committed + tally.given_up),

@@ -49,7 +49,7 @@ fn small(warehouses: u16, mix: MixName, chances: Chances) -> Distributed {
 fn is_consistent(transactions: u64, of: impl Fn(u16) -> Distributed) -> Vec<u64> {
     let mut kinds = vec![0; KINDS.len()];
     for fabric in FABRICS {
-        for (warehouses, protocol) in (3..).zip(Protocol::ALL) {
+        for (warehouses, protocol) in (3..).zip(Protocol::ALL.into_iter().chain([Protocol::DRTM])) {
             let Gathered { tally, violations, .. } =
                 run_on::<Sound, _>(&of(warehouses), fabric, transactions, 3, protocol);
             let all = (Vec::new(), u64::from(NODES) * transactions);

@@ -27,7 +27,7 @@ pub(super) type Oldest = [u32; DISTRICTS as usize];
 /// The most orders among which the oldest is looked for at a time.
 const MOST_LOOKED_AT: u32 = 64;
 
-fn no_key(error: KeyError) -> Error {
+pub(super) fn no_key(error: KeyError) -> Error {
     Error::aborted(error.to_string())
 }
 

@@ -3,12 +3,9 @@
 use drtm_txn::cluster::Protocol;
 
 use super::*;
-use crate::{
-    drive::cluster::{
-        Gathered, Sound,
-        trial::{Careless, Carelessly, FABRICS, NODES, run_on},
-    },
-    ycsb::load::{Dist, MixName},
+use crate::drive::cluster::{
+    Gathered, Sound,
+    trial::{Careless, Carelessly, FABRICS, NODES, run_on},
 };
 
 /// Clients that read in one transaction, and write in another.
@@ -37,7 +34,8 @@ where
     let load = Load::of(mix, Dist::Zipf, FIELDS as u8);
     let records = Distributed::<O, FIELDS>::new(100, load, Vec::new(), 5).expect("enough records");
     let mut kinds = vec![0; KINDS.len()];
-    for (fabric, protocol) in FABRICS.into_iter().flat_map(|fabric| Protocol::ALL.map(|protocol| (fabric, protocol))) {
+    let protocols = Protocol::ALL.into_iter().chain([Protocol::DRTM]);
+    for (protocol, fabric) in protocols.flat_map(|protocol| FABRICS.map(|fabric| (protocol, fabric))) {
         let Gathered { tally, violations, .. } = run_on::<Sound, _>(&records, fabric, transactions, 5, protocol);
         let all = (vec![], u64::from(NODES) * transactions);
         assert_eq!((violations, tally.committed), all, "{mix:?} on {fabric}, {protocol:?}");

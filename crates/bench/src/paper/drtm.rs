@@ -1,0 +1,191 @@
+//! DrTM, its scale-out (section 8.6) and Figs. 18b and 19, on a simulated cluster.
+//!
+//! Nothing is tuned to these figures: the NIC and the processors are those of
+//! [`drtmh`](super::drtmh), and there is no transactional memory: rows of a transaction's own node
+//! are locked one by one.
+
+use std::{num::NonZeroU64, time::Duration};
+
+use drtm_rdma::NicProfile;
+use drtm_txn::cluster::Protocol;
+
+use super::{
+    effort::Effort,
+    entries::PER_SECOND,
+    panel::{Curve, Kind, Measured, Panel, Published, Study},
+    simulated::throughput,
+};
+use crate::{
+    Error,
+    drive::cluster::{ClusterWorkload, Length, Plan, ProtocolOf},
+    report::chart::{Axis, Scale as AxisScale},
+    tpcc::{Chances, Distributed, MixName, Scale},
+    units::Quantity,
+    ycsb::{Shape, SmallRecords},
+};
+
+pub(super) const STUDIES: &[Study] = &[
+    Study { panels: &[SCALE_OUT], measure: scale_out },
+    Study { panels: &[REMOTE_ITEMS], measure: remote_items },
+    Study { panels: &[LEASES], measure: leases },
+];
+
+const NODES: Axis = Axis { title: "nodes", quantity: Quantity::Nodes, scale: AxisScale::Linear };
+const REMOTE: Axis = Axis { title: "remote items", quantity: Quantity::Percent, scale: AxisScale::Linear };
+const OVER_FIRST: Axis = Axis { title: "over the first", quantity: Quantity::Ratio, scale: AxisScale::Linear };
+
+const DRTM: &str = "DrTM";
+
+const SCALE_OUT: Panel = Panel {
+    name: "drtm-s86",
+    title: "DrTM 8.6: TPC-C's standard mix on 1 to 6 nodes",
+    x: Some(NODES),
+    y: OVER_FIRST,
+    published: &[Published::at(DRTM, 6, 5.3)],
+    note: "NEW-ORDER fetches its rows before it runs. The other transactions are optimistic here, and none is chopped.",
+};
+
+const REMOTE_ITEMS: Panel = Panel {
+    name: "drtm-fig18b",
+    title: "DrTM Fig. 18b: NEW-ORDER by how many items other warehouses supply",
+    x: Some(REMOTE),
+    y: OVER_FIRST,
+    published: &[Published::at(DRTM, 5, 0.85), Published::at(DRTM, 100, 0.15)],
+    note: "The paper's nodes commit in hardware transactions where all is local, so that a remote item costs more \
+           beside that than it does here.",
+};
+
+const LEASES: Panel = Panel {
+    name: "drtm-fig19",
+    title: "DrTM Fig. 19: read leases on hot records",
+    x: Some(NODES),
+    y: PER_SECOND,
+    published: &[],
+    note: "The paper: leases have 1.29 times the throughput of exclusive locks on 6 nodes, in its hotspot benchmark. \
+           Ours draws ten records by Zipf's distribution, of which nine are only read: these are leased, or locked.",
+};
+
+/// How large a simulated cluster is, and for how long it runs.
+struct Size {
+    nodes: &'static [u16],
+    threads: u16,
+    warm: Duration,
+    counted: Duration,
+}
+
+impl Size {
+    fn of(effort: &Effort) -> Self {
+        let micros = Duration::from_micros;
+        match effort.is_quick {
+            true => Self { nodes: &[1, 2], threads: 2, warm: micros(100), counted: micros(500) },
+            false => Self { nodes: &[1, 2, 3, 4, 5, 6], threads: 8, warm: micros(2_000), counted: micros(5_000) },
+        }
+    }
+
+    /// What so many nodes run in a second, one transaction of each thread at a time, as in the
+    /// paper.
+    fn run<W: ClusterWorkload>(
+        &self,
+        effort: &Effort,
+        nodes: u16,
+        protocol: Protocol,
+        workload: &W,
+    ) -> Result<f64, Error> {
+        let plan = Plan {
+            nodes,
+            threads: self.threads,
+            coroutines: 1,
+            backups: 0,
+            protocol: ProtocolOf(protocol),
+            length: Length::Window { warm: self.warm, counted: self.counted },
+            seed: effort.seed,
+            memory: 512 << 20,
+        };
+        throughput(workload, &plan, &NicProfile::CONNECTX_3)
+    }
+
+    fn measured(&self, curves: Vec<Curve>, scaled: &str) -> Measured {
+        let [warm, counted] = [self.warm, self.counted].map(|time| time.as_micros() as f64 / 1_000.0);
+        let source = format!(
+            "SIMULATED in virtual time: {} threads a node, {}; {warm} ms to warm up, {counted} ms counted; {scaled}",
+            self.threads,
+            NicProfile::CONNECTX_3.name
+        );
+        Measured { curves: vec![curves], source, failure: None }
+    }
+}
+
+/// A warehouse for each thread.
+fn tpcc(
+    effort: &Effort,
+    size: &Size,
+    nodes: u16,
+    mix: MixName,
+    chances: Chances,
+) -> Result<(Distributed, String), Error> {
+    let (customers, items) = if effort.is_quick { (10, 100) } else { (60, 2_000) };
+    let scale = Scale::new(nodes * size.threads)?.with_customers(customers)?.with_items(items)?;
+    let scaled =
+        format!("a warehouse for each thread, scaled down to {customers} customers a district and {items} items");
+    Ok((Distributed::new(scale, mix, chances, effort.seed, NonZeroU64::MIN), scaled))
+}
+
+/// Points over the first of them.
+fn over_first(points: Vec<(usize, f64)>) -> Vec<(usize, f64)> {
+    let first = points.first().map_or(1.0, |(_, first)| *first);
+    points.into_iter().map(|(x, y)| (x, y / first)).collect()
+}
+
+fn scale_out(effort: &Effort) -> Result<Measured, Error> {
+    let (size, mut scaled, mut points) = (Size::of(effort), String::new(), Vec::new());
+    for nodes in size.nodes {
+        let (workload, described) = tpcc(effort, &size, *nodes, MixName::Standard, Chances::STANDARD)?;
+        points.push((usize::from(*nodes), size.run(effort, *nodes, Protocol::DRTM, &workload)?));
+        scaled = described;
+    }
+    Ok(size.measured(vec![Curve::new(DRTM, Kind::Simulated, over_first(points))], &scaled))
+}
+
+fn remote_items(effort: &Effort) -> Result<Measured, Error> {
+    let (size, mut scaled, mut points) = (Size::of(effort), String::new(), Vec::new());
+    let nodes = size.nodes.iter().copied().max().unwrap_or(1);
+    for remote_item in [0, 1, 5, 10, 25, 50, 75, 100] {
+        let chances = Chances { remote_item, ..Chances::STANDARD };
+        let (workload, described) = tpcc(effort, &size, nodes, MixName::NewOrder, chances)?;
+        points.push((usize::from(remote_item), size.run(effort, nodes, Protocol::DRTM, &workload)?));
+        scaled = format!("{nodes} nodes; {described}");
+    }
+    Ok(size.measured(vec![Curve::new(DRTM, Kind::Simulated, over_first(points))], &scaled))
+}
+
+const READERS: &[(&str, Protocol)] =
+    &[("leases", Protocol::DRTM), ("locks", Protocol { name: "drtm-locks", leases: false, ..Protocol::DRTM })];
+
+/// Ten operations, of which nine read.
+const SHAPE: Shape = Shape { accesses: 10, reads: 90, exponent: 0.99 };
+
+fn leases(effort: &Effort) -> Result<Measured, Error> {
+    let size = Size::of(effort);
+    let of_node: u64 = if effort.is_quick { 1_000 } else { 100_000 };
+    let curve = |(name, protocol): &(&'static str, Protocol)| {
+        let point = |nodes: &u16| {
+            let workload = SmallRecords::fetched(of_node * u64::from(*nodes), SHAPE, effort.seed)?;
+            Ok((usize::from(*nodes), size.run(effort, *nodes, *protocol, &workload)?))
+        };
+        let points = size.nodes.iter().map(point).collect::<Result<Vec<_>, Error>>()?;
+        Ok(Curve::new(name, Kind::Simulated, points))
+    };
+    let curves = READERS.iter().map(curve).collect::<Result<_, Error>>()?;
+    Ok(size.measured(curves, &format!("{of_node} records a node")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_is_one() {
+        assert_eq!(over_first(vec![(1, 4.0), (2, 8.0), (3, 2.0)]), [(1, 1.0), (2, 2.0), (3, 0.5)]);
+        assert_eq!(over_first(Vec::new()), []);
+    }
+}
