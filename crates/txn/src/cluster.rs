@@ -74,6 +74,7 @@ mod state;
 mod table;
 mod time;
 mod tx;
+mod whole;
 mod wire;
 mod worker;
 

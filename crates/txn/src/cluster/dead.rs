@@ -8,7 +8,7 @@
 use std::{convert::Infallible, time::Duration};
 
 use drtm_kv::Holder;
-use drtm_rdma::{Fabric, NodeId};
+use drtm_rdma::Fabric;
 
 use super::coordinator::Coordinator;
 use crate::{Config, Error, mutation::Mutation};
@@ -17,11 +17,6 @@ use crate::{Config, Error, mutation::Mutation};
 const LOOK_AFTER: Duration = Duration::from_millis(10);
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
-    /// Whether commits at another node are carried out whole there.
-    pub(super) fn commits_whole(&self, node: NodeId) -> bool {
-        self.node.frees_the_dead && node != self.id()
-    }
-
     /// Frees what clients had locked when they died, for ever.
     pub(super) async fn free_the_dead(&self) -> Infallible {
         let Some(access) = &self.node.home.access else { return std::future::pending().await };

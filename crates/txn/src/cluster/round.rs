@@ -9,7 +9,7 @@
 use drtm_kv::{Holder, Version};
 use drtm_rdma::{
     Fabric, NodeId, Phase,
-    rpc::{Calls, Encode as _, Results, RpcError, Slot},
+    rpc::{Calls, Results, RpcError},
 };
 
 use super::{
@@ -19,9 +19,8 @@ use super::{
     participant::Participant,
     state::{ByteRange, Culprit, Op, Sent, State},
     wire::{
-        Append, AppendTo, Apply, ApplyAll, ApplyRow, ApplyRows, Before, Change, ChangedRow, Check, CheckRow, Guard,
-        GuardOf, Lease, LeaseRow, Line, Lock, LockRow, Place, PlaceRow, Read, ReadRow, Reap, ReapRow, Refusal, Scan,
-        ScanRows, Unlock, UnlockRow,
+        Append, AppendTo, Apply, ApplyRow, Before, Change, Check, CheckRow, Guard, GuardOf, Lease, LeaseRow, Line,
+        Lock, LockRow, Place, PlaceRow, Read, ReadRow, Reap, ReapRow, Refusal, Scan, ScanRows, Unlock, UnlockRow,
     },
 };
 use crate::{Config, Conflict, Error, position::Way};
@@ -139,49 +138,6 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         outcome
     }
 
-    /// Sends all that a transaction changes at an owner, which carries it out whole.
-    async fn send_whole(
-        &self,
-        state: &mut State<'e, F::Port>,
-        node: NodeId,
-        phase: Phase,
-        applies: Asks,
-    ) -> Result<(), Error> {
-        let mut calls = self.rpc(phase).to(node);
-        let slot = match state.encode_whole(node, &applies, &mut calls) {
-            Ok(slot) => slot,
-            Err(error) => return Err(state.failed(node, error)),
-        };
-        let posted = calls.post(None).await;
-        let asked = vec![Asked::ApplyAll(applies, slot)];
-        state.note_sent(&asked);
-        match posted {
-            Ok(posted) => {
-                state.sent.push(Sent { posted, asked });
-                Ok(())
-            }
-            Err(source) => Err(state.failed(node, source)),
-        }
-    }
-
-    /// Checks that what a transaction writes fits one message, if it is to go in one.
-    ///
-    /// # Errors
-    ///
-    /// [`ClusterError::TooLargeForOne`].
-    pub(super) fn fits_one_message(&self, state: &State<'e, F::Port>) -> Result<(), Error> {
-        for owner in state.owners.iter().filter(|owner| self.commits_whole(owner.node)) {
-            let written = state.rows.iter().zip(0..).filter(|(row, _)| row.is_written() && row.owner == owner.node);
-            let applies: Asks = written.map(|(_, number)| Ask::Apply(number)).collect();
-            let mut calls = self.rpc(Phase::Commit).to(owner.node);
-            if let Err(RpcError::Full) = state.encode_whole(owner.node, &applies, &mut calls) {
-                let most = self.endpoint().capabilities().max_message_bytes;
-                return Err(ClusterError::TooLargeForOne { most }.into());
-            }
-        }
-        Ok(())
-    }
-
     /// Waits for everything that is under way.
     ///
     /// # Errors
@@ -274,7 +230,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
     }
 
     /// The change that a commit makes of a row.
-    fn change(&self, row: u32) -> Change<'_> {
+    pub(super) fn change(&self, row: u32) -> Change<'_> {
         match self.rows[row as usize].op {
             Op::Put(value) => Change::Put(value.of(self.arena.values.bytes())),
             Op::Publish(_) => Change::Publish,
@@ -359,24 +315,12 @@ impl<P: drtm_rdma::Port> State<'_, P> {
         })
     }
 
-    /// Adds all that the transaction changes at an owner to a message, as one request.
-    fn encode_whole(&self, node: NodeId, applies: &Asks, calls: &mut Calls<'_, P>) -> Result<Slot<ApplyAll>, RpcError> {
-        let mut rows = Vec::new();
-        for number in applies.iter().filter_map(|ask| ask.row()) {
-            let row = &self.rows[number as usize];
-            let (table, key, at) = (row.table, row.key.in_bytes(&self.arena.keys), row.at.unwrap_or_default());
-            let change = self.change(number);
-            ChangedRow { table, key, at, change, borrows: std::marker::PhantomData }.encode(&mut rows);
-        }
-        calls.add::<ApplyAll>(&ApplyRows { holder: self.holder, epoch: self.epoch_at(node), rows: &rows })
-    }
-
     pub(super) fn epoch_of(&self, row: u32) -> u64 {
         self.owner_of(row).map_or(0, |owner| owner.epoch)
     }
 
     /// Notes that requests are on their way, before anything is known of their outcome.
-    fn note_sent(&mut self, asked: &[Asked]) {
+    pub(super) fn note_sent(&mut self, asked: &[Asked]) {
         for asked in asked {
             match asked {
                 // Until the answer says otherwise.
@@ -549,7 +493,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
     }
 
     /// What a failure to ask means for the transaction.
-    fn failed(&self, node: NodeId, source: RpcError) -> Error {
+    pub(super) fn failed(&self, node: NodeId, source: RpcError) -> Error {
         // A row that is locked cannot be refused, and what is decided happens.
         if self.is_decided {
             return ClusterError::OutcomeUnknown { node, source }.into();
