@@ -16,6 +16,9 @@ pub(crate) const INCARNATION_USED: u32 = if NARROW { 3 } else { 14 };
 /// The bits that versions of buckets use, of twenty-three.
 pub(crate) const BUCKET_VERSION_USED: u32 = if NARROW { 3 } else { 23 };
 
+/// Bits that generations of spans use, of the twenty-four that there are.
+pub(crate) const GENERATION_USED: u32 = if NARROW { 3 } else { 24 };
+
 /// How many objects leave quarantine at once, unless memory is needed before.
 pub(crate) const DETAINED: usize = if NARROW { 1 } else { 64 };
 

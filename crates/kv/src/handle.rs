@@ -155,6 +155,21 @@ pub enum Reaped {
     Busy,
 }
 
+/// What came of an attempt to move a record out of a span that is being emptied.
+///
+/// # Example
+///
+/// See [`Compaction`](crate::Compaction).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relocated {
+    /// It is elsewhere now, as it was.
+    Moved,
+    /// There is nothing to move: the key has no record, or none in such a span.
+    Nothing,
+    /// A transaction has it locked, or snapshots need what it was: it stays where it is.
+    Busy,
+}
+
 /// The outcome of an attempt to keep the old version of a record, before it is written.
 ///
 /// # Example

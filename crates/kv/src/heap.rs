@@ -1,10 +1,11 @@
-//! Memory for records: size classes, cut from the region page by page, and used again.
+//! Memory for records: size classes, cut from spans page by page, and used again.
 //!
-//! An object has a size class for ever: its memory is never cut differently, so that a stale link
-//! to it still finds the words of a record where they are expected ("type-stable"). What makes a
-//! second use of the memory harmless is the record's incarnation (see [`crate::record`]), so freed
-//! objects can be used again without waiting for anyone; but for those whose incarnation is about
-//! to come round (see [`crate::quarantine`]).
+//! While a [span](crate::spans) serves a class, its memory is not cut differently, so that a stale
+//! link to an object still finds the words of a record where they are expected. What makes a second
+//! use of the memory harmless is the record's incarnation (see [`crate::record`]), so freed objects
+//! can be used again without waiting for anyone; but for those whose incarnation is about to come
+//! round (see [`crate::quarantine`]). A span that serves another class, or the next use, has been
+//! in quarantine until nothing has a place in it.
 //!
 //! Workers allocate from pages and free lists of their own. Where some only insert and others only
 //! remove, free objects travel in batches through a shared list, so that neither runs dry while the
@@ -12,11 +13,18 @@
 
 use std::sync::Arc;
 
-use drtm_htm::{Engine, LINE_WORDS};
-use drtm_rdma::Region;
+use drtm_htm::{Engine, LINE_WORDS, fence_release};
+use drtm_rdma::{Offset, Region, RegionError};
 use parking_lot::Mutex;
 
-use crate::{KvError, beside::Beside, bounds::PAGE_WORDS, layout::Place};
+use crate::{
+    KvError,
+    beside::Beside,
+    bounds::PAGE_WORDS,
+    layout::Place,
+    spans::{Free, Run, Spans, Use},
+    units::Units,
+};
 
 /// Sizes of objects, in words: every size up to 32, then each an eighth larger than the one before.
 const CLASSES: [u32; COUNT] = {
@@ -99,17 +107,232 @@ impl Class {
 /// An object: its class, and the word where it begins.
 pub(crate) type Object = (Class, u64);
 
-/// What the workers of a store share: free objects that one had too many of.
+/// What the workers of a store share.
 #[derive(Debug)]
 pub(crate) struct Heap {
-    surplus: [Mutex<Vec<u64>>; COUNT],
+    /// Free objects that a worker had too many of.
+    surplus: [Mutex<Vec<Free>>; COUNT],
+    /// What is left of the span from which pages of a class are cut: the next page's word, and the
+    /// end.
+    cut: [Mutex<(u64, u64)>; COUNT],
+    pub(crate) spans: Spans,
+    units: Units,
+    /// Free objects of spans that are being emptied, which are not given out.
+    aside: Mutex<Vec<(Class, Free)>>,
     beside: Arc<Beside>,
 }
 
 impl Heap {
-    pub(crate) fn new(beside: Arc<Beside>) -> Self {
-        Self { surplus: std::array::from_fn(|_| Mutex::default()), beside }
+    pub(crate) fn new(beside: Arc<Beside>, capacity: u64) -> Self {
+        Self {
+            surplus: std::array::from_fn(|_| Mutex::default()),
+            cut: std::array::from_fn(|_| Mutex::default()),
+            spans: Spans::new(capacity),
+            units: Units::default(),
+            aside: Mutex::default(),
+            beside,
+        }
     }
+
+    /// Returns how many bytes are in the common pool.
+    pub(crate) fn pooled(&self) -> u64 {
+        self.units.count() * self.unit_bytes()
+    }
+
+    fn unit_bytes(&self) -> u64 {
+        8 * self.spans.unit_words()
+    }
+
+    /// Takes memory for what is no object, zeros all of it, for good: from a gap, the region, or
+    /// the pool.
+    pub(crate) fn extend<E: Engine>(&self, region: &Region<E>, bytes: u64, align: u64) -> Result<Offset, RegionError> {
+        if let Some(at) = self.units.take_gap(bytes, align) {
+            return Ok(at);
+        }
+        let full = match self.beside.extend(region, bytes, align) {
+            Err(full) => full,
+            at => return at,
+        };
+        if align > self.unit_bytes() {
+            return Err(full);
+        }
+        let run = self.units.take(bytes.div_ceil(self.unit_bytes())).ok_or(full)?;
+        self.clear(region, run);
+        let begin = run.first * self.unit_bytes();
+        self.units.keep_gap(begin + bytes, begin + run.units * self.unit_bytes());
+        Ok(Offset::new(begin))
+    }
+
+    /// Fills units that were used before with zeros.
+    fn clear<E: Engine>(&self, region: &Region<E>, run: Run) {
+        let words = (run.units * self.spans.unit_words()) as usize;
+        // They are in the region, since they were in use.
+        for word in region.words(Offset::new(run.first * self.unit_bytes()), words).unwrap_or(&[]) {
+            region.engine().store_relaxed(word, 0);
+        }
+        fence_release();
+    }
+
+    /// Makes a span of a class. Gives the words where it begins and ends.
+    fn span<E: Engine>(&self, region: &Region<E>, class: Class) -> Result<(u64, u64), KvError> {
+        let (words, unit) = (class.words(), self.spans.unit_words());
+        let (engine, wanted) = (region.engine(), self.spans.units_for(words));
+        loop {
+            let run = self.units_for_span(region, wanted, words.div_ceil(unit))?;
+            let begin = run.first * unit;
+            let objects = run.units * unit / words;
+            debug_assert!(begin + run.units * unit <= Place::MAX_WORD + 1);
+            if self.spans.make(engine, run, class.0, objects) {
+                return Ok((begin, begin + objects * words));
+            }
+        }
+    }
+
+    /// So many units in a row, all zeros: of the pool, or of the region. Where there are not so
+    /// many, as many as there are, of as few as must be.
+    fn units_for_span<E: Engine>(&self, region: &Region<E>, wanted: u64, least: u64) -> Result<Run, KvError> {
+        let extend = |units| self.units.extend((&self.beside, region), units, self.unit_bytes());
+        let pooled = match self.units.take(wanted) {
+            Some(run) => run,
+            None => match extend(wanted) {
+                Ok(run) => return Ok(run),
+                Err(full) => match (least..wanted).rev().find_map(|units| self.units.take(units)) {
+                    Some(run) => run,
+                    None if least < wanted => return Ok(extend(least)?),
+                    None => return Err(full.into()),
+                },
+            },
+        };
+        self.clear(region, pooled);
+        Ok(pooled)
+    }
+
+    /// A page of a class: the words where it begins and ends. Its objects are out.
+    fn page<E: Engine>(&self, region: &Region<E>, class: Class, words: u64) -> Result<(u64, u64), KvError> {
+        let cut = &self.cut[usize::from(class.0)];
+        let taken = cut_page(&mut cut.lock(), words, class.words());
+        if let Some(page) = taken {
+            return Ok(page);
+        }
+        let mut span = self.span(region, class)?;
+        let page = cut_page(&mut span, words, class.words()).unwrap_or_default();
+        let left = std::mem::replace(&mut *cut.lock(), span);
+        // Another thread has made a span at the same time.
+        self.give_page(region.engine(), class, left);
+        Ok(page)
+    }
+
+    /// Gives back what is left of a page, as objects.
+    fn give_page<E: Engine>(&self, engine: &E, class: Class, (begin, end): (u64, u64)) {
+        let objects = (begin..end).step_by(class.words() as usize).map(|word| self.spans.give(engine, word));
+        let objects: Vec<_> = objects.collect();
+        if !objects.is_empty() {
+            self.surplus[usize::from(class.0)].lock().extend(objects);
+        }
+    }
+
+    /// Takes an object back that no worker has.
+    pub(crate) fn free<E: Engine>(&self, engine: &E, class: Class, word: u64) {
+        let free = self.spans.give(engine, word);
+        self.surplus[usize::from(class.0)].lock().push(free);
+    }
+
+    /// Makes free objects of what is left of the spans from which pages are cut.
+    pub(crate) fn settle<E: Engine>(&self, engine: &E) {
+        for (cut, index) in self.cut.iter().zip(0..) {
+            let left = std::mem::take(&mut *cut.lock());
+            self.give_page(engine, Class(index), left);
+        }
+    }
+
+    /// Retires the spans of which no object is out.
+    pub(crate) fn retire<E: Engine>(&self, engine: &E) -> Vec<Run> {
+        self.settle(engine);
+        let retired = self.spans.retire(engine);
+        if !retired.is_empty() {
+            for surplus in &self.surplus {
+                // Not locked while words are accessed.
+                let mut listed = std::mem::take(&mut *surplus.lock());
+                listed.retain(|free| self.spans.is_current(engine, *free));
+                surplus.lock().append(&mut listed);
+            }
+        }
+        retired
+    }
+
+    /// Keeps an object that could not be taken, if it will be free again. Otherwise it is none any
+    /// more.
+    #[cold]
+    #[inline(never)]
+    fn set_aside<E: Engine>(&self, engine: &E, class: Class, free: Free) {
+        if self.spans.is_aside(engine, free) {
+            self.aside.lock().push((class, free));
+        } else if self.spans.is_current(engine, free) {
+            // The span was being emptied a moment ago.
+            self.surplus[usize::from(class.0)].lock().push(free);
+        }
+    }
+
+    /// Chooses spans to be emptied, of each class as many as the others have room for, and lets
+    /// none of their free objects be given out.
+    pub(crate) fn choose_sparse<E: Engine>(&self, engine: &E) -> Vec<u64> {
+        let mut by_class: [Vec<Use>; COUNT] = std::array::from_fn(|_| Vec::new());
+        self.spans.uses(engine).for_each(|span| by_class[usize::from(span.class)].push(span));
+        let mut sparse = Vec::new();
+        for (spans, class) in by_class.iter_mut().zip(0..) {
+            spans.sort_unstable_by_key(|span| std::cmp::Reverse(span.out));
+            let mut out: u64 = spans.iter().map(|span| span.out).sum();
+            for span in spans {
+                let has = span.units * self.spans.unit_words() / Class(class).words();
+                if out == 0 {
+                    sparse.push(span.first);
+                }
+                out = out.saturating_sub(has);
+            }
+        }
+        sparse.iter().for_each(|first| self.spans.set_sparse(engine, *first, true));
+        sparse
+    }
+
+    /// Lets the objects of spans that were to be emptied be given out again.
+    pub(crate) fn leave_sparse<E: Engine>(&self, engine: &E, sparse: &[u64]) {
+        sparse.iter().for_each(|first| self.spans.set_sparse(engine, *first, false));
+        let aside = std::mem::take(&mut *self.aside.lock());
+        for (class, free) in aside {
+            if self.spans.is_current(engine, free) {
+                self.surplus[usize::from(class.0)].lock().push(free);
+            }
+        }
+    }
+
+    /// Gives the memory of units that serve nothing back to the system. Returns how many bytes.
+    pub(crate) fn discard<E: Engine>(&self, region: &Region<E>) -> Result<u64, RegionError> {
+        let (bytes, mut discarded) = (self.unit_bytes(), 0);
+        for run in self.units.runs() {
+            if self.units.take_run(run) {
+                let done = region.discard(Offset::new(run.first * bytes), run.units * bytes);
+                self.units.give(run);
+                discarded += done?;
+            }
+        }
+        Ok(discarded)
+    }
+
+    /// Takes spans into the common pool in which nothing can have a place any more.
+    pub(crate) fn pool<E: Engine>(&self, engine: &E, spans: Vec<Run>) {
+        for run in spans {
+            self.spans.dissolve(engine, run);
+            self.units.give(run);
+        }
+    }
+}
+
+/// Cuts a page of at most so many words off, which has whole objects, if one is left.
+fn cut_page(left: &mut (u64, u64), words: u64, object: u64) -> Option<(u64, u64)> {
+    let (begin, end) = *left;
+    let objects = (words / object).max(1).min((end - begin) / object);
+    left.0 = begin + objects * object;
+    (objects > 0).then_some((begin, left.0))
 }
 
 /// One worker's pages and free objects.
@@ -120,7 +343,7 @@ pub(crate) struct Arena {
 
 #[derive(Debug, Default)]
 struct Pool {
-    free: Vec<u64>,
+    free: Vec<Free>,
     /// What is left of the current page: the next object's word, and the page's end.
     next: u64,
     end: u64,
@@ -149,8 +372,11 @@ impl Arena {
         class: Class,
     ) -> Result<u64, KvError> {
         let pool = &mut self.classes[usize::from(class.0)];
-        if let Some(word) = pool.free.pop() {
-            return Ok(word);
+        while let Some(free) = pool.free.pop() {
+            if heap.spans.take(region.engine(), free) {
+                return Ok(free.word());
+            }
+            heap.set_aside(region.engine(), class, free);
         }
         if pool.end - pool.next >= class.words() {
             pool.next += class.words();
@@ -161,9 +387,9 @@ impl Arena {
     }
 
     /// Takes an object back. Nobody new can find it any more.
-    pub(crate) fn free(&mut self, heap: &Heap, class: Class, word: u64) {
+    pub(crate) fn free<E: Engine>(&mut self, heap: &Heap, engine: &E, class: Class, word: u64) {
         let pool = &mut self.classes[usize::from(class.0)];
-        pool.free.push(word);
+        pool.free.push(heap.spans.give(engine, word));
         if pool.free.len() >= 2 * BATCH {
             let kept = pool.free.len() - BATCH;
             heap.surplus[usize::from(class.0)].lock().extend(pool.free.drain(kept..));
@@ -171,15 +397,12 @@ impl Arena {
     }
 
     /// Leaves everything to the other workers. What is left of the pages is too: as objects.
-    pub(crate) fn leave(&mut self, heap: &Heap) {
-        for (index, pool) in self.classes.iter_mut().enumerate() {
-            let words = Class(index as u8).words();
-            while pool.end - pool.next >= words {
-                pool.free.push(pool.next);
-                pool.next += words;
-            }
+    pub(crate) fn leave<E: Engine>(&mut self, heap: &Heap, engine: &E) {
+        for (pool, index) in self.classes.iter_mut().zip(0..) {
+            heap.give_page(engine, Class(index), (pool.next, pool.end));
+            (pool.next, pool.end) = (0, 0);
             if !pool.free.is_empty() {
-                heap.surplus[index].lock().append(&mut pool.free);
+                heap.surplus[usize::from(index)].lock().append(&mut pool.free);
             }
         }
     }
@@ -195,26 +418,26 @@ fn prefetch<E: Engine>(region: &Region<E>, word: u64, class: Class) {
 impl Pool {
     #[cold]
     fn refill<E: Engine>(&mut self, heap: &Heap, region: &Region<E>, class: Class) -> Result<u64, KvError> {
-        let mut surplus = heap.surplus[usize::from(class.0)].lock();
-        let kept = surplus.len().saturating_sub(BATCH);
-        self.free.extend(surplus.drain(kept..));
-        drop(surplus);
-        if let Some(word) = self.free.pop() {
-            return Ok(word);
+        loop {
+            let mut surplus = heap.surplus[usize::from(class.0)].lock();
+            let kept = surplus.len().saturating_sub(BATCH);
+            self.free.extend(surplus.drain(kept..));
+            drop(surplus);
+            if self.free.is_empty() {
+                break;
+            }
+            while let Some(free) = self.free.pop() {
+                if heap.spans.take(region.engine(), free) {
+                    return Ok(free.word());
+                }
+                heap.set_aside(region.engine(), class, free);
+            }
         }
         let words = (FIRST_PAGE_WORDS << self.pages).min(PAGE_WORDS).max(class.words());
+        let (begin, end) = heap.page(region, class, words)?;
         self.pages = (self.pages + 1).min(DOUBLINGS);
-        let page = match heap.beside.extend(region, 8 * words, 64) {
-            // Near the end of the region an object may still fit where a page does not.
-            Err(_) if words > class.words() => {
-                heap.beside.extend(region, 8 * class.words(), 8).map(|at| (at, class.words()))?
-            }
-            page => (page?, words),
-        };
-        let (at, words) = page;
-        debug_assert!(at.word() + words <= Place::MAX_WORD);
-        (self.next, self.end) = (at.word() + class.words(), at.word() + words);
-        Ok(at.word())
+        (self.next, self.end) = (begin + class.words(), end);
+        Ok(begin)
     }
 }
 

@@ -56,16 +56,18 @@ mod quarantine;
 mod record;
 mod records;
 mod remote;
+mod spans;
 mod store;
 mod table;
 mod tree;
 mod turns;
+mod units;
 mod value_sink;
 
 pub use acquire::{Acquire, Leases, Lend, acquire, lend};
 pub use cache::{BucketCache, Cache, NodeCache};
 pub use error::KvError;
-pub use handle::{GuardChange, Handle, Locking, PhantomGuard, Placed, ReadEntry, Reaped, RetainOutcome};
+pub use handle::{GuardChange, Handle, Locking, PhantomGuard, Placed, ReadEntry, Reaped, Relocated, RetainOutcome};
 pub use hash::{BucketHint, BucketVersion, HashConfig, HashPeer, HashTable, Sweep, Whereabouts};
 pub use keys::{Bytes, Inline, Keys, MAX_KEY};
 pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, Holder, SLOTS, State, Version};
@@ -79,7 +81,9 @@ pub use remote::{
     Leased, Page, PeerRow, RecordLock, RecordPeer, Refusal, RemoteError, Service, Standing, TableId, TablePeer,
     Unwritten,
 };
-pub use store::{MOST_MEMORY, MOST_WORKERS, Store, Worker};
+#[doc(hidden)]
+pub use store::has_lacked_memory;
+pub use store::{Compaction, MOST_MEMORY, MOST_WORKERS, Store, Visit, Worker};
 pub use table::KvTable;
 pub use tree::{AsKey, Cursor, NodeVersion, Passed, Row, Scan, Tree, TreeKeys, TreePeer};
 pub use turns::{ROUND_TURNS, Turn, Watch};

@@ -31,6 +31,8 @@ pub enum Mutation {
     HintWithoutLeaf,
     /// A counter begins a quarter without counting a turn.
     TurnsNotCounted,
+    /// A retired span is cut anew without waiting for the operations that may have a place in it.
+    CutWithoutQuiescence,
 }
 
 #[cfg(any(feature = "model", feature = "narrow"))]

@@ -1,20 +1,24 @@
-//! Quarantine: free objects that are not to be used again before the operations have ended that may
-//! know them.
+//! Quarantine: free memory that is not to be used again before the operations have ended that may
+//! know it.
 //!
 //! An object's incarnation tells its uses, and comes round. Each time that it begins a quarter, the
-//! free object comes here, in a *batch* with others. When a batch is closed, a [turn](crate::turns)
-//! is counted; when all operations that are seen to be active began after that turn, its objects
-//! can be used again. There is one closed batch at a time, and the others wait in an open one,
-//! until there are [so many](DETAINED) or memory is wanted. So however often memory is used again,
-//! a long transaction sees one turn for it, and what waits meanwhile is one object in four thousand
-//! uses.
+//! free object comes here, in a *batch* with others. So do [spans](crate::spans) that are retired,
+//! to be cut anew. When a batch is closed, a [turn](crate::turns) is counted; when all operations
+//! that are seen to be active began after that turn, its memory can be used again. There is one
+//! closed batch at a time, and the others wait in an open one, until there are [so many
+//! objects](DETAINED), a span, or memory is wanted. So however often memory is used again, a long
+//! transaction sees one turn for it, and what waits meanwhile is one object in four thousand uses.
 //!
-//! Whether operations are active is no more than a look: a turn is counted for each batch, and so
-//! an operation that was overlooked finds out by itself.
+//! For objects, whether operations are active is no more than a look: a turn is counted for each
+//! batch, and so an operation that was overlooked finds out by itself. For spans it must be
+//! certain: what a late operation takes for a record's words may be anything there.
 
 use parking_lot::Mutex;
 
-use crate::heap::{Class, Object};
+use crate::{
+    heap::{Class, Object},
+    spans::Run,
+};
 
 pub(crate) use crate::bounds::DETAINED;
 
@@ -23,25 +27,49 @@ pub(crate) struct Quarantine {
     batches: Mutex<Batches>,
 }
 
+/// Memory in quarantine.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Batch {
+    pub(crate) objects: Vec<Object>,
+    pub(crate) spans: Vec<Run>,
+}
+
 #[derive(Debug, Default)]
 struct Batches {
-    open: Vec<Object>,
-    closed: Vec<Object>,
+    open: Batch,
+    closed: Batch,
     /// The turn that was counted for the closed batch, once it was.
     turn: Option<u64>,
+}
+
+impl Batch {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.objects.is_empty() && self.spans.is_empty()
+    }
+
+    pub(crate) fn append(&mut self, mut other: Self) {
+        self.objects.append(&mut other.objects);
+        self.spans.append(&mut other.spans);
+    }
 }
 
 impl Quarantine {
     /// Takes an object in.
     pub(crate) fn add(&self, class: Class, word: u64) {
-        self.batches.lock().open.push((class, word));
+        self.batches.lock().open.objects.push((class, word));
     }
 
-    /// Closes the open batch, if it has so many objects and no other is closed. The caller counts a
-    /// turn then, and [says](Self::closed_in) which.
+    /// Takes spans in.
+    pub(crate) fn add_spans(&self, spans: impl IntoIterator<Item = Run>) {
+        self.batches.lock().open.spans.extend(spans);
+    }
+
+    /// Closes the open batch, if it has so many objects, or a span, and no other is closed. The
+    /// caller counts a turn then, and [says](Self::closed_in) which.
     pub(crate) fn close(&self, least: usize) -> bool {
         let mut batches = self.batches.lock();
-        let is_to_close = batches.closed.is_empty() && batches.open.len() >= least;
+        let is_wanted = batches.open.objects.len() >= least || !batches.open.spans.is_empty();
+        let is_to_close = batches.closed.is_empty() && is_wanted;
         if is_to_close {
             batches.closed = std::mem::take(&mut batches.open);
         }
@@ -52,20 +80,27 @@ impl Quarantine {
         self.batches.lock().turn = Some(turn);
     }
 
-    /// The turn of the closed batch.
-    pub(crate) fn turn(&self) -> Option<u64> {
-        self.batches.lock().turn
+    /// The turn of the closed batch, and whether there are spans in it.
+    pub(crate) fn turn(&self) -> Option<(u64, bool)> {
+        let batches = self.batches.lock();
+        Some((batches.turn?, !batches.closed.spans.is_empty()))
     }
 
     /// Takes the batch that was closed in this turn, unless another thread has.
-    pub(crate) fn take(&self, turn: u64) -> Vec<Object> {
+    pub(crate) fn take(&self, turn: u64) -> Batch {
         let mut batches = self.batches.lock();
         if batches.turn == Some(turn) {
             batches.turn = None;
             std::mem::take(&mut batches.closed)
         } else {
-            Vec::new()
+            Batch::default()
         }
+    }
+
+    /// Returns how many units of retired spans there are.
+    pub(crate) fn units(&self) -> u64 {
+        let batches = self.batches.lock();
+        batches.open.spans.iter().chain(&batches.closed.spans).map(|run| run.units).sum()
     }
 }
 
@@ -85,11 +120,23 @@ mod tests {
         quarantine.add(class, 3);
         assert!(!quarantine.close(1));
         quarantine.closed_in(7);
-        assert_eq!((quarantine.turn(), quarantine.take(6)), (Some(7), Vec::new()));
-        assert_eq!(quarantine.take(7), [(class, 1), (class, 2)]);
-        assert_eq!((quarantine.turn(), quarantine.take(7)), (None, Vec::new()));
+        assert_eq!((quarantine.turn(), quarantine.take(6)), (Some((7, false)), Batch::default()));
+        assert_eq!(quarantine.take(7).objects, [(class, 1), (class, 2)]);
+        assert_eq!((quarantine.turn(), quarantine.take(7)), (None, Batch::default()));
         assert!(quarantine.close(1));
         quarantine.closed_in(8);
-        assert_eq!(quarantine.take(8), [(class, 3)]);
+        assert_eq!(quarantine.take(8).objects, [(class, 3)]);
+    }
+
+    #[test]
+    fn a_span_is_reason_enough_to_close_a_batch() {
+        let (quarantine, class, span) =
+            (Quarantine::default(), Class::of(4).expect("small"), Run { first: 3, units: 2 });
+        quarantine.add(class, 1);
+        quarantine.add_spans([span]);
+        assert!(quarantine.close(DETAINED));
+        quarantine.closed_in(7);
+        assert_eq!((quarantine.turn(), quarantine.units()), (Some((7, true)), 2));
+        assert_eq!(quarantine.take(7), Batch { objects: vec![(class, 1)], spans: vec![span] });
     }
 }

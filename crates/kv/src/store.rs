@@ -1,6 +1,10 @@
 //! A store: a region, the memory in it for records, and the workers that use it.
 
+mod compact;
 mod reuse;
+
+pub use compact::Compaction;
+pub use reuse::{Visit, has_lacked_memory};
 
 use std::{
     hint::cold_path,
@@ -10,7 +14,7 @@ use std::{
     },
 };
 
-use drtm_htm::{Engine, Htm};
+use drtm_htm::{Engine, Htm, Line};
 use drtm_rdma::{NodeId, Offset, Region, RegionError};
 use parking_lot::Mutex;
 
@@ -59,6 +63,10 @@ struct Shared<E: Engine> {
     hints_at_once: AtomicBool,
     beside: Arc<Beside>,
     watch: OnceLock<Weak<dyn Watch>>,
+    /// Operations that no watch knows, and that look at records.
+    visits: Line,
+    /// Whether sparse spans are being emptied.
+    is_compacting: AtomicBool,
 }
 
 /// The largest memory of a store, in bytes: as much as a link can address.
@@ -154,10 +162,22 @@ impl<E: Engine> Store<E> {
         let htm = Htm::new(region.engine().clone());
         let hints_at_once = AtomicBool::new(MODEL);
         let beside = Arc::new(Beside::new(region.capacity()));
-        let (heap, numbers) = (Heap::new(Arc::clone(&beside)), Mutex::default());
+        let (heap, numbers) = (Heap::new(Arc::clone(&beside), region.capacity()), Mutex::default());
         let first = Holder::new(node, incarnation, 0, 0);
-        let (quarantine, watch) = Default::default();
-        let shared = Shared { region, htm, heap, quarantine, numbers, first, hints_at_once, beside, watch };
+        let (quarantine, watch, visits, is_compacting) = Default::default();
+        let shared = Shared {
+            region,
+            htm,
+            heap,
+            quarantine,
+            numbers,
+            first,
+            hints_at_once,
+            beside,
+            watch,
+            visits,
+            is_compacting,
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -219,9 +239,18 @@ impl<E: Engine> Store<E> {
         &self.shared.beside
     }
 
-    /// Extends the region. Frees memory beside the region where the capacity requires it.
+    /// Takes memory for what is no object, for good. What is beside the region makes way for it.
     pub(crate) fn extend(&self, bytes: u64, align: u64) -> Result<Offset, RegionError> {
-        self.shared.beside.extend(&self.shared.region, bytes, align)
+        let mut extended = self.shared.heap.extend(self.region(), bytes, align);
+        if extended.is_err() {
+            if self.find_memory() {
+                extended = self.shared.heap.extend(self.region(), bytes, align);
+            }
+            if extended.is_err() {
+                self.note_lack();
+            }
+        }
+        extended
     }
 
     pub(crate) fn hints_at_once(&self) -> bool {
@@ -350,7 +379,7 @@ impl<E: Engine> Worker<E> {
 
     /// Gives back memory that was not used: its incarnation has not changed.
     pub(crate) fn give_back_object(&mut self, class: Class, word: u64) {
-        self.arena.free(&self.store.shared.heap, class, word);
+        self.arena.free(&self.store.shared.heap, self.store.region().engine(), class, word);
     }
 
     /// Takes the empty list for memory that is about to be freed. The caller [gives it
@@ -369,7 +398,7 @@ impl<E: Engine> Worker<E> {
             cold_path();
             self.detain(class, word);
         } else {
-            self.arena.free(&self.store.shared.heap, class, word);
+            self.arena.free(&self.store.shared.heap, self.store.region().engine(), class, word);
         }
     }
 }
@@ -377,7 +406,7 @@ impl<E: Engine> Worker<E> {
 impl<E: Engine> Drop for Worker<E> {
     /// Returns its free memory and its number to the store.
     fn drop(&mut self) {
-        self.arena.leave(&self.store.shared.heap);
+        self.arena.leave(&self.store.shared.heap, self.store.region().engine());
         self.store.shared.numbers.lock().free.push(self.holder.worker());
     }
 }

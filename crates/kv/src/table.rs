@@ -8,7 +8,7 @@ use drtm_rdma::{Offset, Region};
 
 use crate::{
     Current, ForHolder, GuardChange, Handle, KvError, Leases, Locking, PhantomGuard, Placed, Read, ReadEntry, Reaped,
-    Reserved, Store, Turn, Version, Visibility, Worker,
+    Relocated, Reserved, Store, Turn, Version, Visibility, Worker,
     base::Base,
     heap::Class,
     keys::Keys,
@@ -518,6 +518,50 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         worker.give_back(to);
         let lost = Offset::new(8 * at.place().word);
         Err(changed.err().unwrap_or(KvError::Inconsistent { at: lost, what: "a record is not where its key leads" }))
+    }
+
+    /// Moves a key's record out of a span that is [being emptied](Store::compaction), with its
+    /// value and version. A transaction that has read it is in conflict.
+    ///
+    /// # Errors
+    ///
+    /// When memory has run out, or the store is corrupt.
+    ///
+    /// # Example
+    ///
+    /// See [`Compaction`](crate::Compaction).
+    fn relocate(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Relocated, KvError> {
+        let store = self.store().clone();
+        let Ok(found) = self.undisturbed(|_| self.read(key, Current, &mut NoValue))? else {
+            return Ok(Relocated::Nothing);
+        };
+        if !store.is_sparse(found.at) {
+            return Ok(Relocated::Nothing);
+        }
+        let records = store.records();
+        let Locking::Taken { version, .. } = records.lock(found.at, worker.holder())? else {
+            return Ok(Relocated::Busy);
+        };
+        let mut move_it = || {
+            let record = Record::at(self.region(), found.at.place())?;
+            // The key leads here as long as it is locked; if it did when it was.
+            if version.is_removed() || record.has_past() || !self.leads_to(key, found.at)? {
+                return Ok(Relocated::Busy);
+            }
+            let (to, value) = record.copy_out::<Self::Kept>(worker)?;
+            self.move_held(worker, key, found.at, to, version, &value).map(|_| Relocated::Moved)
+        };
+        let moved = move_it();
+        match moved {
+            Ok(Relocated::Moved) => {}
+            // The directory is locked: it stays where it is.
+            Err(KvError::Busy) => {
+                records.unlock(found.at);
+                return Ok(Relocated::Busy);
+            }
+            _ => records.unlock(found.at),
+        }
+        moved
     }
 
     /// Removes the record of an absent key from the table, if it is unlocked and unchanged since it

@@ -124,4 +124,18 @@ pub trait Watch: Debug + Send + Sync {
     /// Returns whether all operations that began before a turn have ended, as far as is known. An
     /// operation that is overlooked may be aborted unnecessarily.
     fn has_passed(&self, turn: u64) -> bool;
+
+    /// Whether it can tell for certain [when operations have ended](Self::have_all_ended), so that
+    /// memory can be cut anew for other sizes.
+    fn is_certain(&self) -> bool {
+        false
+    }
+
+    /// Whether all operations have ended, for certain, that began before a turn, and nothing is
+    /// left of what they knew: no handle, no hint, nothing that is to be taken back. One that is
+    /// overlooked must begin after this was called.
+    fn have_all_ended(&self, turn: u64) -> bool {
+        let _ = turn;
+        false
+    }
 }

@@ -163,6 +163,14 @@ impl<'r, E: Engine> Record<'r, E> {
         Ok(Some(Reserved { word: worker.allocate(class)?, class, shape }))
     }
 
+    /// Memory for a record like this one, which the caller has locked, and its value.
+    pub(crate) fn copy_out<K: Keys>(&self, worker: &mut Worker<E>) -> Result<(Reserved, Vec<u8>), KvError> {
+        let (shape, mut value) = (self.shape::<K>(self.head())?, Vec::new());
+        self.copy_wanted(shape, &mut value)?;
+        let class = shape.class();
+        Ok((Reserved { word: worker.allocate(class)?, class, shape }, value))
+    }
+
     /// Locks a record of an absent key, if it is unchanged since it was seen.
     pub(crate) fn lock_seen<K: Keys>(
         &self,

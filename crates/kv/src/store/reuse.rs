@@ -1,19 +1,35 @@
-//! Using names again: turns, and the quarantine of objects.
+//! Using memory again: turns, the quarantine of objects and spans, and what is done where there is
+//! no memory.
 
-use std::sync::{Arc, Weak};
+use std::{
+    cell::Cell,
+    sync::{Arc, Weak},
+};
 
-use drtm_htm::Engine;
+use drtm_htm::{Engine, fence_locked};
 use drtm_rdma::Offset;
 
-use super::{Store, Worker};
+use super::{Shared, Store, Worker};
 use crate::{
     KvError, Turn, Watch,
     heap::{Class, Object},
     layout::Head,
     mutation::{self, Mutation},
-    quarantine::DETAINED,
+    quarantine::{Batch, DETAINED},
     record::HEAD,
 };
+
+thread_local! {
+    static LACKED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread has wanted memory, since it was asked last, that will come out of quarantine
+/// when operations have ended.
+#[doc(hidden)]
+#[must_use]
+pub fn has_lacked_memory() -> bool {
+    LACKED.take()
+}
 
 impl<E: Engine> Store<E> {
     /// The turn that it is now: to be asked before a reader takes note of something that it will
@@ -69,23 +85,140 @@ impl<E: Engine> Store<E> {
     }
 
     /// Takes objects out of quarantine whose time is over, and begins with the next batch if it has
-    /// so many.
-    fn let_out(&self, least: usize) -> Vec<Object> {
-        let quarantine = &self.shared.quarantine;
-        let mut out = Vec::new();
+    /// so many. Spans come into the common pool. Returns the objects, and whether there was a span.
+    fn let_out(&self, least: usize) -> (Vec<Object>, bool) {
+        let Shared { quarantine, heap, .. } = &*self.shared;
+        let mut out = Batch::default();
         loop {
-            if let Some(turn) = quarantine.turn() {
-                if !self.watch().is_none_or(|watch| watch.has_passed(turn)) {
-                    return out;
+            if let Some((turn, has_spans)) = quarantine.turn() {
+                if !self.is_over(turn, has_spans) {
+                    break;
                 }
-                out.append(&mut quarantine.take(turn));
+                out.append(quarantine.take(turn));
             }
             // In a statement of its own, so that no lock is held while words are accessed.
             if !quarantine.close(least) {
-                return out;
+                break;
             }
             quarantine.closed_in(self.turn_over());
         }
+        let Batch { objects, spans } = out;
+        let has_spans = !spans.is_empty();
+        if has_spans {
+            heap.pool(self.region().engine(), spans);
+        }
+        (objects, has_spans)
+    }
+
+    /// Whether what was closed in this turn can be used again.
+    fn is_over(&self, turn: u64, has_spans: bool) -> bool {
+        if mutation::includes(Mutation::CutWithoutQuiescence) {
+            return true;
+        }
+        let Some(watch) = self.watch() else { return !has_spans };
+        if !has_spans {
+            return watch.has_passed(turn);
+        }
+        // One that begins after this look finds nothing that leads into the spans.
+        fence_locked();
+        self.region().engine().load(&self.shared.visits[0]) == 0 && watch.have_all_ended(turn)
+    }
+
+    /// Retires spans of which no object is out, if they can be cut anew at all.
+    pub(crate) fn retire(&self) {
+        if self.watch().is_some_and(|watch| watch.is_certain()) {
+            let retired = self.shared.heap.retire(self.region().engine());
+            self.shared.quarantine.add_spans(retired);
+        }
+    }
+
+    /// Looks for memory where there is none: retires what is free, and takes out of quarantine what
+    /// can be. Returns whether there is a span more.
+    #[doc(hidden)]
+    #[cold]
+    #[inline(never)]
+    pub fn find_memory(&self) -> bool {
+        self.retire();
+        let (objects, has_spans) = self.let_out(1);
+        // There is no worker here to take them.
+        objects.iter().for_each(|(class, word)| self.shared.heap.free(self.region().engine(), *class, *word));
+        has_spans
+    }
+
+    /// Notes that this thread gets no memory, of which some is in quarantine.
+    pub(super) fn note_lack(&self) {
+        if self.shared.quarantine.units() > 0 {
+            LACKED.set(true);
+        }
+    }
+
+    /// Marks an operation that looks at records outside of what the store's watch knows, until what
+    /// is returned is dropped. Until then no memory that it may know is cut anew.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{HashConfig, KvTable, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let table = store.hash_table(HashConfig::default())?;
+    /// table.insert(&mut store.worker()?, 7, b"seven")?;
+    /// let _visit = store.visit();
+    /// assert!(table.contains(7)?);
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    pub fn visit(&self) -> Visit<'_, E> {
+        self.region().engine().fetch_add(&self.shared.visits[0], 1);
+        fence_locked();
+        Visit { store: self }
+    }
+
+    /// Bytes of the heap that tell what spans are used for.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn span_bytes(&self) -> u64 {
+        self.shared.heap.spans.bytes()
+    }
+
+    /// Bytes that will be in the common pool when operations have ended that may know them.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn waiting_spans(&self) -> u64 {
+        self.shared.quarantine.units() * 8 * self.shared.heap.spans.unit_words()
+    }
+
+    /// Bytes of the region that serve no size: in the common pool, or on the way there.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::Store;
+    ///
+    /// assert_eq!(Store::in_memory(NoHtm, 16 << 20)?.free_spans(), 0);
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[must_use]
+    pub fn free_spans(&self) -> u64 {
+        self.shared.heap.pooled() + self.waiting_spans()
+    }
+}
+
+/// An operation that looks at records, until it is dropped.
+///
+/// # Example
+///
+/// See [`Store::visit`].
+#[derive(Debug)]
+#[must_use = "dropped, it ends"]
+pub struct Visit<'s, E: Engine> {
+    store: &'s Store<E>,
+}
+
+impl<E: Engine> Drop for Visit<'_, E> {
+    fn drop(&mut self) {
+        self.store.region().engine().fetch_add(&self.store.shared.visits[0], 1_u64.wrapping_neg());
     }
 }
 
@@ -102,16 +235,37 @@ impl<E: Engine> Worker<E> {
     #[cold]
     #[inline(never)]
     pub(super) fn allocate_late(&mut self, class: Class, error: KvError) -> Result<u64, KvError> {
-        if !self.receive(1) {
-            return Err(error);
+        if self.receive(1) {
+            let allocated = self.arena.allocate(&self.store.shared.heap, &self.store.shared.region, class);
+            if allocated.is_ok() {
+                return allocated;
+            }
         }
-        self.arena.allocate(&self.store.shared.heap, &self.store.shared.region, class)
+        self.leave_free();
+        let found = if self.store.find_memory() {
+            self.arena.allocate(&self.store.shared.heap, &self.store.shared.region, class)
+        } else {
+            Err(error)
+        };
+        if found.is_err() {
+            self.store.note_lack();
+        }
+        found
+    }
+
+    /// Leaves its free memory to all workers, as it does when it is dropped.
+    ///
+    /// # Example
+    ///
+    /// See [`Compaction`](crate::Compaction).
+    pub fn leave_free(&mut self) {
+        self.arena.leave(&self.store.shared.heap, self.store.shared.region.engine());
     }
 
     /// Frees what comes out of quarantine. Whether there was something.
     fn receive(&mut self, least: usize) -> bool {
-        let out = self.store.let_out(least);
-        out.iter().for_each(|(class, word)| self.give_back_object(*class, *word));
-        !out.is_empty()
+        let (objects, has_spans) = self.store.let_out(least);
+        objects.iter().for_each(|(class, word)| self.give_back_object(*class, *word));
+        has_spans || !objects.is_empty()
     }
 }

@@ -11,6 +11,7 @@ mod explore;
 mod hash;
 mod held;
 mod remote;
+mod spans;
 mod tree;
 #[cfg(feature = "narrow")]
 mod turns;
