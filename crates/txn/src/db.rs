@@ -3,6 +3,7 @@
 mod builder;
 mod checkpoint;
 mod close;
+mod compact;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod options;
@@ -16,6 +17,7 @@ use std::{
 };
 
 pub use builder::Builder;
+pub use compact::Compacted;
 pub use options::Options;
 use retry::Retry;
 #[cfg(test)]
@@ -356,6 +358,7 @@ impl<S: Config> Db<S> {
                 Ok(Ok(value)) => match tx.try_commit(thread) {
                     Ok(()) => return Ok(value),
                     Err(Error::Conflict(conflict)) => conflict,
+                    Err(_) if retry.finds_memory(&self.inner, thread, &options)? => continue,
                     Err(error) => return Err(error.into()),
                 },
                 broken_off => match (tx.validation_error(), broken_off) {
@@ -363,7 +366,13 @@ impl<S: Config> Db<S> {
                         tx.end(Some(conflict), Some(thread));
                         conflict
                     }
-                    (None, Ok(failed)) => return failed,
+                    (None, Ok(failed)) => {
+                        tx.end(None, Some(thread));
+                        if retry.finds_memory(&self.inner, thread, &options)? {
+                            continue;
+                        }
+                        return failed;
+                    }
                     (None, Err(panic)) => {
                         drop(tx);
                         resume_unwind(panic)

@@ -19,6 +19,8 @@ use crate::{
     durability::{Log, format::CatalogChange},
     garbage,
     lifecycle::{ActiveSlot, Admission, Lifecycle},
+    mutation::Mutation,
+    quiescence::Quiescence,
     snapshots::Snapshots,
     state::TxState,
     stats::Registry,
@@ -50,6 +52,7 @@ pub(crate) struct Inner<S: Config> {
     pub(crate) past: Budget,
     pub(crate) garbage: garbage::Queue,
     pub(crate) ticket: Ticket,
+    pub(crate) quiescence: Quiescence,
 }
 
 /// A row that was in conflict.
@@ -110,6 +113,14 @@ impl<S: Config> Watch for Inner<S> {
 
     fn has_passed(&self, turn: u64) -> bool {
         self.lifecycle.has_passed(self.engine(), turn)
+    }
+
+    fn is_certain(&self) -> bool {
+        self.quiescence.is_certain()
+    }
+
+    fn have_all_ended(&self, turn: u64) -> bool {
+        S::has(Mutation::MemoryCutEarly) || self.quiescence.since(turn, self.engine(), &self.lifecycle, &self.garbage)
     }
 }
 

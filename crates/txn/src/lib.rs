@@ -76,6 +76,7 @@ mod opacity;
 mod part;
 mod position;
 mod projection;
+mod quiescence;
 mod read_set;
 mod reclaim;
 mod removed;
@@ -98,7 +99,7 @@ mod write_set;
 pub use codec::{Bincode, Codec, CodecError, PlainRow, Pod, PodRef, Postcard, Raw, Serde};
 pub use column::Column;
 pub use config::{Config, DefaultConfig};
-pub use db::{Builder, Db, Options};
+pub use db::{Builder, Compacted, Db, Options};
 /// See the trait [`Key`](trait@Key).
 pub use drtm_derive::Key;
 pub use drtm_kv::PrefetchMask;

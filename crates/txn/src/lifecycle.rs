@@ -61,7 +61,11 @@ use std::{
     cell::Cell,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+            compiler_fence,
+        },
     },
     thread,
     time::{Duration, Instant},
@@ -151,6 +155,7 @@ impl ActiveSlot {
     #[inline(always)]
     pub(crate) fn enter<E: Engine>(&self, engine: &E, admission: Admission) {
         engine.store_relaxed(&self.admission, admission.0);
+        begun();
     }
 
     /// Marks a transaction that this thread began as active.
@@ -158,6 +163,7 @@ impl ActiveSlot {
     pub(crate) fn enter_by<E: Engine>(&self, engine: &E, admission: Admission, thread: u64) {
         engine.store_relaxed(&self.thread, thread);
         engine.store(&self.admission, admission.0);
+        begun();
     }
 
     /// Ends the transaction. All that it did happens before a thread sees this.
@@ -172,6 +178,13 @@ impl ActiveSlot {
         let word = engine.load(&self.admission);
         (word != IDLE).then_some(Admission(word))
     }
+}
+
+/// Lets the compiler move nothing that a transaction reads before the mark that it is active. The
+/// processor may, unless another thread has all processors pass a barrier (see `quiescence`).
+#[inline(always)]
+fn begun() {
+    compiler_fence(SeqCst);
 }
 
 #[derive(Debug)]

@@ -26,6 +26,8 @@ pub enum Mutation {
     DropsNotChecked,
     /// A transaction whose own insertion splits a bucket or a leaf does not guard the new one.
     SplitsNotGuarded,
+    /// Memory is cut anew for rows of another size while transactions may know it.
+    MemoryCutEarly,
     /// A transaction commits although it was missed when the database was closed.
     CommitDespiteClosing,
     /// A transaction does not publish the epoch in which it may commit.

@@ -104,7 +104,7 @@ fn try_each<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>, spent: &mu
                 tried = BATCH;
                 db.lifecycle.has_passed(db.engine(), *at) && !empty_some(db, state, *table, tour, spent)?
             }
-            Garbage::Past { rows, .. } => {
+            Garbage::Past { rows, age, .. } => {
                 tried += rows.len() - 1;
                 rows.iter().for_each(|at| db.store.records().prefetch(*at));
                 let mut failed = Ok(());
@@ -115,7 +115,13 @@ fn try_each<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>, spent: &mu
                         true
                     }
                 });
-                failed?;
+                if let Err(error) = failed {
+                    db.garbage.push(left);
+                    return Err(error);
+                }
+                if rows.is_empty() {
+                    db.garbage.end(*age);
+                }
                 rows.is_empty()
             }
         };
@@ -135,6 +141,8 @@ pub(crate) fn empty_dropped<S: Config>(db: &Inner<S>, Dropped { tables, at }: Dr
     }
     let thread = db.thread();
     let mut state = db.take(thread)?;
+    // No transaction of this thread tells that it looks at records.
+    let _visit = db.store.visit();
     let mut spent = Spent::default();
     let emptied = tables.into_iter().try_for_each(|table| {
         let mut tour = None;

@@ -54,10 +54,13 @@ pub struct TableStats {
 pub struct MemoryUse {
     /// The bytes that the database may use: [`Builder::memory`](crate::Builder::memory).
     pub most: u64,
-    /// The bytes that tables have taken: records, buckets and nodes. Freed memory is reused, and
-    /// not returned to the system.
+    /// The bytes that tables have taken: records, buckets and nodes. Freed memory is reused for
+    /// rows of the same size, or becomes [free](Self::free).
     pub tables: u64,
-    /// Those bytes among them that hold older versions for open snapshots. A version that no
+    /// The bytes that rows of any size can take, which `tables` does not count. Memory gets here by
+    /// [`Db::compact`](crate::Db::compact), or when an allocation needs it.
+    pub free: u64,
+    /// Those bytes among `tables` that hold older versions for open snapshots. A version that no
     /// snapshot needs counts until a later commit frees it.
     pub older_versions: u64,
     /// The bytes of hints of where keys of ordered tables were found before. They are freed when
@@ -74,7 +77,7 @@ pub struct MemoryUse {
 }
 
 impl MemoryUse {
-    /// Returns the total number of bytes.
+    /// Returns how many bytes are in use in all: those that are [free](Self::free) are not.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.tables + self.hints + self.threads + self.garbage

@@ -7,8 +7,8 @@ pub(crate) use self::tour::Tour;
 use drtm_htm::Engine;
 use drtm_kv::{
     AsOf, BucketVersion, Bytes, ForHolder, GuardChange, Handle, HashConfig, HashTable, Inline, KvError, KvTable,
-    NoValue, NodeVersion, Past, Placed, ReadEntry, Reaped, Reserved, Store, Tree, Turn, ValueSink, Version, Visibility,
-    Worker,
+    NoValue, NodeVersion, Past, Placed, ReadEntry, Reaped, Relocated, Reserved, Store, Tree, Turn, ValueSink, Version,
+    Visibility, Worker,
 };
 #[cfg(not(feature = "model"))]
 use {
@@ -440,6 +440,11 @@ impl<E: Engine> Storage<E> {
         going: impl FnOnce(),
     ) -> Result<Reaped, KvError> {
         dispatch!(Any, self, key, |table, key| table.reap(worker, key, seen, going))
+    }
+
+    /// Moves a row's record out of a span that is being emptied.
+    pub(crate) fn relocate(&self, worker: &mut Worker<E>, key: KeyRef<'_>) -> Result<Relocated, KvError> {
+        dispatch!(Any, self, key, |table, key| table.relocate(worker, key))
     }
 
     /// Removes a row and its older versions, without a transaction.

@@ -31,6 +31,7 @@ use crate::{
     inner::Inner,
     lifecycle::Lifecycle,
     mutation::Mutation,
+    quiescence::Quiescence,
     snapshots::Snapshots,
     stats::Registry,
     ticket::Ticket,
@@ -67,6 +68,8 @@ pub struct Builder {
     observer: Observer,
     fault: Option<Mutation>,
     for_peers: bool,
+    /// Whether only the database's own threads have its memory.
+    is_own: bool,
     hints: bool,
 }
 
@@ -121,6 +124,7 @@ impl Builder {
             observer: Observer::NONE,
             fault: None,
             for_peers: false,
+            is_own: false,
             hints: true,
         }
     }
@@ -342,7 +346,8 @@ impl Builder {
     /// As for [`build`](Self::build).
     pub fn build_with<S: Config>(self, engine: S::Engine) -> Result<Db<S>, Error> {
         let memory = self.capacity()?;
-        self.build_in(Store::in_memory(engine, memory)?)
+        // No other process or node can have it.
+        Self { is_own: true, ..self }.build_in(Store::in_memory(engine, memory)?)
     }
 
     /// Lets peers read rows directly from memory: rows get what peers need to detect torn reads.
@@ -409,9 +414,10 @@ impl Builder {
             registry: Registry::default(),
             snapshots,
             past: Budget::new(self.older_versions),
-            garbage: garbage::Queue::new(),
+            garbage: garbage::Queue::default(),
             ticket: Ticket::default(),
             idle: SegQueue::new(),
+            quiescence: if self.is_own { Quiescence::of_threads() } else { Quiescence::of_peers() },
         };
         event!(
             info,

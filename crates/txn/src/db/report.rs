@@ -62,9 +62,11 @@ impl<S: Config> Db<S> {
     #[must_use]
     pub fn memory(&self) -> MemoryUse {
         let Inner { store, past, garbage, registry, .. } = &*self.inner;
+        let free = store.free_spans();
         MemoryUse {
             most: store.region().capacity(),
-            tables: store.region().allocated(),
+            tables: store.region().allocated() + store.span_bytes() - free,
+            free,
             older_versions: past.used(),
             hints: store.beside(),
             threads: registry.kept(),

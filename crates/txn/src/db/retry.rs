@@ -1,16 +1,28 @@
 //! Retrying a closure: whether it runs again, and whether it holds the ticket.
 
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
 use drtm_htm::Waiter;
+use drtm_kv::has_lacked_memory;
 
 use super::options::Options;
 use crate::{
     Config, Conflict, Error,
     bounds::TRIES,
     inner::{Inner, Thread},
+    reclaim,
     sync::this_thread,
     ticket::Held,
     trace::{self, event},
 };
+
+/// How long a transaction for which there is no memory waits for others to end, and how long it
+/// sleeps between looks.
+const MEMORY_PATIENCE: Duration = Duration::from_millis(100);
+const NAP: Duration = Duration::from_micros(200);
 
 /// The state of a closure's retries.
 pub(super) struct Retry<'d> {
@@ -20,18 +32,44 @@ pub(super) struct Retry<'d> {
     /// The number of failed runs after which the transaction asks for the ticket.
     next_ticket: u32,
     ticket: Option<Held<'d>>,
+    /// How many runs failed for want of memory that was there then.
+    for_memory: u32,
 }
+
+/// How often a closure is run again because memory could be had.
+const MOST_FOR_MEMORY: u32 = 16;
 
 impl<'d> Retry<'d> {
     #[inline(always)]
     pub(super) fn new() -> Self {
-        Self { waiter: Waiter::new(), runs: 0, next_ticket: TRIES, ticket: None }
+        Self { waiter: Waiter::new(), runs: 0, next_ticket: TRIES, ticket: None, for_memory: 0 }
     }
 
     /// Returns whether this is the first run.
     #[inline(always)]
     pub(super) fn is_first(&self) -> bool {
         self.runs == 0
+    }
+
+    /// Returns whether a run that has failed was perhaps in want of memory, and there is some now:
+    /// then there is to be another one. The closure must have ended.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn finds_memory<S: Config>(
+        &mut self,
+        db: &'d Inner<S>,
+        thread: &Thread<S::Engine>,
+        options: &Options,
+    ) -> Result<bool, Error> {
+        let has_lacked = has_lacked_memory();
+        if !has_lacked || options.is_bounded() || self.for_memory >= MOST_FOR_MEMORY {
+            return Ok(false);
+        }
+        self.runs += 1;
+        self.for_memory += 1;
+        // What waits for all transactions does not wait for this one.
+        thread.slot.leave(db.engine());
+        await_memory(db, thread)
     }
 
     /// Prepares the next run after a failed one.
@@ -73,4 +111,34 @@ impl<'d> Retry<'d> {
         self.waiter.pause();
         Ok(())
     }
+}
+
+/// Waits a while for the memory that was wanted: until what may know retired spans has ended.
+/// Returns whether there is some. This thread must not run a transaction.
+#[cold]
+fn await_memory<S: Config>(db: &Inner<S>, thread: &Thread<S::Engine>) -> Result<bool, Error> {
+    let until = Instant::now() + MEMORY_PATIENCE;
+    loop {
+        if db.store.find_memory() || db.store.free_spans() > db.store.waiting_spans() {
+            return Ok(true);
+        }
+        if Instant::now() >= until {
+            return Ok(false);
+        }
+        try_garbage(db, thread)?;
+        thread::sleep(NAP);
+    }
+}
+
+/// Tries to take back some of what transactions have left behind. This thread must not run one.
+pub(super) fn try_garbage<S: Config>(db: &Inner<S>, thread: &Thread<S::Engine>) -> Result<(), Error> {
+    if db.garbage.is_empty() {
+        return Ok(());
+    }
+    let mut state = db.take(thread)?;
+    let visit = db.store.visit();
+    let tried = reclaim::try_some(db, &mut state);
+    drop(visit);
+    db.give_back(thread, state);
+    Ok(tried?)
 }

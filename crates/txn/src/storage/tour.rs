@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use drtm_htm::Engine;
 use drtm_kv::{
-    Bytes, Current, Cursor, HashTable, Inline, Keys, KvError, KvTable, NoValue, Sweep, Tree, TreeKeys, Version,
+    Bytes, Current, Cursor, HashTable, Inline, Keys, KvError, KvTable, NoValue, Store, Sweep, Tree, TreeKeys, Version,
 };
 
 use super::{Absence, KeyRef, Storage};
@@ -29,6 +29,16 @@ enum At {
 }
 
 impl<E: Engine> Storage<E> {
+    /// Returns the store that it is in.
+    fn store(&self) -> &Store<E> {
+        match self {
+            Self::HashOfWords(table) => table.store(),
+            Self::HashOfBytes(table) => table.store(),
+            Self::TreeOfWords(table) => table.store(),
+            Self::TreeOfBytes(table) => table.store(),
+        }
+    }
+
     /// Begins an iteration before the first key.
     pub(crate) fn tour(&self) -> Result<Tour, KvError> {
         let at = match self {
@@ -42,6 +52,7 @@ impl<E: Engine> Storage<E> {
 
     /// Shows some more keys, and returns whether there may be others.
     pub(crate) fn go_on(&self, tour: &mut Tour, mut show: impl FnMut(KeyRef<'_>)) -> Result<bool, KvError> {
+        let _visit = self.store().visit();
         match (self, &mut tour.at) {
             (Self::HashOfWords(table), At::Buckets(sweep)) => table.advance(sweep, |word| show(KeyRef::Word(word))),
             (Self::HashOfBytes(table), At::Buckets(sweep)) => table.advance(sweep, |bytes| show(KeyRef::Bytes(bytes))),
@@ -86,6 +97,7 @@ impl<E: Engine> Storage<E> {
         tour: &mut Tour,
         mut show: impl FnMut(KeyRef<'_>, &[u8], Version),
     ) -> Result<bool, KvError> {
+        let _visit = self.store().visit();
         let Tour { at, value } = tour;
         match (self, at) {
             (Self::HashOfWords(table), At::Buckets(sweep)) => {

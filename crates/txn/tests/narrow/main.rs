@@ -11,4 +11,5 @@
 mod buckets;
 mod progress;
 mod records;
+mod spans;
 mod world;

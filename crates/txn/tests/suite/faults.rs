@@ -3,7 +3,9 @@
 use std::marker::PhantomData;
 
 use drtm_htm::NoHtm;
-use drtm_txn::{Builder, Config, Db, Error, IndexDef, Mutation, Options, Ordered, Pod, Raw, Table, TableDef, Unique};
+use drtm_txn::{
+    Builder, Config, Db, Error, IndexDef, Mutation, Options, Ordered, Pod, Raw, Table, TableDef, Tx, Unique,
+};
 
 /// A database with this fault, or with none.
 #[derive(Debug)]
@@ -13,7 +15,7 @@ trait Fault: std::fmt::Debug + Send + Sync + 'static {
     const FAULT: Option<Mutation>;
 }
 
-drtm_testing::faults!(EntriesLeftByRanges, LocksKeptWhenFull, IndexedNotChecked, SplitsNotGuarded);
+drtm_testing::faults!(EntriesLeftByRanges, LocksKeptWhenFull, IndexedNotChecked, SplitsNotGuarded, MemoryCutEarly);
 
 #[derive(Debug)]
 struct NoFault;
@@ -142,4 +144,54 @@ fn what_splits_of_ones_own_make_is_guarded() {
         assert_eq!(overlooked_phantoms::<NoFault>(is_ordered), 0);
         assert!(overlooked_phantoms::<SplitsNotGuarded>(is_ordered) > 0, "the fault is not noticed");
     }
+}
+
+/// A value in which each fourth word is this one, from the one behind so many on, and the others
+/// are zero: as if there were records of rows without values, which are not locked.
+fn like_records(version: u64, skipped: usize) -> Vec<u8> {
+    let words = (0..375).map(|word| if (word + skipped).is_multiple_of(4) { version } else { 0 });
+    words.flat_map(u64::to_le_bytes).collect()
+}
+
+/// Whether late transactions write into values of other rows: theirs are gone, and the memory has
+/// been cut anew.
+fn late_writes_land<F: Fault>() -> bool {
+    const OTHERS: u64 = 1 << 40;
+    let db = database::<F>(4 << 20);
+    let notes = db.table(NOTES).expect("memory");
+    // Rows of the first epoch have one of these versions.
+    let value = |key: u64| like_records(((1 << 16) + key / 4 % 2) << 2, key as usize % 4);
+    let fill = |first: u64, value: &dyn Fn(u64) -> Vec<u8>| {
+        let full = (first..).find(|key| db.transact(|tx| tx.insert(notes, key, &value(*key))).is_err());
+        full.expect("memory has an end")
+    };
+    let end = fill(0, &|_| Vec::new());
+    let late: Vec<_> = (0..end)
+        .step_by(50)
+        .map(|key| {
+            let mut tx = db.begin().expect("it is open");
+            tx.put(notes, key, b"").expect("it is there");
+            tx
+        })
+        .collect();
+    for key in 0..end {
+        assert!(db.transact(|tx| tx.remove(notes, key)).expect("sound"));
+    }
+    let behind = fill(OTHERS, &value);
+    let committed: Vec<_> = late.into_iter().map(Tx::commit).collect();
+    let are_refused = committed.iter().all(|committed| matches!(committed, Err(Error::Conflict(_))));
+    let are_whole = (OTHERS..behind).all(|key| {
+        let found = db.read(|tx| tx.get(notes, key)).expect("sound").expect("it is there");
+        found == value(key)
+    });
+    if are_refused && are_whole {
+        assert!(fill(behind, &value) > OTHERS + 300, "now the memory serves others");
+    }
+    !are_refused || !are_whole
+}
+
+#[test]
+fn memory_is_cut_anew_only_when_nothing_knows_it() {
+    assert!(!late_writes_land::<NoFault>());
+    assert!(late_writes_land::<MemoryCutEarly>(), "the fault is not noticed");
 }

@@ -24,6 +24,7 @@ mod removals;
 mod reuse;
 mod sinks;
 mod snapshots;
+mod spans;
 mod starvation;
 mod waits;
 mod walks;
