@@ -1,8 +1,7 @@
-//! For tests of what is drawn: whether it is drawn as often as it should be. With a fixed seed they
-//! pass always or never.
+//! Statistical assertions for tests of random draws. With a fixed seed, a test always passes or
+//! always fails.
 
-/// That a share of so many is what is expected, by as much as chance allows: 4.5 standard
-/// deviations.
+/// Asserts that a share is within 4.5 standard deviations of the expected one.
 #[track_caller]
 pub(crate) fn assert_share(count: usize, of: usize, expected: f64) {
     let deviation = (expected * (1.0 - expected) / of as f64).sqrt();
@@ -10,7 +9,7 @@ pub(crate) fn assert_share(count: usize, of: usize, expected: f64) {
     assert!((share - expected).abs() <= 4.5 * deviation, "{share} where {expected} is expected");
 }
 
-/// That each value between two is drawn as often as the others.
+/// Asserts that the values between `low` and `high` are drawn uniformly.
 #[track_caller]
 pub(crate) fn assert_uniform(values: impl IntoIterator<Item = u64>, low: u64, high: u64) {
     let mut counts = vec![0; (high - low + 1) as usize];
@@ -21,8 +20,8 @@ pub(crate) fn assert_uniform(values: impl IntoIterator<Item = u64>, low: u64, hi
     assert_distribution(&counts, &vec![1.0 / counts.len() as f64; counts.len()]);
 }
 
-/// That counts have these shares, by the chi-squared test, at 4.5 standard deviations of the normal
-/// distribution that Wilson and Hilferty have found the statistic's cube root to be near to.
+/// Asserts by the chi-squared test that counts have these shares. The bound is 4.5 standard
+/// deviations of Wilson and Hilferty's normal approximation of the statistic's cube root.
 #[track_caller]
 pub(crate) fn assert_distribution(counts: &[u64], shares: &[f64]) {
     assert_eq!(counts.len(), shares.len());

@@ -16,7 +16,7 @@ use crate::{
     smallbank, soak, tatp, tpcc, tpce, ycsb,
 };
 
-/// The yardstick of drtm: measures it, and regenerates the figures of the papers it stands on.
+/// Measure drtm, and regenerate the figures of the papers it is based on
 #[derive(Debug, Parser)]
 #[command(name = "drtm-bench", version, propagate_version = true, after_help = AFTER_HELP)]
 struct Cli {
@@ -24,7 +24,7 @@ struct Cli {
     #[arg(long, global = true, display_order = LAST)]
     json: bool,
 
-    /// What all randomness starts from: the same seed gives the same result
+    /// Seed of all randomness: the same seed gives the same result
     #[arg(long, global = true, value_name = "N", default_value_t = 0, display_order = LAST)]
     seed: u64,
 
@@ -32,7 +32,7 @@ struct Cli {
     command: Command,
 }
 
-/// Behind a command's own options.
+/// The display order of global options: after a command's own.
 const LAST: usize = 900;
 
 const AFTER_HELP: &str = "\
@@ -56,14 +56,14 @@ Exit status: 0 done and every check held, 1 a check failed, 2 wrong usage.";
 #[derive(Debug, Subcommand)]
 enum Command {
     Compare(compare::Args),
-    /// Study fabrics: what their verbs take, and what simulated clusters do
+    /// Study fabrics: the cost of verbs, and simulated clusters
     #[command(after_help = fabric::AFTER_HELP)]
     Fabric {
         #[command(subcommand)]
         command: fabric::Command,
     },
     History(elle::Args),
-    /// Study transactional memory: what there is, and what its regions can bear
+    /// Study transactional memory: what the machine offers, and which transactions fit
     #[command(after_help = htm::AFTER_HELP)]
     Htm {
         #[command(subcommand)]
@@ -75,7 +75,7 @@ enum Command {
         #[command(subcommand)]
         command: kv::Command,
     },
-    /// Read what a database has left in its directory
+    /// Read a database's log directory
     #[command(after_help = log::AFTER_HELP)]
     Log {
         #[command(subcommand)]
@@ -83,7 +83,7 @@ enum Command {
     },
     Paper(paper::Args),
     Smallbank(smallbank::Args),
-    /// Crash databases, kill them, let their disk fail, and check what is left
+    /// Crash or kill databases, or fail their disk, and check what is left
     #[command(after_help = soak::AFTER_HELP)]
     Soak {
         #[command(subcommand)]
@@ -95,8 +95,8 @@ enum Command {
     Ycsb(ycsb::Args),
 }
 
-/// Parses `arguments`, the program's name first, carries out the command, and gives the process's
-/// exit status.
+/// Parses `arguments`, the program's name first, runs the command, and returns the process's exit
+/// status.
 ///
 /// # Example
 ///
@@ -117,14 +117,14 @@ where
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(not_a_command) => {
-            // A request for help is one of these.
+            // A request for help is reported as an error too.
             let _ = not_a_command.print();
             return ExitCode::from(u8::try_from(not_a_command.exit_code()).unwrap_or(2));
         }
     };
     match cli.carry_out() {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads the report has read enough.
+        // The reader closed the pipe: it has read enough.
         Err(Error::Report(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "drtm-bench: {error}");
@@ -133,7 +133,7 @@ where
     }
 }
 
-/// Runs one node of a cluster, in a process that another one has started for it.
+/// Runs one node of a cluster, in a process that another process started for it.
 fn be_a_member_of(workload: &OsStr) -> ExitCode {
     match workload.to_str() {
         Some(<smallbank::SmallBank as ClusterWorkload>::MEMBER) => be_a_member::<smallbank::SmallBank>(),

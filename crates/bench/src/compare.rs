@@ -1,12 +1,12 @@
-//! `drtm-bench compare`: workloads on this database beside other transactional stores, in one
-//! sitting.
+//! `drtm-bench compare`: runs workloads on this database and on other transactional stores, in one
+//! process.
 //!
-//! - `orders`: stores that are filled once and then take turns.
-//! - `ours`: this database, by any engine, as the workloads' own commands run it.
-//! - `peer`, `surrealmx`, `redb`: other stores behind one interface; `smallbank`, `ycsb`: the
-//!   workloads on it. Only with the feature `stores`.
-//! - `durable`: commits of single rows to a disk, by this database, by `raw`, and by those and
-//!   `heed` and `fjall`.
+//! - `order_queue`: stores that are filled once and then take turns.
+//! - `ours`: this database on any engine, as the workloads' own commands run it.
+//! - `peer`, `surrealmx`, `redb`: other stores behind one trait; `smallbank`, `ycsb`: the workloads
+//!   on it. Only with the feature `stores`.
+//! - `durable`: durable commits of single rows, by this database, `raw`, `redb`, `heed` and
+//!   `fjall`.
 
 mod durable;
 #[cfg(feature = "stores")]
@@ -78,16 +78,16 @@ pub(crate) struct Args {
     #[arg(value_enum, required_unless_present = "durability")]
     workload: Option<WorkloadName>,
 
-    /// What commits wait for: nothing, or that they are durable, which is a workload of its own
+    /// What commits wait for. With durable commits, the workload is single-row transactions
     #[arg(long, value_enum, conflicts_with = "workload", value_name = "WHEN")]
     durability: Option<DurabilityName>,
 
-    /// Where durable stores have their files: a directory that is empty or not there yet, and is
-    /// removed in the end [default: among the system's temporary files]
+    /// Directory of the durable stores' files: empty or not there yet, and removed at the end
+    /// [default: among the system's temporary files]
     #[arg(long, requires = "durability", value_name = "DIR")]
     path: Option<PathBuf>,
 
-    /// The stores; ratios are to the first of them [default: all that there are]
+    /// The stores; ratios are to the first [default: all in this build]
     #[arg(long, value_parser = but_limit::<StoreName>(), value_delimiter = ',', value_name = "STORE,...")]
     store: Vec<StoreName>,
 
@@ -95,11 +95,11 @@ pub(crate) struct Args {
     #[arg(long, value_parser = value_parser!(u16).range(1..=1024), value_delimiter = ',', value_name = "N,...")]
     threads: Vec<u16>,
 
-    /// Records at the beginning, or customers [default: 1000000; 100000 customers]
+    /// Initial records, or customers [default: 1000000; 100000 customers]
     #[arg(long, value_parser = value_parser!(u64).range(8..1 << 32), value_name = "N")]
     records: Option<u64>,
 
-    /// Which customers of SmallBank are asked for more often
+    /// Which customers of SmallBank are accessed more often
     #[arg(long, value_enum, default_value_t)]
     hot: Hot,
 
@@ -107,7 +107,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = value_parser!(u16).range(1..=10_000), default_value_t = 7, value_name = "N")]
     rounds: u16,
 
-    /// Milliseconds that a store runs in a round
+    /// Milliseconds that each store runs in a round
     #[arg(long, value_parser = value_parser!(u64).range(1..=600_000), default_value_t = 500, value_name = "MS")]
     slice: u64,
 
@@ -137,25 +137,25 @@ enum WorkloadName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum StoreName {
-    /// This database, with what the machine has
+    /// This database, on this machine's best engine
     Drtm,
     /// Multi-version, with serializable transactions; in memory
     #[value(name = "surrealmx")]
     #[serde(rename = "surrealmx")]
     SurrealMx,
-    /// A copy-on-write B-tree for one writer at a time, made for disks; in memory, and without
-    /// waiting for any, unless commits are durable
+    /// A copy-on-write B-tree with one writer at a time; in memory and without syncing, unless
+    /// commits are durable
     Redb,
-    /// For durable commits: the bytes alone, with one `fdatasync` for as many threads as wait
+    /// For durable commits: the bytes alone, with one `fdatasync` for all waiting threads
     Raw,
-    /// For durable commits: LMDB, a copy-on-write B+ tree for one writer at a time
+    /// For durable commits: LMDB, a copy-on-write B+ tree with one writer at a time
     Heed,
     /// For durable commits: a log-structured merge tree
     Fjall,
 }
 
 impl StoreName {
-    /// Those of this build that run a workload.
+    /// Returns the stores of this build that run a workload.
     fn all(workload: WorkloadName) -> &'static [Self] {
         match (workload, cfg!(feature = "stores")) {
             (WorkloadName::Commits, true) => {
@@ -167,7 +167,7 @@ impl StoreName {
         }
     }
 
-    /// Returns why it cannot be measured, if so.
+    /// Returns why this store cannot run the workload; `None` if it can.
     fn refusal(self, workload: WorkloadName) -> Option<&'static str> {
         match self {
             _ if Self::all(workload).contains(&self) => None,
@@ -238,7 +238,7 @@ impl Args {
         }
     }
 
-    /// The stores as given, or all that there are.
+    /// Returns the given stores, or all of this build.
     fn stores(&self, workload: WorkloadName) -> &[StoreName] {
         if self.store.is_empty() { StoreName::all(workload) } else { &self.store }
     }
@@ -299,7 +299,7 @@ impl Args {
         })
     }
 
-    /// Fills a store, and runs it as long as anybody asks.
+    /// Fills a store, and runs orders until the asking side drops its queue.
     fn host<W: Contest>(
         &self,
         workload: &W,
@@ -347,7 +347,7 @@ impl Args {
     }
 }
 
-/// Runs a store with durable commits as long as anybody asks.
+/// Runs a store with durable commits until the asking side drops its queue.
 fn host_durably(store: StoreName, ground: &Ground, threads: usize, orders: &OrderQueue) -> Result<(), Error> {
     let directory = ground.directory(&format!("{}-{threads}", name_of(&store)))?;
     match store {
@@ -366,13 +366,13 @@ fn host_durably(store: StoreName, ground: &Ground, threads: usize, orders: &Orde
     }
 }
 
-/// A workload that can be run on all stores.
+/// A workload that runs on all stores.
 #[cfg(feature = "stores")]
 trait Contest: peer::OnPeers {}
 #[cfg(feature = "stores")]
 impl<W: peer::OnPeers> Contest for W {}
 
-/// A workload that can be run on all stores there are.
+/// A workload that runs on all stores of this build.
 #[cfg(not(feature = "stores"))]
 trait Contest: crate::drive::Workload {}
 #[cfg(not(feature = "stores"))]

@@ -1,5 +1,5 @@
-//! What all workloads share: threads that run transactions against a database, what is counted of
-//! them, and how it is told.
+//! The driver that all workloads share: runs transactions in threads, counts their results, and
+//! reports them.
 
 pub(crate) mod cluster;
 mod engine;

@@ -1,10 +1,10 @@
-//! What can go wrong with a command, and the exit status that says so.
+//! Errors of commands, and their exit statuses.
 
 use std::{io, path::PathBuf};
 
 use drtm_htm::{EngineError, Probe};
 
-/// A command that could not be carried out. Every message says what to do instead.
+/// A command failed. Every message says what to do instead.
 ///
 /// # Example
 ///
@@ -20,40 +20,40 @@ use drtm_htm::{EngineError, Probe};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The engine asked for cannot be had.
+    /// The requested engine is not available.
     #[error(transparent)]
     Engine(#[from] EngineError),
 
-    /// Real transactional memory was asked for, and this machine has none that commits.
+    /// Real transactional memory was requested, and no transaction commits on this machine.
     #[error("this machine has no usable RTM ({probe}): use --engine emulated, and know its results to be simulated")]
     NoRtm {
-        /// What was found.
+        /// The result of the probe.
         probe: Probe,
     },
 
     /// Two options that exclude each other.
     #[error("{option} does not go with {with}: {instead}")]
     Options {
-        /// The option that is out of place.
+        /// The refused option.
         option: &'static str,
-        /// What makes it so.
+        /// The option that it conflicts with.
         with: &'static str,
-        /// What to do.
+        /// What to do instead.
         instead: &'static str,
     },
 
-    /// The study would touch more memory than it may have.
+    /// The study would touch more memory than its limit.
     #[error(
         "the study would need {needed_mib} MiB of memory, and may have {most_mib}: use fewer threads, maps or records, or smaller sizes"
     )]
     TooMuchMemory {
-        /// What would be needed.
+        /// The memory needed.
         needed_mib: usize,
-        /// What there may be.
+        /// The limit.
         most_mib: usize,
     },
 
-    /// A load that is larger than those that the testbed was made for.
+    /// A load is larger than any that the testbed was made for.
     #[error(
         "the load needs {needed} pages of memory, and the testbed was made with {made_with}: name the load to Testbed::new too"
     )]
@@ -64,19 +64,19 @@ pub enum Error {
         made_with: usize,
     },
 
-    /// The store refused.
+    /// The store returned an error.
     #[error(transparent)]
     Store(#[from] drtm_kv::KvError),
 
-    /// Memory could not be had.
+    /// Memory could not be allocated.
     #[error(transparent)]
     Region(#[from] drtm_rdma::RegionError),
 
-    /// A place is not in memory.
+    /// An address is out of bounds.
     #[error(transparent)]
     OutOfBounds(#[from] drtm_rdma::OutOfBounds),
 
-    /// The fabric refused.
+    /// The fabric returned an error.
     #[error(transparent)]
     Fabric(#[from] drtm_rdma::FabricError),
 
@@ -92,23 +92,23 @@ pub enum Error {
     #[error(transparent)]
     Tcp(#[from] drtm_rdma::TcpError),
 
-    /// A NIC cannot be used, or the cluster that it is for cannot be joined.
+    /// A NIC cannot be used, or its cluster cannot be joined.
     #[cfg(feature = "verbs")]
     #[error(transparent)]
     Verbs(#[from] drtm_rdma::VerbsError),
 
-    /// This machine has no socket, or a connection of the floor broke.
+    /// This machine has no socket, or a connection of the raw baseline broke.
     #[error("a raw connection broke, or cannot be had: {0}")]
     RawSocket(std::io::Error),
 
-    /// A simulated run did not come to its end.
+    /// A simulated run ended early.
     #[error("the simulated run ended before its workers: {0:?}")]
     Simulation(drtm_rdma::RunEnd),
 
-    /// Nothing that was begun was done before the time was over.
+    /// No operation ended within the measured time.
     #[error("nothing was done within {within:?}: measure for longer, with --millis or --virtual-us")]
     NothingDone {
-        /// How long it was measured in the end.
+        /// How long was measured.
         within: std::time::Duration,
     },
 
@@ -116,145 +116,145 @@ pub enum Error {
     #[error(transparent)]
     Peer(#[from] drtm_kv::PeerError),
 
-    /// A table of a comparison cannot take so many keys.
+    /// A compared table cannot hold that many keys.
     #[error("the {scheme} table cannot take so many keys: use a lower occupancy")]
     DoesNotFit {
-        /// Which kind of table.
+        /// The kind of table.
         scheme: &'static str,
     },
 
-    /// A lookup gave another answer than it must.
+    /// A lookup returned a wrong answer.
     #[error("key {key:#x} was looked up: expected {expected}, found {found:?}")]
     WrongAnswer {
         /// The key.
         key: u64,
-        /// The number that goes with it.
+        /// The value expected.
         expected: u64,
-        /// What was found.
+        /// The value found.
         found: Option<u64>,
     },
 
-    /// A map was asked for what it cannot do.
+    /// A map does not support the requested measurement.
     #[error("{engine} {why}")]
     NotSupported {
         /// The map.
         engine: String,
-        /// What it cannot do, and what to do instead if there is something.
+        /// What the map cannot do, and the alternative if there is one.
         why: &'static str,
     },
 
-    /// A map under comparison did what it must not.
+    /// A map under comparison misbehaved.
     #[error("{engine} {did}: what was measured of it means nothing")]
     Misbehaved {
         /// The map.
         engine: String,
-        /// What it did.
+        /// What the map did.
         did: &'static str,
     },
 
-    /// A store under comparison refused, or has no more memory.
+    /// A store under comparison returned an error, or ran out of memory.
     #[error("{store}, under comparison, has failed: {source}")]
     Foreign {
-        /// Which.
+        /// The store.
         store: &'static str,
-        /// Why.
+        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 
-    /// What a map under comparison needs of ours has no more room.
+    /// One of our parts that a compared map needs is full.
     #[error("there is no more room for {what}: use fewer records")]
     Full {
         /// What is full.
         what: &'static str,
     },
 
-    /// The system does not tell how much memory there is or is used.
+    /// The system does not report memory use.
     #[error("{path} does not say how much memory is used: leave memory out with --no-memory")]
     Resident {
-        /// Where it should say.
+        /// The file that should report it.
         path: &'static str,
-        /// Why it cannot be read, if it cannot.
+        /// Why the file cannot be read; `None` if it lacks the number.
         source: Option<io::Error>,
     },
 
-    /// A part of the work that has to be done by a process of its own has failed there.
+    /// A part of the work that runs in a process of its own failed.
     #[error("{command}, in a process of its own, has failed: {why}")]
     Child {
         /// The command.
         command: &'static str,
-        /// What became of it.
+        /// How the process ended.
         why: String,
     },
 
-    /// The database refused, or has no more memory.
+    /// The database returned an error, or ran out of memory.
     #[error(transparent)]
     Database(#[from] drtm_txn::Error),
 
-    /// A population of TPC-C that cannot be.
+    /// An invalid population of TPC-C.
     #[error(transparent)]
     Scale(#[from] crate::tpcc::ScaleError),
 
-    /// A bank of SmallBank that cannot be.
+    /// An invalid bank of SmallBank.
     #[error(transparent)]
     Bank(#[from] crate::smallbank::BankError),
 
-    /// A brokerage of TPC-E that cannot be.
+    /// An invalid brokerage of TPC-E.
     #[error(transparent)]
     Brokerage(#[from] crate::tpce::BrokerageError),
 
-    /// A register of TATP that cannot be.
+    /// An invalid subscriber register of TATP.
     #[error(transparent)]
     Register(#[from] crate::tatp::RegisterError),
 
-    /// A plan of YCSB's core workloads that cannot be.
+    /// An invalid plan of YCSB's core workloads.
     #[error(transparent)]
     Plan(#[from] crate::ycsb::PlanError),
 
-    /// Transactions of YCSB's operations that cannot be.
+    /// An invalid shape of YCSB's multi-operation transactions.
     #[error(transparent)]
     Shape(#[from] crate::ycsb::ShapeError),
 
-    /// A number that is too great for a key of TPC-C's indexes.
+    /// A number is too large for a key of TPC-C's indexes.
     #[error(transparent)]
     Key(#[from] crate::tpcc::KeyError),
 
-    /// What a figure must show, it does not.
+    /// A figure does not show what it must.
     #[error("{figure}: {what}")]
     Figure {
-        /// Which one.
+        /// The figure.
         figure: &'static str,
-        /// What is there instead.
+        /// What the figure shows instead.
         what: String,
     },
 
-    /// When all was over, something did not hold.
+    /// A consistency condition did not hold after the run.
     #[error("the database is not consistent: {violations} conditions do not hold, the first of them: {first}")]
     Inconsistent {
-        /// How many.
+        /// The number of violations.
         violations: usize,
-        /// In words.
+        /// The first violation, in words.
         first: String,
     },
 
-    /// A history shows what no serial execution could have shown.
+    /// A history is not strictly serializable.
     #[error("the history is not strictly serializable: {anomalies} anomalies, the first of them: {first}")]
     Anomalies {
-        /// How many there are.
+        /// The number of anomalies.
         anomalies: usize,
-        /// The first, in words.
+        /// The first anomaly, in words.
         first: String,
     },
 
-    /// A database that crashed, was killed or whose disk failed has not kept what it must.
+    /// A database lost or corrupted data after a crash, a kill or a disk failure.
     #[error("{findings} findings, the first of them: {first}")]
     Soaked {
-        /// How many there are.
+        /// The number of findings.
         findings: u64,
-        /// The first, in words.
+        /// The first finding, in words.
         first: String,
     },
 
-    /// A history cannot be recorded for so many threads.
+    /// A history cannot be recorded for that many threads.
     #[error(transparent)]
     Logs(#[from] crate::history::TooManyLogs),
 
@@ -269,43 +269,43 @@ pub enum Error {
     /// A directory has no log.
     #[error("{} holds no log: name the directory of a database", path.display())]
     NoLog {
-        /// Which.
+        /// The directory.
         path: PathBuf,
     },
 
     /// A file or a directory could not be read.
     #[error("cannot read {}: {source}", path.display())]
     Unreadable {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
 
-    /// A log cannot be read as a whole.
+    /// A log cannot be read completely.
     #[error("the log is damaged: {why} in {file} at offset {offset}; `drtm-bench log salvage` reads what can be read")]
     DamagedLog {
         /// The file.
         file: String,
-        /// Where in the file.
+        /// The byte offset in the file.
         offset: u64,
-        /// What is wrong.
+        /// The damage.
         why: String,
     },
 
-    /// A directory that is to be new has files.
+    /// A directory that must be empty has files.
     #[error("{} has files: name a directory that is empty or not there yet", path.display())]
     Occupied {
-        /// Which.
+        /// The directory.
         path: PathBuf,
     },
 
     /// A file could not be written.
     #[error("cannot write {}: {source}", path.display())]
     File {
-        /// Where to.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
 
@@ -315,7 +315,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What is said when RTM is asked for and cannot be had.
+    /// Returns the error for RTM that was requested and is not available.
     pub(crate) fn no_rtm(error: EngineError) -> Self {
         match error {
             EngineError::RtmUnavailable { probe } => Self::NoRtm { probe },
@@ -323,7 +323,7 @@ impl Error {
         }
     }
 
-    /// Wrong usage, unless the fault is not in how the command was called.
+    /// Returns the exit status: wrong usage, unless the cause is not in how the command was called.
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
             Self::Thread(_)

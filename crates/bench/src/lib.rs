@@ -1,12 +1,13 @@
-//! The yardstick of drtm: workloads, studies and reports, behind one binary.
+//! Benchmarks of drtm: workloads, studies and reports, behind one binary.
 //!
-//! `drtm-bench --help` lists the commands. They share three habits: a run is a function of its
-//! `--seed` wherever nothing but the machine's speed is measured, `--json` puts exactly one JSON
-//! value on stdout, and the exit status is 0 when done and every check held, 1 when a check failed,
-//! 2 when the command was used wrongly.
+//! `drtm-bench --help` lists the commands. They follow three rules:
+//! - A run depends on `--seed` alone, except for measured speeds.
+//! - `--json` puts exactly one JSON value on stdout.
+//! - The exit status is 0 if every check held, 1 if a check failed, and 2 if the command was used
+//!   wrongly.
 //!
-//! What a command measures can be measured from Rust as well. [`htm`] runs regions of a chosen size
-//! and shape and counts what becomes of them:
+//! Each measurement can also be made from Rust. [`htm`] runs htm transactions of a chosen size and
+//! shape and counts their commits and aborts:
 //!
 //! ```
 //! use drtm_bench::htm::{Load, Machine, Testbed, Setup, abort_rate};
@@ -25,21 +26,20 @@
 //! - `cli`: the top of the command line. A new family of commands is a variant there and a module
 //!   here.
 //! - `compare`: workloads on this database beside other stores.
-//! - [`history`]: a checker of what transactions saw and left. `elle`: histories of clients,
-//!   written in Elle's form and judged by it.
-//! - `fabric`: verbs and messages on every fabric; simulated clusters beside what was published of
-//!   them.
+//! - [`history`]: a checker of recorded transaction histories. `elle`: client histories in Elle's
+//!   format, checked by `history`.
+//! - `fabric`: verbs and messages on every fabric; simulated clusters beside published figures.
 //! - [`htm`]: studies of transactional memory.
 //! - [`kv`]: the memory store beside other maps.
-//! - `log`: what a database has left in its directory: inspected, verified, salvaged.
-//! - [`mix`], [`zipf`]: which transaction comes next, and which record.
+//! - `log`: inspects, verifies and salvages a database's log directory.
+//! - [`mix`], [`zipf`]: draw the next transaction's kind and the next record.
 //! - `paper`: the figures of the papers, regenerated beside the published values.
-//! - [`rates`]: several subjects, measured in turns.
+//! - [`rates`]: measures several subjects in turns.
 //! - `report`: tables, JSON and charts.
 //! - [`smallbank`], [`tatp`], [`tpcc`], [`tpce`], [`ycsb`]: workloads: tables, initial population,
-//!   inputs, transactions, and the checks of their consistency.
-//! - `soak`: databases that crash, are killed or whose disk fails, and what is left of them.
-//! - `drive`: what runs them: threads, options, what is counted, how it is told.
+//!   inputs, transactions, and consistency checks.
+//! - `soak`: crashes, kills and disk failures, and checks of what survives them.
+//! - `drive`: runs workloads: threads, options, counters and reports.
 
 #![forbid(unsafe_code)]
 

@@ -1,21 +1,21 @@
-//! Memory, as the operating system counts it.
+//! Memory use, as the operating system reports it.
 
 use std::fs;
 
 use crate::Error;
 
-/// Bytes of this process that are in memory.
+/// Returns this process's resident bytes.
 pub(crate) fn resident() -> Result<u64, Error> {
     let pages = number_in("/proc/self/statm", |text| text.split_whitespace().nth(1))?;
     Ok(pages * rustix::param::page_size() as u64)
 }
 
-/// Bytes of memory that could be had.
+/// Returns the bytes of memory that are available.
 pub(crate) fn available() -> Result<u64, Error> {
     Ok(kib_in("/proc/meminfo", "MemAvailable:")? << 10)
 }
 
-/// The most bytes of this process that have been in memory at one time.
+/// Returns this process's peak resident bytes.
 pub(crate) fn peak() -> Result<u64, Error> {
     Ok(kib_in("/proc/self/status", "VmHWM:")? << 10)
 }

@@ -1,4 +1,4 @@
-//! Which transaction comes next, where each is drawn for itself, with a chance in percent.
+//! Draws each next transaction independently, with chances in percent.
 
 use crate::tpcc::Random;
 
@@ -19,26 +19,26 @@ use crate::tpcc::Random;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mix<K> {
-    /// A card for each percent.
+    /// One card for each percent.
     cards: [K; 100],
 }
 
-/// Shares that are not 100 percent together.
+/// The shares do not add up to 100 percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a mix of {sum} percent: let the shares be 100 together")]
 pub struct MixError {
-    /// What they are together.
+    /// The sum of the shares.
     pub sum: u32,
 }
 
 impl<K: Copy> Mix<K> {
-    /// Kinds with their shares in percent.
+    /// Creates a mix of kinds with their shares in percent.
     ///
     /// # Errors
     ///
-    /// When these are not 100 together.
+    /// Returns an error if the shares do not add up to 100.
     pub const fn new<const N: usize>(shares: [(K, u8); N]) -> Result<Self, MixError> {
-        // A loop, as iterators are not for constants.
+        // A loop, because iterators cannot run in constants.
         let mut sum = 0;
         let mut kind = 0;
         while kind < N {
@@ -62,7 +62,7 @@ impl<K: Copy> Mix<K> {
         Ok(Self { cards })
     }
 
-    /// The same, for constants: what is not 100 together does not compile.
+    /// Creates a mix in a constant. Shares that do not add up to 100 do not compile.
     pub(crate) const fn constant<const N: usize>(shares: [(K, u8); N]) -> Self {
         match Self::new(shares) {
             Ok(mix) => mix,
@@ -70,18 +70,18 @@ impl<K: Copy> Mix<K> {
         }
     }
 
-    /// The next kind.
+    /// Draws the next kind.
     #[inline]
     pub fn draw(&self, random: &mut Random) -> K {
         self.cards[random.within(0, self.cards.len() - 1)]
     }
 
-    /// A kind's share in percent.
+    /// Returns a kind's share in percent.
     pub fn share(&self, kind: K) -> u8
     where
         K: PartialEq,
     {
-        // No more than 100.
+        // At most 100.
         self.cards.iter().filter(|card| **card == kind).count() as u8
     }
 }

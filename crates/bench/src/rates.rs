@@ -1,8 +1,8 @@
-//! Several subjects measured side by side.
+//! Measures several subjects side by side.
 
 use serde::Serialize;
 
-/// What rounds have measured, in operations a second.
+/// Rates of several rounds, in operations per second.
 ///
 /// # Example
 ///
@@ -21,7 +21,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Of all rounds. Of none, all are not a number.
+    /// Summarizes all rounds. Without any round, all rates are NaN.
     pub fn of(mut rates: Vec<f64>) -> Self {
         rates.sort_by(f64::total_cmp);
         let at = |place: usize| rates.get(place).copied().unwrap_or(f64::NAN);
@@ -30,14 +30,14 @@ impl Rates {
     }
 }
 
-/// Measures subjects in turns: in each round, each of them does the same work, so that whatever
-/// else the machine does hits all alike. `prepare` makes a round's work, and `measure` tells at
-/// which rate a subject does it. A first round is not counted: it finds caches cold, and pages that
-/// nobody has touched.
+/// Measures subjects in turns. In each round every subject does the same work, so that other load
+/// on the machine affects all alike. `prepare` makes a round's work, and `measure` returns the rate
+/// at which a subject does it. A first round is not counted: it runs with cold caches and untouched
+/// pages.
 ///
 /// # Errors
 ///
-/// When a measurement fails; then no more are made.
+/// Returns the error of the first measurement that fails; later ones are not made.
 ///
 /// # Example
 ///

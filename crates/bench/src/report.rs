@@ -1,4 +1,4 @@
-//! How results reach their reader: text, JSON, charts.
+//! Reports results as text, JSON and charts.
 
 pub(crate) mod chart;
 mod table;
@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use crate::Error;
 
-/// Where a command's results go. Text goes to stdout, unless JSON does: then stdout holds that one
-/// value and nothing else, and text goes to stderr.
+/// Where a command's results go. Text goes to stdout. With JSON, stdout holds that one value and
+/// nothing else, and text goes to stderr.
 #[derive(Debug)]
 pub(crate) struct Report {
     json: bool,
@@ -23,13 +23,13 @@ impl Report {
         Self { json }
     }
 
-    /// Tables, notes, progress.
+    /// Prints a table, a note or progress.
     pub(crate) fn text(&self, text: &str) -> Result<(), Error> {
         let written = if self.json { writeln!(io::stderr(), "{text}") } else { writeln!(io::stdout(), "{text}") };
         written.map_err(Error::Report)
     }
 
-    /// The command's result, to be given once and last.
+    /// Prints the command's result. Called once and last.
     pub(crate) fn result<T: Serialize + ?Sized>(&self, result: &T) -> Result<(), Error> {
         if !self.json {
             return Ok(());

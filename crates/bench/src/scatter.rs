@@ -1,8 +1,9 @@
-//! Numbers scattered over 64 bits.
+//! Scatters numbers over 64 bits.
 
 use crate::tpcc::Random;
 
-/// Another number for each, of which every bit depends on every bit: SplitMix64's finalizer.
+/// Maps numbers one to one, so that every output bit depends on every input bit: SplitMix64's
+/// finalizer.
 #[inline]
 pub(crate) const fn scatter(number: u64) -> u64 {
     let number = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -10,8 +11,8 @@ pub(crate) const fn scatter(number: u64) -> u64 {
     number ^ number >> 31
 }
 
-/// The generator of one of a population's numbered rows: whoever makes it, in whatever order, it is
-/// the same row.
+/// Returns the generator of one numbered row of a population. The row is the same whichever thread
+/// makes it, and in whatever order.
 pub(crate) fn of_row(seed: u64, number: u64) -> Random {
     Random::seeded(scatter(seed).wrapping_add(scatter(number ^ 0x5851_F42D_4C95_7F2D)))
 }

@@ -1,11 +1,11 @@
-//! Sizes, times and rates as people write and read them.
+//! Parses and formats sizes, times and rates.
 
 use drtm_htm::LINE_BYTES;
 
 pub(crate) const KIB: usize = 1 << 10;
 pub(crate) const MIB: usize = 1 << 20;
 
-/// What an axis or a column holds.
+/// The quantity of an axis or a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quantity {
     Bytes,
@@ -16,19 +16,19 @@ pub(crate) enum Quantity {
     Coroutines,
     Nodes,
     Percent,
-    /// Bytes that are a mean.
+    /// A mean of bytes.
     MeanBytes,
-    /// Transactions under a lock among all.
+    /// The share of transactions that ran under a lock.
     LockRate,
-    /// Of transactions, in a second.
+    /// Transactions per second.
     Throughput,
-    /// Of single operations, in a second.
+    /// Single operations per second.
     Operations,
     Ratio,
 }
 
 impl Quantity {
-    /// What a bare number of it counts, for scripts.
+    /// Returns the unit of a bare number, for scripts.
     pub(crate) fn unit(self) -> &'static str {
         match self {
             Self::Bytes | Self::MeanBytes => "bytes",
@@ -46,7 +46,7 @@ impl Quantity {
         }
     }
 
-    /// The value with its unit, as short as it can be without rounding (rates excepted).
+    /// Formats the value with its unit, as short as possible without rounding (rates excepted).
     pub(crate) fn show(self, value: f64) -> String {
         match self {
             Self::Bytes => bytes(value as usize),
@@ -68,7 +68,7 @@ impl Quantity {
     }
 }
 
-/// Sizes, from how many of a unit each is.
+/// Multiplies counts by a unit.
 pub(crate) const fn sizes<const N: usize>(counts: [usize; N], unit: usize) -> [usize; N] {
     let mut sizes = counts;
     let mut at = 0;
@@ -79,7 +79,7 @@ pub(crate) const fn sizes<const N: usize>(counts: [usize; N], unit: usize) -> [u
     sizes
 }
 
-/// `31 KB`, `3 MB`, `768 B`: in the largest unit that leaves no fraction.
+/// Formats bytes in the largest unit that leaves no fraction: `31 KB`, `3 MB`, `768 B`.
 pub(crate) fn bytes(bytes: usize) -> String {
     match bytes {
         0 => "0".to_owned(),
@@ -93,12 +93,12 @@ fn microseconds(us: f64) -> String {
     if us >= 1000.0 { format!("{} ms", us / 1000.0) } else { format!("{us} us") }
 }
 
-/// So many of all; zero of none.
+/// Returns the share of `part` in `all`; zero if `all` is zero.
 pub(crate) fn share(part: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { part as f64 / all as f64 }
 }
 
-/// `1 thread`, `4 threads`.
+/// Formats a number of threads: `1 thread`, `4 threads`.
 pub(crate) fn threads(count: usize) -> String {
     format!("{count} thread{}", if count == 1 { "" } else { "s" })
 }

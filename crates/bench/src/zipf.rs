@@ -1,22 +1,21 @@
-//! Zipf's distribution, drawn exactly, and at a cost that a driver of millions of transactions a
-//! second does not feel.
+//! Exact Zipf draws, cheap enough for a driver of millions of transactions per second.
 //!
-//! Ranks are gathered into ranges: each of the first 64 is one of its own, and then a range is
-//! about 1/64 as long as its first rank. A range is drawn by Walker's alias method as if all its
-//! ranks were as likely as the first; then a rank of it, uniformly; and this is rejected as often
-//! as it was too likely, after which all begins anew. So powers are computed for few draws only:
-//! most are accepted because they would be even if they were the last rank of their range.
+//! Ranks are gathered into ranges. Each of the first 64 ranks is its own range; later ranges are
+//! about 1/64 as long as their first rank. Walker's alias method draws a range as if all its ranks
+//! were as likely as the first. Then a rank of the range is drawn uniformly, and rejected with the
+//! excess probability; a rejected draw starts over. Few draws compute a power: most are accepted
+//! because even the last rank of their range would be.
 
 use crate::tpcc::Random;
 
-/// How many times longer than a range's length its first rank is.
+/// The ratio of a range's first rank to its length.
 const FINENESS: u64 = 64;
 
 /// Two to the 64th.
 const WHOLE: f64 = 18_446_744_073_709_551_616.0;
 
-/// Numbers below a limit, of which the one with rank `r`, counted from one, is as likely as `r` to
-/// the power of minus an exponent.
+/// A Zipf distribution of numbers below a limit. The probability of rank `r`, counted from one, is
+/// proportional to `r` to the power of minus the exponent.
 ///
 /// # Example
 ///
@@ -33,7 +32,7 @@ const WHOLE: f64 = 18_446_744_073_709_551_616.0;
 pub struct Zipf {
     exponent: f64,
     ranges: Vec<Range>,
-    /// The alias method's, one for each range.
+    /// The alias method's columns, one for each range.
     columns: Vec<Column>,
 }
 
@@ -41,22 +40,22 @@ pub struct Zipf {
 struct Range {
     first: u64,
     length: u64,
-    /// What each rank of the range is accepted below, of 2^64.
+    /// Every rank of the range is accepted below this, of 2^64.
     sure: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Column {
-    /// Of 2^64, the column's own share; the rest is its other's.
+    /// The column's own share of 2^64; the rest belongs to its alias.
     own: u64,
     other: u32,
 }
 
-/// A distribution that does not exist.
+/// The parameters do not define a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ZipfError {
-    /// There is nothing to draw.
+    /// The limit is zero.
     #[error("Zipf's distribution over no numbers: ask for one at least")]
     Empty,
     /// The exponent is negative, infinite or not a number.
@@ -72,11 +71,12 @@ impl Range {
 }
 
 impl Zipf {
-    /// Numbers below a limit, with this exponent. Zero is the uniform distribution.
+    /// Creates the distribution of numbers below `limit`, with this exponent. Zero is the uniform
+    /// distribution.
     ///
     /// # Errors
     ///
-    /// When the limit is zero, or the exponent is negative or not finite.
+    /// Returns an error if the limit is zero, or the exponent is negative or not finite.
     pub fn new(limit: u64, exponent: f64) -> Result<Self, ZipfError> {
         if limit == 0 {
             return Err(ZipfError::Empty);
@@ -96,7 +96,7 @@ impl Zipf {
         Ok(Self { exponent, ranges, columns: columns(weights) })
     }
 
-    /// The next number; 0 is the likeliest.
+    /// Draws the next number; 0 is the likeliest.
     #[inline]
     pub fn draw(&self, random: &mut Random) -> u64 {
         loop {
@@ -113,8 +113,8 @@ impl Zipf {
         }
     }
 
-    /// The next number of those below a limit, which have the distribution that is made for that
-    /// limit. At least one number is always below it.
+    /// Draws the next number below a smaller `limit`, distributed as if made for that limit.
+    /// `limit` is at least one.
     ///
     /// # Example
     ///
@@ -142,15 +142,15 @@ impl Zipf {
     }
 }
 
-/// Draws a number below this, and what the draw leaves: a fraction of 2^64.
+/// Draws a number below this, and returns the draw's remainder: a fraction of 2^64.
 #[inline]
 fn split(random: &mut Random, below: u64) -> (u64, u64) {
     let product = u128::from(random.within(0, u64::MAX)) * u128::from(below);
     ((product >> 64) as u64, product as u64)
 }
 
-/// The alias method's columns of these weights, by Vose's construction: what one has too much fills
-/// another up.
+/// Builds the alias method's columns of these weights by Vose's construction: a column's excess
+/// fills another up.
 fn columns(mut weights: Vec<f64>) -> Vec<Column> {
     let mean = weights.iter().sum::<f64>() / weights.len() as f64;
     let mut columns: Vec<Column> = (0..weights.len()).map(|at| Column { own: u64::MAX, other: at as u32 }).collect();
@@ -191,8 +191,8 @@ mod tests {
 
     #[test]
     fn the_ranks_of_a_long_range_are_as_likely_as_they_should_be() {
-        // The last ranks of a large distribution, in 100 equal parts: one is longer than a range or
-        // not, but never the same.
+        // The last ranks of a large distribution, in 100 equal parts. A part may be longer or
+        // shorter than a range, but never equal to one.
         let (limit, parts, draws) = (100_000, 100, 1_000_000);
         let zipf = Zipf::new(limit, 0.99).expect("it exists");
         let mut random = Random::seeded(6);
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn what_is_too_likely_is_rejected_as_often() {
-        // Ranges longer than any, and an exponent at which their ranks differ much more.
+        // Ranges longer than any real one, and an exponent at which their ranks differ much more.
         let ranges = vec![Range::new(100, 100, 20.0), Range::new(200, 50, 20.0)];
         let weights = vec![100.0, 50.0 * 0.5_f64.powi(20)];
         let zipf = Zipf { exponent: 20.0, ranges, columns: columns(weights) };
@@ -256,7 +256,7 @@ mod tests {
         assert!(zipf.ranges.len() < 1_400, "{} ranges", zipf.ranges.len());
         let mut random = Random::seeded(8);
         let draws: Vec<u64> = (0..200_000).map(|_| zipf.draw(&mut random)).collect();
-        // The sum of all powers, as YCSB has it as a constant.
+        // The sum of all powers, a constant in YCSB.
         let whole = 26.469_028_201_783_02;
         for rank in [1_u64, 2, 3, 10] {
             let count = draws.iter().filter(|number| **number == rank - 1).count();

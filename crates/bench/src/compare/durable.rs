@@ -1,5 +1,5 @@
-//! Single rows that are committed durably, one transaction each: what a store does for them, and
-//! whether it keeps them.
+//! Durable single-row commits, one transaction each: measures a store, and checks that it keeps the
+//! rows.
 
 use std::{
     fs, io,
@@ -17,12 +17,12 @@ use crate::{
 /// Bytes of a row.
 pub(super) const VALUE: usize = 100;
 
-/// Rows of a thread, which it writes in turns.
+/// Rows of a thread, which it writes in turn.
 pub(super) const ROWS: u64 = 1_000;
 
 /// A store whose commits are durable when they return.
 pub(super) trait Durable: Sized + Sync {
-    /// Opens it in an empty directory.
+    /// Opens a store in an empty directory.
     fn open(directory: &Path) -> Result<Self, Error>;
 
     /// Writes a row, in a transaction of its own.
@@ -41,7 +41,7 @@ pub(super) trait Durable: Sized + Sync {
 struct Committer<'s, D> {
     store: &'s D,
     thread: u64,
-    /// How many it has written.
+    /// The number of rows written.
     written: u64,
 }
 
@@ -49,7 +49,7 @@ fn key(thread: u64, number: u64) -> u64 {
     (thread << 32) | (number % ROWS)
 }
 
-/// The row of a thread that it has written after so many others.
+/// Returns the value that a thread writes as its `number`th row.
 fn value(thread: u64, number: u64) -> [u8; VALUE] {
     let mut value = [number as u8; VALUE];
     value[..8].copy_from_slice(&number.to_le_bytes());
@@ -69,7 +69,7 @@ impl<D: Durable> Client for Committer<'_, D> {
     }
 }
 
-/// A store in a directory of its own, for a orders.
+/// Opens a store in a directory of its own, and serves orders.
 pub(super) fn host<D: Durable>(directory: &Path, threads: usize, orders: &OrderQueue) -> Result<(), Error> {
     let store = D::open(directory)?;
     let committer = |thread| Committer { store: &store, thread, written: 0 };
@@ -77,7 +77,7 @@ pub(super) fn host<D: Durable>(directory: &Path, threads: usize, orders: &OrderQ
     orders.serve(&mut committers, |committers| if D::KEEPS_ROWS { verify(&store, committers) } else { Ok(Vec::new()) })
 }
 
-/// What does not hold, in words: each row must be what was written last.
+/// Returns the violations, in words: each row must have the value written last.
 fn verify<D: Durable>(store: &D, committers: &[Committer<'_, D>]) -> Result<Vec<String>, Error> {
     let mut violations = Vec::new();
     for Committer { thread, written, .. } in committers {
@@ -91,14 +91,14 @@ fn verify<D: Durable>(store: &D, committers: &[Committer<'_, D>]) -> Result<Vec<
     Ok(violations)
 }
 
-/// A directory for all stores, removed in the end.
+/// A directory for all stores, removed at the end.
 #[derive(Debug)]
 pub(super) struct Ground {
     path: PathBuf,
 }
 
 impl Ground {
-    /// In a directory that is empty or not there yet, or among the system's temporary files.
+    /// Uses a directory that is empty or not there yet, or one among the system's temporary files.
     pub(super) fn new(path: Option<&Path>) -> Result<Self, Error> {
         if let Some(path) = path.filter(|path| is_occupied(path)) {
             return Err(Error::Occupied { path: path.to_owned() });
@@ -107,7 +107,7 @@ impl Ground {
         Ok(Self { path: path.map_or_else(own, Path::to_owned) })
     }
 
-    /// Makes a directory in it.
+    /// Makes a subdirectory.
     pub(super) fn directory(&self, name: &str) -> Result<PathBuf, Error> {
         let path = self.path.join(name);
         let made: io::Result<()> = fs::create_dir_all(&path);
@@ -118,7 +118,7 @@ impl Ground {
 
 impl Drop for Ground {
     fn drop(&mut self) {
-        // What is left is the stores' files, which nothing needs.
+        // Only the stores' files are left, and nothing needs them.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

@@ -1,4 +1,4 @@
-//! fjall: a log-structured merge tree with a journal, which every batch is synced to.
+//! fjall: a log-structured merge tree. Its journal is synced after every batch.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! heed: LMDB, a copy-on-write B+ tree in a mapped file, with one writer at a time.
 //!
-//! Version 0.11, the last whose environments are opened by a safe function: this crate has no
-//! unsafe code.
+//! Version 0.11 is the last that opens an environment by a safe function. This crate has no unsafe
+//! code.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use crate::Error;
 
 const NAME: &str = "heed";
 
-/// The most that the file may grow to.
+/// The largest size of the file.
 const MAP: usize = 4 << 30;
 
 pub(super) struct Heed {
@@ -32,7 +32,7 @@ fn refused(error: heed::Error) -> Error {
 
 impl Durable for Heed {
     fn open(directory: &Path) -> Result<Self, Error> {
-        // Every commit is synced, unless flags say otherwise.
+        // Every commit is synced, unless flags disable it.
         let env = EnvOpenOptions::new().map_size(MAP).open(directory).map_err(refused)?;
         let rows = env.create_database(None).map_err(refused)?;
         Ok(Self { env, rows })

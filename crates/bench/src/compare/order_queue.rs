@@ -1,5 +1,5 @@
-//! Stores that are filled once and then take turns: each with a thread of its own, which keeps what
-//! borrows from what and does nothing until it is asked.
+//! Stores that are filled once and then take turns. Each has a thread of its own, which owns the
+//! store and waits for orders.
 
 use std::{
     sync::mpsc::{Receiver, Sender, channel},
@@ -11,16 +11,16 @@ use crate::{
     drive::{Client, Tally, Until, run_clients},
 };
 
-/// What a store is to do.
+/// An order to a store.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Order {
     /// Run the workload.
     Run(Until),
-    /// See whether everything is as it must be.
+    /// Check consistency.
     Check,
 }
 
-/// What has come of it.
+/// The result of an order.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     pub(super) tally: Tally,
@@ -35,7 +35,7 @@ pub(super) struct OrderQueue {
 }
 
 impl OrderQueue {
-    /// Says that the store is filled, and does what is asked for as long as anybody asks.
+    /// Reports that the store is filled, and serves orders until the asking side is dropped.
     pub(super) fn serve<C: Client>(
         &self,
         clients: &mut [C],
@@ -53,7 +53,7 @@ impl OrderQueue {
     }
 }
 
-/// Whoever asks a store. When this is dropped, the store's thread ends.
+/// The asking side. When it is dropped, the store's thread ends.
 #[derive(Debug)]
 pub(super) struct Seat {
     name: String,
@@ -62,7 +62,7 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// Lets a thread host a store, and waits until it is filled.
+    /// Starts a thread that hosts a store, and waits until the store is filled.
     pub(super) fn taken<'s>(
         scope: &'s Scope<'s, '_>,
         name: String,
@@ -72,7 +72,7 @@ impl Seat {
         let body = move || {
             let orders = OrderQueue { orders: to_do, answers: done };
             if let Err(error) = host(&orders) {
-                // If nobody hears it, somebody else has failed before.
+                // If the receiver is gone, another store has failed before.
                 let _ = orders.answers.send(Err(error));
             }
         };
@@ -82,9 +82,9 @@ impl Seat {
         Ok(seat)
     }
 
-    /// Has the store do something.
+    /// Sends an order to the store and returns its answer.
     pub(super) fn ask(&self, order: Order) -> Result<Answer, Error> {
-        // If the store is gone, there is its last word, or none.
+        // If the store's thread is gone, its last answer says why, if there is one.
         let _ = self.orders.send(order);
         self.answer()
     }

@@ -1,4 +1,4 @@
-//! This database in a comparison.
+//! This database as a compared store.
 
 use drtm_txn::{Builder, Config};
 
@@ -8,7 +8,7 @@ use crate::{
     drive::{Task, Workload, load_quietly},
 };
 
-/// The database with a workload, for a orders.
+/// The database with a workload, served by orders.
 pub(super) struct Ours<'w, W> {
     pub(super) workload: &'w W,
     pub(super) threads: usize,

@@ -1,5 +1,5 @@
-//! Other stores behind one interface: rows of bytes under numbers. An operation goes by a virtual
-//! call, which is a thousandth of what it takes.
+//! Other stores behind one trait: rows of bytes under numbers. An operation is a virtual call,
+//! which costs a thousandth of the operation.
 
 use super::order_queue::OrderQueue;
 use crate::{
@@ -9,10 +9,10 @@ use crate::{
 
 /// A transactional store.
 pub(super) trait Peer: Sized + Sync {
-    /// An empty one.
+    /// Creates an empty store.
     fn new() -> Result<Self, Error>;
 
-    /// Runs a transaction until it is committed, or given up by the closure.
+    /// Runs a transaction until it commits, or until the closure aborts it.
     fn transact<T, F: From<Error>>(
         &self,
         writes: bool,
@@ -20,9 +20,9 @@ pub(super) trait Peer: Sized + Sync {
     ) -> Result<T, F>;
 }
 
-/// What a transaction does.
+/// The operations of a transaction.
 pub(crate) trait Rows {
-    /// Copies a row's value, which has this length.
+    /// Copies a row's value, which must have `value`'s length.
     fn get(&mut self, key: u64, value: &mut [u8]) -> Result<(), Error>;
 
     fn put(&mut self, key: u64, value: &[u8]) -> Result<(), Error>;
@@ -30,7 +30,7 @@ pub(crate) trait Rows {
 
 /// A workload on such stores.
 pub(super) trait OnPeers: Workload {
-    /// A thread's side of it.
+    /// A thread's client of a store.
     type Worker<'w, P: Peer + 'w>: Client
     where
         Self: 'w;
@@ -39,11 +39,11 @@ pub(super) trait OnPeers: Workload {
 
     fn workers<'w, P: Peer>(&'w self, peer: &'w P, threads: usize) -> Result<Vec<Self::Worker<'w, P>>, Error>;
 
-    /// What does not hold when all transactions are over, in words.
+    /// Returns the violations after all transactions, in words.
     fn verify<P: Peer>(&self, peer: &P, workers: &[Self::Worker<'_, P>]) -> Result<Vec<String>, Error>;
 }
 
-/// A store with a workload, for a orders.
+/// Fills a store with a workload, and serves orders.
 pub(super) fn host<W: OnPeers, P: Peer>(workload: &W, threads: usize, orders: &OrderQueue) -> Result<(), Error> {
     let peer = P::new()?;
     workload.fill(&peer)?;
@@ -51,8 +51,8 @@ pub(super) fn host<W: OnPeers, P: Peer>(workload: &W, threads: usize, orders: &O
     orders.serve(&mut workers, |workers| workload.verify(&peer, workers))
 }
 
-/// The value that was found, into where it is to go. A row that is missing, or has another length,
-/// is the store's fault.
+/// Copies the value found into `into`. A row that is missing, or has another length, is the store's
+/// error.
 pub(super) fn copied(store: &'static str, found: Option<&[u8]>, into: &mut [u8]) -> Result<(), Error> {
     match found {
         Some(found) if found.len() == into.len() => {
@@ -63,7 +63,7 @@ pub(super) fn copied(store: &'static str, found: Option<&[u8]>, into: &mut [u8])
     }
 }
 
-/// What a store has against being used.
+/// Wraps an error of a store.
 pub(super) fn failed(store: &'static str) -> impl Fn(Box<dyn std::error::Error + Send + Sync>) -> Error + Copy {
     move |source| Error::Foreign { store, source }
 }

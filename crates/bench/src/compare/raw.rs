@@ -1,6 +1,6 @@
-//! The floor: what the disk takes, written by hand. Threads hand their bytes to whichever of them
-//! leads, which writes and syncs all that wait at once. There are no rows, no checksums and no
-//! recovery.
+//! The floor: the cost of the disk alone, written by hand. Threads hand their bytes to a leader
+//! among them, which writes and syncs all waiting bytes at once. There are no rows, no checksums
+//! and no recovery.
 
 use std::{
     fs::{File, OpenOptions},
@@ -15,14 +15,14 @@ use rustix::fs::{FallocateFlags, fallocate};
 use super::durable::{Durable, VALUE};
 use crate::Error;
 
-/// Bytes of a record of this database with one row: its header, the entry's, a key, a value, and a
-/// mark.
+/// Bytes of a record of this database with one row: its header, the entry's header, a key, a value,
+/// and an end mark.
 const RECORD: usize = (24 + 24 + 8 + VALUE).next_multiple_of(8) + 8;
 
 /// Bytes of a frame's header.
 const HEADER: usize = 32;
 
-/// Space that is taken at a time, as the database does.
+/// Space that is reserved at a time, as the database does.
 const RESERVED: u64 = 4 << 20;
 
 pub(super) struct Raw {
@@ -33,9 +33,9 @@ pub(super) struct Raw {
 
 #[derive(Default)]
 struct State {
-    /// What waits to be written.
+    /// Bytes that wait to be written.
     waiting: Vec<u8>,
-    /// How many have handed in their bytes, and how many of them are on the disk.
+    /// The number of threads that have handed in bytes, and the number of them that are synced.
     handed_in: u64,
     durable: u64,
     is_led: bool,

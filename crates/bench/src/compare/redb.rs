@@ -1,5 +1,5 @@
-//! redb: a copy-on-write B-tree for disks, with one writer at a time. In memory and without
-//! durability, or in a file.
+//! redb: a copy-on-write B-tree with one writer at a time. In memory without durability, or in a
+//! file.
 
 use std::path::Path;
 

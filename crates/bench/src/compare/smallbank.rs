@@ -44,7 +44,7 @@ impl<P: Peer> Accounts for OnPeer<'_, P> {
         self.0.transact(writes, |rows| body(rows))
     }
 
-    /// The other stores cannot be told ahead.
+    /// Other stores have no prefetch.
     fn prefetch(&self, _: &mut (dyn Rows + '_), _: &[CustomerKey], _: &[CustomerKey]) -> Result<(), Error> {
         Ok(())
     }
@@ -76,7 +76,7 @@ impl<P: Peer> Accounts for OnPeer<'_, P> {
     }
 }
 
-/// Changes a balance by a rule, and returns what it was before.
+/// Changes a balance by a rule, and returns the old balance.
 fn change(
     rows: &mut dyn Rows,
     key: u64,

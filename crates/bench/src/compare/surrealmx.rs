@@ -1,4 +1,4 @@
-//! SurrealMX: multi-version, optimistic, serializable by validation of what was read.
+//! SurrealMX: multi-version, optimistic, serializable by validation of the read set.
 
 use std::path::Path;
 

@@ -17,12 +17,12 @@ fn read(rows: &mut dyn Rows, number: u64) -> Result<SmallRow, Error> {
     Ok(row)
 }
 
-/// A thread with its transactions.
+/// A thread that runs transactions.
 #[repr(align(128))]
 pub(crate) struct Worker<'p, P> {
     peer: &'p P,
     transactions: Transactions,
-    /// Records.
+    /// The number of records written.
     written: u64,
 }
 

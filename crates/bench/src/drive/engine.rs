@@ -1,4 +1,4 @@
-//! What transactions run on, and how the command line names it.
+//! Engines that run transactions, and their names on the command line.
 
 use clap::{
     ValueEnum,
@@ -10,22 +10,22 @@ use serde::Serialize;
 
 use crate::Error;
 
-/// What transactions run on.
+/// The engine that runs transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum EngineName {
-    /// RTM where this machine has it, and otherwise none
+    /// RTM if this machine has it, otherwise none
     #[default]
     Auto,
-    /// No hardware transactions, whatever this machine has
+    /// No hardware transactions, even if this machine has them
     None,
-    /// Software with the limits of the hardware; speeds mean nothing
+    /// Software with the limits of the hardware; its speeds mean nothing
     Emulated,
-    /// This machine's own transactional memory; refused where there is none
+    /// This machine's transactional memory; refused if there is none
     Rtm,
 }
 
-/// The emulation of transactional memory.
+/// The configuration with emulated transactional memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Simulated;
 
@@ -34,7 +34,7 @@ impl Config for Simulated {
     const REGIONS_FROM: usize = 1;
 }
 
-/// Record locks, with all accesses to the store traced.
+/// The configuration with record locks, and all accesses to the store traced.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watched;
 
@@ -51,7 +51,7 @@ pub(crate) trait Task {
 }
 
 impl EngineName {
-    /// As options name it.
+    /// Returns the name that options use.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -61,8 +61,7 @@ impl EngineName {
         }
     }
 
-    /// Carries a task out on the engine of this name, and returns the name of the engine that was
-    /// chosen beside the task's result.
+    /// Runs a task on this engine. Returns the name of the chosen engine and the task's result.
     pub(crate) fn dispatch<T: Task>(self, task: T) -> Result<(&'static str, T::Output), Error> {
         Ok(match self {
             Self::Auto => {
@@ -80,7 +79,7 @@ impl EngineName {
     }
 }
 
-/// Why `limit` is refused where an option offered it before.
+/// Why `limit` is refused where an option once offered it.
 const NO_LIMIT: &str = "a database without isolation is no longer built; \
                         `drtm-bench kv speed` measures the tables without transactions";
 

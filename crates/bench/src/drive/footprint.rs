@@ -1,4 +1,4 @@
-//! What a workload's transactions touch, their commits included.
+//! Footprints of a workload's transactions, their commits included.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,21 +8,21 @@ use drtm_txn::Builder;
 use super::{Workload, engine::Watched, progress::Progress, workers::Client, workload::load};
 use crate::Error;
 
-/// What transactions of one kind touch on average, their commits included.
+/// The average footprint of one kind of transaction, its commit included.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Footprint {
     pub(crate) transaction: &'static str,
-    /// How many were looked at.
+    /// The number of transactions traced.
     pub(crate) count: u64,
-    /// Bytes in the cache lines that are read, of all together.
+    /// Bytes in the cache lines read by all of them.
     read: u64,
     written: u64,
-    /// How many a region could not hold.
+    /// The number that do not fit into an htm transaction.
     pub(crate) too_large: u64,
 }
 
 impl Footprint {
-    /// Bytes in the cache lines that one reads.
+    /// Returns the mean bytes in the cache lines that one transaction reads.
     pub(crate) fn read_bytes(&self) -> f64 {
         self.read as f64 / self.count as f64
     }
@@ -32,9 +32,9 @@ impl Footprint {
     }
 }
 
-/// Runs `transactions` of a workload, one after the other, and returns what they touch, and whether
-/// one region of a processor with this profile could hold each. Kinds that do not occur are left
-/// out.
+/// Runs `transactions` of a workload one after the other. Returns their footprints, and how many
+/// would not fit into one htm transaction of a processor with this profile. Kinds that do not occur
+/// are left out.
 pub(crate) fn footprints<W: Workload>(
     workload: &W,
     transactions: u64,

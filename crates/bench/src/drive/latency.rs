@@ -1,16 +1,16 @@
-//! How long transactions take.
+//! Latencies of transactions.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A thread's times of one kind of transaction, to one percent.
+/// A thread's latencies of one kind of transaction, to one percent.
 #[derive(Clone, Debug)]
 pub(crate) struct Latencies(Histogram<u64>);
 
-/// The longest time that is told apart from longer ones: a minute, in nanoseconds.
+/// The longest latency that the histogram resolves: a minute, in nanoseconds.
 const LONGEST: u64 = 60_000_000_000;
 
-/// Times that so many percent of transactions did not exceed, in microseconds.
+/// Percentiles of latencies, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Percentiles {
     pub(crate) p50: f64,
@@ -21,7 +21,7 @@ pub(crate) struct Percentiles {
 
 impl Default for Latencies {
     fn default() -> Self {
-        // The bounds are constants that make sense, which is all that can go wrong with them.
+        // The bounds are valid constants, so this cannot fail.
         match Histogram::new_with_bounds(1, LONGEST, 2) {
             Ok(histogram) => Self(histogram),
             Err(error) => unreachable!("{error}"),
@@ -30,7 +30,7 @@ impl Default for Latencies {
 }
 
 impl Serialize for Latencies {
-    /// As pairs of a time and how often there was one.
+    /// Serializes pairs of a latency and its count.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0.iter_recorded().map(|at| (at.value_iterated_to(), at.count_at_value())))
     }
@@ -58,12 +58,12 @@ impl Latencies {
         debug_assert!(added.is_ok());
     }
 
-    /// How many there are.
+    /// Returns the number of transactions.
     pub(crate) fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// Nothing if there was no transaction.
+    /// Returns the percentiles; `None` if there was no transaction.
     pub(crate) fn percentiles(&self) -> Option<Percentiles> {
         let at = |percent| self.0.value_at_percentile(percent) as f64 / 1_000.0;
         (!self.0.is_empty()).then(|| Percentiles { p50: at(50.0), p90: at(90.0), p99: at(99.0), p999: at(99.9) })

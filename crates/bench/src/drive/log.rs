@@ -1,4 +1,4 @@
-//! A workload's log: where it is, when commits wait for it, and how much is written to it.
+//! A workload's log: its place, when commits wait for it, and how many bytes it takes.
 
 use std::{
     fs, io,
@@ -44,13 +44,13 @@ impl DurabilityName {
     }
 }
 
-/// The size of a log's segments: the database's own.
+/// The size of a log's segments: the database's default.
 const SEGMENT: u64 = 64 << 20;
 
-/// Longer than the database takes to write what is committed, if nothing else is to be written.
+/// Longer than the database takes to write pending commits when no others arrive.
 const SETTLED: Duration = Duration::from_millis(50);
 
-/// Where a log is to be, and when commits wait for it.
+/// Where a log is placed, and when commits wait for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogPlace<'o> {
     pub(crate) directory: &'o Path,
@@ -58,11 +58,11 @@ pub(crate) struct LogPlace<'o> {
 }
 
 impl LogPlace<'_> {
-    /// Returns the log's meter, for a directory without files.
+    /// Returns the log's meter. The directory must be empty or not there yet.
     ///
     /// # Errors
     ///
-    /// [`Error::Occupied`].
+    /// Returns [`Error::Occupied`] if the directory has files.
     pub(crate) fn fresh(&self) -> Result<Arc<Meter>, Error> {
         if is_occupied(self.directory) {
             return Err(Error::Occupied { path: self.directory.to_owned() });
@@ -71,7 +71,7 @@ impl LogPlace<'_> {
     }
 }
 
-/// Returns whether there is a file in a directory, or the directory is none.
+/// Returns whether `directory` has files or is not a directory.
 pub(crate) fn is_occupied(directory: &Path) -> bool {
     match fs::read_dir(directory) {
         Ok(mut files) => files.next().is_some(),
@@ -79,7 +79,7 @@ pub(crate) fn is_occupied(directory: &Path) -> bool {
     }
 }
 
-/// A directory that counts what is written to it.
+/// A directory that counts bytes written to it, and syncs.
 #[derive(Debug)]
 pub(crate) struct Meter {
     files: Files,
@@ -92,7 +92,7 @@ struct Counts {
     syncs: AtomicU64,
 }
 
-/// What was written to a directory.
+/// The bytes and syncs of a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) bytes: u64,
@@ -105,7 +105,7 @@ impl Meter {
         Ok(Self { files, counts: Arc::default() })
     }
 
-    /// Opens the database that is kept in the directory.
+    /// Opens the database in the directory.
     pub(crate) fn database<S: Config>(
         self: &Arc<Self>,
         builder: Builder,
@@ -116,13 +116,13 @@ impl Meter {
         Ok(builder.storage(storage, SEGMENT).durability(mode).build_with::<S>(engine)?)
     }
 
-    /// Returns what was written so far.
+    /// Returns the bytes and syncs so far.
     pub(crate) fn written(&self) -> Written {
         let Counts { bytes, syncs } = &*self.counts;
         Written { bytes: bytes.load(Relaxed), syncs: syncs.load(Relaxed) }
     }
 
-    /// Waits until the database writes nothing more, after commits that nothing has waited for.
+    /// Waits until the database has written all commits that did not wait for the log.
     pub(crate) fn settle(&self) -> Written {
         loop {
             let before = self.written();
@@ -134,7 +134,7 @@ impl Meter {
     }
 }
 
-/// A file of which is counted what is written to it.
+/// A file that counts bytes written to it.
 #[derive(Debug)]
 struct Metered {
     file: Box<dyn StoredFile>,
@@ -215,23 +215,23 @@ impl StoredFile for Metered {
     }
 }
 
-/// What became of a log, for the report.
+/// Counters of a log, for the report.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Logged {
     pub(crate) log_bytes_per_transaction: f64,
     pub(crate) log_bytes_per_s: f64,
     pub(crate) log_syncs_per_s: f64,
-    /// How long opening the database again took.
+    /// Seconds that opening the database again took.
     pub(crate) recovery_s: f64,
-    /// How many rows there are then.
+    /// Rows after recovery.
     pub(crate) recovery_rows: u64,
-    /// How many bytes were written to the directory until then.
+    /// Bytes written to the directory before recovery.
     pub(crate) recovery_log_bytes: u64,
 }
 
 impl Logged {
-    /// Of a run: what was written before it and until its end, how long recovery took then, and how
-    /// many rows there are.
+    /// Creates the counters of a run: bytes written before it and until its end, the time of
+    /// recovery, and the rows after it.
     pub(super) fn of(
         run: &Tally,
         (before, after): (Written, Written),

@@ -1,4 +1,4 @@
-//! What a run has come to, for scripts and for people.
+//! The outcome of a run, for scripts and for people.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
     units,
 };
 
-/// Loads, runs and checks a workload as options say.
+/// Loads, runs and checks a workload as the options say.
 pub(crate) fn measure<W: Workload>(workload: &W, options: &Options) -> Result<Outcome, Error> {
     options.refuse_cluster()?;
     let run = Run { workload, pace: options.pace(), log: options.log()? };
@@ -31,7 +31,7 @@ pub(crate) fn measure<W: Workload>(workload: &W, options: &Options) -> Result<Ou
     Ok(Outcome::new(workload, options, engine, run.pace.threads, result))
 }
 
-/// Loads, runs and checks a workload on a cluster as options say.
+/// Loads, runs and checks a workload on a cluster as the options say.
 pub(crate) fn measure_cluster<W: ClusterWorkload>(
     workload: &W,
     options: &Options,
@@ -42,7 +42,7 @@ pub(crate) fn measure_cluster<W: ClusterWorkload>(
     Ok(Outcome::of_cluster::<W>(workload, options, &plan, gathered))
 }
 
-/// What scripts read.
+/// The outcome as JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct Outcome {
     workload: &'static str,
@@ -52,7 +52,7 @@ pub(crate) struct Outcome {
     #[serde(flatten)]
     counted: BTreeMap<String, u64>,
     engine: &'static str,
-    /// Whether speeds are those of a simulation.
+    /// Whether speeds are simulated.
     simulated: bool,
     nodes: u16,
     fabric: FabricName,
@@ -71,7 +71,7 @@ pub(crate) struct Outcome {
     max_rss_mib: Option<u64>,
 }
 
-/// What the check has found, in words.
+/// The violations that the check found, in words.
 #[derive(Debug)]
 struct Consistency(Vec<String>);
 
@@ -81,12 +81,12 @@ impl Serialize for Consistency {
     }
 }
 
-/// What a check has found, as scripts read it.
+/// Serializes the violations, or `"ok"` if there are none.
 pub(crate) fn ok_or_violations<S: Serializer>(violations: &[String], serializer: S) -> Result<S::Ok, S::Error> {
     if violations.is_empty() { serializer.serialize_str("ok") } else { violations.serialize(serializer) }
 }
 
-/// What the workload itself gives up, among the causes of aborts.
+/// The abort cause of transactions that the workload itself aborts.
 const USER: &str = "user";
 
 impl Outcome {
@@ -100,7 +100,7 @@ impl Outcome {
         let Finished { tally, conflicts, counted, log, violations, most_memory, .. } = finished;
         let seconds = tally.time.as_secs_f64();
         let causes = conflicts.into_iter().map(|(cause, count)| (format!("{cause:?}").to_lowercase(), count));
-        // The kinds do not depend on the setting; any will do.
+        // The kinds are the same for every configuration.
         let kinds = <W::Client<'_, drtm_txn::DefaultConfig>>::kinds();
         let latencies = kinds.iter().zip(&tally.latencies);
         Self {
@@ -126,7 +126,7 @@ impl Outcome {
         }
     }
 
-    /// Threads are those of each node.
+    /// Builds the outcome of a cluster. The threads are those of each node.
     fn of_cluster<W: ClusterWorkload>(
         workload: &W,
         options: &Options,
@@ -159,7 +159,7 @@ impl Outcome {
         }
     }
 
-    /// Tells all, and fails if something does not hold.
+    /// Reports the outcome, and returns an error if there are violations.
     pub(crate) fn tell(&self, report: &Report) -> Result<(), Error> {
         report.text(&self.text())?;
         report.result(self)?;
@@ -229,7 +229,7 @@ impl Outcome {
     }
 }
 
-/// As it is said, without quotes.
+/// Formats a value, a string without quotes.
 fn bare(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

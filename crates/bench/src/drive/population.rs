@@ -1,4 +1,4 @@
-//! Populations of numbered rows: how they are divided, and read again.
+//! Populations of numbered rows: divides them into pieces, and reads them.
 
 use std::ops::Range;
 
@@ -7,23 +7,22 @@ use crate::{Error, scatter::scatter};
 /// Rows of a piece.
 const PIECE: u64 = 4_096;
 
-/// How many pieces so many rows have.
+/// Returns the number of pieces of that many rows.
 pub(crate) fn pieces(rows: u64) -> u64 {
     rows.div_ceil(PIECE)
 }
 
-/// The numbers of a piece's rows, from zero.
+/// Returns the numbers of a piece's rows, from zero.
 pub(crate) fn of_piece(piece: u64, rows: u64) -> Range<u64> {
     piece * PIECE..rows.min((piece + 1) * PIECE)
 }
 
-/// The seed of a thread's inputs.
+/// Returns the seed of a thread's inputs.
 pub(crate) fn spread(seed: u64, thread: usize) -> u64 {
     scatter(seed ^ scatter(thread as u64 + 1))
 }
 
-/// A row of a table that must be there. Not by `ok_or`, which would make the error, and drop it,
-/// for every row.
+/// Returns a row that must exist. `ok_or` would construct and drop the error for every row.
 #[inline(always)]
 pub(crate) fn there<T>(row: Option<T>, table: &'static str) -> Result<T, drtm_txn::Error> {
     match row {
@@ -32,7 +31,7 @@ pub(crate) fn there<T>(row: Option<T>, table: &'static str) -> Result<T, drtm_tx
     }
 }
 
-/// A row that was looked up by its key, for checks, which see for themselves that one is missing.
+/// Pairs a row with its key. `None` if the row is missing: checks detect that themselves.
 pub(crate) fn if_there<K, R>(key: K, row: Result<Option<R>, drtm_txn::Error>) -> Option<Result<(K, R), Error>> {
     match row {
         Ok(row) => row.map(|row| Ok((key, row))),

@@ -1,24 +1,24 @@
-//! What is seen of a run while it lasts: a bar on stderr, where that is a terminal.
+//! A progress bar on stderr, if that is a terminal.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar, which goes away when it is dropped.
+/// A bar, which disappears when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
     pub(crate) fn new(what: &'static str, length: u64) -> Self {
         let bar = ProgressBar::new(length).with_prefix(what);
-        // The template is a constant; the default one would do as well.
+        // The template is a valid constant; without it, the default template is used.
         if let Ok(style) = ProgressStyle::with_template("{prefix} [{bar:40}] {percent:>3} %  {msg}") {
             bar.set_style(style.progress_chars("=> "));
         }
         Self(bar)
     }
 
-    /// For what has no length.
+    /// Shows a spinner, for work without a known length.
     pub(crate) fn spinner(what: &'static str) -> Self {
         let bar = ProgressBar::new_spinner().with_message(what);
         bar.enable_steady_tick(Duration::from_millis(100));

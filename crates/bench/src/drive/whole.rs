@@ -1,10 +1,11 @@
-//! Whole transactions as critical sections of one lock, which regions elide where there are any:
-//! the simplest way to use transactional memory, and what it costs when transactions do not fit.
+//! Runs whole transactions as critical sections of one lock, elided by htm transactions where the
+//! machine has them. This is the simplest way to use transactional memory, and shows its cost when
+//! transactions do not fit.
 //!
-//! A study that breaks a rule on purpose: the database runs on an engine without regions, inside a
-//! region of another engine. This works because hardware does not know engines: all that a thread
-//! does within a region happens atomically or not at all, private memory and record locks included.
-//! The emulation cannot do this, so these regions are RTM's or none.
+//! This study breaks a rule on purpose: the database runs on an engine without htm transactions,
+//! inside an htm transaction of another engine. Hardware does not distinguish engines: everything
+//! that a thread does within it is atomic, private memory and record locks included. The emulation
+//! cannot do this, so the study uses RTM or the lock alone.
 
 use drtm_htm::{Cause, FallbackLock, Htm, Native, Outcome, Policy, Worker};
 use drtm_txn::{Config, Db};
@@ -16,12 +17,12 @@ use super::{
 };
 use crate::Error;
 
-/// A workload whose transactions are critical sections of one lock: they run as if one
-/// after the other. The database locks and validates as always, which becomes part of each section.
+/// A workload whose transactions are critical sections of one lock, so that they run as if
+/// serially. The database locks and validates as always, inside each section.
 #[derive(Debug)]
 pub(crate) struct Whole<W> {
     workload: W,
-    /// Whether there are regions, or the lock alone.
+    /// Whether the lock is elided by htm transactions, or always taken.
     engine: Native,
     lock: FallbackLock,
 }
@@ -32,14 +33,14 @@ pub(crate) struct Section<'w, C> {
     client: C,
     worker: Worker<Native>,
     lock: &'w FallbackLock,
-    /// Of each kind, how many ended under the lock, and how many of these because they did not fit
-    /// into a region.
+    /// For each kind, how many transactions ended under the lock, and how many of these overflowed
+    /// an htm transaction.
     fallbacks: Vec<(u64, u64)>,
 }
 
-/// Among what is counted, behind a kind's name: ended under the lock.
+/// The suffix of a kind's counter: transactions that ended under the lock.
 pub(crate) const FALLBACKS: &str = " under the lock";
-/// Likewise: of these, because they did not fit.
+/// The suffix of a kind's counter: those of them that did not fit.
 pub(crate) const OVERFLOWS: &str = " too large";
 
 impl<W> Whole<W> {

@@ -1,4 +1,4 @@
-//! Threads that run transactions until their time is over, and what they count.
+//! Threads that run transactions for a given time, and their counters.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -12,43 +12,43 @@ use quanta::Clock;
 use super::latency::Latencies;
 use crate::Error;
 
-/// A thread's side of a workload. It is written for every transaction, and others' lie beside it:
-/// it is to be aligned so that no two are in one line.
+/// A thread's client of a workload. It is written by every transaction and lies beside other
+/// threads' clients, so it must be aligned to avoid false sharing.
 pub(crate) trait Client: Send {
-    /// Names of the transactions that it runs.
+    /// Returns the names of the kinds of transactions that it runs.
     fn kinds() -> &'static [&'static str];
 
     /// Runs the next transaction to its end. The date is in microseconds since 1970.
     fn run_next(&mut self, date: u64) -> Result<Done, Error>;
 }
 
-/// What has become of a transaction.
+/// The result of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done {
-    /// Which of [`Client::kinds`] it was.
+    /// The transaction's index in [`Client::kinds`].
     pub(crate) kind: usize,
-    /// Whether it was committed, or given up by the workload itself.
+    /// Whether it committed; otherwise the workload aborted it.
     pub(crate) is_committed: bool,
 }
 
 /// When a run ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Until {
-    /// After this time.
+    /// After this duration.
     Time(Duration),
-    /// When each thread has run so many transactions.
+    /// When each thread has run this many transactions.
     Transactions(u64),
 }
 
-/// What a run has come to.
+/// The counters of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// From when all began until the last one ended.
+    /// From the common start until the last transaction's end.
     pub(crate) time: Duration,
     pub(crate) committed: u64,
-    /// Given up by the workload.
+    /// Transactions aborted by the workload.
     pub(crate) given_up: u64,
-    /// Of each kind, whatever became of them.
+    /// Latencies of each kind, whether committed or not.
     pub(crate) latencies: Vec<Latencies>,
 }
 
@@ -68,14 +68,14 @@ impl Tally {
 /// How often a run's progress is shown.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// Runs transactions of all clients, each in a thread of its own. Meanwhile `glance` is called from
-/// time to time, with the time since the beginning.
+/// Runs the transactions of all clients, each in a thread of its own. Calls `glance` periodically
+/// with the time since the start.
 pub(crate) fn run<C: Client>(
     clients: &mut [C],
     until: Until,
     mut glance: impl FnMut(Duration),
 ) -> Result<Tally, Error> {
-    // Nobody begins before all are there.
+    // No thread starts before all are spawned.
     let (stop, gate, clock) = (&AtomicBool::new(false), &RwLock::new(()), &Clock::new());
     thread::scope(|scope| {
         let closed = gate.write();
@@ -85,7 +85,7 @@ pub(crate) fn run<C: Client>(
             let body = move || {
                 drop(gate.read());
                 let tally = run_one(client, until, clock, stop);
-                // Without this one the result is void, so that others need not go on.
+                // Without this thread the result is void, so the others stop.
                 if tally.is_err() {
                     stop.store(true, Relaxed);
                 }
@@ -117,12 +117,12 @@ pub(crate) fn run<C: Client>(
     })
 }
 
-/// One thread's transactions. The clock is read once for each: a transaction begins when the one
-/// before has ended, so that drawing its input is part of its time.
+/// Runs one thread's transactions. The clock is read once per transaction: a transaction begins
+/// when the previous one ends, so drawing its input counts.
 ///
-/// The system's clock takes as long as a look at a row, and waits until all loads are done, so that
-/// transactions could not overlap. It is asked only when all seems to be over, and how long it
-/// took.
+/// The system's clock takes as long as reading a row, and waits for all loads to complete, so
+/// transactions could not overlap. It is read only for the total time, and to confirm that the time
+/// is over.
 fn run_one<C: Client>(client: &mut C, until: Until, clock: &Clock, stop: &AtomicBool) -> Result<Tally, Error> {
     let mut tally = Tally::new(C::kinds().len());
     let date = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
@@ -130,7 +130,7 @@ fn run_one<C: Client>(client: &mut C, until: Until, clock: &Clock, stop: &Atomic
     let (mut now, mut done) = (0, 0);
     loop {
         let is_over = match until {
-            // The system's clock has the last word: the processor's may be ahead of it.
+            // The system's clock decides: the processor's clock may be ahead of it.
             Until::Time(time) => u128::from(now) >= time.as_nanos() && began.elapsed() >= time,
             Until::Transactions(count) => done >= count,
         };

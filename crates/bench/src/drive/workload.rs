@@ -1,5 +1,4 @@
-//! From an empty database to a result: load, run, check. The same for every workload, on every
-//! engine.
+//! Loads, runs and checks any workload on any engine.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -19,23 +18,23 @@ use crate::{Error, memory};
 
 /// A workload, with its size.
 pub(crate) trait Workload: Sync {
-    /// As the command line names it.
+    /// The workload's name on the command line.
     const NAME: &'static str;
 
-    /// What it needs of a database.
+    /// The handles of its tables.
     type Tables: Copy + Send + Sync;
 
-    /// A thread's side of it.
+    /// A thread's client.
     type Client<'w, S: Config>: Client
     where
         Self: 'w;
 
-    /// Its size, for the report: names and numbers.
+    /// Returns its size for the report: names and numbers.
     fn size(&self) -> Vec<(&'static str, serde_json::Value)>;
 
     fn open<S: Config>(&self, db: &Db<S>) -> Result<Self::Tables, Error>;
 
-    /// Pieces of the population, which threads share.
+    /// Returns the number of pieces of the population, which threads share.
     fn pieces(&self) -> u64;
 
     fn load<S: Config>(&self, db: &Db<S>, tables: Self::Tables, piece: u64) -> Result<(), Error>;
@@ -47,12 +46,12 @@ pub(crate) trait Workload: Sync {
         threads: usize,
     ) -> Result<Vec<Self::Client<'w, S>>, Error>;
 
-    /// What its clients have counted that others have not, for the report.
+    /// Returns additional counters of its clients, for the report.
     fn counted<S: Config>(_clients: &[Self::Client<'_, S>]) -> Vec<(String, u64)> {
         Vec::new()
     }
 
-    /// What does not hold when all transactions are over, in words.
+    /// Returns the violations after all transactions, in words.
     fn check<S: Config>(
         &self,
         db: &Db<S>,
@@ -61,14 +60,14 @@ pub(crate) trait Workload: Sync {
     ) -> Result<Vec<String>, Error>;
 }
 
-/// How long a workload is run, by how many, and with how much memory.
+/// The duration, threads and memory of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub(crate) threads: usize,
     pub(crate) until: Until,
     /// Bytes that the database may use.
     pub(crate) memory: u64,
-    /// Bytes of them that it has from the beginning.
+    /// Bytes of it to pre-fault at open.
     pub(crate) prefault: u64,
 }
 
@@ -77,12 +76,12 @@ pub(crate) fn run_in<S: Config, W: Workload>(workload: &W, engine: S::Engine, pa
     Run { workload, pace, log: None }.carry_out::<S>(engine)
 }
 
-/// A workload that is to be loaded, run and checked.
+/// A workload to load, run and check.
 #[derive(Debug)]
 pub(crate) struct Run<'w, W> {
     pub(crate) workload: &'w W,
     pub(crate) pace: Pace,
-    /// Where its log is to be, if there is to be one.
+    /// The place of its log; `None` if there is no log.
     pub(crate) log: Option<LogPlace<'w>>,
 }
 
@@ -94,25 +93,25 @@ impl<W> Clone for Run<'_, W> {
 
 impl<W> Copy for Run<'_, W> {}
 
-/// What has come of a run.
+/// The result of a run.
 pub(crate) struct Finished {
     pub(crate) tally: Tally,
-    /// How often transactions could not go on, by cause.
+    /// The number of conflicts, by cause.
     pub(crate) conflicts: Vec<(Conflict, u64)>,
-    /// What became of hardware regions.
+    /// Statistics of htm transactions.
     pub(crate) regions: drtm_htm::Stats,
-    /// What clients have counted.
+    /// Additional counters of clients.
     pub(crate) counted: Vec<(String, u64)>,
-    /// What became of the log.
+    /// Counters of the log.
     pub(crate) log: Option<Logged>,
-    /// What does not hold, also when the database was opened again.
+    /// The violations, also those after reopening the database.
     pub(crate) violations: Vec<String>,
-    /// None where the system does not tell.
+    /// The peak of resident bytes; `None` where the system does not report it.
     pub(crate) most_memory: Option<u64>,
 }
 
 impl Finished {
-    /// Of clients that use no database.
+    /// Creates the result of clients that use no database.
     pub(crate) fn of(tally: Tally) -> Self {
         let (conflicts, counted, violations) = (Vec::new(), Vec::new(), Vec::new());
         let (regions, log, most_memory) = (drtm_htm::Stats::default(), None, None);
@@ -131,7 +130,7 @@ impl<W: Workload> Task for Run<'_, W> {
             None => Ok(builder.clone().build_with::<S>(engine.clone())?),
             Some((meter, _)) => meter.database::<S>(builder.clone(), mode, engine.clone()),
         };
-        // Nothing waits for what is loaded.
+        // Loading does not wait for the log.
         let mut db = open(Durability::Async)?;
         let mut tables = workload.open(&db)?;
         let progress = Progress::new("loading", workload.pieces());
@@ -158,7 +157,7 @@ impl<W: Workload> Task for Run<'_, W> {
         let (after, regions) = (db.stats(), db.htm_stats() - regions_before);
         let conflicts =
             Conflict::ALL.map(|cause| (cause, after.conflicts(cause) - before.conflicts(cause))).into_iter().collect();
-        // Before the check, which takes memory of its own.
+        // Before the check, which allocates memory of its own.
         let most_memory = memory::peak().ok();
         let _checking = Progress::spinner("checking");
         let references: Vec<_> = clients.iter().collect();
@@ -198,7 +197,7 @@ fn run<C: Client, S: Config>(
     })
 }
 
-/// Loads all pieces, and shows nothing of it.
+/// Loads all pieces without a progress bar.
 pub(crate) fn load_quietly<W: Workload, S: Config>(
     workload: &W,
     db: &Db<S>,
@@ -208,7 +207,7 @@ pub(crate) fn load_quietly<W: Workload, S: Config>(
     load(workload, db, tables, threads, || ())
 }
 
-/// Loads all pieces, each by whichever thread is free.
+/// Loads all pieces, each in the next free thread.
 pub(super) fn load<W: Workload, S: Config>(
     workload: &W,
     db: &Db<S>,
@@ -243,8 +242,8 @@ pub(super) fn load<W: Workload, S: Config>(
     })
 }
 
-/// Tables that have other than so many records: rows that no check has seen, or that are there no
-/// more.
+/// Returns the tables whose number of records differs from the expected one. Such a table has rows
+/// that no check has read, or lacks rows.
 pub(crate) fn miscounted<S: Config>(db: &Db<S>, expected: &[(&str, u64)]) -> Result<Vec<String>, Error> {
     let tables = db.tables()?;
     let of = |name: &str| tables.iter().find(|(table, _)| *table == name).map_or(0, |(_, records)| *records);

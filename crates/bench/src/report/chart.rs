@@ -1,5 +1,5 @@
-//! Charts: lines through what was measured, diamonds for what was published. `drawing` draws them,
-//! with the feature `plots`.
+//! Charts: lines through measured values, diamonds for published values. `drawing` draws them, with
+//! the feature `plots`.
 
 #[cfg(feature = "plots")]
 mod drawing;
@@ -13,7 +13,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 
 use crate::{Error, units::Quantity};
 
-/// Where a chart goes, for an option. Refused in a build that draws none.
+/// Returns the parser of an option that names a chart's file. A build without `plots` refuses it.
 pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
         let refusal = "this build draws no charts: build with `--features plots`";
@@ -26,7 +26,7 @@ pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
 #[derive(Debug)]
 pub(crate) struct Chart {
     pub(crate) title: String,
-    /// Under the title: what the numbers are, simulated or measured.
+    /// The line under the title: says whether the numbers are simulated or measured.
     pub(crate) caption: String,
     pub(crate) x: Axis,
     pub(crate) y: Axis,
@@ -43,10 +43,9 @@ pub(crate) struct Axis {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scale {
-    /// From zero.
+    /// Linear, from zero.
     Linear,
-    /// Every tick is twice the one before. There is no place for zero on it: such points are left
-    /// out.
+    /// Logarithmic: every tick is twice the one before. Points at zero are left out.
     Doubling,
     /// One place for each name; the values are indices.
     Named(&'static [&'static str]),
@@ -56,7 +55,7 @@ pub(crate) enum Scale {
 pub(crate) struct Series {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
-    /// What the paper says, where it says it.
+    /// The published values.
     pub(crate) published: Vec<(f64, f64)>,
 }
 

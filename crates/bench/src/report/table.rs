@@ -1,15 +1,15 @@
-//! Tables for people.
+//! Text tables.
 
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
-/// A line under the header, and nothing else between the numbers.
+/// A line under the header, and no lines between the numbers.
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
-/// Characters to a line of prose.
+/// Characters in a line of prose.
 const WIDTH: usize = 100;
 
-/// A table with numbers, which are aligned to the right. `labels` of the columns, from the left,
-/// hold words instead.
+/// Formats a table. The first `labels` columns hold words; the rest hold numbers, aligned to the
+/// right.
 pub(crate) fn table(headers: &[&str], labels: usize, rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(STYLE).set_header(headers).add_rows(rows);
@@ -19,7 +19,7 @@ pub(crate) fn table(headers: &[&str], labels: usize, rows: impl IntoIterator<Ite
     table.trim_fmt()
 }
 
-/// Prose under a table, broken into lines at spaces.
+/// Wraps prose under a table at spaces.
 pub(crate) fn prose(text: &str) -> String {
     let mut lines = String::new();
     let mut length = 0;

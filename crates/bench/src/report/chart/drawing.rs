@@ -1,4 +1,4 @@
-//! Drawing a chart, by plotters.
+//! Draws charts with plotters.
 
 use plotters::{
     coord::Shift,
@@ -10,9 +10,9 @@ use super::{Axis, Chart, Scale, Series};
 use crate::{Error, units::Quantity};
 
 const WIDTH: u32 = 960;
-/// The height of the axes and what belongs to them.
+/// The height of the axes with their labels.
 const BODY: u32 = 492;
-/// Where the legend begins below the top, and how far its lines are from each other.
+/// The legend's offset from the top, and the distance of its lines.
 const LEGEND: i32 = 86;
 const LINE: i32 = 22;
 const LEFT: i32 = 24;
@@ -23,7 +23,7 @@ const GRID: RGBColor = RGBColor(226, 230, 235);
 
 const KB: f64 = 1024.0;
 
-/// Told apart in print and by the colour-blind (Okabe and Ito).
+/// Colours that differ in print and for the colour-blind (Okabe and Ito).
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -83,7 +83,7 @@ impl Chart {
         Ok(())
     }
 
-    /// Title, caption and legend, above the axes where they hide nothing.
+    /// Draws title, caption and legend above the axes, where they hide nothing.
     fn head<B: DrawingBackend>(
         &self,
         root: &DrawingArea<B, Shift>,
@@ -109,7 +109,8 @@ impl Chart {
         Ok(())
     }
 
-    /// What the legend explains, and where: all series, and then what was published, if anything.
+    /// Returns the legend's entries with their places: all series, and then the published values if
+    /// any.
     fn legend(&self) -> Vec<(Option<&Series>, (i32, i32))> {
         let published = self.series.iter().any(|series| !series.published.is_empty());
         let entries = self.series.iter().map(Some).chain(published.then_some(None));
@@ -127,7 +128,7 @@ impl Chart {
             .collect()
     }
 
-    /// Each series with its colour and its marks, which are hollow where colours come again.
+    /// Returns each series with its colour and its marks. Marks are hollow where colours repeat.
     fn coloured(&self) -> impl Iterator<Item = (&Series, (RGBColor, ShapeStyle))> {
         self.series.iter().enumerate().map(|(number, series)| {
             let colour = COLOURS[number % COLOURS.len()];
@@ -136,7 +137,7 @@ impl Chart {
         })
     }
 
-    /// All points that have a place on the axes.
+    /// Returns all points that lie on the axes.
     fn points(&self) -> impl Iterator<Item = (f64, f64)> {
         self.series.iter().flat_map(|series| self.placed(&series.points).chain(self.placed(&series.published)))
     }
@@ -147,17 +148,17 @@ impl Chart {
 }
 
 impl Axis {
-    /// Where a value lies on the axis.
+    /// Returns a value's position on the axis; `None` if it has none.
     fn place(self, value: f64) -> Option<f64> {
         match self.scale {
-            // So that ticks are at whole kilobytes.
+            // Kilobytes, so that ticks are at whole ones.
             Scale::Linear if self.quantity == Quantity::Bytes => Some(value / KB),
             Scale::Linear | Scale::Named(_) => Some(value),
             Scale::Doubling => (value > 0.0).then(|| value.log2()),
         }
     }
 
-    /// What is written at a tick.
+    /// Returns the label of a tick.
     fn label(self, at: f64) -> String {
         match self.scale {
             Scale::Linear if self.quantity == Quantity::AbortRate => format!("{at:.1}"),
@@ -169,7 +170,7 @@ impl Axis {
         }
     }
 
-    /// From end to end, with a little room behind the last point.
+    /// Returns the axis's range, with a little room behind the last point.
     fn range(self, places: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
         let (low, high) =
             places.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), at| (low.min(at), high.max(at)));
@@ -187,13 +188,13 @@ fn name_in_legend(series: Option<&Series>) -> &str {
     series.map_or("published", |series| &series.name)
 }
 
-/// About how wide a legend's entry is: whoever shows the chart chooses the font.
+/// Estimates the width of a legend's entry. The chart's viewer chooses the font.
 fn text_width(text: &str) -> i32 {
     const CHARACTER: usize = 8;
     i32::try_from(text.chars().count() * CHARACTER).unwrap_or(i32::MAX / 2)
 }
 
-/// A hollow diamond around a point that is `x` to the right.
+/// Returns a hollow diamond around a point that is `x` to the right.
 fn diamond(x: i32, colour: RGBColor) -> PathElement<(i32, i32)> {
     const REACH: i32 = 8;
     PathElement::new([(x - REACH, 0), (x, -REACH), (x + REACH, 0), (x, REACH), (x - REACH, 0)], colour.stroke_width(2))
