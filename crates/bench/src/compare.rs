@@ -50,22 +50,21 @@ use crate::{
 
 /// Measure workloads on this database beside other transactional stores
 ///
-/// All stores are filled first; then, in each round, each of them runs the workload for a while, so
-/// that whatever else the machine does hits all alike. A first round is not counted. What a store
-/// does in the background, it does while others run too. When all is over, each store's rows are
+/// All stores are filled first. Then, in each round, every store runs the workload for a slice of
+/// time, so that other load on the machine affects all alike. A first round is not counted.
+/// Background work of a store runs also while the others do. At the end each store's rows are
 /// checked, as the workload's own command does. Compare within one run.
 ///
 /// SmallBank: as its own command runs it. YCSB: transactions of four operations on different
 /// records of 100 bytes, 80 % reads and 20 % reads with a write, by Zipf's distribution. This
-/// database is told ahead which records those are, and in SmallBank which row comes second; the
-/// others have no way to be told. Transactions that conflict are run again, and are counted once;
-/// those that the rules refuse are not. Those that only read are begun as such where a store makes
-/// a difference.
+/// database prefetches these records, and the second row in SmallBank; the others have no prefetch.
+/// A transaction that is retried on conflict counts once; one that the workload aborts does not
+/// count. Read-only transactions begin as such where a store supports it.
 ///
 /// With `--durability sync`: transactions that put one row of 100 bytes each, and are durable when
-/// they return. Each thread writes rows of its own. `raw` is the floor: a loop in which one thread
-/// writes and syncs the same bytes for as many as wait. Stores that are synced otherwise than by
-/// `fdatasync` are as their authors have them.
+/// they return. Each thread writes rows of its own. `raw` is the floor: a leader writes and syncs
+/// the bytes of all waiting threads at once. Stores that do not sync with `fdatasync` use their
+/// default.
 ///
 /// Other stores are in the binary only if it was built with `--features stores`.
 ///

@@ -1,13 +1,13 @@
-//! Histories of clients of the database, written in the form that Elle reads, and judged here:
-//! `drtm-bench history`.
+//! `drtm-bench history`: records histories of the database's clients in Elle's format, and checks
+//! them.
 //!
-//! - [`record`]: what a client requested and saw, transaction by transaction.
+//! - [`record`]: what a client requested and read, transaction by transaction.
 //! - [`draw`]: random transactions of the three workloads.
-//! - [`client`]: a thread that runs them, and records them in its [`journal`]. [`store`]: what each
-//!   operation does.
+//! - [`client`]: a thread that runs them, and records them in its [`journal`]. [`store`]: the
+//!   operations on the database.
 //! - [`run`]: all clients, and the last reads. [`cluster`]: both on several nodes.
 //! - [`edn`]: the file.
-//! - [`judge`]: a record as a [`History`](crate::history::History), which is checked.
+//! - [`judge`]: converts a record into a [`History`](crate::history::History), and checks it.
 
 mod client;
 mod cluster;

@@ -1,20 +1,20 @@
-//! A checker of transaction histories: was what a run showed serializable, and if not, what went
-//! wrong?
+//! A checker of transaction histories: finds whether a run was serializable, and if not, which
+//! anomaly occurred.
 //!
-//! A [`History`] tells of each transaction when it ran, how it ended, and which *versions* of rows
-//! it saw and wrote. The versions of a row are ordered by their numbers, so who wrote before whom
-//! is known and nothing has to be searched for: the history is serializable if and only if its
-//! graph of dependencies has no cycle (Adya's direct serialization graph). An edge leads from one
-//! transaction to another that must come later:
+//! A [`History`] records for each transaction its times, its outcome, and which *versions* of rows
+//! it read and wrote. Version numbers order the versions of a row, so the order of writes is known
+//! and needs no search. The history is serializable if and only if its dependency graph has no
+//! cycle (Adya's direct serialization graph). An edge leads from one transaction to another that
+//! must come later:
 //!
 //! - *ww*: one wrote a version of a row, the other the next;
 //! - *wr*: one wrote a version, the other read it;
-//! - *rw*: one read a version, or that there was none, and the other wrote the next. If a scan did
-//!   not show that a row came or went, that is a phantom;
+//! - *rw*: one read a version or an absent row, and the other wrote the next. If a scan missed the
+//!   insertion or removal of the row, this is a phantom;
 //! - *time*, with [`Order::RealTime`]: one had responded before the other was invoked.
 //!
-//! [`check`] names each [`Anomaly`]: for every group of transactions that are tied to each other by
-//! cycles, one short cycle of the worst kind that it has.
+//! [`check`] returns every [`Anomaly`]. For each strongly connected group of transactions it
+//! returns one short cycle of the worst kind.
 //!
 //! ```
 //! use drtm_bench::history::{Anomaly, CycleKind, History, Order, Transaction, check};
@@ -36,22 +36,23 @@
 //! # Ok::<(), drtm_bench::history::MalformedHistory>(())
 //! ```
 //!
-//! A transaction's own operations must agree as well: it sees what it wrote, and what it saw does
-//! not change.
+//! A transaction's own operations must agree too: it reads its own writes, and its reads are
+//! repeatable.
 //!
-//! A [`Recorder`] makes histories of what several threads do.
+//! A [`Recorder`] records the transactions of several threads.
 //!
-//! # What it does not see
+//! # What it misses
 //!
-//! - What aborted transactions read is not judged.
-//! - A read that saw nothing may mean any removal of the row. Its reader then came before what
-//!   followed the latest. With [`Order::RealTime`], those invoked too late do not count, and the
-//!   reader came after the earliest that was not overwritten before it was invoked. That never
-//!   accuses wrongly, but can overlook something. [`Seen::Removed`] says which removal, and is
-//!   exact. The same holds of rows that a scan did not show.
-//! - Of a transaction of unknown outcome, nothing counts unless a committed transaction saw a
-//!   version that it alone can have written.
-//! - Where very many transactions are tied to each other, the search for the worst and shortest
+//! - Reads of aborted transactions are not checked.
+//! - A read of an absent row may follow any removal of it. The reader then precedes the write after
+//!   the latest removal. With [`Order::RealTime`], removals invoked too late do not count, and the
+//!   reader follows the earliest removal that was not overwritten before it was invoked. This never
+//!   reports a false anomaly, but can miss one. [`Seen::Removed`] names the removal, and is exact.
+//!   The same holds for rows that a scan did not show.
+//! - A transaction of unknown outcome counts only if a committed transaction read a version that it
+//!   alone can have written.
+//! - In very large groups, the search for the worst and shortest cycle is cut short. Some cycle is
+//!   still reported.
 //!   cycle is cut short. That there is one is still reported.
 
 mod anomaly;
@@ -73,7 +74,7 @@ pub use recorder::{Log, Recorder, Recording, TooManyLogs};
 use graph::Graph;
 use versions::{Rows, Versions};
 
-/// What order of transactions a history is checked for.
+/// The order that a history is checked for.
 ///
 /// # Example
 ///
@@ -92,12 +93,12 @@ use versions::{Rows, Versions};
 pub enum Order {
     /// Any order: serializability.
     Any,
-    /// One in which what had ended comes before what then began: strict serializability.
+    /// An order in which a transaction precedes those invoked after its response: strict
+    /// serializability.
     RealTime,
 }
 
-/// Why a history cannot be checked: it says what no store can have meant, so that most likely its
-/// recorder is at fault.
+/// A history cannot be checked because it contradicts itself. Most likely its recorder is at fault.
 ///
 /// # Example
 ///
@@ -113,7 +114,7 @@ pub enum MalformedHistory {
     /// A transaction responded before it was invoked.
     #[error("T{transaction} responded before it was invoked: record both times by one monotonic clock")]
     TimesReversed {
-        /// Which.
+        /// The transaction.
         transaction: usize,
     },
     /// A scan matched a key outside of its range.
@@ -121,9 +122,9 @@ pub enum MalformedHistory {
         "operation {operation} of T{transaction} matched a key outside of the range that it scanned: unless another range was asked for, the store shows too much"
     )]
     OutsideRange {
-        /// Whose scan.
+        /// The scanning transaction.
         transaction: usize,
-        /// Which of its operations.
+        /// The index of its operation.
         operation: usize,
     },
     /// A transaction wrote a row twice, and the later version is the lower one.
@@ -131,7 +132,7 @@ pub enum MalformedHistory {
         "T{transaction} wrote a row twice, the later version being the lower one: number a row's versions in their order"
     )]
     VersionsReversed {
-        /// Which.
+        /// The transaction.
         transaction: usize,
     },
     /// There are more transactions or rows than the checker can number.
@@ -144,14 +145,14 @@ impl MalformedHistory {
     const LIMIT: usize = (u32::MAX / 2) as usize;
 }
 
-/// Finds what is wrong with a history.
+/// Finds the anomalies of a history.
 ///
-/// Takes time and memory in proportion to the operations, and to the rows in the ranges scanned; to
-/// sort them, a little more.
+/// Time and memory grow linearly with the operations and the rows in scanned ranges, and sorting
+/// adds a logarithmic factor.
 ///
 /// # Errors
 ///
-/// If the history contradicts itself.
+/// Returns a [`MalformedHistory`] if the history contradicts itself.
 ///
 /// # Example
 ///
@@ -186,7 +187,7 @@ pub fn check<K: Ord + Clone>(history: &History<K>, order: Order) -> Result<Vec<A
     if order == Order::RealTime {
         let timed = data.with_time(history, &versions);
         for group in components::cyclic(&timed) {
-            // A group that is tied without the clock has been reported.
+            // A group that has a cycle without the clock has been reported.
             if !group.iter().any(|&node| tied.get(node as usize).is_some_and(|tied| *tied)) {
                 anomalies.push(Anomaly::Cycle(cycles::against_time(history, &rows, &timed, &group)));
             }

@@ -21,12 +21,12 @@ pub(super) struct Client<'db, S: Config> {
     pub(super) store: Store,
     pub(super) draw: Draw,
     pub(super) journal: Journal,
-    /// Transactions that all clients have begun.
+    /// The number of transactions that all clients have begun.
     pub(super) begun: &'db AtomicU64,
 }
 
 impl<S: Config> Client<'_, S> {
-    /// Runs `transactions`. One that is run again after a conflict counts anew.
+    /// Runs `transactions`. Each retry after a conflict counts as one.
     pub(super) fn run(&mut self, transactions: u64) -> Result<(), Error> {
         let mut left = transactions;
         while left > 0 {
@@ -42,15 +42,15 @@ impl<S: Config> Client<'_, S> {
         Ok(())
     }
 
-    /// Reads what is left in the end.
+    /// Reads the final state.
     pub(super) fn read_last(&mut self, operations: Vec<Operation>) -> Result<(), Error> {
-        // It may take several attempts.
+        // The read may be retried.
         let mut left = u64::MAX;
         let open = self.open(operations, &mut left);
         self.reading(open, &mut left)
     }
 
-    /// Runs a transaction by `begin` and `commit`, once.
+    /// Runs a transaction once, by `begin` and `commit`.
     fn by_hand(&mut self, mut open: Open) -> Result<(), Error> {
         let mut tx = self.db.begin()?;
         let ended = match self.steps(&mut tx, &mut open.operations) {
@@ -63,7 +63,7 @@ impl<S: Config> Client<'_, S> {
         self.complete(open, ended)
     }
 
-    /// Runs a transaction by a closure, which the database runs again on conflict.
+    /// Runs a transaction as a closure, which the database retries on conflict.
     fn until_it_commits(&mut self, mut open: Open, left: &mut u64) -> Result<(), Error> {
         let db = self.db;
         let ended = db.transact(|tx| {
@@ -75,7 +75,7 @@ impl<S: Config> Client<'_, S> {
         self.complete(open, ended)
     }
 
-    /// Likewise for one that only reads, perhaps in a snapshot.
+    /// Runs a read-only transaction as a closure, possibly in a snapshot.
     fn reading(&mut self, mut open: Open, left: &mut u64) -> Result<(), Error> {
         let db = self.db;
         let ended = db.read(|tx| {
@@ -91,7 +91,7 @@ impl<S: Config> Client<'_, S> {
         let Self { store, draw, journal, .. } = self;
         let mut done = 0;
         while done < operations.len() {
-            // On few processors, transactions would seldom overlap.
+            // Without yields, transactions would seldom overlap on few processors.
             if draw.random.u8(0..8) == 0 {
                 thread::yield_now();
             }
@@ -105,14 +105,13 @@ impl<S: Config> Client<'_, S> {
         self.journal.open(operations)
     }
 
-    /// Counts one more attempt.
+    /// Counts an attempt.
     fn begin(&self, left: &mut u64) {
         *left -= 1;
         self.begun.fetch_add(1, Relaxed);
     }
 
-    /// Begins the next attempt, if a closure is run again. When no transaction is left, the client
-    /// gives up.
+    /// Begins the next attempt if the closure is retried. Aborts when no attempt is left.
     fn retry(&mut self, open: &mut Open, left: &mut u64) -> Result<(), DbError> {
         if !open.is_run_again() {
             return Ok(());

@@ -29,28 +29,29 @@ use crate::{
     units,
 };
 
-/// Record what random transactions saw, and check that it is strictly serializable
+/// Record random transactions, and check that their history is strictly serializable
 ///
-/// Clients run short transactions on a few keys: some by closures that are run again on conflict,
-/// some by hand. Some only read, in snapshots too. One in twenty is given up. Each attempt is a
-/// transaction of the history. In the end, another client reads what is left.
+/// Clients run short transactions on a few keys: some as closures that are retried on conflict,
+/// some by hand. Some are read-only, also in snapshots. One in twenty is aborted by its client.
+/// Each attempt is a transaction of the history. At the end another client reads the final state.
 ///
-/// FILE gets the history as Jepsen writes it, which Elle and other checkers read: EDN, a map a
-/// line, for each invocation and each completion.
+/// FILE is written in Jepsen's format, which Elle and other checkers read: EDN, one map per line,
+/// for each invocation and each completion.
 ///
-///   list-append `[:append k v]` and `[:r k [v ...]]` register `[:w k v]` and `[:r k v]`. Each
-///   write follows a read of its key in its transaction; tell the checker (Elle: `:wfr-keys?
-///   true`), or it may miss write skew predicate as register, and `[:scan [from to] [[k v] ...]]`,
-///   which excludes `to`, and `[:remove k true|false]`. Elle does not know these: the workload is
-///   for this command's own check of phantoms and absent keys
+///   list-append  `[:append k v]` and `[:r k [v ...]]`
+///   register     `[:w k v]` and `[:r k v]`. Each write follows a read of its key in its transaction;
+///                tell the checker (Elle: `:wfr-keys? true`), or it may miss write skew
+///   predicate    as register, and `[:scan [from to] [[k v] ...]]`, which excludes `to`, and
+///                `[:remove k true|false]`. Elle does not know these: only this command checks for
+///                phantoms and reads of absent keys
 ///
-/// The check finds what Adya's definitions forbid (G0, G1, G-single, G2 with phantoms) and orders
-/// that contradict the clock. T7 is the transaction of the eighth `:invoke` in FILE. What aborted
-/// transactions read is not judged.
+/// The check finds Adya's anomalies (G0, G1, G-single, G2 with phantoms) and orders that contradict
+/// the clock. T7 is the transaction of the eighth `:invoke` in FILE. Reads of aborted transactions
+/// are not checked.
 ///
-/// On several nodes, clients are coroutines. A transaction that is run again after a conflict is
-/// a transaction of the history beyond --txns there. All nodes are on this machine, whose
-/// processes share one monotonic clock: what each records is merged, and judged as a whole.
+/// On several nodes, clients are coroutines. There, a retry after a conflict adds a transaction to
+/// the history beyond --txns. All nodes run on this machine, whose processes share one monotonic
+/// clock: their records are merged and checked together.
 ///
 /// JSON: {workload, threads, nodes, fabric, engine, simulated, txns, committed, aborted,
 /// last_reads, anomalies: [text]}, where txns does not count the last_reads; on several nodes also
@@ -58,11 +59,11 @@ use crate::{
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// What transactions do
+    /// The workload
     #[arg(long, value_enum, default_value_t)]
     workload: Workload,
 
-    /// Threads that run transactions [default: 4; of several nodes, each has one]
+    /// Threads that run transactions [default: 4; one per node on several nodes]
     #[arg(long, value_parser = value_parser!(u16).range(1..=1024), value_name = "N")]
     threads: Option<u16>,
 
@@ -70,17 +71,17 @@ pub(crate) struct Args {
     #[arg(long, value_parser = value_parser!(u16).range(1..=64), default_value_t = 1, value_name = "N")]
     nodes: u16,
 
-    /// What joins nodes: local (threads of this process), shm or tcp (a process for each node) or
+    /// The fabric: local (threads of this process), shm or tcp (a process for each node) or
     /// sim[:PROFILE] (simulated)
     #[arg(long, default_value = "local")]
     fabric: FabricName,
 
-    /// How several nodes run transactions; `auto` is fasst yet
+    /// Commit protocol on several nodes; `auto` is fasst for now
     #[arg(long, value_parser = ProtocolOf::parser(), value_name = "NAME")]
     protocol: Option<ProtocolOf>,
 
-    /// Nodes that have each row's changes in memory before a transaction is decided, beside the
-    /// row's own
+    /// Backup nodes that store each row's changes in memory before a transaction commits, beside
+    /// the row's owner
     #[arg(long, value_parser = value_parser!(u16).range(0..64), default_value_t = 0, value_name = "K")]
     backups: u16,
 
@@ -92,7 +93,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = value_parser!(u64).range(1..=10_000_000), default_value_t = 20_000, value_name = "N")]
     txns: u64,
 
-    /// What transactions run on
+    /// The engine that runs transactions
     #[arg(long, value_parser = but_limit::<EngineName>(), default_value = EngineName::Auto.name())]
     engine: EngineName,
 
@@ -110,7 +111,7 @@ Examples:
 
 Exit status: 0 strictly serializable, 1 not (and says why), 2 wrong usage.";
 
-/// What scripts read.
+/// The result as JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct Verdict {
     workload: Workload,
@@ -182,12 +183,12 @@ impl Args {
     }
 }
 
-/// On what transactions ran.
+/// What runs the transactions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setup {
-    /// Of each node.
+    /// Threads of each node.
     threads: usize,
-    /// Of all nodes.
+    /// Clients of all nodes.
     clients: usize,
     nodes: u16,
     fabric: FabricName,
@@ -198,7 +199,7 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// Threads of one node, without hardware transactions.
+    /// Creates the setup of threads on one node, without hardware transactions.
     pub(super) fn local(threads: usize) -> Self {
         Self {
             threads,
@@ -220,7 +221,7 @@ fn save(record: &[Observed], path: &Path) -> std::io::Result<()> {
 }
 
 impl Verdict {
-    /// Anomalies that are shown.
+    /// The number of anomalies that are shown.
     const SHOWN: usize = 10;
 
     pub(super) fn of(workload: Workload, setup: Setup, record: &[Observed]) -> Self {
@@ -250,7 +251,7 @@ impl Verdict {
         self.end()
     }
 
-    /// Fails if there is an anomaly.
+    /// Returns an error if there is an anomaly.
     pub(super) fn end(&self) -> Result<(), Error> {
         match self.anomalies.as_slice() {
             [] => Ok(()),

@@ -1,4 +1,4 @@
-//! Random transactions.
+//! Draws random transactions.
 
 use clap::ValueEnum;
 use fastrand::Rng;
@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 
 use super::record::Operation;
 
-/// What transactions consist of.
+/// The kind of transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Workload {
-    /// Append to lists, and read whole lists: each read tells the order of all appends before it
+    /// Append to lists, and read whole lists: each read shows the order of all appends before it
     #[default]
     ListAppend,
-    /// Write registers that the transaction has read before, and read registers
+    /// Read registers, and write registers that the transaction has read
     Register,
-    /// Put, remove and read rows, and scan ranges of keys: for phantoms
+    /// Put, remove and read rows, and scan ranges of keys: detects phantoms
     Predicate,
 }
 
-/// Keys that are in use at one time: few, so that transactions meet.
+/// Keys in use at one time: few, so that transactions conflict.
 const KEYS: u64 = 8;
 
-/// After so many transactions, lists and registers of other keys are used: lists stay short.
+/// The number of transactions after which lists and registers move to other keys: lists stay short.
 const GENERATION: u64 = 200;
 
-/// Keys of the predicate workload, which stay the same. A leaf of a tree does not hold all of them.
+/// Keys of the predicate workload, which never change. One leaf of a tree cannot hold all of them.
 const ROWS: u64 = 48;
 
 /// Draws the transactions of one client.
@@ -33,13 +33,13 @@ const ROWS: u64 = 48;
 pub(super) struct Draw {
     workload: Workload,
     pub(super) random: Rng,
-    /// The value that is written next. No other client writes it.
+    /// The next value to write. No other client writes it.
     next: u64,
     step: u64,
 }
 
 impl Draw {
-    /// Of client `number` of `clients`.
+    /// Creates the draw of client `number` of `clients`.
     pub(super) fn new(workload: Workload, seed: u64, number: usize, clients: usize) -> Self {
         Self { workload, random: Rng::with_seed(seed), next: number as u64 + 1, step: clients as u64 }
     }
@@ -50,7 +50,7 @@ impl Draw {
         value
     }
 
-    /// Draws the transaction that is the `number`th of all clients, or about that.
+    /// Draws approximately the `number`th transaction of all clients.
     pub(super) fn transaction(&mut self, number: u64) -> Vec<Operation> {
         let only_reads = self.random.u8(0..5) == 0;
         let mut operations = Vec::new();
@@ -68,7 +68,7 @@ impl Draw {
         operations
     }
 
-    /// Draws the same transaction with other values, as no value may be written twice.
+    /// Draws the transaction again with new values, because no value may be written twice.
     pub(super) fn again(&mut self, operations: &[Operation]) -> Vec<Operation> {
         let renew = |operation: &Operation| match operation {
             Operation::Append { key, .. } => Operation::Append { key: *key, value: self.value() },
@@ -104,13 +104,13 @@ impl Draw {
 }
 
 impl Workload {
-    /// Reads of all keys that operations were drawn for.
+    /// Returns reads of all keys that the operations may have used.
     pub(super) fn last_reads_of<'o>(self, operations: impl Iterator<Item = &'o Operation>) -> Vec<Vec<Operation>> {
         let last = operations.map(Operation::key).max().unwrap_or(0);
         self.last_reads(last / KEYS * GENERATION)
     }
 
-    /// Reads of all that `transactions` may have left.
+    /// Returns reads of all keys that `transactions` may have written.
     pub(super) fn last_reads(self, transactions: u64) -> Vec<Vec<Operation>> {
         let keys = 0..(transactions / GENERATION + 1) * KEYS;
         let all: Vec<Operation> = match self {

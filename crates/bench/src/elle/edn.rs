@@ -1,31 +1,31 @@
-//! The file: a record in the form of Jepsen's histories, which Elle and other checkers read.
+//! Writes a record in the format of Jepsen's histories, which Elle and other checkers read.
 //!
-//! One map a line, for each invocation and each completion, in the order of their times:
+//! One map per line, for each invocation and each completion, in the order of their times:
 //!
 //! ```text
 //! {:index 0, :type :invoke, :process 0, :time 1200, :f :txn, :value [[:append 3 1] [:r 4 nil]]}
 //! {:index 1, :type :ok, :process 0, :time 3400, :f :txn, :value [[:append 3 1] [:r 4 [2 5]]]}
 //! ```
 //!
-//! - `:type` is `:invoke`, then `:ok` if the transaction committed, `:fail` if it did not, or
-//!   `:info` if that is not known. Reads of an invocation, and of a transaction that did not
-//!   commit, are `nil`.
+//! - `:type` is `:invoke`, then `:ok` if the transaction committed, `:fail` if it aborted, or
+//!   `:info` if the outcome is unknown. Reads are `nil` in an invocation, and if the transaction
+//!   did not commit.
 //! - Lists: `[:append key value]` and `[:r key [value ...]]`. Registers: `[:w key value]` and `[:r
-//!   key value]`, where `nil` on an `:ok` means that there is none; each write follows a read of
-//!   the same key in its transaction.
-//! - The predicate workload has two operations more, which Elle does not know: `[:scan [from to]
-//!   [[key value] ...]]` reads all registers from `from` up to, but without, `to`; and `[:remove
-//!   key removed]` removes a register, where `removed` is `true` if it was there.
+//!   key value]`. A `nil` on an `:ok` means that the register is absent. Each write follows a read
+//!   of the same key in its transaction.
+//! - The predicate workload has two more operations, which Elle does not know. `[:scan [from to]
+//!   [[key value] ...]]` reads all registers from `from` up to, but without, `to`. `[:remove key
+//!   removed]` removes a register; `removed` is `true` if it was present.
 
 use std::io::{self, Write};
 
 use super::record::{Observed, Operation};
 use crate::history::Outcome;
 
-/// Writes a record, which is in the order of invocations.
+/// Writes a record, which is sorted by invocation.
 pub(super) fn write(record: &[Observed], out: &mut impl Write) -> io::Result<()> {
-    // Where two happen in one moment, the invocation comes first: nothing is said to have ended
-    // before something else began unless it had.
+    // At equal times the invocation comes first: a transaction never seems to end before another
+    // began unless it did.
     let mut events: Vec<(u64, bool, &Observed)> = Vec::with_capacity(2 * record.len());
     for observed in record {
         events.push((observed.invoked, false, observed));
@@ -51,7 +51,7 @@ pub(super) fn write(record: &[Observed], out: &mut impl Write) -> io::Result<()>
     Ok(())
 }
 
-/// Writes one operation: with what it saw, if that is known.
+/// Writes one operation, with its result if that is known.
 fn micro_op(operation: &Operation, is_known: bool, out: &mut impl Write) -> io::Result<()> {
     match operation {
         Operation::Append { key, value } => write!(out, "[:append {key} {value}]"),

@@ -1,4 +1,4 @@
-//! What one client notes of its transactions, wherever they run.
+//! The journal of one client's transactions, on any number of nodes.
 
 use drtm_txn::Error as DbError;
 
@@ -8,13 +8,13 @@ use crate::{
     history::{Clock, Outcome},
 };
 
-/// One transaction in so many is given up by its client.
+/// One transaction in this many is aborted by its client.
 pub(super) const GIVEN_UP: u8 = 20;
 
-/// The reason of a client that gives a transaction up.
+/// The reason of a deliberate abort.
 pub(super) const ON_PURPOSE: &str = "given up on purpose";
 
-/// The moments and outcomes of a client's transactions.
+/// The times and outcomes of a client's transactions.
 #[derive(Debug)]
 pub(super) struct Journal {
     pub(super) clock: Clock,
@@ -22,17 +22,17 @@ pub(super) struct Journal {
     pub(super) record: Vec<Observed>,
 }
 
-/// A transaction that is under way.
+/// A transaction in progress.
 pub(super) struct Open {
     invoked: u64,
     pub(super) operations: Vec<Operation>,
-    /// When its closure returned, and a later moment, at which the next attempt begins: the
-    /// database may begin that attempt before it runs the closure again.
+    /// When its closure returned, and a later moment at which the next attempt begins: the database
+    /// may begin that attempt before it calls the closure again.
     returned: Option<(u64, u64)>,
 }
 
 impl Open {
-    /// Whether its closure has returned before, and is run again.
+    /// Returns whether its closure has returned before, and is retried.
     pub(super) fn is_run_again(&self) -> bool {
         self.returned.is_some()
     }
@@ -47,12 +47,12 @@ impl Journal {
         Open { invoked: self.clock.moment(), operations, returned: None }
     }
 
-    /// Notes that a closure has returned.
+    /// Records that a closure has returned.
     pub(super) fn returns(&mut self, open: &mut Open) {
         open.returned = Some((self.clock.moment(), self.clock.moment()));
     }
 
-    /// Records that an attempt aborted, if its closure is run again, and begins the next.
+    /// If the closure is retried, records that the last attempt aborted, and begins the next.
     pub(super) fn retry(&mut self, open: &mut Open, again: impl FnOnce(&[Operation]) -> Vec<Operation>) {
         let Some((returned, invoked)) = open.returned.take() else { return };
         let operations = again(&open.operations);
@@ -60,7 +60,7 @@ impl Journal {
         self.note(failed, returned, Outcome::Aborted);
     }
 
-    /// Records how a transaction ended, unless the database failed.
+    /// Records a transaction's outcome. Returns an error if the database failed.
     pub(super) fn complete(&mut self, open: Open, ended: Result<(), DbError>) -> Result<Outcome, Error> {
         let outcome = match ended {
             Ok(()) => Outcome::Committed,

@@ -1,20 +1,20 @@
-//! What the checker of histories says of a record.
+//! Checks a record with the history checker.
 //!
-//! The checker needs the order of each row's versions. Of a list, it is the order in its longest
-//! read: the value at place `n` is version `n`, counted from one, and what was appended and never
-//! read comes after. Of a register, versions are numbers that the clock gave after the transaction
-//! had read what it replaced.
+//! The checker needs the order of each row's versions. For a list, its longest read gives the
+//! order: the value at place `n` is version `n`, counted from one. Values that were appended and
+//! never read come last. For a register, a version is a number that the clock gave after the
+//! transaction had read the value it replaces.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::record::{Observed, Operation};
 use crate::history::{History, MalformedHistory, Order, Outcome, Transaction, check};
 
-/// Marks the version of a value that was read or written and has no place in its row's order.
+/// Marks the version of a value that was read or written but has no place in its row's order.
 const NO_PLACE: u64 = 1 << 62;
 
-/// Returns what no serial execution in the order of time could have shown, in words. `T7` is the
-/// transaction that was invoked as the eighth.
+/// Returns the violations of strict serializability, in words. `T7` is the transaction invoked as
+/// the eighth.
 pub(super) fn anomalies(record: &[Observed]) -> Vec<String> {
     let lists = Lists::of(record);
     let registers = registers(record);
@@ -70,7 +70,7 @@ pub(super) fn anomalies(record: &[Observed]) -> Vec<String> {
 const LISTS: u32 = 0;
 const REGISTERS: u32 = 1;
 
-/// The versions that register values are, by key and value.
+/// Returns the versions of register values, by key and value.
 fn registers(record: &[Observed]) -> HashMap<(u64, u64), u64> {
     let writes = record.iter().flat_map(|observed| &observed.operations).filter_map(|operation| match operation {
         Operation::Write { key, value, version } if *version != 0 => Some(((*key, *value), *version)),
@@ -81,9 +81,9 @@ fn registers(record: &[Observed]) -> HashMap<(u64, u64), u64> {
 
 /// The orders of lists.
 struct Lists {
-    /// By key and value.
+    /// Versions by key and value.
     versions: HashMap<(u64, u64), u64>,
-    /// What lists show by themselves.
+    /// Anomalies that lists show by themselves.
     anomalies: Vec<String>,
 }
 
@@ -111,7 +111,7 @@ impl Lists {
                 anomalies.push(format!("T{reader} read list {key} as {seen:?}, where others read {:?}", longest[&key]));
             }
         }
-        // What was never read comes after all that was, in the order of invocations.
+        // Values that were never read come after all others, in the order of invocations.
         let mut next = NO_PLACE >> 1;
         for operation in record.iter().flat_map(|observed| &observed.operations) {
             if let Operation::Append { key, value } = operation {
@@ -129,7 +129,7 @@ impl Lists {
     }
 }
 
-/// The reads of lists by transactions that committed: by which, of which key, and what they saw.
+/// Returns the list reads of committed transactions: transaction, key, and values read.
 fn reads(record: &[Observed]) -> impl Iterator<Item = (usize, u64, &[u64])> {
     let committed = record.iter().enumerate().filter(|(_, observed)| observed.outcome == Outcome::Committed);
     committed.flat_map(|(reader, observed)| {

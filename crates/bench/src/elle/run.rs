@@ -1,4 +1,4 @@
-//! All clients of a run, and the last reads.
+//! Runs all clients, and the last reads.
 
 use std::{sync::atomic::AtomicU64, thread};
 
@@ -17,7 +17,7 @@ use crate::{
     history::Recorder,
 };
 
-/// Bytes that the database may use. They are reserved, and taken as rows come.
+/// Bytes that the database may use. They are reserved, and allocated as rows are inserted.
 pub(super) const MEMORY: u64 = 16 << 30;
 
 /// A run of random transactions.
@@ -25,13 +25,13 @@ pub(super) const MEMORY: u64 = 16 << 30;
 pub(super) struct Run {
     pub(super) workload: Workload,
     pub(super) threads: usize,
-    /// Of all threads together.
+    /// The number of transactions of all threads.
     pub(super) transactions: u64,
     pub(super) seed: u64,
 }
 
 impl Task for Run {
-    /// What was recorded, in the order of invocations. The last reads are those of a client of
+    /// The recorded transactions, in the order of invocations. The last reads belong to a client of
     /// their own.
     type Output = Vec<Observed>;
 
@@ -66,7 +66,7 @@ impl Task for Run {
     }
 }
 
-/// How many transactions each thread runs.
+/// Divides the transactions among the threads.
 fn shares(transactions: u64, threads: usize) -> impl Iterator<Item = u64> {
     let threads = threads as u64;
     (0..threads).map(move |thread| transactions / threads + u64::from(thread < transactions % threads))

@@ -1,5 +1,4 @@
-//! What each operation does to the database. Each is done in more than one way, as applications do
-//! it.
+//! The operations on the database. Each is implemented in several ways, as applications do it.
 
 use drtm_txn::{Config, Db, Error, Mode, Ordered, Pod, Raw, Table, TableDef, Tx};
 use fastrand::Rng;
@@ -12,11 +11,11 @@ pub(super) const SORTED_LISTS: TableDef<u64, Raw, Ordered> = TableDef::ordered("
 pub(super) const REGISTERS: TableDef<u64, Pod<u64>> = TableDef::hash("registers");
 pub(super) const SORTED_REGISTERS: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("sorted registers");
 
-/// A value that no client writes: the end of a list whose length is no whole number of values.
+/// A value that no client writes: marks a list whose length is no whole number of values.
 const TORN: u64 = u64::MAX;
 
-/// Lists and registers, of odd keys in tables that keep their order, and of even keys in hash
-/// tables. Where ranges are scanned, all registers are in order.
+/// Lists and registers. Odd keys are in trees, and even keys in hash tables. With scans, all
+/// registers are in a tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Store {
     lists: Table<u64, Raw>,
@@ -50,7 +49,7 @@ impl Store {
         })
     }
 
-    /// Does one operation of a transaction that only reads.
+    /// Runs one operation of a read-only transaction.
     pub(super) fn read<S: Config, M: Mode>(
         &self,
         tx: &mut Tx<'_, S, M>,
@@ -74,7 +73,8 @@ impl Store {
         Ok(())
     }
 
-    /// Does one operation, and with it the next, if that writes what this reads: returns how many.
+    /// Runs one operation, and also the next if that writes the key that this one reads. Returns
+    /// how many it ran.
     pub(super) fn perform<S: Config>(
         &self,
         tx: &mut Tx<'_, S>,
@@ -113,7 +113,7 @@ impl Store {
         Ok(1)
     }
 
-    /// Writes a register, and returns what was there.
+    /// Writes a register, and returns its old value.
     fn exchange<S: Config>(
         &self,
         tx: &mut Tx<'_, S>,
@@ -152,7 +152,7 @@ impl Store {
     }
 }
 
-/// Whether a row was inserted, or was there.
+/// Returns whether a row was inserted; `false` if it exists.
 pub(super) fn inserted(result: Result<(), Error>) -> Result<bool, Error> {
     match result {
         Ok(()) => Ok(true),
@@ -161,7 +161,7 @@ pub(super) fn inserted(result: Result<(), Error>) -> Result<bool, Error> {
     }
 }
 
-/// The values of a list.
+/// Decodes the values of a list.
 pub(super) fn values(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks(8).map(|value| value.try_into().map_or(TORN, u64::from_le_bytes)).collect()
 }

@@ -1,4 +1,4 @@
-//! What clients of sound and of broken databases record, and what two checkers say of it: ours, and
+//! Records clients of correct and of broken databases, and checks them with two checkers: ours, and
 //! `adya`, which reads the file.
 
 use std::marker::PhantomData;
@@ -23,15 +23,15 @@ mod clusters;
 mod known;
 mod runs;
 
-/// The file of a record.
+/// Returns the file of a record.
 fn file(record: &[Observed]) -> String {
     let mut bytes = Vec::new();
     edn::write(record, &mut bytes).expect("memory");
     String::from_utf8(bytes).expect("text")
 }
 
-/// What the other checker finds in the file of a record, and whether it calls it valid. With
-/// `knows_reads_first`, it is told that writes follow reads.
+/// Returns the other checker's verdict and anomalies on a record's file. `knows_reads_first` tells
+/// it that writes follow reads.
 fn judged_by_adya(record: &[Observed], knows_reads_first: bool) -> (Valid, Vec<String>) {
     let history = adya::History::from_edn(&file(record)).expect("a history in Elle's form");
     assert_eq!(history.ops.len(), 2 * record.len(), "every invocation and every completion is read");

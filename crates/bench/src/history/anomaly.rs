@@ -1,11 +1,10 @@
-//! What can be wrong with a history, by the names that Adya gave it, and told so that a person can
-//! follow.
+//! Anomalies of a history, named after Adya and formatted for people.
 
 use std::fmt::{self, Debug, Display, Formatter};
 
 use super::record::{Row, Seen};
 
-/// Something that no serial execution could have shown.
+/// An observation that no serial execution can produce.
 ///
 /// # Example
 ///
@@ -24,71 +23,71 @@ use super::record::{Row, Seen};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Anomaly<K> {
-    /// G1a: a read of what an aborted transaction wrote.
+    /// G1a: a read of a version that an aborted transaction wrote.
     AbortedRead {
-        /// What was read.
+        /// The row that was read.
         row: Row<K>,
-        /// What was seen of it.
+        /// The result of the read.
         seen: Seen,
-        /// Who aborted.
+        /// The aborted transaction.
         writer: usize,
-        /// Who read it and committed.
+        /// The committed transaction that read it.
         reader: usize,
     },
-    /// G1b: a read of what its writer itself overwrote.
+    /// G1b: a read of a version that its own writer overwrote.
     IntermediateRead {
-        /// What was read.
+        /// The row that was read.
         row: Row<K>,
-        /// What was seen of it.
+        /// The result of the read.
         seen: Seen,
-        /// The version in which the writer left the row.
+        /// The version that the writer left.
         last: u64,
-        /// Who wrote both.
+        /// The writer of both versions.
         writer: usize,
-        /// Who read the first.
+        /// The reader of the intermediate version.
         reader: usize,
     },
-    /// A read of what nobody wrote, or what the reader itself wrote only later.
+    /// A read of a version that no transaction wrote, or that the reader wrote only later.
     UnwrittenRead {
-        /// What was read.
+        /// The row that was read.
         row: Row<K>,
-        /// What was seen of it.
+        /// The result of the read.
         seen: Seen,
-        /// Who read it.
+        /// The reader.
         reader: usize,
     },
-    /// A read that contradicts what the same transaction had written or seen of the row before.
+    /// A read that contradicts an earlier write or read of the row in the same transaction.
     Contradiction {
-        /// What was read.
+        /// The row that was read.
         row: Row<K>,
-        /// What was seen of it.
+        /// The result of the read.
         seen: Seen,
-        /// What the transaction had left or seen there.
+        /// The version that the transaction wrote or read before.
         known: Seen,
-        /// Who read it.
+        /// The reader.
         reader: usize,
     },
-    /// A scan that showed a row more than once.
+    /// A scan that returned a row more than once.
     ShownTwice {
-        /// Which row.
+        /// The row.
         row: Row<K>,
-        /// Who scanned.
+        /// The scanning transaction.
         reader: usize,
     },
     /// Two transactions committed the same version of a row.
     TwoWriters {
-        /// Of which row.
+        /// The row.
         row: Row<K>,
         /// The version.
         version: u64,
-        /// Who wrote it. The first is taken for its writer in all else.
+        /// The writers. All other checks use the first as the version's writer.
         writers: [usize; 2],
     },
     /// Transactions each of which must come before the next, and the last before the first.
     Cycle(Cycle<K>),
 }
 
-/// Transactions that cannot be put in any order: each [`Step`] leads to where the next begins.
+/// Transactions that have no serial order. Each [`Step`] leads to the next one's start.
 ///
 /// # Example
 ///
@@ -106,9 +105,9 @@ pub enum Anomaly<K> {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cycle<K> {
-    /// Its name.
+    /// The name.
     pub kind: CycleKind,
-    /// The way round.
+    /// The steps of the cycle.
     pub steps: Vec<Step<K>>,
 }
 
@@ -124,15 +123,15 @@ pub struct Cycle<K> {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step<K> {
-    /// Who comes first.
+    /// The transaction that comes first.
     pub from: usize,
-    /// Who comes later.
+    /// The transaction that comes later.
     pub to: usize,
-    /// Why.
+    /// The dependency between them.
     pub why: Dependency<Row<K>>,
 }
 
-/// The names of cycles, the worst first.
+/// The kinds of cycles, the worst first.
 ///
 /// # Example
 ///
@@ -145,18 +144,17 @@ pub struct Step<K> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum CycleKind {
-    /// G0: writes overtake each other.
+    /// G0: a cycle of writes.
     G0,
-    /// G1c: information flows in a circle.
+    /// G1c: a cycle of information flow.
     G1c,
-    /// A write made without knowledge of another that the writer's read had missed. A case of
-    /// G-single.
+    /// A write based on a read that missed another write of the row. A case of G-single.
     LostUpdate,
     /// G-single: exactly one read missed a write, such as read skew.
     GSingle,
     /// G2-item: reads of rows missed each other's writes, such as write skew.
     G2Item,
-    /// G2: the same, where a scan missed that a row came or went.
+    /// G2: like G2-item, where a scan missed the insertion or removal of a row.
     G2,
     /// Serializable, but only in an order that contradicts the clock.
     RealTime,
@@ -176,7 +174,7 @@ impl Display for CycleKind {
     }
 }
 
-/// Why a transaction must come before another, on account of row `R`.
+/// Why a transaction must come before another, because of row `R`.
 ///
 /// # Example
 ///
@@ -189,36 +187,36 @@ impl Display for CycleKind {
 pub enum Dependency<R> {
     /// It wrote a version, the other a later one.
     WriteWrite {
-        /// Of which row.
+        /// The row.
         row: R,
-        /// What it wrote.
+        /// The version that it wrote.
         version: u64,
-        /// What the other wrote.
+        /// The version that the other wrote.
         next: u64,
     },
-    /// It wrote a version, the other read it; or it removed a row, and the other saw nothing.
+    /// It wrote a version, the other read it; or it removed a row, and the other found it absent.
     WriteRead {
-        /// Of which row.
+        /// The row.
         row: R,
-        /// What it wrote.
+        /// The version that it wrote.
         version: u64,
     },
-    /// It read a row, the other wrote the version after what was seen.
+    /// It read a row, the other wrote the version after the one read.
     ReadWrite {
-        /// Which row.
+        /// The row.
         row: R,
-        /// What it saw.
+        /// The result of its read.
         seen: Seen,
-        /// What the other wrote.
+        /// The version that the other wrote.
         next: u64,
     },
-    /// It scanned a range of keys, the other put a row there or took one away, unseen.
+    /// It scanned a range of keys, and missed the other's insertion or removal there.
     Phantom {
-        /// Which row.
+        /// The row.
         row: R,
-        /// What it saw.
+        /// The result of its scan.
         seen: Seen,
-        /// What the other wrote.
+        /// The version that the other wrote.
         next: u64,
     },
     /// It had responded before the other was invoked.
@@ -231,7 +229,7 @@ pub enum Dependency<R> {
 }
 
 impl<R> Dependency<R> {
-    /// The same with another name of the row.
+    /// Replaces the name of the row.
     pub(super) fn named<S>(self, name: impl FnOnce(R) -> S) -> Dependency<S> {
         match self {
             Self::WriteWrite { row, version, next } => Dependency::WriteWrite { row: name(row), version, next },

@@ -1,16 +1,16 @@
-//! Strongly connected components: the groups of nodes each of which leads to each other. By
-//! Tarjan's algorithm, with a stack of its own, since a history may be a path of a million nodes.
+//! Strongly connected components by Tarjan's algorithm. The stack is explicit, because a history
+//! may be a path of a million nodes.
 
 use super::graph::{Graph, Node};
 
 /// Not reached yet.
 const UNSEEN: u32 = u32::MAX;
 
-/// All components of more than one node, hence all that have a cycle: no edge leads from a node to
-/// itself.
+/// Returns all components of more than one node. These are all with a cycle: no edge leads from a
+/// node to itself.
 pub(super) fn cyclic(graph: &Graph) -> Vec<Vec<Node>> {
     let mut groups = Vec::new();
-    // When each node was reached, and the earliest that is still open and can be reached from it.
+    // For each node its visit number, and the earliest open node reachable from it.
     let mut reached = vec![UNSEEN; graph.nodes()];
     let mut lowest = vec![UNSEEN; graph.nodes()];
     let mut is_open = vec![false; graph.nodes()];

@@ -1,7 +1,6 @@
-//! The cycle that is shown for a group of transactions: of the worst kind that the group has, and
-//! short.
+//! Finds the cycle that represents a group of transactions: a short one of the worst kind in it.
 //!
-//! Kinds are told apart by one edge that the cycle must have, and by those that the way back may
+//! A kind is defined by one edge that the cycle must have, and by the edges that the way back may
 //! use.
 
 use std::collections::{HashMap, VecDeque};
@@ -13,16 +12,16 @@ use super::{
     versions::{RowId, Rows},
 };
 
-/// How many edges are looked at for one kind of cycle in one group. A search that is cut short has
-/// missed at most a worse name or a shorter way.
+/// The edges searched for one kind of cycle in one group. A search that is cut short misses at most
+/// a worse kind or a shorter cycle.
 const EFFORT: usize = 20_000_000;
 
-/// The kinds that need no clock, the worst first. The last one takes in all that is left.
+/// The kinds that need no clock, the worst first. The last one covers all remaining cycles.
 const KINDS: [CycleKind; 6] =
     [CycleKind::G0, CycleKind::G1c, CycleKind::LostUpdate, CycleKind::GSingle, CycleKind::G2Item, CycleKind::G2];
 
 impl CycleKind {
-    /// Whether a cycle of this kind can be sought from `edge` on.
+    /// Returns whether a cycle of this kind can start with `edge`.
     fn begins_with(self, edge: &Edge) -> bool {
         use Dependency::{Phantom, ReadWrite, RealTime, WriteRead, WriteWrite};
         match self {
@@ -35,7 +34,7 @@ impl CycleKind {
         }
     }
 
-    /// Whether the rest of a cycle that begins with `first` may use `edge`.
+    /// Returns whether a cycle that starts with `first` may continue with `edge`.
     fn goes_on_with(self, first: &Edge, edge: &Edge) -> bool {
         use Dependency::{Phantom, ReadWrite, WriteRead, WriteWrite};
         match (self, edge.why) {
@@ -51,7 +50,7 @@ impl CycleKind {
     }
 }
 
-/// The worst cycle of a group of transactions.
+/// Returns the worst cycle of a group of transactions.
 pub(super) fn worst<K: Ord + Clone>(
     history: &History<K>,
     rows: &Rows<'_, K>,
@@ -67,7 +66,7 @@ pub(super) fn worst<K: Ord + Clone>(
     unreachable!("a strongly connected component has a cycle, and one of the kinds covers it")
 }
 
-/// A cycle of a group that has none without the clock.
+/// Returns a cycle of a group that has none without the clock.
 pub(super) fn against_time<K: Ord + Clone>(
     history: &History<K>,
     rows: &Rows<'_, K>,
@@ -75,7 +74,7 @@ pub(super) fn against_time<K: Ord + Clone>(
     group: &[Node],
 ) -> Cycle<K> {
     let time = |node: Node| &history.transactions[node as usize];
-    // Whoever leads straight into the past makes the shortest of all.
+    // An edge that leads straight into the past makes the shortest cycle.
     let into_the_past = |edge: &Edge| time(edge.to).end() < time(edge.from).invoked;
     match Group::new(graph, group).shortest(CycleKind::RealTime, into_the_past) {
         Some(cycle) => tell(history, rows, graph, CycleKind::RealTime, &cycle),
@@ -83,10 +82,10 @@ pub(super) fn against_time<K: Ord + Clone>(
     }
 }
 
-/// A strongly connected component, as a graph of its own: its nodes are numbered anew.
+/// A strongly connected component as a graph of its own: its nodes are renumbered.
 struct Group<'g> {
     edges: Vec<Inner<'g>>,
-    /// Where each node's edges begin in `edges`, and behind the last node where they end.
+    /// The index in `edges` of each node's first edge, and the end behind the last node.
     begins: Vec<usize>,
 }
 
@@ -94,7 +93,7 @@ struct Group<'g> {
 struct Inner<'g> {
     from: usize,
     to: usize,
-    /// How many steps it makes: waiting for the next moment makes none.
+    /// The steps it counts: an edge to the next moment counts none.
     steps: usize,
     edge: &'g Edge,
 }
@@ -114,7 +113,7 @@ impl<'g> Group<'g> {
         Self { edges, begins }
     }
 
-    /// The shortest cycle of a kind; of several, one that begins with an edge that is `preferred`.
+    /// Returns the shortest cycle of a kind; among equals, one that starts with a `preferred` edge.
     fn shortest(&self, kind: CycleKind, preferred: impl Fn(&Edge) -> bool) -> Option<Vec<&'g Edge>> {
         let mut firsts: Vec<&Inner<'_>> = self.edges.iter().filter(|inner| kind.begins_with(inner.edge)).collect();
         firsts.sort_by_key(|first| !preferred(first.edge));
@@ -123,7 +122,7 @@ impl<'g> Group<'g> {
         let mut best = None;
         let mut steps = usize::MAX;
         for first in firsts {
-            // No transaction depends on itself, so there is nothing shorter than two.
+            // No transaction depends on itself, so no cycle is shorter than two.
             if steps == 2 || search.effort > EFFORT {
                 break;
             }
@@ -136,12 +135,12 @@ impl<'g> Group<'g> {
     }
 }
 
-/// Breadth-first search, which can be repeated without clearing what it has marked.
+/// A breadth-first search that can be repeated without clearing its marks.
 struct Search {
-    /// By node: the search that reached it last, in how many steps, and by which edge.
+    /// For each node: the search that reached it last, the number of steps, and the edge.
     marks: Vec<(usize, usize, usize)>,
     searches: usize,
-    /// Edges looked at.
+    /// Edges searched.
     effort: usize,
 }
 
@@ -150,8 +149,8 @@ impl Search {
         Self { marks: vec![(0, 0, 0); nodes], searches: 0, effort: 0 }
     }
 
-    /// The shortest way back from the end of `first` to its beginning by edges that are `allowed`,
-    /// if the cycle that it closes has fewer than `limit` steps.
+    /// Returns the shortest path from the end of `first` back to its start by `allowed` edges, if
+    /// the cycle has fewer than `limit` steps.
     fn way<'a, 'g>(
         &mut self,
         group: &'a Group<'g>,
@@ -167,7 +166,7 @@ impl Search {
                 return Some(self.trace(group, first));
             }
             if steps > self.marks[node].1 {
-                // Reached on a shorter way since it was put here.
+                // Reached by a shorter path since it was queued.
                 continue;
             }
             for at in group.begins[node]..group.begins[node + 1] {
@@ -202,7 +201,7 @@ impl Search {
     }
 }
 
-/// A cycle with the rows' names, and without the moments in between.
+/// Converts a cycle into steps with the rows' names, without the moments in between.
 fn tell<K: Ord + Clone>(
     history: &History<K>,
     rows: &Rows<'_, K>,

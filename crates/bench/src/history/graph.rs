@@ -1,10 +1,9 @@
-//! The graph of dependencies. Its nodes are the transactions and, where the clock counts, moments
-//! in time.
+//! The dependency graph. Its nodes are the transactions and, with real-time order, moments in time.
 //!
-//! That each transaction comes before all that began after its end would be an edge for nearly
-//! every pair. A chain of moments says the same with three edges for each transaction: it leads to
-//! the moment of its response, from there to the next response, and each transaction is reached
-//! from the last moment before its invocation.
+//! Real-time order would need an edge for nearly every pair of transactions. A chain of moments
+//! expresses it with three edges for each: one from the transaction to the moment of its response,
+//! one from there to the next response, and one to the transaction from the last moment before its
+//! invocation.
 
 use super::{
     anomaly::{Anomaly, Dependency},
@@ -15,7 +14,7 @@ use super::{
 /// A node: a transaction, or a moment if not less than [`Graph::transactions`].
 pub(super) type Node = u32;
 
-/// Who comes before whom, and why.
+/// An edge: one transaction must come before another, for a reason.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
     pub(super) from: Node,
@@ -23,10 +22,10 @@ pub(super) struct Edge {
     pub(super) why: Dependency<RowId>,
 }
 
-/// Edges, found by where they begin.
+/// Edges, indexed by their start.
 #[derive(Debug)]
 pub(super) struct Graph {
-    /// How many nodes are transactions.
+    /// The number of nodes that are transactions.
     pub(super) transactions: usize,
     edges: Vec<Edge>,
     begins: Vec<usize>,
@@ -45,7 +44,7 @@ impl Graph {
         Self { transactions, edges, begins }
     }
 
-    /// The same graph with the chain of moments.
+    /// Adds the chain of moments.
     pub(super) fn with_time<K>(self, history: &History<K>, versions: &Versions) -> Self {
         let Self { transactions, mut edges, .. } = self;
         let recorded = |id: usize| &history.transactions[id];
@@ -86,7 +85,7 @@ impl Graph {
     }
 }
 
-/// Adds an edge from each version's writer to the next one's, and reports versions that have two
+/// Adds an edge from each version's writer to the next version's, and reports versions with two
 /// writers.
 pub(super) fn order_writes<K: Ord + Clone>(
     rows: &Rows<'_, K>,

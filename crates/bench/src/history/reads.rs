@@ -1,5 +1,4 @@
-//! What each committed transaction's reads tell: whom it came after, whom it came before, and what
-//! it must not have seen.
+//! Derives dependencies and anomalies from the reads of committed transactions.
 
 use super::{
     Order,
@@ -9,7 +8,7 @@ use super::{
     versions::{Origin, RowId, Rows, TxnId, Versions},
 };
 
-/// Adds the edges of all reads that count, and the anomalies that show in a single read.
+/// Adds the edges of all reads that count, and the anomalies of single reads.
 pub(super) fn find<K: Ord + Clone>(
     history: &History<K>,
     order: Order,
@@ -28,16 +27,16 @@ pub(super) fn find<K: Ord + Clone>(
     }
 }
 
-/// No transaction: there are not as many.
+/// No transaction: the number of transactions is smaller.
 const NOBODY: TxnId = TxnId::MAX;
 
-/// What a transaction knows of a row by its own operations.
+/// A transaction's knowledge of a row by its own operations.
 #[derive(Clone, Copy)]
 struct Known {
-    /// Which transaction. What others know means nothing to the one at hand.
+    /// The transaction. Knowledge of another transaction is ignored.
     by: TxnId,
     seen: Seen,
-    /// Whether it wrote that: then reading it tells nothing of others.
+    /// Whether the transaction wrote that version: then reading it adds no dependency.
     is_own: bool,
 }
 
@@ -49,7 +48,7 @@ struct Reads<'a, 'h, K> {
     versions: &'a Versions,
     reader: TxnId,
     transaction: &'h Transaction<K>,
-    /// By row.
+    /// Indexed by row.
     known: &'a mut [Known],
     edges: &'a mut Vec<Edge>,
     anomalies: &'a mut Vec<Anomaly<K>>,
@@ -110,7 +109,7 @@ impl<K: Ord + Clone> Reads<'_, '_, K> {
         }
     }
 
-    /// A row, or its removal, was seen.
+    /// Handles a read of a row, or of its removal.
     fn version(&mut self, row: RowId, seen: Seen, number: u64, scanned: bool) {
         let reader = self.reader as usize;
         match self.versions.origin(row, seen) {
@@ -126,8 +125,8 @@ impl<K: Ord + Clone> Reads<'_, '_, K> {
                 }
                 let why = Dependency::WriteRead { row, version: number };
                 self.edges.push(Edge { from: version.writer, to: self.reader, why });
-                // An intermediate version counts as the one that its writer left: it is reported as
-                // what it is.
+                // An intermediate version counts as the one that its writer left; the read is
+                // reported as an anomaly.
                 self.overwritten(row, seen, Some(version.last), scanned);
             }
             Origin::Unclear => self.overwritten(row, seen, Some(number), scanned),
@@ -137,7 +136,7 @@ impl<K: Ord + Clone> Reads<'_, '_, K> {
                 writer: writer as usize,
                 reader,
             }),
-            // What the reader itself has written so far does not come here.
+            // The reader's own earlier writes do not reach this point.
             Origin::Written(_) | Origin::Nobody => {
                 let row = self.rows.name(row);
                 self.anomalies.push(Anomaly::UnwrittenRead { row, seen, reader });
@@ -145,10 +144,10 @@ impl<K: Ord + Clone> Reads<'_, '_, K> {
         }
     }
 
-    /// No row was seen.
+    /// Handles a read that found no row.
     fn nothing(&mut self, row: RowId, scanned: bool) {
         let reader = self.reader;
-        // In any order, what it saw may have come from whom the clock has later.
+        // Without real-time order, a removal of any time may explain the read.
         let mut end = u64::MAX;
         if self.order == Order::RealTime {
             end = self.transaction.end();
@@ -162,7 +161,7 @@ impl<K: Ord + Clone> Reads<'_, '_, K> {
         self.overwritten(row, absence.map_or(Seen::Nothing, Seen::Removed), absence, scanned);
     }
 
-    /// The reader came before who wrote the version after `number`.
+    /// Adds an edge from the reader to the writer of the version after `number`.
     fn overwritten(&mut self, row: RowId, seen: Seen, number: Option<u64>, scanned: bool) {
         let Some(next) = self.versions.next(row, number).filter(|next| next.writer != self.reader) else { return };
         let was_there = matches!(seen, Seen::Version(_));

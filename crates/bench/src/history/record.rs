@@ -1,5 +1,5 @@
-//! What is recorded of a run: transactions, when they ran, how they ended, and what versions they
-//! saw and left.
+//! The record of a run: transactions with their times, outcomes, and the versions that they read
+//! and wrote.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,9 +8,9 @@ use std::{
     ops::{Bound, RangeBounds},
 };
 
-/// All transactions of a run. A transaction's name is its place here.
+/// All transactions of a run. A transaction is named by its index.
 ///
-/// What the tables held before the run belongs to it too, as the writes of a transaction that
+/// The initial contents of the tables belong to it as well: as writes of a transaction that
 /// responded before any other was invoked.
 ///
 /// # Example
@@ -26,7 +26,7 @@ use std::{
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History<K> {
-    /// In any order.
+    /// The transactions, in any order.
     pub transactions: Vec<Transaction<K>>,
 }
 
@@ -36,8 +36,7 @@ impl<K> FromIterator<Transaction<K>> for History<K> {
     }
 }
 
-/// One transaction of a [`History`], built up operation by operation, in the order in which it did
-/// them.
+/// One transaction of a [`History`], built operation by operation in the order of execution.
 ///
 /// # Example
 ///
@@ -51,15 +50,15 @@ impl<K> FromIterator<Transaction<K>> for History<K> {
 pub struct Transaction<K> {
     /// When it was invoked, in ticks of a clock that all transactions share.
     pub invoked: u64,
-    /// When its caller learnt the outcome. Means nothing where the outcome is unknown.
+    /// When its caller learnt the outcome. Meaningless if the outcome is unknown.
     pub responded: u64,
-    /// How it ended.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// What it did, in order.
+    /// Its operations, in order.
     pub operations: Vec<Operation<K>>,
 }
 
-/// How a [`Transaction`] ended.
+/// The outcome of a [`Transaction`].
 ///
 /// # Example
 ///
@@ -72,13 +71,13 @@ pub struct Transaction<K> {
 pub enum Outcome {
     /// Its writes took effect.
     Committed,
-    /// Its writes must not be seen. Its reads are not judged.
+    /// Its writes must not be visible. Its reads are not checked.
     Aborted,
-    /// Its writes may have taken effect. They have if a committed transaction saw one of them.
+    /// Its writes may have taken effect. They have if a committed transaction read one of them.
     Unknown,
 }
 
-/// What a [`Transaction`] did.
+/// An operation of a [`Transaction`].
 ///
 /// # Example
 ///
@@ -92,35 +91,35 @@ pub enum Outcome {
 pub enum Operation<K> {
     /// Read one row.
     Read {
-        /// Which.
+        /// The row.
         row: Row<K>,
-        /// What was there.
+        /// The result.
         seen: Seen,
     },
     /// Wrote or removed one row.
     Write {
-        /// Which.
+        /// The row.
         row: Row<K>,
-        /// The version that the row has from now on.
+        /// The version that the row has afterwards.
         version: u64,
-        /// Whether that version is the row's absence.
+        /// Whether that version is a removal.
         removal: bool,
     },
-    /// Read all rows of a range of keys.
+    /// Read all rows in a range of keys.
     Scan {
-        /// Of which table.
+        /// The table.
         table: u32,
-        /// From where.
+        /// The start of the range.
         start: Bound<K>,
-        /// To where.
+        /// The end of the range.
         end: Bound<K>,
-        /// The keys that were there, with their versions.
+        /// The keys returned, with their versions.
         matched: Vec<(K, u64)>,
     },
 }
 
 impl<K: Clone> Operation<K> {
-    /// A read of all rows in a range.
+    /// Creates a scan of all rows in a range.
     pub(super) fn scan(table: u32, range: impl RangeBounds<K>, matched: impl IntoIterator<Item = (K, u64)>) -> Self {
         let (start, end) = (range.start_bound().cloned(), range.end_bound().cloned());
         Self::Scan { table, start, end, matched: matched.into_iter().collect() }
@@ -148,7 +147,7 @@ impl<K: Debug> Display for Row<K> {
     }
 }
 
-/// What a read of one row saw.
+/// The result of a read of one row.
 ///
 /// # Example
 ///
@@ -162,15 +161,14 @@ impl<K: Debug> Display for Row<K> {
 pub enum Seen {
     /// The row, in this version.
     Version(u64),
-    /// That the row was gone, by the removal that made this version.
+    /// The row's absence after the removal that made this version.
     Removed(u64),
-    /// No row, and not why: it was never there, or was removed, by whichever removal.
+    /// No row: it never existed, or an unknown removal deleted it.
     Nothing,
 }
 
 impl Seen {
-    /// Whether one read can have seen this, and another that, of a row that nobody changed in
-    /// between.
+    /// Returns whether two reads of an unchanged row can return these two results.
     pub(super) fn agrees_with(self, other: Self) -> bool {
         match (self, other) {
             (Self::Nothing, other) | (other, Self::Nothing) => !matches!(other, Self::Version(_)),
@@ -180,7 +178,7 @@ impl Seen {
 }
 
 impl From<Option<u64>> for Seen {
-    /// What a look-up tells: a version, or that there is none.
+    /// Converts the result of a lookup: a version, or `None` if the row is absent.
     fn from(version: Option<u64>) -> Self {
         version.map_or(Self::Nothing, Self::Version)
     }
@@ -197,52 +195,52 @@ impl Display for Seen {
 }
 
 impl<K> Transaction<K> {
-    /// A transaction that committed, and has done nothing yet.
+    /// Creates a committed transaction without operations.
     pub fn committed(invoked: u64, responded: u64) -> Self {
         Self { invoked, responded, outcome: Outcome::Committed, operations: Vec::new() }
     }
 
-    /// A transaction that aborted. What it would have written is recorded all the same.
+    /// Creates an aborted transaction. Its attempted writes are recorded all the same.
     pub fn aborted(invoked: u64, responded: u64) -> Self {
         Self { outcome: Outcome::Aborted, ..Self::committed(invoked, responded) }
     }
 
-    /// A transaction of which nobody learnt how it ended.
+    /// Creates a transaction of unknown outcome.
     pub fn unknown(invoked: u64) -> Self {
         Self { outcome: Outcome::Unknown, ..Self::committed(invoked, u64::MAX) }
     }
 
-    /// Then it read a row, and saw `version`.
+    /// Appends a read of a row that returned `version`.
     #[must_use]
     pub fn reads(self, table: u32, key: K, version: u64) -> Self {
         self.and(Operation::Read { row: Row { table, key }, seen: Seen::Version(version) })
     }
 
-    /// Then it read a row, and saw that the removal that made `version` had taken it away.
+    /// Appends a read that found the row removed by the removal that made `version`.
     #[must_use]
     pub fn finds_removed(self, table: u32, key: K, version: u64) -> Self {
         self.and(Operation::Read { row: Row { table, key }, seen: Seen::Removed(version) })
     }
 
-    /// Then it looked for a row, and there was none.
+    /// Appends a read that found no row.
     #[must_use]
     pub fn finds_nothing(self, table: u32, key: K) -> Self {
         self.and(Operation::Read { row: Row { table, key }, seen: Seen::Nothing })
     }
 
-    /// Then it wrote `version` of a row.
+    /// Appends a write of a row's `version`.
     #[must_use]
     pub fn writes(self, table: u32, key: K, version: u64) -> Self {
         self.and(Operation::Write { row: Row { table, key }, version, removal: false })
     }
 
-    /// Then it removed a row, which made `version` of it.
+    /// Appends a removal of a row, which made `version` of it.
     #[must_use]
     pub fn removes(self, table: u32, key: K, version: u64) -> Self {
         self.and(Operation::Write { row: Row { table, key }, version, removal: true })
     }
 
-    /// Then it read a range of keys, and saw `matched` and nothing else.
+    /// Appends a scan of a range of keys that returned exactly `matched`.
     #[must_use]
     pub fn scans(self, table: u32, range: impl RangeBounds<K>, matched: impl IntoIterator<Item = (K, u64)>) -> Self
     where
@@ -256,12 +254,12 @@ impl<K> Transaction<K> {
         self
     }
 
-    /// When it responded, if anybody learnt that it committed.
+    /// Returns when it responded, if it is known to have committed.
     pub(super) fn committed_by(&self) -> Option<u64> {
         (self.outcome == Outcome::Committed).then_some(self.responded)
     }
 
-    /// The end of the time in which it can have acted.
+    /// Returns the end of the time in which it can have taken effect.
     pub(super) fn end(&self) -> u64 {
         match self.outcome {
             Outcome::Unknown => u64::MAX,

@@ -1,27 +1,25 @@
-//! How histories are made: each thread notes what its transactions do in a [`Log`] of its own,
-//! without a lock and without waiting for another. In the end the logs become one [`History`].
+//! Records histories: each thread notes its transactions in a [`Log`] of its own, without locks or
+//! waiting. At the end the logs become one [`History`].
 //!
 //! # Times
 //!
-//! All logs read one monotonic clock. A moment is read before the first operation and after the
-//! commit, so that what is recorded is never shorter than what happened, and order by the clock is
-//! order in fact. A processor may delay its writes until after it has read the clock, though; a
-//! fence keeps it from that.
+//! All logs read one monotonic clock, before the first operation and after the commit. So a
+//! recorded transaction is never shorter than the real one, and order by the clock is real order. A
+//! fence keeps the processor from delaying writes until after it has read the clock.
 //!
 //! # Versions
 //!
-//! The checker takes a row's versions in the order of their numbers. There are two ways to have
+//! The checker orders a row's versions by their numbers. The numbers come from one of two sources:
 //! such numbers:
+//! - The store numbers a row's versions, and returns the numbers.
+//! - Each written value contains a number from [`Recording::version`]. Numbers are unique and
+//!   increase over time. They follow the order of the writes *if every transaction reads a row, or
+//!   finds it absent, before it requests the version to write there*: then the version that it
+//!   replaces was given before. For rows that are written without being read, this method cannot
+//!   determine the order.
 //!
-//! - The store numbers a row's versions, and tells them.
-//! - Each value that is written has a number in it, from [`Recording::version`]. No two are the
-//!   same, and each is greater than all that were given before. So they are in the order of the
-//!   writes *if every transaction reads a row before it asks for the version to write there*, or
-//!   finds that it is not there: then the version that it replaces was given before. Of rows that
-//!   are written without being read, the order cannot be known this way.
-//!
-//! A store that numbers versions only when a transaction commits is recorded by noting the writes
-//! after the commit, and no reads of rows that the transaction itself has written.
+//! Some stores number versions only at commit. Record such a store by noting writes after the
+//! commit, and leave out reads of the transaction's own writes.
 
 use std::{
     hint,
@@ -34,10 +32,10 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{History, Operation, Outcome, Row, Seen, Transaction};
 
-/// Bits of a version that tell logs from each other. The others last for 52 days.
+/// Bits of a version that identify the log. The other bits last for 52 days.
 const LOG_BITS: u32 = 12;
 
-/// Hands out the logs of one run.
+/// Creates the logs of one run.
 ///
 /// # Example
 ///
@@ -79,7 +77,7 @@ pub struct Recorder {
     logs: u64,
 }
 
-/// There are as many logs as versions can tell from each other.
+/// The number of logs has reached the limit that versions can distinguish.
 ///
 /// # Example
 ///
@@ -100,11 +98,11 @@ impl Recorder {
         Self { epoch: Epoch::now(), logs: 0 }
     }
 
-    /// A log for another thread.
+    /// Creates a log for another thread.
     ///
     /// # Errors
     ///
-    /// When there are 4096 already.
+    /// Returns [`TooManyLogs`] if there are 4096 already.
     pub fn log<K>(&mut self) -> Result<Log<K>, TooManyLogs> {
         Ok(Log { clock: self.clock()?, transactions: Vec::new() })
     }
@@ -117,23 +115,23 @@ impl Recorder {
     }
 }
 
-/// A thread's view of the clock that all logs of a recorder read.
+/// A thread's view of the clock shared by all logs of a recorder.
 #[derive(Debug)]
 pub(crate) struct Clock {
     epoch: Epoch,
     number: u64,
-    /// The last moment that was noted here.
+    /// The last moment returned.
     last: u64,
 }
 
 impl Clock {
-    /// Returns this moment in nanoseconds. It waits until the moment is later than all that were
-    /// noted here: transactions of one thread never seem to overlap, however coarse the clock is.
+    /// Returns this moment in nanoseconds. Waits until it is later than all earlier moments of this
+    /// clock: transactions of one thread never seem to overlap, however coarse the clock is.
     pub(crate) fn moment(&mut self) -> u64 {
         self.moment_after(0)
     }
 
-    /// Like [`moment`](Self::moment), but later than `earlier` too.
+    /// Like [`moment`](Self::moment), but also later than `earlier`.
     fn moment_after(&mut self, earlier: u64) -> u64 {
         fence(Ordering::SeqCst);
         let earlier = earlier.max(self.last);
@@ -148,16 +146,15 @@ impl Clock {
         self.last
     }
 
-    /// Returns a version that differs from all others, and is greater than all that any clock of
-    /// the recorder has given before.
+    /// Returns a unique version, greater than all that any clock of the recorder has given before.
     pub(crate) fn version(&mut self) -> u64 {
-        // Another clock may have given one in this moment. The next is later than that.
+        // Another clock may have given one at this moment, so the next moment is used.
         let now = self.epoch.nanoseconds();
         self.moment_after(now) << LOG_BITS | self.number
     }
 }
 
-/// What one thread's transactions did.
+/// The transactions of one thread.
 ///
 /// # Example
 ///
@@ -169,14 +166,14 @@ pub struct Log<K> {
 }
 
 impl<K> Log<K> {
-    /// Begins to record a transaction, which is about to begin.
+    /// Begins to record a transaction. Call it just before the transaction begins.
     pub fn begin(&mut self) -> Recording<'_, K> {
         let transaction = Transaction::unknown(self.clock.moment());
         Recording { log: self, transaction }
     }
 }
 
-/// When a recording began, on the monotonic clock that all processes of the machine share.
+/// The start of a recording, on the monotonic clock that all processes of the machine share.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Epoch(u64);
 
@@ -185,7 +182,7 @@ impl Epoch {
         Self(monotonic())
     }
 
-    /// Returns a clock, for the log with this number among those of all processes.
+    /// Returns the clock of the log with this number among the logs of all processes.
     pub(crate) fn clock(self, number: u64) -> Result<Clock, TooManyLogs> {
         if number >> LOG_BITS != 0 {
             return Err(TooManyLogs);
@@ -193,7 +190,7 @@ impl Epoch {
         Ok(Clock { epoch: self, number, last: 0 })
     }
 
-    /// Since then. They fit for 584 years.
+    /// Returns the nanoseconds since the start. They fit for 584 years.
     fn nanoseconds(self) -> u64 {
         monotonic() - self.0
     }
@@ -205,7 +202,7 @@ fn monotonic() -> u64 {
 }
 
 impl<K> History<K> {
-    /// What is in these logs.
+    /// Merges logs into a history.
     ///
     /// # Example
     ///
@@ -215,8 +212,7 @@ impl<K> History<K> {
     }
 }
 
-/// A transaction that is under way. If it is dropped before it is told how it ended, nobody knows:
-/// its outcome is [`Outcome::Unknown`].
+/// A transaction in progress. If it is dropped before it ends, its outcome is [`Outcome::Unknown`].
 ///
 /// # Example
 ///
@@ -246,23 +242,23 @@ pub struct Recording<'l, K> {
 }
 
 impl<K> Recording<'_, K> {
-    /// It read a row, and saw this of it: a [`Seen`], or a version if there was one.
+    /// Records a read of a row and its result: a [`Seen`], or the version if the row was present.
     pub fn read(&mut self, table: u32, key: K, seen: impl Into<Seen>) {
         self.note(Operation::Read { row: Row { table, key }, seen: seen.into() });
     }
 
-    /// It wrote `version` of a row.
+    /// Records a write of a row's `version`.
     pub fn write(&mut self, table: u32, key: K, version: u64) {
         self.note(Operation::Write { row: Row { table, key }, version, removal: false });
     }
 
-    /// It removed a row, which made `version` of it.
+    /// Records a removal of a row, which made `version` of it.
     pub fn remove(&mut self, table: u32, key: K, version: u64) {
         self.note(Operation::Write { row: Row { table, key }, version, removal: true });
     }
 
-    /// It read a range of keys, and saw `matched` and nothing else. Of a scan that stopped early,
-    /// the range is what it had come through: up to the last key that it saw, that one included.
+    /// Records a scan of a range that returned exactly `matched`. If the scan stopped early, the
+    /// range ends with the last key returned, inclusive.
     pub fn scan(&mut self, table: u32, range: impl RangeBounds<K>, matched: impl IntoIterator<Item = (K, u64)>)
     where
         K: Clone,
@@ -270,24 +266,24 @@ impl<K> Recording<'_, K> {
         self.note(Operation::scan(table, range, matched));
     }
 
-    /// A version for what it is about to write or remove: unlike all others, and greater than all
-    /// that any log of the recorder has given before.
+    /// Returns a unique version for the next write or removal, greater than all that any log of the
+    /// recorder has given before.
     pub fn version(&mut self) -> u64 {
         self.log.clock.version()
     }
 
-    /// It has committed, just now.
+    /// Records that it has committed just now.
     pub fn commit(mut self) {
         self.end(Outcome::Committed);
     }
 
-    /// It has aborted, just now.
+    /// Records that it has aborted just now.
     pub fn abort(mut self) {
         self.end(Outcome::Aborted);
     }
 
-    /// It has aborted, and is about to begin again: for the top of a closure that is run until it
-    /// commits. Before anything was noted, nothing happens.
+    /// Records that it has aborted and begins again. Call it at the top of a closure that is
+    /// retried until it commits. It does nothing if no operation was recorded.
     pub fn retry(&mut self) {
         if !self.transaction.operations.is_empty() {
             self.end(Outcome::Aborted);

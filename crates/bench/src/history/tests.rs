@@ -1,4 +1,4 @@
-//! What the checker must find, and what it must not.
+//! Anomalies that the checker must find, and histories that it must accept.
 
 mod closure;
 mod long;
@@ -12,13 +12,13 @@ use super::{Anomaly, CycleKind, History, Order, Transaction, check};
 
 type Txn = Transaction<u64>;
 
-/// Rows 0 to 2 of table 0 in version 1, then `transactions`, numbered from 1.
+/// Returns a history: rows 0 to 2 of table 0 in version 1, then `transactions`, numbered from 1.
 fn loaded(transactions: impl IntoIterator<Item = Txn>) -> History<u64> {
     let load = Txn::committed(0, 0).writes(0, 0, 1).writes(0, 1, 1).writes(0, 2, 1);
     [load].into_iter().chain(transactions).collect()
 }
 
-/// At the same time as all others.
+/// Returns a transaction that is concurrent with all others.
 fn txn() -> Txn {
     Txn::committed(1, 100)
 }
@@ -27,8 +27,8 @@ fn anomalies(history: &History<u64>) -> Vec<Anomaly<u64>> {
     check(history, Order::RealTime).expect("the history is well formed")
 }
 
-/// Asserts that the history has one cycle and nothing else wrong, and returns its kind and the
-/// transactions on it.
+/// Asserts that the history has exactly one anomaly, a cycle. Returns its kind and its
+/// transactions.
 #[track_caller]
 fn cycle(history: &History<u64>) -> (CycleKind, Vec<usize>) {
     let found = anomalies(history);

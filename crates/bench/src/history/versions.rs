@@ -1,7 +1,7 @@
-//! Who wrote which version: the rows of a history in order, and each row's versions in order.
+//! Writers of versions: the rows of a history in order, and each row's versions in order.
 //!
-//! Rows get numbers in the order of their keys, so that a range of keys is a range of numbers, and
-//! nothing behind this file compares keys.
+//! Rows are numbered in the order of their keys, so that a range of keys is a range of numbers. All
+//! later code compares only numbers.
 
 use std::ops::{Bound, Range};
 
@@ -23,13 +23,12 @@ pub(super) struct Version {
     pub(super) number: u64,
     pub(super) removal: bool,
     pub(super) writer: TxnId,
-    /// The version in which `writer` left the row.
+    /// The version that `writer` left.
     pub(super) last: u64,
-    /// The earliest invocation of a removal, of those not known to have aborted, among this version
-    /// and all later ones of the row.
+    /// The earliest invocation of a removal among this and all later versions of the row. Removals
+    /// known to have aborted do not count.
     earliest_removal: u64,
-    /// The earliest response of a writer that committed, among this version and all later ones of
-    /// the row.
+    /// The earliest response of a committed writer among this and all later versions of the row.
     earliest_response: u64,
 }
 
@@ -55,12 +54,12 @@ impl<'h, K: Ord + Clone> Rows<'h, K> {
         self.0.len()
     }
 
-    /// The number of a row of this history.
+    /// Returns the number of a row of this history.
     pub(super) fn id(&self, table: u32, key: &K) -> RowId {
         self.0.partition_point(|row| *row < (table, key)) as RowId
     }
 
-    /// The numbers of all rows in a range of keys.
+    /// Returns the numbers of all rows in a range of keys.
     pub(super) fn range(&self, table: u32, start: &Bound<K>, end: &Bound<K>) -> Range<RowId> {
         let before = |key: &K| self.0.partition_point(|row| *row < (table, key));
         let through = |key: &K| self.0.partition_point(|row| *row <= (table, key));
@@ -83,25 +82,25 @@ impl<'h, K: Ord + Clone> Rows<'h, K> {
     }
 }
 
-/// What a version that was seen turns out to be.
+/// The origin of a version that was read.
 #[derive(Debug)]
 pub(super) enum Origin<'v> {
-    /// Written by a transaction that took effect.
+    /// Written by a committed transaction.
     Written(&'v Version),
     /// Written by one of several transactions of unknown outcome.
     Unclear,
     /// Written by a transaction that aborted.
     Aborted(TxnId),
-    /// Written by none.
+    /// Written by no transaction.
     Nobody,
 }
 
-/// All versions of all rows, and which transactions took effect.
+/// All versions of all rows, and the outcomes of transactions.
 #[derive(Debug)]
 pub(super) struct Versions {
-    /// By row, then number, then writer.
+    /// Sorted by row, then number, then writer.
     all: Vec<Version>,
-    /// Where each row's versions begin in `all`, and behind the last row where they end.
+    /// The index in `all` of each row's first version, and the end behind the last row.
     begins: Vec<usize>,
     outcomes: Vec<Outcome>,
 }
@@ -109,7 +108,8 @@ pub(super) struct Versions {
 impl Versions {
     /// # Errors
     ///
-    /// If a transaction's own versions of a row are not in the order in which it wrote them.
+    /// Returns an error if a transaction's own versions of a row are not in the order of its
+    /// writes.
     pub(super) fn of<K: Ord + Clone>(history: &History<K>, rows: &Rows<'_, K>) -> Result<Self, MalformedHistory> {
         let mut all = Vec::new();
         for (writer, transaction) in history.transactions.iter().enumerate() {
@@ -132,7 +132,7 @@ impl Versions {
             if !all[begin..].is_sorted_by_key(|version| (version.row, version.number)) {
                 return Err(MalformedHistory::VersionsReversed { transaction: writer });
             }
-            // Of writes that share a version, the last one counts.
+            // Among writes of the same version, the last one counts.
             let kept = begin + keep_last(&mut all[begin..]);
             all.truncate(kept);
             for at in (begin + 1..kept).rev() {
@@ -160,8 +160,7 @@ impl Versions {
         Ok(versions)
     }
 
-    /// Takes transactions of unknown outcome for committed if what they wrote was seen by one that
-    /// is committed.
+    /// Marks a transaction of unknown outcome as committed if a committed one read its writes.
     fn settle<K: Ord + Clone>(&mut self, history: &History<K>, rows: &Rows<'_, K>) {
         let mut committed: Vec<usize> =
             (0..self.outcomes.len()).filter(|&id| self.outcomes[id] == Outcome::Committed).collect();
@@ -185,7 +184,8 @@ impl Versions {
         }
     }
 
-    /// The writer of what was seen, if that proves only now that it committed.
+    /// Returns the writer of the version read, if that read proves for the first time that it
+    /// committed.
     fn settle_writer(&mut self, row: RowId, seen: Seen) -> Option<usize> {
         let writer = self.only_writer(row, seen)?;
         (self.outcomes[writer] != Outcome::Committed).then(|| {
@@ -194,14 +194,15 @@ impl Versions {
         })
     }
 
-    /// The one transaction that can have written what was seen, if there is just one.
+    /// Returns the only transaction that can have written the version read; `None` if there are
+    /// several or none.
     fn only_writer(&self, row: RowId, seen: Seen) -> Option<usize> {
         let mut writers = self.candidates(row, seen).filter(|version| self.outcome(version) != Outcome::Aborted);
         let only = writers.next()?;
         writers.next().is_none().then_some(only.writer as usize)
     }
 
-    /// Whether a transaction took effect, as far as the history can tell.
+    /// Returns whether a transaction took effect, as far as the history shows.
     pub(super) fn took_effect(&self, transaction: usize) -> bool {
         self.outcomes[transaction] == Outcome::Committed
     }
@@ -219,15 +220,15 @@ impl Versions {
         }
     }
 
-    /// The first version of a row that took effect and comes after `number`, or at all.
+    /// Returns the first committed version of a row after `number`, or the first of all for `None`.
     pub(super) fn next(&self, row: RowId, number: Option<u64>) -> Option<&Version> {
         let versions = self.row(row);
         let behind = versions.partition_point(|version| Some(version.number) <= number);
         versions[behind..].iter().find(|version| self.outcome(version) == Outcome::Committed)
     }
 
-    /// The last removal that `reader` can have meant when it saw nothing, if there is one: not its
-    /// own, and not one invoked after `end`, when the reader had responded.
+    /// Returns the last removal that can explain why `reader` found no row, `None` if there is
+    /// none. It is not the reader's own, and was not invoked after `end`, the reader's response.
     pub(super) fn last_absence(
         &self,
         row: RowId,
@@ -246,11 +247,11 @@ impl Versions {
         versions[..behind].iter().rev().find(possible).map(|version| version.number)
     }
 
-    /// The first removal that `reader`, invoked at `begin`, can have meant when it saw nothing, if
-    /// it certainly took effect: what was overwritten by somebody who had responded before `begin`
-    /// is not what it saw.
+    /// Returns the first removal that can explain why `reader`, invoked at `begin`, found no row.
+    /// The removal must be committed. A removal does not count if its overwriter responded before
+    /// `begin`.
     ///
-    /// `None` also if the row may never have been there, as far as the clock tells.
+    /// Returns `None` also if, by the clock, the row may not have been inserted yet.
     pub(super) fn first_absence(&self, row: RowId, reader: TxnId, begin: u64, end: u64) -> Option<&Version> {
         let versions = self.row(row);
         let overwritten = versions.partition_point(|version| version.earliest_response < begin).checked_sub(1)?;
@@ -261,7 +262,7 @@ impl Versions {
             .filter(|version| self.outcome(version) == Outcome::Committed)
     }
 
-    /// All versions that took effect, by row and number.
+    /// Returns all committed versions, by row and number.
     pub(super) fn committed(&self) -> impl Iterator<Item = &Version> {
         self.all.iter().filter(|version| self.outcome(version) == Outcome::Committed)
     }
@@ -289,7 +290,7 @@ impl Versions {
     }
 }
 
-/// Moves to the front, of each run of writes of one version, the last. Returns how many there are.
+/// Moves the last write of each run of equal versions to the front. Returns their number.
 fn keep_last(versions: &mut [Version]) -> usize {
     let mut kept = 0;
     for at in 0..versions.len() {

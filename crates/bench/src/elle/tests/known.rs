@@ -1,8 +1,8 @@
-//! Histories that are known to be sound or not: both checkers must tell them from each other.
+//! Histories known to be serializable or not: both checkers must agree.
 
 use super::*;
 
-/// A transaction of a process of its own.
+/// A transaction in a process of its own.
 fn at(process: usize, invoked: u64, completed: u64, operations: Vec<Operation>) -> Observed {
     Observed { process, invoked, completed, outcome: Outcome::Committed, operations }
 }
@@ -23,13 +23,13 @@ fn read(key: u64, seen: Option<u64>) -> Operation {
     Operation::Read { key, seen }
 }
 
-/// The version is the value.
+/// Uses the value as the version.
 fn write(key: u64, value: u64) -> Operation {
     Operation::Write { key, value, version: value }
 }
 
-/// Asserts that our checker finds exactly one anomaly, which begins like this, and that the other
-/// checker finds one too.
+/// Asserts that our checker finds exactly one anomaly, which begins with `expected`, and that the
+/// other checker finds one too.
 #[track_caller]
 fn both_find(record: &[Observed], expected: &str, by_adya: &[&str]) {
     let told = judge::anomalies(record);
@@ -134,7 +134,7 @@ fn a_transaction_that_does_not_see_its_own_append() {
     both_find(&record, "T0 read nothing", &["internal"]);
 }
 
-/// The other checker misses it, unless it is told that writes follow reads.
+/// The other checker misses it, unless it knows that writes follow reads.
 #[test]
 fn write_skew_of_registers() {
     let record = [
@@ -166,7 +166,7 @@ fn a_stale_read_of_a_register() {
     both_find(&record, "real-time violation", &["G-single-item-realtime"]);
 }
 
-/// These are for our checker alone.
+/// Only our checker finds these.
 #[test]
 fn phantoms_and_absent_keys() {
     let scan = |seen: &[(u64, u64)]| Operation::Scan { keys: 0..10, seen: seen.to_vec() };

@@ -21,7 +21,7 @@ fn run(workload: Workload, threads: usize, transactions: u64, seed: u64) -> Run 
     Run { workload, threads, transactions, seed }
 }
 
-/// Asserts that neither checker finds anything, in runs of every workload.
+/// Asserts that neither checker finds an anomaly in runs of any workload.
 fn is_sound<S: Config>(engine: &S::Engine)
 where
     S::Engine: Engine,
@@ -51,8 +51,8 @@ fn transactions_that_commit_in_regions_are_strictly_serializable() {
     is_sound::<Simulated>(&Emulated::default());
 }
 
-/// Runs transactions on a broken database until both checkers, or ours alone, find what is
-/// expected.
+/// Runs transactions on a broken database until both checkers, or ours alone, find the expected
+/// anomalies.
 fn is_found<F: Fault>(workload: Workload, expected: &[&str], by_adya: bool) {
     let mut others = Vec::new();
     for seed in 0..100 {

@@ -1,5 +1,5 @@
-//! Arbitrary histories, most of them wrong, judged a second time: by the transitive closure of all
-//! dependencies, each found by looking at every pair of transactions.
+//! Checks arbitrary histories, most of them wrong, a second time: by the transitive closure of all
+//! dependencies, found by comparing every pair of transactions.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::{super::*, Txn, anomalies};
 
 const KEYS: usize = 3;
 
-/// Who must come before whom, by place.
+/// Which transaction must precede which, by index.
 #[derive(Clone, PartialEq, Eq)]
 struct Relation(Vec<Vec<bool>>);
 
@@ -37,12 +37,11 @@ impl Relation {
     }
 }
 
-/// What a transaction does to each key: whether it writes it, and which version it reads (of those
-/// there are).
+/// A transaction's access to a key: whether it writes it, and which existing version it reads.
 type Access = (bool, Option<prop::sample::Index>);
 
-/// Transactions that took effect at once on each key in an order of their own. A write's version is
-/// its place in that key's order.
+/// Transactions that took effect atomically, on each key in an order of its own. A write's version
+/// is its place in that key's order.
 fn history() -> impl Strategy<Value = History<u64>> {
     let txn = (prop::array::uniform3(any::<Access>()), prop::array::uniform3(any::<u8>()), 0..30u64, 0..30u64);
     prop::collection::vec(txn, 2..7).prop_map(|txns| {
@@ -56,7 +55,7 @@ fn history() -> impl Strategy<Value = History<u64>> {
                 let mut txn = history[at + 1].clone();
                 let own = writers.iter().position(|&writer| writer == at).map(|place| 2 + place as u64);
                 if let Some(index) = &accesses[key].1 {
-                    // It cannot read what it is only going to write.
+                    // It cannot read its own future write.
                     let others: Vec<u64> =
                         (1..2 + writers.len() as u64).filter(|version| Some(*version) != own).collect();
                     txn = txn.reads(0, key as u64, *index.get(&others));
@@ -71,7 +70,7 @@ fn history() -> impl Strategy<Value = History<u64>> {
     })
 }
 
-/// Each of a transaction's reads, or each of its writes: keys with versions.
+/// Returns a transaction's reads or its writes: keys with versions.
 fn accesses(txn: &Txn, writes: bool) -> Vec<(u64, u64)> {
     let access = |operation: &Operation<u64>| match operation {
         Operation::Write { row, version, .. } if writes => Some((row.key, *version)),
@@ -81,7 +80,7 @@ fn accesses(txn: &Txn, writes: bool) -> Vec<(u64, u64)> {
     txn.operations.iter().filter_map(access).collect()
 }
 
-/// The worst that is wrong, by closures. Lost updates are not told from other cases of G-single.
+/// Returns the worst kind of cycle, by closures. Lost updates count as G-single.
 fn judge(history: &History<u64>) -> Option<CycleKind> {
     let txns = &history.transactions;
     let (reads, writes): (Vec<_>, Vec<_>) = txns.iter().map(|txn| (accesses(txn, false), accesses(txn, true))).unzip();

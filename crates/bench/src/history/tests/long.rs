@@ -1,4 +1,4 @@
-//! Histories of 100,000 transactions on 1,000 rows, which must take seconds.
+//! Histories of 100,000 transactions on 1,000 rows, which must be checked within seconds.
 
 use super::{super::*, Txn, anomalies};
 
@@ -10,7 +10,7 @@ fn load() -> Txn {
     (0..ROWS).fold(Txn::committed(0, 0), |load, key| load.writes(0, key, 1))
 }
 
-/// Each spans the effects of about sixteen others.
+/// Returns a transaction that overlaps about sixteen others.
 fn at(moment: u64) -> Txn {
     Txn::committed(moment.max(8) * 10 - 80, moment * 10 + 80)
 }
@@ -25,7 +25,8 @@ fn one_that_is_wrong_is_found() {
         for _ in 0..4 {
             let key = random.u64(..ROWS);
             txn = txn.reads(0, key, versions[key as usize]);
-            // A second write of the row would be an intermediate one, and none reads it.
+            // A second write of the row would make an intermediate version, which no transaction
+            // reads.
             if random.bool() {
                 versions[key as usize] += 1;
                 txn = txn.writes(0, key, versions[key as usize]);
@@ -37,21 +38,21 @@ fn one_that_is_wrong_is_found() {
     }
     assert_eq!(anomalies(&history), []);
 
-    // It says that it began after all others, and saw what was there before them.
+    // It was invoked after all others, but read the state before them.
     history.transactions.push(Txn::committed(2_000_000, 2_000_001).reads(0, 0, 1));
     let found = anomalies(&history);
     let [Anomaly::Cycle(cycle)] = &found[..] else { panic!("{found:?}") };
     assert_eq!((cycle.kind, cycle.steps.len()), (CycleKind::RealTime, 2));
 }
 
-/// Snapshot isolation: each reads what was there sixteen transactions ago, and writes a row that
-/// nobody has written since. Rows are few, so that all are tied to each other, and the worst kinds
-/// of cycles are sought in vain.
+/// Snapshot isolation: each transaction reads the state of sixteen transactions ago, and writes a
+/// row that no transaction has written since. Rows are few, so that all transactions form one
+/// group, and the search for the worst kinds of cycles finds none.
 #[test]
 fn all_that_are_wrong_are_sought() {
     const HOT: u64 = 50;
     let mut random = fastrand::Rng::with_seed(8);
-    // By row, the moment of each version but the first.
+    // For each row, the moments of its versions after the first.
     let mut writes = vec![vec![]; HOT as usize];
     let mut history = History::from_iter([load()]);
     for moment in 1..TRANSACTIONS {

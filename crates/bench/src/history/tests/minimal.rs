@@ -1,4 +1,4 @@
-//! Each anomaly by the smallest history that has it, beside the nearest one that has not.
+//! The smallest history with each anomaly, beside the nearest history without it.
 
 use super::{super::*, Txn, anomalies, assert_clean, cycle, loaded, txn};
 
@@ -172,7 +172,7 @@ fn what_a_transaction_wrote_itself_must_be_seen() {
     }
     let reader = txn().removes(0, 0, 2).scans(0, 0..1, [(0, 1)]);
     assert_eq!(anomalies(&loaded([reader])), contradiction(Seen::Version(1), Seen::Removed(2)));
-    // But not before it was written.
+    // It cannot read its own write before making it.
     let reader = txn().reads(0, 0, 2).writes(0, 0, 2);
     assert_eq!(anomalies(&loaded([reader])), [Anomaly::UnwrittenRead { row, seen: Seen::Version(2), reader: 1 }]);
 }
@@ -186,7 +186,7 @@ fn what_a_transaction_saw_must_not_change() {
     let contradiction = Anomaly::Contradiction { row: row.clone(), seen, known, reader: 2 };
     let found = anomalies(&history);
     assert_eq!(found[0], contradiction);
-    // The same by two reads of the row, which make a cycle as well.
+    // Two reads of the row contradict as well, and also make a cycle.
     let history = loaded([txn().writes(0, 0, 2), txn().reads(0, 0, 1).reads(0, 0, 2)]);
     let [Anomaly::Contradiction { .. }, Anomaly::Cycle(Cycle { kind: CycleKind::GSingle, .. })] =
         &anomalies(&history)[..]
@@ -197,7 +197,7 @@ fn what_a_transaction_saw_must_not_change() {
         txn().removes(0, 0, 2),
         txn().finds_nothing(0, 0).finds_removed(0, 0, 2).scans(0, 0..1, []),
     ]));
-    // What another transaction knows is another matter.
+    // Another transaction's knowledge does not count.
     assert_clean(&loaded([txn().writes(0, 0, 2), Txn::committed(200, 201).reads(0, 0, 2)]));
 }
 
@@ -206,7 +206,7 @@ fn a_scan_shows_a_row_once() {
     let rows = [(0, 1), (1, 1), (0, 1), (0, 1)];
     let expected = [Anomaly::ShownTwice { row: Row { table: 0, key: 0 }, reader: 1 }];
     assert_eq!(anomalies(&loaded([txn().scans(0, 0..2, rows)])), expected);
-    // In any order.
+    // The order of rows does not matter.
     assert_clean(&loaded([txn().scans(0, 0..3, [(2, 1), (1, 1), (0, 1)])]));
 }
 

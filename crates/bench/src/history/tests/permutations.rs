@@ -1,5 +1,5 @@
-//! Small histories with removals and scans, judged a second time from the definition: whether the
-//! transactions can be done one after the other, in some order, and show what they showed.
+//! Checks small histories with removals and scans a second time, by the definition: whether the
+//! transactions, run serially in some order, return the recorded results.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,17 @@ use super::{super::*, Txn};
 
 const KEYS: u64 = 2;
 
-/// By key, the version and whether there is a row.
+/// For each key, the version and whether the row is present.
 type Table = BTreeMap<u64, (u64, bool)>;
 
-/// What a transaction does to a key: 0 and 1 read it, 2 scans all, 3 and 4 write it, 5 removes it.
+/// A transaction's operation on a key: 0 and 1 read it, 2 scans all, 3 and 4 write it, 5 removes
+/// it.
 type Act = (u8, u64);
 
-/// How the history is made untrue: which transaction, which operation, and what it shows instead.
+/// A falsification of the history: the transaction, the operation, and the false result.
 type Lie = (Index, Index, u64);
 
-/// Random programs run one after the other, with times around that order, and then some lies.
+/// Runs random programs serially, with times around that order, and then falsifies some results.
 fn histories() -> impl Strategy<Value = History<u64>> {
     let act = (0..6_u8, 0..KEYS);
     let program = (prop::collection::vec(act, 1..4), 0..25_u64, 0..25_u64);
@@ -67,7 +68,7 @@ fn tell(history: &mut [Txn], (txn, operation, version): &Lie) {
     }
 }
 
-/// Whether these transactions can come next in this order, on this table.
+/// Returns whether these transactions can run next in this order, on this table.
 fn can_follow(txn: &Txn, table: &mut Table) -> bool {
     txn.operations.iter().all(|operation| match operation {
         Operation::Read { row, seen } => {
@@ -99,8 +100,7 @@ fn has_order(left: &[&Txn], table: &Table, order: Order) -> bool {
         })
 }
 
-/// Whether it says exactly what was seen: no read that saw nothing can mean one of several
-/// removals.
+/// Returns whether the history is exact: no read of an absent row can mean one of several removals.
 fn is_exact(history: &History<u64>) -> bool {
     let any = |is: fn(&Operation<u64>) -> bool| history.transactions.iter().flat_map(|txn| &txn.operations).any(is);
     let removes = any(|operation| matches!(operation, Operation::Write { removal: true, .. }));

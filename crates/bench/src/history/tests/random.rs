@@ -1,5 +1,5 @@
-//! Serial executions of random programs are clean, however their times overlap; one change makes
-//! them wrong.
+//! Serial executions of random programs have no anomaly, however their times overlap. One change
+//! makes an anomaly.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{super::*, Txn, anomalies};
 
 const KEYS: u64 = 6;
 
-/// What a transaction is to do next.
+/// The next operation of a transaction.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Read(u64),
@@ -27,8 +27,8 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// A transaction's acts, whether it commits, and by how much its times reach beyond the moment of
-/// its effect.
+/// A transaction's operations, whether it commits, and by how much its times extend before and
+/// after the moment of its effect.
 type Program = (Vec<Act>, bool, u64, u64);
 
 fn programs() -> impl Strategy<Value = Vec<Program>> {
@@ -36,10 +36,10 @@ fn programs() -> impl Strategy<Value = Vec<Program>> {
     prop::collection::vec(program, 1..40)
 }
 
-/// A table: by key, the version and whether there is a row.
+/// For each key, the version and whether the row is present.
 type Table = BTreeMap<u64, (u64, bool)>;
 
-/// Runs programs one after the other, the first at moment 100, the next ten later, and so on.
+/// Runs programs serially: the first at moment 100, the next ten later, and so on.
 fn run(programs: &[Program]) -> History<u64> {
     let mut table = Table::new();
     let mut history = Vec::new();
@@ -89,8 +89,8 @@ fn step(txn: Txn, act: Act, table: &mut Table) -> Txn {
     }
 }
 
-/// A run with the times of a serial one, behind a transaction that wrote all keys and before one
-/// that writes them again; between them, one more that saw what the first wrote.
+/// Surrounds a serial run by a transaction that wrote all keys before, and one that writes them
+/// again after. One more transaction in between read the first one's writes.
 fn around(middle: &[Program], seen: impl FnOnce(Txn, &History<u64>) -> Txn) -> History<u64> {
     let all: Vec<Act> = (0..KEYS).map(Act::Write).collect();
     let exact = |program: &Program| (program.0.clone(), program.1, 0, 0);
@@ -103,7 +103,7 @@ fn around(middle: &[Program], seen: impl FnOnce(Txn, &History<u64>) -> Txn) -> H
     history
 }
 
-/// The versions in which the last writer left all keys.
+/// Returns the versions that the last writer left of all keys.
 fn newest(history: &History<u64>) -> Vec<(u64, u64)> {
     let writer = history.transactions.iter().rfind(|txn| txn.outcome == Outcome::Committed);
     let writes = writer.into_iter().flat_map(|txn| &txn.operations);
@@ -121,7 +121,7 @@ proptest! {
         prop_assert_eq!(anomalies(&run(&programs)), vec![]);
     }
 
-    /// A transaction that committed without anybody's knowledge is as good as one that did not.
+    /// A transaction that committed with an unknown outcome may count as not committed.
     #[test]
     fn serial_runs_with_unknown_outcomes_are_clean(programs in programs(), forgotten in any::<u64>()) {
         let mut history = run(&programs);
@@ -133,7 +133,7 @@ proptest! {
         prop_assert_eq!(anomalies(&history), vec![]);
     }
 
-    /// Of two keys that the last transaction wrote, one is read in an older version.
+    /// Two keys were written by the last transaction; one is read in an older version.
     #[test]
     fn an_older_version_is_found(programs in programs(), stale in 0..KEYS) {
         let history = around(&programs, |reader, history| {
@@ -151,7 +151,7 @@ proptest! {
         );
     }
 
-    /// Of the rows that the last transaction wrote, a scan does not show one.
+    /// A scan misses one of the rows that the last transaction wrote.
     #[test]
     fn a_dropped_row_is_found(programs in programs(), dropped in 0..KEYS) {
         let full = around(&programs, |reader, history| reader.scans(0, .., newest(history)));

@@ -1,4 +1,4 @@
-//! What threads record while they run: of a store that is right, and of two that are not.
+//! Records of running threads, on a correct store and on two broken ones.
 
 use std::{collections::BTreeMap, sync::Mutex, thread};
 
@@ -9,17 +9,17 @@ const KEYS: u64 = 16;
 /// Versions by key.
 type Table = Mutex<BTreeMap<u64, u64>>;
 
-/// How a store goes wrong.
+/// A fault of the store.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
     None,
-    /// Others may come between a transaction's reads and its writes.
+    /// Other transactions may run between a transaction's reads and its writes.
     LetsGo,
-    /// Reads are of a copy that is renewed now and then.
+    /// Reads use a copy that is refreshed now and then.
     IsLate,
 }
 
-/// Four threads move, put and remove rows.
+/// Runs four threads that move, put and remove rows.
 fn run(fault: Fault) -> History<u64> {
     let table: &Table = &Mutex::default();
     let old: &Table = &Mutex::default();
@@ -53,7 +53,7 @@ fn transact(log: &mut Log<u64>, random: &mut fastrand::Rng, read: &Table, write:
     }
     let (first, second) = (random.u64(..KEYS), random.u64(..KEYS));
     let start = random.u64(..KEYS);
-    // One lock after the other, so that both can be the same.
+    // The guards are taken one after the other, because both keys can be the same.
     let guard = (fault == Fault::None).then(|| write.lock().expect("nobody panics"));
     let seen: BTreeMap<u64, u64> = match &guard {
         Some(rows) => (*rows).clone(),
@@ -100,7 +100,7 @@ fn versions_are_unique_and_grow() {
     let mut logs: Vec<Log<u64>> = (0..3).map(|_| recorder.log().expect("three logs")).collect();
     let mut versions = Vec::new();
     for turn in 0..3_000 {
-        // Whichever log is next, also one with a lower number than the last.
+        // The next log may have a lower number than the last.
         versions.push(logs[(turn * 2) % 3].begin().version());
     }
     assert!(versions.is_sorted_by(|one, next| one < next));

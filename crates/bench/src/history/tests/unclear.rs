@@ -1,4 +1,4 @@
-//! Where a history does not tell everything: unknown outcomes, and reads that saw nothing.
+//! Incomplete histories: unknown outcomes, and reads of absent rows.
 
 use super::{super::*, Txn, anomalies, assert_clean, cycle, loaded, txn};
 
@@ -30,7 +30,7 @@ fn an_unknown_outcome_has_no_end() {
     let history =
         loaded([Txn::unknown(1).writes(0, 0, 2), Txn::committed(50, 60).reads(0, 0, 1), txn().reads(0, 0, 2)]);
     assert_clean(&history);
-    // But it has a beginning.
+    // A transaction of unknown outcome still has an invocation time.
     let history = loaded([Txn::committed(1, 2).reads(0, 0, 2), Txn::unknown(3).writes(0, 0, 2)]);
     assert_eq!(cycle(&history), (CycleKind::RealTime, vec![1, 2]));
 }
@@ -39,7 +39,7 @@ fn an_unknown_outcome_has_no_end() {
 fn a_version_of_one_of_two_unknown_outcomes_accuses_neither() {
     let unknown = || Txn::unknown(1).writes(0, 0, 2).writes(0, 1, 2);
     assert_clean(&loaded([unknown(), unknown(), txn().reads(0, 0, 2).reads(0, 1, 1)]));
-    // That the next version came later is known all the same.
+    // The next version is still known to come later.
     let history =
         loaded([unknown(), unknown(), Txn::committed(3, 4).writes(0, 0, 3), Txn::committed(5, 6).reads(0, 0, 2)]);
     assert_eq!(cycle(&history), (CycleKind::RealTime, vec![3, 4]));
@@ -61,7 +61,7 @@ fn nothing_may_mean_any_removal_in_time() {
     assert_clean(&churn(Txn::committed(5, 8).scans(0, 0..1, [])));
     // The last removal is overwritten, too.
     assert_eq!(cycle(&churn(Txn::committed(9, 10).finds_nothing(0, 0))), (CycleKind::RealTime, vec![4, 5]));
-    // The second removal was yet to come.
+    // The second removal was invoked later.
     let late = Txn::committed(3, 4).finds_nothing(0, 0);
     assert_clean(&churn(late));
     let known = Txn::committed(5, 8).finds_removed(0, 0, 2);
@@ -74,15 +74,15 @@ fn the_clock_tells_which_removal_was_meant() {
         loaded([insertion, Txn::committed(5, 20).removes(0, 5, 2).writes(0, 0, 2), reader.reads(0, 0, 1)])
     };
     let insertion = || Txn::committed(1, 2).writes(0, 5, 1);
-    // The row was there before the reader began, so that it saw the removal, but not the write
-    // beside it.
+    // The row existed before the reader was invoked, so the reader saw the removal, but not the
+    // write beside it.
     for reader in [Txn::committed(10, 20).finds_nothing(0, 5), Txn::committed(10, 20).scans(0, 3..8, [])] {
         let history = half(insertion(), reader);
         assert_eq!(cycle(&history), (CycleKind::GSingle, vec![2, 3]));
-        // Without the clock, it may have looked before the row was there.
+        // Without the clock, it may have read before the row was inserted.
         assert_eq!(check(&history, Order::Any), Ok(vec![]));
     }
-    // As it may have if it began in time, or if nobody knows when the row came.
+    // It may also have done so if it was invoked in time, or if the insertion's time is unknown.
     assert_clean(&half(insertion(), Txn::committed(2, 20).finds_nothing(0, 5)));
     assert_clean(&half(Txn::committed(1, 15).writes(0, 5, 1), Txn::committed(10, 20).finds_nothing(0, 5)));
     let seen_later = Txn::committed(10, 20).finds_nothing(0, 5).reads(0, 0, 1);
@@ -119,7 +119,7 @@ fn the_clock_tells_the_earliest_removal_that_can_be_meant() {
 
 #[test]
 fn a_removal_of_ones_own_was_not_yet_seen() {
-    // It saw nothing of a row that was there, and only then put one there and removed it.
+    // It found an existing row absent, and only then inserted and removed it.
     let reader = Txn::committed(5, 6).finds_nothing(0, 0).writes(0, 0, 2).removes(0, 0, 3);
     assert_eq!(cycle(&loaded([reader])), (CycleKind::LostUpdate, vec![0, 1]));
 }
