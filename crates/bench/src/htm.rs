@@ -1,13 +1,13 @@
-//! The limits of transactional memory, measured: `drtm-bench htm`.
+//! `drtm-bench htm`: measures the limits of transactional memory.
 //!
-//! A [`Testbed`] runs regions of one [`Load`] on one [`Machine`], each region once and never again,
-//! and counts what became of them. Threads touch memory of their own, so that a region conflicts
-//! with no other; what is left is what the studies are about: the working set that a region can
-//! have, and the time that it can last.
+//! A [`Testbed`] runs htm transactions of one [`Load`] on one [`Machine`], each once and without a
+//! retry, and counts their outcomes. Threads touch memory of their own, so that no two conflict.
+//! What remains is what the studies measure: the working set that fits, and the time that it can
+//! last.
 //!
 //! On the emulation a result is *simulated*. It follows from the machine's
-//! [`Profile`](drtm_htm::Profile) (sets, ways, size of the read tracker), its timer and the
-//! addresses touched, and is a function of the seed. On RTM it is measured.
+//! [`Profile`](drtm_htm::Profile) (sets, ways, size of the read tracker), its timer, the addresses
+//! touched, and the seed. On RTM it is measured.
 //!
 //! # Example
 //!
@@ -56,10 +56,10 @@ Examples:
 /// The commands under `htm`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Say what transactional memory this machine has, and which engine a store would choose
+    /// Show this machine's transactional memory, and the engine that a store would choose
     ///
-    /// CPUID alone proves nothing: many processors list RTM and abort every region. So small
-    /// regions are tried. The environment variable DRTM_HTM overrides the choice, here as in a
+    /// CPUID alone proves nothing: many processors list RTM and abort every transaction. So small
+    /// transactions are tried. The environment variable DRTM_HTM overrides the choice, here as in a
     /// store.
     ///
     /// JSON: {engine, cpuid_rtm, always_abort, trial_commits, trials, reason}

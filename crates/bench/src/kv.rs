@@ -1,8 +1,8 @@
-//! The memory store, measured: `drtm-bench kv`.
+//! `drtm-bench kv`: measures the memory store.
 //!
-//! The maps that are compared are defined once: [`MapName`] names them, a [`Subject`] is one that
-//! is filled, and does slices of [`Work`] with some threads. `kv speed` and the criterion benches
-//! differ only in how they count.
+//! The compared maps are defined once: [`MapName`] names them. A [`Subject`] is a filled map, and
+//! runs slices of [`Work`] with some threads. `kv speed` and the criterion benches differ only in
+//! how they count.
 //!
 //! # Example
 //!

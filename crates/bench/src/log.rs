@@ -1,12 +1,12 @@
-//! `drtm-bench log`: what a database has left in its directory, read without opening it.
+//! `drtm-bench log`: reads a database's log directory without opening the database.
 //!
-//! - `survey`: the tolerant reader of a directory: every `checkpoint` and segment, with every frame
-//!   and every record that is whole, and the holes between them (`frames`).
+//! - `survey`: reads a directory and tolerates damage: every `checkpoint` and segment, with every
+//!   valid frame and record, and the holes between them (`frames`).
 //! - `inspect`: lists segments, frames, epochs, tables and records.
-//! - `verify`: whether everything can be read, by the survey and by opening the database on a
+//! - `verify`: checks that everything can be read, by the survey and by opening the database on a
 //!   `trial` storage, which changes nothing.
-//! - `salvage`: what is readable, as another log or as rows; `fold` makes rows of records,
-//!   `rewrite` a log of rows.
+//! - `salvage`: writes the readable part as another log or as rows. `fold` turns records into rows,
+//!   `rewrite` turns rows into a log.
 
 mod checkpoint;
 mod fold;
@@ -32,7 +32,7 @@ Examples:
 
 The database must be closed. Nothing in DIR is changed.";
 
-/// What to do with a log.
+/// The commands under `log`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Inspect(inspect::Args),

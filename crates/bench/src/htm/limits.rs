@@ -1,4 +1,4 @@
-//! `htm limits`: how often regions abort, by what they touch and how long they last.
+//! `htm limits`: how often htm transactions abort, by working set and duration.
 
 mod view;
 
@@ -15,23 +15,22 @@ use crate::{
     units::parse_bytes,
 };
 
-/// Measure how often regions abort, by size, order and duration
+/// Measure how often htm transactions abort, by size, order and duration
 ///
-/// Every region is tried once, and the abort rate is aborted regions over regions begun. Each
-/// thread touches memory of its own, one word in each line, so regions do not conflict: what
-/// aborts them is capacity (they touch more than the hardware can track) and system events (the
-/// timer).
+/// Every transaction is tried once, and the abort rate is aborted over begun transactions. Each
+/// thread touches memory of its own, one word in each line, so transactions do not conflict. They
+/// abort by capacity (they touch more than the hardware can track) and system events (the timer).
 ///
-/// On the emulated engine results are simulated: they follow from the cache's sets and ways, the
-/// read tracker's size, a timer in virtual time, and the addresses touched; the same seed gives
-/// the same numbers.
+/// On the emulated engine results are simulated. They follow from the cache's sets and ways, the
+/// read tracker's size, a timer in virtual time, and the addresses touched. The same seed gives the
+/// same numbers.
 ///
 /// JSON: [{bytes_read, bytes_written, attempts, aborts, capacity, conflict, system, engine,
 /// profile, order, kind, threads, hyperthread, duration_us, simulated}]
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// What runs the regions
+    /// The engine
     #[arg(long, value_enum, default_value_t, value_name = "ENGINE")]
     engine: EngineName,
 
@@ -44,15 +43,15 @@ pub(crate) struct Args {
     #[arg(long)]
     hyperthread: bool,
 
-    /// In which order regions touch lines
+    /// The order in which transactions touch lines
     #[arg(long, value_enum, default_value_t, value_name = "ORDER")]
     order: Order,
 
-    /// What regions do to memory
+    /// The memory accesses of a transaction
     #[arg(long, value_enum, default_value_t, value_name = "KIND")]
     kind: Kind,
 
-    /// Threads that run regions, each with its own memory
+    /// Threads that run transactions, each with its own memory
     #[arg(long, value_parser = value_parser!(u16).range(1..=256), default_value_t = 1, value_name = "N")]
     threads: u16,
 
@@ -64,7 +63,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = parse_bytes, value_delimiter = ',', value_name = "A,B,...")]
     bytes_written: Option<Vec<usize>>,
 
-    /// Spin for so many microseconds instead of touching memory; kind and order then mean nothing
+    /// Spin for this many microseconds instead of touching memory; kind and order do not apply
     #[arg(
         long,
         value_parser = value_parser!(u64).range(1..=1_000_000),
@@ -74,7 +73,7 @@ pub(crate) struct Args {
     )]
     duration_us: Option<Vec<u64>>,
 
-    /// Regions that each thread begins at each point [default: 50 to 2000, fewer of the larger
+    /// Transactions that each thread begins at each point [default: 50 to 2000, fewer of the larger
     /// ones]
     #[arg(long, value_parser = value_parser!(u64).range(1..), value_name = "N")]
     attempts: Option<u64>,
@@ -95,7 +94,7 @@ Examples:
   drtm-bench htm limits --duration-us 500,1000,2000,4000
   drtm-bench htm limits --profile l1-48k-12 --svg writes.svg --json";
 
-/// A point of the sweep. The first seven fields are what scripts rely on.
+/// A point of the sweep. Scripts rely on the first seven fields.
 #[derive(Debug, Serialize)]
 struct Row {
     bytes_read: usize,
@@ -106,14 +105,14 @@ struct Row {
     conflict: u64,
     system: u64,
     engine: &'static str,
-    /// Null on real hardware, which is what it is.
+    /// Null on real hardware.
     profile: Option<&'static str>,
-    /// Null where no memory is touched.
+    /// Null if no memory is touched.
     order: Option<Order>,
     kind: Option<Kind>,
     threads: u16,
     hyperthread: bool,
-    /// Null where memory is touched.
+    /// Null if memory is touched.
     duration_us: Option<u64>,
     simulated: bool,
     #[serde(skip)]
@@ -139,7 +138,7 @@ impl Args {
         report.result(&rows)
     }
 
-    /// Refuses what would be silently ignored.
+    /// Refuses options that would be ignored.
     fn check(&self) -> Result<(), Error> {
         let refuse =
             |is, option, with, instead| if is { Err(Error::Options { option, with, instead }) } else { Ok(()) };

@@ -1,10 +1,10 @@
-//! What a region does.
+//! The memory accesses of an htm transaction.
 
 use std::time::Duration;
 
 use drtm_htm::LINE_BYTES;
 
-/// What every region of a run does: touch memory, one word in each line, or spin.
+/// What every htm transaction of a run does: touch memory, one word in each line, or spin.
 ///
 /// # Example
 ///
@@ -17,7 +17,7 @@ use drtm_htm::LINE_BYTES;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Load {
-    /// Reads some lines and writes others, all of the one before any of the other.
+    /// Reads some lines and writes others: all reads come before all writes, or after them.
     #[non_exhaustive]
     Touch {
         /// Lines read.
@@ -32,13 +32,13 @@ pub enum Load {
 }
 
 impl Load {
-    /// Reads this much.
+    /// Reads this many bytes.
     #[must_use]
     pub fn read(bytes: usize) -> Self {
         Self::read_then_write(bytes, 0)
     }
 
-    /// Writes this much.
+    /// Writes this many bytes.
     #[must_use]
     pub fn write(bytes: usize) -> Self {
         Self::write_then_read(bytes, 0)
@@ -64,13 +64,13 @@ impl Load {
         }
     }
 
-    /// Spins.
+    /// Spins for this long.
     #[must_use]
     pub fn spin(duration: Duration) -> Self {
         Self::Spin(duration)
     }
 
-    /// Bytes in the lines that a region reads.
+    /// Returns the bytes in the lines read.
     #[must_use]
     pub fn bytes_read(&self) -> usize {
         match self {
@@ -79,7 +79,7 @@ impl Load {
         }
     }
 
-    /// Bytes in the lines that a region writes.
+    /// Returns the bytes in the lines written.
     #[must_use]
     pub fn bytes_written(&self) -> usize {
         match self {
@@ -88,8 +88,8 @@ impl Load {
         }
     }
 
-    /// How many regions of this load tell enough in reasonable time: many small ones, and fewer
-    /// large or long ones.
+    /// Returns how many transactions give a useful result in reasonable time: many small ones, and
+    /// fewer large or long ones.
     #[must_use]
     pub fn default_attempts(&self) -> u64 {
         const ACCESSES: u64 = 1 << 21;

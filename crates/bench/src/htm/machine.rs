@@ -1,4 +1,4 @@
-//! What regions run on, and how the command line names it.
+//! Machines that run htm transactions, and their names on the command line.
 
 use clap::{
     ValueEnum,
@@ -8,7 +8,7 @@ use drtm_htm::{Profile, Rtm};
 
 use crate::Error;
 
-/// What regions run on.
+/// The machine that runs htm transactions.
 ///
 /// # Example
 ///
@@ -26,17 +26,17 @@ use crate::Error;
 pub enum Machine {
     /// The emulation of a processor with this profile, its timer in virtual time.
     Emulated(Profile),
-    /// This machine's own processor.
+    /// This machine's processor.
     Rtm(Rtm),
 }
 
-/// An engine that has regions, as options name it.
+/// An engine with htm transactions, named as on the command line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EngineName {
     /// Software with the limits of the hardware; results are simulated
     #[default]
     Emulated,
-    /// This machine's own transactional memory; refused where there is none
+    /// This machine's transactional memory; refused if there is none
     Rtm,
 }
 
@@ -48,12 +48,12 @@ impl EngineName {
         }
     }
 
-    /// Whether results are those of a model and not of a machine.
+    /// Returns whether results are simulated.
     pub(crate) fn simulates(self) -> bool {
         self == Self::Emulated
     }
 
-    /// The machine, with `profile` if it is an emulated one.
+    /// Returns the machine, with `profile` if it is emulated.
     pub(crate) fn machine(self, profile: Profile) -> Result<Machine, Error> {
         Ok(match self {
             Self::Emulated => Machine::Emulated(profile),
@@ -62,7 +62,7 @@ impl EngineName {
     }
 }
 
-/// A profile together with its name.
+/// A profile with its name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NamedProfile {
     pub(crate) name: &'static str,
@@ -70,7 +70,7 @@ pub(crate) struct NamedProfile {
 }
 
 impl NamedProfile {
-    /// That of the processors that the papers' authors had.
+    /// The profile of the papers' processors.
     pub(crate) const OF_THE_PAPERS: Self = Self { name: Profile::NAMED[0].0, profile: Profile::NAMED[0].1 };
 
     pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
@@ -82,10 +82,10 @@ impl NamedProfile {
     }
 }
 
-/// What is said of results from real hardware, until somebody has seen some.
+/// Labels results of real hardware.
 pub(crate) const MEASURED: &str = "MEASURED on this machine's RTM";
 
-/// What a profile consists of, in words.
+/// Describes a profile in words.
 pub(crate) fn describe(profile: &Profile) -> String {
     let Profile { sets, ways, read_lines, .. } = profile;
     format!("{sets} sets, {ways} ways, read tracker of {read_lines} lines")

@@ -1,5 +1,5 @@
-//! The memory that regions touch: each thread's own, aligned to pages, so that which cache set a
-//! line falls into depends on its place alone.
+//! The memory that htm transactions touch. Each thread has its own, aligned to pages, so that a
+//! line's cache set depends on its offset alone.
 
 use drtm_htm::{LINE_BYTES, Line, Word};
 
@@ -8,11 +8,11 @@ use crate::Error;
 pub(super) const PAGE_LINES: usize = 64;
 pub(super) const PAGE_BYTES: usize = PAGE_LINES * LINE_BYTES;
 
-/// 4 GiB in pages. Lines beyond the emulation's own bound could conflict falsely; this lies below
+/// 4 GiB in pages. Beyond the emulation's own bound, lines could conflict falsely; this is below
 /// it.
 const MOST_PAGES: usize = (4 << 30) / PAGE_BYTES;
 
-/// Lines that begin where a page of the processor does.
+/// Lines aligned to a page of the processor.
 #[derive(Debug)]
 #[repr(align(4096))]
 pub(super) struct Page([Line; PAGE_LINES]);
@@ -20,14 +20,14 @@ pub(super) struct Page([Line; PAGE_LINES]);
 const _: () = assert!(size_of::<Page>() == PAGE_BYTES && align_of::<Page>() == PAGE_BYTES);
 
 impl Page {
-    /// Written at once, so that no region meets the page fault of a first touch.
+    /// Writes the page, so that no transaction takes the page fault of a first touch.
     fn new() -> Self {
         Self(std::array::from_fn(|_| Line::default()))
     }
 }
 
-/// All threads' memory, contiguous, so that as many tracked lines as it has lines tell all of them
-/// apart.
+/// All threads' memory, contiguous: with as many tracked lines as memory lines, no two share an
+/// entry.
 #[derive(Debug)]
 pub(super) struct Memory {
     pages: Vec<Page>,
@@ -52,21 +52,21 @@ impl Memory {
         self.pages.len() * PAGE_LINES
     }
 
-    /// The memory of one of the threads.
+    /// Returns the memory of one thread.
     pub(super) fn area(&self, thread: usize) -> &[Page] {
         &self.pages[thread * self.pages_each..][..self.pages_each]
     }
 }
 
-/// The first word of each of the first `lines` lines, in order.
+/// Iterates over the first word of each of the first `lines` lines, in order.
 pub(super) fn words(pages: &[Page], lines: usize) -> impl Iterator<Item = &Word> + Clone {
     pages.iter().flat_map(|page| &page.0).map(|line| &line[0]).take(lines)
 }
 
-/// Distinct lines, drawn at random again and again.
+/// Draws distinct random lines repeatedly.
 #[derive(Debug)]
 pub(super) struct Draw<'m> {
-    /// The first word of every line. Whatever its order, its shuffled front is a fair draw.
+    /// The first word of every line. Whatever its order, its shuffled front is a uniform draw.
     deck: Vec<&'m Word>,
     random: fastrand::Rng,
 }
@@ -76,7 +76,7 @@ impl<'m> Draw<'m> {
         Self { deck: words(pages, pages.len() * PAGE_LINES).collect(), random }
     }
 
-    /// Another `count` lines, or all if there are fewer.
+    /// Draws `count` lines, or all if there are fewer.
     pub(super) fn draw(&mut self, count: usize) -> &[&'m Word] {
         let count = count.min(self.deck.len());
         for place in 0..count {

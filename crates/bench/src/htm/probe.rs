@@ -1,4 +1,5 @@
-//! `htm probe`: what this machine has, and what a store would choose.
+//! `htm probe`: shows this machine's transactional memory, and the engine that a store would
+//! choose.
 
 use drtm_htm::{Probe, Request, select};
 use serde::Serialize;

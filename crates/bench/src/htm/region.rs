@@ -1,4 +1,5 @@
-//! What one thread does: prepare, then begin region after region, each with a single try.
+//! The work of one thread: it prepares, then begins one htm transaction after another, without
+//! retries.
 //!
 //! The bodies keep the contract of a region: they allocate nothing, call nothing that might, and
 //! have no path that panics. A region in random order reads the list of its words too, which on
@@ -15,7 +16,7 @@ use super::{
     memory::{Draw, PAGE_BYTES, PAGE_LINES, Page, words},
 };
 
-/// The order in which a region touches lines.
+/// The order in which an htm transaction touches lines.
 ///
 /// # Example
 ///
@@ -23,26 +24,26 @@ use super::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[non_exhaustive]
 pub enum Order {
-    /// Adjacent lines, from the beginning of a page on: all sets of the cache are used evenly
+    /// Adjacent lines from the start of a page: all sets of the cache are used evenly
     #[default]
     #[serde(rename = "seq")]
     #[value(name = "seq")]
     Sequential,
-    /// Distinct lines of a much larger area, drawn anew for every region
+    /// Distinct lines of a much larger area, drawn anew for every transaction
     #[serde(rename = "random")]
     Random,
 }
 
 impl Order {
-    /// The least area that a thread's random lines are drawn from, 64 MB: sixteen times the read
+    /// The smallest area from which a thread draws random lines: 64 MB, sixteen times the read
     /// tracker of the profiles.
     pub(super) const LEAST_RANDOM_PAGES: usize = (64 << 20) / PAGE_BYTES;
 }
 
-/// Every abort is final, so that a region begun is an attempt counted.
+/// Every abort is final, so that each begun transaction counts as one attempt.
 const ONE_TRY: Policy = Policy::DBX.divided_by(u32::MAX);
 
-/// A thread's work, ready to begin.
+/// A thread's prepared work.
 #[derive(Debug)]
 pub(super) enum Work<'m> {
     Sequential { reads: (&'m [Page], usize), writes: (&'m [Page], usize), reads_first: bool },
@@ -51,8 +52,7 @@ pub(super) enum Work<'m> {
 }
 
 impl<'m> Work<'m> {
-    /// Does beforehand all that is not to be measured. The area must be as large as [`pages_for`]
-    /// says.
+    /// Prepares everything that is not measured. The area must be as large as [`pages_for`] says.
     pub(super) fn prepare(
         load: Load,
         order: Order,
@@ -72,7 +72,7 @@ impl<'m> Work<'m> {
         }
     }
 
-    /// Begins `attempts` regions.
+    /// Begins `attempts` htm transactions.
     pub(super) fn run<E: Engine>(self, worker: &mut Worker<E>, attempts: u64) {
         match self {
             Self::Sequential { reads, writes, reads_first } => {
@@ -95,8 +95,8 @@ impl<'m> Work<'m> {
     }
 }
 
-/// Pages that a thread needs for a load. In random order that is an area much larger than what a
-/// region touches of it.
+/// Returns the pages that a thread needs for a load. In random order this area is much larger than
+/// what one transaction touches.
 pub(super) fn pages_for(load: Load, order: Order) -> usize {
     let Load::Touch { lines_read, lines_written, .. } = load else { return 0 };
     match order {
@@ -107,7 +107,7 @@ pub(super) fn pages_for(load: Load, order: Order) -> usize {
     }
 }
 
-/// One region, once.
+/// Runs one htm transaction once.
 fn touch<'m, E: Engine>(
     worker: &mut Worker<E>,
     reads: impl Iterator<Item = &'m Word> + Clone,
@@ -124,8 +124,7 @@ fn touch<'m, E: Engine>(
             load_all(tx, reads.clone())
         }
     });
-    // Keeps the compiler from dropping loads that nobody looks at. What became of the region is
-    // counted by the worker.
+    // Keeps the compiler from removing unused loads. The worker counts the outcome.
     black_box(outcome.committed());
 }
 
@@ -146,8 +145,8 @@ fn store_all<'m, A: Access<'m>>(tx: &mut A, words: impl Iterator<Item = &'m Word
     Ok(())
 }
 
-/// Turns of a region's spinning that take this long: nanoseconds are what the emulation's virtual
-/// timer counts, and on hardware the same loop is timed outside of any region.
+/// Returns the iterations of the spin loop that take this long. The emulation's virtual timer
+/// counts nanoseconds; on hardware the same loop is timed outside of any transaction.
 fn turns(engine: EngineKind, duration: Duration) -> u64 {
     const TRIAL: u64 = 1 << 20;
     const TRIALS: usize = 8;
@@ -161,7 +160,7 @@ fn turns(engine: EngineKind, duration: Duration) -> u64 {
         let _ = lock.run(&NoHtm, |held| held.spin(TRIAL));
         start.elapsed().as_nanos().max(1)
     };
-    // The fastest trial is the one that nothing interrupted.
+    // The fastest trial was not interrupted.
     let fastest = (0..TRIALS).map(timed).min().unwrap_or(1);
     u64::try_from(u128::from(ns) * u128::from(TRIAL) / fastest).unwrap_or(u64::MAX)
 }

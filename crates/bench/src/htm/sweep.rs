@@ -1,4 +1,4 @@
-//! Which sizes are tried when none are named, and the loads that sizes make.
+//! The default sizes of a sweep, and their loads.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -6,17 +6,17 @@ use serde::Serialize;
 use super::Load;
 use crate::units::{KIB as K, sizes};
 
-/// Around and beyond any first-level cache.
+/// Sizes around and beyond any first-level cache.
 const WRITES: [usize; 20] = sizes([1, 2, 4, 6, 8, 12, 16, 20, 22, 24, 28, 31, 32, 33, 36, 44, 48, 49, 56, 64], K);
 
-/// From what such a cache holds to beyond any read tracker.
+/// Sizes from the capacity of such a cache to beyond any read tracker.
 const READS: [usize; 10] = sizes([64, 128, 256, 512, 1024, 2048, 3072, 4096, 5120, 8192], K);
 
-/// Coarser, for every one of the one with every one of the other.
+/// Fewer sizes, for the grid of both.
 const WRITES_OF_GRID: [usize; 5] = sizes([4, 16, 28, 32, 36], K);
 const READS_OF_GRID: [usize; 8] = sizes([2, 4, 8, 16, 32, 64, 1024, 4096], K);
 
-/// What regions do to memory, as the command line names it.
+/// The kind of memory accesses, named as on the command line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {
@@ -40,8 +40,8 @@ impl Kind {
         self != Self::Read
     }
 
-    /// A load for every size, or for every pair of sizes. Sizes that are not named are the default
-    /// ones.
+    /// Returns a load for every size, or for every pair of sizes. `None` stands for the default
+    /// sizes.
     pub(super) fn loads(self, read: Option<&[usize]>, written: Option<&[usize]>) -> Vec<Load> {
         let all = |load: fn(usize) -> Load, sizes: &[usize]| sizes.iter().map(|&size| load(size)).collect();
         let grid = |load: fn(usize, usize) -> Load| {

@@ -1,4 +1,4 @@
-//! Threads, memory and an engine, ready to run loads.
+//! Threads, memory and an engine that run loads.
 
 use std::{
     sync::{PoisonError, RwLock},
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::Error;
 
-/// How regions are run.
+/// The setup of a testbed.
 ///
 /// # Example
 ///
@@ -27,25 +27,25 @@ use crate::Error;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// What they run on.
+    /// The machine.
     pub machine: Machine,
-    /// How many threads run them, each with memory of its own. They are not pinned to cores.
+    /// The number of threads, each with memory of its own. They are not pinned to cores.
     pub threads: usize,
-    /// In which order they touch lines.
+    /// The order in which transactions touch lines.
     pub order: Order,
-    /// What randomness starts from: the lines drawn, and the phases of the emulation's timers.
+    /// The seed of the lines drawn, and of the phases of the emulation's timers.
     pub seed: u64,
 }
 
 impl Setup {
-    /// One thread, in sequence, seed zero.
+    /// Creates a setup of one thread, in sequence, with seed zero.
     #[must_use]
     pub fn on(machine: Machine) -> Self {
         Self { machine, threads: 1, order: Order::default(), seed: 0 }
     }
 }
 
-/// A setup with the memory that its regions touch.
+/// A setup with the memory that its transactions touch.
 ///
 /// # Example
 ///
@@ -68,24 +68,25 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// A testbed with memory for these loads, and for any that is no larger.
+    /// Creates a testbed with memory for these loads, and for any smaller one.
     ///
     /// # Errors
     ///
-    /// [`Error::TooMuchMemory`] when all threads' memory together would be unreasonable.
+    /// Returns [`Error::TooMuchMemory`] if all threads together need too much memory.
     pub fn new(setup: Setup, loads: &[Load]) -> Result<Self, Error> {
         let pages_each = loads.iter().map(|&load| pages_for(load, setup.order)).max().unwrap_or(0);
         Ok(Self { setup, memory: Memory::new(setup.threads, pages_each)? })
     }
 
-    /// Begins `attempts` regions of `load` in each thread, and says what became of them.
+    /// Begins `attempts` htm transactions of `load` in each thread, and returns their outcomes.
     ///
-    /// On the emulation the result is a function of the setup, the load and the number of attempts;
-    /// what was run before does not matter.
+    /// On the emulation the result depends only on the setup, the load and the number of attempts,
+    /// not on earlier runs.
     ///
     /// # Errors
     ///
-    /// When the load is larger than those that the testbed was made for, or threads cannot be had.
+    /// Returns an error if the load is larger than those of the testbed, or if threads cannot be
+    /// spawned.
     pub fn run(&self, load: Load, attempts: u64) -> Result<Stats, Error> {
         let (needed, made_with) = (pages_for(load, self.setup.order), self.memory.pages_each());
         if needed > made_with {
@@ -107,13 +108,13 @@ impl Testbed {
         let htm = Htm::new(engine);
         let order = self.setup.order;
         let mut seeds = fastrand::Rng::with_seed(self.setup.seed);
-        // Holds the threads back until all are ready. A lock, because it opens by itself if one
-        // cannot be had.
+        // Holds the threads back until all are ready. It is a lock, because it opens by itself if a
+        // thread cannot be spawned.
         let gate = RwLock::new(());
         thread::scope(|scope| {
             let closed = gate.write().unwrap_or_else(PoisonError::into_inner);
             for thread in 0..self.setup.threads {
-                // Here and not in the thread: the order in which workers are made decides their
+                // Not created in the thread: the order of creation determines the workers'
                 // randomness.
                 let mut worker = htm.worker();
                 let random = seeds.fork();
@@ -132,7 +133,8 @@ impl Testbed {
     }
 }
 
-/// Aborted regions among all that were begun, as the papers count: zero if none was.
+/// Returns the aborted share of all begun transactions, as the papers count; zero if none was
+/// begun.
 ///
 /// # Example
 ///

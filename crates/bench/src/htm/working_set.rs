@@ -1,4 +1,5 @@
-//! `htm working-set`: what whole transactions touch, and how often they fit into a region.
+//! `htm working-set`: the footprints of whole transactions, and how often they fit into an htm
+//! transaction.
 
 use clap::{Args as ClapArgs, ValueEnum, value_parser};
 use drtm_htm::{Native, Profile, Rtm};
@@ -19,28 +20,28 @@ use crate::{
     units,
 };
 
-/// Show what whole transactions touch, and how often they do not fit into a region
+/// Show the footprints of whole transactions, and how often they do not fit into an htm transaction
 ///
-/// Each transaction counts as if it were one region, with its commit: record locks, versions,
-/// validation. What it touches of the store is counted by cache lines; memory of its own (inputs,
-/// copies of rows) is not. Bytes are counted by one thread.
+/// Each transaction counts as if it were one htm transaction, with its commit: record locks,
+/// versions, validation. The footprint counts cache lines of the store, but not private memory
+/// (inputs, copies of rows). Bytes are counted by one thread.
 ///
-/// With --engine emulated, how often a transaction has to fall back on the lock is simulated: it
-/// has to if it does not fit into the cache's sets and ways, and for nothing else. With --engine
-/// rtm it is measured, with a thread for each processor: whole transactions are regions, tried
-/// again as often as the database's commits are.
+/// With --engine emulated, the rate of fallbacks to the lock is simulated: a transaction falls back
+/// only if it does not fit into the cache's sets and ways. With --engine rtm it is measured, with a
+/// thread for each processor: whole transactions are htm transactions, and retried as often as the
+/// database's commits are.
 ///
 /// JSON: [{transaction, read_bytes, write_bytes, fallback_rate, capacity_share, count, engine,
-/// simulated}] where capacity_share is how many of the fallbacks are for capacity, or null if there
-/// are none
+/// simulated}] where capacity_share is the share of fallbacks by capacity, or null if there are no
+/// fallbacks
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Whose transactions
+    /// The workload
     #[arg(long, value_enum, default_value_t, value_name = "WORKLOAD")]
     workload: Name,
 
-    /// What decides whether a transaction fits
+    /// The engine that decides whether a transaction fits
     #[arg(long, value_enum, default_value_t, value_name = "ENGINE")]
     engine: EngineName,
 
@@ -48,7 +49,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = NamedProfile::parser(), value_name = "PROFILE")]
     profile: Option<NamedProfile>,
 
-    /// How many transactions to look at; with --engine rtm, so many in each thread
+    /// Transactions to trace; with --engine rtm, transactions in each thread
     #[arg(long, value_parser = value_parser!(u64).range(1..), default_value_t = 20_000, value_name = "N")]
     transactions: u64,
 }
@@ -68,7 +69,7 @@ pub(crate) enum Name {
     Smallbank,
 }
 
-/// What is known of transactions of one kind. The first five fields are what scripts rely on.
+/// The result for transactions of one kind. Scripts rely on the first five fields.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) transaction: &'static str,
@@ -81,19 +82,19 @@ pub(crate) struct Row {
     simulated: bool,
 }
 
-/// How transactions are looked at.
+/// The parameters of a study.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scope {
     pub(crate) engine: EngineName,
     pub(crate) profile: Profile,
     pub(crate) transactions: u64,
-    /// Whether the databases are as small as can be.
+    /// Whether to use the smallest databases.
     pub(crate) is_tiny: bool,
     pub(crate) seed: u64,
 }
 
 impl Name {
-    /// What its transactions touch, by kind.
+    /// Returns the footprints of its transactions, by kind.
     pub(crate) fn rows(self, scope: &Scope) -> Result<Vec<Row>, Error> {
         match self {
             Self::Tpcc => {

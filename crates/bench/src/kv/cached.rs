@@ -1,4 +1,4 @@
-//! Lookups with a cache, which depend on those before: keys are drawn as they would be looked up.
+//! Lookups with a cache. Each depends on the ones before, so keys are drawn by their weight.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::Error;
 /// READs per lookup, with a cache of each size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Reads {
-    /// While an empty cache sees as many lookups as there are keys.
+    /// With an initially empty cache, during as many lookups as there are keys.
     pub(super) cold: f64,
-    /// For as many more.
+    /// During the same number of lookups afterwards.
     pub(super) warm: f64,
 }
 
-/// Looks keys up in a table, with caches of so many bytes. `weight` is how often a key of that rank
-/// is looked up.
+/// Looks keys up in a table, with caches of these sizes in bytes. `weight` is the frequency of a
+/// key by its rank.
 pub(super) fn reads(
     records: u64,
     occupancy: f64,
@@ -27,7 +27,7 @@ pub(super) fn reads(
 ) -> Result<Vec<Reads>, Error> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut counting = Counting::<Cluster>::new(records, occupancy, &mut random, seed)?;
-    // Which keys are hot has nothing to do with when they were inserted.
+    // Hot keys are independent of the order of insertion.
     let mut ranked: Vec<usize> = (0..counting.keys.len()).collect();
     random.shuffle(&mut ranked);
     let sums: Vec<f64> = (0..ranked.len())

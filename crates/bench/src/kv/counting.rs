@@ -1,5 +1,5 @@
-//! Lookups that are counted and checked: a table on one node, and a worker of another that looks
-//! keys up in it.
+//! Counted and checked lookups: a table on one node, and a worker of another node that looks keys
+//! up.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use drtm_rdma::{Endpoint, Fabric, LocalConfig, LocalFabric, LocalPort, NodeId, P
 use super::scheme::{OWNER, Scheme};
 use crate::Error;
 
-/// A table of random keys, each with its place among them, from one, as its number.
+/// A table of random keys. A key's number is its index plus one.
 #[derive(Debug)]
 pub(super) struct Counting<S> {
     pub(super) keys: Vec<u64>,
@@ -27,12 +27,12 @@ impl<S: Scheme> Counting<S> {
         let endpoint = fabric.endpoint(NodeId(0))?;
         block_on(&endpoint, scheme.prepare(endpoint.during(Phase::Lookup)))?;
         let counting = Self { keys, scheme, endpoint };
-        // Once to learn where things are, which is not to be counted.
+        // Warm-up: learns addresses, and is not counted.
         counting.look_all_up()?;
         Ok(counting)
     }
 
-    /// The READs that it takes to find a key.
+    /// Returns the READs that find a key.
     pub(super) fn look_up(&self, index: usize) -> Result<u64, Error> {
         let (key, expected) = (self.keys[index], index as u64 + 1);
         let counted = || self.endpoint.counters().total().reads;
@@ -43,7 +43,7 @@ impl<S: Scheme> Counting<S> {
         }
     }
 
-    /// The READs for each key.
+    /// Returns the READs for each key.
     pub(super) fn look_all_up(&self) -> Result<Vec<u64>, Error> {
         (0..self.keys.len()).map(|index| self.look_up(index)).collect()
     }

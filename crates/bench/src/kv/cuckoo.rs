@@ -1,5 +1,4 @@
-//! Pilaf's: cuckoo hashing with three hashes and one slot for each, of 32 bytes, fetched one after
-//! the other.
+//! Pilaf's table: cuckoo hashing with three hashes and one slot of 32 bytes for each, read in turn.
 
 use std::sync::Arc;
 
@@ -11,13 +10,13 @@ use crate::Error;
 
 const HASHES: u64 = 3;
 
-/// Moves after which an insertion gives up.
+/// The number of moves after which an insertion fails.
 const PATIENCE: u32 = 100_000;
 
 /// A table of single slots.
 #[derive(Debug)]
 pub(super) struct Cuckoo {
-    /// Every second one is a slot, so that each has 32 bytes.
+    /// Only every second entry is a slot, so that each slot has 32 bytes.
     slots: Slots,
     count: u64,
 }
@@ -27,8 +26,8 @@ impl Cuckoo {
         2 * (hash(key, which) % self.count)
     }
 
-    /// Into the first empty slot of the key's three, or else in place of a key that is sent on its
-    /// way to another of its own.
+    /// Inserts into the first empty one of the key's three slots. If there is none, replaces a key,
+    /// which moves to another slot of its own.
     fn insert(&self, mut key: u64, mut number: u64, random: &mut fastrand::Rng) -> Result<(), Error> {
         for _ in 0..PATIENCE {
             for which in 0..HASHES {

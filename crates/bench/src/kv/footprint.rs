@@ -1,4 +1,4 @@
-//! `kv footprint`: how much memory a record takes, as the operating system counts.
+//! `kv footprint`: memory per record, as the operating system reports it.
 
 use std::process::{Command, Stdio};
 
@@ -12,11 +12,11 @@ use crate::{
     report::{Report, prose, table},
 };
 
-/// Measure the memory that a record takes
+/// Measure the memory per record
 ///
-/// One map is filled with records of 100 bytes in a process of its own, and the process's resident
-/// set measured before and after (/proc/self/statm). `region` is what the store has taken from its
-/// region, of which all but the last pages are resident.
+/// Fills one map with records of 100 bytes in a process of its own, and measures the process's
+/// resident set before and after (/proc/self/statm). `region` is the memory allocated from the
+/// store's region, of which all but the last pages are resident.
 ///
 /// JSON: {engine, records, key_bytes, bytes_per_record, region_bytes_per_record}
 #[derive(Debug, ClapArgs)]
@@ -79,7 +79,7 @@ impl Args {
     }
 }
 
-/// Measures a map in another process: this program, called with another command.
+/// Measures a map in another process: this program, run with another command.
 pub(super) fn in_a_process_of_its_own(map: MapName, records: u64, key_bytes: u32) -> Result<f64, Error> {
     let failed = |why: String| Error::Child { command: "kv footprint", why };
     let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;

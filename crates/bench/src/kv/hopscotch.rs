@@ -1,7 +1,7 @@
-//! FaRM's: hopscotch hashing with a neighbourhood of eight, as a pair of buckets of four, and
-//! chains for what finds no room there.
+//! FaRM's table: hopscotch hashing with a neighbourhood of eight, as a pair of buckets of four, and
+//! overflow chains.
 //!
-//! A key is in its bucket or the one behind it, which one READ fetches together, or in a chain of
+//! A key is in its bucket or the next one, which one READ fetches together, or in a chain of
 //! overflow buckets.
 
 use std::{collections::HashMap, sync::Arc};
@@ -18,15 +18,15 @@ const BUCKET: u64 = 4;
 /// Words in a bucket.
 const WORDS: usize = 2 * BUCKET as usize;
 
-/// Buckets among which room is looked for, and keys moved to make some near.
+/// The number of buckets that an insertion searches for a free slot.
 const REACH: u64 = 64;
 
-/// Buckets of four, and overflow buckets.
+/// Buckets of four slots, and overflow buckets.
 #[derive(Debug)]
 pub(super) struct Hopscotch {
     slots: Slots,
     buckets: u64,
-    /// A peer learns of a chain by the pair that it fetches first; here it is simply known.
+    /// The chains. A real peer learns of a chain from the pair that it fetches first.
     chains: HashMap<u64, Vec<u64>>,
     overflow: Slots,
     overflows: u64,
@@ -48,8 +48,7 @@ impl Hopscotch {
 
     fn insert(&mut self, key: u64, number: u64) -> Result<(), Error> {
         let home = self.home(key);
-        // The nearest room, brought nearer by moving keys that may be farther from it than they
-        // are.
+        // Finds the nearest free slot, and brings it nearer by moving keys away from home.
         let last = self.buckets.min(home + REACH);
         let mut room = None;
         for bucket in home..=last {
@@ -68,8 +67,8 @@ impl Hopscotch {
         self.chain(home, key, number)
     }
 
-    /// Moves a key that is at home in `bucket` to the free `slot` behind it; gives the slot that it
-    /// leaves.
+    /// Moves a key that is at home in `bucket` to the free `slot` behind it. Returns the slot that
+    /// it leaves.
     fn hop(&self, bucket: u64, slot: u64) -> Result<Option<u64>, Error> {
         for from in bucket * BUCKET..(bucket + 1) * BUCKET {
             if let Some((key, number)) = self.slots.get(from)?
@@ -100,8 +99,8 @@ impl Hopscotch {
 impl Scheme for Hopscotch {
     fn build(region: &Arc<Region<NoHtm>>, keys: &[u64], occupancy: f64, _seed: u64) -> Result<Self, Error> {
         let buckets = (keys.len() as f64 / occupancy / BUCKET as f64).ceil() as u64;
-        // One bucket more, behind the last one; and as many for overflow as there can be keys in
-        // need of it.
+        // One more bucket behind the last, and overflow buckets for the largest possible number of
+        // keys.
         let slots = Slots::new(region, (buckets + 1) * BUCKET)?;
         let overflow = Slots::new(region, keys.len() as u64 * BUCKET)?;
         let mut table = Self { slots, buckets, chains: HashMap::new(), overflow, overflows: 0 };

@@ -1,4 +1,4 @@
-//! The keys of a measurement, and which of them are drawn.
+//! Keys of a measurement, and how they are drawn.
 
 use std::hash::Hash;
 
@@ -16,7 +16,7 @@ use crate::{tpcc::Random, zipf::Zipf};
 /// The exponent of Zipf's distribution, as in YCSB.
 const EXPONENT: f64 = 0.99;
 
-/// What the peers ask of keys, where they are built.
+/// The traits that the peers require of keys, if they are built.
 #[cfg(not(feature = "peers"))]
 #[doc(hidden)]
 pub trait Least {}
@@ -24,7 +24,7 @@ pub trait Least {}
 #[cfg(not(feature = "peers"))]
 impl<K> Least for K {}
 
-/// A kind of keys that maps are measured with: numbers spread over 64 bits, or byte strings.
+/// A kind of keys: numbers spread over 64 bits, or byte strings.
 ///
 /// # Example
 ///
@@ -35,26 +35,26 @@ impl<K> Least for K {}
 /// assert!(<[u8; 32]>::numbered(1).starts_with(b"user:"));
 /// ```
 pub trait Key: Least + Copy + Ord + Hash + Send + Sync + 'static {
-    /// The kind as the store knows it.
+    /// The kind of keys in the store.
     #[doc(hidden)]
     type Kind: TreeKeys;
 
-    /// Bytes of a key.
+    /// The size of a key in bytes.
     const BYTES: u32;
 
-    /// The key with this number, far from those with neighbouring numbers.
+    /// Returns the key with this number. Neighbouring numbers give distant keys.
     fn numbered(number: u64) -> Self;
 
-    /// The key as the store's operations take it.
+    /// Returns the key as the store's operations take it.
     #[doc(hidden)]
     fn as_stored(&self) -> <Self::Kind as Keys>::Key<'_>;
 
-    /// The key, with these bits of it the other way.
+    /// Returns the key with these bits flipped.
     #[doc(hidden)]
     fn flipped(self, bits: u8) -> Self;
 }
 
-/// Multiplication by an odd number: another key for each number, and neighbours far apart.
+/// Multiplies by an odd number: the result is unique for each number, and neighbours are far apart.
 fn spread(number: u64) -> u64 {
     number.wrapping_mul(0xD134_2543_DE82_EF95)
 }
@@ -79,8 +79,7 @@ impl Key for u64 {
     }
 }
 
-/// `user:` and hexadecimal digits, some of which are the same for all keys, as in names that people
-/// give.
+/// `user:` and hexadecimal digits. All keys share some of the digits, as names do.
 impl Key for [u8; 32] {
     type Kind = Bytes;
     const BYTES: u32 = 32;
@@ -105,7 +104,7 @@ impl Key for [u8; 32] {
     }
 }
 
-/// Parses the number of a key's bytes: of a kind of keys that there is.
+/// Parses the size of a key, which must be that of an existing kind.
 pub(super) fn key_bytes() -> impl TypedValueParser<Value = u32> {
     PossibleValuesParser::new(["8", "32"]).map(|bytes| if bytes == "8" { u64::BYTES } else { <[u8; 32]>::BYTES })
 }
@@ -123,7 +122,7 @@ pub(super) fn key_bytes() -> impl TypedValueParser<Value = u32> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Draw {
-    /// Each as often as any other
+    /// All keys equally often
     Uniform,
     /// By Zipf's distribution with an exponent of 0.99, exactly: the hottest of a million keys has
     /// 6 % of all draws
@@ -131,7 +130,7 @@ pub enum Draw {
 }
 
 impl Draw {
-    /// So many of the keys that are numbered below `records`, which is not zero.
+    /// Draws `count` of the keys numbered below `records`, which must not be zero.
     #[must_use]
     pub fn keys<K: Key>(self, records: u64, count: usize, seed: u64) -> Vec<K> {
         let random = &mut Random::seeded(seed);

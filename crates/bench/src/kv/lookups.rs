@@ -10,15 +10,15 @@ use crate::{
     report::{Report, prose, table},
 };
 
-/// Count the one-sided READs that find a key, for ours and for the papers' hash tables
+/// Count the one-sided READs that find a key, in this store and in the papers' hash tables
 ///
-/// Tables are built on one node of the in-process fabric, and every key is looked up from
-/// another; each READ is counted, and each answer checked. For Zipf keys the counts are weighted
-/// by how often each key would be looked up. The hottest key has 5 to 6 % of all lookups, so a
-/// single hash seed decides much: the mean over seeds is what can be compared.
+/// Tables are built on one node of the in-process fabric, and every key is looked up from another.
+/// Every READ is counted, and every answer checked. For Zipf keys the counts are weighted by the
+/// frequency of each key. The hottest key has 5 to 6 % of all lookups, so a single hash seed
+/// matters: compare the mean over seeds.
 ///
-/// With a cache (cluster+cache), keys are drawn as often as each would be looked up: as many
-/// as there are keys with an empty cache (cold), then as many again (warm).
+/// With a cache (cluster+cache), keys are drawn by their frequency: as many lookups as there are
+/// keys with an empty cache (cold), then as many again (warm).
 ///
 /// JSON: [{scheme, keys, occupancy, records, seeds, reads, reads_sd, published}], and for
 /// cluster+cache also {cache_mb_per_20m, warm}
@@ -30,20 +30,19 @@ pub(crate) struct Args {
         default_values_t = [SchemeName::Cluster, SchemeName::Cuckoo, SchemeName::Hopscotch])]
     scheme: Vec<SchemeName>,
 
-    /// How keys are looked up
+    /// The distribution of lookups
     #[arg(long, value_enum, value_delimiter = ',', value_name = "KEYS,...", default_values_t = [Keys::Uniform, Keys::Zipf])]
     keys: Vec<Keys>,
 
-    /// How full the tables are
+    /// The occupancy of the tables
     #[arg(long, value_parser = occupancy, value_delimiter = ',', value_name = "SHARE,...", default_values_t = [0.5, 0.75, 0.9])]
     occupancy: Vec<f64>,
 
-    /// Keys in a table; rounded so that ours has a power of two of buckets
+    /// Keys in a table; rounded so that this store's table has a power of two of buckets
     #[arg(long, value_parser = value_parser!(u64).range(1_000..=100_000_000), default_value_t = 100_000, value_name = "N")]
     records: u64,
 
-    /// Bytes of each cache for 20 million keys, in millions; there are as many fewer as there are
-    /// fewer keys
+    /// Bytes of each cache for 20 million keys, in millions; scaled down with the number of keys
     #[arg(long, value_parser = value_parser!(u64).range(1..=10_000), value_delimiter = ',', value_name = "MB,...", default_values_t = [20, 80, 320])]
     cache_mb: Vec<u64>,
 
@@ -56,9 +55,9 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum SchemeName {
-    /// Ours: cluster chaining, eight keys to a bucket
+    /// This store: cluster chaining, eight keys to a bucket
     Cluster,
-    /// Ours, with a cache at the peer that remembers buckets
+    /// This store, with a bucket cache at the peer
     #[value(name = "cluster+cache")]
     #[serde(rename = "cluster+cache")]
     ClusterCache,
@@ -71,7 +70,7 @@ enum SchemeName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Keys {
-    /// Each as often as any other
+    /// All keys equally often
     Uniform,
     /// By a Zipf distribution with an exponent of 0.99
     Zipf,
@@ -91,14 +90,14 @@ struct Row {
     cache: Option<CacheRow>,
 }
 
-/// What only rows with a cache have.
+/// Fields of rows with a cache.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct CacheRow {
     cache_mb_per_20m: u64,
     warm: bool,
 }
 
-/// DrTM's Table VI, by scheme: for each kind of keys, at 50, 75 and 90 percent. With a cache, Zipf
+/// DrTM's Table VI, by scheme: for each distribution, at 50, 75 and 90 percent. With a cache, Zipf
 /// keys take "≈ 0".
 const PUBLISHED: [(SchemeName, [[f64; 3]; 2]); 4] = [
     (SchemeName::Cuckoo, [[1.348, 1.652, 1.956], [1.304, 1.712, 1.924]]),
@@ -133,14 +132,14 @@ impl Args {
         report.result(&rows)
     }
 
-    /// A row, or with a cache two for each size.
+    /// Returns a row, or with a cache two rows for each size.
     fn rows(&self, scheme: SchemeName, keys: Keys, occupancy: f64, seed: u64) -> Result<Vec<Row>, Error> {
         let seeds = self.seeds.unwrap_or(if keys == Keys::Zipf { 32 } else { 1 });
-        // A table whose number of buckets is no power of two has buckets of two sizes, so to say;
-        // the papers' has not.
+        // With a number of buckets that is no power of two, some buckets would be twice as large as
+        // others; the papers' are not.
         let buckets = (self.records as f64 / (8.0 * occupancy)) as u64;
         let records = (buckets.next_power_of_two() as f64 * 8.0 * occupancy) as u64;
-        // For each seed, the means of all rows.
+        // For each seed, the mean READs of all rows.
         let mut means = Vec::new();
         for number in 0..seeds {
             let seed = seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
@@ -174,7 +173,7 @@ impl Args {
 }
 
 impl Keys {
-    /// How often a key is looked up, by how hot it is.
+    /// Returns a key's frequency by its rank.
     fn weight(self, rank: usize) -> f64 {
         match self {
             Self::Uniform => 1.0,
@@ -182,7 +181,7 @@ impl Keys {
         }
     }
 
-    /// READs per lookup, if the first key is the hottest.
+    /// Returns READs per lookup. The first key is the hottest.
     fn mean(self, reads: &[u64]) -> f64 {
         let (sum, weights) = reads.iter().enumerate().fold((0.0, 0.0), |(sum, weights), (rank, reads)| {
             (sum + self.weight(rank) * *reads as f64, weights + self.weight(rank))
@@ -191,11 +190,11 @@ impl Keys {
     }
 }
 
-/// The READs that it takes to find each of so many random keys, in random order.
+/// Returns the READs that find each of `records` random keys, in random order.
 fn reads<S: Scheme>(records: u64, occupancy: f64, seed: u64) -> Result<Vec<u64>, Error> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut reads = Counting::<S>::new(records, occupancy, &mut random, seed)?.look_all_up()?;
-    // Which keys are hot has nothing to do with when they were inserted.
+    // Hot keys are independent of the order of insertion.
     random.shuffle(&mut reads);
     Ok(reads)
 }

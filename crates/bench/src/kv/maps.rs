@@ -1,10 +1,9 @@
-//! The maps under comparison, each written once: for `drtm-bench kv speed` and for the criterion
-//! benches alike.
+//! The compared maps, used by `drtm-bench kv speed` and by the criterion benches.
 //!
-//! A [`Map`] is shared by threads, and a [`Session`] is one thread's way to it. What they do is
-//! what a transactional store needs: values are copied out, not lent, since nobody may keep others
-//! from changing them for longer than that takes. All hash maps have the same hash function, but
-//! for the store's own.
+//! Threads share a [`Map`], and a [`Session`] is one thread's handle to it. The operations are
+//! those that a transactional store needs: values are copied out rather than lent, because a reader
+//! must not block writers for longer. All hash maps have the same hash function, except the store's
+//! own.
 
 mod drtm;
 #[cfg(feature = "peers")]
@@ -30,43 +29,43 @@ use crate::Error;
 /// Bytes of a value.
 pub(super) const VALUE: usize = 100;
 
-/// What every key has: a value of a hundred bytes, as in YCSB's small records.
+/// The value of every key: a hundred bytes, as in YCSB's small records.
 pub(super) type Value = [u8; VALUE];
 
-/// The byte of a value that an update gives.
+/// The byte of the old value that an update returns.
 const TELLING: usize = 3;
 
-/// A map that is being measured.
+/// A measured map.
 pub(super) trait Map<K: Key>: Sync + Sized {
-    /// One thread's way to it.
+    /// One thread's handle.
     type Session<'m>: Session<K>
     where
         Self: 'm;
 
-    /// An empty one, with room for so many records where it takes the hint.
+    /// Creates an empty map, with room for this many records if it takes the hint.
     fn new(records: u64) -> Result<Self, Error>;
 
-    /// A thread's way to it.
+    /// Returns a thread's handle.
     fn session(&self) -> Self::Session<'_>;
 
-    /// The bytes that it has taken from memory of its own, if it has such.
+    /// Returns the bytes that it has allocated from memory of its own; `None` if it has none.
     fn taken(&self) -> Option<u64> {
         None
     }
 }
 
-/// What one thread does with a map. Each operation says whether the key was there, or to insert it,
-/// was not.
+/// The operations of one thread. Each returns whether it succeeded: whether the key was present, or
+/// absent for an insert.
 pub(super) trait Session<K: Key> {
     fn insert(&mut self, key: &K, value: &Value) -> Result<bool, Error>;
     fn get(&mut self, key: &K, into: &mut Value) -> Result<bool, Error>;
-    /// Gives something of what there was, if the key is there, so that the next operation can
-    /// depend on it.
+    /// Returns a byte of the old value, so that the next operation can depend on it. `None` if the
+    /// key is absent.
     fn update(&mut self, key: &K, value: &Value) -> Result<Option<u8>, Error>;
     fn remove(&mut self, key: &K) -> Result<bool, Error>;
 
-    /// Copies the values of so many keys, from this one on, one after the other. Gives how many
-    /// there were: none, if the map has no order.
+    /// Copies the values of `rows` keys in order, starting at `from`. Returns how many there were;
+    /// zero if the map is unordered.
     fn scan(&mut self, _from: &K, _rows: usize, _into: &mut Value) -> Result<usize, Error> {
         Ok(0)
     }

@@ -1,4 +1,4 @@
-//! What can be measured, as the command line names it.
+//! The compared maps and operations, named as on the command line.
 
 use clap::ValueEnum;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Key;
 
-/// A map under comparison, as the command line names it.
+/// A compared map, named as on the command line.
 ///
 /// # Example
 ///
@@ -38,15 +38,15 @@ pub enum MapName {
     BTreeMap,
     /// Lock-free skip list; values are replaced whole
     CrossbeamSkiplist,
-    /// Adaptive radix tree with optimistic locks; its values are numbers, so here they are in a
-    /// slab beside it
+    /// Adaptive radix tree with optimistic locks; its values are numbers, which index a slab of
+    /// values
     Congee,
     /// Lock-free B-link tree; a leaf is replaced whole
     ConcurrentMap,
 }
 
 impl MapName {
-    /// All of them.
+    /// All maps.
     pub const ALL: [Self; 10] = [
         Self::DrtmHash,
         Self::DrtmTree,
@@ -60,7 +60,7 @@ impl MapName {
         Self::ConcurrentMap,
     ];
 
-    /// As options and results name it.
+    /// Returns the name in options and results.
     #[must_use]
     pub fn name(self) -> String {
         name_of(&self)
@@ -71,7 +71,7 @@ impl MapName {
         matches!(self, DrtmTree | BTreeMap | CrossbeamSkiplist | Congee | ConcurrentMap)
     }
 
-    /// Why this cannot be measured, if it cannot.
+    /// Returns why this map does not support the operation; `None` if it does.
     #[must_use]
     pub fn refuses(self, op: Op, threads: usize, key_bytes: u32) -> Option<&'static str> {
         let is_built = cfg!(feature = "peers") || matches!(self, Self::DrtmHash | Self::DrtmTree | Self::BTreeMap);
@@ -89,27 +89,27 @@ impl MapName {
     }
 }
 
-/// What is done with a map.
+/// The operation on a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Op {
-    /// Copy the value of a key that is there
+    /// Copy the value of a present key
     Get,
-    /// Give a key that is there another value
+    /// Replace the value of a present key
     Update,
-    /// Insert a key that is not there; untimed, it is removed again afterwards
+    /// Insert an absent key; it is removed again afterwards, untimed
     Insert,
-    /// Copy the values of some keys that follow one another, from one that is there
+    /// Copy the values of some adjacent keys, starting at a present key
     Scan,
 }
 
-/// Whether one get may begin before another has ended.
+/// Whether an operation may begin before the previous one has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Style {
-    /// Each key depends on what the operation before has found, as in most transactions: one takes
-    /// as long as its cache misses
+    /// Each key depends on the previous operation's result, as in most transactions: an operation
+    /// takes as long as its cache misses
     Dependent,
-    /// Keys are known ahead, so that the processor works on several operations at once
+    /// Keys are known ahead, so that the processor overlaps operations
     Overlapping,
 }

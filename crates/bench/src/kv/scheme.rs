@@ -1,5 +1,4 @@
-//! What the hash tables under comparison have in common: memory on one node, and lookups from
-//! another.
+//! Common parts of the compared hash tables: memory on one node, and lookups from another.
 
 use std::sync::Arc;
 
@@ -8,25 +7,25 @@ use drtm_rdma::{LocalPort, NodeId, Offset, Region, RegionId, Remote, Verbs};
 
 use crate::Error;
 
-/// A worker's way to the other node, on the in-process fabric.
+/// A worker's connection to the other node, on the in-process fabric.
 pub(super) type Peer<'e> = Verbs<'e, LocalPort<NoHtm>>;
 
-/// A hash table that holds each key with a number, its place among the keys.
+/// A hash table that maps each key to a number: its index plus one.
 pub(super) trait Scheme: Sized {
-    /// A table in `region` in which so many slots in a hundred are used when it has these keys.
+    /// Builds a table of these keys in `region`, with this share of its slots in use.
     fn build(region: &Arc<Region<NoHtm>>, keys: &[u64], occupancy: f64, seed: u64) -> Result<Self, Error>;
 
-    /// What a peer knows before its first lookup.
+    /// Does what a peer does before its first lookup.
     async fn prepare(&mut self, peer: Peer<'_>) -> Result<(), Error>;
 
-    /// Looks a key up from another node; gives its number.
+    /// Looks a key up from another node. Returns its number.
     async fn find(&self, peer: Peer<'_>, key: u64) -> Result<Option<u64>, Error>;
 }
 
-/// The node that has the table.
+/// The node that owns the table.
 pub(super) const OWNER: NodeId = NodeId(1);
 
-/// A place in the table's region, as a peer names it.
+/// Returns the remote address of an offset in the table's region.
 pub(super) fn remote(offset: Offset) -> Remote {
     Remote { node: OWNER, region: RegionId(0), offset }
 }
@@ -50,7 +49,7 @@ impl Slots {
         self.at + slot * Self::BYTES
     }
 
-    /// A slot's key and number, if it is in use.
+    /// Returns a slot's key and number; `None` if the slot is empty.
     pub(super) fn get(&self, slot: u64) -> Result<Option<(u64, u64)>, Error> {
         let words = self.region.array::<2>(self.place(slot))?;
         let [key, number] = [0, 1].map(|word| self.region.engine().load(&words[word]));
@@ -69,12 +68,12 @@ impl Slots {
     }
 }
 
-/// The number that goes with a key among slots that were fetched.
+/// Returns a key's number among fetched slots.
 pub(super) fn number_of(fetched: &[u64], key: u64) -> Option<u64> {
     fetched.as_chunks::<2>().0.iter().find(|[found, number]| *found == key && *number != 0).map(|[_, number]| *number)
 }
 
-/// One of several hashes of a key, as good as independent of each other.
+/// Returns one of several practically independent hashes of a key.
 pub(super) fn hash(key: u64, which: u64) -> u64 {
     let mixed = (key ^ which.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let mixed = (mixed ^ mixed >> 29).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -1,4 +1,4 @@
-//! `kv speed`: the store's tables beside other maps, in one sitting.
+//! `kv speed`: measures the store's tables and other maps in one run.
 
 use clap::{Args as ClapArgs, value_parser};
 use serde::Serialize;
@@ -13,23 +13,23 @@ use crate::{
 
 /// Measure the store's tables beside other maps
 ///
-/// Values have 100 bytes, and are copied out. All maps are filled first; then, in each round, each
-/// of them does a slice of the same work, so that whatever else the machine does hits all
-/// alike. A first round is not counted. Keys are drawn ahead. All hash maps but the store's own
-/// have the same hash function. Compare within one run.
+/// Values have 100 bytes, and are copied out. All maps are filled first. Then, in each round, every
+/// map does a slice of the same work, so that other load on the machine affects all alike. A first
+/// round is not counted. Keys are drawn ahead. All hash maps except the store's own have the same
+/// hash function. Compare within one run.
 ///
-/// The store's tree learns where keys are as they are looked up: numbers with others of their leaf,
-/// strings one by one. It gets faster until it knows most, which it does before it is measured with
-/// --slice about a tenth of --records for numbers, and half for strings.
+/// The store's tree learns the addresses of keys from lookups: numbers together with others of
+/// their leaf, strings one by one. It gets faster until it knows most keys. For this, --slice must
+/// be about a tenth of --records for numbers, and half for strings.
 ///
-/// Gets and updates are `dependent` (the next key depends on what the operation before has found,
-/// as in most transactions: one takes as long as its cache misses) or `overlapping` (keys are known
-/// ahead, and the processor works on several at once); of inserts, keys are always known ahead.
-/// Inserted keys are new to a map that has all the records, and are removed again, untimed, before
-/// the next round. A scan copies --rows values.
+/// Gets and updates are `dependent` or `overlapping`. Dependent: the next key depends on the
+/// previous result, as in most transactions, so that an operation takes as long as its cache
+/// misses. Overlapping: keys are known ahead, and the processor works on several at once. For
+/// inserts, keys are always known ahead. Inserted keys are absent from a map that has all records,
+/// and are removed again, untimed, before the next round. A scan copies --rows values.
 ///
-/// Memory is measured in a process of its own for each map, as `kv footprint` does. What a map
-/// cannot do is left out, and said.
+/// Memory is measured in a process of its own for each map, as `kv footprint` does. An operation
+/// that a map does not support is left out, and reported.
 ///
 /// JSON: [{engine, op, style, threads, records, dist, key_bytes, ops_per_s: {min, median, max},
 /// bytes_per_record}] (`style` is null except for gets and updates, `bytes_per_record`
@@ -37,20 +37,20 @@ use crate::{
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
-    /// The maps; ratios are to the first of them [default: all]
+    /// The maps; ratios are to the first [default: all]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ENGINE,...", hide_default_value = true,
         default_values_t = MapName::ALL)]
     engine: Vec<MapName>,
 
-    /// What to do with them
+    /// The operations
     #[arg(long, value_enum, value_delimiter = ',', value_name = "OP,...", default_values_t = [Op::Get, Op::Update])]
     op: Vec<Op>,
 
-    /// How gets and updates follow one another
+    /// How gets and updates depend on each other
     #[arg(long, value_enum, default_value_t = Style::Dependent)]
     style: Style,
 
-    /// Threads at once
+    /// Concurrent threads
     #[arg(long, value_parser = value_parser!(u16).range(1..=1024), value_delimiter = ',', value_name = "N,...", default_values_t = [1])]
     threads: Vec<u16>,
 
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = value_parser!(u64).range(1_000..=1_000_000_000), default_value_t = 1_000_000, value_name = "N")]
     records: u64,
 
-    /// How keys are drawn
+    /// The distribution of keys
     #[arg(long, value_enum, value_delimiter = ',', value_name = "DIST,...", default_values_t = [Draw::Uniform])]
     dist: Vec<Draw>,
 
@@ -66,7 +66,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = key_bytes(), default_value = "8", value_name = "N")]
     key_bytes: u32,
 
-    /// Rows to a scan
+    /// Rows of a scan
     #[arg(long, value_parser = value_parser!(u16).range(1..), default_value_t = 100, value_name = "N")]
     rows: u16,
 
@@ -74,11 +74,11 @@ pub(crate) struct Args {
     #[arg(long, value_parser = value_parser!(u16).range(1..=10_000), default_value_t = 7, value_name = "N")]
     rounds: u16,
 
-    /// Operations of each thread in a round; a hundredth of it for scans
+    /// Operations of each thread in a round; a hundredth of that for scans
     #[arg(long, value_parser = value_parser!(u32).range(100..=100_000_000), default_value_t = 200_000, value_name = "N")]
     slice: u32,
 
-    /// Do not measure memory, which takes filling each map once more
+    /// Do not measure memory, which requires filling each map again
     #[arg(long)]
     no_memory: bool,
 }
@@ -96,7 +96,7 @@ struct Row {
     bytes_per_record: Option<f64>,
 }
 
-/// A map with what is known of it.
+/// A map with its results.
 struct Contender<K> {
     name: MapName,
     bytes_per_record: Option<f64>,
@@ -126,7 +126,7 @@ impl Args {
         Ok(rows)
     }
 
-    /// The maps that can do any of what was asked, filled.
+    /// Returns the maps that support any of the requested work, filled.
     fn contenders<K: Fill>(&self) -> Result<Vec<Contender<K>>, Error> {
         let able: Vec<MapName> = self.engine.iter().copied().filter(|name| self.refusal(*name).is_none()).collect();
         let Some(first) = self.engine.first().filter(|_| able.is_empty()) else { return self.fill(&able) };
@@ -134,7 +134,7 @@ impl Args {
         Err(Error::NotSupported { engine: first.name(), why })
     }
 
-    /// Why a map can do nothing of what was asked, if so.
+    /// Returns why a map supports none of the requested work; `None` if it supports some.
     fn refusal(&self, name: MapName) -> Option<&'static str> {
         let mut refusals = self.asked().map(|(op, threads)| name.refuses(op, threads, self.key_bytes));
         let first = refusals.next()??;
@@ -153,8 +153,7 @@ impl Args {
                 false => Some(footprint::in_a_process_of_its_own(*name, self.records, self.key_bytes)?),
             });
         }
-        // Measured alone, they must fit together: what the system has to swap out or kill measures
-        // nothing.
+        // Maps measured alone must also fit together: with swapping, a measurement means nothing.
         let needed = (footprints.iter().flatten().sum::<f64>() * self.records as f64) as usize;
         if !self.no_memory {
             let most = crate::memory::available()? as usize;
@@ -169,7 +168,7 @@ impl Args {
         filled.collect()
     }
 
-    /// Rounds of one kind of work.
+    /// Runs the rounds of one kind of work.
     fn group<K: Key>(
         &self,
         contenders: &[Contender<K>],
@@ -199,7 +198,7 @@ impl Args {
         Ok(able.iter().zip(rates).map(row).collect())
     }
 
-    /// What all maps do in a round.
+    /// Returns the work of all maps in a round.
     fn work<K: Key>(&self, op: Op, dist: Draw, threads: usize, round: u64, seed: u64) -> Work<K> {
         let count = if op == Op::Scan { self.slice.div_ceil(100) } else { self.slice } as usize;
         let keys = |thread: usize| {
@@ -235,7 +234,7 @@ impl Args {
     }
 }
 
-/// One kind of work, with a line for each map.
+/// Formats one kind of work, with a line for each map.
 fn group_table(group: &[Row]) -> String {
     let [first, ..] = group else { return String::new() };
     let style = first.style.map_or_else(String::new, |style| format!("{} ", name_of(&style)));

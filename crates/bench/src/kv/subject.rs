@@ -1,4 +1,4 @@
-//! A map that is filled and ready to be measured, and slices of work for it.
+//! Filled maps, ready to be measured, and slices of work.
 
 use std::{
     sync::{PoisonError, RwLock},
@@ -12,27 +12,28 @@ use super::{
 };
 use crate::Error;
 
-/// A slice of work: for each thread its keys, one operation each.
+/// A slice of work: the keys of each thread, one operation each.
 #[derive(Debug)]
 pub struct Work<K> {
-    /// What to do.
+    /// The operation.
     pub op: Op,
-    /// How gets and updates follow one another.
+    /// How gets and updates depend on each other.
     pub style: Style,
-    /// Rows to a scan.
+    /// Rows of a scan.
     pub rows: usize,
-    /// The keys, by thread.
+    /// The keys of each thread.
     pub keys: Vec<Vec<K>>,
 }
 
-/// A map that is filled and ready to be measured.
+/// A filled map, ready to be measured.
 pub trait Subject<K> {
-    /// Does the work, all threads at once, and tells how long it took them. Making threads and all
-    /// that has to be put in order is not counted.
+    /// Does the work with all threads at once, and returns its duration. Spawning threads and
+    /// cleaning up is not counted.
     ///
     /// # Errors
     ///
-    /// When the map does not do what it must, memory has run out, or threads cannot be had.
+    /// Returns an error if an operation gives a wrong result, memory runs out, or threads cannot be
+    /// spawned.
     ///
     /// # Example
     ///
@@ -47,17 +48,17 @@ pub trait Subject<K> {
     /// ```
     fn run(&self, work: &Work<K>) -> Result<Duration, Error>;
 
-    /// The bytes that the map has taken from memory of its own, if it has such: the store's region.
+    /// Returns the bytes that the map has allocated from the store's region; `None` for other maps.
     fn taken(&self) -> Option<u64>;
 }
 
-/// Keys of a kind that maps can be filled with.
+/// A kind of keys that maps can be filled with.
 pub trait Fill: Key {
-    /// Returns a map with keys of this kind: all that are numbered below `records`.
+    /// Returns a map with all keys of this kind that are numbered below `records`.
     ///
     /// # Errors
     ///
-    /// When the map has no such keys, or memory has run out.
+    /// Returns an error if the map does not support such keys, or memory runs out.
     ///
     /// # Example
     ///
@@ -86,7 +87,7 @@ struct Filled<M> {
     name: MapName,
 }
 
-/// Returns a filled map, if it takes keys of any kind.
+/// Returns a filled map that takes keys of any kind.
 fn with_any<K: Key>(name: MapName, records: u64) -> Result<Box<dyn Subject<K>>, Error> {
     match name {
         MapName::DrtmHash => filled::<K, maps::DrtmHash<K::Kind>>(name, records),
@@ -143,7 +144,7 @@ impl<K: Key, M: Map<K>> Subject<K> for Filled<M> {
 }
 
 impl<M> Filled<M> {
-    /// Lets each thread do its part, all at once, and tells how long they took.
+    /// Runs each thread's part, all at once, and returns the duration.
     fn at_once<K: Key>(
         &self,
         parts: &[Vec<K>],
@@ -152,8 +153,8 @@ impl<M> Filled<M> {
     where
         M: Map<K>,
     {
-        // Holds the threads back until all are there. A lock, because it opens by itself if one
-        // cannot be had.
+        // Holds the threads back until all are ready. It is a lock, because it opens by itself if a
+        // thread cannot be spawned.
         let gate = RwLock::new(());
         thread::scope(|scope| {
             let closed = gate.write().unwrap_or_else(PoisonError::into_inner);
@@ -192,7 +193,7 @@ impl<M> Filled<M> {
                 self.check(found?, "did not find a key that is there")
             }
             (Op::Get, Style::Dependent) => {
-                // None, but the compiler must think that the value decides.
+                // Zero, but the compiler must assume that it depends on the value.
                 let bits = std::hint::black_box(0);
                 let found = each(keys, |key| {
                     let found = session.get(&key.flipped(value[3] & bits), &mut value);
@@ -234,8 +235,8 @@ impl<M> Filled<M> {
     }
 }
 
-/// Whether an operation did what it must with each key. All are tried: a loop without an exit in
-/// its middle is measured.
+/// Returns whether an operation succeeded with every key. It tries all keys, so that the measured
+/// loop has no early exit.
 #[inline(always)]
 fn each<K>(keys: &[K], mut operation: impl FnMut(&K) -> Result<bool, Error>) -> Result<bool, Error> {
     let mut all = true;
@@ -268,7 +269,7 @@ mod tests {
                 }
             }
         }
-        // What was inserted is gone again.
+        // The inserted keys are removed again.
         let gone = Work { op: Op::Get, style: Style::Dependent, rows: 0, keys: vec![part(RECORDS, RECORDS + 1)] };
         assert!(matches!(subject.run(&gone), Err(Error::Misbehaved { .. })), "{name:?}");
     }

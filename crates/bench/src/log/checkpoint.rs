@@ -1,5 +1,5 @@
-//! What is whole in a checkpoint. Unlike a log, it is whole only if all of it is: it got its name
-//! when it was synced.
+//! Reads a checkpoint. Unlike a log, a checkpoint is valid only as a whole: it is renamed after it
+//! was synced.
 
 use drtm_txn::durability::format::{
     CHECKPOINT_HEADER, Change, CheckpointEnd, CheckpointHeader, RecordKind, checkpoint_name,
@@ -7,20 +7,20 @@ use drtm_txn::durability::format::{
 
 use super::frames::{Damage, FrameFile};
 
-/// A checkpoint, as far as it can be read.
+/// A checkpoint, as far as it is readable.
 #[derive(Debug)]
 pub(super) struct Checkpoint<'c> {
     pub(super) file: FrameFile<'c, CheckpointHeader>,
-    /// `None` if it cannot be read.
+    /// `None` if it is unreadable.
     pub(super) end: Option<CheckpointEnd>,
-    /// How many rows can be read.
+    /// The number of readable rows.
     pub(super) rows: u64,
-    /// In the order of offsets.
+    /// The damages, in the order of offsets.
     pub(super) damages: Vec<Damage>,
 }
 
 impl<'c> Checkpoint<'c> {
-    /// Reads one. If its header is damaged, its frames are those of the log that is given.
+    /// Reads a checkpoint. If its header is damaged, `log` identifies its frames.
     pub(super) fn read(number: u64, bytes: &'c [u8], log: Option<u128>) -> Self {
         let mut flaws = Vec::new();
         let header = match CheckpointHeader::decode(bytes) {
@@ -52,14 +52,13 @@ impl<'c> Checkpoint<'c> {
         checkpoint
     }
 
-    /// Counts the rows and finds the end, and returns what contradicts the format in frames that
-    /// are whole.
+    /// Counts the rows and finds the end. Returns the format violations in valid frames.
     fn contradictions(&mut self) -> Vec<(usize, &'static str)> {
         let Self { file, end, rows, .. } = self;
         let mut found = Vec::new();
         for (before, frame) in file.frames.iter().enumerate() {
             let is_last = before + 1 == file.frames.len();
-            // Where a frame is missing is told by the hole.
+            // A missing frame is reported as a hole.
             if file.holes.is_empty() && (frame.frame.previous, frame.frame.closes) != (before as u64, before as u64 + 1)
             {
                 found.push((frame.offset, "a frame is another's"));
@@ -97,7 +96,7 @@ impl<'c> Checkpoint<'c> {
         checkpoint_name(self.file.number)
     }
 
-    /// Returns its header and its end, if all of it can be read.
+    /// Returns the header and the end if the whole checkpoint is readable.
     pub(super) fn whole(&self) -> Option<(CheckpointHeader, CheckpointEnd)> {
         self.file.header.zip(self.end).filter(|_| self.damages.is_empty())
     }

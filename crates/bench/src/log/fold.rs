@@ -1,10 +1,10 @@
-//! Rows, made of whatever records could be read.
+//! Turns readable records into rows.
 //!
-//! As in recovery, a put wins by its version and a patch applies to exactly its previous version.
-//! Unlike there, a version that is missing is no error: the row keeps the last value that is whole,
-//! and is counted as stale. A checkpoint's rows are puts among others. If one is whole, the log
-//! counts only behind it; if not, all that can be read does. Changes of the catalog are applied in
-//! the order of their epochs, as far as they fit.
+//! As in recovery, the put with the newest version wins, and a patch applies to exactly its
+//! previous version. Unlike in recovery, a missing version is no error: the row keeps its last
+//! complete value, and counts as stale. Rows of a checkpoint count as puts. If a checkpoint is
+//! valid, only the log behind it counts; otherwise everything readable does. Changes of the catalog
+//! are applied in the order of their epochs, if they fit.
 
 use std::{
     borrow::Cow,
@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::{frames::Damage, survey::Survey};
 
-/// A row that could be read.
+/// A readable row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row<'c> {
     pub(super) table: u16,
@@ -28,53 +28,53 @@ pub(super) struct Row<'c> {
 /// The tables of a log, and the names of their indexes.
 pub(super) type Tables = BTreeMap<u16, (TableShape, Vec<String>)>;
 
-/// What could be read of a log.
+/// The readable part of a log.
 #[derive(Debug, Default)]
 pub(super) struct Folded<'c> {
     pub(super) tables: Tables,
     pub(super) rows: Vec<Row<'c>>,
-    /// Above the epoch of every record.
+    /// An epoch above those of all records.
     pub(super) next_epoch: u64,
     pub(super) left: Left,
 }
 
-/// What could not be read, and what is doubtful.
+/// What is unreadable or doubtful.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Left {
     pub(super) damages: Vec<Damage>,
-    /// Bytes that are in no frame.
+    /// Bytes outside of valid frames.
     pub(super) damaged_bytes: usize,
-    /// Records that were read out of damaged frames: they are taken.
+    /// Records read from damaged frames. They are used.
     pub(super) loose_records: u64,
-    /// Records of epochs that have not happened.
+    /// Records of epochs that are void.
     pub(super) void_records: u64,
     /// Records of epochs that no readable frame closes.
     pub(super) unclosed_records: u64,
-    /// Rows of a damaged checkpoint that cannot be read, where its end tells how many there were.
+    /// Unreadable rows of a damaged checkpoint, if its end tells their number.
     pub(super) missing_rows: u64,
-    /// Patches whose previous version is missing, and that no later value makes up for.
+    /// Patches whose previous version is missing, and that no later value supersedes.
     pub(super) patches: u64,
-    /// Rows that lack a patch: they have their last whole value.
+    /// Rows that lack a patch: they have their last complete value.
     pub(super) stale_rows: u64,
-    /// Rows of which there are only patches.
+    /// Rows with patches only.
     pub(super) lost_rows: u64,
-    /// Rows of a table whose creation could not be read. They are no rows of a new log.
+    /// Rows of a table whose creation is unreadable. A new log does not include them.
     pub(super) orphaned_rows: u64,
-    /// Tables that have another's name, since one of both was dropped or renamed by a record that
-    /// could not be read. The older one has its identity behind its name.
+    /// Tables with a duplicate name: the record that dropped or renamed one of both is unreadable.
+    /// The older one gets its identity appended to its name.
     pub(super) doubled_names: u64,
 }
 
-/// What records say, before it is made rows and tables.
+/// The contents of records, before they become rows and tables.
 #[derive(Debug, Default)]
 struct Told<'c> {
     entries: Vec<Entry<'c>>,
-    /// Changes of the catalog, and their epochs.
+    /// Changes of the catalog, with their epochs.
     changes: Vec<(u64, CatalogChange)>,
 }
 
-/// Makes rows of all records that have happened. With `unclosed`, also of those that no readable
-/// frame closes.
+/// Turns the records of all closed epochs into rows. With `unclosed`, includes the records that no
+/// readable frame closes.
 pub(super) fn fold<'c>(survey: &Survey<'c>, unclosed: bool) -> Folded<'c> {
     let (mut folded, mut told) = (Folded { next_epoch: 1, ..Folded::default() }, Told::default());
     folded.left.damages.clone_from(&survey.damages);
@@ -89,7 +89,7 @@ pub(super) fn fold<'c>(survey: &Survey<'c>, unclosed: bool) -> Folded<'c> {
         let (found, until) = ((told.entries.len() - before) as u64, checkpoint.end.map_or(0, |end| end.until));
         let since = file.header.map_or(0, |header| header.since);
         folded.next_epoch = folded.next_epoch.max(until.max(since).saturating_add(1));
-        // Where another is whole, it has them, or the log does.
+        // If there is a valid checkpoint, it or the log has these rows.
         if survey.base.is_none() {
             folded.left.missing_rows += checkpoint.end.map_or(0, |end| end.rows.saturating_sub(found));
         }
@@ -101,7 +101,7 @@ pub(super) fn fold<'c>(survey: &Survey<'c>, unclosed: bool) -> Folded<'c> {
         for (record, is_loose) in segment.records().map(|(_, record)| (record, false)).chain(loose) {
             folded.next_epoch = folded.next_epoch.max(record.epoch.saturating_add(1));
             if record.epoch <= since {
-                // The checkpoint has it.
+                // The checkpoint includes it.
             } else if survey.is_void(number, record.epoch) {
                 folded.left.void_records += 1;
             } else if record.epoch > closed && !unclosed {
@@ -113,12 +113,12 @@ pub(super) fn fold<'c>(survey: &Survey<'c>, unclosed: bool) -> Folded<'c> {
         }
     }
     let Told { mut entries, mut changes } = told;
-    // A checkpoint's come first.
+    // A checkpoint's changes come first.
     changes.sort_by_key(|(epoch, _)| *epoch);
     let dropped = folded.change_tables(changes);
     entries.retain(|entry| !dropped.contains(&entry.table));
-    // Changes of one row together, in the order of their versions. A checkpoint's put has the
-    // version of the change that led to it, and comes behind it.
+    // Groups the changes of a row in the order of their versions. A checkpoint's put has the
+    // version of the last change before it, and comes after that change.
     entries.sort_by_key(|entry| (entry.table, entry.key, entry.version, matches!(entry.change, Change::Put(_))));
     for row in entries.chunk_by(|one, other| (one.table, one.key) == (other.table, other.key)) {
         folded.row(row);
@@ -133,14 +133,14 @@ impl<'c> Told<'c> {
         match record.kind {
             RecordKind::Rows => self.entries.extend(record.entries().map_while(Result::ok)),
             RecordKind::End => {}
-            // One that is damaged is among the damages.
+            // A damaged change is among the damages.
             _ => self.changes.extend(CatalogChange::decode(record).map(|change| (record.epoch, change))),
         }
     }
 }
 
 impl<'c> Folded<'c> {
-    /// Applies changes to the tables, in their order. Returns the tables that were dropped.
+    /// Applies changes to the tables in order. Returns the dropped tables.
     fn change_tables(&mut self, changes: Vec<(u64, CatalogChange)>) -> BTreeSet<u16> {
         let (tables, mut dropped) = (&mut self.tables, BTreeSet::new());
         for (_, change) in changes {
@@ -156,7 +156,7 @@ impl<'c> Folded<'c> {
                 (CatalogChange::TableRenamed(_, name), Some((shape, _))) => shape.name = name,
                 (CatalogChange::Index(_, name), Some((_, indexes))) if !indexes.contains(&name) => indexes.push(name),
                 (CatalogChange::IndexDropped(_, name), Some((_, indexes))) => indexes.retain(|one| *one != name),
-                // A checkpoint has it, or the creation could not be read.
+                // A checkpoint includes it, or the creation is unreadable.
                 _ => {}
             }
         }
@@ -173,7 +173,7 @@ impl<'c> Folded<'c> {
     fn row(&mut self, changes: &[Entry<'c>]) {
         let Some(Entry { table, key, .. }) = changes.first() else { return };
         let mut now: Option<(Cow<'c, [u8]>, u64)> = None;
-        // Patches that are of no use since the last whole value, or removal.
+        // Useless patches since the last complete value or removal.
         let mut lost = 0;
         for Entry { version, previous, change, .. } in changes {
             match change {
@@ -197,7 +197,7 @@ impl<'c> Folded<'c> {
     }
 }
 
-/// Applies a patch to a value and its version. Returns whether it is a patch of that version.
+/// Applies a patch to a value and its version. Returns whether the patch belongs to that version.
 fn patch(
     (value, now): &mut (Cow<'_, [u8]>, u64),
     (previous, version): (u64, u64),

@@ -1,11 +1,11 @@
-//! What is whole in a file of frames, be it a segment or a checkpoint.
+//! The valid parts of a file of frames: a segment or a checkpoint.
 
 use drtm_txn::durability::format::{
     ALIGN, CatalogChange, Frame, Position, Record, RecordKind, find_frame, read_frame, records,
 };
 use serde::Serialize;
 
-/// A damage, as recovery tells of it.
+/// A damage, in recovery's words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Damage {
     pub(super) file: String,
@@ -13,21 +13,21 @@ pub(super) struct Damage {
     pub(super) why: String,
 }
 
-/// What is whole in a file that begins with a header `H`.
+/// The valid parts of a file that begins with a header `H`.
 #[derive(Debug)]
 pub(super) struct FrameFile<'c, H> {
-    /// In its name.
+    /// The number in its name.
     pub(super) number: u64,
     pub(super) bytes: &'c [u8],
-    /// `None` if it is damaged.
+    /// `None` if the header is damaged.
     pub(super) header: Option<H>,
     pub(super) frames: Vec<FrameAt<'c>>,
     pub(super) holes: Vec<Hole>,
-    /// Where the last frame ends.
+    /// The end of the last frame.
     pub(super) end: usize,
 }
 
-/// A frame, and where it is.
+/// A frame with its offset.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FrameAt<'c> {
     pub(super) offset: usize,
@@ -35,7 +35,7 @@ pub(super) struct FrameAt<'c> {
 }
 
 impl<'c> FrameAt<'c> {
-    /// Returns what of its records can be read, with their offsets.
+    /// Returns its readable records, with their offsets.
     pub(super) fn records(&self) -> impl Iterator<Item = Result<(usize, Record<'c>), (usize, &'static str)>> {
         let begin = self.offset + self.frame.length() - self.frame.records.len();
         records(self.frame.records).map(move |found| match found {
@@ -45,19 +45,19 @@ impl<'c> FrameAt<'c> {
     }
 }
 
-/// Bytes that are no frame: zeros behind the last one are none.
+/// Bytes outside of frames, except zeros behind the last frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hole {
     pub(super) offset: usize,
     pub(super) end: usize,
     pub(super) why: &'static str,
-    /// Whether no frame follows in the file, so that it may be a write that a crash has torn.
+    /// Whether it is the last in the file, so that it may be a write torn by a crash.
     pub(super) is_last: bool,
 }
 
 impl<'c, H> FrameFile<'c, H> {
-    /// Finds the frames behind a header of so many bytes. `place` is that of the file's beginning;
-    /// without it, none can be found.
+    /// Finds the frames behind a header of `H`'s size. `place` is the file's beginning in the log.
+    /// Without it no frame can be found.
     pub(super) fn read(
         (number, bytes): (u64, &'c [u8]),
         header: Option<H>,
@@ -97,7 +97,7 @@ impl<'c, H> FrameFile<'c, H> {
         }
     }
 
-    /// Returns how many bytes are in no frame.
+    /// Returns the bytes outside of frames.
     pub(super) fn damaged_bytes(&self) -> usize {
         self.holes.iter().map(|hole| hole.end - hole.offset).sum()
     }
@@ -107,7 +107,7 @@ impl<'c, H> FrameFile<'c, H> {
         self.frames.iter().flat_map(|frame| frame.records().filter_map(Result::ok))
     }
 
-    /// Returns the records that are whole in holes, with their offsets.
+    /// Returns the valid records in holes, with their offsets.
     pub(super) fn loose_records(&self) -> Vec<(usize, Record<'c>)> {
         let mut found = Vec::new();
         for hole in &self.holes {
@@ -127,8 +127,8 @@ impl<'c, H> FrameFile<'c, H> {
         found
     }
 
-    /// Returns what is wrong in frames that have their checksums, and where: nothing, unless it was
-    /// written so.
+    /// Returns the format violations in frames with valid checksums, with their offsets. Only a
+    /// faulty writer causes them.
     pub(super) fn flaws(&self) -> impl Iterator<Item = (usize, &'static str)> {
         self.frames.iter().flat_map(|frame| {
             frame.records().filter_map(|found| match found {
@@ -142,7 +142,7 @@ impl<'c, H> FrameFile<'c, H> {
 fn flaw(record: &Record<'_>) -> Option<&'static str> {
     match record.kind {
         RecordKind::Rows => record.entries().find_map(|entry| entry.err().map(|damage| damage.why)),
-        // Only a checkpoint has it, which looks for it.
+        // Only a checkpoint has an end record, and checks it itself.
         RecordKind::End => None,
         kind if kind.is_of_catalog() => CatalogChange::decode(record).err().map(|damage| damage.why),
         _ => None,

@@ -1,4 +1,4 @@
-//! `drtm-bench log inspect`: what is in a log.
+//! `drtm-bench log inspect`: lists the contents of a log.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -16,12 +16,12 @@ use crate::{
     report::{Report, prose, table},
 };
 
-/// List what a database's directory holds: checkpoints, segments, frames, epochs, tables, records
+/// List the contents of a database's directory: checkpoints, segments, frames, tables, records
 ///
-/// Reads everything that is whole, also behind damage, which it lists. Counts are of what is there
-/// physically: also of transactions whose epoch no frame closes, or that a later segment's header
-/// voids. Segments before `first` of the newest checkpoint that is whole are of no use, and nor are
-/// older checkpoints: opening the database removes them.
+/// Reads everything valid, also behind damage, and lists the damage. Counts are physical: they
+/// include transactions whose epoch no frame closes, or that a later segment's header voids.
+/// Segments before `first` of the newest valid checkpoint are obsolete, and so are older
+/// checkpoints: opening the database removes them.
 ///
 /// JSON: {directory, closed, checkpoints: [{file, bytes, log, number, since, until, first, frames,
 /// rows, whole, damaged}], segments: [{file, bytes, log, sequence, after, begins, frames,
@@ -46,11 +46,11 @@ pub(crate) struct Args {
     records: bool,
 }
 
-/// What scripts read.
+/// The result as JSON.
 #[derive(Debug, Serialize)]
 struct Inspection {
     directory: String,
-    /// The last epoch that is closed.
+    /// The last closed epoch.
     closed: u64,
     checkpoints: Vec<CheckpointRow>,
     segments: Vec<SegmentRow>,
@@ -67,7 +67,7 @@ struct Inspection {
 struct CheckpointRow {
     file: String,
     bytes: usize,
-    /// In hexadecimal digits; this, `since` and `first` are null if the header is damaged.
+    /// Hexadecimal; this, `since` and `first` are null if the header is damaged.
     log: Option<String>,
     number: u64,
     since: Option<u64>,
@@ -75,10 +75,10 @@ struct CheckpointRow {
     until: Option<u64>,
     first: Option<u64>,
     frames: usize,
-    /// How many can be read.
+    /// The number of readable rows.
     rows: u64,
     whole: bool,
-    /// Bytes that are in no frame.
+    /// Bytes outside of frames.
     damaged: usize,
 }
 
@@ -106,7 +106,7 @@ impl CheckpointRow {
 struct SegmentRow {
     file: String,
     bytes: usize,
-    /// In hexadecimal digits; this and the next are null if the header is damaged.
+    /// Hexadecimal; this and the next are null if the header is damaged.
     log: Option<String>,
     sequence: u64,
     after: Option<u64>,
@@ -116,7 +116,7 @@ struct SegmentRow {
     last_closes: Option<u64>,
     records: u64,
     rows: u64,
-    /// Where the last frame ends.
+    /// The end of the last frame.
     end: usize,
     /// Bytes that are neither frames nor reserved space.
     damaged: usize,
@@ -158,9 +158,9 @@ struct RecordRow {
 #[derive(Debug, Default, Serialize)]
 struct TableRow {
     table: u16,
-    /// This and the next are null if the record of its creation is not there.
+    /// This and the next are null if the record of its creation is missing.
     name: Option<String>,
-    /// Whether a record says that it was dropped.
+    /// Whether a record dropped it.
     dropped: bool,
     ordered: Option<bool>,
     key: Option<String>,
@@ -170,8 +170,7 @@ struct TableRow {
     key_size: Option<u32>,
     value_size: Option<u32>,
     indexes: Vec<String>,
-    /// In the checkpoint that recovery begins with, as far as it can be read. The others are of the
-    /// log.
+    /// Readable rows of the checkpoint that recovery starts from. The other counts are of the log.
     checkpoint_rows: u64,
     puts: u64,
     patches: u64,
@@ -189,7 +188,7 @@ impl TableRow {
     }
 
     fn is_indexed(&mut self, name: String) {
-        // A checkpoint and the log may both tell.
+        // A checkpoint and the log may both have it.
         if !self.indexes.contains(&name) {
             self.indexes.push(name);
         }
@@ -232,13 +231,13 @@ fn name_of(kind: RecordKind) -> &'static str {
     }
 }
 
-/// Returns how many rows a record has, with it.
+/// Returns a record with its number of rows.
 fn with_rows((offset, record): (usize, Record<'_>)) -> (usize, Record<'_>, usize) {
     let rows = if record.kind == RecordKind::Rows { record.entries().map_while(Result::ok).count() } else { 0 };
     (offset, record, rows)
 }
 
-/// Adds a record to what is known of tables.
+/// Adds a record to the tables' counts.
 fn take(record: &Record<'_>, tables: &mut BTreeMap<u16, TableRow>, mut count: impl FnMut(&mut TableRow, Change<'_>)) {
     match record.kind {
         RecordKind::Rows => {
@@ -248,7 +247,7 @@ fn take(record: &Record<'_>, tables: &mut BTreeMap<u16, TableRow>, mut count: im
         }
         RecordKind::End => {}
         _ => {
-            // If it is damaged, it is among the damages.
+            // A damaged change is among the damages.
             if let Ok(change) = CatalogChange::decode(record) {
                 tables.entry(change.table()).or_default().is_changed(change);
             }

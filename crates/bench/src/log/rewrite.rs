@@ -1,4 +1,4 @@
-//! Writing rows as a new log, which a database can open.
+//! Writes rows as a new log, which a database can open.
 
 use std::{io, path::Path};
 
@@ -12,7 +12,7 @@ use drtm_txn::durability::{
 
 use super::fold::{Folded, Row};
 
-/// Bytes of a record, of a frame and of a segment from which on another is begun.
+/// The sizes in bytes at which a new record, frame and segment begin.
 const RECORD: usize = 1 << 20;
 const FRAME: usize = 4 << 20;
 const SEGMENT: u64 = 64 << 20;
@@ -21,9 +21,10 @@ const SEGMENT: u64 = 64 << 20;
 ///
 /// # Errors
 ///
-/// The system's.
+/// Returns the system's error.
 pub(super) fn write(directory: &Path, folded: &Folded<'_>) -> io::Result<()> {
-    // One epoch, that of the newest record: frames before the last close earlier ones.
+    // All rows have one epoch, that of the newest record: frames before the last close earlier
+    // ones.
     let epoch = folded.next_epoch.saturating_sub(1).max(1);
     let mut out = Out::begin(directory)?;
     for (table, (shape, indexes)) in &folded.tables {
@@ -52,13 +53,13 @@ pub(super) fn write(directory: &Path, folded: &Folded<'_>) -> io::Result<()> {
     out.files.sync_directory()
 }
 
-/// The log that is written.
+/// The log being written.
 struct Out {
     files: Files,
     file: Box<dyn StoredFile>,
     log: u128,
     sequence: u64,
-    /// Where the next frame begins.
+    /// The offset of the next frame.
     offset: u64,
     closed: u64,
     frame: Vec<u8>,
@@ -73,7 +74,7 @@ impl Out {
         Ok(Self { files, file, log, sequence: 1, offset: SEGMENT_HEADER as u64, closed: 0, frame })
     }
 
-    /// Writes the frame, in the next segment if this one is full, and begins another.
+    /// Writes the frame, in the next segment if this one is full, and begins another frame.
     fn write_frame(&mut self, closes: u64) -> io::Result<()> {
         if self.offset > SEGMENT {
             self.file.sync()?;

@@ -1,4 +1,4 @@
-//! `drtm-bench log salvage`: what can be read of a log, wherever it is damaged.
+//! `drtm-bench log salvage`: writes the readable part of a damaged log.
 
 use std::{
     fmt::Write as _,
@@ -24,20 +24,19 @@ use crate::{
     report::{Report, prose},
 };
 
-/// Write what can be read of a log to a new directory, or as rows, and say what was left
+/// Write the readable part of a log to a new directory, or as rows, and report what is missing
 ///
-/// Goes on behind damage: it takes every frame that is whole, and out of damaged frames every
-/// record that is whole. So what it writes need not be a state that the database ever had. A row
-/// whose last change cannot be read has an older value, or comes back though it was removed; of a
-/// transaction in a damaged frame, all rows are there or none. Of a log that is not damaged, it
-/// takes what opening the database would.
+/// Continues behind damage: it uses every valid frame, and every valid record in damaged frames. So
+/// the result need not be a state that the database ever had. A row whose last change is unreadable
+/// has an older value, or reappears although it was removed. A transaction in a damaged frame is
+/// complete or missing. An undamaged log gives the same rows as opening the database.
 ///
-/// Begins with the newest checkpoint that is whole, and adds what the log has behind it. If none is
-/// whole, it takes the rows of damaged ones that can be read, and all that the log still has: rows
-/// that were in the rest only are lost.
+/// Starts from the newest valid checkpoint, and applies the log behind it. If no checkpoint is
+/// valid, it uses the readable rows of damaged ones, and the whole remaining log: rows that were
+/// only in the unreadable parts are lost.
 ///
-/// A line of the rows: {"table": name|null, "id": n, "key": hex, "value": hex, "version": n}. Keys
-/// are encoded as their order needs it: unsigned numbers are big-endian.
+/// Each line of the rows: {"table": name|null, "id": n, "key": hex, "value": hex, "version": n}.
+/// Keys are encoded so that their order is that of the bytes: unsigned numbers are big-endian.
 ///
 /// JSON: {directory, into, rows_file, checkpoint: null|file, tables, rows, left: {damages: [{file,
 /// offset, why}], damaged_bytes, loose_records, void_records, unclosed_records, missing_rows,
@@ -53,16 +52,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NEW", group = "out")]
     into: Option<PathBuf>,
 
-    /// Write the rows to this file, each as a line of JSON
+    /// Write the rows to this file, one line of JSON each
     #[arg(long, value_name = "FILE", group = "out")]
     rows: Option<PathBuf>,
 
-    /// Take also transactions whose epoch no readable frame closes. They may never have been
-    /// acknowledged, and others that they depend on may be missing
+    /// Include transactions whose epoch no readable frame closes. They may never have been
+    /// acknowledged, and may depend on missing transactions
     #[arg(long)]
     unclosed: bool,
 
-    /// Memory that a database with the new log may use when it is opened, as a test, in GiB
+    /// Memory in GiB for opening the new log as a test
     #[arg(long, value_parser = value_parser!(u16).range(1..=4096), default_value_t = 64, value_name = "GIB")]
     memory: u16,
 }
@@ -83,13 +82,13 @@ Left and doubtful:
 
 Exit status: 0 done, whatever was left, 1 the disk refuses, 2 wrong usage.";
 
-/// What scripts read.
+/// The result as JSON.
 #[derive(Debug, Serialize)]
 struct Outcome {
     directory: String,
     into: Option<String>,
     rows_file: Option<String>,
-    /// The checkpoint that it begins with, which is whole.
+    /// The valid checkpoint that it starts from.
     checkpoint: Option<String>,
     tables: usize,
     rows: usize,
@@ -128,7 +127,7 @@ impl Args {
         report.result(&outcome)
     }
 
-    /// Opens what was written.
+    /// Opens the new log as a check.
     fn check(&self, path: &Path, folded: &Folded<'_>) -> Result<(), Error> {
         let db = trial::open(path, u64::from(self.memory) << 30)?;
         let found: u64 = db.tables()?.iter().map(|(_, rows)| rows).sum();
@@ -141,7 +140,7 @@ impl Args {
     }
 }
 
-/// A row, as a line.
+/// A row as a line.
 #[derive(Serialize)]
 struct Line<'f> {
     table: Option<&'f str>,
@@ -163,7 +162,7 @@ fn write_rows(folded: &Folded<'_>, mut out: impl Write) -> io::Result<()> {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // A string takes what it is given.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     })

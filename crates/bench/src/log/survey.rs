@@ -1,8 +1,8 @@
-//! A tolerant reader of logs: it goes on behind what is damaged.
+//! A tolerant reader of logs: it continues behind damage.
 //!
-//! Recovery stops at the first damage, since it must not lose what was acknowledged. A survey
-//! instead finds every frame that is whole, wherever it is, and in the holes between them every
-//! record that is whole: frames and records have checksums of their own.
+//! Recovery stops at the first damage, because it must not lose acknowledged transactions. A survey
+//! instead finds every valid frame, and every valid record in the holes between frames: frames and
+//! records have checksums of their own.
 
 use std::{fs, io, path::Path};
 
@@ -23,10 +23,10 @@ use super::{
 };
 use crate::Error;
 
-/// What a file ends with whose creation a crash has interrupted.
+/// The extension of files whose creation a crash interrupted.
 const UNFINISHED: &str = ".new";
 
-/// A segment, as far as it can be read.
+/// A segment, as far as it is readable.
 pub(super) type Segment<'c> = FrameFile<'c, SegmentHeader>;
 
 /// The files of a directory, with the directory locked.
@@ -34,9 +34,9 @@ pub(super) type Segment<'c> = FrameFile<'c, SegmentHeader>;
 pub(super) struct Contents {
     segments: Vec<(u64, Vec<u8>)>,
     pub(super) checkpoints: Vec<(u64, Vec<u8>)>,
-    /// Whether they are a backup that was not finished.
+    /// Whether it is an unfinished backup.
     is_incomplete: bool,
-    /// Files that a crash has left unfinished, which recovery removes.
+    /// Unfinished files of a crash, which recovery removes.
     pub(super) unfinished: Vec<String>,
     _lock: Option<Box<dyn DirectoryLock>>,
 }
@@ -46,7 +46,7 @@ impl Contents {
     ///
     /// # Errors
     ///
-    /// When there is no log, when it is in use, or when a file cannot be read.
+    /// Returns an error if there is no log, if it is in use, or if a file cannot be read.
     pub(super) fn read(directory: &Path) -> Result<Self, Error> {
         let unreadable = |source| Error::Unreadable { path: directory.to_owned(), source };
         if !directory.is_dir() {
@@ -59,7 +59,7 @@ impl Contents {
                 let directory = directory.display().to_string();
                 return Err(drtm_txn::Error::from(LogError::InUse { directory, holder }).into());
             }
-            // A copy that cannot be written is nobody's to open.
+            // A copy without write permission cannot be open in any process.
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) =>
             {
@@ -87,14 +87,14 @@ impl Contents {
         Ok(Self { segments, checkpoints, is_incomplete, unfinished, _lock: lock })
     }
 
-    /// Of segments that are given.
+    /// Creates contents of these segments.
     #[cfg(test)]
     pub(super) fn of(segments: Vec<(u64, Vec<u8>)>) -> Self {
         let (checkpoints, unfinished) = (Vec::new(), Vec::new());
         Self { segments, checkpoints, is_incomplete: false, unfinished, _lock: None }
     }
 
-    /// Finds what is whole.
+    /// Finds the valid parts.
     pub(super) fn survey(&self) -> Survey<'_> {
         let headers: Vec<_> = self.segments.iter().map(|(_, bytes)| SegmentHeader::decode(bytes)).collect();
         let of_segments = headers.iter().flatten().map(|header| header.log).next();
@@ -102,7 +102,7 @@ impl Contents {
         let checkpoints: Vec<_> =
             checkpoints.map(|(number, bytes)| Checkpoint::read(*number, bytes, of_segments)).collect();
         let base = checkpoints.iter().rev().find_map(Checkpoint::whole);
-        // Frames are only found with the log's identity, which any header tells.
+        // Finding frames requires the log's identity, which any valid header has.
         let of_checkpoints = checkpoints.iter().rev().find_map(|checkpoint| Some(checkpoint.file.header?.log));
         let log = base.map(|(header, _)| header.log).or(of_segments).or(of_checkpoints).or_else(|| {
             self.segments.iter().find_map(|(sequence, bytes)| {
@@ -121,7 +121,7 @@ impl Contents {
             let file = segment_name(*sequence);
             let is_needed = *sequence >= first;
             let mut damage = |offset: usize, why: &str| {
-                // What a checkpoint takes the place of may be as it likes.
+                // Damage in what the checkpoint replaces does not matter.
                 if is_needed {
                     damages.push(Damage { file: file.clone(), offset: offset as u64, why: why.to_owned() });
                 }
@@ -167,10 +167,10 @@ impl Contents {
     }
 }
 
-/// Returns where segments end before the epoch that the next one counts on.
+/// Returns the segments that end before the epoch that the next one builds on.
 fn missing_frames(segments: &[Segment<'_>]) -> Vec<Damage> {
-    // What is before the first segment is not looked at: a checkpoint takes its place, or it is
-    // missing, which is told.
+    // Nothing before the first segment is checked: a checkpoint replaces it, or it is reported as
+    // missing.
     let before_all = segments.first().and_then(|first| first.header).map_or(0, |header| header.after);
     let (mut closed, mut missing) = (before_all, Vec::new());
     let mut before: Option<&Segment<'_>> = None;
@@ -189,20 +189,20 @@ fn missing_frames(segments: &[Segment<'_>]) -> Vec<Damage> {
     missing
 }
 
-/// The log's identity from a header that is damaged, which may be right.
+/// Reads the log's identity from a damaged header. It may be right.
 fn unchecked_log(bytes: &[u8]) -> Option<u128> {
     Some(u128::from_le_bytes(bytes.get(16..32)?.try_into().ok()?))
 }
 
-/// What is whole in a log.
+/// The valid parts of a log.
 #[derive(Debug)]
 pub(super) struct Survey<'c> {
     pub(super) segments: Vec<Segment<'c>>,
     /// In the order of their numbers.
     pub(super) checkpoints: Vec<Checkpoint<'c>>,
-    /// The newest checkpoint that is whole: its header, and its end.
+    /// The newest valid checkpoint: its header and its end.
     pub(super) base: Option<(CheckpointHeader, CheckpointEnd)>,
-    /// The first of the segments that are needed beside it.
+    /// The index of the first segment that is needed beside it.
     needed: usize,
     /// In the order of files and offsets.
     pub(super) damages: Vec<Damage>,
@@ -215,40 +215,40 @@ impl Segment<'_> {
 }
 
 impl<'c> Survey<'c> {
-    /// Returns the last epoch that is closed, as far as can be read.
+    /// Returns the last closed epoch, as far as it is readable.
     pub(super) fn closed(&self) -> u64 {
         let of_segment = |segment: &Segment<'_>| {
             let after = segment.header.map_or(0, |header| header.after);
             segment.frames.last().map_or(after, |frame| frame.frame.closes.max(after))
         };
         let last = self.segments.last();
-        // What the last header does not count on has not happened.
+        // Epochs that the last header does not build on are void.
         match last.and_then(|segment| segment.header) {
             Some(_) => last.map_or(0, of_segment),
             None => self.segments.iter().map(of_segment).max().unwrap_or(0),
         }
     }
 
-    /// Returns the checkpoints to begin with: the newest that is whole and what there is of newer
-    /// ones, or, if none is whole, what there is of all.
+    /// Returns the checkpoints to start from: the newest valid one and the readable parts of newer
+    /// ones. If none is valid, returns all.
     pub(super) fn basis(&self) -> impl Iterator<Item = &Checkpoint<'c>> {
         let from = self.base.map_or(0, |(header, _)| header.number);
         self.checkpoints.iter().filter(move |checkpoint| checkpoint.file.number >= from)
     }
 
-    /// Returns the segments that are needed beside it, each with its place among all.
+    /// Returns the segments needed beside it, each with its index.
     pub(super) fn needed(&self) -> impl Iterator<Item = (usize, &Segment<'c>)> {
         self.segments.iter().enumerate().skip(self.needed)
     }
 
-    /// Returns whether a later segment says that an epoch of a segment has not happened.
+    /// Returns whether a later segment voids an epoch of a segment.
     pub(super) fn is_void(&self, segment: usize, epoch: u64) -> bool {
         let later = self.segments.iter().skip(segment + 1).filter_map(|segment| segment.header);
         later.into_iter().any(|header| (header.after + 1..header.begins).contains(&epoch))
     }
 
-    /// Returns the first hole that may be a write that a crash has torn: in the last segment,
-    /// behind all frames.
+    /// Returns the first hole that may be a write torn by a crash: in the last segment, behind all
+    /// frames.
     pub(super) fn torn(&self) -> Option<(&Segment<'_>, &Hole)> {
         let last = self.segments.last()?;
         last.holes.iter().find(|hole| hole.is_last).map(|hole| (last, hole))

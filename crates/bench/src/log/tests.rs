@@ -1,4 +1,4 @@
-//! Every kind of damage to a small log: nothing panics, and what is told of it is true.
+//! Damages a small log in every way: nothing panics, and every report is true.
 
 mod catalog;
 mod checkpoints;
@@ -69,7 +69,7 @@ fn run(disk: &Image, from: u64) {
     }
 }
 
-/// A log of three segments: the first two of processes that were killed.
+/// Returns a log of three segments. The processes that wrote the first two were killed.
 fn small_log() -> Vec<(u64, Vec<u8>)> {
     let disk = Image::default();
     run(&disk, 0);
@@ -89,7 +89,7 @@ fn rows(folded: &Folded<'_>) -> Rows {
     folded.rows.iter().map(|row| ((row.table, row.key.to_vec()), row.value.to_vec())).collect()
 }
 
-/// Rows, as a database reads them.
+/// Returns the rows that a database reads.
 fn rows_of(db: &Db<Reading>) -> Rows {
     let (pairs, texts) = (db.table(PAIRS).expect("a table"), db.table(TEXTS).expect("a table"));
     let (pairs, texts) = db
@@ -107,7 +107,7 @@ fn rows_of(db: &Db<Reading>) -> Rows {
     all
 }
 
-/// A directory with segments, removed in the end.
+/// A directory with segments, removed at the end.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -137,7 +137,7 @@ impl Drop for Directory {
     }
 }
 
-/// What opening the database says of the first damage.
+/// Returns the first damage that opening the database reports.
 fn damage(directory: &Path) -> Option<(String, u64)> {
     match trial::open(directory, MEMORY) {
         Ok(_) => None,
@@ -186,7 +186,7 @@ fn a_rewritten_log_is_the_same_database() {
     assert!(again.left.damages.is_empty());
     assert_eq!((rows(&again), &again.tables), (rows(&folded), &folded.tables));
     drop(copy);
-    // Its versions and epochs go on: it is opened twice, with transactions between.
+    // Versions and epochs continue: the log is opened twice, with transactions between.
     for number in 0..2_u64 {
         let db: Db = Db::builder().memory(MEMORY).path(directory.path()).build().expect("a database");
         let pairs = db.table(PAIRS).expect("a table");
@@ -200,7 +200,7 @@ fn a_rewritten_log_is_the_same_database() {
     }
 }
 
-/// Applies a change to a copy of a log, and checks what is told. Returns what opening says.
+/// Applies a change to a copy of a log, and checks the reports. Returns what opening it reports.
 fn check(
     log: &[(u64, Vec<u8>)],
     directory: &Directory,
@@ -213,7 +213,7 @@ fn check(
     let contents = Contents::of(log.clone());
     let survey = contents.survey();
     let found = survey.damages.first().map(|damage| (damage.file.clone(), damage.offset));
-    // With and without what no frame closes.
+    // With and without unclosed records.
     for unclosed in [false, true] {
         let folded = fold(&survey, unclosed);
         for ((table, key), value) in rows(&folded) {
@@ -241,7 +241,7 @@ fn every_flipped_byte_is_named_or_torn_and_the_rest_is_salvaged() {
     let contents = Contents::of(log.clone());
     let survey = contents.survey();
     let whole = rows(&fold(&survey, false));
-    // Frames of each segment, with its header as the first.
+    // The offsets of the frames of each segment, with its header first.
     let places: Vec<Vec<usize>> = survey
         .segments
         .iter()
@@ -261,7 +261,7 @@ fn every_flipped_byte_is_named_or_torn_and_the_rest_is_salvaged() {
                 }
                 Some((file, at)) => {
                     assert!(!is_last, "segment {segment}, {offset}");
-                    // The end of a segment is damaged where the next counts on more.
+                    // The damage is at the end of a segment if the next builds on more.
                     assert_eq!((file, at), (segment_name(segment as u64 + 1), hit as u64), "{offset}");
                     named += 1;
                 }
@@ -271,8 +271,7 @@ fn every_flipped_byte_is_named_or_torn_and_the_rest_is_salvaged() {
             let contents = Contents::of(damaged);
             let folded = fold(&contents.survey(), true);
             let salvaged = rows(&folded);
-            // Rows of the last segment's undamaged frames are as they were, whatever happened
-            // before.
+            // Rows of the last segment's undamaged frames are intact, whatever happened before.
             let lacks = whole.iter().filter(|(key, value)| salvaged.get(*key) != Some(value)).count();
             assert!(lacks <= 2, "segment {segment}, {offset}: {lacks} rows of {} are not as they were", whole.len());
         }
@@ -300,7 +299,7 @@ fn every_truncation_and_every_missing_segment_is_told() {
         let survey = contents.survey();
         assert_eq!(survey.damages.is_empty(), segment == log.len() - 1, "{:?}", survey.damages);
         let folded = fold(&survey, true);
-        // Without the first segment, nothing tells which tables there are.
+        // Without the first segment, the tables are unknown.
         assert_eq!(folded.left.orphaned_rows > 0, segment == 0, "{:?}", folded.left);
     }
 }
@@ -321,7 +320,7 @@ fn zeros_noise_and_swapped_files_are_told() {
             _ => drop(bytes.drain(from..to)),
         });
     }
-    // A segment under the name of another.
+    // A segment with another's name.
     let mut swapped = log.clone();
     let (first, second) = (log[0].1.clone(), log[1].1.clone());
     (swapped[0].1, swapped[1].1) = (second, first);
@@ -329,7 +328,7 @@ fn zeros_noise_and_swapped_files_are_told() {
     assert!(!contents.survey().damages.is_empty());
     directory.write(&swapped);
     assert!(damage(directory.path()).is_some());
-    // Files that are no segments at all.
+    // Files that are no segments.
     for bytes in [Vec::new(), vec![0; 10], vec![0; 10_000], b"drtm-log".repeat(100)] {
         let contents = Contents::of(vec![(1, bytes.clone()), (2, bytes)]);
         let survey = contents.survey();
@@ -343,7 +342,7 @@ fn without_its_header_the_only_segment_is_still_read() {
     run(&disk, 0);
     let mut log = segments(&disk.after_kill());
     let whole = rows(&fold(&Contents::of(log.clone()).survey(), false));
-    // The checksum; the log's identity is whole.
+    // Flips a bit of the checksum; the log's identity stays valid.
     log[0].1[61] ^= 1;
     let contents = Contents::of(log);
     let survey = contents.survey();
@@ -361,7 +360,7 @@ fn a_torn_write_is_no_damage_and_is_left() {
     db.transact(|tx| tx.put(texts, "text 0".to_owned(), &[1; 20])).expect("no fault");
     disk.fail_at(disk.calls(), Fault::Crash);
     assert!(db.transact(|tx| tx.put(texts, "text 1".to_owned(), &[2; 3_000])).is_err());
-    // Half of the sectors that were written are there.
+    // Half of the written sectors are present.
     let mut is_there = false;
     let torn = disk.after_crash(&mut |most| {
         if most == 6 {

@@ -1,5 +1,5 @@
-//! A directory that a database can be opened on without changing it: reads are the directory's,
-//! writes go nowhere.
+//! Opens a database on a directory without changing it: reads come from the directory, writes are
+//! discarded.
 
 use std::{
     fs::{self, File},
@@ -14,7 +14,7 @@ use drtm_txn::{
     durability::storage::{DirectoryLock, Storage, StoredFile},
 };
 
-/// The least that serves to read a log.
+/// The smallest configuration that can read a log.
 #[derive(Debug)]
 pub(super) struct Reading;
 
@@ -22,11 +22,12 @@ impl Config for Reading {
     type Engine = NoHtm;
 }
 
-/// Opens the database of a directory, and leaves the directory as it is. The caller has it locked.
+/// Opens the database of a directory without changing the directory. The caller must have locked
+/// it.
 ///
 /// # Errors
 ///
-/// What opening it would say.
+/// Returns the error of opening it.
 pub(super) fn open(directory: &Path, memory: u64) -> Result<Db<Reading>, drtm_txn::Error> {
     let trial: Arc<dyn Storage> = Arc::new(Trial { directory: directory.to_owned() });
     Builder::new().memory(memory).storage(trial, u64::MAX).durability(Durability::Sync).build_with(NoHtm)
@@ -37,16 +38,16 @@ struct Trial {
     directory: PathBuf,
 }
 
-/// The caller's lock serves.
+/// The caller holds the lock.
 #[derive(Debug)]
 struct NoLock;
 
 impl DirectoryLock for NoLock {}
 
-/// A file whose changes go nowhere.
+/// A file whose changes are discarded.
 #[derive(Debug)]
 struct TrialFile {
-    /// `None` for one that was created.
+    /// `None` for a file that was created.
     file: Option<File>,
 }
 

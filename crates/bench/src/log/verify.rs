@@ -1,4 +1,4 @@
-//! `drtm-bench log verify`: whether all of a log can be read.
+//! `drtm-bench log verify`: checks that a whole log can be read.
 
 use std::path::{Path, PathBuf};
 
@@ -12,13 +12,13 @@ use crate::{
     report::{Report, prose},
 };
 
-/// Say whether all of a database's directory can be read, and if not, where the first damage is
+/// Check that a database's whole directory can be read, and if not, show the first damage
 ///
 /// Reads every frame, record and row of checkpoints and segments, and opens the database without
-/// changing its directory. A write that a crash has torn, at the log's end, is no damage: opening
-/// the database leaves it out, and voids it. It cannot be told from damage of the last frame, so it
-/// is reported as `torn`. Nor is it damage if segments are missing of which a checkpoint takes the
-/// place. A backup that was not finished is told as damage of the file `INCOMPLETE`.
+/// changing its directory. A write torn by a crash at the log's end is no damage: opening the
+/// database ignores and voids it. It cannot be distinguished from damage of the last frame, so it
+/// is reported as `torn`. Missing segments are no damage if a checkpoint replaces them. An
+/// unfinished backup is reported as damage of the file `INCOMPLETE`.
 ///
 /// JSON: {directory, readable, damage: null|{file, offset, why}, torn: null|{file, offset, bytes},
 /// checkpoints, segments, frames, records, tables, rows}, where rows are those of the opened
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     memory: u16,
 }
 
-/// What scripts read.
+/// The result as JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct Verdict {
     directory: String,
@@ -50,7 +50,7 @@ pub(super) struct Verdict {
     rows: u64,
 }
 
-/// What a crash may have torn.
+/// A write that a crash may have torn.
 #[derive(Debug, Serialize)]
 struct Torn {
     file: String,
@@ -58,11 +58,11 @@ struct Torn {
     bytes: usize,
 }
 
-/// Reads all, and opens the database with so much memory.
+/// Reads everything, and opens the database with this much memory.
 ///
 /// # Errors
 ///
-/// When there is no log, or something but damage keeps it from being read.
+/// Returns an error if there is no log, or if it is unreadable for another reason than damage.
 pub(super) fn examine(directory: &Path, memory: u64) -> Result<Verdict, Error> {
     let contents = Contents::read(directory)?;
     let survey = contents.survey();

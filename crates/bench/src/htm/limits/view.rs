@@ -1,4 +1,4 @@
-//! What `htm limits` shows to people: the table and the chart.
+//! The table and the chart of `htm limits`.
 
 use super::{
     super::{
@@ -21,7 +21,7 @@ const WRITTEN: Axis = Axis { title: "written by a region", quantity: Quantity::B
 const DURATION: Axis = Axis { title: "duration of a region", quantity: Quantity::Microseconds, scale: Scale::Linear };
 const ABORT_RATE: Axis = Axis { title: "abort rate", quantity: Quantity::AbortRate, scale: Scale::Linear };
 
-/// Where on the horizontal axis a row lies, and the series that it belongs to.
+/// A row's position on the horizontal axis, and its series.
 type Place = fn(&Row) -> (f64, String);
 
 impl Args {
@@ -40,7 +40,7 @@ impl Args {
         format!("Limits of a region: {what}, {how}")
     }
 
-    /// Where the numbers come from, and whether they are real.
+    /// Describes the source of the numbers, and whether they are simulated.
     fn source(&self) -> String {
         let threads = units::threads(self.threads.into());
         if self.engine.simulates() {
@@ -86,8 +86,8 @@ impl Args {
         )
     }
 
-    /// Abort rates over what is varied; if reads and writes both are, a line for each amount
-    /// written.
+    /// Draws abort rates over the varied size. If reads and writes both vary, each written size is
+    /// a line.
     pub(super) fn chart(&self, rows: &[Row]) -> Chart {
         let (x, place): (Axis, Place) = match self.kind {
             _ if self.duration_us.is_some() => {

@@ -8,7 +8,7 @@ use drtm_kv::{HashConfig, HashTable, Keys, KvTable, Store, Tree, TreeKeys, Worke
 use super::{Map, Session, VALUE, Value};
 use crate::{Error, kv::Key};
 
-/// Address space for so many records: memory is only used where something is.
+/// Creates a store with address space for this many records. Memory is allocated on use.
 fn store(records: u64) -> Result<Store<NoHtm>, Error> {
     Ok(Store::in_memory(NoHtm, (256 << 20) + 512 * records)?)
 }

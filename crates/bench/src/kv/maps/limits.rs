@@ -1,5 +1,4 @@
-//! Maps without any synchronisation: what one thread alone can have, and so the limit for all
-//! others.
+//! Maps without synchronisation: the speed of a single thread, which is the limit for all others.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::{Map, Session, TELLING, Value};
 use crate::{Error, kv::Key};
 
-/// The standard library's B-tree. Locked once for a whole session, which counts for nothing.
+/// The standard library's B-tree. Locked once per session, which costs nothing.
 pub(in crate::kv) struct Ordered<K>(Mutex<BTreeMap<K, Value>>);
 
 impl<K: Key> Map<K> for Ordered<K> {

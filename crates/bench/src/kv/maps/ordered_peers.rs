@@ -1,4 +1,4 @@
-//! Concurrent maps that keep keys in order, each used as its documentation says.
+//! Concurrent ordered maps, each used as its documentation says.
 
 use concurrent_map::{ConcurrentMap, Minimum};
 use congee::{U64Congee, epoch};
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{Error, kv::Key};
 
-/// `crossbeam-skiplist`: values that are replaced whole.
+/// `crossbeam-skiplist`: replaces values whole.
 pub(in crate::kv) struct Skiplist<K>(SkipMap<K, Value>);
 
 impl<K: Key> Map<K> for Skiplist<K> {
@@ -30,7 +30,7 @@ impl<K: Key> Session<K> for &SkipMap<K, Value> {
     #[inline]
     fn insert(&mut self, key: &K, value: &Value) -> Result<bool, Error> {
         SkipMap::insert(self, *key, *value);
-        // It does not say whether the key was there.
+        // The map does not return whether the key was present.
         Ok(true)
     }
 
@@ -54,7 +54,7 @@ impl<K: Key> Session<K> for &SkipMap<K, Value> {
     }
 }
 
-/// `congee`, an adaptive radix tree of numbers to numbers: these number values in a slab.
+/// `congee`, an adaptive radix tree of numbers to numbers, which index values in a slab.
 pub(in crate::kv) struct ArtByCongee {
     tree: U64Congee<usize>,
     values: Slab,
@@ -114,8 +114,8 @@ impl Session<u64> for ArtSession<'_> {
     }
 }
 
-/// `concurrent-map`, a B-link tree that shares nodes between versions. Its handles are one thread's
-/// each.
+/// `concurrent-map`, a B-link tree that shares nodes between versions. Each thread has its own
+/// handle.
 pub(in crate::kv) struct BTreeByConcurrentMap<K: Key + Minimum>(Mutex<ConcurrentMap<K, Value>>);
 
 impl<K: Key + Minimum> Map<K> for BTreeByConcurrentMap<K> {

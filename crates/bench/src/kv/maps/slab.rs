@@ -1,4 +1,4 @@
-//! Values by number, for an index that holds nothing larger than a word.
+//! Numbered values, for an index whose values are single words.
 
 use std::sync::{
     OnceLock,
@@ -10,21 +10,21 @@ use parking_lot::Mutex;
 use super::{VALUE, Value};
 use crate::Error;
 
-/// Values that are allocated at once.
+/// Values allocated at once.
 const CHUNK: usize = 1 << 12;
 
-/// Chunks: room for half a billion values.
+/// The number of chunks: room for half a billion values.
 const CHUNKS: usize = 1 << 17;
 
-/// Numbers that a session takes at once.
+/// Free numbers that a session takes at once.
 const BATCH: usize = 256;
 
 type Chunk = Box<[Mutex<Value>]>;
 
 /// Values, each under a lock of its own, in chunks that never move.
 ///
-/// A number that is freed can soon be another value's. Whoever still had it would read that value,
-/// which a real store would have to notice; here nobody reads what another removes.
+/// A freed number can soon belong to another value. A stale number would then read that value,
+/// which a real store would have to detect. Here no thread reads what another removes.
 pub(super) struct Slab {
     chunks: Box<[OnceLock<Chunk>]>,
     used: AtomicUsize,
@@ -47,7 +47,7 @@ impl Slab {
     }
 }
 
-/// One thread's way to a slab, with free numbers of its own.
+/// One thread's handle to a slab, with free numbers of its own.
 pub(super) struct Slots<'s> {
     slab: &'s Slab,
     free: Vec<usize>,

@@ -1,9 +1,9 @@
-//! Tables that were dropped and renamed, and an index that was dropped, as the tools read them.
+//! The tools on a log with dropped and renamed tables, and a dropped index.
 
 use super::*;
 use crate::log::fold::Left;
 
-/// The files of a disk, as a directory.
+/// Writes the files of a disk to a directory.
 fn laid(name: &str, disk: &Image) -> Directory {
     let directory = Directory::of(name, &[]);
     for name in Storage::list(disk).expect("a disk") {
@@ -13,7 +13,7 @@ fn laid(name: &str, disk: &Image) -> Directory {
     directory
 }
 
-/// Names of tables, by identities, with how many indexes they have.
+/// Returns the tables' identities, names and numbers of indexes.
 fn tables(folded: &Folded<'_>) -> Vec<(u16, String, usize)> {
     folded.tables.iter().map(|(id, (shape, indexes))| (*id, shape.name.clone(), indexes.len())).collect()
 }
@@ -45,7 +45,7 @@ fn what_was_dropped_is_not_salvaged_and_what_was_renamed_has_its_name() {
         assert!(salvaged.keys().any(|(table, _)| *table == 0));
         let new: Vec<_> = salvaged.iter().filter(|((table, _), _)| *table != 0).collect();
         assert_eq!(new, [(&(2, b"new".to_vec()), &b"new".to_vec())], "step {step}");
-        // The database says so, too, and so does one of what was salvaged.
+        // The database agrees, and so does a database of what was salvaged.
         let copy = Directory::of("catalog-copy", &[]);
         rewrite::write(copy.path(), &folded).expect("space");
         for directory in [&directory, &copy] {

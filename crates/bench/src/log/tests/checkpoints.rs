@@ -1,4 +1,4 @@
-//! Directories with checkpoints: whole, damaged, and not finished.
+//! Directories with checkpoints: valid, damaged and unfinished.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::log::verify::examine;
 /// The files of a directory.
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// Rows that transactions do not write again.
+/// Keys of rows that are written once.
 const ONCE: std::ops::Range<u64> = 100..108;
 
 fn files(disk: &Image) -> Files {
@@ -22,7 +22,7 @@ fn files(disk: &Image) -> Files {
     names.into_iter().map(read).collect()
 }
 
-/// Makes a checkpoint, with rows in it that are nowhere else.
+/// Makes a checkpoint whose rows are nowhere else.
 fn checkpoint(disk: &Image) {
     let db = open(disk);
     let (pairs, texts) = (db.table(PAIRS).expect("a table"), db.table(TEXTS).expect("a table"));
@@ -37,7 +37,7 @@ fn checkpoint(disk: &Image) {
     assert!(db.checkpoint().expect("no fault").rows > 16);
 }
 
-/// A log that begins behind a checkpoint.
+/// Returns a log that starts with a checkpoint.
 fn checkpointed() -> Image {
     let disk = Image::default();
     run(&disk, 0);
@@ -48,7 +48,7 @@ fn checkpointed() -> Image {
     disk.after_kill()
 }
 
-/// Puts exactly these files in a directory.
+/// Replaces the files of a directory.
 fn lay(directory: &Directory, files: &Files) {
     for file in fs::read_dir(directory.path()).expect("it is there") {
         let file = file.expect("a file");
@@ -61,7 +61,7 @@ fn lay(directory: &Directory, files: &Files) {
     }
 }
 
-/// What is read of files that are in no directory.
+/// Returns the contents of files that are in no directory.
 fn contents_of(files: &Files) -> Contents {
     let of = |number: fn(&str) -> Option<u64>| {
         let named = files.iter().filter_map(|(name, bytes)| Some((number(name)?, bytes.clone())));
@@ -72,7 +72,7 @@ fn contents_of(files: &Files) -> Contents {
     contents
 }
 
-/// What verifying says, and what salvaging has.
+/// Returns the damage that verifying reports, and what salvaging finds.
 fn told(directory: &Directory) -> (Option<(String, u64)>, Rows, crate::log::fold::Left) {
     let verdict = examine(directory.path(), MEMORY).expect("it is no other failure");
     let contents = Contents::read(directory.path()).expect("it is there");
@@ -80,7 +80,7 @@ fn told(directory: &Directory) -> (Option<(String, u64)>, Rows, crate::log::fold
     (verdict.damage.map(|damage| (damage.file, damage.offset)), rows(&folded), folded.left)
 }
 
-/// Rows, as opening the database reads them.
+/// Returns the rows that opening the database reads.
 fn whole(directory: &Directory) -> Rows {
     rows_of(&trial::open(directory.path(), MEMORY).expect("it is not damaged"))
 }
@@ -101,19 +101,19 @@ fn a_checkpoint_and_removed_segments_are_no_damage() {
     assert_eq!(damage, None);
     assert_eq!(salvaged, whole(&directory));
     assert!(salvaged.len() > 16 && left == crate::log::fold::Left::default(), "{left:?}");
-    // What salvage writes has no checkpoint, and the same rows.
+    // The salvaged log has no checkpoint, and the same rows.
     let copy = Directory::of("checkpoint-copy", &[]);
     let contents = Contents::read(directory.path()).expect("it is there");
     rewrite::write(copy.path(), &fold(&contents.survey(), false)).expect("space");
     assert_eq!((told(&copy).0, whole(&copy)), (None, salvaged));
     drop(contents);
-    // Segments that are of no use any more may be as they like.
+    // Damage in obsolete segments does not matter.
     let mut stale = files.clone();
     stale.insert(segment_name(1), vec![7; 1_000]);
     lay(&directory, &stale);
     let (damage, salvaged, left) = told(&directory);
     assert_eq!((damage, salvaged, left.damaged_bytes), (None, whole(&directory), 0));
-    // Those that are needed may not.
+    // Damage in needed segments does.
     let mut missing = files.clone();
     missing.retain(|name, _| sequence_of(name) != Some(first));
     lay(&directory, &missing);
@@ -146,7 +146,7 @@ fn every_flipped_bit_of_a_checkpoint_is_named_and_the_rest_is_salvaged() {
         let flip = |files: &mut Files| files.get_mut(&name).expect("it is there")[bit / 8] ^= 1 << (bit % 8);
         flip(&mut changed);
         let hit = places.iter().rev().find(|place| **place <= bit / 8).copied().expect("the header at least");
-        // Opening takes its time, so that not every bit can be tried; but every place in a byte is.
+        // Opening takes long, so not every bit is tried, but every position in a byte is.
         if bit % 37 == 0 {
             fs::write(directory.path().join(&name), &changed[&name]).expect("space");
             assert_eq!(told(&directory).0, Some((name.clone(), hit as u64)), "bit {bit}");
@@ -156,7 +156,7 @@ fn every_flipped_bit_of_a_checkpoint_is_named_and_the_rest_is_salvaged() {
         let (salvaged, left) = (rows(&folded), &folded.left);
         let first = &left.damages[0];
         assert_eq!((&first.file, first.offset), (&name, hit as u64), "bit {bit}");
-        // One table's rows are lost at most, and the checkpoint's end tells how many they are.
+        // At most one table's rows are lost, and the checkpoint's end tells their number.
         let lost: Vec<_> = before.iter().filter(|(key, value)| salvaged.get(*key) != Some(value)).collect();
         let is_of_one = lost.iter().all(|(key, _)| key.0 == lost[0].0.0);
         assert!(is_of_one && salvaged.iter().all(|row| before.contains_key(row.0)), "bit {bit}: {lost:?}");
@@ -197,8 +197,8 @@ fn a_damaged_checkpoint_falls_back_to_an_older_one() {
     let directory = Directory::of("checkpoint-older", &[]);
     lay(&directory, &newer);
     let before = whole(&directory);
-    // As if a crash had left the older checkpoint and its segments, and the newer one was damaged
-    // then.
+    // The state of a crash that left the older checkpoint with its segments, and a damaged newer
+    // one.
     newer.iter().for_each(|(name, bytes)| drop(all.insert(name.clone(), bytes.clone())));
     assert_eq!(names(&all, number_of), [1, 2]);
     lay(&directory, &all);
