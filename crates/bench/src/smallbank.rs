@@ -1,18 +1,17 @@
-//! SmallBank: tables, initial population, inputs, the rules of its transactions, the transactions
-//! themselves, for any store, and the check that no money is lost. `drtm-bench smallbank` runs all
-//! of it on this database.
+//! SmallBank: tables, initial population, inputs, rules, transactions for any store, and the check
+//! that no money is lost. `drtm-bench smallbank` runs it on this database.
 //!
-//! A bank's customers have a savings and a checking account each. The workload is that of Alomari,
-//! Cahill, Fekete and Röhm (2008), with the sixth transaction and the amounts that H-Store gave it.
-//! Money is in cents, always.
+//! Each customer of a bank has a savings and a checking account. The workload is that of Alomari,
+//! Cahill, Fekete and Röhm (2008), with the sixth transaction and the amounts of H-Store. Money is
+//! in cents.
 //!
 //! - [`Account`], [`Savings`], [`Checking`]: rows as plain data; [`account_name`]: the key of the
 //!   first.
-//! - [`Bank`]: how many customers there are, and what they have at the beginning.
-//! - [`Inputs`]: what customers ask for, in which [`Mix`](crate::mix::Mix) and by which [`HotSet`].
-//! - [`rules`]: what each transaction makes of balances.
-//! - [`check`]: that all money is where it should be, given the [`Ledger`] of what was committed,
-//!   over a [`View`] of the rows.
+//! - [`Bank`]: the number of customers, and their initial balances.
+//! - [`Inputs`]: the inputs of transactions, drawn by a [`Mix`](crate::mix::Mix) and a [`HotSet`].
+//! - [`rules`]: computes the new balances of each transaction.
+//! - [`check`]: checks over a [`View`] of the rows that no money is lost, given the [`Ledger`] of
+//!   committed transactions.
 //!
 //! # Example
 //!

@@ -1,13 +1,12 @@
-//! `drtm-bench soak`: a database that crashes, is killed, or whose disk fails, again and again, and
-//! what is left of it.
+//! `drtm-bench soak`: crashes a database, kills it, or fails its disk, repeatedly, and checks what
+//! survives.
 //!
-//! - `ledger`: the tables, and transactions that write down in the database itself what they saw
-//!   and did.
-//! - `book`: what is known from outside, and the check of what was recovered against it.
+//! - `ledger`: the tables, and transactions that record in the database what they read and wrote.
+//! - `book`: knowledge kept outside of the database, and the check of recovered data against it.
 //! - `life`: threads that run transactions until the disk stops them.
 //! - `crash`, `faults`: on a simulated disk. `kill`: a child process on a real one; `child` is that
 //!   process.
-//! - `tally`: what is counted, and the report.
+//! - `tally`: counters, and the report.
 
 mod book;
 mod child;
@@ -45,29 +44,28 @@ acknowledged, lost, partial, anomalies, findings: [text]}, where disk is `simula
 
 Exit status: 0 every check held, 1 one did not (and says which), 2 wrong usage.";
 
-/// What happens to the database.
+/// The commands under `soak`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Crash the machine at random calls to a simulated disk, also during recovery, and check what
     /// is left
     ///
-    /// Of what was not synced, each sector is there, missing, zero or torn, independently of
-    /// others; each name that was not synced is the old one or the new one.
+    /// Each sector that was not synced is independently present, missing, zero or torn. Each name
+    /// that was not synced is the old one or the new one.
     ///
-    /// Checkpoints are made meanwhile. `checkpoints` and `unfinished_checkpoints` count crashes
-    /// that have left one.
+    /// Checkpoints are made meanwhile. `checkpoints` and `unfinished_checkpoints` count the crashes
+    /// that left one.
     #[command(verbatim_doc_comment)]
     Crash(Length),
-    /// Let each call to a simulated disk fail in turn, and check what is left
+    /// Fail each call to a simulated disk in turn, and check what is left
     ///
-    /// Kinds: no-space, device (of a sync: what it was to make durable is lost), short (half of a
-    /// write is written).
+    /// Kinds: no-space, device (a failed sync loses the data that it should make durable), short
+    /// (half of a write is written).
     #[command(verbatim_doc_comment)]
     IoFaults(Length),
-    /// Kill a child process under load, and check what it has left in a directory
+    /// Kill a child process under load, and check what it left in its directory
     ///
-    /// This shows what a process's death does, and nothing about power cuts: the system keeps what
-    /// was written.
+    /// This tests the death of a process, not power cuts: the system keeps what was written.
     #[command(verbatim_doc_comment)]
     Kill {
         #[command(flatten)]
@@ -78,19 +76,19 @@ pub(crate) enum Command {
         #[arg(long, value_name = "DIR")]
         path: Option<PathBuf>,
     },
-    /// The process that is killed
+    /// Run the process that is killed
     #[command(hide = true)]
     Child(child::Args),
 }
 
-/// How long a soak lasts.
+/// The duration of a soak.
 #[derive(Clone, Copy, Debug, ClapArgs)]
 pub(crate) struct Length {
     /// Seconds to run
     #[arg(long, value_parser = seconds, default_value = "10", value_name = "S")]
     secs: Duration,
 
-    /// Do so many runs instead, each on a new database
+    /// Do this many runs instead, each on a new database
     #[arg(long, value_parser = value_parser!(u64).range(1..), conflicts_with = "secs", value_name = "N")]
     runs: Option<u64>,
 }
@@ -114,7 +112,7 @@ impl End {
     }
 }
 
-/// What databases are built on here.
+/// The database's configuration.
 #[derive(Debug)]
 struct Sound;
 

@@ -1,17 +1,16 @@
-//! TATP: tables, initial population, inputs, the checks that what refers to something finds it, and
-//! its transactions on our database: `drtm-bench tatp`.
+//! TATP: tables, initial population, inputs, consistency checks, and its transactions on our
+//! database: `drtm-bench tatp`.
 //!
-//! The workload of a mobile network's home register, as the Telecommunication Application
-//! Transaction Processing benchmark describes it: four tables, and seven short transactions, of
-//! which some find nothing and are then said to have failed.
+//! The workload is the home location register of a mobile network, as the Telecommunication
+//! Application Transaction Processing benchmark describes it. It has four tables and seven short
+//! transactions. Some of them find no row, and then count as failed.
 //!
 //! - [`Subscriber`], [`AccessInfo`], [`SpecialFacility`], [`CallForwarding`]: rows as plain data,
-//!   with keys that fit words. The first is also found by its number, [`subscriber_number`], of
+//!   with keys that fit words. An index finds a subscriber by its number, [`subscriber_number`], of
 //!   fifteen digits.
-//! - [`Register`]: how many subscribers there are, and [`Profile`]s: all rows of one.
-//! - [`Inputs`]: what the network asks for, in which [`Mix`](crate::mix::Mix), of which
-//!   subscribers.
-//! - [`check`]: the conditions, over a [`View`] of the rows.
+//! - [`Register`]: the subscribers, and their [`Profile`]s: all rows of a subscriber.
+//! - [`Inputs`]: the inputs of transactions, drawn by a [`Mix`](crate::mix::Mix).
+//! - [`check`]: the consistency conditions, over a [`View`] of the rows.
 //! - [`Population`]: rows in ordinary maps.
 //!
 //! # Example

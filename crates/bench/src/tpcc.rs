@@ -1,13 +1,13 @@
-//! TPC-C: tables, initial population, inputs, the checks of its consistency, and its transactions
-//! on our database: `drtm-bench tpcc`.
+//! TPC-C: tables, initial population, inputs, consistency checks, and its transactions on our
+//! database: `drtm-bench tpcc`.
 //!
-//! Numbers in brackets are clauses of the specification, revision 5.11. Terminals do not think and
-//! nothing is priced, so that nothing here is a result of the benchmark, or can be called one.
+//! Numbers in brackets are clauses of the specification, revision 5.11. Terminals have no think
+//! time and nothing is priced, so no result here is, or may be called, a result of the benchmark.
 //!
 //! - Rows as plain data ([`Warehouse`], ...), and keys that fit words.
-//! - [`Random`] and [`Constants`]: the specification's random values, as a function of a seed.
+//! - [`Random`] and [`Constants`]: the specification's random values, determined by a seed.
 //! - [`Loader`]: the initial population of a [`Scale`], row by row into a [`Sink`].
-//! - [`Inputs`]: what terminals ask for; [`Deck`]: in which mix.
+//! - [`Inputs`]: inputs of terminals; [`Deck`]: the order of their transactions.
 //! - [`check`]: the twelve conditions, over a [`View`] of the rows.
 //! - [`Population`]: rows in ordinary maps.
 //!

@@ -1,14 +1,14 @@
-//! TPC-E's customer-position, as DrTM+H has it: a customer of a brokerage sees what all of its
-//! accounts are worth, at the prices of the last trades, which are on all nodes. It only reads.
-//! `drtm-bench tpce-cp` runs it, on one node or several.
+//! TPC-E's customer-position, as DrTM+H measures it: it values all accounts of a customer at the
+//! prices of the last trades, which are on all nodes. It is read-only. `drtm-bench tpce-cp` runs it
+//! on one node or several.
 //!
-//! This is no result of the benchmark, and may not be called one: it is one frame of one of twelve
+//! This is no result of the benchmark, and may not be called one. It is one frame of one of twelve
 //! transactions, over four of 33 tables.
 //!
 //! - [`Customer`], [`Account`], [`Holding`], [`LastTrade`]: rows as plain data, with keys that fit
 //!   words.
-//! - [`Brokerage`]: how many there are, and what they are at the beginning.
-//! - `cluster`: the transaction, and one that changes prices beside it.
+//! - [`Brokerage`]: the numbers of rows, and their initial values.
+//! - `cluster`: the transaction, and one that changes prices concurrently.
 //!
 //! # Example
 //!

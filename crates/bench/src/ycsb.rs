@@ -1,13 +1,14 @@
-//! YCSB: rows, initial population, inputs, the check that no write is lost or torn, and all of it
-//! on our database: `drtm-bench ycsb`.
+//! YCSB: rows, initial population, inputs, the check that no write is lost or torn, and the
+//! workload on our database: `drtm-bench ycsb`.
 //!
-//! - [`Row`]: fields of a hundred bytes, each of which tells whether it is whole, and how often it
-//!   was written; [`key`]: a record's key.
-//! - [`Workload`]: A to F of the core package, as data; [`Plan`] and [`Inputs`]: what workers do in
-//!   them, one [`Operation`] at a time.
-//! - [`Transactions`]: transactions of several operations, as papers on transaction processing have
+//! - [`Row`]: fields of a hundred bytes. Each shows whether it is torn, and how often it was
+//!   written;
+//! [`key`]: a record's key.
+//! - [`Workload`]: A to F of the core package, as data; [`Plan`] and [`Inputs`]: the operations of
+//!   workers, one [`Operation`] at a time.
+//! - [`Transactions`]: transactions of several operations, as papers on transaction processing use
 //!   them.
-//! - [`check`]: the sum of what the rows say about writes.
+//! - [`check`]: compares the rows' write counts with the committed writes.
 //!
 //! # Example
 //!

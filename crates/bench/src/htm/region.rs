@@ -1,9 +1,9 @@
 //! The work of one thread: it prepares, then begins one htm transaction after another, without
 //! retries.
 //!
-//! The bodies keep the contract of a region: they allocate nothing, call nothing that might, and
-//! have no path that panics. A region in random order reads the list of its words too, which on
-//! hardware adds an eighth to its read set; one in sequence reads nothing but its lines.
+//! The bodies keep the contract of an htm transaction: they do not allocate or panic, and call
+//! nothing that might. In random order, a transaction also reads the list of its words, which adds
+//! an eighth to its read set on hardware. In sequence it reads only its lines.
 
 use std::{hint::black_box, time::Duration, time::Instant};
 

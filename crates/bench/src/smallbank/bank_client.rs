@@ -1,8 +1,8 @@
-//! The six transactions, written once for every store.
+//! The six transactions, for any store.
 //!
-//! Each account is looked up once: it is changed where it is found, and a rule that refuses leaves
-//! it as it is. So there is nothing to undo, except a payment to an account whose balance would be
-//! too great, and there is not as much money.
+//! Each account is looked up once, and changed in place; a rule that refuses leaves it unchanged.
+//! So nothing has to be undone, except a payment that would overflow a balance, which no bank has
+//! the money for.
 
 use std::hint::black_box;
 
@@ -15,27 +15,27 @@ use crate::{
     drive::{Client, Done},
 };
 
-/// The transactions' names, as [`Kind`](super::Kind) numbers them.
+/// The transactions' names, indexed by [`Kind`](super::Kind).
 pub(super) const KINDS: &[&str] =
     &["balance", "deposit-checking", "transact-savings", "amalgamate", "write-check", "send-payment"];
 
 /// A store with the accounts of all customers. Its transactions are serializable.
 pub(crate) trait Accounts: Send {
-    /// A transaction that is under way.
+    /// A transaction in progress.
     type Tx<'t>: ?Sized;
 
-    /// Why an operation failed.
+    /// The error of an operation.
     type Error: Into<Error>;
 
-    /// Runs `body` in a transaction until it commits, or the body itself fails. Without `writes`,
-    /// the body changes nothing.
+    /// Runs `body` in a transaction until it commits or `body` fails. Without `writes`, `body` is
+    /// read-only.
     fn transact<T>(
         &self,
         writes: bool,
         body: impl FnMut(&mut Self::Tx<'_>) -> Result<T, Refused<Self::Error>>,
     ) -> Result<T, Refused<Self::Error>>;
 
-    /// Tells the store which accounts a transaction is about to look up, so that it can fetch them.
+    /// Prefetches the accounts that a transaction is about to look up.
     fn prefetch(
         &self,
         tx: &mut Self::Tx<'_>,
@@ -49,7 +49,7 @@ pub(crate) trait Accounts: Send {
     /// Returns the balance of a customer's checking account.
     fn checking(&self, tx: &mut Self::Tx<'_>, customer: CustomerKey) -> Result<i64, Self::Error>;
 
-    /// Changes a savings account's balance by `rule`, and returns what it was before.
+    /// Changes a savings account's balance by `rule`, and returns the old balance.
     fn change_savings(
         &self,
         tx: &mut Self::Tx<'_>,
@@ -57,7 +57,7 @@ pub(crate) trait Accounts: Send {
         rule: impl FnOnce(i64) -> Result<i64, Refusal>,
     ) -> Result<i64, Refused<Self::Error>>;
 
-    /// Changes a checking account's balance by `rule`, and returns what it was before.
+    /// Changes a checking account's balance by `rule`, and returns the old balance.
     fn change_checking(
         &self,
         tx: &mut Self::Tx<'_>,
@@ -66,10 +66,10 @@ pub(crate) trait Accounts: Send {
     ) -> Result<i64, Refused<Self::Error>>;
 }
 
-/// Why a transaction was not committed.
+/// Why a transaction did not commit.
 #[derive(Debug)]
 pub(crate) enum Refused<E> {
-    /// A rule does not allow it.
+    /// A rule forbids it.
     Rule,
     /// The store failed.
     Failed(E),
@@ -83,14 +83,14 @@ impl<E> From<E> for Refused<E> {
 }
 
 impl<E> Refused<E> {
-    /// The result of a rule, as a transaction's.
+    /// Converts the result of a rule.
     #[inline(always)]
     pub(crate) fn unless<T>(allowed: Result<T, Refusal>) -> Result<T, Self> {
         allowed.map_err(|_| Self::Rule)
     }
 }
 
-/// A thread that serves customers.
+/// A thread that runs transactions.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct BankClient<A> {
@@ -104,7 +104,7 @@ impl<A: Accounts> BankClient<A> {
         Self { accounts, inputs, ledger: Ledger::default() }
     }
 
-    /// What its customers have put in and taken out.
+    /// Returns the ledger of its committed transactions.
     pub(crate) fn ledger(&self) -> &Ledger {
         &self.ledger
     }

@@ -1,4 +1,4 @@
-//! That all money is where it should be, whenever no transaction is under way.
+//! Checks that no money is lost, when no transaction is in progress.
 
 use std::{fmt, ops::AddAssign};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Bank, Checking, CustomerKey, Savings};
 
-/// What one worker's committed transactions have put into the bank and taken from it, in cents.
+/// The money that one worker's committed transactions put into the bank and took out, in cents.
 ///
 /// # Example
 ///
@@ -23,32 +23,32 @@ use super::{Bank, Checking, CustomerKey, Savings};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// In all.
+    /// The sum of deposits.
     pub put: i128,
-    /// In all.
+    /// The sum of withdrawals.
     pub taken: i128,
 }
 
 impl Ledger {
-    /// A deposit that was committed; a negative one takes.
+    /// Records a committed deposit; a negative one is a withdrawal.
     #[inline]
     pub fn put(&mut self, amount: i64) {
         if amount < 0 { self.taken -= i128::from(amount) } else { self.put += i128::from(amount) }
     }
 
-    /// A withdrawal that was committed, with its penalty.
+    /// Records a committed withdrawal, with its penalty.
     #[inline]
     pub fn take(&mut self, amount: i64) {
         self.taken += i128::from(amount);
     }
 
-    /// What another worker has written down.
+    /// Adds another worker's ledger.
     pub fn add(&mut self, other: &Self) {
         self.put += other.put;
         self.taken += other.taken;
     }
 
-    /// What was put less what was taken.
+    /// Returns the deposits less the withdrawals.
     pub fn balance(&self) -> i128 {
         self.put - self.taken
     }
@@ -60,26 +60,25 @@ impl AddAssign for Ledger {
     }
 }
 
-/// Rows that can be read, in any order, all as of one time.
+/// The rows, in any order, all as of one time.
 #[allow(missing_docs, reason = "one for each table that has money")]
 pub trait View {
-    /// Why a row could not be read.
+    /// The error of reading a row.
     type Error;
 
     fn savings(&self) -> impl Iterator<Item = Result<(CustomerKey, Savings), Self::Error>>;
     fn checkings(&self) -> impl Iterator<Item = Result<(CustomerKey, Checking), Self::Error>>;
 }
 
-/// What holds.
+/// A condition of a consistent bank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Condition {
-    /// The money of all customers is what it was at the beginning, with what was put, less what was
-    /// taken.
+    /// The money of all customers is the initial money plus deposits, less withdrawals.
     MoneyIsConserved,
-    /// Each customer has one savings account. Left is the number of the customer's rows; or of rows
-    /// of customers that there are not.
+    /// Each customer has one savings account. The violation's left side is the number of the
+    /// customer's rows, or of rows of nonexistent customers.
     SavingsAreThere,
-    /// Each customer has one checking account, likewise.
+    /// Each customer has one checking account. The left side is as for savings.
     CheckingIsThere,
     /// No savings account is overdrawn.
     SavingsAreNotNegative,
@@ -88,13 +87,13 @@ pub enum Condition {
 /// A condition that does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The condition.
     pub condition: Condition,
-    /// Whose; of money in all, nobody's.
+    /// The customer; `None` for the money of all.
     pub customer: Option<CustomerKey>,
-    /// What is: cents, or a count.
+    /// The actual value: cents, or a count.
     pub left: i128,
-    /// What it should be, or the least that it may be.
+    /// The expected value, or the least allowed.
     pub right: i128,
 }
 
@@ -109,11 +108,11 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks all conditions, and tells which do not hold.
+/// Checks all conditions, and returns the violations.
 ///
 /// # Errors
 ///
-/// When a row cannot be read.
+/// Returns an error if a row cannot be read.
 ///
 /// # Example
 ///
@@ -172,10 +171,10 @@ pub fn check<V: View>(view: &V, bank: &Bank, ledger: &Ledger) -> Result<Vec<Viol
     Ok(violations)
 }
 
-/// How many rows of a table each customer has.
+/// The number of rows of a table for each customer.
 struct Rows {
     counts: Vec<u8>,
-    /// Customers that there are not, and have rows.
+    /// Nonexistent customers that have rows.
     strangers: Vec<CustomerKey>,
 }
 

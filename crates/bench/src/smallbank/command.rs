@@ -1,4 +1,4 @@
-//! `drtm-bench smallbank`: SmallBank, run.
+//! `drtm-bench smallbank`: runs SmallBank.
 
 use clap::{Args as ClapArgs, ValueEnum, value_parser};
 use drtm_txn::{Config, Db, Pod, Table, TableDef};
@@ -20,13 +20,14 @@ use crate::{
 
 /// Run SmallBank, and check that no money is lost
 ///
-/// The six transactions in H-Store's mix and with its amounts. Customers are given by their
-/// numbers, as in FaSST and DrTM+H, so that there is no table of names. A payment of what is not
-/// there is refused, which counts as an abort by the user. When all is over, the money of all
-/// accounts must be what it was at first, with what was put, less what was taken.
+/// Runs the six transactions in H-Store's mix and with its amounts. Customers are given by their
+/// numbers, as in FaSST and DrTM+H, so there is no table of names. A payment that is not covered is
+/// refused, which counts as an abort by the user. At the end, the money of all accounts must be the
+/// initial money plus deposits, less withdrawals.
 ///
-/// On several nodes, customers are divided by their numbers, and none prefers a node. On shm, each
-/// node is a process. On sim, all is simulated in virtual time, and nothing is measured.
+/// On several nodes, customers are partitioned by their numbers, and clients access all nodes
+/// alike. On shm, each node is a process. On sim, everything is simulated in virtual time, and
+/// nothing is measured.
 ///
 /// JSON: {workload, threads, customers, hot, engine, simulated, nodes, fabric, protocol,
 /// durability, seconds, committed, throughput, aborts: {cause: n}, latency_us: {transaction: {p50,
@@ -42,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = value_parser!(u64).range(2..=1 << 32), default_value_t = 100_000, value_name = "N")]
     customers: u64,
 
-    /// Which customers are asked for more often
+    /// Which customers are accessed more often
     #[arg(long, value_enum, default_value_t)]
     hot: Hot,
 
@@ -57,7 +58,7 @@ Examples:
   drtm-bench smallbank --nodes 3 --fabric shm       a process for each node
   drtm-bench smallbank --nodes 4 --fabric sim:cx4   a simulated cluster";
 
-/// Which customers are asked for more often.
+/// Which customers are accessed more often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Hot {
@@ -66,7 +67,7 @@ pub(crate) enum Hot {
     DrtmH,
     /// 1000 customers have 90 % of the transactions
     Alomari,
-    /// All alike
+    /// All customers equally often
     None,
 }
 
@@ -82,7 +83,7 @@ impl Args {
     }
 }
 
-/// A bank with its customers' wishes.
+/// The workload: a bank, and how inputs are drawn.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SmallBank {
     pub(super) bank: Bank,
@@ -91,7 +92,8 @@ pub(crate) struct SmallBank {
 }
 
 impl SmallBank {
-    /// If there are enough customers for some of them to be hot, and some not.
+    /// Creates the workload. Returns an error if there are too few customers for hot and other
+    /// ones.
     pub(crate) fn new(customers: u64, hot: Hot, seed: u64) -> Result<Self, Error> {
         let smallbank = Self { bank: Bank::new(customers, seed)?, hot, seed };
         smallbank.inputs(0)?;
@@ -103,7 +105,7 @@ impl SmallBank {
         &self.bank
     }
 
-    /// What a thread's customers ask for.
+    /// Returns the inputs of a thread.
     pub(crate) fn inputs(&self, thread: usize) -> Result<Inputs, Error> {
         let hot = match self.hot {
             Hot::DrtmH => HotSet::DRTM_H,
@@ -164,7 +166,7 @@ impl Workload for SmallBank {
         clients.iter().for_each(|client| ledger.add(client.ledger()));
         let rows = Rows { db, tables, customers: self.bank.customers() };
         let mut violations: Vec<String> = check(&rows, &self.bank, &ledger)?.iter().map(ToString::to_string).collect();
-        // Those that are missing have been found; others there may not be.
+        // Missing rows have been found; there must be no others.
         let customers = self.bank.customers();
         violations.extend(miscounted(db, &[(SAVINGS, customers), (CHECKING, customers)])?);
         Ok(violations)

@@ -1,4 +1,4 @@
-//! What customers ask for.
+//! Inputs of the transactions.
 
 use super::{Bank, BankError, CustomerKey};
 use crate::{mix::Mix, tpcc::Random};
@@ -16,7 +16,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 6] = [
         Self::Balance,
         Self::DepositChecking,
@@ -37,7 +37,7 @@ pub const STANDARD_MIX: Mix<Kind> = Mix::constant([
     (Kind::SendPayment, 25),
 ]);
 
-/// A transaction's input. Amounts are in cents; who gives and who takes are never the same.
+/// A transaction's input. Amounts are in cents. Payer and payee always differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "what the rules speak of")]
 pub enum Transaction {
@@ -45,19 +45,19 @@ pub enum Transaction {
     Balance { customer: CustomerKey },
     /// Puts an amount into the checking account.
     DepositChecking { customer: CustomerKey, amount: i64 },
-    /// Puts an amount into the savings account, or takes it, if it is negative.
+    /// Puts an amount into the savings account, or takes it if it is negative.
     TransactSavings { customer: CustomerKey, amount: i64 },
-    /// Moves all that one has to another's checking account.
+    /// Moves all money of one customer to another's checking account.
     Amalgamate { from: CustomerKey, to: CustomerKey },
     /// Takes an amount from the checking account, with a penalty if both accounts together do not
-    /// have it.
+    /// cover it.
     WriteCheck { customer: CustomerKey, amount: i64 },
     /// Moves an amount from one checking account to another.
     SendPayment { from: CustomerKey, to: CustomerKey, amount: i64 },
 }
 
 impl Transaction {
-    /// Which of the six.
+    /// Returns the kind.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Balance { .. } => Kind::Balance,
@@ -70,7 +70,7 @@ impl Transaction {
     }
 }
 
-/// Which customers transactions are about. The hot ones have the lowest numbers.
+/// The customers that transactions prefer. The hot ones have the lowest numbers.
 ///
 /// All customers of a transaction are hot, or none is.
 ///
@@ -83,30 +83,29 @@ impl Transaction {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HotSet {
-    /// None is hot: each customer as often as any other.
+    /// No customer is hot: all are equally likely.
     None,
-    /// So many percent of the customers have so many percent of the transactions, and the other
-    /// customers the other transactions.
+    /// A share of the customers has a share of the transactions; the other customers have the rest.
     Share {
-        /// Of the customers, in percent.
+        /// The share of customers, in percent.
         customers: u8,
-        /// Of the transactions, in percent; 100 and above is all.
+        /// The share of transactions, in percent; 100 and above is all.
         transactions: u8,
     },
-    /// So many customers have so many percent of the transactions.
+    /// A fixed number of customers has a share of the transactions.
     Fixed {
-        /// Customers.
+        /// The number of customers.
         customers: u64,
-        /// Of the transactions, in percent; 100 and above is all.
+        /// The share of transactions, in percent; 100 and above is all.
         transactions: u8,
     },
 }
 
 impl HotSet {
-    /// 4 % of the customers have 90 % of the transactions: DrTM+H's, and FaSST's, which draws the
-    /// other transactions' customers from all.
+    /// 4 % of the customers have 90 % of the transactions. DrTM+H uses this; FaSST draws the other
+    /// transactions' customers from all.
     pub const DRTM_H: Self = Self::Share { customers: 4, transactions: 90 };
-    /// 1,000 customers (of 18,000) have 90 % of the transactions: Alomari's.
+    /// 1,000 customers (of 18,000) have 90 % of the transactions, as Alomari measures.
     pub const ALOMARI: Self = Self::Fixed { customers: 1_000, transactions: 90 };
 
     fn hot_customers(self, customers: u64) -> u64 {
@@ -125,24 +124,24 @@ impl HotSet {
     }
 }
 
-/// How much transactions are about, in cents.
+/// The amounts of transactions, in cents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "one for each transaction that has an amount")]
 pub struct Amounts {
     pub deposit_checking: i64,
-    /// Negative to take.
+    /// Negative to withdraw.
     pub transact_savings: i64,
     pub write_check: i64,
     pub send_payment: i64,
 }
 
 impl Amounts {
-    /// H-Store's, which are always the same: 1.30, 20.20, 5.00 and 5.00.
+    /// H-Store's constant amounts: 1.30, 20.20, 5.00 and 5.00.
     pub const H_STORE: Self =
         Self { deposit_checking: 130, transact_savings: 2_020, write_check: 500, send_payment: 500 };
 }
 
-/// What the customers whom one worker serves ask for: a function of a seed.
+/// The inputs of one worker, determined by a seed.
 ///
 /// # Example
 ///
@@ -160,19 +159,19 @@ pub struct Inputs {
     mix: Mix<Kind>,
     amounts: Amounts,
     customers: u64,
-    /// Customers that are hot, from zero on.
+    /// The number of hot customers, which are the first.
     hot: u64,
-    /// That a transaction is about them, in percent.
+    /// The chance of a transaction on hot customers, in percent.
     chance: u8,
     random: Random,
 }
 
 impl Inputs {
-    /// Inputs over a bank. Each worker has a seed of its own.
+    /// Creates inputs over a bank. Each worker needs a seed of its own.
     ///
     /// # Errors
     ///
-    /// When fewer than two customers would be hot, or fewer than two not.
+    /// Returns an error if fewer than two customers would be hot, or fewer than two not.
     pub fn new(bank: Bank, mix: Mix<Kind>, hot_set: HotSet, seed: u64) -> Result<Self, BankError> {
         let customers = bank.customers();
         let hot = hot_set.hot_customers(customers);
@@ -183,20 +182,20 @@ impl Inputs {
         Ok(Self { mix, amounts: Amounts::H_STORE, customers, hot, chance: hot_set.chance(), random })
     }
 
-    /// The same with other amounts.
+    /// Replaces the amounts.
     #[must_use]
     pub fn with_amounts(self, amounts: Amounts) -> Self {
         Self { amounts, ..self }
     }
 
-    /// The next transaction.
+    /// Draws the next transaction.
     #[inline]
     pub fn draw(&mut self) -> Transaction {
         let kind = self.mix.draw(&mut self.random);
         self.of(kind)
     }
 
-    /// The next transaction of a kind.
+    /// Draws the next transaction of a kind.
     #[inline]
     pub fn of(&mut self, kind: Kind) -> Transaction {
         let (first, count) =
@@ -215,7 +214,7 @@ impl Inputs {
         }
     }
 
-    /// Any of so many customers but this.
+    /// Draws any of `count` customers from `first` on, except this one.
     fn other(&mut self, customer: CustomerKey, first: CustomerKey, count: u64) -> CustomerKey {
         let other = first + self.random.within(0, count - 2);
         if other < customer { other } else { other + 1 }

@@ -1,4 +1,4 @@
-//! The accounts in this database.
+//! SmallBank on this database.
 
 use drtm_txn::{Config, Db, Error, Pod, Table, Tx};
 use zerocopy::little_endian::I64;
@@ -30,7 +30,7 @@ impl<S: Config> Accounts for Ours<'_, S> {
     type Tx<'t> = Tx<'t, S>;
     type Error = Error;
 
-    /// The database finds out by itself whether a transaction writes.
+    /// The database itself detects whether a transaction writes.
     #[inline(always)]
     fn transact<T>(
         &self,
@@ -81,7 +81,7 @@ impl<S: Config> Accounts for Ours<'_, S> {
     }
 }
 
-/// Changes a balance by a rule, and returns what it was before.
+/// Changes a balance by a rule, and returns the old balance.
 fn change(balance: &mut I64, rule: impl FnOnce(i64) -> Result<i64, Refusal>) -> Result<i64, Refusal> {
     let before = balance.get();
     balance.set(rule(before)?);

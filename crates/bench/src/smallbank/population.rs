@@ -1,4 +1,4 @@
-//! The initial population: customers, and what they have.
+//! The initial population: customers and their balances.
 
 use std::ops::Range;
 
@@ -8,15 +8,14 @@ use zerocopy::little_endian::{I64, U64};
 use super::{Account, AccountName, Checking, CustomerKey, Savings, account_name};
 use crate::scatter::of_row;
 
-/// What an account has at least, and at most, at the beginning: 10,000 to 50,000 in whole money, as
-/// in H-Store.
+/// The range of an initial balance: 10,000 to 50,000 in whole money, as in H-Store.
 const LEAST: i64 = 1_000_000;
 const MOST: i64 = 5_000_000;
 
-/// Customers whose money in all can be counted, whatever happens to it.
+/// The most customers whose total money cannot overflow.
 const MOST_CUSTOMERS: u64 = 1 << 32;
 
-/// A bank: a function of the number of its customers and of a seed.
+/// A bank, determined by the number of its customers and a seed.
 ///
 /// # Example
 ///
@@ -35,31 +34,31 @@ pub struct Bank {
     seed: u64,
 }
 
-/// A bank that cannot be, or of which nothing can be drawn.
+/// An invalid bank, or an invalid set of hot customers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BankError {
     /// Too few or too many customers.
     #[error("{0} customers: ask for 2 (a payment is to somebody else) to 4294967296")]
     Customers(u64),
-    /// A set of hot customers, or of the others, that has fewer than two.
+    /// The set of hot customers, or of the others, has fewer than two.
     #[error(
         "{hot} hot customers of {customers}: let at least two be hot and two not, by more customers or another share, or none"
     )]
     HotSet {
-        /// Customers that would be hot.
+        /// The number of hot customers.
         hot: u64,
-        /// Customers of the bank.
+        /// The number of customers.
         customers: u64,
     },
 }
 
 impl Bank {
-    /// A bank of so many customers.
+    /// Creates a bank.
     ///
     /// # Errors
     ///
-    /// When there are fewer than two, or more than can be.
+    /// Returns an error if there are fewer than two customers, or too many.
     pub fn new(customers: u64, seed: u64) -> Result<Self, BankError> {
         match customers {
             2..=MOST_CUSTOMERS => Ok(Self { customers, seed }),
@@ -67,18 +66,18 @@ impl Bank {
         }
     }
 
-    /// Customers, numbered from zero.
+    /// Returns the number of customers. They are numbered from zero.
     pub fn customers(&self) -> u64 {
         self.customers
     }
 
-    /// The names of these customers.
+    /// Returns the names of these customers.
     pub fn accounts(&self, customers: Range<CustomerKey>) -> impl Iterator<Item = (AccountName, Account)> + use<> {
         customers.map(|customer| (account_name(customer), Account { customer: U64::new(customer) }))
     }
 
-    /// What these customers have at the beginning. Threads can share the work: a row is the same
-    /// whoever asks for it.
+    /// Returns the initial balances of these customers. A row is the same whichever thread makes
+    /// it, so threads can share the work.
     pub fn balances(
         &self,
         customers: Range<CustomerKey>,
@@ -91,7 +90,7 @@ impl Bank {
         })
     }
 
-    /// What all customers have together at the beginning.
+    /// Returns the initial money of all customers.
     pub fn opening(&self) -> i128 {
         let of_one = |(_, savings, checking): (_, Savings, Checking)| savings.balance.get() + checking.balance.get();
         self.balances(0..self.customers).map(|row| i128::from(of_one(row))).sum()

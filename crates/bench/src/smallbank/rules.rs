@@ -1,5 +1,5 @@
-//! What each transaction makes of the balances that it has read. Whoever runs transactions reads
-//! and writes rows, and asks here what to write.
+//! Computes the new balances of each transaction from the balances read. The client reads and
+//! writes the rows.
 //!
 //! # Example
 //!
@@ -12,73 +12,73 @@
 //! # Ok::<(), Refusal>(())
 //! ```
 
-/// What is taken for a check that is not covered: 1.00.
+/// The penalty of a check that is not covered: 1.00.
 pub const PENALTY: i64 = 100;
 
-/// Why a transaction is rolled back, for good: what it asks for is not allowed.
+/// Why a transaction is rolled back for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// An amount that may not be negative is.
+    /// A negative amount where none is allowed.
     #[error("a negative amount")]
     Negative,
-    /// There is not as much as is to be taken.
+    /// The balance does not cover the amount.
     #[error("there is not as much to take")]
     Overdrawn,
-    /// A balance would be greater than can be written.
+    /// A balance would overflow.
     #[error("a balance beyond what 64 bits hold")]
     TooMuch,
 }
 
-/// What WRITE-CHECK does.
+/// The result of WRITE-CHECK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// The checking account's balance afterwards.
+    /// The new balance of the checking account.
     pub checking: i64,
-    /// What has left the bank: the amount, and the penalty if there was one.
+    /// The money that leaves the bank: the amount, and the penalty if any.
     pub taken: i64,
 }
 
-/// BALANCE: what a customer has.
+/// BALANCE: returns the sum of both balances.
 pub fn balance(savings: i64, checking: i64) -> i128 {
     i128::from(savings) + i128::from(checking)
 }
 
-/// DEPOSIT-CHECKING: the checking account's balance afterwards.
+/// DEPOSIT-CHECKING: returns the new balance of the checking account.
 ///
 /// # Errors
 ///
-/// When the amount is negative, or the balance too great.
+/// Returns an error if the amount is negative, or the balance overflows.
 pub fn deposit_checking(checking: i64, amount: i64) -> Result<i64, Refusal> {
     not_negative(amount)?;
     sum(checking, amount)
 }
 
-/// TRANSACT-SAVINGS: the savings account's balance afterwards.
+/// TRANSACT-SAVINGS: returns the new balance of the savings account.
 ///
 /// # Errors
 ///
-/// When the balance would be negative, or too great.
+/// Returns an error if the balance would be negative, or overflows.
 pub fn transact_savings(savings: i64, amount: i64) -> Result<i64, Refusal> {
     let balance = sum(savings, amount)?;
     if balance < 0 { Err(Refusal::Overdrawn) } else { Ok(balance) }
 }
 
-/// AMALGAMATE: the balance afterwards of the checking account that gets all that is in the other
-/// customer's two, which are then empty.
+/// AMALGAMATE: returns the new balance of the checking account that receives both balances of the
+/// other customer, which become zero.
 ///
 /// # Errors
 ///
-/// When the balance is too great.
+/// Returns an error if the balance overflows.
 pub fn amalgamate(savings: i64, checking: i64, to: i64) -> Result<i64, Refusal> {
     i64::try_from(balance(savings, checking) + i128::from(to)).map_err(|_| Refusal::TooMuch)
 }
 
-/// WRITE-CHECK.
+/// WRITE-CHECK: returns the new balance and the money taken.
 ///
 /// # Errors
 ///
-/// When the amount is negative, or the balance too far below zero.
+/// Returns an error if the amount is negative, or the balance underflows.
 pub fn write_check(savings: i64, checking: i64, amount: i64) -> Result<Check, Refusal> {
     not_negative(amount)?;
     let is_covered = balance(savings, checking) >= i128::from(amount);
@@ -86,11 +86,11 @@ pub fn write_check(savings: i64, checking: i64, amount: i64) -> Result<Check, Re
     Ok(Check { checking: sum(checking, -taken)?, taken })
 }
 
-/// SEND-PAYMENT: both checking accounts' balances afterwards, first that which is taken from.
+/// SEND-PAYMENT: returns the new balances of both checking accounts, the payer's first.
 ///
 /// # Errors
 ///
-/// When the amount is negative, or there is not as much, or the other balance is too great.
+/// Returns an error if the amount is negative or not covered, or the other balance overflows.
 pub fn send_payment(from: i64, to: i64, amount: i64) -> Result<(i64, i64), Refusal> {
     not_negative(amount)?;
     if from < amount {

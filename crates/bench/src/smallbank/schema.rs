@@ -13,11 +13,11 @@ pub type CustomerKey = u64;
 /// A customer's name: the key of [`Account`].
 pub type AccountName = [u8; 64];
 
-/// Who has a name.
+/// The row of a customer's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct Account {
-    /// Its number.
+    /// The customer's number.
     pub customer: U64,
 }
 
@@ -37,13 +37,13 @@ pub struct Checking {
     pub balance: I64,
 }
 
-// What a record's value takes. A size that changes is a table that cannot be read any more.
+// The size of each record's value. A changed size makes existing tables unreadable.
 const _: () = {
     assert!(size_of::<Account>() == 8 && size_of::<Savings>() == 8 && size_of::<Checking>() == 8);
     assert!(CustomerKey::FITS && !AccountName::FITS);
 };
 
-/// A customer's name: its number in 64 digits, as in H-Store.
+/// Returns a customer's name: its number in 64 digits, as in H-Store.
 ///
 /// # Example
 ///

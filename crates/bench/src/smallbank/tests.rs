@@ -20,7 +20,7 @@ fn inputs(hot_set: HotSet, seed: u64) -> Inputs {
     Inputs::new(bank(), STANDARD_MIX, hot_set, seed).expect("possible")
 }
 
-/// The customers of a transaction.
+/// Returns the customers of a transaction.
 fn customers(transaction: Transaction) -> Vec<CustomerKey> {
     match transaction {
         Transaction::Balance { customer }
@@ -160,7 +160,7 @@ fn impossible_banks_are_refused() {
 
 #[test]
 fn money_moves_and_is_not_lost() {
-    // Amounts large enough for all refusals and penalties to happen.
+    // The amounts are large enough to cause every refusal and penalty.
     let amounts =
         Amounts { deposit_checking: 300_000, transact_savings: -900_000, write_check: 700_000, send_payment: 900_000 };
     let mut inputs = inputs(HotSet::DRTM_H, 4).with_amounts(amounts);

@@ -1,9 +1,9 @@
-//! What is known of a database from outside, and whether what was recovered agrees with it.
+//! Knowledge about a database kept outside of it, and the check of recovered data against it.
 //!
-//! Lists are only appended to. So the lists that were recovered say which transactions each one
-//! depends on, and the journal says of each transaction that was recovered, which lists it has
-//! seen: what survived is a prefix of the serialization order if every transaction finds what it
-//! has seen, and no list is longer than one that was lost has seen it.
+//! Lists are only appended to. So a recovered list shows which transactions each of its
+//! transactions depends on, and the journal of each recovered transaction shows which lists it
+//! read. The recovered transactions are a prefix of the serialization order under two conditions:
+//! every transaction finds what it read, and no list contains more than a lost transaction read.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -12,18 +12,18 @@ use drtm_txn::{Config, Db};
 use super::ledger::{self, Account, BANK, Count, GROUPS, LISTS, Ledger, OPENING, Seen, digest, ids, note, note_of};
 use crate::Error;
 
-/// What is wrong with what was recovered.
+/// A fault of the recovered data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
-    /// A transaction that was acknowledged is not there.
+    /// An acknowledged transaction is missing.
     Lost(String),
-    /// A transaction is there in part.
+    /// A transaction is partly present.
     Partial(String),
     /// Anything else.
     Anomaly(String),
 }
 
-/// A transaction that has committed in memory, or may have.
+/// A transaction that committed in memory, or may have.
 #[derive(Clone, Debug)]
 pub(super) struct Made {
     pub(super) id: u64,
@@ -33,14 +33,14 @@ pub(super) struct Made {
     pub(super) seen: Vec<Seen>,
 }
 
-/// What a thread has done in one life of the database.
+/// The transactions of a thread in one life of the database.
 #[derive(Debug, Default)]
 pub(super) struct Deeds {
     pub(super) made: Vec<Made>,
-    /// What was acknowledged, or read by what was acknowledged.
+    /// Transactions that were acknowledged, or read by acknowledged ones.
     pub(super) acknowledged: Vec<u64>,
     pub(super) read: Vec<Seen>,
-    /// What was refused, and has not happened.
+    /// Transactions that aborted.
     pub(super) refused: Vec<u64>,
 }
 
@@ -54,14 +54,14 @@ impl Deeds {
     }
 }
 
-/// What is known of a database.
+/// Knowledge about a database.
 #[derive(Debug, Default)]
 pub(super) struct Book {
-    /// Transactions that are there whatever happens.
+    /// Transactions that must survive.
     sure: BTreeSet<u64>,
-    /// Transactions that never come back.
+    /// Transactions that must not reappear.
     gone: HashSet<u64>,
-    /// What is to be seen at the next check.
+    /// Transactions since the last check.
     open: Deeds,
 }
 
@@ -75,22 +75,22 @@ struct Rows {
 }
 
 impl Book {
-    /// Notes what was done in a life.
+    /// Records the transactions of a life.
     pub(super) fn note(&mut self, deeds: Deeds) {
         self.open.add(deeds);
     }
 
-    /// Notes that everything that was done is durable.
+    /// Records that all transactions are durable.
     pub(super) fn is_closed(&mut self) {
         let made = self.open.made.iter().map(|made| made.id);
         self.open.acknowledged.extend(made);
     }
 
-    /// Checks a database that was recovered, and learns from it what has happened.
+    /// Checks a recovered database, and learns from it which transactions survived.
     ///
     /// # Errors
     ///
-    /// When a row cannot be read.
+    /// Returns an error if a row cannot be read.
     pub(super) fn check<S: Config>(&mut self, db: &Db<S>, ledger: &Ledger) -> Result<Vec<Finding>, Error> {
         let mut findings = Vec::new();
         let rows = Rows::read(db, ledger, &mut findings)?;
@@ -106,7 +106,7 @@ impl Book {
         Ok(findings)
     }
 
-    /// Returns how many transactions are there for sure.
+    /// Returns the number of transactions that must survive.
     pub(super) fn survivors(&self) -> usize {
         self.sure.len()
     }
@@ -124,7 +124,7 @@ impl Book {
         }
     }
 
-    /// What was lost, nothing that survived comes after.
+    /// Checks that no surviving transaction follows a lost one.
     fn check_order(&self, rows: &Rows, findings: &mut Vec<Finding>) {
         for seen in &self.open.read {
             if !rows.contains(seen) {
@@ -190,12 +190,12 @@ impl Rows {
         self.lists.get(list as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns whether a list still begins with what was seen of it.
+    /// Returns whether a list still begins with what was read of it.
     fn contains(&self, seen: &Seen) -> bool {
         self.list(seen.list).get(..seen.length as usize).is_some_and(|list| digest(list) == seen.digest)
     }
 
-    /// Each transaction is there whole, and so is everything that it depends on.
+    /// Checks that each transaction is complete, and so is everything that it depends on.
     fn check_transactions(&self, findings: &mut Vec<Finding>) {
         let mut places = HashMap::new();
         for (number, list) in (0..).zip(&self.lists) {
@@ -252,7 +252,7 @@ impl Rows {
     }
 }
 
-/// Both indexes have each account where it should be, and nothing else.
+/// Checks that both indexes have exactly the entries of the accounts.
 fn check_indexes<S: Config>(
     db: &Db<S>,
     ledger: &Ledger,

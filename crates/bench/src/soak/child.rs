@@ -1,5 +1,5 @@
-//! The process that is killed: it opens a database, runs transactions for ever, and tells which
-//! were acknowledged.
+//! The process that is killed: it opens a database, runs transactions forever, and reports the
+//! acknowledged ones.
 
 use std::{
     io::{self, Write},
@@ -16,10 +16,10 @@ use crate::Error;
 /// Memory of the database.
 pub(super) const MEMORY: u64 = 256 << 20;
 
-/// Little, so that a process is killed while it makes a checkpoint, now and then.
+/// Small, so that some kills hit a checkpoint in progress.
 const CHECKPOINT_EVERY: u64 = 64 << 10;
 
-/// What the parent says.
+/// The parent's arguments.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Args {
     #[arg(long)]
@@ -48,7 +48,7 @@ impl Args {
             seed,
             checkpoint_every: CHECKPOINT_EVERY,
         };
-        // Eight bytes are written to a pipe whole or not at all. When the parent is gone, this
+        // A pipe writes eight bytes completely or not at all. When the parent is gone, the write
         // fails.
         life.lead(&db, &ledger, |id| {
             io::stdout().write_all(&id.to_le_bytes()).and_then(|()| io::stdout().flush()).map_err(Error::Report)

@@ -1,4 +1,4 @@
-//! Power cuts: the simulated disk stops at a random call, and what is left of it is opened again.
+//! Power cuts: the simulated disk stops at a random call, and the database is reopened from it.
 
 use drtm_htm::NoHtm;
 use drtm_txn::{
@@ -18,20 +18,20 @@ use super::{
 };
 use crate::{Error, drive::Progress};
 
-/// Calls to the disk, at most, until it stops: opening takes about ten, and a commit that waits
-/// takes two.
+/// The most calls to the disk before it stops. Opening takes about ten, a commit that waits takes
+/// two.
 const CALLS: u64 = 120;
 
-/// Bytes of log between checkpoints, at most, where any are made: a transaction has some hundreds.
+/// The most bytes of log between checkpoints, if any are made. A transaction logs some hundreds.
 const CHECKPOINT_EVERY: u64 = 8 << 10;
 
-/// Calls of an opening, about.
+/// The approximate number of calls of an opening.
 const OPENING: u64 = 16;
 
-/// What is in the name of a checkpoint, also of one that is not finished.
+/// Part of a checkpoint's file name, also of an unfinished one.
 const CHECKPOINT: &str = ".checkpoint";
 
-/// Crashes until the end.
+/// Crashes databases until the end.
 pub(super) fn soak<S: Config<Engine = NoHtm>>(seed: u64, end: End) -> Result<Tally, Error> {
     let mut tally = Tally::new("crash", "simulated", seed);
     let _progress = Progress::spinner("crashing");
@@ -42,7 +42,7 @@ pub(super) fn soak<S: Config<Engine = NoHtm>>(seed: u64, end: End) -> Result<Tal
     Ok(tally)
 }
 
-/// One database, of several lives.
+/// Runs one database through several lives.
 fn run<S: Config<Engine = NoHtm>>(random: &mut Rng, tally: &mut Tally) -> Result<(), Error> {
     let (mut disk, mut book) = (Image::default(), Book::default());
     for number in 1..=random.u32(2..=5) {
@@ -59,7 +59,7 @@ fn run<S: Config<Engine = NoHtm>>(random: &mut Rng, tally: &mut Tally) -> Result
             return Ok(());
         }
         disk = stopped(&disk, random, tally);
-        // It may crash again while it recovers, and again.
+        // It may crash repeatedly during recovery.
         while random.bool() {
             disk.fail_at(random.u64(0..OPENING), Fault::Crash);
             match open::<S>(&disk, (Durability::Sync, NEVER), NoHtm) {
@@ -79,7 +79,7 @@ fn run<S: Config<Engine = NoHtm>>(random: &mut Rng, tally: &mut Tally) -> Result
     Ok(())
 }
 
-/// The disk after a power cut, or, seldom, after the process was killed.
+/// Returns the disk after a power cut or, seldom, after a kill of the process.
 fn stopped(disk: &Image, random: &mut Rng, tally: &mut Tally) -> Image {
     let left = what_is_left(disk, random, tally);
     if let Ok(names) = left.list() {
@@ -96,7 +96,7 @@ fn what_is_left(disk: &Image, random: &mut Rng, tally: &mut Tally) -> Image {
         return disk.after_kill();
     }
     tally.crash_points += 1;
-    // A disk that loses as much as it may, one that loses nothing, and mixtures.
+    // The disk loses everything unsynced, nothing, or a mixture.
     match random.u8(0..6) {
         0 => disk.after_crash(&mut |most| most - 1),
         1 => disk.after_crash(&mut |_| 0),

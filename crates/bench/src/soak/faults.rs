@@ -1,4 +1,4 @@
-//! Calls to the disk that fail: each in turn, while the machine goes on.
+//! Disk faults: each call fails in turn, while the machine continues.
 
 use drtm_htm::NoHtm;
 use drtm_txn::{
@@ -17,7 +17,7 @@ use crate::{Error, drive::Progress};
 
 const KINDS: [(&str, Fault); 3] = [("no-space", Fault::NoSpace), ("device", Fault::Device), ("short", Fault::Short)];
 
-/// Faults until the end: all calls of a life with each kind, then those of another.
+/// Injects faults until the end: each kind into all calls of a life, then into those of another.
 pub(super) fn soak<S: Config<Engine = NoHtm>>(seed: u64, end: End) -> Result<Tally, Error> {
     let mut tally = Tally::new("io-faults", "simulated", seed);
     let _progress = Progress::spinner("failing");
@@ -39,7 +39,7 @@ pub(super) fn soak<S: Config<Engine = NoHtm>>(seed: u64, end: End) -> Result<Tal
     }
 }
 
-/// A life on a disk where another was before.
+/// Returns a life on a disk with an earlier life.
 fn second_life(seed: u64, mode: Durability) -> Life {
     Life { number: 2, threads: 1, transactions: 12, mode, seed: seed.wrapping_add(1), checkpoint_every: NEVER }
 }
@@ -48,7 +48,7 @@ fn mode(seed: u64) -> Durability {
     if seed.is_multiple_of(4) { Durability::Async } else { Durability::Sync }
 }
 
-/// The disk of a life that nothing has disturbed, but that the process was killed.
+/// Returns the disk of an undisturbed life whose process was killed.
 fn prepared<S: Config<Engine = NoHtm>>(seed: u64) -> Result<(Image, Book), Error> {
     let (disk, mut book) = (Image::default(), Book::default());
     let life = Life { number: 1, threads: 1, transactions: 20, mode: Durability::Sync, seed, checkpoint_every: NEVER };
@@ -57,7 +57,7 @@ fn prepared<S: Config<Engine = NoHtm>>(seed: u64) -> Result<(Image, Book), Error
     Ok((disk, book))
 }
 
-/// How many calls the second life makes, with its end.
+/// Returns the number of calls of the second life, its close included.
 fn calls<S: Config<Engine = NoHtm>>(seed: u64) -> Result<u64, Error> {
     let (disk, mut book) = prepared::<S>(seed)?;
     second_life(seed, mode(seed)).on::<S>(&disk, NoHtm, &mut book, true)?;

@@ -1,4 +1,4 @@
-//! A child process that is killed at a random moment, and what it has left in its directory.
+//! Kills a child process at a random moment, and checks what it left in its directory.
 
 use std::{
     env, fs,
@@ -26,12 +26,12 @@ use crate::{
     drive::{Progress, is_occupied},
 };
 
-/// How long a child may take until it has committed something.
+/// How long a child may take to commit its first transaction.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const COMMAND: &str = "soak child";
 
-/// A directory that is removed in the end, if it was made here.
+/// A directory that is removed at the end if it was made here.
 struct Place {
     path: PathBuf,
     is_own: bool,
@@ -40,13 +40,13 @@ struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if self.is_own {
-            // The system's temporary files go away some time.
+            // The system removes its temporary files eventually.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// Kills until the end.
+/// Kills children until the end.
 pub(super) fn soak(seed: u64, end: End, path: Option<&Path>) -> Result<Tally, Error> {
     if let Some(path) = path.filter(|path| is_occupied(path)) {
         return Err(Error::Occupied { path: path.to_owned() });
@@ -60,7 +60,7 @@ pub(super) fn soak(seed: u64, end: End, path: Option<&Path>) -> Result<Tally, Er
         let directory = place.path.join(format!("run-{}", tally.runs));
         run(&directory, random, &mut tally)?;
         if tally.wrong() > 0 {
-            // What is wrong is left to be looked at.
+            // Keeps the directory of a faulty database for inspection.
             tally.runs += 1;
             let left = format!("{} is left as it is", directory.display());
             tally.count(vec![Finding::Anomaly(left)], "in the end");
@@ -74,13 +74,13 @@ pub(super) fn soak(seed: u64, end: End, path: Option<&Path>) -> Result<Tally, Er
     Ok(tally)
 }
 
-/// One database, of several children.
+/// Runs one database through several children.
 fn run(directory: &Path, random: &mut Rng, tally: &mut Tally) -> Result<(), Error> {
     let mut book = Book::default();
     for number in 1..=random.u32(3..=6) {
         let threads = random.u32(1..=4);
         let child = Running::start(directory, threads, number, random.u64(..))?;
-        // Some are killed before they have committed anything, perhaps while they recover.
+        // Some children are killed before they commit anything, possibly during recovery.
         if random.u8(0..5) > 0 && !child.has_begun() {
             tally.count(vec![Finding::Anomaly(child.end()?.1)], &format!("child {number}"));
             return Ok(());
@@ -90,7 +90,7 @@ fn run(directory: &Path, random: &mut Rng, tally: &mut Tally) -> Result<(), Erro
         tally.kills += 1;
         book.note(Deeds { acknowledged, ..Deeds::default() });
         if random.u8(0..4) == 0 {
-            // Two in a row.
+            // Two kills in a row.
             continue;
         }
         let place = format!("child {number} ({threads} threads)");
@@ -115,7 +115,7 @@ fn check(directory: &Path, book: &mut Book, said: &str) -> Vec<Finding> {
     checked.unwrap_or_else(failed)
 }
 
-/// A child, and what it has acknowledged.
+/// A child, and the transactions that it acknowledged.
 struct Running {
     child: Child,
     begins: Receiver<()>,
@@ -141,7 +141,7 @@ impl Running {
             if let Some(mut out) = out {
                 while out.read_exact(&mut id).is_ok() {
                     acknowledged.push(u64::from_le_bytes(id));
-                    // The parent may have gone on.
+                    // The parent may have stopped waiting.
                     let _ = began.send(());
                 }
             }
@@ -154,7 +154,7 @@ impl Running {
         self.begins.recv_timeout(PATIENCE).is_ok()
     }
 
-    /// Kills it, and returns what it has acknowledged, and what it has complained of.
+    /// Kills it, and returns the acknowledged transactions and its error output.
     fn end(mut self) -> Result<(Vec<u64>, String), Error> {
         let failed = |error: std::io::Error| Error::Child { command: COMMAND, why: error.to_string() };
         self.child.kill().map_err(failed)?;

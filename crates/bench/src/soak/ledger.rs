@@ -1,22 +1,22 @@
-//! The database of a soak: a bank, lists that transactions append to, and a journal of what each
-//! has seen and done.
+//! The database of a soak: a bank, lists that transactions append to, and a journal of each
+//! transaction's reads and writes.
 //!
-//! What a transaction writes is redundant: it is in its journal row, in lists, in notes that follow
-//! from lists, in a count and in the money of two accounts. So a transaction that is there in part
-//! shows, whichever part that is.
+//! A transaction's writes are redundant: they are in its journal row, in lists, in notes derived
+//! from lists, in a count, and in two accounts. So a partial transaction is detected, whichever
+//! part is missing.
 
 use drtm_txn::{Config, Db, Error, Index, IndexDef, Mode, Multi, Ordered, Pod, Raw, Table, TableDef, Tx, Unique, part};
 use fastrand::Rng;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Accounts of the bank, and what each has at the beginning.
+/// The number of accounts.
 pub(super) const BANK: u32 = 16;
 pub(super) const OPENING: i64 = 1_000;
 
-/// Lists.
+/// The number of lists.
 pub(super) const LISTS: u32 = 12;
 
-/// Entries of the index that is not unique.
+/// Groups of the index that is not unique.
 pub(super) const GROUPS: u64 = 8;
 
 /// An account.
@@ -24,11 +24,11 @@ pub(super) const GROUPS: u64 = 8;
 #[repr(C)]
 pub(super) struct Account {
     pub(super) balance: i64,
-    /// No other account has it: the last transaction, and which of its two accounts this is.
+    /// Unique: the last transaction, and which of its two accounts this is.
     pub(super) last: u64,
 }
 
-/// What a thread has done.
+/// The transactions of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct Count {
@@ -57,14 +57,14 @@ pub(super) struct Ledger {
     pub(super) by_group: Index<u32, Pod<Account>, u64, Multi>,
 }
 
-/// A list as a transaction found it.
+/// A list as a transaction read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) list: u32,
     pub(super) length: u32,
-    /// Of what was in it.
+    /// The digest of its contents.
     pub(super) digest: u64,
-    /// Whether the transaction has appended itself.
+    /// Whether the transaction appended to it.
     pub(super) appended: bool,
 }
 
@@ -78,7 +78,7 @@ impl Seen {
         bytes.push(self.appended.into());
     }
 
-    /// Reads all of a journal row.
+    /// Decodes all entries of a journal row.
     pub(super) fn decode_all(bytes: &[u8]) -> Option<Vec<Self>> {
         let decode = |bytes: &[u8]| {
             Some(Self {
@@ -92,34 +92,34 @@ impl Seen {
     }
 }
 
-/// Returns a number that stands for a list's content.
+/// Returns a digest of a list's contents.
 pub(super) fn digest(list: &[u64]) -> u64 {
     list.iter().fold(0, |digest, id| crate::scatter::scatter(digest ^ id))
 }
 
-/// The transactions of a list, from its bytes.
+/// Decodes the transactions of a list.
 pub(super) fn ids(bytes: &[u8]) -> Vec<u64> {
     let id = |bytes: &[u8]| bytes.try_into().map_or(u64::MAX, u64::from_le_bytes);
     bytes.chunks(8).map(id).collect()
 }
 
-/// The name of the note that belongs to a list.
+/// Returns the name of a list's note.
 pub(super) fn note_of(list: u32) -> String {
     format!("of list {list}")
 }
 
-/// Returns what a list's note is when a transaction was the last that appended: nothing, for some.
+/// Returns a list's note after a transaction appended last; `None` for some transactions.
 pub(super) fn note(last: u64) -> Option<[u8; 8]> {
     (!last.is_multiple_of(3)).then(|| last.to_le_bytes())
 }
 
-/// The name of a transaction, which no other has: the life of the database, the thread, and a
+/// Returns the unique identity of a transaction: the life of the database, the thread, and a
 /// number.
 pub(super) fn id(life: u32, thread: u32, number: u32) -> u64 {
     u64::from(life) << 40 | u64::from(thread) << 32 | u64::from(number)
 }
 
-/// The thread of a transaction.
+/// Returns the thread of a transaction.
 pub(super) fn thread_of(id: u64) -> u32 {
     (id >> 32) as u32 & 0xff
 }
@@ -146,7 +146,7 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Does a transaction that writes, and notes the lists as it found them.
+    /// Runs a transaction that writes, and records the lists as it read them.
     pub(super) fn write<S: Config>(
         &self,
         tx: &mut Tx<'_, S>,
@@ -185,7 +185,7 @@ impl Ledger {
         tx.insert(self.journal, id, &row)
     }
 
-    /// Does a transaction that only reads lists.
+    /// Runs a transaction that only reads lists.
     pub(super) fn read<S: Config, M: Mode>(
         &self,
         tx: &mut Tx<'_, S, M>,
@@ -201,7 +201,7 @@ impl Ledger {
     }
 }
 
-/// Draws up to three different lists, and which of them are appended to: the first is.
+/// Draws up to three different lists, and whether each is appended to; the first always is.
 fn draw_lists(random: &mut Rng) -> impl Iterator<Item = (u32, bool)> + use<> {
     let (first, step, count) = (random.u32(0..LISTS), random.u32(1..LISTS / 3), random.u32(1..=3));
     let appends = random.u8(..);

@@ -1,5 +1,5 @@
-//! A life of a database: from its opening until the disk stops it, or its transactions have been
-//! run.
+//! A life of a database: from its opening until the disk stops it, or all its transactions are
+//! done.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::SeqCst},
@@ -15,39 +15,39 @@ use super::{
 };
 use crate::Error;
 
-/// The smallest segments that there are: so that a log of few transactions has several.
+/// The smallest segment size, so that a short log has several segments.
 const SEGMENT: u64 = 4 << 10;
 
 /// Memory of a database.
 const MEMORY: u64 = 32 << 20;
 
-/// Counts moments, over all lives: what began before something else ended has a smaller one.
+/// A logical clock over all lives: if one event ended before another began, its time is smaller.
 static CLOCK: AtomicU64 = AtomicU64::new(0);
 
-/// What a life does.
+/// The parameters of a life.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Life {
-    /// Its number, from 1 on, among those of its database.
+    /// Its number among its database's lives, from 1.
     pub(super) number: u32,
     pub(super) threads: u32,
-    /// For each thread.
+    /// Transactions of each thread.
     pub(super) transactions: u32,
     pub(super) mode: Durability,
     pub(super) seed: u64,
-    /// After so many bytes of log, a checkpoint is made in the background.
+    /// Bytes of log after which a checkpoint is made in the background.
     pub(super) checkpoint_every: u64,
 }
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// All transactions have been run.
+    /// All transactions are done.
     Whole,
-    /// The disk has stopped it.
+    /// The disk stopped it.
     Stopped,
 }
 
-/// No checkpoint is made.
+/// Disables checkpoints.
 pub(super) const NEVER: u64 = u64::MAX;
 
 /// Opens the database of a simulated disk.
@@ -61,17 +61,18 @@ pub(super) fn open<S: Config>(
     builder.durability(mode).build_with(engine)
 }
 
-/// Returns whether an error says that the disk has stopped, and nothing worse.
+/// Returns whether an error means only that the disk stopped.
 pub(super) fn is_stop(error: &DbError) -> bool {
     matches!(error, DbError::OutcomeUnknown { .. } | DbError::Poisoned { .. } | DbError::Log(LogError::Io { .. }))
 }
 
 impl Life {
-    /// Opens the database of a disk, and lives. With `close`, closes it if nothing has stopped it.
+    /// Opens the database of a disk, and runs the life. With `close`, closes it unless the disk
+    /// stopped it.
     ///
     /// # Errors
     ///
-    /// When anything but the disk fails.
+    /// Returns an error if anything but the disk fails.
     pub(super) fn on<S: Config>(
         &self,
         disk: &Image,
@@ -99,12 +100,12 @@ impl Life {
         Ok(ended)
     }
 
-    /// Runs transactions in all threads. `tell` is called with each that is acknowledged, in its
-    /// thread.
+    /// Runs transactions in all threads. Each thread calls `tell` with its acknowledged
+    /// transactions.
     ///
     /// # Errors
     ///
-    /// When anything but the disk fails, or `tell` does.
+    /// Returns an error if anything but the disk fails, or `tell` does.
     pub(super) fn lead<S: Config>(
         &self,
         db: &Db<S>,
@@ -180,7 +181,7 @@ impl Life {
     }
 }
 
-/// Opens what is left, which nothing prevents, and checks it. A failure is a finding.
+/// Opens what is left on a working disk, and checks it. A failure is a finding.
 pub(super) fn check<S: Config>(disk: &Image, engine: S::Engine, book: &mut Book) -> Vec<Finding> {
     let checked = open::<S>(disk, (Durability::Sync, NEVER), engine).map_err(Error::from).and_then(|db| {
         let ledger = Ledger::open(&db)?;

@@ -1,4 +1,4 @@
-//! What a soak has counted and found.
+//! Counters and findings of a soak.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use serde::Serialize;
 use super::book::Finding;
 use crate::{Error, report::Report};
 
-/// Findings that are told in words.
+/// The number of findings that are described in words.
 const TOLD: usize = 20;
 
-/// What scripts read.
+/// The result as JSON.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Tally {
     command: &'static str,
@@ -19,7 +19,7 @@ pub(super) struct Tally {
     pub(super) runs: u64,
     pub(super) crash_points: u64,
     pub(super) kills: u64,
-    /// After how many of them there was a checkpoint, and one that was not finished.
+    /// Crashes that left a checkpoint, and crashes that left an unfinished one.
     pub(super) checkpoints: u64,
     pub(super) unfinished_checkpoints: u64,
     pub(super) faults: BTreeMap<&'static str, u64>,
@@ -31,7 +31,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// With nothing counted yet. `disk` says whether it is simulated.
+    /// Creates an empty tally. `disk` says whether the disk is simulated.
     pub(super) fn new(command: &'static str, disk: &'static str, seed: u64) -> Self {
         Self { command, disk, seed, ..Self::default() }
     }
@@ -50,12 +50,12 @@ impl Tally {
         }
     }
 
-    /// How much is wrong.
+    /// Returns the number of faults found.
     pub(super) fn wrong(&self) -> u64 {
         self.lost + self.partial + self.anomalies
     }
 
-    /// Tells all, and fails if something is wrong.
+    /// Reports the tally, and returns an error if there is a finding.
     pub(super) fn tell(&self, report: &Report) -> Result<(), Error> {
         report.text(&self.text())?;
         report.result(self)?;

@@ -1,5 +1,5 @@
-//! The checks of a soak notice what they are for: rows that were tampered with, and databases with
-//! deliberate faults.
+//! Tests that a soak's checks detect rows that were tampered with, and databases with deliberate
+//! faults.
 
 use std::time::Instant;
 
@@ -22,15 +22,14 @@ fn runs(count: u64) -> End {
 fn a_sound_database_passes() {
     let tally = crash::soak::<Sound>(3, runs(100)).expect("nothing but the disk fails");
     assert!(tally.wrong() == 0 && tally.crash_points > 50 && tally.acknowledged > 100, "{tally:?}");
-    // Few crashes meet a checkpoint in the making: about one in a hundred, so that there must be
-    // many.
+    // About one crash in a hundred hits a checkpoint in progress, so many are needed.
     assert!(tally.checkpoints > 100 && tally.unfinished_checkpoints > 0, "{tally:?}");
     let tally = faults::soak::<Sound>(3, runs(60)).expect("nothing but the disk fails");
     assert!(tally.wrong() == 0 && tally.faults.values().sum::<u64>() == 60 && tally.acknowledged > 100, "{tally:?}");
 }
 
-/// Lives once, changes a row of what was recovered behind the book's back, and returns what the
-/// check says.
+/// Runs a life, changes a row of the recovered database behind the book's back, and returns the
+/// findings.
 fn tampered(tamper: impl FnOnce(&Db<Sound>, &Ledger) -> Result<(), DbError>) -> Vec<Finding> {
     let (disk, mut book) = (Image::default(), Book::default());
     let life =
@@ -44,7 +43,7 @@ fn tampered(tamper: impl FnOnce(&Db<Sound>, &Ledger) -> Result<(), DbError>) -> 
     book.check(&db, &ledger).expect("memory")
 }
 
-/// The list with the most elements.
+/// Returns the list with the most elements.
 fn longest(db: &Db<Sound>, ledger: &Ledger) -> Result<(u32, Vec<u8>), DbError> {
     let lists =
         db.read(|tx| (0..LISTS).map(|list| Ok((list, tx.get(ledger.lists, list)?.unwrap_or_default()))).collect())?;
@@ -90,7 +89,7 @@ fn whatever_is_tampered_with_is_noticed() {
     assert!(is_partial(&noted), "{noted:?}");
 }
 
-/// With a deliberate fault, by its place in [`FAULTS`].
+/// The configuration with a deliberate fault, given by its index in [`FAULTS`].
 #[derive(Debug)]
 struct Faulty<const FAULT: usize>;
 
@@ -107,7 +106,7 @@ impl<const FAULT: usize> Config for Faulty<FAULT> {
     const FAULT: Option<Mutation> = Some(FAULTS[FAULT]);
 }
 
-/// Returns whether a database with a deliberate fault is found out.
+/// Returns whether a soak detects a database with a deliberate fault.
 fn is_found_out<S: Config<Engine = NoHtm>>() -> bool {
     (0..40).any(|seed| crash::soak::<S>(seed, runs(10)).is_ok_and(|tally| tally.wrong() > 0))
 }

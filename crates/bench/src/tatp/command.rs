@@ -1,4 +1,4 @@
-//! `drtm-bench tatp`: TATP, run.
+//! `drtm-bench tatp`: runs TATP.
 
 use clap::{Args as ClapArgs, ValueEnum, value_parser};
 use drtm_txn::{Config, Db};
@@ -19,14 +19,14 @@ use crate::{
     report::Report,
 };
 
-/// Run TATP, and check that what refers to something finds it
+/// Run TATP, and check that no row refers to a missing one
 ///
-/// The seven transactions in the specified mix. Those that find nothing have failed, as the
-/// specification has it, and are committed all the same.
+/// Runs the seven transactions in the specified mix. A transaction that finds no row has failed by
+/// the specification, and commits all the same.
 ///
-/// On several nodes, subscribers are divided by their identities, with all that is theirs; entries
-/// of numbers are anywhere. On shm and tcp, each node is a process. On sim, all is simulated in
-/// virtual time, and nothing is measured.
+/// On several nodes, subscribers are partitioned by their identities, together with their rows;
+/// index entries of numbers are on any node. On shm and tcp, each node is a process. On sim,
+/// everything is simulated in virtual time, and nothing is measured.
 ///
 /// JSON: {workload, threads, subscribers, choice, engine, simulated, nodes, fabric, protocol,
 /// durability, seconds, committed, throughput, aborts: {cause: n}, latency_us: {transaction: {p50,
@@ -38,11 +38,11 @@ use crate::{
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Subscribers; the specification's smallest population is the default
+    /// Subscribers; the default is the specification's smallest population
     #[arg(long, value_parser = value_parser!(u32).range(1..), default_value_t = 100_000, value_name = "N")]
     subscribers: u32,
 
-    /// Which subscribers are asked for
+    /// The distribution of subscribers
     #[arg(long, value_enum, default_value_t = ChoiceName::NonUniform)]
     choice: ChoiceName,
 
@@ -58,9 +58,9 @@ Examples:
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(super) enum ChoiceName {
-    /// Some more often than others, as specified
+    /// Not uniform, as specified
     NonUniform,
-    /// All alike
+    /// All subscribers equally often
     Uniform,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Tatp {
 }
 
 impl Tatp {
-    /// What a client is asked for.
+    /// Returns the inputs of a client.
     pub(super) fn inputs(&self, client: usize) -> Inputs {
         let choice = match self.choice {
             ChoiceName::NonUniform => Choice::NonUniform,
@@ -113,7 +113,7 @@ impl Workload for Tatp {
 
     fn load<S: Config>(&self, db: &Db<S>, tables: Tables, piece: u64) -> Result<(), Error> {
         let numbers = of_piece(piece, self.register.subscribers().into());
-        // Subscribers are counted from one, and are no more than fit.
+        // Subscribers are counted from one, and fit.
         for profile in self.register.profiles(numbers.start as u32 + 1..=numbers.end as u32) {
             db.transact(|tx| {
                 tables.insert(tx, &profile)?;
@@ -137,7 +137,7 @@ impl Workload for Tatp {
         let rows = Rows { db, tables, subscribers: (1..=self.register.subscribers()).collect() };
         let mut violations: Vec<String> =
             check(&rows, &self.register, inserted)?.iter().map(ToString::to_string).collect();
-        // Those that are missing have been found; others there may not be.
+        // Missing rows have been found; there must be no others.
         let subscribers = u64::from(self.register.subscribers());
         let mut counts = rows.counts()?;
         counts.extend([(network::SUBSCRIBER, subscribers), (network::NUMBER, subscribers)]);
@@ -150,11 +150,11 @@ fn count<R>(mut rows: impl Iterator<Item = Result<R, Error>>) -> Result<u64, Err
     rows.try_fold(0, |count, row| row.map(|_| count + 1))
 }
 
-/// The rows whose keys there can be.
+/// The rows of all possible keys.
 pub(super) struct Rows<'db, S: Config> {
     pub(super) db: &'db Db<S>,
     pub(super) tables: Tables,
-    /// Whose.
+    /// The subscribers.
     pub(super) subscribers: Vec<SubscriberKey>,
 }
 
@@ -163,12 +163,12 @@ impl<S: Config> Rows<'_, S> {
         self.subscribers.iter().copied()
     }
 
-    /// Of each of the four types.
+    /// Returns the keys of all four types.
     fn typed(&self) -> impl Iterator<Item = (SubscriberKey, u8)> {
         self.keys().flat_map(|key| (1..=4).map(move |kind| (key, kind)))
     }
 
-    /// How many there are that belong to the subscribers.
+    /// Returns the number of rows that belong to the subscribers.
     pub(super) fn counts(&self) -> Result<Vec<(&'static str, u64)>, Error> {
         Ok(vec![
             (network::ACCESS_INFO, count(self.access_infos())?),

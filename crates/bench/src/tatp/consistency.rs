@@ -1,7 +1,7 @@
-//! The conditions that hold whenever no transaction is under way.
+//! The conditions that hold whenever no transaction is in progress.
 //!
-//! Only forwardings come and go. All other rows are those of the initial population, whose keys can
-//! be told from the seed.
+//! Transactions insert and remove only forwardings. All other rows are those of the initial
+//! population, whose keys follow from the seed.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use super::{
     Subscriber, SubscriberKey, SubscriberNumber, subscriber_number,
 };
 
-/// Rows that can be read, in any order, all as of one time.
+/// The rows, in any order, all as of one time.
 #[allow(missing_docs, reason = "one for each table, and the index")]
 pub trait View {
-    /// Why a row could not be read.
+    /// The error of reading a row.
     type Error;
 
     fn subscribers(&self) -> impl Iterator<Item = Result<(SubscriberKey, Subscriber), Self::Error>>;
@@ -23,24 +23,24 @@ pub trait View {
     fn call_forwardings(&self) -> impl Iterator<Item = Result<(CallForwardingKey, CallForwarding), Self::Error>>;
 }
 
-/// What holds.
+/// A consistency condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Condition {
-    /// There is each subscriber once, with its own number and columns within their ranges, and no
-    /// other.
+    /// Each subscriber exists once, with its own number and columns within their ranges, and no
+    /// other subscriber exists.
     Subscribers,
-    /// Each subscriber's number is in the index once and leads to it, and there is no other.
+    /// Each subscriber's number is in the index once and refers to it, and the index has no other
+    /// entry.
     Numbers,
-    /// Each access that a subscriber has had from the beginning is there once, and no other.
+    /// Each initial access of a subscriber exists once, and no other.
     AccessInfos,
-    /// Each facility that a subscriber has had from the beginning is there once and active or not,
-    /// and no other.
+    /// Each initial facility of a subscriber exists once, is active as initially, and no other
+    /// exists.
     SpecialFacilities,
-    /// A forwarding is of a facility that there is, starts at 0, 8 or 16, and ends at 1 to 24. It
-    /// is there once.
+    /// A forwarding belongs to an existing facility, starts at 0, 8 or 16, ends at 1 to 24, and
+    /// exists once.
     CallForwardings,
-    /// There are as many forwardings as at the beginning, with those that were inserted, less those
-    /// that were deleted.
+    /// The number of forwardings is the initial number plus insertions, less deletions.
     ForwardingsAreCounted,
 }
 
@@ -53,20 +53,19 @@ pub enum Place {
     AccessInfo(AccessInfoKey),
     SpecialFacility(SpecialFacilityKey),
     CallForwarding(CallForwardingKey),
-    /// A table as a whole.
+    /// The whole table.
     CallForwardings {
         found: u64,
         expected: i128,
     },
 }
 
-/// A condition that does not hold somewhere: a row is missing, there but should not, there twice,
-/// or not as it should be.
+/// A violation of a condition at a place: a row is missing, superfluous, duplicate or wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The condition.
     pub condition: Condition,
-    /// Where.
+    /// The place.
     pub place: Place,
 }
 
@@ -77,9 +76,8 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks all conditions, and tells where they do not hold. `inserted` is the number of
-/// INSERT-CALL-FORWARDINGs that were committed and have found what they need, less that of
-/// DELETE-CALL-FORWARDINGs.
+/// Checks all conditions, and returns the violations. `inserted` is the number of committed,
+/// successful INSERT-CALL-FORWARDINGs, less that of DELETE-CALL-FORWARDINGs.
 ///
 /// # Example
 ///
@@ -98,7 +96,7 @@ impl fmt::Display for Violation {
 ///
 /// # Errors
 ///
-/// When a row cannot be read.
+/// Returns an error if a row cannot be read.
 pub fn check<V: View>(view: &V, register: &Register, inserted: i64) -> Result<Vec<Violation>, V::Error> {
     let mut found = Found::nothing(register);
     for row in view.subscribers() {
@@ -128,7 +126,7 @@ pub fn check<V: View>(view: &V, register: &Register, inserted: i64) -> Result<Ve
         let (subscriber, facility, start) = key;
         forwardings += 1;
         let is_right = start.is_multiple_of(8) && (1..=24).contains(&row.end_time);
-        // Three for each facility.
+        // Three bits for each facility.
         let bit = match start / 8 {
             part @ 0..3 => one_of_four(FORWARDINGS + 4 * u32::from(part), facility),
             _ => None,
@@ -147,20 +145,20 @@ pub fn check<V: View>(view: &V, register: &Register, inserted: i64) -> Result<Ve
     Ok(violations)
 }
 
-// The bits of what has been found of a subscriber.
+// The bits of the rows found of a subscriber.
 const SUBSCRIBER: Option<u32> = Some(0);
 const NUMBER: Option<u32> = Some(1);
-/// Four, one for each type; and so on.
+/// Four bits, one for each type. The next constants are alike.
 const ACCESSES: u32 = 2;
 const FACILITIES: u32 = 6;
 const FORWARDINGS: u32 = 10;
 
-/// The bit of a type of four, from one; none if it is no such type.
+/// Returns the bit of a type from 1 to 4; `None` for another type.
 fn one_of_four(from: u32, kind: u8) -> Option<u32> {
     matches!(kind, 1..=4).then(|| from + u32::from(kind) - 1)
 }
 
-/// Which rows have been found of each subscriber.
+/// The rows found of each subscriber.
 struct Found {
     bits: Vec<u32>,
     violations: Vec<Violation>,
@@ -179,8 +177,8 @@ impl Found {
         matches!((self.bits(subscriber), bit), (Some(bits), Some(bit)) if *bits >> bit & 1 == 1)
     }
 
-    /// A row that is right if it says so, is the first of its key, and there is such a subscriber
-    /// and type.
+    /// Marks a row as found. It is a violation if the row is wrong or duplicate, or if its
+    /// subscriber or type does not exist.
     fn tick(
         &mut self,
         subscriber: SubscriberKey,
@@ -202,15 +200,15 @@ impl Found {
         }
     }
 
-    /// Compares what never changes with the initial population, and tells how many forwardings that
-    /// has.
+    /// Compares the unchanging rows with the initial population, and returns its number of
+    /// forwardings.
     fn compare(&mut self, register: &Register) -> u64 {
         let mut forwardings = 0;
         for profile in register.profiles(1..=register.subscribers()) {
             let key = profile.key;
             forwardings += profile.call_forwardings().count() as u64;
             let mut expect = |bit: Option<u32>, is_expected: bool, condition, place| {
-                // What is there but should not has been found, where it is of a type that could be.
+                // A superfluous row has been marked as found if its type exists.
                 if self.has(key, bit) != is_expected {
                     self.violations.push(Violation { condition, place });
                 }

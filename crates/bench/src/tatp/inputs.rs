@@ -1,4 +1,4 @@
-//! What the network asks for.
+//! Inputs of the transactions.
 
 use super::{
     AccessInfoKey, CallForwarding, CallForwardingKey, Register, SpecialFacilityKey, SubscriberKey, SubscriberNumber,
@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 7] = [
         Self::GetSubscriberData,
         Self::GetNewDestination,
@@ -31,15 +31,15 @@ impl Kind {
         Self::DeleteCallForwarding,
     ];
 
-    /// How many percent of them find what they need, in the initial population. The others read as
-    /// far as they get and have *failed*, which is as it should be: they count as done.
+    /// Returns the percentage that find their rows, in the initial population. The others read as
+    /// far as they get and *fail*. Failing is part of the workload, so they count as done.
     ///
-    /// A facility of a random type is there in 62.5 % of cases, and active in 85 % of these; each
-    /// of a facility's three forwardings is there in half of all cases. What is asked of times
-    /// leaves 27.8 % of GET-NEW-DESTINATIONs on active facilities, so 14.8 % in all. (The
-    /// specification says 23.9 %. That does not follow from its population and query as they are
-    /// here.) Insertions fail when the forwarding is there already, or there is no facility;
-    /// deletions when there is no forwarding.
+    /// A facility of a random type exists in 62.5 % of cases, and 85 % of these are active. Each of
+    /// a facility's three forwardings exists in half of all cases. The conditions on times leave
+    /// 27.8 % of GET-NEW-DESTINATIONs on active facilities, so 14.8 % in all. (The specification
+    /// says 23.9 %. That does not follow from its population and query as implemented here.) An
+    /// insertion fails if the forwarding exists already, or its facility does not. A deletion fails
+    /// if the forwarding does not exist.
     pub fn success(self) -> f64 {
         match self {
             Self::GetSubscriberData | Self::UpdateLocation => 100.0,
@@ -53,10 +53,10 @@ impl Kind {
 /// The share of GET-NEW-DESTINATIONs on an active facility that find a forwarding which starts by
 /// the start time and ends after the end time.
 ///
-/// What ends last is the last one that is there. One from 0, 8 or 16 on ends within eight hours
-/// after, so it ends after a random end time in 3.5, 11.5 or 19.5 of 24 cases. Any one is there in
-/// 1/2 of cases; two that are given, the later absent and the earlier there, in 1/6; and of three
-/// the first one alone in 1/12.
+/// The last existing forwarding ends last. One that starts at 0, 8 or 16 ends within eight hours
+/// after, so it ends after a random end time in 3.5, 11.5 or 19.5 of 24 cases. Any single one
+/// exists in 1/2 of cases. Of two given ones, the later is absent and the earlier exists in 1/6. Of
+/// three, only the first one exists in 1/12.
 const MATCHING_TIMES: f64 = {
     let [first, second, third] = [3.5 / 24.0, 11.5 / 24.0, 19.5 / 24.0];
     let from_0 = first / 2.0;
@@ -65,7 +65,7 @@ const MATCHING_TIMES: f64 = {
     (from_0 + from_8 + from_16) / 3.0
 };
 
-/// The specification's: 80 % read, 16 % update, 2 % insert and 2 % delete.
+/// The specification's mix: 80 % read, 16 % update, 2 % insert and 2 % delete.
 pub const STANDARD_MIX: Mix<Kind> = Mix::constant([
     (Kind::GetSubscriberData, 35),
     (Kind::GetNewDestination, 10),
@@ -82,25 +82,25 @@ pub const STANDARD_MIX: Mix<Kind> = Mix::constant([
 pub enum Transaction {
     /// Reads a subscriber.
     GetSubscriberData { subscriber: SubscriberKey },
-    /// Reads a facility and, if it is active, those of its forwardings that start by `start_time`;
-    /// finds those that end after `end_time`.
+    /// Reads a facility and, if it is active, its forwardings that start by `start_time`; finds
+    /// those that end after `end_time`.
     GetNewDestination { facility: SpecialFacilityKey, start_time: u8, end_time: u8 },
     /// Reads an access.
     GetAccessData { key: AccessInfoKey },
-    /// Writes the first of a subscriber's bits, and a facility's first data; neither if there is no
-    /// such facility.
+    /// Writes the first of a subscriber's bits, and a facility's first data field; neither if the
+    /// facility does not exist.
     UpdateSubscriberData { facility: SpecialFacilityKey, bit: u8, data_a: u8 },
-    /// Finds a subscriber by its number, and writes where it is.
+    /// Finds a subscriber by its number, and writes its location.
     UpdateLocation { number: SubscriberNumber, vlr_location: u32 },
-    /// Finds a subscriber by its number, reads which facilities it has, and inserts a forwarding
-    /// for one, unless there is no such facility or the forwarding is already there.
+    /// Finds a subscriber by its number, reads its facilities, and inserts a forwarding for one,
+    /// unless the facility does not exist or the forwarding does.
     InsertCallForwarding { number: SubscriberNumber, facility: u8, start_time: u8, row: CallForwarding },
     /// Finds a subscriber by its number, and removes a forwarding.
     DeleteCallForwarding { number: SubscriberNumber, facility: u8, start_time: u8 },
 }
 
 impl Transaction {
-    /// Which of the seven.
+    /// Returns the kind.
     pub fn kind(&self) -> Kind {
         match self {
             Self::GetSubscriberData { .. } => Kind::GetSubscriberData,
@@ -113,8 +113,8 @@ impl Transaction {
         }
     }
 
-    /// The keys of the forwardings that a GET-NEW-DESTINATION reads: those of a facility that start
-    /// by a time.
+    /// Returns the keys of the forwardings that a GET-NEW-DESTINATION reads: those of a facility
+    /// that start by a time.
     ///
     /// # Example
     ///
@@ -131,16 +131,16 @@ impl Transaction {
     }
 }
 
-/// Which subscribers are asked for.
+/// The distribution of subscribers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Some more often than others, as specified: by TPC-C's NURand with a constant of zero.
+    /// Not uniform, as specified: TPC-C's NURand with a constant of zero.
     NonUniform,
-    /// Each as often as any other.
+    /// Uniform.
     Uniform,
 }
 
-/// What one worker is asked for: a function of a seed.
+/// The inputs of one worker, determined by a seed.
 ///
 /// # Example
 ///
@@ -155,13 +155,13 @@ pub enum Choice {
 pub struct Inputs {
     mix: Mix<Kind>,
     subscribers: u32,
-    /// The A of the random values that are not uniform, if they are not.
+    /// The A of NURand; `None` for uniform values.
     spread: Option<u32>,
     random: Random,
 }
 
 impl Inputs {
-    /// Inputs over a register. Each worker has a seed of its own.
+    /// Creates inputs over a register. Each worker needs a seed of its own.
     pub fn new(register: Register, mix: Mix<Kind>, choice: Choice, seed: u64) -> Self {
         let subscribers = register.subscribers();
         // The specification's A, by the size of the population.
@@ -174,14 +174,14 @@ impl Inputs {
         Self { mix, subscribers, spread, random: Random::seeded(seed) }
     }
 
-    /// The next transaction.
+    /// Draws the next transaction.
     #[inline]
     pub fn draw(&mut self) -> Transaction {
         let kind = self.mix.draw(&mut self.random);
         self.of(kind)
     }
 
-    /// The next transaction of a kind.
+    /// Draws the next transaction of a kind.
     #[inline]
     pub fn of(&mut self, kind: Kind) -> Transaction {
         let subscriber = self.subscriber();

@@ -1,5 +1,5 @@
-//! The seven transactions, and who runs them. Each row is looked up once, and what a transaction
-//! needs is found before it writes anything.
+//! The seven transactions, and the client that runs them. Each row is looked up once, and a
+//! transaction finds all its rows before it writes.
 
 use std::hint::black_box;
 
@@ -21,8 +21,8 @@ pub(super) const ACCESS_INFO: &str = "access-info";
 pub(super) const SPECIAL_FACILITY: &str = "special-facility";
 pub(super) const CALL_FORWARDING: &str = "call-forwarding";
 
-/// The four tables and the index. A facility's forwardings are at most three, whose keys are known,
-/// so that none need be ordered.
+/// The four tables and the index. A facility has at most three forwardings, whose keys are known,
+/// so no table need be ordered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tables {
     pub(super) subscribers: Table<SubscriberKey, Pod<Subscriber>>,
@@ -32,7 +32,7 @@ pub(crate) struct Tables {
     pub(super) call_forwardings: Table<CallForwardingKey, Pod<CallForwarding>>,
 }
 
-/// How the tables of a register are made.
+/// The definitions of a register's tables.
 pub(super) struct Defs {
     pub(super) subscribers: TableDef<SubscriberKey, Pod<Subscriber>>,
     pub(super) numbers: TableDef<SubscriberNumber, Pod<U32>>,
@@ -65,7 +65,7 @@ impl Defs {
 }
 
 impl Tables {
-    /// Inserts all rows of a subscriber, but for the entry of its number.
+    /// Inserts all rows of a subscriber, except the index entry of its number.
     pub(super) fn insert<S: Config>(&self, tx: &mut Tx<'_, S>, profile: &Profile) -> Result<(), DbError> {
         tx.insert(self.subscribers, profile.key, &profile.subscriber)?;
         profile.access_infos().try_for_each(|(key, row)| tx.insert(self.access_infos, key, &row))?;
@@ -74,7 +74,7 @@ impl Tables {
     }
 }
 
-/// The transactions' names, as [`Kind`] numbers them.
+/// The transactions' names, indexed by [`Kind`].
 pub(super) const KINDS: &[&str] = &[
     "get-subscriber-data",
     "get-new-destination",
@@ -85,7 +85,7 @@ pub(super) const KINDS: &[&str] = &[
     "delete-call-forwarding",
 ];
 
-/// How many forwardings more there are after a transaction that has found what it needs, or not.
+/// Returns the change in the number of forwardings by a transaction that succeeded or failed.
 pub(super) fn inserted(kind: Kind, has_found: bool) -> i64 {
     match kind {
         Kind::InsertCallForwarding => has_found.into(),
@@ -94,7 +94,7 @@ pub(super) fn inserted(kind: Kind, has_found: bool) -> i64 {
     }
 }
 
-/// A thread that asks.
+/// A client thread.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Network<'db, S: Config> {
@@ -109,13 +109,13 @@ impl<'db, S: Config> Network<'db, S> {
         Self { db, tables, inputs, inserted: 0 }
     }
 
-    /// Forwardings that it has inserted, less those that it has deleted.
+    /// Returns the forwardings that it inserted, less those that it deleted.
     pub(super) fn inserted(&self) -> i64 {
         self.inserted
     }
 }
 
-/// Runs a transaction. Gives whether it found what it needs.
+/// Runs a transaction. Returns whether it found its rows.
 fn run<S: Config>(tx: &mut Tx<'_, S>, tables: &Tables, transaction: &Transaction) -> Result<bool, DbError> {
     match transaction {
         Transaction::GetSubscriberData { subscriber } => {

@@ -1,4 +1,4 @@
-//! The initial population: subscribers with all that belongs to them.
+//! The initial population: subscribers with all their rows.
 
 use std::ops::RangeInclusive;
 
@@ -11,13 +11,13 @@ use super::{
 };
 use crate::{scatter::of_row, tpcc::Random};
 
-/// Types of access, and of facilities.
+/// The number of types of access, and of facilities.
 const TYPES: usize = 4;
 
-/// Times from which on calls can be forwarded: every eighth hour.
+/// The number of start times of call forwarding: every eighth hour.
 const STARTS: usize = 3;
 
-/// A register of subscribers: a function of their number and of a seed.
+/// A register of subscribers, determined by their number and a seed.
 ///
 /// # Example
 ///
@@ -36,39 +36,39 @@ pub struct Register {
     seed: u64,
 }
 
-/// A register that cannot be.
+/// An invalid register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegisterError {
-    /// Nobody to ask for.
+    /// There are no subscribers.
     #[error("a register of no subscribers: ask for one at least; the specification has 100000 as its smallest")]
     Empty,
 }
 
 impl Register {
-    /// A register of so many subscribers.
+    /// Creates a register.
     ///
     /// # Errors
     ///
-    /// When there are none.
+    /// Returns an error if there are no subscribers.
     pub fn new(subscribers: u32, seed: u64) -> Result<Self, RegisterError> {
         if subscribers == 0 { Err(RegisterError::Empty) } else { Ok(Self { subscribers, seed }) }
     }
 
-    /// Subscribers, numbered from one.
+    /// Returns the number of subscribers. They are numbered from one.
     pub fn subscribers(&self) -> u32 {
         self.subscribers
     }
 
-    /// These subscribers, with all that belongs to them. Threads can share the work: a profile is
-    /// the same whoever asks for it.
+    /// Returns these subscribers with all their rows. A profile is the same whichever thread makes
+    /// it, so threads can share the work.
     pub fn profiles(&self, subscribers: RangeInclusive<SubscriberKey>) -> impl Iterator<Item = Profile> + use<> {
         let seed = self.seed;
         subscribers.map(move |key| Profile::drawn(key, &mut of_row(seed, key.into())))
     }
 }
 
-/// All rows of a subscriber, as at the beginning.
+/// All initial rows of a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     /// Its identity.
@@ -86,17 +86,17 @@ struct Facility {
 }
 
 impl Profile {
-    /// One to four rows.
+    /// Returns one to four rows.
     pub fn access_infos(&self) -> impl Iterator<Item = (AccessInfoKey, AccessInfo)> {
         (1..).zip(self.accesses).filter_map(|(kind, row)| Some(((self.key, kind), row?)))
     }
 
-    /// One to four rows.
+    /// Returns one to four rows.
     pub fn special_facilities(&self) -> impl Iterator<Item = (SpecialFacilityKey, SpecialFacility)> {
         (1..).zip(self.facilities).filter_map(|(kind, facility)| Some(((self.key, kind), facility?.row)))
     }
 
-    /// None to three rows of each facility.
+    /// Returns none to three rows of each facility.
     pub fn call_forwardings(&self) -> impl Iterator<Item = (CallForwardingKey, CallForwarding)> {
         (1..).zip(self.facilities).flat_map(move |(kind, facility)| {
             let forwardings = facility.map_or([None; STARTS], |facility| facility.forwardings);
@@ -119,8 +119,8 @@ impl Profile {
     }
 }
 
-/// Which there are: at least so many and at most all, any number of them as likely as any other,
-/// and whichever.
+/// Draws a subset of at least `least` elements. Every size is equally likely, and every subset of a
+/// size.
 fn some<const N: usize>(least: usize, random: &mut Random) -> [bool; N] {
     let count = random.within(least, N);
     let mut are_there = [false; N];

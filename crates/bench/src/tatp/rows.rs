@@ -1,5 +1,5 @@
-//! A register in ordinary maps of this process: what a store's is compared with, and what the
-//! checks are tested on.
+//! A register in ordinary maps of this process: tests of the checks use it, and stores are compared
+//! with it.
 
 use std::{collections::BTreeMap, convert::Infallible};
 
@@ -24,7 +24,7 @@ pub struct Population {
 }
 
 impl Population {
-    /// All that a register has at the beginning.
+    /// Returns the initial rows of a register.
     pub fn of(register: &Register) -> Self {
         let mut rows = Self::default();
         for profile in register.profiles(1..=register.subscribers()) {
@@ -38,7 +38,7 @@ impl Population {
     }
 }
 
-/// What cannot fail, as what could.
+/// Wraps a lookup that cannot fail as one that can.
 fn sure<'r, K: Copy, R: Copy>(
     table: &'r BTreeMap<K, R>,
 ) -> impl Iterator<Item = Result<(K, R), Infallible>> + use<'r, K, R> {

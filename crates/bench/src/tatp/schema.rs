@@ -13,10 +13,10 @@ pub type SubscriberNumber = [u8; 15];
 pub type AccessInfoKey = (u32, u8);
 /// Subscriber, type of facility from 1 to 4.
 pub type SpecialFacilityKey = (u32, u8);
-/// Subscriber, type of facility, start time: 0, 8 or 16. Those of a facility follow one another.
+/// Subscriber, type of facility, start time: 0, 8 or 16. A facility's forwardings are adjacent.
 pub type CallForwardingKey = (u32, u8, u8);
 
-/// Who has a telephone.
+/// A subscriber with a telephone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
@@ -42,7 +42,7 @@ pub struct AccessInfo {
     pub data_4: [u8; 5],
 }
 
-/// What a subscriber has besides.
+/// A special facility of a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
@@ -54,7 +54,7 @@ pub struct SpecialFacility {
     pub data_b: [u8; 5],
 }
 
-/// Where calls are forwarded to, from the key's start time on.
+/// Where calls are forwarded to, starting at the key's start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
@@ -64,7 +64,7 @@ pub struct CallForwarding {
     pub number: SubscriberNumber,
 }
 
-// What a record's value takes. A size that changes is a table that cannot be read any more.
+// The size of each record's value. A changed size makes existing tables unreadable.
 const _: () = {
     assert!(size_of::<Subscriber>() == 53);
     assert!(size_of::<AccessInfo>() == 10);
@@ -74,7 +74,7 @@ const _: () = {
     assert!(!SubscriberNumber::FITS);
 };
 
-/// A subscriber's number: its identity in fifteen digits.
+/// Returns a subscriber's number: its identity in fifteen digits.
 ///
 /// # Example
 ///

@@ -15,7 +15,7 @@ fn inputs(choice: Choice, seed: u64) -> Inputs {
     Inputs::new(register(), STANDARD_MIX, choice, seed)
 }
 
-/// A population that changes.
+/// A population that transactions change.
 #[derive(Clone)]
 struct Rows {
     of: Population,
@@ -28,7 +28,7 @@ impl Rows {
         Self { of: Population::of(register), inserted: 0 }
     }
 
-    /// Whether it found what it needs.
+    /// Runs a transaction. Returns whether it found its rows.
     fn run(&mut self, transaction: Transaction) -> bool {
         match transaction {
             Transaction::GetSubscriberData { subscriber } => self.of.subscribers.contains_key(&subscriber),
@@ -114,8 +114,8 @@ fn rows_are_as_many_as_specified() {
 fn as_many_fail_as_are_said_to() {
     for (kind, seed) in Kind::ALL.into_iter().zip(10..) {
         let (mut inputs, fresh) = (inputs(Choice::Uniform, seed), Rows::of(&register()));
-        // In a population that few of them have changed; and it has more or fewer rows than is
-        // likely, by chance, so that the bound is wider than that of as many draws.
+        // Few transactions have changed the population. It has randomly more or fewer rows than
+        // expected, so the bound is wider than that of the draws alone.
         let mut done = 0;
         for _ in 0..20 {
             let mut rows = fresh.clone();
@@ -141,11 +141,11 @@ fn some_subscribers_are_asked_for_more_often() {
     };
     let uniform = vec![1.0 / f64::from(SUBSCRIBERS); SUBSCRIBERS as usize];
     assert_distribution(&counts(Choice::Uniform), &uniform);
-    // What the formula makes of all pairs of uniform numbers that differ in the bits that count.
+    // The formula's result for all pairs of uniform numbers that differ in the relevant bits.
     let (all, mut expected) = (u64::from(SUBSCRIBERS), vec![0.0; SUBSCRIBERS as usize]);
     for subscriber in 1..=all {
         for other in 0..4_096 {
-            // Sixteen times as many numbers are drawn, by their four further bits.
+            // The draw has sixteen times as many numbers, by four further bits.
             for further in 0..16 {
                 expected[(((further << 12 | other) | subscriber) % all) as usize] += 1.0 / (all * 65_536) as f64;
             }

@@ -1,8 +1,8 @@
-//! The rows of a database as the checks see them, and the check of the indexes.
+//! The view of a database's rows for the checks, and the check of the indexes.
 //!
-//! Nobody may change anything meanwhile, so that one warehouse after the other can be read. Of a
-//! hash table those rows are read whose keys there should be; that there are no others is seen by
-//! their number.
+//! No transaction may run meanwhile, so warehouses can be read one after the other. In a hash
+//! table, the rows of all expected keys are read; the number of rows shows that there are no
+//! others.
 
 use std::{cell::RefCell, collections::BTreeMap, ops::RangeInclusive};
 
@@ -19,32 +19,32 @@ use crate::{
     drive::{if_there, miscounted},
 };
 
-/// How many payments a writer has written down, counted from zero.
+/// The number of payments that a writer recorded, counted from zero.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Payments {
-    /// Where they were paid; `None` if it may be anywhere.
+    /// Where they were paid; `None` for any warehouse.
     pub(super) warehouse: Option<WarehouseKey>,
     pub(super) writer: u16,
     pub(super) count: u32,
 }
 
-/// A database in which no transaction is under way.
+/// A database in which no transaction is in progress.
 pub(super) struct Audit<'db, S: Config, O: Layout> {
     db: &'db Db<S>,
     tables: Tables<O>,
     scale: Scale,
-    /// The first warehouse that is here, and how many there are to the next.
+    /// The first warehouse on this node, and the distance to its next one.
     here: (WarehouseKey, u16),
-    /// What was written down besides the loader's.
+    /// Recorded payments, except the loader's.
     payments: Vec<Payments>,
-    /// Payments that were written down elsewhere, by customers that may be here.
+    /// Payments recorded on other nodes, by customers that may be on this one.
     elsewhere: Vec<(HistoryKey, History)>,
-    /// How many rows were seen of each table.
+    /// The number of rows read of each table.
     seen: RefCell<BTreeMap<&'static str, u64>>,
 }
 
 impl<'db, S: Config, Shelved: Layout> Audit<'db, S, Shelved> {
-    /// With the payments that were written down besides the loader's.
+    /// Creates an audit, with the recorded payments except the loader's.
     pub(super) fn new(
         db: &'db Db<S>,
         tables: Tables<Shelved>,
@@ -55,13 +55,13 @@ impl<'db, S: Config, Shelved: Layout> Audit<'db, S, Shelved> {
         Self { db, tables, scale, here: (1, 1), payments, elsewhere, seen: RefCell::default() }
     }
 
-    /// Checks only the warehouses that one of several nodes has: every `step`th, from `first` on.
-    /// With payments that other nodes have written down.
+    /// Restricts the audit to the warehouses of one of several nodes: every `step`th, starting at
+    /// `first`. Adds payments that other nodes recorded.
     pub(super) fn of(self, first: WarehouseKey, step: u16, elsewhere: Vec<(HistoryKey, History)>) -> Self {
         Self { here: (first, step), elsewhere, ..self }
     }
 
-    /// What does not hold, in words.
+    /// Returns the violations, in words.
     pub(super) fn violations(&self) -> Result<Vec<String>, Error> {
         let found = check(self, &self.scale)?;
         let here = found.iter().filter(|violation| self.has(violation.place.warehouse()));
@@ -77,7 +77,8 @@ impl<'db, S: Config, Shelved: Layout> Audit<'db, S, Shelved> {
         Ok(violations)
     }
 
-    /// Each customer is found by its name. Together with their number: nobody else is.
+    /// Checks that the index finds each customer by its name. The number of entries shows that
+    /// there are no others.
     fn check_names(&self, violations: &mut Vec<String>) -> Result<(), Error> {
         for customer in self.customers() {
             let (key, row) = customer?;
@@ -91,7 +92,7 @@ impl<'db, S: Config, Shelved: Layout> Audit<'db, S, Shelved> {
         Ok(())
     }
 
-    /// Each order is found by its customer, likewise.
+    /// Checks that the index finds each order by its customer, and has no other entry.
     fn check_orders(&self, violations: &mut Vec<String>) -> Result<(), Error> {
         for order in self.orders() {
             let (key, row) = order?;
@@ -123,7 +124,7 @@ impl<'db, S: Config, Shelved: Layout> Audit<'db, S, Shelved> {
         self.warehouse_keys().flat_map(|warehouse| (1..=DISTRICTS).map(move |district| (warehouse, district)))
     }
 
-    /// The rows of these keys that there are.
+    /// Returns the existing rows of these keys.
     fn rows<K: Key, C: Codec, O: Kind>(
         &self,
         name: &'static str,
@@ -137,7 +138,7 @@ impl<'db, S: Config, Shelved: Layout> Audit<'db, S, Shelved> {
         })
     }
 
-    /// The rows of each warehouse.
+    /// Returns the rows of each warehouse.
     fn ranges<K: Key, C: Codec>(
         &self,
         name: &'static str,
@@ -194,7 +195,7 @@ impl<S: Config, O: Layout> View for Audit<'_, S, O> {
 
     fn orders(&self) -> impl Iterator<Item = Result<(OrderKey, Order), Error>> {
         let keys = self.district_keys().flat_map(|key| {
-            // A district that cannot be read is an error where districts are read.
+            // An unreadable district is reported where districts are read.
             let row = self.db.transact(|tx| there(tx.get(self.tables.districts, &key)?, tables::DISTRICT));
             (1..row.map_or(1, |row| row.next_order.get())).map(move |order| (key.0, key.1, order))
         });

@@ -1,4 +1,4 @@
-//! `drtm-bench tpcc`: TPC-C, run.
+//! `drtm-bench tpcc`: runs TPC-C.
 
 use std::{
     marker::PhantomData,
@@ -27,16 +27,15 @@ use crate::{
 
 /// Run TPC-C, and check its consistency
 ///
-/// All five transactions with the inputs that the specification (revision 5.11) has for them, over
-/// its population, by terminals that neither think nor wait for their keyboards: so this is no
-/// result of the benchmark, and may not be called one. DELIVERY is one transaction for all
-/// districts of a warehouse. Of the NEW-ORDERs one of a hundred is rolled back, which counts as an
-/// abort by the user. When all is over, the twelve conditions of clause 3.3.2 are checked, and the
-/// indexes.
+/// Runs all five transactions with the inputs of the specification (revision 5.11), over its
+/// population. Terminals have no think time and no keying time, so this is no result of the
+/// benchmark, and may not be called one. DELIVERY is one transaction for all districts of a
+/// warehouse. One in a hundred NEW-ORDERs is rolled back, which counts as an abort by the user. At
+/// the end, the twelve conditions of clause 3.3.2 and the indexes are checked.
 ///
 /// On several nodes, warehouses are divided among nodes, and each node has a copy of the items. All
-/// conditions are checked over the whole cluster, and what was taken from stocks, too. On shm and
-/// tcp, each node is a process. On sim, all is simulated in virtual time, and nothing is measured.
+/// conditions, and the stocks, are checked over the whole cluster. On shm and tcp, each node is a
+/// process. On sim, everything is simulated in virtual time, and nothing is measured.
 ///
 /// JSON: {workload, threads, warehouses, customers, items, scaled_down, mix, reads, remote_items,
 /// remote_payments, read_reruns, engine, simulated, nodes, fabric, protocol, durability, seconds,
@@ -50,32 +49,32 @@ use crate::{
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Warehouses [default: one for each thread, or for each of several nodes]
+    /// Warehouses [default: one per thread, or one per node]
     #[arg(long, value_parser = value_parser!(u16).range(1..), value_name = "N")]
     warehouses: Option<u16>,
 
-    /// Which transactions
+    /// The mix of transactions
     #[arg(long, value_enum, default_value_t = MixName::Standard)]
     mix: MixName,
 
-    /// How ORDER-STATUS and STOCK-LEVEL are run, which only read. `read_reruns` says how often they
-    /// were run again
+    /// How ORDER-STATUS and STOCK-LEVEL run, which are read-only. `read_reruns` counts their
+    /// retries
     #[arg(long, value_enum, default_value_t)]
     reads: Reading,
 
-    /// How many percent of an order's lines are supplied by another warehouse
+    /// Percentage of order lines that another warehouse supplies
     #[arg(long, value_parser = value_parser!(u8).range(..=100), default_value_t = Chances::STANDARD.remote_item, value_name = "PCT")]
     remote_items: u8,
 
-    /// How many percent of payments are by customers of another warehouse
+    /// Percentage of payments by customers of another warehouse
     #[arg(long, value_parser = value_parser!(u8).range(..=100), default_value_t = Chances::STANDARD.remote_payment, value_name = "PCT")]
     remote_payments: u8,
 
-    /// Customers of a district; with fewer than the specification's 3000, for tests
+    /// Customers of a district; fewer than the specification's 3000 are for tests
     #[arg(long, value_parser = value_parser!(u32).range(1..=i64::from(super::CUSTOMERS)), default_value_t = super::CUSTOMERS, value_name = "N")]
     customers: u32,
 
-    /// Items; with fewer than the specification's 100000, for tests
+    /// Items; fewer than the specification's 100000 are for tests
     #[arg(long, value_parser = value_parser!(u32).range(1..=i64::from(super::ITEMS)), default_value_t = super::ITEMS, value_name = "N")]
     items: u32,
 
@@ -124,7 +123,7 @@ impl Args {
     }
 }
 
-/// Microseconds since 1970.
+/// Returns the current time in microseconds since 1970.
 fn date() -> NonZeroU64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_micros() as u64);
     NonZeroU64::new(now).unwrap_or(NonZeroU64::MIN)
@@ -142,19 +141,19 @@ pub(crate) struct Tpcc<O = Hash> {
 }
 
 impl<O: Layout> Tpcc<O> {
-    /// With reads as the database does them.
+    /// Creates the workload, with the database's choice of reads.
     pub(crate) fn new(scale: Scale, mix: MixName, chances: Chances, seed: u64) -> Self {
         let loader = Loader::new(scale, seed, date());
         Self { loader, mix, reading: Reading::Auto, chances, seed, layout: PhantomData }
     }
 
-    /// The same with other reads.
+    /// Replaces how read-only transactions run.
     pub(crate) fn reading(self, reading: Reading) -> Self {
         Self { reading, ..self }
     }
 }
 
-/// How often transactions that only read had to be run again, among what is counted.
+/// The counter of retries of read-only transactions.
 pub(crate) const READ_RERUNS: &str = "read_reruns";
 
 impl<O: Layout> Workload for Tpcc<O> {
@@ -180,7 +179,7 @@ impl<O: Layout> Workload for Tpcc<O> {
         Ok(Tables::open(db, &self.loader.scale())?)
     }
 
-    /// The items, and each warehouse.
+    /// The items are one piece, and each warehouse is one.
     fn pieces(&self) -> u64 {
         1 + u64::from(self.loader.scale().warehouses())
     }
@@ -189,7 +188,7 @@ impl<O: Layout> Workload for Tpcc<O> {
         let sink = &mut Loading { db, tables };
         match piece {
             0 => self.loader.items(sink),
-            // No more than there are.
+            // At most the number of warehouses.
             warehouse => self.loader.warehouse(warehouse as u16, sink),
         }
     }

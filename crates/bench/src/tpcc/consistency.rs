@@ -1,8 +1,7 @@
-//! The twelve conditions that hold whenever no transaction is under way (3.3.2).
+//! The twelve conditions that hold whenever no transaction is in progress (3.3.2).
 //!
-//! All rows are seen once, and added up by what the conditions speak of. A row that is missing
-//! counts as zeros, so that rows without the one that they belong to are found as well, and so are
-//! warehouses and districts of which there is nothing at all.
+//! All rows are read once, and summed by the conditions' terms. A missing row counts as zeros. This
+//! detects rows without a parent row, and missing warehouses and districts.
 
 mod sums;
 
@@ -14,14 +13,14 @@ use super::{
 };
 use sums::{Delivery, Sums};
 
-/// Rows that can be read, in any order, all as of one time.
+/// The rows, in any order, all as of one time.
 ///
 /// # Example
 ///
 /// See [`check`].
 #[allow(missing_docs, reason = "one for each table that the conditions speak of")]
 pub trait View {
-    /// Why a row could not be read.
+    /// The error of reading a row.
     type Error;
 
     fn warehouses(&self) -> impl Iterator<Item = Result<(WarehouseKey, Warehouse), Self::Error>>;
@@ -33,7 +32,7 @@ pub trait View {
     fn order_lines(&self) -> impl Iterator<Item = Result<(OrderLineKey, OrderLine), Self::Error>>;
 }
 
-/// One of the twelve, by its clause's last number.
+/// One of the twelve conditions, numbered by its clause's last number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Condition {
@@ -57,16 +56,16 @@ pub enum Condition {
     DistrictIsSumOfHistory = 9,
     /// C_BALANCE is the sum of OL_AMOUNT of delivered lines, less the sum of H_AMOUNT.
     BalanceIsDeliveriesLessHistory = 10,
-    /// Of a district's orders, 2100 are not in NEW-ORDER: those that it began with as delivered.
-    /// Since then each delivery, counted in C_DELIVERY_CNT, has added one; at the beginning, where
-    /// the clause is meant, there are none.
+    /// A district has 2100 orders that are not in NEW-ORDER: the initially delivered ones. Since
+    /// then each delivery, counted in C_DELIVERY_CNT, has added one. The clause itself is about the
+    /// initial state.
     DeliveredOrdersAreCounted = 11,
     /// C_BALANCE + C_YTD_PAYMENT is the sum of OL_AMOUNT of delivered lines.
     PaidAndOwedIsDelivered = 12,
 }
 
 impl Condition {
-    /// Its number in clause 3.3.2.
+    /// Returns its number in clause 3.3.2.
     pub fn number(self) -> u8 {
         self as u8
     }
@@ -84,7 +83,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// The warehouse that it is in.
+    /// Returns its warehouse.
     pub fn warehouse(self) -> WarehouseKey {
         match self {
             Self::Warehouse(warehouse) => warehouse,
@@ -95,16 +94,16 @@ impl Place {
     }
 }
 
-/// A condition that does not hold somewhere.
+/// A violation of a condition at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The condition.
     pub condition: Condition,
-    /// Where.
+    /// The place.
     pub place: Place,
-    /// The condition's left side: cents, a count, a number; of a thing that is or is not, 1 or 0.
+    /// The condition's left side: cents, a count, a number; 1 or 0 for a thing that exists or not.
     pub left: i128,
-    /// Its right side, which should be the same.
+    /// Its right side, which should be equal.
     pub right: i128,
 }
 
@@ -115,7 +114,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks all conditions, and tells where they do not hold, in the order of their numbers.
+/// Checks all conditions, and returns the violations in the order of their numbers.
 ///
 /// # Example
 ///
@@ -137,7 +136,7 @@ impl fmt::Display for Violation {
 ///
 /// # Errors
 ///
-/// When a row cannot be read.
+/// Returns an error if a row cannot be read.
 pub fn check<V: View>(view: &V, scale: &Scale) -> Result<Vec<Violation>, V::Error> {
     let sums = Sums::of(view, scale)?;
     let mut violations = Vec::new();
@@ -166,8 +165,8 @@ pub fn check<V: View>(view: &V, scale: &Scale) -> Result<Vec<Violation>, V::Erro
     }
     for (key, order) in &sums.orders {
         let place = Place::Order(*key);
-        // Rows of NEW-ORDER without an order are no matter of the fifth condition. The second and
-        // third see to them.
+        // The fifth condition ignores rows of NEW-ORDER without an order. The second and third
+        // cover them.
         if let Some(delivery) = order.delivery {
             let no_carrier = delivery == Delivery::Pending;
             equal(Condition::NewOrderHasNoCarrier, place, no_carrier.into(), order.is_new.into());
@@ -177,7 +176,7 @@ pub fn check<V: View>(view: &V, scale: &Scale) -> Result<Vec<Violation>, V::Erro
             let (warehouse, district, number) = *key;
             let place = Place::OrderLine((warehouse, district, number, *line));
             let pending = |delivery| i128::from(delivery == Some(Delivery::Pending));
-            // Without an order, whether it is delivered or not is wrong.
+            // Without an order, either state is wrong.
             let right = if order.delivery.is_some() { pending(order.delivery) } else { -1 };
             equal(Condition::LineIsDeliveredWithOrder, place, pending(Some(*delivery)), right);
         }

@@ -1,12 +1,12 @@
-//! What terminals ask for: the inputs of the five transactions (2.4.1, 2.5.1, 2.6.1, 2.7.1, 2.8.1).
+//! Inputs of the five transactions (2.4.1, 2.5.1, 2.6.1, 2.7.1, 2.8.1).
 //!
-//! Dates are not inputs: whoever runs a transaction reads the clock.
+//! Dates are not inputs: the transaction's runner reads the clock.
 
 use super::{
     Constants, CustomerKey, DISTRICTS, DistrictKey, ItemKey, Random, Scale, ScaleError, StockKey, Text, WarehouseKey,
 };
 
-/// How likely things are, in percent; 100 and above is always.
+/// Probabilities in percent; 100 and above is always.
 ///
 /// # Example
 ///
@@ -18,18 +18,18 @@ use super::{
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chances {
-    /// That the last item of an order is none, so that the order is rolled back (2.4.1.4).
+    /// The last item of an order does not exist, so that the order is rolled back (2.4.1.4).
     pub rollback: u8,
-    /// That a line of an order is supplied by another warehouse (2.4.1.5).
+    /// A line of an order is supplied by another warehouse (2.4.1.5).
     pub remote_item: u8,
-    /// That a payment is by a customer of another warehouse (2.5.1.2).
+    /// A payment is by a customer of another warehouse (2.5.1.2).
     pub remote_payment: u8,
-    /// That a customer is named, not numbered (2.5.1.2, 2.6.1.2).
+    /// A customer is given by name, not by number (2.5.1.2, 2.6.1.2).
     pub by_name: u8,
 }
 
 impl Chances {
-    /// The specification's.
+    /// The specification's probabilities.
     pub const STANDARD: Self = Self { rollback: 1, remote_item: 1, remote_payment: 15, by_name: 60 };
 }
 
@@ -38,7 +38,7 @@ impl Chances {
 pub enum CustomerChoice {
     /// By its number.
     Number(u32),
-    /// By its last name: of those who have it, the middle one by first name.
+    /// By its last name: the middle one, by first name, of all with this last name.
     LastName(Text<16>),
 }
 
@@ -46,7 +46,7 @@ pub enum CustomerChoice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the specification's inputs")]
 pub struct NewOrderLine {
-    /// Greater than all items' for an order that is to be rolled back.
+    /// Greater than all items' numbers for an order that is to be rolled back.
     pub item: ItemKey,
     pub supply_warehouse: WarehouseKey,
     pub quantity: u8,
@@ -58,7 +58,7 @@ pub(super) const MOST_LINES: usize = 15;
 /// NEW-ORDER's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewOrder {
-    /// Who orders.
+    /// The ordering customer.
     pub customer: CustomerKey,
     lines: [NewOrderLine; MOST_LINES],
     stocks: [StockKey; MOST_LINES],
@@ -66,17 +66,17 @@ pub struct NewOrder {
 }
 
 impl NewOrder {
-    /// Five to fifteen lines.
+    /// Returns five to fifteen lines.
     pub fn lines(&self) -> &[NewOrderLine] {
         &self.lines[..self.count.into()]
     }
 
-    /// What the lines take from, in their order.
+    /// Returns the stock keys of the lines, in their order.
     pub fn stocks(&self) -> &[StockKey] {
         &self.stocks[..self.count.into()]
     }
 
-    /// Whether all lines are supplied by the customer's warehouse: O_ALL_LOCAL.
+    /// Returns whether all lines are supplied by the customer's warehouse: O_ALL_LOCAL.
     pub fn is_all_local(&self) -> bool {
         self.lines().iter().all(|line| line.supply_warehouse == self.customer.0)
     }
@@ -88,7 +88,7 @@ impl NewOrder {
 pub struct Payment {
     /// Where it is paid.
     pub district: DistrictKey,
-    /// Where the customer belongs.
+    /// The customer's home district.
     pub customer_district: DistrictKey,
     pub customer: CustomerChoice,
     /// In cents.
@@ -141,17 +141,17 @@ pub struct Inputs {
     scale: Scale,
     constants: Constants,
     chances: Chances,
-    /// Of the terminal.
+    /// The terminal's district.
     home: DistrictKey,
     random: Random,
 }
 
 impl Inputs {
-    /// The inputs of the terminal in a district, over a population of this scale.
+    /// Creates the inputs of the terminal in a district, over a population of this scale.
     ///
     /// # Errors
     ///
-    /// When there is no such district.
+    /// Returns an error if the district does not exist.
     pub fn new(
         scale: Scale,
         constants: Constants,
@@ -166,7 +166,7 @@ impl Inputs {
         Ok(Self { scale, constants, chances, home, random })
     }
 
-    /// The next NEW-ORDER's (2.4.1).
+    /// Draws the next NEW-ORDER (2.4.1).
     pub fn new_order(&mut self) -> NewOrder {
         let (warehouse, district) = self.district();
         let customer = (warehouse, district, self.constants.customer(&self.scale, &mut self.random));
@@ -188,7 +188,7 @@ impl Inputs {
         order
     }
 
-    /// The next PAYMENT's (2.5.1).
+    /// Draws the next PAYMENT (2.5.1).
     pub fn payment(&mut self) -> Payment {
         let district = self.district();
         let customer_district = if self.random.percent(self.chances.remote_payment) {
@@ -200,23 +200,22 @@ impl Inputs {
         Payment { district, customer_district, customer, amount: self.random.within(100, 500_000) }
     }
 
-    /// The next ORDER-STATUS's (2.6.1).
+    /// Draws the next ORDER-STATUS (2.6.1).
     pub fn order_status(&mut self) -> OrderStatus {
         OrderStatus { district: self.district(), customer: self.customer() }
     }
 
-    /// The next DELIVERY's (2.7.1).
+    /// Draws the next DELIVERY (2.7.1).
     pub fn delivery(&mut self) -> Delivery {
         Delivery { warehouse: self.home.0, carrier: self.random.within(1, 10) }
     }
 
-    /// The next STOCK-LEVEL's (2.8.1).
+    /// Draws the next STOCK-LEVEL (2.8.1).
     pub fn stock_level(&mut self) -> StockLevel {
         StockLevel { district: self.home, threshold: self.random.within(10, 20) }
     }
 
-    /// For drawing other things than inputs, such as a [`Deck`](super::Deck)'s cards, from the same
-    /// stream.
+    /// Returns the stream for other draws than inputs, such as a [`Deck`](super::Deck)'s cards.
     pub fn random(&mut self) -> &mut Random {
         &mut self.random
     }
@@ -228,12 +227,12 @@ impl Inputs {
         NewOrderLine { item, supply_warehouse, quantity: self.random.within(1, 10) }
     }
 
-    /// Any district of the terminal's warehouse.
+    /// Draws a district of the terminal's warehouse.
     fn district(&mut self) -> DistrictKey {
         (self.home.0, self.random.within(1, DISTRICTS))
     }
 
-    /// Any warehouse but the terminal's; where there is no other, that one.
+    /// Draws a warehouse other than the terminal's; with a single warehouse, returns that one.
     fn other_warehouse(&mut self) -> WarehouseKey {
         let home = self.home.0;
         if self.scale.warehouses() == 1 {

@@ -1,4 +1,4 @@
-//! The keys of the nine tables, and of the two indexes. Each fits a word.
+//! The keys of the nine tables and of the two indexes. Each fits a word.
 //!
 //! Numbers count from one, as in the specification.
 
@@ -15,8 +15,8 @@ pub type WarehouseKey = u16;
 pub type DistrictKey = (u16, u8);
 /// Warehouse, district, customer.
 pub type CustomerKey = (u16, u8, u32);
-/// Warehouse that was paid, writer, the writer's own count. The table has no key in the
-/// specification; so many writers need not agree on one. The initial population is written by
+/// Warehouse that was paid, writer, the writer's own count. The specification gives the table no
+/// key; with this one, writers need no coordination. The initial population is written by
 /// [`LOADER`].
 pub type HistoryKey = (u16, u16, u32);
 /// Warehouse, district, order.
@@ -43,10 +43,10 @@ const _: () = {
     );
 };
 
-/// Warehouse, district, customer, order: a customer's orders, the last one last.
+/// Warehouse, district, customer, order: a customer's orders, the newest last.
 ///
-/// As a tuple it would need eleven bytes. Within the numbers that the specification asks for
-/// (1.3.1: 20 districts, 96,000 customers, 10,000,000 orders) it fits a word:
+/// A tuple would need eleven bytes. Within the numbers that the specification requires (1.3.1: 20
+/// districts, 96,000 customers, 10,000,000 orders) this key fits a word:
 ///
 /// ```text
 ///  63        48 47      41 40                24 23              0
@@ -70,10 +70,10 @@ const _: () = {
 #[key(crate = drtm_txn)]
 pub struct OrderByCustomer(u64);
 
-/// Warehouse, district, last name, customer: those who have a name in a district are together.
+/// Warehouse, district, last name, customer: the customers of a district with one name are
+/// adjacent.
 ///
-/// A name is there as a number that is made from it. Two names may have the same, so that the row
-/// says which it is.
+/// A name is hashed to a number. Two names may have the same number, so the row contains the name.
 ///
 /// ```text
 ///  63        48 47      41 40                17 16              0
@@ -98,7 +98,7 @@ pub struct OrderByCustomer(u64);
 #[key(crate = drtm_txn)]
 pub struct CustomerByName(u64);
 
-/// A number that is too great for an index.
+/// A number that is too large for an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -108,7 +108,7 @@ pub enum KeyError {
     /// The customer's number.
     #[error("customer {0}: an index has room for numbers below 131072")]
     Customer(u32),
-    /// The order's number: the district has had too many.
+    /// The order's number: the district has too many orders.
     #[error("order {0}: the index of orders by customer has room for numbers below 16777216; load the population anew")]
     Order(u32),
 }
@@ -116,10 +116,10 @@ pub enum KeyError {
 const DISTRICT_BITS: u32 = 7;
 const CUSTOMER_BITS: u32 = 17;
 const ORDER_BITS: u32 = 24;
-/// What is left.
+/// The remaining bits.
 const NAME_BITS: u32 = 24;
 
-/// The front of both indexes' keys.
+/// Returns the first bits of both indexes' keys.
 fn front(warehouse: u16, district: u8) -> Result<u64, KeyError> {
     if u32::from(district) >> DISTRICT_BITS != 0 {
         return Err(KeyError::District(district));
@@ -136,11 +136,11 @@ fn bits(word: u64, from: u32, count: u32) -> u32 {
 }
 
 impl OrderByCustomer {
-    /// The key of a customer's order.
+    /// Creates the key of a customer's order.
     ///
     /// # Errors
     ///
-    /// When a number is greater than the specification asks for, and does not fit.
+    /// Returns an error if a number exceeds the specification's range and does not fit.
     pub fn new((warehouse, district, customer): CustomerKey, order: u32) -> Result<Self, KeyError> {
         let (front, customer) = (front(warehouse, district)?, fits(customer)?);
         if order >> ORDER_BITS != 0 {
@@ -149,7 +149,7 @@ impl OrderByCustomer {
         Ok(Self((front << CUSTOMER_BITS | customer) << ORDER_BITS | u64::from(order)))
     }
 
-    /// The keys of all orders of a customer.
+    /// Returns the keys of all orders of a customer.
     ///
     /// # Errors
     ///
@@ -158,31 +158,32 @@ impl OrderByCustomer {
         Ok(Self::new(customer, 0)?..=Self::new(customer, (1 << ORDER_BITS) - 1)?)
     }
 
-    /// Whose order it is.
+    /// Returns the ordering customer.
     pub fn customer(self) -> CustomerKey {
         let district = bits(self.0, ORDER_BITS + CUSTOMER_BITS, DISTRICT_BITS);
         let warehouse = self.0 >> (ORDER_BITS + CUSTOMER_BITS + DISTRICT_BITS);
         (warehouse as u16, district as u8, bits(self.0, ORDER_BITS, CUSTOMER_BITS))
     }
 
-    /// The order's number.
+    /// Returns the order's number.
     pub fn order(self) -> u32 {
         bits(self.0, 0, ORDER_BITS)
     }
 }
 
 impl CustomerByName {
-    /// The key of a customer with a last name.
+    /// Creates the key of a customer with a last name.
     ///
     /// # Errors
     ///
-    /// When a number is greater than the specification asks for, and does not fit.
+    /// Returns an error if a number exceeds the specification's range and does not fit.
     pub fn new((warehouse, district, customer): CustomerKey, last: &Text<16>) -> Result<Self, KeyError> {
         let named = front(warehouse, district)? << NAME_BITS | number_of(last);
         Ok(Self(named << CUSTOMER_BITS | fits(customer)?))
     }
 
-    /// The keys of all customers of a district with a last name, and perhaps of some with another.
+    /// Returns the keys of all customers of a district with a last name, and maybe of some with
+    /// another.
     ///
     /// # Errors
     ///
@@ -192,7 +193,7 @@ impl CustomerByName {
         Ok(of(0)?..=of((1 << CUSTOMER_BITS) - 1)?)
     }
 
-    /// Whose name it is.
+    /// Returns the customer.
     pub fn customer(self) -> CustomerKey {
         let district = bits(self.0, NAME_BITS + CUSTOMER_BITS, DISTRICT_BITS);
         let warehouse = self.0 >> (NAME_BITS + CUSTOMER_BITS + DISTRICT_BITS);
@@ -200,7 +201,7 @@ impl CustomerByName {
     }
 }
 
-/// A number below two to the [`NAME_BITS`]th.
+/// Hashes a name to a number below two to the [`NAME_BITS`]th.
 fn number_of(name: &Text<16>) -> u64 {
     let mut words = [[0; 8]; 2];
     words.as_flattened_mut()[..name.as_bytes().len()].copy_from_slice(name.as_bytes());

@@ -1,7 +1,7 @@
-//! The initial population (4.3.3.1): rows handed one by one to whoever stores them.
+//! The initial population (4.3.3.1), handed row by row to a [`Sink`].
 //!
-//! Each warehouse has its own stream of random values. So it has the same rows whoever loads it,
-//! and threads can share the work.
+//! Each warehouse has its own stream of random values. So its rows are the same whichever thread
+//! loads it, and threads can share the work.
 
 use std::num::NonZeroU64;
 
@@ -13,10 +13,10 @@ use super::{
     WarehouseKey, keys::LOADER, last_name, scale::DISTRICTS,
 };
 
-/// What each customer has paid at the beginning, in cents.
+/// The initial payment of each customer, in cents.
 const PAID: i64 = 1_000;
 
-/// Who stores rows. The indexes' keys are made of the rows:
+/// Stores rows. The indexes' keys are made from the rows:
 /// [`CustomerByName`](super::CustomerByName), [`OrderByCustomer`](super::OrderByCustomer).
 ///
 /// # Example
@@ -24,7 +24,7 @@ const PAID: i64 = 1_000;
 /// See [`Loader`].
 #[allow(missing_docs, reason = "one for each table")]
 pub trait Sink {
-    /// Why a row could not be stored.
+    /// The error of storing a row.
     type Error;
 
     fn warehouse(&mut self, key: WarehouseKey, row: &Warehouse) -> Result<(), Self::Error>;
@@ -38,7 +38,7 @@ pub trait Sink {
     fn stock(&mut self, key: StockKey, row: &Stock) -> Result<(), Self::Error>;
 }
 
-/// A population that can be loaded: a function of its scale, its seed and the date.
+/// A population that can be loaded, determined by its scale, its seed and the date.
 ///
 /// # Example
 ///
@@ -66,17 +66,17 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// The population of a scale and a seed, dated so many microseconds after 1970.
+    /// Creates the population of a scale and a seed, dated in microseconds after 1970.
     pub fn new(scale: Scale, seed: u64, date: NonZeroU64) -> Self {
         Self { scale, seed, date, constants: Constants::for_load(&mut Random::seeded(seed)) }
     }
 
-    /// The scale that it was made with.
+    /// Returns the scale.
     pub fn scale(&self) -> Scale {
         self.scale
     }
 
-    /// The constants that it is loaded with; those of a run are to be chosen after them.
+    /// Returns the constants of the load; those of a run depend on them.
     pub fn constants(&self) -> Constants {
         self.constants
     }
@@ -85,7 +85,7 @@ impl Loader {
     ///
     /// # Errors
     ///
-    /// When a row cannot be stored.
+    /// Returns the sink's error.
     pub fn items<S: Sink>(&self, sink: &mut S) -> Result<(), S::Error> {
         let random = &mut Random::stream(self.seed, 0);
         for item in 1..=self.scale.items() {
@@ -100,11 +100,11 @@ impl Loader {
         Ok(())
     }
 
-    /// Stores a warehouse, and all that belongs to it.
+    /// Stores a warehouse with all its rows.
     ///
     /// # Errors
     ///
-    /// When a row cannot be stored.
+    /// Returns the sink's error.
     pub fn warehouse<S: Sink>(&self, warehouse: WarehouseKey, sink: &mut S) -> Result<(), S::Error> {
         let random = &mut Random::stream(self.seed, warehouse.into());
         let paid = PAID * i64::from(self.scale.customers());
@@ -146,7 +146,7 @@ impl Loader {
             delivery_count: U32::new(0),
             discount: U16::new(random.within(0, 5_000)),
             credit: if random.percent(10) { *b"BC" } else { *b"GC" },
-            // Each name is somebody's; those of the others are drawn.
+            // Each name occurs at least once; the other customers' names are drawn.
             last: if number <= self.scale.last_names() {
                 last_name(number - 1)
             } else {
@@ -178,7 +178,7 @@ impl Loader {
         }
     }
 
-    /// One order of each customer, of which the last ones are not yet delivered.
+    /// Stores one order of each customer. The last ones are not delivered yet.
     fn orders<S: Sink>(
         &self,
         (warehouse, district): DistrictKey,

@@ -1,5 +1,5 @@
-//! Which transaction comes next (5.2.3): cards from a shuffled deck, which is shuffled anew when it
-//! is used up (5.2.4.2).
+//! Draws the next transaction (5.2.3): cards from a shuffled deck, which is reshuffled when it is
+//! used up (5.2.4.2).
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -18,11 +18,11 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them, in the order of a mix's cards.
+    /// All kinds, in the order of a mix's cards.
     pub const ALL: [Self; 5] = [Self::NewOrder, Self::Payment, Self::OrderStatus, Self::Delivery, Self::StockLevel];
 }
 
-/// How many cards of a deck are of each kind.
+/// The number of cards of each kind in a deck.
 ///
 /// # Example
 ///
@@ -46,23 +46,23 @@ pub enum MixError {
 }
 
 impl Mix {
-    /// 45 % NEW-ORDER, 43 % PAYMENT, and 4 % of each of the others: the least that 5.2.3 asks of
-    /// these, and the rest of the first.
+    /// 45 % NEW-ORDER, 43 % PAYMENT, and 4 % of each of the others. Clause 5.2.3 gives these as
+    /// minimums, except for NEW-ORDER.
     pub const STANDARD: Self = Self([45, 43, 4, 4, 4]);
 
-    /// Half NEW-ORDER, half STOCK-LEVEL: the most that writes and long reads can meet.
+    /// Half NEW-ORDER, half STOCK-LEVEL: the most conflicts of writes and long reads.
     pub const STOCK_LEVEL_HALF: Self = Self([50, 0, 0, 0, 50]);
 
-    /// So many cards of each of [`Kind::ALL`].
+    /// Creates a mix of this many cards of each of [`Kind::ALL`].
     ///
     /// # Errors
     ///
-    /// When there are none.
+    /// Returns an error if there are no cards.
     pub fn new(cards: [u8; 5]) -> Result<Self, MixError> {
         if cards == [0; 5] { Err(MixError::Empty) } else { Ok(Self(cards)) }
     }
 
-    /// One kind only.
+    /// Creates a mix of one kind only.
     ///
     /// # Example
     ///
@@ -76,7 +76,7 @@ impl Mix {
     }
 }
 
-/// Which transactions come.
+/// The mix of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum MixName {
     /// 45 % NEW-ORDER, 43 % PAYMENT, 4 % of each of the others
@@ -123,19 +123,19 @@ impl MixName {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Deck {
-    /// Never empty, as no mix is.
+    /// Never empty, because no mix is.
     cards: Vec<Kind>,
     drawn: usize,
 }
 
 impl Deck {
-    /// A deck that is yet to be shuffled.
+    /// Creates a deck that is not shuffled yet.
     pub fn new(Mix(counts): Mix) -> Self {
         let of_kind = |(kind, count): (Kind, u8)| std::iter::repeat_n(kind, count.into());
         Self { cards: Kind::ALL.into_iter().zip(counts).flat_map(of_kind).collect(), drawn: 0 }
     }
 
-    /// The next card.
+    /// Draws the next card.
     pub fn draw(&mut self, random: &mut Random) -> Kind {
         if self.drawn == 0 {
             random.shuffle(&mut self.cards);

@@ -1,5 +1,5 @@
-//! A population in ordinary maps of this process: what a store's is compared with, and what the
-//! checks are tested on.
+//! A population in ordinary maps of this process: tests of the checks use it, and stores are
+//! compared with it.
 
 use std::{collections::BTreeMap, convert::Infallible};
 
@@ -45,7 +45,7 @@ population! {
 }
 
 impl Population {
-    /// All that a loader has.
+    /// Returns all rows of a loader.
     pub fn of(loader: &Loader) -> Self {
         let mut rows = Self::default();
         let Ok(()) = loader.items(&mut rows);
@@ -56,7 +56,7 @@ impl Population {
     }
 }
 
-/// What cannot fail, as what could.
+/// Wraps a lookup that cannot fail as one that can.
 fn sure<'p, K: Copy, R: Copy>(
     table: &'p BTreeMap<K, R>,
 ) -> impl Iterator<Item = Result<(K, R), Infallible>> + use<'p, K, R> {

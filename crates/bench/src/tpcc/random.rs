@@ -1,10 +1,10 @@
-//! The specification's random values (2.1.5, 2.1.6, 4.3.2). Everything is a function of a seed.
+//! The specification's random values (2.1.5, 2.1.6, 4.3.2), determined by a seed.
 
 use rand::{RngExt, SeedableRng, distr::uniform::SampleUniform, rngs::SmallRng, seq::SliceRandom};
 
 use super::{Scale, Text};
 
-/// The range of NURand's C for last names, and so on (2.1.6).
+/// The A of NURand for last names; the next constants are for customers and items (2.1.6).
 const A_LAST_NAME: u32 = 255;
 const A_CUSTOMER: u32 = 1_023;
 const A_ITEM: u32 = 8_191;
@@ -26,40 +26,38 @@ const A_ITEM: u32 = 8_191;
 pub struct Random(SmallRng);
 
 impl Random {
-    /// The generator of a seed.
+    /// Creates the generator of a seed.
     pub fn seeded(seed: u64) -> Self {
         Self(SmallRng::seed_from_u64(seed))
     }
 
-    /// One of a seed's many, independent of each other. A [`Loader`](super::Loader) takes one for
-    /// each warehouse, by its number, and the one of number 0. What else is drawn had better have a
-    /// seed of its own.
+    /// Creates one of many independent generators of a seed. A [`Loader`](super::Loader) uses the
+    /// one of each warehouse's number, and number 0. Use another seed for other draws.
     pub fn stream(seed: u64, stream: u64) -> Self {
-        // What a generator makes of a seed, which is not in step with its neighbours': two states
-        // that were made of neighbouring seeds could have words in common.
+        // The seed is mixed first: states that are made from neighbouring seeds could have words in
+        // common.
         let mix = |seed| Self::seeded(seed).0.random::<u64>();
         Self::seeded(mix(mix(seed) ^ stream))
     }
 
-    /// Uniform between these two, both included.
+    /// Draws uniformly between these two, inclusive.
     pub fn within<T: SampleUniform + PartialOrd>(&mut self, low: T, high: T) -> T {
         self.0.random_range(low..=high)
     }
 
-    /// True in so many of 100 cases.
+    /// Returns true in `chance` of 100 cases.
     #[inline]
     pub fn percent(&mut self, chance: u8) -> bool {
-        // By one number, without another try: some of the hundred cases are more likely than others
-        // by one in 40 million.
+        // A single draw, without rejection: the probabilities differ by one in 40 million.
         (u64::from(self.0.random::<u32>()) * 100) >> u32::BITS < chance.into()
     }
 
-    /// NURand(A, low, high) with the constant C (2.1.6).
+    /// Draws NURand(A, low, high) with the constant C (2.1.6).
     pub fn non_uniform(&mut self, a: u32, c: u32, low: u32, high: u32) -> u32 {
         ((self.within(0, a) | self.within(low, high)) + c) % (high - low + 1) + low
     }
 
-    /// Letters and digits of a random number between these (4.3.2.2: a-string).
+    /// Draws a random number of letters and digits between `low` and `high` (4.3.2.2: a-string).
     pub fn text<const N: usize>(&mut self, low: usize, high: usize) -> Text<N> {
         let mut bytes = [0; N];
         let length = self.within(low, high).min(N);
@@ -67,25 +65,25 @@ impl Random {
         Text::new(&bytes[..length])
     }
 
-    /// Exactly so many letters and digits.
+    /// Draws exactly `N` letters and digits.
     pub fn characters<const N: usize>(&mut self) -> [u8; N] {
         [(); N].map(|()| self.alphanumeric())
     }
 
-    /// Exactly so many digits (4.3.2.2: n-string).
+    /// Draws exactly `N` digits (4.3.2.2: n-string).
     pub fn digits<const N: usize>(&mut self) -> [u8; N] {
         [(); N].map(|()| self.within(b'0', b'9'))
     }
 
-    /// Four digits, then 11111 (4.3.2.7).
+    /// Draws four digits, then appends 11111 (4.3.2.7).
     pub fn zip(&mut self) -> [u8; 9] {
         let mut zip = *b"000011111";
         zip[..4].copy_from_slice(&self.digits::<4>());
         zip
     }
 
-    /// I_DATA and S_DATA: 26 to 50 characters, in a tenth of the rows with ORIGINAL somewhere among
-    /// them (4.3.3.1).
+    /// Draws I_DATA and S_DATA: 26 to 50 characters. A tenth of the rows contain ORIGINAL
+    /// (4.3.3.1).
     pub fn data(&mut self) -> Text<50> {
         const ORIGINAL: &[u8] = b"ORIGINAL";
         let length = self.within(26, 50);
@@ -97,14 +95,14 @@ impl Random {
         Text::new(&bytes[..length])
     }
 
-    /// The numbers from one to this, in random order.
+    /// Returns the numbers from one to `count`, in random order.
     pub fn permutation(&mut self, count: u32) -> Vec<u32> {
         let mut numbers: Vec<u32> = (1..=count).collect();
         self.shuffle(&mut numbers);
         numbers
     }
 
-    /// Brings these into random order.
+    /// Shuffles a slice.
     #[inline(never)]
     pub fn shuffle<T>(&mut self, all: &mut [T]) {
         all.shuffle(&mut self.0);
@@ -116,7 +114,7 @@ impl Random {
     }
 }
 
-/// The last name of a number below 1000: a syllable for each of its digits (4.3.2.3).
+/// Returns the last name of a number below 1000: a syllable for each of its digits (4.3.2.3).
 pub fn last_name(number: u32) -> Text<16> {
     const SYLLABLES: [&[u8]; 10] =
         [b"BAR", b"OUGHT", b"ABLE", b"PRI", b"PRES", b"ESE", b"ANTI", b"CALLY", b"ATION", b"EING"];
@@ -151,7 +149,7 @@ pub struct Constants {
 }
 
 impl Constants {
-    /// Those of the initial population.
+    /// Draws the constants of the initial population.
     pub fn for_load(random: &mut Random) -> Self {
         Self {
             last_name: random.within(0, A_LAST_NAME),
@@ -160,8 +158,8 @@ impl Constants {
         }
     }
 
-    /// Those of a run over a population: the constants for last names differ by 65 to 119, but not
-    /// by 96 or 112 (2.1.6.1).
+    /// Draws the constants of a run over a population. The constants for last names differ by 65 to
+    /// 119, but not by 96 or 112 (2.1.6.1).
     pub fn for_run(load: Self, random: &mut Random) -> Self {
         loop {
             let run = Self::for_load(random);
@@ -172,17 +170,17 @@ impl Constants {
         }
     }
 
-    /// A customer's last name.
+    /// Draws a customer's last name.
     pub fn last_name(&self, scale: &Scale, random: &mut Random) -> Text<16> {
         last_name(random.non_uniform(A_LAST_NAME, self.last_name, 0, scale.last_names() - 1))
     }
 
-    /// A customer's number.
+    /// Draws a customer's number.
     pub fn customer(&self, scale: &Scale, random: &mut Random) -> u32 {
         random.non_uniform(A_CUSTOMER, self.customer, 1, scale.customers())
     }
 
-    /// An item's number.
+    /// Draws an item's number.
     pub fn item(&self, scale: &Scale, random: &mut Random) -> u32 {
         random.non_uniform(A_ITEM, self.item, 1, scale.items())
     }
@@ -222,8 +220,8 @@ mod tests {
 
     #[test]
     fn non_uniform_values_are_the_formula_s() {
-        // Every pair of uniform values is as likely, so what each value's share must be can be
-        // counted.
+        // All pairs of uniform values are equally likely, so the expected share of each value can
+        // be counted.
         let (a, c, low, high) = (15, 9, 1, 30);
         let mut expected = [0_f64; 31];
         for x in 0..=a {

@@ -1,4 +1,4 @@
-//! How transactions that only read are run, and how often they have to be run again.
+//! How read-only transactions run, and how often they are retried.
 
 use clap::ValueEnum;
 use drtm_txn::{Config, Db, Mode, Tx};
@@ -6,21 +6,21 @@ use serde::Serialize;
 
 use crate::Error;
 
-/// How transactions that only read are run.
+/// How read-only transactions run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Reading {
-    /// As the database does it: in the present as long as little is read, and then in a snapshot
+    /// The database's choice: in the present while little is read, and then in a snapshot
     #[default]
     Auto,
-    /// In a snapshot from the beginning: never refused
+    /// In a snapshot from the beginning: never aborted
     Snapshot,
-    /// As transactions that write are: in the present, validated in the end, and run again if that
+    /// Like transactions that write: in the present, validated at the end, and retried if that
     /// fails
     Validated,
 }
 
-/// What such a transaction does, in whichever kind of transaction.
+/// The body of a read-only transaction, in any mode.
 pub(super) trait Look {
     type Seen;
 
@@ -28,7 +28,7 @@ pub(super) trait Look {
 }
 
 impl Reading {
-    /// Runs a transaction to its end, and adds to `reruns` how often it had to be run again.
+    /// Runs a transaction until it succeeds, and adds the number of retries to `reruns`.
     #[inline]
     pub(super) fn run<S: Config, L: Look>(self, db: &Db<S>, mut look: L, reruns: &mut u64) -> Result<L::Seen, Error> {
         let mut runs = 0;
@@ -46,7 +46,7 @@ impl Reading {
                 let mut tx = db.snapshot()?;
                 match look.look(&mut tx) {
                     Ok(seen) => break tx.commit().map(|()| seen).map_err(Error::from),
-                    // Never, says the database. It is for who counts to find out.
+                    // A snapshot should never conflict. The count of retries verifies that.
                     Err(Error::Database(drtm_txn::Error::Conflict(_))) => {}
                     Err(error) => break Err(error),
                 }

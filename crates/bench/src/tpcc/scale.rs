@@ -1,15 +1,15 @@
-//! How large a population is.
+//! The size of a population.
 
 /// Districts of a warehouse (1.2.1).
 pub const DISTRICTS: u8 = 10;
 
-/// Customers of a district, and orders that it begins with, one of each customer (4.3.3.1).
+/// Customers of a district, and its initial orders, one of each customer (4.3.3.1).
 pub const CUSTOMERS: u32 = 3_000;
 
 /// Items (4.3.3.1).
 pub const ITEMS: u32 = 100_000;
 
-/// The size of a population. Only with all customers and items is it the specification's.
+/// The size of a population. It is the specification's only with all customers and items.
 ///
 /// # Example
 ///
@@ -29,7 +29,7 @@ pub struct Scale {
     items: u32,
 }
 
-/// A size that no population can have.
+/// An invalid size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScaleError {
@@ -42,17 +42,17 @@ pub enum ScaleError {
     /// Too few or too many items.
     #[error("{0} items: ask for 1 to {ITEMS}")]
     Items(u32),
-    /// A terminal in a district that there is not.
+    /// A terminal in a district that does not exist.
     #[error("warehouse {0}, district {1}: the population has no such district; both are numbered from 1")]
     District(u16, u8),
 }
 
 impl Scale {
-    /// The specification's population of so many warehouses.
+    /// Creates the specification's population of this many warehouses.
     ///
     /// # Errors
     ///
-    /// When there are none.
+    /// Returns an error if there are none.
     pub fn new(warehouses: u16) -> Result<Self, ScaleError> {
         if warehouses == 0 {
             return Err(ScaleError::NoWarehouses);
@@ -60,17 +60,17 @@ impl Scale {
         Ok(Self { warehouses, customers: CUSTOMERS, items: ITEMS })
     }
 
-    /// So many warehouses, perhaps with hardly anything in them.
+    /// Creates a size of this many warehouses; `is_tiny` leaves them almost empty.
     pub(crate) fn sized(warehouses: usize, is_tiny: bool) -> Result<Self, ScaleError> {
         let scale = Self::new(u16::try_from(warehouses).unwrap_or(u16::MAX))?;
         if is_tiny { scale.with_customers(30)?.with_items(200) } else { Ok(scale) }
     }
 
-    /// The same with fewer customers to a district, for tests.
+    /// Reduces the customers of a district, for tests.
     ///
     /// # Errors
     ///
-    /// When there are none, or more than the specification's.
+    /// Returns an error if there are none, or more than the specification's.
     pub fn with_customers(self, customers: u32) -> Result<Self, ScaleError> {
         match customers {
             1..=CUSTOMERS => Ok(Self { customers, ..self }),
@@ -78,11 +78,11 @@ impl Scale {
         }
     }
 
-    /// The same with fewer items, for tests.
+    /// Reduces the items, for tests.
     ///
     /// # Errors
     ///
-    /// When there are none, or more than the specification's.
+    /// Returns an error if there are none, or more than the specification's.
     pub fn with_items(self, items: u32) -> Result<Self, ScaleError> {
         match items {
             1..=ITEMS => Ok(Self { items, ..self }),
@@ -90,33 +90,33 @@ impl Scale {
         }
     }
 
-    /// Warehouses, numbered from one.
+    /// Returns the number of warehouses. They are numbered from one.
     pub fn warehouses(&self) -> u16 {
         self.warehouses
     }
 
-    /// Customers of each district, and orders that it begins with.
+    /// Returns the customers of each district, which is also its number of initial orders.
     pub fn customers(&self) -> u32 {
         self.customers
     }
 
-    /// Items, and rows of stock in each warehouse.
+    /// Returns the number of items, which is also the number of stock rows in each warehouse.
     pub fn items(&self) -> u32 {
         self.items
     }
 
-    /// Whether there are fewer customers or items than the specification's.
+    /// Returns whether there are fewer customers or items than the specification's.
     pub(crate) fn is_scaled_down(&self) -> bool {
         self.customers < CUSTOMERS || self.items < ITEMS
     }
 
-    /// Orders of each district that are not yet delivered at the beginning: the last 900 of 3000.
+    /// Returns the initially undelivered orders of each district: the last 900 of 3000.
     pub fn undelivered(&self) -> u32 {
         self.customers * 3 / 10
     }
 
-    /// Last names that are given: 1000, or fewer where there are fewer customers, since each name
-    /// is somebody's.
+    /// Returns the number of last names: 1000, or fewer with fewer customers, because each name
+    /// must occur.
     pub fn last_names(&self) -> u32 {
         self.customers.min(1_000)
     }

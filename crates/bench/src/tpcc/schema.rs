@@ -11,7 +11,7 @@ use zerocopy::{
 
 use super::Text;
 
-/// Where somebody is.
+/// A postal address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
@@ -46,8 +46,8 @@ pub struct District {
     pub address: Address,
 }
 
-/// The columns of a customer that transactions want: they are together, so that they can be read
-/// and changed without the others.
+/// The columns of a customer that transactions use. They are adjacent, so that they can be read and
+/// written without the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
@@ -77,8 +77,7 @@ pub struct Customer {
     pub data: Text<500>,
 }
 
-/// What the index of customers by name says of one: its names, so that the right one is found
-/// without reading customers.
+/// The value of the index of customers by name: the names, so that a lookup reads no customer rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
@@ -87,7 +86,7 @@ pub struct CustomerNames {
     pub first: Text<16>,
 }
 
-/// A payment that was made.
+/// A payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
@@ -102,7 +101,7 @@ pub struct History {
     pub data: Text<24>,
 }
 
-/// An order that is not yet delivered. Its key says everything.
+/// An order that is not delivered yet. Its key contains everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct NewOrder;
@@ -114,10 +113,10 @@ pub struct NewOrder;
 pub struct Order {
     pub customer: U32,
     pub entry_date: U64,
-    /// Who delivers it, 1 to 10; 0: nobody yet.
+    /// The carrier, 1 to 10; 0 if there is none yet.
     pub carrier: u8,
     pub line_count: u8,
-    /// Whether all of it is supplied by its own warehouse, 1 or 0.
+    /// Whether its own warehouse supplies all lines, 1 or 0.
     pub all_local: u8,
 }
 
@@ -128,7 +127,7 @@ pub struct Order {
 pub struct OrderLine {
     pub item: U32,
     pub supply_warehouse: U16,
-    /// When it was delivered; 0: not yet.
+    /// When it was delivered; 0 if it is not.
     pub delivery_date: U64,
     pub quantity: u8,
     pub amount: I64,
@@ -146,7 +145,7 @@ pub struct Item {
     pub data: Text<50>,
 }
 
-/// The columns of a stock that every order of its item wants: as for [`Account`].
+/// The columns of a stock that every order of its item uses: see [`Account`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
@@ -158,7 +157,7 @@ pub struct Supply {
     pub data: Text<50>,
 }
 
-/// What a warehouse has of an item.
+/// The stock of an item in a warehouse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
@@ -168,7 +167,7 @@ pub struct Stock {
     pub districts: [[u8; 24]; 10],
 }
 
-// What a record's value takes. A size that changes is a table that cannot be read any more.
+// The size of each record's value. A changed size makes existing tables unreadable.
 const _: () = {
     assert!(size_of::<Address>() == 77);
     assert!(size_of::<Warehouse>() == 99);

@@ -1,5 +1,4 @@
-//! That a population can be stored: every row comes back from its codec, and every key from its
-//! word or bytes, in order.
+//! Tests that every row and every key survives encoding, and that encoded keys keep their order.
 
 use std::{collections::BTreeMap, fmt::Debug, num::NonZeroU64};
 

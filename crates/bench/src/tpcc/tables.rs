@@ -1,7 +1,7 @@
-//! The nine tables and the two indexes in a database, and how they are loaded.
+//! The nine tables and the two indexes of a database, and how they are loaded.
 //!
-//! A table is ordered where a transaction needs a range of it. Where it does not, it is hashed, or
-//! ordered, too, to see what that costs.
+//! A table is ordered if a transaction scans ranges of it. The other tables are hashed, or also
+//! ordered, to measure that cost.
 
 use drtm_txn::{Codec, Config, Db, Error, Hash, Key, Kind, Ordered, PodRef, Table, TableDef};
 
@@ -12,9 +12,9 @@ use super::{
 };
 use crate::Error as BenchError;
 
-/// Kinds of tables that rows can be in of which no range is needed.
+/// Kinds of tables for rows that are never scanned.
 pub(crate) trait Layout: Kind {
-    /// A table with room for so many rows, where it takes the hint.
+    /// Defines a table with room for this many rows, if it takes the hint.
     fn def<K: Key, C: Codec>(name: &'static str, rows: u64) -> TableDef<K, C, Self>
     where
         Self: Sized;
@@ -42,11 +42,11 @@ pub(crate) struct Tables<O: Layout = Hash> {
     /// The oldest order of a district is the first of a range.
     pub(super) new_orders: Table<OrderKey, PodRef<NewOrder>, Ordered>,
     pub(super) orders: Table<OrderKey, PodRef<Order>, O>,
-    /// Those of the last twenty orders are a range.
+    /// The lines of the last twenty orders are a range.
     pub(super) order_lines: Table<OrderLineKey, PodRef<OrderLine>, Ordered>,
     pub(super) items: Table<ItemKey, PodRef<Item>, O>,
     pub(super) stocks: Table<StockKey, PodRef<Stock>, O>,
-    /// Those who have a name are a range.
+    /// The customers with one name are a range.
     pub(super) customers_by_name: Table<CustomerByName, PodRef<CustomerNames>, Ordered>,
     /// A customer's last order is the last of a range.
     pub(super) orders_by_customer: Table<OrderByCustomer, PodRef<()>, Ordered>,
@@ -85,7 +85,7 @@ impl<O: Layout> Tables<O> {
 }
 
 /// A database as the sink of a [`Loader`](super::Loader): each row in a transaction of its own,
-/// together with its entry in an index.
+/// together with its index entry.
 pub(super) struct Loading<'db, S: Config, O: Layout> {
     pub(super) db: &'db Db<S>,
     pub(super) tables: Tables<O>,
@@ -132,7 +132,7 @@ impl<S: Config, O: Layout> Sink for Loading<'_, S, O> {
     }
 }
 
-/// A row that must be there.
+/// Returns a row that must exist.
 #[inline(always)]
 pub(super) fn there<T>(row: Option<T>, table: &'static str) -> Result<T, Error> {
     match row {
@@ -141,7 +141,7 @@ pub(super) fn there<T>(row: Option<T>, table: &'static str) -> Result<T, Error> 
     }
 }
 
-/// Out of the way: an error that is made ahead has to be dropped, too.
+/// Not inlined: an error made ahead would have to be dropped, too.
 #[cold]
 fn missing(table: &'static str) -> Error {
     Error::Missing { table }

@@ -1,5 +1,4 @@
-//! What a thread does: the transactions of its terminals, one after the other, without time to
-//! think.
+//! A thread that runs the transactions of its terminals one after the other, without think time.
 
 use std::hint::black_box;
 
@@ -17,10 +16,10 @@ use crate::{
     drive::{Client, Done},
 };
 
-/// The transactions' names, as [`Kind`] numbers them.
+/// The transactions' names, indexed by [`Kind`].
 pub(super) const KINDS: &[&str] = &["new-order", "payment", "order-status", "delivery", "stock-level"];
 
-/// A terminal: its inputs, and in which order its transactions come (5.2.4.2).
+/// A terminal: its inputs, and the order of its transactions (5.2.4.2).
 #[derive(Clone, Debug)]
 struct Terminal {
     inputs: Inputs,
@@ -34,23 +33,23 @@ pub(crate) struct Terminals<'db, S: Config, O: Layout> {
     db: &'db Db<S>,
     tables: Tables<O>,
     terminals: Vec<Terminal>,
-    /// Whose turn it is.
+    /// The index of the next terminal.
     next: usize,
     scratch: Scratch,
     reading: Reading,
-    /// How often its transactions that only read had to be run again.
+    /// The retries of its read-only transactions.
     pub(super) reruns: u64,
-    /// Its number among those who write down payments.
+    /// Its number among the writers of payments.
     writer: u16,
-    /// How many it has written down.
+    /// The number of payments that it recorded.
     payments: u32,
 }
 
-/// What terminals do.
+/// The work of terminals.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Duty {
     pub(super) scale: Scale,
-    /// Those of the population.
+    /// The population's constants.
     pub(super) constants: Constants,
     pub(super) chances: Chances,
     pub(super) mix: Mix,
@@ -58,12 +57,12 @@ pub(super) struct Duty {
     pub(super) seed: u64,
 }
 
-/// The streams of a seed from which terminals draw; warehouses have those from zero on.
+/// The first stream of a seed for terminals; warehouses use those from zero.
 const STREAMS: u64 = 1 << 32;
 
 impl<'db, S: Config, O: Layout> Terminals<'db, S, O> {
-    /// The terminals of all districts, shared out among threads so that each has as few warehouses
-    /// as can be. With more threads than terminals, some have a terminal together with others.
+    /// Creates the terminals of all districts, divided among threads so that each has as few
+    /// warehouses as possible. With more threads than terminals, some threads share a terminal.
     pub(super) fn of_all(
         db: &'db Db<S>,
         tables: Tables<O>,
@@ -75,7 +74,7 @@ impl<'db, S: Config, O: Layout> Terminals<'db, S, O> {
         let all = usize::from(scale.warehouses()) * usize::from(DISTRICTS);
         let terminal = |thread: usize, number: usize| {
             let home = ((number / usize::from(DISTRICTS)) as u16 + 1, (number % usize::from(DISTRICTS)) as u8 + 1);
-            // Those who share a terminal do not draw the same.
+            // Threads that share a terminal draw different inputs.
             let random = Random::stream(seed, STREAMS + (thread << 24 | number) as u64);
             Ok(Terminal { inputs: Inputs::new(scale, run, chances, home, random)?, deck: Deck::new(mix) })
         };
@@ -84,14 +83,14 @@ impl<'db, S: Config, O: Layout> Terminals<'db, S, O> {
             let terminals =
                 (first..end.max(first + 1)).map(|number| terminal(thread, number)).collect::<Result<_, _>>()?;
             let scratch = Scratch::default();
-            // The first is the loader.
+            // Writer 0 is the loader.
             let writer = thread as u16 + 1;
             Ok(Self { db, tables, terminals, next: 0, scratch, reading, reruns: 0, writer, payments: 0 })
         };
         (0..threads).map(of_thread).collect()
     }
 
-    /// What it has written down.
+    /// Returns the payments that it recorded.
     pub(super) fn payments(&self) -> Payments {
         Payments { warehouse: None, writer: self.writer, count: self.payments }
     }

@@ -1,5 +1,4 @@
-//! The workload on a database: what each transaction does, and that the conditions see it if one
-//! does it wrongly.
+//! The workload on a database: tests each transaction, and that the conditions detect a faulty one.
 
 use std::num::NonZeroU64;
 
@@ -22,7 +21,7 @@ struct World<S: Config> {
     db: Db<S>,
     tables: Tables,
     loader: Loader,
-    /// Payments made, by a writer that is 1.
+    /// The number of payments, by writer 1.
     payments: u32,
 }
 
@@ -135,8 +134,8 @@ fn nothing_is_left_of_an_order_of_an_unused_item() {
 #[test]
 fn the_customer_in_the_middle_pays() {
     let mut world = world::<DefaultConfig>(Native::without_regions());
-    // Whose last name is the seventh's: with thirty names for thirty customers there is one; then
-    // three, and four.
+    // The seventh customer's last name: with thirty names for thirty customers, one customer has
+    // it; then three, and four.
     let (last, seventh) = (last_name(6), (1, 3, 7));
     let input = Payment {
         district: (2, 5),
@@ -164,7 +163,7 @@ fn the_customer_in_the_middle_pays() {
     assert_eq!(pay(&mut world).customer, (1, 3, 20), "AA, B, M");
     name(&world, 1, b"A");
     assert_eq!(pay(&mut world).customer, (1, 3, 9), "A, AA, B, M: rounded up");
-    // The row of another name with the same number in its key is none of theirs.
+    // The row of another name with the same number in its key does not count.
     let key = super::CustomerByName::new((1, 3, 2), &last).expect("in range");
     let other = super::CustomerNames { last: last_name(1), first: super::Text::new(b"0") };
     world.db.transact(|tx| tx.put(world.tables.customers_by_name, key, &other)).expect("room");

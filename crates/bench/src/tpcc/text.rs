@@ -1,10 +1,10 @@
-//! Text of a varying length in a row of a fixed size.
+//! Text of varying length in a row of fixed size.
 
 use std::fmt;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian::U16};
 
-/// Up to `N` bytes of text, of which the unused ones are zero: equal texts are equal bytes.
+/// Up to `N` bytes of text. Unused bytes are zero, so that equal texts are equal bytes.
 ///
 /// # Example
 ///
@@ -23,13 +23,13 @@ pub struct Text<const N: usize> {
 }
 
 impl<const N: usize> Text<N> {
-    /// The first `N` bytes of these.
+    /// Creates a text of the first `N` bytes.
     pub fn new(text: &[u8]) -> Self {
         Self::joined(text, &[])
     }
 
-    /// The first `N` bytes of these, one part after the other: how a payment writes its history
-    /// into C_DATA (2.5.2.2).
+    /// Creates a text of the first `N` bytes of two parts: how a payment writes its history into
+    /// C_DATA (2.5.2.2).
     pub fn joined(front: &[u8], back: &[u8]) -> Self {
         const { assert!(N <= u16::MAX as usize) };
         let mut bytes = [0; N];
@@ -37,17 +37,18 @@ impl<const N: usize> Text<N> {
         let back = &back[..back.len().min(N - front.len())];
         bytes[..front.len()].copy_from_slice(front);
         bytes[front.len()..][..back.len()].copy_from_slice(back);
-        // No more than N, which fits.
+        // At most N, which fits.
         Self { length: U16::new((front.len() + back.len()) as u16), bytes }
     }
 
-    /// The text. A length that only damaged memory can have is taken for the greatest.
+    /// Returns the text. An invalid length, which only damaged memory can have, counts as the
+    /// maximum.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length.get()).min(N)]
     }
 
-    /// The text, filled up with zeros: in the same order as the texts, as long as these have no
-    /// zeros themselves.
+    /// Returns the text padded with zeros. Padded texts have the order of the texts if these
+    /// contain no zeros.
     pub fn padded(&self) -> &[u8; N] {
         &self.bytes
     }

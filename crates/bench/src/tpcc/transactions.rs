@@ -1,7 +1,7 @@
-//! The five transactions (2.4 to 2.8), each on whatever database it is given.
+//! The five transactions (2.4 to 2.8), on any database.
 //!
-//! Each computes what its terminal would show, so that no engine is spared anything; nothing is
-//! shown. Rows that need not be kept are looked at in place.
+//! Each computes the terminal's output, so that every engine does the full work; nothing is shown.
+//! Rows that are not kept are read in place.
 
 mod delivery;
 mod new_order;
@@ -26,24 +26,24 @@ use super::{
 };
 use crate::Error;
 
-/// What most transactions want of a customer.
+/// The part of a customer that most transactions use.
 const ACCOUNT: Part<Customer, Account> = part!(Customer, account);
 
-/// As much of it as is asked for ahead.
+/// The bytes of a customer to prefetch.
 const OF_CUSTOMER: PrefetchMask = PrefetchMask::of(&[ACCOUNT.bytes()]);
 
-/// Lists that transactions make, kept from one to the next.
+/// Lists that transactions reuse.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    /// First names of those who have a last name, and their numbers.
+    /// First names and numbers of the customers with a last name.
     named: Vec<([u8; 16], u32)>,
-    /// Items of the last orders, each once.
+    /// Distinct items of the last orders.
     items: Vec<u32>,
-    /// Those that are among them.
+    /// The set of items met so far.
     met: FixedBitSet,
 }
 
-/// The customer that is meant: of those who have a last name, the [middle] one.
+/// Finds the given customer: among those with a last name, the [middle] one.
 fn choose<S: Config, M: Mode, O: Layout>(
     tx: &mut Tx<'_, S, M>,
     tables: &Tables<O>,
@@ -66,8 +66,7 @@ fn choose<S: Config, M: Mode, O: Layout>(
     Ok((warehouse, district, there(middle(named), CUSTOMER)?))
 }
 
-/// Of those who have a last name, by their first names, the one in the middle, rounded up
-/// (2.5.2.2).
+/// Returns the middle customer with a last name, by first names, rounded up (2.5.2.2).
 pub(super) fn middle(named: &mut [([u8; 16], u32)]) -> Option<u32> {
     named.sort_unstable();
     named.get(named.len().div_ceil(2).checked_sub(1)?).map(|(_, customer)| *customer)

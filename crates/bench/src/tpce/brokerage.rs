@@ -6,13 +6,13 @@ use zerocopy::little_endian::{I64, U32, U64};
 use super::{Account, AccountKey, Customer, CustomerKey, Holding, HoldingKey, LastTrade, SecurityKey};
 use crate::{scatter::of_row, tpcc::Random};
 
-/// Securities for each thousand customers.
+/// Securities per thousand customers.
 const SECURITIES: u64 = 685;
 
 /// The most securities of an account.
 const MOST_HOLDINGS: u8 = 18;
 
-/// A brokerage: a function of the number of its customers and of a seed.
+/// A brokerage, determined by the number of its customers and a seed.
 ///
 /// # Example
 ///
@@ -29,7 +29,7 @@ pub struct Brokerage {
     seed: u64,
 }
 
-/// A brokerage that cannot be.
+/// An invalid brokerage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BrokerageError {
@@ -39,11 +39,11 @@ pub enum BrokerageError {
 }
 
 impl Brokerage {
-    /// A brokerage of so many customers.
+    /// Creates a brokerage.
     ///
     /// # Errors
     ///
-    /// When there are too few.
+    /// Returns an error if there are too few customers.
     pub fn new(customers: u32, seed: u64) -> Result<Self, BrokerageError> {
         let brokerage = Self { customers, seed };
         if brokerage.securities() < MOST_HOLDINGS.into() {
@@ -52,24 +52,24 @@ impl Brokerage {
         Ok(brokerage)
     }
 
-    /// Customers, numbered from zero.
+    /// Returns the number of customers. They are numbered from zero.
     pub fn customers(&self) -> u32 {
         self.customers
     }
 
-    /// Securities, numbered from zero: 685 for each thousand customers.
+    /// Returns the number of securities, numbered from zero: 685 per thousand customers.
     pub fn securities(&self) -> u32 {
         (u64::from(self.customers) * SECURITIES / 1_000) as u32
     }
 
-    /// A customer with all that it has. It is the same whichever node makes it.
+    /// Returns a customer with all its rows. It is the same whichever node makes it.
     pub fn portfolio(&self, customer: CustomerKey) -> Portfolio {
         Portfolio::drawn(customer, self.securities(), &mut of_row(self.seed, customer.into()))
     }
 
-    /// What a security costs at the beginning.
+    /// Returns the initial price of a security.
     pub fn last_trade(&self, security: SecurityKey) -> LastTrade {
-        // Behind all customers' rows.
+        // The streams behind those of all customers.
         let random = &mut of_row(self.seed, 1 << 32 | u64::from(security));
         let price = I64::new(random.within(2_000, 3_000));
         LastTrade { price, open_price: price, volume: U64::new(0) }
@@ -87,12 +87,12 @@ pub struct Portfolio {
 }
 
 impl Portfolio {
-    /// One to ten rows.
+    /// Returns one to ten rows.
     pub fn accounts(&self) -> impl Iterator<Item = (AccountKey, Account)> {
         (0..).zip(&self.accounts).map(|(number, (row, _))| ((self.key, number), *row))
     }
 
-    /// One to eighteen rows of each account.
+    /// Returns one to eighteen rows of each account.
     pub fn holdings(&self) -> impl Iterator<Item = (HoldingKey, Holding)> {
         (0..).zip(&self.accounts).flat_map(move |(account, (_, holdings))| {
             (0..).zip(holdings).map(move |(number, row)| ((self.key, account, number), *row))
@@ -100,7 +100,8 @@ impl Portfolio {
     }
 
     fn drawn(key: CustomerKey, securities: u32, random: &mut Random) -> Self {
-        // A fifth each of the first and the last tier, and how many accounts each may have.
+        // The first and the last tier have a fifth of the customers each. The range is the number
+        // of accounts.
         let (tier, least, most) = match random.within(1, 5) {
             1 => (1, 1, 4),
             5 => (3, 5, 10),
@@ -122,7 +123,7 @@ impl Portfolio {
 
 fn account(securities: u32, random: &mut Random) -> (Account, Vec<Holding>) {
     let count = random.within(1, MOST_HOLDINGS);
-    // Different ones: a random one, and others at equal distances from it.
+    // Distinct securities: a random one, and others at equal distances from it.
     let (first, apart) = (random.within(0, securities - 1), securities / u32::from(MOST_HOLDINGS));
     let holdings = (0..u32::from(count)).map(|number| Holding {
         security: U32::new((first + number * apart) % securities),

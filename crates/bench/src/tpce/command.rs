@@ -1,4 +1,4 @@
-//! `drtm-bench tpce-cp`: TPC-E's customer-position, run.
+//! `drtm-bench tpce-cp`: runs TPC-E's customer-position.
 
 use clap::{Args as ClapArgs, value_parser};
 use serde::{Deserialize, Serialize};
@@ -10,16 +10,17 @@ use crate::{
     report::Report,
 };
 
-/// Run TPC-E's customer-position, and check that all rows are as they should be
+/// Run TPC-E's customer-position, and check that all rows are consistent
 ///
-/// A customer's profile, accounts and holdings are on one node, where the transaction begins; the
-/// last prices of the securities that it holds are on all nodes, as in DrTM+H (Fig. 11). It only
-/// reads, so with --feeds other transactions change prices beside it: each moves a part of one
-/// security's price to another's. When all is over, prices must be as much as at first, and have
-/// changed as often as was committed. This is no result of TPC-E, and may not be called one.
+/// A customer's profile, accounts and holdings are on one node, where the transaction begins. The
+/// last prices of its securities are on all nodes, as in DrTM+H (Fig. 11). The transaction is
+/// read-only, so with --feeds other transactions change prices concurrently: each moves a part of
+/// one security's price to another's. At the end, the sum of prices must be the initial one, and
+/// the number of changes must be that of committed ones. This is no result of TPC-E, and may not be
+/// called one.
 ///
-/// It runs on nodes of a cluster, of which there may be one. On shm and tcp, each node is a
-/// process. On sim, all is simulated in virtual time, and nothing is measured.
+/// It runs on a cluster of one or more nodes. On shm and tcp, each node is a process. On sim,
+/// everything is simulated in virtual time, and nothing is measured.
 ///
 /// JSON: {workload, threads, customers, securities, feeds, engine, simulated, nodes, fabric,
 /// protocol, coroutines, cpu_us,
@@ -29,11 +30,11 @@ use crate::{
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Customers; there are 685 securities for each thousand
+    /// Customers; there are 685 securities per thousand customers
     #[arg(long, value_parser = value_parser!(u32).range(30..), default_value_t = 5_000, value_name = "N")]
     customers: u32,
 
-    /// How many percent of transactions change prices
+    /// Percentage of transactions that change prices
     #[arg(long, value_parser = value_parser!(u8).range(..=100), default_value_t = 0, value_name = "PCT")]
     feeds: u8,
 

@@ -11,16 +11,16 @@ use crate::tpcc::Text;
 
 /// A customer's number, from zero.
 pub type CustomerKey = u32;
-/// Customer, and which of its accounts, from zero.
+/// Customer, and the index of its account, from zero.
 pub type AccountKey = (u32, u8);
-/// Customer, account, and which of its holdings, from zero.
+/// Customer, account, and the index of the holding, from zero.
 pub type HoldingKey = (u32, u8, u8);
 /// A security's number, from zero.
 pub type SecurityKey = u32;
 
 const _: () = assert!(CustomerKey::FITS && AccountKey::FITS && HoldingKey::FITS && SecurityKey::FITS);
 
-/// A customer, as far as the transaction shows it.
+/// The columns of a customer that the transaction shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
@@ -30,7 +30,7 @@ pub struct Customer {
     pub first: Text<20>,
     /// 1 to 3.
     pub tier: u8,
-    /// How many accounts it has.
+    /// The number of its accounts.
     pub accounts: u8,
     pub phone: [u8; 16],
     pub email: Text<50>,
@@ -42,12 +42,12 @@ pub struct Customer {
 #[allow(missing_docs, reason = "the specification's columns")]
 pub struct Account {
     pub balance: I64,
-    /// How many securities it has some of.
+    /// The number of its securities.
     pub holdings: u8,
     pub name: Text<50>,
 }
 
-/// How much an account has of a security.
+/// The quantity of a security in an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
@@ -56,13 +56,13 @@ pub struct Holding {
     pub quantity: U32,
 }
 
-/// What was paid for a security last.
+/// The price of a security's last trade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
 pub struct LastTrade {
     pub price: I64,
     pub open_price: I64,
-    /// How often its price has changed.
+    /// The number of price changes.
     pub volume: U64,
 }

@@ -1,29 +1,29 @@
-//! That no write is lost or torn, whenever none is under way.
+//! Checks that no write is lost or torn, when no transaction is in progress.
 
 use std::fmt;
 
 use super::{Row, number};
 
-/// What does not hold of the rows.
+/// A violation found in the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// A field is not as any write has left it, or the row is another record's.
+    /// A field is torn, or the row is another record's.
     Torn {
         /// The record's number.
         number: u64,
     },
     /// There are more or fewer rows than were inserted.
     Rows {
-        /// How many there are.
+        /// The actual number.
         found: u64,
-        /// How many there should be.
+        /// The expected number.
         expected: u64,
     },
-    /// The rows were written more or less often than was committed.
+    /// The rows' write counts differ from the committed writes.
     Writes {
-        /// How often they say that they were written.
+        /// The sum of the rows' write counts.
         found: u64,
-        /// How often they should have been.
+        /// The number of committed writes.
         expected: u64,
     },
 }
@@ -40,13 +40,12 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks all rows, of which each key comes once, and tells what does not hold. `inserted` is the
-/// number of records there should be, `written` how many writes of fields were committed since each
-/// was inserted.
+/// Checks all rows, each given once, and returns the violations. `inserted` is the expected number
+/// of records, `written` the committed writes of fields since the insertions.
 ///
 /// # Errors
 ///
-/// When a row cannot be read.
+/// Returns an error if a row cannot be read.
 ///
 /// # Example
 ///

@@ -1,4 +1,4 @@
-//! `drtm-bench ycsb`: YCSB, run.
+//! `drtm-bench ycsb`: runs YCSB.
 
 use std::time::Duration;
 
@@ -30,16 +30,16 @@ use crate::{
 
 /// Run YCSB, and check that no write is lost or torn
 ///
-/// The core package's workloads A to F, each operation a transaction; or X: transactions of several
-/// operations on different records, as papers on transaction processing have them, which the
-/// database is told of ahead. Records have fields of 100 bytes, of which a write changes one. When
-/// all is over, each field must be as a write has left it, and all together must say that they were
-/// written as often as was committed. Records are in a hash table, but for E in an ordered one.
+/// Runs the core package's workloads A to F, each operation a transaction; or X: transactions of
+/// several operations on different records, as papers on transaction processing use them. The
+/// database prefetches their records. Records have fields of 100 bytes, and a write changes one. At
+/// the end, no field may be torn, and the fields' write counts must match the committed writes.
+/// Records are in a hash table, except for E in an ordered one.
 ///
-/// On several nodes, records are divided by their numbers, and no client prefers a node. A client
-/// knows of no records that others insert: in D and E it reads its own, and those of the beginning.
-/// On shm and tcp, each node is a process. On sim, all is simulated in virtual time, and nothing is
-/// measured.
+/// On several nodes, records are partitioned by their numbers, and clients access all nodes alike.
+/// A client does not know the records that others insert: in D and E it reads its own and the
+/// initial ones. On shm and tcp, each node is a process. On sim, everything is simulated in virtual
+/// time, and nothing is measured.
 ///
 /// JSON: {workload, threads, mix, records, dist, value_bytes, table, ops (X), reads (X), engine,
 /// simulated, nodes, fabric, protocol, durability, seconds, committed, throughput, aborts: {cause:
@@ -51,15 +51,15 @@ use crate::{
 #[derive(Clone, Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Which workload
+    /// The workload
     #[arg(long, value_enum, default_value_t = MixName::A)]
     mix: MixName,
 
-    /// Records at the beginning
+    /// Initial records
     #[arg(long, value_parser = value_parser!(u64).range(1..1 << 40), default_value_t = 1_000_000, value_name = "N")]
     records: u64,
 
-    /// How records are chosen [default: as the workload has it; zipf for X]
+    /// Distribution of records [default: the workload's; zipf for X]
     #[arg(long, value_enum)]
     dist: Option<Dist>,
 
@@ -67,12 +67,11 @@ pub(crate) struct Args {
     #[arg(long, value_parser = value_parser!(u8).range(1..=i64::from(MOST)), default_value_t = SHORT, value_name = "K")]
     ops: u8,
 
-    /// How many percent of the operations only read, in X; the others read and write
+    /// Percentage of operations that only read, in X; the others read and write
     #[arg(long, value_parser = value_parser!(u8).range(..=100), default_value_t = Shape::STANDARD.reads, value_name = "PCT")]
     reads: u8,
 
-    /// Bytes of a record: 100, but not in E, or 1000 [default: 1000 as the core package has it, 100
-    /// for X]
+    /// Bytes of a record: 100 (not in E) or 1000 [default: 1000 as in the core package, 100 for X]
     #[arg(long, value_parser = value_bytes(), value_name = "N")]
     value_bytes: Option<usize>,
 
@@ -87,7 +86,7 @@ Examples:
   drtm-bench ycsb --mix x --ops 1 --dist uniform --threads 1   single operations
   drtm-bench ycsb --mix e --nodes 3 --fabric shm               scans of several nodes, each a process";
 
-/// The sizes there are.
+/// Parses the sizes that exist.
 fn value_bytes() -> impl TypedValueParser<Value = usize> {
     PossibleValuesParser::new(["100", "1000"]).map(|bytes| if bytes == "100" { FIELD } else { 10 * FIELD })
 }
@@ -99,7 +98,7 @@ impl Args {
             return refused("--dist latest", "--mix x", "nothing is inserted, so ask for uniform or zipf");
         }
         let bytes = self.value_bytes.unwrap_or(if self.mix == MixName::X { FIELD } else { 10 * FIELD });
-        // What is here is compiled for every engine and fabric: it is not more than is of use.
+        // Every variant is compiled for every engine and fabric, so only useful ones are here.
         match (self.mix, bytes) {
             (MixName::E, FIELD) => refused("--value-bytes 100", "--mix e", "scans are of the core package's 1000"),
             (MixName::E, _) => self.run::<Ordered, 10>(seed, report),
@@ -133,7 +132,7 @@ impl Args {
             Some(Choice::Zipfian) | None => Dist::Zipf,
         });
         let exponent = if dist == Dist::Uniform { 0.0 } else { EXPONENT };
-        // No more than one field can be told from another in a row of one.
+        // A row of one field cannot show more than one field.
         Load { mix: self.mix, dist, fields, shape: Shape { accesses: self.ops, reads: self.reads, exponent } }
     }
 
@@ -151,8 +150,8 @@ impl Args {
         size
     }
 
-    /// How many records a run will insert, as far as can be known: of a million operations a
-    /// second, and no more than there are.
+    /// Estimates how many records a run will insert: of a million operations per second, and at
+    /// most the number of records.
     fn room(&self, threads: u64) -> u64 {
         let operations = match self.options.until() {
             Until::Transactions(count) => count,
@@ -162,7 +161,7 @@ impl Args {
     }
 }
 
-/// Records, and what is done with them.
+/// Records with their load.
 pub(crate) struct Ycsb<O, const FIELDS: usize> {
     kind: Kind,
     records: u64,
@@ -175,11 +174,11 @@ pub(crate) struct Ycsb<O, const FIELDS: usize> {
 pub(crate) type SmallTransactions = Ycsb<Hash, 1>;
 
 impl SmallTransactions {
-    /// Of four operations, as papers have them.
+    /// Creates transactions of four operations, as papers use them.
     pub(crate) fn standard(records: u64, seed: u64) -> Result<Self, Error> {
         let kind = Kind::Transactions(Shape::STANDARD);
         let transactions = Self { kind, records, size: Vec::new(), seed, order: std::marker::PhantomData };
-        // Whether there are enough records, before they are loaded.
+        // Detects too few records before they are loaded.
         Transactions::new(records, Shape::STANDARD, seed)?;
         Ok(transactions)
     }
@@ -189,7 +188,7 @@ impl SmallTransactions {
         self.records
     }
 
-    /// What a thread does.
+    /// Returns the transactions of a thread.
     #[cfg(feature = "stores")]
     pub(crate) fn transactions(&self, thread: usize) -> Result<Transactions, Error> {
         Ok(Transactions::new(self.records, Shape::STANDARD, spread(self.seed, thread))?)

@@ -1,11 +1,11 @@
-//! What one worker does in a workload of the core package.
+//! The operations of one worker in a workload of the core package.
 
 use std::sync::Arc;
 
 use super::{Choice, Kind, Plan, PlanError};
 use crate::tpcc::Random;
 
-/// What is to be done with a record, which is given by its number.
+/// An operation on a record, which is given by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the core package's operations")]
 pub enum Operation {
@@ -15,14 +15,14 @@ pub enum Operation {
     Update { number: u64, field: u8 },
     /// Inserts a new record.
     Insert { number: u64 },
-    /// Reads so many records, from one on in the order of keys.
+    /// Reads `length` records in the order of keys, starting at this one.
     Scan { number: u64, length: u16 },
     /// Reads all fields, and writes one.
     ReadModifyWrite { number: u64, field: u8 },
 }
 
 impl Operation {
-    /// Which kind it is.
+    /// Returns the kind.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Read { .. } => Kind::Read,
@@ -34,7 +34,7 @@ impl Operation {
     }
 }
 
-/// The operations of one worker: a function of a seed, and of when others insert.
+/// The operations of one worker, determined by a seed and by when other workers insert.
 ///
 /// # Example
 ///
@@ -60,20 +60,20 @@ impl Operation {
 pub struct Inputs {
     plan: Arc<Plan>,
     worker: usize,
-    /// Records that were inserted by this worker.
+    /// The number of records that this worker inserted.
     inserted: u64,
-    /// Those below are there, as far as this worker knows.
+    /// All records below this number exist, as far as this worker knows.
     present: u64,
     random: Random,
 }
 
 impl Inputs {
-    /// The operations of one of a plan's workers, counted from zero: once for each, since what it
-    /// inserts nobody else does. Each worker has a seed of its own.
+    /// Creates the operations of one of a plan's workers, counted from zero. Call it once for each
+    /// worker, because each inserts records of its own. Each worker needs a seed of its own.
     ///
     /// # Errors
     ///
-    /// When there is no such worker.
+    /// Returns an error if the worker does not exist.
     pub fn new(plan: &Arc<Plan>, worker: usize, seed: u64) -> Result<Self, PlanError> {
         let workers = plan.workers();
         if worker >= workers {
@@ -83,8 +83,8 @@ impl Inputs {
         Ok(Self { plan, worker, inserted: 0, present, random: Random::seeded(seed) })
     }
 
-    /// The next operation. An insertion is of the same record until it is said to be
-    /// [`inserted`](Self::inserted).
+    /// Draws the next operation. An insertion is of the same record until
+    /// [`inserted`](Self::inserted) is called.
     #[inline]
     pub fn draw(&mut self) -> Operation {
         let kind = self.plan.workload.mix.draw(&mut self.random);
@@ -100,14 +100,15 @@ impl Inputs {
         }
     }
 
-    /// Tells that the record of the last insertion is there, and learns which of others' are.
+    /// Reports that the last insertion's record exists, and updates the knowledge of others'
+    /// records.
     pub fn inserted(&mut self) {
         self.inserted += 1;
         self.plan.tell(self.worker, self.inserted);
         self.present = self.plan.present();
     }
 
-    /// The number of a record that is there.
+    /// Draws the number of an existing record.
     #[inline]
     fn number(&mut self) -> u64 {
         let Self { plan, present, random, .. } = self;
@@ -115,8 +116,8 @@ impl Inputs {
             Choice::Uniform => random.within(0, *present - 1),
             Choice::Latest => *present - 1 - plan.zipf.draw_below(*present, random),
             Choice::Zipfian => loop {
-                // Those to be inserted are hashed to as well, so that those that are there stay as
-                // hot as they were.
+                // The hash range includes records to be inserted, so that the hotness of existing
+                // ones does not change.
                 let number = hash(plan.zipf.draw(random)) % (plan.records + plan.room);
                 if number < *present {
                     return number;
@@ -130,7 +131,7 @@ impl Inputs {
     }
 }
 
-/// FNV-1a of the number's eight bytes, without the sign bit that the core package loses.
+/// Computes FNV-1a of the number's eight bytes, without the sign bit, as the core package does.
 #[inline]
 pub(super) fn hash(number: u64) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);

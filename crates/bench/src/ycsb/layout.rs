@@ -13,23 +13,23 @@ use super::{Row, number};
 
 pub(super) const RECORD: &str = "record";
 
-/// What is stored of a record.
+/// The stored form of a record.
 pub(super) type Record<const FIELDS: usize> = PodRef<Row<FIELDS>>;
 
-/// The records.
+/// The table of records.
 pub(super) type Records<O, const FIELDS: usize> = Table<u64, Record<FIELDS>, O>;
 
-/// The records of several nodes.
+/// The table of records on several nodes.
 pub(super) type ClusterRecords<O, const FIELDS: usize> = ClusterTable<u64, Record<FIELDS>, O>;
 
-/// Kinds of tables, as far as this workload sees that they differ.
+/// Kinds of tables that this workload distinguishes.
 pub(crate) trait Layout: Kind {
-    /// How a table for so many records is made.
+    /// Defines a table for this many records.
     fn def<const FIELDS: usize>(records: u64) -> TableDef<u64, Record<FIELDS>, Self>
     where
         Self: Sized;
 
-    /// Reads so many rows from a key on; fewer, if there are no more. Gives how many.
+    /// Reads up to a number of rows in order, starting at a key. Returns how many it read.
     fn scan<S: Config, const FIELDS: usize>(
         tx: &mut Tx<'_, S>,
         records: Records<Self, FIELDS>,
@@ -50,7 +50,7 @@ pub(crate) trait Layout: Kind {
         Self: Sized;
 }
 
-/// The command line sees to it that this is never needed.
+/// Returns the error of scanning a hash table. The command line prevents it.
 fn not_in_order() -> Error {
     Error::aborted("a hash table cannot be scanned")
 }
@@ -109,13 +109,12 @@ impl Layout for Ordered {
             let row = looked_at(row);
             debug_assert!(row.is_none_or(|row| row.writes(number(*key)).is_some()), "record {key} is torn");
         }
-        // The length at most.
+        // At most the length.
         Ok(rows.len() as u16)
     }
 }
 
-/// What reading is. A copy is only wanted where assertions are on, to be looked at together with
-/// its key.
+/// Reads a row. Returns a copy only with assertions, to be checked together with its key.
 #[inline(always)]
 fn looked_at<const FIELDS: usize>(row: &Row<FIELDS>) -> Option<Row<FIELDS>> {
     black_box(row);

@@ -1,4 +1,4 @@
-//! What clients do, by the names of the command line, wherever records are.
+//! The mixes and distributions, named as on the command line, on one node or several.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ pub(super) enum MixName {
     B,
     /// Reads only
     C,
-    /// 95 % reads of what was inserted last, 5 % insertions
+    /// 95 % reads of the newest records, 5 % insertions
     D,
     /// 95 % scans of up to a hundred records, 5 % insertions
     E,
-    /// Half reads, half reads with a write of what was read
+    /// Half reads, half read-modify-writes
     F,
     /// Transactions of several reads and writes
     X,
@@ -28,11 +28,11 @@ pub(super) enum MixName {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(super) enum Dist {
-    /// Each as often as any other
+    /// All records equally often
     Uniform,
-    /// Few of them often, with an exponent of 0.99
+    /// Zipf's distribution with an exponent of 0.99
     Zipf,
-    /// Those that were inserted last most often
+    /// The newest records most often
     Latest,
 }
 
@@ -50,13 +50,13 @@ impl MixName {
     }
 }
 
-/// What workers do, wherever records are.
+/// The load of workers, on one node or several.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Load {
     pub(super) mix: MixName,
     pub(super) dist: Dist,
     pub(super) fields: u8,
-    /// Of X.
+    /// The shape of X.
     pub(super) shape: Shape,
 }
 
@@ -66,10 +66,10 @@ impl Load {
         Self { mix, dist, fields, shape: Shape::STANDARD }
     }
 
-    /// What so many workers do together, who insert about `room` records.
+    /// Returns the shared load of `workers`, which insert about `room` records.
     pub(super) fn shared(&self, records: u64, room: u64, workers: usize) -> Result<Kind, Error> {
         let Some(core) = self.mix.core() else {
-            // Whether there are enough records, before they are loaded.
+            // Detects too few records before they are loaded.
             Transactions::new(records, self.shape, 0)?;
             return Ok(Kind::Transactions(self.shape));
         };
@@ -83,7 +83,7 @@ impl Load {
     }
 }
 
-/// What is done in a transaction.
+/// The kind of load.
 #[derive(Debug)]
 pub(super) enum Kind {
     Core(Arc<Plan>),
@@ -91,7 +91,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// What one of the workers does.
+    /// Returns the task of one worker.
     pub(super) fn task(&self, records: u64, worker: usize, seed: u64) -> Result<Task, Error> {
         Ok(match self {
             Self::Core(plan) => Task::Core(Inputs::new(plan, worker, seed)?),

@@ -1,4 +1,4 @@
-//! What the workers of a run do together: the core package's workloads.
+//! The core package's workloads, shared by the workers of a run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,8 +12,7 @@ use crate::{
 /// The exponent of Zipf's distribution, in the core package and in most papers.
 pub const EXPONENT: f64 = 0.99;
 
-/// Of the numbers that Zipf's distribution of the core package is over, before they are hashed to
-/// those of records.
+/// The range of the core package's Zipf distribution, before its numbers are hashed to records.
 const SCRAMBLED: u64 = 10_000_000_000;
 
 /// Kinds of operations.
@@ -28,20 +27,20 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 5] = [Self::Read, Self::Update, Self::Insert, Self::Scan, Self::ReadModifyWrite];
 }
 
-/// Which records are asked for.
+/// The distribution of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Each as often as any other.
+    /// Uniform.
     Uniform,
-    /// Few of them often, wherever they are: ten thousand million numbers by Zipf's distribution,
-    /// hashed to records. The hottest number has 3.8 % of all draws, however many records there
-    /// are; those of numbers that hash to the same record add up.
+    /// Scrambled Zipf: ten thousand million numbers by Zipf's distribution, hashed to records. The
+    /// hottest number has 3.8 % of all draws, whatever the number of records. Numbers that hash to
+    /// the same record add up.
     Zipfian,
-    /// Those that were inserted last most often, by Zipf's distribution.
+    /// The newest records most often, by Zipf's distribution.
     Latest,
 }
 
@@ -57,13 +56,13 @@ pub enum Choice {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// How much of what.
+    /// The mix of operations.
     pub mix: Mix<Kind>,
-    /// Of which records.
+    /// The distribution of records.
     pub choice: Choice,
-    /// Records of the longest scan. Each length from one on is as likely.
+    /// Records of the longest scan. All lengths from one are equally likely.
     pub longest_scan: u16,
-    /// Fields of a record, of which an update writes one.
+    /// Fields of a record. An update writes one.
     pub fields: u8,
 }
 
@@ -74,11 +73,11 @@ impl Workload {
     pub const B: Self = Self::core([(Kind::Read, 95), (Kind::Update, 5)], Choice::Zipfian);
     /// Only reads.
     pub const C: Self = Self::core([(Kind::Read, 100)], Choice::Zipfian);
-    /// Reads of what was inserted last.
+    /// Reads of the newest records.
     pub const D: Self = Self::core([(Kind::Read, 95), (Kind::Insert, 5)], Choice::Latest);
     /// Short scans.
     pub const E: Self = Self::core([(Kind::Scan, 95), (Kind::Insert, 5)], Choice::Zipfian);
-    /// Half reads, half reads with a write of what was read.
+    /// Half reads, half read-modify-writes.
     pub const F: Self = Self::core([(Kind::Read, 50), (Kind::ReadModifyWrite, 50)], Choice::Zipfian);
 
     const fn core<const N: usize>(shares: [(Kind, u8); N], choice: Choice) -> Self {
@@ -86,11 +85,11 @@ impl Workload {
     }
 }
 
-/// A workload over records, which workers share.
+/// A workload over records that workers share.
 ///
-/// Workers take turns at the numbers of new records. How many it has inserted, each writes for
-/// itself; which records are there is what all of them say together, and a worker asks for it when
-/// it has inserted one itself. So they share no counter.
+/// Workers take turns at the numbers of new records. Each worker publishes how many it has
+/// inserted. All of these counts together give the existing records. A worker reads them when it
+/// has inserted a record itself, so workers share no counter.
 ///
 /// # Example
 ///
@@ -106,31 +105,31 @@ impl Workload {
 pub struct Plan {
     pub(super) workload: Workload,
     pub(super) records: u64,
-    /// Records that a run is expected to insert.
+    /// The number of records that a run is expected to insert.
     pub(super) room: u64,
     pub(super) zipf: Zipf,
     inserted: Box<[CachePadded<AtomicU64>]>,
 }
 
-/// A plan that cannot be, or in which somebody has no place.
+/// An invalid plan, or a worker outside of it.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// Nothing to ask for.
+    /// There are no records.
     #[error("a workload over no records: ask for one at least")]
     NoRecords,
-    /// Records beyond what numbers are for.
+    /// More records than numbers can identify.
     #[error("{0} records, with those to be inserted: ask for less than 2^48")]
     TooManyRecords(u64),
-    /// A scan of nothing, or rows of nothing.
+    /// Empty scans or empty rows.
     #[error("scans or rows of nothing: let the longest scan have a record, and a row a field")]
     Nothing,
-    /// There is no such worker.
+    /// The worker does not exist.
     #[error("worker {worker} of {workers}: workers are counted from zero")]
     Worker {
-        /// Who asks.
+        /// The worker.
         worker: usize,
-        /// How many there are.
+        /// The number of workers.
         workers: usize,
     },
     /// Zipf's distribution does not exist.
@@ -139,13 +138,13 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// A plan over so many records, for so many workers, who insert about `room` records: 5 % of
-    /// the operations in D and E. Should they insert more, the distribution over records is no
-    /// longer exactly that of the core package.
+    /// Creates a plan over `records` for workers that insert about `room` records: 5 % of the
+    /// operations in D and E. If they insert more, the distribution is no longer exactly that of
+    /// the core package.
     ///
     /// # Errors
     ///
-    /// When there are no records, or too many, or a scan or a row would be of nothing.
+    /// Returns an error if there are no records, or too many, or if a scan or a row would be empty.
     pub fn new(workload: Workload, records: u64, room: u64, workers: usize) -> Result<Self, PlanError> {
         if records == 0 {
             return Err(PlanError::NoRecords);
@@ -162,26 +161,26 @@ impl Plan {
         Ok(Self { workload, records, room, zipf, inserted })
     }
 
-    /// Workers that share it.
+    /// Returns the number of workers that share it.
     pub fn workers(&self) -> usize {
         self.inserted.len()
     }
 
-    /// All records that are numbered below this are there.
+    /// Returns a number below which all records exist.
     pub fn present(&self) -> u64 {
         let next = |(worker, inserted): (u64, &CachePadded<AtomicU64>)| {
-            // Acquire: whoever is told of a record finds it.
+            // Acquire: a worker that learns of a record must find it.
             self.numbered(worker, inserted.load(Ordering::Acquire))
         };
         (0..).zip(&self.inserted).map(next).min().unwrap_or(self.records)
     }
 
-    /// The number of the record that a worker inserts after so many.
+    /// Returns the number of the record that a worker inserts after `inserted` others.
     pub(super) fn numbered(&self, worker: u64, inserted: u64) -> u64 {
         self.records + worker + inserted * self.workers() as u64
     }
 
-    /// Tells that a worker, and nobody else tells so, has inserted so many records.
+    /// Publishes how many records a worker has inserted. Only that worker may call it.
     pub(super) fn tell(&self, worker: usize, inserted: u64) {
         self.inserted[worker].store(inserted, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! Rows whose fields tell whether they are whole, and how often they were written.
+//! Rows whose fields show whether they are torn, and how often they were written.
 //!
 //! ```text
 //! bytes   0..8    stamp: how often the field was written since the record was inserted
@@ -42,18 +42,18 @@ pub struct Row<const FIELDS: usize> {
     fields: [Field; FIELDS],
 }
 
-/// The core package's: ten fields, a thousand bytes.
+/// The core package's row: ten fields, a thousand bytes.
 pub type StandardRow = Row<10>;
 
-/// That of papers on transaction processing: a hundred bytes, as one field.
+/// The row of papers on transaction processing: a hundred bytes, as one field.
 pub type SmallRow = Row<1>;
 
-// What a record's value takes.
+// The size of a record's value.
 const _: () = assert!(size_of::<StandardRow>() == 1_000 && size_of::<SmallRow>() == 100);
 
 impl Field {
     fn new(number: u64, field: u64, stamp: u64) -> Self {
-        // Whatever differs, all of it does; and a word of filler says which word it is.
+        // Any different input changes all bits. Each word of filler contains its index.
         let word = scatter(stamp ^ scatter(number ^ field << 56));
         let mut filler = [0; FILLER];
         for (part, turn) in filler.chunks_mut(8).zip(0..) {
@@ -64,13 +64,13 @@ impl Field {
 }
 
 impl<const FIELDS: usize> Row<FIELDS> {
-    /// The row of a new record with this number.
+    /// Creates the row of a new record with this number.
     pub fn inserted(number: u64) -> Self {
         let mut fields = 0..;
         Self { fields: [(); FIELDS].map(|()| Field::new(number, fields.next().unwrap_or_default(), 0)) }
     }
 
-    /// Writes a field once more. After a row's last field comes its first again.
+    /// Writes a field once more. Field numbers wrap around.
     #[inline]
     pub fn write(&mut self, number: u64, field: u8) {
         let field = usize::from(field) % FIELDS;
@@ -78,8 +78,8 @@ impl<const FIELDS: usize> Row<FIELDS> {
         self.fields[field] = Field::new(number, field as u64, stamp);
     }
 
-    /// How often the fields of this record were written; `None` if one of them is not as any write
-    /// has left it, or the row is another record's.
+    /// Returns how often the fields of this record were written. `None` if a field is torn, or the
+    /// row is another record's.
     pub fn writes(&self, number: u64) -> Option<u64> {
         let mut writes: u64 = 0;
         for (field, at) in self.fields.iter().zip(0..) {
@@ -93,10 +93,10 @@ impl<const FIELDS: usize> Row<FIELDS> {
     }
 }
 
-/// An odd number, and what undoes multiplication by it.
+/// An odd number, and its multiplicative inverse.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 const GATHER: u64 = {
-    // Each of Newton's steps doubles the number of bits that are right: three at first.
+    // Each Newton step doubles the number of correct bits, which is three initially.
     let mut inverse = SPREAD;
     let mut step = 0;
     while step < 5 {
@@ -107,9 +107,9 @@ const GATHER: u64 = {
     inverse
 };
 
-/// A record's key: its number spread over 64 bits, so that records inserted one after the other are
-/// far apart, as in the core package. That hashes numbers, so that two can have the same key; here
-/// none can.
+/// Returns a record's key: its number spread over 64 bits, so that records inserted in sequence are
+/// far apart, as in the core package. The core package hashes numbers, which can collide; these
+/// keys cannot.
 ///
 /// # Example
 ///
@@ -124,13 +124,13 @@ pub const fn key(number: u64) -> u64 {
     number.wrapping_mul(SPREAD)
 }
 
-/// The number of the record with a key.
+/// Returns the number of the record with a key.
 #[inline]
 pub const fn number(key: u64) -> u64 {
     key.wrapping_mul(GATHER)
 }
 
-/// The keys and rows of these records, as at the beginning. Threads can share the work.
+/// Returns the initial keys and rows of these records. Threads can share the work.
 ///
 /// # Example
 ///

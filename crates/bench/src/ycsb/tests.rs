@@ -31,7 +31,7 @@ fn number_of(operation: Operation) -> u64 {
     }
 }
 
-/// Zipf's distribution over so many, whose first is the likeliest.
+/// Returns Zipf's probabilities, the likeliest first.
 fn zipf(limit: u64, exponent: f64) -> Vec<f64> {
     let powers: Vec<f64> = (1..=limit).map(|rank| (rank as f64).powf(-exponent)).collect();
     let whole: f64 = powers.iter().sum();
@@ -72,7 +72,8 @@ fn the_core_workloads_are_what_they_say() {
 #[test]
 fn zipfian_records_are_hashed_ones() {
     let drawn = draw(Workload::C, 200_000, 4);
-    // Of the hottest numbers, each is its own record's; all the others together are nearly uniform.
+    // Each of the hottest numbers belongs to a different record; the others together are nearly
+    // uniform.
     let whole = 26.469_028_201_783_02;
     for rank in 1..=3_u64 {
         let record = inputs::hash(rank - 1) % RECORDS;
@@ -87,7 +88,7 @@ fn zipfian_records_are_hashed_ones() {
 
 #[test]
 fn the_hash_is_fnv_s() {
-    // Of eight zero bytes.
+    // The hash of eight zero bytes.
     assert_eq!(inputs::hash(0), 0xA8C7_F832_281A_39C5_u64.cast_signed().unsigned_abs());
     assert!((0..1_000).all(|number| inputs::hash(number) <= 1 << 63));
 }
@@ -126,7 +127,7 @@ fn workers_insert_every_record_once_and_read_only_what_is_there() {
         let work = |worker| {
             let mut inputs = Inputs::new(&plan, worker, worker as u64).expect("one of three");
             for _ in 0..10_000 {
-                // The plan alone orders whoever inserts before whoever reads.
+                // Only the plan orders an insertion before its readers.
                 match inputs.draw() {
                     Operation::Insert { number } => {
                         assert!(!is_there(number).swap(true, std::sync::atomic::Ordering::Relaxed), "inserted twice");
@@ -199,14 +200,14 @@ fn transactions_are_of_different_records_in_the_shares_asked_for() {
             numbers.sort_unstable();
             assert!(numbers.is_sorted_by(|one, two| one < two) && numbers.iter().all(|number| *number < RECORDS));
         }
-        // The first of each is not constrained by others.
+        // The first access of each transaction is not constrained by others.
         let mut counts = vec![0; RECORDS as usize];
         for transaction in &drawn {
             counts[transaction.accesses()[0].number as usize] += 1;
         }
         assert_distribution(&counts, &zipf(RECORDS, 0.99));
     }
-    // As many as can be, of few records, some of which are hardly ever drawn.
+    // The most operations on few records, some of which are hardly ever drawn.
     let least = Shape { accesses: MOST, exponent: 2.0, ..Shape::STANDARD };
     let mut transactions = Transactions::new(32, least, 9).expect("possible");
     assert!((0..100).all(|_| transactions.draw().accesses().len() == 16));
@@ -222,12 +223,12 @@ fn a_row_says_whether_it_is_whole() {
     assert_ne!(StandardRow::inserted(5), StandardRow::inserted(6));
     let (older, mut newer) = (row, row);
     newer.write(5, 9);
-    // Whatever part of a field is of another time, it is noticed; and between fields it is a row of
-    // yet another.
+    // A mixture of two versions is detected at any split within a field. A split between fields
+    // gives a valid row of another state.
     for split in 901..1_000 {
         let mut torn = older.as_bytes().to_vec();
         torn[split..].copy_from_slice(&newer.as_bytes()[split..]);
-        // A filler byte may be the same by chance, and then nothing is torn.
+        // A filler byte may be equal by chance, and then nothing is torn.
         let is_torn = torn != newer.as_bytes() && torn != older.as_bytes();
         let torn = StandardRow::read_from_bytes(&torn).expect("as many bytes");
         assert_eq!(torn.writes(5).is_none(), is_torn, "at {split}");

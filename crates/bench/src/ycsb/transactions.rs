@@ -1,5 +1,4 @@
-//! Transactions of several operations on different records, as Silo's, DBX1000's and Cicada's
-//! authors measure them.
+//! Transactions of several operations on different records, as in Silo, DBX1000 and Cicada.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +14,7 @@ pub const LONG: u8 = 16;
 /// The most operations that a transaction can have.
 pub const MOST: u8 = 16;
 
-/// What transactions are like.
+/// The shape of transactions.
 ///
 /// # Example
 ///
@@ -29,9 +28,9 @@ pub const MOST: u8 = 16;
 pub struct Shape {
     /// Operations of a transaction.
     pub accesses: u8,
-    /// How many percent of them only read; the others read and write. 100 and above is all.
+    /// The percentage of reads; the other operations read and write. 100 and above is all.
     pub reads: u8,
-    /// Of Zipf's distribution over the records; 0 is uniform.
+    /// The exponent of Zipf's distribution; 0 is uniform.
     pub exponent: f64,
 }
 
@@ -40,23 +39,23 @@ impl Shape {
     pub const STANDARD: Self = Self { accesses: SHORT, reads: 80, exponent: 0.99 };
 }
 
-/// Transactions that cannot be.
+/// An invalid shape.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShapeError {
     /// Too few or too many operations.
     #[error("transactions of {0} operations: ask for 1 to {MOST}")]
     Accesses(u8),
-    /// Not enough records, or so few that drawing different ones could take for ever.
+    /// Too few records: drawing distinct ones could take forever.
     #[error("{records} records for {accesses} different ones in a transaction: ask for {} at least", 2 * u64::from(*accesses))]
     Records {
-        /// How many there are.
+        /// The number of records.
         records: u64,
-        /// How many a transaction has.
+        /// The records of a transaction.
         accesses: u8,
     },
-    /// An exponent at which all but a few records are hardly ever drawn, so that drawing different
-    /// ones could take for ever.
+    /// The exponent is so large that most records are hardly ever drawn, and drawing distinct ones
+    /// could take forever.
     #[error("an exponent of {0}: ask for 0 to 2")]
     Exponent(f64),
     /// Zipf's distribution does not exist.
@@ -81,19 +80,19 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// In the order in which they are to be done.
+    /// Returns the operations, in order.
     #[inline]
     pub fn accesses(&self) -> &[Access] {
         &self.accesses[..self.count.into()]
     }
 
-    /// How many of them write.
+    /// Returns the number of writes.
     pub fn writes(&self) -> usize {
         self.accesses().iter().filter(|access| access.writes).count()
     }
 }
 
-/// One worker's transactions: a function of a seed.
+/// One worker's transactions, determined by a seed.
 ///
 /// # Example
 ///
@@ -114,12 +113,12 @@ pub struct Transactions {
 }
 
 impl Transactions {
-    /// Transactions over so many records. Each worker has a seed of its own.
+    /// Creates transactions over this many records. Each worker needs a seed of its own.
     ///
     /// # Errors
     ///
-    /// When there are not enough records, or a transaction would be too short or too long, or the
-    /// exponent is not between 0 and 2.
+    /// Returns an error if there are not enough records, if a transaction would be too short or too
+    /// long, or if the exponent is not between 0 and 2.
     pub fn new(records: u64, shape: Shape, seed: u64) -> Result<Self, ShapeError> {
         let Shape { accesses, exponent, .. } = shape;
         if !(1..=MOST).contains(&accesses) {
@@ -135,7 +134,7 @@ impl Transactions {
         Ok(Self { shape, zipf: Zipf::new(records, exponent)?, random: Random::seeded(seed), drawn })
     }
 
-    /// The next transaction.
+    /// Draws the next transaction.
     #[inline]
     pub fn draw(&mut self) -> &Transaction {
         let Self { shape, zipf, random, drawn } = self;

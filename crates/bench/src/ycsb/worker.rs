@@ -1,4 +1,4 @@
-//! Who runs operations, each in a transaction, or several in one.
+//! Runs operations, each in a transaction of its own or several in one.
 
 use std::hint::black_box;
 
@@ -13,7 +13,7 @@ use crate::{
     drive::{Client, Done, there},
 };
 
-/// What a worker does.
+/// The task of a worker.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a thread has one")]
 pub(crate) enum Task {
@@ -28,9 +28,9 @@ pub(crate) struct Worker<'db, S: Config, O, const FIELDS: usize> {
     db: &'db Db<S>,
     records: Records<O, FIELDS>,
     task: Task,
-    /// Fields.
+    /// The number of fields written.
     written: u64,
-    /// Numbers of records.
+    /// The numbers of records inserted.
     inserted: Vec<u64>,
 }
 
@@ -39,12 +39,12 @@ impl<'db, S: Config, O: Layout, const FIELDS: usize> Worker<'db, S, O, FIELDS> {
         Self { db, records, task, written: 0, inserted: Vec::new() }
     }
 
-    /// How many fields it has written, each once more.
+    /// Returns the number of field writes.
     pub(super) fn written(&self) -> u64 {
         self.written
     }
 
-    /// The numbers of the records that it has inserted.
+    /// Returns the numbers of the records that it inserted.
     pub(super) fn inserted(&self) -> impl Iterator<Item = u64> {
         self.inserted.iter().copied()
     }
@@ -70,8 +70,8 @@ impl<'db, S: Config, O: Layout, const FIELDS: usize> Worker<'db, S, O, FIELDS> {
     }
 }
 
-/// What reading is: all of the row was copied out of the store. Whether it is whole is seen at the
-/// end, and, where assertions are on, at each read.
+/// Consumes a row that was copied out of the store. It is checked at the end and, with assertions,
+/// at each read.
 #[inline(always)]
 fn see<const FIELDS: usize>(key: u64, row: &super::Row<FIELDS>) {
     debug_assert!(row.writes(super::number(key)).is_some(), "record {} is torn", super::number(key));
@@ -98,11 +98,11 @@ fn write<S: Config, O: Layout, const FIELDS: usize>(
     there(tx.update(records, &key(number), |row| row.write(number, field))?, RECORD)
 }
 
-/// The operations' names, as [`Kind`](super::Kind) numbers them, and that of a transaction of
+/// The operations' names, indexed by [`Kind`](super::Kind), and the name of a transaction of
 /// several.
 pub(super) const KINDS: &[&str] = &["read", "update", "insert", "scan", "read-modify-write", "transaction"];
 
-/// Which of these a transaction of several operations is.
+/// The index of a transaction of several operations.
 pub(super) const SEVERAL: usize = 5;
 
 impl<S: Config, O: Layout, const FIELDS: usize> Client for Worker<'_, S, O, FIELDS> {

@@ -1,6 +1,6 @@
-//! What the conditions speak of, added up in one pass over the rows.
+//! The terms of the conditions, summed in one pass over the rows.
 //!
-//! Sums are of 128 bits, so that no damaged amount can make them overflow.
+//! Sums have 128 bits, so that no damaged amount can overflow them.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::tpcc::DISTRICTS;
 #[derive(Debug, Default)]
 pub(super) struct WarehouseSums {
     pub(super) ytd: i128,
-    /// Of D_YTD.
+    /// The sum of D_YTD.
     pub(super) districts: i128,
     pub(super) history: i128,
 }
@@ -23,12 +23,12 @@ pub(super) struct DistrictSums {
     pub(super) orders: i128,
     pub(super) last_order: u32,
     pub(super) new_orders: i128,
-    /// The least and the greatest.
+    /// The least and the greatest number.
     pub(super) new_order_range: Option<(u32, u32)>,
-    /// Of O_OL_CNT.
+    /// The sum of O_OL_CNT.
     pub(super) line_counts: i128,
     pub(super) lines: i128,
-    /// Of its customers' C_DELIVERY_CNT.
+    /// The sum of its customers' C_DELIVERY_CNT.
     pub(super) deliveries: i128,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct CustomerSums {
     pub(super) balance: i128,
     pub(super) ytd_payment: i128,
     pub(super) history: i128,
-    /// OL_AMOUNT of lines that are delivered.
+    /// The sum of OL_AMOUNT of delivered lines.
     pub(super) delivered: i128,
 }
 
@@ -57,12 +57,12 @@ impl Delivery {
 #[derive(Debug, Default)]
 pub(super) struct OrderSums {
     customer: Option<CustomerKey>,
-    /// `None`: there is no such order, but something that belongs to it.
+    /// `None` if the order does not exist, but rows of it do.
     pub(super) delivery: Option<Delivery>,
     pub(super) is_new: bool,
     pub(super) line_count: i128,
     pub(super) lines: i128,
-    /// Of each line.
+    /// The state of each line.
     pub(super) deliveries: Vec<(u8, Delivery)>,
 }
 

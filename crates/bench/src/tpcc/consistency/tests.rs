@@ -1,5 +1,5 @@
-//! A fresh population keeps all conditions; one that is damaged in one way breaks those that speak
-//! of it, there, and no others.
+//! A fresh population satisfies all conditions. Each kind of damage violates the conditions about
+//! it, at its place, and no others.
 
 use std::{collections::BTreeSet, num::NonZeroU64};
 
@@ -8,14 +8,15 @@ use zerocopy::little_endian::{I64, U32, U64};
 use super::*;
 use crate::tpcc::{Loader, NewOrder, Population};
 
-/// Ten customers and orders in each district, of which orders 8 to 10 are not delivered.
+/// Returns a population with ten customers and orders in each district; orders 8 to 10 are
+/// undelivered.
 fn fresh() -> (Population, Scale) {
     let scale = Scale::new(2).and_then(|scale| scale.with_customers(10)?.with_items(20)).expect("a small scale");
     (Population::of(&Loader::new(scale, 11, NonZeroU64::MIN)), scale)
 }
 
-/// Damages a fresh population, and expects the conditions of these numbers to break, each at its
-/// place.
+/// Damages a fresh population, and expects violations of the conditions of these numbers, each at
+/// its place.
 fn broken_by(damage: impl FnOnce(&mut Population), expected: &[(u8, Place)]) {
     let (mut rows, scale) = fresh();
     damage(&mut rows);
@@ -45,8 +46,8 @@ fn a_fresh_population_is_consistent() {
 
 #[test]
 fn the_first_is_found_alone() {
-    // A district and its history say more than the warehouse: then the eighth is broken too, unless
-    // the history is the warehouse's.
+    // The district and its history exceed the warehouse. Then the eighth condition is violated too,
+    // unless the history is the warehouse's.
     broken_by(
         |rows| add(&mut rows.districts.get_mut(&HOME).expect("it is there").ytd, 5),
         &[(1, WAREHOUSE), (9, DISTRICT)],
@@ -137,7 +138,7 @@ fn the_sixth_where_the_district_s_sum_is_right() {
 
 #[test]
 fn the_fifth() {
-    // An order that nobody carries, but that is not new: its lines know nothing of it.
+    // An order without a carrier that is not new: its lines are unaware of it.
     let order = (2, 3, 4);
     broken_by(
         |rows| {
@@ -199,7 +200,7 @@ fn the_ninth_where_the_warehouse_s_sum_is_right() {
 
 #[test]
 fn the_tenth() {
-    // What was paid and what is owed agree, but not with the history.
+    // Payments and debts agree, but not with the history.
     broken_by(
         |rows| {
             let customer = rows.customers.get_mut(&(2, 3, 4)).expect("it is there");
@@ -255,7 +256,7 @@ fn nothing_at_all_is_not_consistent() {
     let expected = (1..=2).flat_map(|warehouse| (1..=10).map(move |district| Place::District((warehouse, district))));
     let next_order = violations.iter().filter(|one| one.condition == Condition::NextOrderFollowsLast);
     assert!(next_order.map(|one| one.place).eq(expected), "{violations:#?}");
-    // One district, with all that belongs to it.
+    // One district with all its rows.
     let is_home = |district: u8| district == HOME.1;
     broken_by(
         |rows| {

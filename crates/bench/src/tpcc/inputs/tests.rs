@@ -12,14 +12,14 @@ fn inputs(warehouses: u16, chances: Chances) -> Inputs {
     Inputs::new(Scale::new(warehouses).expect("some"), constants, chances, home, random).expect("it is there")
 }
 
-/// That a share of so many is what is expected, by as much as chance allows.
+/// Asserts that a share is as expected, within the bounds of chance.
 fn assert_share(count: usize, of: usize, expected: f64) {
     let deviation = (expected * (1.0 - expected) / of as f64).sqrt();
     let share = count as f64 / of as f64;
     assert!((share - expected).abs() <= 4.5 * deviation, "{share} where {expected} is expected");
 }
 
-/// That each value between two is drawn as often as the others.
+/// Asserts that the values between `low` and `high` are drawn uniformly.
 fn assert_uniform(values: impl Iterator<Item = u64>, low: u64, high: u64) {
     let kinds = (high - low + 1) as usize;
     let mut counts = vec![0; kinds];

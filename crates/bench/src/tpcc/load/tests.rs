@@ -10,7 +10,7 @@ fn small(warehouses: u16) -> Loader {
     Loader::new(scale, 21, NonZeroU64::new(7).expect("not zero"))
 }
 
-/// Counts the rows of a population that would be large in memory.
+/// Counts the rows of a population without storing them.
 #[derive(Debug, Default, PartialEq)]
 struct Counts {
     warehouses: u32,
@@ -145,7 +145,7 @@ fn further_customers_have_names_that_are_drawn() {
 
 #[test]
 fn a_sink_that_fails_ends_the_loading() {
-    /// Has room for so many rows of stock.
+    /// A sink with room for this many rows of stock.
     struct Full(Counts);
 
     macro_rules! passing {

@@ -1,5 +1,5 @@
-//! DELIVERY (2.7): one transaction for all districts of a warehouse, where the specification allows
-//! one for each (2.7.2.2), too.
+//! DELIVERY (2.7): one transaction for all districts of a warehouse. The specification also allows
+//! one for each (2.7.2.2).
 
 use std::ops::ControlFlow;
 
@@ -15,8 +15,8 @@ use crate::{
     },
 };
 
-/// Delivers the oldest order of each district. Gives how many there were: a district without one is
-/// skipped.
+/// Delivers the oldest order of each district. Returns the number delivered: a district without a
+/// new order is skipped.
 pub(in crate::tpcc) fn deliver<S: Config, O: Layout>(
     db: &Db<S>,
     tables: &Tables<O>,
@@ -24,8 +24,8 @@ pub(in crate::tpcc) fn deliver<S: Config, O: Layout>(
     date: u64,
 ) -> Result<u8, Error> {
     db.try_transact(|tx| {
-        // One thing after the other for all districts, so that what comes next can be asked for in
-        // the meantime.
+        // Each step runs for all districts before the next, so that the next step's rows can be
+        // prefetched.
         let districts = 1..=DISTRICTS;
         tx.prefetch(tables.new_orders, districts.clone().map(|district| (input.warehouse, district, 0)))?;
         let mut orders = [None; DISTRICTS as usize];
@@ -51,14 +51,14 @@ pub(in crate::tpcc) fn deliver<S: Config, O: Layout>(
     })
 }
 
-/// What a delivery of so many cents does to its customer.
+/// Adds a delivery of this many cents to its customer's account.
 #[inline(always)]
 pub(in crate::tpcc) fn delivered_to(account: &mut Account, amount: i64) {
     account.balance += I64::new(amount);
     account.delivery_count += U32::new(1);
 }
 
-/// An order on its way.
+/// An order in delivery.
 #[derive(Clone, Copy, Debug)]
 struct Carried {
     order: OrderKey,
@@ -75,7 +75,7 @@ fn take_oldest<S: Config, O: Layout>(
     Ok(first.map(|(key, _)| key))
 }
 
-/// Gives an order to whoever carries it.
+/// Assigns an order to its carrier.
 fn carry<S: Config, O: Layout>(
     tx: &mut Tx<'_, S>,
     tables: &Tables<O>,
@@ -90,7 +90,7 @@ fn carry<S: Config, O: Layout>(
     Ok(there(carried, ORDER)?)
 }
 
-/// Marks an order's lines as delivered. Gives what they cost.
+/// Marks an order's lines as delivered. Returns their total.
 fn arrive<S: Config, O: Layout>(
     tx: &mut Tx<'_, S>,
     tables: &Tables<O>,

@@ -14,10 +14,10 @@ use crate::{
     },
 };
 
-/// Why there is no new order.
+/// Why a new order failed.
 #[derive(Debug)]
 pub(in crate::tpcc) enum Refused {
-    /// An item that there is not: the one order of a hundred that is to be rolled back (2.4.1.4).
+    /// An item that does not exist: the one order of a hundred that is to be rolled back (2.4.1.4).
     UnusedItem,
     Failed(Error),
 }
@@ -34,7 +34,7 @@ impl From<KeyError> for Refused {
     }
 }
 
-/// What the terminal shows.
+/// The terminal's output.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::tpcc) struct Receipt {
     pub(in crate::tpcc) number: u32,
@@ -42,11 +42,11 @@ pub(in crate::tpcc) struct Receipt {
     pub(in crate::tpcc) total: i64,
     pub(in crate::tpcc) last: Text<16>,
     pub(in crate::tpcc) credit: [u8; 2],
-    /// Lines whose item and stock are both of the original make.
+    /// Lines whose item and stock are both original brands.
     pub(in crate::tpcc) brands: u8,
 }
 
-/// Orders what is asked for, all of it or nothing.
+/// Inserts an order completely, or not at all.
 pub(in crate::tpcc) fn order<S: Config, O: Layout>(
     db: &Db<S>,
     tables: &Tables<O>,
@@ -56,7 +56,7 @@ pub(in crate::tpcc) fn order<S: Config, O: Layout>(
     db.try_transact(|tx| {
         let (warehouse, district, _) = input.customer;
         let (info, wanted) = info_of(district);
-        // What is wanted is in places all over memory.
+        // The rows are all over memory.
         tx.prefetch_lines(tables.customers, [input.customer].iter(), &OF_CUSTOMER)?;
         tx.prefetch(tables.items, input.lines().iter().map(|line| &line.item))?;
         tx.prefetch_lines(tables.stocks, input.stocks().iter(), wanted)?;
@@ -67,7 +67,7 @@ pub(in crate::tpcc) fn order<S: Config, O: Layout>(
             (number, row.tax.get())
         })?;
         let (number, district_tax) = there(taken, DISTRICT)?;
-        // Where the order goes is asked for before its lines, and written behind them.
+        // The order's place is prefetched before its lines are processed, and written after them.
         let key = (warehouse, district, number);
         let by_customer = OrderByCustomer::new(input.customer, number)?;
         tx.prefetch(tables.orders, [key].iter())?;
@@ -90,7 +90,7 @@ pub(in crate::tpcc) fn order<S: Config, O: Layout>(
     })
 }
 
-/// An order that is not yet delivered.
+/// Returns the row of an undelivered order.
 #[inline(always)]
 pub(in crate::tpcc) fn order_row(input: &NewOrderInput, date: u64) -> Order {
     Order {
@@ -102,7 +102,7 @@ pub(in crate::tpcc) fn order_row(input: &NewOrderInput, date: u64) -> Order {
     }
 }
 
-/// A line of such an order, which costs so many cents.
+/// Returns the row of such an order's line, which costs `amount` cents.
 #[inline(always)]
 pub(in crate::tpcc) fn line_row(line: &NewOrderLine, amount: i64, district_info: [u8; 24]) -> OrderLine {
     OrderLine {
@@ -118,7 +118,7 @@ pub(in crate::tpcc) fn line_row(line: &NewOrderLine, amount: i64, district_info:
 const SUPPLY: Part<Stock, Supply> = part!(Stock, supply);
 const INFOS: Part<Stock, [[u8; 24]; 10]> = part!(Stock, districts);
 
-/// What is wanted of a stock for a line of an order in each district.
+/// The bytes of a stock that a line of an order in each district uses.
 static OF_STOCKS: [PrefetchMask; DISTRICTS as usize] = {
     let mut wanted = [PrefetchMask::of(&[SUPPLY.bytes()]); DISTRICTS as usize];
     let mut district = 0;
@@ -129,7 +129,7 @@ static OF_STOCKS: [PrefetchMask; DISTRICTS as usize] = {
     wanted
 };
 
-/// What a stock says of a district, S_DIST_xx, and what is wanted of it in all.
+/// Returns the district's column of a stock, S_DIST_xx, and the bytes to prefetch.
 fn info_of(district: u8) -> (Part<Stock, [u8; 24]>, &'static PrefetchMask) {
     let district = usize::from(district.wrapping_sub(1) % DISTRICTS);
     let Some(info) = INFOS.item(district) else { unreachable!("there is one for each district") };
@@ -142,7 +142,7 @@ struct Sold {
     is_original: bool,
 }
 
-/// Takes a line's item from stock, and makes the row of it.
+/// Takes a line's item from stock, and returns the line.
 #[inline(always)]
 fn sell<S: Config, O: Layout>(
     tx: &mut Tx<'_, S>,
@@ -166,8 +166,7 @@ fn sell<S: Config, O: Layout>(
     Ok(there(taken, STOCK)?)
 }
 
-/// What is left of a stock of which some is taken: it is filled up by 91 if it would be less than
-/// ten (2.4.2.2).
+/// Takes a quantity from a stock. The stock is refilled by 91 if it would fall below ten (2.4.2.2).
 #[inline(always)]
 pub(in crate::tpcc) fn take(stock: &mut Supply, quantity: u8, is_remote: bool) {
     let left = stock.quantity.get() - i16::from(quantity);
@@ -177,25 +176,25 @@ pub(in crate::tpcc) fn take(stock: &mut Supply, quantity: u8, is_remote: bool) {
     stock.remote_count += U32::new(is_remote.into());
 }
 
-/// Cents, from the sum of amounts, a discount and taxes in units of 1/10000.
+/// Returns cents, from the sum of amounts and a discount and taxes in units of 1/10000.
 pub(in crate::tpcc) fn total(sum: i64, discount: u16, tax: u16) -> i64 {
     const WHOLE: i64 = 10_000;
     sum * (WHOLE - i64::from(discount)) * (WHOLE + i64::from(tax)) / (WHOLE * WHOLE)
 }
 
-/// Whether ORIGINAL is in it somewhere. Its first and its last letter are looked for at all places
-/// at once, without a branch that would depend on the text.
+/// Returns whether the text contains ORIGINAL. Searches for its first and last letter at all places
+/// at once, without a branch that depends on the text.
 #[inline(always)]
 pub(in crate::tpcc) fn is_original(data: &Text<50>) -> bool {
-    // Behind the text there are zeros.
+    // The text is padded with zeros.
     let data = data.padded();
     let word = |at: usize| data[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     let mut found = 0;
-    // The last places are among those before them, too, so that there are as many each time.
+    // The last places overlap those before them, so that every step has the same width.
     for at in [0, 8, 16, 24, 32, 35] {
-        // A byte is zero where both are.
+        // A byte is zero where both letters match.
         let differs = (word(at) ^ (EACH * u64::from(b'O'))) | (word(at + 7) ^ (EACH * u64::from(b'L')));
-        // Its highest bit is borrowed then, and only then if it is the first.
+        // Then its highest bit is set by the borrow. Only the first such byte is exact.
         found |= differs.wrapping_sub(EACH) & !differs;
     }
     found & (EACH << 7) != 0 && is_somewhere(data)

@@ -17,7 +17,7 @@ use crate::{
 
 const BALANCE: Part<Customer, I64> = part!(Customer, account.balance);
 
-/// What the terminal shows of a customer's last order, lines added up.
+/// The terminal's output for a customer's last order, with its lines summed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::tpcc) struct Status {
     pub(in crate::tpcc) customer: CustomerKey,
@@ -29,7 +29,7 @@ pub(in crate::tpcc) struct Status {
     pub(in crate::tpcc) amount: i64,
 }
 
-/// What has become of a customer's last order.
+/// The lookup of a customer's last order.
 #[derive(Debug)]
 pub(in crate::tpcc) struct LastOrder<'t, O: Layout> {
     pub(in crate::tpcc) tables: &'t Tables<O>,
@@ -43,8 +43,8 @@ impl<O: Layout> Look for LastOrder<'_, O> {
     fn look<S: Config, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<Status, Error> {
         let Self { tables, input, scratch } = self;
         let customer = choose(tx, tables, input.district, &input.customer, &mut scratch.named)?;
-        // While the customer is on its way, its last order is looked for, and while that is, the
-        // customer is read.
+        // The last order is looked up while the customer is being fetched, and the customer is read
+        // while the order is being fetched.
         tx.prefetch_lines(tables.customers, iter::once(customer), &OF_CUSTOMER)?;
         let last = tx.last(tables.orders_by_customer, OrderByCustomer::range(customer)?)?;
         let order = there(last, ORDER_BY_CUSTOMER)?.0.order();

@@ -14,14 +14,14 @@ use crate::{
     },
 };
 
-/// What the terminal shows, as far as it was not asked for.
+/// The terminal's output, except its inputs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::tpcc) struct Paid {
     pub(in crate::tpcc) customer: CustomerKey,
     pub(in crate::tpcc) balance: i64,
 }
 
-/// Pays. The payment is written down under a key that nobody else uses.
+/// Makes a payment. It is recorded under a key that no other writer uses.
 pub(in crate::tpcc) fn pay<S: Config, O: Layout>(
     db: &Db<S>,
     tables: &Tables<O>,
@@ -32,7 +32,7 @@ pub(in crate::tpcc) fn pay<S: Config, O: Layout>(
 ) -> Result<Paid, Error> {
     let Payment { district, customer_district, customer, amount } = input;
     db.try_transact(|tx| {
-        // One thing after the other, so that what comes later can be asked for in the meantime.
+        // The steps are separate, so that later rows can be prefetched in the meantime.
         let ask_for_customer =
             |tx: &mut Tx<'_, S>, key| tx.prefetch_lines(tables.customers, iter::once(key), &OF_CUSTOMER);
         match customer {
@@ -69,7 +69,7 @@ pub(in crate::tpcc) fn pay<S: Config, O: Layout>(
     })
 }
 
-/// What a payment of so many cents does to the customer's account. Returns the balance, and whether
+/// Applies a payment of this many cents to the customer's account. Returns the balance, and whether
 /// the credit is bad.
 #[inline(always)]
 pub(in crate::tpcc) fn paid_by(account: &mut Account, amount: i64) -> (i64, bool) {
@@ -79,7 +79,7 @@ pub(in crate::tpcc) fn paid_by(account: &mut Account, amount: i64) -> (i64, bool
     (account.balance.get(), account.credit == *b"BC")
 }
 
-/// A payment as it is written down.
+/// Returns the row of a payment.
 #[inline(always)]
 pub(in crate::tpcc) fn history_row(
     input: &Payment,
@@ -99,20 +99,18 @@ pub(in crate::tpcc) fn history_row(
     }
 }
 
-/// H_DATA: both names, with four spaces between them.
+/// Returns H_DATA: both names, with four spaces between them.
 fn names(warehouse: &Text<10>, district: &Text<10>) -> Text<24> {
     let front: Text<24> = Text::joined(warehouse.as_bytes(), b"    ");
     Text::joined(front.as_bytes(), district.as_bytes())
 }
 
-/// Writes a payment in front of C_DATA, of which what is too much is lost at its end: what is done
-/// of those with bad credit.
+/// Prepends a payment to C_DATA of a customer with bad credit, and truncates the end.
 #[cold]
 pub(in crate::tpcc) fn remember(row: &mut Customer, (warehouse, district, customer): CustomerKey, input: &Payment) {
     let ((paid_at, paid_in), amount) = (input.district, input.amount);
     let (whole, cents) = (amount / 100, (amount % 100) as u8);
-    // The longest numbers that there can be fit. Not by formatting, which takes several times as
-    // long.
+    // The buffer fits the longest numbers. Formatting would take several times as long.
     let mut line = [0; 64];
     let mut rest = &mut line[..];
     let mut add = |text: &[u8]| {

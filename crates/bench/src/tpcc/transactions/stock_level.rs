@@ -1,5 +1,5 @@
-//! STOCK-LEVEL (2.8): reads only. At the highest level of isolation, where the specification asks
-//! for less.
+//! STOCK-LEVEL (2.8): read-only, at the highest level of isolation. The specification requires
+//! less.
 
 use std::ops::ControlFlow;
 
@@ -18,10 +18,10 @@ use crate::{
 
 const QUANTITY: Part<Stock, I16> = part!(Stock, supply.quantity);
 
-/// Orders whose items are looked at.
+/// The number of last orders whose items are checked.
 pub(in crate::tpcc) const RECENT: u32 = 20;
 
-/// How many items of the last orders there are few of in stock.
+/// Counts the items of the last orders with a low stock.
 #[derive(Debug)]
 pub(in crate::tpcc) struct LowStock<'t, O: Layout> {
     pub(in crate::tpcc) tables: &'t Tables<O>,
