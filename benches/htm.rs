@@ -1,6 +1,6 @@
-//! What transactional memory costs where there is none, and what the emulation costs.
+//! The cost of transactional memory on machines without it, and the cost of the emulation.
 //!
-//! Compare within one group: the figures of one run, not of two.
+//! Compare within one group of one run.
 
 use std::hint::black_box;
 
@@ -30,7 +30,7 @@ fn attempt<E: Engine>(worker: &mut Worker<E>, lines: &[Line]) {
     }
 }
 
-/// The claim: without regions, an attempt costs nothing.
+/// Shows that an attempt costs nothing without htm transactions.
 fn without_regions(criterion: &mut Criterion) {
     let shared = lines(4);
     let mut worker = Htm::new(NoHtm).worker();
@@ -42,8 +42,7 @@ fn without_regions(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What a region costs on each engine that has them, by lines touched, beside the lock that it
-/// elides.
+/// The cost of an htm transaction on each engine by lines touched, compared with the elided lock.
 fn regions(criterion: &mut Criterion) {
     let lock = FallbackLock::new();
     let mut emulated = Htm::new(Emulated::default()).worker();

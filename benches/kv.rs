@@ -1,25 +1,23 @@
-//! The store's tables beside other maps, and beside those that synchronise nothing and are the
-//! limit of one thread.
+//! The store's tables, compared with other concurrent maps and with unsynchronised maps, which are
+//! the limit of one thread.
 //!
-//! Two kinds of gets: *overlapping*, where the processor may begin one before the last has ended,
-//! and *dependent*, where each key depends on the value before, as in most transactions. Compare
-//! within one group. `DRTM_BENCH_RECORDS` sets the number of records (a million unless it is set;
-//! more do not fit into any cache). The maps are those of `drtm-bench kv speed`, which measures
-//! them in turns.
+//! Gets are of two kinds. *Overlapping*: the processor may begin one before the last has ended.
+//! *Dependent*: each key depends on the previous value, as in most transactions. Compare within one
+//! group. `DRTM_BENCH_RECORDS` sets the number of records (default: a million; more do not fit into
+//! any cache). The maps are those of `drtm-bench kv speed`, which measures them in turns.
 
 use std::time::Duration;
 
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime};
 use drtm_bench::kv::{Draw, Fill, Key, MapName, Op, Style, Subject, Work};
 
-/// Operations of a thread in one iteration: few enough that they end, many enough that beginning
-/// does not count.
+/// Operations of a thread in one iteration: enough to make the start negligible.
 const SLICE: usize = 16_384;
 
-/// Iterations before keys come again: their records must not fit into the cache.
+/// Iterations before keys repeat: their records must not fit into the cache.
 const SLICES: usize = 64;
 
-/// Rows to a scan.
+/// Rows of a scan.
 const ROWS: usize = 100;
 
 fn records() -> u64 {
@@ -27,7 +25,7 @@ fn records() -> u64 {
     asked.map_or(1_000_000, |asked| asked.parse().expect("DRTM_BENCH_RECORDS is a whole number"))
 }
 
-/// What is measured of one kind of maps.
+/// The measurements of one group of maps.
 struct Study {
     name: &'static str,
     maps: &'static [MapName],
@@ -36,7 +34,7 @@ struct Study {
     threads: &'static [usize],
 }
 
-/// Slices of one kind of work, each with keys of its own.
+/// Returns slices of one kind of work, each with keys of its own.
 fn slices<K: Key>((op, style): (Op, Style), threads: usize, draw: Draw, records: u64) -> Vec<Work<K>> {
     let slice = if op == Op::Scan { SLICE / ROWS } else { SLICE };
     let work = |number: usize| {
@@ -88,7 +86,7 @@ impl Study {
         let records = records();
         for draw in self.draws {
             let mut group = criterion.benchmark_group(format!("{}/{draw:?}/{records}", self.name).to_lowercase());
-            // Some have keys of one kind only.
+            // Some maps support one kind of keys only.
             for map in self.maps.iter().filter(|map| map.refuses(Op::Get, 1, K::BYTES).is_none()) {
                 let subject = K::subject(*map, records).expect("memory, and keys of this kind");
                 for threads in self.threads {

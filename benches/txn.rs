@@ -1,14 +1,13 @@
-//! What transactions cost: beside the tables that they run on, which no transactions can be faster
-//! than.
+//! The cost of transactions, compared with their tables alone, which are the lower bound.
 //!
-//! Compare within one group: the figures of one run, not of two. A time is a whole transaction's,
-//! the throughput its operations' or rows'. `DRTM_BENCH_RECORDS` sets the number of rows (ten
-//! thousand unless it is set, which fit into a cache: here it is counted what is executed, and
-//! `benches/kv.rs` is about memory).
+//! Compare within one group of one run. A time is that of a whole transaction; the throughput is in
+//! operations or rows. `DRTM_BENCH_RECORDS` sets the number of rows (default: ten thousand, which
+//! fit into a cache). This bench measures executed instructions; `benches/kv.rs` measures memory
+//! access.
 //!
-//! The ways: `kv` is the table alone, in which every operation is by itself; `transact` and `read`
-//! run closures, `begin` checks at each read that all before it still hold, `snapshot` is one that
-//! is open already.
+//! The modes: `kv` is the table alone, without transactions. `transact` and `read` run closures.
+//! `begin` validates all earlier reads at each read. `snapshot` uses a snapshot that is already
+//! open.
 
 use std::{
     hint::black_box,
@@ -28,7 +27,7 @@ use drtm::{
 };
 use zerocopy::IntoBytes;
 
-/// The value of a row: plain for one codec, a tuple of numbers for another, bytes for the third.
+/// A row's value: plain data for one codec, a tuple of numbers for another, bytes for the third.
 type Row = [u64; 4];
 
 const ROW: Row = [1 << 10, 1 << 20, 1 << 30, 1 << 40];
@@ -36,10 +35,10 @@ const ROW: Row = [1 << 10, 1 << 20, 1 << 30, 1 << 40];
 const HASHED: TableDef<u64, Pod<Row>> = TableDef::hash("hashed");
 const IN_ORDER: TableDef<u64, Pod<Row>, Ordered> = TableDef::ordered("in order");
 
-/// Operations in a transaction, where it is not their number that is studied.
+/// Operations of a transaction where their number is not studied.
 const SOME: usize = 16;
 
-/// How many rows ranges have. There must be more in a table.
+/// The rows of ranges. A table must have more.
 const RANGES: [u64; 3] = [10, 100, 1_000];
 
 fn records() -> u64 {
@@ -49,7 +48,7 @@ fn records() -> u64 {
     records
 }
 
-/// A key by its number.
+/// Creates a key from its number.
 trait Numbered: Key {
     fn numbered(number: u64) -> Self;
 }
@@ -61,13 +60,13 @@ impl Numbered for u64 {
 }
 
 impl Numbered for String {
-    /// Of 32 bytes, of which not only the last tell keys apart.
+    /// A key of 32 bytes. Keys differ also in bytes before the last.
     fn numbered(number: u64) -> Self {
         format!("customers/{:06}/orders/{:08}", number / 8, number)
     }
 }
 
-/// The keys of all rows, each once, in an order that no processor foresees.
+/// Returns the keys of all rows, each once, in an unpredictable order.
 fn keys<K: Numbered>() -> Vec<K> {
     let mut numbers: Vec<u64> = (0..records()).collect();
     fastrand::Rng::with_seed(7).shuffle(&mut numbers);
@@ -80,8 +79,7 @@ fn group<'c>(criterion: &'c mut Criterion, name: &str) -> BenchmarkGroup<'c, Wal
     group
 }
 
-/// Measures what `run` does with so many keys at a time, which are never twice the same, and others
-/// the next time.
+/// Measures `run` on slices of distinct keys; the next slice has other keys.
 fn measure<K>(
     group: &mut BenchmarkGroup<'_, WallTime>,
     (way, size): (&str, usize),
@@ -97,7 +95,7 @@ fn measure<K>(
 
 type Filled<K, C, O> = (Db, Table<K, C, O>);
 
-/// A database, and a table in it with a row of this value under each key.
+/// Returns a database, and a table with a row of this value under each key.
 fn filled<K: Key, C: Codec, O: Kind>(
     def: TableDef<K, C, O>,
     keys: &[K],
@@ -111,7 +109,7 @@ fn filled<K: Key, C: Codec, O: Kind>(
     Ok((db, table))
 }
 
-/// Reads rows, and adds something of each up.
+/// Reads rows, and sums a part of each.
 fn read<S: Config, M: Mode, K: Key, O: Kind>(
     tx: &mut Tx<'_, S, M>,
     table: Table<K, Pod<Row>, O>,
@@ -144,7 +142,7 @@ fn scan<S: Config, M: Mode>(
     Ok(sum)
 }
 
-/// Runs a transaction that is begun, and committed in the end.
+/// Runs an explicit transaction and commits it.
 fn step_by_step(db: &Db, body: impl FnOnce(&mut Tx<'_>) -> Result<u64, Error>) -> Result<u64, Error> {
     let mut tx = db.begin()?;
     let result = body(&mut tx)?;
@@ -176,14 +174,14 @@ impl Alone {
         })
     }
 
-    /// The first number of a row.
+    /// Reads the first number of a row.
     fn first(&self, key: &u64) -> Result<u64, Error> {
         let mut row: Row = [0; 4];
         self.table.get(*key, row.as_mut_bytes())?;
         Ok(row[0])
     }
 
-    /// The same, and adds to another.
+    /// Reads the first number of a row, and increments another.
     fn count(&mut self, key: &u64) -> Result<u64, Error> {
         let mut row: Row = [0; 4];
         self.table.get(*key, row.as_mut_bytes())?;
@@ -192,15 +190,15 @@ impl Alone {
         Ok(row[0])
     }
 
-    /// Gives a row another value, whatever it was.
+    /// Overwrites a row.
     fn put(&mut self, key: &u64) -> Result<u64, Error> {
         let version = self.table.update(&mut self.worker, *key, ROW.as_bytes())?;
-        // What comes next depends on what was found, as it does in a row that was read. No version
-        // is so great.
+        // The result depends on the version found, as in a row that was read. No version is that
+        // large.
         Ok(ROW[0] + version.map_or(0, |version| version.number() >> 50))
     }
 
-    /// A read and a write of each row, which both find it.
+    /// Reads and writes each row, each with a lookup.
     fn update(&mut self, keys: &[u64]) -> Result<u64, Error> {
         let mut row: Row = [0; 4];
         for key in keys {
@@ -212,8 +210,8 @@ impl Alone {
     }
 }
 
-/// The other table alone. Rows come in the same order as in databases, so that it is as full, and
-/// they lie in memory alike.
+/// The tree alone. Rows are inserted in the same order as in databases, so that it is as full, and
+/// its memory layout is alike.
 fn tree_alone(keys: &[u64]) -> Result<Tree<NoHtm>, KvError> {
     let store = Store::in_memory(NoHtm, 64 << 30)?;
     let (tree, mut worker) = (store.tree()?, store.worker()?);
@@ -221,7 +219,7 @@ fn tree_alone(keys: &[u64]) -> Result<Tree<NoHtm>, KvError> {
     Ok(tree)
 }
 
-/// Point reads by their number in a transaction, by every way to read.
+/// Point reads by their number in a transaction, in every mode.
 fn reads(criterion: &mut Criterion) {
     let keys = keys::<u64>();
     let alone = Alone::filled(&keys).expect("memory");
@@ -238,9 +236,8 @@ fn reads(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Rows of many keys: viewed one by one, asked for together before that, and shown one after the
-/// other. What there is to gain is waiting for memory: with rows that do not fit into the caches,
-/// see [`records`].
+/// Reads of many keys: viewed one by one, with a prefetch before, and by `each`. The gain is
+/// overlapped memory latency: see [`records`] for rows that do not fit into the caches.
 fn many(criterion: &mut Criterion) {
     let keys = keys::<u64>();
     let (db, hashed) = filled(HASHED, &keys, &ROW).expect("memory");
@@ -284,9 +281,8 @@ fn updates(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// One operation in a transaction, on a row that the operation before has led to: so that each
-/// waits for the one before, as within transactions, and what is compared is not how much of
-/// several a processor does at once.
+/// One operation per transaction, on a row that the previous operation determined. Each waits for
+/// the one before, as within transactions, so that the processor cannot overlap them.
 fn singles(criterion: &mut Criterion) {
     let keys = keys::<u64>();
     let mut alone = Alone::filled(&keys).expect("memory");
@@ -313,8 +309,7 @@ fn singles(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Measures what `run` does with one key after the other, each of which depends on what it gave for
-/// the one before.
+/// Measures `run` on one key after the other, where each key depends on the previous result.
 fn chase(
     group: &mut BenchmarkGroup<'_, WallTime>,
     way: &str,
@@ -326,13 +321,13 @@ fn chase(
     group.bench_function(way, |bench| {
         bench.iter(|| {
             let first = run(&keys[at]).expect("one thread, and memory enough");
-            // What the row says is always the same, which the processor does not know.
+            // The row's value is constant, but the processor cannot know that.
             at = (at + (first / ROW[0]) as usize) % keys.len();
         });
     });
 }
 
-/// The same rows in each codec: got, viewed and put.
+/// The same rows in each codec: get, view and put.
 fn codecs(criterion: &mut Criterion) {
     fn measured<C: Codec>(criterion: &mut Criterion, name: &str, value: &C::Given, see: impl Fn(C::View<'_>) -> u64) {
         let keys = keys::<u64>();
@@ -358,7 +353,7 @@ fn codecs(criterion: &mut Criterion) {
     measured::<Serde<Vec<u64>>>(criterion, "serde-of-a-vector", &ROW.to_vec(), |row| row[0]);
 }
 
-/// Keys that are a word, and such that are a string of 32 bytes.
+/// Keys of one word, and strings of 32 bytes.
 fn kinds_of_keys(criterion: &mut Criterion) {
     fn measured<K: Numbered, O: Kind>(criterion: &mut Criterion, name: &str, def: TableDef<K, Pod<Row>, O>) {
         let keys = keys::<K>();
@@ -376,8 +371,7 @@ fn kinds_of_keys(criterion: &mut Criterion) {
     measured(criterion, "ordered-32", STRINGS_IN_ORDER);
 }
 
-/// Ranges by their rows, by every way to read; at last in a snapshot since which every row has been
-/// written.
+/// Ranges by their rows, in every mode; the last is a snapshot older than a write of every row.
 fn ranges(criterion: &mut Criterion) {
     let keys = keys::<u64>();
     let records = records();
@@ -413,7 +407,7 @@ fn ranges(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// One thread's share of increments of these few rows. The slower thread's time counts.
+/// Runs one thread's share of increments of a few rows. The slower thread's time counts.
 fn increment(db: &Db, table: Table<u64, Pod<u64>>, (threads, rows): (usize, u64), times: u64) -> Duration {
     let start = Barrier::new(threads);
     let work = |thread: usize| {
@@ -434,7 +428,8 @@ fn increment(db: &Db, table: Table<u64, Pod<u64>>, (threads, rows): (usize, u64)
     })
 }
 
-/// Two threads that increment the same few rows, beside one. Afterwards none may be missing.
+/// Two threads that increment the same few rows, compared with one. Checks that no increment is
+/// lost.
 fn contention(criterion: &mut Criterion) {
     const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
     let mut group = group(criterion, "contention");

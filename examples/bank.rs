@@ -1,5 +1,5 @@
-//! A bank: money moves between accounts while an auditor adds all of it up, and every movement is
-//! in a ledger.
+//! A bank: money moves between accounts while an auditor sums all of them, and a ledger records
+//! every transfer.
 //!
 //! ```text
 //! cargo run --release --example bank
@@ -14,7 +14,7 @@ use std::{
 use drtm::{Conflict, Db, Error, Ordered, Pod, Table, TableDef};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Plain data, whose memory is its encoding.
+/// Plain data: its memory is its encoding.
 #[derive(Clone, Copy, Debug, PartialEq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 struct Movement {
@@ -24,8 +24,8 @@ struct Movement {
 
 const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
 
-/// By the account that pays, then by number: so an account's movements are a range, and two
-/// accounts' are in nobody's way.
+/// Keyed by the paying account, then by number. An account's movements are a range, and different
+/// accounts do not conflict.
 const LEDGER: TableDef<(u32, u32), Pod<Movement>, Ordered> = TableDef::ordered("ledger");
 
 const COUNT: u64 = 64;
@@ -33,8 +33,8 @@ const OPENING_BALANCE: i64 = 1_000;
 const THREADS: u64 = 2;
 const TRANSFERS: u64 = 50_000;
 
-/// Why a transfer does not take place. A closure may fail with errors of its own, if the database's
-/// become such.
+/// Why a transfer is refused. A closure may return an error type of its own that database errors
+/// convert into.
 #[derive(Debug)]
 enum Refused {
     Insufficient { short_of: i64 },
@@ -63,7 +63,7 @@ impl Bank {
         Ok(Self { db, accounts, ledger })
     }
 
-    /// Moves money, and says so in the ledger: both, or neither.
+    /// Moves money and records it in the ledger, atomically.
     fn transfer(&self, from: u64, to: u64, amount: i64) -> Result<(), Refused> {
         self.db.try_transact(|tx| {
             let left = tx.update(self.accounts, from, |balance| {
@@ -85,14 +85,14 @@ impl Bank {
         })
     }
 
-    /// All the money that there is.
+    /// Returns the total of all accounts.
     fn total(&self) -> Result<i64, Error> {
         let accounts: Vec<u64> = (0..COUNT).collect();
         let balances = self.db.transact(|tx| tx.get_many(self.accounts, &accounts))?;
         Ok(balances.into_iter().flatten().sum())
     }
 
-    /// What accounts should have by the ledger.
+    /// Returns the balances according to the ledger.
     fn by_ledger(&self) -> Result<Vec<i64>, Error> {
         self.db.transact(|tx| {
             let mut balances = vec![OPENING_BALANCE; COUNT as usize];
@@ -106,7 +106,7 @@ impl Bank {
     }
 }
 
-/// Transfers of one thread. Gives how many were refused.
+/// Runs the transfers of one thread. Returns the number of refused ones.
 fn work(bank: &Bank, thread: u64) -> Result<u64, Error> {
     let mut refused = 0;
     for turn in 0..TRANSFERS {

@@ -1,5 +1,5 @@
-//! A bank that survives `kill -9`: it moves money until it is stopped, however that is done, and
-//! when it is started again it checks that nothing is missing.
+//! A bank that survives `kill -9`. It moves money until it is stopped or killed. After a restart it
+//! checks that nothing is missing.
 //!
 //! ```text
 //! cargo run --release --example durable_bank -- DIRECTORY [SECONDS]
@@ -16,7 +16,7 @@ use std::{
 use drtm::{Db, Pod, TableDef};
 
 const ACCOUNTS: TableDef<u32, Pod<i64>> = TableDef::hash("accounts");
-/// How many transfers each thread has made.
+/// The number of transfers of each thread.
 const TRANSFERS: TableDef<u32, Pod<u64>> = TableDef::hash("transfers");
 
 const BANK: u32 = 1_000;
@@ -30,12 +30,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     run(&directory, seconds)
 }
 
-/// Opens the bank of a directory, checks it, and moves money for so many seconds.
+/// Opens the bank of a directory, checks it, and moves money for this many seconds.
 pub(crate) fn run(directory: &str, seconds: u64) -> Result<(), Box<dyn Error>> {
     let db = Db::open(directory)?;
     let (accounts, transfers) = (db.table(ACCOUNTS)?, db.table(TRANSFERS)?);
     db.transact(|tx| {
-        // All of them, or none if this is interrupted.
+        // All accounts are created, or none if this is interrupted.
         if tx.contains(accounts, 0)? {
             return Ok(());
         }
@@ -59,14 +59,15 @@ pub(crate) fn run(directory: &str, seconds: u64) -> Result<(), Box<dyn Error>> {
             let mut random = fastrand::Rng::new();
             while began.elapsed() < Duration::from_secs(seconds) {
                 let (from, to, amount) = (random.u32(0..BANK), random.u32(0..BANK), random.i64(1..100));
-                // When this returns, the transfer is durable.
+                // The transfer is durable when this returns.
                 db.transact(|tx| {
                     tx.update(accounts, from, |balance| *balance -= amount)?;
                     tx.update(accounts, to, |balance| *balance += amount)?;
                     let made = tx.get(transfers, thread)?.unwrap_or(0);
                     tx.put(transfers, thread, &(made + 1))
                 })?;
-                // What is told here is there when the bank is opened again, whatever happens next.
+                // A reported transfer is still present after the bank is reopened, whatever happens
+                // next.
                 let all = acknowledged.fetch_add(1, Relaxed) + 1;
                 if all.is_multiple_of(100) {
                     println!("{all} transfers are safe");

@@ -1,5 +1,5 @@
-//! An inventory: articles found by number, by bar code, by shelf and by what is running out, while
-//! orders are filled by several threads.
+//! An inventory: articles are found by number, bar code, shelf and shortage, while several threads
+//! fill orders.
 //!
 //! ```text
 //! cargo run --release --example inventory
@@ -16,7 +16,7 @@ struct Article {
     bar_code: Option<String>,
     shelf: u16,
     stock: u32,
-    /// How many there should be at least.
+    /// The minimum stock.
     reserve: u32,
 }
 
@@ -24,18 +24,19 @@ type Articles = Serde<Article>;
 
 const ARTICLES: TableDef<u32, Articles> = TableDef::hash("articles");
 
-/// Articles without a bar code are not in it.
+/// Articles without a bar code have no entry.
 const BY_BAR_CODE: IndexDef<u32, Articles, String> = IndexDef::unique("articles by bar code", |_, it| it.bar_code);
 
-/// Ordered, so that a walk along the shelves is a range.
+/// Ordered, so that a walk along the shelves is a range scan.
 const BY_SHELF: IndexDef<u32, Articles, u16, Multi> = IndexDef::multi("articles by shelf", |_, it| Some(it.shelf));
 
-/// Only what is running out is in it, most urgent first: to find it nothing else is looked at.
+/// Contains only articles in short supply, the most urgent first, so that finding them reads no
+/// others.
 const BY_SHORTAGE: IndexDef<u32, Articles, i32, Multi> = IndexDef::multi("articles by shortage", |_, it| {
     (it.stock < it.reserve).then(|| it.stock as i32 - it.reserve as i32)
 });
 
-/// How many of an article were ordered and could not be delivered.
+/// The ordered quantity of each article that could not be delivered.
 const BACKLOG: TableDef<u32, Pod<u32>, Ordered> = TableDef::ordered("backlog");
 
 #[derive(Clone)]
@@ -78,8 +79,8 @@ impl Inventory {
         })
     }
 
-    /// Takes some of what has this bar code off its shelf. What is not there goes to the backlog.
-    /// Gives what is delivered.
+    /// Takes a quantity of the article with this bar code. The missing quantity goes to the
+    /// backlog. Returns the quantity delivered.
     fn order(&self, bar_code: &String, wanted: u32) -> Result<u32, Error> {
         self.db.transact(|tx| {
             let number = tx.get(self.by_bar_code.keys(), bar_code)?;
@@ -98,8 +99,8 @@ impl Inventory {
         })
     }
 
-    /// Restocks the article that needs it most, and serves its backlog. Gives its name, if there is
-    /// one.
+    /// Restocks the article that needs it most, and serves its backlog. Returns its name; `None` if
+    /// no article is short.
     fn restock(&self, delivery: u32) -> Result<Option<String>, Error> {
         self.db.transact(|tx| {
             let Some((_, (number, article))) = tx.first(self.by_shortage, ..)? else { return Ok(None) };
@@ -132,7 +133,7 @@ fn run() -> Result<(), Error> {
                 scope.spawn(move || -> Result<u32, Error> {
                     let mut delivered = 0;
                     for turn in 0..150 {
-                        // One of each four has no bar code.
+                        // One article in four has no bar code.
                         let number = (turn * 7 + clerk) % 40;
                         let number = if number % 4 == 0 { number + 1 } else { number };
                         delivered += inventory.order(&format!("76{number:011}"), 1 + turn % 5)?;

@@ -1,5 +1,5 @@
-//! A bank on several machines: accounts are divided among them, and each moves money between any
-//! two.
+//! A bank on several machines: accounts are partitioned among them, and each machine moves money
+//! between any two accounts.
 //!
 //! On one machine, two nodes on threads of this process:
 //!
@@ -7,7 +7,7 @@
 //! cargo run --release --example machines
 //! ```
 //!
-//! On two machines, the same on each but for its number (`docs/cluster.md`):
+//! On two machines, run it on each with its own number (`docs/cluster.md`):
 //!
 //! ```text
 //! head -c 32 /dev/urandom > cluster.key    # once, and copied to both
@@ -15,7 +15,7 @@
 //! machines 1 cluster.key 10.0.0.1:7000 10.0.0.2:7000
 //! ```
 //!
-//! With the feature `verbs` and `--device NAME` before all that, by RDMA NICs.
+//! With the feature `verbs`, `--device NAME` in front of these arguments uses RDMA NICs.
 
 use std::{
     error::Error,
@@ -32,20 +32,20 @@ use drtm::{
 };
 
 const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
-/// Which nodes have moved all that they were to move.
+/// The nodes that have finished their transfers.
 const DONE: TableDef<u64, Pod<u8>> = TableDef::hash("done");
 
-/// Accounts of each node, and what each has at the beginning.
+/// Accounts of each node, and their initial balance.
 const EACH: u64 = 100;
 const START: i64 = 1_000;
 
-/// How long the other machines have to be started.
+/// How long to wait for the other machines to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 type Bank<F> = Cluster<F, DefaultConfig>;
 
-/// Asks until all nodes are there.
+/// Retries until all nodes have joined.
 fn when_all_are_there<T>(mut ask: impl FnMut() -> Result<T, drtm::Error>) -> Result<T, drtm::Error> {
     let begun = Instant::now();
     loop {
@@ -58,7 +58,7 @@ fn when_all_are_there<T>(mut ask: impl FnMut() -> Result<T, drtm::Error>) -> Res
     }
 }
 
-/// Joins the cluster, by a device if one is named, and runs one node.
+/// Joins the cluster, by an RDMA device if one is named, and runs one node.
 fn run_node(
     number: u16,
     key: [u8; 32],
@@ -83,13 +83,13 @@ fn run_node(
     }
 }
 
-/// Opens a node's accounts, moves money between those of all, and waits for the others. Gives what
-/// all accounts have together.
+/// Opens a node's accounts, moves money between those of all nodes, and waits for the others.
+/// Returns the total of all accounts.
 fn work<F: Fabric<Engine = Native>>(fabric: &F, number: u16, nodes: u16, transfers: u64) -> Outcome<i64> {
     let me = NodeId(number);
     let memory = Db::builder().memory(64 << 20);
     let mut builder = Node::builder(Native::chosen()?, fabric, me, memory)?.owners((0..nodes).map(NodeId))?;
-    // Accounts of a node are those whose numbers begin with it.
+    // A node's accounts are those whose number begins with the node's.
     let accounts = builder.table(ACCOUNTS, Partition::by("hundreds", |number| number / EACH))?;
     let done = builder.table(DONE, Partition::by("node", |number| *number))?;
     let bank: Bank<F> = Cluster::start(builder.start()?, 1)?;
@@ -124,7 +124,7 @@ fn work<F: Fabric<Engine = Native>>(fabric: &F, number: u16, nodes: u16, transfe
         }
         thread::sleep(Duration::from_millis(20));
     };
-    // The others still look.
+    // The other nodes are still reading.
     thread::sleep(Duration::from_millis(500));
     bank.close();
     Ok(sum)
@@ -139,10 +139,10 @@ fn transfer<F: Fabric<Engine = Native>>(
     amount: i64,
 ) -> Result<(), drtm::Error> {
     let moved = bank.transact(async move |tx| {
-        // Both are read in one round trip.
+        // One round trip reads both.
         tx.prefetch(accounts, [from, to]).await?;
         let Some(()) = tx.update(accounts, to, |balance| *balance += amount).await? else {
-            // That node has not opened its accounts yet.
+            // The other node has not opened its accounts yet.
             return Ok(());
         };
         tx.update(accounts, from, |balance| *balance -= amount).await?;
@@ -151,13 +151,13 @@ fn transfer<F: Fabric<Engine = Native>>(
     moved.wait()
 }
 
-/// Runs so many nodes on threads of this process. Gives what each has found in all accounts, and
-/// what there should be.
+/// Runs nodes on threads of this process. Returns the total that each node found, and the expected
+/// total.
 pub(crate) fn run(nodes: u16, transfers: u64) -> Outcome<(Vec<i64>, i64)> {
     let listeners = (0..nodes).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>()?;
     let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
     drop(listeners);
-    // For one run on one machine. Elsewhere it is a secret.
+    // A fixed key, for one run on one machine. Real clusters need a secret one.
     let key = [7; 32];
     let sums = thread::scope(|scope| {
         let addresses = &addresses;

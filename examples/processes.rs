@@ -1,12 +1,12 @@
-//! Three processes and one hash table: its owner, and two peers that look rows up and update them
-//! in the owner's memory by one-sided verbs, and insert rows by messages.
+//! Three processes and one hash table. Two peers look up and update rows in the owner's memory by
+//! one-sided verbs, and insert rows by messages.
 //!
 //! ```text
 //! cargo run --release --example processes
 //! ```
 //!
-//! The program starts itself twice more. At the end, the owner finds every update and every
-//! insertion of its peers in its table.
+//! The program starts itself twice more. At the end, the owner checks that every update and every
+//! insertion is in its table.
 
 use std::{
     error::Error,
@@ -30,13 +30,13 @@ const OWNER: NodeId = NodeId(0);
 const PEERS: [NodeId; 2] = [NodeId(1), NodeId(2)];
 const TABLE: TableId = TableId(1);
 
-/// Counters that all peers add to, and how often each does.
+/// Counters that all peers increment, and the number of increments of each peer.
 const COUNTERS: u64 = 100;
 const ADDITIONS: u64 = 20_000;
 /// Rows that each peer inserts.
 const INSERTIONS: u64 = 1_000;
 
-/// What a peer asks first, and no request of a table is: where the table is.
+/// A peer's first message, distinct from any table request: asks for the table's location.
 const WHERE: &[u8] = b"where is the table?";
 
 fn config(directory: &Path, node: NodeId) -> ShmConfig {
@@ -67,7 +67,7 @@ fn own(directory: &Path) -> Result<(), Box<dyn Error>> {
         }
         request => service.answer(from, request, most, reply),
     }));
-    // The owner sleeps but for messages, until both peers have come and gone.
+    // The owner only serves messages until both peers have finished.
     executor.spawn(async {
         let mut left = PEERS.len();
         while left > 0 {
@@ -99,7 +99,7 @@ fn own(directory: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Starts this program once more, as a peer.
+/// Starts this program again as a peer.
 fn start(directory: &Path, peer: NodeId) -> std::io::Result<Child> {
     Command::new(std::env::current_exe()?).arg(directory).arg(peer.0.to_string()).spawn()
 }
@@ -120,7 +120,7 @@ fn be_a_peer(directory: &Path, node: NodeId) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Adds to counters and inserts rows. Gives how many tries the additions took.
+/// Increments counters and inserts rows. Returns the number of attempts of the increments.
 async fn work<P: Port>(verbs: Verbs<'_, P>) -> Result<u64, Box<dyn Error>> {
     let node = verbs.endpoint().node();
     let answer = verbs.call(OWNER, WHERE).await?;
@@ -140,7 +140,7 @@ async fn work<P: Port>(verbs: Verbs<'_, P>) -> Result<u64, Box<dyn Error>> {
         let mut value = Vec::new();
         loop {
             tries += 1;
-            // The other peer may have it locked: then once more.
+            // The other peer may hold the lock: then retry.
             let locked = records.lock(verbs, location, key, (me, Leases::None), &mut value).await?;
             let Look::Found(lock) = locked else { continue };
             let sum = u64::from_le_bytes(value.as_slice().try_into()?) + 1;
@@ -166,7 +166,7 @@ fn main() -> ExitCode {
         _ => {
             let directory = std::env::temp_dir().join(format!("drtm-processes-{}", std::process::id()));
             let outcome = own(&directory);
-            // There is nothing in it that anybody wants.
+            // The directory is not needed any more.
             let _ = std::fs::remove_dir_all(&directory);
             outcome
         }

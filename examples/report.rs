@@ -1,5 +1,4 @@
-//! A report: all orders are added up, region by region, as they are at one moment, while clerks go
-//! on to enter, amend and cancel them.
+//! A report: a snapshot sums all orders by region, while clerks enter, amend and cancel orders.
 //!
 //! ```text
 //! cargo run --release --example report
@@ -14,8 +13,8 @@ use std::{
 use drtm::{Db, Error, Ordered, Pod, Table, TableDef};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Region, clerk, and the clerk's own number: seven bytes, so it is packed into a word. Regions
-/// come first, so that one's orders are a range.
+/// Region, clerk, and the clerk's own number: seven bytes, so the key is packed into a word.
+/// Regions come first, so that a region's orders are a range.
 type Number = (u16, u8, u32);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, FromBytes, IntoBytes, Immutable)]
@@ -27,7 +26,7 @@ struct Total {
 
 const ORDERS: TableDef<Number, Pod<i64>, Ordered> = TableDef::ordered("orders");
 
-/// What the orders of a region come to, kept in step with them.
+/// The sum of a region's orders, updated together with them.
 const TOTALS: TableDef<u16, Pod<Total>> = TableDef::hash("totals");
 
 const REGIONS: u16 = 4;
@@ -49,7 +48,7 @@ impl Shop {
         Ok(Self { db, orders, totals })
     }
 
-    /// Enters or amends an order, or cancels it; and the total of its region with it.
+    /// Enters, amends or cancels an order, and updates its region's total.
     fn set(&self, number: Number, value: Option<i64>) -> Result<(), Error> {
         self.db.transact(|tx| {
             let before = tx.get(self.orders, number)?;
@@ -65,8 +64,8 @@ impl Shop {
         })
     }
 
-    /// Adds all orders up. It takes long, and totals are changed all the time; but in the snapshot
-    /// they are what they were when it was opened.
+    /// Sums all orders. This takes long, and totals change all the time. In the snapshot they are
+    /// unchanged since it was opened.
     fn report(&self) -> Result<Vec<Total>, Error> {
         let mut moment = self.db.snapshot()?;
         let mut report = vec![Total::default(); usize::from(REGIONS)];
@@ -83,14 +82,14 @@ impl Shop {
     }
 }
 
-/// A clerk's work until the shop closes. Gives how often the clerk has written, and what is left of
-/// each order.
+/// Runs a clerk until the shop closes. Returns the number of writes, and the final value of each
+/// order.
 fn work(shop: &Shop, clerk: u8, closes: Instant) -> Result<(u64, Vec<Option<i64>>), Error> {
     let mut chance = fastrand::Rng::with_seed(clerk.into());
     let (mut writes, mut own) = (0, Vec::new());
     while Instant::now() < closes {
         let value = Some(chance.i64(1..1_000));
-        // Of four, two are new, one is amended and one cancelled, whichever it is.
+        // Of four steps, two enter an order, one amends and one cancels.
         let (order, value) = match writes % 4 {
             0 | 1 => (own.len(), value),
             2 => (chance.usize(..own.len()), value),
@@ -127,7 +126,7 @@ fn run() -> Result<(), Error> {
         println!("{orders:>8} orders worth {value:>10}, counted in {took:.1?} while they changed");
     }
 
-    // What clerks remember is told by no transaction.
+    // The clerks' memory is independent of the database.
     let (mut writes, mut remembered) = (0, vec![Total::default(); usize::from(REGIONS)]);
     for clerk in clerks {
         let (written, own) = clerk?;

@@ -1,7 +1,7 @@
-//! Sessions of a service on tokio: made, used and forgotten by many tasks.
+//! A session cache on tokio: many tasks create, use and remove sessions.
 //!
-//! A transaction is a closure that never waits for a future: it is run on the task's own thread, as
-//! a short computation is, and is over before the next `.await`.
+//! A transaction is a closure that never awaits a future. It runs on the task's thread, like a
+//! short computation, and ends before the next `.await`.
 //!
 //! ```text
 //! cargo run --release --example session_cache
@@ -26,11 +26,12 @@ struct Session {
 
 const SESSIONS: TableDef<String, Serde<Session>> = TableDef::hash("sessions");
 
-/// What ends when. (An index would do the same; here the time changes with every use, and nothing
-/// else does.)
+/// Sessions by their end. (An index would do as well. Here every use changes the time, and nothing
+/// else.)
 const ENDS: TableDef<(u64, String), Pod<()>, Ordered> = TableDef::ordered("ends of sessions");
 
-/// How many sessions one transaction ends: others wait for none of them for long.
+/// The number of sessions that one transaction ends. It is small, so that other transactions do not
+/// wait long.
 const AT_ONCE: usize = 200;
 
 struct Cache {
@@ -62,7 +63,7 @@ impl Cache {
         })
     }
 
-    /// Lets a session last from now on. Gives its user, if it has not ended.
+    /// Extends a session from now. Returns its user; `None` if it has ended.
     fn touch(&self, id: &str, lasts: Duration) -> Result<Option<u64>, Error> {
         let now = self.now();
         self.db.transact(|tx| {
@@ -77,7 +78,7 @@ impl Cache {
         })
     }
 
-    /// Removes sessions that have ended. Gives how many there were.
+    /// Removes sessions that have ended. Returns their number.
     fn sweep(&self) -> Result<usize, Error> {
         let (now, mut swept) = (self.now(), 0);
         loop {
@@ -98,7 +99,7 @@ impl Cache {
     }
 }
 
-/// Lets many tasks have a session each, and use it so often. Gives how many uses there were.
+/// Runs tasks that use a session each. Returns the number of uses.
 pub(crate) async fn run(tasks: u64, uses: u64) -> Result<u64, Box<dyn std::error::Error + Send + Sync>> {
     const LASTS: Duration = Duration::from_secs(600);
     let cache = Arc::new(Cache::open()?);
@@ -123,7 +124,7 @@ pub(crate) async fn run(tasks: u64, uses: u64) -> Result<u64, Box<dyn std::error
                     tokio::task::yield_now().await;
                     assert_eq!(cache.touch(&id, LASTS)?, Some(user), "it has not ended");
                 }
-                // Every other one leaves, and its session ends at once.
+                // Every other user leaves, and its session ends at once.
                 if user % 2 == 0 {
                     cache.touch(&id, Duration::ZERO)?;
                 }
@@ -136,7 +137,7 @@ pub(crate) async fn run(tasks: u64, uses: u64) -> Result<u64, Box<dyn std::error
     }
     assert!(!sweeper.is_finished());
     sweeper.abort();
-    // All that has ended is gone, and what has not is there, with its end.
+    // Ended sessions are gone, and the others exist with their end.
     tokio::time::sleep(Duration::from_millis(2)).await;
     cache.sweep()?;
     let left = cache.db.read(|tx| Ok((tx.len(cache.sessions)?, tx.len(cache.ends)?)))?;

@@ -1,5 +1,5 @@
-//! A shop: products, orders, and what a customer has ordered last. An order takes what it sells
-//! from the stock, or is refused as a whole.
+//! A shop: products, orders, and the last orders of a customer. An order takes all its lines from
+//! the stock, or fails as a whole.
 //!
 //! ```text
 //! cargo run --release --example shop
@@ -24,11 +24,11 @@ struct Order {
     total: u64,
 }
 
-/// By article number.
+/// Keyed by article number.
 const PRODUCTS: TableDef<String, Serde<Product>> = TableDef::hash("products");
 
-/// By the customer's till, and a number that counts its orders: one number for all would be what
-/// every order waits for.
+/// Keyed by till and order number. Each till counts its own orders: with one counter for all, every
+/// order would conflict.
 const ORDERS: TableDef<(u16, u64), Serde<Order>> = TableDef::hash("orders");
 const BY_CUSTOMER: IndexDef<(u16, u64), Serde<Order>, String, Multi> =
     IndexDef::multi("orders by customer", |_, order| Some(order.customer));
@@ -36,7 +36,7 @@ const BY_CUSTOMER: IndexDef<(u16, u64), Serde<Order>, String, Multi> =
 /// Orders and takings of each till.
 const TILLS: TableDef<u16, Pod<[u64; 2]>> = TableDef::hash("tills");
 
-/// Why there is no order.
+/// Why an order failed.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     NoProduct(String),
@@ -85,7 +85,7 @@ impl Shop {
         self.db.transact(|tx| tx.put(self.products, number, product))
     }
 
-    /// Sells what is wanted, and gives the order's number at this till.
+    /// Sells the lines of an order, and returns its number at this till.
     fn order(&self, till: u16, customer: &str, lines: &[(String, u32)]) -> Result<u64, Refusal> {
         self.db.try_transact(|tx| {
             let mut total = 0;
@@ -107,7 +107,7 @@ impl Shop {
         })
     }
 
-    /// The first orders of a customer, till by till.
+    /// Returns the first orders of a customer, till by till.
     fn orders_of(&self, customer: &str, most: usize) -> Result<Vec<Order>, Error> {
         self.db.read(|tx| {
             let rows = tx.all(self.by_customer, customer)?.rows().take(most);
@@ -116,7 +116,7 @@ impl Shop {
     }
 }
 
-/// Fills a shop, sells from several tills at once, and audits it. Gives how many orders there were.
+/// Fills a shop, sells from several tills at once, and audits it. Returns the number of orders.
 pub(crate) fn run(tills: u16, orders: u64) -> Result<u64, Refusal> {
     const STOCK: u32 = 1_000_000;
     let shop = Shop::open()?;
@@ -126,7 +126,7 @@ pub(crate) fn run(tills: u16, orders: u64) -> Result<u64, Refusal> {
     }
     shop.add("rare", &Product { name: "a rare one".to_owned(), price: 1, stock: 1 })?;
 
-    // What fails on its last line has sold nothing.
+    // An order that fails on its last line sells nothing.
     let lines = [("no. 0001".to_owned(), 1), ("rare".to_owned(), 5)];
     let refused = shop.order(0, "Ann", &lines);
     assert!(matches!(refused, Err(Refusal::OutOfStock { left: 1, .. })), "{refused:?}");
@@ -146,7 +146,7 @@ pub(crate) fn run(tills: u16, orders: u64) -> Result<u64, Refusal> {
         threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
     })?;
 
-    // All that was sold has left the stock, and what it cost is in the tills.
+    // Everything sold has left the stock, and its price is in the tills.
     let (mut sold, mut worth, mut takings, mut count) = (0, 0, 0, 0);
     shop.db.read(|tx| {
         tx.walk(shop.products, |number, product| {

@@ -1,5 +1,5 @@
-//! Measurements by sensor and time: taken in by several threads, looked at by ranges, and removed
-//! when they are old.
+//! Measurements by sensor and time: several threads insert them, range scans read them, and old
+//! ones are removed.
 //!
 //! ```text
 //! cargo run --release --example timeseries
@@ -14,11 +14,11 @@ use std::{
 
 use drtm::{Db, Error, Ordered, Pod, Table, TableDef};
 
-/// By sensor, then by time.
+/// Keyed by sensor, then by time.
 const MEASUREMENTS: TableDef<(String, u64), Pod<f64>, Ordered> = TableDef::ordered("measurements");
 
-/// How many old rows one transaction removes: so many that it is worth one, and so few that it is
-/// quick.
+/// The number of old rows that one transaction removes: large enough to amortize its cost, and
+/// small enough to be quick.
 const AT_ONCE: usize = 500;
 
 struct Series {
@@ -32,14 +32,14 @@ impl Series {
         Ok(Self { measurements: db.table(MEASUREMENTS)?, db })
     }
 
-    /// Takes in what a sensor has measured from some time on, a value each second.
+    /// Inserts a sensor's values from a start time on, one for each second.
     fn take(&self, sensor: &str, from: u64, values: &[f64]) -> Result<(), Error> {
         self.db.transact(|tx| {
             (from..).zip(values).try_for_each(|(time, value)| tx.put(self.measurements, (sensor, time), value))
         })
     }
 
-    /// Least, mean and greatest value of some time; `None` if there was none.
+    /// Returns the least, mean and greatest value of a time range; `None` if it has no values.
     fn summary(&self, sensor: &str, times: Range<u64>) -> Result<Option<[f64; 3]>, Error> {
         self.db.read(|tx| {
             let (mut count, mut sum, mut least, mut greatest) = (0_u32, 0.0, f64::INFINITY, f64::NEG_INFINITY);
@@ -60,8 +60,7 @@ impl Series {
         })
     }
 
-    /// Removes what a sensor has measured before some time, a few rows at once. Gives how many
-    /// there were.
+    /// Removes a sensor's values before a time, a few rows per transaction. Returns their number.
     fn forget(&self, sensor: &str, before: u64) -> Result<usize, Error> {
         let mut forgotten = 0;
         loop {
@@ -81,8 +80,8 @@ impl Series {
     }
 }
 
-/// Measures with some sensors for so many minutes, of which the last hour is kept. Gives how many
-/// values were taken.
+/// Inserts values of some sensors for this many minutes, and keeps the last hour. Returns the
+/// number of values inserted.
 pub(crate) fn run(sensors: u64, minutes: u64) -> Result<u64, Error> {
     const KEPT: u64 = 60;
     let series = Series::open()?;

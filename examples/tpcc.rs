@@ -1,5 +1,5 @@
-//! TPC-C on this machine: all five transactions with the specification's inputs, and its
-//! consistency conditions when all is over.
+//! TPC-C on this machine: all five transactions with the specification's inputs, followed by its
+//! consistency checks.
 //!
 //! ```text
 //! cargo run --release --example tpcc
@@ -9,10 +9,10 @@
 //! cargo run --release --example tpcc -- --help
 //! ```
 //!
-//! With several nodes on `shm` or `tcp`, it starts a process for each.
+//! With several nodes on `shm` or `tcp`, it starts a process for each node.
 //!
-//! It is `drtm-bench tpcc` under another name; its code, in `crates/bench/src/tpcc`, shows what
-//! transactions over a dozen tables look like.
+//! It runs `drtm-bench tpcc`. The code in `crates/bench/src/tpcc` shows transactions over a dozen
+//! tables.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Money moves between accounts under one elided lock, on whichever engine the machine has, or
+//! Money moves between accounts under one elided lock, on this machine's engine or the one that
 //! `DRTM_HTM` names.
 //!
 //! ```text
@@ -15,7 +15,7 @@ const OPENING_BALANCE: u64 = 1_000;
 const THREADS: usize = 4;
 const TRANSFERS: usize = 50_000;
 
-/// The body's own reason to abort.
+/// The abort code of the body.
 const INSUFFICIENT: u8 = 1;
 
 fn transfer<'m, A: Access<'m>>(tx: &mut A, from: &'m Line, to: &'m Line, amount: u64) -> Result<(), A::Abort> {

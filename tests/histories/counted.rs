@@ -1,9 +1,9 @@
-//! One-row commits and patches, as an application has them: no sink listens, and regions begin at
-//! their usual size, so that commits take their shortest ways. Beside them many readers in
-//! snapshots.
+//! One-row commits and patches, as an application makes them. No sink is attached, and htm
+//! transactions begin at their usual size, so that commits take their fast paths. Many readers run
+//! in snapshots concurrently.
 //!
-//! No sink tells in which version a write ends. Instead each row counts its writes: a transaction
-//! that writes a row has read its count, and adds one, so that the count is the version.
+//! Without a sink, no version numbers are known. Instead each row counts its writes: a transaction
+//! that writes a row reads its count and adds one, so that the count is the version.
 
 use std::thread;
 
@@ -16,7 +16,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::settings::{Fault, Sound};
 
-/// A row that counts how often it was written, between bytes that are never changed.
+/// A row that counts its writes, between bytes that never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Row {
@@ -29,7 +29,7 @@ const COUNT: Part<Row, u64> = part!(Row, count);
 const HASHED: TableDef<u64, Pod<Row>> = TableDef::hash("hashed");
 const SORTED: TableDef<u64, Pod<Row>, Ordered> = TableDef::ordered("sorted");
 
-/// An engine and a fault, and nothing that makes all commits alike.
+/// An engine and a fault, without settings that disable fast paths.
 #[derive(Debug)]
 struct Quiet<E, F>(std::marker::PhantomData<fn() -> (E, F)>);
 
@@ -56,7 +56,7 @@ impl<S: Config> World<S> {
         Self { db, hashed, sorted }
     }
 
-    /// Counts a write of a row in one of several ways. Returns its count before.
+    /// Counts a write of a row in one of several ways. Returns the old count.
     fn count(&self, tx: &mut Tx<'_, S>, (table, key): Place, way: u8) -> Result<u64, Error> {
         let more = |count: &mut u64| std::mem::replace(count, *count + 1);
         let was = match (table, way % 3) {
@@ -84,7 +84,7 @@ impl<S: Config> World<S> {
         Ok(row)
     }
 
-    /// Reads a row, or only its part that counts.
+    /// Reads a row, or only its count.
     fn read<M: Mode>(&self, tx: &mut Tx<'_, S, M>, (table, key): Place, is_whole: bool) -> Result<u64, Error> {
         if is_whole {
             return Ok(self.row(tx, (table, key))?.count);
@@ -95,7 +95,7 @@ impl<S: Config> World<S> {
     }
 }
 
-/// Some rows that are read, and some that are written, in order, no row twice.
+/// Draws rows to read and rows to write, ordered, no row twice.
 fn steps(random: &mut Rng, most: usize) -> Vec<(Place, bool)> {
     let mut places: Vec<Place> = (0..2).flat_map(|table| (0..ROWS).map(move |key| (table, key))).collect();
     random.shuffle(&mut places);
@@ -104,7 +104,7 @@ fn steps(random: &mut Rng, most: usize) -> Vec<(Place, bool)> {
     places.into_iter().take(count).map(|place| (place, count == 1 || random.bool())).collect()
 }
 
-/// Runs the steps of a transaction, and notes what they saw and wrote.
+/// Runs the steps of a transaction, and records their results.
 fn run<S: Config>(
     world: &World<S>,
     tx: &mut Tx<'_, S>,
@@ -124,7 +124,7 @@ fn run<S: Config>(
     Ok(())
 }
 
-/// Reads all rows in a transaction that only reads, in any order.
+/// Reads all rows in a read-only transaction, in any order.
 fn read_all<S: Config>(
     world: &World<S>,
     tx: &mut Tx<'_, S, drtm_txn::ReadOnly>,
@@ -135,24 +135,24 @@ fn read_all<S: Config>(
     random.shuffle(&mut places);
     for place in places {
         recording.read(place.0, place.1, Some(world.read(tx, place, random.bool())?));
-        // Writers are let in.
+        // Lets writers run.
         thread::yield_now();
     }
     Ok(())
 }
 
-/// How large a run is.
+/// The size of a run.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     writers: u64,
     readers: u64,
-    /// Of each thread.
+    /// Transactions of each thread.
     transactions: usize,
-    /// Snapshots that are open all the time.
+    /// Snapshots that are open throughout.
     open: usize,
 }
 
-/// Runs random transactions, and gives what was wrong with them.
+/// Runs random transactions, and returns the anomalies.
 fn anomalies<E: Engine, F: Fault>(engine: &E, size: Size, seed: u64) -> Vec<Anomaly<u64>> {
     let db: Db<Quiet<E, F>> = Builder::new().memory(64 << 20).build_with(engine.clone()).expect("memory");
     let world = &World::new(db);
@@ -242,13 +242,13 @@ fn one_row_commits_and_patches_beside_regions() {
     none_in(&Emulated::default(), SMALL, 4);
 }
 
-/// Far more snapshots than writers know one by one, and readers that share numbers.
+/// Far more snapshots than writers track individually, and readers that share numbers.
 #[test]
 fn many_readers_in_snapshots() {
     none_in(&NoHtm, Size { writers: 2, readers: 100, transactions: 30, open: 110 }, 3);
 }
 
-/// Runs random transactions until an anomaly is found that is expected.
+/// Runs random transactions until an expected anomaly is found.
 fn finds<F: Fault>(is_expected: impl Fn(&Anomaly<u64>) -> bool) {
     let found = (0..rounds(200)).any(|seed| anomalies::<NoHtm, F>(&NoHtm, SMALL, seed).iter().any(&is_expected));
     assert!(found, "nothing that is expected of {:?}", F::FAULT);
@@ -256,7 +256,7 @@ fn finds<F: Fault>(is_expected: impl Fn(&Anomaly<u64>) -> bool) {
 
 drtm_testing::faults!(CommitWithoutValidation);
 
-/// Two writers of one version, or rows of different moments.
+/// Matches two writers of one version, or rows read at different moments.
 fn missed_a_write(anomaly: &Anomaly<u64>) -> bool {
     match anomaly {
         Anomaly::TwoWriters { .. } => true,

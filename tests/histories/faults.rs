@@ -1,5 +1,5 @@
-//! Databases with a deliberate fault: the checker must find it, or it would not find one that
-//! nobody knows of.
+//! Databases with deliberate faults. The checker must find each; otherwise it might miss an unknown
+//! fault.
 
 use drtm_bench::history::{Anomaly, CycleKind};
 use drtm_htm::{Emulated, NoHtm};
@@ -13,17 +13,16 @@ use crate::{
 
 drtm_testing::faults!(CommitWithoutValidation, CommitDespitePhantoms, ValidateBeforeLocks, UnlockBeforeVersions);
 
-/// How many runs there are at most until something is found.
+/// The most runs until an anomaly is found.
 const RUNS: u64 = 400;
 
-/// Runs random transactions until an anomaly is found that is expected. There may be others beside
-/// it: a fault has many faces.
+/// Runs random transactions until an expected anomaly is found. Other anomalies may occur as well.
 fn finds<E: Tested, F: Fault>(is_expected: impl Fn(&Anomaly<u64>) -> bool) {
     finds_in::<E, F>(true, is_expected);
 }
 
-/// The same where rows are wild, or only get other values: a fault may leave no table to be judged
-/// otherwise.
+/// Like [`finds`], with rows that come and go, or only get other values. Some faults corrupt a
+/// table so much that only the latter can be checked.
 fn finds_in<E: Tested, F: Fault>(is_wild: bool, is_expected: impl Fn(&Anomaly<u64>) -> bool) {
     for (name, engine) in E::all() {
         let mut others = 0;
@@ -41,7 +40,7 @@ fn cycle(anomaly: &Anomaly<u64>) -> Option<CycleKind> {
     if let Anomaly::Cycle(cycle) = anomaly { Some(cycle.kind) } else { None }
 }
 
-/// An update that another has overwritten without having seen it, or rows of different moments.
+/// Matches a lost update, or rows read at different moments.
 fn missed_a_write(anomaly: &Anomaly<u64>) -> bool {
     matches!(cycle(anomaly), Some(CycleKind::LostUpdate | CycleKind::GSingle))
 }

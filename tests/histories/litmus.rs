@@ -1,8 +1,7 @@
-//! Small cases whose outcomes are known.
+//! Litmus tests: small cases with known outcomes.
 //!
-//! First such as go the same way each time: one transaction in the midst of another. Then the
-//! shapes in which published systems were caught, by two threads at a time, which begin together
-//! again and again.
+//! The first are deterministic: one transaction runs in the middle of another. The others are the
+//! shapes in which published systems failed: two threads begin together, repeatedly.
 
 use std::{
     ops::Bound,
@@ -26,17 +25,17 @@ fn plain() -> Plain {
     World::new(database::<NoHtm, Sound>(&NoHtm))
 }
 
-/// A row of each table.
+/// Returns a row of each table.
 fn places() -> [Place; TABLES as usize] {
     [0, 1, 2, 3].map(|table| Place { table, key: 7 })
 }
 
-/// A write whose value is as long as others, or longer, so that the row has to move.
+/// Returns a write with a short value, or with a long one that makes the row move.
 fn write_of(is_long: bool) -> u64 {
     (1..).find(|write| (value(*write).len() > 100) == is_long).expect("there are such")
 }
 
-/// Commits something else meanwhile.
+/// Commits a transaction in between.
 fn meanwhile<S: Config>(world: &World<S>, body: impl FnOnce(&mut Tx<'_, S>) -> Result<(), Error>) {
     let mut tx = world.db.begin().expect("a transaction");
     body(&mut tx).and_then(|()| tx.commit()).expect("nobody is in its way");
@@ -52,11 +51,11 @@ fn a_transaction_knows_its_own_write_though_the_row_has_moved() {
             runs.set(runs.get() + 1);
             world.put(tx, place, short + 1000)?;
             if runs.get() == 1 {
-                // On a thread of its own: within a closure there is no other transaction.
+                // On a thread of its own, because closures cannot nest transactions.
                 thread::scope(|scope| _ = scope.spawn(|| meanwhile(&world, |tx| world.put(tx, place, long))));
             }
-            // An application may rely on this. If it does not hold, the run must not count, and
-            // neither its panic.
+            // An application may rely on this. If it does not hold, neither the run nor its panic
+            // may count.
             assert_eq!(world.get(tx, place)?, Some(short + 1000));
             Ok(())
         });
@@ -72,7 +71,7 @@ fn a_transaction_knows_its_own_write_though_the_row_has_gone() {
         let mut tx = world.db.begin().expect("a transaction");
         world.put(&mut tx, place, 2).expect("it is there");
         meanwhile(&world, |tx| world.remove(tx, place).map(|was_there| assert!(was_there)));
-        // Opaque: rather no answer than a wrong one.
+        // Opacity: a conflict rather than a wrong result.
         assert!(matches!(world.get(&mut tx, place), Err(Error::Conflict(Conflict::Moved))));
         assert!(tx.commit().is_err());
     }
@@ -80,7 +79,7 @@ fn a_transaction_knows_its_own_write_though_the_row_has_gone() {
 
 #[test]
 fn a_write_finds_its_row_and_no_other_in_the_same_memory() {
-    // As often as memory can be used again before it looks as it did.
+    // The number of reuses after which memory has the same incarnation.
     const USES: u64 = 1 << 14;
     for place in places() {
         let (world, other) = (plain(), Place { key: 8, ..place });
@@ -119,8 +118,8 @@ fn an_empty_range_is_true_together_with_what_was_read_before() {
 
 #[test]
 fn keys_that_begin_alike_are_inserted_at_once() {
-    // Into a tree of byte strings, where each finds the other's record, which says that its key is
-    // not there yet.
+    // Each transaction finds the other's record in a tree of byte strings. That record marks its
+    // key as absent.
     let (world, keys) = (plain(), [7, 8]);
     let [mut one, mut two] = [0, 1].map(|_| world.db.begin().expect("a transaction"));
     assert!(world.insert(&mut one, Place { table: 3, key: keys[0] }, 1).expect("memory"));
@@ -173,11 +172,11 @@ fn a_panic_undoes_everything_and_the_thread_goes_on() {
     assert!(world.db.tables().expect("sound").iter().all(|(_, records)| *records == 0), "records are left");
 }
 
-/// How often two threads meet.
+/// The number of concurrent runs.
 const MEETINGS: u64 = 400;
 
-/// Runs two transactions at once, as often as [`MEETINGS`], and a third after each meeting, on
-/// every engine of a type.
+/// Runs two transactions concurrently, [`MEETINGS`] times, and a third after each run, on every
+/// engine of a type.
 fn meet<E: Tested>(
     prepare: impl Fn(&World<On<E>>, &mut Tx<'_, On<E>>) -> Result<(), Error>,
     one: impl Fn(&World<On<E>>, &mut Tx<'_, On<E>>) -> Result<(), Error> + Sync,
@@ -203,7 +202,7 @@ fn meet<E: Tested>(
     }
 }
 
-/// By hand, as often as it takes: with what it reads true all the while.
+/// Retries an explicit transaction until it commits. Its reads are consistent throughout.
 fn until_committed<S: Config>(
     world: &World<S>,
     body: impl Fn(&World<S>, &mut Tx<'_, S>) -> Result<(), Error>,
@@ -220,12 +219,12 @@ fn until_committed<S: Config>(
 const X: u64 = 1;
 const Y: u64 = 2;
 
-/// The tables with rows of which a shape is about.
+/// Returns the two rows of a shape in each table.
 fn tables() -> impl Iterator<Item = [Place; 2]> {
     (0..TABLES).map(|table| [X, Y].map(|key| Place { table, key }))
 }
 
-/// The number that a row stands for: how long its value is does not matter here.
+/// Returns the number of a row's write; the value's length is irrelevant.
 fn number<S: Config>(world: &World<S>, tx: &mut Tx<'_, S>, place: Place) -> Result<u64, Error> {
     Ok(world.get(tx, place)?.unwrap_or(0))
 }
@@ -264,7 +263,7 @@ macro_rules! on_every_engine {
 }
 
 on_every_engine!(
-    /// {x = 1, y = 1} beside {x = 2, y = 2}: both are the same afterwards.
+    /// {x = 1, y = 1} beside {x = 2, y = 2}: both rows are equal afterwards.
     direct_writes,
     |world, tx, places| places.into_iter().try_for_each(|place| world.put(tx, place, 100)),
     places.into_iter().try_for_each(|place| world.put(tx, place, 1)),
@@ -278,7 +277,7 @@ on_every_engine!(
 );
 
 on_every_engine!(
-    /// {y = x + 1} beside {x = y + 1}: one has seen the other.
+    /// {y = x + 1} beside {x = y + 1}: one reads the other's write.
     crossed_writes,
     |world, tx, places| places.into_iter().try_for_each(|place| world.put(tx, place, 100)),
     {
@@ -298,7 +297,8 @@ on_every_engine!(
 );
 
 on_every_engine!(
-    /// A row goes from x to y beside a reader, who finds one, at every moment and in every way.
+    /// A row moves from x to y beside a reader. The reader finds exactly one row, in every way of
+    /// reading.
     moving,
     |world, tx, places| {
         world.put(tx, places[0], 100)?;
@@ -332,8 +332,7 @@ on_every_engine!(
 );
 
 on_every_engine!(
-    /// Each inserts a row unless there is the other's, by looking for it, or at a range that would
-    /// show it.
+    /// Each inserts a row unless the other's exists, checked by a lookup or by a range.
     inserting,
     |world, tx, places| places.into_iter().try_for_each(|place| world.remove(tx, place).map(|_| ())),
     insert_unless(world, tx, places[0], places[1]),
@@ -359,7 +358,7 @@ fn insert_unless<S: Config>(world: &World<S>, tx: &mut Tx<'_, S>, place: Place, 
 }
 
 on_every_engine!(
-    /// Both count in the same row, of values that are each longer than the one before, so that it
+    /// Both increment the same row. Each value is longer than the previous one, so that the row
     /// moves.
     counting,
     |world, tx, places| world.put(tx, places[0], 3),

@@ -1,8 +1,8 @@
-//! Whether transactions are strictly serializable: what many of them saw and left, on every engine,
-//! judged by the checker of histories; small cases whose outcomes are known; and the same with
-//! deliberate faults, which must be found.
+//! Checks that transactions are strictly serializable. The history checker checks the reads and
+//! writes of random transactions on every engine. Litmus tests have known outcomes. Both also run
+//! with deliberate faults, which must be found.
 //!
-//! `DRTM_STRESS=N` makes all of it N times longer.
+//! `DRTM_STRESS=N` runs everything N times longer.
 
 mod counted;
 mod faults;

@@ -1,13 +1,11 @@
-//! What a thread notes of its transactions, and how notes become a history.
+//! A thread's records of its transactions, and how they become a history.
 //!
-//! Each write has a number of its own, which is in its value. In which version of its row it has
-//! ended, the database [tells](Scribe) when the transaction commits; so writes that nobody reads
-//! first are judged too. What a transaction has read of its own writes is compared with what it
-//! wrote at once, and is no part of the history.
+//! Each write has a unique number, which is in its value. The [`Scribe`] reports the version of
+//! each written row at commit, so blind writes are checked too. Reads of a transaction's own writes
+//! are compared immediately, and are not part of the history.
 //!
-//! Transactions that are given up are noted as well, as such that only read: what they have read
-//! must have been true all at once. What they have written is noted nowhere, so that whoever sees
-//! it has read what nobody wrote.
+//! Aborted transactions are recorded too, as read-only: their reads must have been consistent.
+//! Their writes are not recorded, so a read of one counts as a read of an unwritten version.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,19 +20,19 @@ use crate::{
     world::Place,
 };
 
-/// Bits of a version's number in a history that tell a transaction's writes of one row from each
-/// other. All ones is the last.
+/// Bits of a history's version number that distinguish a transaction's writes of one row. All ones
+/// is the last.
 const STEPS: u32 = 8;
 
-/// Marks what was read of a write that has not come about: there is no such version.
+/// Marks a read of a write that did not commit: no such version exists.
 const LOST: u64 = 1 << 62;
 
-/// One thread's notes.
+/// One thread's records.
 #[derive(Debug)]
 pub(crate) struct Notes {
     log: Log<u64>,
     next_write: u64,
-    /// What version in the history a write is.
+    /// The history version of each write.
     versions: Vec<((Place, u64), u64)>,
 }
 
@@ -43,13 +41,13 @@ impl Notes {
         Self { log, next_write: thread << 32, versions: Vec::new() }
     }
 
-    /// A transaction is about to begin.
+    /// Begins to record a transaction.
     pub(crate) fn begin(&mut self) -> Attempt<'_> {
         let Self { log, next_write, versions } = self;
         Attempt { recording: log.begin(), next_write, versions, own: BTreeMap::new(), writes: Vec::new() }
     }
 
-    /// The history of what all threads noted.
+    /// Merges the records of all threads into a history.
     pub(crate) fn history(all: impl IntoIterator<Item = Self>) -> History<u64> {
         let (mut logs, mut versions) = (Vec::new(), HashMap::new());
         for notes in all {
@@ -75,39 +73,39 @@ impl Notes {
     }
 }
 
-/// A transaction that is under way.
+/// A transaction in progress.
 #[derive(Debug)]
 pub(crate) struct Attempt<'n> {
     recording: Recording<'n, u64>,
     next_write: &'n mut u64,
     versions: &'n mut Vec<((Place, u64), u64)>,
-    /// What it has made of rows.
+    /// The rows that it has written.
     pub(crate) own: BTreeMap<Place, Option<u64>>,
-    /// All that it has written, in order.
+    /// All its writes, in order.
     writes: Vec<(Place, u64)>,
 }
 
 impl Attempt<'_> {
-    /// Its closure is run: perhaps not for the first time.
+    /// Records that its closure runs, possibly again.
     pub(crate) fn again(&mut self) {
         self.recording.retry();
         self.own.clear();
         self.writes.clear();
     }
 
-    /// A number for something that is about to be written.
+    /// Returns a unique number for the next write.
     pub(crate) fn write(&mut self) -> u64 {
         *self.next_write += 1;
         *self.next_write
     }
 
-    /// It has written a row, or removed it.
+    /// Records a write or a removal of a row.
     pub(crate) fn wrote(&mut self, place: Place, write: Option<u64>) {
         self.own.insert(place, write);
         self.writes.extend(write.map(|write| (place, write)));
     }
 
-    /// It has read a row.
+    /// Records a read of a row.
     pub(crate) fn read(&mut self, place: Place, seen: Option<u64>) {
         match self.own.get(&place) {
             Some(own) => assert_eq!(seen, *own, "a transaction does not see its own write of {place:?}"),
@@ -115,8 +113,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// It has looked whether a row is there. What is there, it does not know: so only absence is
-    /// noted.
+    /// Records an existence check. The row's write is unknown, so only absence is recorded.
     pub(crate) fn looked(&mut self, place: Place, is_there: bool) {
         match self.own.get(&place) {
             Some(own) => assert_eq!(is_there, own.is_some(), "a transaction does not see its own write of {place:?}"),
@@ -125,7 +122,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// It has read this range of a table, and found these rows, and no others.
+    /// Records a scan of a range of a table that returned exactly these rows.
     pub(crate) fn scanned(&mut self, table: u32, range: (Bound<u64>, Bound<u64>), rows: &[(u64, u64)]) {
         let shown = |key| rows.iter().find(|(shown, _)| *shown == key).map(|(_, write)| *write);
         let own: Vec<u64> = self.own_in(table, range);
@@ -149,7 +146,7 @@ impl Attempt<'_> {
         self.recording.scan(table, range, rows.collect::<Vec<_>>());
     }
 
-    /// It has committed, just now.
+    /// Records that it has just committed.
     pub(crate) fn committed(mut self) {
         let told = Scribe::told();
         let left: BTreeMap<Place, Option<u64>> = told.iter().map(|left| (left.place, left.write)).collect();
@@ -165,7 +162,7 @@ impl Attempt<'_> {
         self.recording.commit();
     }
 
-    /// It is given up, for reasons that it had to believe in: what it has read must have been true.
+    /// Records an abort by the application. The reads must have been consistent.
     pub(crate) fn given_up(self) {
         assert!(Scribe::told().is_empty(), "a commit is told of that has not come about");
         self.recording.commit();

@@ -1,4 +1,4 @@
-//! Random transactions of several threads on a few rows, and what the checker says of them.
+//! Random transactions of several threads on a few rows, checked for anomalies.
 
 use std::{
     ops::Bound,
@@ -18,15 +18,15 @@ use crate::{
     world::{FIRST_SORTED, Place, SHORTEST, TABLES, World, value},
 };
 
-/// How large a run is.
+/// The size of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     /// Whether rows come, go and move, or only get other values.
     pub(crate) is_wild: bool,
     pub(crate) threads: u64,
-    /// Of each thread.
+    /// Transactions of each thread.
     pub(crate) transactions: usize,
-    /// Of each table.
+    /// Keys of each table.
     pub(crate) keys: u64,
 }
 
@@ -41,7 +41,7 @@ impl Size {
     }
 }
 
-/// Runs random transactions, and gives what was wrong with them.
+/// Runs random transactions, and returns the anomalies.
 pub(crate) fn anomalies<E: Tested, F: Fault>(engine: &E, size: Size, seed: u64) -> Vec<Anomaly<u64>> {
     let world = World::new(database::<E, F>(engine));
     let mut recorder = Recorder::start();
@@ -64,7 +64,7 @@ pub(crate) fn anomalies<E: Tested, F: Fault>(engine: &E, size: Size, seed: u64) 
     check(&Notes::history(all), Order::RealTime).expect("what was noted makes sense")
 }
 
-/// Half of the rows are there at first.
+/// Inserts half of the rows.
 fn fill<S: Config>(world: &World<S>, notes: &mut Notes, size: Size) {
     let mut attempt = notes.begin();
     let filled = world.db.transact(|tx| {
@@ -80,10 +80,10 @@ fn fill<S: Config>(world: &World<S>, notes: &mut Notes, size: Size) {
     attempt.committed();
 }
 
-/// Why a transaction is given up, as an error or a panic.
+/// The reason of a deliberate abort, by an error or a panic.
 const ON_PURPOSE: &str = "on purpose";
 
-/// A point to which a transaction may go back, and what it had written then.
+/// Savepoints, each with the writes before it.
 type Points = Vec<(Savepoint, std::collections::BTreeMap<Place, Option<u64>>)>;
 
 struct User<'w, S: Config> {
@@ -104,14 +104,14 @@ impl<S: Config> User<'_, S> {
         [one, two]
     }
 
-    /// By a closure, which is run until it commits, unless it wants to end by an error or a panic.
+    /// Runs a closure until it commits, or ends it deliberately by an error or a panic.
     fn transact(&mut self, mut attempt: Attempt<'_>) {
         let (end, db) = (self.random.u8(0..20), self.world.db.clone());
         let ended = catch_unwind(AssertUnwindSafe(|| {
             db.transact(|tx| {
                 attempt.again();
                 match (self.steps(tx, &mut attempt), end) {
-                    // Whether it believes in a conflict or not, it must not commit.
+                    // Whether the closure ignores the conflict or not, it must not commit.
                     (Err(Error::Conflict(_)), 0..5) => Ok(()),
                     (Ok(()), 0) => Err(Error::aborted(ON_PURPOSE)),
                     (Ok(()), 1) => resume_unwind(Box::new(ON_PURPOSE)),
@@ -128,7 +128,7 @@ impl<S: Config> User<'_, S> {
         }
     }
 
-    /// By hand, once.
+    /// Runs an explicit transaction once.
     fn begin(&mut self, mut attempt: Attempt<'_>) {
         let db = self.world.db.clone();
         let mut tx = db.begin().expect("a transaction");
@@ -136,7 +136,7 @@ impl<S: Config> User<'_, S> {
         self.end(tx, ended, attempt);
     }
 
-    /// Two at once.
+    /// Runs two explicit transactions at once.
     fn begin_two(&mut self, mut one: Attempt<'_>, mut two: Attempt<'_>) {
         let db = self.world.db.clone();
         let (mut first, mut second) = (db.begin().expect("a transaction"), db.begin().expect("a transaction"));
@@ -168,7 +168,7 @@ impl<S: Config> User<'_, S> {
         }
     }
 
-    /// What a transaction does.
+    /// Runs the operations of a transaction.
     fn steps(&mut self, tx: &mut Tx<'_, S>, attempt: &mut Attempt<'_>) -> Result<(), Error> {
         let mut points = Points::new();
         for _ in 0..self.random.u8(1..7) {
@@ -214,7 +214,7 @@ impl<S: Config> User<'_, S> {
         Ok(())
     }
 
-    /// Writes a row, knowing what was there or not.
+    /// Writes a row, with or without reading it.
     fn change(&mut self, tx: &mut Tx<'_, S>, attempt: &mut Attempt<'_>) -> Result<(), Error> {
         let (place, write, world) = (self.place(), self.size.write(attempt), self.world);
         match if self.size.is_wild { self.random.u8(0..9) } else { 2 } {
@@ -254,7 +254,7 @@ impl<S: Config> User<'_, S> {
                 let end = self.size.keys.min(place.key + self.random.u64(1..5));
                 let places = (place.key..end).map(|key| Place { key, ..place });
                 let writes: Vec<_> = places.clone().map(|_| self.size.write(attempt)).collect();
-                // If not, it is not known which of them was there.
+                // On failure, it is unknown which row existed.
                 if world.insert_many(tx, place, &writes)? {
                     for (place, write) in places.zip(writes) {
                         attempt.looked(place, false);
@@ -275,8 +275,7 @@ impl<S: Config> User<'_, S> {
         }
     }
 
-    /// Reads a range, which may be empty or the wrong way round, as far as it likes, or writes its
-    /// rows as it comes to them.
+    /// Reads a prefix of a range, which may be empty or inverted, or writes its rows in turn.
     fn scan(&mut self, tx: &mut Tx<'_, S>, attempt: &mut Attempt<'_>) -> Result<(), Error> {
         let (table, range, is_up) =
             (self.random.u32(FIRST_SORTED..TABLES), (self.bound(), self.bound()), self.random.bool());
@@ -301,7 +300,7 @@ impl<S: Config> User<'_, S> {
             }),
         };
         let (start, end) = range;
-        // What it has come through: to the last row, or all of it.
+        // The part that was scanned: up to the last row, or everything.
         let passed = match rows.last() {
             _ if scanned.is_ok() && !has_enough => Some(range),
             Some((last, _)) if is_up => Some((start, Bound::Included(*last))),
@@ -321,7 +320,7 @@ impl<S: Config> User<'_, S> {
         scanned
     }
 
-    /// Reads a whole table, as far as it likes, or removes some of its rows.
+    /// Reads a part of a whole table, or removes some of its rows.
     fn walk(&mut self, tx: &mut Tx<'_, S>, attempt: &mut Attempt<'_>) -> Result<(), Error> {
         let (table, enough) = (self.random.u32(0..TABLES), self.random.usize(1..20));
         let (mut rows, mut has_enough) = (Vec::new(), false);
@@ -354,13 +353,13 @@ impl<S: Config> User<'_, S> {
     }
 }
 
-/// How many runs there are on each engine.
+/// The number of runs on each engine.
 const RUNS: u64 = 36;
 
-/// Of each table: so few that all is conflict, or more than a leaf of a tree holds.
+/// Keys of each table: few enough to conflict always, or more than fit into a leaf of a tree.
 pub(crate) const KEYS: [u64; 3] = [3, 6, 50];
 
-/// Runs that are checked, on every engine of a type.
+/// Checks runs on every engine of a type.
 fn check_all<E: Tested>() {
     for (name, engine) in E::all() {
         for seed in 0..rounds(RUNS) {

@@ -1,5 +1,4 @@
-//! Who notes what transactions write: told by the database itself, in which version each row is
-//! left.
+//! Records what transactions write: the database's sink reports the version of each written row.
 
 use std::cell::RefCell;
 
@@ -7,7 +6,7 @@ use drtm_txn::{Commit, RowChange, Sink, SinkError};
 
 use crate::world::{Place, value_of};
 
-/// A row as a transaction has left it: by which write, or `None` if it is gone.
+/// A row after a transaction: its write, or `None` if it was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
     pub(crate) place: Place,
@@ -17,12 +16,12 @@ pub(crate) struct Left {
 
 thread_local!(static TOLD: RefCell<Vec<Left>> = const { RefCell::new(Vec::new()) });
 
-/// Notes for each thread what its commits change.
+/// Records for each thread what its commits change.
 #[derive(Debug)]
 pub(crate) struct Scribe;
 
 impl Scribe {
-    /// What this thread's transactions have changed since this was last asked.
+    /// Returns this thread's changes since the last call.
     pub(crate) fn told() -> Vec<Left> {
         TOLD.take()
     }
@@ -38,7 +37,7 @@ impl Sink for Scribe {
             };
             let left = Left { place: Place::of(row.table(), row.key()), version: row.version().number(), write };
             TOLD.with_borrow_mut(|told| told.push(left));
-            // All that is written is locked now: a good moment for others to have a look.
+            // All written rows are locked now: a good moment for other threads to read.
             std::thread::yield_now();
         }
         Ok(())

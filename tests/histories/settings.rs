@@ -1,4 +1,4 @@
-//! What databases are tested on: every engine, with and without a fault.
+//! The configurations under test: every engine, with and without a fault.
 
 use std::{fmt::Debug, marker::PhantomData, sync::Arc};
 
@@ -7,12 +7,12 @@ use drtm_txn::{Builder, Config, Db, Mutation};
 
 use crate::scribe::Scribe;
 
-/// What is wrong with a database.
+/// A fault of the database.
 pub(crate) trait Fault: Debug + Send + Sync + 'static {
     const FAULT: Option<Mutation>;
 }
 
-/// Nothing is.
+/// No fault.
 #[derive(Debug)]
 pub(crate) struct Sound;
 
@@ -30,9 +30,9 @@ impl<E: Engine, F: Fault> Config for On<E, F> {
     const FAULT: Option<Mutation> = F::FAULT;
 }
 
-/// An engine that tests run on.
+/// An engine under test.
 pub(crate) trait Tested: Engine {
-    /// Its name, and how to make one.
+    /// Returns the engines with their names.
     fn all() -> Vec<(&'static str, Self)>;
 }
 
@@ -50,8 +50,8 @@ impl Tested for Native {
 
 impl Tested for Emulated {
     fn all() -> Vec<(&'static str, Self)> {
-        // Most commits have no room in the smaller one, so that those in regions run beside those
-        // under locks.
+        // Most commits do not fit into the smaller cache, so that htm transactions run beside
+        // locking commits.
         let tiny = EmulatedConfig::new(Profile::new(2, 2, 6)).with_events_one_in(50);
         vec![("emulated", Self::default()), ("emulated, tiny", Self::new(tiny).expect("a configuration"))]
     }

@@ -1,12 +1,11 @@
-//! A database with a table of each shape, whose rows are known by small numbers, and whose values
-//! say which write they are of.
+//! A database with a table of each shape. Rows are named by small numbers, and a value identifies
+//! its write.
 
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
 use drtm_txn::{Config, Db, Error, Ordered, Raw, Table, TableDef, Tx};
 
-/// A key that takes up more than a word. All but the shortest begin alike, so that a tree needs
-/// layers for them.
+/// A key longer than a word. All but the shortest share a prefix, so that a tree needs layers.
 type Name = Vec<u8>;
 
 const WORDS: TableDef<u64, Raw> = TableDef::hash("words");
@@ -14,21 +13,21 @@ const NAMES: TableDef<Name, Raw> = TableDef::hash("names");
 const SORTED_WORDS: TableDef<u64, Raw, Ordered> = TableDef::ordered("sorted words");
 const SORTED_NAMES: TableDef<Name, Raw, Ordered> = TableDef::ordered("sorted names");
 
-/// A row: its table, and its key's number, the order of which is that of keys.
+/// A row: its table, and its key's number, in the order of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place {
     pub(crate) table: u32,
     pub(crate) key: u64,
 }
 
-/// How many tables there are: two that find rows by hash, and two that keep them in order.
+/// The number of tables: two hash tables, and two ordered ones.
 pub(crate) const TABLES: u32 = 4;
 
-/// The first of the tables that keep rows in order.
+/// The first of the ordered tables.
 pub(crate) const FIRST_SORTED: u32 = 2;
 
 impl Place {
-    /// From what a hook is told.
+    /// Returns the place of a row that a hook received.
     pub(crate) fn of(table: &str, key: &[u8]) -> Self {
         let known = [WORDS.name(), NAMES.name(), SORTED_WORDS.name(), SORTED_NAMES.name()];
         let table = known.iter().position(|name| *name == table).expect("one of the tables") as u32;
@@ -54,7 +53,7 @@ fn number(name: &[u8]) -> u64 {
 /// Bytes of the shortest values.
 pub(crate) const SHORTEST: usize = 8;
 
-/// The value of a write. Half of them are longer than the others, so that rows move.
+/// Returns the value of a write. Half of the values are longer than the others, so that rows move.
 pub(crate) fn value(write: u64) -> Vec<u8> {
     let length = [0, 0, 0, 3, 90, 300][write as usize % 6];
     let mut value = write.to_le_bytes().to_vec();
@@ -62,7 +61,7 @@ pub(crate) fn value(write: u64) -> Vec<u8> {
     value
 }
 
-/// Which write a value is of. It is all of one write.
+/// Returns the write that a value belongs to. Asserts that the value is not torn.
 pub(crate) fn value_of(bytes: &[u8]) -> u64 {
     let write = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
     assert_eq!(bytes, value(write), "a torn value");
@@ -104,7 +103,7 @@ macro_rules! at {
     }};
 }
 
-/// What follows for the rows of a range of a table.
+/// Runs an expression with the rows of a table's range.
 macro_rules! in_range {
     ($world:expr, $tx:expr, $table:expr, $range:expr, $is_up:expr, $walk:ident) => {
         match $table {
@@ -150,7 +149,7 @@ impl<S: Config> World<S> {
         at!(self, place, |table, key| tx.put(table, key, &value(write)))
     }
 
-    /// Whether it was not there.
+    /// Inserts a row. Returns whether it was absent.
     pub(crate) fn insert(&self, tx: &mut Tx<'_, S>, place: Place, write: u64) -> Result<bool, Error> {
         match at!(self, place, |table, key| tx.insert(table, key, &value(write))) {
             Ok(()) => Ok(true),
@@ -159,7 +158,7 @@ impl<S: Config> World<S> {
         }
     }
 
-    /// Inserts rows of keys that follow one another, all of them or none. Whether none was there.
+    /// Inserts rows of consecutive keys, all or none. Returns whether all were absent.
     pub(crate) fn insert_many(&self, tx: &mut Tx<'_, S>, first: Place, writes: &[u64]) -> Result<bool, Error> {
         let before = tx.savepoint();
         let values: Vec<_> = writes.iter().map(|write| value(*write)).collect();
@@ -178,7 +177,7 @@ impl<S: Config> World<S> {
         }
     }
 
-    /// What was there.
+    /// Updates a row. Returns its old write.
     pub(crate) fn update(&self, tx: &mut Tx<'_, S>, place: Place, write: u64) -> Result<Option<u64>, Error> {
         at!(self, place, |table, key| tx.update(table, key, |bytes| {
             let was = value_of(bytes);
@@ -195,7 +194,7 @@ impl<S: Config> World<S> {
         Ok(at!(self, place, |table, key| tx.take(table, key))?.map(|value| value_of(&value)))
     }
 
-    /// Calls `see` with the rows of a table, until it has enough.
+    /// Calls `see` with the rows of a table until it returns `false`.
     pub(crate) fn walk(
         &self,
         tx: &mut Tx<'_, S>,
@@ -213,7 +212,7 @@ impl<S: Config> World<S> {
         }
     }
 
-    /// Removes the rows of a table of which `keep` says so.
+    /// Removes the rows of a table that `keep` rejects.
     pub(crate) fn retain(
         &self,
         tx: &mut Tx<'_, S>,
@@ -229,7 +228,7 @@ impl<S: Config> World<S> {
         }
     }
 
-    /// Calls `see` with the rows of a range, until it has enough.
+    /// Calls `see` with the rows of a range until it returns `false`.
     pub(crate) fn range(
         &self,
         tx: &mut Tx<'_, S>,
@@ -241,7 +240,7 @@ impl<S: Config> World<S> {
         macro_rules! walk {
             ($rows:expr, $number:expr) => {{
                 let mut rows = $rows;
-                // Some rows one by one, and the others as they come.
+                // Views some rows one by one, and the others in a batch.
                 let Some((key, write)) = rows.view_next(value_of)? else { return Ok(()) };
                 if see($number(key), write) {
                     rows.view_each(|key, value| {
@@ -258,7 +257,7 @@ impl<S: Config> World<S> {
         Ok(())
     }
 
-    /// Writes rows of a range, one after the other. Calls `see` with what was there.
+    /// Writes the rows of a range one by one. Calls `see` with their old writes.
     pub(crate) fn change_range(
         &self,
         tx: &mut Tx<'_, S>,
@@ -282,7 +281,7 @@ impl<S: Config> World<S> {
         Ok(())
     }
 
-    /// The first row of a range, or the last.
+    /// Returns the first or the last row of a range.
     pub(crate) fn end_of(
         &self,
         tx: &mut Tx<'_, S>,

@@ -1,9 +1,9 @@
-//! What durability costs: TPC-C with a log that nothing waits for beside TPC-C without, and how the
-//! log is read again.
+//! The cost of durability: TPC-C with a log that commits do not wait for, compared with TPC-C
+//! without a log; and the speed of recovery.
 //!
-//! Runs `drtm-bench tpcc` in turns and prints medians. `DRTM_BENCH_ROUNDS` (3), `DRTM_BENCH_SECS`
-//! (3) and `DRTM_BENCH_PATH` (among the system's temporary files) say how often, how long, and on
-//! which disk. Commits that wait are measured by `drtm-bench compare --durability sync`.
+//! Runs `drtm-bench tpcc` in turns and prints medians. `DRTM_BENCH_ROUNDS` (3) sets the rounds,
+//! `DRTM_BENCH_SECS` (3) the seconds, and `DRTM_BENCH_PATH` (among the system's temporary files)
+//! the disk. `drtm-bench compare --durability sync` measures commits that wait.
 
 use std::{
     env, fs,
@@ -24,7 +24,7 @@ fn setting(name: &str, usual: &str) -> String {
     env::var(name).unwrap_or_else(|_| usual.to_owned())
 }
 
-/// Runs TPC-C, and gives its report.
+/// Runs TPC-C, and returns its report.
 fn tpcc(durability: &str, directory: &Path) -> Value {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).to_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_drtm-bench"));
@@ -42,7 +42,7 @@ fn number(report: &Value, field: &str) -> f64 {
     report[field].as_f64().unwrap_or_else(|| panic!("{field} of {report}"))
 }
 
-/// Bytes a second that the disk takes, in writes of four mebibytes that are synced each.
+/// Returns the disk's bytes per second, in writes of four mebibytes with a sync each.
 fn disk(directory: &Path) -> f64 {
     const WRITE: usize = 4 << 20;
     const WRITES: usize = 64;
@@ -60,7 +60,7 @@ fn disk(directory: &Path) -> f64 {
 }
 
 fn main() {
-    // `cargo test` runs benches to see that they compile.
+    // `cargo test` runs benches only to check that they compile.
     if !env::args().any(|argument| argument == "--bench") {
         return;
     }

@@ -1,9 +1,9 @@
-//! Transactions of many rows: what a row costs must not depend on how many others there are in its
+//! Transactions of many rows: the cost of a row must not depend on the number of rows in its
 //! transaction.
 //!
-//! Each time is one transaction's; the throughput is in rows, so that sizes compare.
-//! `DRTM_BENCH_RECORDS` is the largest size (ten thousand unless it is set; `1000000` for all
-//! sizes). With `--features stores`, redb runs beside it: in memory, without durability.
+//! Each time is that of one transaction. The throughput is in rows, so that sizes compare.
+//! `DRTM_BENCH_RECORDS` is the largest size (default: ten thousand; `1000000` for all sizes). With
+//! `--features stores`, redb runs as well: in memory, without durability.
 
 use std::time::{Duration, Instant};
 
@@ -17,13 +17,13 @@ const SORTED: TableDef<u64, Pod<Row>, Ordered> = TableDef::ordered("sorted");
 
 const SIZES: [u64; 4] = [1_000, 10_000, 100_000, 1_000_000];
 
-/// Rows are visited in an order other than that of their keys.
+/// Returns keys in an order other than their own.
 fn key(number: u64, size: u64) -> u64 {
-    // Odd, and no multiple of five, so that all keys come.
+    // Odd, and no multiple of five, so that all keys occur.
     number * 7_919 % size
 }
 
-/// What one transaction does to `size` rows.
+/// The operation of one transaction on `size` rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
     Update,
@@ -36,12 +36,12 @@ impl Work {
     const ALL: [(&'static str, Self); 4] =
         [("update", Self::Update), ("put", Self::Put), ("remove", Self::Remove), ("pop", Self::Pop)];
 
-    /// Whether the rows are there before.
+    /// Returns whether the rows must exist before.
     fn needs_rows(self) -> bool {
         self != Self::Put
     }
 
-    /// Whether the rows are there afterwards.
+    /// Returns whether the rows exist afterwards.
     fn leaves_rows(self) -> bool {
         matches!(self, Self::Update | Self::Put)
     }
@@ -51,10 +51,10 @@ impl Work {
 trait Subject {
     fn name(&self) -> &'static str;
 
-    /// Whether there is an order, in which rows can be popped.
+    /// Returns whether rows are ordered, so that they can be popped.
     fn can_pop(&self) -> bool;
 
-    /// Does this to rows in one transaction.
+    /// Runs the operation on rows in one transaction.
     fn run(&mut self, work: Work, size: u64);
 }
 
@@ -65,7 +65,7 @@ struct Ours<O: Kind> {
     name: &'static str,
     db: Db,
     table: Table<u64, Pod<Row>, O>,
-    /// How a row is popped, where there is an order.
+    /// Pops a row; `None` without an order.
     pop: Option<Pop<O>>,
 }
 

@@ -1,21 +1,20 @@
-//! What the database's commit costs beside one that is written by hand for one kind of transaction,
-//! in instructions: `scripts/commit-cost` counts them.
+//! The cost of the database's commit in instructions, compared with a commit written by hand for
+//! one kind of transaction. `scripts/commit-cost` counts them.
 //!
 //! ```text
 //! commit_cost generic|by-hand transaction|commit READS WRITES BYTES COUNT
 //! ```
 //!
-//! A transaction reads some rows and adds to others, all in one hash table, in one thread, without
-//! transactional memory. Both ways keep the same promise to other threads that do the same: writes
-//! are locked in the order of memory, the epoch is read, reads are validated, values are written
-//! under the locks. By hand it is done over the store's records alone, by who knows that there is
-//! one table, of rows of one length, that rows are there, and how many there are in a transaction.
-//! What is left out is all that a database is for besides: insertion and removal, ranges, values of
-//! other lengths, open snapshots and what they need, a hook, the ticket for who fails again and
-//! again, what is told of errors, statistics, and waiting: who finds a lock taken fails.
+//! A transaction reads some rows and increments others, all in one hash table, in one thread,
+//! without transactional memory. Both versions give the same guarantee to other threads: they lock
+//! writes in memory order, read the epoch, validate reads, and write values under the locks. The
+//! version by hand uses only the store's records. It assumes one table with rows of one length,
+//! existing rows, and a known number of rows. It omits the other features of a database: insertion
+//! and removal, ranges, values of other lengths, open snapshots, hooks, the starvation ticket,
+//! error details, statistics, and waiting: a locked row fails the transaction.
 //!
-//! What is counted is under `transactions` (all of a run), or under `finish_generic` and
-//! `finish_by_hand` (commits alone, from when all has been read).
+//! The counts are those of `transactions` (a whole run), or of `finish_generic` and
+//! `finish_by_hand` (commits alone, after all reads).
 
 use std::{env, hint::black_box, process::ExitCode};
 
@@ -31,17 +30,17 @@ const USAGE: &str = "usage: commit_cost generic|by-hand transaction|commit READS
 
 type Failure = Box<dyn std::error::Error>;
 
-/// What is run.
+/// The parameters of a run.
 struct Run {
     reads: u64,
     writes: u64,
     count: u64,
-    /// Whether commits are counted alone: then transactions are explicit ones.
+    /// Whether only commits are counted. Transactions are explicit then.
     commits_alone: bool,
 }
 
 impl Run {
-    /// The keys of a transaction, all different: those that are read, and those that are written.
+    /// Returns the distinct keys of a transaction: those read, and those written.
     fn keys(&self, turn: u64) -> (impl Iterator<Item = u64> + Clone, impl Iterator<Item = u64> + Clone) {
         let first = turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         let key = move |place: u64| (first + 617 * place) % ROWS;
@@ -49,7 +48,7 @@ impl Run {
     }
 }
 
-/// A row: how often it was written, and as many bytes as it takes.
+/// Increments a row: a write count, padded to the row's length.
 fn add<const N: usize>(row: &mut [u8; N]) {
     if let Some(count) = row.first_chunk_mut::<8>() {
         *count = (u64::from_le_bytes(*count) + 1).to_le_bytes();
@@ -67,7 +66,7 @@ impl Config for Local {
     type Engine = NoHtm;
 }
 
-/// By the database.
+/// The database's transactions.
 struct Generic<'d, const N: usize> {
     db: &'d Db<Local>,
     rows: Table<u64, PodRef<[u8; N]>>,
@@ -99,7 +98,7 @@ impl<const N: usize> Generic<'_, N> {
         Ok(())
     }
 
-    /// Gives how often rows were written.
+    /// Runs it. Returns the sum of the rows' write counts.
     fn carry_out(run: &Run) -> Result<u64, Failure> {
         let db = Builder::new().memory(MEMORY).build_with::<Local>(NoHtm)?;
         let rows = db.table(TableDef::hash("rows").with_room_for(ROWS))?;
@@ -125,7 +124,7 @@ struct Write<const N: usize> {
     value: Value<N>,
 }
 
-/// By hand.
+/// The transactions by hand.
 struct ByHand<'s, const N: usize> {
     table: &'s HashTable<NoHtm>,
     records: Records<'s, NoHtm>,
@@ -145,14 +144,13 @@ impl<const N: usize> ByHand<'_, N> {
         }
     }
 
-    /// Whether the transaction has happened.
+    /// Commits. Returns whether that succeeded.
     #[inline(never)]
     fn finish_by_hand(&mut self) -> Result<bool, Failure> {
         let Self { table, records, number, me, reads, writes } = self;
         writes.sort_unstable_by_key(|write| write.seen.at);
         for (locked, write) in writes.iter().enumerate() {
-            // A row that was read before it was written has not changed since, if it has that
-            // version now.
+            // A row that was read before it was written is unchanged if it still has that version.
             let locking = records.lock(write.seen.at, *me)?;
             let is_taken = matches!(locking, Locking::Taken { .. });
             if !matches!(locking, Locking::Taken { version, .. } if version == write.seen.version) {
@@ -198,7 +196,7 @@ impl<const N: usize> ByHand<'_, N> {
         Ok(())
     }
 
-    /// Gives how often rows were written.
+    /// Runs it. Returns the sum of the rows' write counts.
     fn carry_out(run: &Run) -> Result<u64, Failure> {
         let store = Store::in_memory(NoHtm, MEMORY)?;
         let table = store.hash_table(HashConfig::for_keys(ROWS))?;
