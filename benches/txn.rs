@@ -236,8 +236,8 @@ fn reads(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Reads of many keys: viewed one by one, with a prefetch before, and by `each`. The gain is
-/// overlapped memory latency: see [`records`] for rows that do not fit into the caches.
+/// Reads of many keys: viewed one by one, with a prefetch before, and by `view_many`. The gain
+/// is overlapped memory latency: see [`records`] for rows that do not fit into the caches.
 fn many(criterion: &mut Criterion) {
     let keys = keys::<u64>();
     let (db, hashed) = filled(HASHED, &keys, &ROW).expect("memory");

@@ -240,7 +240,7 @@ impl<S: Config> World<S> {
         macro_rules! walk {
             ($rows:expr, $number:expr) => {{
                 let mut rows = $rows;
-                // Views some rows one by one, and the others in a batch.
+                // Views the first row by itself, and the others by `view_each`.
                 let Some((key, write)) = rows.view_next(value_of)? else { return Ok(()) };
                 if see($number(key), write) {
                     rows.view_each(|key, value| {

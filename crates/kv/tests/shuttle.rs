@@ -1,17 +1,17 @@
-//! Random schedules of longer runs, with more threads than the model checker could bear: it decides
-//! after every access to a word who goes on.
+//! Random schedules of longer runs, with more threads than the model checker can handle: the
+//! scheduler chooses the next thread after every access to a word.
 //!
 //! ```text
 //! cargo test --package drtm-kv --features shuttle --test shuttle
 //! ```
 //!
-//! The code is the one that runs otherwise; only the words are the scheduler's, in a box, and
-//! tables and nodes are as small as for the model checker, so that they grow, are divided and
-//! reclaimed all the time. Every load gives what was stored last: weak memory is the model
-//! checker's part.
+//! The code is the production code; only the words are the scheduler's, in a box. Tables and nodes
+//! are as small as for the model checker, so that they grow, split and are reclaimed all the time.
+//! Every load returns the last stored value: weak memory is left to the model checker.
 //!
-//! `DRTM_SHUTTLE=N` runs N times as many schedules. All follow from a seed, `SHUTTLE_RANDOM_SEED`
-//! if that is set; a failure prints the schedule, which `shuttle::replay` runs again.
+//! `DRTM_SHUTTLE=N` runs N times as many schedules. All follow from a seed, or from
+//! `SHUTTLE_RANDOM_SEED` if that is set. A failure prints the schedule, which `shuttle::replay`
+//! runs again.
 #![cfg(not(feature = "loom"))]
 
 #[path = "suite/tables.rs"]
@@ -31,16 +31,16 @@ use shuttle::{
 };
 use tables::Table;
 
-/// Threads that change keys, each its own.
+/// Threads that change keys of their own.
 const OWNERS: u64 = 3;
 
-/// Keys that an owner has. The first it never removes.
+/// Keys of an owner. The first is never removed.
 const KEYS: u64 = 4;
 
 /// Operations of an owner.
 const TURNS: u64 = 16;
 
-/// A value that shows whether it is whole and whose it is. Its length changes with its turn, so
+/// Returns a value that shows its key and whether it is torn. Its length changes with its turn, so
 /// that records move.
 fn value(key: u64, turn: u64) -> Vec<u8> {
     [key, turn]
@@ -50,14 +50,14 @@ fn value(key: u64, turn: u64) -> Vec<u8> {
         .collect()
 }
 
-/// The turn of a value that must be whole.
+/// Returns the turn of a value. Asserts that it is not torn.
 fn turn_of(key: u64, found: &[u8]) -> u64 {
     let turn = u64::from_le_bytes(found[8..16].try_into().expect("eight bytes"));
     assert_eq!(found, value(key, turn), "a torn value, or another key's");
     turn
 }
 
-/// Inserts, updates and removes keys of its own, and knows what must be there. Gives what is left.
+/// Inserts, updates and removes keys of its own, and checks their state. Returns what is left.
 fn own<T: Table>(store: &Store<NoHtm>, table: &T, owner: u64) -> BTreeMap<u64, u64> {
     let mut worker = store.worker().expect("a worker");
     let mut there: BTreeMap<u64, u64> = [(owner, 0)].into();
@@ -85,7 +85,7 @@ fn own<T: Table>(store: &Store<NoHtm>, table: &T, owner: u64) -> BTreeMap<u64, u
     there
 }
 
-/// Goes through the table, and looks at keys that are always there.
+/// Visits the whole table, and looks up keys that are always present.
 fn look<T: Table>(table: &T) {
     let mut found = [0; 64];
     for round in 0..3 {
@@ -131,8 +131,8 @@ fn run<T: Table>(make: impl Fn(&Store<NoHtm>) -> T) {
     assert_eq!(all.iter().map(|(key, value)| (*key, turn_of(*key, value))).collect::<BTreeMap<_, _>>(), expected);
 }
 
-/// Runs under schedules of two kinds: those that switch at every step with equal chances, and those
-/// that switch at few places only, anywhere.
+/// Runs schedules of two kinds: those that switch at every step with equal chances, and those that
+/// switch at a few random places.
 fn explore(schedules: usize, scenario: fn()) {
     let schedules = drtm_testing::schedules(schedules);
     let mut config = Config::new();

@@ -1,6 +1,6 @@
-//! Soaks: keys come, go and change their lengths all the while, and so do workers. Memory must stay
-//! what it was once things have settled, the region's as well as the process's. A file of its own,
-//! since the process's memory is everybody's.
+//! Soaks: keys are inserted, removed and resized continuously, and workers come and go. After a
+//! warm-up, memory must not grow, neither the region's nor the process's. It is a program of its
+//! own, because all tests of a program share its memory.
 #![cfg(all(not(feature = "model"), target_os = "linux"))]
 
 #[path = "suite/support.rs"]
@@ -20,20 +20,20 @@ use tables::Table;
 
 const THREADS: u64 = 3;
 
-/// Keys of a thread, of which about half are there.
+/// Keys of a thread, of which about half are present.
 const KEYS: u64 = 4_000;
 
 /// Operations of a thread in a phase.
 const PHASE: u64 = 25_000;
 
-/// Operations after which a worker leaves, and another comes.
+/// Operations after which a worker is replaced.
 const WORKER: u64 = 1_500;
 
-/// Phases until things have settled, and after that.
+/// The phases of the warm-up, and those after it.
 const SETTLING: u64 = 6;
 const SETTLED: u64 = 6;
 
-/// What a thread knows of its keys: the turn of each that is there.
+/// A thread's knowledge of its keys: the turn of each present one.
 type Known = Vec<Option<u64>>;
 
 /// One thread's phase.
@@ -68,7 +68,7 @@ fn churn<T: Table>(store: &Store<NoHtm>, table: &T, thread: u64, phase: u64, kno
     }
 }
 
-/// Bytes of this process that are in memory.
+/// Returns this process's resident bytes.
 fn resident() -> u64 {
     let text = fs::read_to_string("/proc/self/statm").expect("this is Linux");
     let pages: u64 = text.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
@@ -102,7 +102,7 @@ fn soak<T: Table>(make: impl Fn(&Store<NoHtm>) -> T) {
             region_now <= region + region / 20,
             "phase {number}: the region went from {region} to {region_now} bytes"
         );
-        // Four huge pages, of which the system may give some at any time.
+        // Four huge pages, some of which the system may allocate at any time.
         assert!(
             process_now <= process + 8 * MIB,
             "phase {number}: the process went from {process} to {process_now} bytes"
@@ -110,7 +110,7 @@ fn soak<T: Table>(make: impl Fn(&Store<NoHtm>) -> T) {
     }
 }
 
-/// In one test, one after the other: both look at the process's memory.
+/// One test for both, because both measure the process's memory.
 #[test]
 #[ignore = "a soak: scripts/test --all runs it"]
 fn memory_stays_what_it_was() {

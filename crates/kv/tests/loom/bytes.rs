@@ -1,9 +1,9 @@
-//! Model checking of the tree of byte strings: layers that come and go while keys are looked for,
-//! scanned and inserted.
+//! Model checking of the tree of byte strings: layers are created and removed while keys are looked
+//! up, scanned and inserted.
 //!
-//! The code is the one that runs otherwise; only the words are loom's, in a small box, and a node
-//! has three entries. Each case runs twice, with either thread beginning: what the checker explores
-//! depends on it.
+//! The code is the production code; only the words are loom's, in a small box, and a node has three
+//! entries. Each case runs twice, with either thread first, because loom's exploration depends on
+//! it.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use drtm_kv::{Bytes, Current, KvTable, NoValue, Scan, Store, Tree, Worker};
 
 use crate::explore;
 
-/// Keys that part in the second layer, two that part in the third, and one that is alone. (A slice
+/// Keys that diverge in the second layer, two that diverge in the third, and a lone one. (A slice
 /// has seven bytes.)
 const ONE: &str = "layer: one";
 const TWO: &str = "layer: two";
@@ -25,14 +25,14 @@ const ALONE: &str = "none";
 struct World {
     store: Store<NoHtm>,
     tree: Tree<NoHtm, Bytes>,
-    /// Workers that have freed something. They keep it: the checker does not know of the mutex by
-    /// which it would come to another thread, and would not order what is done before and after.
+    /// Workers that have freed memory are kept here. Loom does not know the mutex that would hand
+    /// the memory to another thread, and would not order the accesses before and after.
     kept: Arc<Mutex<Vec<Worker<NoHtm>>>>,
 }
 
 impl World {
-    /// A tree into which these keys were inserted, each with itself as its value, and from which
-    /// some were removed.
+    /// Creates a tree with these keys inserted, each with itself as its value, and some of them
+    /// removed.
     fn new(keys: &[&str], removed: &[&str]) -> Self {
         let store = Store::in_memory(NoHtm, 4096).expect("a store");
         let tree = store.tree_of().expect("a tree");
@@ -60,12 +60,12 @@ impl World {
         read.inspect(|read| assert!(value[..read.length].starts_with(key.as_bytes()))).is_some()
     }
 
-    /// All keys, upward or downward.
+    /// Returns all keys, upward or downward.
     fn keys(&self, up: bool) -> Vec<String> {
         Self::rows(if up { self.tree.range(..) } else { self.tree.range_back(..) })
     }
 
-    /// The keys that a scan comes to. Each must have itself as its value, or begin it.
+    /// Returns the keys of a scan. Asserts that each value is its key or a prefix of it.
     fn rows(mut scan: Scan<'_, NoHtm, Bytes>) -> Vec<String> {
         let mut keys = Vec::new();
         while let Some(row) = scan.next().expect("sound") {
@@ -75,8 +75,8 @@ impl World {
         keys
     }
 
-    /// Whether a scan sees keys in their order, all that are always there, and of the others only
-    /// this one.
+    /// Returns whether a scan finds keys in order, all of `always`, and of the others only
+    /// `perhaps`.
     fn scans(&self, up: bool, always: &[&str], perhaps: &str) -> bool {
         let mut keys = self.keys(up);
         if !up {
@@ -87,7 +87,7 @@ impl World {
             && keys.iter().all(|key| always.contains(&&key[..]) || key == perhaps)
     }
 
-    /// Whether a key that was not there is told to have come, once it can be seen.
+    /// Returns whether an absent key's insertion is detected, once the key is visible.
     fn tells_of(&self, key: &str) -> bool {
         let Err(leaf) = self.tree.read(key.as_bytes(), Current, &mut NoValue).expect("sound") else { return true };
         let seen = self.has(key);
@@ -95,8 +95,8 @@ impl World {
     }
 }
 
-/// Runs both concurrently in every way there is, with so many preemptions and with either as the
-/// thread that begins. Then these keys must be left.
+/// Explores all interleavings of both with this many preemptions, with either thread first. Then
+/// these keys must be left.
 fn explore(
     preemptions: usize,
     (keys, removed): (&'static [&'static str], &'static [&'static str]),
@@ -146,8 +146,8 @@ fn following_ones_own_layer_does_not_hide_a_key_of_another() {
     explore(2, (&[ONE], &[]), |world| world.insert(MORE), tells, &[ONE, TWO, MORE]);
 }
 
-/// A leaf in which a key was missed is taken for the key's only as long as it is: also when its
-/// layer leaves meanwhile.
+/// The leaf of an absent key guards that key only while it covers it, also when its layer is
+/// removed meanwhile.
 #[test]
 fn a_layer_that_leaves_does_not_hide_a_key_of_another() {
     let tells = |world: &World| {
@@ -186,7 +186,7 @@ fn a_scan_sees_what_is_always_there_while_a_layer_is_made() {
 
 #[test]
 fn a_scan_that_begins_again_begins_where_it_did() {
-    // The leaf above the layer changes before the scan has entered that.
+    // The leaf above the layer changes before the scan has entered the layer.
     let upward = |world: &World| World::rows(world.tree.range(TWO.as_bytes()..))[0] == TWO;
     explore(2, (&[ONE, TWO], &[]), |world| world.insert(ALONE), upward, &[ONE, TWO, ALONE]);
     let downward = |world: &World| World::rows(world.tree.range_back(..=ONE.as_bytes())) == [ONE];
@@ -244,8 +244,8 @@ fn a_scan_sees_what_is_always_there_while_a_layer_leaves() {
     }
 }
 
-/// A layer of two leaves becomes one node, and a leaf that it had becomes another layer's, to which
-/// all keys belong.
+/// A layer of two leaves shrinks to one node. One of its leaves is reused in another layer, to
+/// which all keys belong.
 #[test]
 fn a_node_that_is_used_again_in_another_layer_is_not_taken_for_what_it_was() {
     const KEYS: [&str; 5] = ["layer: a", "layer: b", "layer: c", "layer: d", "other: 1"];
@@ -254,8 +254,8 @@ fn a_node_that_is_used_again_in_another_layer_is_not_taken_for_what_it_was() {
     explore(1, (&KEYS, &KEYS[..2]), becomes_another, |world| world.has("layer: c"), &LEFT);
 }
 
-/// The only node of a layer becomes another layer's, where a key must not be put that belonged into
-/// the first.
+/// A layer's only node is reused in another layer. A key of the first layer must not be inserted
+/// there.
 #[test]
 fn a_layer_that_is_used_again_is_not_taken_for_what_it_was() {
     const LEFT: [&str; 3] = ["layer: two", "other: one", "other: two"];

@@ -1,8 +1,8 @@
 //! Model checking of a cache's set: every interleaving, and every value that weak memory lets a
 //! load return, of small cases.
 //!
-//! The code is the one that runs otherwise; only the words are loom's, and a set has two entries of
-//! two words.
+//! The code is the production code; only the words are loom's, and a set has two entries of two
+//! words.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn put(cache: &Tiny, number: u64, time: u64) {
     cache.put(place(number), &[10 * number + time; 2]);
 }
 
-/// When what is remembered of a place was put; it must be whole, and of this place.
+/// Returns the time of a place's cached content. Asserts that it is not torn, and is of this place.
 fn get(cache: &Tiny, number: u64) -> Option<u64> {
     let [one, two] = cache.get(place(number))?;
     assert_eq!(one, two, "half of two entries");
@@ -33,10 +33,10 @@ fn get(cache: &Tiny, number: u64) -> Option<u64> {
     Some(one % 10)
 }
 
-/// Runs `first` and `second` concurrently in every way there is, on a cache of one set that has
-/// places 1 and 2, then `check`.
+/// Explores all interleavings of `first` and `second` on a cache of one set that has places 1 and
+/// 2, then runs `check`.
 ///
-/// Either is once on the model's first thread: what loom explores depends on it.
+/// Each is once on the model's first thread, because loom's exploration depends on it.
 fn explore(
     first: impl Fn(&Tiny) -> Option<u64> + Copy + Send + Sync + 'static,
     second: impl Fn(&Tiny) -> Option<u64> + Copy + Send + Sync + 'static,
@@ -46,7 +46,7 @@ fn explore(
     once(second, first, move |cache, two, one| check(cache, one, two));
 }
 
-/// Like [`explore`], with the second as the thread that is spawned.
+/// Like [`explore`], with the second on the spawned thread.
 fn once(
     first: impl Fn(&Tiny) -> Option<u64> + Copy + Send + Sync + 'static,
     second: impl Fn(&Tiny) -> Option<u64> + Copy + Send + Sync + 'static,

@@ -1,9 +1,9 @@
-//! What the model-checked tests share.
+//! Shared code of the model-checked tests.
 
 use drtm_testing::preemptions;
 use loom::thread;
 
-/// All schedules with so many preemptions.
+/// Explores all schedules with this many preemptions.
 pub(crate) fn model(usual: usize) -> loom::model::Builder {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions(usual));
@@ -11,8 +11,8 @@ pub(crate) fn model(usual: usize) -> loom::model::Builder {
     model
 }
 
-/// Runs `first` and `second` concurrently on a world, in every way there is with so many
-/// preemptions, then `check`.
+/// Explores all interleavings of `first` and `second` on a world with this many preemptions, then
+/// runs `check`.
 pub(crate) fn explore<W: Clone + Send + Sync + 'static, T: Send + 'static>(
     preemptions: usize,
     world: impl Fn() -> W + Send + Sync + 'static,
@@ -23,9 +23,9 @@ pub(crate) fn explore<W: Clone + Send + Sync + 'static, T: Send + 'static>(
     model(preemptions).check(move || {
         let world = world();
         let other = world.clone();
-        // The one that changes something begins: the checker remembers only the last access to a
-        // word, and forgets a reader's when the other reads before it writes, so that the other way
-        // round it would see no reason to interleave them.
+        // The writer is the spawned thread. Loom remembers only the last access to a word, and
+        // forgets a reader's when the other thread reads before it writes. The other way round, it
+        // would see no reason to interleave them.
         let thread = thread::spawn(move || first(&other));
         let two = second(&world);
         let one = thread.join().expect("no panic");

@@ -1,9 +1,9 @@
 //! Model checking of the hash table: every interleaving, and every value that weak memory lets a
 //! load return, of small cases.
 //!
-//! The code is the one that runs otherwise; only the words are loom's, in a small box, and a table
-//! begins with one bucket. *Mutations*, deliberate faults, must make the same checks fail, and
-//! those tests expect a panic.
+//! The code is the production code; only the words are loom's, in a small box, and a table begins
+//! with one bucket. *Mutations*, deliberate faults, must make the same checks fail; those tests
+//! expect a panic.
 
 use drtm_htm::NoHtm;
 use drtm_kv::{HashConfig, HashTable, KvTable, Mutation, Store, mutated};
@@ -19,7 +19,7 @@ struct World {
 }
 
 impl World {
-    /// A table with these keys, each with itself as its value.
+    /// Creates a table with these keys, each with itself as its value.
     fn new(config: HashConfig, keys: &[u64]) -> Self {
         let store = Store::in_memory(NoHtm, 8192).expect("a store");
         let table = store.hash_table(config).expect("a table");
@@ -44,7 +44,7 @@ impl World {
         self.table.remove(&mut self.store.worker().expect("a worker"), key).expect("sound").is_some()
     }
 
-    /// The key's value, which must be whole.
+    /// Returns the key's value. Asserts that it is not torn.
     fn get(&self, key: u64) -> Option<u64> {
         let mut value = [0; 16];
         let read = self.table.get(key, &mut value).expect("sound")?;
@@ -55,10 +55,10 @@ impl World {
     }
 }
 
-/// Runs `first` and `second` concurrently in every way there is, then `check`.
+/// Explores all interleavings of `first` and `second`, then runs `check`.
 ///
-/// Either is once on the model's first thread: what loom explores depends on it, and a reader there
-/// hides much.
+/// Each is once on the model's first thread: loom's exploration depends on it, and a reader there
+/// hides interleavings.
 fn explore<T: Send + 'static>(
     world: impl Fn() -> World + Copy + Send + Sync + 'static,
     first: impl Fn(&World) -> T + Copy + Send + Sync + 'static,
@@ -68,7 +68,7 @@ fn explore<T: Send + 'static>(
     explore_with(2, world, first, second, check);
 }
 
-/// Like [`explore`], with so many preemptions.
+/// Like [`explore`], with this many preemptions.
 fn explore_with<T: Send + 'static>(
     preemptions: usize,
     world: impl Fn() -> World + Copy + Send + Sync + 'static,
@@ -80,8 +80,8 @@ fn explore_with<T: Send + 'static>(
     explore::explore(preemptions, world, second, first, move |world, two, one| check(world, one, two));
 }
 
-/// Like [`explore`], for two that differ in nothing but names, of keys or values: which of them
-/// begins makes no difference.
+/// Like [`explore`], for two that differ only in the names of keys or values, so that their order
+/// does not matter.
 fn mirrored<T: Send + 'static>(
     world: impl Fn() -> World + Copy + Send + Sync + 'static,
     first: impl Fn(&World) -> T + Copy + Send + Sync + 'static,
@@ -95,7 +95,7 @@ fn small(keys: &'static [u64]) -> impl Fn() -> World + Copy {
     move || World::new(HashConfig::default().fixed(), keys)
 }
 
-/// So full that one more key makes it grow. Both of these move then: their hashes end with a one.
+/// A table that one more key makes grow. Both of these keys move then: their hashes end with a one.
 fn about_to_grow() -> World {
     World::new(HashConfig::for_keys(2).with_occupancy(0.25), &[3, 4])
 }
@@ -148,7 +148,7 @@ fn of_two_who_update_none_is_lost() {
         |world, one, other| {
             assert!(one && other && matches!(world.get(7), Some(1 | 2)));
             let version = world.table.version(7).expect("sound").expect("there");
-            // From the floor, 1, by two.
+            // From the floor, 1, in two steps.
             assert_eq!(version.number(), 3);
         },
     );
@@ -157,13 +157,13 @@ fn of_two_who_update_none_is_lost() {
 #[test]
 #[ignore = "long: scripts/test --all runs it"]
 fn a_removed_key_s_memory_is_never_read_as_the_key() {
-    // With two, by `LOOM_MAX_PREEMPTIONS=2`, it takes minutes.
+    // With two preemptions, by `LOOM_MAX_PREEMPTIONS=2`, it takes minutes.
     explore_with(
         1,
         small(&[7]),
         |world| world.get(7),
         |world| {
-            // The record's memory is used again, at once, for another key.
+            // The record's memory is reused at once for another key.
             let mut worker = world.store.worker().expect("a worker");
             assert!(world.table.remove(&mut worker, 7).expect("sound").is_some());
             let value = [8_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
@@ -177,7 +177,7 @@ fn a_removed_key_s_memory_is_never_read_as_the_key() {
     );
 }
 
-/// Removes a key, and gives its record's memory to another table's record of the same key.
+/// Removes a key. Its record's memory is reused for another table's record of the same key.
 fn hand_over(world: &World) {
     let other = world.store.hash_table(HashConfig::default().fixed()).expect("room");
     let mut worker = world.store.worker().expect("a worker");
@@ -252,7 +252,7 @@ fn a_key_can_be_found_while_its_bucket_is_split() {
 #[test]
 #[ignore = "long: scripts/test --all runs it"]
 fn a_key_can_be_inserted_while_its_bucket_is_split() {
-    // With two, by `LOOM_MAX_PREEMPTIONS=2`, it takes minutes.
+    // With two preemptions, by `LOOM_MAX_PREEMPTIONS=2`, it takes minutes.
     explore_with(
         1,
         about_to_grow,

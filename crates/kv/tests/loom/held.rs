@@ -1,29 +1,28 @@
-//! Model checking of what transactions do with records: every interleaving, and every value that
+//! Model checking of record operations of transactions: every interleaving, and every value that
 //! weak memory lets a load return, of small cases.
 //!
-//! The code is the one that runs otherwise; only the words are loom's, in a small box. Each case
-//! runs on both kinds of tables, and twice on each, with either thread beginning: what the checker
-//! explores depends on it. *Mutations*, deliberate faults, must make the same checks fail, and
-//! those tests expect a panic.
+//! The code is the production code; only the words are loom's, in a small box. Each case runs on
+//! both kinds of tables, and twice on each with either thread first, because loom's exploration
+//! depends on it. *Mutations*, deliberate faults, must make the same checks fail; those tests
+//! expect a panic.
 //!
-//! Other faults have been tried by hand, and were found:
+//! Other faults were tried by hand, and were found:
 //!
-//! - an older version that is not looked at again before its link is followed, or whose newer one
-//!   is not: `what_is_asked_for_outlives_what_is_not`;
-//! - a look back that does not wait for who has the record locked:
+//! - an older version is not checked again before its link is followed, or its newer one is not:
+//!   `what_is_asked_for_outlives_what_is_not`;
+//! - a read of an older version does not wait for the record's lock holder:
 //!   `an_earlier_writer_is_waited_for`;
-//! - a record that moves and leaves its older versions behind: `what_is_kept_is_found`;
-//! - an absent key's record that is taken out in whatever version it is:
-//!   `a_record_is_taken_out_or_used_again`; although it has older versions:
+//! - a record moves without its older versions: `what_is_kept_is_found`;
+//! - an absent key's record is removed whatever its version is:
+//!   `a_record_is_taken_out_or_used_again`; or although it has older versions:
 //!   `what_a_removed_key_was_is_found`;
-//! - a lock that is taken without a look at the incarnation: `a_record_that_moves_is_found_whole`;
-//! - a record that is still as it was seen although somebody has it locked:
-//!   `what_is_still_so_is_of_one_moment`;
-//! - memory that is filled once more without its lock:
+//! - a lock is taken without a check of the incarnation: `a_record_that_moves_is_found_whole`;
+//! - a record counts as unchanged although it is locked: `what_is_still_so_is_of_one_moment`;
+//! - memory is written once more without its lock:
 //!   `who_was_mistaken_about_a_record_unlocks_it_for_nobody_else`.
 //!
-//! Older versions that are forgotten without being marked as free are not noticed here: what is
-//! kept in their memory next marks it as well.
+//! This test does not detect older versions that are freed without being marked as free: the next
+//! version in their memory marks it as well.
 
 use std::sync::{Arc, Mutex};
 
@@ -38,14 +37,14 @@ use crate::{explore, transacted::Transacted};
 
 /// Both kinds of tables.
 trait Table: Transacted<NoHtm, Inline> {
-    /// So many preemptions can be borne, at most.
+    /// The most preemptions that are feasible.
     const PREEMPTIONS: usize;
 
     fn small(store: &Store<NoHtm>) -> Self;
 }
 
 impl Table for HashTable<NoHtm> {
-    // There is much to look at in a bucket, and each word of it may be seen as it was before.
+    // A bucket has many words, and each may be read stale.
     const PREEMPTIONS: usize = 1;
 
     fn small(store: &Store<NoHtm>) -> Self {
@@ -64,7 +63,7 @@ impl Table for Tree<NoHtm> {
 const SHORT: usize = 16;
 const LONG: usize = 40;
 
-/// A value that shows whether it is whole, and which version it belongs to.
+/// Returns a value that shows whether it is torn, and which version it belongs to.
 fn value(version: u64, length: usize) -> Vec<u8> {
     let mut value = vec![version as u8; length];
     value[0] = length as u8;
@@ -83,18 +82,18 @@ fn version(number: u64) -> Version {
 struct World<T> {
     store: Store<NoHtm>,
     table: T,
-    /// Workers that may have freed something. They keep it: the checker does not know of the mutex
-    /// by which it would come to another thread, and would not order what is done before and after.
+    /// Workers that may have freed memory are kept here. Loom does not know the mutex that would
+    /// hand the memory to another thread, and would not order the accesses before and after.
     kept: Arc<Mutex<Vec<Worker<NoHtm>>>>,
-    /// Who has locked all records of the beginning, or has the memory of one, if that is how a case
-    /// begins.
+    /// The worker that initially has all records locked, or has the memory of one, in cases that
+    /// need it.
     holder: Arc<Mutex<Option<Worker<NoHtm>>>>,
-    /// The records of the beginning.
+    /// The initial records.
     begun: Vec<(u64, ReadEntry)>,
 }
 
 impl<T: Table> World<T> {
-    /// A table with these keys, the first in version 10, and so on.
+    /// Creates a table with these keys, the first in version 10, and so on.
     fn new(keys: &[u64]) -> Self {
         let store = Store::in_memory(NoHtm, 8192).expect("a store");
         let table = T::small(&store);
@@ -106,12 +105,12 @@ impl<T: Table> World<T> {
         world
     }
 
-    /// A record of the beginning, as it was then.
+    /// Returns an initial record as it was then.
     fn begun(&self, key: u64) -> ReadEntry {
         self.begun.iter().find(|(begun, _)| *begun == key).expect("it was there").1
     }
 
-    /// The same, and somebody has locked their records.
+    /// Creates a table with these keys, whose records a worker has locked.
     fn locked(keys: &[u64]) -> Self {
         let world = Self::new(keys);
         let worker = world.store.worker().expect("a worker");
@@ -122,7 +121,7 @@ impl<T: Table> World<T> {
         world
     }
 
-    /// The same, where another key is not there, and yet has a record.
+    /// Adds an absent key that has a record.
     fn and_an_absent_key(mut self, key: u64) -> Self {
         let Placed::Made(seen) = self.work(|worker| self.place(worker, key, &value(0, SHORT))) else {
             panic!("it is new")
@@ -131,7 +130,7 @@ impl<T: Table> World<T> {
         self
     }
 
-    /// Takes out the record of an absent key: whoever [goes on](Self::go_on) has its memory.
+    /// Removes an absent key's record: the worker of [`go_on`](Self::go_on) gets its memory.
     fn and_its_memory_free(self, key: u64) -> Self {
         let mut worker = self.store.worker().expect("a worker");
         assert_eq!(self.table.reap(&mut worker, key, self.begun(key), || ()).expect("sound"), Reaped::Out);
@@ -139,14 +138,14 @@ impl<T: Table> World<T> {
         self
     }
 
-    /// Does something as the one who has locked the records.
+    /// Runs `work` by the worker that has locked the records.
     fn go_on(&self, work: impl FnOnce(&mut Worker<NoHtm>)) {
         let mut worker = self.holder.lock().expect("no panic").take().expect("records are locked");
         work(&mut worker);
         self.kept.lock().expect("no panic").push(worker);
     }
 
-    /// Does something by a worker of its own.
+    /// Runs `work` by a worker of its own.
     fn work<R>(&self, work: impl FnOnce(&mut Worker<NoHtm>) -> R) -> R {
         let mut worker = self.store.worker().expect("a worker");
         let done = work(&mut worker);
@@ -158,7 +157,7 @@ impl<T: Table> World<T> {
         self.table.place(worker, key, value, None, |_| ()).expect("room")
     }
 
-    /// Makes a record, and the key present in a version.
+    /// Creates a record, and makes the key present in a version.
     fn insert(&self, worker: &mut Worker<NoHtm>, key: u64, number: u64) -> ReadEntry {
         let Placed::Made(seen) = self.place(worker, key, &value(number, SHORT)) else { panic!("it is new") };
         self.lock(worker, seen.at);
@@ -177,7 +176,7 @@ impl<T: Table> World<T> {
         fetched
     }
 
-    /// The key's record.
+    /// Looks up the key's record.
     fn sight(&self, worker: &Worker<NoHtm>, key: u64) -> ReadEntry {
         match self.fetch(worker, key) {
             Ok(seen) => seen,
@@ -185,7 +184,7 @@ impl<T: Table> World<T> {
         }
     }
 
-    /// Locks a record that does not move meanwhile. Gives its version.
+    /// Locks a record that does not move meanwhile. Returns its version.
     fn lock(&self, worker: &Worker<NoHtm>, at: Handle) -> Version {
         loop {
             match self.store.records().lock(at, worker.holder()).expect("sound") {
@@ -196,7 +195,7 @@ impl<T: Table> World<T> {
         }
     }
 
-    /// Locks a record, if it is still as it was seen.
+    /// Locks a record if it is unchanged since it was read.
     fn lock_seen(&self, worker: &Worker<NoHtm>, seen: ReadEntry) -> bool {
         match self.store.records().lock(seen.at, worker.holder()).expect("sound") {
             Locking::Taken { version, .. } if version == seen.version => true,
@@ -212,7 +211,7 @@ impl<T: Table> World<T> {
         self.table.write(worker, key, at, version(number), &value(number, length)).expect("room")
     }
 
-    /// Writes a record, and keeps what it was.
+    /// Writes a record, and keeps the old version.
     fn write_keeping(&self, worker: &mut Worker<NoHtm>, key: u64, at: Handle, number: u64, length: usize) {
         self.lock(worker, at);
         self.keep(worker, at);
@@ -224,8 +223,8 @@ impl<T: Table> World<T> {
         assert!(matches!(kept, RetainOutcome::Copied { .. }), "there is room");
     }
 
-    /// Forgets a record's older versions, but for those that are needed by these who ask. The
-    /// caller has it locked.
+    /// Frees a record's older versions, except those that snapshots with these bounds need. The
+    /// caller holds the lock.
     fn forget(&self, worker: &mut Worker<NoHtm>, at: Handle, bounds: &[u64]) {
         let is_needed = |from: Version, until: Version| {
             bounds.iter().any(|bound| from.number() < *bound && *bound <= until.number())
@@ -233,7 +232,7 @@ impl<T: Table> World<T> {
         assert!(self.store.records().forget(worker, at, is_needed).expect("sound") > 0);
     }
 
-    /// What a key was before a version.
+    /// Returns the state of a key before a version.
     fn was(&self, key: u64, before: u64) -> Past {
         let mut found = Vec::new();
         let past = self.table.fetch_past(key, version(before), &mut found).expect("sound");
@@ -243,7 +242,7 @@ impl<T: Table> World<T> {
         past
     }
 
-    /// The number of the version that a key has, if it is there.
+    /// Returns the number of the key's version; `None` if it is absent.
     fn now(&self, key: u64) -> Option<u64> {
         self.work(|worker| match self.fetch(worker, key) {
             Ok(seen) => seen.is_present().then_some(seen.version.number()),
@@ -252,8 +251,8 @@ impl<T: Table> World<T> {
     }
 }
 
-/// Runs both concurrently in every way there is with so many preemptions, or as many as the table
-/// bears, with either as the thread that begins, then `check`.
+/// Explores all interleavings of both with this many preemptions, or the table's most, with either
+/// thread first. Then runs `check`.
 fn explore<T: Table, R: Send + 'static>(
     preemptions: usize,
     world: impl Fn() -> World<T> + Copy + Send + Sync + 'static,
@@ -266,8 +265,8 @@ fn explore<T: Table, R: Send + 'static>(
     explore::explore(preemptions, world, other, one, move |world, second, first| check(world, first, second));
 }
 
-/// Two records are written under both locks, the last one first. Who sees both, and that both are
-/// still so, has seen one moment.
+/// Two records are written under both locks, the last one first. A reader that sees both, and finds
+/// both unchanged, has read a consistent state.
 fn what_is_still_so_is_of_one_moment<T: Table>() {
     explore::<T, _>(
         2,
@@ -296,8 +295,8 @@ fn what_is_still_so_is_of_one_moment<T: Table>() {
     );
 }
 
-/// A record moves, and its memory is an older version of another at once. Who looks for it finds
-/// it; who has its old handle can lock it only where it was.
+/// A record moves, and its memory becomes another record's older version at once. A lookup finds
+/// the record; an old handle can lock it only where it was.
 fn a_record_that_moves_is_found_whole<T: Table>() {
     explore::<T, _>(
         1,
@@ -326,8 +325,8 @@ fn a_record_that_moves_is_found_whole<T: Table>() {
     );
 }
 
-/// A record moves, and another key's has its memory at once. A late caller that has its old handle
-/// does not lock that.
+/// A record moves, and another key's record reuses its memory at once. A late caller with the old
+/// handle does not lock that record.
 fn another_use_of_memory_is_not_locked<T: Table>() {
     explore::<T, _>(
         1,
@@ -355,8 +354,8 @@ fn another_use_of_memory_is_not_locked<T: Table>() {
     );
 }
 
-/// Two write a record as they have seen it, and one of them moves it. Of those who have seen the
-/// same, one does.
+/// Two workers write a record that they have read, and one of them moves it. Of those that read the
+/// same version, one succeeds.
 fn who_moves_and_who_writes_come_one_after_the_other<T: Table>() {
     fn attempt<T: Table>(world: &World<T>, length: usize) -> u64 {
         world.work(|worker| {
@@ -380,7 +379,7 @@ fn who_moves_and_who_writes_come_one_after_the_other<T: Table>() {
     );
 }
 
-/// An absent key's record is taken out, or its key comes back in it: not both.
+/// An absent key's record is removed, or its key is inserted into it: not both.
 fn a_record_is_taken_out_or_used_again<T: Table>() {
     #[derive(Debug, PartialEq)]
     enum Did {
@@ -417,7 +416,8 @@ fn a_record_is_taken_out_or_used_again<T: Table>() {
     );
 }
 
-/// An absent key's record is taken out, and its memory is an older version of another at once.
+/// An absent key's record is removed, and its memory becomes another record's older version at
+/// once.
 fn memory_of_an_absent_key_is_never_read_as_the_key<T: Table>() {
     explore::<T, _>(
         1,
@@ -436,8 +436,8 @@ fn memory_of_an_absent_key_is_never_read_as_the_key<T: Table>() {
     );
 }
 
-/// Memory is made a key's record twice, as a removal comes in between, while somebody still takes
-/// it for what it was before. He takes nobody's lock away.
+/// Memory becomes a key's record twice, with a removal in between, while a worker still takes it
+/// for its earlier use. That worker must not release another's lock.
 #[test]
 fn who_was_mistaken_about_a_record_unlocks_it_for_nobody_else() {
     explore::explore(
@@ -463,7 +463,7 @@ fn who_was_mistaken_about_a_record_unlocks_it_for_nobody_else() {
     );
 }
 
-/// Of two who make a key's record one does, and both have the same.
+/// Of two workers that create a key's record one succeeds, and both get the same record.
 fn a_key_has_one_record<T: Table>() {
     explore::explore(
         T::PREEMPTIONS.min(2),
@@ -481,7 +481,7 @@ fn a_key_has_one_record<T: Table>() {
     );
 }
 
-/// Where a key was not found changes before the key can be found.
+/// The guard of an absent key changes before the key is visible.
 fn a_key_that_comes_is_told_of<T: Table>() {
     explore::<T, _>(
         1,
@@ -501,8 +501,8 @@ fn a_key_that_comes_is_told_of<T: Table>() {
     );
 }
 
-/// Whoever asks for what a key was, and for whom it is kept, finds that, while the key is written
-/// in its place or moves.
+/// A snapshot for which an old version is kept finds it, while the key is written in place or
+/// moves.
 fn what_is_kept_is_found<T: Table>() {
     for length in [SHORT, LONG] {
         explore::<T, _>(
@@ -518,7 +518,7 @@ fn what_is_kept_is_found<T: Table>() {
     }
 }
 
-/// The key is removed, and yet its record stays for who asks for what it was.
+/// The key is removed, and its record stays for snapshots that need its old version.
 fn what_a_removed_key_was_is_found<T: Table>() {
     explore::<T, _>(
         2,
@@ -538,8 +538,8 @@ fn what_a_removed_key_was_is_found<T: Table>() {
     );
 }
 
-/// What nobody asks for is forgotten between what was before and after it, and its memory used at
-/// once for another older version.
+/// An old version that no snapshot needs is freed from between two others, and its memory is reused
+/// at once for another old version.
 fn what_is_asked_for_outlives_what_is_not<T: Table>() {
     explore::<T, _>(
         1,
@@ -569,8 +569,7 @@ fn what_is_asked_for_outlives_what_is_not<T: Table>() {
     );
 }
 
-/// There is no memory for an older version: then those before it are forgotten too, and never taken
-/// for absent.
+/// Without memory for an old version, all earlier ones are freed too, and never read as absent.
 fn what_is_forgotten_is_told<T: Table>() {
     explore::<T, _>(
         2,
@@ -596,8 +595,8 @@ fn what_is_forgotten_is_told<T: Table>() {
     );
 }
 
-/// Who had the record locked when somebody began to ask is waited for. Who locks it later is not,
-/// and what he finds is kept.
+/// A snapshot waits for a writer that held the record's lock when the snapshot began. It does not
+/// wait for later ones, which keep the old version.
 fn an_earlier_writer_is_waited_for<T: Table>() {
     explore::<T, _>(
         1,

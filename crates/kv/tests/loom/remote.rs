@@ -1,9 +1,8 @@
-//! Model checking of records that a peer reads or writes one-sidedly while their owner writes or
-//! reads them: every interleaving, and every value that weak memory lets a load return, of small
-//! cases.
+//! Model checking of one-sided access to records while their owner accesses them: every
+//! interleaving, and every value that weak memory lets a load return, of small cases.
 //!
-//! The peer's verbs are carried out word by word by its own thread, READs and WRITEs in the order
-//! of addresses or in another.
+//! The peer's own thread executes its verbs word by word, READs and WRITEs in address order or in
+//! another.
 
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ fn value(number: u64) -> Vec<u8> {
     [number.to_le_bytes(), number.to_le_bytes()].concat()
 }
 
-/// The number of a value, which must be whole.
+/// Returns the number of a value. Asserts that it is not torn.
 fn number_of(value: &[u8]) -> u64 {
     let (words, rest) = value.as_chunks::<8>();
     assert!(rest.is_empty() && words.len() == 2 && words[0] == words[1], "a torn value: {value:?}");
@@ -40,7 +39,7 @@ struct World {
     location: Location,
 }
 
-/// What a thread of the owner has.
+/// The state of an owner's thread.
 #[derive(Clone)]
 struct Local {
     store: Store<NoHtm>,
@@ -63,7 +62,7 @@ impl Local {
 }
 
 impl World {
-    /// A record with the number 1, and a peer that knows its place.
+    /// Creates a record with the number 1, and a peer that knows its location.
     fn new(scattered: Option<u64>) -> Self {
         let memory = Arc::new(Region::anonymous(NoHtm, 4096).expect("a region"));
         let store = Store::in_region_of(OWNER, 0, Arc::clone(&memory)).expect("a store");
@@ -89,7 +88,7 @@ impl World {
         Local { store: self.store.clone(), table: self.table.clone() }
     }
 
-    /// The number and the version number, if the record could be read.
+    /// Returns the number and the version; `None` if the record could not be read.
     fn read(&self) -> Option<(u64, u64)> {
         let (verbs, mut found) = (self.endpoint.during(Phase::Execute), Vec::new());
         match block_on(&self.endpoint, self.records.read(verbs, self.location, KEY, &mut found)).expect("sound") {
@@ -99,7 +98,7 @@ impl World {
         }
     }
 
-    /// Adds ten, if the lock can be had.
+    /// Adds ten if it gets the lock. Returns whether it did.
     fn add_ten(&self) -> bool {
         let (verbs, mut found) = (self.endpoint.during(Phase::Commit), Vec::new());
         let me = Holder::new(0, 0, 1, 0);
@@ -116,8 +115,7 @@ impl World {
     }
 }
 
-/// Runs what the peer and a thread of the owner do concurrently in every way there is, either
-/// leading.
+/// Explores all interleavings of the peer and a thread of the owner, with either thread first.
 fn explore<P: 'static, L: 'static>(
     peer: impl Fn(&World) -> P + Copy + Send + Sync + 'static,
     local: impl Fn(&Local) -> L + Copy + Send + Sync + 'static,
@@ -176,7 +174,7 @@ fn of_two_writers_each_has_the_lock_for_itself() {
         |owner| owner.update(2),
         |world, added, ()| {
             let left = world.read().expect("nobody writes any more");
-            // Added before the update, which took no notice of it; or after; or not at all.
+            // Added before the update, which overwrites it; or after; or not at all.
             let possible = if added { [(2, 3), (12, 3)] } else { [(2, 2); 2] };
             assert!(possible.contains(&left), "{left:?}");
         },

@@ -1,9 +1,9 @@
 //! Model checking of the tree: every interleaving, and every value that weak memory lets a load
 //! return, of small cases.
 //!
-//! The code is the one that runs otherwise; only the words are loom's, in a small box, and a node
-//! has three entries. *Mutations*, deliberate faults, must make the same checks fail, and those
-//! tests expect a panic.
+//! The code is the production code; only the words are loom's, in a small box, and a node has three
+//! entries. *Mutations*, deliberate faults, must make the same checks fail; those tests expect a
+//! panic.
 
 mod hinted;
 
@@ -22,8 +22,8 @@ struct World {
 }
 
 impl World {
-    /// A tree into which these keys were inserted, each with itself as its value, and from which
-    /// some were removed.
+    /// Creates a tree with these keys inserted, each with itself as its value, and some of them
+    /// removed.
     fn new(keys: &[u64], removed: &[u64]) -> Self {
         let store = Store::in_memory(NoHtm, 2048).expect("a store");
         let tree = store.tree().expect("a tree");
@@ -44,14 +44,14 @@ impl World {
             .is_some()
     }
 
-    /// Inserts keys, each with itself as its value, by one worker, which so tries the leaf of the
-    /// one before first.
+    /// Inserts keys, each with itself as its value, by one worker. It tries the previous key's leaf
+    /// first.
     fn insert_all(&self, keys: &[u64]) -> bool {
         let mut worker = self.store.worker().expect("a worker");
         keys.iter().all(|key| self.tree.insert(&mut worker, *key, &key.to_le_bytes()).expect("room").is_some())
     }
 
-    /// Gives keys records that are not theirs yet: after the first, as many as can be together.
+    /// Creates records of absent keys: after the first, as many at once as possible.
     fn place_all(&self, keys: &[u64]) -> bool {
         let mut worker = self.store.worker().expect("a worker");
         let mut keys = keys;
@@ -87,7 +87,7 @@ impl World {
         Some(u64::from_le_bytes(value))
     }
 
-    /// All keys, upward or downward; each must have itself as its value.
+    /// Returns all keys, upward or downward. Asserts that each value is its key.
     fn keys(&self, up: bool) -> Vec<u64> {
         let mut scan = if up { self.tree.range(..) } else { self.tree.range_back(..) };
         let mut keys = Vec::new();
@@ -107,7 +107,7 @@ impl World {
         keys
     }
 
-    /// All keys, from both ends in turns, in their order.
+    /// Returns all keys in order, read from both ends in turns.
     fn keys_from_both_ends(&self) -> Vec<u64> {
         let (mut scan, mut low, mut high) = (self.tree.range(..), Vec::new(), Vec::new());
         while let Some(row) = scan.next().expect("sound") {
@@ -124,7 +124,7 @@ impl World {
     }
 }
 
-/// Runs `first` and `second` concurrently in every way there is, with so many preemptions, then
+/// Explores all interleavings of `first` and `second` with this many preemptions, then runs
 /// `check`.
 fn explore<T: Send + 'static>(
     preemptions: usize,
@@ -178,7 +178,7 @@ fn a_key_can_be_found_while_its_leaf_is_divided() {
     );
 }
 
-/// Leaves of 10 to 30, and of 40 to 60, which is divided so that 60 moves.
+/// Leaves of 10 to 30, and of 40 to 60. The second is about to split, which moves 60.
 const ABOUT_TO_BE_DIVIDED: (&[u64], &[u64]) = (&[10, 20, 30, 40, 50, 60], &[]);
 
 #[test]
@@ -220,7 +220,7 @@ fn two_keys_can_be_inserted_where_there_is_room_for_one() {
     );
 }
 
-/// Keys that are put into a leaf together, and one of somebody else's that belongs among them.
+/// A run of keys is inserted into a leaf at once, beside another worker's key within the run.
 #[test]
 fn a_run_of_keys_and_a_key_get_an_entry_each() {
     explore(
@@ -281,7 +281,7 @@ fn a_leaf_is_divided_where_somebody_goes_on_to_insert() {
     );
 }
 
-/// Whether these keys are all there, in order, and what else there is was inserted.
+/// Returns whether the keys are sorted, contain all of `always`, and of the others only `perhaps`.
 fn are_all(keys: &[u64], always: &[u64], perhaps: u64) -> bool {
     keys.is_sorted_by(|a, b| a < b)
         && always.iter().all(|key| keys.contains(key))
@@ -418,8 +418,7 @@ fn a_node_that_is_used_again_is_not_taken_for_what_it_was() {
         (&[10, 20, 30, 40], &[]),
         |world| world.get(40).is_none_or(|value| value == 40),
         |world| {
-            // The last leaf leaves, and the root takes over the first; then the root is divided
-            // again.
+            // The last leaf is removed, and the root absorbs the first; then the root splits again.
             let mut worker = world.store.worker().expect("a worker");
             let removed = world.tree.remove(&mut worker, 40).expect("sound").is_some();
             removed && world.tree.insert(&mut worker, 35, &35_u64.to_le_bytes()).expect("room").is_some()
@@ -438,7 +437,7 @@ fn an_unchanged_leaf_means_that_a_key_is_still_not_there() {
         (&[10, 20, 30], &[]),
         |world| {
             let Err(leaf) = world.tree.read(15, Current, &mut NoValue).expect("sound") else { return true };
-            // Whoever sees the leaf as it was after having seen the key has been deceived.
+            // A reader that sees the key and then the old leaf would be wrong.
             let seen = world.get(15).is_some();
             !(seen && world.tree.unchanged(&leaf))
         },
@@ -483,7 +482,7 @@ fn a_value_moves_while_it_is_read() {
 }
 
 impl World {
-    /// How long a key's value is, of which eight bytes are the key, or sixteen all ten.
+    /// Returns the length of a key's value. Eight bytes are the key; sixteen are all ten.
     fn get_any_length(&self, key: u64) -> Option<usize> {
         let mut value = [0; 16];
         let read = self.tree.get(key, &mut value).expect("sound")?;
@@ -494,7 +493,8 @@ impl World {
         Some(read.length)
     }
 
-    /// Removes a key, whose memory goes to the same key of another tree, with a value one higher.
+    /// Removes a key. Its memory is reused for the same key of another tree, with a value one
+    /// higher.
     fn hand_over(&self, key: u64) {
         let (mut worker, other) = (self.store.worker().expect("a worker"), self.store.tree().expect("a tree"));
         assert!(self.tree.remove(&mut worker, key).expect("sound").is_some());

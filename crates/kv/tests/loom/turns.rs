@@ -1,5 +1,5 @@
-//! Model checking of turns: a counter of three bits comes round while a reader takes note of it, or
-//! finds it again.
+//! Model checking of turns: a counter of three bits wraps around while a reader records it, or
+//! validates it.
 //!
 //! ```text
 //! cargo test --package drtm-kv --features loom,narrow --test loom turns
@@ -15,7 +15,7 @@ const ME: Holder = Holder::new(9, 9, 9, 9);
 #[derive(Clone)]
 struct World {
     store: Store<NoHtm>,
-    /// Of one bucket.
+    /// A table of one bucket.
     table: HashTable<NoHtm>,
     tree: Tree<NoHtm>,
 }
@@ -28,7 +28,7 @@ impl World {
         Self { store, table, tree }
     }
 
-    /// Changes the bucket so often.
+    /// Changes the bucket this many times.
     fn change(&self, times: u32) {
         let mut worker = self.store.worker().expect("a worker");
         for _ in 0..times {
@@ -43,7 +43,7 @@ impl World {
         self.table.insert(&mut worker, key, &[]).expect("room").expect("it is new");
     }
 
-    /// Uses the memory of the tree's record so often once more.
+    /// Reuses the memory of the tree's record this many times.
     fn use_memory(&self, times: u32) {
         let mut worker = self.store.worker().expect("a worker");
         for _ in 0..times {
@@ -53,8 +53,8 @@ impl World {
     }
 }
 
-/// A reader takes note of an absent key while its bucket begins a quarter. The turn may be seen
-/// before the version.
+/// A reader records an absent key while its bucket begins a quarter. The turn may be read before
+/// the version.
 fn a_quarter_begins_while_a_reader_begins() {
     explore(
         3,
@@ -85,7 +85,7 @@ fn a_quarter_begins_while_a_reader_begins() {
     );
 }
 
-/// A reader finds a bucket's version again while it comes round.
+/// A reader validates a bucket's version while it wraps around.
 fn a_bucket_comes_round_while_a_reader_validates() {
     explore(
         2,
@@ -107,7 +107,7 @@ fn a_bucket_comes_round_while_a_reader_validates() {
     );
 }
 
-/// A reader finds a record's incarnation again while its memory comes round.
+/// A reader validates a record's incarnation while its memory wraps around.
 fn memory_comes_round_while_a_reader_validates() {
     explore(
         2,

@@ -1,4 +1,4 @@
-//! Readers, and handles that are kept, on the store's own node.
+//! Readers and kept handles on the store's own node.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -14,7 +14,7 @@ fn store() -> Store<NoHtm> {
     Store::in_memory(NoHtm, 16 << 20).expect("memory")
 }
 
-/// Uses the memory that was freed last so often, for values of eight bytes.
+/// Reuses the memory that was freed last this many times, for values of eight bytes.
 fn use_memory(store: &Store<NoHtm>, worker: &mut drtm_kv::Worker<NoHtm>, times: u64) {
     let churn = store.tree().expect("memory");
     for _ in 0..times {
@@ -24,7 +24,7 @@ fn use_memory(store: &Store<NoHtm>, worker: &mut drtm_kv::Worker<NoHtm>, times: 
 }
 
 case! {
-    /// A record that was seen, and whose memory is another's of the same version.
+    /// A record that was read; its memory is now another record's with the same version.
     a_record_that_was_seen_is_told_from_a_later_one {
         let store = store();
         let (one, other) = (store.tree().expect("memory"), store.tree().expect("memory"));
@@ -38,7 +38,7 @@ case! {
         let me = worker.holder();
         let is_still = store.records().is_still(seen, me);
         assert!(!(is_still && store.is_within(since)), "wrong: it is taken for the one that was seen");
-        // A caller with its handle, and no turn, may lock it, and finds out.
+        // A caller with the handle and no turn may lock it, and detects the reuse.
         if let Locking::Taken { .. } = store.records().lock(seen.at, me).expect("in memory") {
             assert!(!store.is_within(since), "wrong: it is locked for another");
             store.records().unlock(seen.at);
@@ -47,7 +47,7 @@ case! {
 }
 
 case! {
-    /// A bucket in which a key was missed, and which has its version again.
+    /// A bucket in which a key was absent, and whose version has wrapped around.
     a_key_is_not_inserted_twice_where_it_was_missed {
         let store = store();
         let table = store.hash_table(HashConfig::default().fixed()).expect("memory");
@@ -70,8 +70,8 @@ case! {
     }
 }
 
-/// The memory of a record that is free is locked in the name of the worker that has freed it, and
-/// cannot be locked by its handle: not by that worker either, nor by one that has its number later.
+/// The memory of a free record is locked in the name of the worker that freed it. Its handle cannot
+/// lock it: neither for that worker, nor for a later one with the same number.
 #[test]
 fn free_memory_is_nobodys_record() {
     let store = store();
@@ -93,8 +93,8 @@ fn free_memory_is_nobodys_record() {
     assert!(matches!(locked, Locking::Gone), "{locked:?}");
 }
 
-/// Readers of a key in one table, while its record's memory goes from there to another table's
-/// record of the same key and back, and all counters come round all the time.
+/// Readers of a key in one table, while its record's memory moves to another table's record of the
+/// same key and back, and all counters wrap around continuously.
 fn readers_see_their_own_table<E: Engine, T: KvTable<E, drtm_kv::Inline>>(
     store: &Store<E>,
     tables: [&T; 2],
@@ -135,7 +135,7 @@ fn readers_see_their_own_table<E: Engine, T: KvTable<E, drtm_kv::Inline>>(
         is_over.store(true, Relaxed);
         changed.into_iter().for_each(|changer| changer.expect("a changer"));
     });
-    // Each key is there once at most, and is counted once.
+    // Each key is present at most once, and counted once.
     for table in tables {
         let mut keys = Vec::new();
         scan(table, &mut |key, _| keys.push(key));
@@ -186,7 +186,7 @@ fn readers_of_trees_see_their_own() {
     });
 }
 
-/// Byte strings that share their first words, in layers that come and go.
+/// Byte strings that share their first words, in layers that are created and removed.
 #[test]
 fn byte_strings_are_found_while_others_come_and_go() {
     let store = store();

@@ -1,11 +1,11 @@
-//! Names in locks.
+//! Holder names in locks.
 
 use std::collections::HashSet;
 
 use drtm_htm::NoHtm;
 use drtm_kv::{Acquire, Current, KvTable, Locking, NoValue, Store};
 
-/// Workers come and go, and no two that live have one name.
+/// Workers are created and dropped, and no two live workers have the same name.
 #[test]
 fn no_two_live_workers_have_one_name() {
     let store = Store::in_memory(NoHtm, 16 << 20).expect("memory");
@@ -17,16 +17,16 @@ fn no_two_live_workers_have_one_name() {
         } else {
             drop(alive.swap_remove(random.usize(0..alive.len())));
         }
-        // The slots of one are names of their own, too.
+        // The slots of a worker have distinct names, too.
         let names = alive.iter().flat_map(|worker| [0, 255].map(|slot| worker.holder_in(slot)));
         let distinct: HashSet<_> = names.map(|holder| (holder.worker(), holder.slot())).collect();
         assert_eq!(distinct.len(), 2 * alive.len());
     }
 }
 
-/// A holder that is stalled keeps its lock, however often others try, and whatever becomes of
-/// memory meanwhile. A worker that is never dropped keeps its number, so that its lock is not taken
-/// for another's.
+/// A stalled holder keeps its lock, however often other workers try, and whatever happens to memory
+/// meanwhile. A worker that is never dropped keeps its number, so that its lock is not mistaken for
+/// another's.
 #[test]
 fn a_lock_is_kept_by_a_holder_that_is_stalled() {
     let store = Store::in_memory(NoHtm, 16 << 20).expect("memory");
@@ -38,7 +38,7 @@ fn a_lock_is_kept_by_a_holder_that_is_stalled() {
     let holder = stalled.holder();
     assert!(matches!(store.records().lock(seen.at, holder).expect("in memory"), Locking::Taken { .. }));
     std::mem::forget(stalled);
-    // More often than a record that was being made was waited for once.
+    // More often than the former limit of waiting for a record under construction.
     for _ in 0..(1 << 20) + 10 {
         let locked = store.records().lock(seen.at, worker.holder()).expect("in memory");
         assert!(matches!(locked, Locking::Held(Acquire::Locked(by)) if by == holder), "{locked:?}");

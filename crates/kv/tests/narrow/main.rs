@@ -1,21 +1,21 @@
-//! The store over counters of three bits: memory, and buckets, have the same names again after
-//! eight uses.
+//! The store with counters of three bits: the names of memory and of buckets repeat after eight
+//! uses.
 //!
 //! ```text
 //! cargo test --package drtm-kv --features narrow --test narrow
 //! ```
 //!
-//! Each case is run once more with a deliberate fault: turns are not counted. Then it must fail, so
-//! that it tests something.
+//! Each case runs once more with a deliberate fault: turns are not counted. Then it must fail,
+//! which shows that it tests something.
 
 mod local;
 mod locks;
 mod remote;
 
-/// How many uses there are before a name is had again.
+/// The number of uses after which a name repeats.
 const ROUND: u64 = 8;
 
-/// A case that holds, and does not where turns are not counted.
+/// A case that holds, and fails if turns are not counted.
 macro_rules! case {
     ($(#[$doc:meta])* $name:ident $body:block) => {
         $(#[$doc])*

@@ -1,4 +1,4 @@
-//! Locations of records on another node, which peers keep as long as they like.
+//! Locations of another node's records, which peers keep without limit.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{ROUND, case};
 
 const OWNER: NodeId = NodeId(1);
 
-/// A node with two tables of each kind, and another that reaches them.
+/// A node with two tables of each kind, and another node that accesses them.
 struct Nodes {
     store: Store<NoHtm>,
     tables: [HashTable<NoHtm>; 2],
@@ -44,8 +44,8 @@ impl Nodes {
         self.fabric.endpoint(NodeId(0)).expect("room")
     }
 
-    /// Gives the memory of the first tables' key to records of the second ones', with the same key,
-    /// after a round.
+    /// Moves the memory of the first table's key to the second one's record of the same key, after
+    /// a wraparound.
     fn turn_round<T: KvTable<NoHtm, Inline>>(&self, worker: &mut Worker<NoHtm>, [first, second]: &[T; 2]) {
         first.remove(worker, 7).expect("sound").expect("it is there");
         for _ in 0..ROUND - 1 {
@@ -56,7 +56,7 @@ impl Nodes {
     }
 }
 
-/// What a peer can do with a location that it has kept: nothing.
+/// Asserts that a peer cannot do any harm with a stale location.
 async fn can_do_no_harm(verbs: Verbs<'_, LocalPort<NoHtm>>, records: &RecordPeer<Inline>, location: Location) {
     let mut value = Vec::new();
     let read = records.read(verbs, location, 7, &mut value).await.expect("sound");
@@ -83,11 +83,11 @@ case! {
             let location = lookup.find(verbs, 7).await.expect("sound").expect("it is there");
             nodes.turn_round(&mut worker, &nodes.tables);
             can_do_no_harm(verbs, &records, location).await;
-            // What is remembered of the bucket is as old.
+            // The cached bucket is as old.
             let remembered = lookup.find(verbs, 7).await.expect("sound").expect("it is remembered");
             can_do_no_harm(verbs, &records, remembered).await;
             assert_eq!(lookup.find_again(verbs, 7).await.expect("sound"), None);
-            // Nothing is left locked, and what is there now is found.
+            // Nothing is left locked, and the present record is found.
             nodes.tables[1].impatient().update(&mut worker, 7, &[3; 8]).expect("free").expect("it is there");
             nodes.tables[0].insert(&mut worker, 7, &[4; 8]).expect("room");
             let location = lookup.find_again(verbs, 7).await.expect("sound").expect("it is there");

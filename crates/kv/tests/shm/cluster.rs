@@ -1,5 +1,5 @@
-//! A cluster of three nodes on shared memory, of which one owns a store that the others reach. Its
-//! moods are one: nothing of this fabric is simulated.
+//! A cluster of three nodes on shared memory. One node owns a store that the others access. It has
+//! one mood: nothing of this fabric is simulated.
 
 use std::{
     path::PathBuf,
@@ -22,10 +22,10 @@ use crate::{
 
 pub(crate) type PortOf = ShmPort<NoHtm>;
 
-/// Whether the fabric tears READs by itself. Elsewhere it takes luck to meet a torn one.
+/// Whether the fabric tears READs on purpose. On this one, torn READs happen only by chance.
 pub(crate) const TEARS: bool = false;
 
-/// As the machine is.
+/// The only mood: the machine as it is.
 pub(crate) fn moods() -> Vec<LocalConfig> {
     vec![LocalConfig::perfect()]
 }
@@ -36,12 +36,12 @@ pub(crate) fn store(engine: NoHtm, capacity: u64) -> Store<NoHtm> {
     Store::in_region_of(OWNER, 0, memory).expect("a store").hinting_at_once()
 }
 
-/// A directory that is there as long as this.
+/// A directory that is removed on drop.
 struct Directory(PathBuf);
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // What a failed test leaves there is no second failure.
+        // Files that a failed test leaves behind are no second failure.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -49,7 +49,7 @@ impl Drop for Directory {
 #[derive(Clone)]
 pub(crate) struct Cluster {
     pub(crate) store: Store<NoHtm>,
-    /// One for each node, as its process would have it.
+    /// The fabric of each node, as its process would have it.
     nodes: [ShmFabric<NoHtm>; 3],
     region: RegionId,
     _directory: Arc<Directory>,
@@ -64,7 +64,7 @@ impl Cluster {
         Self::of(store(NoHtm, capacity), config)
     }
 
-    /// The moods of the in-process fabric are nothing to this one.
+    /// Ignores the moods, which are those of the in-process fabric.
     pub(crate) fn of(store: Store<NoHtm>, _config: LocalConfig) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let name = format!("drtm-kv-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
@@ -86,7 +86,7 @@ impl Cluster {
         self.nodes[usize::from(node.0)].endpoint(node).expect("room for an endpoint")
     }
 
-    /// Runs jobs beside each other.
+    /// Runs jobs concurrently.
     pub(crate) fn together(&self, jobs: Vec<(NodeId, Job)>) {
         on_threads(&|node| self.endpoint(node), jobs);
     }

@@ -1,5 +1,5 @@
-//! What one node does to another's records and tables, on shared memory: the very tests that the
-//! in-process fabric passes, over nodes each of which has mapped the owner's region for itself.
+//! Access to another node's records and tables over shared memory: runs the tests of the in-process
+//! fabric. Each node maps the owner's region itself.
 #![cfg(not(feature = "model"))]
 
 mod cluster;

@@ -1,5 +1,5 @@
-//! A simulated cluster of three nodes, of which one owns a store that the others reach. Its moods
-//! are those of the in-process fabric, in virtual time: the harsh ones lose and delay packets, too.
+//! A simulated cluster of three nodes. One node owns a store that the others access. Its moods are
+//! those of the in-process fabric in virtual time; the harsh ones also lose and delay packets.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -17,10 +17,11 @@ use crate::{
 
 pub(crate) type PortOf = SimPort<NoHtm>;
 
-/// Whether the fabric tears READs by itself. Elsewhere it takes luck to meet a torn one.
+/// Whether the fabric tears READs on purpose.
 pub(crate) const TEARS: bool = true;
 
-/// As kind as memory; and as harsh as verbs allow, with either kind of atomics and of torn reads.
+/// Returns the moods: as kind as memory, and as harsh as verbs allow, with each kind of atomics and
+/// of torn reads.
 pub(crate) fn moods() -> Vec<LocalConfig> {
     let mut moods = vec![LocalConfig::perfect(), LocalConfig::perfect().atomicity(Atomicity::None)];
     moods.extend((0..3).map(LocalConfig::harsh));
@@ -29,9 +30,9 @@ pub(crate) fn moods() -> Vec<LocalConfig> {
     moods
 }
 
-/// The simulated cluster of a mood.
+/// Returns the simulated cluster of a mood.
 fn simulated(mood: &LocalConfig) -> SimConfig {
-    // The seed is shown there, and nothing else tells it.
+    // The debug format shows the seed; there is no accessor.
     let seed = format!("{mood:?}").bytes().fold(0_u64, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
     let can = mood.capabilities();
     let config = match can.ordering {
@@ -78,7 +79,7 @@ impl Cluster {
         self.sim.fabric().endpoint(node).expect("room for an endpoint")
     }
 
-    /// Runs jobs beside each other.
+    /// Runs jobs concurrently.
     pub(crate) fn together(&self, jobs: Vec<(NodeId, Job)>) {
         for (node, start) in jobs {
             self.sim.spawn(node, start).expect("room for an endpoint");
@@ -86,7 +87,7 @@ impl Cluster {
         assert_eq!(self.sim.run(), RunEnd::Done);
     }
 
-    /// Runs `peers` while the owner serves these tables, which it goes on to do.
+    /// Runs `peers` while the owner serves these tables. The owner continues to serve afterwards.
     pub(crate) fn serving<T>(&self, mut service: Service<NoHtm>, peers: impl FnOnce() -> T) -> T {
         let serves = self.sim.serve(OWNER, move |worker| {
             let verbs = worker.endpoint().during(Phase::Other);

@@ -1,5 +1,5 @@
-//! What one node does to another's records and tables, on a simulated cluster: the very tests that
-//! the in-process fabric passes, in virtual time.
+//! Access to another node's records and tables on a simulated cluster: runs the tests of the
+//! in-process fabric in virtual time.
 #![cfg(not(feature = "model"))]
 
 mod cluster;

@@ -1,5 +1,5 @@
-//! Whole runs of kv's remote code on a simulated cluster: a function of their seed, also under
-//! faults, and what is read is whole whatever happens.
+//! Whole runs of kv's remote code on a simulated cluster. They are determined by their seed, also
+//! under faults, and no read is torn whatever happens.
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 
@@ -16,8 +16,8 @@ const KEYS: u64 = 20;
 const WORDS: usize = 20;
 const COROUTINES: usize = 3;
 
-/// Peers look up, read, lock, write, and insert by message, with any error. Gives the trace, and
-/// how much was done and failed.
+/// Peers look up, read, lock, write, and insert by message, with any error. Returns the trace, and
+/// the numbers of successes and failures.
 fn run(seed: u64, faults: &[(u64, Fault)]) -> (Trace, u64, u64) {
     let cluster = Cluster::new(LocalConfig::harsh(seed));
     let table = cluster.store.hash_table(HashConfig::default().for_peers()).expect("a table");
@@ -66,7 +66,7 @@ fn run(seed: u64, faults: &[(u64, Fault)]) -> (Trace, u64, u64) {
     (cluster.sim.trace(), done.get(), failed.get())
 }
 
-/// Tells whether it went well. What is believed is whole in any case.
+/// Returns whether it succeeded. Asserts in any case that no value is torn.
 async fn one_turn(
     verbs: drtm_rdma::Verbs<'_, PortOf>,
     peer: &Peer<Inline>,
@@ -121,7 +121,7 @@ fn the_same_seed_twice_is_the_same_run() {
     assert_eq!(hashes.len() as u64, rounds(100), "another seed is another run");
 }
 
-/// What it is called, what happens after so many microseconds, and whether something breaks.
+/// The name, the faults with their times in microseconds, and whether something breaks.
 type Named = (&'static str, Vec<(u64, Fault)>, bool);
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a tree of byte strings refuses, that it stays usable, and that corrupt memory is noticed.
+//! Operations that a tree of byte strings refuses. It stays usable, and detects corrupt memory.
 
 use drtm_htm::{Engine, NoHtm, Word};
 use drtm_kv::{Bytes, Current, Inline, KvError, KvTable, MAX_KEY, NoValue, Store, Tree};
@@ -36,7 +36,7 @@ fn keys_up_to_the_limit_and_no_longer() {
             "{refused:?}"
         );
     }
-    // A range may end wherever it likes.
+    // A range may end at any key.
     let mut scan = tree.range(..=&long[..]);
     let lengths: Vec<_> = std::iter::from_fn(|| scan.next().expect("sound").map(|row| row.key.len())).collect();
     assert_eq!(lengths, [0, 1, MAX_KEY]);
@@ -57,7 +57,7 @@ fn trees_are_opened_as_what_they_are() {
 
 #[test]
 fn a_full_region_refuses_insertions_and_keeps_the_rest() {
-    // Each needs layers of its own; without prefixes in common it is the records that run out.
+    // With a common prefix each key needs layers of its own; without one, records run out.
     for common in [0, 700] {
         let (store, tree) = tree(MIB);
         let mut worker = store.worker().expect("a worker");
@@ -87,7 +87,7 @@ fn a_full_region_refuses_insertions_and_keeps_the_rest() {
             assert_eq!(tree.count().expect("sound"), inserted.len() as u64);
         };
         all_there();
-        // Room is made by removing, and used again.
+        // Removals free memory, which is reused.
         for round in 0..20 {
             for (number, _) in &inserted[..10] {
                 assert!(tree.remove(&mut worker, &key(*number)).expect("sound").is_some(), "round {round}");
@@ -114,7 +114,7 @@ fn a_load_that_fails_leaves_nothing_behind() {
     let refused = tree.load(&mut worker, rows(10).chain([("b".repeat(MAX_KEY + 1), [0; 20])]));
     assert!(matches!(refused, Err(KvError::KeyTooLong { .. })), "{refused:?}");
     assert_eq!((tree.count().expect("sound"), tree.range(..).next().expect("sound")), (0, None));
-    // All that has been taken was given back, or the region would be full long since.
+    // Everything allocated was freed; otherwise the region would be full.
     for round in 0..10 {
         assert_eq!(tree.load(&mut worker, rows(10_000)).expect("room"), 10_000, "round {round}");
         assert!(matches!(tree.load(&mut worker, rows(1)), Err(KvError::NotEmpty)));
@@ -124,13 +124,13 @@ fn a_load_that_fails_leaves_nothing_behind() {
     }
 }
 
-/// The link of an entry in a tree's root that is a leaf: behind the tree's header of 136 words are
-/// the node's, of four words, and thirty keys.
+/// Returns the link of an entry in a tree's root that is a leaf. Behind the tree's header of 136
+/// words come the node's four words and thirty keys.
 fn link<'t>(store: &'t Store<NoHtm>, tree: &Tree<NoHtm, Bytes>, slot: u64) -> &'t Word {
     &store.region().words(tree.location() + 8 * (136 + 4 + 30 + slot), 1).expect("a root")[0]
 }
 
-/// A tree of two keys in a layer, to which the root's only link leads.
+/// Returns a tree of two keys in a layer, to which the root's only link leads.
 fn with_layer() -> (Store<NoHtm>, Tree<NoHtm, Bytes>) {
     let (store, tree) = tree(MIB);
     let mut worker = store.worker().expect("a worker");
@@ -175,7 +175,7 @@ fn layers_that_go_in_a_circle_are_noticed() {
         let tried = scan_all(&tree, up);
         assert!(matches!(tried, Err(KvError::Inconsistent { .. })), "{tried:?}");
     }
-    // A key has an end, and so has its way.
+    // A lookup ends where its key ends.
     assert!(!tree.contains(b"a layer: one").expect("it ends"));
     assert!(!tree.contains(&b"a layer".repeat(500)).expect("it ends"));
 }

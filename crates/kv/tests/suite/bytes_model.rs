@@ -21,14 +21,14 @@ enum Op {
     Put(Key, usize),
     ReadOrInsert(Key, usize),
     Remove(Key),
-    /// Inserts so many keys that begin like this: which divides nodes in whatever layer that is.
+    /// Inserts keys with this prefix: nodes split in some layer.
     InsertRun(Key, u16),
-    /// Removes all that begin like this: which empties leaves, and layers.
+    /// Removes all keys with this prefix: leaves and layers become empty.
     RemoveAll(Key),
     Get(Key),
     Scan(Bounds, bool),
     Ends,
-    /// Spoils the hints.
+    /// Corrupts the hints.
     Scribble(u64),
 }
 
@@ -50,7 +50,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..200)
 }
 
-/// The value that the `turn`th operation writes.
+/// Returns the value that the `turn`th operation writes.
 fn value(turn: usize, length: usize) -> Vec<u8> {
     (0..length).map(|at| (turn * 31 + at) as u8).collect()
 }
@@ -64,13 +64,12 @@ fn rows<E: Engine>(mut scan: Scan<'_, E, Bytes>) -> Vec<(Key, Vec<u8>, Version)>
 struct Checked<E: Engine> {
     trees: Vec<(Tree<E, Bytes>, Worker<E>)>,
     model: BTreeMap<Key, (Vec<u8>, Version)>,
-    /// The highest version that each key ever had.
+    /// The highest version of each key so far.
     highest: HashMap<Key, Version>,
 }
 
 impl<E: Engine> Checked<E> {
-    /// Runs the operations, each through the next of the tree's handles. In the end everything is
-    /// removed.
+    /// Runs the operations, each by the next of the tree's handles. Removes everything at the end.
     fn run(&mut self, ops: &[Op]) -> Result<(), TestCaseError> {
         for (turn, op) in ops.iter().enumerate() {
             self.step(turn % self.trees.len(), turn, op)?;
@@ -112,7 +111,7 @@ impl<E: Engine> Checked<E> {
                 let (value, mut found) = (value(turn, *length), Vec::new());
                 match (tree.read(key, Current, &mut found).expect("sound"), self.model.get(key)) {
                     (Err(leaf), None) => {
-                        // The leaf in which the key was missed is where it is inserted.
+                        // The leaf of the absent key is where it is inserted.
                         let version = tree.insert_noting(worker, key, &value, Some(leaf), |_| ()).expect("room");
                         self.written(key, value, version.expect("it was not there"))?;
                     }
@@ -269,7 +268,7 @@ proptest! {
     }
 }
 
-/// The longest keys go through as many layers as there can be, and leave none of them behind.
+/// The longest keys use the most layers, and leave none of them behind.
 #[test]
 fn the_longest_keys_that_differ_only_in_their_last_byte() {
     let store = store(NoHtm, 64 * MIB);

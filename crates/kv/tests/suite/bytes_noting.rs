@@ -1,4 +1,4 @@
-//! Leaves of layers that were seen and follow one's own changes, while layers come and go.
+//! Guards of layers' leaves follow the worker's own changes, while layers are created and removed.
 
 use drtm_htm::{Engine, NoHtm};
 use drtm_kv::{Bytes, Current, KvTable, NoValue};
@@ -9,7 +9,7 @@ use crate::{
     tree_noting::World,
 };
 
-/// What a program does to a key.
+/// A program's operation on a key.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Insert,

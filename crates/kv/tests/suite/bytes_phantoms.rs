@@ -1,5 +1,5 @@
-//! What a scan of byte strings says that it has passed, through all layers, and what it does when
-//! the layers change under it.
+//! The guards of a scan of byte strings through all layers, and the scan's behaviour when layers
+//! change meanwhile.
 
 use std::{collections::BTreeSet, ops::Bound};
 
@@ -65,7 +65,7 @@ proptest! {
             prop_assert!(tree.insert(&mut worker, key, b"new").expect("room").is_some());
             prop_assert!(!holds(&tree, &before) && !tree.unchanged(&leaf));
 
-            // Gone and back again is not the same as never gone.
+            // A removal and an insertion are detected, even if the keys are as before.
             let before = passed(scan(&tree, &bounds, up));
             prop_assert!(tree.remove(&mut worker, key).expect("sound").is_some());
             prop_assert!(tree.insert(&mut worker, key, b"new").expect("room").is_some());
@@ -99,8 +99,8 @@ proptest! {
         }
     }
 
-    /// Between rows, other keys come and go, and values move. Those that stay are come to, each
-    /// once and in order, and nothing out of the range is.
+    /// Between rows, other keys come and go, and values move. The permanent keys are returned once
+    /// and in order, and no key out of the range is.
     #[test]
     fn a_scan_goes_on_whatever_happens(
         stays in prop::collection::btree_set(key(), 0..100),

@@ -1,4 +1,5 @@
-//! What a node remembers of others' tables: whole, within a budget, and what is used.
+//! A node's cache of other nodes' tables: entries are not torn, within a budget, and evicted by
+//! use.
 
 use std::thread;
 
@@ -11,12 +12,12 @@ fn place(number: u64) -> Remote {
     Remote { node: NodeId(1), region: RegionId(0), offset: Offset::new(64 * number) }
 }
 
-/// What is at a place, at some time.
+/// Returns the content of a place at a time.
 fn content(number: u64, time: u64) -> [u64; 16] {
     std::array::from_fn(|word| number << 32 | time << 8 | word as u64)
 }
 
-/// The time of a content, which must be whole and of this place.
+/// Returns the time of a content. Asserts that it is not torn, and is of this place.
 fn time_of(number: u64, found: [u64; 16]) -> u64 {
     let time = found[0] >> 8 & 0xFF_FFFF;
     assert_eq!(found, content(number, time), "half of two entries");
@@ -54,7 +55,7 @@ fn what_is_used_stays_and_what_is_used_no_longer_goes() {
     for number in 1..=7 {
         cache.put(place(number), &content(number, 0));
     }
-    // One is used now and then, among places that are seen once.
+    // One place is used repeatedly, among places that are used once.
     for number in 100..300 {
         assert!(cache.get(place(1)).is_some());
         cache.put(place(number), &content(number, 0));
@@ -79,7 +80,7 @@ fn full_of_what_is_used_a_set_takes_nothing_in_before_it_has_missed_as_often() {
     }
     for miss in 1..=4 {
         cache.put(place(8), &content(8, 0));
-        // Not to be asked before, since that would be a use.
+        // Not read before, because that would be a use.
         if miss == 4 {
             assert!(cache.get(place(8)).is_some());
         }
@@ -126,8 +127,8 @@ fn all_sets_are_used() {
         cache.put(place(2 * number), &content(number, 0));
     }
     let kept = (1..=cache.capacity()).filter(|number| cache.get(place(2 * number)).is_some()).count() as f64;
-    // Thrown at random into sets of seven, 85 in a hundred find room; the order of places may only
-    // make it better.
+    // In random sets of seven, 85 in a hundred would fit. The order of places may only improve
+    // that.
     assert!(kept > 0.8 * cache.capacity() as f64, "{kept} of {}", cache.capacity());
 }
 
@@ -154,7 +155,7 @@ fn threads_see_whole_entries_only() {
         });
         threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
     });
-    // One that is stopped in the midst of a change keeps the others from everything, but the last
-    // one is alone.
+    // A thread that is stopped during a change blocks the others from the set, but the last thread
+    // runs alone.
     assert!(found > 0, "it remembers nothing");
 }

@@ -1,5 +1,5 @@
-//! A cluster of three nodes within the process, of which one owns a store that the others reach, in
-//! every mood of the fabric.
+//! A cluster of three nodes within the process, in every mood of the fabric. One node owns a store
+//! that the others access.
 
 use std::sync::Arc;
 
@@ -16,10 +16,11 @@ use crate::{
 
 pub(crate) type PortOf = LocalPort<NoHtm>;
 
-/// Whether the fabric tears READs by itself. Elsewhere it takes luck to meet a torn one.
+/// Whether the fabric tears READs on purpose.
 pub(crate) const TEARS: bool = true;
 
-/// As kind as memory; and as harsh as verbs allow, with either kind of atomics and of torn reads.
+/// Returns the moods: as kind as memory, and as harsh as verbs allow, with each kind of atomics and
+/// of torn reads.
 pub(crate) fn moods() -> Vec<LocalConfig> {
     let mut moods = vec![LocalConfig::perfect(), LocalConfig::perfect().atomicity(Atomicity::None)];
     moods.extend((0..3).map(LocalConfig::harsh));
@@ -64,7 +65,7 @@ impl Cluster {
         self.fabric.endpoint(node).expect("room for an endpoint")
     }
 
-    /// Runs jobs beside each other.
+    /// Runs jobs concurrently.
     pub(crate) fn together(&self, jobs: Vec<(NodeId, Job)>) {
         on_threads(&|node| self.endpoint(node), jobs);
     }

@@ -1,4 +1,4 @@
-//! What a hash table refuses, and that it stays usable.
+//! Operations that a hash table refuses. The table stays usable.
 
 use drtm_htm::NoHtm;
 use drtm_kv::{Bytes, HashConfig, Inline, KvError, KvTable, MAX_KEY, MAX_VALUE, Store};
@@ -50,7 +50,7 @@ fn a_full_region_refuses_insertions_and_keeps_the_rest() {
     for key in &inserted {
         assert!(table.get(*key, &mut value).expect("sound").is_some() && value == [7; 500]);
     }
-    // Room is made by removing, and used again.
+    // Removals free memory, which is reused.
     for round in 0..20 {
         for key in &inserted[..100] {
             assert!(table.remove(&mut worker, *key).expect("sound").is_some(), "round {round}");

@@ -21,7 +21,7 @@ enum Op {
     Visit,
 }
 
-/// Few keys, so that they meet, or more, so that the table grows.
+/// Few keys, so that operations conflict, or more, so that the table grows.
 fn ops(keys: u16) -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
         4 => (0..keys, length()).prop_map(|(key, length)| Op::Insert(key, length)),
@@ -34,7 +34,7 @@ fn ops(keys: u16) -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..400)
 }
 
-/// The value that the `turn`th operation writes.
+/// Returns the value that the `turn`th operation writes.
 fn value(turn: usize, length: usize) -> Vec<u8> {
     (0..length).map(|at| (turn * 31 + at) as u8).collect()
 }
@@ -42,12 +42,12 @@ fn value(turn: usize, length: usize) -> Vec<u8> {
 struct Checked<'t, E: Engine, K: Keys> {
     tables: Vec<(&'t HashTable<E, K>, Worker<E>)>,
     model: HashMap<u16, (Vec<u8>, Version)>,
-    /// The highest version that each key ever had.
+    /// The highest version of each key so far.
     highest: HashMap<u16, Version>,
 }
 
 impl<E: Engine, K: Numbered> Checked<'_, E, K> {
-    /// Runs the operations, each through the next of the tables' handles.
+    /// Runs the operations, each by the next of the table's handles.
     fn run(&mut self, ops: &[Op]) -> Result<(), TestCaseError> {
         for (turn, op) in ops.iter().enumerate() {
             let handle = turn % self.tables.len();

@@ -1,5 +1,5 @@
-//! The hash table from another node: how many READs a lookup takes, with a cache and without, and
-//! that lookups are right while the table changes.
+//! The hash table from another node: READs per lookup, with a cache and without, and correct
+//! lookups while the table changes.
 
 use std::{
     collections::HashMap,
@@ -24,7 +24,7 @@ fn place_of(base: Remote, table: &HashTable<NoHtm>) -> Remote {
     Remote { offset: table.location(), ..base }
 }
 
-/// A peer that remembers what is in this cache, if there is one.
+/// Opens a peer with this cache, if any.
 fn open<P: Port>(endpoint: &Endpoint<P>, at: Remote, cache: Option<Arc<BucketCache>>) -> HashPeer<Inline> {
     let verbs = endpoint.during(Phase::Lookup);
     let peer = block_on(endpoint, HashPeer::open(verbs, at)).expect("the table");
@@ -34,7 +34,7 @@ fn open<P: Port>(endpoint: &Endpoint<P>, at: Remote, cache: Option<Arc<BucketCac
     }
 }
 
-/// A key's value, and how many locations were stale before it was found, or found not to be there.
+/// Returns a key's value, and the number of stale locations before the result.
 async fn get<P: Port>(verbs: Verbs<'_, P>, peer: &HashPeer<Inline>, key: u64) -> (Option<Vec<u8>>, u64) {
     let mut found = peer.find(verbs, key).await.expect("sound");
     let mut stale = 0;
@@ -48,8 +48,7 @@ async fn get<P: Port>(verbs: Verbs<'_, P>, peer: &HashPeer<Inline>, key: u64) ->
     (None, stale)
 }
 
-/// Keys without any order in them: hashing ordered keys by multiplication spreads them better than
-/// chance.
+/// Returns keys in random order: multiplicative hashing spreads ordered keys better than chance.
 fn random_keys(count: u64) -> Vec<u64> {
     let mut random = fastrand::Rng::with_seed(7);
     let mut keys: Vec<u64> = (0..count).map(|_| random.u64(..)).collect();
@@ -59,7 +58,7 @@ fn random_keys(count: u64) -> Vec<u64> {
     keys
 }
 
-/// READs for a lookup of each key, on average, in a table of 2^15 buckets.
+/// Returns the mean READs of a lookup in a table of 2^15 buckets.
 fn reads_per_lookup(occupancy: f64) -> f64 {
     let keys = random_keys((occupancy * 8.0 * f64::from(1 << 15)) as u64);
     let store = store(NoHtm, 256 * MIB);
@@ -80,7 +79,7 @@ fn reads_per_lookup(occupancy: f64) -> f64 {
         }
         endpoint.counters().total().reads
     };
-    // The first time finds out where the segments are.
+    // The first pass learns where the segments are.
     let learned = look_all_up();
     (look_all_up() - learned) as f64 / keys.len() as f64
 }
@@ -94,7 +93,7 @@ fn lookups_take_as_many_reads_as_published() {
     }
 }
 
-/// A table with these keys, and a peer of it that remembers everything.
+/// Returns a table with these keys, and a peer that caches everything.
 fn remembered(keys: &[u64], config: HashConfig) -> (Cluster, HashTable<NoHtm>, Endpoint<PortOf>, HashPeer<Inline>) {
     let store = store(NoHtm, 64 * MIB);
     let table = store.hash_table(config).expect("a table");
@@ -125,8 +124,8 @@ fn what_was_fetched_once_is_found_without_a_read() {
         *fetched = reads() - before;
     }
     let [cold, warm] = fetched;
-    // Each bucket once, those of overflow too, which three buckets in ten have, and where the
-    // segments are; far fewer than keys.
+    // Each bucket once, including overflow buckets, which three buckets in ten have, and the
+    // segments' locations; far fewer than keys.
     let buckets = table.buckets().expect("sound");
     assert!(cold < buckets * 4 / 3 && cold < keys.len() as u64 / 5, "{cold} READs of {buckets} buckets");
     assert!(warm < buckets / 50, "{warm} READs of what was fetched: nearly all of it fits");
@@ -152,13 +151,13 @@ fn what_moved_went_or_came_is_noticed() {
     let spent = reads();
     assert_eq!((find(1), reads()), (Some(after), spent), "it is remembered anew");
 
-    // Goes.
+    // Is removed.
     let before = find(2).expect("there");
     table.remove(&mut worker, 2).expect("sound");
     assert_eq!(look(before, 2), Seen::Stale);
     assert_eq!((again(2), find(2)), (None, None));
 
-    // Comes, perhaps to a bucket that is remembered without it.
+    // Is inserted, possibly into a bucket that is cached without it.
     for key in 4..20 {
         assert_eq!(find(key), None);
         table.insert(&mut worker, key, &value(key, 1)).expect("room");
@@ -190,7 +189,7 @@ enum Op {
     Update(u64),
     Remove(u64),
     Get(u64),
-    /// So many keys come that the table grows.
+    /// Insert this many keys, so that the table grows.
     Grow(u64),
 }
 
@@ -264,11 +263,11 @@ proptest! {
     }
 }
 
-/// What readers look for while the table changes.
+/// The keys that readers look up while the table changes.
 const KEYS: u64 = 500;
 
-/// Every fourth key is there all the while, and the next one never; those after them come, go and
-/// move. Gives how many locations were stale.
+/// Looks up keys: every fourth is always present, and the next one never. The other keys come, go
+/// and move. Returns the number of stale locations.
 async fn look_up(verbs: Verbs<'_, PortOf>, peer: &HashPeer<Inline>, seed: u64, done: &AtomicBool) -> u64 {
     let mut random = fastrand::Rng::with_seed(seed);
     let (mut looked, mut staleness) = (0, 0);
@@ -315,7 +314,7 @@ fn stress(memory: Memory, config: LocalConfig) {
         (PEER, start)
     };
     let ended = Arc::clone(&done);
-    // Meanwhile others come and go and move, and the table grows from eighty buckets to thousands.
+    // Meanwhile other keys come, go and move, and the table grows from eighty buckets to thousands.
     let writer = job(move |node| {
         let endpoint = node.endpoint();
         let writes = async move {
@@ -353,7 +352,7 @@ fn two_threads_that_share_a_cache_find_what_is_there_and_nothing_else() {
     }
 }
 
-/// A word of the table's header, at a place of the owner's.
+/// Overwrites a word of the table's header in the owner's memory.
 fn damage(store: &Store<NoHtm>, table: &HashTable<NoHtm>, word: u64, value: u64) {
     NoHtm.store(&store.region().words(table.location() + 8 * word, 1).expect("the header")[0], value);
 }
@@ -372,25 +371,25 @@ fn a_corrupt_table_is_an_error() {
         let opened = block_on(&endpoint, HashPeer::<Inline>::open(verbs, at));
         assert!(matches!(opened, Err(PeerError::Corrupt { found, .. }) if found == buckets), "{opened:?}");
     }
-    // More than there are: their segments are not there, and those they were split off are asked.
+    // More buckets than exist: their segments are missing, and lookups use those they split from.
     damage(&store, &table, 2, 1 << 32);
     let peer = open(&endpoint, at, None);
     assert_eq!(block_on(&endpoint, peer.find(verbs, 1)), Ok(None));
-    // The number of buckets at the beginning.
+    // The initial number of buckets.
     for base in [0, u64::MAX] {
         damage(&store, &table, 6, base);
         let opened = block_on(&endpoint, HashPeer::<Inline>::open(verbs, at));
         assert!(matches!(opened, Err(PeerError::Corrupt { found, .. }) if found == base), "{opened:?}");
     }
     damage(&store, &table, 6, 16);
-    // The place of the first segment.
+    // The location of the first segment.
     for (place, expected) in
         [(u64::MAX - 7, "corrupt"), (1 << 40, "not in the region"), (12, "not a multiple"), (0, "not there")]
     {
         damage(&store, &table, 2, 16);
         damage(&store, &table, 7, place);
         let peer = open(&endpoint, at, None);
-        // Not all keys are in the first bucket, whose place would be the segment's.
+        // Not all keys are in the first bucket, whose location would be the segment's.
         let errors: Vec<_> = (0..40).filter_map(|key| block_on(&endpoint, peer.find(verbs, key)).err()).collect();
         assert!(errors.iter().any(|error| error.to_string().contains(expected)), "{place:#x}: {errors:?}");
     }

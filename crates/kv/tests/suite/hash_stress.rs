@@ -1,4 +1,4 @@
-//! Threads on one hash table, with invariants that any loss, tear or ghost would break.
+//! Threads on one hash table, with invariants that any lost, torn or stale row would break.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -16,8 +16,8 @@ use crate::{
 const OWNERS: u64 = 3;
 const KEYS: u64 = 400;
 
-/// Each key has one owner, who inserts, updates and removes it, and knows what must be there.
-/// Everyone reads everything meanwhile.
+/// Each key has one owner, which inserts, updates and removes it, and knows its state. All threads
+/// read all keys meanwhile.
 fn owners_and_readers<E: Engine>(stores: &[Store<E>], base: u64) {
     let made = stores[0].hash_table(HashConfig::default().with_occupancy(0.3)).expect("a table");
     let stop = AtomicBool::new(false);
@@ -36,7 +36,7 @@ fn owners_and_readers<E: Engine>(stores: &[Store<E>], base: u64) {
                 scope.spawn(move || own_keys(store, &table, owner, rounds(base)))
             })
             .collect();
-        // If an owner panics, the readers are to stop all the same.
+        // If an owner panics, the readers must stop all the same.
         let left: Vec<_> = owners.into_iter().map(|owner| owner.join()).collect();
         stop.store(true, Relaxed);
         let left: u64 = left.into_iter().map(|left| left.expect("no owner panics")).sum();
@@ -51,7 +51,7 @@ fn owners_and_readers<E: Engine>(stores: &[Store<E>], base: u64) {
     });
 }
 
-/// Gives how many keys are left.
+/// Returns the number of keys left.
 fn own_keys<E: Engine>(store: &Store<E>, table: &HashTable<E>, owner: u64, turns: u64) -> u64 {
     let mut worker = store.worker().expect("a worker");
     let mut random = fastrand::Rng::with_seed(owner);
@@ -90,7 +90,7 @@ fn own_keys<E: Engine>(store: &Store<E>, table: &HashTable<E>, owner: u64, turns
     present.iter().flatten().count() as u64
 }
 
-/// Gives how many values were read.
+/// Returns the number of values read.
 fn read_until_stopped<E: Engine>(table: &HashTable<E>, stop: &AtomicBool, seed: u64) -> u64 {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut found = vec![0; 400];
@@ -128,8 +128,8 @@ fn in_regions_that_often_fail() {
     owners_and_readers(&[store(tight(1), 256 * MIB)], 4_000);
 }
 
-/// A handle comes to overflow buckets that others have made since it was opened: in a region, too,
-/// in which it must not look for them.
+/// A handle reaches overflow buckets that were created after it was opened, also within an htm
+/// transaction, where it must not search for them.
 #[test]
 fn in_regions_with_a_handle_that_is_behind() {
     const MANY: u64 = 10_000;
@@ -151,7 +151,7 @@ fn in_regions_with_a_handle_that_is_behind() {
     assert_eq!(made.count().expect("sound"), 0);
 }
 
-/// Everyone inserts and removes the same few keys: of all who try to insert one, one succeeds.
+/// All threads insert and remove the same few keys. Of all that try to insert a key, one succeeds.
 fn contested<E: Engine>(store: &Store<E>, base: u64) {
     let table = store.hash_table_of::<Bytes>(HashConfig::default()).expect("a table");
     let balances: Vec<i64> = thread::scope(|scope| {
@@ -232,8 +232,8 @@ fn churn_needs_no_more_memory_after_a_while() {
     assert!(later <= settled + settled / 10, "grew from {settled} to {later} bytes");
 }
 
-/// A sweep comes once to each key that is there all the while, whatever moves: the table grows,
-/// records change their size, other keys come and go.
+/// A sweep visits each permanent key once, while the table grows, records change their size, and
+/// other keys come and go.
 fn sweeps_beside_growth<K: Keys, E: Engine>(engine: E, base: u64) {
     const STEADY: u64 = 300;
     let store = store(engine, 64 * MIB);

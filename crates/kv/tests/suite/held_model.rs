@@ -1,10 +1,9 @@
-//! Random runs of what transactions do with records, against a plain model: records that say that a
-//! key is not there, records that move, locks of two holders, and older versions for as long as
-//! somebody asks for them.
+//! Random runs of record operations of transactions, compared with a model: records of absent keys,
+//! records that move, locks of two holders, and older versions while a snapshot needs them.
 //!
-//! The model is of what is promised, not of how it is done: a key has a history, and a moment in
-//! it; a look back at a moment that was open whenever the key was written finds what the key was
-//! then, or is told that it was forgotten, if that is what became of it.
+//! The model describes the guarantees, not the implementation. A key has a history. A read at a
+//! moment that was open during all later writes finds the key's state of that moment, or an error
+//! if that state was freed for lack of memory.
 
 use std::collections::HashMap;
 
@@ -22,33 +21,33 @@ use crate::{
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// Makes a record, if there is none, with a value of this length.
+    /// Creates a record, if there is none, with a value of this length.
     Place(u16, usize),
-    /// Gives the record another value.
+    /// Writes another value to the record.
     Write {
         key: u16,
         length: usize,
         scarce: bool,
     },
-    /// Gives the key another value, of which only some words are not those of the record: at most
-    /// so many, behind others.
+    /// Writes a value of which only some words differ from the record's: at most this many, behind
+    /// others.
     Patch {
         key: u16,
         skipped: usize,
         words: usize,
         scarce: bool,
     },
-    /// Makes the record's own value that of the key again.
+    /// Makes the record's present value that of the key again.
     Publish {
         key: u16,
         scarce: bool,
     },
-    /// Lets the record say that the key is not there.
+    /// Marks the key as absent in its record.
     Remove {
         key: u16,
         scarce: bool,
     },
-    /// Takes the record out, if it says so: as it is, or as it was at some time.
+    /// Removes the record of an absent key, as it is now, or as it was at some time.
     Reap {
         key: u16,
         late: Option<usize>,
@@ -56,12 +55,12 @@ enum Op {
     /// One of the holders keeps the record locked.
     Lock(u16, usize),
     Unlock(u16),
-    /// Somebody begins, or stops, to ask what everything was just now.
+    /// Opens or closes a snapshot.
     Open,
     Close(usize),
-    /// Forgets what nobody asks for.
+    /// Frees versions that no snapshot needs.
     Tidy(u16),
-    /// Looks for the key.
+    /// Looks up the key.
     Fetch(u16),
 }
 
@@ -86,41 +85,40 @@ fn ops(keys: u16) -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..200)
 }
 
-/// What is known of a key that has a record.
+/// The state of a key with a record.
 #[derive(Debug)]
 struct Row {
     now: ReadEntry,
-    /// What is in the record, be the key there or not.
+    /// The record's value, whether the key is present or not.
     stored: Vec<u8>,
     locked_by: Option<usize>,
-    /// Whether it links to older versions, as far as the table has told.
+    /// Whether it links to older versions, as far as the table has reported.
     has_past: bool,
 }
 
-/// What a key was from each of its versions on: `None` where it was not there.
+/// The states of a key from each of its versions on: `None` while it was absent.
 type History = Vec<(Version, Option<Vec<u8>>)>;
 
 struct Checked<'t, E: Engine, K: Keys, T: Transacted<E, K>> {
     store: &'t Store<E>,
     table: &'t T,
-    /// Handles of the same table that wait for nobody for long.
+    /// Handles of the same table with a short wait limit.
     impatient: T,
     workers: [Worker<E>; 2],
     rows: HashMap<u16, Row>,
     histories: HashMap<u16, History>,
-    /// The version from which on nothing older is known of a key, since there was no memory for it.
+    /// The version before which nothing is known of a key, because memory ran out.
     forgotten: HashMap<u16, u64>,
-    /// Sightings that are not true any more.
+    /// Reads that are no longer current.
     late: HashMap<u16, Vec<ReadEntry>>,
-    /// Where a key was not found, and what was split off there since.
+    /// Guards of absent keys, and of what was split off them since.
     missing: Vec<(u16, Vec<T::Guard>)>,
-    /// Whether places may have changed otherwise than by records that were made since they were
-    /// seen.
+    /// Whether guards may have changed by anything but new records.
     is_disturbed: bool,
     clock: u64,
-    /// The first versions that those do not see who ask for what was.
+    /// The bounds of open snapshots: the first versions that they do not see.
     open: Vec<u64>,
-    /// Bytes that older versions take.
+    /// Bytes of older versions.
     past_bytes: u64,
 }
 
@@ -147,7 +145,7 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         self.workers[who].holder()
     }
 
-    /// Who may work on a row: who has it locked, or else anybody.
+    /// Returns a holder that may change a row: the one that has it locked, or else any.
     fn one_who_may(&self, key: u16, turn: usize) -> usize {
         self.rows.get(&key).and_then(|row| row.locked_by).unwrap_or(turn % 2)
     }
@@ -200,9 +198,9 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         if let Some((last, _)) = self.histories.get(&key).and_then(|history| history.last()) {
             prop_assert!(now.version.number() > last.number(), "versions grow, over removal too");
         }
-        // Records that come and go raise the versions of all that come after them.
+        // Removed records raise the versions of all later ones.
         self.clock = self.clock.max(now.version.number());
-        // Every third one is made by somebody else, of whose changes nobody tells.
+        // Every third one is created by another worker, whose changes are not reported.
         if turn.is_multiple_of(3) {
             self.is_disturbed = true;
         } else {
@@ -215,15 +213,15 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         Ok(())
     }
 
-    /// Whether there may be a record, locked by another, that has to be looked at to know that this
-    /// is not its key: one with the same beginning.
+    /// Returns whether a lookup may have to read another holder's locked record to see that it has
+    /// a different key with the same prefix.
     fn is_in_the_way(&self, key: u16, who: usize) -> bool {
         let is_another_s = |row: &Row| row.locked_by.is_some_and(|by| by != who);
         !K::FITS && self.rows.iter().any(|(other, row)| *other != key && is_another_s(row))
     }
 
-    /// Locks a row, unless it is; forgets what nobody asks for, and keeps what somebody may, as the
-    /// version to come makes it necessary. Gives who has it locked.
+    /// Locks a row, unless it is locked. Frees versions that no snapshot needs, and keeps those
+    /// that one may need for the next version. Returns the holder.
     fn hold(&mut self, key: u16, scarce: bool, turn: usize) -> Result<Option<(usize, Version)>, TestCaseError> {
         let who = self.one_who_may(key, turn);
         let holder = self.holder(who);
@@ -320,13 +318,13 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
             (false, ..) => Reaped::Gone,
             (true, true, _) => Reaped::Busy,
             (true, false, true) => Reaped::Gone,
-            // Whoever looks for what it was must find it.
+            // A reader of an older version must find it.
             (true, false, false) if has_past => Reaped::Busy,
             (true, false, false) => Reaped::Out,
         };
         let reaped = K::with(key, |key| self.table.reap(&mut self.workers[turn % 2], key, seen, || ())).expect("sound");
         prop_assert_eq!(reaped, expected);
-        // An attempt that has changed nothing may look as if it had.
+        // An attempt that has changed nothing may look like a change.
         self.is_disturbed = true;
         if reaped == Reaped::Out {
             self.rows.remove(&key);
@@ -377,7 +375,7 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         let records = self.store.records();
         match row.locked_by.take() {
             Some(by) => {
-                // Another's attempt to give it up changes nothing.
+                // Another holder's attempt to release the lock changes nothing.
                 records.unlock_if_held(row.now.at, holders[1 - by]);
                 assert!(!records.is_still(row.now, holders[1 - by]), "another has given the lock up");
                 records.unlock_if_held(row.now.at, holders[by]);
@@ -407,7 +405,7 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         Ok(())
     }
 
-    /// Looks for a key in everybody's name.
+    /// Looks up a key for both holders.
     fn look(&mut self, key: u16) -> Result<(), TestCaseError> {
         for who in 0..2 {
             let (holder, mut found) = (self.holder(who), vec![0xEE; 3]);
@@ -435,7 +433,7 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         Ok(())
     }
 
-    /// What the key was, for all who ask.
+    /// Reads the key's older versions for all snapshots.
     fn look_back(&mut self, key: u16) -> Result<(), TestCaseError> {
         let row = self.rows.get(&key);
         for bound in &self.open {
@@ -465,8 +463,8 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         Ok(())
     }
 
-    /// As long as a place is unchanged, its key is not there; and nothing changes it but what
-    /// changes the table.
+    /// Checks that a key is absent while its guard is unchanged, and that only changes of the table
+    /// change guards.
     fn places_tell_the_truth(&mut self) -> Result<(), TestCaseError> {
         for (key, places) in &self.missing {
             let is_unchanged = places.iter().all(|place| self.store.records().is_unchanged(place));
@@ -480,7 +478,7 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         Ok(())
     }
 
-    /// Gives everything up: then nothing is left.
+    /// Releases everything, and checks that nothing is left.
     fn end(&mut self) -> Result<(), TestCaseError> {
         prop_assert_eq!(self.table.count().expect("sound"), self.rows.len() as u64);
         let keys: Vec<u16> = self.rows.keys().copied().collect();
@@ -500,7 +498,7 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
     }
 }
 
-/// The value that the `turn`th operation writes.
+/// Returns the value that the `turn`th operation writes.
 fn value(turn: usize, length: usize) -> Vec<u8> {
     (0..length).map(|at| (turn * 31 + at) as u8).collect()
 }

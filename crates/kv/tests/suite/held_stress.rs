@@ -1,6 +1,5 @@
-//! Threads that do with records what transactions do, on few keys, which come, go, move and have a
-//! past. Nothing that was counted may be lost, and whatever is read must be of the version that it
-//! is said to be.
+//! Threads run record operations of transactions on few keys, which come, go, move and have older
+//! versions. No count may be lost, and every read must return the value of the reported version.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -18,8 +17,8 @@ use crate::{
 const KEYS: u16 = 6;
 const HEADER: usize = 24;
 
-/// A value that says whose it is, of which version, and what was counted. Its length and each byte
-/// behind that follow from the first two.
+/// Returns a value that contains its key, its version, and a count. Key and version determine its
+/// length and its other bytes.
 fn value(key: u16, version: Version, count: u64) -> Vec<u8> {
     let mut value = Vec::new();
     value.extend(u64::from(key).to_le_bytes());
@@ -33,20 +32,20 @@ fn filler(key: u16, version: Version) -> u64 {
     (u64::from(key) * 7 + version.number() * 13) % 300
 }
 
-/// What was counted, in a value that must be whole, of this key and of this version.
+/// Returns the count in a value. Asserts that it is not torn, and is of this key and version.
 fn count_of(found: &[u8], key: u16, version: Version) -> u64 {
     let count = u64::from_le_bytes(found[16..HEADER].try_into().expect("eight bytes"));
     assert!(found == value(key, version, count), "a mix, or another version than {version:?} of key {key}");
     count
 }
 
-/// What a thread has done.
+/// The results of a thread.
 #[derive(Debug, Default)]
 struct Done {
     counted: u64,
-    /// What was counted in rows that it has removed.
+    /// The counts of rows that it has removed.
     removed: u64,
-    /// Values that it has read of versions before the last.
+    /// Reads of older versions.
     looks_back: u64,
 }
 
@@ -60,7 +59,7 @@ struct Hand<'t, E: Engine, T> {
 }
 
 impl<E: Engine, T> Hand<'_, E, T> {
-    /// Locks a record, if it is as it was seen.
+    /// Locks a record if it is unchanged since it was read.
     fn lock(&self, seen: ReadEntry) -> bool {
         let records = self.store.records();
         match records.lock(seen.at, self.worker.holder()).expect("sound") {
@@ -73,7 +72,7 @@ impl<E: Engine, T> Hand<'_, E, T> {
         }
     }
 
-    /// Forgets what is too old, and perhaps keeps what is now.
+    /// Frees versions that are too old, and may keep the current one.
     fn settle(&mut self, seen: ReadEntry) {
         let records = self.store.records();
         let oldest = seen.version.number().saturating_sub(4);
@@ -210,7 +209,7 @@ fn in_a_hash_table_of_byte_strings_through_two_mappings() {
     let [one, other] = mapped_twice(256 * MIB);
     let table = one.hash_table_of::<Bytes>(HashConfig::default()).expect("a table");
     let again = other.open_hash_table::<Bytes>(table.location()).expect("the same table");
-    // Workers of two stores lock in each their own name only if they are numbered apart.
+    // Workers of two stores have distinct lock names only if they are numbered apart.
     drop((0..100).map(|_| other.worker().expect("a worker")).collect::<Vec<_>>());
     counters(&[(&one, &table), (&other, &again)], 30_000);
 }

@@ -1,5 +1,5 @@
-//! Whatever is at a record's place, a mixture of what its memory has held or any words: a peer
-//! reads one of those records, or believes nothing.
+//! A record's memory may hold a mixture of its past contents, or any words. A peer reads one of
+//! those records, or rejects the words.
 
 use drtm_htm::{Engine, NoHtm};
 use drtm_kv::{
@@ -14,10 +14,10 @@ use crate::{
     support::MIB,
 };
 
-/// Words of a size class, in which all these records are.
+/// Words of the size class of all these records.
 const WORDS: usize = 48;
 
-/// Where a record's header has its parts.
+/// The words of a record's header.
 const STATE: usize = 1;
 const VERSION: usize = 2;
 const HEAD: usize = 3;
@@ -25,8 +25,7 @@ const LENGTHS: usize = 4;
 
 type Image = [u64; WORDS];
 
-/// What the memory of a record has held at some moments, the values that were there, and a peer
-/// that looks at it.
+/// The past contents of a record's memory, the values of that time, and a peer that reads it.
 struct Memory<K: Keys> {
     cluster: Cluster,
     endpoint: Endpoint<PortOf>,
@@ -37,8 +36,8 @@ struct Memory<K: Keys> {
 }
 
 impl<K: Keys> Memory<K> {
-    /// A record of `key` with some values, one of them being written, and then another key's in the
-    /// same memory.
+    /// Creates a record of `key` with several values, one of them in the middle of a write, and
+    /// then another key's record in the same memory.
     fn of(key: K::Key<'_>, other: K::Key<'_>, lengths: &[usize]) -> Self {
         let cluster = Cluster::with_capacity(LocalConfig::perfect(), 16 * MIB);
         let table = cluster.store.hash_table_of::<K>(HashConfig::default().for_peers()).expect("a table");
@@ -69,7 +68,7 @@ impl<K: Keys> Memory<K> {
         Self { cluster, endpoint, peer, location, images, values }
     }
 
-    /// What a peer reads where these words are, as of a record of this incarnation.
+    /// Returns what a peer reads from these words, expecting a record of this incarnation.
     fn read(&self, words: &[u64], incarnation: u16, key: K::Key<'_>) -> (Result<Look<Version>, RemoteError>, Vec<u8>) {
         let memory = self.cluster.store.region().words(self.location.record.offset, words.len()).expect("allocated");
         memory.iter().zip(words).for_each(|(word, value)| NoHtm.store(word, *value));
@@ -89,7 +88,7 @@ impl<K: Keys> Memory<K> {
     }
 }
 
-/// What is at a place now.
+/// Returns the present contents of a place.
 fn held(cluster: &Cluster, at: Location) -> Image {
     let words = cluster.store.region().words(at.record.offset, WORDS).expect("allocated");
     std::array::from_fn(|word| NoHtm.load(&words[word]))
@@ -103,7 +102,7 @@ fn of_bytes() -> Memory<Bytes> {
     Memory::of(&b"somebody's name"[..], &b"another's name."[..], &[280, 275, 280])
 }
 
-/// From which image each word comes: any; or all but a few from one, which is the more dangerous.
+/// Draws the image of each word: any; or all but a few from one, which is more dangerous.
 fn choices() -> impl Strategy<Value = Vec<usize>> {
     prop_oneof![
         prop::collection::vec(0..20_usize, WORDS),
@@ -116,7 +115,7 @@ fn choices() -> impl Strategy<Value = Vec<usize>> {
 }
 
 thread_local! {
-    // Making them takes longer than looking at them.
+    // Creating them takes longer than reading them.
     static INLINE: Memory<Inline> = of_words();
     static BYTES: Memory<Bytes> = of_bytes();
 }
@@ -135,7 +134,7 @@ proptest! {
         plausible: bool,
     ) {
         if plausible {
-            // A record that could be, but for its checksum.
+            // A plausible record, except for its checksum.
             words[VERSION] &= !3;
             words[HEAD] = u64::from(incarnation) << 50 | 255 << 42 | 1 << 40;
             assert_eq!(Head::new(incarnation, None).checked().incarnation(), (words[HEAD] >> 50) as u16);
@@ -155,7 +154,7 @@ fn each_image_by_itself_is_what_it_is() {
     for (pair, (version, value)) in memory.images.as_chunks::<2>().0.iter().zip(&memory.values) {
         let whole = (Ok(Look::Found(*version)), value.clone());
         assert_eq!(memory.read(&pair[0], incarnation, 7), whole);
-        // Whether it is locked does not matter.
+        // The lock does not matter.
         let mut locked = pair[0];
         locked[STATE] = 0xABC;
         assert_eq!(memory.read(&locked, incarnation, 7), whole);

@@ -1,14 +1,14 @@
-//! DrTM's Table IV: what a local access and one of another node do to each other, in the three
-//! interleavings of Fig. 8, over real records, locks and leases.
+//! DrTM's Table IV: how a local access and one of another node affect each other, in the three
+//! interleavings of Fig. 8, with real records, locks and leases.
 //!
-//! Local accesses are those of a commit: what is read is validated, what is written is locked. With
-//! transactional memory both are within one htm transaction, and without it each is by itself.
-//! Accesses of the other node are verbs. "Share" is a local access that commits; "conflict" one
-//! that does not.
+//! Local accesses are those of a commit: reads are validated, and writes are locked. With
+//! transactional memory both are within one htm transaction; without it each is separate. The other
+//! node accesses records by verbs. "Share" is a local access that commits, "conflict" one that does
+//! not.
 //!
 //! - *after*, Fig. 8(b): the remote access begins between the local one and its commit;
-//! - *within*, Fig. 8(c): it is under way, its lock or lease taken, all the while;
-//! - *across*, Fig. 8(d): it is under way at the local access, and over before the commit.
+//! - *within*, Fig. 8(c): it holds its lock or lease throughout;
+//! - *across*, Fig. 8(d): it is in progress at the local access, and over before the commit.
 
 use std::{
     sync::{Arc, Mutex},
@@ -41,7 +41,7 @@ enum Meeting {
     Across,
 }
 
-/// A record of node 1, and node 0's way to it.
+/// A record of node 1, and node 0's access to it.
 struct World<E: Engine> {
     store: Store<E>,
     table: HashTable<E>,
@@ -49,7 +49,7 @@ struct World<E: Engine> {
     region: RegionId,
     me: Holder,
     seen: ReadEntry,
-    /// What node 0 has locked.
+    /// The lock that node 0 holds.
     lock: Mutex<Option<RecordLock>>,
 }
 
@@ -68,7 +68,7 @@ impl<E: Engine> World<E> {
         Self { store, table, fabric, region, me, seen, lock: Mutex::default() }
     }
 
-    /// Runs something on node 0, by a thread of its own: verbs are no part of an htm transaction.
+    /// Runs a closure on node 0, on a thread of its own: verbs are no part of an htm transaction.
     fn elsewhere(
         &self,
         act: impl AsyncFnOnce(drtm_rdma::Verbs<'_, drtm_rdma::LocalPort<E>>, RecordPeer<Inline>) + Send,
@@ -112,7 +112,7 @@ impl<E: Engine> World<E> {
         });
     }
 
-    /// The second half: REMOTE_WRITE_BACK. A lease is not given back.
+    /// The second half: REMOTE_WRITE_BACK. A lease is not released.
     fn finish(&self) {
         let Some(lock) = self.lock.lock().expect("no panic").take() else { return };
         self.elsewhere(async |verbs, records| {
@@ -120,7 +120,7 @@ impl<E: Engine> World<E> {
         });
     }
 
-    /// Without htm transactions: looks at the row, and then commits. Tells whether that succeeds.
+    /// Without htm transactions: reads the row, and then commits. Returns whether that succeeds.
     fn meet_by_locks(&self, local: Kind, remote: Kind, meeting: Meeting) -> bool {
         if meeting != Meeting::After {
             self.begin(remote);
@@ -148,12 +148,12 @@ impl<E: Engine> World<E> {
 }
 
 impl World<Emulated> {
-    /// In an htm transaction: validates or locks the row within it. Tells whether it commits.
+    /// In an htm transaction: validates or locks the row within it. Returns whether it commits.
     fn meet_in_a_region(&self, local: Kind, remote: Kind, meeting: Meeting) -> bool {
         let records = self.store.records();
         let mut worker = self.store.worker().expect("a worker");
         let outcome = worker.htm().attempt(ONCE, |tx| {
-            // The region is under way before either access.
+            // The htm transaction begins before either access.
             drtm_htm::Access::spin(tx, 1)?;
             if meeting != Meeting::After {
                 self.begin(remote);
@@ -189,8 +189,8 @@ const S: bool = true;
 const C: bool = false;
 
 cells! {
-    // The one false conflict: the lease is written to the state, which the region has read. By
-    // locks there is none.
+    // The one false conflict: the lease is written to the state, which the htm transaction has
+    // read. With locks there is none.
     local_read_then_remote_read: Read, Read, After, C, S;
     local_write_then_remote_read: Write, Read, After, C, C;
     local_read_then_remote_write: Read, Write, After, C, C;
@@ -207,7 +207,7 @@ cells! {
     local_write_across_remote_write: Write, Write, Across, C, C;
 }
 
-/// Whether a local writer gets the row, in either way.
+/// Returns whether a local writer gets the row, with either mechanism.
 fn local_writer_gets<E: Engine>(world: &World<E>) -> bool {
     let records = world.store.records();
     let got = matches!(records.lock(world.seen.at, world.me).expect("sound"), Locking::Taken { .. });
@@ -225,11 +225,11 @@ fn a_lease_keeps_writers_out_until_the_published_time_is_past_its_end() {
     let mut worker = world.store.worker().expect("a worker");
     for (time, gets) in [(0, false), (LEASE_END, false), (LEASE_END + 1, true)] {
         region.engine().store(region.time(), time);
-        // Put by a table's own operation first, which waits for as long as it is given.
+        // First by a table's own operation, which waits for its limit.
         let table = world.table.impatient();
         let outcome = worker.htm().attempt(ONCE, |tx| {
             let locking = records.lock_in(tx, world.seen.at, world.me)?;
-            // Not kept: what it stores is undone.
+            // Aborted, so that its stores are undone.
             if matches!(locking, Locking::Taken { .. }) { Err(drtm_htm::Access::abort::<1>(tx)) } else { Ok(()) }
         });
         assert_eq!(outcome.committed().is_none(), gets, "at {time}, in an htm transaction");
@@ -242,7 +242,7 @@ fn a_lease_keeps_writers_out_until_the_published_time_is_past_its_end() {
 }
 
 impl<E: Engine> World<E> {
-    /// Shares the lease once more, which does not make it longer.
+    /// Shares the lease once more, which does not extend it.
     fn begin_again_if(&self, is_so: bool) {
         if is_so {
             self.begin(Kind::Read);
@@ -259,8 +259,8 @@ fn readers_share_a_lease_and_replace_an_expired_one_by_one_swap_more() {
         let location = lookup.find(verbs, 7).await.expect("sound").expect("it is there");
         let endpoint = verbs.endpoint();
         let cases = [
-            // When it is, when the lease is to end, when it ends, and how many round trips that
-            // takes.
+            // The current time, the requested end of the lease, its actual end, and the round trips
+            // it takes.
             (100, 200, 200, 1),
             (150, 250, 200, 1),
             (200, 300, 200, 1),

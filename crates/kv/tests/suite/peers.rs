@@ -1,4 +1,4 @@
-//! What the tests of peers share, on whichever fabric the program's [`cluster`](crate::cluster) is.
+//! Shared code of the peers' tests, on the fabric of the program's [`cluster`](crate::cluster).
 
 use std::{
     sync::{
@@ -14,7 +14,7 @@ use drtm_rdma::{Endpoint, Executor, LocalConfig, NodeId, Offset, Phase, Port, Re
 
 use crate::cluster::{Cluster, PortOf};
 
-/// The node that has the store, and those that reach it.
+/// The node that owns the store, and the nodes that access it.
 pub(crate) const OWNER: NodeId = NodeId(1);
 pub(crate) const PEERS: [NodeId; 2] = [NodeId(0), NodeId(2)];
 pub(crate) const PEER: NodeId = PEERS[0];
@@ -22,21 +22,21 @@ pub(crate) const PEER: NodeId = PEERS[0];
 /// Long enough for anything but a deadlock.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A cluster of which one node has this store; and its region's beginning.
+/// Creates a cluster of which one node has this store. Returns it with the region's start.
 pub(crate) fn fabric(store: &Store<NoHtm>, config: LocalConfig) -> (Cluster, Remote) {
     let cluster = Cluster::of(store.clone(), config);
     let base = cluster.at(Offset::new(0));
     (cluster, base)
 }
 
-/// What a worker of a node does beside others.
+/// The job of a node's worker, concurrent with others.
 pub(crate) type Job = Box<dyn for<'f> FnOnce(Spawner<'f, PortOf>) + Send>;
 
 pub(crate) fn job(start: impl for<'f> FnOnce(Spawner<'f, PortOf>) + Send + 'static) -> Job {
     Box::new(start)
 }
 
-/// Runs jobs beside each other, each on a thread with an endpoint of its own.
+/// Runs jobs concurrently, each on a thread with an endpoint of its own.
 #[allow(dead_code, reason = "a simulated cluster has no threads")]
 pub(crate) fn on_threads(cluster: &(impl Sync + Fn(NodeId) -> Endpoint<PortOf>), jobs: Vec<(NodeId, Job)>) {
     std::thread::scope(|scope| {
@@ -51,7 +51,7 @@ pub(crate) fn on_threads(cluster: &(impl Sync + Fn(NodeId) -> Endpoint<PortOf>),
     });
 }
 
-/// Runs `peers` while the owner serves these tables on a thread of its own, however they end.
+/// Runs `peers` while the owner serves these tables on a thread of its own, even if they panic.
 #[allow(dead_code, reason = "a simulated cluster has no threads")]
 pub(crate) fn served_on_a_thread<T>(
     cluster: &(impl Sync + Fn(NodeId) -> Endpoint<PortOf>),
@@ -85,7 +85,7 @@ pub(crate) fn served_on_a_thread<T>(
     })
 }
 
-/// Runs one coroutine, which must not hang.
+/// Runs one coroutine, and fails if it hangs.
 pub(crate) fn alone<T>(endpoint: &Endpoint<PortOf>, coroutine: impl Future<Output = T>) -> T {
     let output = std::cell::Cell::new(None);
     let mut executor = Executor::new(endpoint).patience(PATIENCE);
@@ -94,12 +94,12 @@ pub(crate) fn alone<T>(endpoint: &Endpoint<PortOf>, coroutine: impl Future<Outpu
     output.into_inner().expect("it has come to its end")
 }
 
-/// Who a peer's coroutine is, as the holder of locks.
+/// Returns the lock holder of a peer's coroutine.
 pub(crate) fn holder(node: NodeId, coroutine: usize) -> Holder {
     Holder::new(node.0 as u8, 0, 0, coroutine as u8)
 }
 
-/// A hash table as a peer has it: where keys are, and what is there.
+/// A hash table as a peer accesses it: lookups and records.
 pub(crate) struct Peer<K: Keys> {
     pub(crate) lookup: HashPeer<K>,
     pub(crate) records: RecordPeer<K>,
@@ -122,23 +122,23 @@ impl<K: Keys> Peer<K> {
     }
 }
 
-/// A value all of whose words are the same stamp, so that any tear shows.
+/// Returns a value whose words are all the same stamp, which shows any tear.
 pub(crate) fn stamped(stamp: u64, words: usize) -> Vec<u8> {
     stamp.to_le_bytes().repeat(words)
 }
 
-/// The stamp of such a value, if it is whole.
+/// Returns the stamp of such a value; `None` if it is torn.
 pub(crate) fn stamp_of(value: &[u8]) -> Option<u64> {
     let mut words = value.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
     let first = words.next()?;
     words.all(|word| word == first).then_some(first)
 }
 
-/// What a peer remembers.
+/// The size of a peer's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
     Nothing,
-    /// Three sets: entries come and go all the time.
+    /// Three sets: entries are evicted all the time.
     Little,
     Everything,
 }
@@ -160,22 +160,22 @@ impl Memory {
 /// Words of a record's header, as drawn in `docs/layout.md`.
 const HEADER: usize = 4;
 
-/// What a location leads to.
+/// The result of following a location.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     /// The key's value, of one moment.
     Value(Vec<u8>),
-    /// Another record, or another use of its memory.
+    /// Another record, or a later use of the memory.
     Stale,
 }
 
 /// Reads the record at a location, with an inline key and a value of at most 64 bytes, until it is
-/// whole or stale.
+/// consistent or stale.
 pub(crate) async fn read<P: Port>(verbs: Verbs<'_, P>, location: Location, key: u64) -> Seen {
     loop {
         let before = header(verbs, location).await;
         let [found, _, version, head] = before;
-        // Of another record, if it is stale, and then perhaps of a longer value.
+        // If stale, it may be another record's longer value.
         let length = (head >> 42 & 0xFF).min(64) as usize;
         let body = location.record + 8 * HEADER as u64;
         let mut bytes: Vec<u8> = match length.div_ceil(8) {
@@ -196,7 +196,7 @@ pub(crate) async fn read<P: Port>(verbs: Verbs<'_, P>, location: Location, key: 
     }
 }
 
-/// A record's header without its state. In one line or two, so fetched word by word.
+/// Reads a record's header without its state. It may span two lines, so it is read word by word.
 async fn header<P: Port>(verbs: Verbs<'_, P>, location: Location) -> [u64; HEADER] {
     let mut words = [0; HEADER];
     for word in [0, 2, 3] {
@@ -205,13 +205,13 @@ async fn header<P: Port>(verbs: Verbs<'_, P>, location: Location) -> [u64; HEADE
     words
 }
 
-/// A value that shows whether it is whole, of 16 to 64 bytes: each turn may move it.
+/// Returns a value of 16 to 64 bytes that shows whether it is torn: each turn may move it.
 pub(crate) fn value(key: u64, turn: u64) -> Vec<u8> {
     let words = [key, turn].into_iter().chain((0..(key ^ turn) % 7).map(|word| key + turn + word));
     words.flat_map(u64::to_le_bytes).collect()
 }
 
-/// The turn of a value that must be whole and of this key.
+/// Returns the turn of a value. Asserts that it is not torn, and is of this key.
 pub(crate) fn turn_of(found: &[u8], key: u64) -> u64 {
     let turn = u64::from_le_bytes(found[8..16].try_into().expect("eight bytes"));
     assert!(found == value(key, turn), "a torn value of key {key}, or another's: {found:?}");

@@ -1,5 +1,5 @@
-//! Records of another node: what is read one-sidedly is whole and current, or says that it is not;
-//! what is written so, everyone sees whole.
+//! Another node's records. A one-sided read is not torn and is current, or fails. A one-sided write
+//! is visible completely to all readers.
 
 use crate::transacted::Transacted;
 use drtm_htm::{Engine, NoHtm};
@@ -14,7 +14,7 @@ use crate::{
     peers::{OWNER, PEERS, Peer, alone, holder},
 };
 
-/// A cluster whose owner has a hash table for peers.
+/// Creates a cluster whose owner has a hash table for peers.
 fn with_table(config: LocalConfig) -> (Cluster, HashTable<NoHtm>) {
     let cluster = Cluster::new(config);
     let table = cluster.store.hash_table(HashConfig::default().for_peers()).expect("a table");
@@ -82,7 +82,7 @@ fn values_of_every_length_are_read_and_written() {
                     RecordPeer::<Bytes>::open(verbs, at, TableId(1)).await.expect("a table for peers"),
                 );
                 let mut value = Vec::new();
-                // Long after short and short after long, so that the length expected is wrong both
+                // Long after short and short after long, so that the expected length is wrong both
                 // ways.
                 for length in LENGTHS.into_iter().chain(LENGTHS.into_iter().rev()) {
                     let key = length as u64;
@@ -134,8 +134,8 @@ fn values_of_every_length_are_read_and_written() {
     }
 }
 
-/// What a peer sees of a location that it once learned, after `change`, and that it can do no harm
-/// there.
+/// Asserts that a peer detects that a known location is stale after `change`, and that it does no
+/// harm there.
 fn stale_after(change: impl Fn(&HashTable<NoHtm>, &mut drtm_kv::Worker<NoHtm>)) {
     for config in moods() {
         let (cluster, table) = with_table(config);
@@ -157,7 +157,7 @@ fn stale_after(change: impl Fn(&HashTable<NoHtm>, &mut drtm_kv::Worker<NoHtm>)) 
                 let me = holder(PEERS[0], 0);
                 let locked = records.lock(verbs, location, 7, (me, Leases::None), &mut value).await.expect("sound");
                 assert!(matches!(locked, Look::Stale), "{locked:?}");
-                // Whatever is there now can be used.
+                // The present record can be used.
                 for key in [7, 8] {
                     if table.contains(key).expect("sound") {
                         let free = table.impatient().update(&mut worker, key, b"after");
@@ -202,7 +202,7 @@ fn memory_that_another_key_uses_is_stale() {
     });
 }
 
-/// A word of a record, straight from the owner's memory.
+/// Returns a word of a record in the owner's memory.
 fn word(cluster: &Cluster, location: Location, word: u64) -> &drtm_htm::Word {
     &cluster.store.region().words(location.record.offset + 8 * word, 1).expect("a record is there")[0]
 }
@@ -232,21 +232,22 @@ fn a_lock_keeps_others_out_and_only_its_holder_frees_it() {
                 assert!(matches!(impatient.update(&mut local, 7, b"SEVEN"), Err(KvError::Busy)));
                 assert!(matches!(impatient.update(&mut local, 7, &[0; 900]), Err(KvError::Busy)));
                 assert!(matches!(impatient.remove(&mut local, 7), Err(KvError::Busy)));
-                // Nobody writes yet, so the value is still what it was.
+                // No write has begun, so the value is unchanged.
                 assert_eq!(records.read(verbs, location, 7, &mut value).await.expect("sound"), Look::Found(inserted));
                 let standing = records.check(verbs, location).await.expect("sound");
                 assert_eq!(standing, Look::Found(Standing { version: inserted, state: me.into() }));
                 let Look::Found(standing) = standing else { unreachable!() };
                 assert!(standing.is_still(inserted, me) && !standing.is_still(inserted, other));
 
-                // Somebody takes the lock away, as a recovery may: then it is not ours to free.
+                // Another holder takes the lock away, as a recovery may: then the peer must not
+                // release it.
                 NoHtm.store(word(&cluster, location, 1), state_word(other));
                 let refused = records.unlock(verbs, lock).await.unwrap_err();
                 assert_eq!(refused, RemoteError::NotHolder { at: location.record, found: other.into() });
                 assert_eq!(NoHtm.load(word(&cluster, location, 1)), state_word(other));
                 NoHtm.store(word(&cluster, location, 1), 0);
 
-                // Given up, it can be had by the other.
+                // After a release, the other holder can take it.
                 let locked = records.lock(verbs, location, 7, (me, Leases::None), &mut value).await.expect("sound");
                 let Look::Found(lock) = locked else { panic!("{locked:?}") };
                 records.unlock(verbs, lock).await.expect("it is ours");
@@ -256,7 +257,7 @@ fn a_lock_keeps_others_out_and_only_its_holder_frees_it() {
                 assert_eq!(table.version(7).expect("sound"), Some(written));
                 assert!(table.update(&mut local, 7, b"seven").expect("room").is_some(), "nobody holds it");
 
-                // A lease is waited out, by the clock of the one that asks.
+                // A peer waits for a lease's end, by its own clock.
                 NoHtm.store(word(&cluster, location, 1), 1_000 << 9);
                 for leases in [Leases::None, Leases::At(1_000)] {
                     let locked = records.lock(verbs, location, 7, (me, leases), &mut value).await.expect("sound");
@@ -270,7 +271,7 @@ fn a_lock_keeps_others_out_and_only_its_holder_frees_it() {
     }
 }
 
-/// DrTM's layout, by hand.
+/// DrTM's layout of the state word, computed independently.
 fn state_word(holder: Holder) -> u64 {
     let (node, worker, slot) = (u64::from(holder.node()), u64::from(holder.worker()), u64::from(holder.slot()));
     1 | node << 1 | worker << 9 | slot << 25 | u64::from(holder.incarnation()) << 33
@@ -333,7 +334,7 @@ fn records_at_the_very_end_of_memory_are_read() {
                 let left = cluster.store.region().allocated() - location.record.offset.bytes();
                 if left < 128 {
                     near_the_end += 1;
-                    // One that does not know yet how short records are.
+                    // A peer that does not know yet how short records are.
                     let records = Peer::<Inline>::open(&cluster, verbs, &table).await.records;
                     let mut value = Vec::new();
                     let read = records.read(verbs, location, key, &mut value).await.expect("sound");
@@ -376,7 +377,7 @@ fn a_record_that_contradicts_its_checksum_is_corrupt_and_what_has_none_is_refuse
                     let read = records.read(verbs, location, 7, &mut value).await.expect("mended");
                     assert!(matches!(read, Look::Found(_)));
                 }
-                // A length that leads out of memory, or nowhere.
+                // A length that exceeds memory, or an invalid one.
                 for length in [None, Some(254)] {
                     let word = word(&cluster, location, 3);
                     let sound = NoHtm.load(word);
@@ -422,7 +423,7 @@ fn a_read_is_one_round_trip_and_a_write_two() {
     }
     let endpoint = cluster.endpoint(PEERS[0]);
     if endpoint.capabilities().atomicity != Atomicity::Global {
-        // Locks are the owner's to take, by messages.
+        // Only the owner takes locks, on behalf of messages.
         return;
     }
     let verbs = endpoint.during(Phase::Execute);
@@ -445,7 +446,7 @@ fn a_read_is_one_round_trip_and_a_write_two() {
             let read = (between.reads - before.reads, between.round_trips - before.round_trips);
             spent.push((read, after.round_trips - between.round_trips));
         }
-        // The turn is read with the record. The first time it is learned how long records are.
+        // The turn is read with the record. The first read learns the length of records.
         assert_eq!(spent[0], ((4, 2), 2));
         assert!(spent[1..].iter().all(|spent| *spent == ((2, 1), 2)), "{spent:?}");
     });

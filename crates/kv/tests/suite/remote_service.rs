@@ -1,5 +1,5 @@
-//! Tables of another node by messages: as a model says, whatever is asked, in whatever mood of the
-//! fabric; and whatever anybody sends.
+//! Tables of another node by messages: compared with a model for any request in any mood of the
+//! fabric, and robust against arbitrary bytes.
 
 use std::{
     collections::BTreeMap,
@@ -73,7 +73,7 @@ fn any_op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What a table should contain.
+/// The expected contents of a table.
 #[derive(Default)]
 struct Model {
     values: BTreeMap<u64, (Version, Vec<u8>)>,
@@ -92,7 +92,7 @@ fn value(key: u64, length: usize, turn: usize) -> Vec<u8> {
     (0..length).map(|at| (key as usize + turn + at) as u8).collect()
 }
 
-/// Does what is asked to one table and its model. `name` makes a key of the table of a number.
+/// Applies requests to one table and its model. `name` maps a number to a key of the table.
 async fn agrees<K: Keys>(
     verbs: Verbs<'_, PortOf>,
     table: TablePeer<K>,
@@ -141,7 +141,7 @@ fn expected(model: &Model, range: (Bound<u64>, Bound<u64>)) -> Vec<(u64, Version
     rows.map(|(key, (version, value))| (*key, *version, value.clone())).collect()
 }
 
-/// All rows of a range, page by page.
+/// Returns all rows of a range, page by page.
 async fn all_rows(
     verbs: Verbs<'_, PortOf>,
     tree: TablePeer<Inline>,
@@ -183,7 +183,7 @@ fn does_what_a_model_does(config: LocalConfig, ops: &[Op]) {
             }
             let all = all_rows(verbs, tree, (Unbounded, Unbounded), 1_000).await;
             assert_eq!(all, expected(&models[2], (Unbounded, Unbounded)));
-            // Numbers below 256 are in the order of their bytes, whichever comes first.
+            // Numbers below 256 have the order of their bytes in either byte order.
             let page = names.range(verbs, (Unbounded, Unbounded), 5).await.expect("sound");
             let first: Vec<_> = page.rows().map(|row| (row.key.to_vec(), row.version, row.value.to_vec())).collect();
             let as_expected = expected(&models[3], (Unbounded, Unbounded)).into_iter().take(first.len());
@@ -210,7 +210,7 @@ proptest! {
     }
 }
 
-/// A service with a row in each table, and how to see that nothing has gone wrong.
+/// Creates a service with a row in each table, and the means to check it.
 fn on_its_own() -> (Store<NoHtm>, Tables, Service<NoHtm>) {
     let store = store(NoHtm, 16 * MIB);
     let tables = Tables::new(&store);
@@ -222,7 +222,7 @@ fn on_its_own() -> (Store<NoHtm>, Tables, Service<NoHtm>) {
     (store, tables, service)
 }
 
-/// A request, by hand.
+/// Encodes a request by hand.
 fn request(operation: u8, table: TableId, key: &[u8], a: u64, b: u64, rest: &[u8]) -> Vec<u8> {
     let mut bytes = vec![operation, 0];
     bytes.extend(table.0.to_le_bytes());
@@ -239,13 +239,13 @@ const REFUSED: u8 = 8;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever is sent, there is an answer of a bounded length, and the service goes on.
+    /// Any bytes get a reply of bounded length, and the service continues.
     #[test]
     fn no_bytes_break_a_service(
         requests in prop::collection::vec(
             prop_oneof![
                 prop::collection::vec(any::<u8>(), 0..100),
-                // More like requests, so that more of them get further.
+                // More similar to requests, so that more of them pass the first checks.
                 (
                     0..10_u8,
                     0..5_u16,
@@ -274,7 +274,7 @@ proptest! {
             service.answer(NodeId(3), bytes, most, &mut reply);
             prop_assert!((24..=most.max(24)).contains(&reply.len()));
         }
-        // All is as usable as before.
+        // Everything is still usable.
         let mut worker = store.worker().expect("a worker");
         tables.hash.impatient().put(&mut worker, 8, b"eight").expect("a table that works");
         tables.named.impatient().put(&mut worker, b"eight", b"8").expect("a table that works");
@@ -306,8 +306,8 @@ fn requests_that_are_none_are_refused() {
         (request(1, NAMED, &[0; MAX_KEY + 1], 0, 0, b""), 3),
         (request(6, HASH, &key, 8, 9, &key), 4),
         (request(3, HASH, &key, 0, 0, &[0; MAX_VALUE + 1]), 5),
-        // Locks: without a holder, with half a time, in another node's name, and of what is no
-        // record.
+        // Locks: without a holder, with half a time, in another node's name, and of something that
+        // is no record.
         (request(7, HASH, &key, 0, 1 | 3 << 1, b"half"), 1),
         (request(7, HASH, &key, 0, 0, b""), 1),
         (request(7, HASH, &key, 0, 1 | 5 << 1, b""), 9),
@@ -357,7 +357,7 @@ fn owners_errors_reach_the_peer_as_what_they_are() {
                 let stuck = tree.range(verbs, (page.rest().expect("one more"), Unbounded), 5).await.unwrap_err();
                 assert!(matches!(stuck, RemoteError::Refused(Refusal::ReplyTooLong { .. })));
                 drop(page);
-                // As the refusal says, it can be read one-sidedly.
+                // It can be read one-sidedly, as the error says.
                 let peer = Peer::<Inline>::open(&cluster, verbs, &tables.hash).await;
                 let location = peer.find(verbs, 5).await;
                 let read = peer.records.read(verbs, location, 5, &mut value).await.expect("sound");
@@ -401,7 +401,8 @@ fn a_service_waits_for_nobody() {
                     .await
                     .expect("sound");
                 let Look::Found(lock) = locked else { panic!("{locked:?}") };
-                // Were the owner to wait for the lock here, it could not hear that it is given up.
+                // If the owner waited for the lock here, it could not receive the message that
+                // releases it.
                 for length in [5, 500] {
                     assert_eq!(hash.update(verbs, 7, &vec![1; length]).await, Err(RemoteError::Busy));
                 }

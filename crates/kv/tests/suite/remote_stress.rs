@@ -40,12 +40,12 @@ fn service(cluster: &Cluster, table: &HashTable<NoHtm>) -> Service<NoHtm> {
     Service::new(&cluster.store).expect("a worker").with(TableId(0), table).expect("a number that is free")
 }
 
-/// What readers and writers have seen: key, version, stamp.
+/// The observations of readers and writers: key, version, stamp.
 struct History {
     written: Mutex<Vec<(u64, Version, u64)>>,
     read: Mutex<Vec<(u64, Version, u64)>>,
     stamps: AtomicU64,
-    /// How many keys there are, each of which began with version 1 and stamp 0.
+    /// The number of keys. Each begins with version 1 and stamp 0.
     keys: u64,
 }
 
@@ -67,8 +67,8 @@ impl History {
         self.written.lock().expect("no panic").push((key, version, stamp));
     }
 
-    /// Each version was written by one writer, right after the one before, and everybody who has
-    /// read it has read what was written.
+    /// Checks that each version was written by one writer, right after the previous version, and
+    /// that every read of it returned the written value.
     fn check(self, table: &HashTable<NoHtm>) {
         let mut values = HashMap::new();
         let written = self.written.into_inner().expect("no panic");
@@ -145,8 +145,8 @@ fn every_version_has_one_value_whoever_writes_and_reads() {
     }
 }
 
-/// One record, which its owner writes all the time: so that an exchange of its state word that is
-/// not atomic with the owner's is soon noticed.
+/// One record, which its owner writes continuously. An exchange of its state word that is not
+/// atomic with the owner's is detected soon.
 #[test]
 fn peers_and_owner_never_hold_a_lock_together() {
     for seed in 0..2 {
@@ -154,7 +154,7 @@ fn peers_and_owner_never_hold_a_lock_together() {
     }
 }
 
-/// Something that several coroutines do, and how many of them are still at it.
+/// A job of several coroutines, and the number of them still running.
 #[derive(Clone)]
 struct Left(Arc<AtomicUsize>);
 
@@ -172,8 +172,7 @@ impl Left {
     }
 }
 
-/// A change by the owner, which does not keep its worker from anything else while a peer has the
-/// record.
+/// Retries the owner's change without blocking its worker while a peer holds the record's lock.
 async fn patiently<T>(verbs: Verbs<'_, PortOf>, mut change: impl FnMut() -> Result<T, KvError>) -> T {
     loop {
         match change() {
@@ -183,7 +182,7 @@ async fn patiently<T>(verbs: Verbs<'_, PortOf>, mut change: impl FnMut() -> Resu
     }
 }
 
-/// Peers take so many turns; their owner writes one time out of so many.
+/// Peers take this many turns. The owner writes once in `owner_writes_one_in` turns.
 fn everyone_reads_and_writes(config: LocalConfig, keys: u64, turns: u64, owner_writes_one_in: u8) {
     let cluster = Cluster::new(config);
     let table = table_of(&cluster, keys, 0);
@@ -249,7 +248,7 @@ fn everyone_reads_and_writes(config: LocalConfig, keys: u64, turns: u64, owner_w
 const ACCOUNTS: u64 = 6;
 const BALANCE: u64 = 1_000;
 
-/// Locks the record of an account, or says that it could not be had.
+/// Locks an account's record; `None` if it could not.
 async fn lock_account(
     verbs: Verbs<'_, PortOf>,
     peer: &Peer<Inline>,
@@ -266,7 +265,7 @@ async fn pay(verbs: Verbs<'_, PortOf>, records: &RecordPeer<Inline>, lock: Recor
     records.write(verbs, lock, &stamped(balance, WORDS)).await.expect("of the same length");
 }
 
-/// Moves money between accounts, with both locked. Gives how often it could.
+/// Moves money between accounts with both locked. Returns the number of transfers.
 async fn transfers(verbs: Verbs<'_, PortOf>, peer: &Peer<Inline>, me: Holder, seed: u64, turns: u64) -> u64 {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut done = 0;
@@ -274,7 +273,7 @@ async fn transfers(verbs: Verbs<'_, PortOf>, peer: &Peer<Inline>, me: Holder, se
         let from = random.u64(0..ACCOUNTS);
         let to = (from + random.u64(1..ACCOUNTS)) % ACCOUNTS;
         let Some((paying, has)) = lock_account(verbs, peer, from, me).await else { continue };
-        // In no order: who cannot have both, gives up the one.
+        // Locks are taken in no order, so a transfer that cannot get the second releases the first.
         let Some((paid, had)) = lock_account(verbs, peer, to, me).await else {
             peer.records.unlock(verbs, paying).await.expect("it is ours");
             continue;
@@ -326,9 +325,8 @@ fn money_is_neither_made_nor_lost_between_nodes() {
     }
 }
 
-/// Reads key 0 by one READ and believes what it finds, as long as the version does not say that it
-/// is being written: that is what reading would be without checksums. Gives the value if it is
-/// torn.
+/// Reads key 0 by one READ, and believes the result unless the version says that a write is in
+/// progress. This is what reading without checksums would be. Returns the value if it is torn.
 async fn read_carelessly(verbs: Verbs<'_, PortOf>, peer: &Peer<Inline>) -> Option<Vec<u64>> {
     let location = peer.find(verbs, 0).await;
     // Header, lengths, value.
@@ -338,8 +336,8 @@ async fn read_carelessly(verbs: Verbs<'_, PortOf>, peer: &Peer<Inline>) -> Optio
     (!is_writing && value.iter().any(|word| *word != value[0])).then(|| value.to_vec())
 }
 
-/// Reads key 0 in one mood while its owner writes it: until a careless reader has been fooled, or
-/// until `longest` has passed. Careful readers never are. Tells whether the careless one was.
+/// Reads key 0 in one mood while its owner writes it, until a careless reader accepts a torn value
+/// or `longest` has passed. Careful readers never do. Returns whether the careless one did.
 fn fooled(config: LocalConfig, longest: Duration) -> bool {
     let cluster = Cluster::new(config);
     let table = table_of(&cluster, 1, 0);
@@ -385,9 +383,9 @@ fn fooled(config: LocalConfig, longest: Duration) -> bool {
     was_fooled.load(Relaxed)
 }
 
-/// The checksum earns its place: without it, the same reads give values that never were. (If this
-/// fails, the fabric has become too kind to test anything with. Where it is a real one, that is
-/// left to luck, and careful readers are what is tested.)
+/// The checksum is needed: without it, the same reads return torn values. (If this fails, the
+/// fabric has become too kind to test anything. On a real fabric torn READs happen by chance, so
+/// only careful readers are checked.)
 #[test]
 fn without_checksums_torn_values_would_be_believed() {
     let (moods, longest) = if TEARS { (10, Duration::from_secs(3)) } else { (1, Duration::from_secs(1)) };

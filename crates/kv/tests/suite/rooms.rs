@@ -1,4 +1,4 @@
-//! Rooms that expect values of one length, and get others; and that want parts of them.
+//! Buffers that expect values of one length and get others, or request parts of values.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::support::{MIB, store};
 
-/// Room for some bytes of a value that is expected to have `W` in all.
+/// A buffer for parts of a value that is expected to have `W` words.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Parts<const W: usize> {
     wanted: (usize, usize),
@@ -34,7 +34,7 @@ impl<const W: usize> ValueSink for Parts<W> {
 }
 
 impl<const W: usize> Parts<W> {
-    /// What has to be there of a value.
+    /// Returns the expected contents for a value.
     fn filled(&self, value: &[u8]) -> Self {
         let cut = |(skipped, length): (usize, usize)| {
             let rest = value.get(8 * skipped..).unwrap_or(&[]);
@@ -43,7 +43,7 @@ impl<const W: usize> Parts<W> {
         Self { bytes: cut(self.wanted), ..self.clone() }
     }
 
-    /// Whether what is wanted begins within a value.
+    /// Returns whether the requested part begins within a value.
     fn is_within(&self, value: &[u8]) -> bool {
         8 * self.wanted.0 <= value.len()
     }
@@ -71,7 +71,7 @@ impl World {
         Self { _store: store, worker, hash, tree, values }
     }
 
-    /// Gets each value into memory for as much, for less, and for more.
+    /// Reads each value into buffers of the same size, of a smaller and of a larger one.
     fn check_slices(&self, other: usize) -> Result<(), TestCaseError> {
         for (key, value) in (0..).zip(&self.values) {
             for room in [value.len(), value.len() / 2, value.len() + 1, other] {
@@ -89,7 +89,7 @@ impl World {
         Ok(())
     }
 
-    /// Reads each value in every way that there is.
+    /// Reads each value in every way.
     fn check<const W: usize>(&self, wanted: &Parts<W>) -> Result<(), TestCaseError> {
         let mut holder = ForHolder(self.worker.holder());
         let is_found = |fetched: Result<ReadEntry, ()>| fetched.is_ok_and(|seen| seen.is_present());
@@ -102,8 +102,8 @@ impl World {
             let (_, bucket) = self.hash.prefetch([key].into_iter()).next().expect("one");
             if let Whereabouts::Record(at) = self.hash.locate(key, bucket, &PrefetchMask::of(&[])) {
                 let mut room = wanted.clone();
-                // A value of another length, or one without what is wanted of it, is left to those
-                // who look with more care.
+                // A value of another length, or without the requested part, is left to the slow
+                // path.
                 let is_usual = value.len() == W && wanted.is_within(value);
                 match self.hash.read_at(at, key, holder, &mut room) {
                     Some(_) => prop_assert!(room == filled, "hash {key}, as located: {room:?}"),
@@ -129,7 +129,7 @@ impl World {
     }
 }
 
-/// Those about which something is different, and those around them.
+/// Lengths at which the code's behaviour changes, and those around them.
 fn length() -> impl Strategy<Value = usize> {
     prop_oneof![0..20_usize, 40..50_usize, 250..260_usize, 300..310_usize, 0..700_usize]
 }

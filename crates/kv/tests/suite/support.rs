@@ -1,4 +1,4 @@
-//! What the tests of several files share.
+//! Shared code of several test files.
 
 use std::{
     fs::File,
@@ -16,12 +16,13 @@ pub(crate) use drtm_testing::rounds;
 
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// A store whose trees have hints from their first keys on.
+/// Creates a store whose trees have hints from their first keys on.
 pub(crate) fn store<E: Engine>(engine: E, capacity: u64) -> Store<E> {
     Store::in_memory(engine, capacity).expect("a store").hinting_at_once()
 }
 
-/// An emulation so tight, and so often interrupted, that regions and locks take turns.
+/// Returns an emulation with so little capacity, and so many interrupts, that htm transactions and
+/// locks alternate.
 pub(crate) fn tight(seed: u64) -> Emulated {
     let config = EmulatedConfig::new(Profile::new(8, 2, 64))
         .with_timer(Timer::Virtual { period: 2_000, access: 3 })
@@ -39,8 +40,8 @@ pub(crate) fn mapped_twice(capacity: u64) -> [Store<NoHtm>; 2] {
     [created, opened].map(|region| Store::in_region(Arc::new(region)).expect("a store").hinting_at_once())
 }
 
-/// Shows the rows of a scan, with values of up to a kilobyte: some are asked for one by one, and
-/// some the scan shows by itself, from an array or from a slice.
+/// Calls a closure with the rows of a scan, with values of up to a kilobyte: some by `next`, some
+/// by the scan's own loop, from an array or from a slice.
 pub(crate) fn each_row<E: Engine, K: TreeKeys>(
     scan: &mut Scan<'_, E, K>,
     mut show: impl FnMut(K::Key<'_>, &[u8], Version),
@@ -68,8 +69,8 @@ fn some_rows<E: Engine, K: TreeKeys, B: Memory + ?Sized>(
     shown.expect("sound");
 }
 
-/// A value that shows whether it is whole: its length and each byte follow from key and turn, which
-/// it begins with.
+/// Returns a value that shows whether it is torn: it begins with key and turn, which determine its
+/// length and its other bytes.
 pub(crate) fn value(key: u64, turn: u64) -> Vec<u8> {
     let mut value = Vec::new();
     value.extend(key.to_le_bytes());
@@ -78,7 +79,7 @@ pub(crate) fn value(key: u64, turn: u64) -> Vec<u8> {
     value
 }
 
-/// The turn of a value that must be whole and of this key.
+/// Returns the turn of a value. Asserts that it is not torn, and is of this key.
 pub(crate) fn turn_of(found: &[u8], key: u64) -> u64 {
     let word = |at: usize| u64::from_le_bytes(found[at..at + 8].try_into().expect("eight bytes"));
     assert_eq!(word(0), key, "another key's value");
@@ -90,8 +91,8 @@ pub(crate) fn turn_of(found: &[u8], key: u64) -> u64 {
 /// A byte string as a key.
 pub(crate) type Key = Vec<u8>;
 
-/// Keys that often begin the same, that begin others, and whose bytes are the lowest and the
-/// highest there are.
+/// Keys that often share prefixes, or are prefixes of others, with the lowest and the highest
+/// bytes.
 pub(crate) fn key() -> impl Strategy<Value = Key> {
     let long =
         || (0..3usize, prop::sample::select(vec![b'x', 0, 255])).prop_map(|(slices, byte)| vec![byte; 7 * slices]);
@@ -113,7 +114,7 @@ pub(crate) fn key_bound() -> impl Strategy<Value = Bound<Key>> {
     ]
 }
 
-/// Whether no key is within these bounds, and a `BTreeMap` would panic at them.
+/// Returns whether these bounds contain no key, and a `BTreeMap` would panic at them.
 pub(crate) fn is_backward<K: Ord>(bounds: &(Bound<K>, Bound<K>)) -> bool {
     match bounds {
         (Bound::Excluded(from), Bound::Excluded(to)) => from >= to,
@@ -122,19 +123,19 @@ pub(crate) fn is_backward<K: Ord>(bounds: &(Bound<K>, Bound<K>)) -> bool {
     }
 }
 
-/// Lengths around which something changes: words, the longest short value, size classes.
+/// Lengths around limits: words, the longest short value, size classes.
 pub(crate) fn length() -> impl Strategy<Value = usize> {
     prop_oneof![0..40usize, 250..260usize, prop::sample::select(vec![8, 100, 1_000, 5_000])]
 }
 
-/// A kind of keys of which there is one for each number.
+/// A kind of keys with one for each number.
 pub(crate) trait Numbered: Keys {
     fn with<T>(number: u16, then: impl FnOnce(Self::Key<'_>) -> T) -> T;
 }
 
 impl Numbered for Inline {
     fn with<T>(number: u16, then: impl FnOnce(u64) -> T) -> T {
-        // Spread over the words in a way that a weak hash would suffer from.
+        // Spread over the word in a way that a weak hash handles badly.
         then(u64::from(number) << 40)
     }
 }

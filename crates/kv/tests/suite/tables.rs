@@ -1,4 +1,4 @@
-//! What both kinds of tables can do, for tests that are written once.
+//! The operations of both kinds of tables, for generic tests.
 
 use drtm_htm::NoHtm;
 use drtm_kv::{HashTable, Inline, KvError, KvTable, Tree};
@@ -6,11 +6,10 @@ use drtm_kv::{HashTable, Inline, KvError, KvTable, Tree};
 use crate::visit::visit;
 
 pub(crate) trait Table: KvTable<NoHtm, Inline> {
-    /// All keys with their values: in order, if the table has one, and downward if that is asked
-    /// for.
+    /// Returns all keys with their values; ordered if the table is, and downward on request.
     fn all(&self, down: bool) -> Result<Vec<(u64, Vec<u8>)>, KvError>;
 
-    /// Whether keys can come like this.
+    /// Returns whether this order of keys is possible.
     fn is_right_order(keys: &[u64], down: bool) -> bool;
 }
 

@@ -1,4 +1,4 @@
-//! What a tree refuses, and that it stays usable.
+//! Operations that a tree refuses. The tree stays usable.
 
 use drtm_htm::NoHtm;
 use drtm_kv::{Cursor, ForHolder, HashConfig, Inline, KvError, KvTable, MAX_VALUE, Tree, Worker};
@@ -24,7 +24,7 @@ fn values_up_to_the_limit_and_no_longer() {
     assert_eq!(tree.count().expect("sound"), 1);
 }
 
-/// Inserts keys in some order until there is no room, and gives them.
+/// Inserts keys in some order until memory runs out, and returns them.
 fn fill(tree: &Tree<NoHtm>, worker: &mut Worker<NoHtm>, length: usize, order: fn(u64) -> u64) -> Vec<u64> {
     let mut inserted = Vec::new();
     let refused = (0..).map(order).find_map(|key| match tree.insert(worker, key, &vec![7; length]) {
@@ -41,7 +41,7 @@ fn fill(tree: &Tree<NoHtm>, worker: &mut Worker<NoHtm>, length: usize, order: fn
 
 #[test]
 fn a_full_region_refuses_insertions_and_keeps_the_rest() {
-    // With long values records run out first, with none nodes do.
+    // With long values records run out first, with empty ones nodes do.
     for (length, least) in [(500, 500), (0, 5_000)] {
         let store = store(NoHtm, MIB);
         let (tree, mut worker) = (store.tree().expect("a tree"), store.worker().expect("a worker"));
@@ -58,7 +58,7 @@ fn a_full_region_refuses_insertions_and_keeps_the_rest() {
             assert_eq!(scan.next().expect("sound"), None);
         };
         all_there();
-        // Room is made by removing, and used again.
+        // Removals free memory, which is reused.
         for round in 0..20 {
             for key in &inserted[..100] {
                 assert!(tree.remove(&mut worker, *key).expect("sound").is_some(), "round {round}");
@@ -84,7 +84,7 @@ fn a_run_that_fails_leaves_nothing_behind() {
         placed
     };
     tree.place(&mut worker, 0, &value, None, |_| ()).expect("room");
-    // More often than there is memory for what was made before the row that is refused.
+    // More often than there is memory for what was allocated before the refused row.
     for _ in 0..10_000 {
         let refused = place_run(&mut worker, 1, [&value, &value, &long]);
         assert!(matches!(refused, Err(KvError::ValueTooLong { .. })), "{refused:?}");
@@ -126,7 +126,7 @@ fn a_load_that_fails_leaves_nothing_behind() {
         assert!(matches!(refused, Err(KvError::NotAscending { row: 20_000 })), "{refused:?}");
     }
     assert_eq!((tree.count().expect("sound"), tree.range(..).next().expect("sound")), (0, None));
-    // All that has been taken was given back, or the region would be full long since.
+    // Everything allocated was freed; otherwise the region would be full.
     for round in 0..10 {
         assert_eq!(tree.load(&mut worker, rows(20_000)).expect("room"), 20_000, "round {round}");
         assert!(matches!(tree.load(&mut worker, rows(1)), Err(KvError::NotEmpty)));

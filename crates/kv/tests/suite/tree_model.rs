@@ -21,14 +21,14 @@ enum Op {
     Put(u16, usize),
     ReadOrInsert(u16, usize),
     Remove(u16),
-    /// Inserts so many keys from this one on, upward or downward: which divides nodes.
+    /// Inserts a run of keys, upward or downward: nodes split.
     InsertRun(u16, u16, bool),
-    /// Removes what there is from this key on: which empties leaves.
+    /// Removes a run of present keys: leaves become empty.
     RemoveRun(u16, u16),
     Get(u16),
     Scan(Bounds, bool),
     Ends,
-    /// Spoils the hints.
+    /// Corrupts the hints.
     Scribble(u64),
 }
 
@@ -58,12 +58,12 @@ fn ops(keys: u16) -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..200)
 }
 
-/// The lowest and the highest key there can be are among them.
+/// The numbers include the lowest and the highest key.
 fn spread(number: u16) -> u64 {
     if number == 0 { u64::MAX } else { u64::from(number - 1) << 45 }
 }
 
-/// The value that the `turn`th operation writes.
+/// Returns the value that the `turn`th operation writes.
 fn value(turn: usize, length: usize) -> Vec<u8> {
     (0..length).map(|at| (turn * 31 + at) as u8).collect()
 }
@@ -77,12 +77,12 @@ fn rows<E: Engine>(mut scan: Scan<'_, E>) -> Vec<(u64, Vec<u8>, Version)> {
 struct Checked<E: Engine> {
     trees: Vec<(Tree<E>, Worker<E>)>,
     model: BTreeMap<u64, (Vec<u8>, Version)>,
-    /// The highest version that each key ever had.
+    /// The highest version of each key so far.
     highest: HashMap<u64, Version>,
 }
 
 impl<E: Engine> Checked<E> {
-    /// Runs the operations, each through the next of the tree's handles.
+    /// Runs the operations, each by the next of the tree's handles.
     fn run(&mut self, ops: &[Op]) -> Result<(), TestCaseError> {
         for (turn, op) in ops.iter().enumerate() {
             self.step(turn % self.trees.len(), turn, op)?;
@@ -119,7 +119,7 @@ impl<E: Engine> Checked<E> {
                 let (key, value, mut found) = (spread(key), value(turn, length), Vec::new());
                 match (tree.read(key, Current, &mut found).expect("sound"), self.model.get(&key)) {
                     (Err(leaf), None) => {
-                        // The leaf in which the key was missed is where it is inserted.
+                        // The leaf of the absent key is where it is inserted.
                         let version = tree.insert_noting(worker, key, &value, Some(leaf), |_| ()).expect("room");
                         self.written(key, value, version.expect("it was not there"))?;
                     }
@@ -273,8 +273,8 @@ proptest! {
     }
 }
 
-/// Orders of insertion and of removal that change the tree at its edges, in its middle, and
-/// everywhere; with several levels.
+/// Insertions and removals that change the tree at its edges, in its middle, and everywhere, with
+/// several levels.
 #[test]
 fn every_order_of_filling_and_emptying() {
     const KEYS: u64 = 20_000;
@@ -282,7 +282,7 @@ fn every_order_of_filling_and_emptying() {
     let down = |step: u64| KEYS - 1 - step;
     let outward = |step: u64| if step.is_multiple_of(2) { KEYS / 2 + step / 2 } else { KEYS / 2 - 1 - step / 2 };
     let inward = |step: u64| if step.is_multiple_of(2) { step / 2 } else { KEYS - 1 - step / 2 };
-    // Odd and not a multiple of 5, so it goes through all keys.
+    // Odd and not a multiple of 5, so that all keys occur.
     let scattered = |step: u64| step * 7_919 % KEYS;
     let orders: [fn(u64) -> u64; 5] = [up, down, outward, inward, scattered];
     let store = store(NoHtm, 256 * MIB);
@@ -305,7 +305,7 @@ fn every_order_of_filling_and_emptying() {
                     assert_eq!(rows(tree.range_back(..)).len() as u64, KEYS - 1 - step);
                 }
             }
-            // An empty tree is one empty leaf, wherever its nodes have been.
+            // An empty tree is one empty leaf, wherever its nodes were.
             let mut scan = tree.range(..);
             assert_eq!(scan.next().expect("sound"), None);
             assert_eq!(scan.passed().len(), 1);

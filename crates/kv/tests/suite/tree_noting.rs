@@ -1,5 +1,5 @@
-//! Leaves that were seen and follow one's own changes: unchanged as long as nobody else changes
-//! them, and no longer.
+//! Guards of leaves follow the worker's own changes: they are unchanged until another worker
+//! changes the leaves.
 
 use std::{collections::BTreeSet, ops::RangeInclusive, thread};
 
@@ -12,10 +12,10 @@ use crate::{
     transacted::{Transacted, carry},
 };
 
-/// Keys are below this: some hundred leaves when all are there.
+/// Keys are below this: some hundred leaves when all are present.
 const KEYS: u64 = 3_000;
 
-/// What a program does to the keys from one on, so many of them.
+/// A program's operation on a run of keys.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Insert(u64, u64),
@@ -30,11 +30,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A tree, and one who changes it.
+/// A tree and a worker that changes it.
 pub(crate) struct World<E: Engine, K: Keys = Inline> {
     pub(crate) tree: Tree<E, K>,
     worker: Worker<E>,
-    /// Leaves that were seen, as they follow what is done here.
+    /// Guards of leaves, updated after each of the worker's changes.
     pub(crate) seen: Vec<NodeVersion>,
 }
 
@@ -54,7 +54,7 @@ impl<E: Engine, K: TreeKeys> World<E, K> {
         tree.insert_noting(worker, key, b"", None, |change| carry(&change, seen)).expect("room").is_some()
     }
 
-    /// Inserts a key where it was missed.
+    /// Inserts a key at the guard of its absence.
     pub(crate) fn read_or_insert(&mut self, key: K::Key<'_>) -> bool {
         let Self { tree, worker, seen } = self;
         let Err(leaf) = tree.read(key, Current, &mut NoValue).expect("sound") else { return false };
@@ -63,12 +63,12 @@ impl<E: Engine, K: TreeKeys> World<E, K> {
         true
     }
 
-    /// Removes a key, before anything is seen: nothing follows a removal.
+    /// Removes a key before any guard is taken: guards do not follow a removal.
     pub(crate) fn remove(&mut self, key: K::Key<'_>) -> bool {
         self.tree.remove(&mut self.worker, key).expect("sound").is_some()
     }
 
-    /// What somebody else does, of which nothing follows.
+    /// Another worker's change, which guards do not follow.
     pub(crate) fn disturb(&mut self, key: K::Key<'_>) {
         if self.tree.insert(&mut self.worker, key, b"").expect("room").is_none() {
             assert!(self.tree.remove(&mut self.worker, key).expect("sound").is_some());
@@ -81,7 +81,7 @@ impl<E: Engine, K: TreeKeys> World<E, K> {
 }
 
 impl<E: Engine> World<E> {
-    /// Sees a range's leaves, and gives its keys.
+    /// Reads a range with its leaves' guards, and returns its keys.
     fn scan(&mut self, range: RangeInclusive<u64>, up: bool) -> BTreeSet<u64> {
         let mut scan = if up { self.tree.range(range) } else { self.tree.range_back(range) };
         let mut keys = BTreeSet::new();
@@ -106,7 +106,7 @@ proptest! {
 
     #[test]
     fn what_was_seen_follows_ones_own_changes_and_nobody_elses(
-        // None at all, so that the root is a leaf; or many.
+        // None, so that the root is a leaf; or many.
         first in prop_oneof![Just(1), 20..40_u64, 1..KEYS],
         (from, length, up) in (0..KEYS, 0..KEYS, any::<bool>()),
         before in vec(step(), 0..12),
@@ -169,8 +169,8 @@ fn nothing_is_told_if_nothing_changes() {
     assert!(tree.insert_noting(worker, 7, b"", None, told).expect("sound").is_none());
 }
 
-/// Everyone scans a range, changes a key of it, and scans it again. If what was seen at first, and
-/// followed the change, holds in the end, then nothing but the change is different.
+/// All threads scan a range, change one of its keys, and scan it again. If the guards of the first
+/// scan, updated after the change, still hold, only that change may differ.
 fn scan_change_scan<E: Engine>(store: &Store<E>, turns: u64) {
     const RANGE: u64 = 90;
     let made = World::filled(store, (0..300).map(|key| 2 * key)).tree;
@@ -185,8 +185,8 @@ fn scan_change_scan<E: Engine>(store: &Store<E>, turns: u64) {
                         let from = random.u64(0..600);
                         let range = from..=from + RANGE;
                         let mut expected = world.scan(range.clone(), turn % 2 == 0);
-                        // By thirty turns each, leaves become empty and full. Nothing follows what
-                        // becomes empty.
+                        // Over thirty turns each, leaves become empty and full. Guards do not
+                        // follow a leaf that becomes empty.
                         let removing = turn / 30 % 2 == 0;
                         for key in random.u64(range.clone())..=*range.end() {
                             match removing {

@@ -1,5 +1,5 @@
-//! The tree from another node: how many READs a lookup takes, and that lookups are right while
-//! leaves are divided and leave.
+//! The tree from another node: READs per lookup, and correct lookups while leaves split and are
+//! removed.
 
 use std::{
     collections::HashMap,
@@ -25,7 +25,7 @@ fn place_of(base: Remote, tree: &Tree<NoHtm>) -> Remote {
     Remote { offset: tree.location(), ..base }
 }
 
-/// A peer that remembers what is in this cache, if there is one.
+/// Opens a peer with this cache, if any.
 fn open<P: Port>(endpoint: &Endpoint<P>, at: Remote, cache: Option<Arc<NodeCache>>) -> TreePeer {
     let peer = block_on(endpoint, TreePeer::open(endpoint.during(Phase::Lookup), at)).expect("the tree");
     match cache {
@@ -34,7 +34,7 @@ fn open<P: Port>(endpoint: &Endpoint<P>, at: Remote, cache: Option<Arc<NodeCache
     }
 }
 
-/// A key's value, and how many locations were stale before it was found, or found not to be there.
+/// Returns a key's value, and the number of stale locations before the result.
 async fn get<P: Port>(verbs: Verbs<'_, P>, peer: &TreePeer, key: u64) -> (Option<Vec<u8>>, u64) {
     let mut stale = 0;
     let mut found = peer.find(verbs, key).await.expect("sound");
@@ -48,7 +48,7 @@ async fn get<P: Port>(verbs: Verbs<'_, P>, peer: &TreePeer, key: u64) -> (Option
     (None, stale)
 }
 
-/// READs for lookups of keys, each of which must be there or not.
+/// Returns the READs of lookups of keys, all of which must be present, or absent.
 fn reads(endpoint: &Endpoint<PortOf>, peer: &TreePeer, keys: impl Iterator<Item = u64>, there: bool) -> u64 {
     let verbs = endpoint.during(Phase::Lookup);
     let before = endpoint.counters().total().reads;
@@ -76,10 +76,10 @@ fn a_lookup_is_one_read_where_inner_nodes_are_remembered() {
     let learned = reads(&endpoint, &peer, even(), true) - 100_000;
     assert_eq!(learned, inner * (1 + 6 + 138), "each inner node is read once, to be sure that it is whole");
     assert_eq!(reads(&endpoint, &peer, even(), true), 100_000);
-    // Of a key that is not there, the leaf is read twice, and its stamp.
+    // For an absent key, the leaf is read twice, and its stamp.
     assert_eq!(reads(&endpoint, &peer, (0..100).map(|key| 2 * key + 1), false), 300);
 
-    // Twenty-one nodes' memory for 145: the root and those below it stay.
+    // Memory of twenty-one nodes for 145: the root and its children stay.
     let peer = open(&endpoint, place_of(base, &tree), Memory::Little.cache());
     let mut random = fastrand::Rng::with_seed(5);
     let spent = reads(&endpoint, &peer, (0..10_000).map(|_| 2 * random.u64(0..100_000)), true);
@@ -112,15 +112,15 @@ fn what_is_out_of_date_is_fetched_again_and_no_more() {
     let peer = open(&endpoint, place_of(base, &tree), Memory::Everything.cache());
     let all = || (0..100_000).map(spread);
     reads(&endpoint, &peer, all(), true);
-    // One leaf is divided. What is to its right is found by the node above, fetched anew after the
-    // leaf has said that it is not there.
+    // One leaf splits. The node above is read again after the leaf shows that the key is to its
+    // right.
     for key in 1..10 {
         tree.insert(&mut worker, spread(50_000) + key, b"value").expect("room");
     }
     let more = reads(&endpoint, &peer, all(), true) - 100_000;
     assert!((1..=4).contains(&more), "{more} READs more");
     assert_eq!(reads(&endpoint, &peer, all(), true), 100_000);
-    // All leave but a few, and the tree gets lower.
+    // All but a few keys are removed, and the tree becomes lower.
     for key in (0..100_000).filter(|key| key % 25_000 != 0) {
         assert!(tree.remove(&mut worker, spread(key)).expect("sound").is_some());
     }
@@ -137,7 +137,7 @@ enum Op {
     Update(u64),
     Remove(u64),
     Get(u64),
-    /// A range comes, so that leaves are divided, or goes, so that they leave.
+    /// Inserts a range, so that leaves split, or removes it, so that leaves are removed.
     Fill(u64),
     Clear(u64),
 }
@@ -220,8 +220,8 @@ proptest! {
     }
 }
 
-/// Every tenth key is there all the while, the one behind it never is, and the others come, move
-/// and go in crowds.
+/// Every tenth key is always present, the next one never is, and the others come, move and go in
+/// crowds.
 async fn look_up(verbs: Verbs<'_, PortOf>, peer: &TreePeer, seed: u64, done: &AtomicBool) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut looked = 0;
@@ -262,8 +262,8 @@ fn stress(memory: Memory, config: LocalConfig) {
         (PEER, start)
     };
     let ended = Arc::clone(&done);
-    // Leaves are divided and leave, and their memory is used again as other leaves and inner nodes;
-    // the tree gets higher and lower.
+    // Leaves split and are removed, and their memory is reused as other leaves and inner nodes; the
+    // tree becomes higher and lower.
     let writer = job(move |node| {
         let endpoint = node.endpoint();
         let comes_and_goes = |key: &u64| key % 10 > 1;
@@ -277,7 +277,7 @@ fn stress(memory: Memory, config: LocalConfig) {
                     assert!(tree.update(&mut worker, key, &value(key, turn)).expect("room").is_some());
                     endpoint.yield_now().await;
                 }
-                // Above those that stay, leaves are emptied, too.
+                // Above the permanent keys, leaves become empty, too.
                 for key in 1_000..2_000 {
                     tree.insert(&mut worker, key, &value(key, turn)).expect("room");
                     endpoint.yield_now().await;
@@ -303,7 +303,7 @@ fn what_is_there_is_found_and_nothing_else_while_leaves_are_divided_and_leave() 
     }
 }
 
-/// Keys that stay are shifted to and fro in their leaf, from line to line.
+/// Permanent keys are shifted within their leaf, from line to line.
 #[test]
 fn a_key_that_is_shifted_while_its_leaf_is_fetched_is_not_absent() {
     let store = store(NoHtm, 16 * MIB);
@@ -335,7 +335,7 @@ fn a_key_that_is_shifted_while_its_leaf_is_fetched_is_not_absent() {
     let writer = job(move |node| {
         let endpoint = node.endpoint();
         let writes = async move {
-            // Below them all; and never more than the leaf has room for.
+            // Below all others; and never more than fit into the leaf.
             for turn in 0..rounds(20_000) {
                 for key in 0..10 {
                     tree.insert(&mut worker, turn % 7 + 10 * key, b"goes").expect("room");
@@ -359,7 +359,7 @@ fn absence_waits_for_whoever_is_changing_the_leaf() {
     let tree = store.tree().expect("a tree");
     tree.insert(&mut store.worker().expect("a worker"), 7, b"seven").expect("room");
     let (fabric, base) = fabric(&store, LocalConfig::harsh(1));
-    // The root, a leaf as yet, is the last of the header's words. Its stamp's lowest bit is the
+    // The root, still a leaf, is behind the header's words. The lowest bit of its stamp is the
     // lock.
     let root = Offset::new(tree.location().bytes() + 8 * 136);
     let done = Arc::new(AtomicBool::new(false));
@@ -409,7 +409,7 @@ fn only_the_tree_that_is_there_can_be_opened_and_a_corrupt_one_is_an_error() {
     for key in 0..100 {
         tree.insert(&mut store.worker().expect("a worker"), key, b"value").expect("room");
     }
-    // The root is the last of the header's words; its links are behind four words and thirty keys.
+    // The root is behind the header's words; its links are behind four words and thirty keys.
     let root = Offset::new(tree.location().bytes() + 8 * 136);
     let link = &store.region().words(root, 64).expect("the root")[34];
     let peer = open(&endpoint, at, Memory::Everything.cache());
@@ -418,6 +418,6 @@ fn only_the_tree_that_is_there_can_be_opened_and_a_corrupt_one_is_an_error() {
         let found = block_on(&endpoint, open(&endpoint, at, None).find(verbs, 0));
         assert!(found.as_ref().is_err_and(|error| error.to_string().contains(expected)), "{place:#x}: {found:?}");
     }
-    // What was remembered of the root is not believed for ever, but nor is it asked for in vain.
+    // A cached root is not believed forever, and is read again.
     assert!(block_on(&endpoint, peer.find(verbs, 99)).expect("that part is sound").is_some());
 }

@@ -1,4 +1,4 @@
-//! What a scan says that it has passed: enough to notice every key that comes or goes.
+//! The guards of a scan detect every insertion and removal of a key in its range.
 
 use crate::transacted::Transacted;
 use drtm_htm::{Engine, NoHtm};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::support::{MIB, store};
 
-/// Keys are even, so that there is room between them.
+/// Creates a tree with even keys, so that there is room between them.
 fn filled(keys: u64) -> (Store<NoHtm>, Tree<NoHtm>) {
     let store = store(NoHtm, 64 * MIB);
     let tree = store.tree().expect("a tree");
@@ -23,7 +23,7 @@ fn passed<E: Engine>(mut scan: Scan<'_, E>) -> Vec<NodeVersion> {
     scan.passed().to_vec()
 }
 
-/// Likewise, of a scan that turns after each so many rows.
+/// Returns the guards of a scan that turns after every `each` rows.
 fn passed_turning<E: Engine>(mut scan: Scan<'_, E>, each: usize) -> Vec<NodeVersion> {
     let mut rows = 0;
     while scan.next().expect("sound").is_some() {
@@ -63,7 +63,7 @@ proptest! {
         prop_assert!(tree.insert(&mut worker, key, b"new").expect("room").is_some());
         prop_assert!(!holds(&tree, &before));
 
-        // Gone and back again is not the same as never gone.
+        // A removal and an insertion are detected, even if the keys are as before.
         let before = scan();
         prop_assert!(tree.remove(&mut worker, key).expect("sound").is_some());
         prop_assert!(tree.insert(&mut worker, key, b"new").expect("room").is_some());
@@ -75,8 +75,7 @@ proptest! {
         let (store, tree) = filled(1_009);
         let mut worker = store.worker().expect("a worker");
         let before = passed(tree.range(from..=from + length));
-        // Everything is removed and as much inserted elsewhere, so that the nodes are used for
-        // something else.
+        // Everything is removed and as much inserted elsewhere, so that the nodes are reused.
         for key in 0..1_009 {
             tree.remove(&mut worker, 2 * key).expect("sound");
         }
@@ -130,7 +129,7 @@ fn a_scan_that_stops_early_has_passed_what_it_came_to() {
         assert!(!holds(&tree, &leaves), "{key}");
         tree.remove(&mut worker, key).expect("sound");
     }
-    // The scan goes on all the same.
+    // The scan continues all the same.
     assert_eq!(scan.next().expect("sound").map(|row| row.key), Some(160));
 }
 

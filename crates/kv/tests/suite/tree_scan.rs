@@ -1,5 +1,5 @@
-//! Scans of a tree that changes under them, step by step; and what ascending keys leave behind for
-//! scans.
+//! Scans of a tree that changes step by step meanwhile; and the fill of leaves after ascending
+//! insertions.
 
 use drtm_htm::NoHtm;
 use drtm_kv::{Bytes, Inline, KvTable, Scan, Store, Tree, TreeKeys, Worker};
@@ -7,10 +7,10 @@ use proptest::prelude::*;
 
 use crate::support::{MIB, each_row, store};
 
-/// What is done to a number's key between two rows.
+/// A change of a number's key between two rows.
 type Change<'t> = dyn FnMut(u64, bool) + 't;
 
-/// Goes through a scan, with a change after each row, and gives the numbers that it came to.
+/// Runs a scan with a change after each row, and returns the numbers that it returned.
 fn come_to<K: TreeKeys>(
     mut scan: Scan<'_, NoHtm, K>,
     number: impl Fn(K::Key<'_>) -> u64,
@@ -26,7 +26,8 @@ fn come_to<K: TreeKeys>(
     numbers
 }
 
-/// Even numbers are always there. Each was come to once, and everything in its order.
+/// Checks that each even number, which is always present, was returned once, and that all are
+/// ordered.
 fn are_right(mut numbers: Vec<u64>, up: bool, range: std::ops::RangeInclusive<u64>) -> Result<(), TestCaseError> {
     if !up {
         numbers.reverse();
@@ -38,7 +39,7 @@ fn are_right(mut numbers: Vec<u64>, up: bool, range: std::ops::RangeInclusive<u6
     Ok(())
 }
 
-/// Many of them have as many bytes in common as there are layers.
+/// Many keys share as many bytes as there are layers.
 fn name(number: u64) -> Vec<u8> {
     format!("{:06}/{:02}", number / 20, number % 20).into_bytes()
 }
@@ -124,8 +125,8 @@ fn ascending_keys_leave_full_leaves_behind() {
     });
     assert_eq!(at_the_end, 100);
 
-    // As many, but ten groups of keys grow in turns, so that those of one are between those of
-    // others; and another tree grows meanwhile.
+    // The same number of keys, but ten groups grow in turns, so that their keys interleave; and
+    // another tree grows meanwhile.
     let between = filled(|store, tree, worker| {
         let other = store.tree().expect("another");
         for turn in 0..30_u64 {
@@ -139,7 +140,7 @@ fn ascending_keys_leave_full_leaves_behind() {
     });
     assert!(between < 130, "{between}");
 
-    // One of a group, and then it is the next one's turn; with leaves asked for ahead or not.
+    // One key of a group, then one of the next; with prefetched leaves or not.
     for is_asked_for in [false, true] {
         let in_turn = filled(|_, tree, worker| {
             for key in 0..300_u64 {
@@ -216,7 +217,7 @@ fn a_leaf_s_memory_that_is_used_again_is_not_taken_for_what_it_was() {
         tree.get(key, &mut value).expect("sound").map(|_| u64::from_le_bytes(value))
     };
     for round in 0..20 {
-        // Each time in leaves that were others' before, or inner nodes.
+        // Each time in leaves that were other leaves or inner nodes before.
         let mixed = |key: u64| key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20 << (round % 3);
         let keys: Vec<_> = (0..500).map(mixed).collect();
         for key in &keys {

@@ -1,4 +1,4 @@
-//! Cursors that skip part of their range, or turn, beside a sorted map.
+//! Cursors that skip part of their range, or turn, compared with a sorted map.
 
 use std::{collections::BTreeSet, ops::Bound};
 
@@ -32,7 +32,7 @@ impl InOrder for Inline {
 }
 
 fn bytes(number: u16) -> Vec<u8> {
-    // Some of them are in deeper layers than others.
+    // Some keys are in deeper layers than others.
     let mut key = b"the same for all of them".to_vec();
     key.extend((number / 50).to_be_bytes());
     key.extend(vec![b'+'; usize::from(number / 50 % 3) * 7]);
@@ -54,8 +54,7 @@ impl InOrder for Bytes {
     }
 }
 
-/// What a scan does: how many rows it returns before each skip, by how much that goes, and whether
-/// the key that it goes to is included.
+/// A scan's skips: the rows before each skip, its distance, and whether its target is included.
 type Skips = Vec<(usize, u16, bool)>;
 
 fn run<K: InOrder>(store: &Store<NoHtm>, keys: &BTreeSet<u16>, is_up: bool, skips: &Skips) {
@@ -67,7 +66,7 @@ fn run<K: InOrder>(store: &Store<NoHtm>, keys: &BTreeSet<u16>, is_up: bool, skip
     let (first, end) = (10, 390);
     let mut cursor = if is_up { K::up(first, end) } else { K::down(first, end) };
     let in_range: Vec<u16> = keys.range(first..end).copied().collect();
-    // What is to come, in the scan's order.
+    // The remaining keys, in the scan's order.
     let mut left: Vec<u16> = if is_up { in_range } else { in_range.into_iter().rev().collect() };
     let mut at = if is_up { first } else { end };
     let mut skips = skips.iter();
@@ -89,7 +88,7 @@ fn run<K: InOrder>(store: &Store<NoHtm>, keys: &BTreeSet<u16>, is_up: bool, skip
             }
         }
         let Some((_, by, is_included)) = skip else { break };
-        // Not back to what was returned.
+        // Not back to returned rows.
         let to = if is_up { at + by + 1 } else { at.saturating_sub(by + 1) };
         K::with(to, |key| {
             cursor.skip_to(if *is_included { Bound::Included(key) } else { Bound::Excluded(key) });
@@ -104,7 +103,7 @@ fn run<K: InOrder>(store: &Store<NoHtm>, keys: &BTreeSet<u16>, is_up: bool, skip
     }
 }
 
-/// What is done to a tree, and to a cursor in it.
+/// An operation on a tree and on a cursor in it.
 #[derive(Clone, Debug)]
 enum Step {
     Next(usize),
@@ -131,9 +130,9 @@ fn run_turning<K: InOrder>(store: &Store<NoHtm>, keys: &BTreeSet<u16>, steps: &[
     for key in &keys {
         K::with(*key, |key| tree.insert(&mut worker, key, b"")).expect("room");
     }
-    // Keys that have come while the range was gone through: it need not have them.
+    // Keys inserted since the scan began: it may miss them.
     let mut new = BTreeSet::new();
-    // What is left of the range: from one key to before another.
+    // The rest of the range: from one key to before another.
     let (mut first, mut end) = (10, 390);
     let (mut cursor, mut is_up) = (K::up(first, end), true);
     for step in steps.iter().chain([&Step::Next(usize::MAX)]) {
@@ -146,11 +145,11 @@ fn run_turning<K: InOrder>(store: &Store<NoHtm>, keys: &BTreeSet<u16>, steps: &[
                     if !is_up {
                         left.reverse();
                     }
-                    // Up to the first key that must be returned, any may be.
+                    // Any key up to the first mandatory one may be returned.
                     let must = left.iter().position(|key| !new.contains(key));
                     let Some(found) = found else {
                         assert_eq!(must, None, "{:?} is missing", must.map(|at| left[at]));
-                        // What comes now comes too late.
+                        // Later insertions come too late.
                         end = first;
                         break;
                     };
@@ -178,9 +177,9 @@ fn run_turning<K: InOrder>(store: &Store<NoHtm>, keys: &BTreeSet<u16>, steps: &[
                     K::with(key, |key| tree.remove(&mut worker, key)).expect("sound");
                 }
             }
-            // A range that has ended is over: its cursor, sent on, may find what has come since.
+            // A range that has ended is over: its cursor may find later insertions after a skip.
             Step::Skip(..) if first >= end => {}
-            // Not back to what was returned.
+            // Not back to returned rows.
             Step::Skip(by, is_included) => {
                 let to = if is_up { first + by } else { end.saturating_sub(by + 1) };
                 K::with(to, |key| {

@@ -1,4 +1,4 @@
-//! Threads on one tree, with invariants that any loss, tear, ghost or disorder would break.
+//! Threads on one tree, with invariants that any lost, torn, stale or misplaced row would break.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -40,8 +40,8 @@ impl Spelling for Inline {
 impl Spelling for Bytes {
     type Spelled = Vec<u8>;
 
-    /// Twelve keys each begin the same, for up to four slices; the first of them has nothing else,
-    /// some have much more.
+    /// Twelve keys each share a prefix of up to four slices. The first of them is the prefix; some
+    /// are much longer.
     fn spell(number: u64) -> Vec<u8> {
         let (group, member) = (number / 12, number % 12);
         let mut key = group.to_be_bytes()[4..].to_vec();
@@ -56,8 +56,8 @@ impl Spelling for Bytes {
     }
 }
 
-/// Each key has one owner, who inserts, updates and removes it, and knows what must be there.
-/// Everyone reads and scans everything meanwhile.
+/// Each key has one owner, which inserts, updates and removes it, and knows its state. All threads
+/// read and scan all keys meanwhile.
 fn owners_and_scanners<E: Engine, K: Spelling>(stores: &[Store<E>], base: u64) {
     let made = stores[0].tree_of::<K>().expect("a tree");
     let stop = AtomicBool::new(false);
@@ -80,7 +80,7 @@ fn owners_and_scanners<E: Engine, K: Spelling>(stores: &[Store<E>], base: u64) {
                 scope.spawn(move || own_keys(store, &tree, owner, rounds(base)))
             })
             .collect();
-        // If an owner panics, the scanners are to stop all the same.
+        // If an owner panics, the scanners must stop all the same.
         let left: Vec<_> = owners.into_iter().map(|owner| owner.join()).collect();
         stop.store(true, Relaxed);
         let left: u64 = left.into_iter().map(|left| left.expect("no owner panics")).sum();
@@ -92,7 +92,7 @@ fn owners_and_scanners<E: Engine, K: Spelling>(stores: &[Store<E>], base: u64) {
     });
 }
 
-/// Gives how many keys are left. Removes runs of keys now and then, so that leaves become empty.
+/// Returns the number of keys left. Sometimes removes runs of keys, so that leaves become empty.
 fn own_keys<E: Engine, K: Spelling>(store: &Store<E>, tree: &Tree<E, K>, owner: u64, turns: u64) -> u64 {
     let mut worker = store.worker().expect("a worker");
     let mut random = fastrand::Rng::with_seed(owner);
@@ -157,8 +157,8 @@ fn scan_until_stopped<E: Engine, K: Spelling>(tree: &Tree<E, K>, stop: &AtomicBo
     rows
 }
 
-/// Gives how many rows there were: in order, each once, each whole, none out of range, and among
-/// them all that are always there.
+/// Returns the number of rows. Asserts that they are ordered, unique, not torn and in range, and
+/// contain all permanent ones.
 fn in_order<E: Engine, K: Spelling>(mut scan: Scan<'_, E, K>, within: impl Fn(u64) -> bool) -> u64 {
     let mut keys: Vec<u64> = Vec::new();
     each_row(&mut scan, |key, value, _| {
@@ -210,7 +210,7 @@ fn on_a_tight_engine() {
     owners_and_scanners::<_, Bytes>(&[store(tight(1), 256 * MIB)], 3_000);
 }
 
-/// Everyone inserts and removes runs of the same few keys: of all who try to insert one, one
+/// All threads insert and remove runs of the same few keys. Of all that try to insert a key, one
 /// succeeds.
 fn contest<K: Spelling>() {
     let store = store(NoHtm, 64 * MIB);
@@ -265,8 +265,8 @@ fn contested_byte_strings() {
     contest::<Bytes>();
 }
 
-/// Nothing leaks: a window of keys that moves upward empties leaves at one end and makes new ones
-/// at the other.
+/// Nothing leaks: a window of keys that moves upward empties leaves at one end and creates them at
+/// the other.
 #[test]
 fn churn_needs_no_more_memory_after_a_while() {
     let store = store(NoHtm, 256 * MIB);
@@ -300,8 +300,8 @@ fn churn_needs_no_more_memory_after_a_while() {
     assert!(scan.passed().len() < 1_000, "{} leaves for 3000 keys", scan.passed().len());
 }
 
-/// Nothing leaks with byte strings either: prefixes of every length come and go, and the layers
-/// below them.
+/// Nothing leaks with byte strings either: prefixes of every length are inserted and removed, with
+/// the layers below them.
 #[test]
 fn churn_of_prefixes_needs_no_more_memory_after_a_while() {
     let store = store(NoHtm, 256 * MIB);
@@ -316,7 +316,7 @@ fn churn_of_prefixes_needs_no_more_memory_after_a_while() {
                     let mut worker = store.worker().expect("a worker");
                     let mut random = fastrand::Rng::with_seed(2 * round + u64::from(thread));
                     for _ in 0..rounds(60) {
-                        // Both threads' keys have the prefix in common, and what is behind it.
+                        // Both threads' keys share the prefix and what follows it.
                         let (length, byte) = (random.usize(0..120), random.u8(0..4));
                         let keys: Vec<_> = (0..random.u8(1..80))
                             .map(|number| [vec![byte; length], vec![number % 3; 9], vec![number, thread]].concat())

@@ -1,9 +1,9 @@
-//! Going through all keys of a hash table.
+//! Visits all keys of a hash table.
 
 use drtm_htm::Engine;
 use drtm_kv::{Current, HashTable, Keys, KvTable, ReadEntry, Version};
 
-/// Calls `see` with every key that is there, its value and version.
+/// Calls `see` with every present key, its value and version.
 pub(crate) fn visit<E: Engine, K: Keys>(table: &HashTable<E, K>, mut see: impl FnMut(K::Key<'_>, &[u8], Version)) {
     let (mut sweep, mut value) = (table.sweep().expect("sound"), Vec::new());
     let mut visit = |key: K::Key<'_>| {

@@ -1,5 +1,5 @@
-//! A cluster of three nodes that TCP joins, of which one owns a store that the others reach. Its
-//! moods are one: nothing of this fabric is simulated.
+//! A cluster of three nodes over TCP. One node owns a store that the others access. It has one
+//! mood: nothing of this fabric is simulated.
 
 use std::{
     net::SocketAddr,
@@ -21,10 +21,10 @@ use crate::{
 
 pub(crate) type PortOf = <FabricOf as Fabric>::Port;
 
-/// Whether the fabric tears READs by itself. Elsewhere it takes luck to meet a torn one.
+/// Whether the fabric tears READs on purpose. On this one, torn READs happen only by chance.
 pub(crate) const TEARS: bool = false;
 
-/// As the machine is.
+/// The only mood: the machine as it is.
 pub(crate) fn moods() -> Vec<LocalConfig> {
     vec![LocalConfig::perfect()]
 }
@@ -35,8 +35,8 @@ pub(crate) fn store(engine: NoHtm, capacity: u64) -> Store<NoHtm> {
     Store::in_region_of(OWNER, 0, memory).expect("a store").hinting_at_once()
 }
 
-/// Where the nodes of one cluster listen: ports of an address of the loopback that only this
-/// process has.
+/// Returns the addresses of a cluster's nodes: ports of a loopback address that only this process
+/// uses.
 fn addresses() -> [SocketAddr; 3] {
     static NUMBER: AtomicU16 = AtomicU16::new(0);
     let [_, high, middle, low] = std::process::id().to_be_bytes();
@@ -47,7 +47,7 @@ fn addresses() -> [SocketAddr; 3] {
 #[derive(Clone)]
 pub(crate) struct Cluster {
     pub(crate) store: Store<NoHtm>,
-    /// One for each node, as its process would have it.
+    /// The fabric of each node, as its process would have it.
     nodes: [FabricOf; 3],
     region: RegionId,
 }
@@ -61,7 +61,7 @@ impl Cluster {
         Self::of(store(NoHtm, capacity), config)
     }
 
-    /// The moods of the in-process fabric are nothing to this one.
+    /// Ignores the moods, which are those of the in-process fabric.
     pub(crate) fn of(store: Store<NoHtm>, _config: LocalConfig) -> Self {
         let addresses = addresses();
         let nodes = [0, 1, 2].map(|node: u16| {
@@ -83,7 +83,7 @@ impl Cluster {
         self.nodes[usize::from(node.0)].endpoint(node).expect("room for an endpoint")
     }
 
-    /// Runs jobs beside each other.
+    /// Runs jobs concurrently.
     pub(crate) fn together(&self, jobs: Vec<(NodeId, Job)>) {
         on_threads(&|node| self.endpoint(node), jobs);
     }

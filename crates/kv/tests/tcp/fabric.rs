@@ -1,4 +1,4 @@
-//! What joins the nodes.
+//! The fabric of the nodes.
 
 use drtm_htm::NoHtm;
 use drtm_rdma::{TcpConfig, TcpFabric};

@@ -1,4 +1,4 @@
-//! What transactions do with tables of both kinds, for tests that are written once.
+//! The operations of transactions on tables of both kinds, for generic tests.
 #![allow(dead_code, reason = "not every test does everything")]
 
 use drtm_htm::Engine;
@@ -7,7 +7,7 @@ use drtm_kv::{
     ReadEntry, Version, Worker,
 };
 
-/// Lets places that were seen follow one's own change.
+/// Updates guards after the worker's own change.
 pub(crate) fn carry<G: PhantomGuard>(change: &GuardChange<G>, seen: &mut Vec<G>) {
     let mut is_there = false;
     for guard in seen.iter_mut().filter(|guard| **guard == change.before) {
@@ -34,13 +34,12 @@ pub(crate) trait Transacted<E: Engine, K: Keys>: KvTable<E, K> {
         Ok(self.read(key, AsOf::new(before), into)?.unwrap_or(Past::Absent))
     }
 
-    /// Whether a place is unchanged where a key was not found.
+    /// Returns whether the guard of an absent key is unchanged.
     fn unchanged(&self, guard: &Self::Guard) -> bool {
         self.store().records().is_unchanged(guard)
     }
 
-    /// Inserts a key that is not there, as a transaction does, and tells what that has done to
-    /// guards.
+    /// Inserts an absent key as a transaction does, and reports the change of guards.
     fn insert_noting(
         &self,
         worker: &mut Worker<E>,
@@ -61,8 +60,8 @@ pub(crate) trait Transacted<E: Engine, K: Keys>: KvTable<E, K> {
         Ok(Some(version.next()))
     }
 
-    /// Writes a record that the worker has locked, where it is or in other memory. Gives where it
-    /// is then.
+    /// Writes a record that the worker has locked, in place or in other memory. Returns its new
+    /// place.
     fn write(
         &self,
         worker: &mut Worker<E>,

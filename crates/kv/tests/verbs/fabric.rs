@@ -1,4 +1,4 @@
-//! What joins the nodes: all of them use the first RDMA device that there is.
+//! The fabric of the nodes: all use the first RDMA device.
 
 use drtm_htm::NoHtm;
 use drtm_rdma::{TcpConfig, VerbsConfig, VerbsFabric};

@@ -1,8 +1,8 @@
-//! What one node does to another's records and tables, by RDMA: the very tests that the
-//! in-process fabric passes, over nodes each of which has queue pairs of the device that there is.
+//! Access to another node's records and tables by RDMA: runs the tests of the in-process fabric.
+//! Each node has queue pairs of the available device.
 //!
-//! Without those of `hash_peer` and `tree_peer`: hundreds of thousands of lookups one after the
-//! other, each a round trip here, whose answers do not depend on the fabric.
+//! The tests `hash_peer` and `tree_peer` are left out: their hundreds of thousands of lookups are a
+//! round trip each here, and their results do not depend on the fabric.
 #![cfg(not(feature = "model"))]
 
 #[path = "../tcp/cluster.rs"]

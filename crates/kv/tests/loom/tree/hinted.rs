@@ -1,12 +1,11 @@
-//! Keys that are found by hints, while somebody changes the leaf that a hint leads to.
+//! Lookups by hints, while the hinted leaf changes concurrently.
 
 use drtm_kv::{KvTable, Mutation, mutated};
 
 use super::{ABOUT_TO_BE_DIVIDED, World};
 use crate::explore;
 
-/// A world as [`explore`] has it, in which these keys have been found, so that there are hints of
-/// where they are.
+/// Like [`explore`], after these keys have been looked up, so that there are hints for them.
 fn explore_hinted<T: Send + 'static>(
     preemptions: usize,
     (keys, removed, hinted): (&'static [u64], &'static [u64], &'static [u64]),
@@ -41,7 +40,7 @@ fn a_key_is_found_by_a_hint_while_its_leaf_is_divided() {
 fn a_key_is_found_by_a_hint_while_its_leaf_leaves() {
     explore_hinted(
         2,
-        // Leaves of 30, and of 40, of which the left one takes over.
+        // Leaves of 30, and of 40; the left one absorbs the other.
         (&[10, 20, 30, 40], &[10, 20], &[30, 40]),
         |world| world.remove(30),
         |world| world.get(40) == Some(40) && world.get(30).is_none_or(|value| value == 30),
@@ -59,8 +58,7 @@ fn a_hint_of_a_leaf_whose_memory_is_used_again_leads_nowhere() {
         2,
         (&[10, 20, 30, 40], &[], &[40]),
         |world| {
-            // The last leaf leaves, and the root takes over the first; then the root is divided
-            // again.
+            // The last leaf is removed, and the root absorbs the first; then the root splits again.
             let mut worker = world.store.worker().expect("a worker");
             let removed = world.tree.remove(&mut worker, 40).expect("sound").is_some();
             removed && world.tree.insert(&mut worker, 35, &35_u64.to_le_bytes()).expect("room").is_some()
@@ -80,7 +78,7 @@ fn what_was_seen_to_have_moved_is_not_found_by_a_hint_where_it_was() {
         (&[10], &[], &[10]),
         |world| world.tree.update(&mut world.store.worker().expect("a worker"), 10, &[10; 16]).expect("room").is_some(),
         |world| {
-            // A scan has no use for hints.
+            // Scans use no hints.
             let length = |world: &World| world.tree.range(..).next().expect("sound").map(|row| row.value.len());
             !(length(world) == Some(16) && world.get_any_length(10) == Some(8))
         },
@@ -105,8 +103,8 @@ fn a_removed_key_s_memory_is_never_read_by_a_hint_as_the_same_key_of_another_tre
     );
 }
 
-/// A record's memory is another tree's record of the same key, and even its incarnation has come
-/// round to what it was.
+/// A record's memory becomes another tree's record of the same key, and even its incarnation has
+/// wrapped around.
 fn a_key_whose_memory_has_gone_full_circle_is_not_found_by_a_hint() {
     loom::model(|| {
         let world = World::new(&[7], &[]);
