@@ -5,12 +5,12 @@
 //! cargo test --package drtm-htm --features loom --test loom
 //! ```
 //!
-//! Checked are the fallback lock's subscription protocol and the emulated engine's conflict
-//! detection, on the very code that runs otherwise; only the atomics are loom's. Three *mutations*
-//! must make the same checks fail, and those tests expect a panic: regions that do not subscribe,
-//! regions that do not validate, and commits without their memory fences. (RTM itself cannot be
-//! model checked; its part of the subscription protocol is the hardware's promise of strong
-//! atomicity, which the emulation keeps too.)
+//! The tests check the fallback lock's subscription protocol and the emulated engine's conflict
+//! detection. The code is the production code; only the atomics are loom's. Three *mutations* must
+//! make the same checks fail, and those tests expect a panic: transactions that do not subscribe,
+//! transactions that do not validate, and commits without their memory fences. (RTM itself cannot
+//! be model checked. Its part of the subscription protocol is the hardware's strong atomicity,
+//! which the emulation provides too.)
 
 use std::sync::Arc;
 
@@ -52,10 +52,10 @@ impl World {
     }
 }
 
-/// Runs `first` and `second` concurrently in every way there is, then `check`.
+/// Explores all interleavings of `first` and `second`, then runs `check`.
 ///
-/// Either is once on the model's first thread: what loom explores depends on it, and a reader there
-/// hides much.
+/// Each is once on the model's first thread: loom's exploration depends on it, and a reader there
+/// hides interleavings.
 fn explore(
     engine: impl Fn(EmulatedConfig) -> Result<Emulated, drtm_htm::EngineError> + Copy + Send + Sync + 'static,
     first: impl Fn(&World) + Copy + Send + Sync + 'static,
@@ -65,7 +65,7 @@ fn explore(
     explore_within(3, engine, first, second, check);
 }
 
-/// Like [`explore`], with at most so many preemptions.
+/// Like [`explore`], with at most this many preemptions.
 fn explore_within(
     preemptions: usize,
     engine: impl Fn(EmulatedConfig) -> Result<Emulated, drtm_htm::EngineError> + Copy + Send + Sync + 'static,
@@ -77,8 +77,7 @@ fn explore_within(
     once(preemptions, engine, second, first, check);
 }
 
-/// Like [`explore`], for two that differ in nothing but names: which of them is on the model's
-/// first thread makes no difference.
+/// Like [`explore`], for two that differ only in names, so that their order does not matter.
 fn mirrored(
     engine: impl Fn(EmulatedConfig) -> Result<Emulated, drtm_htm::EngineError> + Copy + Send + Sync + 'static,
     first: impl Fn(&World) + Copy + Send + Sync + 'static,
@@ -88,7 +87,7 @@ fn mirrored(
     once(3, engine, first, second, check);
 }
 
-/// Explores with the second as the thread that is spawned.
+/// Explores with the second on the spawned thread.
 fn once(
     usual: usize,
     engine: impl Fn(EmulatedConfig) -> Result<Emulated, drtm_htm::EngineError> + Copy + Send + Sync + 'static,
@@ -148,12 +147,12 @@ fn a_plain_reader_sees_all_of_a_commit_once_it_sees_some() {
     explore(Emulated::new, add_in_a_region, read, |_| {});
 }
 
-/// Reads both words in a region; they are equal even in one that will abort.
+/// Reads both words in an htm transaction; they are equal even in one that will abort.
 fn read_both_in_a_region(world: &World) {
     let _ = world.htm.worker().attempt(ONCE, |tx| {
         let x = tx.load(&world.memory.x[0])?;
         let y = tx.load(&world.memory.y[0])?;
-        // Not an assertion: a panic here would be taken for the region's own and rolled back.
+        // Not an assertion: a panic here would count as the transaction's own and be rolled back.
         if x != y { Err(tx.abort::<1>()) } else { Ok(()) }
     });
     assert_eq!(world.htm.stats().explicit, 0, "a zombie saw half a commit");
@@ -164,7 +163,7 @@ fn a_region_never_sees_half_of_another() {
     explore(Emulated::new, read_both_in_a_region, add_in_a_region, |_| {});
 }
 
-/// Sets one word if the other is still zero. Done at once, both would be set: write skew.
+/// Sets one word if the other is still zero. Write skew would set both.
 fn set_x_unless_y(world: &World) {
     let _ = world.htm.worker().attempt(ONCE, |tx| match tx.load(&world.memory.y[0])? {
         0 => tx.store(&world.memory.x[0], 1),
@@ -216,7 +215,7 @@ fn mutation_without_fences_write_skew_is_found() {
     explore(|config| Emulated::mutated(config, Mutation::SkipFences), set_x_unless_y, set_y_unless_x, no_write_skew);
 }
 
-/// A critical section under the lock, which the world must stand still for.
+/// A critical section under the lock, which excludes all others.
 fn section(world: &World) {
     let memory = &*world.memory;
     let done = memory.lock.run(world.htm.engine(), |held| {
@@ -270,7 +269,7 @@ fn mutation_without_subscription_a_torn_section_is_found() {
 #[test]
 #[should_panic(expected = "an update was lost")]
 fn mutation_without_subscription_a_lost_update_is_found() {
-    // Looks at one word only, so that it cannot see itself torn.
+    // Reads one word only, so that it cannot see a torn state.
     let section = |world: &World| {
         let (x, y) = (&world.memory.x[0], &world.memory.y[0]);
         let done = world.memory.lock.run(world.htm.engine(), |held| {

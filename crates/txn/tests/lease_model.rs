@@ -1,23 +1,23 @@
 //! Locks, leases and commits of two transactions on two nodes, explored exhaustively: every order
-//! of their steps, of the passing of time, and of clocks that are off by less than is known.
+//! of their steps, of the passing of time, and of clocks within their known error.
 //!
-//! The decisions are the real ones ([`acquire`] and [`lend`]), the steps are those of
-//! `Worker::transact_on`. What was committed must be as if one transaction had come after the
-//! other, and not before one that had ended when it began. Each fault that is put into the steps
-//! must be found, so that the exploration is known to look.
+//! The decisions are the real ones ([`acquire`] and [`lend`]); the steps are those of
+//! `Worker::transact_on`. Committed transactions must be serializable in an order that respects
+//! real time. Every fault that is put into the steps must be found, which shows that the
+//! exploration works.
 
 use drtm_kv::{Acquire, Holder, Leases, Lend, State, acquire, lend};
 use rustc_hash::FxHashSet;
 
-/// How long leases are, and by how much a clock may be wrong.
+/// The length of leases, and the largest error of a clock.
 const LEASE: u64 = 1;
 const UNCERTAIN: i64 = 1;
 
-/// When it begins, and ends: until after every lease has expired.
+/// When time begins, and when it ends: after every lease has expired.
 const FIRST: u64 = 4;
 const LAST: u64 = FIRST + 7;
 
-/// What a transaction does with a record.
+/// A transaction's access to a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Does {
     Nothing,
@@ -33,22 +33,22 @@ enum Fault {
     None,
     /// Leases are not confirmed.
     NotConfirmed,
-    /// Clocks are off by more than is known.
+    /// Clocks have a larger error than the known one.
     Skewed,
     /// Rows are unlocked before they are written.
     UnlockedEarly,
-    /// Versions stay what they were.
+    /// Writes do not change versions.
     VersionKept,
-    /// What was read of the own node is not looked at again.
+    /// Reads of the own node are not validated.
     NotValidated,
 }
 
-/// A run: where the transactions are, what they do, and how wrong the nodes' clocks are.
+/// A run: the transactions' nodes and accesses, and the nodes' clock errors.
 #[derive(Clone, Copy, Debug)]
 struct Setup {
     /// The node of each transaction.
     nodes: [usize; 2],
-    /// What each does with each record, of which each is on the node of its number.
+    /// The accesses of each transaction to each record. Record `n` is on node `n`.
     does: [[Does; 2]; 2],
     skew: [i64; 2],
     fault: Fault,
@@ -64,12 +64,12 @@ enum At {
     LockLocal,
     ValidateLocal,
     Confirm,
-    /// It is decided. Which of its records it has written, and unlocked.
+    /// It has committed. The records that it has written, and those that it has unlocked.
     Apply {
         written: [bool; 2],
         freed: [bool; 2],
     },
-    /// It gives up what it has locked.
+    /// It releases its locks.
     GiveUp,
     Committed,
     Aborted,
@@ -78,17 +78,17 @@ enum At {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Tx {
     at: At,
-    /// The values that it has read, and their versions.
+    /// The values that it has read, with their versions.
     saw: [(u8, u8); 2],
     holds: [bool; 2],
-    /// When its leases are to end, and when its lease ends.
+    /// The requested end of its leases, and the end of the lease it got.
     until: u64,
     lease: u64,
-    /// Whether the other had ended when it began.
+    /// Whether it began after the other had ended.
     is_later: bool,
 }
 
-/// A record's state word, its value, which names its writer, and its version.
+/// A record's state word, its value, which is its writer, and its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Record {
     state: State,
@@ -110,18 +110,18 @@ impl Setup {
         World { now: FIRST, records: [record; 2], txs: [tx; 2] }
     }
 
-    /// What a node's clock says that the time is at least, and at most.
+    /// Returns the bounds of the time by a node's clock.
     fn clock(&self, node: usize, now: u64) -> (u64, u64) {
         let shows = now as i64 + self.skew[node];
         ((shows - UNCERTAIN) as u64, (shows + UNCERTAIN) as u64)
     }
 
-    /// Whether a transaction reads a record of the other node.
+    /// Returns whether a transaction reads a record of the other node.
     fn leases(&self, tx: usize) -> bool {
         self.does[tx][1 - self.nodes[tx]] == Does::Reads
     }
 
-    /// Whether it is no mirror image of another, and no clock is wrong that nothing depends on.
+    /// Returns whether the setup is needed: no mirror image, and no irrelevant clock error.
     fn counts(&self) -> bool {
         let [one, other] = self.does;
         let rank = |does: Does| does as u8;
@@ -138,7 +138,7 @@ impl Setup {
         Holder::new(self.nodes[tx] as u8, 0, tx as u16, 0)
     }
 
-    /// Takes a record's lock, if it can be had.
+    /// Takes a record's lock if possible. Returns whether it did.
     fn lock(&self, world: &mut World, tx: usize, record: usize) -> bool {
         let (least, _) = self.clock(self.nodes[tx], world.now);
         let word = &mut world.records[record].state;
@@ -154,13 +154,13 @@ impl Setup {
         }
     }
 
-    /// Whether a record is as it was seen, and not locked by the other.
+    /// Returns whether a record is unchanged since its read, and not locked by the other.
     fn is_valid(&self, world: &World, tx: usize, record: usize) -> bool {
         let is = world.records[record];
         is.version == world.txs[tx].saw[record].1 && is.state.may_be_read_by(self.holder(tx))
     }
 
-    /// What can come next of a transaction.
+    /// Adds the possible next states of a transaction's step.
     fn step(&self, world: &World, tx: usize, into: &mut Vec<World>) {
         let mut next = *world;
         let (local, remote) = (self.nodes[tx], 1 - self.nodes[tx]);
@@ -236,7 +236,7 @@ impl Setup {
         into.push(next);
     }
 
-    /// Writes and unlocks the records of a decided transaction, in any order of records.
+    /// Writes and unlocks the records of a committed transaction, in any order of records.
     fn apply(&self, world: &World, tx: usize, (written, freed): ([bool; 2], [bool; 2]), into: &mut Vec<World>) {
         if written == [true; 2] && freed == [true; 2] {
             let mut next = *world;
@@ -264,12 +264,12 @@ impl Setup {
         }
     }
 
-    /// Whether what was committed is as if one had come after the other.
+    /// Returns whether the committed transactions are serializable.
     fn is_serial(&self, end: &World) -> bool {
         [[0, 1], [1, 0]].into_iter().any(|order| {
             let [first, second] = order;
             let is_committed = |tx: usize| end.txs[tx].at == At::Committed;
-            // One that began when the other had ended comes after it.
+            // A transaction that began after the other's end comes after it.
             if is_committed(first) && is_committed(second) && end.txs[first].is_later {
                 return false;
             }
@@ -288,7 +288,7 @@ impl Setup {
         })
     }
 
-    /// Explores everything that can happen. Returns how many states there are, or what is wrong.
+    /// Explores all states. Returns their number, or the faulty state.
     fn explore(&self) -> Result<usize, World> {
         let begin = self.begin();
         let (mut known, mut left, mut next) = (FxHashSet::default(), vec![begin], Vec::new());
@@ -303,7 +303,7 @@ impl Setup {
                 }
                 continue;
             }
-            // Time matters from when one may take a lease.
+            // Time passes only once a transaction may take a lease.
             let has_begun = |tx: usize| world.txs[tx].at != At::Begin && self.leases(tx);
             if world.now < LAST && (has_begun(0) || has_begun(1)) {
                 next.push(World { now: world.now + 1, ..world });
@@ -314,7 +314,7 @@ impl Setup {
     }
 }
 
-/// Every setup with a fault, or without.
+/// Returns every setup of a fault, or of none.
 fn setups(fault: Fault) -> impl Iterator<Item = Setup> {
     let most = if fault == Fault::Skewed { 3 } else { UNCERTAIN };
     let skews = [-most, 0, most];

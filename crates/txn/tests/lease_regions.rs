@@ -1,5 +1,5 @@
-//! Fetched sets over emulated transactional memory: rows of a node are locked and looked at again
-//! in htm transactions, which verbs of other nodes end.
+//! Fetched sets over emulated transactional memory: a node's rows are locked and validated in htm
+//! transactions, which verbs of other nodes abort.
 #![cfg(not(feature = "model"))]
 
 use std::{

@@ -1,12 +1,12 @@
-//! What the compiler makes of regions, in a release build.
+//! The compiled code of htm transactions, in a release build.
 //!
-//! Few machines have RTM, so its engine is inspected on all: between `xbegin` and `xend` there are
-//! the body's moves and nothing else. And where there are no regions, an attempt must leave no
-//! trace in its caller.
+//! Few machines have RTM, so the tests inspect its engine's assembly everywhere. Between `xbegin`
+//! and `xend` there are only the body's moves. Without htm transactions, an attempt must leave no
+//! code in its caller.
 
 use std::{fs, path::PathBuf, process::Command, sync::OnceLock};
 
-/// The assembly of `examples/inspected.rs`, as released.
+/// Returns the assembly of `examples/inspected.rs`, as released.
 fn assembly() -> &'static str {
     static ASSEMBLY: OnceLock<String> = OnceLock::new();
     ASSEMBLY.get_or_init(|| {
@@ -21,7 +21,7 @@ fn assembly() -> &'static str {
     })
 }
 
-/// A function's labels and instructions, each instruction as mnemonic and operands.
+/// Returns a function's labels and instructions, each instruction as mnemonic and operands.
 fn function(name: &str) -> Option<Vec<&'static str>> {
     let mut lines = assembly().lines();
     lines.find(|line| line.ends_with(':') && line.starts_with('_') && line.contains(name))?;
@@ -41,8 +41,8 @@ fn instructions(body: &[&'static str]) -> Vec<&'static str> {
     body.iter().copied().filter(|line| !is_label(line)).collect()
 }
 
-/// The instructions that run after `start`, up to one that begins with `end`. A conditional jump on
-/// "the region has begun" is followed.
+/// Returns the instructions that run after `start`, up to one that begins with `end`. Follows a
+/// conditional jump on "the transaction has begun".
 fn path(body: &[&'static str], start: &str, end: &str) -> Vec<&'static str> {
     let mut at = body.iter().position(|line| line.starts_with(start)).expect(start) + 1;
     let mut path = Vec::new();
@@ -79,7 +79,7 @@ fn a_hardware_region_is_its_moves() {
 fn an_attempt_without_regions_is_its_fallback() {
     let alone = function("software_alone").expect("not inlined away");
     match function("software_behind_an_attempt") {
-        // The compiler found the two functions to be one.
+        // The compiler merged the two identical functions.
         None => assert!(assembly().contains("software_alone")),
         Some(behind) => {
             let behind = instructions(&behind);
@@ -92,7 +92,7 @@ fn an_attempt_without_regions_is_its_fallback() {
 #[test]
 fn an_engine_chosen_at_run_time_costs_one_test() {
     let body = function("software_behind_a_choice").expect("not inlined away");
-    // One test leads to either engine's code, which is jumped to or copied here.
+    // One test selects either engine's code, by a jump or inline.
     let branches = body.iter().filter(|line| is_jump(line) && !line.starts_with("jmp")).count();
     let calls_elsewhere = body.iter().filter(|line| line.starts_with("call")).count();
     assert_eq!((branches, calls_elsewhere), (1, 0), "{body:#?}");

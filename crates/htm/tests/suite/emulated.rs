@@ -1,4 +1,4 @@
-//! What only the emulation promises: its limits, its timer, its determinism, its opacity, and its
+//! Guarantees of the emulation only: its limits, its timer, its determinism, its opacity, and its
 //! strictness.
 
 use std::{
@@ -18,7 +18,7 @@ use crate::support::{lines, values};
 /// One try for each cause.
 const ONCE: Policy = Policy::DBX.divided_by(u32::MAX);
 
-/// No interrupts: what aborts is what the test is about.
+/// No interrupts, so that only the tested cause aborts.
 fn untimed(profile: Profile) -> EmulatedConfig {
     EmulatedConfig::new(profile).with_timer(Timer::Off)
 }
@@ -34,8 +34,7 @@ fn once<'m, T>(
     engine(config).worker().attempt(ONCE, body)
 }
 
-/// `count` lines that begin at a multiple of the size of a 64-set way, so that the first lies in
-/// set 0.
+/// Returns `count` lines aligned to the size of a 64-set way, so that the first is in set 0.
 fn aligned(memory: &[Line], count: usize) -> &[Line] {
     let first = memory.iter().position(|line| std::ptr::from_ref(line).addr().is_multiple_of(64 * 64));
     &memory[first.expect("a page begins within 64 lines")..][..count]
@@ -87,7 +86,7 @@ fn the_read_set_is_the_tracker_and_not_a_line_more() {
     let profile = Profile::new(64, 8, 1000);
     assert_eq!(once(untimed(profile), |tx| read(tx, &memory[..1000])), COMMITTED);
     assert_eq!(once(untimed(profile), |tx| read(tx, &memory)), CAPACITY);
-    // A line read twice is tracked once.
+    // A line that is read twice is tracked once.
     assert_eq!(
         once(untimed(profile), |tx| read(tx, &memory[..1000]).and_then(|()| read(tx, &memory[..1000]))),
         COMMITTED
@@ -181,8 +180,8 @@ fn chance_events_come_about_as_often_as_asked() {
     assert!((900..1_100).contains(&system), "{system} in 10000");
 }
 
-/// Runs `other` on another thread and waits for it: in the middle of a region, whose own thread
-/// must not do it.
+/// Runs `other` on another thread and waits for it. The thread of an htm transaction must not run
+/// it itself.
 fn meanwhile(other: impl FnOnce() + Send) {
     thread::scope(|scope| scope.spawn(other).join().expect("no panic"));
 }
@@ -211,7 +210,7 @@ fn a_zombie_never_sees_two_words_that_did_not_exist_at_once() {
     assert_eq!(outcome, Outcome::Fallback(Cause::Conflict));
     assert!(!seen_second.get(), "the second load must not return");
 
-    // What changed before the region looked at it is no conflict, as in hardware.
+    // A change before the transaction's first access is no conflict, as in hardware.
     let outcome = htm.worker().attempt(ONCE, |tx| {
         tx.load(&memory[2][0])?;
         set_both(2);
@@ -237,7 +236,7 @@ fn neighbours_on_a_line_conflict_and_neighbouring_lines_do_not() {
 
 #[test]
 fn lines_that_share_a_version_conflict_only_falsely() {
-    // One version for all of memory: regions still commit, one at a time.
+    // One version for all memory: transactions still commit, one at a time.
     let memory = lines(5);
     let htm = engine(EmulatedConfig::default().with_tracked_lines(1));
     let outcome = htm.worker().attempt(ONCE, |tx| {

@@ -1,9 +1,9 @@
-//! One behavioural suite over every engine: the same checks on `NoHtm`, on `Traced`, on `Emulated`,
-//! and on `Rtm` where there is one.
+//! One behavioural suite over every engine: the same checks on `NoHtm`, `Traced`, `Emulated`, and
+//! on `Rtm` where it is available.
 //!
-//! A check is generic over the engine. Where an engine has no regions, what is checked is that the
-//! region is not entered and that the section under the lock keeps the same promises. On a machine
-//! without RTM the `rtm` tests say so and end.
+//! A check is generic over the engine. On an engine without htm transactions it checks that the
+//! transaction is not entered, and that the section under the lock gives the same guarantees. On a
+//! machine without RTM the `rtm` tests print that and return.
 
 use std::{
     cell::Cell,
@@ -74,8 +74,8 @@ fn add_to_all<'m, A: Access<'m>>(tx: &mut A, lines: &'m [Line], amount: u64) -> 
     })
 }
 
-/// Whether an attempt that had every reason to commit did. Hardware never promises to; the
-/// emulation does here.
+/// Returns whether an attempt without a reason to abort committed. Hardware never guarantees that;
+/// the emulation does here.
 fn committed<E: Engine, T: PartialEq + std::fmt::Debug>(outcome: Outcome<T>, value: T) -> bool {
     match E::KIND {
         EngineKind::None => {
@@ -111,7 +111,7 @@ fn a_committed_region_is_visible_whole<E: Engine>(htm: Htm<E>) {
 fn an_abort_rolls_back_every_store<E: Engine>(htm: Htm<E>) {
     fn store_then_abort<'m, A: Access<'m>>(tx: &mut A, lines: &'m [Line], stores: usize) -> Result<(), A::Abort> {
         add_to_all(tx, &lines[..stores], 1)?;
-        // Twice to the same word: what must come back is the value before the first.
+        // Twice to the same word: an abort must restore the value before the first.
         add_to_all(tx, &lines[..stores], 1)?;
         Err(tx.abort::<EMPTY>())
     }
@@ -136,7 +136,7 @@ fn a_region_reads_its_own_stores<E: Engine>(htm: Htm<E>) {
         tx.store(&line[0], 1)?;
         let first = tx.load(&line[0])?;
         tx.store(&line[0], first + 1)?;
-        // A neighbour on the line is not confused with it.
+        // Distinct from its neighbour on the line.
         let neighbour = tx.load(&line[1])?;
         Ok((tx.load(&line[0])?, neighbour))
     }
@@ -207,7 +207,7 @@ fn a_region_sees_plain_writers_at_one_moment<E: Engine>(htm: Htm<E>) {
     let (shared, stop) = (lines(2), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {
-            // The first line is ahead of the second by one or not at all, at every moment.
+            // The first line is ahead of the second by one or equal, at every moment.
             while !stop.load(Relaxed) {
                 htm.engine().fetch_add(&shared[0][0], 1);
                 htm.engine().fetch_add(&shared[1][0], 1);
@@ -219,7 +219,7 @@ fn a_region_sees_plain_writers_at_one_moment<E: Engine>(htm: Htm<E>) {
                 let behind = tx.load(&shared[1][0])?;
                 tx.spin(50)?;
                 let ahead = tx.load(&shared[0][0])?;
-                // Checked inside: a zombie would fail here.
+                // Checked inside: a zombie transaction would fail here.
                 if ahead.wrapping_sub(behind) > 1 {
                     return Err(tx.abort::<EMPTY>());
                 }
@@ -251,7 +251,7 @@ fn plain_readers_see_a_region_at_one_moment<E: Engine>(htm: Htm<E>) {
     });
 }
 
-/// A panic that is not printed.
+/// Panics without printing.
 fn quiet_panic() -> ! {
     resume_unwind(Box::new("on purpose"))
 }
@@ -300,7 +300,7 @@ fn a_recurring_panic_surfaces_with_nothing_stored_and_nothing_held<E: Engine>(ht
         assert_eq!(payload.downcast_ref(), Some(&"on purpose"));
         assert_eq!(values(htm.engine(), &shared), [0, 0]);
     }
-    // The lock is free and the worker is as good as new.
+    // The lock is free, and the worker is usable.
     assert_eq!(lock.run(htm.engine(), |held| add_to_all(held, &shared, 1)), Ok(()));
     let outcome = worker.attempt_unless(&lock, Policy::DBX, |tx| add_to_all(tx, &shared, 1));
     let expected = if committed::<E, _>(outcome, ()) { 2 } else { 1 };
@@ -335,7 +335,7 @@ fn an_abort_inside_a_nested_region_aborts_the_outermost<E: Engine>(htm: Htm<E>) 
     let outcome = htm.worker().attempt(Policy::DBX, |tx| {
         tx.store(&shared[0][0], 1)?;
         let inner: Result<(), _> = tx.nested(|tx| Err(tx.abort::<EMPTY>()));
-        // There is no partial abort: ignoring the inner one does not help.
+        // There is no partial abort: ignoring the inner one has no effect.
         drop(inner);
         Ok(())
     });
@@ -344,7 +344,7 @@ fn an_abort_inside_a_nested_region_aborts_the_outermost<E: Engine>(htm: Htm<E>) 
 }
 
 fn the_lock_excludes_regions_and_sections_alike<E: Engine>(htm: Htm<E>) {
-    /// Moves all lines on together, in two passes, and notices if anyone else does meanwhile.
+    /// Increments all lines together, in two passes, and detects concurrent changes.
     fn move_on<'m, A: Access<'m>>(tx: &mut A, lines: &'m [Line], torn: &Cell<bool>) -> Result<(), A::Abort> {
         let first = tx.load(&lines[0][0])?;
         for line in lines {
@@ -366,7 +366,8 @@ fn the_lock_excludes_regions_and_sections_alike<E: Engine>(htm: Htm<E>) {
                 let mut worker = htm.worker();
                 let torn = Cell::new(false);
                 for round in 0..rounds {
-                    // Every so often straight to the lock, so that sections and regions meet.
+                    // Sometimes takes the lock directly, so that sections and htm transactions
+                    // meet.
                     let policy = if round % 3 == thread { Policy::NEVER } else { Policy::DBX };
                     let done = worker.elide(
                         lock,

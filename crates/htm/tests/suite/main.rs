@@ -1,4 +1,4 @@
-//! The behaviour of the crate, seen from outside.
+//! Tests of the crate's public behaviour.
 //!
 //! Model checking is in `tests/loom.rs`.
 #![cfg(not(feature = "model"))]

@@ -1,4 +1,4 @@
-//! Random programs against a simple model: a vector of numbers.
+//! Random programs, compared with a simple model: a vector of numbers.
 
 use drtm_htm::{
     Access, Cause, Emulated, EmulatedConfig, Engine, FallbackLock, Htm, Line, NoHtm, Policy, Profile, Timer,
@@ -15,7 +15,7 @@ const STOP: u8 = 3;
 enum Step {
     Load(usize),
     Store(usize, u64),
-    /// The steps inside are a nested region.
+    /// A nested htm transaction with these steps.
     Nested(Vec<Step>),
     Abort,
 }
@@ -30,7 +30,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..10)
 }
 
-/// Runs the steps; gives what the loads saw.
+/// Runs the steps; returns the loaded values.
 fn run<'m, A: Access<'m>>(tx: &mut A, memory: &'m [Line], steps: &[Step], seen: &mut Vec<u64>) -> Result<(), A::Abort> {
     for step in steps {
         match step {
@@ -43,7 +43,7 @@ fn run<'m, A: Access<'m>>(tx: &mut A, memory: &'m [Line], steps: &[Step], seen: 
     Ok(())
 }
 
-/// The same on the model; false when it aborts.
+/// Runs the steps on the model; returns `false` on abort.
 fn run_model(memory: &mut [u64], steps: &[Step], seen: &mut Vec<u64>) -> bool {
     steps.iter().all(|step| match step {
         Step::Load(line) => {
@@ -101,7 +101,8 @@ proptest! {
         agrees_with_the_model(&Htm::new(Emulated::default()), &programs)?;
     }
 
-    /// So tight, and so often interrupted, that regions and sections under the lock take turns.
+    /// Little capacity and many interrupts, so that htm transactions and sections under the lock
+    /// alternate.
     #[test]
     fn in_both(programs in prop::collection::vec(steps(), 1..12), seed: u64, ways in 1..4usize, one_in in 0..30u32) {
         let config = EmulatedConfig::new(Profile::new(2, ways, 4))

@@ -1,16 +1,16 @@
-//! DrTM's Table IV: what a local access in a region and a remote access by one-sided verbs do to
-//! each other.
+//! DrTM's Table IV: how a local access in an htm transaction and a remote access by one-sided verbs
+//! affect each other.
 //!
-//! A record is a state word and a value word on one line. Local accesses happen inside a region;
-//! remote ones are plain accesses by another thread, as a NIC's are, and follow the lock protocol
-//! of the paper's Fig. 10 on the state word (DrTM's bits: lock, 8 of owner, 55 of lease end). Three
-//! moments at which they meet, after the paper's Fig. 8:
+//! A record is a state word and a value word on one line. Local accesses happen inside an htm
+//! transaction. Remote ones are plain accesses by another thread, like a NIC's. They follow the
+//! lock protocol of the paper's Fig. 10 on the state word (DrTM's bits: lock, 8 of owner, 55 of
+//! lease end). The accesses meet at three moments, after the paper's Fig. 8:
 //!
-//! - *after*: the remote access comes between the local one and the region's end;
-//! - *within*: it is under way, its lock or lease taken, during the whole region;
-//! - *across*: it is under way at the local access, and over before the region's end.
+//! - *after*: the remote access comes between the local one and the transaction's end;
+//! - *within*: it holds its lock or lease during the whole transaction;
+//! - *across*: it is in progress at the local access, and over before the transaction's end.
 //!
-//! "Share" is a region that commits with the right value; "conflict" one that does not commit.
+//! "Share" is a transaction that commits with the right value; "conflict" one that does not commit.
 
 use std::thread;
 
@@ -20,7 +20,7 @@ use crate::support::lines;
 
 const ONCE: Policy = Policy::DBX.divided_by(u32::MAX);
 
-/// The record was locked, or leased, by a remote transaction.
+/// A remote transaction had locked or leased the record.
 const LOCKED: u8 = 1;
 const LEASED: u8 = 2;
 
@@ -101,7 +101,7 @@ impl Record {
         engine.load(self.value());
     }
 
-    /// The second half: REMOTE_WRITE_BACK. A lease is not given back; it ends by itself.
+    /// The second half: REMOTE_WRITE_BACK. A lease is not released; it expires.
     fn remote_finish(&self, engine: &Emulated, kind: Kind) {
         if kind == Kind::Write {
             engine.store(self.value(), REMOTE);
@@ -110,7 +110,7 @@ impl Record {
     }
 }
 
-/// One region with a `local` access meets a `remote` one; what becomes of the region.
+/// Runs an htm transaction with a `local` access that meets a `remote` one; returns the outcome.
 fn meet(local: Kind, remote: Kind, meeting: Meeting) -> Outcome<u64> {
     let htm = Htm::new(Emulated::default());
     let engine = htm.engine();
@@ -120,7 +120,7 @@ fn meet(local: Kind, remote: Kind, meeting: Meeting) -> Outcome<u64> {
     let finish = || record.remote_finish(engine, remote);
 
     let outcome = htm.worker().attempt(ONCE, |tx| {
-        // The region is under way before either access, so that its beginning plays no part.
+        // The transaction begins before either access, so that its beginning plays no part.
         tx.spin(1)?;
         if !matches!(meeting, Meeting::After) {
             elsewhere(&start);
@@ -171,7 +171,7 @@ cells! {
     local_write_across_remote_write: conflicts(Write, Write, Across, Cause::Explicit(LOCKED));
 }
 
-/// The state check is what makes the second and third meetings safe: without it the region would
+/// The state check makes the second and third meetings safe. Without it the transaction would
 /// commit a read of a record that is about to be written back.
 #[test]
 fn without_the_state_check_strong_atomicity_alone_would_not_do() {
@@ -182,7 +182,7 @@ fn without_the_state_check_strong_atomicity_alone_would_not_do() {
     assert_eq!(outcome, Outcome::Committed(OLD));
 }
 
-/// And strong atomicity is what makes a write-back safe that comes after the check.
+/// Strong atomicity makes a write-back after the check safe.
 #[test]
 fn a_write_back_between_check_and_commit_aborts_the_region() {
     let htm = Htm::new(Emulated::default());

@@ -1,4 +1,4 @@
-//! Backups while writers go on, and how a recovery tells of itself.
+//! Backups beside writers, and reports of recoveries.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,8 +11,8 @@ use drtm_txn::{
 
 use super::{Rows, Sound, Tables, builder, hooked::Hooked, open};
 
-/// Fills a database, and backs it up to a disk while it is written. Returns the rows that there can
-/// be in the backup.
+/// Fills a database, and backs it up to a disk while it is written. Returns the possible rows of
+/// the backup.
 fn back_up(to: &Image, seed: u64) -> (Result<(), Error>, Vec<Rows>) {
     let from = Image::default();
     let db = open(&from).expect("it has no fault");
@@ -37,7 +37,7 @@ fn back_up(to: &Image, seed: u64) -> (Result<(), Error>, Vec<Rows>) {
     let made = db.backup_to(&target);
     hooked.no_more();
     let states = states.lock().expect("no panic").clone();
-    // It goes on as if nothing had been.
+    // The database continues unaffected.
     drop(db);
     let db = open(&from).expect("it has no fault");
     let rows = Tables::of(&db).and_then(|tables| tables.rows()).expect("it is there");
@@ -57,7 +57,7 @@ fn a_backup_opens_by_itself_with_a_prefix_of_what_was_committed_meanwhile() {
         let tables = Tables::of(&db).expect("they are there");
         let rows = tables.rows().expect("memory");
         assert!(states.contains(&rows), "{rows:?}");
-        // It is a database like others.
+        // The backup is an ordinary database.
         let mut next = rows;
         tables.run(seed * 100 + 99, &mut next).expect("it has no fault");
         drop(db);
@@ -79,7 +79,7 @@ fn a_backup_that_was_broken_off_is_none_or_whole() {
             let left = to.after_crash(&mut |most| random.u64(0..most));
             let has_any = !left.list().expect("it has no fault").is_empty();
             match open(&left) {
-                // It has not begun yet.
+                // The backup has not begun yet.
                 Ok(_) if !has_any => assert!(made.is_err()),
                 Ok(db) => {
                     let rows = Tables::of(&db).and_then(|tables| tables.rows()).expect("it is there");
@@ -122,7 +122,7 @@ fn a_recovery_tells_how_far_it_has_come_and_how_much_memory_it_needs() -> Result
     put(39_000..60_000)?;
     let taken = db.memory().tables;
     drop(db);
-    // Memory for a part of it, only.
+    // Memory for only a part of it.
     let needed = match builder(&disk, Durability::Async).memory(6 << 20).build_with::<Sound>(NoHtm) {
         Err(Error::Log(LogError::TooLittleMemory { given, needed })) => {
             assert!(given == 6 << 20 && needed < 3 * taken, "{needed}, and it took {taken}");

@@ -1,5 +1,5 @@
 //! Tables that are created, renamed and dropped, and indexes, over restarts, crashes, checkpoints
-//! and backups, beside a model.
+//! and backups, compared with a model.
 
 use std::{collections::BTreeMap, sync::Arc, thread};
 
@@ -63,17 +63,17 @@ fn random_step(random: &mut fastrand::Rng) -> Step {
     }
 }
 
-/// A table: its rows, and whether it has the index.
+/// A table: its rows, and whether the index exists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Rows {
     rows: BTreeMap<u32, u64>,
     is_indexed: bool,
 }
 
-/// What a database has, by the tables' names.
+/// The tables of a database, by name.
 type Model = BTreeMap<&'static str, Rows>;
 
-/// Reads what a database has, whether its index is open or not.
+/// Reads a database's tables, whether its index is open or not.
 fn observe(db: &Db<Sound>) -> Result<Model, Error> {
     let mut model = Model::new();
     for (name, _) in db.tables()? {
@@ -84,8 +84,7 @@ fn observe(db: &Db<Sound>) -> Result<Model, Error> {
         let table = db.table(def)?;
         let rows = db.read(|tx| tx.range(table, ..)?.rows().collect())?;
         model.insert(name, Rows { rows, is_indexed: false });
-        // There is an index if it is not open, or if it can be opened by the table, and there is
-        // one already.
+        // The index exists if it is not open, or if the table can open it and it is not new.
         let refused = db.transact(|tx| tx.put(table, 9, &9).and_then(|()| Err::<(), _>(Error::aborted("to look"))));
         let is_indexed = match refused {
             Err(Error::IndexNotOpened { .. }) => true,
@@ -111,8 +110,7 @@ fn check_index(db: &Db<Sound>, model: &Model) -> Result<(), Error> {
     Ok(())
 }
 
-/// Carries out a step that changes the database, if the model says that it can be. Returns the
-/// model afterwards.
+/// Runs a step that changes the database, if the model allows it. Returns the new model.
 fn carry_out(db: &Db<Sound>, model: &Model, step: Step, value: u64) -> (Model, Result<(), Error>) {
     let mut next = model.clone();
     let name = |table: usize| TABLES[table].name();
@@ -170,7 +168,7 @@ proptest! {
                     db = open(&disk).expect("it has no fault");
                     prop_assert_eq!(observe(&db).expect("it has no fault"), model.clone());
                     if drops_unopened && value.is_multiple_of(2) {
-                        // It was not opened since.
+                        // The index was not opened since.
                         model = carry_out(&db, &model, Step::DropIndex, value).0;
                     }
                     check_index(&db, &model).expect("it has no fault");
@@ -193,8 +191,8 @@ proptest! {
     }
 }
 
-/// Runs random steps until the disk stops, or all have been run. Before them, the database has one
-/// of what is `possible`. Returns what it can have then.
+/// Runs random steps until the disk stops, or all are done. Before them, the database is one of
+/// `possible`. Returns its possible states afterwards.
 fn run(disk: &Image, fault: Option<Mutation>, seed: u64, possible: Vec<Model>) -> Result<Vec<Model>, String> {
     let Ok(db) = with(builder(disk, Durability::Sync), fault).build_with::<Sound>(NoHtm) else {
         return Ok(possible);
@@ -203,7 +201,7 @@ fn run(disk: &Image, fault: Option<Mutation>, seed: u64, possible: Vec<Model>) -
     if !possible.contains(&model) {
         return Err(format!("recovered {model:?}\nwhich is none of {possible:?}"));
     }
-    // Also where the index was recorded, it may be dropped before it is opened.
+    // A recorded index may also be dropped before it is opened.
     if !seed.is_multiple_of(3) && check_index(&db, &model).is_err() {
         return Ok(vec![model]);
     }
@@ -219,7 +217,7 @@ fn run(disk: &Image, fault: Option<Mutation>, seed: u64, possible: Vec<Model>) -
     Ok(vec![model])
 }
 
-/// Runs with a crash at a call, and then another at a call of what follows; opens what is left.
+/// Runs with a crash at a call, then with another crash, and reopens the database.
 fn check(fault: Option<Mutation>, seed: u64, first: u64, second: u64) -> Result<(), String> {
     let mut random = fastrand::Rng::with_seed(seed ^ first << 32 ^ second << 48);
     let mut choose = |most| random.u64(0..most);
@@ -230,7 +228,7 @@ fn check(fault: Option<Mutation>, seed: u64, first: u64, second: u64) -> Result<
     disk.fail_at(second, Fault::Crash);
     let left = run(&disk, fault, seed + 1, left)?;
     let disk = if seed.is_multiple_of(4) { disk.after_kill() } else { disk.after_crash(&mut choose) };
-    // Without another crash all of it must succeed.
+    // Without another crash everything must succeed.
     let left = run(&disk, fault, seed + 2, left)?;
     let db = open_with(&disk.after_kill(), fault).map_err(|error| error.to_string())?;
     let model = observe(&db).map_err(|error| error.to_string())?;
@@ -264,7 +262,7 @@ fn crash_images_notice_identities_that_are_used_twice() {
     assert!(check_all(Some(Mutation::IdsReused), 20).is_err());
 }
 
-/// A table is dropped, renamed, and another is made, before every write to a checkpoint.
+/// A table is dropped, renamed, and another is created, before every write to a checkpoint.
 #[test]
 fn catalogs_change_while_checkpoints_are_made() -> Result<(), Error> {
     for seed in 0..rounds(30) {
@@ -371,7 +369,7 @@ fn a_drop_that_cannot_be_logged_has_not_happened() -> Result<(), Error> {
     for refused in [db.drop_table("one"), db.rename_table("one", "two"), db.drop_index("by value")] {
         assert!(matches!(refused, Err(Error::Poisoned { .. })), "{refused:?}");
     }
-    // Memory is as it was.
+    // Memory is unchanged.
     assert_eq!(db.snapshot()?.get(table, 1)?, Some(1));
     let index = db.index(table, BY_VALUE)?;
     assert_eq!(db.snapshot()?.count(index, ..)?, 2);
@@ -393,7 +391,7 @@ fn a_drop_whose_write_fails_is_told_to_be_unknown() -> Result<(), Error> {
 }
 
 /// Threads write to tables that come and go. No row of a table is logged in a later epoch than its
-/// drop: recovery takes that for damage.
+/// drop, which recovery would report as damage.
 #[test]
 fn no_row_is_logged_behind_the_drop_of_its_table() {
     for seed in 0..rounds(3) {

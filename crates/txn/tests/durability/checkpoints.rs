@@ -1,4 +1,4 @@
-//! Checkpoints: what is in them, what of the log is gone, and what damage does.
+//! Checkpoints: their contents, the truncation of the log, and damage.
 
 use std::{
     sync::{Arc, mpsc::channel},
@@ -61,7 +61,7 @@ fn every_row_of_every_kind_of_table_comes_back_with_its_version_though_they_chan
         })
     };
     (0..ROWS).try_for_each(|key| put(&db, key, key))?;
-    // Hash tables grow, trees split, values move, and rows come and go while it is made.
+    // Hash tables grow, trees split, values move, and rows come and go during the checkpoint.
     let (other, mut next) = (db.clone(), ROWS);
     hooked.before_writes(move || {
         for _ in 0..2 {
@@ -122,7 +122,7 @@ fn what_it_takes_the_place_of_is_removed_and_nothing_else() -> Result<(), Error>
         let db = open(&disk.after_crash(&mut |most| most - 1))?;
         assert_eq!(Tables::of(&db)?.rows()?, rows);
     }
-    // Also where there is nothing behind it, and it is the second of two.
+    // Also with an empty log behind it, and as the second of two.
     db.checkpoint()?;
     drop(db);
     let db = open(&disk)?;
@@ -158,7 +158,7 @@ fn they_are_made_by_themselves_as_the_log_grows() -> Result<(), Error> {
     Ok(())
 }
 
-/// A small database with a checkpoint, and entries behind it.
+/// Returns a small database with a checkpoint, and entries behind it.
 fn small() -> Result<(Image, Vec<Rows>), Error> {
     let disk = Image::default();
     let db = open(&disk)?;
@@ -216,7 +216,7 @@ fn a_checkpoint_whose_log_is_missing_is_refused() -> Result<(), Error> {
     Ok(())
 }
 
-/// Says when a transaction is about to be logged, if it writes this row.
+/// Reports when a transaction that writes this row is about to be logged.
 #[derive(Debug)]
 struct Tell(Mutex<std::sync::mpsc::Sender<()>>);
 

@@ -24,7 +24,8 @@ const COUNTS: TableDef<u32, Pod<u64>> = TableDef::hash("counts");
 /// The row whose writer is stopped while it commits.
 const STOPPED: u32 = 100;
 
-/// Stops a transaction that writes a row to a value above zero, between its locks and its record.
+/// Stops a transaction that writes a row to a value above zero, after its locks and before its
+/// record.
 #[derive(Debug)]
 struct Stop {
     reached: Mutex<Sender<()>>,
@@ -70,9 +71,9 @@ fn get(disk: &Image, fault: Option<Mutation>, keys: &[u32]) -> Vec<Option<u64>> 
     db.read(|tx| tx.get_many(counts, keys)).expect("memory")
 }
 
-/// Commits a transaction that is stopped before its record, while another waits for its own to be
-/// durable. Returns whether the first, which was acknowledged, is there after a crash that takes
-/// all that was not synced.
+/// Commits a transaction that is stopped before its record, while another waits to be durable.
+/// Returns whether the first, which was acknowledged, survives a crash that loses everything
+/// unsynced.
 fn acknowledges_truly(fault: Option<Mutation>) -> bool {
     let test = Stopping::new(fault);
     test.put(0).expect("it is not stopped");
@@ -80,8 +81,8 @@ fn acknowledges_truly(fault: Option<Mutation>) -> bool {
         let stopped = scope.spawn(|| test.put(STOPPED));
         test.reached.lock().recv().expect("it gets there");
         let other = scope.spawn(|| test.put(1));
-        // Without the fault this other one waits for the first, however long that takes; with it,
-        // it need not.
+        // Without the fault the other transaction waits for the first, however long that takes;
+        // with it, it need not.
         thread::sleep(Duration::from_millis(50));
         test.go_on.send(()).expect("it waits for it");
         stopped.join().expect("no panic").expect("it is acknowledged");
@@ -97,14 +98,14 @@ fn an_epoch_is_not_closed_while_a_transaction_may_commit_in_it() {
     assert!((0..10).any(|_| !acknowledges_truly(Some(Mutation::EpochNotPublished))), "the fault is noticed");
 }
 
-/// Lets a record be written in a frame that does not close its epoch, and crashes before the next
-/// frame. Opens that, commits, and opens it again; returns whether the record's row has come back.
-/// `None` if the threads ran in another order, so that there was no such record.
+/// Writes a record in a frame that does not close its epoch, and crashes before the next frame.
+/// Reopens the database, commits, and opens it again. Returns whether the record's row has
+/// reappeared; `None` if the threads ran in an order without such a record.
 fn is_revived(fault: Option<Mutation>) -> Option<bool> {
     let test = Stopping::new(fault);
     test.put(0).expect("it is not stopped");
     let is_late = thread::scope(|scope| {
-        // The leader knows only threads that have committed before it leads.
+        // The leader knows only threads that committed before it leads.
         let (begin, begins) = channel();
         let (ready, is_ready) = channel();
         let test = &test;
@@ -118,13 +119,12 @@ fn is_revived(fault: Option<Mutation>) -> Option<bool> {
         is_ready.recv().expect("it commits");
         let stopped = scope.spawn(|| test.put(STOPPED));
         test.reached.lock().recv().expect("it gets there");
-        // This one advances the number, and waits for the epoch of the first.
+        // This thread advances the number, and waits for the epoch of the first.
         let leader = scope.spawn(|| test.put(1));
         thread::sleep(Duration::from_millis(80));
         begin.send(()).expect("it waits for it");
         thread::sleep(Duration::from_millis(80));
-        // A write and a sync close the first epoch; the next write finds that the machine has
-        // stopped.
+        // A write and a sync close the first epoch; the next write finds the machine stopped.
         test.disk.fail_at(test.disk.calls() + 2, Fault::Crash);
         test.go_on.send(()).expect("it waits for it");
         stopped.join().expect("no panic").expect("it is durable");
@@ -153,8 +153,8 @@ fn what_was_void_once_stays_void() {
 const THREADS: u32 = 4;
 const TOTAL: u32 = 99;
 
-/// Each thread counts in a row of its own and in one that all share, until the machine stops.
-/// Returns how many counts of each thread were acknowledged.
+/// Each thread increments a row of its own and a shared one, until the machine stops. Returns the
+/// acknowledged increments of each thread.
 fn count(disk: &Image, durability: Durability) -> Vec<u64> {
     let delay = Duration::from_millis(1);
     let db = builder(disk, durability)

@@ -1,5 +1,5 @@
-//! Crash images: a run stops at each call to the disk, and what is left of it is opened again,
-//! twice.
+//! Crash images: a run stops at each call to the disk, and the database is reopened twice from what
+//! is left.
 
 use std::sync::Arc;
 
@@ -13,32 +13,32 @@ use parking_lot::Mutex;
 
 use super::{Rows, Sound, Tables, hooked::Hooked, open_with, with};
 
-/// Transactions in a run, between restarts.
+/// Transactions of a run, between restarts.
 const RUN: u64 = 8;
 
-/// What a run has left.
+/// The result of a run.
 struct Left {
-    /// All rows after each transaction that may have happened, beginning with the last that was
-    /// acknowledged.
+    /// The rows after each transaction that may have committed, beginning with the last
+    /// acknowledged one.
     possible: Vec<Rows>,
 }
 
-/// What is wrong, if anything is.
+/// A fault of the database, if any.
 type Fault = Option<Mutation>;
 
-/// What happens in a run, beside its transactions.
+/// Events of a run beside its transactions.
 #[derive(Clone, Copy, Debug)]
 enum Beside {
     Nothing,
-    /// Checkpoints, while which there are more transactions: such that wait, so that they fill
-    /// segments, or such that do not, so that a checkpoint meets what is not durable.
+    /// Checkpoints with concurrent transactions. Those that wait for durability fill segments;
+    /// those that do not make a checkpoint meet commits that are not durable.
     Checkpoints(Durability),
 }
 
-/// What the transactions of a run have done so far.
+/// The progress of a run's transactions.
 struct State {
     rows: Rows,
-    /// What can survive: the last rows that are durable, and all later ones.
+    /// The states that can survive: the last durable rows, and all later ones.
     possible: Vec<Rows>,
     has_failed: bool,
     /// The seed of the next transaction.
@@ -61,13 +61,13 @@ impl State {
     }
 }
 
-/// Runs transactions until the disk stops, or all have been run. Before them, the rows are one of
-/// those that are `possible`.
+/// Runs transactions until the disk stops, or all are done. Before them, the rows are one of
+/// `possible`.
 fn run(disk: &Image, (beside, fault): (Beside, Fault), seed: u64, possible: Vec<Rows>) -> Result<Left, String> {
     let hooked = Hooked::new(disk);
     let builder = with(hooked.builder(Durability::Sync), fault);
     let Ok(db) = builder.build_with::<Sound>(NoHtm) else { return Ok(Left { possible }) };
-    // Tables may fail to be made, and the rows are unchanged then.
+    // Creating tables may fail; the rows are unchanged then.
     let Ok(tables) = Tables::of(&db) else { return Ok(Left { possible }) };
     let Ok(rows) = tables.rows() else { return Ok(Left { possible }) };
     if !possible.contains(&rows) {
@@ -89,7 +89,7 @@ fn run(disk: &Image, (beside, fault): (Beside, Fault), seed: u64, possible: Vec<
             });
             let made = db.checkpoint();
             hooked.no_more();
-            // One that fails leaves the log as it was, unless the disk has stopped.
+            // A failed checkpoint leaves the log as it was, unless the disk has stopped.
             if made.is_err() {
                 break;
             }
@@ -100,7 +100,7 @@ fn run(disk: &Image, (beside, fault): (Beside, Fault), seed: u64, possible: Vec<
     Ok(Left { possible })
 }
 
-/// Runs with a crash at a call, and then another at a call of what follows; opens what is left.
+/// Runs with a crash at a call, then with another crash, and reopens the database.
 fn check(how: (Beside, Fault), seed: u64, first: u64, second: u64) -> Result<(), String> {
     let mut random = fastrand::Rng::with_seed(seed ^ first << 32 ^ second << 48);
     let mut choose = |most| random.u64(0..most);
@@ -111,7 +111,7 @@ fn check(how: (Beside, Fault), seed: u64, first: u64, second: u64) -> Result<(),
     disk.fail_at(second, storage::Fault::Crash);
     let left = run(&disk, how, seed + 1, left.possible)?;
     let disk = if seed.is_multiple_of(4) { disk.after_kill() } else { disk.after_crash(&mut choose) };
-    // Without another crash all of it must succeed.
+    // Without another crash everything must succeed.
     let left = run(&disk, how, seed + 2, left.possible)?;
     let db = open_with(&disk.after_kill(), how.1).map_err(|error| error.to_string())?;
     let rows = Tables::of(&db).and_then(|tables| tables.rows()).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! Each call to the disk fails in turn, and the machine goes on.
+//! Each call to the disk fails in turn, while the machine continues.
 
 use drtm_testing::rounds;
 use drtm_txn::{
@@ -26,11 +26,11 @@ fn check(seed: u64, call: u64, fault: Fault) -> bool {
                     let before = rows.clone();
                     match tables.run(seed * 100 + number, &mut rows) {
                         Ok(()) if has_failed && before != rows => panic!("committed to a log that has failed"),
-                        // A transaction that has changed nothing has nothing to log.
+                        // A transaction without changes logs nothing.
                         Ok(()) => possible = if has_failed { possible } else { vec![rows.clone()] },
                         Err(Error::OutcomeUnknown { .. }) => {
                             if has_failed {
-                                // It has only read, of what is not durable.
+                                // It has only read, from a commit that is not durable.
                                 assert_eq!(before, rows, "it was refused before it wrote");
                                 continue;
                             }

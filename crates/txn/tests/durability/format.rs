@@ -1,4 +1,4 @@
-//! The log's bytes: they come back as they were written, and no other bytes do.
+//! The log's bytes: encoding round trips, and other bytes are rejected.
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ proptest! {
             let read: Vec<_> = record.entries().map(|entry| entry.expect("it was written")).collect();
             prop_assert_eq!(read, entries.iter().map(borrowed).collect::<Vec<_>>());
         }
-        // The same bytes anywhere else are no frame: recycled memory is not believed.
+        // The same bytes anywhere else are no frame: recycled memory is rejected.
         for other in [Position { log: 8, ..PLACE }, Position { sequence: 2, ..PLACE }, Position { offset: 72, ..PLACE }] {
             prop_assert!(read_frame(&bytes, other).is_err());
         }
@@ -113,7 +113,7 @@ proptest! {
         let read: Vec<_> = record.entries().take(entries.len() + 2).collect();
         let is_right = count as usize == entries.len();
         let whole = read.iter().map_while(|entry| entry.as_ref().ok()).count();
-        // Padding that is no entry can only be damage, since it is shorter than one.
+        // Padding that is no entry can only be damage, because it is shorter than one.
         prop_assert_eq!(whole, entries.len().min(count as usize));
         prop_assert_eq!(read.len(), whole + usize::from(!is_right), "one error, and it is the last");
         for (entry, own) in read.iter().flatten().zip(&entries) {
@@ -143,7 +143,7 @@ proptest! {
     }
 }
 
-/// The bytes of changes, as `docs/format.md` has them.
+/// Checks the bytes of changes against `docs/format.md`.
 #[test]
 fn changes_of_the_catalog_are_byte_exact() {
     let bytes_of = |change: CatalogChange| {
@@ -180,7 +180,7 @@ fn another_format_is_refused_by_name() {
     }
 }
 
-/// A small log of several frames, and the rows after each transaction.
+/// Returns a small log of several frames, and the rows after each transaction.
 fn small_log() -> (Image, Vec<Rows>) {
     let disk = Image::default();
     let db = open(&disk).expect("a database");
@@ -244,7 +244,7 @@ fn every_truncation_and_every_flipped_bit_is_refused_or_leaves_a_prefix() {
     }
 }
 
-/// A log with one patch, of a version that is not there.
+/// Returns a log with one patch of a missing version.
 fn log_with_a_gap() -> Image {
     let (disk, _) = small_log();
     let name = segment_name(1);

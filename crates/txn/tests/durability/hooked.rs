@@ -1,5 +1,4 @@
-//! A simulated disk that lets a test do something before each write to a checkpoint: in the midst
-//! of its making.
+//! A simulated disk that lets a test run code before each write to a checkpoint.
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
@@ -36,8 +35,7 @@ impl Hooked {
         builder.durability(durability).flush_within(never)
     }
 
-    /// Runs something before every write to a checkpoint, until there is [no more](Self::no_more)
-    /// of it.
+    /// Runs a hook before every write to a checkpoint, until [`no_more`](Self::no_more).
     pub(crate) fn before_writes(&self, hook: impl FnMut() + Send + 'static) {
         *self.hook.lock() = Some(Box::new(hook));
     }
@@ -47,7 +45,7 @@ impl Hooked {
     }
 
     fn run(&self) {
-        // What it does may lead here again.
+        // The hook may call this again.
         let hook = self.hook.lock().take();
         if let Some(mut hook) = hook {
             hook();

@@ -1,4 +1,4 @@
-//! A process is killed while it commits to a directory, which is opened again.
+//! A process is killed while it commits to a directory, which is then reopened.
 
 use std::{
     env,
@@ -24,7 +24,7 @@ fn bank(directory: &str) -> Result<Db, Error> {
     Db::builder().memory(64 << 20).path(directory).durability(Durability::Sync).build()
 }
 
-/// Moves money for ever, and says what was acknowledged. Only where the other test has started it.
+/// Moves money forever, and reports acknowledged transfers. Runs only if the other test started it.
 #[test]
 fn a_process_that_is_going_to_be_killed() -> Result<(), Error> {
     let Ok(directory) = env::var(DIRECTORY) else { return Ok(()) };
@@ -73,8 +73,8 @@ fn start(path: &str) -> Child {
 
 #[test]
 fn a_directory_can_be_opened_as_soon_as_its_holder_was_killed() {
-    // An opening waits a fifth of a second for the lock. On a machine that is busy, the process may
-    // die later.
+    // An opening waits a fifth of a second for the lock. On a busy machine, the process may die
+    // later.
     const PATIENCE: u32 = 100;
     let directory = env::temp_dir().join(format!("drtm-kill-open-{}", std::process::id()));
     let path = directory.to_str().expect("a name in Unicode");
@@ -92,7 +92,7 @@ fn a_directory_can_be_opened_as_soon_as_its_holder_was_killed() {
             }
         }
         child.kill().expect("it runs");
-        // It may not be dead yet, and is not waited for.
+        // It may not be dead yet.
         let mut refused = 0;
         let db = loop {
             match bank(path) {
@@ -130,7 +130,7 @@ fn a_process_that_is_killed_loses_nothing_that_was_acknowledged() {
                     (words.next().map(str::parse::<usize>), words.next().map(str::parse::<u64>))
                 {
                     last[thread] = last[thread].max(count);
-                    // The parent may have gone on.
+                    // The parent may have stopped waiting.
                     let _ = began.send(());
                 }
             }
@@ -149,7 +149,7 @@ fn a_process_that_is_killed_loses_nothing_that_was_acknowledged() {
         assert_eq!(balances.into_iter().flatten().sum::<i64>(), OPENING * i64::from(BANK), "money is conserved");
         for (number, last) in (0..THREADS).zip(&mut last) {
             let found = db.read(|tx| tx.get(counts, number)).expect("memory").unwrap_or(0);
-            // A line that was cut off within its number names a smaller one.
+            // A line that is cut off within its number shows a smaller one.
             assert!(found >= acknowledged[number as usize] && found >= *last, "{found} of {acknowledged:?}, {last}");
             *last = found;
         }

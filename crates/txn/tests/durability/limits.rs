@@ -1,4 +1,4 @@
-//! How much a transaction can write that is logged.
+//! The largest logged write set of a transaction.
 
 use drtm_htm::NoHtm;
 use drtm_txn::{Db, Durability, Error, durability::storage::Image};
@@ -26,18 +26,18 @@ fn a_transaction_that_is_too_large_is_refused_before_it_locks() -> Result<(), Er
         tx.put(tables.texts, &b, &[2; 600])
     }));
     assert_eq!(attempts, 1, "another attempt would be as large");
-    // What it has read has changed: had it locked and validated, that would be the reason.
+    // Its read set has changed: if it had locked and validated, that would be the error.
     let mut large = db.begin()?;
     assert_eq!(large.get(tables.texts, &a)?.as_deref(), Some(&b"small"[..]));
     large.put(tables.texts, &b, &[2; 1_200])?;
     assert_eq!(disk.calls(), calls, "nothing was written");
     db.transact(|tx| tx.put(tables.texts, &a, b"newer"))?;
     is_too_large(large.commit());
-    // Rows that count for their number, with values of no length.
+    // Rows that count by their number, with empty values.
     is_too_large(db.transact(|tx| (0..30).try_for_each(|key| tx.put(tables.texts, format!("row {key}"), &[]))));
     let whole = vec![("a".to_owned(), b"newer".to_vec())];
     assert_eq!(tables.rows()?.texts, whole, "nothing of them has happened");
-    // No row is left locked, and nothing of them is in the log.
+    // No row is left locked, and none of them is in the log.
     db.transact(|tx| {
         tx.put(tables.texts, &a, &[3; 300])?;
         tx.put(tables.texts, &b, &[4; 300])

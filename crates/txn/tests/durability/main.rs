@@ -1,6 +1,6 @@
-//! What outlives a database: on a simulated disk that crashes and fails at every call, and in
-//! directories of processes that are killed: a program of its own, since it starts itself to be
-//! killed.
+//! What survives a database: on a simulated disk that crashes and fails at every call, and in
+//! directories of killed processes. It is a program of its own, because it starts itself as the
+//! process to be killed.
 #![cfg(not(feature = "model"))]
 
 mod backup;
@@ -38,10 +38,10 @@ struct Pair {
 const PAIRS: TableDef<u32, Pod<Pair>> = TableDef::hash("pairs");
 const TEXTS: TableDef<String, Raw, Ordered> = TableDef::ordered("texts");
 
-/// How many keys each table has.
+/// The number of keys of each table.
 const KEYS: u32 = 5;
 
-/// The database's setting: its type is the same in all tests.
+/// The database's configuration: the same type in all tests.
 #[derive(Debug)]
 struct Sound;
 
@@ -55,7 +55,7 @@ fn builder(disk: &Image, durability: Durability) -> Builder {
     Builder::new().memory(16 << 20).storage(Arc::new(disk.clone()), SEGMENT).durability(durability)
 }
 
-/// The same, with something wrong perhaps. It is no type, so that all of it is compiled once.
+/// Adds a fault to the builder, if any. A fault is no type, so that everything is compiled once.
 fn with(builder: Builder, fault: Option<Mutation>) -> Builder {
     match fault {
         None => builder,
@@ -105,12 +105,12 @@ impl<'d> Tables<'d> {
         })
     }
 
-    /// Runs the transaction that a seed stands for, and notes in `rows` what it does.
+    /// Runs the transaction of a seed, and applies its changes to `rows`.
     fn run(&self, seed: u64, rows: &mut Rows) -> Result<(), Error> {
         self.run_as(Durability::Sync, seed, rows)
     }
 
-    /// [Runs](Self::run) it, and waits for it or not.
+    /// [Runs](Self::run) it with this durability.
     fn run_as(&self, durability: Durability, seed: u64, rows: &mut Rows) -> Result<(), Error> {
         let mut next = rows.clone();
         let done = self.db.transact(|tx| {
@@ -148,7 +148,7 @@ impl<'d> Tables<'d> {
             }
             Ok(())
         });
-        // What it was to do, whether it has happened or not: the caller knows which.
+        // The intended rows, whether it committed or not: the caller knows.
         *rows = next;
         done
     }

@@ -1,5 +1,4 @@
-//! Databases that are opened again: tables and their types, indexes, versions, and the directory's
-//! lock.
+//! Reopened databases: tables and their types, indexes, versions, and the directory's lock.
 
 use std::sync::{Arc, Mutex};
 
@@ -35,7 +34,7 @@ fn a_table_is_opened_only_as_what_it_was() -> Result<(), Error> {
     assert_eq!(db.read(|tx| tx.get(texts, "a".to_owned()))?.as_deref(), Some(&b"one"[..]));
     db.table(PAIRS)?;
     assert!(matches!(db.table(OTHER), Err(Error::OtherTypes { .. })), "also when it is open");
-    // A new table does not get an identity that is taken.
+    // A new table does not get a used identity.
     const NEW: TableDef<u32, Raw> = TableDef::hash("new");
     let new = db.table(NEW)?;
     db.transact(|tx| tx.put(new, 1, b"two"))?;
@@ -47,8 +46,8 @@ fn a_table_is_opened_only_as_what_it_was() -> Result<(), Error> {
     Ok(())
 }
 
-/// Whatever is stated of a table is remembered, of both sides of a refusal something is said, and
-/// names of types are of no account.
+/// Everything declared of a table is remembered. An error shows both sides. Names of types do not
+/// matter.
 #[test]
 fn a_table_is_known_by_its_shapes_and_version() -> Result<(), Error> {
     const BY: TableDef<(String, u32), Pod<[u8; 8]>> = TableDef::hash("stock");
@@ -59,7 +58,7 @@ fn a_table_is_known_by_its_shapes_and_version() -> Result<(), Error> {
     db.rename_table("stock", "goods")?;
     drop(db);
 
-    /// Parts with names.
+    /// Fields with names.
     #[derive(Clone, Debug, PartialEq, Key)]
     struct Place {
         region: String,
@@ -127,7 +126,7 @@ fn a_recorded_index_is_opened_before_its_table_is_written() -> Result<(), Error>
     Ok(())
 }
 
-/// Keeps the versions of a table's only row.
+/// Records the versions of a table's only row.
 #[derive(Debug, Default)]
 struct Versions(Mutex<Vec<(u64, u64)>>);
 

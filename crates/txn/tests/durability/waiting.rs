@@ -1,4 +1,4 @@
-//! When a commit returns: chosen for each transaction, by tokens, until a deadline; and what a
+//! When a commit returns: by a transaction's durability, by tokens, and by deadlines; and what a
 //! reader waits for.
 
 use std::{
@@ -33,7 +33,7 @@ fn database(disk: &Image, durability: Durability) -> Result<(Db<Sound>, Counts),
     Ok((db, counts))
 }
 
-/// What is there after a crash that takes all that was not synced.
+/// Returns the rows after a crash that loses everything unsynced.
 fn durable(disk: &Image, keys: &[u32]) -> Vec<Option<u64>> {
     let (db, counts) = database(&disk.after_crash(&mut |most| most - 1), Durability::Sync).expect("it opens");
     db.read(|tx| tx.get_many(counts, keys)).expect("memory")
@@ -51,11 +51,11 @@ fn a_transaction_chooses_for_itself() -> Result<(), Error> {
             tx.put(counts, 1, &7)
         })?;
         assert_eq!(durable(&disk, &[1]), [waits.then_some(7)], "{of_transaction:?}");
-        // It holds for one transaction.
+        // The setting holds for one transaction.
         db.transact(|tx| tx.put(counts, 2, &8))?;
         let all = if of_database == Durability::Sync { [Some(7), Some(8)] } else { [Some(7), None] };
         assert_eq!(durable(&disk, &[1, 2]), all);
-        // Also for one that is given up, and for an explicit one.
+        // Also for an aborted one, and for an explicit one.
         let mut tx = db.begin()?;
         tx.set_durability(of_transaction)?;
         drop(tx);
@@ -81,7 +81,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Runs a future on this thread: all the runtime that a token needs.
+/// Runs a future on this thread: a token needs no other runtime.
 fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
@@ -111,7 +111,7 @@ fn tokens_are_waited_for_or_awaited() -> Result<(), Error> {
         let ((), third) = db.submit(|tx| tx.put(counts, 3, &3))?;
         third.wait()?;
         assert_eq!(durable(&disk, &[3]), [Some(3)]);
-        // What has only read depends on what it has read.
+        // A read-only transaction depends on the writes that it has read.
         let (read, token) = db.submit(|tx| tx.get(counts, 3))?;
         assert!(read == Some(3) && token.is_durable());
         let ((), token) = db.submit(|tx| tx.put(counts, 4, &4))?;
@@ -148,7 +148,7 @@ fn a_reader_waits_for_what_it_has_read_and_for_nothing_else() -> Result<(), Erro
     let calls = disk.calls();
     assert_eq!(db.read(|tx| tx.get_many(counts, [1, 2, 3]))?, [Some(1), Some(2), None]);
     assert_eq!(disk.calls(), calls, "everything is durable");
-    // That a key is absent may be news.
+    // An absent key may depend on a recent removal.
     let (_, removal) = db.submit(|tx| tx.remove(counts, 1))?;
     assert_eq!(db.read(|tx| tx.get(counts, 1))?, None);
     assert!(removal.is_durable());
@@ -221,7 +221,7 @@ fn a_thread_that_has_stopped_is_named_and_nothing_false_is_acknowledged() -> Res
         let ((), token) = db.submit(|tx| tx.put(counts, 3, &1))?;
         assert!(matches!(token.wait_within(patience), Err(Error::NotYetDurable { .. })));
         go_on.send(()).expect("it waits for it");
-        // It may be out of time itself.
+        // It may have missed its own deadline.
         assert!(matches!(stopped.join().expect("no panic"), Ok(()) | Err(Error::NotYetDurable { .. })));
         token.wait()?;
         assert_eq!(durable(&disk, &[0, 1, 2, 3, 100]), [Some(1); 5]);

@@ -1,8 +1,8 @@
 //! Model checking of commits: every interleaving, and every value that weak memory lets a load
 //! return, of two small transactions.
 //!
-//! The code is the one that runs otherwise; only the words are loom's, in a small box. Databases
-//! with a deliberate fault must make the same checks fail, and those tests expect a panic.
+//! The code is the production code; only the words are loom's, in a small box. Databases with a
+//! deliberate fault must make the same checks fail; those tests expect a panic.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -28,8 +28,7 @@ faults! {
 const ROWS: TableDef<u64, Pod<u64>> = TableDef::hash("rows");
 const SORTED: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("sorted");
 
-/// The tables that there are: only what a case needs, since all of it is made anew for each
-/// execution.
+/// The tables of a case: only those that it needs, because each execution creates them anew.
 #[derive(Clone, Copy)]
 enum Kind {
     Hash,
@@ -53,7 +52,7 @@ impl<F: Fault> Clone for World<F> {
     }
 }
 
-/// Runs an operation on the table, whichever it is.
+/// Runs an operation on the table of any kind.
 macro_rules! on {
     ($rows:expr, |$table:ident| $body:expr) => {
         match $rows {
@@ -85,7 +84,7 @@ impl Rows {
 }
 
 impl<F: Fault> World<F> {
-    /// A table with these keys, each with a value of one.
+    /// Creates a table with these keys, each with a value of one.
     fn new(kind: Kind, keys: &[u64]) -> Self {
         let db = Builder::new().memory(8 << 10).build_with(NoHtm).expect("memory");
         let table = match kind {
@@ -98,7 +97,7 @@ impl<F: Fault> World<F> {
         world
     }
 
-    /// Runs a transaction once. `None`: it could not go on beside the other.
+    /// Runs a transaction once. Returns `None` on a conflict with the other.
     fn run<T>(&self, body: impl FnOnce(&mut Tx<'_, Model<F>>, Rows) -> Result<T, Error>) -> Option<T> {
         let mut tx = self.db.begin().expect("a transaction");
         match body(&mut tx, self.table).and_then(|value| tx.commit().map(|()| value)) {
@@ -108,9 +107,9 @@ impl<F: Fault> World<F> {
         }
     }
 
-    /// The same in a closure, which is not run again: what it reads is only looked at when it ends.
-    /// All threads of a model are the same one to the database, so that where there is one closure,
-    /// all are.
+    /// Runs a closure once, without retries: its reads are validated only when it ends. To the
+    /// database, all threads of a model are the same, so if one case uses closures, all its
+    /// transactions must.
     fn run_closure<T>(&self, body: impl FnOnce(&mut Tx<'_, Model<F>>, Rows) -> Result<T, Error>) -> Option<T> {
         let mut body = Some(body);
         let ended = self.db.transact(|tx| match body.take() {
@@ -133,7 +132,7 @@ impl<F: Fault> World<F> {
     }
 }
 
-/// Runs `first` and `second` concurrently in every way there is with so many preemptions, then
+/// Explores all interleavings of `first` and `second` with this many preemptions, then runs
 /// `check`.
 fn explore<F: Fault, T: Send + 'static>(
     preemptions: usize,
@@ -145,7 +144,7 @@ fn explore<F: Fault, T: Send + 'static>(
     explore::explore(preemptions, move || World::new(kind, keys), first, second, check);
 }
 
-/// Like [`explore`], for two that differ in the names of keys alone.
+/// Like [`explore`], for two that differ only in the names of keys.
 fn mirrored<F: Fault, T: Send + 'static>(
     preemptions: usize,
     (kind, keys): (Kind, &'static [u64]),
@@ -156,7 +155,7 @@ fn mirrored<F: Fault, T: Send + 'static>(
     explore::mirrored(preemptions, move || World::new(kind, keys), first, second, check);
 }
 
-/// Each counts in the same row.
+/// Both increment the same row.
 fn count<F: Fault>(preemptions: usize, kind: Kind) {
     fn increment<F: Fault>(world: &World<F>) -> Option<()> {
         world.run(|tx, table| {
@@ -192,8 +191,8 @@ fn where_locks_end_too_early_updates_are_lost() {
     count::<Open>(2, Kind::Hash);
 }
 
-/// One writes what the other reads, and the other way round. Whoever comes second must have seen
-/// the first.
+/// Each writes the row that the other reads. The second to commit must have read the first one's
+/// write.
 fn cross<F: Fault>(preemptions: usize, kind: Kind) {
     fn copy<F: Fault>(world: &World<F>, from: u64, to: u64) -> Option<()> {
         world.run(|tx, table| {
@@ -241,7 +240,7 @@ fn who_looks_before_locking_skews_writes() {
     cross::<Hasty>(2, Kind::Hash);
 }
 
-/// What a running transaction sees holds at one moment, even if it is not going to commit.
+/// A running transaction reads a consistent state, even if it is not going to commit.
 fn stays_opaque<F: Fault>(preemptions: usize, kind: Kind) {
     explore::<F, _>(
         preemptions,
@@ -280,7 +279,7 @@ fn where_commits_are_not_counted_it_sees_several() {
     stays_opaque::<Uncounted>(2, Kind::Hash);
 }
 
-/// Each inserts a row if the other's is not there.
+/// Each inserts a row if the other's is absent.
 fn insert_unless<F: Fault>(preemptions: usize, kind: Kind) {
     fn insert<F: Fault>(world: &World<F>, unless: u64, key: u64) -> Option<bool> {
         world.run(|tx, table| {
@@ -320,7 +319,7 @@ fn despite_phantoms_what_is_absent_comes() {
     insert_unless::<Haunted>(1, Kind::Hash);
 }
 
-/// A row moves from one key to another. Whoever looks at both, or at all that there is, finds one.
+/// A row moves from one key to another. A reader of both keys, or of all rows, finds exactly one.
 fn sees_one<F: Fault>(
     preemptions: usize,
     kind: Kind,
@@ -362,8 +361,7 @@ fn a_range_shows_a_transaction_whole_or_not_at_all() {
     sees_one::<Sound>(1, Kind::Tree, |world| world.run(moved), |world| world.run(all));
 }
 
-/// Also if none of the rows is there any more when it is come to: then nothing is left of them but
-/// their leaf.
+/// Also if all rows are removed before the scan reaches them: then only their leaf is left.
 #[test]
 fn a_range_is_of_one_moment_whatever_goes_meanwhile() {
     sees_one::<Sound>(1, Kind::Tree, |world| world.run_closure(moved), |world| world.run_closure(all));
@@ -381,8 +379,7 @@ fn without_validation_a_reader_sees_a_transaction_in_part() {
     sees_one::<Unvalidated>(2, Kind::Hash, |world| world.run(moved), |world| world.run(both));
 }
 
-/// Counts commits in a word that orders nothing: whoever reads it knows by other means that it is
-/// final.
+/// Counts commits in a word that orders nothing. It is read only when it is final by other means.
 #[derive(Debug)]
 struct Told(AtomicU64);
 
@@ -393,7 +390,7 @@ impl Sink for Told {
     }
 }
 
-/// One writes, the other closes the database.
+/// One thread writes, the other closes the database.
 fn close_beside_a_writer<F: Fault>() {
     for closer_leads in [false, true] {
         explore::model(2).check(move || {
@@ -401,8 +398,8 @@ fn close_beside_a_writer<F: Fault>() {
             let db: Db<Model<F>> =
                 Builder::new().memory(8 << 10).sink(counted.clone()).build_with(NoHtm).expect("memory");
             let rows = db.table(ROWS).expect("memory");
-            // What the threads of a model share, as they are all one to the system, is made before
-            // there are several.
+            // State that the threads of a model share, because they are one thread to the system,
+            // is created before they start.
             drop(db.begin().expect("a transaction"));
             let write = move |db: &Db<Model<F>>| {
                 let written = db.begin().and_then(|mut tx| tx.put(rows, 1, &1).and_then(|()| tx.commit()));

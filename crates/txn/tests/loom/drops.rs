@@ -36,7 +36,7 @@ impl<F: Fault> World<F> {
         world
     }
 
-    /// Runs a transaction once. `None`: it could not go on beside the drop.
+    /// Runs a transaction once. Returns `None` if it conflicts with the drop.
     fn run<T>(&self, body: impl FnOnce(&mut Tx<'_, Model<F>>, &Self) -> Result<T, Error>) -> Option<T> {
         let mut tx = self.db.begin().expect("a transaction");
         match body(&mut tx, self).and_then(|value| tx.commit().map(|()| value)) {
@@ -47,11 +47,11 @@ impl<F: Fault> World<F> {
     }
 }
 
-/// What a transaction does to a table that is dropped beside it.
+/// A transaction's use of a table that is dropped concurrently.
 type Use<F> = fn(&mut Tx<'_, Model<F>>, &World<F>) -> Result<(), Error>;
 
-/// One uses a table and writes to another one, the other drops the table and reads that one.
-/// Returns of each whether it has committed, and what the second has found.
+/// One transaction uses a table and writes to another. A second thread drops the table and reads
+/// the other. Returns whether each committed, and what the second has read.
 fn drop_beside<F: Fault>(preemptions: usize, uses: Use<F>) {
     explore(
         preemptions,
@@ -73,7 +73,7 @@ fn drop_beside<F: Fault>(preemptions: usize, uses: Use<F>) {
 }
 
 fn reads<F: Fault>(tx: &mut Tx<'_, Model<F>>, world: &World<F>) -> Result<(), Error> {
-    // Nothing but the row is ever seen, until its table is refused, or the transaction.
+    // Only the row is ever visible, until its table or the transaction is refused.
     tx.get(world.rows, 1).map(|row| assert_eq!(row, Some(1)))
 }
 

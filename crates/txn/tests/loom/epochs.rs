@@ -1,7 +1,8 @@
 //! Model checking of the log's epochs: a transaction publishes the epoch in which it may commit,
-//! while another thread closes epochs, takes what was logged, and writes it.
+//! while another thread closes epochs, and takes and writes the logged records.
 //!
-//! One thread leads, so that no thread waits for a lock: words are loom's, the log's locks are not.
+//! One thread always leads, so that no thread waits for a lock: words are loom's, the log's locks
+//! are not.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ faults! {
 
 const ROWS: TableDef<u64, Pod<u64>> = TableDef::hash("rows");
 
-/// The row that is there before, and the one that is written by the one thread.
+/// The existing row, and the row that one thread writes.
 const BEFORE: u64 = 1;
 const BESIDE: u64 = 2;
 
@@ -35,7 +36,7 @@ struct World<F: Fault> {
     db: Db<Model<F>>,
     rows: Table<u64, Pod<u64>>,
     disk: Image,
-    /// Of the row that is there before, which is not durable yet.
+    /// The token of the existing row, which is not durable yet.
     before: CommitToken,
 }
 
@@ -58,7 +59,7 @@ impl<F: Fault> World<F> {
         self.db.submit(|tx| tx.put(self.rows, BESIDE, &7)).expect("it is run until it commits").1
     }
 
-    /// What a power cut leaves of both rows, if it takes all that was not synced.
+    /// Returns both rows after a power cut that loses everything unsynced.
     fn after_power_cut(&self) -> [Option<u64>; 2] {
         let db = open::<Sound>(&self.disk.after_crash(&mut |most| most - 1));
         let rows = db.table(ROWS).expect("it is there");
@@ -66,8 +67,8 @@ impl<F: Fault> World<F> {
     }
 }
 
-/// One thread commits while the other makes durable what was there before. An epoch that is said to
-/// be durable then is.
+/// One thread commits while the other makes the existing row durable. An epoch that is reported as
+/// durable must be.
 fn wait_beside_a_commit<F: Fault>(preemptions: usize) {
     explore(
         preemptions,
@@ -86,8 +87,7 @@ fn wait_beside_a_commit<F: Fault>(preemptions: usize) {
     );
 }
 
-/// One thread commits while the other makes a checkpoint, which takes the place of the log before
-/// it.
+/// One thread commits while the other makes a checkpoint, which replaces the log before it.
 fn checkpoint_beside_a_commit<F: Fault>() {
     explore(
         1,

@@ -1,11 +1,11 @@
-//! What the model-checked tests share.
+//! Shared code of the model-checked tests.
 
 use std::sync::Arc;
 
 use drtm_testing::preemptions;
 use loom::thread;
 
-/// All schedules with so many preemptions.
+/// Explores all schedules with this many preemptions.
 pub(crate) fn model(usual: usize) -> loom::model::Builder {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions(usual));
@@ -13,11 +13,11 @@ pub(crate) fn model(usual: usize) -> loom::model::Builder {
     model
 }
 
-/// Runs `first` and `second` concurrently on a world in every way there is with so many
-/// preemptions, then `check`.
+/// Explores all interleavings of `first` and `second` on a world with this many preemptions, then
+/// runs `check`.
 ///
-/// Either is once on the model's first thread: what loom explores depends on it, and a reader there
-/// hides much.
+/// Each is once on the model's first thread: loom's exploration depends on it, and a reader there
+/// hides interleavings.
 pub(crate) fn explore<W: Clone + Send + Sync + 'static, T: Send + 'static>(
     preemptions: usize,
     world: impl Fn() -> W + Send + Sync + 'static,
@@ -32,8 +32,8 @@ pub(crate) fn explore<W: Clone + Send + Sync + 'static, T: Send + 'static>(
     mirrored(preemptions, move || world(), second, first, move |world, two, one| check(world, one, two));
 }
 
-/// Like [`explore`], for two that differ in nothing but names, of keys or values: which of them is
-/// on the model's first thread makes no difference.
+/// Like [`explore`], for two that differ only in the names of keys or values, so that their order
+/// does not matter.
 pub(crate) fn mirrored<W: Clone + Send + Sync + 'static, T: Send + 'static>(
     preemptions: usize,
     world: impl Fn() -> W + Send + Sync + 'static,

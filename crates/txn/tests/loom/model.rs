@@ -1,11 +1,11 @@
-//! What databases are checked on: words of the model checker, with and without a fault.
+//! The databases under test: on loom's words, with and without a fault.
 
 use std::{fmt::Debug, marker::PhantomData};
 
 use drtm_htm::NoHtm;
 use drtm_txn::{Config, Mutation};
 
-/// What is wrong with a database.
+/// A fault of the database.
 pub(crate) trait Fault: Debug + Send + Sync + 'static {
     const FAULT: Option<Mutation>;
 }

@@ -1,13 +1,15 @@
 //! Model checking of snapshots: every interleaving, and every value that weak memory lets a load
 //! return, of a snapshot that is opened, read and closed while a transaction commits.
 //!
-//! The code is the one that runs otherwise; only the words are loom's, in a small box, and there is
-//! room for two snapshots.
+//! The code is the production code; only the words are loom's, in a small box, and there is room
+//! for two snapshots.
 //!
-//! Faults that have been tried by hand, and were found by
-//! `a_snapshot_sees_a_transaction_whole_or_not_at_all`: a commit that reads the snapshot number
-//! before it has locked what it writes, or does not ask what open snapshots need; a snapshot that
-//! does not order what it reads behind its number.
+//! Faults that were tried by hand, and found by
+//! `a_snapshot_sees_a_transaction_whole_or_not_at_all`:
+//!
+//! - a commit reads the snapshot number before it has locked its write set;
+//! - a commit ignores what open snapshots need;
+//! - a snapshot does not order its reads after its number.
 
 use std::sync::Arc;
 
@@ -30,7 +32,7 @@ impl Config for Model {
 const ROWS: TableDef<u64, Pod<u64>> = TableDef::hash("rows");
 const SORTED: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("sorted");
 
-/// A database with one table: all of it is made anew for each execution.
+/// A database with one table, created anew for each execution.
 #[derive(Clone)]
 struct World<T> {
     db: Db<Model>,
@@ -54,14 +56,14 @@ impl<T> World<T> {
 }
 
 impl World<Rows> {
-    /// These keys, each with a value of one.
+    /// Creates these keys, each with a value of one.
     fn new(keys: &[u64]) -> Self {
         let world = Self::of(|db| db.table(ROWS).expect("memory"));
         keys.iter().for_each(|key| world.set(&[*key], 1));
         world
     }
 
-    /// Gives these keys a value, all at one moment.
+    /// Writes a value to these keys atomically.
     fn set(&self, keys: &[u64], value: u64) {
         let mut tx = self.db.begin().expect("a transaction");
         keys.iter().try_for_each(|key| tx.put(self.table, key, &value)).expect("nobody else writes");
@@ -182,8 +184,8 @@ fn a_range_in_a_snapshot_has_a_row_that_moves_to_another_key_once() {
     );
 }
 
-/// With both slots taken, the third snapshot is a member of the crowd. (With one preemption, by
-/// `LOOM_MAX_PREEMPTIONS=1`, this takes longer than everything else together.)
+/// With both slots taken, the third snapshot joins the crowd. (With one preemption, by
+/// `LOOM_MAX_PREEMPTIONS=1`, this takes longer than all other tests together.)
 #[test]
 fn a_member_of_the_crowd_sees_a_transaction_whole_or_not_at_all() {
     explore(
@@ -202,7 +204,7 @@ fn a_member_of_the_crowd_sees_a_transaction_whole_or_not_at_all() {
     );
 }
 
-/// A member that shares a number sees what was acknowledged before it joined.
+/// A member that shares a number sees everything acknowledged before it joined.
 #[test]
 fn members_of_the_crowd_share_only_numbers_that_were_taken_since_they_began() {
     let write_and_look = |world: &World<Rows>, key: u64| {

@@ -1,9 +1,9 @@
 //! Model checking of the starvation ticket: every interleaving, and every value that weak memory
-//! lets a load return, of transactions that are run until they commit, and ask for the ticket when
-//! they have failed once.
+//! lets a load return. Transactions are retried until they commit, and request the ticket after one
+//! failure.
 //!
-//! The code is the one that runs otherwise; only the words and the ticket are loom's. Who waits for
-//! ever is found: as a deadlock, or because an execution has no end.
+//! The code is the production code; only the words and the ticket are loom's. A transaction that
+//! waits forever is detected as a deadlock, or as an execution without an end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -32,8 +32,8 @@ impl<T> World<T> {
     fn of(table: impl FnOnce(&Db<Model>) -> T) -> Self {
         let db = Builder::new().memory(8 << 10).build_with(NoHtm).expect("memory");
         let table = table(&db);
-        // What threads share here, and have each for itself otherwise, is made before there are
-        // any.
+        // State that threads share here, and have each for itself otherwise, is created before the
+        // threads.
         db.transact(|_| Ok(())).expect("nobody else is here");
         Self { db, table }
     }
@@ -42,14 +42,14 @@ impl<T> World<T> {
 type Rows = Table<u64, Pod<u64>>;
 
 impl World<Rows> {
-    /// These keys, each with a value of zero.
+    /// Creates these keys, each with a value of zero.
     fn new(keys: &[u64]) -> Self {
         let world = Self::of(|db| db.table(ROWS).expect("memory"));
         keys.iter().for_each(|key| world.db.transact(|tx| tx.put(world.table, key, &0)).expect("room"));
         world
     }
 
-    /// Counts in these rows, whatever it takes.
+    /// Increments these rows, with as many retries as necessary.
     fn count(&self, keys: &[u64]) {
         let counted = self.db.transact(|tx| keys.iter().try_for_each(|key| self.increment(tx, *key)));
         counted.expect("everybody comes through");
@@ -76,7 +76,7 @@ fn all_come_through() {
     );
 }
 
-/// In the opposite order, so that two who lock what they read would wait for each other.
+/// In opposite orders, so that two transactions that lock what they read would deadlock.
 #[test]
 fn of_those_who_have_failed_one_after_the_other_goes_on() {
     mirrored(
@@ -88,7 +88,7 @@ fn of_those_who_have_failed_one_after_the_other_goes_on() {
     );
 }
 
-/// Whoever has the ticket fails, or panics: then it is there for the next, and nothing is locked.
+/// The holder of the ticket fails or panics: then the next can take it, and nothing is locked.
 #[test]
 fn the_ticket_is_given_back_by_who_fails() {
     let fail = |world: &World<Rows>| {
@@ -102,7 +102,7 @@ fn the_ticket_is_given_back_by_who_fails() {
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             world.db.transact(|tx| -> Result<(), Error> {
                 world.increment(tx, 1)?;
-                // Without the words that a panic usually has.
+                // Without a panic message.
                 resume_unwind(Box::new("gone"))
             })
         }));
@@ -116,7 +116,7 @@ fn the_ticket_is_given_back_by_who_fails() {
     explore(2, || World::new(&[1]), panic, |world| world.count(&[1]), check);
 }
 
-/// Each inserts a row if the other's is not there. Whoever has the ticket is not shown the other's
+/// Each inserts a row if the other's is absent. The holder of the ticket must not read the other's
 /// row too late.
 #[test]
 fn no_key_comes_into_what_the_holder_has_read() {

@@ -1,11 +1,10 @@
-//! Versions of buckets that come round.
+//! Versions of buckets that wrap around.
 
 use drtm_txn::{Entry, Error};
 
 use crate::world::{ROUND, World, case, elsewhere};
 
-/// Changes the bucket of a key that is absent as often as there are versions. In the end the key is
-/// there.
+/// Changes an absent key's bucket as often as there are versions. At the end the key is present.
 fn turn_round(world: &World, key: u64, [one, two]: [u64; 2]) {
     for _ in 0..(ROUND - 2) / 2 {
         world.insert(world.a, one, 0);
@@ -16,7 +15,7 @@ fn turn_round(world: &World, key: u64, [one, two]: [u64; 2]) {
 }
 
 case! {
-    /// A key that was absent has come, and its bucket has the version that it had.
+    /// An absent key was inserted, and its bucket has the same version as before.
     a_phantom_is_noticed {
         let world = World::new();
         let alike = world.alike(0);
@@ -29,7 +28,7 @@ case! {
 }
 
 case! {
-    /// The same in a closure that only reads, and reads one key.
+    /// A phantom in a closure that only reads one key.
     a_reader_of_an_absent_key_is_run_again {
         let world = World::new();
         let alike = world.alike(0);
@@ -50,7 +49,7 @@ case! {
 }
 
 case! {
-    /// An insertion of a key that was absent when the transaction looked for it.
+    /// An insertion of a key that was absent at its lookup.
     a_key_is_not_inserted_twice {
         let world = World::new();
         let alike = world.alike(0);
@@ -64,7 +63,7 @@ case! {
 }
 
 case! {
-    /// The same by an entry that was vacant, which is put where the key was missed.
+    /// An insertion by a vacant entry, at the guard of the absent key.
     a_vacant_entry_is_not_filled_twice {
         let world = World::new();
         let alike = world.alike(0);

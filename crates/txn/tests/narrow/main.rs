@@ -1,12 +1,12 @@
-//! Transactions over counters of three bits: memory, and buckets, have the same names again after
-//! eight uses. Nothing that is wrong commits, or is shown.
+//! Transactions with counters of three bits: the names of memory and of buckets repeat after eight
+//! uses. Nothing inconsistent commits or is visible.
 //!
 //! ```text
 //! cargo test --package drtm-txn --features narrow --test narrow
 //! ```
 //!
-//! Each case is run once more with a deliberate fault: turns are not counted. Then it must fail, so
-//! that it tests something.
+//! Each case runs once more with a deliberate fault: turns are not counted. Then it must fail,
+//! which shows that it tests something.
 
 mod buckets;
 mod progress;

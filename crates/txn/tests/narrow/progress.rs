@@ -1,4 +1,4 @@
-//! Transactions end, however often counters come round meanwhile.
+//! Transactions end, however often counters wrap around meanwhile.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -17,8 +17,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// A transaction that takes longer than a bucket needs to come round is run again until it has the
-/// ticket; then others make way.
+/// A transaction that takes longer than a bucket's wraparound is retried until it has the ticket;
+/// then others make way.
 #[test]
 fn a_long_transaction_ends_beside_a_bucket_that_never_rests() {
     let world = World::new();
@@ -40,7 +40,7 @@ fn a_long_transaction_ends_beside_a_bucket_that_never_rests() {
                     runs += 1;
                     let absent = tx.get(world.b, 100 + round)?;
                     assert_eq!(absent, None);
-                    // Until the bucket has come round, or has been left alone for a while.
+                    // Until the bucket has wrapped around, or has been unchanged for a while.
                     let (before, since) = (changes.load(Relaxed), Instant::now());
                     while changes.load(Relaxed) < before + 16 && since.elapsed() < Duration::from_millis(20) {
                         thread::yield_now();
@@ -54,8 +54,8 @@ fn a_long_transaction_ends_beside_a_bucket_that_never_rests() {
     assert!((0..3).all(|round| world.get(world.b, round) == Some(round)));
 }
 
-/// Money moves between rows that come and go, and none is lost, while all counters come round all
-/// the time.
+/// Money moves between rows that come and go, and none is lost, while all counters wrap around
+/// continuously.
 #[test]
 fn money_is_neither_made_nor_lost() {
     const ACCOUNTS: u64 = 24;
@@ -96,14 +96,14 @@ fn money_is_neither_made_nor_lost() {
     });
 }
 
-/// Moves all of an account, which is gone then, to another, which may have to be made.
+/// Moves all money of an account, which is removed, to another, which may have to be created.
 fn move_some(tx: &mut drtm_txn::Tx<'_>, world: &World, from: u64, to: u64) -> Result<(), drtm_txn::Error> {
     if from == to {
         return Ok(());
     }
     let Some(money) = tx.take(world.a, from)? else { return Ok(()) };
     let there = tx.get(world.a, to)?.unwrap_or(0);
-    // What is too much for one account is divided.
+    // The excess of one account is divided.
     if there + money > 40 {
         tx.put(world.a, to, &40)?;
         return tx.put(world.a, from, &(there + money - 40));

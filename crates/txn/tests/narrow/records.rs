@@ -1,12 +1,12 @@
-//! Memory of records that is used again.
+//! Reuse of records' memory.
 
 use drtm_txn::{Conflict, Error, Tx};
 
 use crate::world::{ROUND, World, case, elsewhere};
 
 case! {
-    /// A row that was read is gone, and its memory has come round to another table's row of the
-    /// same version.
+    /// A row that was read is removed, and its memory becomes another table's row of the same
+    /// version.
     a_stale_read_does_not_commit {
         let world = World::new();
         world.insert(world.a, 1, 100);
@@ -20,7 +20,7 @@ case! {
     }
 }
 
-/// A transaction writes a row whose memory comes round to another table's row before it commits.
+/// A transaction writes a row whose memory becomes another table's row before the commit.
 fn lands(write: impl FnOnce(&mut Tx<'_>, &World)) {
     let world = World::new();
     world.insert(world.a, 1, 100);
@@ -35,7 +35,7 @@ fn lands(write: impl FnOnce(&mut Tx<'_>, &World)) {
 }
 
 case! {
-    /// What a row was is read, and written.
+    /// A row is read and written.
     a_write_does_not_land_in_another_row {
         lands(|writer, world| {
             writer.update(world.a, 1, |value| *value = 999).expect("alone");
@@ -44,14 +44,14 @@ case! {
 }
 
 case! {
-    /// A blind write, of which only the place is known.
+    /// A blind write, for which only the record's place is known.
     a_blind_write_does_not_land_in_another_row {
         lands(|writer, world| writer.put(world.a, 1, &999).expect("alone"));
     }
 }
 
 case! {
-    /// A transaction that is run in a closure, and only reads.
+    /// A read-only transaction in a closure.
     a_reader_is_run_again {
         let world = World::new();
         world.insert(world.a, 1, 100);
@@ -75,13 +75,13 @@ case! {
 }
 
 case! {
-    /// A row whose place was noted ahead.
+    /// A row whose place was prefetched.
     a_prefetched_place_does_not_lead_to_another_row {
         let world = World::new();
         (1..=3).for_each(|key| world.insert(world.a, key, 100 + key));
         let mut tx = world.db.begin().expect("a transaction");
         tx.prefetch(world.a, [1_u64, 2, 3].iter()).expect("its own table");
-        // Where the rows are is known from here on.
+        // From here on the rows' places are known.
         assert_eq!(tx.get(world.a, 3).expect("alone"), Some(103));
         world.remove(world.a, 1);
         world.use_memory(ROUND - 1);
@@ -91,7 +91,7 @@ case! {
 }
 
 case! {
-    /// What a running transaction sees is true all at once.
+    /// A running transaction reads a consistent state.
     a_read_after_a_round_fails {
         let world = World::new();
         world.insert(world.a, 1, 100);
@@ -107,7 +107,7 @@ case! {
     }
 }
 
-/// Snapshots keep their places, however much memory is used meanwhile, and do not fail.
+/// Snapshots keep their places, however much memory is reused meanwhile, and do not fail.
 #[test]
 fn a_snapshot_goes_on_seeing_what_was() {
     let world = World::new();
@@ -134,13 +134,13 @@ fn a_snapshot_goes_on_seeing_what_was() {
     assert_eq!(world.db.read(|tx| tx.count(world.sorted, ..)).expect("sound"), 20);
 }
 
-/// What was left behind is taken out by its key and version, not by its place alone.
+/// Garbage is removed by its key and version, not by its place alone.
 #[test]
 fn garbage_does_not_take_out_a_later_row() {
     let world = World::new();
     world.insert(world.a, 1, 100);
     let snapshot = world.db.snapshot().expect("a snapshot");
-    // Left behind: the snapshot may ask what it was.
+    // Left behind, because the snapshot may need the old version.
     world.remove(world.a, 1);
     world.insert(world.a, 1, 101);
     drop(snapshot);
@@ -148,7 +148,7 @@ fn garbage_does_not_take_out_a_later_row() {
         world.remove(world.a, 1);
         world.use_memory(round % ROUND);
         world.insert(world.a, 1, round);
-        // Now and then garbage is tried again.
+        // Garbage is retried periodically.
         for _ in 0..40 {
             assert_eq!(world.db.transact(|tx| tx.get(world.a, 1)).expect("sound"), Some(round));
         }
@@ -156,7 +156,7 @@ fn garbage_does_not_take_out_a_later_row() {
     assert_eq!(world.get(world.b, 1), None);
 }
 
-/// While a transaction is active, it sees one turn for records, however often memory is used.
+/// An active transaction sees one turn for records, however often memory is reused.
 #[test]
 fn a_long_transaction_is_not_given_up_for_memory() {
     let world = World::new();

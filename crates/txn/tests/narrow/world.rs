@@ -1,11 +1,11 @@
-//! What the cases share.
+//! Shared code of the cases.
 
 use std::thread;
 
 use drtm_kv::{Mutation, mutated};
 use drtm_txn::{Db, Ordered, Pod, Table, TableDef};
 
-/// How many uses there are before a name is had again.
+/// The number of uses after which a name repeats.
 pub(crate) const ROUND: u64 = 8;
 
 pub(crate) type Rows = Table<u64, Pod<u64>>;
@@ -14,8 +14,7 @@ pub(crate) type Sorted = Table<u64, Pod<u64>, Ordered>;
 pub(crate) const A: TableDef<u64, Pod<u64>> = TableDef::hash("a");
 pub(crate) const B: TableDef<u64, Pod<u64>> = TableDef::hash("b");
 pub(crate) const SORTED: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("sorted");
-/// Nodes of ordered tables have no narrow counters, so that what is done here counts for records
-/// only.
+/// Nodes of ordered tables have no narrow counters, so that churn here affects records only.
 pub(crate) const CHURN: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("churn");
 
 #[derive(Clone)]
@@ -47,7 +46,7 @@ impl World {
         self.db.read(|tx| tx.get(table, key)).expect("sound")
     }
 
-    /// Uses the memory that was freed last so often.
+    /// Reuses the memory that was freed last this many times.
     pub(crate) fn use_memory(&self, times: u64) {
         for _ in 0..times {
             self.db.transact(|tx| tx.insert(self.churn, 1, &0)).expect("room");
@@ -55,7 +54,7 @@ impl World {
         }
     }
 
-    /// Two keys that are in one bucket of `a` with this one.
+    /// Returns two keys in the same bucket of `a` as this one.
     pub(crate) fn alike(&self, key: u64) -> [u64; 2] {
         let mut alike = Vec::new();
         for other in key + 1.. {
@@ -75,7 +74,7 @@ impl World {
     }
 }
 
-/// Runs something in another thread, with the fault that this one has.
+/// Runs a closure in another thread, with this thread's fault.
 pub(crate) fn elsewhere(run: impl FnOnce() + Send) {
     let is_faulty = is_faulty();
     thread::scope(|scope| {
@@ -89,13 +88,13 @@ fn is_faulty() -> bool {
     FAULTY.get()
 }
 
-/// Runs a case without turns.
+/// Runs a case with turns disabled.
 pub(crate) fn faulty(run: impl FnOnce()) {
     FAULTY.set(true);
     mutated(Mutation::TurnsNotCounted, run);
 }
 
-/// A case that holds, and does not where turns are not counted.
+/// A case that holds, and fails if turns are not counted.
 macro_rules! case {
     ($(#[$doc:meta])* $name:ident $body:block) => {
         $(#[$doc])*
