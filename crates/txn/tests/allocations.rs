@@ -1,5 +1,5 @@
-//! A transaction over plain data allocates nothing, once its thread has run a few, and a large one
-//! leaves nothing large.
+//! A transaction over plain data does not allocate after its thread's first few, and a large one
+//! keeps no large memory.
 
 use drtm_txn::{Builder, Db, Error, Ordered, Pod, Raw, Table, TableDef};
 
@@ -21,7 +21,7 @@ fn reads_and_writes(db: &Db, counters: Counters, lines: PrefetchMask, round: u32
         while let Some((_, amount)) = rows.next()? {
             sum += amount;
         }
-        // Comes and goes.
+        // Is inserted and removed.
         tx.insert(counters, 1_000, &[1; 100])?;
         tx.insert(lines, (1, 100 + round % 3), &7)?;
         tx.insert_many(lines, (0..30).map(|line| ((3, line), &7)))?;
@@ -52,11 +52,11 @@ fn plain_data_needs_no_allocation() {
     run(100);
     let allocations = allocation_counter::measure(|| run(100));
     assert_eq!(allocations.count_total, 0, "{allocations:?}");
-    // It does count.
+    // The counter works.
     assert!(allocation_counter::measure(|| drop(std::hint::black_box(Box::new(1)))).count_total > 0);
 }
 
-/// A thread gives back what a large transaction has taken, whichever way it ends.
+/// A thread frees what a large transaction has allocated, however it ends.
 #[test]
 fn a_large_transaction_leaves_no_large_memory() {
     const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");

@@ -1,5 +1,5 @@
-//! What a database hands over to a recorder: all figures that it has, under the names that are
-//! documented, and only when it is asked.
+//! The metrics that a database publishes to a recorder: all of its figures, under the documented
+//! names, and only on request.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use drtm_htm::Emulated;
 use drtm_txn::{Builder, Config, Conflict, Db, Error, IndexDef, Multi, Pod, TableDef};
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 
-/// Keeps what it is given: counters as they are, gauges as the bits of a `f64`.
+/// Keeps the published values: counters as they are, gauges as the bits of a `f64`.
 #[derive(Default)]
 struct Kept {
     values: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
@@ -124,7 +124,7 @@ fn figures_are_handed_over_when_somebody_asks() -> Result<(), Error> {
             assert_eq!(recorder.gauge("drtm_memory_bytes"), db.memory().total() as f64);
             assert_eq!(recorder.gauge("drtm_memory_most_bytes"), f64::from(32 << 20));
         }
-        // What is published is described, and the other way round.
+        // Every published metric is described, and vice versa.
         let values = recorder.values.lock().expect("nobody panics here");
         let published: std::collections::BTreeSet<&str> =
             values.keys().filter_map(|name| name.split(' ').next()).collect();

@@ -1,4 +1,4 @@
-//! The entry functions of the fuzz targets, on a stable compiler: over the corpus, and seeded
+//! The entry functions of the fuzz targets, on a stable compiler, over the corpus and seeded
 //! mutations of it.
 #![cfg(not(feature = "model"))]
 
@@ -39,8 +39,8 @@ fn the_reader_of_the_catalog_stands_mutations() {
     fuzz("catalog", readers::catalog, 3);
 }
 
-/// What the corpus is for: its segments are whole, and there are records of each kind. Writes it
-/// first if asked to.
+/// Checks that the corpus has valid segments, and records of each kind. Rewrites it first on
+/// request.
 #[test]
 fn the_corpus_is_of_this_format() {
     if corpus::is_rewritten() {
@@ -65,7 +65,7 @@ fn the_corpus_is_of_this_format() {
     }
 }
 
-/// The records that end checkpoints.
+/// Returns the records that end checkpoints.
 fn ends() -> impl Iterator<Item = Vec<u8>> {
     corpus("checkpoint").into_iter().filter_map(|bytes| {
         let header = CheckpointHeader::decode(&bytes).ok()?;
@@ -78,7 +78,7 @@ const WORDS: TableDef<u64, Pod<[u64; 4]>> = TableDef::hash("words");
 const TEXTS: TableDef<String, Raw, Ordered> = TableDef::ordered("texts");
 const BY_FIRST: IndexDef<u64, Pod<[u64; 4]>, u64, Multi> = IndexDef::multi("words by first", |_, words| Some(words[0]));
 
-/// Some transactions with everything that a record can have.
+/// Runs transactions that produce every kind of record content.
 fn run(disk: &Image) {
     let builder = Builder::new().memory(16 << 20).storage(Arc::new(disk.clone()), 4 << 10);
     let db: Db = builder.durability(Durability::Sync).build().expect("a database");

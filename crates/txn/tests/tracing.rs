@@ -1,4 +1,4 @@
-//! What a database tells of itself: what is rare, and nothing of a transaction that succeeds.
+//! Events of a database: rare ones only, and none of a transaction that succeeds.
 
 use std::{
     fmt::{Debug, Write},
@@ -24,8 +24,8 @@ struct Kept {
     spans: Arc<AtomicU64>,
 }
 
-/// One test at a time. What is told is decided for the whole process, and who comes to a place for
-/// the first time while another begins to listen may have it decided wrongly.
+/// Serializes the tests. Interest is cached for the whole process: a callsite that is first reached
+/// while another thread subscribes may be cached wrongly.
 fn alone() -> (MutexGuard<'static, ()>, Kept) {
     static ALONE: Mutex<()> = Mutex::new(());
     (ALONE.lock().unwrap_or_else(PoisonError::into_inner), Kept::default())
@@ -52,7 +52,7 @@ impl Kept {
         self.lines.lock().expect("nobody panics here").push(line.0);
     }
 
-    /// What it was told meanwhile, on this thread.
+    /// Returns the events of `body` on this thread.
     fn told<T>(&self, body: impl FnOnce() -> T) -> (T, Vec<String>) {
         self.take();
         let result = tracing::subscriber::with_default(self.clone(), body);
@@ -89,7 +89,7 @@ impl Subscriber for Kept {
 
 const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
 
-/// One line has all of these.
+/// Asserts that one line contains all parts.
 fn has(lines: &[String], parts: &[&str]) {
     assert!(lines.iter().any(|line| parts.iter().all(|part| line.contains(part))), "no {parts:?} in {lines:#?}");
 }
@@ -156,7 +156,7 @@ fn who_starves_is_told_of() -> Result<(), Error> {
         db.transact(|tx| {
             tries += 1;
             let count = tx.get(counters, 1)?.unwrap_or(0);
-            // Somebody is always faster, up to the ticket.
+            // Another transaction always commits first, until the ticket.
             if tries <= 48 {
                 let faster = || db.transact(|tx| tx.put(counters, 1, &tries));
                 thread::scope(|scope| scope.spawn(faster).join().expect("it does not panic"))?;

@@ -1,4 +1,4 @@
-//! The end of a database: who is inside may finish, nobody else comes in, and nothing commits
+//! Closing a database: running transactions may finish, no new ones begin, and nothing commits
 //! afterwards.
 
 use std::{
@@ -16,7 +16,7 @@ use drtm_txn::{Builder, Commit, Db, Error, IndexDef, Pod, Sink, SinkError, Table
 
 use crate::On;
 
-/// Counts the changes that it is told of.
+/// Counts the changes that it receives.
 #[derive(Debug, Default)]
 struct Told(AtomicU64);
 
@@ -58,7 +58,7 @@ fn whatever_is_asked_of_a_closed_database_is_answered_so() -> Result<(), Error> 
     for answer in answers {
         assert!(matches!(answer, Err(Error::Closed)), "{answer:?}");
     }
-    // What it has counted it still tells.
+    // Statistics remain available.
     assert_eq!((db.stats().commits, db.stats().given_up), (1, 0));
     assert_eq!(db.tables()?, [("counters", 1), ("counters by count", 1)]);
     assert_eq!(db.older_versions(), 0);
@@ -92,8 +92,8 @@ fn nobody_closes_a_database_from_within() -> Result<(), Error> {
     db.close()
 }
 
-/// A transaction that is running when the database is closed finishes, even one that has to be run
-/// again; so does one that was begun, and a snapshot.
+/// A closure that runs when the database is closed finishes, even if it has to be retried; so do an
+/// explicit transaction and a snapshot.
 #[test]
 fn who_is_inside_may_finish() -> Result<(), Error> {
     let db = Db::new()?;
@@ -138,8 +138,8 @@ fn who_is_inside_may_finish() -> Result<(), Error> {
     Ok(())
 }
 
-/// Many write in all ways there are while somebody closes: what was acknowledged has been told, and
-/// nothing is told afterwards.
+/// Threads write in all ways while another closes. Every acknowledged write has been reported to
+/// the sink, and none is reported afterwards.
 fn nothing_commits_afterwards<E: Engine>(engine: &E, rounds: u64) {
     for round in 0..rounds {
         let (db, counted) = database(engine.clone());
@@ -200,7 +200,7 @@ fn nothing_commits_after_the_end_in_regions() {
     nothing_commits_afterwards(&Emulated::default(), rounds(100));
 }
 
-/// Several close at once, and all come back when it is over.
+/// Several threads close at once, and all return when the close is complete.
 #[test]
 fn several_close_at_once() {
     for _ in 0..rounds(50) {

@@ -1,4 +1,4 @@
-//! How many rows and bytes tables have, beside what was put into them.
+//! The tables' numbers of rows and bytes, compared with what was inserted.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -17,7 +17,7 @@ fn put<K: Key, O: drtm_txn::Kind>(
     key: impl Fn(u32) -> K,
 ) -> Result<(), Error> {
     db.transact(|tx| rows.iter().try_for_each(|(number, length)| tx.put(table, &key(*number), &vec![7; *length])))?;
-    // Rows that are gone, in a transaction that commits and in one that does not, count no more.
+    // Removed rows do not count, whether their transaction commits or not.
     db.transact(|tx| {
         tx.put(table, &key(9_999), b"gone")?;
         tx.remove(table, &key(9_999)).map(drop)
@@ -49,7 +49,7 @@ proptest! {
         prop_assert_eq!((of_words.rows, of_words.key_bytes, of_words.value_bytes), (count, 4 * count, bytes));
         let keys: usize = rows.iter().map(|(number, _)| name(*number).len()).sum();
         prop_assert_eq!((of_names.rows, of_names.key_bytes, of_names.value_bytes), (count, keys as u64, bytes));
-        // Headers and whole words at least, and of what is beyond an eighth at most is rounding.
+        // At least headers and whole words; at most an eighth of the rest is rounding.
         for (stats, kept) in [(of_words, 0), (of_names, of_names.key_bytes)] {
             let least = 32 * count + kept + bytes;
             prop_assert!(stats.record_bytes >= least && stats.record_bytes <= (least + 24 * count) * 9 / 8 + count);
@@ -61,7 +61,7 @@ proptest! {
     }
 }
 
-/// While rows only move from one table to another, each is counted as it was at some moment.
+/// Rows move between two tables: each count is that of some moment.
 #[test]
 fn rows_are_counted_beside_writers() {
     let db = Db::new().expect("memory");
@@ -72,7 +72,7 @@ fn rows_are_counted_beside_writers() {
         scope.spawn(|| {
             let mut random = fastrand::Rng::with_seed(1);
             while !is_over.load(Relaxed) {
-                // Those below 500 only change in length; the others come and go.
+                // Those below 500 only change their length; the others come and go.
                 let (key, length) = (random.u32(..1_500), random.usize(..100));
                 let removes = key >= 500 && random.bool();
                 db.transact(|tx| match removes {

@@ -1,4 +1,4 @@
-//! Keys that are derived: encoded as the tuple of their fields, and found by what stands for these.
+//! Derived keys: encoded like the tuple of their fields, and found by borrowed forms.
 
 use drtm_txn::{AsKey, Db, Error, Key, Ordered, Pod, TableDef, prefix};
 use proptest::prelude::*;
@@ -21,8 +21,8 @@ struct Bytes(Vec<u8>);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Key)]
 struct Id(u64);
 
-/// More parts than a tuple may have; names that code could stumble over; parts that are keys of
-/// their own, and types with commas in them.
+/// More fields than a tuple may have, field names that generated code could confuse, fields that
+/// are keys themselves, and types with commas.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Key)]
 #[key(crate = ::drtm_txn)]
 #[repr(C)]

@@ -27,7 +27,7 @@ const OTHER: TableDef<u64, Pod<u64>> = TableDef::hash("other");
 const BY_VALUE: IndexDef<u64, Pod<u64>, u64> = IndexDef::unique("sorted by value", |_, value| Some(value));
 const BY_HALF: IndexDef<u64, Pod<u64>, u64, Multi> = IndexDef::multi("sorted by half", |_, value| Some(value / 2));
 
-/// Checks that something was refused since this table was dropped.
+/// Asserts that an operation was refused because this table was dropped.
 #[track_caller]
 fn is_dropped<T: std::fmt::Debug>(result: Result<T, Error>, name: &str) {
     match result {
@@ -36,7 +36,7 @@ fn is_dropped<T: std::fmt::Debug>(result: Result<T, Error>, name: &str) {
     }
 }
 
-/// Every use of a stale handle is refused, also when there is another table of its name.
+/// Every use of a stale handle is refused, also beside a new table of the same name.
 fn every_use_is_refused<K: Key, O: Kind>(key: K, def: TableDef<K, Raw, O>) -> Result<(), Error> {
     let db = Db::new()?;
     let stale = db.table(def)?;
@@ -75,7 +75,7 @@ fn every_use_of_a_handle_of_a_dropped_table_is_refused() -> Result<(), Error> {
     every_use_is_refused((7_u16, 9_u16), TableDef::<(u16, u16), Raw, Ordered>::ordered("pairs"))
 }
 
-/// A database whose commits do not look whether a table was dropped.
+/// A database whose commits do not check whether a table was dropped.
 #[derive(Debug)]
 struct Unchecked;
 
@@ -91,8 +91,8 @@ impl Config for Sound {
     type Engine = NoHtm;
 }
 
-/// What commits of transactions say that have used a table before it was dropped: one that has
-/// written to it, one that has read it and written elsewhere, and one that has only read it.
+/// Returns the results of commits after a drop, of transactions that used the table before: one
+/// that wrote to it, one that read it and wrote elsewhere, and one that only read it.
 fn commits_after_a_drop<S: Config<Engine = NoHtm>>() -> Result<[Result<(), Error>; 3], Error> {
     let db = Builder::new().memory(16 << 20).build_with::<S>(NoHtm)?;
     let (notes, other) = (db.table(NOTES)?, db.table(OTHER)?);
@@ -121,7 +121,7 @@ fn a_transaction_that_has_used_a_table_does_not_commit_after_its_drop() -> Resul
         ] => {}
         other => panic!("{other:?}"),
     }
-    // And a closure that is running then is run again, and refused.
+    // A closure that runs at the drop is retried, and refused.
     let db = Db::new()?;
     let (notes, other) = (db.table(NOTES)?, db.table(OTHER)?);
     let mut runs = 0;
@@ -157,7 +157,7 @@ fn a_range_that_is_open_sees_its_rows_to_the_end_and_no_others() -> Result<(), E
     assert_eq!(rows.next()?, Some((0, 1)));
     db.drop_table("sorted")?;
     let other = db.table(SORTED)?;
-    // Memory that were free would be used again.
+    // Freed memory would be reused.
     (2..9).try_for_each(|value| {
         fill(other, value)?;
         db.transact(|tx| (0..500).try_for_each(|key| tx.remove(other, key).map(drop)))
@@ -173,7 +173,7 @@ fn a_range_that_is_open_sees_its_rows_to_the_end_and_no_others() -> Result<(), E
     Ok(())
 }
 
-/// Rows of dropped tables make room for others, at once or when what was open has ended.
+/// Rows of dropped tables make room for others, at once or when earlier transactions have ended.
 #[test]
 fn the_memory_of_rows_is_used_again() -> Result<(), Error> {
     const KEYS: u64 = 4_000;
@@ -190,7 +190,7 @@ fn the_memory_of_rows_is_used_again() -> Result<(), Error> {
                 })
             })?;
         }
-        // So that there are older versions, too.
+        // Creates older versions, too.
         let snapshot = db.snapshot()?;
         db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, key, &[8; 200])))?;
         drop(snapshot);
@@ -199,7 +199,7 @@ fn the_memory_of_rows_is_used_again() -> Result<(), Error> {
     let drop_all = || ["notes", "texts", "sorted"].into_iter().try_for_each(|name| db.drop_table(name));
     round()?;
     drop_all()?;
-    // A few rounds of it would not fit.
+    // A few rounds would not fit.
     let MemoryUse { tables: first, most, .. } = db.memory();
     for _ in 0..20 {
         round()?;
@@ -207,7 +207,7 @@ fn the_memory_of_rows_is_used_again() -> Result<(), Error> {
     }
     let now = db.memory().tables;
     assert!(now < first * 3 / 2 && now < most, "{first} bytes at first, {now} now");
-    // With a snapshot open, nothing is taken, and nothing lost; later commits take it bit by bit.
+    // With an open snapshot, nothing is freed, and nothing leaks; later commits free it bit by bit.
     let (notes, ..) = round()?;
     let mut snapshot = db.snapshot()?;
     drop_all()?;
@@ -283,7 +283,7 @@ fn a_renamed_table_goes_on_under_its_handles_and_is_opened_by_its_new_name() -> 
     assert_eq!(db.read(|tx| tx.get(db.table(RENAMED)?, 1))?, Some(10));
     let exists = db.transact(|tx| tx.insert(sorted, 1, &11));
     assert!(matches!(exists, Err(Error::Exists { table: "renamed" })));
-    // Its indexes are its own still.
+    // It still has its indexes.
     db.index(db.table(RENAMED)?, BY_VALUE)?;
     assert_eq!(db.read(|tx| tx.get(by_value, 10))?, Some((1, 10)));
     // The name is free.
@@ -305,7 +305,7 @@ fn a_dropped_index_is_not_kept_any_more_and_can_be_made_again() -> Result<(), Er
     db.transact(|tx| (0..10).try_for_each(|key| tx.put(sorted, key, &key)))?;
     let twice = |key: u64| db.transact(|tx| tx.put(sorted, key, &5));
     assert!(matches!(twice(7), Err(Error::Duplicate { .. })));
-    // A transaction that is running, and has written entries, is run again.
+    // A running transaction that has written entries is retried.
     let mut running = db.begin()?;
     running.put(sorted, 3, &33)?;
     let mut snapshot = db.snapshot()?;
@@ -332,9 +332,9 @@ fn a_dropped_index_is_not_kept_any_more_and_can_be_made_again() -> Result<(), Er
     twice(8)
 }
 
-/// Threads write to a table and, in the same transaction, count that elsewhere, while another drops
-/// the table and makes it anew, with and without an index. What is counted for the last one is what
-/// is in it, and no handle is of use when its table was dropped before.
+/// Threads write to a table and count the writes elsewhere in the same transaction, while another
+/// drops and recreates the table, with and without an index. The last table's count must match its
+/// rows, and handles of dropped tables are refused.
 #[test]
 fn writers_beside_drops_write_to_their_table_or_not_at_all() {
     ends(|| {
@@ -402,7 +402,7 @@ fn writers_beside_drops_write_to_their_table_or_not_at_all() {
     });
 }
 
-/// Writers of a table with indexes that come and go never notice but by being run again.
+/// Writers of a table whose indexes come and go see nothing but retries.
 #[test]
 fn writers_do_not_notice_that_an_index_is_dropped() {
     ends(|| {
@@ -452,7 +452,7 @@ enum Step {
     DropIndex,
     Put(usize, u64),
     Get(usize, u64),
-    /// Holds a snapshot, in place of one that is held.
+    /// Holds a snapshot, in place of the one held.
     Hold,
     GetHeld(usize, u64),
 }
@@ -475,10 +475,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..80)
 }
 
-/// A table, as a model has it: a handle is its place in the list.
+/// A table of the model: a handle is its index in the list.
 #[derive(Clone, Debug, Default)]
 struct Modelled {
-    /// `None`: it was dropped.
+    /// `None` if it was dropped.
     name: Option<usize>,
     rows: [Option<u64>; 4],
 }

@@ -1,5 +1,5 @@
-//! Rows of a range that are shown, or changed, one after the other: beside a model, with whatever
-//! the transaction has written among them; and where it is told to begin again.
+//! Rows of a range that are visited or changed in turn: compared with a model, with the
+//! transaction's own writes among them, and with conflicts that make it retry.
 
 use std::{
     cell::Cell,
@@ -29,7 +29,7 @@ const SECOND: Part<Row, u64> = part!(Row, second);
 const BY_NUMBER: TableDef<u64, Pod<Row>, Ordered> = TableDef::ordered("by number");
 const BY_NAME: TableDef<String, Pod<Row>, Ordered> = TableDef::ordered("by name");
 
-/// More than a transaction reads before it looks at everything again for the first time.
+/// More rows than a transaction reads before its first validation.
 const KEYS: u64 = 300;
 
 #[derive(Clone, Debug)]
@@ -37,9 +37,9 @@ enum Step {
     Put(u64, u64),
     Change(u64, u64),
     Remove(u64),
-    /// The rows between these, of which so many are shown at once.
+    /// Visits the rows of a range, this many at once.
     See(RangeInclusive<u64>, bool, usize),
-    /// Of the rows between these so many are raised.
+    /// Raises this many rows of a range.
     Raise(RangeInclusive<u64>, bool, usize),
 }
 
@@ -57,7 +57,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     vec(step, 1..30)
 }
 
-/// All rows of a range, so many at once, and one by itself in between.
+/// Returns all rows of a range, read in batches, with single rows in between.
 fn rows<S: Config, M: Mode, K: Key, C: Codec>(
     tx: &mut Tx<'_, S, M>,
     table: Table<K, C, Ordered>,
@@ -82,7 +82,7 @@ fn rows<S: Config, M: Mode, K: Key, C: Codec>(
     }
 }
 
-/// Raises so many rows of a range. Gives how many there were.
+/// Raises this many rows of a range. Returns how many there were.
 fn raise<S: Config, K: Key>(
     tx: &mut Tx<'_, S>,
     table: Table<K, Pod<Row>, Ordered>,
@@ -105,7 +105,7 @@ fn name(number: u64) -> String {
     format!("{:03}", number)
 }
 
-/// Runs steps in one transaction, and again in others, which only read.
+/// Runs steps in one transaction, and again in read-only ones.
 fn agree<S: Config>(db: &Db<S>, steps: &[Step]) {
     let (numbers, names) = (db.table(BY_NUMBER).expect("a table"), db.table(BY_NAME).expect("another"));
     let mut model: BTreeMap<u64, Row> = BTreeMap::new();
@@ -190,8 +190,8 @@ fn filled(rows: u64) -> (Db<DefaultConfig>, Table<u64, Pod<Row>, Ordered>) {
     (db, table)
 }
 
-/// Who reads much goes on in a snapshot, and sees all of one moment: here, of the one before a row
-/// is changed behind its back.
+/// A long read continues in a snapshot, and reads one moment: here, the one before a row is changed
+/// concurrently.
 #[test]
 fn a_long_read_goes_on_in_a_snapshot() {
     const ROWS: u64 = 5_000;
@@ -216,7 +216,7 @@ fn a_long_read_goes_on_in_a_snapshot() {
     assert_eq!(db.read(|tx| tx.get(table, 4_999)).expect("alone").map(|row| row.second), Some(1));
 }
 
-/// What is not true any more is noticed on the way, after twice as many rows at the latest.
+/// A stale read is detected during the scan, after twice as many rows at the latest.
 #[test]
 fn a_transaction_that_cannot_commit_does_not_go_on_for_long() {
     let (db, table) = filled(1_000);
@@ -239,8 +239,8 @@ fn a_transaction_that_cannot_commit_does_not_go_on_for_long() {
     assert_eq!((tries.get(), shown.get()), (2, 1_000));
 }
 
-/// Threads raise rows of overlapping ranges, while another takes rows away and puts them back as
-/// they were: no row is raised in vain.
+/// Threads raise rows of overlapping ranges, while another removes rows and puts them back
+/// unchanged. No raise is lost.
 #[test]
 fn no_change_of_many_rows_is_lost() {
     const ROWS: u64 = 200;
@@ -272,8 +272,8 @@ fn no_change_of_many_rows_is_lost() {
     assert_eq!(rows.iter().map(|(_, row)| row.second).sum::<u64>(), raised);
 }
 
-/// A row has been read even if changing it failed, and the transaction goes on without it, whatever
-/// way it was to be changed.
+/// A row whose change failed has been read, and the transaction continues without the change, for
+/// every way of changing it.
 #[test]
 fn a_row_that_could_not_be_changed_has_been_read() {
     type Way = fn(&mut Tx<'_, DefaultConfig>, Table<u64, Pod<Row>, Ordered>) -> Result<(), Error>;

@@ -1,4 +1,4 @@
-//! Deliberate faults that no random history shows: each is noticed by what it breaks.
+//! Deliberate faults that random histories do not show: each is detected by its effect.
 
 use std::marker::PhantomData;
 
@@ -36,7 +36,7 @@ fn database<F: Fault>(bytes: u64) -> Db<With<F>> {
 const SORTED: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("sorted");
 const BY_VALUE: IndexDef<u64, Pod<u64>, u64> = IndexDef::unique("sorted by value", |_, value| Some(value));
 
-/// Whether rows that ranges remove leave entries in an index.
+/// Returns whether rows that ranges remove leave entries in an index.
 fn leaves_entries<F: Fault>() -> bool {
     let db = database::<F>(16 << 20);
     let sorted = db.table(SORTED).expect("memory");
@@ -62,7 +62,7 @@ fn rows_that_ranges_remove_leave_no_entries() {
 
 const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
 
-/// Whether rows stay locked when there is no memory for their new values at the commit.
+/// Returns whether rows stay locked when a commit runs out of memory for their values.
 fn keeps_locks<F: Fault>() -> bool {
     let db = database::<F>(4 << 20);
     let notes: Table<u64, Raw> = db.table(NOTES).expect("memory");
@@ -95,7 +95,7 @@ fn no_lock_is_kept_when_memory_is_full() {
 const ROWS: TableDef<u64, Pod<u64>> = TableDef::hash("rows");
 const ROWS_BY_VALUE: IndexDef<u64, Pod<u64>, u64> = IndexDef::unique("rows by value", |_, value| Some(value));
 
-/// Whether a row is committed without its entry in an index that was made meanwhile.
+/// Returns whether a row commits without its entry in an index that was created meanwhile.
 fn overlooks_an_index<F: Fault>() -> bool {
     let db = database::<F>(16 << 20);
     let rows = db.table(ROWS).expect("memory");
@@ -114,8 +114,8 @@ fn a_row_that_is_written_while_its_index_is_made_is_in_it() {
     assert!(overlooks_an_index::<IndexedNotChecked>(), "the fault is not noticed");
 }
 
-/// How many phantoms are overlooked where a transaction's own insertions have split what it has
-/// read.
+/// Returns the number of missed phantoms after a transaction's own insertions have split what it
+/// has read.
 fn overlooked_phantoms<F: Fault>(is_ordered: bool) -> usize {
     let overlooked = |missing: u64| {
         let db = database::<F>(8 << 20);

@@ -1,4 +1,4 @@
-//! What happens when memory has run out, or a key is longer than any row's.
+//! Behaviour when memory runs out, or a key exceeds the maximum length.
 
 use drtm_txn::{Builder, Db, Error, Options, Ordered, Pod, Raw, TableDef, Tx};
 
@@ -12,8 +12,8 @@ fn is_full(error: &Error) -> bool {
     matches!(error, Error::Full { .. })
 }
 
-/// All memory is taken by rows of another table, which are removed then: there is room for records,
-/// and for nothing else.
+/// Returns a database whose memory was filled with rows of another table, which were then removed.
+/// There is room for records, and for nothing else.
 fn filled() -> Result<Db, Error> {
     let db = Builder::new().memory(4 << 20).build()?;
     db.table(ROWS)?;
@@ -61,8 +61,7 @@ fn a_table_for_which_there_is_no_room_takes_none() -> Result<(), Error> {
     db.transact(|tx| (0..1_000).try_for_each(|row| tx.insert(rows, row, &[0; 100])))
 }
 
-/// No row has it, so that it is not found, and it cannot be inserted. As the end of a range it is
-/// one like others.
+/// No row has such a key: it is not found, and cannot be inserted. It is valid as a range's bound.
 #[test]
 fn a_key_that_is_too_long_is_no_row_s() -> Result<(), Error> {
     let db = Db::new()?;
@@ -98,8 +97,8 @@ fn a_key_that_is_too_long_is_no_row_s() -> Result<(), Error> {
     })
 }
 
-/// Where the process may have few addresses, the default takes half of them, and an error says what
-/// to ask for.
+/// In a process with limited address space, the default takes half of it, and an error suggests a
+/// size.
 #[test]
 fn the_default_fits_the_process_s_limits() {
     const LIMITED: &str = "DRTM_TEST_LIMITED";

@@ -1,5 +1,4 @@
-//! Secondary indexes, which everybody who writes rows keeps, and entries, by which rows are
-//! written.
+//! Secondary indexes, which every write of a row maintains, and entries for writing rows.
 
 mod build;
 mod entries;

@@ -1,4 +1,4 @@
-//! Rows are found by whatever stands for their keys.
+//! Lookups by borrowed forms of keys.
 
 use std::ops::Bound;
 

@@ -1,4 +1,4 @@
-//! Large things: `DRTM_STRESS=100` makes ten million rows, ten thousand threads and as many tasks.
+//! Large runs: `DRTM_STRESS=100` uses ten million rows, ten thousand threads and as many tasks.
 
 use std::{
     sync::{
@@ -15,7 +15,7 @@ const SORTED: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("sorted");
 const COUNTS: TableDef<u64, Pod<u64>> = TableDef::hash("counts");
 const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
 
-/// What each row has at first. Writers take from one what they give to another.
+/// The initial value of each row. Writers move amounts between rows.
 const EACH: u64 = 1 << 32;
 
 /// Rows that a transaction inserts.
@@ -73,7 +73,7 @@ fn all_rows_are_read_at_one_moment_among_writers() -> Result<(), Error> {
     Ok(())
 }
 
-/// Counts in a row of one's own among some, and in one that all share.
+/// Increments one of several rows, and a row that all share.
 fn count(db: &Db, counts: Table<u64, Pod<u64>>, number: u64) -> Result<(), Error> {
     db.transact(|tx| {
         for key in [number % 16, SHARED] {
@@ -137,7 +137,7 @@ fn tasks_are_as_many_as_they_like() -> Result<(), Error> {
             .map(|number| {
                 let db = Arc::clone(&db);
                 tokio::spawn(async move {
-                    // An explicit transaction goes with its task, wherever that is run.
+                    // An explicit transaction moves with its task between threads.
                     loop {
                         let mut tx = db.begin()?;
                         let seen = tx.get(counts, number % 16)?.unwrap_or(0);

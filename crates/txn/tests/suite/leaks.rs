@@ -1,5 +1,5 @@
-//! Transactions that end in unusual ways, or not at all: by a panic in any code of the application,
-//! on another thread, with their thread, or never. All others go on.
+//! Transactions that end in unusual ways, or never: by a panic in any application code, on another
+//! thread, or with their thread. All others continue.
 
 use std::{
     cell::{Cell, RefCell},
@@ -21,7 +21,7 @@ use crate::waits::ends;
 const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
 const SORTED: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("sorted");
 
-/// Where the application's code fails.
+/// The place where the application's code fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Encode,
@@ -31,11 +31,11 @@ enum Step {
 }
 
 thread_local! {
-    /// Where this thread fails next, and whether by a panic, after so many calls.
+    /// Where this thread fails next, whether by a panic, and after how many calls.
     static FAILING: Cell<Option<(Step, bool, u32)>> = const { Cell::new(None) };
 }
 
-/// Panics if it is time to. Returns whether it is time to fail by an error.
+/// Panics if it is time to. Returns whether it is time to fail with an error.
 fn fails(step: Step) -> bool {
     match FAILING.get() {
         Some((at, panics, 0)) if at == step => {
@@ -50,7 +50,7 @@ fn fails(step: Step) -> bool {
     }
 }
 
-/// Numbers in as many bytes as they need, and more.
+/// Numbers of varying encoded length.
 struct Failing;
 
 impl Codec for Failing {
@@ -84,7 +84,7 @@ impl Codec for Failing {
 const MONEY: TableDef<u64, Failing> = TableDef::hash("money");
 const SAVINGS: TableDef<u64, Failing, Ordered> = TableDef::ordered("savings");
 const BY_AMOUNT: IndexDef<u64, Failing, (i64, u64)> = IndexDef::unique("savings by amount", |key, amount| {
-    // It gives the same for the same row, always: it fails by panics only.
+    // An index function must be deterministic, so it fails by panics only.
     fails(Step::Index);
     Some((amount, *key))
 });
@@ -98,8 +98,8 @@ impl Sink for FailingSink {
     }
 }
 
-/// Threads pay each other, and fail at every step, by errors and by panics: no money is lost, and
-/// all end.
+/// Threads pay each other, and fail at every step, by errors and by panics. No money is lost, and
+/// all threads end.
 #[test]
 fn failures_at_every_step_leave_others_live() {
     const ROWS: u64 = 8;
@@ -173,7 +173,7 @@ fn failures_at_every_step_leave_others_live() {
     });
 }
 
-/// A value that cannot be encoded is found out before anything is locked.
+/// A value that cannot be encoded is detected before any lock is taken.
 #[test]
 fn a_codec_that_fails_leaves_neither_a_lock_nor_a_part() {
     ends(|| {
@@ -187,7 +187,7 @@ fn a_codec_that_fails_leaves_neither_a_lock_nor_a_part() {
                     db.transact(|tx| (0..4).try_for_each(|key| tx.put(money, key, &80)))
                 }));
                 assert!(matches!(failed, Err(_) | Ok(Err(Error::Codec { .. }))), "{failed:?}");
-                // An error that the application ignores: the row is as if it had not been written.
+                // The application ignores the error: the row is unchanged.
                 FAILING.set(Some((Step::Encode, panics, calls)));
                 let ignored = db.transact(|tx| {
                     for key in 0..4 {
@@ -205,7 +205,7 @@ fn a_codec_that_fails_leaves_neither_a_lock_nor_a_part() {
     });
 }
 
-/// Goes on until there is no panic.
+/// Retries until there is no panic.
 fn until_no_panic(mut go_on: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
     loop {
         if let Ok(ended) = catch_unwind(AssertUnwindSafe(&mut go_on)) {
@@ -214,8 +214,8 @@ fn until_no_panic(mut go_on: impl FnMut() -> Result<(), Error>) -> Result<(), Er
     }
 }
 
-/// A caught panic of a closure that sees a range: the range goes on behind the row at which it
-/// panicked.
+/// A closure that visits a range panics, and the panic is caught: the range continues behind that
+/// row.
 #[test]
 fn a_range_goes_on_behind_a_caught_panic() -> Result<(), Error> {
     let db = Builder::new().memory(16 << 20).build()?;
@@ -261,13 +261,13 @@ fn a_range_goes_on_behind_a_caught_panic() -> Result<(), Error> {
     Ok(())
 }
 
-/// Transactions that begin on one thread and end on another take no memory for good.
+/// Transactions that begin on one thread and end on another leak no memory.
 #[test]
 fn a_transaction_that_ends_on_another_thread_takes_nothing_with_it() {
     ends(|| {
         let db = Builder::new().memory(64 << 20).build().expect("memory");
         let accounts = db.table(ACCOUNTS).expect("memory");
-        // The one before may not have ended yet.
+        // The previous transaction may not have ended yet.
         let ends_well =
             |ended: Result<(), Error>| assert!(matches!(ended, Ok(()) | Err(Error::Conflict(_))), "{ended:?}");
         let turn = |count: u64| {
@@ -294,8 +294,8 @@ fn a_transaction_that_ends_on_another_thread_takes_nothing_with_it() {
     });
 }
 
-/// A transaction that is leaked, and one whose thread has ended, hold up nobody but the end of the
-/// database, which says so.
+/// A leaked transaction, and one whose thread has ended, block only the close of the database,
+/// which returns an error.
 #[test]
 fn what_is_leaked_holds_up_nobody() {
     ends(|| {
@@ -312,11 +312,11 @@ fn what_is_leaked_holds_up_nobody() {
             tx
         };
         for round in 0..20 {
-            // Leaked: with its insertion, which stays as a key that is absent.
+            // Leaked with its insertion, whose record stays as an absent key.
             mem::forget(begun(round % 4));
             mem::forget(db.snapshot().expect("memory"));
-            // A thread exits while it holds one, in a variable, and in one of its own that is
-            // dropped at its very end.
+            // A thread exits while it holds one in a variable, and one in a thread-local that is
+            // dropped last.
             thread::spawn(move || {
                 HELD.with_borrow_mut(|held| held.push(begun(4)));
                 let _held = begun(5);
@@ -332,14 +332,14 @@ fn what_is_leaked_holds_up_nobody() {
             written.expect("nobody has a lock");
         }
         assert_eq!(db.read(|tx| tx.get(accounts, 4)).expect("sound"), Some(20));
-        // This thread has begun those that were leaked.
+        // This thread began the leaked transactions.
         assert!(matches!(db.close(), Err(Error::InTransaction)));
         let closed = thread::spawn(|| db.close()).join().expect("it ends");
         assert!(matches!(closed, Err(Error::StillRunning { transactions: 40 })), "{closed:?}");
     });
 }
 
-/// A thread that holds a transaction that another has begun would wait for itself: it is told so.
+/// A thread that holds another thread's transaction would wait for itself: it gets an error.
 #[test]
 fn a_thread_that_holds_the_transaction_of_another_cannot_close() {
     ends(|| {
@@ -353,7 +353,7 @@ fn a_thread_that_holds_the_transaction_of_another_cannot_close() {
     });
 }
 
-/// Yields to its executor, once.
+/// Yields to its executor once.
 #[derive(Default)]
 struct Yield(bool);
 
@@ -369,7 +369,7 @@ impl Future for Yield {
     }
 }
 
-/// Tasks hold transactions and snapshots across `.await`, and are polled by two threads in turns.
+/// Tasks hold transactions and snapshots across `.await`; two threads poll them in turns.
 #[test]
 fn transactions_are_held_across_await() {
     const TASKS: u64 = 20;
@@ -385,7 +385,7 @@ fn transactions_are_held_across_await() {
                     let mut tx = db.begin().expect("memory");
                     let snapshot = db.snapshot().expect("memory");
                     Yield::default().await;
-                    // A row of its own, and one that all share.
+                    // A row of its own, and a shared one.
                     let counted = tx.update(accounts, key, |count| *count += 1);
                     Yield::default().await;
                     drop(snapshot);

@@ -38,7 +38,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a range has left, of the rows as the transaction sees them.
+/// The rest of a range, of the rows as the transaction sees them.
 struct Model<K> {
     rows: BTreeMap<K, u64>,
     left: (Bound<K>, Bound<K>),
@@ -62,7 +62,7 @@ impl<K: Ord + Clone> Model<K> {
     }
 }
 
-/// Compares a range, and what is done through its loans, with the model.
+/// Compares a range, and the operations through its loans, with the model.
 fn is_as_modelled<K>(
     def: TableDef<K, Pod<u64>, Ordered>,
     key: impl Fn(u8) -> K,

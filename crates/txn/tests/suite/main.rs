@@ -1,5 +1,5 @@
-//! The behaviour of databases, seen from outside: one program, since most of the time that tests
-//! take is the compiler's. Model checking is in `tests/loom`.
+//! Tests of databases' public behaviour. They are one program, because most of their time is
+//! compilation. Model checking is in `tests/loom`.
 #![cfg(not(feature = "model"))]
 
 mod close;

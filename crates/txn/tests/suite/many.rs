@@ -1,5 +1,4 @@
-//! Rows of many keys at once, beside a map: whatever the table, the transaction, and what was asked
-//! for before.
+//! Reads of many keys at once, compared with a map, for every table, transaction and prefetch.
 
 use std::{collections::BTreeMap, fmt::Debug, ops::ControlFlow};
 
@@ -29,7 +28,7 @@ impl Row {
 const BACK: Part<Row, u64> = part!(Row, back);
 const WANTED: PrefetchMask = PrefetchMask::of(&[BACK.bytes()]);
 
-/// What a transaction does before it looks.
+/// A transaction's operations before its reads.
 #[derive(Clone, Debug)]
 enum Before {
     Put(u8, u64),
@@ -39,7 +38,7 @@ enum Before {
     AskForParts(Vec<u8>),
 }
 
-/// What it looks for, and how many of that it wants to see.
+/// The keys to read, and how many rows to visit.
 #[derive(Clone, Debug)]
 struct Wish {
     keys: Vec<u8>,
@@ -60,7 +59,7 @@ fn before() -> impl Strategy<Value = Vec<Before>> {
 }
 
 fn wish() -> impl Strategy<Value = Wish> {
-    // In order, as they are most often asked for; or not, and several times.
+    // Ordered, as is most common; or unordered, with duplicates.
     let keys = prop_oneof![(0..120_u8, 0..120_u8).prop_map(|(from, to)| (from..to).collect()), vec(0..130_u8, 0..80),];
     (keys, prop_oneof![Just(usize::MAX), 1..50_usize]).prop_map(|(keys, most)| Wish { keys, most })
 }
@@ -102,7 +101,7 @@ impl<K: Key + Clone + Debug> Told<K> {
         Ok(())
     }
 
-    /// Looks in all ways.
+    /// Reads in all ways.
     fn look<S: Config, M: Mode, O: Kind>(
         &self,
         tx: &mut Tx<'_, S, M>,
@@ -140,8 +139,7 @@ fn agree<S: Config, K: Key + Clone + Debug, O: Kind>(
     let there = (0..100).step_by(3).chain([101, 103]);
     let mut told = Told { key_of, model: there.map(|key| (key, Row::of(u64::from(key)))).collect() };
     db.transact(|tx| told.model.iter().try_for_each(|(key, row)| tx.insert(table, &key_of(*key), row))).expect("room");
-    // What has been read once is looked at once more each time: that has to be cheap enough to be
-    // done for all.
+    // Each read validates all earlier ones, which has to be cheap enough for many rows.
     let mut explicit = db.begin().expect("open");
     wishes.iter().take(2).try_for_each(|wish| told.look(&mut explicit, table, wish)).expect("alone");
     drop(explicit);
@@ -191,7 +189,7 @@ fn what_others_write_meanwhile_is_found_out() {
             let (mut seen, mut sum) = (0, 0);
             tx.view_many(table, 0..600, |row| {
                 if tries == 1 && seen == 10 {
-                    // One that was seen, and one that is going to be.
+                    // A row that was read, and one that is read later.
                     let others = db.clone();
                     let write = move || {
                         others.transact(|tx| [3, 400].iter().try_for_each(|key| tx.put(table, key, &Row::of(100))))

@@ -1,4 +1,4 @@
-//! All memory is counted by kind, bounded, and comes back when its reason is gone.
+//! All memory is counted by kind, bounded, and freed when it is not needed any more.
 
 use std::{sync::Barrier, thread};
 
@@ -20,7 +20,7 @@ fn find(db: &Db, sorted: Table<u64, Pod<u64>, Ordered>) -> Result<(), Error> {
     (0..2 * ROWS).try_for_each(|key| db.read(|tx| tx.get(sorted, key % ROWS)).map(drop))
 }
 
-/// Commits as often as it takes until what was left behind has been tried again.
+/// Commits until garbage has been retried.
 fn settle(db: &Db) -> Result<(), Error> {
     let notes = db.table(NOTES)?;
     (0..10_000).try_for_each(|_| db.transact(|tx| tx.put(notes, 1, b"")))
@@ -94,7 +94,7 @@ fn what_rows_were_is_counted_until_its_snapshot_is_closed() -> Result<(), Error>
     settle(&db)?;
     let after = db.memory();
     assert_eq!((after.older_versions, after.garbage), (0, 0), "{after:?}");
-    // What was taken for them is used again.
+    // Their memory is reused.
     let snapshot = db.snapshot()?;
     write(4)?;
     assert!(db.memory().tables <= during.tables + (64 << 10), "{during:?} {:?}", db.memory());
@@ -125,7 +125,7 @@ fn threads_that_do_little_hold_little() -> Result<(), Error> {
         looked.wait();
         during
     });
-    // A page of the table's memory for what they insert, and their states.
+    // A page of the table's memory for their insertions, and their states.
     let each = (during.tables - before.tables) / THREADS;
     assert!(each <= 4 << 10, "{before:?} {during:?}");
     let each = (during.threads - before.threads) / THREADS;
@@ -144,7 +144,7 @@ fn what_a_thread_keeps_is_counted_and_bounded() -> Result<(), Error> {
     settle(&db)?;
     let kept = db.memory().threads;
     assert!(kept - before >= 500_000, "{before} {kept}");
-    // It gives back what a large one has taken.
+    // It frees what a large transaction has allocated.
     put(2_000)?;
     assert!(db.memory().threads <= before + (64 << 10), "{before} {:?}", db.memory());
     Ok(())

@@ -1,5 +1,5 @@
-//! Random programs on one thread, beside ordered maps: all that a transaction can do, in tables of
-//! every shape.
+//! Random programs on one thread, compared with ordered maps: all operations of a transaction, on
+//! tables of every shape.
 
 use std::{
     borrow::Borrow,
@@ -23,7 +23,7 @@ trait Shape: 'static {
 
     fn key() -> BoxedStrategy<Self::Key>;
 
-    /// The rows of a range, at most so many; `None` if the table has no order.
+    /// Returns at most this many rows of a range; `None` if the table is unordered.
     fn range(
         tx: &mut Tx<'_>,
         table: Table<Self::Key, Self::Codec, Self::Kind>,
@@ -32,14 +32,15 @@ trait Shape: 'static {
         most: usize,
     ) -> Result<Option<Rows<Self::Key>>, Error>;
 
-    /// How many rows a range has, its first and its last.
+    /// Returns a range's number of rows, its first and its last.
     fn ends(
         tx: &mut Tx<'_>,
         table: Table<Self::Key, Self::Codec, Self::Kind>,
         range: Bounds<Self::Key>,
     ) -> Result<Option<Ends<Self::Key>>, Error>;
 
-    /// Gives the rows of a range, at most so many, this value, or removes them. What they were.
+    /// Writes this value to the rows of a range, at most this many, or removes them. Returns the
+    /// old rows.
     fn sweep(
         tx: &mut Tx<'_>,
         table: Table<Self::Key, Self::Codec, Self::Kind>,
@@ -132,12 +133,13 @@ macro_rules! ordered {
     };
 }
 
-/// Few, the lowest and the highest among them.
+/// A few numbers, including the lowest and the highest.
 fn words() -> BoxedStrategy<u64> {
     prop_oneof![4 => 0..40_u64, 1 => (u64::MAX - 3)..=u64::MAX].boxed()
 }
 
-/// Of few different bytes, the lowest and the highest among them, so that many begin alike.
+/// Strings of few different bytes, including the lowest and the highest, so that many share
+/// prefixes.
 fn names() -> BoxedStrategy<Vec<u8>> {
     let short = vec(prop::sample::select(vec![0, 1, 255]), 0..4);
     let long = vec(prop::sample::select(vec![0, 1, 255]), 0..3)
@@ -201,7 +203,7 @@ enum Step<K> {
     GetMany(Vec<K>),
     Put(K, Value),
     Insert(K, Value),
-    /// Several rows, as many as are not there before the first that is.
+    /// Inserts several rows, up to the first that exists.
     InsertMany(Vec<(K, Value)>),
     Update(K, Value),
     Remove(K),
@@ -218,13 +220,13 @@ enum Step<K> {
         most: usize,
         value: Option<Value>,
     },
-    /// Asks for rows ahead, which changes nothing.
+    /// Prefetches rows, which changes nothing.
     Prefetch(Vec<K>),
     Savepoint,
     Return(prop::sample::Index),
 }
 
-/// What transactions do, and whether they commit: by a closure, or by hand.
+/// The steps of transactions, and whether they commit: by a closure, or explicitly.
 type Program<K> = Vec<(Vec<Step<K>>, End)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,7 +237,7 @@ enum End {
     FailClosure,
 }
 
-/// Small ones, and large ones of several size classes.
+/// Small values, and large ones of several size classes.
 fn value() -> impl Strategy<Value = Value> {
     (any::<u8>(), prop_oneof![0..20_usize, 0..600_usize]).prop_map(|(byte, length)| vec![byte; length])
 }
@@ -279,10 +281,10 @@ fn program<S: Shape>() -> impl Strategy<Value = Program<S::Key>> {
     vec((vec(step, 0..25), end), 1..12)
 }
 
-/// Rows as they must be.
+/// The expected rows.
 type Model<K> = BTreeMap<K, Value>;
 
-/// A table, and what must be in it.
+/// A table with its expected contents.
 struct World<S: Shape> {
     db: Db,
     table: Table<S::Key, S::Codec, S::Kind>,
@@ -458,7 +460,7 @@ where
         })
     }
 
-    /// Whether others see what they must, and no record is left of what is not there.
+    /// Checks that other transactions see the expected rows, and that absent keys leave no records.
     fn check(&self) -> Result<(), TestCaseError> {
         let mut tx = self.db.begin().expect("a transaction");
         for (key, value) in &self.rows {
@@ -474,7 +476,7 @@ where
     }
 }
 
-/// The rows in a range, which may be the wrong way round.
+/// Returns the rows in a range, which may be inverted.
 fn within<K: Ord + Clone>(rows: &Model<K>, bounds: &Bounds<K>) -> Vec<(K, Value)> {
     rows.iter().filter(|(key, _)| bounds.contains(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }

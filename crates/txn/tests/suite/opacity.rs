@@ -1,5 +1,5 @@
-//! What running transactions see: one moment, for explicit transactions and for closures that ask
-//! for it.
+//! The reads of running transactions: one moment, for explicit transactions and for opaque
+//! closures.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -12,7 +12,7 @@ use crate::waits::ends;
 const PARTS: TableDef<u64, Pod<i64>> = TableDef::hash("parts");
 const SORTED: TableDef<u64, Pod<i64>, Ordered> = TableDef::ordered("sorted parts");
 
-/// A commit does not tell that it is about to write.
+/// A database whose commits do not announce that they are about to write.
 #[derive(Debug)]
 struct CommitsNotCounted;
 
@@ -28,8 +28,7 @@ impl Config for Sound {
     type Engine = NoHtm;
 }
 
-/// Rows of each table that the sum is over. More than there are workers, so that few reads validate
-/// all.
+/// Summed rows of each table. More than there are workers, so that few reads validate all.
 const ROWS: u64 = 12;
 const SUM: i64 = 100 * ROWS as i64;
 
@@ -37,7 +36,7 @@ const SUM: i64 = 100 * ROWS as i64;
 struct Tables(Table<u64, Pod<i64>>, Table<u64, Pod<i64>, Ordered>);
 
 impl Tables {
-    /// Adds up all rows, of which some come and go. `None` if that has failed before the end.
+    /// Sums all rows, some of which come and go. Returns `None` on a conflict.
     fn sum<S: Config>(self, tx: &mut Tx<'_, S>, turn: u64) -> Option<i64> {
         let Self(parts, sorted) = self;
         let mut sum = 0;
@@ -76,7 +75,7 @@ impl Tables {
     }
 }
 
-/// How often running transactions have seen a sum that never was, in so many runs.
+/// Returns how often running transactions have read an impossible sum, in this many runs.
 fn impossible_sums<S: Config<Engine = NoHtm>>(
     runs: u64,
     is_enough: impl Fn(u64) -> bool + Send + Sync + 'static,
@@ -130,7 +129,7 @@ fn commits_that_are_not_counted_are_noticed() {
     assert!(impossible_sums::<CommitsNotCounted>(rounds(100_000), |impossible| impossible > 0) > 0);
 }
 
-/// A long transaction that writes, too, is opaque and commits: its own writes disturb nothing.
+/// A long transaction that also writes is opaque and commits: its own writes cause no conflict.
 #[test]
 fn a_long_explicit_transaction_commits() {
     let db = Db::new().expect("memory");
@@ -145,7 +144,7 @@ fn a_long_explicit_transaction_commits() {
         }
     }
     assert_eq!(tx.count(tables.1, ..).expect("nobody is in the way"), 6_667);
-    // Another transaction that disturbs nothing.
+    // Another transaction that causes no conflict.
     let others = db.table(TableDef::<u64, Pod<u64>>::hash("others")).expect("memory");
     db.transact(|tx| tx.put(others, 1, &1)).expect("memory");
     assert_eq!(tx.get(tables.0, 1).expect("nobody is in the way"), Some(2));
@@ -159,9 +158,8 @@ fn a_long_explicit_transaction_commits() {
     assert!(matches!(tx.commit(), Err(Error::Conflict(_))));
 }
 
-/// A record that another has made, and that this transaction was going to write, is taken out when
-/// the other is rolled back: this transaction cannot commit, and is told so where it looks for its
-/// own row.
+/// A transaction is about to write a record that another created and then removes by a rollback.
+/// The transaction cannot commit, and gets a conflict when it looks up its own row.
 #[test]
 fn a_write_whose_record_is_taken_out_is_not_overlooked() -> Result<(), Error> {
     let db = Builder::new().memory(16 << 20).build()?;

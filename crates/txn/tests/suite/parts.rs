@@ -1,5 +1,5 @@
-//! Parts of rows, beside whole ones: random programs beside a model, threads that must not tear a
-//! row, and where a part is written as a whole.
+//! Parts of rows, beside whole rows: random programs compared with a model, threads that must not
+//! tear a row, and partial writes that replace the whole row.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::On;
 
-/// Fields that begin and end within words, at words' boundaries, and where the row ends.
+/// Fields that begin and end within words, at word boundaries, and at the row's end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 struct Row {
@@ -31,7 +31,7 @@ struct Row {
     tail: [u8; 6],
 }
 
-/// More than an operation copies at once.
+/// More bytes than an operation copies at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Long([u8; 270]);
@@ -62,7 +62,7 @@ impl Row {
     }
 }
 
-/// Runs an expression with the part of a number, and with the field that it is.
+/// Runs an expression with a part, given by its number, and with its field.
 macro_rules! with_part {
     ($number:expr, |$part:ident, $field:ident| $body:expr) => {
         match $number % 7 {
@@ -113,7 +113,7 @@ fn steps() -> impl Strategy<Value = Vec<(bool, Vec<Step>)>> {
     vec((any::<bool>(), vec(step, 1..12)), 1..8)
 }
 
-/// The rows of a table, if it has an order.
+/// Reads the rows of a table, if it is ordered.
 trait Walk: Kind {
     fn walk<S: Config, K: Key>(
         tx: &mut Tx<'_, S>,
@@ -138,7 +138,7 @@ impl Walk for Ordered {
     }
 }
 
-/// Runs programs in a table, and says where they differ from a map.
+/// Runs programs on a table, and compares the results with a map.
 fn agree<S: Config, K: Key + Ord + Clone + Debug, O: Walk>(
     db: &Db<S>,
     table: Table<K, Pod<Row>, O>,
@@ -245,7 +245,7 @@ proptest! {
         let db = Builder::new().memory(16 << 20).sink(ears.clone()).build_with::<On<NoHtm>>(NoHtm).expect("memory");
         let sorted = db.table(TableDef::<u64, Pod<Row>, Ordered>::ordered("sorted")).expect("room");
         agree(&db, sorted, u64::from, &programs)?;
-        // What was told last of each row is what it is.
+        // The last reported value of each row is its value.
         let told = ears.0.lock().expect("nobody panicked").clone();
         let rows: BTreeMap<Vec<u8>, Vec<u8>> = db
             .read(|tx| tx.range(sorted, ..)?.rows().collect::<Result<Vec<_>, _>>())
@@ -278,7 +278,7 @@ proptest! {
 
 const BY_WORD: IndexDef<u64, Pod<Row>, Vec<u8>, Multi> = IndexDef::multi("by word", |_, row| Some(row.word.to_vec()));
 
-/// All rows, as far as a sink can know them.
+/// All rows, as a sink learns them.
 #[derive(Debug, Default)]
 struct Ears(Mutex<BTreeMap<Vec<u8>, Vec<u8>>>);
 
@@ -299,7 +299,7 @@ impl Sink for Ears {
     }
 }
 
-/// What all parts of a row add up to, byte by byte, is always the same.
+/// The constant sum of all parts of a row, byte by byte.
 const TOTAL: u8 = 200;
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable)]
@@ -313,8 +313,8 @@ struct Shared {
 const ONE: Part<Shared, u8> = part!(Shared, one);
 const OTHER: Part<Shared, u8> = part!(Shared, other);
 
-/// Threads move something from one part of a row to the other, by parts and by whole rows, while
-/// others look.
+/// Threads move an amount between two parts of a row, by parts and by whole rows, while others
+/// read.
 fn nothing_is_torn<S: Config>(db: &Db<S>) {
     let table = db.table(TableDef::<u64, Pod<Shared>>::hash("shared")).expect("room");
     let row = Shared { one: TOTAL, filler: Long([7; 270]), other: 0 };
@@ -381,7 +381,7 @@ fn a_part_that_was_changed_meanwhile_is_a_conflict() {
     let mut late = db.begin().expect("open");
     late.update(table.column(TAIL), 1, |tail| *tail = [9; 6]).expect("it is there");
     db.transact(|tx| tx.update(table.column(HEAD), 1, |head| *head = [2; 3])).expect("nobody else is in the way");
-    // What the others have changed is not what the patch belongs to, whichever part it was.
+    // A patch of an old version conflicts, whichever part the others have changed.
     assert!(matches!(late.get(table, 1), Err(Error::Conflict(_))));
     assert!(matches!(late.commit(), Err(Error::Conflict(_))));
     let row = db.read(|tx| tx.get(table, 1)).expect("readable");

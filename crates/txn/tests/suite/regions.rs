@@ -1,11 +1,11 @@
-//! When commits begin hardware regions.
+//! When commits begin htm transactions.
 
 use drtm_htm::Emulated;
 use drtm_txn::{Builder, Config, Db, Error, Hash, Pod, Table, TableDef};
 
 use crate::On;
 
-/// With nothing said about regions.
+/// The default configuration.
 #[derive(Debug)]
 struct Usual;
 
@@ -15,7 +15,7 @@ impl Config for Usual {
 
 const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
 
-/// How many regions have committed, in all, after transactions of so many writes.
+/// Returns the total of committed htm transactions after transactions of these numbers of writes.
 fn regions<S: Config<Engine = Emulated>>(writes: &[usize]) -> Result<Vec<u64>, Error> {
     let db: Db<S> = Builder::new().memory(32 << 20).build_with(Emulated::default())?;
     let counters = db.table(COUNTERS)?;
@@ -36,7 +36,7 @@ fn add_to_some<S: Config>(db: &Db<S>, counters: Table<u64, Pod<u64>, Hash>, some
 fn few_writes_are_not_worth_a_region() -> Result<(), Error> {
     let least = Usual::REGIONS_FROM;
     assert_eq!(regions::<Usual>(&[1, least - 1, least, 1, least + 1])?, [0, 0, 1, 1, 2]);
-    // Who writes nothing never begins one.
+    // A read-only transaction never begins one.
     assert_eq!(regions::<On<Emulated>>(&[0, 1, least, 0])?, [0, 1, 2, 2]);
     Ok(())
 }

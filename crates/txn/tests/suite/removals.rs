@@ -1,5 +1,5 @@
-//! Ranges over rows that the transaction itself has removed, beside a sorted map: such rows are
-//! passed together, and come back by insertion and by savepoints.
+//! Ranges over rows that the transaction itself has removed, compared with a sorted map. Such rows
+//! are skipped together, and come back by insertion and by savepoints.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -19,14 +19,14 @@ enum Step {
     PopLast(u16),
     Remove(u16),
     Put(u16),
-    /// Removes some rows of a range, one after the other.
+    /// Removes some rows of a range in turn.
     RemoveNext(u16, usize),
     Count(u16, u16),
     /// Adds to each row of a range.
     UpdateEach(u16, u16),
     ViewEach(u16, u16),
-    /// Reads a range from its front where a bit is set, and else from its back; then maybe removes
-    /// the next row.
+    /// Reads a range from its front where a bit is set, and from its back otherwise; then may
+    /// remove the next row.
     BothEnds(u16, u16, u64, bool),
     Drain(u16, u16),
     Savepoint,
@@ -58,7 +58,7 @@ fn range(from: u16, to: u16) -> std::ops::Range<u16> {
     from.min(to)..to.max(from)
 }
 
-/// The same range, of references.
+/// Borrows the bounds of a range.
 fn by_ref<K>(range: &Range<K>) -> Range<&K> {
     &range.start..&range.end
 }
@@ -189,7 +189,7 @@ proptest! {
     }
 }
 
-/// Without passing them together, this would look at 200 million rows.
+/// Without skipping them together, this would visit 200 million rows.
 #[test]
 fn twenty_thousand_rows_are_popped_in_one_transaction() {
     const ROWS: u64 = 20_000;
@@ -202,7 +202,7 @@ fn twenty_thousand_rows_are_popped_in_one_transaction() {
             assert_eq!(key, popped);
             popped += 1;
             if popped % 3 == 0 && popped < ROWS / 2 {
-                // It comes back in the midst of what was removed, and is popped again.
+                // It is inserted among removed rows, and popped again.
                 tx.put(rows, popped / 2, &0)?;
                 assert_eq!(tx.pop_first(rows, ..)?, Some((popped / 2, 0)));
             }
@@ -222,7 +222,8 @@ fn a_row_that_comes_between_both_ends_is_a_phantom() {
         let mut runs = 0;
         db.transact(|tx| {
             runs += 1;
-            // From 500 on to 1,600, and from 1,700 back to the same; a few at the lowest end, too.
+            // Scans from 500 to 1,600, and from 1,700 back to the same; and a few rows at the
+            // lowest end.
             let mut range = tx.range(rows, 500..=1_700)?;
             for _ in 0..50 {
                 range.next_back()?;

@@ -1,5 +1,5 @@
-//! Memory that is used as often as an incarnation has values, while a transaction is open: with
-//! counters as wide as they are. Tests with narrow ones (`tests/narrow`) cover each path.
+//! Memory that is reused through all values of an incarnation while a transaction is open, with
+//! counters of full width. Tests with narrow counters (`tests/narrow`) cover each path.
 
 use drtm_txn::{Db, Error, Ordered, Pod, Table, TableDef};
 
@@ -7,7 +7,7 @@ const A: TableDef<u64, Pod<u64>> = TableDef::hash("a");
 const B: TableDef<u64, Pod<u64>> = TableDef::hash("b");
 const CHURN: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("churn");
 
-/// One less than there are incarnations.
+/// One less than the number of incarnations.
 const USES: u64 = (1 << 14) - 1;
 
 fn use_memory(db: &Db, churn: Table<u64, Pod<u64>, Ordered>) {

@@ -1,4 +1,4 @@
-//! Sinks: told of everything that happens and of nothing else; they may refuse, and may panic.
+//! Sinks receive every change and nothing else. They may refuse, and may panic.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::On;
 
-/// What a transaction has done to a row.
+/// A transaction's change of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Change {
     Put(Vec<u8>),
@@ -36,14 +36,14 @@ impl Written {
     }
 }
 
-/// Keeps each transaction, and the last version of each row.
+/// Records each transaction, and the last version of each row.
 #[derive(Debug, Default)]
 struct Notes {
     commits: Mutex<Vec<Vec<Written>>>,
     versions: Mutex<std::collections::HashMap<(u16, Vec<u8>), u64>>,
 }
 
-/// A value that the sink refuses, and one for which it panics.
+/// A value that the sink refuses, and one that makes it panic.
 const REFUSED: &[u8] = b"refused";
 const UNHEARD: &[u8] = b"unheard of";
 
@@ -157,8 +157,8 @@ fn entries_of_indexes_are_told_as_such<E: Engine>(engine: E) -> Result<(), Error
     Ok(())
 }
 
-/// Runs a transaction of one write, and one of several, that the sink stops; then finds everything
-/// as it was, unlocked.
+/// Runs transactions of one and of several writes that the sink stops. Checks that everything is
+/// unchanged and unlocked.
 fn nothing_is_left_of_what_a_sink_stops<E: Engine>(
     engine: E,
     value: &[u8],
@@ -231,7 +231,7 @@ on_engines! {
         |engine| nothing_is_left_of_what_a_sink_stops(engine, UNHEARD, panics);
 }
 
-/// Runs something in its own database.
+/// Uses its own database.
 #[derive(Debug, Default)]
 struct Curious(std::sync::OnceLock<Own>);
 
@@ -247,7 +247,7 @@ impl Sink for Curious {
     }
 }
 
-/// A sink that uses its database is refused, in closures and in explicit transactions alike.
+/// A sink that uses its database gets an error, in closures and in explicit transactions.
 #[test]
 fn a_sink_that_reads_its_database_is_refused() {
     const ROWS: TableDef<u64, Pod<u64>> = TableDef::hash("rows");

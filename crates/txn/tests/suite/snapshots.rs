@@ -1,4 +1,5 @@
-//! Snapshots: one moment each, whatever happens meanwhile, and nothing kept longer than needed.
+//! Snapshots: each is one moment, whatever happens meanwhile, and no version is kept longer than
+//! needed.
 
 use std::{
     ops::ControlFlow,
@@ -31,7 +32,7 @@ const BY_NAME: TableDef<String, Serde<(i64, String)>, Ordered> = TableDef::order
 
 type Row = (i64, String);
 
-/// Ways to read all rows.
+/// The number of ways to read all rows.
 const WAYS: usize = 6;
 
 #[derive(Clone, Copy)]
@@ -51,7 +52,7 @@ impl Tables {
         }
     }
 
-    /// Gives a key an amount in all tables, or none if that is zero. The text makes rows of all
+    /// Writes a key's amount to all tables, or removes the key for zero. The text gives rows all
     /// lengths.
     fn set<S: Config>(self, tx: &mut Tx<'_, S>, key: u64, amount: i64) -> Result<(), Error> {
         let name = format!("account number {key}");
@@ -71,7 +72,7 @@ impl Tables {
         Ok(tx.get(self.by_hash, key)?.map_or(0, |row| row.0))
     }
 
-    /// What all accounts have together, as each of the tables tells it, by each way to read it.
+    /// Returns the sum of all accounts, from each table, by each way to read.
     fn sums<S: Config, M: Mode>(self, tx: &mut Tx<'_, S, M>, keys: u64) -> Result<[i64; WAYS], Error> {
         let mut by_key = 0;
         for key in 0..keys {
@@ -91,7 +92,7 @@ impl Tables {
     }
 }
 
-/// Writers move money between accounts, which come and go; readers never see more or less of it.
+/// Writers move money between accounts, which come and go; every reader sees the same sum.
 fn money_is_neither_made_nor_lost<S: Config>(db: &Db<S>) {
     const KEYS: u64 = 12;
     const TOTAL: i64 = 40;
@@ -139,7 +140,7 @@ fn money_is_neither_made_nor_lost<S: Config>(db: &Db<S>) {
         is_over.store(true, Relaxed);
         reader.join().expect("no panic");
     });
-    // When no snapshot is open, nothing is kept for long.
+    // Without open snapshots, old versions are freed soon.
     for key in 0..KEYS {
         for _ in 0..40 {
             db.transact(|tx| tables.amount(tx, key).and_then(|amount| tables.set(tx, key, amount))).expect("room");
@@ -184,7 +185,7 @@ fn a_range_is_told_where_something_has_been_forgotten() {
     let notes = db.table(NOTES).expect("a table");
     db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, key, &[1; 100]))).expect("room");
     let mut snapshot = db.snapshot().expect("a slot");
-    // In the order of the keys, so that there is no budget left for the last ones.
+    // In the order of keys, so that no budget is left for the last ones.
     for key in 50..100 {
         db.transact(|tx| tx.put(notes, key, &[2; 100])).expect("writers are not told");
     }
@@ -206,7 +207,7 @@ fn what_is_forgotten_takes_no_memory() {
     let notes = db.table(NOTES).expect("a table");
     let set = |key: u64, byte: u8| db.transact(|tx| tx.put(notes, key, &[byte; 500])).expect("writers are not told");
     (1..=2).for_each(|key| set(key, 0));
-    // So many that the older versions of one row have no room.
+    // So many that there is no room for the old versions of one row.
     let mut open = Vec::new();
     for byte in 1..20 {
         open.push(db.snapshot().expect("a slot"));
@@ -233,7 +234,7 @@ fn there_is_one_older_version_for_each_open_snapshot() {
     set(1);
     let one = db.older_versions();
     assert!(one > 0);
-    // Snapshots that come and go leave nothing, however long the first stays.
+    // Later snapshots leave nothing behind, however long the first stays open.
     for byte in 2..50 {
         let mut passing = db.snapshot().expect("a slot");
         set(byte);
@@ -246,8 +247,8 @@ fn there_is_one_older_version_for_each_open_snapshot() {
     assert_eq!(db.older_versions(), 0);
 }
 
-/// Far more snapshots than writers know one by one: each sees its own moment, and nothing is kept
-/// afterwards.
+/// Far more snapshots than writers track individually: each sees its own moment, and nothing is
+/// kept afterwards.
 #[test]
 fn snapshots_do_not_run_out() {
     const SNAPSHOTS: u8 = 250;
@@ -262,7 +263,7 @@ fn snapshots_do_not_run_out() {
         .collect();
     set(SNAPSHOTS);
     assert_eq!(db.snapshot_count().expect("sound"), SNAPSHOTS.into());
-    // They end in an order that has nothing to do with their ages.
+    // They end in random order.
     let mut random = fastrand::Rng::with_seed(5);
     while !open.is_empty() {
         for (value, snapshot) in &mut open {
@@ -279,8 +280,8 @@ fn snapshots_do_not_run_out() {
     assert_eq!((db.older_versions(), db.snapshot_count().expect("sound")), (0, 0));
 }
 
-/// Four hundred long readers at once, among writers: none fails, and each sees one moment, not
-/// before it began.
+/// Four hundred long readers at once, beside writers: none fails, and each sees one moment, not
+/// before its beginning.
 #[test]
 fn four_hundred_readers_at_once() {
     const ROWS: u64 = 1_500;
@@ -332,7 +333,7 @@ fn four_hundred_readers_at_once() {
 
 const NUMBERS: TableDef<u64, Raw> = TableDef::hash("numbers");
 
-/// A database of so many rows, each with one byte.
+/// Returns a database of this many rows, each with one byte.
 fn numbers(rows: u64) -> (Db<On<NoHtm>>, Table<u64, Raw>) {
     let db = plain();
     let numbers = db.table(NUMBERS).expect("a table");
@@ -366,7 +367,7 @@ fn a_read_that_fails_is_noticed_on_the_way_and_goes_to_a_snapshot_at_once() {
             if let Some(rows) = read.last_mut() {
                 *rows += 1;
             }
-            // What a snapshot sees is what was written before it was opened.
+            // A snapshot sees what was written before it was opened.
             assert!(runs == 1 || byte == 1, "row {key} is {byte}");
             if key == 0 {
                 let write_all = || db.transact(|tx| (0..1_000).try_for_each(|key| tx.put(numbers, key, &[runs])));

@@ -1,5 +1,5 @@
-//! Nobody starves: neither who wants what everybody wants, nor who reads much while others write,
-//! nor whose set is another one at every try.
+//! No transaction starves: on contended rows, with a large read set beside writers, or with a read
+//! set that differs at every attempt.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -27,8 +27,8 @@ fn one_key_that_all_want() {
     assert_eq!(db.read(|tx| tx.get(counters, 0)).expect("it can be read"), Some(4 * each));
 }
 
-/// A transaction that reads everything, slowly, and writes something, while others write, insert
-/// and remove all the time: without help it would never commit.
+/// A transaction reads everything slowly and writes something, while others write, insert and
+/// remove continuously. Without the ticket it would never commit.
 #[test]
 fn one_who_reads_everything_while_others_write() {
     const ROWS: u64 = 100;
@@ -61,7 +61,7 @@ fn one_who_reads_everything_while_others_write() {
                 let mut sum = 0;
                 for key in 0..ROWS {
                     sum += tx.get(counters, key)?.unwrap_or(0);
-                    // The others are let in at every step.
+                    // Lets the others run at every step.
                     std::thread::yield_now();
                 }
                 let mut rows = tx.range(queue, ..)?;
@@ -78,8 +78,8 @@ fn one_who_reads_everything_while_others_write() {
     assert!(tries.load(Relaxed) >= 3);
 }
 
-/// Each try follows a chain of rows that others redirect meanwhile, so that what it reads differs
-/// from try to try.
+/// Each attempt follows a chain of rows that others redirect meanwhile, so that its read set
+/// differs every time.
 #[test]
 fn one_whose_rows_are_others_at_every_try() {
     const ROWS: u64 = 32;
@@ -124,8 +124,8 @@ fn a_transaction_within_another_is_refused() {
     db.transact(|_| Ok(())).expect("it is over");
 }
 
-/// A table that grows while its rows are looked for in vain and then inserted does not get in the
-/// way of who makes it grow.
+/// A table grows while a transaction looks up absent rows and then inserts them. The growth causes
+/// that transaction no conflict.
 #[test]
 fn one_whose_own_insertions_make_the_table_grow() {
     let db = Db::new().expect("a database");

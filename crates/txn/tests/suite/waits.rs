@@ -1,5 +1,5 @@
-//! No transaction hangs the process: neither by waiting for itself, nor by making others wait for
-//! what its closure waits for.
+//! No transaction blocks the process: it never waits for itself, and no other waits for what its
+//! closure waits for.
 
 use std::{
     sync::{
@@ -22,10 +22,10 @@ const OTHERS: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("others");
 
 type Rows = Table<u64, Pod<u64>>;
 
-/// So many failed runs, and a transaction asks for the ticket.
+/// The number of failed runs after which a transaction requests the ticket.
 const STARVED: u32 = 48;
 
-/// Runs a test on a thread of its own, and fails if that does not end.
+/// Runs a test on a thread of its own, and fails if the test does not end.
 pub(crate) fn ends<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, is_done) = mpsc::channel();
     let running = thread::spawn(move || {
@@ -54,7 +54,7 @@ fn disturb<S: Config>(db: &Db<S>, rows: Rows) -> Result<(), Error> {
     })
 }
 
-/// Runs a closure that is disturbed until it has starved.
+/// Runs a closure with conflicts until it has starved.
 fn starve<T>(db: &Db, rows: Rows, mut then: impl FnMut(&mut drtm_txn::Tx<'_>) -> Result<T, Error>) -> Result<T, Error> {
     let mut run = 0;
     db.transact(|tx| {
@@ -88,20 +88,21 @@ fn a_transaction_of_the_same_thread_reads_and_commits_within_a_closure() {
         let done: Result<(), Error> = starve(&db, rows, |_| {
             let Some(mut mine) = others.pop() else { return Err(Error::aborted("it does not come through")) };
             other.fetch_add(1, Relaxed);
-            // What the closure has read in every run, and its thread claims if it has starved.
+            // The closure reads these rows in every run, and its thread claims them once it has
+            // starved.
             if mine.put(rows, 1, &7).and_then(|()| mine.commit()).is_ok() {
                 committed.fetch_add(1, Relaxed);
             }
             Err(Error::aborted("on purpose"))
         });
-        // It has disturbed itself, and so is run again until there are no more.
+        // It conflicts with itself, and is retried until no attempt is left.
         assert!(matches!(done, Err(Error::Aborted { reason }) if reason == "it does not come through"));
         assert!(committed.load(Relaxed) > STARVED, "{committed:?} of {other:?}");
     });
 }
 
-/// Whatever the closure of a starved transaction waits for: others read, write elsewhere, and write
-/// what it claims.
+/// Whatever the closure of a starved transaction waits for: other transactions can read, write
+/// other rows, and write the claimed ones.
 #[test]
 fn nobody_waits_for_what_a_starved_closure_waits_for() {
     ends(|| {
@@ -125,7 +126,7 @@ fn nobody_waits_for_what_a_starved_closure_waits_for() {
                 run += 1;
                 tx.get(rows, 3)?;
                 tx.count(others, ..)?;
-                // The first run with the ticket has nothing to claim yet.
+                // The first run with the ticket has no claims yet.
                 if run > STARVED && !has_waited {
                     has_waited = true;
                     is_inside.wait();
@@ -191,7 +192,7 @@ fn a_bounded_transaction_says_what_it_conflicted_with() {
             }
         }
         assert_eq!(db.read(|tx| tx.get(rows, 2)).expect("sound"), Some(0), "nothing has happened");
-        // A key that came into a range.
+        // A key was inserted into a scanned range.
         let others = db.table(OTHERS).expect("memory");
         let mut key = 0;
         let failed = db.transact_with(Options::new().attempts(2), |tx| {
@@ -236,12 +237,12 @@ impl Config for ClaimsIgnored {
     const FAULT: Option<Mutation> = Some(Mutation::ClaimsIgnored);
 }
 
-/// For how long a run waits for others: a small part of what the ticket is held for, or until
-/// others have disturbed it for sure.
+/// How long a run waits for others: a small part of the ticket's time, or until they have caused a
+/// conflict.
 const WAITED_FOR: Duration = Duration::from_millis(10);
 const FOR_EVER: Duration = Duration::from_secs(30);
 
-/// How often it may starve: its time with the ticket can be over before another thread has run.
+/// How often it may starve: the ticket's time can end before another thread has run.
 const TURNS: u32 = 4;
 
 #[derive(Debug)]
@@ -251,15 +252,15 @@ impl Config for Sound {
     type Engine = NoHtm;
 }
 
-/// Whether something is so once in a few times: on a machine with much to do, a transaction can
-/// lose its time with the ticket again and again.
+/// Returns whether a condition holds in one of a few attempts: on a busy machine, a transaction can
+/// lose its time with the ticket repeatedly.
 fn at_last(is_so: impl Fn() -> bool) -> bool {
     (0..5).any(|_| is_so())
 }
 
-/// A transaction that gives others time to write what it has read, in every run. Returns whether it
-/// came through in a few runs more than it takes to starve a few times. Each run waits so long for
-/// others, at most. `disturb` does something that makes it fail, again and again.
+/// Runs a transaction that gives others time to write its read set in every run; `disturb` causes
+/// the conflicts. Each run waits at most `patience`. Returns whether it commits within a few runs
+/// more than it takes to starve a few times.
 fn comes_through<S: Config<Engine = NoHtm>>(
     patience: Duration,
     disturb: impl Fn(&Db<S>, Rows, Table<u64, Pod<u64>, Ordered>, u64) -> Result<(), Error> + Send + Sync + 'static,
@@ -282,7 +283,7 @@ fn comes_through<S: Config<Engine = NoHtm>>(
             let done = db.transact_with(Options::new().attempts(TURNS * (STARVED + 20)), |tx| {
                 let count = tx.get(rows, 1)?.unwrap_or(0) + tx.get(rows, 2)?.unwrap_or(0) + tx.count(others, ..)?;
                 let (before, patience) = (commits.load(Acquire), Instant::now() + patience);
-                // One that had begun to commit before this run may be the first.
+                // A commit that had begun before this run may be the first.
                 while commits.load(Acquire) < before + 2 && Instant::now() < patience {
                     thread::yield_now();
                 }

@@ -22,7 +22,7 @@ fn all<K: Key + Ord, O: Kind>(tx: &mut Tx<'_>, table: Table<K, Pod<u64>, O>) -> 
     Ok(rows)
 }
 
-/// Values that cannot be read.
+/// Values that cannot be decoded.
 #[derive(Debug)]
 struct Blind;
 
@@ -71,7 +71,7 @@ fn a_table_is_cleared_without_a_look_at_its_values() -> Result<(), Error> {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// So many from a key on.
+    /// Puts this many rows, starting at a key.
     Put(u64, u64),
     Remove(u64, u64),
     Retain(u64),

@@ -1,4 +1,4 @@
-//! Indexes that are opened when there are rows: they have all of them, or there is no index.
+//! Indexes that are created when rows exist: they include all rows, or creation fails.
 
 use std::{
     collections::BTreeMap,
@@ -20,13 +20,13 @@ use proptest::prelude::*;
 use super::stress::generator;
 use crate::On;
 
-/// A row: what it is found by under one name, and by what under the other.
+/// A row: its keys in the two indexes.
 type Row = (Option<String>, u32);
 
-/// What an index finds: what a row is found by, its key, and the row.
+/// A row found by an index: its index key, its key, and the row.
 type Found<I, K> = Vec<(I, (K, Row))>;
 
-/// What an index finds in all rows of a table.
+/// Returns what an index finds for all rows of a table.
 fn found<S: Config, I: Key, U: Uniqueness, K: Key, O: Kind>(
     db: &Db<S>,
     table: Table<K, Serde<Row>, O>,
@@ -39,7 +39,7 @@ fn found<S: Config, I: Key, U: Uniqueness, K: Key, O: Kind>(
     Ok(found)
 }
 
-/// Builds each shape of index over rows, and compares it with what it should have.
+/// Builds each shape of index over rows, and compares it with its expected entries.
 fn build<K: Key + Ord + std::fmt::Debug, O: Kind>(
     def: TableDef<K, Serde<Row>, O>,
     rows: &BTreeMap<u16, Row>,
@@ -49,7 +49,7 @@ fn build<K: Key + Ord + std::fmt::Debug, O: Kind>(
     let table = db.table(def)?;
     for (row, value) in rows {
         db.transact(|tx| tx.insert(table, &key(*row), value))?;
-        // Some that come and go leave records behind, or do not.
+        // Some removed rows leave records behind, some do not.
         db.transact(|tx| tx.insert(table, &key(row + 500), value))?;
         db.transact(|tx| tx.remove(table, &key(row + 500)))?;
     }
@@ -87,7 +87,7 @@ fn build<K: Key + Ord + std::fmt::Debug, O: Kind>(
             Err(other) => panic!("{other}"),
         }
     }
-    // All that are there are kept from now on.
+    // The index is maintained from now on.
     db.transact(|tx| {
         rows.keys().try_for_each(|row| tx.remove(table, &key(*row)).map(drop))?;
         tx.insert(table, &key(9), &(Some("nine".to_owned()), 9))
@@ -121,16 +121,16 @@ type Seat = [u64; 2];
 const SEATS: TableDef<u64, Pod<Seat>> = TableDef::hash("seats");
 const IN_ORDER: TableDef<u64, Pod<Seat>, Ordered> = TableDef::ordered("seats in order");
 
-/// Writers write all the while, and insert so much that tables grow; indexes are opened meanwhile.
+/// Writers write continuously, and insert so much that tables grow; indexes are created meanwhile.
 fn many_write<E: Engine, O: Kind>(engine: E, def: TableDef<u64, Pod<Seat>, O>, keys: u64, writes: u64) {
     let by_holder = IndexDef::<u64, Pod<Seat>, u64>::unique("seats by holder", |_, [holder, _]| Some(holder));
     let by_price = IndexDef::<u64, Pod<Seat>, u64, Multi>::multi("seats by price", |_, [_, price]| Some(price));
     let db: Db<On<E>> = Builder::new().memory(128 << 20).build_with(engine).expect("memory");
     let seats = db.table(def).expect("memory");
-    // Holders are unique: each seat is another's, from beginning to end.
+    // Holders are unique: each seat has a different one throughout.
     db.transact(|tx| (0..keys).try_for_each(|key| tx.insert(seats, key, &[key, key % 7]))).expect("memory");
     let is_over = AtomicBool::new(false);
-    /// Ends the writers, however the reader ends.
+    /// Stops the writers, however the reader ends.
     struct Over<'o>(&'o AtomicBool);
     impl Drop for Over<'_> {
         fn drop(&mut self) {
@@ -149,8 +149,8 @@ fn many_write<E: Engine, O: Kind>(engine: E, def: TableDef<u64, Pod<Seat>, O>, k
                         let (one, two, what) = (random(keys), random(keys), random(5));
                         let done = db.transact(|tx| match what {
                             0 => tx.update(seats, &one, |seat| seat[1] = (seat[1] + 1) % 7).map(drop),
-                            // Two change seats, so that one comes to an entry that the other has
-                            // not left yet.
+                            // Two holders swap seats, so that one reaches an entry that the other
+                            // has not left yet.
                             1 => {
                                 let (a, b) = (tx.take(seats, one)?, tx.take(seats, two)?);
                                 let (a, b) = if one == two { (None, a) } else { (a, b) };
@@ -158,7 +158,7 @@ fn many_write<E: Engine, O: Kind>(engine: E, def: TableDef<u64, Pod<Seat>, O>, k
                                 b.map_or(Ok(()), |b| tx.put(seats, one, &b))
                             }
                             2 => tx.remove(seats, one).map(drop),
-                            // Those who have none come back, and others who are always others.
+                            // Holders without a seat come back, with changing others.
                             3 => match tx.contains(seats, &one)? {
                                 true => Ok(()),
                                 false => tx.insert(seats, one, &[(writer << 40) + written, 3]),
@@ -229,8 +229,8 @@ fn an_index_of_a_table_that_others_write_in_regions_has_all_rows() {
     (0..rounds(1)).for_each(|_| many_write(Emulated::default(), SEATS, 300, 200));
 }
 
-/// An index is opened while somebody writes a row for the first time: the row is in it, whichever
-/// comes first.
+/// An index is created while another transaction writes a row for the first time: the index
+/// includes the row, whichever is first.
 #[test]
 fn an_index_that_is_opened_while_somebody_writes_has_what_he_writes() -> Result<(), Error> {
     const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
@@ -279,7 +279,7 @@ fn who_has_written_without_an_index_is_told_so() -> Result<(), Error> {
     db.transact(|tx| tx.insert(items, 1, &item("a")))?;
     assert_eq!(db.read(|tx| tx.get(by_name.keys(), "a".to_owned()))?, Some(1));
 
-    // Within a closure there is no way to make one, but to open one that is there.
+    // A closure cannot create an index, but can open an existing one.
     const BY_CLASS: IndexDef<u16, Serde<Row>, u32, Multi> = IndexDef::multi("items by class", |_, row| Some(row.1));
     db.transact(|_| {
         assert!(matches!(db.index(items, BY_CLASS), Err(Error::Nested)));
@@ -323,7 +323,7 @@ fn an_index_that_cannot_be_made_leaves_nothing() -> Result<(), Error> {
     let tables = db.tables()?;
     assert!(catch_unwind(AssertUnwindSafe(|| db.index(items, panicking))).is_err());
     assert_eq!(db.tables()?, tables);
-    // Its name is free: even another kind of thing can have it. And it is called no more.
+    // Its name is free, even for another kind of object. Its function is not called any more.
     let table = db.table(TableDef::<u64, Pod<u64>>::hash("items by luck"))?;
     db.transact(|tx| tx.put(table, 1, &1).and_then(|()| tx.put(items, 1, &item("other"))))?;
 

@@ -1,4 +1,4 @@
-//! Entries against a map's.
+//! Entries, compared with a map's.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::On;
 const COUNTERS: TableDef<u8, Pod<u32>> = TableDef::hash("counters");
 const BY_COUNT: IndexDef<u8, Pod<u32>, u32, Multi> = IndexDef::multi("counters by count", |_, count| Some(count));
 
-/// What is done with an entry.
+/// An operation on an entry.
 #[derive(Clone, Debug)]
 enum Step {
     Put(u32),
     OrInsert(u32),
-    /// So many changes one after the other, then an insertion if there was nothing to change.
+    /// This many changes in turn, then an insertion if the entry is vacant.
     Modify(usize, u32),
     Update(u32),
     Get,
@@ -37,7 +37,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Does the same to a table and to a map; transactions have so many steps each.
+/// Applies the same steps to a table and to a map; each transaction has `length` steps.
 fn run<S: Config<Engine = NoHtm>>(steps: &[(u8, Step)], length: usize, is_indexed: bool) -> Result<(), Error> {
     let db: Db<S> = Builder::new().memory(16 << 20).build_with(NoHtm)?;
     let counters = db.table(COUNTERS)?;

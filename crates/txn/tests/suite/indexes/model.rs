@@ -1,5 +1,5 @@
-//! Indexes against a model: whatever is done to rows, and undone, each index has exactly the
-//! entries that its function says.
+//! Indexes compared with a model: after any writes and rollbacks of rows, each index has exactly
+//! the entries of its function.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,7 @@ type Items<O> = TableDef<u16, Serde<Item>, O>;
 const HASHED: Items<Hash> = TableDef::hash("items");
 const SORTED: Items<Ordered> = TableDef::ordered("items");
 
-// Each shape of index: one key or several, that is unique or not, in words or in bytes.
+// Each shape of index: one key or several, unique or not, in words or in bytes.
 const BY_LABEL: IndexDef<u16, Serde<Item>, String> = IndexDef::unique("items by label", |_, item| item.label);
 const BY_SHELF: IndexDef<u16, Serde<Item>, u8, Multi> = IndexDef::multi("items by shelf", |_, item| Some(item.shelf));
 const BY_NAME: IndexDef<u16, Serde<Item>, String, Multi> = IndexDef::multi("items by name", |_, item| item.label);
@@ -40,7 +40,7 @@ fn code(shelf: u8, tag: u8) -> u64 {
     u64::from(shelf) << 8 | u64::from(tag)
 }
 
-/// What is done to a row, in one transaction with others.
+/// A write of a row, in one transaction with others.
 #[derive(Clone, Debug)]
 enum Step {
     Put(u16, Item),
@@ -48,13 +48,13 @@ enum Step {
     Relabel(u16, Option<String>),
     Remove(u16),
     Take(u16),
-    /// A point to which later ones return.
+    /// Sets a savepoint, to which later steps return.
     Save,
     Return,
 }
 
 fn label() -> impl Strategy<Value = Option<String>> {
-    // Among them some of which one begins another, and one with the byte that ends strings in keys.
+    // Some of them are prefixes of others, and one has the byte that ends strings in keys.
     prop::option::of(prop::sample::select(vec!["", "a", "a\0", "a\u{1}", "ab", "b"]).prop_map(str::to_owned))
 }
 
@@ -78,7 +78,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 type Model = BTreeMap<u16, Item>;
 
-/// Whether a row can be in the unique indexes beside the others.
+/// Returns whether a row violates a unique index.
 fn clashes(model: &Model, key: u16, item: &Item) -> bool {
     model.iter().filter(|(other, _)| **other != key).any(|(_, other)| {
         let codes = |item: &Item| item.tags.iter().map(|tag| code(item.shelf, *tag)).collect::<Vec<_>>();
@@ -109,7 +109,7 @@ impl<S: Config, O: Kind> Shop<S, O> {
         Ok(Self { db, items, by_label, by_shelf, by_name, by_tag, by_code })
     }
 
-    /// Does a step to both, and compares what they say of it.
+    /// Applies a step to both, and compares the results.
     fn step(&self, tx: &mut Tx<'_, S>, model: &mut Model, step: &Step) -> Result<(), Error> {
         let written = match step {
             Step::Put(key, item) => (tx.put(self.items, key, item), Some((*key, item.clone()))),
@@ -152,7 +152,7 @@ impl<S: Config, O: Kind> Shop<S, O> {
         Ok(())
     }
 
-    /// Compares everything that can be seen.
+    /// Compares everything visible.
     fn compare(&self, tx: &mut Tx<'_, S>, model: &Model) -> Result<(), Error> {
         let shelves = [0, 1, 2, 254, 255];
         same(tx, self.by_shelf, model, &shelves, |item| vec![item.shelf])?;
@@ -174,7 +174,7 @@ impl<S: Config, O: Kind> Shop<S, O> {
     }
 }
 
-/// Compares an index with what it should have, in every range between these bounds, both ways.
+/// Compares an index with its expected entries, in every range between these bounds, both ways.
 fn same<S: Config, I: Key + Ord + std::fmt::Debug, U: Uniqueness, O: Kind>(
     tx: &mut Tx<'_, S>,
     index: Index<u16, Serde<Item>, I, U, O>,
@@ -190,7 +190,7 @@ fn same<S: Config, I: Key + Ord + std::fmt::Debug, U: Uniqueness, O: Kind>(
     let all: Vec<Bound<&I>> = all.chain([Bound::Unbounded]).collect();
     for start in &all {
         for end in &all {
-            // A range that ends before it begins has nothing in it.
+            // An inverted range is empty.
             let range = (*start, *end);
             let expected: Vec<_> = entries.iter().filter(|(by, ..)| range.contains(by)).cloned().collect();
             let found: Vec<_> = tx.range(index, range)?.rows().collect::<Result<_, _>>()?;
@@ -219,7 +219,7 @@ fn same<S: Config, I: Key + Ord + std::fmt::Debug, U: Uniqueness, O: Kind>(
     Ok(())
 }
 
-/// Transactions of some steps each; those that are `false` are given up.
+/// Runs transactions of some steps each; those with `false` are aborted.
 fn run<S: Config, O: Kind>(engine: S::Engine, def: Items<O>, transactions: &[(Vec<Step>, bool)]) -> Result<(), Error> {
     let shop = Shop::<S, O>::open(engine, def)?;
     let mut committed = Model::new();
@@ -297,7 +297,7 @@ fn a_refusal_leaves_the_transaction_as_it_was() -> Result<(), Error> {
         assert!(matches!(refused, Err(Error::Duplicate { index: "items by label" })));
         assert!(!tx.contains(shop.items, 2)?);
         assert_eq!(tx.count(shop.by_shelf, ..)?, 1);
-        // A key that the refused one had taken is free.
+        // The key that the refused row had taken is free.
         tx.insert(shop.items, 3, &item("b", 2))?;
         let too_long = "x".repeat(100_000);
         let refused = tx.update(shop.items, 3, |item| item.label = Some(too_long));

@@ -1,5 +1,5 @@
-//! Indexes while many write: each row is in each of its table's indexes, as its value says, and
-//! nothing else is.
+//! Indexes beside many writers: each row is in each of its table's indexes, by its value, and they
+//! have no other entries.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -20,7 +20,7 @@ const BY_HOLDER: IndexDef<u64, Pod<Seat>, u64> = IndexDef::unique("seats by hold
 const BY_PRICE: IndexDef<u64, Pod<Seat>, u64, Multi> = IndexDef::multi("seats by price", |_, [_, price]| Some(price));
 
 const KEYS: u64 = 12;
-/// Fewer holders than seats, so that they are in each other's way.
+/// Fewer holders than seats, so that they conflict.
 const HOLDERS: u64 = 10;
 
 struct Hall<S: Config> {
@@ -30,7 +30,7 @@ struct Hall<S: Config> {
     by_price: Index<u64, Pod<Seat>, u64, Multi, Ordered>,
 }
 
-/// What a transaction has seen.
+/// The reads of a transaction.
 struct Look {
     rows: Vec<(u64, Seat)>,
     by_holder: Vec<(u64, (u64, Seat))>,
@@ -59,14 +59,14 @@ impl<S: Config> Hall<S> {
         Ok(Self { db, seats, by_holder, by_price })
     }
 
-    /// All that there is, at one moment.
+    /// Reads everything, at one moment.
     fn look<M: Mode>(&self, tx: &mut Tx<'_, S, M>) -> Result<Look, Error> {
         let rows = tx.range(self.seats, ..)?.rows().collect::<Result<_, _>>()?;
         let by_holder = tx.range(self.by_holder, ..)?.rows().collect::<Result<_, _>>()?;
         Ok(Look { rows, by_holder, by_price: tx.range(self.by_price, ..)?.rows().collect::<Result<_, _>>()? })
     }
 
-    /// One transaction of a writer, which may be refused by the unique index.
+    /// Runs one transaction of a writer, which the unique index may refuse.
     fn write(&self, random: &mut impl FnMut(u64) -> u64) -> Result<(), Error> {
         let (key, other, holder, price) = (random(KEYS), random(KEYS), random(HOLDERS), random(4));
         let what = random(7);
@@ -76,7 +76,7 @@ impl<S: Config> Hall<S> {
             2 => tx.update(self.seats, key, |row| row[0] = holder).map(drop),
             3 => tx.update(self.seats, key, |row| row[1] = price).map(drop),
             4 => tx.remove(self.seats, key).map(drop),
-            // Two holders change seats.
+            // Two holders swap seats.
             5 => {
                 let (one, two) = (tx.take(self.seats, key)?, tx.take(self.seats, other)?);
                 if let Some(row) = one {
@@ -84,7 +84,7 @@ impl<S: Config> Hall<S> {
                 }
                 two.map_or(Ok(()), |row| tx.put(self.seats, key, &row))
             }
-            // Whoever is refused does something else in the same transaction.
+            // A refused insertion is followed by another operation in the same transaction.
             _ => match tx.insert(self.seats, key, &[holder, price]) {
                 Err(Error::Duplicate { .. } | Error::Exists { .. }) => {
                     let seat = tx.get(self.by_holder.keys(), holder)?.unwrap_or(other);
@@ -125,7 +125,8 @@ fn many_write<E: Engine>(engine: E, transactions: u64) {
             while !is_over.load(Relaxed) || looks == 0 {
                 hall.db.transact(|tx| hall.look(tx)).expect("there is memory").is_true();
                 hall.db.read(|tx| hall.look(tx)).expect("there is memory").is_true();
-                // Here each read is true with those before, without a commit.
+                // In an explicit transaction each read is consistent with those before, without a
+                // commit.
                 let mut tx = hall.db.begin().expect("there is memory");
                 match hall.look(&mut tx) {
                     Ok(look) => look.is_true(),
@@ -151,7 +152,7 @@ fn many_write<E: Engine>(engine: E, transactions: u64) {
         assert!(written.iter().all(Result::is_ok), "nothing else was refused");
     });
     hall.db.transact(|tx| hall.look(tx)).expect("there is memory").is_true();
-    // What is left over are no entries of rows that are gone.
+    // No entries of removed rows are left.
     let records = |name| hall.db.tables().expect("there is memory").into_iter().find(|table| table.0 == name);
     assert_eq!(records("seats").map(|table| table.1), records("seats by holder").map(|table| table.1));
     assert_eq!(records("seats").map(|table| table.1), records("seats by price").map(|table| table.1));
