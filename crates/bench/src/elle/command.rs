@@ -39,11 +39,12 @@ use crate::{
 /// for each invocation and each completion.
 ///
 ///   list-append  `[:append k v]` and `[:r k [v ...]]`
-///   register     `[:w k v]` and `[:r k v]`. Each write follows a read of its key in its transaction;
-///                tell the checker (Elle: `:wfr-keys? true`), or it may miss write skew
+///   register     `[:w k v]` and `[:r k v]`. Each write follows a read of its key in its
+///                transaction; tell the checker (Elle: `:wfr-keys? true`), or it may miss write
+///                skew
 ///   predicate    as register, and `[:scan [from to] [[k v] ...]]`, which excludes `to`, and
-///                `[:remove k true|false]`. Elle does not know these: only this command checks for
-///                phantoms and reads of absent keys
+///                `[:remove k true|false]`. Elle does not know these: only this command checks
+///                for phantoms and reads of absent keys
 ///
 /// The check finds Adya's anomalies (G0, G1, G-single, G2 with phantoms) and orders that contradict
 /// the clock. T7 is the transaction of the eighth `:invoke` in FILE. Reads of aborted transactions
