@@ -5,8 +5,8 @@
 //! - `ours`: this database on any engine, as the workloads' own commands run it.
 //! - `peer`, `surrealmx`, `redb`: other stores behind one trait; `smallbank`, `ycsb`: the workloads
 //!   on it. Only with the feature `stores`.
-//! - `durable`: durable commits of single rows, by this database, `raw`, `redb`, `heed` and
-//!   `fjall`.
+//! - `durable`: durable commits of single rows, by this database, by `raw`, and by other stores
+//!   (`redb`, `heed`, `fjall`, `surrealmx`).
 
 mod durable;
 #[cfg(feature = "stores")]
