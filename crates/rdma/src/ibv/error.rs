@@ -1,6 +1,6 @@
 //! Why a node cannot use its NIC.
 
-use std::io;
+use std::{fs, io};
 
 use crate::TcpError;
 
@@ -105,9 +105,11 @@ pub enum VerbsError {
 impl VerbsError {
     /// Opening a device failed.
     pub(super) fn opening(source: io::Error) -> Self {
-        match source.kind() {
-            io::ErrorKind::PermissionDenied => Self::Permission { source },
-            _ => Self::System { what: "open the RDMA device", source },
+        // The library looks in several places, and says what the last one was like.
+        match (source.kind(), denied()) {
+            (_, Some(source)) => Self::Permission { source },
+            (io::ErrorKind::PermissionDenied, None) => Self::Permission { source },
+            (_, None) => Self::System { what: "open the RDMA device", source },
         }
     }
 
@@ -121,4 +123,13 @@ impl VerbsError {
             _ => Self::System { what: "register memory with the NIC", source },
         }
     }
+}
+
+/// What the system says where this user may not open a device's file.
+fn denied() -> Option<io::Error> {
+    let files = fs::read_dir("/dev/infiniband").ok()?.filter_map(Result::ok);
+    files.filter(|file| file.file_name().to_string_lossy().starts_with("uverbs")).find_map(|file| {
+        let opened = fs::File::options().read(true).write(true).open(file.path());
+        opened.err().filter(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    })
 }
