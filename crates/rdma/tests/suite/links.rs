@@ -4,6 +4,7 @@
 use std::{
     cell::{Cell, RefCell},
     process::Command,
+    sync::Mutex,
     time::Duration,
 };
 
@@ -89,6 +90,9 @@ fn lose_the_link(deadline: usize) -> Option<(Tally, Tally, Vec<Presence>)> {
         println!("skipped: there are no network namespaces; scripts/netns/test makes some");
         return None;
     }
+    // What is down is down for all.
+    static LINKS: Mutex<()> = Mutex::new(());
+    let _alone = LINKS.lock();
     let world = World::<Machines>::new(3, TcpMood::default().deadline(deadline));
     for node in [LOST, STAYS] {
         world.agent(node).ask(Order::Serve(Service::Backwards));
