@@ -131,8 +131,8 @@ fn working_sets_are_beside_the_published_ones() {
     // A line that says that the thread is inside.
     assert_eq!((only("drtm-tab1b", "stock-level"), only("drtm-tab1b", "balance")), (64.0, 64.0), "they only read");
     assert_eq!(only("drtm-tab1c", "amalgamate"), 0.0);
-    // Some fit: those of short orders. How many depends on the cache set of the line that the thread
-    // writes, which is where the heap has put it.
+    // Some fit: those of short orders. How many depends on the cache set of the line that the
+    // thread writes, which is where the heap has put it.
     let too_large = only("drtm-tab1c", "stock-level");
     assert!(0.1 < too_large && too_large <= 1.0, "{too_large}");
 }

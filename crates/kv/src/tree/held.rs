@@ -129,8 +129,8 @@ impl<K: TreeKeys> Cursor<K> {
         self.is_upward = !self.is_upward;
     }
 
-    /// Looks up the next row from the root. A caller that has inserted rows behind the last one that
-    /// was returned needs this to find them.
+    /// Looks up the next row from the root. A caller that has inserted rows behind the last one
+    /// that was returned needs this to find them.
     ///
     /// # Example
     ///
