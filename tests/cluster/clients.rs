@@ -15,7 +15,7 @@ use drtm_htm::NoHtm;
 use drtm_kv::Holder;
 use drtm_rdma::{
     Executor, Fabric, LocalConfig, LocalFabric, NodeId, Phase, ShmConfig, ShmFabric, block_on,
-    rpc::{Decode, DecodeError, Encode, Procedure, Reader, Rpc},
+    rpc::{Encode as _, Procedure, Rpc},
 };
 use drtm_testing::rounds;
 use drtm_txn::{
@@ -27,6 +27,7 @@ use crate::{
     bed::{Bed, Fault, Rings, Size, Sound, With},
     drops::polled,
     history::{SIZES, logged_anomalies},
+    hostile::Noise,
 };
 
 const PAIRS: TableDef<u64, Raw> = TableDef::hash("pairs");
@@ -174,32 +175,13 @@ fn a_transaction_that_fits_no_message_is_refused() {
     });
 }
 
-/// Bytes of a request or a reply.
-struct Bytes(Vec<u8>);
-
-impl Encode for Bytes {
-    fn encode(&self, into: &mut Vec<u8>) {
-        into.extend_from_slice(&self.0);
-    }
-}
-
-impl Decode<'_> for Bytes {
-    fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let mut bytes = Vec::new();
-        while from.finish().is_err() {
-            bytes.extend_from_slice(from.take(1)?);
-        }
-        Ok(Self(bytes))
-    }
-}
-
 /// The lock of a row, as it travels.
 enum Lock {}
 
 impl Procedure for Lock {
     const NUMBER: u16 = 4;
-    type Request<'a> = Bytes;
-    type Reply<'a> = Bytes;
+    type Request<'a> = Noise;
+    type Reply<'a> = Noise;
 }
 
 /// Whether an owner, asked so often, refuses to lock a row in the name of a client that has died.
@@ -222,7 +204,7 @@ fn refuses_late_locks<T: Fault>(tries: u32) -> bool {
         (0_u16, (0_u8, 1_u64), 0_u64, (0_u64, holder.to_word(), false)).encode(&mut bytes);
         let refused = (0..tries).any(|_| {
             thread::sleep(Duration::from_millis(10));
-            let said = block_on(&endpoint, rpc.call::<Lock>(NodeId(0), &Bytes(bytes.clone()), None));
+            let said = block_on(&endpoint, rpc.call::<Lock>(NodeId(0), &Noise(bytes.clone()), None));
             let said = said.expect("an answer").get().err().and_then(|error| error.refused());
             said == Some(Refusal::Revoked as u32)
         });

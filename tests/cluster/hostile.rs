@@ -28,7 +28,7 @@ use crate::bed::{Sound, Tables, With, node};
 type Local = LocalFabric<NoHtm>;
 
 /// Bytes, whatever they are.
-struct Noise(Vec<u8>);
+pub(crate) struct Noise(pub(crate) Vec<u8>);
 
 impl Encode for Noise {
     fn encode(&self, into: &mut Vec<u8>) {

@@ -9,7 +9,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::{Executor, LocalConfig, LocalFabric, NodeId, block_on};
 use drtm_txn::{
     Builder, Error, Raw, TableDef,
-    cluster::{ClusterError, Node, Partition, Refusal},
+    cluster::{ClusterError, Node, Partition, Protocol, Refusal},
 };
 
 use crate::{
@@ -85,10 +85,12 @@ fn no_node_is_started_without_owners_or_with_a_log() {
 
 /// What another client gets of a row whose writer has died when its transaction was polled so
 /// often. Whether that transaction had come to its end, and what the other one gets.
-fn after_death(polls: u32) -> (bool, Result<(), Error>) {
+fn after_death(protocol: Protocol, polls: u32) -> (bool, Result<(), Error>) {
     let fabric = Local::new(3, LocalConfig::perfect());
     let start = |node| {
-        let mut builder = builder(&fabric, node).owners([NodeId(0)]).expect("one");
+        let memory = Builder::new().memory(16 << 20);
+        let builder = Node::<_, With<Sound>>::builder_for(NoHtm, &fabric, NodeId(node), memory, protocol);
+        let mut builder = builder.and_then(|builder| builder.owners([NodeId(0)])).expect("one");
         let notes = builder.table(NOTES, Partition::hash()).expect("memory");
         (builder.start().expect("owners"), notes)
     };
@@ -105,7 +107,13 @@ fn after_death(polls: u32) -> (bool, Result<(), Error>) {
         let has_ended = {
             let endpoint = dying.endpoint().expect("room");
             let worker = dying.worker(&endpoint).expect("few");
-            let write = worker.transact(async |tx| tx.put(notes, 1, vec![1; 8]).await);
+            // Once it is there, verbs lock it.
+            let made = worker.transact(async |tx| tx.put(notes, 1, vec![0; 8]).await);
+            block_on(&endpoint, made).expect("room");
+            let write = worker.transact(async |tx| {
+                tx.get(notes, 1).await?;
+                tx.put(notes, 1, vec![1; 8]).await
+            });
             block_on(&endpoint, polled(write, polls))
         };
         fabric.kill(NodeId(1)).expect("it is here");
@@ -118,20 +126,24 @@ fn after_death(polls: u32) -> (bool, Result<(), Error>) {
 }
 
 #[test]
-fn a_row_that_a_dead_node_has_locked_is_told_of_at_once() {
-    let mut told = 0;
-    for polls in 1.. {
-        let (has_ended, written) = after_death(polls);
-        match written {
-            Ok(()) => {}
-            Err(Error::Cluster(ClusterError::Refused { node: NodeId(0), reason: Refusal::HolderDead })) => told += 1,
-            Err(error) => panic!("after {polls} polls: {error}"),
+fn a_row_that_a_dead_node_has_locked_is_told_of() {
+    for protocol in [Protocol::FASST, Protocol::DRTM_OCC, Protocol::DRTM] {
+        let mut told = 0;
+        for polls in 1.. {
+            let (has_ended, written) = after_death(protocol, polls);
+            match written {
+                Ok(()) => {}
+                Err(Error::Cluster(ClusterError::Refused { node: NodeId(0), reason: Refusal::HolderDead })) => {
+                    told += 1;
+                }
+                Err(error) => panic!("{}, after {polls} polls: {error}", protocol.name),
+            }
+            if has_ended {
+                break;
+            }
         }
-        if has_ended {
-            break;
-        }
+        assert!(told > 0, "{}: a transaction locks before it ends", protocol.name);
     }
-    assert!(told > 0, "a transaction locks before it ends");
 }
 
 /// Whether a row of an owner can be written, after another owner of a transaction has died when
