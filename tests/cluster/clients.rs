@@ -102,11 +102,11 @@ fn after_death(protocol: Protocol, polls: u32, by_owner: bool) -> bool {
         if by_owner {
             // It does not know what a client is, and waits.
             let (db, local) = (owner.local(), owner.local().table(PAIRS).expect("it is there"));
-            let seen = db.transact(|tx| Ok((tx.get(local, &1)?, tx.get(local, &2)?))).expect("free");
+            let seen = db.transact(|tx| Ok((tx.get(local, 1)?, tx.get(local, 2)?))).expect("free");
             assert_eq!(seen.0, seen.1);
             db.transact(|tx| {
-                tx.put(local, &1, &[9; 8][..])?;
-                tx.put(local, &2, &[9; 8][..])
+                tx.put(local, 1, &[9; 8][..])?;
+                tx.put(local, 2, &[9; 8][..])
             })
             .expect("free");
         }
@@ -288,7 +288,7 @@ fn clients_that_are_killed_leave_whole_transactions_and_no_locks() {
                 block_on(&endpoint, write(&worker, pairs, 3)).expect("free");
                 assert_eq!(block_on(&endpoint, look(&worker, pairs)), 3);
                 let (db, local) = (owner.local(), owner.local().table(PAIRS).expect("it is there"));
-                db.transact(|tx| tx.put(local, &1, &[3; 8][..]).and(tx.put(local, &2, &[3; 8][..]))).expect("free");
+                db.transact(|tx| tx.put(local, 1, &[3; 8][..]).and(tx.put(local, 2, &[3; 8][..]))).expect("free");
                 block_on(&endpoint, write(&worker, pairs, 4)).expect("free");
             }
             done.store(true, SeqCst);
