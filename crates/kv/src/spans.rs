@@ -154,11 +154,6 @@ impl Spans {
         1 << self.shift
     }
 
-    /// Returns how many bytes of the heap it has.
-    pub(crate) fn bytes(&self) -> u64 {
-        size_of_val(&*self.words) as u64
-    }
-
     /// Returns how many units a span has for objects of so many words: as few as waste little.
     pub(crate) fn units_for(&self, words: u64) -> u64 {
         let mut units = words.div_ceil(self.unit_words());

@@ -174,13 +174,6 @@ impl<E: Engine> Store<E> {
         Visit { store: self }
     }
 
-    /// Bytes of the heap that tell what spans are used for.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn span_bytes(&self) -> u64 {
-        self.shared.heap.spans.bytes()
-    }
-
     /// Bytes that will be in the common pool when operations have ended that may know them.
     #[doc(hidden)]
     #[must_use]

@@ -65,7 +65,7 @@ impl<S: Config> Db<S> {
         let free = store.free_spans();
         MemoryUse {
             most: store.region().capacity(),
-            tables: store.region().allocated() + store.span_bytes() - free,
+            tables: store.region().allocated() - free,
             free,
             older_versions: past.used(),
             hints: store.beside(),
