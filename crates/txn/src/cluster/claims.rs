@@ -2,9 +2,9 @@
 //!
 //! Rows are locked one after the other, in one order for all transactions, so that none waits in a
 //! circle. But a body may wait for something else: for another thread's transaction on a row that
-//! it has claimed, for example. So a holding ends after [`HOLDING`], from the first lock on. The
-//! body runs on then. Claims decide nothing: what it has read is validated like any other
-//! transaction's.
+//! it has claimed, for example. So the rows are unlocked [`HOLDING`] after the body has begun, and
+//! the body runs on. Claims decide nothing: what it has read is validated like any other
+//! transaction's. A transaction that fetches its rows first has a body that cannot wait.
 
 use std::{
     cell::Cell,
@@ -88,20 +88,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         let mut tries = 0;
         while self.state().rows[row as usize].at.is_some() {
             let outcome = self.round(Phase::Lock, &[Ask::Lock(row)]).await;
-            let now = self.worker.endpoint().now();
-            let until = self.state().claims_until.or(deadline);
-            if until.is_none_or(|until| now < until)
+            if deadline.is_none_or(|deadline| self.worker.endpoint().now() < deadline)
                 && self.is_to_be_repeated(&outcome, &mut tries, CLAIM_PATIENCE).await
             {
                 continue;
             }
             match outcome {
-                Ok(()) => {
-                    let end = now + HOLDING;
-                    let end = deadline.map_or(end, |deadline| deadline.min(end));
-                    self.state().claims_until.get_or_insert(end);
-                    break;
-                }
+                Ok(()) => break,
                 Err(Error::Conflict(Conflict::Moved)) if tries < CLAIM_PATIENCE => {
                     // It is looked up once more, and then locked where it is now.
                     self.state().rows[row as usize].at = None;
@@ -122,7 +115,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         self.state().claims_until.is_some_and(|until| until <= now)
     }
 
-    /// Runs the body. What it has claimed is unlocked when its time is over, and the body runs on.
+    /// Runs the body. What it has claimed is unlocked after [`HOLDING`], or at the `deadline`, and
+    /// the body runs on.
     ///
     /// # Errors
     ///
@@ -130,8 +124,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     pub(super) async fn run<T>(
         &mut self,
         body: &mut impl AsyncFnMut(&mut Self) -> Result<T, Error>,
+        deadline: Option<Time>,
     ) -> Result<T, Error> {
-        let Some(until) = self.state().claims_until else { return body(self).await };
+        if !self.state().claims {
+            return body(self).await;
+        }
+        let until = self.worker.endpoint().now() + HOLDING;
+        let until = deadline.map_or(until, |deadline| deadline.min(until));
+        self.state().claims_until = Some(until);
         let worker = Rc::clone(&self.worker);
         let state = self.state();
         let (holder, given_up, is_over) = (state.holder, Rc::clone(&state.given_up), &Cell::new(false));

@@ -246,7 +246,7 @@ pub(super) struct State<'e, P: Port> {
     pub(super) is_over: bool,
     /// Whether its rows are to be locked before they are used, or are.
     pub(super) claims: bool,
-    /// Until when it may hold these locks. Absent as long as it has none.
+    /// Until when its body may hold these locks. `None` before the body runs.
     pub(super) claims_until: Option<Time>,
     /// Unlocks of rows whose time is over. They were sent while the body was running.
     pub(super) given_up: GivenUp<'e, P>,

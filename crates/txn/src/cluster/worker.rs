@@ -223,7 +223,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         tx.be_opaque(options.is_opaque);
         loop {
             let ended = match tx.claim(false, until).await {
-                Ok(()) => tx.run(&mut body).await,
+                Ok(()) => tx.run(&mut body, until).await,
                 Err(error) => Err(error),
             };
             if tx.has_claimed_in_vain() {
