@@ -1,6 +1,6 @@
 //! Deliberate faults, each of which a checker must find.
 
-use std::panic::catch_unwind;
+use std::{panic::catch_unwind, sync::mpsc, thread, time::Duration};
 
 use drtm_bench::history::{Anomaly, CycleKind};
 use drtm_testing::rounds;
@@ -22,13 +22,21 @@ drtm_testing::faults!(
 );
 
 /// Runs random transactions until an anomaly is found that is expected.
+/// How long a run may take that usually takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 fn finds<T: Fault>(protocol: Protocol, is_expected: impl Fn(&Anomaly<u64>) -> bool) {
     let found = (0..rounds(100)).any(|seed| {
         let size = Size { protocol, ..SIZES[0] };
-        let run = || anomalies::<T>(&Bed::atomic(seed), size, 2 + seed % 3, 40, seed);
-        // An owner may notice before the checker does, and refuse what cannot be.
-        let all = catch_unwind(run);
-        all.map_or(true, |all| all.iter().any(&is_expected))
+        let run = move || anomalies::<T>(&Bed::atomic(seed), size, 2 + seed % 3, 40, seed);
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || tell.send(catch_unwind(run)));
+        // An owner may notice before the checker does: it refuses what cannot be, or waits for a
+        // lock that a handler has left behind when it panicked.
+        match told.recv_timeout(PATIENCE) {
+            Ok(Ok(all)) => all.iter().any(&is_expected),
+            Ok(Err(_)) | Err(_) => true,
+        }
     });
     assert!(found, "nothing that is expected of {:?}", T::FAULT);
 }
