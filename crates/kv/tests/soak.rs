@@ -98,8 +98,9 @@ fn soak<T: Table>(make: impl Fn(&Store<NoHtm>) -> T) {
     let (region, process) = (0..SETTLING).map(&mut phase).last().expect("some phases");
     for number in SETTLING..SETTLING + SETTLED {
         let (region_now, process_now) = phase(number);
+        // A few spans of 64 KiB, of size classes that had fewer objects until now.
         assert!(
-            region_now <= region + region / 20,
+            region_now <= region + region / 20 + MIB / 2,
             "phase {number}: the region went from {region} to {region_now} bytes"
         );
         // Four huge pages, some of which the system may allocate at any time.
