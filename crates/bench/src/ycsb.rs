@@ -2,8 +2,7 @@
 //! workload on our database: `drtm-bench ycsb`.
 //!
 //! - [`Row`]: fields of a hundred bytes. Each shows whether it is torn, and how often it was
-//!   written;
-//! [`key`]: a record's key.
+//!   written; [`key`]: a record's key.
 //! - [`Workload`]: A to F of the core package, as data; [`Plan`] and [`Inputs`]: the operations of
 //!   workers, one [`Operation`] at a time.
 //! - [`Transactions`]: transactions of several operations, as papers on transaction processing use

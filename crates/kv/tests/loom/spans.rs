@@ -97,7 +97,10 @@ impl World {
 }
 
 fn a_late_writer_meets_memory_that_is_cut_anew() {
-    explore(2, World::new, |world| drop(world.cut_anew()), |world| world.write_late(), |world, (), ()| world.check());
+    let cut = |world: &World| {
+        world.cut_anew();
+    };
+    explore(2, World::new, cut, |world| world.write_late(), |world, (), ()| world.check());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Ranges that lend their transaction between two rows.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     fmt::Debug,
     ops::Bound::{self, Excluded, Included},
 };
@@ -117,9 +117,9 @@ where
                     continue;
                 }
                 Step::Insert(row) => {
-                    if !model.rows.contains_key(&key(row)) {
-                        range.tx().insert(table, &key(row), &number)?;
-                        model.rows.insert(key(row), number);
+                    if let Entry::Vacant(vacant) = model.rows.entry(key(row)) {
+                        range.tx().insert(table, vacant.key(), &number)?;
+                        vacant.insert(number);
                     }
                     continue;
                 }
