@@ -84,8 +84,8 @@ async fn look<F: Fabric<Engine = NoHtm>, T: Fault>(worker: &Worker<'_, F, With<T
     value
 }
 
-/// Lets a client die when its transaction was polled so often. Whether that had come to its end,
-/// and what it has left is usable by other clients, or by the owner itself.
+/// Lets a client die after this many polls of its transaction. Checks that other clients, or the
+/// owner itself, can use what it has left. Returns whether the transaction had ended.
 fn after_death(protocol: Protocol, polls: u32, by_owner: bool) -> bool {
     let fabric = LocalFabric::<NoHtm>::new(3, LocalConfig::perfect());
     let [(owner, pairs), (dying, _), (other, _)] = [0, 1, 2].map(|node| start::<_, Sound>(&fabric, node, protocol));

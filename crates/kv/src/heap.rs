@@ -3,9 +3,9 @@
 //! While a [span](crate::spans) serves a class, its memory is not cut differently, so that a stale
 //! link to an object still finds the words of a record where they are expected. What makes a second
 //! use of the memory harmless is the record's incarnation (see [`crate::record`]), so freed objects
-//! can be used again without waiting for anyone; but for those whose incarnation is about to come
-//! round (see [`crate::quarantine`]). A span that serves another class, or the next use, has been
-//! in quarantine until nothing has a place in it.
+//! can be used again at once, except those whose incarnation is about to wrap around (see
+//! [`crate::quarantine`]). A span that serves another class has been in quarantine until nothing
+//! had a place in it.
 //!
 //! Workers allocate from pages and free lists of their own. Where some only insert and others only
 //! remove, free objects travel in batches through a shared list, so that neither runs dry while the
@@ -64,7 +64,7 @@ const CLASS_FOR: [u8; NOT_LARGE] = {
 
 const NOT_LARGE: usize = 192;
 
-/// How far ahead of what is given out fresh memory is asked for, in words, and how many words of an
+/// How far ahead of an allocation fresh memory is prefetched, in words, and how many words of an
 /// object.
 const AHEAD: u64 = 64;
 const MOST_ASKED: u64 = 64;
@@ -372,11 +372,8 @@ impl Arena {
         class: Class,
     ) -> Result<u64, KvError> {
         let pool = &mut self.classes[usize::from(class.0)];
-        while let Some(free) = pool.free.pop() {
-            if heap.spans.take(region.engine(), free) {
-                return Ok(free.word());
-            }
-            heap.set_aside(region.engine(), class, free);
+        if let Some(word) = pool.take_free(heap, region.engine(), class) {
+            return Ok(word);
         }
         if pool.end - pool.next >= class.words() {
             pool.next += class.words();
@@ -408,14 +405,26 @@ impl Arena {
     }
 }
 
-/// Asks for fresh memory that is soon to be given out, so that who fills it does not wait for it.
+/// Prefetches fresh memory that will soon be allocated, so that its writer does not wait for it.
 #[inline(always)]
 fn prefetch<E: Engine>(region: &Region<E>, word: u64, class: Class) {
-    // Behind the end there is nothing to be asked for, and no harm in it.
+    // A prefetch behind the end does nothing.
     (0..class.words().min(MOST_ASKED)).step_by(LINE_WORDS).for_each(|skipped| region.prefetch(word + skipped));
 }
 
 impl Pool {
+    /// Takes a free object of the list, unless all of them are set aside or their spans retired.
+    #[inline(always)]
+    fn take_free<E: Engine>(&mut self, heap: &Heap, engine: &E, class: Class) -> Option<u64> {
+        while let Some(free) = self.free.pop() {
+            if heap.spans.take(engine, free) {
+                return Some(free.word());
+            }
+            heap.set_aside(engine, class, free);
+        }
+        None
+    }
+
     #[cold]
     fn refill<E: Engine>(&mut self, heap: &Heap, region: &Region<E>, class: Class) -> Result<u64, KvError> {
         loop {
@@ -426,11 +435,8 @@ impl Pool {
             if self.free.is_empty() {
                 break;
             }
-            while let Some(free) = self.free.pop() {
-                if heap.spans.take(region.engine(), free) {
-                    return Ok(free.word());
-                }
-                heap.set_aside(region.engine(), class, free);
+            if let Some(word) = self.take_free(heap, region.engine(), class) {
+                return Ok(word);
             }
         }
         let words = (FIRST_PAGE_WORDS << self.pages).min(PAGE_WORDS).max(class.words());

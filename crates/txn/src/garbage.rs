@@ -1,22 +1,21 @@
-//! What transactions leave behind, until nobody needs it any longer.
+//! Garbage: what transactions leave behind, until it can be reclaimed.
 //!
-//! A row that is removed leaves its record, which says that the key is not there; so does an
-//! insertion that did not come about. Usually it is taken out at once by whoever left it. If
-//! somebody has it locked just then, or may still ask what it was, it is kept in mind and tried
-//! again later; if somebody has given the key a value meanwhile, it is garbage no more.
+//! A removed row leaves its record, which marks the key as absent. So does an insertion that was
+//! undone. The transaction that leaves the record usually removes it at once. While another
+//! transaction has it locked, or a snapshot may need its older versions, it is queued here and
+//! tried again later. A record whose key has been given a value since is no garbage any more.
 //!
-//! The rows of a table that was dropped are taken out when transactions have ended that may use
-//! them.
+//! The rows of a dropped table are removed when every transaction that may use them has ended.
 //!
-//! Older versions are forgotten when the row is written next, or else here, when the snapshots that
+//! Older versions are freed when the row is written next, or else here, after the snapshots that
 //! needed them are closed.
 //!
 //! Handles of rows with older versions are used as they are. So memory in which their records were
 //! is not cut anew as long as an entry is left that is older than its retirement: entries are
 //! counted by their *age*, of which there are two at a time (see `quiescence`).
 //!
-//! What is left is in one queue for all threads, since the thread that left it may have ended.
-//! There is little of it but while snapshots are open (see `reclaim`).
+//! All threads share one queue, since a thread may end before its garbage is reclaimed. Little is
+//! queued unless snapshots are open (see `reclaim`).
 
 use std::sync::atomic::{
     AtomicU64,
@@ -29,7 +28,7 @@ use smallvec::SmallVec;
 
 use crate::storage::{OwnedKey, Tour};
 
-/// Something that cannot be taken back yet.
+/// Something that cannot be reclaimed yet.
 #[derive(Debug)]
 pub(crate) enum Garbage {
     /// The record of a row that is gone.
@@ -37,18 +36,17 @@ pub(crate) enum Garbage {
     /// Older versions of rows, which may be needed as long as a snapshot is open that does not see
     /// this version.
     Past { rows: Rows, until: Version, age: u64 },
-    /// The rows of a table that was dropped by this change of the terms, as far as a tour of them
-    /// has not come to them.
+    /// The rows of a table that this change of the schema dropped, from a tour's position on.
     Table { table: u16, at: u64, tour: Option<Box<Tour>> },
 }
 
-/// A few rows that one commit has written: who looks at them again asks for the memory of all of
-/// them first, as most probably it is in another processor's cache.
+/// A few rows that one commit has written. A retry prefetches all of them first, since they are
+/// probably in another processor's cache.
 pub(crate) type Rows = SmallVec<[Handle; MOST_ROWS]>;
 
 const MOST_ROWS: usize = 14;
 
-/// What is left, whoever has left it.
+/// The garbage of all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     left: SegQueue<Garbage>,

@@ -217,8 +217,8 @@ fn forget<S: Config>(
         Locking::Gone => Ok(true),
         Locking::Mine { .. } | Locking::Held(_) => Ok(false),
         Locking::Taken { .. } => {
-            // Only now: until the record was locked, somebody may have written it for whom a
-            // snapshot needs what it was.
+            // Only now: until the record was locked, a writer may have added a version that a
+            // snapshot needs.
             db.snapshots.needs(&db.store, &mut state.scratch.needs)?;
             let needs = &state.scratch.needs;
             let freed = records.forget(&mut state.worker, at, |from, until| needs.include(from, until));

@@ -7,7 +7,7 @@ use drtm_rdma::Port;
 
 use super::{
     ClusterError,
-    state::{ByteRange, Missing, Op, State},
+    state::{Missing, Op, ScannedRange, State},
     wire::{Found, Is, LeasedRow, LineIs, Placed, Scanned, ScannedRow},
 };
 use crate::{Conflict, Error, position::Way};
@@ -55,7 +55,7 @@ impl<P: Port> State<'_, P> {
     }
 
     pub(super) fn has_scanned(&mut self, number: u32, scanned: &Scanned<'_>) -> Result<(), Error> {
-        let ByteRange { table, owner, way, is_final, .. } = self.spans[number as usize];
+        let ScannedRange { table, owner, way, is_final, .. } = self.spans[number as usize];
         self.owner(owner).has_count(scanned.count);
         if !is_final {
             self.missing.extend(scanned.passed.iter().map(|absence| Missing { owner, absence: *absence }));

@@ -1,7 +1,7 @@
 //! Frees what clients had locked when they died, at the one owner of a cluster: see
 //! [`access`](super::access).
 //!
-//! Rows that transactions of clients come to are freed when one meets them
+//! A remote transaction that meets such a row frees it
 //! ([`Participant`](super::participant::Participant)). The owner's own transactions and snapshots
 //! know nothing of clients. For them, a worker goes through all rows when a client has died.
 
@@ -25,8 +25,10 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
                 if !S::has(Mutation::AccessNotRevoked) {
                     access.revoke(node, incarnation);
                 }
-                // What it does not come to is freed by transactions that do.
-                let _ = self.free_rows_of(node, incarnation).await;
+                // The store is busy, for example. What is free already stays so.
+                while self.free_rows_of(node, incarnation).await.is_err() {
+                    self.endpoint().sleep(LOOK_AFTER).await;
+                }
             }
             self.endpoint().sleep(LOOK_AFTER).await;
         }

@@ -180,14 +180,14 @@ impl<S: Config> Participant<S> {
     /// What to say of a record that another transaction has locked.
     fn locked(&mut self, at: Handle, is_dead: impl Fn(Holder) -> bool) -> Refusal {
         match self.home.db.store.records().holder_of(at) {
-            Some(holder) if is_dead(holder) => self.is_held_by_dead(at, holder),
+            Some(holder) if is_dead(holder) => self.free_from_dead(at, holder),
             _ => Refusal::Locked,
         }
     }
 
     /// What to say of a record whose lock has a dead holder. It is free then, if this owner frees
     /// what dead clients have locked.
-    fn is_held_by_dead(&mut self, at: Handle, holder: Holder) -> Refusal {
+    fn free_from_dead(&mut self, at: Handle, holder: Holder) -> Refusal {
         let home = Arc::clone(&self.home);
         let Some(access) = &home.access else { return Refusal::HolderDead };
         access.revoke(holder.node().into(), holder.incarnation());
@@ -310,7 +310,7 @@ impl<S: Config> Participant<S> {
             if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         if let Some((at, holder)) = dead {
-            return Err(self.is_held_by_dead(at, holder));
+            return Err(self.free_from_dead(at, holder));
         }
         match refused {
             Some(refusal) => Err(refusal),

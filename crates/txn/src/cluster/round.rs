@@ -17,7 +17,7 @@ use super::{
     ask::{Ask, Asked, Asks, cost},
     coordinator::Coordinator,
     participant::Participant,
-    state::{ByteRange, Culprit, Op, Sent, State},
+    state::{Culprit, Op, ScannedRange, Sent, State},
     wire::{
         Append, AppendTo, Apply, ApplyRow, Before, Change, Check, CheckRow, Guard, GuardOf, Lease, LeaseRow, Line,
         Lock, LockRow, Place, PlaceRow, Read, ReadRow, Reap, ReapRow, Refusal, Scan, ScanRows, Unlock, UnlockRow,
@@ -263,7 +263,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 Asked::Lease(number, calls.add::<Lease>(&LeaseRow { table, key, holder, until, borrows })?)
             }
             Ask::Scan(number) => {
-                let ByteRange { table, low, high, way, most, .. } = self.spans[number as usize];
+                let ScannedRange { table, low, high, way, most, .. } = self.spans[number as usize];
                 let [low, high] = [low, high].map(|bound| bound.map(|key| key.in_bytes(&self.arena.keys)));
                 let is_back = way == Way::Down;
                 let rows = ScanRows { table, low, high, holder, is_back, most, borrows };
@@ -361,7 +361,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 self.has_leased(number, &leased)
             }
             Ask::Scan(number) => {
-                let ByteRange { table, low, high, way, most, .. } = self.spans[number as usize];
+                let ScannedRange { table, low, high, way, most, .. } = self.spans[number as usize];
                 let [low, high] = [low, high].map(|bound| bound.map(|key| key.in_bytes(&self.arena.keys)));
                 let scanned = owner.scan(table, (low, high, way), holder, (most, PAGE), is_dead).map_err(refused)?;
                 self.has_scanned(number, &scanned)

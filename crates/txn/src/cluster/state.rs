@@ -130,7 +130,7 @@ impl Row {
 
 /// A range of an owner's rows that is being read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ByteRange {
+pub(super) struct ScannedRange {
     pub(super) table: u16,
     pub(super) owner: NodeId,
     /// Where the rows begin and end that were not read yet.
@@ -145,7 +145,7 @@ pub(super) struct ByteRange {
     pub(super) is_whole: bool,
 }
 
-impl ByteRange {
+impl ScannedRange {
     /// Whether a key is of what was not read yet. The keys that it has are in these bytes.
     pub(super) fn has(&self, key: KeyRef<'_>, keys: &[u8]) -> bool {
         let range = (self.low.map(|key| key.in_bytes(keys)), self.high.map(|key| key.in_bytes(keys)));
@@ -228,7 +228,7 @@ pub(super) struct State<'e, P: Port> {
     pub(super) holder: Holder,
     pub(super) rows: Vec<Row>,
     pub(super) missing: Vec<Missing>,
-    pub(super) spans: Vec<ByteRange>,
+    pub(super) spans: Vec<ScannedRange>,
     pub(super) owners: Vec<Owner>,
     pub(super) arena: Arena,
     /// What is under way. It is kept here, and not in the future that waits, so that it is known

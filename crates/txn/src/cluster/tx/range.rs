@@ -16,7 +16,7 @@ use crate::{
     cluster::{
         ClusterTable, Sorted,
         ask::{Ask, Asks},
-        state::{ByteRange, State},
+        state::{ScannedRange, State},
     },
     key::ByRef,
     position::{Ends, Way},
@@ -225,7 +225,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
             let [low, high] = bounds;
             state.owner(owner);
             let is_final = rows.are_everywhere();
-            state.spans.push(ByteRange { table, owner, low, high, way, most, is_final, is_whole: false });
+            state.spans.push(ScannedRange { table, owner, low, high, way, most, is_final, is_whole: false });
         }
         let (mut tries, mut has_read) = (0, false);
         loop {
@@ -270,7 +270,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
     fn spans_before(&self, first: usize, last: Option<u32>) -> Asks {
         let keys = &self.arena.keys;
         let last = last.map(|row| self.rows[row as usize].key.in_bytes(keys));
-        let may_have = |span: &ByteRange| {
+        let may_have = |span: &ScannedRange| {
             let Some(last) = last else { return true };
             let (next, is_before): (_, fn(&KeyRef<'_>, &KeyRef<'_>) -> bool) = match span.way {
                 Way::Up => (span.low, |next, last| next < last),
