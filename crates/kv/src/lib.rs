@@ -81,9 +81,9 @@ pub use remote::{
     Leased, Page, PeerRow, RecordLock, RecordPeer, Refusal, RemoteError, Service, Standing, TableId, TablePeer,
     Unwritten,
 };
-#[doc(hidden)]
-pub use store::has_lacked_memory;
 pub use store::{Compaction, MOST_MEMORY, MOST_WORKERS, Store, Visit, Worker};
+#[doc(hidden)]
+pub use store::{forget_lack, has_lacked_memory};
 pub use table::KvTable;
 pub use tree::{AsKey, Cursor, NodeVersion, Passed, Row, Scan, Tree, TreeKeys, TreePeer};
 pub use turns::{ROUND_TURNS, Turn, Watch};

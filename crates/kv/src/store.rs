@@ -4,7 +4,7 @@ mod compact;
 mod reuse;
 
 pub use compact::Compaction;
-pub use reuse::{Visit, has_lacked_memory};
+pub use reuse::{Visit, forget_lack, has_lacked_memory};
 
 use std::{
     hint::cold_path,

@@ -23,12 +23,19 @@ thread_local! {
     static LACKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread has wanted memory, since it was asked last, that will come out of quarantine
-/// when operations have ended.
+/// Returns whether an allocation of this thread has failed since the last call or
+/// [`forget_lack`], although memory will come out of quarantine when operations have ended.
 #[doc(hidden)]
 #[must_use]
 pub fn has_lacked_memory() -> bool {
     LACKED.take()
+}
+
+/// Forgets failed allocations of this thread: what follows is another operation.
+#[doc(hidden)]
+#[inline]
+pub fn forget_lack() {
+    LACKED.set(false);
 }
 
 impl<E: Engine> Store<E> {

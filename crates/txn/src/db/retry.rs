@@ -6,7 +6,7 @@ use std::{
 };
 
 use drtm_htm::Waiter;
-use drtm_kv::has_lacked_memory;
+use drtm_kv::{forget_lack, has_lacked_memory};
 
 use super::options::Options;
 use crate::{
@@ -24,6 +24,9 @@ use crate::{
 const MEMORY_PATIENCE: Duration = Duration::from_millis(100);
 const NAP: Duration = Duration::from_micros(200);
 
+/// How often a closure is run again because memory has been found.
+const MOST_FOR_MEMORY: u32 = 16;
+
 /// The state of a closure's retries.
 pub(super) struct Retry<'d> {
     waiter: Waiter,
@@ -36,12 +39,11 @@ pub(super) struct Retry<'d> {
     for_memory: u32,
 }
 
-/// How often a closure is run again because memory could be had.
-const MOST_FOR_MEMORY: u32 = 16;
-
 impl<'d> Retry<'d> {
     #[inline(always)]
     pub(super) fn new() -> Self {
+        // An explicit transaction of this thread may have lacked memory before.
+        forget_lack();
         Self { waiter: Waiter::new(), runs: 0, next_ticket: TRIES, ticket: None, for_memory: 0 }
     }
 

@@ -114,6 +114,28 @@ fn memory_is_not_cut_anew_while_a_transaction_may_know_it() -> Result<(), Error>
     Ok(())
 }
 
+/// A closure that fails for a reason of its own is not run again because of an earlier transaction.
+#[test]
+fn a_lack_of_memory_ends_with_its_transaction() -> Result<(), Error> {
+    let db = database(8 << 20)?;
+    let table = db.table(HASHED)?;
+    let rows = fill(&db, table, 1_000, 0);
+    let late = db.begin()?;
+    remove(&db, table, 0..rows)?;
+    let mut explicit = db.begin()?;
+    let lacked = (first(1)..).find_map(|key| explicit.insert(table, key, &[7; 4_000]).err());
+    assert!(matches!(lacked, Some(Error::Full { .. })), "memory waits for the open transaction");
+    drop((late, explicit));
+    let mut runs = 0;
+    let failed: Result<(), Error> = db.transact(|_| {
+        runs += 1;
+        Err(Error::aborted("for a reason of its own"))
+    });
+    assert!(matches!(failed, Err(Error::Aborted { .. })));
+    assert_eq!(runs, 1);
+    Ok(())
+}
+
 #[test]
 fn memory_in_free_spans_is_told() -> Result<(), Error> {
     let db = database(8 << 20)?;
