@@ -124,9 +124,10 @@ fn a_running_transaction_sees_one_moment() {
     assert_eq!(impossible_sums::<Sound>(rounds(3_000), |_| false), 0);
 }
 
+/// Usually the first runs notice. On a busy machine writers may not run for a second.
 #[test]
 fn commits_that_are_not_counted_are_noticed() {
-    assert!(impossible_sums::<CommitsNotCounted>(rounds(100_000), |impossible| impossible > 0) > 0);
+    assert!(impossible_sums::<CommitsNotCounted>(rounds(2_000_000), |impossible| impossible > 0) > 0);
 }
 
 /// A long transaction that also writes is opaque and commits: its own writes cause no conflict.
