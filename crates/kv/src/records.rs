@@ -1,6 +1,8 @@
 //! Operations on records by their handles, whatever table they are in: validate, lock, write,
 //! unlock.
 
+use std::ops::Range;
+
 use drtm_htm::{Access, Engine, Plain};
 use drtm_rdma::{Offset, Region};
 
@@ -384,6 +386,32 @@ impl<'s, E: Engine> Records<'s, E> {
     #[inline(always)]
     pub fn write_part(&self, at: Handle, version: Version, skipped: usize, part: &[u8]) -> Result<(), KvError> {
         Record::at(self.region, at.place())?.write_part_held(version, skipped, part)
+    }
+
+    /// Returns which bytes of a part of a value differ from those of a record that the caller has
+    /// locked, rounded to whole words. The part begins behind the first `skipped` words. `None`: the
+    /// value has no such part, or the handle leads out of memory.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{HashConfig, KvTable, Placed, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
+    /// let Placed::Made(seen) = table.place(&mut worker, 7, b"first   second", None, |_| ())? else { panic!("it is new") };
+    /// let records = store.records();
+    /// records.lock(seen.at, worker.holder())?;
+    /// assert_eq!(records.changed_bytes(seen.at, 0, b"first   secund"), Some(8..14));
+    /// assert_eq!(records.changed_bytes(seen.at, 1, b"second"), Some(0..0));
+    /// assert_eq!(records.changed_bytes(seen.at, 0, b"first"), None);
+    /// records.unlock(seen.at);
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[must_use]
+    pub fn changed_bytes(&self, at: Handle, skipped: usize, part: &[u8]) -> Option<Range<usize>> {
+        Record::at(self.region, at.place()).ok()?.changed_bytes(skipped, part)
     }
 
     /// Sets the version of a record that the caller has locked, without changing the value, and

@@ -249,7 +249,7 @@ fn tell<S: Config>(db: &Inner<S>, session: &mut Session, commit: &Commit<'_>) ->
         sink.commit(commit).map_err(|source| Error::Refused { source })?;
     }
     if let (Some(log), Some(participant)) = (&db.log, &session.participant)
-        && log.append(participant, commit)?
+        && log.append(participant, &db.store.records(), commit)?
     {
         session.logged_in = commit.epoch();
     }

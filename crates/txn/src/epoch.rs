@@ -15,7 +15,8 @@
 use drtm_htm::{Engine, Word};
 use drtm_kv::Version;
 
-const COUNT_BITS: u32 = 16;
+/// The bits of the count. The log has versions relative to epochs, so it is part of its format.
+pub(crate) const COUNT_BITS: u32 = 16;
 
 /// Returns the version of a row that is written in an epoch, after the version `before`. It is of a
 /// later epoch if [there is no further one](has_version_in) in this one.

@@ -3,7 +3,7 @@
 
 use std::{fmt::Debug, sync::OnceLock};
 
-use drtm_kv::Version;
+use drtm_kv::{Handle, Version};
 
 use crate::{
     SinkError,
@@ -232,6 +232,14 @@ impl<'t> Row<'t> {
     #[inline]
     pub fn previous(&self) -> Version {
         self.write.before
+    }
+
+    /// Returns the record that has the row's previous value until the transaction is applied. `None`
+    /// if the row was absent, or is removed.
+    #[inline]
+    pub(crate) fn overwritten(&self) -> Option<Handle> {
+        let keeps = matches!(self.write.op, WriteOp::Put(_) | WriteOp::Patch { .. });
+        (keeps && !self.write.before.is_removed()).then_some(self.write.at)
     }
 
     /// Returns the change of the row.

@@ -175,11 +175,11 @@ impl<'c> Folded<'c> {
         let mut now: Option<(Cow<'c, [u8]>, u64)> = None;
         // Useless patches since the last complete value or removal.
         let mut lost = 0;
-        for Entry { version, previous, change, .. } in changes {
+        for Entry { version, change, .. } in changes {
             match change {
                 Change::Put(value) => (now, lost) = (Some((Cow::Borrowed(*value), *version)), 0),
                 Change::Remove => (now, lost) = (None, 0),
-                Change::Patch { offset, bytes } => {
+                Change::Patch { previous, offset, bytes } => {
                     if !now.as_mut().is_some_and(|row| patch(row, (*previous, *version), (*offset, bytes))) {
                         lost += 1;
                     }

@@ -42,7 +42,7 @@ pub(super) fn write(directory: &Path, folded: &Folded<'_>) -> io::Result<()> {
         let mut record = RecordWriter::begin(&mut out.frame, epoch, RecordKind::Rows);
         let mut bytes = 0;
         while let Some(Row { table, key, value, version }) = rows.next_if(|_| bytes < RECORD) {
-            let entry = Entry { table: *table, key, version: *version, previous: 0, change: Change::Put(value) };
+            let entry = Entry { table: *table, key, version: *version, change: Change::Put(value) };
             record.entry(&entry).map_err(io::Error::other)?;
             bytes += key.len() + value.len();
         }

@@ -1,5 +1,7 @@
 //! Operations on a record whose lock a transaction holds.
 
+use std::ops::Range;
+
 use drtm_htm::{Access, Engine, Word};
 use drtm_rdma::{OutOfBounds, Region, words_for, write_bytes};
 
@@ -106,6 +108,28 @@ impl<'r, E: Engine> Record<'r, E> {
             return None;
         }
         self.body(shape.before_value() + skipped, words_for(length)).ok()
+    }
+
+    /// Returns which bytes of a part of the value, behind the first `skipped` words, differ from
+    /// those that the record has, rounded to whole words. `None`: the value has no such part.
+    pub(crate) fn changed_bytes(&self, skipped: usize, part: &[u8]) -> Option<Range<usize>> {
+        let shape = self.shape_of(self.head()).ok()?;
+        if !shape.has_part(8 * skipped, part.len()) {
+            return None;
+        }
+        let words = self.body(shape.before_value() + skipped, words_for(part.len())).ok()?;
+        let is_changed = |(word, bytes): (&Word, &[u8])| {
+            let now = self.engine().load_relaxed(word);
+            match <[u8; 8]>::try_from(bytes) {
+                Ok(whole) => now != u64::from_le_bytes(whole),
+                // The value ends within the word.
+                Err(_) => now.to_le_bytes()[..bytes.len()] != *bytes,
+            }
+        };
+        let mut pairs = words.iter().zip(part.chunks(8));
+        let Some(first) = pairs.position(is_changed) else { return Some(0..0) };
+        let last = pairs.rposition(is_changed).map_or(first, |more| first + 1 + more);
+        Some(8 * first..part.len().min(8 * (last + 1)))
     }
 
     /// Writes a part of a value that has a checksum, which covers the whole value, so the whole

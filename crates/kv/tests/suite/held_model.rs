@@ -278,7 +278,14 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         let at = self.rows[&key].now.at;
         let begin = (8 * skipped).min(new.len() / 8 * 8);
         let end = (begin + 8 * words).min(new.len());
+        let was = new[begin..end].to_vec();
         new[begin..end].fill(turn as u8);
+        let (part, records) = (&new[begin..end], self.store.records());
+        let words = |bytes: &[u8]| bytes.chunks(8).map(<[u8]>::to_vec).collect::<Vec<_>>();
+        let differ: Vec<_> = words(&was).iter().zip(words(part)).map(|(one, other)| *one != other).collect();
+        let ends = differ.iter().position(|differs| *differs).zip(differ.iter().rposition(|differs| *differs));
+        let changed = ends.map_or(0..0, |(first, last)| 8 * first..part.len().min(8 * (last + 1)));
+        prop_assert_eq!(records.changed_bytes(at, begin / 8, part), Some(changed));
         self.store.records().write_part(at, version, begin / 8, &new[begin..end]).expect("within the value");
         self.written(key, ReadEntry { at, version }, Some(new));
         Ok(())

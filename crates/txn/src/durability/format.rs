@@ -9,17 +9,18 @@ mod checkpoint;
 mod frame;
 mod record;
 mod segment;
+mod varint;
 
 pub use self::{
     catalog::{CatalogChange, TableShape},
     checkpoint::{CHECKPOINT_END, CHECKPOINT_HEADER, CheckpointEnd, CheckpointHeader, checkpoint_name, number_of},
     frame::{FRAME_HEADER, Frame, Position, begin_frame, find_frame, finish_frame, frame_length, read_frame},
-    record::{Change, ENTRY_HEAD, Entry, MOST_VALUE, Record, RecordKind, RecordWriter, record_length, records},
+    record::{Change, Entry, MOST_BESIDE, MOST_VALUE, Record, RecordKind, RecordWriter, record_length, records},
     segment::{HeaderError, SEGMENT_HEADER, SegmentHeader, segment_name, sequence_of},
 };
 
 /// The version of the format that this code writes, and the only one that it reads.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The name of the file that marks an unfinished backup.
 pub const INCOMPLETE: &str = "INCOMPLETE";

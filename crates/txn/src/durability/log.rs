@@ -22,7 +22,7 @@ use std::{
 };
 
 use drtm_htm::{Engine, Word};
-use drtm_kv::{KvError, Store};
+use drtm_kv::{KvError, Records, Store};
 use parking_lot::{Condvar, Mutex};
 
 pub use self::token::CommitToken;
@@ -236,8 +236,13 @@ impl<E: Engine> Log<E> {
     /// # Errors
     ///
     /// [`Error::TooLarge`]; the record is then not appended.
-    pub(crate) fn append(&self, participant: &Participant, commit: &Commit<'_>) -> Result<bool, Error> {
-        let is_appended = participant.append(commit)?;
+    pub(crate) fn append(
+        &self,
+        participant: &Participant,
+        records: &Records<'_, E>,
+        commit: &Commit<'_>,
+    ) -> Result<bool, Error> {
+        let is_appended = participant.append(records, commit)?;
         if is_appended {
             self.mark_dirty();
         }

@@ -1,17 +1,19 @@
 //! Restoring rows: inserting those of a checkpoint, and replaying the log's later changes.
 //!
-//! The log's entries are partitioned by key over threads, so that each key belongs to one thread.
-//! The newest value of a key wins, and a patch must find exactly the version before it. A removal
-//! is kept until the end, so that an older value does not come back.
+//! The log's entries are partitioned by key over threads, so that each key belongs to one thread,
+//! which sorts its entries by table, key and version. The newest value of a key wins, and a patch
+//! must find exactly the version before it. A removal is kept until the end, so that an older value
+//! does not come back. An entry stays encoded until its row is replayed: there may be many more of
+//! them than rows.
 //!
 //! Rows of a checkpoint are inserted directly, a frame at a time, unless the log has entries for
 //! them. Those rows become the start of their entries.
 
 mod base;
+mod item;
 
 use std::{
     borrow::Cow,
-    hash::BuildHasher,
     num::NonZero,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     thread,
@@ -20,9 +22,11 @@ use std::{
 use drtm_htm::Engine;
 use drtm_kv::{KvError, Locking, Placed, Store, Version, Worker};
 use drtm_rdma::RegionError;
-use rustc_hash::FxBuildHasher;
 
-use self::base::{BaseRow, rows_of};
+use self::{
+    base::{Changed, rows_of},
+    item::{Item, OF_CHECKPOINT, hash_of},
+};
 use super::{
     LogError,
     checkpoint::CheckpointImage,
@@ -34,7 +38,6 @@ use super::{
 use crate::{
     Error,
     catalog::{Catalog, Opened},
-    epoch::epoch_of,
     mutation::Mutation,
     storage::{Expected, KeyRef, Storage},
     table::Any,
@@ -46,19 +49,6 @@ const ROW: usize = 48;
 /// The number of entries that is worth another thread.
 const SHARE: usize = 1 << 14;
 
-/// An entry of the log, or a row of a checkpoint.
-struct Item<'s> {
-    entry: Entry<'s>,
-    /// Its place in the log. `None` for a row of a checkpoint.
-    place: Option<Place>,
-}
-
-impl Item<'_> {
-    fn epoch(&self) -> u64 {
-        epoch_of(Version::new(self.entry.version))
-    }
-}
-
 /// The sources of a replay.
 #[derive(Clone, Copy)]
 pub(super) struct Sources<'r, 's> {
@@ -66,15 +56,18 @@ pub(super) struct Sources<'r, 's> {
     pub(super) checkpoint: Option<&'r CheckpointImage>,
 }
 
+/// The records whose entries are replayed: where each is, and its epoch.
+type Origins = [(Place, u64)];
+
 impl Sources<'_, '_> {
     /// Returns the last epoch that the checkpoint may contain.
     fn until(&self) -> u64 {
         self.checkpoint.map_or(0, |checkpoint| checkpoint.end.until)
     }
 
-    fn damaged(&self, item: &Item<'_>, why: &'static str) -> Error {
-        match (item.place, self.checkpoint) {
-            (Some(place), _) => self.recovered.damaged(place, why).into(),
+    fn damaged(&self, origins: &Origins, item: &Item<'_>, why: &'static str) -> Error {
+        match (origins.get(item.record), self.checkpoint) {
+            (Some((place, _)), _) => self.recovered.damaged(*place, why).into(),
             (None, Some(checkpoint)) => checkpoint.damaged(0, why).into(),
             (None, None) => LogError::Damaged { file: "the log".to_owned(), offset: 0, why }.into(),
         }
@@ -103,26 +96,29 @@ pub(super) fn replay<E: Engine>(
         base::tables_of(checkpoint, &mut tables)?;
         catalog.begin_identities_at(checkpoint.end.next_table);
     }
-    let mut items = Vec::new();
+    let (mut origins, mut shares) = (Vec::new(), vec![Vec::new(); threads(usize::MAX)]);
     let mut damaged = None;
     recovered.replay(&mut tables, sources.until(), |Found { record, place }| {
-        for entry in record.entries() {
+        for entry in record.encoded_entries() {
             match entry {
-                Ok(entry) if fault == Some(Mutation::RemovalsDropped) && entry.change == Change::Remove => {}
-                Ok(entry) => items.push(Item { entry, place: Some(place) }),
+                Ok((entry, _)) if fault == Some(Mutation::RemovalsDropped) && entry.change == Change::Remove => {}
+                Ok((entry, encoded)) => {
+                    share_of(&mut shares, &entry).push(Item::new(&entry, encoded, origins.len()));
+                }
                 Err(damage) => damaged = Some(recovered.damaged(place, damage.why)),
             }
         }
+        origins.push((place, record.epoch));
     })?;
     if let Some(damaged) = damaged {
         return Err(damaged.into());
     }
     // Rows of a dropped table are ignored. None can be of a later epoch.
-    let is_late = |item: &&Item<'_>| tables.dropped_in(item.entry.table).is_some_and(|epoch| item.epoch() >= epoch);
-    if let Some(late) = items.iter().find(is_late) {
-        return Err(sources.damaged(late, "a row was written to a table after it was dropped"));
+    let is_late = |item: &&Item<'_>| tables.dropped_in(item.table).is_some_and(|epoch| item.epoch() >= epoch);
+    if let Some(late) = shares.iter().flatten().find(is_late) {
+        return Err(sources.damaged(&origins, late, "a row was written to a table after it was dropped"));
     }
-    items.retain(|item| tables.dropped_in(item.entry.table).is_none());
+    shares.iter_mut().for_each(|share| share.retain(|item| tables.dropped_in(item.table).is_none()));
     if fault != Some(Mutation::IdsReused) {
         catalog.begin_identities_at(tables.next());
     }
@@ -132,18 +128,29 @@ pub(super) fn replay<E: Engine>(
     }
     let changed = match checkpoint {
         None => Vec::new(),
-        Some(checkpoint) => restore((checkpoint, &tables), target, &items, observer)?,
+        Some(checkpoint) => restore((checkpoint, &tables), target, (&shares, &origins), observer)?,
     };
-    items.extend(changed.iter().map(|row| Item { entry: row.entry(), place: None }));
-    let threads = threads(items.len() / SHARE);
-    let mut shares: Vec<_> = (0..threads).map(|_| Vec::new()).collect();
-    for item in items {
-        let hash = FxBuildHasher.hash_one((item.entry.table, item.entry.key));
-        shares[(hash >> 32) as usize % threads].push(item);
+    let since = checkpoint.map_or(0, |checkpoint| checkpoint.header.since);
+    for encoded in &changed {
+        if let Some(entry) = Entry::decode(since, encoded) {
+            share_of(&mut shares, &entry).push(Item::new(&entry, encoded, OF_CHECKPOINT));
+        }
+    }
+    if shares.iter().map(Vec::len).sum::<usize>() < SHARE {
+        shares = vec![shares.concat()];
     }
     let step = &observer.begin(RecoveryStep::Replay, shares.iter().map(|share| share.len() as u64).sum());
-    in_parallel(shares, |share| Replay { sources, filler: target.filler()?, step, fault }.share(share))?;
+    in_parallel(shares, |share| {
+        let replay = Replay { sources, origins: &origins, since, filler: target.filler()?, step, fault };
+        replay.share(share)
+    })?;
     target.fits()
+}
+
+/// Returns the share to which an entry's row belongs.
+fn share_of<'v, T>(shares: &'v mut [T], entry: &Entry<'_>) -> &'v mut T {
+    let number = (hash_of(entry.table, entry.key) >> 32) as usize % shares.len();
+    &mut shares[number]
 }
 
 /// Returns how many threads some work is worth.
@@ -166,28 +173,35 @@ fn in_parallel<T: Send, R: Send>(shares: Vec<T>, work: impl Fn(T) -> Result<R, E
     })
 }
 
-/// Inserts the rows of a checkpoint, and returns those that the items change.
+/// Inserts the rows of a checkpoint, and returns those that the items may change, encoded.
 fn restore<E: Engine>(
     (checkpoint, tables): (&CheckpointImage, &Tables),
     target: &Target<'_, E>,
-    items: &[Item<'_>],
+    (shares, origins): (&[Vec<Item<'_>>], &Origins),
     observer: &Observer,
-) -> Result<Vec<BaseRow>, Error> {
+) -> Result<Vec<Box<[u8]>>, Error> {
     let step = observer.begin(RecoveryStep::Checkpoint, checkpoint.end.rows);
-    let changed: base::Changed<'_> = items.iter().map(|item| (item.entry.table, item.entry.key)).collect();
+    let mut changed = Changed::of(shares.iter().map(Vec::len).sum());
+    for item in shares.iter().flatten() {
+        let epoch = origins.get(item.record).map_or(0, |(_, epoch)| *epoch);
+        if let Some(entry) = Entry::decode(epoch, item.encoded) {
+            changed.add(hash_of(entry.table, entry.key));
+        }
+    }
+    let changed = &changed;
     let count = AtomicU64::new(0);
     let threads = threads((checkpoint.end.rows / SHARE as u64) as usize);
     let rows = in_parallel(vec![(); threads], |()| {
         let (mut filler, mut rows, mut bytes) = (target.filler()?, Vec::new(), Vec::new());
         while let Some((offset, frame)) = checkpoint.next(&mut bytes)? {
             let mut found = 0;
-            rows_of(checkpoint, (offset, frame), |entry, value| {
+            rows_of(checkpoint, (offset, frame), |entry, value, encoded| {
                 found += 1;
                 if tables.dropped_in(entry.table).is_some() {
                     return Ok(());
                 }
-                if changed.contains(&(entry.table, entry.key)) {
-                    rows.push(BaseRow::new(entry, value));
+                if changed.may_have(hash_of(entry.table, entry.key)) {
+                    rows.push(encoded.into());
                     return Ok(());
                 }
                 match filler.put(entry.table, entry.key, value, entry.version)? {
@@ -267,6 +281,9 @@ impl<E: Engine> Filler<'_, E> {
 
 struct Replay<'r, 's, E: Engine> {
     sources: Sources<'r, 's>,
+    origins: &'r Origins,
+    /// The epoch of the checkpoint's records.
+    since: u64,
     filler: Filler<'r, E>,
     step: &'r Step<'r>,
     fault: Option<Mutation>,
@@ -277,15 +294,25 @@ const TOLD: u64 = 1 << 12;
 
 impl<E: Engine> Replay<'_, '_, E> {
     fn share(mut self, mut items: Vec<Item<'_>>) -> Result<(), Error> {
-        // A row of a checkpoint is sorted behind the entry that wrote it.
-        let key = |item: &Item<'_>| (item.entry.table, item.entry.version, item.place.is_none());
-        items.sort_unstable_by(|one, other| one.entry.key.cmp(other.entry.key).then(key(one).cmp(&key(other))));
-        let is_same =
-            |one: &Item<'_>, other: &Item<'_>| (one.entry.table, one.entry.key) == (other.entry.table, other.entry.key);
-        let mut untold = 0;
-        for row in items.chunk_by(is_same) {
-            self.row(row)?;
-            untold += row.len() as u64;
+        items.sort_unstable_by_key(|item| (item.table, item.prefix, item.order()));
+        let (mut untold, mut entries) = (0, Vec::new());
+        for alike in items.chunk_by(|one, other| (one.table, one.prefix) == (other.table, other.prefix)) {
+            entries.clear();
+            for item in alike {
+                let epoch = self.origins.get(item.record).map_or(self.since, |(_, epoch)| *epoch);
+                let Some(entry) = Entry::decode(epoch, item.encoded) else {
+                    return Err(self.damaged(item, "an entry is damaged"));
+                };
+                entries.push((*item, entry));
+            }
+            // Most keys differ in their first bytes, or have no others.
+            if entries.iter().any(|(_, entry)| entry.key != entries[0].1.key) {
+                entries.sort_by(|(_, one), (_, other)| one.key.cmp(other.key));
+            }
+            for row in entries.chunk_by(|(_, one), (_, other)| one.key == other.key) {
+                self.row(row)?;
+            }
+            untold += alike.len() as u64;
             if untold >= TOLD {
                 self.step.advance(std::mem::take(&mut untold));
             }
@@ -294,51 +321,54 @@ impl<E: Engine> Replay<'_, '_, E> {
         Ok(())
     }
 
+    fn damaged(&self, item: &Item<'_>, why: &'static str) -> Error {
+        self.sources.damaged(self.origins, item, why)
+    }
+
     /// Replays the entries of one row, in the order of its versions.
-    fn row(&mut self, row: &[Item<'_>]) -> Result<(), Error> {
+    fn row(&mut self, row: &[(Item<'_>, Entry<'_>)]) -> Result<(), Error> {
         // A checkpoint's row includes all older entries, whenever it was read.
-        let begin = row.iter().position(|item| item.place.is_none()).unwrap_or(0);
+        let begin = row.iter().position(|(item, _)| item.is_of_checkpoint()).unwrap_or(0);
         let Some(row) = row.get(begin..) else { return Ok(()) };
-        let Some(first) = row.first() else { return Ok(()) };
+        let Some((first, Entry { table, key, .. })) = row.first() else { return Ok(()) };
         let mut now: Option<(Cow<'_, [u8]>, u64)> = None;
         // A patch whose base value is missing. The row was removed while the checkpoint was made,
         // after the patch.
         let mut gap: Option<&Item<'_>> = None;
-        for item in row {
-            let Entry { version, previous, change, .. } = item.entry;
+        for (item, Entry { version, change, .. }) in row {
             let may_be_missing = item.epoch() <= self.sources.until();
-            now = match (change, now) {
-                (Change::Put(value), _) => Some((Cow::Borrowed(value), version)),
+            now = match (*change, now) {
+                (Change::Put(value), _) => Some((Cow::Borrowed(value), *version)),
                 (Change::Remove, _) => {
                     gap = gap.filter(|_| !may_be_missing);
                     None
                 }
-                (Change::Patch { offset, bytes }, Some((mut value, before)))
+                (Change::Patch { previous, offset, bytes }, Some((mut value, before)))
                     if before == previous || self.fault == Some(Mutation::PreviousNotChecked) =>
                 {
                     let offset = offset as usize;
                     let Some(patched) = value.to_mut().get_mut(offset..offset + bytes.len()) else {
-                        return Err(self.sources.damaged(item, "a patch is beyond its value"));
+                        return Err(self.damaged(item, "a patch is beyond its value"));
                     };
                     patched.copy_from_slice(bytes);
-                    Some((value, version))
+                    Some((value, *version))
                 }
                 (Change::Patch { .. }, None) if may_be_missing => {
                     gap = gap.or(Some(item));
                     None
                 }
                 (Change::Patch { .. }, _) => {
-                    return Err(self.sources.damaged(item, "a patch lacks the version before it"));
+                    return Err(self.damaged(item, "a patch lacks the version before it"));
                 }
             };
         }
         if let Some(item) = gap {
-            return Err(self.sources.damaged(item, "a patch lacks the version before it"));
+            return Err(self.damaged(item, "a patch lacks the version before it"));
         }
         let Some((value, version)) = now else { return Ok(()) };
-        match self.filler.put(first.entry.table, first.entry.key, &value, version)? {
+        match self.filler.put(*table, key, &value, version)? {
             None => Ok(()),
-            Some(why) => Err(self.sources.damaged(first, why)),
+            Some(why) => Err(self.damaged(first, why)),
         }
     }
 }

@@ -114,7 +114,7 @@ fn what_it_takes_the_place_of_is_removed_and_nothing_else() -> Result<(), Error>
     let tables = Tables::of(&db)?;
     let mut rows = Rows::none();
     for round in 1..4 {
-        (0..20).try_for_each(|number| tables.run(100 * round + number, &mut rows))?;
+        (0..40).try_for_each(|number| tables.run(100 * round + number, &mut rows))?;
         assert!(names(&disk).len() > 4, "{:?}", names(&disk));
         db.checkpoint()?;
         let left = names(&disk);

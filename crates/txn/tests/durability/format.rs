@@ -13,6 +13,7 @@ use drtm_txn::{
         },
         storage::{Image, Storage},
     },
+    part,
 };
 use proptest::prelude::*;
 
@@ -21,29 +22,30 @@ use super::{Pair, Rows, Sound, Tables, builder, open, open_with};
 #[derive(Clone, Debug)]
 enum OwnChange {
     Put(Vec<u8>),
-    Patch(u32, Vec<u8>),
+    Patch(u64, u32, Vec<u8>),
     Remove,
 }
 
-type OwnEntry = (u16, Vec<u8>, u64, u64, OwnChange);
+type OwnEntry = (u16, Vec<u8>, u64, OwnChange);
 
 fn entries() -> impl Strategy<Value = Vec<OwnEntry>> {
     let bytes = || prop::collection::vec(any::<u8>(), 0..40);
     let change = prop_oneof![
         bytes().prop_map(OwnChange::Put),
-        (any::<u32>(), bytes()).prop_map(|(offset, bytes)| OwnChange::Patch(offset, bytes)),
+        (any::<u64>(), any::<u32>(), bytes())
+            .prop_map(|(previous, offset, bytes)| OwnChange::Patch(previous, offset, bytes)),
         Just(OwnChange::Remove),
     ];
-    prop::collection::vec((any::<u16>(), bytes(), any::<u64>(), any::<u64>(), change), 0..6)
+    prop::collection::vec((any::<u16>(), bytes(), any::<u64>(), change), 0..6)
 }
 
-fn borrowed((table, key, version, previous, change): &OwnEntry) -> Entry<'_> {
+fn borrowed((table, key, version, change): &OwnEntry) -> Entry<'_> {
     let change = match change {
         OwnChange::Put(value) => Change::Put(value),
-        OwnChange::Patch(offset, bytes) => Change::Patch { offset: *offset, bytes },
+        OwnChange::Patch(previous, offset, bytes) => Change::Patch { previous: *previous, offset: *offset, bytes },
         OwnChange::Remove => Change::Remove,
     };
-    Entry { table: *table, key, version: *version, previous: *previous, change }
+    Entry { table: *table, key, version: *version, change }
 }
 
 fn append(bytes: &mut Vec<u8>, epoch: u64, entries: &[OwnEntry]) {
@@ -69,6 +71,11 @@ proptest! {
             prop_assert_eq!((record.epoch, record.kind), (*epoch, RecordKind::Rows));
             let read: Vec<_> = record.entries().map(|entry| entry.expect("it was written")).collect();
             prop_assert_eq!(read, entries.iter().map(borrowed).collect::<Vec<_>>());
+            for encoded in record.encoded_entries() {
+                let (entry, encoded) = encoded.expect("it was written");
+                prop_assert_eq!(Entry::decode(*epoch, encoded), Some(entry));
+                prop_assert_eq!(Entry::decode(*epoch, &encoded[..encoded.len() - 1]), None);
+            }
         }
         // The same bytes anywhere else are no frame: recycled memory is rejected.
         for other in [Position { log: 8, ..PLACE }, Position { sequence: 2, ..PLACE }, Position { offset: 72, ..PLACE }] {
@@ -165,6 +172,25 @@ fn changes_of_the_catalog_are_byte_exact() {
     assert_eq!(bytes_of(CatalogChange::IndexDropped(258, ab())), (7, vec![2, 1, 2, 0, b'a', b'b', 0, 0]));
 }
 
+/// Checks the bytes of entries against `docs/format.md`.
+#[test]
+fn entries_are_byte_exact() {
+    let mut bytes = Vec::new();
+    let entries = [
+        (5, vec![1, 2], 3 << 16, OwnChange::Put(b"put".to_vec())),
+        (5, vec![1, 3], (3 << 16) + 1, OwnChange::Patch((3 << 16) - 299, 200, b"pa".to_vec())),
+        (300, vec![], (3 << 16) - 1, OwnChange::Remove),
+    ];
+    append(&mut bytes, 3, &entries);
+    let put = [5 << 2 | 1, 2, 0, 3, 1, 2, b'p', b'u', b't'];
+    let patch = [5 << 2 | 2, 2, 2, 0xac, 2, 0xc8, 1, 2, 1, 3, b'p', b'a'];
+    let removal = [0xb3, 9, 0, 1];
+    let content = [&put[..], &patch, &removal, &[0; 7]].concat();
+    let length = 24 + content.len() + 8;
+    assert_eq!((bytes.len(), &bytes[16..24]), (length, &[3, 0, 0, 0, 2, 0, 1, 0][..]));
+    assert_eq!(bytes[24..length - 8], content);
+}
+
 #[test]
 fn another_format_is_refused_by_name() {
     let mut bytes = SegmentHeader { log: 1, sequence: 1, after: 0, begins: 1 }.encode();
@@ -175,7 +201,7 @@ fn another_format_is_refused_by_name() {
     let disk = Image::default();
     disk.create(&segment_name(1)).and_then(|file| file.write_at(0, &bytes)).expect("it has no fault");
     match open(&disk) {
-        Err(Error::Log(LogError::OtherFormat { found: 9, reads: 2, file })) => assert_eq!(file, segment_name(1)),
+        Err(Error::Log(LogError::OtherFormat { found: 9, reads: 3, file })) => assert_eq!(file, segment_name(1)),
         other => panic!("{other:?}"),
     }
 }
@@ -244,6 +270,50 @@ fn every_truncation_and_every_flipped_bit_is_refused_or_leaves_a_prefix() {
     }
 }
 
+/// Of a value that is written in place, only what differs from the one before is logged.
+#[test]
+fn what_does_not_change_is_not_logged() {
+    let disk = Image::default();
+    let db = open(&disk).expect("a database");
+    let tables = Tables::of(&db).expect("tables");
+    let mut value = vec![7; 1000];
+    let put = |value: &[u8]| db.transact(|tx| tx.put(tables.texts, "text".to_owned(), value)).expect("it has no fault");
+    put(&value);
+    (value[501], value[517]) = (8, 8);
+    put(&value);
+    put(&value);
+    value.iter_mut().for_each(|byte| *byte ^= 1);
+    put(&value);
+    put(&[7; 20]);
+    db.transact(|tx| tx.put(tables.pairs, 1, &Pair { first: 1, second: 2 })).expect("it has no fault");
+    let second = tables.pairs.column(part!(Pair, second));
+    db.transact(|tx| tx.update(second, 1, |second| *second += 256)).expect("it has no fault");
+    db.close().expect("it has no fault");
+
+    let mut logged = Vec::new();
+    let bytes = disk.clone();
+    for number in 1.. {
+        let Ok(file) = Storage::open(&bytes, &segment_name(number)) else { break };
+        let bytes = file.read().expect("it is there");
+        let log = SegmentHeader::decode(&bytes).expect("a header").log;
+        let mut at = SEGMENT_HEADER;
+        while let Ok(frame) = read_frame(&bytes[at..], Position { log, sequence: number, offset: at as u64 }) {
+            at += frame.length();
+            let rows = records(frame.records).map(|record| record.expect("it is whole").1);
+            for record in rows.filter(|record| record.kind == RecordKind::Rows) {
+                logged.extend(record.entries().map(|entry| match entry.expect("it is whole").change {
+                    Change::Put(value) => (None, value.len()),
+                    Change::Patch { offset, bytes, .. } => (Some(offset), bytes.len()),
+                    Change::Remove => panic!("nothing is removed"),
+                }));
+            }
+        }
+    }
+    let puts = |length| (None, length);
+    let expected = [puts(1000), (Some(496), 24), (Some(0), 0), puts(1000), puts(20), puts(16), (Some(8), 8)];
+    assert_eq!(logged, expected);
+}
+
 /// Returns a log with one patch of a missing version.
 fn log_with_a_gap() -> Image {
     let (disk, _) = small_log();
@@ -268,7 +338,7 @@ fn log_with_a_gap() -> Image {
         append(
             &mut frame,
             closed + 1,
-            &[(0, key, (closed + 1) << 16, closed << 16 | 77, OwnChange::Patch(8, vec![1; 8]))],
+            &[(0, key, (closed + 1) << 16, OwnChange::Patch(closed << 16 | 77, 8, vec![1; 8]))],
         );
         finish_frame(&mut frame, Position { log: header.log, sequence: 1, offset: at as u64 }, closed + 1, closed);
         bytes.truncate(at);

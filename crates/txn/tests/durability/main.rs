@@ -119,7 +119,8 @@ impl<'d> Tables<'d> {
             let mut random = fastrand::Rng::with_seed(seed);
             for _ in 0..random.u32(1..4) {
                 let key = random.u32(0..KEYS);
-                let (number, text) = (random.u64(..), format!("text {key}"));
+                // Some keys have the same first bytes.
+                let (number, text) = (random.u64(..), format!("{} {key}", ["text", "some text"][key as usize % 2]));
                 match random.u32(0..6) {
                     0 => {
                         tx.put(self.pairs, key, &Pair { first: number, second: seed })?;
@@ -134,7 +135,16 @@ impl<'d> Tables<'d> {
                         next.pairs[key as usize] = None;
                     }
                     3 | 4 => {
-                        let value = vec![seed as u8; random.usize(0..300)];
+                        let known = next.texts.iter().find(|(one, value)| *one == text && !value.is_empty());
+                        let value = match known {
+                            // Of such a value, only what differs is logged.
+                            Some((_, known)) if random.bool() => {
+                                let (mut value, from) = (known.clone(), random.usize(..known.len()));
+                                value[from..].iter_mut().take(random.usize(1..20)).for_each(|byte| *byte ^= seed as u8);
+                                value
+                            }
+                            _ => vec![seed as u8; random.usize(0..300)],
+                        };
                         tx.put(self.texts, &text, &value)?;
                         next.texts.retain(|(one, _)| *one != text);
                         next.texts.push((text, value));

@@ -230,7 +230,7 @@ mod tests {
     fn record(owner: u16, position: u64, key: u64, version: u64, change: Change<'_>) -> Vec<u8> {
         let (mut redo, key) = (Vec::new(), key.to_be_bytes());
         let mut writer = RecordWriter::begin(&mut redo, 1, RecordKind::Rows);
-        writer.entry(&Entry { table: 0, key: &key, version, previous: 0, change }).expect("short");
+        writer.entry(&Entry { table: 0, key: &key, version, change }).expect("short");
         writer.finish().expect("short");
         let (mut bytes, head) = (Vec::new(), Head { position, settled: 0, holder: 1, sequence: 1 });
         encode(&mut bytes, head, &[Participant::new(owner, true)], [&redo[..]].into_iter());

@@ -56,9 +56,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
 
     /// Makes the records, and gives them positions.
     fn encode_log(&self, state: &mut State<'e, F::Port>) -> Result<(), Error> {
-        let written = self.written(state)?;
+        let mut written = self.written(state)?;
         let mut log = mem::take(&mut state.log);
-        let encoded = self.encode_redo(state, &written, &mut log);
+        let encoded = self.encode_redo(state, &mut written, &mut log);
         if encoded.is_ok() {
             let (holder, sequence) = (state.holder.to_word(), self.rings.next_sequence());
             for (ring, reserved) in mem::take(&mut log.reserved) {
@@ -69,10 +69,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         encoded
     }
 
-    /// Makes one redo record for each owner that is written to, one behind the other.
-    fn encode_redo(&self, state: &State<'e, F::Port>, written: &Written, log: &mut Logging) -> Result<(), Error> {
+    /// Makes one redo record for each owner that is written to, one behind the other, and replaces
+    /// the bounds of their lengths by their lengths.
+    fn encode_redo(&self, state: &State<'e, F::Port>, written: &mut Written, log: &mut Logging) -> Result<(), Error> {
         log.redo.clear();
-        for (owner, expected) in written {
+        for (owner, length) in written {
             let owner = self.owners()[*owner];
             let (start, epoch) = (log.redo.len(), state.epoch_at(owner));
             let mut writer = RecordWriter::begin(&mut log.redo, epoch, RecordKind::Rows);
@@ -85,12 +86,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 let (mut word, key) = ([0; 8], key.in_bytes(&state.arena.keys));
                 let key = key.encoded(self.key_size(table), &mut word);
                 let version = version_in(epoch, seen).number();
-                let entry = Entry { table, key, version, previous: seen.number(), change };
+                let entry = Entry { table, key, version, change };
                 let most = MOST_VALUE;
                 writer.entry(&entry).map_err(|_| ClusterError::LogTooLarge { bytes: key.len(), most })?;
             }
             writer.finish().map_err(|damage| ClusterError::LogTooLarge { bytes: damage.offset, most: MOST_VALUE })?;
-            debug_assert_eq!(log.redo.len() - start, *expected, "as much as was reserved");
+            let encoded = log.redo.len() - start;
+            debug_assert!(encoded <= *length, "at most what was reserved");
+            *length = encoded;
         }
         Ok(())
     }

@@ -237,7 +237,7 @@ mod tests {
         let mut writer = RecordWriter::begin(&mut bytes, epoch, RecordKind::Rows);
         for (key, value) in rows {
             let key = key.to_be_bytes();
-            let entry = Entry { table: 3, key: &key, version: epoch << 16, previous: 1, change: Change::Put(value) };
+            let entry = Entry { table: 3, key: &key, version: epoch << 16, change: Change::Put(value) };
             writer.entry(&entry).expect("short");
         }
         writer.finish().expect("short");

@@ -185,7 +185,7 @@ mod tests {
             for ((table, number, value), version) in &steps {
                 let (key, value) = (key(*table, *number), value.map(|length| vec![*version as u8; length]));
                 let change = value.as_ref().map_or(Change::Remove, |value| Change::Put(value));
-                let entry = Entry { table: *table, key: &key, version: *version, previous: 0, change };
+                let entry = Entry { table: *table, key: &key, version: *version, change };
                 graves.extend(replica.apply((&store, &mut worker), &entry).expect("there is memory"));
                 // Twice is as once.
                 prop_assert!(replica.apply((&store, &mut worker), &entry).expect("there is memory").is_none());
@@ -210,12 +210,12 @@ mod tests {
         let store = Store::in_memory(NoHtm, 16 << 20).expect("memory");
         let (replica, mut worker) = (replica(&store), store.worker().expect("few"));
         let put = |table, key: &[u8], change| {
-            let entry = Entry { table, key, version: 9, previous: 0, change };
+            let entry = Entry { table, key, version: 9, change };
             replica.apply((&store, &mut store.worker().expect("few")), &entry).map(drop)
         };
         assert_eq!(put(4, b"key", Change::Put(b"value")), Err(NotApplied::Wrong));
         assert_eq!(put(0, b"key", Change::Put(b"value")), Err(NotApplied::Wrong));
-        assert_eq!(put(1, b"key", Change::Patch { offset: 0, bytes: b"value" }), Err(NotApplied::Wrong));
+        assert_eq!(put(1, b"key", Change::Patch { previous: 8, offset: 0, bytes: b"value" }), Err(NotApplied::Wrong));
         assert_eq!(put(1, b"key", Change::Put(b"value")), Ok(()));
         let grave = Grave { table: 1, key: KeyRef::Bytes(b"key").into(), version: 9 };
         assert!(replica.fill(&mut worker, &grave).expect("a store"), "the row is there, and stays");

@@ -14,7 +14,7 @@ use crate::{
         state::State,
         wire::{OpenRing, OpenRingFor},
     },
-    durability::format::{ENTRY_HEAD, MOST_VALUE, record_length},
+    durability::format::{MOST_BESIDE, MOST_VALUE, record_length},
 };
 
 /// How often space is asked for, and the longest pause between: two to this power of microseconds.
@@ -30,7 +30,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         self.node.log.backups > 0
     }
 
-    /// The owners that a transaction writes to, in order, and how long their redo records will be.
+    /// The owners that a transaction writes to, in order, and how long their redo records
+    /// will be at most.
     pub(super) fn written(&self, state: &State<'e, F::Port>) -> Result<Written, Error> {
         let mut written = Written::new();
         for (row, number) in state.rows.iter().zip(0..).filter(|(row, _)| row.is_written()) {
@@ -41,7 +42,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 return Err(ClusterError::LogTooLarge { bytes: key.max(value), most: MOST_VALUE }.into());
             }
             let owner = self.owners().iter().position(|owner| *owner == row.owner).unwrap_or(0);
-            let bytes = ENTRY_HEAD + key + value;
+            let bytes = MOST_BESIDE + key + value;
             match written.binary_search_by_key(&owner, |(owner, _)| *owner) {
                 Ok(at) => written[at].1 += bytes,
                 Err(at) => written.insert(at, (owner, bytes)),

@@ -268,7 +268,7 @@ mod tests {
     fn encoded(position: u64, settled: u64, sequence: u64, value: &[u8]) -> Vec<u8> {
         let mut redo = Vec::new();
         let mut writer = RecordWriter::begin(&mut redo, 9, RecordKind::Rows);
-        let entry = Entry { table: 0, key: b"k", version: sequence, previous: 0, change: Change::Put(value) };
+        let entry = Entry { table: 0, key: b"k", version: sequence, change: Change::Put(value) };
         writer.entry(&entry).expect("short");
         writer.finish().expect("short");
         let mut bytes = Vec::new();

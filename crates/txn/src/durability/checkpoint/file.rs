@@ -69,7 +69,7 @@ impl<'s> CheckpointFile<'s> {
         let (mut has_more, mut rows, mut failed) = (true, 0, None);
         while has_more && record.length() < bytes && failed.is_none() {
             has_more = more(&mut |(table, key), value, version| {
-                let entry = Entry { table, key, version: version.number(), previous: 0, change: Change::Put(value) };
+                let entry = Entry { table, key, version: version.number(), change: Change::Put(value) };
                 rows += 1;
                 failed = failed.or(record.entry(&entry).err());
             })?;

@@ -6,14 +6,17 @@ use zerocopy::{
     little_endian::{U16, U32, U64},
 };
 
-use super::{ALIGN, Damage, take};
+use super::{
+    ALIGN, Damage, take,
+    varint::{self, LONGEST, put, signed, take_varint, unsigned},
+};
+use crate::epoch::COUNT_BITS;
 
 const HEADER: usize = 24;
-const ENTRY: usize = 24;
 const MARK: usize = 8;
 
 /// The version of a record's own layout.
-const FORMAT: u16 = 1;
+const FORMAT: u16 = 2;
 
 /// The mark that ends a record, combined with its length: no record ends with zeros.
 const COMMITTED: u64 = u64::from_le_bytes(*b"commited");
@@ -29,19 +32,10 @@ struct RawHeader {
     kind: U16,
 }
 
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-struct RawEntry {
-    version: U64,
-    previous: U64,
-    table: U16,
-    key: U16,
-    /// The lower 24 bits are the length of the value, the upper eight the kind of the entry.
-    value: U32,
-}
-
-/// The bytes of an entry beside its key and its value.
-pub const ENTRY_HEAD: usize = ENTRY;
+/// The most bytes that an entry of a put or a removal has beside its key and its value: its tag, the
+/// size of its key, its version and the size of its value.
+pub const MOST_BESIDE: usize =
+    varint::length(!0 >> (64 - TAG_BITS)) + varint::length(!0 >> 48) + LONGEST + varint::length(MOST_VALUE as u64);
 
 /// The longest value.
 pub const MOST_VALUE: usize = (1 << LENGTH_BITS) - 1;
@@ -52,14 +46,19 @@ pub const fn record_length(entries: usize) -> usize {
     (HEADER + entries).next_multiple_of(ALIGN) + MARK
 }
 
-const _: () = assert!(size_of::<RawHeader>() == HEADER && size_of::<RawEntry>() == ENTRY);
+const _: () = assert!(size_of::<RawHeader>() == HEADER);
 
 /// The bytes that the checksum does not cover: itself and the length, which the mark has too.
 const UNCHECKED: usize = 8;
 
-const PUT: u32 = 1;
-const PATCH: u32 = 2;
-const REMOVE: u32 = 3;
+// The kinds of entries. None is zero, so that padding is no entry.
+const PUT: u64 = 1;
+const PATCH: u64 = 2;
+const REMOVE: u64 = 3;
+
+/// The lower bits of an entry's tag, which are its kind. The others are the table's identity.
+const KIND_BITS: u32 = 2;
+const TAG_BITS: u32 = KIND_BITS + u16::BITS;
 
 const LENGTH_BITS: u32 = 24;
 
@@ -101,6 +100,8 @@ pub enum Change<'b> {
     Put(&'b [u8]),
     /// Replaces the bytes from `offset` on of the previous version's value.
     Patch {
+        /// The previous version.
+        previous: u64,
         /// The offset at which the bytes begin.
         offset: u32,
         /// The bytes.
@@ -119,10 +120,14 @@ pub struct Entry<'b> {
     pub key: &'b [u8],
     /// The row's version, without the mark of a removed one.
     pub version: u64,
-    /// The row's previous version.
-    pub previous: u64,
     /// The change of the row.
     pub change: Change<'b>,
+}
+
+/// Returns the version to which those of a record's entries are relative: the first that a row can
+/// get in its epoch.
+const fn first_version(epoch: u64) -> u64 {
+    epoch.wrapping_shl(COUNT_BITS)
 }
 
 /// Appends one record to a buffer.
@@ -156,27 +161,28 @@ impl<'b> RecordWriter<'b> {
     /// When the key or the value is longer than an entry can have. The record must then be
     /// [undone](Self::undo).
     pub fn entry(&mut self, entry: &Entry<'_>) -> Result<(), Damage> {
-        let (kind, offset, value) = match entry.change {
-            Change::Put(value) => (PUT, None, value),
-            Change::Patch { offset, bytes } => (PATCH, Some(offset), bytes),
-            Change::Remove => (REMOVE, None, &[][..]),
+        let Entry { table, key, version, change } = *entry;
+        let (kind, value) = match change {
+            Change::Put(value) => (PUT, value),
+            Change::Patch { bytes, .. } => (PATCH, bytes),
+            Change::Remove => (REMOVE, &[][..]),
         };
-        let (Ok(key), true) = (u16::try_from(entry.key.len()), value.len() < 1 << LENGTH_BITS) else {
+        if key.len() > usize::from(u16::MAX) || value.len() > MOST_VALUE {
             return Err(Damage::at(self.bytes.len(), "a key or a value is longer than an entry can have"));
-        };
-        let raw = RawEntry {
-            version: entry.version.into(),
-            previous: entry.previous.into(),
-            table: entry.table.into(),
-            key: key.into(),
-            value: (kind << LENGTH_BITS | value.len() as u32).into(),
-        };
-        self.bytes.extend_from_slice(raw.as_bytes());
-        self.bytes.extend_from_slice(entry.key);
-        if let Some(offset) = offset {
-            self.bytes.extend_from_slice(&offset.to_le_bytes());
         }
-        self.bytes.extend_from_slice(value);
+        let bytes = &mut *self.bytes;
+        put(bytes, u64::from(table) << KIND_BITS | kind);
+        put(bytes, key.len() as u64);
+        put(bytes, signed(version.wrapping_sub(first_version(self.header.epoch))));
+        if let Change::Patch { previous, offset, .. } = change {
+            put(bytes, version.wrapping_sub(previous));
+            put(bytes, offset.into());
+        }
+        if kind != REMOVE {
+            put(bytes, value.len() as u64);
+        }
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(value);
         self.header.entries += 1;
         Ok(())
     }
@@ -296,14 +302,20 @@ impl<'b> Record<'b> {
     /// Returns the entries, up to the first that is damaged. A record may claim any number of
     /// entries, but only those in its bytes are read. Bytes that belong to no entry are damage too.
     pub fn entries(&self) -> impl Iterator<Item = Result<Entry<'b>, Damage>> + use<'b> {
-        let (mut rest, length, mut left) = (self.content, self.content.len(), self.entries);
+        self.encoded_entries().map(|entry| entry.map(|(entry, _)| entry))
+    }
+
+    /// Like [`entries`](Self::entries), each with its bytes.
+    pub fn encoded_entries(&self) -> impl Iterator<Item = Result<(Entry<'b>, &'b [u8]), Damage>> + use<'b> {
+        let (epoch, mut rest, length, mut left) = (self.epoch, self.content, self.content.len(), self.entries);
         // The count is not trusted, and reserves no memory.
         std::iter::from_fn(move || {
             let offset = HEADER + length - rest.len();
             let damage = if left > 0 {
                 left -= 1;
-                if let Some(entry) = Entry::decode(&mut rest) {
-                    return Some(Ok(entry));
+                let from = rest;
+                if let Some(entry) = Entry::take(epoch, &mut rest) {
+                    return Some(Ok((entry, &from[..from.len() - rest.len()])));
                 }
                 left = 0;
                 Damage::at(offset, "an entry is damaged")
@@ -319,19 +331,31 @@ impl<'b> Record<'b> {
 }
 
 impl<'b> Entry<'b> {
-    fn decode(rest: &mut &'b [u8]) -> Option<Self> {
-        let raw = RawEntry::read_from_bytes(take(rest, ENTRY)?).ok()?;
-        let key = take(rest, raw.key.get().into())?;
-        let (kind, length) = (raw.value.get() >> LENGTH_BITS, raw.value.get() & ((1 << LENGTH_BITS) - 1));
-        let change = match kind {
-            PUT => Change::Put(take(rest, length as usize)?),
-            PATCH => {
-                let offset = u32::from_le_bytes(take(rest, 4)?.try_into().ok()?);
-                Change::Patch { offset, bytes: take(rest, length as usize)? }
-            }
-            REMOVE if length == 0 => Change::Remove,
+    /// Decodes an entry of a record of this epoch from its [bytes](Record::encoded_entries).
+    #[must_use]
+    pub fn decode(epoch: u64, mut bytes: &'b [u8]) -> Option<Self> {
+        Self::take(epoch, &mut bytes)
+    }
+
+    fn take(epoch: u64, rest: &mut &'b [u8]) -> Option<Self> {
+        let tag = take_varint(rest)?;
+        let (kind, table) = (tag & ((1 << KIND_BITS) - 1), u16::try_from(tag >> KIND_BITS).ok()?);
+        let key = u16::try_from(take_varint(rest)?).ok()?;
+        let version = first_version(epoch).wrapping_add(unsigned(take_varint(rest)?));
+        let based = match kind {
+            PATCH => Some((version.wrapping_sub(take_varint(rest)?), u32::try_from(take_varint(rest)?).ok()?)),
+            PUT | REMOVE => None,
             _ => return None,
         };
-        Some(Self { table: raw.table.get(), key, version: raw.version.get(), previous: raw.previous.get(), change })
+        let length = if kind == REMOVE { 0 } else { take_varint(rest)? };
+        let length = usize::try_from(length).ok().filter(|length| *length <= MOST_VALUE)?;
+        let key = take(rest, key.into())?;
+        let bytes = take(rest, length)?;
+        let change = match (kind, based) {
+            (_, Some((previous, offset))) => Change::Patch { previous, offset, bytes },
+            (PUT, None) => Change::Put(bytes),
+            (_, None) => Change::Remove,
+        };
+        Some(Self { table, key, version, change })
     }
 }

@@ -6,16 +6,18 @@
 //! one epoch can be in any order.
 
 use std::{
+    ops::Range,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     thread,
 };
 
 use drtm_htm::{Engine, Word, fence_locked};
+use drtm_kv::Records;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::buffer::Buffer;
 use crate::{
-    Commit, Error, RowChange,
+    Commit, Error, Row, RowChange,
     bounds::MODEL,
     durability::format::{CatalogChange, Change, Damage, Entry, RecordKind, RecordWriter},
 };
@@ -108,7 +110,7 @@ impl Participant {
         }
     }
 
-    pub(super) fn append(&self, commit: &Commit<'_>) -> Result<bool, Error> {
+    pub(super) fn append<E: Engine>(&self, records: &Records<'_, E>, commit: &Commit<'_>) -> Result<bool, Error> {
         let mut rows = commit.rows().filter(|row| !row.is_index()).peekable();
         if rows.peek().is_none() {
             return Ok(false);
@@ -116,13 +118,8 @@ impl Participant {
         self.add(commit.epoch(), |bytes| {
             let mut record = RecordWriter::begin(bytes, commit.epoch(), RecordKind::Rows);
             for row in rows {
-                let change = match row.change() {
-                    RowChange::Put(value) => Change::Put(value),
-                    RowChange::Patch { offset, bytes } => Change::Patch { offset: offset as u32, bytes },
-                    RowChange::Remove => Change::Remove,
-                };
-                let (version, previous) = (row.version().number(), row.previous().number());
-                record.entry(&Entry { table: row.table_id(), key: row.key(), version, previous, change })?;
+                let (version, change) = (row.version().number(), logged(records, &row));
+                record.entry(&Entry { table: row.table_id(), key: row.key(), version, change })?;
             }
             record.finish()
         })?;
@@ -155,6 +152,32 @@ impl Participant {
                 take(&mut buffer);
             }
         }
+    }
+}
+
+/// What a patch has beside its bytes and a value has not, about.
+const PATCH_OVERHEAD: usize = 8;
+
+/// Returns the change of a row as it is logged: of a value that is written in place, only what
+/// differs from the one before. The row is locked.
+fn logged<'t, E: Engine>(records: &Records<'_, E>, row: &Row<'t>) -> Change<'t> {
+    let patch = |offset, bytes| Change::Patch { previous: row.previous().number(), offset, bytes };
+    let changed = |skipped, bytes| row.overwritten().and_then(|at| records.changed_bytes(at, skipped, bytes));
+    match row.change() {
+        RowChange::Remove => Change::Remove,
+        RowChange::Patch { offset, bytes } => {
+            let Range { start, end } = changed(offset / size_of::<u64>(), bytes).unwrap_or(0..bytes.len());
+            patch((offset + start) as u32, &bytes[start..end])
+        }
+        RowChange::Put(value) => match changed(0, value) {
+            Some(Range { start, end })
+                if end - start + PATCH_OVERHEAD < value.len()
+                    && row.overwritten().is_some_and(|at| records.has_length(at, value.len()).unwrap_or(false)) =>
+            {
+                patch(start as u32, &value[start..end])
+            }
+            _ => Change::Put(value),
+        },
     }
 }
 

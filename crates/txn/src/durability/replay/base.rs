@@ -1,7 +1,5 @@
 //! The contents of a checkpoint: tables and rows.
 
-use rustc_hash::FxHashSet;
-
 use crate::{
     Error,
     durability::{
@@ -12,25 +10,35 @@ use crate::{
     },
 };
 
-/// Rows that the log has entries for: the table, and the key's encoding.
-pub(super) type Changed<'i> = FxHashSet<(u16, &'i [u8])>;
+/// The bits of [`Changed`] for each entry, and its least number of bits.
+const BITS: usize = 8;
+const LEAST: usize = 1 << 10;
 
-/// A row of a checkpoint, kept until the log's entries are replayed.
-pub(super) struct BaseRow {
-    table: u16,
-    version: u64,
-    key: Box<[u8]>,
-    value: Box<[u8]>,
-}
+/// Rows that the log has entries for: a bit for each hash of a name. It may have others, which are
+/// then replayed though nothing changes them.
+pub(super) struct Changed(Vec<u64>);
 
-impl BaseRow {
-    pub(super) fn new(entry: &Entry<'_>, value: &[u8]) -> Self {
-        Self { table: entry.table, version: entry.version, key: entry.key.into(), value: value.into() }
+impl Changed {
+    pub(super) fn of(entries: usize) -> Self {
+        let bits = entries.saturating_mul(BITS).next_power_of_two().max(LEAST);
+        Self(vec![0; bits / u64::BITS as usize])
     }
 
-    pub(super) fn entry(&self) -> Entry<'_> {
-        let Self { table, version, key, value } = self;
-        Entry { table: *table, key, version: *version, previous: 0, change: Change::Put(value) }
+    fn place(&self, hash: u64) -> (usize, u64) {
+        // The upper bits of the hash are the better ones.
+        let bit = hash >> (u64::BITS - (self.0.len() * u64::BITS as usize).trailing_zeros());
+        ((bit / u64::from(u64::BITS)) as usize, 1 << (bit % u64::from(u64::BITS)))
+    }
+
+    pub(super) fn add(&mut self, hash: u64) {
+        let (word, bit) = self.place(hash);
+        self.0[word] |= bit;
+    }
+
+    /// Never false for a row that was added.
+    pub(super) fn may_have(&self, hash: u64) -> bool {
+        let (word, bit) = self.place(hash);
+        self.0[word] & bit != 0
     }
 }
 
@@ -59,23 +67,23 @@ pub(super) fn tables_of(checkpoint: &CheckpointImage, tables: &mut Tables) -> Re
     Ok(())
 }
 
-/// Shows the rows of a frame.
+/// Shows the rows of a frame, each with its value and its bytes.
 pub(super) fn rows_of(
     checkpoint: &CheckpointImage,
     (offset, frame): (u64, Frame<'_>),
-    mut show: impl FnMut(&Entry<'_>, &[u8]) -> Result<(), Error>,
+    mut show: impl FnMut(&Entry<'_>, &[u8], &[u8]) -> Result<(), Error>,
 ) -> Result<(), Error> {
     for record in records_of(checkpoint, (offset, frame)) {
         let record = record?;
         if record.kind != RecordKind::Rows {
             return Err(checkpoint.damaged(offset, "there is a record of another kind among rows").into());
         }
-        for entry in record.entries() {
-            let entry = entry.map_err(|damage| checkpoint.damaged(offset, damage.why))?;
+        for entry in record.encoded_entries() {
+            let (entry, encoded) = entry.map_err(|damage| checkpoint.damaged(offset, damage.why))?;
             let Change::Put(value) = entry.change else {
                 return Err(checkpoint.damaged(offset, "there is a change among rows").into());
             };
-            show(&entry, value)?;
+            show(&entry, value, encoded)?;
         }
     }
     Ok(())
