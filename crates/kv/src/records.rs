@@ -389,8 +389,8 @@ impl<'s, E: Engine> Records<'s, E> {
     }
 
     /// Returns which bytes of a part of a value differ from those of a record that the caller has
-    /// locked, rounded to whole words. The part begins behind the first `skipped` words. `None`: the
-    /// value has no such part, or the handle leads out of memory.
+    /// locked, rounded to whole words. The part begins behind the first `skipped` words. `None`:
+    /// the value has no such part, or the handle leads out of memory.
     ///
     /// # Example
     ///

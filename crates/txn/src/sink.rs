@@ -234,8 +234,8 @@ impl<'t> Row<'t> {
         self.write.before
     }
 
-    /// Returns the record that has the row's previous value until the transaction is applied. `None`
-    /// if the row was absent, or is removed.
+    /// Returns the record that has the row's previous value until the transaction is applied.
+    /// `None` if the row was absent, or is removed.
     #[inline]
     pub(crate) fn overwritten(&self) -> Option<Handle> {
         let keeps = matches!(self.write.op, WriteOp::Put(_) | WriteOp::Patch { .. });

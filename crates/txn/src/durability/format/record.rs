@@ -32,8 +32,8 @@ struct RawHeader {
     kind: U16,
 }
 
-/// The most bytes that an entry of a put or a removal has beside its key and its value: its tag, the
-/// size of its key, its version and the size of its value.
+/// The most bytes that an entry of a put or a removal has beside its key and its value: its tag,
+/// the size of its key, its version and the size of its value.
 pub const MOST_BESIDE: usize =
     varint::length(!0 >> (64 - TAG_BITS)) + varint::length(!0 >> 48) + LONGEST + varint::length(MOST_VALUE as u64);
 
