@@ -11,8 +11,8 @@ use std::{collections::VecDeque, ops::Range};
 use super::{
     LogError,
     format::{
-        CatalogChange, Damage, Frame, HeaderError, Position, Record, RecordKind, SEGMENT_HEADER, SegmentHeader,
-        VERSION, find_frame, read_frame, records, segment_name, sequence_of,
+        CatalogChange, Damage, Frame, HeaderError, Position, Record, SEGMENT_HEADER, SegmentHeader, VERSION,
+        find_frame, read_frame, records, segment_name, sequence_of,
     },
     log::{Finished, believed},
     progress::{Observer, RecoveryStep},
@@ -39,8 +39,7 @@ struct Segment {
 /// The contents of a log.
 #[derive(Debug)]
 pub(super) struct Recovered<'s> {
-    /// Valid frames, with the number of their segment, and their offset in it.
-    frames: Vec<(usize, usize, Frame<'s>)>,
+    frames: Vec<PlacedFrame<'s>>,
     /// The last segment, and the offset at which its frames end.
     pub(super) last: Option<(&'s SegmentHeader, u64)>,
     /// The last durable epoch.
@@ -50,6 +49,12 @@ pub(super) struct Recovered<'s> {
     segments: &'s Segments,
     fault: Option<Mutation>,
 }
+
+/// A valid frame, with the number of its segment, and its offset in it.
+type PlacedFrame<'s> = (usize, usize, Frame<'s>);
+
+/// Some consecutive frames of a log.
+pub(super) type Piece<'p, 's> = &'p [PlacedFrame<'s>];
 
 /// A transaction's record, and its place.
 #[derive(Clone, Copy, Debug)]
@@ -130,7 +135,7 @@ impl Segments {
 
     /// Finds the valid frames.
     pub(super) fn recover(&self, fault: Option<Mutation>) -> Result<Recovered<'_>, LogError> {
-        let mut frames: Vec<(usize, usize, Frame<'_>)> = Vec::new();
+        let mut frames: Vec<PlacedFrame<'_>> = Vec::new();
         // Segments before the first that is needed are not read.
         let before = self.all.first().filter(|first| first.header.sequence > 1).map_or(0, |first| first.header.after);
         let (mut closed, mut end) = (before, Place { segment: 0, offset: 0 });
@@ -175,10 +180,10 @@ impl Segments {
 }
 
 impl<'s> Recovered<'s> {
-    /// Returns all records that are physically present, with the number of their segment.
-    fn records(&self) -> impl Iterator<Item = Result<Found<'s>, LogError>> {
+    /// Returns all records that are physically present in a piece.
+    fn records<'p>(&self, piece: Piece<'p, 's>) -> impl Iterator<Item = Result<Found<'s>, LogError>> + use<'p, 's> {
         let segments = self.segments;
-        self.frames.iter().flat_map(move |(segment, offset, frame)| {
+        piece.iter().flat_map(move |(segment, offset, frame)| {
             let begin = *offset + frame.length() - frame.records.len();
             records(frame.records).map(move |found| match found {
                 Ok((at, record)) => Ok(Found { record, place: Place { segment: *segment, offset: begin + at } }),
@@ -195,7 +200,7 @@ impl<'s> Recovered<'s> {
         let mut segments: VecDeque<_> = self.segments.all.iter().map(finished).collect();
         let begins = self.segments.all.iter().map(|segment| segment.header.begins).max();
         let mut next = begins.unwrap_or(1).max(self.durable + 1);
-        for found in self.records() {
+        for found in self.records(&self.frames) {
             let Found { record, place } = found?;
             next = next.max(record.epoch + 1);
             let newest = &mut segments[place.segment].newest;
@@ -213,26 +218,35 @@ impl<'s> Recovered<'s> {
             && (self.fault == Some(Mutation::VoidRevived) || !self.void.iter().any(is_void))
     }
 
-    /// Adds the tables of the log to those of a checkpoint, and calls `row_record` with every later
-    /// transaction. A change of the catalog up to epoch `until` may be in the checkpoint already.
-    pub(super) fn replay(
-        &self,
-        tables: &mut Tables,
-        until: u64,
-        mut row_record: impl FnMut(Found<'s>),
-    ) -> Result<(), LogError> {
-        let mut changes = Vec::new();
-        for found in self.records() {
-            let found = found?;
-            if !self.has_happened(&found) {
-                continue;
-            }
-            if found.record.kind == RecordKind::Rows {
-                row_record(found);
-            } else {
-                changes.push(found);
-            }
-        }
+    /// Returns the bytes of all frames.
+    pub(super) fn bytes(&self) -> usize {
+        self.frames.iter().map(|(.., frame)| frame.length()).sum()
+    }
+
+    /// Divides the log in so many pieces or fewer, of about the same size.
+    pub(super) fn pieces(&self, most: usize) -> Vec<Piece<'_, 's>> {
+        let (share, mut bytes) = (self.bytes().div_ceil(most.max(1)).max(1), 0);
+        let number = |frame: &Frame<'_>, bytes: &mut usize| {
+            *bytes += frame.length();
+            (*bytes - 1) / share
+        };
+        let numbers: Vec<_> = self.frames.iter().map(|(.., frame)| number(frame, &mut bytes)).collect();
+        let mut begin = 0;
+        let pieces = numbers.chunk_by(|one, other| one == other).map(|alike| {
+            begin += alike.len();
+            &self.frames[begin - alike.len()..begin]
+        });
+        pieces.collect()
+    }
+
+    /// Returns the records of a piece that count.
+    pub(super) fn replayed<'p>(&'p self, piece: Piece<'p, 's>) -> impl Iterator<Item = Result<Found<'s>, LogError>> {
+        self.records(piece).filter(|found| found.as_ref().map_or(true, |found| self.has_happened(found)))
+    }
+
+    /// Applies changes of the catalog to the tables of a checkpoint. One up to epoch `until` may be
+    /// in the checkpoint already.
+    pub(super) fn apply(&self, mut changes: Vec<Found<'s>>, tables: &mut Tables, until: u64) -> Result<(), LogError> {
         // Each change is the only one of its epoch.
         changes.sort_by_key(|found| found.record.epoch);
         let last = changes.last().map(|found| found.place);

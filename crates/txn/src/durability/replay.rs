@@ -10,13 +10,13 @@
 //! them. Those rows become the start of their entries.
 
 mod base;
+mod gather;
 mod item;
+mod parallel;
 
 use std::{
     borrow::Cow,
-    num::NonZero,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
-    thread,
 };
 
 use drtm_htm::Engine;
@@ -25,14 +25,16 @@ use drtm_rdma::RegionError;
 
 use self::{
     base::{Changed, rows_of},
-    item::{Item, OF_CHECKPOINT, hash_of},
+    gather::{Gathered, Origins, gather},
+    item::{Item, OF_CHECKPOINT, hash_of, share_of},
+    parallel::{in_parallel, threads},
 };
 use super::{
     LogError,
     checkpoint::CheckpointImage,
     format::{Change, Entry},
     progress::{Observer, RecoveryStep, Step},
-    recovery::{Found, Place, Recovered},
+    recovery::Recovered,
     tables::Tables,
 };
 use crate::{
@@ -55,9 +57,6 @@ pub(super) struct Sources<'r, 's> {
     pub(super) recovered: &'r Recovered<'s>,
     pub(super) checkpoint: Option<&'r CheckpointImage>,
 }
-
-/// The records whose entries are replayed: where each is, and its epoch.
-type Origins = [(Place, u64)];
 
 impl Sources<'_, '_> {
     /// Returns the last epoch that the checkpoint may contain.
@@ -96,23 +95,7 @@ pub(super) fn replay<E: Engine>(
         base::tables_of(checkpoint, &mut tables)?;
         catalog.begin_identities_at(checkpoint.end.next_table);
     }
-    let (mut origins, mut shares) = (Vec::new(), vec![Vec::new(); threads(usize::MAX)]);
-    let mut damaged = None;
-    recovered.replay(&mut tables, sources.until(), |Found { record, place }| {
-        for entry in record.encoded_entries() {
-            match entry {
-                Ok((entry, _)) if fault == Some(Mutation::RemovalsDropped) && entry.change == Change::Remove => {}
-                Ok((entry, encoded)) => {
-                    share_of(&mut shares, &entry).push(Item::new(&entry, encoded, origins.len()));
-                }
-                Err(damage) => damaged = Some(recovered.damaged(place, damage.why)),
-            }
-        }
-        origins.push((place, record.epoch));
-    })?;
-    if let Some(damaged) = damaged {
-        return Err(damaged.into());
-    }
+    let Gathered { origins, mut shares } = gather(recovered, (&mut tables, sources.until()), fault)?;
     // Rows of a dropped table are ignored. None can be of a later epoch.
     let is_late = |item: &&Item<'_>| tables.dropped_in(item.table).is_some_and(|epoch| item.epoch() >= epoch);
     if let Some(late) = shares.iter().flatten().find(is_late) {
@@ -145,32 +128,6 @@ pub(super) fn replay<E: Engine>(
         replay.share(share)
     })?;
     target.fits()
-}
-
-/// Returns the share to which an entry's row belongs.
-fn share_of<'v, T>(shares: &'v mut [T], entry: &Entry<'_>) -> &'v mut T {
-    let number = (hash_of(entry.table, entry.key) >> 32) as usize % shares.len();
-    &mut shares[number]
-}
-
-/// Returns how many threads some work is worth.
-fn threads(worth: usize) -> usize {
-    worth.clamp(1, thread::available_parallelism().map_or(1, NonZero::get))
-}
-
-/// Runs `work` for each share, in threads of their own if there are several.
-fn in_parallel<T: Send, R: Send>(shares: Vec<T>, work: impl Fn(T) -> Result<R, Error> + Sync) -> Result<Vec<R>, Error> {
-    if shares.len() == 1 {
-        return shares.into_iter().map(work).collect();
-    }
-    thread::scope(|scope| {
-        let threads: Vec<_> = shares.into_iter().map(|share| scope.spawn(|| work(share))).collect();
-        let join = |thread: thread::ScopedJoinHandle<'_, _>| match thread.join() {
-            Ok(done) => done,
-            Err(panic) => std::panic::resume_unwind(panic),
-        };
-        threads.into_iter().map(join).collect()
-    })
 }
 
 /// Inserts the rows of a checkpoint, and returns those that the items may change, encoded.

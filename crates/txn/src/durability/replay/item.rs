@@ -55,6 +55,12 @@ pub(super) fn hash_of(table: u16, key: &[u8]) -> u64 {
     FxBuildHasher.hash_one((table, key))
 }
 
+/// Returns the share to which an entry's row belongs.
+pub(super) fn share_of<'v, T>(shares: &'v mut [T], entry: &Entry<'_>) -> &'v mut T {
+    let number = (hash_of(entry.table, entry.key) >> 32) as usize % shares.len();
+    &mut shares[number]
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
