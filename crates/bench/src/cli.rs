@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     Error, compare,
-    drive::cluster::{ClusterWorkload, MEMBER, be_a_member},
+    drive::cluster::{ClusterWorkload, MEMBER, run_member},
     elle, fabric, htm, kv, log, paper,
     report::Report,
     smallbank, soak, tatp, tpcc, tpce, ycsb,
@@ -122,7 +122,7 @@ where
             return ExitCode::from(u8::try_from(not_a_command.exit_code()).unwrap_or(2));
         }
     };
-    match cli.carry_out() {
+    match cli.execute() {
         Ok(()) => ExitCode::SUCCESS,
         // The reader closed the pipe: it has read enough.
         Err(Error::Report(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
@@ -136,14 +136,14 @@ where
 /// Runs one node of a cluster, in a process that another process started for it.
 fn be_a_member_of(workload: &OsStr) -> ExitCode {
     match workload.to_str() {
-        Some(<smallbank::SmallBank as ClusterWorkload>::MEMBER) => be_a_member::<smallbank::SmallBank>(),
-        Some(<tatp::Tatp as ClusterWorkload>::MEMBER) => be_a_member::<tatp::Tatp>(),
-        Some(<tpcc::Distributed as ClusterWorkload>::MEMBER) => be_a_member::<tpcc::Distributed>(),
-        Some(<tpce::CustomerPosition as ClusterWorkload>::MEMBER) => be_a_member::<tpce::CustomerPosition>(),
-        Some(<ycsb::SmallRecords as ClusterWorkload>::MEMBER) => be_a_member::<ycsb::SmallRecords>(),
-        Some(<ycsb::Records as ClusterWorkload>::MEMBER) => be_a_member::<ycsb::Records>(),
-        Some(<ycsb::OrderedRecords as ClusterWorkload>::MEMBER) => be_a_member::<ycsb::OrderedRecords>(),
-        Some(<elle::Histories as ClusterWorkload>::MEMBER) => be_a_member::<elle::Histories>(),
+        Some(<smallbank::SmallBank as ClusterWorkload>::MEMBER) => run_member::<smallbank::SmallBank>(),
+        Some(<tatp::Tatp as ClusterWorkload>::MEMBER) => run_member::<tatp::Tatp>(),
+        Some(<tpcc::Distributed as ClusterWorkload>::MEMBER) => run_member::<tpcc::Distributed>(),
+        Some(<tpce::CustomerPosition as ClusterWorkload>::MEMBER) => run_member::<tpce::CustomerPosition>(),
+        Some(<ycsb::SmallRecords as ClusterWorkload>::MEMBER) => run_member::<ycsb::SmallRecords>(),
+        Some(<ycsb::Records as ClusterWorkload>::MEMBER) => run_member::<ycsb::Records>(),
+        Some(<ycsb::OrderedRecords as ClusterWorkload>::MEMBER) => run_member::<ycsb::OrderedRecords>(),
+        Some(<elle::Histories as ClusterWorkload>::MEMBER) => run_member::<elle::Histories>(),
         _ => {
             let _ = writeln!(io::stderr(), "drtm-bench: {MEMBER} is for its own processes: unset it");
             ExitCode::from(2)
@@ -152,22 +152,22 @@ fn be_a_member_of(workload: &OsStr) -> ExitCode {
 }
 
 impl Cli {
-    fn carry_out(&self) -> Result<(), Error> {
+    fn execute(&self) -> Result<(), Error> {
         let report = Report::new(self.json);
         match &self.command {
-            Command::Compare(args) => args.carry_out(self.seed, &report),
-            Command::Fabric { command } => command.carry_out(self.seed, &report),
-            Command::History(args) => args.carry_out(self.seed, &report),
-            Command::Htm { command } => command.carry_out(self.seed, &report),
-            Command::Kv { command } => command.carry_out(self.seed, &report),
-            Command::Log { command } => command.carry_out(&report),
-            Command::Paper(args) => args.carry_out(self.seed, &report),
-            Command::Smallbank(args) => args.carry_out(self.seed, &report),
-            Command::Soak { command } => command.carry_out(self.seed, &report),
-            Command::Tatp(args) => args.carry_out(self.seed, &report),
-            Command::Tpcc(args) => args.carry_out(self.seed, &report),
-            Command::TpceCp(args) => args.carry_out(self.seed, &report),
-            Command::Ycsb(args) => args.carry_out(self.seed, &report),
+            Command::Compare(args) => args.execute(self.seed, &report),
+            Command::Fabric { command } => command.execute(self.seed, &report),
+            Command::History(args) => args.execute(self.seed, &report),
+            Command::Htm { command } => command.execute(self.seed, &report),
+            Command::Kv { command } => command.execute(self.seed, &report),
+            Command::Log { command } => command.execute(&report),
+            Command::Paper(args) => args.execute(self.seed, &report),
+            Command::Smallbank(args) => args.execute(self.seed, &report),
+            Command::Soak { command } => command.execute(self.seed, &report),
+            Command::Tatp(args) => args.execute(self.seed, &report),
+            Command::Tpcc(args) => args.execute(self.seed, &report),
+            Command::TpceCp(args) => args.execute(self.seed, &report),
+            Command::Ycsb(args) => args.execute(self.seed, &report),
         }
     }
 }

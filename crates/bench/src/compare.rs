@@ -39,7 +39,7 @@ use self::{
 };
 use crate::{
     Error,
-    drive::{DurabilityName, EngineName, Until, but_limit},
+    drive::{DurabilityName, EngineName, Until, reject_limit},
     names::name_of,
     rates::{Rates, interleave},
     report::{Report, prose, table},
@@ -87,7 +87,7 @@ pub(crate) struct Args {
     path: Option<PathBuf>,
 
     /// The stores; ratios are to the first [default: all in this build]
-    #[arg(long, value_parser = but_limit::<StoreName>(), value_delimiter = ',', value_name = "STORE,...")]
+    #[arg(long, value_parser = reject_limit::<StoreName>(), value_delimiter = ',', value_name = "STORE,...")]
     store: Vec<StoreName>,
 
     /// Threads that run transactions, in each store [default: 1; 1,2,16,64 for durable commits]
@@ -193,7 +193,7 @@ struct Row {
 }
 
 impl Args {
-    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+    pub(crate) fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let workload = self.workload()?;
         let stores = self.stores(workload);
         let able: Vec<StoreName> = stores.iter().copied().filter(|store| store.refusal(workload).is_none()).collect();

@@ -16,12 +16,12 @@ mod workload;
 
 #[cfg(test)]
 pub(crate) use engine::Simulated;
-pub(crate) use engine::{EngineName, Task, but_limit};
+pub(crate) use engine::{EngineName, Task, reject_limit};
 pub(crate) use footprint::{Footprint, footprints};
 pub(crate) use log::{DurabilityName, is_occupied};
 pub(crate) use options::{Options, seconds};
 pub(crate) use outcome::{Outcome, measure, measure_cluster, ok_or_violations};
-pub(crate) use population::{if_there, of_piece, pieces, spread, there};
+pub(crate) use population::{expect_row, pieces, row_with_key, rows_of_piece, spread};
 pub(crate) use progress::Progress;
 pub(crate) use whole::{FALLBACKS, OVERFLOWS, Whole};
 pub(crate) use workers::{Client, Done, Tally, Until, run as run_clients};

@@ -1,10 +1,9 @@
 //! Fabrics, measured: `drtm-bench fabric`.
 //!
-//! One set of coroutines runs on every fabric (`bed`). On `local`, `shm` and `tcp` it is measured
+//! One set of coroutines runs on every fabric (`testbed`). On `local`, `shm` and `tcp` it is measured
 //! by this machine's clock, with the raw floor beside it where that is wanted. On `sim:PROFILE`
 //! nothing is measured: what is reported is simulated, and says so in every row.
 
-mod bed;
 mod connections;
 mod latency;
 mod loopback;
@@ -13,6 +12,7 @@ mod names;
 mod plot;
 mod rate;
 mod raw;
+mod testbed;
 
 pub(crate) use loopback::{loopback, tcp_config};
 pub(crate) use names::FabricName;
@@ -40,12 +40,12 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+    pub(crate) fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         match self {
-            Self::Latency(args) => args.carry_out(seed, report),
-            Self::Rate(args) => args.carry_out(seed, report),
-            Self::Multi(args) => args.carry_out(seed, report),
-            Self::Connections(args) => args.carry_out(seed, report),
+            Self::Latency(args) => args.execute(seed, report),
+            Self::Rate(args) => args.execute(seed, report),
+            Self::Multi(args) => args.execute(seed, report),
+            Self::Connections(args) => args.execute(seed, report),
         }
     }
 }

@@ -70,11 +70,11 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+    pub(crate) fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         match self {
-            Self::Probe => probe::carry_out(report),
-            Self::Limits(args) => args.carry_out(seed, report),
-            Self::WorkingSet(args) => args.carry_out(seed, report),
+            Self::Probe => probe::execute(report),
+            Self::Limits(args) => args.execute(seed, report),
+            Self::WorkingSet(args) => args.execute(seed, report),
         }
     }
 }

@@ -57,11 +57,11 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+    pub(crate) fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         match self {
-            Self::Lookups(args) => args.carry_out(seed, report),
-            Self::Speed(args) => args.carry_out(seed, report),
-            Self::Footprint(args) => args.carry_out(report),
+            Self::Lookups(args) => args.execute(seed, report),
+            Self::Speed(args) => args.execute(seed, report),
+            Self::Footprint(args) => args.execute(report),
         }
     }
 }

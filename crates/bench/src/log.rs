@@ -41,11 +41,11 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn carry_out(&self, report: &Report) -> Result<(), Error> {
+    pub(crate) fn execute(&self, report: &Report) -> Result<(), Error> {
         match self {
-            Self::Inspect(args) => args.carry_out(report),
-            Self::Salvage(args) => args.carry_out(report),
-            Self::Verify(args) => args.carry_out(report),
+            Self::Inspect(args) => args.execute(report),
+            Self::Salvage(args) => args.execute(report),
+            Self::Verify(args) => args.execute(report),
         }
     }
 }

@@ -155,7 +155,7 @@ impl Selection {
 }
 
 impl Args {
-    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+    pub(crate) fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let wanted = |panel: &&Panel| self.figure.as_ref().is_none_or(|selection| selection.includes(panel));
         let into_file = self.svg.as_deref().is_some_and(is_svg);
         if into_file && studies().flat_map(|study| study.panels).filter(wanted).count() > 1 {

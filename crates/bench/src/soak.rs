@@ -121,13 +121,13 @@ impl Config for Sound {
 }
 
 impl Command {
-    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+    pub(crate) fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let tally = match self {
             Self::Crash(length) => crash::soak::<Sound>(seed, length.end())?,
             Self::IoFaults(length) => faults::soak::<Sound>(seed, length.end())?,
             Self::Kill { length, path } => kill::soak(seed, length.end(), path.as_deref())?,
-            Self::Child(args) => return args.carry_out(seed),
+            Self::Child(args) => return args.execute(seed),
         };
-        tally.tell(report)
+        tally.print(report)
     }
 }

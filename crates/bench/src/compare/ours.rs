@@ -19,7 +19,7 @@ pub(super) struct Ours<'w, W> {
 impl<W: Workload> Task for Ours<'_, W> {
     type Output = ();
 
-    fn carry_out<S: Config>(self, engine: S::Engine) -> Result<(), Error> {
+    fn execute<S: Config>(self, engine: S::Engine) -> Result<(), Error> {
         let Self { workload, threads, memory, orders } = self;
         let db = Builder::new().memory(memory).build_with::<S>(engine)?;
         let tables = workload.open(&db)?;

@@ -5,7 +5,7 @@ use zerocopy::little_endian::I64;
 use super::peer::{OnPeers, Peer, Rows};
 use crate::{
     Error,
-    drive::{of_piece, pieces},
+    drive::{pieces, rows_of_piece},
     smallbank::{
         Accounts, BankClient, Checking, CustomerKey, Ledger, Refused, Savings, SmallBank, View, check, rules::Refusal,
     },
@@ -94,7 +94,7 @@ impl OnPeers for SmallBank {
         let customers = self.bank().customers();
         (0..pieces(customers)).try_for_each(|piece| {
             peer.transact(true, |rows| {
-                let balances = self.bank().balances(of_piece(piece, customers));
+                let balances = self.bank().balances(rows_of_piece(piece, customers));
                 for (customer, saved, checked) in balances {
                     set(rows, savings(customer), saved.balance.get())?;
                     set(rows, checking(customer), checked.balance.get())?;

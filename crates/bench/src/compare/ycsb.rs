@@ -7,7 +7,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::peer::{OnPeers, Peer, Rows};
 use crate::{
     Error,
-    drive::{Client, Done, of_piece, pieces},
+    drive::{Client, Done, pieces, rows_of_piece},
     ycsb::{SmallRow, SmallTransactions, Transactions, check, key, population},
 };
 
@@ -56,7 +56,7 @@ impl OnPeers for SmallTransactions {
     fn fill<P: Peer>(&self, peer: &P) -> Result<(), Error> {
         (0..pieces(self.records())).try_for_each(|piece| {
             peer.transact(true, |rows| {
-                let mut population = population::<1>(of_piece(piece, self.records()));
+                let mut population = population::<1>(rows_of_piece(piece, self.records()));
                 population.try_for_each(|(key, row)| rows.put(key, row.as_bytes()))
             })
         })

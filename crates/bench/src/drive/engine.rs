@@ -47,7 +47,7 @@ pub(crate) trait Task {
     /// Its result.
     type Output;
 
-    fn carry_out<S: Config>(self, engine: S::Engine) -> Result<Self::Output, Error>;
+    fn execute<S: Config>(self, engine: S::Engine) -> Result<Self::Output, Error>;
 }
 
 impl EngineName {
@@ -67,14 +67,14 @@ impl EngineName {
             Self::Auto => {
                 let engine = Native::chosen()?;
                 let name = if engine.has_regions() { Self::Rtm } else { Self::None };
-                (name.name(), task.carry_out::<DefaultConfig>(engine)?)
+                (name.name(), task.execute::<DefaultConfig>(engine)?)
             }
             Self::Rtm => {
                 let rtm = Rtm::detect().map_err(Error::no_rtm)?;
-                (self.name(), task.carry_out::<DefaultConfig>(rtm.into())?)
+                (self.name(), task.execute::<DefaultConfig>(rtm.into())?)
             }
-            Self::None => (self.name(), task.carry_out::<DefaultConfig>(Native::without_regions())?),
-            Self::Emulated => (self.name(), task.carry_out::<Simulated>(Emulated::default())?),
+            Self::None => (self.name(), task.execute::<DefaultConfig>(Native::without_regions())?),
+            Self::Emulated => (self.name(), task.execute::<Simulated>(Emulated::default())?),
         })
     }
 }
@@ -84,7 +84,7 @@ const NO_LIMIT: &str = "a database without isolation is no longer built; \
                         `drtm-bench kv speed` measures the tables without transactions";
 
 /// Parses an option's values, and refuses `limit` with its reason.
-pub(crate) fn but_limit<V: ValueEnum + Send + Sync + 'static>() -> impl TypedValueParser<Value = V> {
+pub(crate) fn reject_limit<V: ValueEnum + Send + Sync + 'static>() -> impl TypedValueParser<Value = V> {
     let offered = V::value_variants().iter().filter_map(ValueEnum::to_possible_value);
     let known = offered.chain([PossibleValue::new("limit").hide(true)]);
     PossibleValuesParser::new(known).try_map(|name| V::from_str(&name, false).map_err(|_| NO_LIMIT))

@@ -6,7 +6,7 @@ use clap::{Args, value_parser};
 
 use super::{
     cluster::{Length, Plan, ProtocolOf},
-    engine::{EngineName, but_limit},
+    engine::{EngineName, reject_limit},
     log::{DurabilityName, LogPlace},
     workers::Until,
     workload::Pace,
@@ -29,7 +29,7 @@ pub(crate) struct Options {
     transactions: Option<u64>,
 
     /// The engine that runs transactions
-    #[arg(long, value_parser = but_limit::<EngineName>(), default_value = EngineName::Auto.name())]
+    #[arg(long, value_parser = reject_limit::<EngineName>(), default_value = EngineName::Auto.name())]
     pub(crate) engine: EngineName,
 
     /// Memory that the database may use, in GiB. It is reserved, and allocated as rows are inserted

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     DurabilityName, EngineName, Options,
-    cluster::{self, ClusterWorkload, Figures, Gathered, Plan, ProtocolOf, Sound},
+    cluster::{self, ClusterWorkload, Figures, Gathered, NodeConfig, Plan, ProtocolOf},
     latency::Percentiles,
     log::Logged,
     workers::Client,
@@ -38,7 +38,7 @@ pub(crate) fn measure_cluster<W: ClusterWorkload>(
     seed: u64,
 ) -> Result<Outcome, Error> {
     let plan = options.plan(seed)?;
-    let gathered = cluster::run::<Sound, W>(workload, options.fabric, &plan)?;
+    let gathered = cluster::run::<NodeConfig, W>(workload, options.fabric, &plan)?;
     Ok(Outcome::of_cluster::<W>(workload, options, &plan, gathered))
 }
 
@@ -160,7 +160,7 @@ impl Outcome {
     }
 
     /// Reports the outcome, and returns an error if there are violations.
-    pub(crate) fn tell(&self, report: &Report) -> Result<(), Error> {
+    pub(crate) fn print(&self, report: &Report) -> Result<(), Error> {
         report.text(&self.text())?;
         report.result(self)?;
         match self.consistency.0.as_slice() {

@@ -13,7 +13,7 @@ pub(crate) fn pieces(rows: u64) -> u64 {
 }
 
 /// Returns the numbers of a piece's rows, from zero.
-pub(crate) fn of_piece(piece: u64, rows: u64) -> Range<u64> {
+pub(crate) fn rows_of_piece(piece: u64, rows: u64) -> Range<u64> {
     piece * PIECE..rows.min((piece + 1) * PIECE)
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn spread(seed: u64, thread: usize) -> u64 {
 
 /// Returns a row that must exist. `ok_or` would construct and drop the error for every row.
 #[inline(always)]
-pub(crate) fn there<T>(row: Option<T>, table: &'static str) -> Result<T, drtm_txn::Error> {
+pub(crate) fn expect_row<T>(row: Option<T>, table: &'static str) -> Result<T, drtm_txn::Error> {
     match row {
         Some(row) => Ok(row),
         None => Err(drtm_txn::Error::Missing { table }),
@@ -32,7 +32,7 @@ pub(crate) fn there<T>(row: Option<T>, table: &'static str) -> Result<T, drtm_tx
 }
 
 /// Pairs a row with its key. `None` if the row is missing: checks detect that themselves.
-pub(crate) fn if_there<K, R>(key: K, row: Result<Option<R>, drtm_txn::Error>) -> Option<Result<(K, R), Error>> {
+pub(crate) fn row_with_key<K, R>(key: K, row: Result<Option<R>, drtm_txn::Error>) -> Option<Result<(K, R), Error>> {
     match row {
         Ok(row) => row.map(|row| Ok((key, row))),
         Err(error) => Some(Err(error.into())),
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn each_row_is_in_one_piece() {
         for rows in [0, 1, 4_095, 4_096, 4_097, 10_000] {
-            assert!((0..pieces(rows)).flat_map(|piece| of_piece(piece, rows)).eq(0..rows), "{rows}");
+            assert!((0..pieces(rows)).flat_map(|piece| rows_of_piece(piece, rows)).eq(0..rows), "{rows}");
         }
     }
 }

@@ -66,7 +66,7 @@ impl Tally {
 }
 
 /// How often a run's progress is shown.
-const GLANCE: Duration = Duration::from_millis(20);
+const POLL_EVERY: Duration = Duration::from_millis(20);
 
 /// Runs the transactions of all clients, each in a thread of its own. Calls `glance` periodically
 /// with the time since the start.
@@ -103,7 +103,7 @@ pub(crate) fn run<C: Client>(
         let began = Instant::now();
         drop(closed);
         while threads.iter().any(|thread| !thread.is_finished()) {
-            thread::sleep(GLANCE);
+            thread::sleep(POLL_EVERY);
             glance(began.elapsed());
         }
         let mut all = Tally::new(C::kinds().len());

@@ -73,7 +73,7 @@ pub(crate) struct Pace {
 
 /// Loads, runs and checks a workload on one engine.
 pub(crate) fn run_in<S: Config, W: Workload>(workload: &W, engine: S::Engine, pace: Pace) -> Result<Finished, Error> {
-    Run { workload, pace, log: None }.carry_out::<S>(engine)
+    Run { workload, pace, log: None }.execute::<S>(engine)
 }
 
 /// A workload to load, run and check.
@@ -122,7 +122,7 @@ impl Finished {
 impl<W: Workload> Task for Run<'_, W> {
     type Output = Finished;
 
-    fn carry_out<S: Config>(self, engine: S::Engine) -> Result<Finished, Error> {
+    fn execute<S: Config>(self, engine: S::Engine) -> Result<Finished, Error> {
         let Self { workload, pace: Pace { threads, until, memory, prefault }, log } = self;
         let builder = Builder::new().memory(memory).prefault(prefault);
         let log = log.map(|place| Ok::<_, Error>((place.fresh()?, place.mode))).transpose()?;

@@ -19,8 +19,9 @@ use super::{
 use crate::{
     Error,
     drive::{
-        EngineName, but_limit,
-        cluster::{self, Length, Plan, ProtocolOf, Sound},
+        EngineName,
+        cluster::{self, Length, NodeConfig, Plan, ProtocolOf},
+        reject_limit,
     },
     fabric::FabricName,
     history::{Epoch, Outcome},
@@ -95,7 +96,7 @@ pub(crate) struct Args {
     txns: u64,
 
     /// The engine that runs transactions
-    #[arg(long, value_parser = but_limit::<EngineName>(), default_value = EngineName::Auto.name())]
+    #[arg(long, value_parser = reject_limit::<EngineName>(), default_value = EngineName::Auto.name())]
     engine: EngineName,
 
     /// Write the history into this file
@@ -132,14 +133,14 @@ pub(super) struct Verdict {
 }
 
 impl Args {
-    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+    pub(crate) fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let is_alone = self.nodes == 1 && self.fabric == FabricName::Local;
         let is_cluster = !is_alone || self.coroutines.is_some() || self.backups > 0;
         let (setup, record) = if is_cluster { self.on_a_cluster(seed)? } else { self.on_one_node(seed)? };
         if let Some(path) = &self.out {
             save(&record, path).map_err(|source| Error::File { path: path.clone(), source })?;
         }
-        Verdict::of(self.workload, setup, &record).tell(report)
+        Verdict::of(self.workload, setup, &record).print(report)
     }
 
     fn on_one_node(&self, seed: u64) -> Result<(Setup, Vec<Observed>), Error> {
@@ -169,7 +170,7 @@ impl Args {
         };
         let clients = workers as usize * usize::from(coroutines);
         let histories = Histories { workload: self.workload, seed, clients, epoch: Epoch::now() };
-        let gathered = cluster::run::<Sound, _>(&histories, self.fabric, &plan)?;
+        let gathered = cluster::run::<NodeConfig, _>(&histories, self.fabric, &plan)?;
         let setup = Setup {
             threads: threads.into(),
             clients,
@@ -246,7 +247,7 @@ impl Verdict {
         }
     }
 
-    fn tell(&self, report: &Report) -> Result<(), Error> {
+    fn print(&self, report: &Report) -> Result<(), Error> {
         report.text(&self.text())?;
         report.result(self)?;
         self.end()

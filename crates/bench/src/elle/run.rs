@@ -35,7 +35,7 @@ impl Task for Run {
     /// their own.
     type Output = Vec<Observed>;
 
-    fn carry_out<S: Config>(self, engine: S::Engine) -> Result<Vec<Observed>, Error> {
+    fn execute<S: Config>(self, engine: S::Engine) -> Result<Vec<Observed>, Error> {
         let Self { workload, threads, transactions, seed } = self;
         let db = Builder::new().memory(MEMORY).build_with::<S>(engine)?;
         let store = Store::open(&db, workload == Workload::Predicate)?;

@@ -5,10 +5,10 @@ use drtm_rdma::{Buffers, Cost, NicProfile, NodeId, Port, SimConfig, Transport, V
 use serde::Serialize;
 
 use super::{
-    bed::{Bed, Room, Simulated, Turn, Window, place, throughput},
     names::{FabricName, VerbName},
     plot::{Plot, Svg},
     rate::{Run, VirtualTime, simulate},
+    testbed::{Room, Simulated, Testbed, Turn, Window, place, throughput},
 };
 use crate::{
     Error,
@@ -161,7 +161,7 @@ impl<P: Port> Turn<P> for Mix {
 }
 
 impl Args {
-    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+    pub(crate) fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let mut rows = Vec::new();
         for &fabric in &self.fabric {
             let FabricName::Sim(profile) = fabric else {
@@ -231,9 +231,9 @@ fn mixed(
     let records = Room::of(mix.bytes, COROUTINES * (4 * mix.records + 2));
     let logs = Room::of(mix.log_bytes, 2 * COROUTINES);
     let room = Room { buffers: Buffers { medium: logs.buffers.medium, ..records.buffers }, ..records };
-    let bed = Simulated::new(config, nodes, workers, room)?;
-    let mix = Mix { nodes, memory: bed.bytes(), ..mix };
-    Ok(throughput(&bed, 0..nodes, COROUTINES, window, seed, &mix)?.of_one(nodes).per_s)
+    let testbed = Simulated::new(config, nodes, workers, room)?;
+    let mix = Mix { nodes, memory: testbed.bytes(), ..mix };
+    Ok(throughput(&testbed, 0..nodes, COROUTINES, window, seed, &mix)?.of_one(nodes).per_s)
 }
 
 fn text(rows: &[Row]) -> String {

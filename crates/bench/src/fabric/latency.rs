@@ -5,10 +5,10 @@ use drtm_rdma::Transport;
 use serde::Serialize;
 
 use super::{
-    bed::{Bed, OnBed, Pace, Room, Verb, Window, on, throughput},
     names::{FabricName, VerbName},
     plot::{BYTES, MEDIAN, Plot, Svg},
     raw,
+    testbed::{OnTestbed, Pace, Room, Testbed, Verb, Window, on, throughput},
 };
 use crate::{
     Error,
@@ -120,26 +120,26 @@ struct Alone {
     seed: u64,
 }
 
-impl OnBed for Alone {
+impl OnTestbed for Alone {
     type Output = Pace;
 
-    fn on<B: Bed>(self, bed: &B) -> Result<Pace, Error> {
+    fn on<B: Testbed>(self, testbed: &B) -> Result<Pace, Error> {
         let turn = Verb {
             verb: self.verb,
             bytes: self.bytes,
             at_a_time: 1,
-            nodes: bed.nodes(),
+            nodes: testbed.nodes(),
             server: None,
-            memory: bed.bytes(),
+            memory: testbed.bytes(),
         };
-        throughput(&Solo(bed), 0..1, 1, self.window, self.seed, &turn)
+        throughput(&Solo(testbed), 0..1, 1, self.window, self.seed, &turn)
     }
 }
 
-/// A bed with one worker of each node.
+/// A testbed with one worker of each node.
 struct Solo<'b, B>(&'b B);
 
-impl<B: Bed> Bed for Solo<'_, B> {
+impl<B: Testbed> Testbed for Solo<'_, B> {
     type Port = B::Port;
 
     fn nodes(&self) -> u16 {
@@ -154,13 +154,13 @@ impl<B: Bed> Bed for Solo<'_, B> {
         self.0.bytes()
     }
 
-    fn run(&self, jobs: Vec<(drtm_rdma::NodeId, super::bed::Job<B::Port>)>) -> Result<(), Error> {
+    fn run(&self, jobs: Vec<(drtm_rdma::NodeId, super::testbed::Job<B::Port>)>) -> Result<(), Error> {
         self.0.run(jobs)
     }
 }
 
 impl Args {
-    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+    pub(crate) fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let mut rows = Vec::new();
         for (fabric, verb, bytes) in self.what.each()? {
             let simulated = fabric.is_simulated();

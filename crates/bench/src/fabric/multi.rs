@@ -6,12 +6,12 @@ use drtm_rdma::{NodeId, Port, Transport, VerbError, Verbs};
 use serde::Serialize;
 
 use super::{
-    bed::{Bed, OnBed, Pace, Room, Turn, Window, on, place, throughput},
     latency::check_raw,
     names::{FabricName, VerbName},
     plot::{Plot, Svg},
     rate::VirtualTime,
     raw,
+    testbed::{OnTestbed, Pace, Room, Testbed, Turn, Window, on, place, throughput},
 };
 use crate::{
     Error,
@@ -228,19 +228,19 @@ impl<P: Port> Turn<P> for Transaction {
     }
 }
 
-impl OnBed for (Transaction, usize, Window, u64) {
+impl OnTestbed for (Transaction, usize, Window, u64) {
     type Output = Pace;
 
-    fn on<B: Bed>(self, bed: &B) -> Result<Pace, Error> {
+    fn on<B: Testbed>(self, testbed: &B) -> Result<Pace, Error> {
         let (turn, coroutines, window, seed) = self;
-        let (nodes, memory) = (bed.nodes(), bed.bytes());
+        let (nodes, memory) = (testbed.nodes(), testbed.bytes());
         let turn = Transaction { nodes, memory, ..turn };
-        Ok(throughput(bed, 0..nodes, coroutines, window, seed, &turn)?.of_one(nodes))
+        Ok(throughput(testbed, 0..nodes, coroutines, window, seed, &turn)?.of_one(nodes))
     }
 }
 
 impl Args {
-    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+    pub(crate) fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         check_raw(self.raw, &self.fabric)?;
         if self.verb.iter().any(|verb| matches!(verb, VerbName::Cas | VerbName::Faa)) {
             return Err(Error::Options {
@@ -278,7 +278,7 @@ impl Args {
         let mut rows: Vec<Row> = Vec::new();
         for step in Step::ALL.into_iter().filter(|step| workload == Workload::Writes || *step != Step::PassiveAck) {
             let coroutines = if step == Step::Base { 1 } else { self.coroutines.into() };
-            // Where and how many nodes, the bed knows.
+            // Where and how many nodes, the testbed knows.
             let turn = Transaction { workload, verb, bytes, step, ops, nodes: 0, memory: 0 };
             let room = Room::of(bytes, coroutines * ops);
             let run = (turn, coroutines, window, seed);

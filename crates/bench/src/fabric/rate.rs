@@ -8,11 +8,11 @@ use drtm_rdma::{NicProfile, NodeId, Primitive, SimConfig, Transport};
 use serde::Serialize;
 
 use super::{
-    bed::{Bed, OnBed, Pace, Room, Simulated, Verb, Window, on, throughput},
     latency::What,
     names::{FabricName, VerbName},
     plot::{BYTES, OPERATIONS, Plot, Svg},
     raw,
+    testbed::{OnTestbed, Pace, Room, Simulated, Testbed, Verb, Window, on, throughput},
 };
 use crate::{
     Error,
@@ -101,19 +101,19 @@ struct Many<'a> {
     seed: u64,
 }
 
-impl OnBed for Many<'_> {
+impl OnTestbed for Many<'_> {
     type Output = Pace;
 
-    fn on<B: Bed>(self, bed: &B) -> Result<Pace, Error> {
+    fn on<B: Testbed>(self, testbed: &B) -> Result<Pace, Error> {
         let turn = Verb {
             verb: self.verb,
             bytes: self.bytes,
             at_a_time: self.args.outstanding.into(),
-            nodes: bed.nodes(),
+            nodes: testbed.nodes(),
             server: None,
-            memory: bed.bytes(),
+            memory: testbed.bytes(),
         };
-        throughput(bed, 0..1, self.args.coroutines.into(), self.window, self.seed, &turn)
+        throughput(testbed, 0..1, self.args.coroutines.into(), self.window, self.seed, &turn)
     }
 }
 
@@ -135,12 +135,12 @@ pub(super) fn simulate(profile: &'static NicProfile, run: Run, seed: u64) -> Res
     let Run { verb, coroutines, at_a_time, .. } = run;
     let config = SimConfig::new(profile).seed(seed).connections(run.connections).transport(Transport::Datagrams);
     let (bytes, operations) = (verb.bytes(run.bytes), coroutines * at_a_time);
-    let bed = Simulated::new(config, nodes, workers, Room::of(bytes, operations))?;
+    let testbed = Simulated::new(config, nodes, workers, Room::of(bytes, operations))?;
     let server = (!profile.symmetric).then_some(NodeId(0));
-    let turn = Verb { verb, bytes, at_a_time, nodes, server, memory: bed.bytes() };
+    let turn = Verb { verb, bytes, at_a_time, nodes, server, memory: testbed.bytes() };
     let clients = if profile.symmetric { 0..nodes } else { 1..nodes };
-    let pace = throughput(&bed, clients, coroutines, run.window, seed, &turn)?;
-    Ok((if profile.symmetric { pace.of_one(nodes) } else { pace }, bed.events()))
+    let pace = throughput(&testbed, clients, coroutines, run.window, seed, &turn)?;
+    Ok((if profile.symmetric { pace.of_one(nodes) } else { pace }, testbed.events()))
 }
 
 fn verb_of(primitive: Primitive) -> VerbName {
@@ -153,7 +153,7 @@ fn verb_of(primitive: Primitive) -> VerbName {
 }
 
 impl Args {
-    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+    pub(crate) fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let is_calibration = self.what.verb.is_empty() && self.what.bytes.is_empty();
         let mut rows = Vec::new();
         for (fabric, verb, bytes) in self.what.each()? {

@@ -19,8 +19,8 @@ use drtm_rdma::Region;
 use hdrhistogram::Histogram;
 
 use super::{
-    bed::{BYTES, Pace, START, Window, new_histogram},
     names::{FabricName, VerbName},
+    testbed::{BYTES, Pace, START, Window, new_histogram},
 };
 use crate::Error;
 
@@ -128,7 +128,7 @@ fn queue_pairs((verb, bytes): (VerbName, usize), operations: usize, window: Wind
     let start = memory.extend(BYTES, START.bytes())?;
     memory.populate(BYTES)?;
     // Nothing listens there: only the device's part counts.
-    let config = super::bed::nic_config(TcpConfig::new(NodeId(0), (Ipv4Addr::LOCALHOST, 0).into(), [0; 32]));
+    let config = super::testbed::nic_config(TcpConfig::new(NodeId(0), (Ipv4Addr::LOCALHOST, 0).into(), [0; 32]));
     let mut floor = VerbsFloor::new(&config, &memory, operations)?;
     let mut random = fastrand::Rng::with_seed(seed);
     let mut took = new_histogram();

@@ -60,7 +60,7 @@ pub(super) fn worst<K: Ord + Clone>(
     let group = Group::new(graph, group);
     for kind in KINDS {
         if let Some(cycle) = group.shortest(kind, |_| false) {
-            return tell(history, rows, graph, kind, &cycle);
+            return cycle_of(history, rows, graph, kind, &cycle);
         }
     }
     unreachable!("a strongly connected component has a cycle, and one of the kinds covers it")
@@ -77,7 +77,7 @@ pub(super) fn against_time<K: Ord + Clone>(
     // An edge that leads straight into the past makes the shortest cycle.
     let into_the_past = |edge: &Edge| time(edge.to).end() < time(edge.from).invoked;
     match Group::new(graph, group).shortest(CycleKind::RealTime, into_the_past) {
-        Some(cycle) => tell(history, rows, graph, CycleKind::RealTime, &cycle),
+        Some(cycle) => cycle_of(history, rows, graph, CycleKind::RealTime, &cycle),
         None => unreachable!("time alone has no cycle, so an edge of a transaction is on one"),
     }
 }
@@ -202,7 +202,7 @@ impl Search {
 }
 
 /// Converts a cycle into steps with the rows' names, without the moments in between.
-fn tell<K: Ord + Clone>(
+fn cycle_of<K: Ord + Clone>(
     history: &History<K>,
     rows: &Rows<'_, K>,
     graph: &Graph,

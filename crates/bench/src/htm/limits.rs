@@ -120,7 +120,7 @@ struct Row {
 }
 
 impl Args {
-    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+    pub(crate) fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         self.check()?;
         let loads = self.loads();
         let testbed = Testbed::new(self.setup(seed)?, &loads)?;

@@ -24,7 +24,7 @@ struct Findings {
     reason: String,
 }
 
-pub(super) fn carry_out(report: &Report) -> Result<(), Error> {
+pub(super) fn execute(report: &Report) -> Result<(), Error> {
     let chosen = select(Request::Auto)?;
     let probe = Probe::of_this_machine();
     let findings = Findings {

@@ -154,7 +154,7 @@ impl Scope {
 }
 
 impl Args {
-    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+    pub(crate) fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         if !self.engine.simulates() && self.profile.is_some() {
             return Err(Error::Options {
                 option: "--profile",

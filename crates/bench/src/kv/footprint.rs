@@ -45,7 +45,7 @@ struct Footprint {
 }
 
 impl Args {
-    pub(crate) fn carry_out(&self, report: &Report) -> Result<(), Error> {
+    pub(crate) fn execute(&self, report: &Report) -> Result<(), Error> {
         let footprint = match self.key_bytes {
             u64::BYTES => self.measure::<u64>(),
             _ => self.measure::<[u8; 32]>(),

@@ -119,7 +119,7 @@ fn occupancy(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
-    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+    pub(crate) fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let mut rows = Vec::new();
         for &scheme in &self.scheme {
             for &keys in &self.keys {

@@ -104,7 +104,7 @@ struct Contender<K> {
 }
 
 impl Args {
-    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+    pub(crate) fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let rows = match self.key_bytes {
             u64::BYTES => self.rows::<u64>(seed),
             _ => self.rows::<[u8; 32]>(seed),

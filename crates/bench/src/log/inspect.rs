@@ -256,7 +256,7 @@ fn take(record: &Record<'_>, tables: &mut BTreeMap<u16, TableRow>, mut count: im
 }
 
 impl Args {
-    pub(super) fn carry_out(&self, report: &Report) -> Result<(), Error> {
+    pub(super) fn execute(&self, report: &Report) -> Result<(), Error> {
         let contents = Contents::read(&self.directory)?;
         let inspection = self.inspect(&contents.survey(), contents.unfinished.clone());
         report.text(&inspection.text())?;

@@ -96,7 +96,7 @@ struct Outcome {
 }
 
 impl Args {
-    pub(super) fn carry_out(&self, report: &Report) -> Result<(), Error> {
+    pub(super) fn execute(&self, report: &Report) -> Result<(), Error> {
         if let Some(path) = self.into.as_deref().filter(|path| is_occupied(path)) {
             return Err(Error::Occupied { path: path.to_owned() });
         }

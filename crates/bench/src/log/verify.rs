@@ -105,7 +105,7 @@ pub(super) fn examine(directory: &Path, memory: u64) -> Result<Verdict, Error> {
 }
 
 impl Args {
-    pub(super) fn carry_out(&self, report: &Report) -> Result<(), Error> {
+    pub(super) fn execute(&self, report: &Report) -> Result<(), Error> {
         let verdict = examine(&self.directory, u64::from(self.memory) << 30)?;
         report.text(&verdict.text())?;
         report.result(&verdict)?;

@@ -23,7 +23,7 @@ use crate::{
     drive::{
         Done,
         cluster::{ClusterWorkload, Place, read},
-        miscounted, there,
+        expect_row, miscounted,
     },
 };
 
@@ -55,7 +55,7 @@ impl Tables {
         tx: &mut ClusterTx<'_, F, S>,
         customer: CustomerKey,
     ) -> Result<i64, DbError> {
-        Ok(there(tx.get(self.checking, customer).await?, CHECKING)?.balance.get())
+        Ok(expect_row(tx.get(self.checking, customer).await?, CHECKING)?.balance.get())
     }
 
     async fn set_checking<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
@@ -80,7 +80,7 @@ impl Tables {
         tx.prefetch(self.checking, first.into_iter().chain(second)).await?;
         let (mut savings, mut checking) = (0, [0; 2]);
         if let Some(customer) = touched.savings {
-            savings = there(tx.get(self.savings, customer).await?, SAVINGS)?.balance.get();
+            savings = expect_row(tx.get(self.savings, customer).await?, SAVINGS)?.balance.get();
         }
         for (balance, customer) in checking.iter_mut().zip(touched.checking) {
             if let Some(customer) = customer {
@@ -126,11 +126,11 @@ impl Tables {
         let touched = transaction.touched();
         let (mut savings, mut checking) = (0, [0; 2]);
         if let Some(customer) = touched.savings {
-            savings = there(rows.get(self.savings, customer)?, SAVINGS)?.balance.get();
+            savings = expect_row(rows.get(self.savings, customer)?, SAVINGS)?.balance.get();
         }
         for (balance, customer) in checking.iter_mut().zip(touched.checking) {
             if let Some(customer) = customer {
-                *balance = there(rows.get(self.checking, customer)?, CHECKING)?.balance.get();
+                *balance = expect_row(rows.get(self.checking, customer)?, CHECKING)?.balance.get();
             }
         }
         let made = allowed(transaction.outcome(savings, checking))?;

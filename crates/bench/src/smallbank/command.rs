@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Error,
-    drive::{Options, Workload, if_there, measure, measure_cluster, miscounted, of_piece, pieces, spread},
+    drive::{Options, Workload, measure, measure_cluster, miscounted, pieces, row_with_key, rows_of_piece, spread},
     names::name_of,
     report::Report,
 };
@@ -72,14 +72,14 @@ pub(crate) enum Hot {
 }
 
 impl Args {
-    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+    pub(crate) fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let smallbank = SmallBank::new(self.customers, self.hot, seed)?;
         let outcome = if self.options.is_cluster() {
             measure_cluster(&smallbank, &self.options, seed)?
         } else {
             measure(&smallbank, &self.options)?
         };
-        outcome.tell(report)
+        outcome.print(report)
     }
 }
 
@@ -138,7 +138,7 @@ impl Workload for SmallBank {
     }
 
     fn load<S: Config>(&self, db: &Db<S>, tables: Tables, piece: u64) -> Result<(), Error> {
-        for (customer, savings, checking) in self.bank.balances(of_piece(piece, self.bank.customers())) {
+        for (customer, savings, checking) in self.bank.balances(rows_of_piece(piece, self.bank.customers())) {
             db.transact(|tx| {
                 tx.insert(tables.savings, customer, &savings)?;
                 tx.insert(tables.checking, customer, &checking)
@@ -184,7 +184,7 @@ impl<S: Config> Rows<'_, S> {
     where
         Pod<T>: drtm_txn::Codec<Value = T>,
     {
-        (0..self.customers).filter_map(move |key| if_there(key, self.db.transact(|tx| tx.get(table, &key))))
+        (0..self.customers).filter_map(move |key| row_with_key(key, self.db.transact(|tx| tx.get(table, &key))))
     }
 }
 

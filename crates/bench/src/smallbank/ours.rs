@@ -8,7 +8,7 @@ use super::{
     bank_client::{Accounts, Refused},
     rules::Refusal,
 };
-use crate::drive::there;
+use crate::drive::expect_row;
 
 pub(super) const SAVINGS: &str = "savings";
 pub(super) const CHECKING: &str = "checking";
@@ -50,12 +50,12 @@ impl<S: Config> Accounts for Ours<'_, S> {
 
     #[inline(always)]
     fn savings(&self, tx: &mut Tx<'_, S>, customer: CustomerKey) -> Result<i64, Error> {
-        there(tx.view(self.tables.savings, customer, |row| row.balance.get())?, SAVINGS)
+        expect_row(tx.view(self.tables.savings, customer, |row| row.balance.get())?, SAVINGS)
     }
 
     #[inline(always)]
     fn checking(&self, tx: &mut Tx<'_, S>, customer: CustomerKey) -> Result<i64, Error> {
-        there(tx.view(self.tables.checking, customer, |row| row.balance.get())?, CHECKING)
+        expect_row(tx.view(self.tables.checking, customer, |row| row.balance.get())?, CHECKING)
     }
 
     #[inline(always)]
@@ -66,7 +66,7 @@ impl<S: Config> Accounts for Ours<'_, S> {
         rule: impl FnOnce(i64) -> Result<i64, Refusal>,
     ) -> Result<i64, Refused<Error>> {
         let changed = tx.update(self.tables.savings, customer, |row| change(&mut row.balance, rule))?;
-        Refused::unless(there(changed, SAVINGS)?)
+        Refused::unless(expect_row(changed, SAVINGS)?)
     }
 
     #[inline(always)]
@@ -77,7 +77,7 @@ impl<S: Config> Accounts for Ours<'_, S> {
         rule: impl FnOnce(i64) -> Result<i64, Refusal>,
     ) -> Result<i64, Refused<Error>> {
         let changed = tx.update(self.tables.checking, customer, |row| change(&mut row.balance, rule))?;
-        Refused::unless(there(changed, CHECKING)?)
+        Refused::unless(expect_row(changed, CHECKING)?)
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(super) fn carry_out(&self, seed: u64) -> Result<(), Error> {
+    pub(super) fn execute(&self, seed: u64) -> Result<(), Error> {
         let Self { threads, life: number, .. } = *self;
         let builder = Db::builder()
             .memory(MEMORY)

@@ -56,7 +56,7 @@ impl Tally {
     }
 
     /// Reports the tally, and returns an error if there is a finding.
-    pub(super) fn tell(&self, report: &Report) -> Result<(), Error> {
+    pub(super) fn print(&self, report: &Report) -> Result<(), Error> {
         report.text(&self.text())?;
         report.result(self)?;
         match self.findings.first() {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Error,
-    drive::{Options, Workload, if_there, measure, measure_cluster, miscounted, of_piece, pieces, spread},
+    drive::{Options, Workload, measure, measure_cluster, miscounted, pieces, row_with_key, rows_of_piece, spread},
     names::name_of,
     report::Report,
 };
@@ -65,13 +65,13 @@ pub(super) enum ChoiceName {
 }
 
 impl Args {
-    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+    pub(crate) fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let register = Register::new(self.subscribers, seed)?;
         let tatp = Tatp { register, choice: self.choice, seed };
         if self.options.is_cluster() {
-            return measure_cluster(&tatp, &self.options, seed)?.tell(report);
+            return measure_cluster(&tatp, &self.options, seed)?.print(report);
         }
-        measure(&tatp, &self.options)?.tell(report)
+        measure(&tatp, &self.options)?.print(report)
     }
 }
 
@@ -112,7 +112,7 @@ impl Workload for Tatp {
     }
 
     fn load<S: Config>(&self, db: &Db<S>, tables: Tables, piece: u64) -> Result<(), Error> {
-        let numbers = of_piece(piece, self.register.subscribers().into());
+        let numbers = rows_of_piece(piece, self.register.subscribers().into());
         // Subscribers are counted from one, and fit.
         for profile in self.register.profiles(numbers.start as u32 + 1..=numbers.end as u32) {
             db.transact(|tx| {
@@ -182,28 +182,28 @@ impl<S: Config> View for Rows<'_, S> {
     type Error = Error;
 
     fn subscribers(&self) -> impl Iterator<Item = Result<(SubscriberKey, Subscriber), Error>> {
-        self.keys().filter_map(|key| if_there(key, self.db.transact(|tx| tx.get(self.tables.subscribers, key))))
+        self.keys().filter_map(|key| row_with_key(key, self.db.transact(|tx| tx.get(self.tables.subscribers, key))))
     }
 
     fn numbers(&self) -> impl Iterator<Item = Result<(SubscriberNumber, SubscriberKey), Error>> {
         self.keys().map(subscriber_number).filter_map(|number| {
             let found = self.db.transact(|tx| tx.view(self.tables.numbers, number, |key| key.get()));
-            if_there(number, found)
+            row_with_key(number, found)
         })
     }
 
     fn access_infos(&self) -> impl Iterator<Item = Result<(AccessInfoKey, AccessInfo), Error>> {
-        self.typed().filter_map(|key| if_there(key, self.db.transact(|tx| tx.get(self.tables.access_infos, key))))
+        self.typed().filter_map(|key| row_with_key(key, self.db.transact(|tx| tx.get(self.tables.access_infos, key))))
     }
 
     fn special_facilities(&self) -> impl Iterator<Item = Result<(SpecialFacilityKey, SpecialFacility), Error>> {
         let row = |key| self.db.transact(|tx| tx.get(self.tables.special_facilities, key));
-        self.typed().filter_map(move |key| if_there(key, row(key)))
+        self.typed().filter_map(move |key| row_with_key(key, row(key)))
     }
 
     fn call_forwardings(&self) -> impl Iterator<Item = Result<(CallForwardingKey, CallForwarding), Error>> {
         let row = |key| self.db.transact(|tx| tx.get(self.tables.call_forwardings, key));
         let keys = self.typed().flat_map(|(key, kind)| [0, 8, 16].map(|start| (key, kind, start)));
-        keys.filter_map(move |key| if_there(key, row(key)))
+        keys.filter_map(move |key| row_with_key(key, row(key)))
     }
 }

@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use super::{
     Customer, CustomerByName, CustomerKey, DISTRICTS, District, DistrictKey, History, HistoryKey, LOADER, Order,
     OrderByCustomer, OrderKey, OrderLine, OrderLineKey, Scale, View, Warehouse, WarehouseKey, check,
-    tables::{self, Layout, Tables, there},
+    tables::{self, Layout, Tables, expect_row},
 };
 use crate::{
     Error,
-    drive::{if_there, miscounted},
+    drive::{miscounted, row_with_key},
 };
 
 /// The number of payments that a writer recorded, counted from zero.
@@ -134,7 +134,7 @@ impl<'db, S: Config, Shelved: Layout> Audit<'db, S, Shelved> {
         self.seen.borrow_mut().insert(name, 0);
         keys.filter_map(move |key| {
             let row = self.db.transact(|tx| tx.get(table, &key));
-            if_there(key, row).inspect(|_| self.count(name, 1))
+            row_with_key(key, row).inspect(|_| self.count(name, 1))
         })
     }
 
@@ -196,7 +196,7 @@ impl<S: Config, O: Layout> View for Audit<'_, S, O> {
     fn orders(&self) -> impl Iterator<Item = Result<(OrderKey, Order), Error>> {
         let keys = self.district_keys().flat_map(|key| {
             // An unreadable district is reported where districts are read.
-            let row = self.db.transact(|tx| there(tx.get(self.tables.districts, &key)?, tables::DISTRICT));
+            let row = self.db.transact(|tx| expect_row(tx.get(self.tables.districts, &key)?, tables::DISTRICT));
             (1..row.map_or(1, |row| row.next_order.get())).map(move |order| (key.0, key.1, order))
         });
         self.rows(tables::ORDER, self.tables.orders, keys)

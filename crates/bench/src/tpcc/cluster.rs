@@ -29,7 +29,7 @@ use super::{
     Chances, Constants, DISTRICTS, Deck, HistoryKey, Inputs, Item, Kind, Loader, MixName, OrderLine, Random, Scale,
     Stock, StockKey, WarehouseKey,
     audit::{Audit, Payments},
-    tables::{ITEM, Layout, Loading, Tables as LocalTables, there},
+    tables::{ITEM, Layout, Loading, Tables as LocalTables, expect_row},
     terminals::KINDS,
 };
 use crate::{
@@ -151,7 +151,7 @@ impl ClusterWorkload for Distributed {
         loader.items(&mut Loading { db, tables: local })?;
         for item in 1..=self.items {
             db.transact(|tx| {
-                let row = there(tx.get(local.items, item)?, ITEM)?;
+                let row = expect_row(tx.get(local.items, item)?, ITEM)?;
                 tx.insert(copies, (place.node, item), &row)
             })?;
         }

@@ -95,7 +95,7 @@ Examples:
                                                      long reads, refused when others write what they have read";
 
 impl Args {
-    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+    pub(crate) fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let warehouses = match self.warehouses {
             Some(warehouses) => warehouses,
             None if self.options.is_cluster() => self.options.nodes,
@@ -105,10 +105,10 @@ impl Args {
         let (remote_item, remote_payment) = (self.remote_items, self.remote_payments);
         let chances = Chances { remote_item, remote_payment, ..Chances::STANDARD };
         if self.options.is_cluster() {
-            return self.on_a_cluster(scale, chances, seed)?.tell(report);
+            return self.on_a_cluster(scale, chances, seed)?.print(report);
         }
         let tpcc = Tpcc::<Hash>::new(scale, self.mix, chances, seed).reading(self.reads);
-        measure(&tpcc, &self.options)?.tell(report)
+        measure(&tpcc, &self.options)?.print(report)
     }
 
     fn on_a_cluster(&self, scale: Scale, chances: Chances, seed: u64) -> Result<Outcome, Error> {

@@ -21,30 +21,35 @@ pub(crate) enum Reading {
 }
 
 /// The body of a read-only transaction, in any mode.
-pub(super) trait Look {
-    type Seen;
+pub(super) trait ReadBody {
+    type Output;
 
-    fn look<S: Config, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<Self::Seen, Error>;
+    fn run<S: Config, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<Self::Output, Error>;
 }
 
 impl Reading {
     /// Runs a transaction until it succeeds, and adds the number of retries to `reruns`.
     #[inline]
-    pub(super) fn run<S: Config, L: Look>(self, db: &Db<S>, mut look: L, reruns: &mut u64) -> Result<L::Seen, Error> {
+    pub(super) fn run<S: Config, L: ReadBody>(
+        self,
+        db: &Db<S>,
+        mut body: L,
+        reruns: &mut u64,
+    ) -> Result<L::Output, Error> {
         let mut runs = 0;
         let seen = match self {
             Self::Auto => db.try_read(|tx| {
                 runs += 1;
-                look.look(tx)
+                body.run(tx)
             }),
             Self::Validated => db.try_transact(|tx| {
                 runs += 1;
-                look.look(tx)
+                body.run(tx)
             }),
             Self::Snapshot => loop {
                 runs += 1;
                 let mut tx = db.snapshot()?;
-                match look.look(&mut tx) {
+                match body.run(&mut tx) {
                     Ok(seen) => break tx.commit().map(|()| seen).map_err(Error::from),
                     // A snapshot should never conflict. The count of retries verifies that.
                     Err(Error::Database(drtm_txn::Error::Conflict(_))) => {}

@@ -134,7 +134,7 @@ impl<S: Config, O: Layout> Sink for Loading<'_, S, O> {
 
 /// Returns a row that must exist.
 #[inline(always)]
-pub(super) fn there<T>(row: Option<T>, table: &'static str) -> Result<T, Error> {
+pub(super) fn expect_row<T>(row: Option<T>, table: &'static str) -> Result<T, Error> {
     match row {
         Some(row) => Ok(row),
         None => Err(missing(table)),

@@ -22,7 +22,7 @@ use fixedbitset::FixedBitSet;
 
 use super::{
     Account, Customer, CustomerByName, CustomerChoice, CustomerKey, DistrictKey,
-    tables::{CUSTOMER, Layout, Tables, there},
+    tables::{CUSTOMER, Layout, Tables, expect_row},
 };
 use crate::Error;
 
@@ -63,7 +63,7 @@ fn choose<S: Config, M: Mode, O: Layout>(
         }
         ControlFlow::Continue(())
     })?;
-    Ok((warehouse, district, there(middle(named), CUSTOMER)?))
+    Ok((warehouse, district, expect_row(middle(named), CUSTOMER)?))
 }
 
 /// Returns the middle customer with a last name, by first names, rounded up (2.5.2.2).

@@ -21,7 +21,7 @@ use crate::{
     drive::{
         Done,
         cluster::{ClusterWorkload, Place, read},
-        miscounted, spread, there,
+        expect_row, miscounted, spread,
     },
     tpcc::Random,
 };
@@ -63,22 +63,22 @@ impl Tables {
         tx: &mut ClusterTx<'_, F, S>,
         customer: CustomerKey,
     ) -> Result<Position, DbError> {
-        let profile = there(tx.get(self.customers, customer).await?, CUSTOMER)?;
+        let profile = expect_row(tx.get(self.customers, customer).await?, CUSTOMER)?;
         let keys = (0..black_box(profile).accounts).map(|number| (customer, number));
         let accounts = tx.get_many(self.accounts, keys.clone()).await?;
         let (mut position, mut keys_of_holdings) = (Position::new(), Vec::new());
         for (key @ (_, number), account) in keys.zip(accounts) {
-            let account = there(account, ACCOUNT)?;
+            let account = expect_row(account, ACCOUNT)?;
             position.push((key, account.balance.get(), 0));
             keys_of_holdings.extend((0..account.holdings).map(|holding| (customer, number, holding)));
         }
         let mut holdings = Vec::with_capacity(keys_of_holdings.len());
         for holding in tx.get_many(self.holdings, &keys_of_holdings).await? {
-            holdings.push(there(holding, HOLDING)?);
+            holdings.push(expect_row(holding, HOLDING)?);
         }
         let last = tx.get_many(self.last_trades, holdings.iter().map(|holding| holding.security.get())).await?;
         for ((last, holding), (_, account, _)) in last.into_iter().zip(&holdings).zip(keys_of_holdings) {
-            let worth = there(last, LAST_TRADE)?.price.get() * i64::from(holding.quantity.get());
+            let worth = expect_row(last, LAST_TRADE)?.price.get() * i64::from(holding.quantity.get());
             position[usize::from(account)].2 += worth;
         }
         Ok(position)
@@ -97,7 +97,7 @@ impl Tables {
                 row.price += change;
                 row.volume += 1;
             });
-            there(changed.await?, LAST_TRADE)?;
+            expect_row(changed.await?, LAST_TRADE)?;
         }
         Ok(())
     }

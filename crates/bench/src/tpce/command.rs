@@ -48,9 +48,9 @@ Examples:
   drtm-bench tpce-cp --nodes 2 --fabric tcp --feeds 10                 prices change meanwhile";
 
 impl Args {
-    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+    pub(crate) fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let position = CustomerPosition::new(self.customers, self.feeds, seed)?;
-        measure_cluster(&position, &self.options, seed)?.tell(report)
+        measure_cluster(&position, &self.options, seed)?.print(report)
     }
 }
 

@@ -30,7 +30,7 @@ use crate::{
     drive::{
         Done,
         cluster::{ClusterWorkload, Place, read},
-        miscounted, spread, there,
+        expect_row, miscounted, spread,
     },
 };
 
@@ -139,9 +139,9 @@ async fn access<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, O: Layout,
     writes: Option<u8>,
 ) -> Result<(), DbError> {
     match writes {
-        Some(field) => there(tx.update(records, key(number), |row| row.write(number, field)).await?, RECORD),
+        Some(field) => expect_row(tx.update(records, key(number), |row| row.write(number, field)).await?, RECORD),
         None => {
-            black_box(there(tx.get(records, key(number)).await?, RECORD)?);
+            black_box(expect_row(tx.get(records, key(number)).await?, RECORD)?);
             Ok(())
         }
     }
@@ -180,9 +180,11 @@ async fn access_fetched<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, O:
         |rows| {
             for (number, writes) in accesses.clone() {
                 match writes {
-                    Some(field) => there(rows.update(records, key(number), |row| row.write(number, field))?, RECORD)?,
+                    Some(field) => {
+                        expect_row(rows.update(records, key(number), |row| row.write(number, field))?, RECORD)?
+                    }
                     None => {
-                        black_box(there(rows.get(records, key(number))?, RECORD)?);
+                        black_box(expect_row(rows.get(records, key(number))?, RECORD)?);
                     }
                 }
             }

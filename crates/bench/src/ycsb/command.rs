@@ -21,8 +21,8 @@ use super::{
 use crate::{
     Error,
     drive::{
-        Options, Until, Workload, cluster::ClusterWorkload, measure, measure_cluster, miscounted, of_piece, pieces,
-        spread,
+        Options, Until, Workload, cluster::ClusterWorkload, measure, measure_cluster, miscounted, pieces,
+        rows_of_piece, spread,
     },
     names::name_of,
     report::Report,
@@ -92,7 +92,7 @@ fn value_bytes() -> impl TypedValueParser<Value = usize> {
 }
 
 impl Args {
-    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+    pub(crate) fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let refused = |option, with, instead| Err(Error::Options { option, with, instead });
         if (self.mix, self.dist) == (MixName::X, Some(Dist::Latest)) {
             return refused("--dist latest", "--mix x", "nothing is inserted, so ask for uniform or zipf");
@@ -122,7 +122,7 @@ impl Args {
             let order = std::marker::PhantomData;
             measure(&Ycsb::<O, FIELDS> { kind, records, size, seed, order }, &self.options)
         };
-        outcome?.tell(report)
+        outcome?.print(report)
     }
 
     fn load(&self, fields: u8) -> Load {
@@ -213,7 +213,7 @@ impl<O: Layout, const FIELDS: usize> Workload for Ycsb<O, FIELDS> {
     }
 
     fn load<S: Config>(&self, db: &Db<S>, records: Records<O, FIELDS>, piece: u64) -> Result<(), Error> {
-        population(of_piece(piece, self.records))
+        population(rows_of_piece(piece, self.records))
             .try_for_each(|(key, row)| Ok(db.transact(|tx| tx.insert(records, key, &row))?))
     }
 
@@ -241,7 +241,7 @@ impl<O: Layout, const FIELDS: usize> Workload for Ycsb<O, FIELDS> {
         let count = self.records + numbers.len() as u64;
         let rows = (0..self.records).chain(numbers).filter_map(|number| {
             let key = super::key(number);
-            crate::drive::if_there(key, db.transact(|tx| tx.get(records, &key)))
+            crate::drive::row_with_key(key, db.transact(|tx| tx.get(records, &key)))
         });
         let mut violations: Vec<String> = check(rows, count, written)?.iter().map(ToString::to_string).collect();
         violations.extend(miscounted(db, &[(RECORD, count)])?);

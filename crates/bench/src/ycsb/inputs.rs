@@ -104,7 +104,7 @@ impl Inputs {
     /// records.
     pub fn inserted(&mut self) {
         self.inserted += 1;
-        self.plan.tell(self.worker, self.inserted);
+        self.plan.set_inserted(self.worker, self.inserted);
         self.present = self.plan.present();
     }
 

@@ -181,7 +181,7 @@ impl Plan {
     }
 
     /// Publishes how many records a worker has inserted. Only that worker may call it.
-    pub(super) fn tell(&self, worker: usize, inserted: u64) {
+    pub(super) fn set_inserted(&self, worker: usize, inserted: u64) {
         self.inserted[worker].store(inserted, Ordering::Release);
     }
 }

@@ -104,7 +104,7 @@ fn the_latest_records_are_the_hottest_also_when_there_are_more() {
     let only_reads = Workload { mix: Mix::new([(Kind::Read, 100)]).expect("all"), ..Workload::D };
     for inserted in [0, 250] {
         let plan = plan(only_reads, 500, 1);
-        plan.tell(0, inserted);
+        plan.set_inserted(0, inserted);
         let mut inputs = Inputs::new(&plan, 0, 6).expect("the only worker");
         let present = RECORDS + inserted;
         let mut counts = vec![0; present as usize];

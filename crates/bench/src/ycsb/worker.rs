@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Error,
-    drive::{Client, Done, there},
+    drive::{Client, Done, expect_row},
 };
 
 /// The task of a worker.
@@ -85,7 +85,7 @@ fn read<S: Config, O: Layout, const FIELDS: usize>(
     number: u64,
 ) -> Result<(), DbError> {
     let key = key(number);
-    there(tx.view(records, &key, |row| see(key, row))?, RECORD)
+    expect_row(tx.view(records, &key, |row| see(key, row))?, RECORD)
 }
 
 #[inline(always)]
@@ -95,7 +95,7 @@ fn write<S: Config, O: Layout, const FIELDS: usize>(
     number: u64,
     field: u8,
 ) -> Result<(), DbError> {
-    there(tx.update(records, &key(number), |row| row.write(number, field))?, RECORD)
+    expect_row(tx.update(records, &key(number), |row| row.write(number, field))?, RECORD)
 }
 
 /// The operations' names, indexed by [`Kind`](super::Kind), and the name of a transaction of

@@ -1,8 +1,8 @@
 //! A cluster of processes of this machine, on shared memory or connected by TCP.
 //!
-//! The parent starts this program once for each node, with [`MEMBER`] in its environment, and tells
-//! it what to do: first which node of which run it is, and then when the next stage begins. A child
-//! tells what it has done. When one process fails, all others are ended.
+//! The parent starts this program once for each node, with [`MEMBER`] in its environment. It first
+//! sends which node of which run the child is, and then when the next stage begins. A child sends its
+//! counts. When one process fails, all others are ended.
 
 use std::{
     env, fs,
@@ -23,12 +23,12 @@ use drtm_rdma::{NodeId, ShmConfig, ShmFabric, TcpFabric};
 use serde::Serialize;
 
 use super::{
-    link::{Job, Order, Said, Way, failed, line, read, say},
+    pipes::{FromChild, Job, ToChild, Way, failed, line, read, send_to_parent},
     plan::Plan,
-    stand::Stand,
+    stages::Stages,
     tally::{Gathered, Tally},
     threads::on_threads,
-    workload::{ClusterWorkload, Sound},
+    workload::{ClusterWorkload, NodeConfig},
 };
 use crate::{
     Error,
@@ -38,54 +38,53 @@ use crate::{
 /// How long a process waits for the others to be started.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Names the workload to a process that is one node of a cluster.
+/// The environment variable that names the workload to a child process.
 pub(crate) const MEMBER: &str = "DRTM_BENCH_MEMBER";
 
-/// Is one node, of a cluster whose workload `run` knows by its name. Gives the process's exit
-/// status.
-pub(crate) fn be_a_member<W: ClusterWorkload>() -> ExitCode {
-    match follow::<W>() {
+/// Runs one node of a cluster in this process, and returns the process's exit status.
+pub(crate) fn run_member<W: ClusterWorkload>() -> ExitCode {
+    match run_child::<W>() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // If the parent is gone, it cannot be told.
-            let _ = say::<W::Count>(&Said::Failed(error.to_string()));
+            // The parent may have ended.
+            let _ = send_to_parent::<W::Count>(&FromChild::Failed(error.to_string()));
             ExitCode::FAILURE
         }
     }
 }
 
-fn follow<W: ClusterWorkload>() -> Result<(), Error> {
-    let mut orders = BufReader::new(io::stdin()).lines();
-    let first = orders.next().ok_or_else(|| failed("the parent said nothing"))?.map_err(failed)?;
+fn run_child<W: ClusterWorkload>() -> Result<(), Error> {
+    let mut messages = BufReader::new(io::stdin()).lines();
+    let first = messages.next().ok_or_else(|| failed("the parent sent nothing"))?.map_err(failed)?;
     let Job { workload, plan, node, way } = serde_json::from_str::<Job<W>>(&first).map_err(failed)?;
-    let stand = Arc::new(Stand::<W>::new(plan.threads.into(), 1, true));
-    let told = Arc::clone(&stand);
+    let stages = Arc::new(Stages::<W>::new(plan.threads.into(), 1, true));
+    let begun = Arc::clone(&stages);
     thread::spawn(move || {
-        for order in orders {
-            match order.map_err(failed).and_then(|order| serde_json::from_str(&order).map_err(failed)) {
-                Ok(order) => told.obey(order),
-                Err(error) => told.fail(error),
+        for message in messages {
+            match message.map_err(failed).and_then(|line| serde_json::from_str(&line).map_err(failed)) {
+                Ok(message) => begun.apply(message),
+                Err(error) => begun.fail(error),
             }
         }
-        told.fail(failed("the parent is gone"));
+        begun.fail(failed("the parent has ended"));
     });
     match way {
         Way::Shm { directory } => {
             let config = ShmConfig::new("bench", NodeId(node)).directory(&directory);
             let fabric = ShmFabric::join(NoHtm, config.calls(plan.messages()).queue_depth(plan.messages()))?;
-            on_threads::<_, Sound, W>(&workload, &plan, vec![(node, fabric)], stand)?;
+            on_threads::<_, NodeConfig, W>(&workload, &plan, vec![(node, fabric)], stages)?;
         }
         Way::Tcp { addresses, key, sealed } => {
             let config = tcp_config(node, &addresses, key).sealed(sealed).patience(PATIENCE);
             let config = config.calls(plan.messages()).queue_depth(plan.messages()).mailbox(plan.messages());
             let fabric = TcpFabric::join(NoHtm, config)?;
-            on_threads::<_, Sound, W>(&workload, &plan, vec![(node, fabric)], stand)?;
+            on_threads::<_, NodeConfig, W>(&workload, &plan, vec![(node, fabric)], stages)?;
         }
     }
     Ok(())
 }
 
-/// A directory that is removed in the end.
+/// A directory that is removed when this is dropped.
 struct Directory(PathBuf);
 
 impl Drop for Directory {
@@ -95,7 +94,7 @@ impl Drop for Directory {
     }
 }
 
-/// The children, which end with the parent's interest in them.
+/// The child processes, which are ended when this is dropped.
 struct Children(Vec<(Child, ChildStdin)>);
 
 impl Drop for Children {
@@ -109,15 +108,15 @@ impl Drop for Children {
 }
 
 impl Children {
-    fn tell<C: Serialize>(&mut self, order: &Order<C>) -> Result<(), Error> {
-        let line = line(order)?;
-        self.0.iter_mut().try_for_each(|(_, orders)| orders.write_all(&line)).map_err(failed)
+    fn send<C: Serialize>(&mut self, message: &ToChild<C>) -> Result<(), Error> {
+        let line = line(message)?;
+        self.0.iter_mut().try_for_each(|(_, stdin)| stdin.write_all(&line)).map_err(failed)
     }
 
     fn start<W: ClusterWorkload>(
         &mut self,
         job: &Job<&W>,
-        hear: mpsc::Sender<Result<Said<W::Count>, Error>>,
+        sender: mpsc::Sender<Result<FromChild<W::Count>, Error>>,
     ) -> Result<(), Error> {
         let mut child = Command::new(env::current_exe().map_err(failed)?)
             .env(MEMBER, W::MEMBER)
@@ -125,17 +124,17 @@ impl Children {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(failed)?;
-        let (orders, says) = (child.stdin.take(), child.stdout.take());
-        let (Some(mut orders), Some(says)) = (orders, says) else { return Err(failed("it has no pipes")) };
-        let told = line(job).and_then(|line| orders.write_all(&line).map_err(failed));
-        self.0.push((child, orders));
-        told?;
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let (Some(mut stdin), Some(stdout)) = (stdin, stdout) else { return Err(failed("it has no pipes")) };
+        let sent = line(job).and_then(|line| stdin.write_all(&line).map_err(failed));
+        self.0.push((child, stdin));
+        sent?;
         thread::spawn(move || {
-            for said in BufReader::new(says).lines() {
-                // If the parent has given up, what is said does not matter.
-                let _ = hear.send(said.map_err(failed).and_then(|said| read(&said)));
+            for line in BufReader::new(stdout).lines() {
+                // If the run has failed, nothing receives this any more.
+                let _ = sender.send(line.map_err(failed).and_then(|line| read(&line)));
             }
-            let _ = hear.send(Err(failed("it has ended too early")));
+            let _ = sender.send(Err(failed("it has ended too early")));
         });
         Ok(())
     }
@@ -156,29 +155,29 @@ pub(super) fn on_tcp<W: ClusterWorkload>(workload: &W, plan: &Plan, sealed: bool
 
 fn run<W: ClusterWorkload>(workload: &W, plan: &Plan, way: &Way) -> Result<Gathered<W::Count>, Error> {
     let mut children = Children(Vec::new());
-    let (hear, heard) = mpsc::channel();
+    let (sender, received) = mpsc::channel();
     for node in 0..plan.nodes {
         let job = Job { workload, plan: *plan, node, way: way.clone() };
-        children.start(&job, hear.clone())?;
+        children.start(&job, sender.clone())?;
     }
-    // What all of them say next.
-    let hear_all = || (0..plan.nodes).map(|_| heard.recv().map_err(failed)?).collect::<Result<Vec<_>, _>>();
-    hear_all()?;
-    children.tell::<W::Count>(&Order::Run)?;
+    // One message of each child.
+    let receive_all = || (0..plan.nodes).map(|_| received.recv().map_err(failed)?).collect::<Result<Vec<_>, _>>();
+    receive_all()?;
+    children.send::<W::Count>(&ToChild::Run)?;
     let (mut tally, mut count) = (Tally::new(W::KINDS.len()), W::Count::default());
-    for said in hear_all()? {
-        let Said::Ran(of_one, counted) = said else { return Err(failed("it says what is not its turn")) };
+    for message in receive_all()? {
+        let FromChild::Ran(of_one, counted) = message else { return Err(failed("it sent an unexpected message")) };
         tally.add(&of_one);
         count += counted;
     }
-    children.tell(&Order::Check(count.clone()))?;
+    children.send(&ToChild::Check(count.clone()))?;
     let mut violations = Vec::new();
-    for said in hear_all()? {
-        let Said::Checked(found, checked) = said else { return Err(failed("it says what is not its turn")) };
+    for message in receive_all()? {
+        let FromChild::Checked(found, checked) = message else { return Err(failed("it sent an unexpected message")) };
         violations.extend(found);
         count = checked.unwrap_or(count);
     }
-    children.tell::<W::Count>(&Order::End)?;
+    children.send::<W::Count>(&ToChild::End)?;
     for (child, _) in &mut children.0 {
         let status = child.wait().map_err(failed)?;
         if !status.success() {
@@ -188,7 +187,7 @@ fn run<W: ClusterWorkload>(workload: &W, plan: &Plan, way: &Way) -> Result<Gathe
     Ok(Gathered { tally, count, violations })
 }
 
-/// A directory that no other run has.
+/// Returns the path of a directory that no other run uses.
 fn unused() -> PathBuf {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let name = format!("drtm-bench-cluster-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));

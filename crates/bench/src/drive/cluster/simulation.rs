@@ -6,7 +6,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::{NodeId, RunEnd, Sim, SimConfig};
 use drtm_txn::Config;
 
-use super::{plan::Plan, stand::Stand, tally::Gathered, threads::started, workers::Part, workload::ClusterWorkload};
+use super::{plan::Plan, stages::Stages, tally::Gathered, threads::started, workers::Part, workload::ClusterWorkload};
 use crate::Error;
 
 /// Runs all workers in virtual time, on a cluster with room for their messages.
@@ -17,28 +17,28 @@ pub(crate) fn simulate<S: Config<Engine = NoHtm>, W: ClusterWorkload>(
 ) -> Result<Gathered<W::Count>, Error> {
     let config = config.seed(plan.seed).mailbox(plan.messages()).queue_depth(plan.messages());
     let sim = Sim::<NoHtm>::new(plan.nodes, config);
-    let stand = Arc::new(Stand::new(plan.workers(), plan.nodes.into(), false));
+    let stages = Arc::new(Stages::new(plan.workers(), plan.nodes.into(), false));
     for number in 0..plan.nodes {
         let (node, tables) = started::<_, S, W>(workload, plan, sim.fabric(), number)?;
         for thread in 0..plan.threads {
             let place = plan.place(number);
             let (workload, node) = (workload.clone(), node.clone());
-            let part = Part { workload, plan: *plan, stand: Arc::clone(&stand), node, tables, place, thread };
-            let stand = Arc::clone(&stand);
+            let part = Part { workload, plan: *plan, stages: Arc::clone(&stages), node, tables, place, thread };
+            let stages = Arc::clone(&stages);
             sim.spawn(NodeId(number), move |spawner| {
                 if let Err(error) = part.begin(spawner) {
-                    stand.is_missing_one(error);
+                    stages.is_missing_one(error);
                 }
             })?;
         }
     }
     match sim.run() {
         RunEnd::Done => {
-            let mut gathered = stand.outcome()?;
+            let mut gathered = stages.outcome()?;
             // It would be this machine's, for the simulation.
             gathered.tally.cpu_nanos = None;
             Ok(gathered)
         }
-        end => Err(stand.outcome().err().unwrap_or(Error::Simulation(end))),
+        end => Err(stages.outcome().err().unwrap_or(Error::Simulation(end))),
     }
 }

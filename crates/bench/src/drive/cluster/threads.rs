@@ -8,7 +8,7 @@ use drtm_txn::{Builder, Config, cluster::Node};
 
 use super::{
     plan::Plan,
-    stand::Stand,
+    stages::Stages,
     tally::Gathered,
     workers::{Guard, Part},
     workload::ClusterWorkload,
@@ -38,7 +38,7 @@ pub(super) fn on_threads<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W
     workload: &W,
     plan: &Plan,
     nodes: Vec<(u16, F)>,
-    stand: Arc<Stand<W>>,
+    stages: Arc<Stages<W>>,
 ) -> Result<Gathered<W::Count>, Error> {
     let mut started_nodes = Vec::new();
     for (number, fabric) in nodes {
@@ -51,20 +51,20 @@ pub(super) fn on_threads<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W
     thread::scope(|scope| {
         for (number, thread, node, tables) in workers {
             let place = plan.place(number);
-            let (workload, stand) = (workload.clone(), &stand);
-            let part = Part { workload, plan: *plan, stand: Arc::clone(stand), node, tables, place, thread };
+            let (workload, stages) = (workload.clone(), &stages);
+            let part = Part { workload, plan: *plan, stages: Arc::clone(stages), node, tables, place, thread };
             let body = move || {
-                let _guard = Guard(stand);
+                let _guard = Guard(stages);
                 if let Err(error) = work(part) {
-                    stand.is_missing_one(error);
+                    stages.is_missing_one(error);
                 }
             };
             if let Err(error) = thread::Builder::new().spawn_scoped(scope, body) {
-                stand.is_missing_one(Error::Thread(error));
+                stages.is_missing_one(Error::Thread(error));
             }
         }
     });
-    stand.outcome()
+    stages.outcome()
 }
 
 fn work<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload>(

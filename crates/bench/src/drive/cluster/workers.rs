@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::{
     plan::{Length, Plan},
-    stand::{Stage, Stand},
+    stages::{Stage, Stages},
     tally::Tally,
     workload::{ClusterWorkload, Place},
 };
@@ -27,7 +27,7 @@ use crate::Error;
 pub(super) struct Part<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload> {
     pub(super) workload: W,
     pub(super) plan: Plan,
-    pub(super) stand: Arc<Stand<W>>,
+    pub(super) stages: Arc<Stages<W>>,
     pub(super) node: Node<F, S>,
     pub(super) tables: W::Tables,
     pub(super) place: Place,
@@ -47,38 +47,38 @@ struct Shared<C> {
 }
 
 /// Counts a client as ended, even if it panics.
-struct Ends<'s, C>(&'s Shared<C>);
+struct RunningGuard<'s, C>(&'s Shared<C>);
 
-impl<C> Drop for Ends<'_, C> {
+impl<C> Drop for RunningGuard<'_, C> {
     fn drop(&mut self) {
         self.0.running.set(self.0.running.get() - 1);
     }
 }
 
 /// Longer than any run.
-const EVER: Duration = Duration::from_secs(1 << 30);
+const FOREVER: Duration = Duration::from_secs(1 << 30);
 
 impl<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload> Part<F, S, W> {
-    /// Spawns all that this worker does, to the end of the run.
+    /// Spawns the coroutines of this worker, for the whole run.
     pub(super) fn begin<'e>(self, spawner: Spawner<'e, F::Port>) -> Result<(), Error>
     where
         F: 'e,
     {
         let worker = self.node.worker(spawner.endpoint())?;
         worker.serve(&spawner);
-        let stand = Arc::clone(&self.stand);
+        let stages = Arc::clone(&self.stages);
         let own = spawner.clone();
         let run = async move {
             if let Err(error) = self.run(&worker, &own).await {
-                self.stand.fail(error);
+                self.stages.fail(error);
             }
-            // Others may be at a transaction that needs an answer of this one.
-            self.stand.has_ended();
-            worker.endpoint().until(|| self.stand.have_all_ended()).await;
+            // Others may run a transaction that needs an answer of this worker.
+            self.stages.has_ended();
+            worker.endpoint().until(|| self.stages.have_all_ended()).await;
         };
         if spawner.spawn(run).is_err() {
-            // An executor that was not begun has not ended.
-            stand.abandon();
+            // This worker will never count itself as ended.
+            stages.abandon();
         }
         Ok(())
     }
@@ -87,28 +87,28 @@ impl<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload> P
     where
         F: 'e,
     {
-        let Self { workload, stand, place, .. } = self;
+        let Self { workload, stages, place, .. } = self;
         let endpoint = worker.endpoint();
-        stand.is_loaded();
-        endpoint.until(|| stand.has_begun(Stage::Run)).await;
+        stages.is_loaded();
+        endpoint.until(|| stages.has_begun(Stage::Run)).await;
         let shared = self.count(worker, spawner).await?;
         worker.settle().await;
-        stand.has_run(&shared.tally.borrow(), shared.count.take());
-        endpoint.until(|| stand.has_begun(Stage::Check)).await;
-        if self.thread == 0 && !stand.has_failed() {
-            let mut count = stand.count();
+        stages.has_run(&shared.tally.borrow(), shared.count.take());
+        endpoint.until(|| stages.has_begun(Stage::Check)).await;
+        if self.thread == 0 && !stages.has_failed() {
+            let mut count = stages.count();
             let mut violations = workload.check_node(worker, self.tables, &self.node, *place, &count).await?;
             let checks_all = place.node == 0;
             if checks_all {
                 violations.extend(workload.check(worker, self.tables, &mut count).await?);
             }
-            stand.is_checked(violations, checks_all.then_some(count));
+            stages.is_checked(violations, checks_all.then_some(count));
         }
-        endpoint.until(|| stand.has_begun(Stage::End)).await;
+        endpoint.until(|| stages.has_begun(Stage::End)).await;
         Ok(())
     }
 
-    /// Lets clients run, and counts what comes of it.
+    /// Runs the clients, and counts their transactions.
     async fn count<'e>(
         &self,
         worker: &Worker<'e, F, S>,
@@ -122,7 +122,7 @@ impl<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload> P
         let begins = endpoint.now();
         let (window, left) = match length {
             Length::Window { warm, counted } => ((begins + warm, begins + warm + counted), None),
-            Length::Transactions(count) => ((begins, begins + EVER), Some(count)),
+            Length::Transactions(count) => ((begins, begins + FOREVER), Some(count)),
         };
         let shared = Rc::new(Shared {
             window: Cell::new(window),
@@ -135,14 +135,14 @@ impl<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload> P
             (usize::from(self.place.node) * usize::from(threads) + usize::from(self.thread)) * usize::from(coroutines);
         for number in first..first + usize::from(coroutines) {
             let mut client = self.workload.client(self.place, number)?;
-            let (workload, tables, stand) = (self.workload.clone(), self.tables, Arc::clone(&self.stand));
+            let (workload, tables, stages) = (self.workload.clone(), self.tables, Arc::clone(&self.stages));
             let (worker, own) = (worker.clone(), Rc::clone(&shared));
             let run = async move {
-                let ends = Ends(&own);
-                let ended = serve(&workload, &worker, tables, &mut client, (&own, &stand)).await;
+                let ends = RunningGuard(&own);
+                let ended = serve(&workload, &worker, tables, &mut client, (&own, &stages)).await;
                 *own.count.borrow_mut() += W::count(client);
                 if let Err(error) = ended {
-                    stand.fail(error);
+                    stages.fail(error);
                 }
                 drop(ends);
             };
@@ -151,16 +151,16 @@ impl<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload> P
             }
         }
         endpoint.sleep_until(window.0).await;
-        let before = Look::of(worker);
+        let before = Sample::of(worker);
         if left.is_none() {
             endpoint.sleep_until(window.1).await;
         } else {
             endpoint.until(|| shared.running.get() == 0).await;
         }
-        let after = Look::of(worker);
+        let after = Sample::of(worker);
         {
             let tally = &mut *shared.tally.borrow_mut();
-            after.tell_since(&before, tally);
+            after.add_difference(&before, tally);
             tally.nanos = match length {
                 Length::Window { counted, .. } => counted,
                 Length::Transactions(_) => after.at.since(before.at),
@@ -178,13 +178,13 @@ async fn serve<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterW
     worker: &Worker<'_, F, S>,
     tables: W::Tables,
     client: &mut W::Client,
-    (shared, stand): (&Shared<W::Count>, &Stand<W>),
+    (shared, stages): (&Shared<W::Count>, &Stages<W>),
 ) -> Result<(), Error> {
     let endpoint = worker.endpoint();
     let (from, to) = shared.window.get();
     loop {
         let began = endpoint.now();
-        if began >= to || shared.left.get() == Some(0) || stand.has_failed() {
+        if began >= to || shared.left.get() == Some(0) || stages.has_failed() {
             return Ok(());
         }
         shared.left.set(shared.left.get().map(|left| left - 1));
@@ -200,14 +200,14 @@ async fn serve<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterW
     }
 }
 
-/// How much processor time this process has had.
+/// Returns the processor time that this process has used.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
 /// A worker's counters at one moment.
-struct Look {
+struct Sample {
     at: Time,
     counters: Counters,
     rounds: [Rounds; Phase::ALL.len()],
@@ -216,7 +216,7 @@ struct Look {
     cpu: Duration,
 }
 
-impl Look {
+impl Sample {
     fn of<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(worker: &Worker<'_, F, S>) -> Self {
         let endpoint: &Endpoint<F::Port> = worker.endpoint();
         Self {
@@ -228,7 +228,7 @@ impl Look {
         }
     }
 
-    fn tell_since(&self, before: &Self, tally: &mut Tally) {
+    fn add_difference(&self, before: &Self, tally: &mut Tally) {
         let conflicts = self.conflicts.iter().zip(&before.conflicts);
         tally.conflicts.iter_mut().zip(conflicts).for_each(|(all, (now, then))| *all += now - then);
         tally.add_sent(self.counters - before.counters, |phase| {
@@ -240,7 +240,7 @@ impl Look {
 }
 
 /// Fails a run if its thread panics, so that the others end.
-pub(super) struct Guard<'s, W: ClusterWorkload>(pub(super) &'s Stand<W>);
+pub(super) struct Guard<'s, W: ClusterWorkload>(pub(super) &'s Stages<W>);
 
 impl<W: ClusterWorkload> Drop for Guard<'_, W> {
     fn drop(&mut self) {

@@ -14,9 +14,9 @@ use crate::{Error, drive::Done};
 
 /// A database without hardware transactions, as nodes of a cluster have it.
 #[derive(Debug)]
-pub(crate) struct Sound;
+pub(crate) struct NodeConfig;
 
-impl Config for Sound {
+impl Config for NodeConfig {
     type Engine = NoHtm;
 }
 

@@ -5,7 +5,7 @@ use drtm_txn::cluster::Protocol;
 use super::*;
 use crate::{
     drive::cluster::{
-        Sound,
+        NodeConfig,
         trial::{COROUTINES, FABRICS, NODES, run_on},
     },
     elle::cluster::Histories,
@@ -51,7 +51,7 @@ fn transactions_on_several_nodes_are_strictly_serializable() {
         let workloads = [Workload::ListAppend, Workload::Register, Workload::Predicate];
         let protocols = Protocol::ALL.into_iter().chain([Protocol::DRTM]);
         for (workload, protocol) in protocols.flat_map(|protocol| workloads.map(|of| (of, protocol))) {
-            let record = record::<Sound>(workload, fabric, 5, protocol);
+            let record = record::<NodeConfig>(workload, fabric, 5, protocol);
             let told = judge::anomalies(&record);
             assert!(told.is_empty(), "{workload:?} on {fabric} by {protocol:?}:\n{}", told.join("\n"));
             let committed = record.iter().filter(|observed| observed.outcome == Outcome::Committed);

@@ -28,7 +28,7 @@ where
 {
     for workload in [Workload::ListAppend, Workload::Register, Workload::Predicate] {
         for (seed, threads) in [(1, 1), (2, 2), (3, 4)] {
-            let record = run(workload, threads, 2_000, seed).carry_out::<S>(engine.clone()).expect("memory");
+            let record = run(workload, threads, 2_000, seed).execute::<S>(engine.clone()).expect("memory");
             let told = judge::anomalies(&record);
             assert!(told.is_empty(), "{workload:?}, {threads} threads:\n{}", told.join("\n"));
             let by_clients = record.iter().filter(|observed| observed.process < threads);
@@ -56,7 +56,7 @@ fn transactions_that_commit_in_regions_are_strictly_serializable() {
 fn is_found<F: Fault>(workload: Workload, expected: &[&str], by_adya: bool) {
     let mut others = Vec::new();
     for seed in 0..100 {
-        let record = run(workload, 4, 2_000, seed).carry_out::<Broken<F>>(NoHtm).expect("memory");
+        let record = run(workload, 4, 2_000, seed).execute::<Broken<F>>(NoHtm).expect("memory");
         let told = judge::anomalies(&record);
         let is_expected = |anomaly: &String| expected.iter().any(|name| anomaly.starts_with(name));
         let found = told.iter().any(is_expected);
@@ -90,7 +90,7 @@ fn scans_show_commits_despite_phantoms() {
 fn one_client_s_history_is_a_function_of_the_seed() {
     let operations = |seed| -> Vec<(Outcome, Vec<Operation>)> {
         let run = run(Workload::ListAppend, 1, 500, seed);
-        let record = run.carry_out::<DefaultConfig>(Native::without_regions()).expect("memory");
+        let record = run.execute::<DefaultConfig>(Native::without_regions()).expect("memory");
         record.into_iter().map(|observed| (observed.outcome, observed.operations)).collect()
     };
     assert_eq!(operations(1), operations(1));

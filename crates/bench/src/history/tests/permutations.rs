@@ -32,7 +32,7 @@ fn histories() -> impl Strategy<Value = History<u64>> {
             let txn = Txn::committed(moment - before, moment + after);
             history.push(acts.iter().fold(txn, |txn, act| step(txn, *act, &mut table)));
         }
-        lies.into_iter().for_each(|lie| tell(&mut history, &lie));
+        lies.into_iter().for_each(|lie| apply_lie(&mut history, &lie));
         history.into_iter().collect()
     })
 }
@@ -57,7 +57,7 @@ fn step(txn: Txn, (act, key): Act, table: &mut Table) -> Txn {
     }
 }
 
-fn tell(history: &mut [Txn], (txn, operation, version): &Lie) {
+fn apply_lie(history: &mut [Txn], (txn, operation, version): &Lie) {
     let txn = &mut history[txn.index(history.len())];
     let place = operation.index(txn.operations.len());
     match &mut txn.operations[place] {

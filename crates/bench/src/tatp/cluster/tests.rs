@@ -5,7 +5,7 @@ use drtm_txn::cluster::Protocol;
 use super::*;
 use crate::{
     drive::cluster::{
-        Gathered, Sound,
+        Gathered, NodeConfig,
         trial::{Careless, Carelessly, FABRICS, NODES, run_on},
     },
     tatp::{Kind, Register, command::ChoiceName},
@@ -35,12 +35,12 @@ fn forwardings_are_miscounted_only_by_careless_clients() {
     // Few subscribers, so that transactions meet.
     let tatp = Tatp { register: Register::new(20, 7).expect("some"), choice: ChoiceName::Uniform, seed: 7 };
     for (fabric, protocol) in FABRICS.into_iter().flat_map(|fabric| Protocol::ALL.map(|protocol| (fabric, protocol))) {
-        let Gathered { tally, violations, .. } = run_on::<Sound, _>(&tatp, fabric, 300, 7, protocol);
+        let Gathered { tally, violations, .. } = run_on::<NodeConfig, _>(&tatp, fabric, 300, 7, protocol);
         assert_eq!((violations, tally.committed), (vec![], u64::from(NODES) * 300), "{fabric}, {protocol:?}");
         assert!(tally.counts().all(|count| count > 0), "{fabric}, {protocol:?}: {tally:?}");
     }
     for fabric in FABRICS {
-        let Gathered { violations, .. } = run_on::<Sound, _>(&Careless(tatp), fabric, 100, 7, Protocol::FASST);
+        let Gathered { violations, .. } = run_on::<NodeConfig, _>(&Careless(tatp), fabric, 100, 7, Protocol::FASST);
         assert!(violations.iter().any(|found| found.contains("ForwardingsAreCounted")), "{fabric}: {violations:?}");
     }
 }

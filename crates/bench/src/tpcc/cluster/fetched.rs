@@ -13,7 +13,7 @@ use super::{
 };
 use crate::tpcc::{
     DISTRICTS, NewOrder, NewOrderInput, OrderByCustomer,
-    tables::{CUSTOMER, DISTRICT, STOCK, WAREHOUSE, there},
+    tables::{CUSTOMER, DISTRICT, STOCK, WAREHOUSE, expect_row},
     transactions::{Receipt, is_original, line_row, order_row, take, total},
 };
 
@@ -29,7 +29,7 @@ impl Tables {
         let (warehouse, district, _) = input.customer;
         // The order's number, unless another order comes first: then its rows are found out.
         let number = worker.transact(async |tx| {
-            Ok(there(tx.get(self.districts, (warehouse, district)).await?, DISTRICT)?.next_order.get())
+            Ok(expect_row(tx.get(self.districts, (warehouse, district)).await?, DISTRICT)?.next_order.get())
         });
         let number = number.await?;
         let ordered = worker.transact_on(
@@ -69,14 +69,14 @@ impl Tables {
         date: u64,
     ) -> Result<Receipt, Error> {
         let (warehouse, district, _) = input.customer;
-        let tax = there(rows.get(self.warehouses, &warehouse)?, WAREHOUSE)?.tax.get();
+        let tax = expect_row(rows.get(self.warehouses, &warehouse)?, WAREHOUSE)?.tax.get();
         let taken = rows.update(self.districts, (warehouse, district), |row| {
             let number = row.next_order.get();
             row.next_order.set(number + 1);
             (number, row.tax.get())
         });
-        let (number, district_tax) = there(taken?, DISTRICT)?;
-        let account = there(rows.get(self.customers, &input.customer)?, CUSTOMER)?.account;
+        let (number, district_tax) = expect_row(taken?, DISTRICT)?;
+        let account = expect_row(rows.get(self.customers, &input.customer)?, CUSTOMER)?.account;
         let (mut sum, mut brands) = (0, 0);
         for (line, place) in input.lines().iter().zip(1..) {
             let item = rows.get(self.items, &(node, line.item))?.ok_or_else(|| Error::aborted(UNUSED_ITEM))?;
@@ -87,7 +87,7 @@ impl Tables {
                 let info = stock.districts[usize::from(district.wrapping_sub(1) % DISTRICTS)];
                 (info, is_original(&stock.supply.data))
             });
-            let (info, is_original_stock) = there(sold?, STOCK)?;
+            let (info, is_original_stock) = expect_row(sold?, STOCK)?;
             let key = (warehouse, district, number, place);
             rows.insert(self.order_lines, &key, &line_row(line, amount, info))?;
             sum += amount;

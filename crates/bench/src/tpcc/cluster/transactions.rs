@@ -10,7 +10,7 @@ use super::tables::Tables;
 use crate::tpcc::{
     CustomerByName, CustomerChoice, CustomerKey, DISTRICTS, Delivery, DistrictKey, HistoryKey, KeyError, NewOrder,
     NewOrderInput, OrderByCustomer, OrderKey, OrderStatus, Payment, StockLevel,
-    tables::{CUSTOMER, DISTRICT, ORDER, ORDER_BY_CUSTOMER, ORDER_LINE, STOCK, WAREHOUSE, there},
+    tables::{CUSTOMER, DISTRICT, ORDER, ORDER_BY_CUSTOMER, ORDER_LINE, STOCK, WAREHOUSE, expect_row},
     transactions::{
         Paid, RECENT, Receipt, Status, delivered_to, history_row, is_original, line_row, middle, order_row, paid_by,
         remember, take, total,
@@ -43,14 +43,14 @@ impl Tables {
         let (warehouse, district, _) = input.customer;
         // The only rows that other nodes may have.
         tx.prefetch(self.stocks, input.stocks()).await?;
-        let tax = there(tx.get(self.warehouses, &warehouse).await?, WAREHOUSE)?.tax.get();
+        let tax = expect_row(tx.get(self.warehouses, &warehouse).await?, WAREHOUSE)?.tax.get();
         let taken = tx.update(self.districts, (warehouse, district), |row| {
             let number = row.next_order.get();
             row.next_order.set(number + 1);
             (number, row.tax.get())
         });
-        let (number, district_tax) = there(taken.await?, DISTRICT)?;
-        let account = there(tx.get(self.customers, &input.customer).await?, CUSTOMER)?.account;
+        let (number, district_tax) = expect_row(taken.await?, DISTRICT)?;
+        let account = expect_row(tx.get(self.customers, &input.customer).await?, CUSTOMER)?.account;
         let (mut sum, mut brands) = (0, 0);
         for (line, place) in input.lines().iter().zip(1..) {
             let item = tx.get(self.items, &(node, line.item)).await?.ok_or_else(|| Error::aborted(UNUSED_ITEM))?;
@@ -61,7 +61,7 @@ impl Tables {
                 let info = stock.districts[usize::from(district.wrapping_sub(1) % DISTRICTS)];
                 (info, is_original(&stock.supply.data))
             });
-            let (info, is_original_stock) = there(sold.await?, STOCK)?;
+            let (info, is_original_stock) = expect_row(sold.await?, STOCK)?;
             let key = (warehouse, district, number, place);
             tx.insert(self.order_lines, &key, &line_row(line, amount, info)).await?;
             sum += amount;
@@ -94,17 +94,17 @@ impl Tables {
             }
             balance
         });
-        let balance = there(changed.await?, CUSTOMER)?;
+        let balance = expect_row(changed.await?, CUSTOMER)?;
         let warehouse_name = tx.update(self.warehouses, &district.0, |row| {
             row.ytd += I64::new(amount);
             row.name
         });
-        let warehouse_name = there(warehouse_name.await?, WAREHOUSE)?;
+        let warehouse_name = expect_row(warehouse_name.await?, WAREHOUSE)?;
         let district_name = tx.update(self.districts, &district, |row| {
             row.ytd += I64::new(amount);
             row.name
         });
-        let district_name = there(district_name.await?, DISTRICT)?;
+        let district_name = expect_row(district_name.await?, DISTRICT)?;
         let row = history_row(input, customer, date, (&warehouse_name, &district_name));
         tx.insert(self.histories, &key, &row).await?;
         Ok(Paid { customer, balance })
@@ -117,11 +117,11 @@ impl Tables {
         input: &OrderStatus,
     ) -> Result<Status, Error> {
         let customer = self.choose(tx, input.district, &input.customer).await?;
-        let balance = there(tx.get(self.customers, &customer).await?, CUSTOMER)?.account.balance.get();
+        let balance = expect_row(tx.get(self.customers, &customer).await?, CUSTOMER)?.account.balance.get();
         let all = tx.range(self.orders_by_customer, OrderByCustomer::range(customer).map_err(no_key)?).await?;
-        let order = there(all.last(), ORDER_BY_CUSTOMER)?.0.order();
+        let order = expect_row(all.last(), ORDER_BY_CUSTOMER)?.0.order();
         let (warehouse, district, _) = customer;
-        let row = there(tx.get(self.orders, &(warehouse, district, order)).await?, ORDER)?;
+        let row = expect_row(tx.get(self.orders, &(warehouse, district, order)).await?, ORDER)?;
         let lines = (warehouse, district, order, 0)..=(warehouse, district, order, u8::MAX);
         let lines = tx.range(self.order_lines, lines).await?;
         Ok(Status {
@@ -161,7 +161,7 @@ impl Tables {
                 row.carrier = input.carrier;
                 (row.customer.get(), row.line_count)
             });
-            let (customer, count) = there(order.await?, ORDER)?;
+            let (customer, count) = expect_row(order.await?, ORDER)?;
             customers.push(((warehouse, district, customer), lines.len()..lines.len() + usize::from(count)));
             lines.extend((1..=count).map(|line| (warehouse, district, number, line)));
         }
@@ -174,10 +174,10 @@ impl Tables {
                     row.delivery_date = U64::new(date);
                     row.amount.get()
                 });
-                amount += there(delivered.await?, ORDER_LINE)?;
+                amount += expect_row(delivered.await?, ORDER_LINE)?;
             }
             let paid = tx.update(self.customers, &customer, |row| delivered_to(&mut row.account, amount));
-            there(paid.await?, CUSTOMER)?;
+            expect_row(paid.await?, CUSTOMER)?;
         }
         Ok(next)
     }
@@ -195,7 +195,7 @@ impl Tables {
             return Ok(Some(key));
         }
         // Another terminal has delivered it, or it was not ordered yet.
-        let end = there(tx.get(self.districts, &(warehouse, district)).await?, DISTRICT)?.next_order.get();
+        let end = expect_row(tx.get(self.districts, &(warehouse, district)).await?, DISTRICT)?.next_order.get();
         let mut looked_at = 1;
         while *from < end {
             let next = end.min(*from + looked_at);
@@ -216,7 +216,7 @@ impl Tables {
         input: &StockLevel,
     ) -> Result<usize, Error> {
         let (warehouse, district) = input.district;
-        let next = there(tx.get(self.districts, &input.district).await?, DISTRICT)?.next_order.get();
+        let next = expect_row(tx.get(self.districts, &input.district).await?, DISTRICT)?.next_order.get();
         let first = next.saturating_sub(RECENT);
         let lines = (warehouse, district, first, 0)..(warehouse, district, next, 0);
         let lines = tx.range(self.order_lines, lines).await?;
@@ -225,7 +225,7 @@ impl Tables {
         stocks.dedup();
         let mut low = 0;
         for stock in tx.get_many(self.stocks, &stocks).await? {
-            low += usize::from(there(stock, STOCK)?.supply.quantity.get() < input.threshold);
+            low += usize::from(expect_row(stock, STOCK)?.supply.quantity.get() < input.threshold);
         }
         Ok(low)
     }
@@ -246,6 +246,6 @@ impl Tables {
         // Two names may have the same number.
         let named = named.iter().filter(|(_, names)| names.last == *last);
         let mut named: Vec<_> = named.map(|(key, names)| (*names.first.padded(), key.customer().2)).collect();
-        Ok((warehouse, district, there(middle(&mut named), CUSTOMER)?))
+        Ok((warehouse, district, expect_row(middle(&mut named), CUSTOMER)?))
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     Error,
     tpcc::{
         Account, CustomerKey, DISTRICTS, Delivery, DistrictKey, OrderKey,
-        tables::{CUSTOMER, Layout, ORDER, ORDER_LINE, Tables, there},
+        tables::{CUSTOMER, Layout, ORDER, ORDER_LINE, Tables, expect_row},
     },
 };
 
@@ -45,7 +45,7 @@ pub(in crate::tpcc) fn deliver<S: Config, O: Layout>(
             let amount = arrive(tx, tables, *order, *lines, date)?;
             let paid =
                 tx.update(tables.customers.column(ACCOUNT), customer, |account| delivered_to(account, amount))?;
-            there(paid, CUSTOMER)?;
+            expect_row(paid, CUSTOMER)?;
         }
         Ok(delivered().count() as u8)
     })
@@ -87,7 +87,7 @@ fn carry<S: Config, O: Layout>(
         row.carrier = carrier;
         Carried { order, customer: (warehouse, district, row.customer.get()), lines: row.line_count }
     })?;
-    Ok(there(carried, ORDER)?)
+    Ok(expect_row(carried, ORDER)?)
 }
 
 /// Marks an order's lines as delivered. Returns their total.
@@ -106,5 +106,5 @@ fn arrive<S: Config, O: Layout>(
             delivered += 1;
             if delivered < lines { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
-    Ok(there((delivered == lines).then_some(amount), ORDER_LINE)?)
+    Ok(expect_row((delivered == lines).then_some(amount), ORDER_LINE)?)
 }

@@ -10,7 +10,7 @@ use crate::{
         Account, DISTRICTS, KeyError, NewOrder, NewOrderInput, NewOrderLine, Order, OrderByCustomer, OrderLine, Stock,
         Supply, Text,
         inputs::MOST_LINES,
-        tables::{CUSTOMER, DISTRICT, Layout, STOCK, Tables, WAREHOUSE, there},
+        tables::{CUSTOMER, DISTRICT, Layout, STOCK, Tables, WAREHOUSE, expect_row},
     },
 };
 
@@ -60,20 +60,20 @@ pub(in crate::tpcc) fn order<S: Config, O: Layout>(
         tx.prefetch_lines(tables.customers, [input.customer].iter(), &OF_CUSTOMER)?;
         tx.prefetch(tables.items, input.lines().iter().map(|line| &line.item))?;
         tx.prefetch_lines(tables.stocks, input.stocks().iter(), wanted)?;
-        let tax = there(tx.view(tables.warehouses, &warehouse, |row| row.tax.get())?, WAREHOUSE)?;
+        let tax = expect_row(tx.view(tables.warehouses, &warehouse, |row| row.tax.get())?, WAREHOUSE)?;
         let taken = tx.update(tables.districts, &(warehouse, district), |row| {
             let number = row.next_order.get();
             row.next_order.set(number + 1);
             (number, row.tax.get())
         })?;
-        let (number, district_tax) = there(taken, DISTRICT)?;
+        let (number, district_tax) = expect_row(taken, DISTRICT)?;
         // The order's place is prefetched before its lines are processed, and written after them.
         let key = (warehouse, district, number);
         let by_customer = OrderByCustomer::new(input.customer, number)?;
         tx.prefetch(tables.orders, [key].iter())?;
         tx.prefetch(tables.orders_by_customer, [by_customer].iter())?;
         let Account { discount, last, credit, .. } =
-            there(tx.get(tables.customers.column(ACCOUNT), &input.customer)?, CUSTOMER)?;
+            expect_row(tx.get(tables.customers.column(ACCOUNT), &input.customer)?, CUSTOMER)?;
         let (mut sum, mut brands) = (0, 0);
         let mut sold = [const { None }; MOST_LINES];
         for (sold, line) in sold.iter_mut().zip(input.lines()) {
@@ -157,13 +157,13 @@ fn sell<S: Config, O: Layout>(
     let is_remote = line.supply_warehouse != warehouse;
     let stock = (line.supply_warehouse, line.item);
     let amount = price * i64::from(line.quantity);
-    let info = there(tx.get(tables.stocks.column(info), &stock)?, STOCK)?;
+    let info = expect_row(tx.get(tables.stocks.column(info), &stock)?, STOCK)?;
     let taken = tx.update(tables.stocks.column(SUPPLY), &stock, |supply| {
         take(supply, line.quantity, is_remote);
         *sold = Some(line_row(line, amount, info));
         Sold { amount, is_original: is_original_item && is_original(&supply.data) }
     })?;
-    Ok(there(taken, STOCK)?)
+    Ok(expect_row(taken, STOCK)?)
 }
 
 /// Takes a quantity from a stock. The stock is refilled by 91 if it would fall below ten (2.4.2.2).

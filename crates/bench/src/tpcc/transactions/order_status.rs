@@ -10,8 +10,8 @@ use crate::{
     Error,
     tpcc::{
         Customer, CustomerKey, OrderByCustomer, OrderStatus,
-        reading::Look,
-        tables::{CUSTOMER, Layout, ORDER, ORDER_BY_CUSTOMER, Tables, there},
+        reading::ReadBody,
+        tables::{CUSTOMER, Layout, ORDER, ORDER_BY_CUSTOMER, Tables, expect_row},
     },
 };
 
@@ -37,23 +37,23 @@ pub(in crate::tpcc) struct LastOrder<'t, O: Layout> {
     pub(in crate::tpcc) scratch: &'t mut Scratch,
 }
 
-impl<O: Layout> Look for LastOrder<'_, O> {
-    type Seen = Status;
+impl<O: Layout> ReadBody for LastOrder<'_, O> {
+    type Output = Status;
 
-    fn look<S: Config, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<Status, Error> {
+    fn run<S: Config, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<Status, Error> {
         let Self { tables, input, scratch } = self;
         let customer = choose(tx, tables, input.district, &input.customer, &mut scratch.named)?;
         // The last order is looked up while the customer is being fetched, and the customer is read
         // while the order is being fetched.
         tx.prefetch_lines(tables.customers, iter::once(customer), &OF_CUSTOMER)?;
         let last = tx.last(tables.orders_by_customer, OrderByCustomer::range(customer)?)?;
-        let order = there(last, ORDER_BY_CUSTOMER)?.0.order();
+        let order = expect_row(last, ORDER_BY_CUSTOMER)?.0.order();
         let (warehouse, district, _) = customer;
         let key = (warehouse, district, order);
         tx.prefetch(tables.orders, iter::once(key))?;
-        let balance = there(tx.get(tables.customers.column(BALANCE), &customer)?, CUSTOMER)?.get();
+        let balance = expect_row(tx.get(tables.customers.column(BALANCE), &customer)?, CUSTOMER)?.get();
         let found = tx.view(tables.orders, &key, |row| (row.carrier, row.entry_date.get()))?;
-        let (carrier, entry_date) = there(found, ORDER)?;
+        let (carrier, entry_date) = expect_row(found, ORDER)?;
         let mut status = Status { customer, balance, order, carrier, entry_date, lines: 0, amount: 0 };
         let lines = (warehouse, district, order, 0)..=(warehouse, district, order, u8::MAX);
         let mut rows = tx.range(tables.order_lines, lines)?;

@@ -10,7 +10,7 @@ use crate::{
     Error,
     tpcc::{
         Account, Customer, CustomerByName, CustomerChoice, CustomerKey, History, HistoryKey, Payment, Text,
-        tables::{CUSTOMER, DISTRICT, Layout, Tables, WAREHOUSE, there},
+        tables::{CUSTOMER, DISTRICT, Layout, Tables, WAREHOUSE, expect_row},
     },
 };
 
@@ -58,9 +58,10 @@ pub(in crate::tpcc) fn pay<S: Config, O: Layout>(
             row.ytd += I64::new(*amount);
             row.name
         })?;
-        let (warehouse_name, district_name) = (there(warehouse_name, WAREHOUSE)?, there(district_name, DISTRICT)?);
+        let (warehouse_name, district_name) =
+            (expect_row(warehouse_name, WAREHOUSE)?, expect_row(district_name, DISTRICT)?);
         let changed = tx.update(tables.customers.column(ACCOUNT), &customer, |account| paid_by(account, *amount))?;
-        let (balance, is_bad) = there(changed, CUSTOMER)?;
+        let (balance, is_bad) = expect_row(changed, CUSTOMER)?;
         if is_bad {
             tx.update(tables.customers, &customer, |row| remember(row, customer, input))?;
         }

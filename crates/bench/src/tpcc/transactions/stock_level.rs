@@ -11,8 +11,8 @@ use crate::{
     Error,
     tpcc::{
         Stock, StockLevel,
-        reading::Look,
-        tables::{DISTRICT, Layout, STOCK, Tables, there},
+        reading::ReadBody,
+        tables::{DISTRICT, Layout, STOCK, Tables, expect_row},
     },
 };
 
@@ -29,14 +29,14 @@ pub(in crate::tpcc) struct LowStock<'t, O: Layout> {
     pub(in crate::tpcc) scratch: &'t mut Scratch,
 }
 
-impl<O: Layout> Look for LowStock<'_, O> {
-    type Seen = u32;
+impl<O: Layout> ReadBody for LowStock<'_, O> {
+    type Output = u32;
 
-    fn look<S: Config, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<u32, Error> {
+    fn run<S: Config, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<u32, Error> {
         let Self { tables, input, scratch } = self;
         let (warehouse, district) = input.district;
         let Scratch { items, met, .. } = &mut **scratch;
-        let next = there(tx.view(tables.districts, &input.district, |row| row.next_order.get())?, DISTRICT)?;
+        let next = expect_row(tx.view(tables.districts, &input.district, |row| row.next_order.get())?, DISTRICT)?;
         let first = next.saturating_sub(RECENT);
         let mut rows = tx.range(tables.order_lines, (warehouse, district, first, 0)..(warehouse, district, next, 0))?;
         items.drain(..).for_each(|item| met.remove(item as usize));
@@ -60,6 +60,6 @@ impl<O: Layout> Look for LowStock<'_, O> {
                 ControlFlow::Break(())
             }
         })?;
-        Ok(there(are_there.then_some(low), STOCK)?)
+        Ok(expect_row(are_there.then_some(low), STOCK)?)
     }
 }

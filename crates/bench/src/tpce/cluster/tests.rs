@@ -4,7 +4,7 @@ use drtm_txn::cluster::Protocol;
 
 use super::*;
 use crate::drive::cluster::{
-    Gathered, Sound,
+    Gathered, NodeConfig,
     trial::{Careless, Carelessly, FABRICS, NODES, run_on},
 };
 
@@ -16,7 +16,7 @@ impl Carelessly for CustomerPosition {
         tables: Tables,
         client: &mut Client,
     ) -> Result<Done, Error> {
-        let seen = worker.transact(async |tx| there(tx.get(tables.last_trades, 0).await?, LAST_TRADE)).await;
+        let seen = worker.transact(async |tx| expect_row(tx.get(tables.last_trades, 0).await?, LAST_TRADE)).await;
         let mut row = seen?;
         worker.transact(async |tx| tables.feed(tx, [0, 1], 1).await).await?;
         client.fed += 1;
@@ -32,12 +32,12 @@ fn prices_are_lost_only_by_careless_clients() {
     // With fewer securities, positions would read all that change all the time.
     let position = CustomerPosition::new(300, 20, 7).expect("enough customers");
     for (fabric, protocol) in FABRICS.into_iter().flat_map(|fabric| Protocol::ALL.map(|protocol| (fabric, protocol))) {
-        let Gathered { tally, violations, .. } = run_on::<Sound, _>(&position, fabric, 40, 7, protocol);
+        let Gathered { tally, violations, .. } = run_on::<NodeConfig, _>(&position, fabric, 40, 7, protocol);
         assert_eq!((violations, tally.committed), (vec![], u64::from(NODES) * 40), "{fabric}, {protocol:?}");
         assert!(tally.counts().all(|count| count > 5), "{fabric}, {protocol:?}: {tally:?}");
     }
     for fabric in FABRICS {
-        let Gathered { violations, .. } = run_on::<Sound, _>(&Careless(position), fabric, 20, 7, Protocol::FASST);
+        let Gathered { violations, .. } = run_on::<NodeConfig, _>(&Careless(position), fabric, 20, 7, Protocol::FASST);
         assert!(violations.iter().any(|found| found.starts_with("prices")), "{fabric}: {violations:?}");
     }
 }

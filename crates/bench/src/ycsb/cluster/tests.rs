@@ -4,7 +4,7 @@ use drtm_txn::cluster::Protocol;
 
 use super::*;
 use crate::drive::cluster::{
-    Gathered, Sound,
+    Gathered, NodeConfig,
     trial::{Careless, Carelessly, FABRICS, NODES, run_on},
 };
 
@@ -16,7 +16,7 @@ impl Carelessly for Distributed<Hash, 10> {
         records: Self::Tables,
         client: &mut Client,
     ) -> Result<Done, Error> {
-        let read = worker.transact(async |tx| there(tx.get(records, key(1)).await?, RECORD)).await;
+        let read = worker.transact(async |tx| expect_row(tx.get(records, key(1)).await?, RECORD)).await;
         let mut row = read?;
         row.write(1, 0);
         worker.transact(async |tx| tx.put(records, key(1), &row).await).await?;
@@ -36,7 +36,7 @@ where
     let mut kinds = vec![0; KINDS.len()];
     let protocols = Protocol::ALL.into_iter().chain([Protocol::DRTM]);
     for (protocol, fabric) in protocols.flat_map(|protocol| FABRICS.map(|fabric| (protocol, fabric))) {
-        let Gathered { tally, violations, .. } = run_on::<Sound, _>(&records, fabric, transactions, 5, protocol);
+        let Gathered { tally, violations, .. } = run_on::<NodeConfig, _>(&records, fabric, transactions, 5, protocol);
         let all = (vec![], u64::from(NODES) * transactions);
         assert_eq!((violations, tally.committed), all, "{mix:?} on {fabric}, {protocol:?}");
         kinds.iter_mut().zip(tally.counts()).for_each(|(all, one)| *all += one);
@@ -62,7 +62,7 @@ fn lost_writes_are_found() {
     let records = Distributed::<Hash, 10>::new(100, load, Vec::new(), 5).expect("enough records");
     for fabric in FABRICS {
         let careless = Careless(records.clone());
-        let Gathered { violations, .. } = run_on::<Sound, _>(&careless, fabric, 60, 5, Protocol::FASST);
+        let Gathered { violations, .. } = run_on::<NodeConfig, _>(&careless, fabric, 60, 5, Protocol::FASST);
         assert!(violations.iter().any(|found| found.contains("were written")), "{fabric}: {violations:?}");
     }
 }

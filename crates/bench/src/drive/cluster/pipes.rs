@@ -1,5 +1,5 @@
-//! What the processes of a cluster say to each other, a line of JSON each: a parent by a child's
-//! standard input, a child by its standard output.
+//! Messages between the processes of a cluster, each a line of JSON. The parent writes to a child's
+//! standard input, and reads from its standard output.
 
 use std::{
     fmt,
@@ -15,7 +15,7 @@ use crate::Error;
 
 const COMMAND: &str = "a node of the cluster";
 
-/// What a child is told first.
+/// The first message to a child.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Job<W> {
     pub(super) workload: W,
@@ -24,8 +24,8 @@ pub(super) struct Job<W> {
     pub(super) way: Way,
 }
 
-/// How the processes reach each other. A pipe is how they learn of it, so that the key is seen by
-/// no other process.
+/// How the processes reach each other. It is sent through a pipe, so that no other process sees the
+/// key.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) enum Way {
     Shm { directory: PathBuf },
@@ -44,23 +44,23 @@ impl fmt::Debug for Way {
     }
 }
 
-/// What a child is told then.
+/// A later message to a child: the next stage begins.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Order<C> {
+pub(super) enum ToChild<C> {
     /// Every node is loaded.
     Run,
-    /// All have run, and have counted so much.
+    /// All transactions have ended, and this was counted.
     Check(C),
-    /// All is checked.
+    /// All conditions were checked.
     End,
 }
 
-/// What a child tells.
+/// A message from a child.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Said<C> {
+pub(super) enum FromChild<C> {
     Loaded,
     Ran(Box<Tally>, C),
-    /// What does not hold. The child that checks the whole cluster tells what it has added, too.
+    /// Violated conditions. The child that checks the whole cluster also sends its sum.
     Checked(Vec<String>, Option<C>),
     Failed(String),
 }
@@ -75,17 +75,17 @@ pub(super) fn line(value: &impl Serialize) -> Result<Vec<u8>, Error> {
     Ok(line)
 }
 
-/// Tells the parent.
-pub(super) fn say<C: Serialize>(said: &Said<C>) -> Result<(), Error> {
+/// Sends a message to the parent.
+pub(super) fn send_to_parent<C: Serialize>(said: &FromChild<C>) -> Result<(), Error> {
     let line = line(said)?;
     let mut out = io::stdout().lock();
     out.write_all(&line).and_then(|()| out.flush()).map_err(failed)
 }
 
-/// Reads what a child tells. Its failure is an error.
-pub(super) fn read<C: DeserializeOwned>(said: &str) -> Result<Said<C>, Error> {
+/// Parses a child's message. A child's failure is an error.
+pub(super) fn read<C: DeserializeOwned>(said: &str) -> Result<FromChild<C>, Error> {
     match serde_json::from_str(said).map_err(failed)? {
-        Said::Failed(why) => Err(failed(why)),
+        FromChild::Failed(why) => Err(failed(why)),
         said => Ok(said),
     }
 }

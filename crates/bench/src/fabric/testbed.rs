@@ -73,7 +73,7 @@ impl Room {
 const NIC_QUEUE: usize = 4 << 10;
 
 /// Nodes, each with a region.
-pub(super) trait Bed {
+pub(super) trait Testbed {
     type Port: Port;
 
     fn nodes(&self) -> u16;
@@ -151,7 +151,7 @@ impl Local {
     }
 }
 
-impl Bed for Local {
+impl Testbed for Local {
     type Port = drtm_rdma::LocalPort<NoHtm>;
 
     fn nodes(&self) -> u16 {
@@ -207,7 +207,7 @@ impl Shm {
     }
 }
 
-impl Bed for Shm {
+impl Testbed for Shm {
     type Port = drtm_rdma::ShmPort<NoHtm>;
 
     fn nodes(&self) -> u16 {
@@ -272,7 +272,7 @@ impl Machines<drtm_rdma::VerbsFabric<NoHtm>> {
     }
 }
 
-impl<F: Fabric<Engine = NoHtm>> Bed for Machines<F> {
+impl<F: Fabric<Engine = NoHtm>> Testbed for Machines<F> {
     type Port = F::Port;
 
     fn nodes(&self) -> u16 {
@@ -315,7 +315,7 @@ impl Simulated {
     }
 }
 
-impl Bed for Simulated {
+impl Testbed for Simulated {
     type Port = drtm_rdma::SimPort<NoHtm>;
 
     fn nodes(&self) -> u16 {
@@ -400,8 +400,8 @@ pub(super) trait Turn<P: Port>: Clone + Send + 'static {
 /// of all nodes answer messages. Gives what was done in a second, by all together. A window that is
 /// short of some turns, because it is short or the machine busy, says nothing: it lasts twice as
 /// long the next time.
-pub(super) fn throughput<B: Bed, T: Turn<B::Port>>(
-    bed: &B,
+pub(super) fn throughput<B: Testbed, T: Turn<B::Port>>(
+    testbed: &B,
     clients: std::ops::Range<u16>,
     coroutines: usize,
     window: Window,
@@ -412,7 +412,7 @@ pub(super) fn throughput<B: Bed, T: Turn<B::Port>>(
     const TURNS: u32 = 4;
     let mut window = window;
     for attempt in 1.. {
-        let (done, took) = count(bed, clients.clone(), coroutines, window, seed, turn)?;
+        let (done, took) = count(testbed, clients.clone(), coroutines, window, seed, turn)?;
         let has_turns = TURNS * Duration::from_nanos(took.value_at_quantile(0.5)) <= window.counted;
         if done > 0.0 && (has_turns || attempt == ATTEMPTS) {
             return Ok(Pace::new(done / window.counted.as_secs_f64(), &took));
@@ -425,8 +425,8 @@ pub(super) fn throughput<B: Bed, T: Turn<B::Port>>(
     Err(Error::NothingDone { within: window.counted })
 }
 
-fn count<B: Bed, T: Turn<B::Port>>(
-    bed: &B,
+fn count<B: Testbed, T: Turn<B::Port>>(
+    testbed: &B,
     clients: std::ops::Range<u16>,
     coroutines: usize,
     window: Window,
@@ -436,13 +436,13 @@ fn count<B: Bed, T: Turn<B::Port>>(
     let count = Arc::new(Count {
         done: Mutex::new(0.0),
         failed: Mutex::new(None),
-        left: AtomicUsize::new(clients.len() * bed.workers() * coroutines),
+        left: AtomicUsize::new(clients.len() * testbed.workers() * coroutines),
         took: Mutex::new(new_histogram()),
     });
     let mut jobs: Vec<(NodeId, Job<B::Port>)> = Vec::new();
-    for node in 0..bed.nodes() {
+    for node in 0..testbed.nodes() {
         let coroutines = if clients.contains(&node) { coroutines } else { 0 };
-        for worker in 0..bed.workers() {
+        for worker in 0..testbed.workers() {
             let (count, turn) = (Arc::clone(&count), turn.clone());
             let seed = seed << 32 | u64::from(node) << 16 | (worker as u64) << 8;
             let start: Job<B::Port> = Box::new(move |spawner: Spawner<'_, B::Port>| {
@@ -451,7 +451,7 @@ fn count<B: Bed, T: Turn<B::Port>>(
             jobs.push((NodeId(node), start));
         }
     }
-    bed.run(jobs)?;
+    testbed.run(jobs)?;
     count.failed.lock().map_or(Ok(()), |error| Err(Error::Verb(error)))?;
     let took = count.took.lock().clone();
     let done = *count.done.lock();
@@ -628,14 +628,14 @@ impl<P: Port> Turn<P> for Verb {
 }
 
 /// What is done with a fabric, whichever it is.
-pub(super) trait OnBed {
+pub(super) trait OnTestbed {
     type Output;
 
-    fn on<B: Bed>(self, bed: &B) -> Result<Self::Output, Error>;
+    fn on<B: Testbed>(self, testbed: &B) -> Result<Self::Output, Error>;
 }
 
-/// Runs something on the bed of a fabric. A simulated one is the cluster of its profile.
-pub(super) fn on<O: OnBed>(
+/// Runs something on the testbed of a fabric. A simulated one is the cluster of its profile.
+pub(super) fn on<O: OnTestbed>(
     fabric: FabricName,
     transport: Transport,
     seed: u64,

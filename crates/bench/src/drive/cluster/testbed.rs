@@ -7,7 +7,7 @@ use drtm_rdma::{LocalConfig, LocalFabric, SimConfig};
 use drtm_txn::Config;
 
 use super::{
-    plan::Plan, process, simulation::simulate, stand::Stand, tally::Gathered, threads::on_threads,
+    plan::Plan, process, simulation::simulate, stages::Stages, tally::Gathered, threads::on_threads,
     workload::ClusterWorkload,
 };
 use crate::{Error, fabric::FabricName};
@@ -26,9 +26,9 @@ pub(crate) fn run<S: Config<Engine = NoHtm>, W: ClusterWorkload>(
         FabricName::Local => {
             let config = LocalConfig::perfect().mailbox(plan.messages()).queue_depth(plan.messages());
             let fabric = LocalFabric::<NoHtm>::new(plan.nodes, config.endpoints(usize::from(plan.threads) + 8));
-            let stand = Stand::new(plan.workers(), plan.nodes.into(), false);
+            let stages = Stages::new(plan.workers(), plan.nodes.into(), false);
             let nodes = (0..plan.nodes).map(|node| (node, fabric.clone())).collect();
-            on_threads::<_, S, W>(workload, plan, nodes, Arc::new(stand))
+            on_threads::<_, S, W>(workload, plan, nodes, Arc::new(stages))
         }
         FabricName::Shm => process::on_shm(workload, plan),
         FabricName::Tcp => process::on_tcp(workload, plan, true),

@@ -1,21 +1,21 @@
-//! The stages of a run, through which all workers go together.
+//! The stages of a run. All workers of all nodes are in the same stage.
 //!
-//! A worker of the process waits for a stage by looking at an atomic, since it serves other nodes
-//! meanwhile. Where all workers are in one process, the last one to arrive begins the next stage.
-//! A process of a cluster of processes tells its parent instead, which begins the stage everywhere.
+//! A worker polls an atomic for the next stage, and serves other nodes meanwhile. If all workers are
+//! in one process, the last one that finishes a stage begins the next. A child process sends a
+//! message to its parent instead, which begins the stage in all processes.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 
 use super::{
-    link::{Order, Said, say},
+    pipes::{FromChild, ToChild, send_to_parent},
     tally::{Gathered, Tally},
     workload::ClusterWorkload,
 };
 use crate::{Error, memory};
 
-/// What workers do.
+/// A stage of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum Stage {
@@ -27,39 +27,39 @@ pub(super) enum Stage {
     Check,
     /// All conditions were checked.
     End,
-    /// Something has failed: all end at once.
+    /// Something has failed: all workers end.
     Failed,
 }
 
 /// The stages of a process.
-pub(super) struct Stand<W: ClusterWorkload> {
-    /// Workers that are here.
+pub(super) struct Stages<W: ClusterWorkload> {
+    /// Workers of this process.
     workers: usize,
-    /// Nodes that are here.
+    /// Nodes of this process.
     nodes: usize,
-    /// Whether a parent decides, which this process tells what it has done.
+    /// Whether a parent process begins the stages.
     is_child: bool,
     stage: AtomicU8,
-    /// Workers that have nothing to do any more, and whether one will never say so.
+    /// Workers that have ended, and whether one panicked or never began.
     ended: AtomicUsize,
     is_abandoned: AtomicBool,
-    held: Mutex<Held<W>>,
+    held: Mutex<Totals<W>>,
 }
 
-struct Held<W: ClusterWorkload> {
+struct Totals<W: ClusterWorkload> {
     loaded: usize,
     done: usize,
     checked: usize,
     tally: Tally,
-    /// Of the workers here, and then of all.
+    /// The sum of this process's workers, and later of all nodes.
     count: W::Count,
     violations: Vec<String>,
     failure: Option<Error>,
 }
 
-impl<W: ClusterWorkload> Stand<W> {
+impl<W: ClusterWorkload> Stages<W> {
     pub(super) fn new(workers: usize, nodes: usize, is_child: bool) -> Self {
-        let held = Held {
+        let held = Totals {
             loaded: 0,
             done: 0,
             checked: 0,
@@ -72,7 +72,7 @@ impl<W: ClusterWorkload> Stand<W> {
         Self { workers, nodes, is_child, stage, ended: AtomicUsize::new(0), is_abandoned: AtomicBool::new(false), held }
     }
 
-    /// Whether this stage has begun, or all has failed.
+    /// Returns whether this stage has begun, or the run has failed.
     pub(super) fn has_begun(&self, stage: Stage) -> bool {
         self.stage.load(SeqCst) >= stage as u8
     }
@@ -85,27 +85,27 @@ impl<W: ClusterWorkload> Stand<W> {
         self.stage.fetch_max(stage as u8, SeqCst);
     }
 
-    /// Tells the parent, or begins a stage.
-    fn next(&self, said: impl FnOnce() -> Said<W::Count>, stage: Stage) {
+    /// Sends a message to the parent, or begins a stage.
+    fn next(&self, message: impl FnOnce() -> FromChild<W::Count>, stage: Stage) {
         if !self.is_child {
             self.begin(stage);
-        } else if let Err(error) = say(&said()) {
+        } else if let Err(error) = send_to_parent(&message()) {
             self.fail(error);
         }
     }
 
-    /// A worker is ready to run.
+    /// Counts a worker that is ready to run.
     pub(super) fn is_loaded(&self) {
         let mut held = self.held.lock();
         held.loaded += 1;
         let all = held.loaded == self.workers;
         drop(held);
         if all {
-            self.next(|| Said::Loaded, Stage::Run);
+            self.next(|| FromChild::Loaded, Stage::Run);
         }
     }
 
-    /// A worker has run.
+    /// Adds the counts of a worker whose transactions have ended.
     pub(super) fn has_run(&self, tally: &Tally, count: W::Count) {
         let mut held = self.held.lock();
         held.tally.add_here(tally);
@@ -116,20 +116,20 @@ impl<W: ClusterWorkload> Stand<W> {
             held.tally.most_memory = memory::peak().ok();
             let (tally, count) = (held.tally.clone(), held.count.clone());
             drop(held);
-            self.next(|| Said::Ran(Box::new(tally), count), Stage::Check);
+            self.next(|| FromChild::Ran(Box::new(tally), count), Stage::Check);
         }
     }
 
-    /// What the workers of all nodes have counted, once the check has begun.
+    /// Returns the sum over all nodes' workers, once the check has begun.
     pub(super) fn count(&self) -> W::Count {
         self.held.lock().count.clone()
     }
 
-    /// A node has been checked. The one that checks the whole cluster may have counted more.
+    /// Adds a node's violations. The node that checks the whole cluster may have changed the sum.
     pub(super) fn is_checked(&self, violations: Vec<String>, count: Option<W::Count>) {
         if self.is_child {
             // This process has one node.
-            return self.next(|| Said::Checked(violations, count), Stage::End);
+            return self.next(|| FromChild::Checked(violations, count), Stage::End);
         }
         let mut held = self.held.lock();
         held.violations.extend(violations);
@@ -142,52 +142,52 @@ impl<W: ClusterWorkload> Stand<W> {
         }
     }
 
-    /// Something has failed: all end. The first failure counts.
+    /// Ends the run with an error. Only the first one is kept.
     pub(super) fn fail(&self, error: Error) {
         if self.is_child && !self.has_failed() {
-            // Before this process leaves, which other nodes complain of. If the parent is gone, it
-            // cannot be told.
-            let _ = say::<W::Count>(&Said::Failed(error.to_string()));
+            // Sent before this process leaves the cluster, which other nodes report as an error. The
+            // parent may have ended.
+            let _ = send_to_parent::<W::Count>(&FromChild::Failed(error.to_string()));
         }
         self.held.lock().failure.get_or_insert(error);
         self.begin(Stage::Failed);
     }
 
-    /// A worker has nothing to do any more, but to serve others.
+    /// Counts a worker that has ended, and only serves others from now on.
     pub(super) fn has_ended(&self) {
         self.ended.fetch_add(1, SeqCst);
     }
 
-    /// Whether no worker here needs another any more.
+    /// Returns whether no worker of this process needs another one any more.
     pub(super) fn have_all_ended(&self) -> bool {
         self.ended.load(SeqCst) >= self.workers || self.is_abandoned.load(SeqCst)
     }
 
-    /// A worker could not begin, so that it does not end either.
+    /// Ends the run because a worker could not begin: it will not count as ended.
     pub(super) fn is_missing_one(&self, error: Error) {
         self.fail(error);
         self.abandon();
     }
 
-    /// A worker has panicked, which its thread tells.
+    /// Ends the run because a worker has panicked. Its thread reports the panic.
     pub(super) fn abandon(&self) {
         self.is_abandoned.store(true, SeqCst);
         self.begin(Stage::Failed);
     }
 
-    /// Does what the parent says.
-    pub(super) fn obey(&self, order: Order<W::Count>) {
-        match order {
-            Order::Run => self.begin(Stage::Run),
-            Order::Check(count) => {
+    /// Begins the stage that the parent's message says.
+    pub(super) fn apply(&self, message: ToChild<W::Count>) {
+        match message {
+            ToChild::Run => self.begin(Stage::Run),
+            ToChild::Check(count) => {
                 self.held.lock().count = count;
                 self.begin(Stage::Check);
             }
-            Order::End => self.begin(Stage::End),
+            ToChild::End => self.begin(Stage::End),
         }
     }
 
-    /// What came of it.
+    /// Returns the sums and violations, or the first error.
     pub(super) fn outcome(&self) -> Result<Gathered<W::Count>, Error> {
         let mut held = self.held.lock();
         match held.failure.take() {
