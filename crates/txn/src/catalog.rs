@@ -147,13 +147,13 @@ impl<E: Engine> Opened<E> {
         located: &mut Located,
         words: &[u64],
         lines: &'static PrefetchMask,
-        go_on: impl FnOnce(&mut Located),
+        advance: impl FnOnce(&mut Located),
     ) {
         match &self.storage {
             Storage::TreeOfWords(tree) if O::SORTED => words.iter().for_each(|word| tree.prefetch(worker, *word)),
             Storage::HashOfWords(table) if O::HASHED => {
                 let rows = table.prefetch(words.iter().copied());
-                if !located.note(self.number, rows, lines, go_on) {
+                if !located.note(self.number, rows, lines, advance) {
                     // There is no room to remember their places, but they are prefetched all the
                     // same.
                     table.prefetch(words.iter().copied()).for_each(|_| ());
@@ -265,7 +265,7 @@ impl<E: Engine> Catalog<E> {
             return None;
         }
         if located.step() {
-            self.go_on(located, false);
+            self.advance_prefetches(located, false);
         }
         if !O::HASHED {
             return None;
@@ -282,12 +282,12 @@ impl<E: Engine> Catalog<E> {
     #[inline(never)]
     pub(crate) fn flush_prefetch(&self, located: &mut Located, table: u16, word: u64) -> bool {
         if located.step() {
-            self.go_on(located, false);
+            self.advance_prefetches(located, false);
             return true;
         }
         let is_waiting = |located: &Located| matches!(located.next(table, word), Some(Whereabouts::Bucket(_)));
         is_waiting(located) && {
-            self.go_on(located, true);
+            self.advance_prefetches(located, true);
             !is_waiting(located)
         }
     }
@@ -297,18 +297,18 @@ impl<E: Engine> Catalog<E> {
     #[cold]
     #[inline(never)]
     fn located_in_time(&self, located: &mut Located, table: u16, word: u64) -> Option<Handle> {
-        self.go_on(located, true);
+        self.advance_prefetches(located, true);
         match located.find(table, word) {
             Whereabouts::Record(at) => Some(at),
             Whereabouts::Bucket(_) | Whereabouts::Unknown => None,
         }
     }
 
-    /// Prefetches the records of rows whose buckets are due. If the transaction `is_come_to` a
-    /// waiting row, all of them are.
+    /// Prefetches the records of rows whose buckets are due. `is_needed` says that the transaction
+    /// accesses a waiting row: then all of them are due.
     #[inline(never)]
-    pub(crate) fn go_on(&self, located: &mut Located, is_come_to: bool) {
-        located.go_on(is_come_to, |table, asked| self.get(table).map_or(Left::NOTHING, |table| table.locate(asked)));
+    pub(crate) fn advance_prefetches(&self, located: &mut Located, is_needed: bool) {
+        located.advance(is_needed, |table, asked| self.get(table).map_or(Left::NOTHING, |table| table.locate(asked)));
     }
 
     /// Returns the open tables and their numbers.

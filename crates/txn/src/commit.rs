@@ -227,7 +227,7 @@ impl<S: Config> Parts<'_, S> {
                 }
             };
         if db.is_told {
-            tell(db, session, &Commit { epoch, writes: locked.writes, arena, tables: db.catalog.infos() })?;
+            call_sink(db, session, &Commit { epoch, writes: locked.writes, arena, tables: db.catalog.infos() })?;
         }
         if !S::has(Mutation::CommitsNotCounted) {
             session.counters.writes(db.engine());
@@ -242,7 +242,7 @@ impl<S: Config> Parts<'_, S> {
 
 /// Calls the sink, which may refuse, and then appends to the log.
 #[inline(never)]
-fn tell<S: Config>(db: &Inner<S>, session: &mut Session, commit: &Commit<'_>) -> Result<(), Error> {
+fn call_sink<S: Config>(db: &Inner<S>, session: &mut Session, commit: &Commit<'_>) -> Result<(), Error> {
     if let Some(sink) = &db.sink {
         // The sink of an explicit transaction is under the same restrictions as that of a closure.
         let _until_told = db.enter_sink();

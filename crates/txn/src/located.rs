@@ -61,11 +61,11 @@ struct Waiting {
     end: u32,
     lines: &'static PrefetchMask,
     /// The step of the transaction at which the buckets have probably arrived.
-    ripe_at: u64,
+    due_at: u64,
 }
 
 /// The number of the transaction's steps until prefetched memory has probably arrived.
-const RIPENS: u64 = 2;
+const STEPS_UNTIL_DUE: u64 = 2;
 
 #[derive(Debug)]
 pub(crate) struct Located {
@@ -79,14 +79,14 @@ pub(crate) struct Located {
     /// The number of steps that transactions have made.
     steps: u64,
     /// The step at which the first waiting rows are due.
-    ripe_at: u64,
+    due_at: u64,
 }
 
 impl Default for Located {
     fn default() -> Self {
         let (entries, waiting) = (Vec::new(), Vec::new());
         let streams = Default::default();
-        Self { entries, streams, transaction: 1, waiting, served: 0, steps: 0, ripe_at: u64::MAX }
+        Self { entries, streams, transaction: 1, waiting, served: 0, steps: 0, due_at: u64::MAX }
     }
 }
 
@@ -104,7 +104,7 @@ impl Located {
         table: u16,
         rows: impl ExactSizeIterator<Item = (u64, BucketHint)>,
         lines: &'static PrefetchMask,
-        go_on: impl FnOnce(&mut Self),
+        advance: impl FnOnce(&mut Self),
     ) -> bool {
         let begin = self.entries.len();
         if begin + rows.len() > MOST {
@@ -112,7 +112,7 @@ impl Located {
         }
         self.entries.extend(rows.map(|(word, bucket)| Entry { word, at: Whereabouts::Bucket(bucket) }));
         if self.step() {
-            go_on(self);
+            advance(self);
         }
         let (begin, end) = (begin as u32, self.entries.len() as u32);
         let (stream, owner) = (&mut self.streams[usize::from(table) % STREAMS], Owner::of(self.transaction, table));
@@ -126,9 +126,9 @@ impl Located {
 
     #[inline(always)]
     fn wait(&mut self, table: u16, entries: Range<u32>, lines: &'static PrefetchMask) {
-        let ripe_at = self.steps + RIPENS;
-        self.waiting.push(Waiting { table, begin: entries.start, end: entries.end, lines, ripe_at });
-        self.ripe_at = self.ripe_at.min(ripe_at);
+        let due_at = self.steps + STEPS_UNTIL_DUE;
+        self.waiting.push(Waiting { table, begin: entries.start, end: entries.end, lines, due_at });
+        self.due_at = self.due_at.min(due_at);
     }
 
     /// Returns whether nothing was prefetched. Then steps need not be counted.
@@ -137,32 +137,32 @@ impl Located {
         self.entries.is_empty()
     }
 
-    /// Counts a step of the transaction. Returns whether it is time to [continue](Self::go_on) the
-    /// prefetches.
+    /// Counts a step of the transaction. Returns whether it is time to [continue](Self::advance)
+    /// the prefetches.
     #[inline(always)]
     pub(crate) fn step(&mut self) -> bool {
         self.steps += 1;
-        self.steps >= self.ripe_at
+        self.steps >= self.due_at
     }
 
-    /// Prefetches the records of rows that are due. If the transaction `is_come_to` a waiting row,
-    /// all of them are.
+    /// Prefetches the records of rows that are due. `is_needed` says that the transaction accesses
+    /// a waiting row: then all of them are due.
     #[inline(always)]
-    pub(crate) fn go_on(&mut self, is_come_to: bool, mut locate: impl FnMut(u16, Asked<'_>) -> Left) {
+    pub(crate) fn advance(&mut self, is_needed: bool, mut locate: impl FnMut(u16, Asked<'_>) -> Left) {
         let steps = self.steps;
         let waiting = self.waiting.get(self.served..).unwrap_or(&[]);
         // They are in the order in which they become due.
-        let due = match is_come_to {
+        let due = match is_needed {
             true => waiting.len(),
-            false => waiting.iter().take_while(|waiting| waiting.ripe_at <= steps).count(),
+            false => waiting.iter().take_while(|waiting| waiting.due_at <= steps).count(),
         };
         for _ in 0..due {
             let waiting = self.waiting[self.served];
             self.served += 1;
-            self.go_on_with(waiting, |asked| locate(waiting.table, asked));
+            self.advance_one(waiting, |asked| locate(waiting.table, asked));
         }
         match self.waiting.get(self.served) {
-            Some(first) => self.ripe_at = first.ripe_at,
+            Some(first) => self.due_at = first.due_at,
             None => self.wait_for_nothing(),
         }
     }
@@ -171,12 +171,12 @@ impl Located {
     #[inline(always)]
     fn wait_for_nothing(&mut self) {
         self.waiting.clear();
-        (self.served, self.ripe_at) = (0, u64::MAX);
+        (self.served, self.due_at) = (0, u64::MAX);
     }
 
     /// Makes the next step for rows that are waiting. Some may have to wait again.
     #[inline(always)]
-    fn go_on_with(&mut self, waiting: Waiting, locate: impl FnOnce(Asked<'_>) -> Left) {
+    fn advance_one(&mut self, waiting: Waiting, locate: impl FnOnce(Asked<'_>) -> Left) {
         let Waiting { table, begin, end, lines, .. } = waiting;
         let left = locate(Asked { entries: &mut self.entries[begin as usize..end as usize], lines });
         if left.begin < left.end {
@@ -229,11 +229,11 @@ impl Located {
     }
 
     /// Returns the next rows of a table, if they were prefetched. It returns no more than the steps
-    /// until it is time to [continue](Self::go_on) the prefetches.
+    /// until it is time to [continue](Self::advance) the prefetches.
     #[inline(always)]
     pub(crate) fn ahead(&self, table: u16) -> &[Entry] {
         let rows = self.rows(table);
-        let steps = self.ripe_at.saturating_sub(self.steps + 1);
+        let steps = self.due_at.saturating_sub(self.steps + 1);
         &rows[..rows.len().min(usize::try_from(steps).unwrap_or(usize::MAX))]
     }
 

@@ -176,7 +176,7 @@ fn empty_some<S: Config>(
     };
     let (mut keys, mut has_more) = (Vec::<OwnedKey>::new(), true);
     while has_more && keys.len() < BATCH {
-        has_more = opened.storage.go_on(tour, |key| keys.push(key.into()))?;
+        has_more = opened.storage.visit_some(tour, |key| keys.push(key.into()))?;
     }
     let records = db.store.records();
     for key in &keys {

@@ -254,14 +254,14 @@ impl<E: Engine> Storage<E> {
         }
     }
 
-    /// Scans the records of a range in one direction, locked or not, until `see` breaks off. It
+    /// Scans the records of a range in one direction, locked or not, until `visit` breaks off. It
     /// adds the leaves that it has passed to `passed`. A hash table has no ranges.
     #[cfg(not(feature = "model"))]
     pub(crate) fn scan(
         &self,
         (low, high, way): (Bound<KeyRef<'_>>, Bound<KeyRef<'_>>, Way),
         passed: &mut Vec<NodeVersion>,
-        mut see: impl FnMut(KeyRef<'_>, ReadEntry, &[u8]) -> ControlFlow<()>,
+        mut visit: impl FnMut(KeyRef<'_>, ReadEntry, &[u8]) -> ControlFlow<()>,
     ) -> Result<(), KvError> {
         let (mut view, mut value) = (Current, Vec::new());
         match self {
@@ -269,7 +269,7 @@ impl<E: Engine> Storage<E> {
                 let word = |key| if let KeyRef::Word(word) = key { word } else { 0 };
                 let range = (low.map(word), high.map(word));
                 let mut cursor = if way == Way::Up { Cursor::up(range) } else { Cursor::down(range) };
-                let each = |word, seen, value: &mut Vec<u8>| see(KeyRef::Word(word), seen, value);
+                let each = |word, seen, value: &mut Vec<u8>| visit(KeyRef::Word(word), seen, value);
                 tree.advance_each(&mut cursor, &mut view, passed, &mut value, each)
             }
             Self::TreeOfBytes(tree) => {
@@ -278,7 +278,7 @@ impl<E: Engine> Storage<E> {
                 }
                 let range = (low.map(bytes), high.map(bytes));
                 let mut cursor = if way == Way::Up { Cursor::up(range) } else { Cursor::down(range) };
-                let each = |bytes: &[u8], seen, value: &mut Vec<u8>| see(KeyRef::Bytes(bytes), seen, value);
+                let each = |bytes: &[u8], seen, value: &mut Vec<u8>| visit(KeyRef::Bytes(bytes), seen, value);
                 tree.advance_each(&mut cursor, &mut view, passed, &mut value, each)
             }
             Self::HashOfWords(_) | Self::HashOfBytes(_) => Ok(()),

@@ -150,14 +150,14 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         }
     }
 
-    /// Encodes a key once, and calls `go_on` with it.
+    /// Encodes a key once, and calls `then` with it.
     #[inline(always)]
-    fn with_key<K: Key, T>(&mut self, key: impl AsKey<K>, go_on: impl FnOnce(&mut Self, KeyRef<'_>) -> T) -> T {
+    fn with_key<K: Key, T>(&mut self, key: impl AsKey<K>, then: impl FnOnce(&mut Self, KeyRef<'_>) -> T) -> T {
         if K::FITS {
-            return go_on(self, KeyRef::Word(key.packed()));
+            return then(self, KeyRef::Word(key.packed()));
         }
         let mut buffer = std::mem::take(&mut self.state().arena.key);
-        let done = go_on(self, encode(key, &mut buffer));
+        let done = then(self, encode(key, &mut buffer));
         self.state().arena.key = buffer;
         done
     }
@@ -258,6 +258,10 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
     ///
     /// [`Error::Conflict`] when other transactions have changed what this one has read; or when
     /// memory has run out. Its writes are then not applied.
+    ///
+    /// # Example
+    ///
+    /// See [`Tx`].
     pub fn commit(mut self) -> Result<(), Error> {
         self.try_commit(self.db.thread())
     }

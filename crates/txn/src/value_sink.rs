@@ -8,12 +8,12 @@ use crate::{Codec, arena::Values, projection::Projection};
 
 /// The end of a transaction's values, as a buffer for one more.
 #[derive(Debug)]
-pub(crate) struct End<'v> {
+pub(crate) struct ArenaEnd<'v> {
     pub(crate) values: &'v mut Values,
     pub(crate) start: usize,
 }
 
-impl ValueSink for End<'_> {
+impl ValueSink for ArenaEnd<'_> {
     #[inline(always)]
     fn of(&mut self, length: usize) -> &mut [u8] {
         self.values.room(self.start, length)
@@ -22,19 +22,19 @@ impl ValueSink for End<'_> {
 
 /// A buffer for a value of a codec, whose length may be fixed.
 #[derive(Debug)]
-pub(crate) struct Of<'r, C, R> {
+pub(crate) struct CodecSink<'r, C, R> {
     pub(crate) room: &'r mut R,
     codec: PhantomData<fn() -> C>,
 }
 
-impl<'r, C: Codec, R: ValueSink> Of<'r, C, R> {
+impl<'r, C: Codec, R: ValueSink> CodecSink<'r, C, R> {
     #[inline(always)]
     pub(crate) fn new(room: &'r mut R) -> Self {
         Self { room, codec: PhantomData }
     }
 }
 
-impl<C: Codec, R: ValueSink> ValueSink for Of<'_, C, R> {
+impl<C: Codec, R: ValueSink> ValueSink for CodecSink<'_, C, R> {
     #[inline(always)]
     fn of(&mut self, length: usize) -> &mut [u8] {
         self.room.of(length)
@@ -48,7 +48,7 @@ impl<C: Codec, R: ValueSink> ValueSink for Of<'_, C, R> {
 
 /// A buffer for the projected part of a value, whose length may be fixed.
 #[derive(Debug)]
-pub(crate) struct Taken<'r> {
+pub(crate) struct ProjectedSink<'r> {
     value: &'r mut Values,
     values: &'r mut Values,
     start: usize,
@@ -56,7 +56,7 @@ pub(crate) struct Taken<'r> {
     whole: Option<usize>,
 }
 
-impl<'r> Taken<'r> {
+impl<'r> ProjectedSink<'r> {
     #[inline(always)]
     pub(crate) fn new(
         value: &'r mut Values,
@@ -69,7 +69,7 @@ impl<'r> Taken<'r> {
     }
 }
 
-impl ValueSink for Taken<'_> {
+impl ValueSink for ProjectedSink<'_> {
     #[inline(always)]
     fn of(&mut self, length: usize) -> &mut [u8] {
         let length = self.wanted.span.at_most(length);

@@ -152,7 +152,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         &self,
         keys: impl ExactSizeIterator<Item = K::Key<'k>>,
     ) -> impl ExactSizeIterator<Item = (K::Key<'k>, BucketHint)> {
-        self.table.ask_for_buckets::<K>(keys)
+        self.table.prefetch_buckets::<K>(keys)
     }
 
     /// Finds the probable place of a key's record in a [prefetched](Self::prefetch) bucket.
@@ -163,7 +163,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// See [`prefetch`](Self::prefetch).
     #[inline(always)]
     pub fn locate(&self, key: K::Key<'_>, bucket: BucketHint, lines: &PrefetchMask) -> Whereabouts {
-        self.table.ask_for_record::<K>(key, bucket, lines)
+        self.table.prefetch_record::<K>(key, bucket, lines)
     }
 }
 

@@ -74,7 +74,7 @@ impl<E: Engine> Table<E> {
 
     /// Prefetches the buckets where keys probably are.
     #[inline(always)]
-    pub(super) fn ask_for_buckets<'k, K: Keys>(
+    pub(super) fn prefetch_buckets<'k, K: Keys>(
         &self,
         keys: impl ExactSizeIterator<Item = K::Key<'k>>,
     ) -> impl ExactSizeIterator<Item = (K::Key<'k>, BucketHint)> {
@@ -83,7 +83,7 @@ impl<E: Engine> Table<E> {
             let hash = K::hash(K::word(key));
             // This is out of bounds, and not prefetched, if this handle has never used the segment.
             let bucket = self.main.place(guess.bucket(hash));
-            (key, Self::ask_for_lines(region, BucketHint::of(bucket, guess.line(hash))))
+            (key, Self::prefetch_lines(region, BucketHint::of(bucket, guess.line(hash))))
         })
     }
 
@@ -93,7 +93,7 @@ impl<E: Engine> Table<E> {
     /// Looks into one line first. A place there is in one word, so the bucket's version need not be
     /// checked: a reader of the record checks its key.
     #[inline(always)]
-    pub(super) fn ask_for_record<K: Keys>(
+    pub(super) fn prefetch_record<K: Keys>(
         &self,
         key: K::Key<'_>,
         hint: BucketHint,
@@ -103,17 +103,17 @@ impl<E: Engine> Table<E> {
         let slot = bucket::first_match(self.engine(), line, K::word(key));
         // This branch is seldom taken, and so predictable.
         if slot >= LINE_SLOTS - 1 {
-            return self.ask_for_record_slow::<K>(key, hint, lines);
+            return self.prefetch_record_slow::<K>(key, hint, lines);
         }
         // The slot stores its own tag, so its meta word has the format of a link.
         let place = Place::from_link(self.engine().load(&line[meta_word(slot)]));
-        if place.word == 0 { Whereabouts::Unknown } else { self.ask_for_place(place, lines) }
+        if place.word == 0 { Whereabouts::Unknown } else { self.prefetch_place(place, lines) }
     }
 
-    /// Prefetches a key's record like [`ask_for_record`](Self::ask_for_record), for keys that are
+    /// Prefetches a key's record like [`prefetch_record`](Self::prefetch_record), for keys that are
     /// not in the line's first slots: anywhere in the bucket, or behind it.
     #[inline(never)]
-    fn ask_for_record_slow<K: Keys>(&self, key: K::Key<'_>, hint: BucketHint, lines: &PrefetchMask) -> Whereabouts {
+    fn prefetch_record_slow<K: Keys>(&self, key: K::Key<'_>, hint: BucketHint, lines: &PrefetchMask) -> Whereabouts {
         let Ok(bucket) = self.region().array(hint.bucket()) else { return Whereabouts::Unknown };
         let (engine, word) = (self.engine(), K::word(key));
         let seen = bucket::seen(engine, bucket);
@@ -123,7 +123,7 @@ impl<E: Engine> Table<E> {
                 0 => Whereabouts::Unknown,
                 link => {
                     let next = BucketHint::of(self.overflow.place(link), self.line_of::<K>(word));
-                    Whereabouts::Bucket(Self::ask_for_lines(self.region(), next))
+                    Whereabouts::Bucket(Self::prefetch_lines(self.region(), next))
                 }
             };
         }
@@ -133,11 +133,11 @@ impl<E: Engine> Table<E> {
         // it is in one word.
         let is_one = !Bits::lends_its_tag(slot) || bucket::depth(engine, bucket).is_some();
         let is_same = bucket::seen(engine, bucket) == seen && !seen.is_locked();
-        if is_one && is_same { self.ask_for_place(place, lines) } else { Whereabouts::Unknown }
+        if is_one && is_same { self.prefetch_place(place, lines) } else { Whereabouts::Unknown }
     }
 
     #[inline(always)]
-    fn ask_for_lines(region: &Region<E>, hint: BucketHint) -> BucketHint {
+    fn prefetch_lines(region: &Region<E>, hint: BucketHint) -> BucketHint {
         region.prefetch(hint.0.word());
         // The other line is prefetched too, for keys that found no room in their line.
         region.prefetch(hint.0.word() ^ LINE_WORDS as u64);
@@ -145,7 +145,7 @@ impl<E: Engine> Table<E> {
     }
 
     #[inline(always)]
-    fn ask_for_place(&self, place: Place, lines: &PrefetchMask) -> Whereabouts {
+    fn prefetch_place(&self, place: Place, lines: &PrefetchMask) -> Whereabouts {
         lines.prefetch(self.region(), place.word);
         Whereabouts::Record(Handle::of(place))
     }

@@ -175,7 +175,7 @@ impl<E: Engine> Tree<E> {
     pub fn prefetch(&self, worker: &mut Worker<E>, key: u64) {
         // A concurrent change or a corrupt tree does not matter here: the later operation detects
         // it.
-        let _ = self.table.ask_for_leaf(worker, key);
+        let _ = self.table.prefetch_leaf(worker, key);
     }
 }
 

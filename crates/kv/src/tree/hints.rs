@@ -356,7 +356,7 @@ impl<E: Engine> Table<E> {
     #[inline(always)]
     pub(super) fn hinted(&self, hash: u64) -> Option<Record<'_, E>> {
         let hint = self.hints.find(hash)?;
-        hint.ask_for_record(self.region());
+        hint.prefetch_record(self.region());
         let Hint { leaf, slot, link, .. } = hint;
         let node = self.node_at(leaf).ok()?;
         let stamp = node.stamp();
@@ -369,9 +369,9 @@ impl<E: Engine> Table<E> {
     /// Prefetches the memory that a lookup of a key with this hash reads. Returns whether there is
     /// a hint.
     #[inline(always)]
-    pub(super) fn ask_for_hinted(&self, hash: u64) -> bool {
+    pub(super) fn prefetch_hinted(&self, hash: u64) -> bool {
         let Some(hint) = self.hints.find(hash) else { return false };
-        hint.ask_for_record(self.region());
+        hint.prefetch_record(self.region());
         self.node_at(hint.leaf).is_ok_and(|leaf| {
             leaf.prefetch_link(hint.slot);
             true
@@ -434,7 +434,7 @@ impl Drop for Hints {
 
 impl Hint {
     #[inline(always)]
-    fn ask_for_record<E: Engine>(&self, region: &Region<E>) {
+    fn prefetch_record<E: Engine>(&self, region: &Region<E>) {
         let first = Place::from_link(self.link).word;
         for line in 0..=BEYOND.max() as usize {
             if line <= self.beyond {

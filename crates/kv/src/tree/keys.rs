@@ -82,7 +82,7 @@ impl Kind for Bytes {
 
     #[inline(always)]
     fn insert_point<'t, E: Engine>(table: &'t Table<E>, key: &[u8]) -> Result<InsertPoint<'t, E>, KvError> {
-        table.spot_of_bytes(key)
+        table.insert_point_of_bytes(key)
     }
 
     fn part<E: Engine>(

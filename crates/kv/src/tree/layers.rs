@@ -51,7 +51,7 @@ impl<E: Engine> Table<E> {
     /// Returns the end of a key's path. It is at the key's record, at a record of another key with
     /// the same slices so far, or where the key is absent.
     #[inline(always)]
-    pub(super) fn spot_of_bytes(&self, key: &[u8]) -> Result<InsertPoint<'_, E>, KvError> {
+    pub(super) fn insert_point_of_bytes(&self, key: &[u8]) -> Result<InsertPoint<'_, E>, KvError> {
         Sliced::kept(key)?;
         Ok(until!(self.try_way(key, |_| ())?))
     }

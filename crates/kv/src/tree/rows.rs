@@ -86,7 +86,7 @@ impl Ahead {
     /// Prefetches the records of the leaf that is probably next, up to the range's last key, as far
     /// as rows are needed behind `left` others.
     #[inline(never)]
-    fn ask_for_leaf<E: Engine>(self, region: &Region<E>, leaf: Node<'_, E>, last: u64, left: usize) {
+    fn prefetch_leaf<E: Engine>(self, region: &Region<E>, leaf: Node<'_, E>, last: u64, left: usize) {
         let rows = leaf.up_to(leaf.stamp().count(), last).min(self.rest.saturating_sub(left));
         self.ask(region, leaf, (0, 1), rows);
     }
@@ -182,7 +182,7 @@ impl Rows {
             && let Some((leaf, last)) = next_leaf()
         {
             self.has_asked = true;
-            self.ahead.ask_for_leaf(region, leaf, last, self.left);
+            self.ahead.prefetch_leaf(region, leaf, last, self.left);
         }
         Some(entry)
     }

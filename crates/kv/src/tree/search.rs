@@ -109,8 +109,8 @@ impl<E: Engine> Table<E> {
     /// Prefetches the leaf that a key probably belongs to, without waiting for it. Also prefetches
     /// the record if a hint leads to it. Nothing is validated.
     #[inline(always)]
-    pub(super) fn ask_for_leaf(&self, worker: &mut Worker<E>, key: u64) -> Result<(), KvError> {
-        if self.ask_for_hinted(Hints::hash(key)) {
+    pub(super) fn prefetch_leaf(&self, worker: &mut Worker<E>, key: u64) -> Result<(), KvError> {
+        if self.prefetch_hinted(Hints::hash(key)) {
             return Ok(());
         }
         let Seen { mut node, mut stamp } = self.top()?;

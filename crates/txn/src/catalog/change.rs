@@ -69,7 +69,7 @@ impl<E: Engine> Catalog<E> {
         if self.dropped_at.load(SeqCst) > admitted { Err(Conflict::Validation) } else { Ok(()) }
     }
 
-    /// Drops a table with its indexes, or the table of an index. `tell` advances the database's
+    /// Drops a table with its indexes, or the table of an index. `publish` advances the database's
     /// count of changes, and returns it. `announce` logs the drop. The caller holds the turn of the
     /// table's indexes.
     ///
@@ -79,7 +79,7 @@ impl<E: Engine> Catalog<E> {
     pub(crate) fn drop_table(
         &self,
         table: &Opened<E>,
-        tell: impl FnOnce() -> u64,
+        publish: impl FnOnce() -> u64,
         announce: impl FnOnce() -> Result<(), Error>,
     ) -> Result<Dropped, Error> {
         let _count = self.count.lock();
@@ -87,7 +87,7 @@ impl<E: Engine> Catalog<E> {
         let all = || std::iter::once(table).chain(self.indexes_of(table.number));
         all().for_each(|table| table.database.store(NO_DATABASE, SeqCst));
         self.dropped_at.store(UNDER_WAY, SeqCst);
-        let at = tell();
+        let at = publish();
         self.dropped_at.store(at, SeqCst);
         if let Err(error) = announce() {
             all().for_each(|table| table.database.store(self.database, SeqCst));

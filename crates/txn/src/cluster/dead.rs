@@ -42,7 +42,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
             let is_its = |holder: &Holder| u16::from(holder.node()) == node && holder.incarnation() <= incarnation;
             loop {
                 let mut locked = Vec::new();
-                let has_more = table.storage.go_on(&mut tour, |key| {
+                let has_more = table.storage.visit_some(&mut tour, |key| {
                     if let Some((at, holder)) = home.lock_of(table, key).filter(|(_, holder)| is_its(holder)) {
                         locked.push((at, holder));
                     }

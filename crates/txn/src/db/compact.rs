@@ -161,7 +161,7 @@ impl<S: Config> Db<S> {
             };
             keys.clear();
             while has_more && keys.len() < BATCH {
-                has_more = table.storage.go_on(tour, |key| keys.push(key.into()))?;
+                has_more = table.storage.visit_some(tour, |key| keys.push(key.into()))?;
             }
             let mut state = db.take(thread)?;
             let mut relocated = Ok(());

@@ -29,22 +29,22 @@ impl World {
     fn ask(&mut self, number: u16, keys: &[u64]) -> bool {
         let Self { located, table } = self;
         let rows = table.prefetch(keys.iter().copied());
-        located.note(number, rows, &WHOLE, |located| Self::go_on(located, table, false))
+        located.note(number, rows, &WHOLE, |located| Self::advance(located, table, false))
     }
 
-    fn go_on(located: &mut Located, table: &HashTable<NoHtm>, is_come_to: bool) {
-        located.go_on(is_come_to, |_, asked| asked.locate(|key, bucket, lines| table.locate(key, bucket, lines)));
+    fn advance(located: &mut Located, table: &HashTable<NoHtm>, is_needed: bool) {
+        located.advance(is_needed, |_, asked| asked.locate(|key, bucket, lines| table.locate(key, bucket, lines)));
     }
 
     fn step(&mut self) {
         if self.located.step() {
-            Self::go_on(&mut self.located, &self.table, false);
+            Self::advance(&mut self.located, &self.table, false);
         }
     }
 
     /// Returns the records of all prefetched rows.
     fn settle(&mut self) {
-        (0..2 * RIPENS).for_each(|_| self.step());
+        (0..2 * STEPS_UNTIL_DUE).for_each(|_| self.step());
     }
 
     fn record(&mut self, number: u16, key: u64) -> Option<Handle> {
@@ -96,7 +96,7 @@ fn several_rows_are_come_to_at_once_until_it_is_time_for_others() {
     let mut world = World::new();
     assert!(world.ask(1, &[10, 11, 12]) && world.located.ahead(2).is_empty());
     let words = |rows: &[Entry]| rows.iter().map(|entry| entry.word).collect::<Vec<_>>();
-    assert!(world.located.ahead(1).len() <= RIPENS as usize, "before that their records are to be asked for");
+    assert!(world.located.ahead(1).len() <= STEPS_UNTIL_DUE as usize, "before that their records are to be asked for");
     world.settle();
     assert_eq!(words(world.located.ahead(1)), [10, 11, 12]);
     assert!(world.located.has(1, 0, 10) && world.located.has(1, 2, 12));
@@ -118,7 +118,7 @@ fn several_rows_are_come_to_at_once_until_it_is_time_for_others() {
 fn records_are_asked_for_a_while_after_buckets() {
     let mut world = World::new();
     assert!(world.ask(1, &[1, 2]));
-    for _ in 1..RIPENS {
+    for _ in 1..STEPS_UNTIL_DUE {
         world.step();
         assert!(matches!(world.located.find(1, 1), Whereabouts::Bucket(_)));
     }
@@ -130,7 +130,7 @@ fn records_are_asked_for_a_while_after_buckets() {
 
     // Reading one waiting row prefetches the records of all that are waiting.
     assert!(world.ask(3, &[4, 99]) && world.ask(3, &[6]) && world.ask(4, &[5]));
-    World::go_on(&mut world.located, &world.table, true);
+    World::advance(&mut world.located, &world.table, true);
     assert!(world.is_found(3, 4) && world.is_found(3, 6) && world.is_found(4, 5));
     assert_eq!(world.located.find(3, 99), Whereabouts::Unknown, "there is no such row");
 
@@ -151,7 +151,7 @@ fn rows_further_on_in_a_chain_are_found_bucket_by_bucket() {
     let mut before = 0;
     // Four times as many keys as fit into the first buckets.
     for length in 1..=3 {
-        (0..RIPENS).for_each(|_| world.step());
+        (0..STEPS_UNTIL_DUE).for_each(|_| world.step());
         let now = known(&mut world);
         assert!(now > before, "buckets {length}: {now} after {before}");
         before = now;

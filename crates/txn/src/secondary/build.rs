@@ -132,9 +132,9 @@ impl<S: Config> Db<S> {
     ) -> Result<(), Error> {
         let db = &*self.inner;
         let Some(entries) = db.catalog.get(number) else { return Err(Error::OtherDatabase) };
-        let tell = || db.lifecycle.advance_count(db.engine());
+        let publish = || db.lifecycle.advance_count(db.engine());
         let index = Box::new(upkeep::Opened { def, table: opened.name.clone() });
-        let listed = opened.indexes.add(index, number, tell);
+        let listed = opened.indexes.add(index, number, publish);
         let filled = catch_unwind(AssertUnwindSafe(|| {
             self.fill(opened, listed)?;
             Ok(db.engine().load(db.snapshot_number()?))
@@ -149,7 +149,7 @@ impl<S: Config> Db<S> {
             Ok(Err(error)) => Ok(error),
             Err(panic) => Err(panic),
         };
-        opened.indexes.give_up(listed, tell);
+        opened.indexes.give_up(listed, publish);
         let is_empty = if <U::Key<K, I>>::FITS { self.empty::<u64>(number) } else { self.empty::<Vec<u8>>(number) };
         entries.retire(is_empty.is_ok());
         event!(
@@ -170,7 +170,7 @@ impl<S: Config> Db<S> {
         let mut tour = opened.storage.tour()?;
         let mut keys: Vec<OwnedKey> = Vec::new();
         loop {
-            let has_more = opened.storage.go_on(&mut tour, |key| keys.push(key.into()))?;
+            let has_more = opened.storage.visit_some(&mut tour, |key| keys.push(key.into()))?;
             if keys.len() >= BATCH || !has_more {
                 for some in keys.chunks(BATCH) {
                     self.transact(|tx| some.iter().try_for_each(|key| tx.complete(opened, key.as_ref(), index)))?;

@@ -236,10 +236,10 @@ impl Indexes {
         if self.has_unopened.load(Acquire) { self.names.lock().unopened.first().cloned() } else { None }
     }
 
-    /// Sets which transactions may write the table from now on. `tell` notifies running ones.
+    /// Sets which transactions may write the table from now on. `publish` notifies running ones.
     #[cfg(not(feature = "model"))]
-    pub(crate) fn set_writers(&self, writers: Writers, tell: impl FnOnce() -> u64) {
-        self.change(tell, || {
+    pub(crate) fn set_writers(&self, writers: Writers, publish: impl FnOnce() -> u64) {
+        self.change(publish, || {
             self.writers.store(writers as u8, SeqCst);
             // It may send writers to the slow path.
             self.look_again();
@@ -281,13 +281,13 @@ impl Indexes {
         self.turn.lock()
     }
 
-    /// Adds an index without entries, whose own table has this number. `tell` notifies writers and
-    /// returns the change's count. The caller holds the [turn](Self::turn).
-    pub(super) fn add(&self, index: Box<dyn Lister>, number: u16, tell: impl FnOnce() -> u64) -> &Listed {
+    /// Adds an index without entries, whose own table has this number. `publish` notifies writers
+    /// and returns the change's count. The caller holds the [turn](Self::turn).
+    pub(super) fn add(&self, index: Box<dyn Lister>, number: u16, publish: impl FnOnce() -> u64) -> &Listed {
         let is_left = |listed: &&Listed| listed.stage.load(Relaxed) == GIVEN_UP && listed.index.is_as(&*index);
         let left = self.all().find(is_left);
         let listed = left.unwrap_or_else(|| self.append(index));
-        self.change(tell, || {
+        self.change(publish, || {
             listed.number.store(number, SeqCst);
             listed.stage.store(PARTIAL, SeqCst);
             self.has_some.store(true, SeqCst);
@@ -306,8 +306,8 @@ impl Indexes {
     }
 
     /// Gives up an index that could not be created. The caller holds the [turn](Self::turn).
-    pub(super) fn give_up(&self, listed: &Listed, tell: impl FnOnce() -> u64) {
-        self.change(tell, || {
+    pub(super) fn give_up(&self, listed: &Listed, publish: impl FnOnce() -> u64) {
+        self.change(publish, || {
             listed.stage.store(GIVEN_UP, SeqCst);
             self.look_again();
         });
@@ -315,8 +315,8 @@ impl Indexes {
 
     /// Gives up an index that was dropped, whether it was open or only recorded. The caller holds
     /// the [turn](Self::turn).
-    pub(crate) fn remove(&self, name: &str, tell: impl FnOnce() -> u64) {
-        self.change(tell, || {
+    pub(crate) fn remove(&self, name: &str, publish: impl FnOnce() -> u64) {
+        self.change(publish, || {
             let named = self.all().filter(|listed| listed.index.name() == name);
             named.for_each(|listed| listed.stage.store(GIVEN_UP, SeqCst));
             self.look_again();
@@ -332,11 +332,11 @@ impl Indexes {
         self.has_some.store(has_some, SeqCst);
     }
 
-    fn change(&self, tell: impl FnOnce() -> u64, change: impl FnOnce()) {
+    fn change(&self, publish: impl FnOnce() -> u64, change: impl FnOnce()) {
         // A transaction admitted before must look again, whatever the change's count will be.
         self.changed_at.store(UNDER_WAY, SeqCst);
         change();
-        self.changed_at.store(tell(), SeqCst);
+        self.changed_at.store(publish(), SeqCst);
     }
 
     /// Returns the database's count of changes after the last change of these indexes.

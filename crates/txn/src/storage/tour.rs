@@ -51,7 +51,7 @@ impl<E: Engine> Storage<E> {
     }
 
     /// Shows some more keys, and returns whether there may be others.
-    pub(crate) fn go_on(&self, tour: &mut Tour, mut show: impl FnMut(KeyRef<'_>)) -> Result<bool, KvError> {
+    pub(crate) fn visit_some(&self, tour: &mut Tour, mut show: impl FnMut(KeyRef<'_>)) -> Result<bool, KvError> {
         let _visit = self.store().visit();
         match (self, &mut tour.at) {
             (Self::HashOfWords(table), At::Buckets(sweep)) => table.advance(sweep, |word| show(KeyRef::Word(word))),
@@ -69,9 +69,9 @@ impl<E: Engine> Storage<E> {
         }
     }
 
-    /// Like [`go_on`](Self::go_on), for a hash table, but also passes the guards of the keys'
-    /// buckets to `guard`.
-    pub(crate) fn go_on_guarded(
+    /// Like [`visit_some`](Self::visit_some), for a hash table, but also passes the guards of the
+    /// keys' buckets to `guard`.
+    pub(crate) fn visit_some_guarded(
         &self,
         tour: &mut Tour,
         mut guard: impl FnMut(Absence),

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Config, Error, Key, Ordered, Sorted, Stored, arena::Arena, name::Name, position::Position, projection::Projection,
-    read_set::ReadSet, state::TxState, storage::Storage, value_sink::Of, write_set::WriteTarget,
+    read_set::ReadSet, state::TxState, storage::Storage, value_sink::CodecSink, write_set::WriteTarget,
 };
 
 impl<R: Sorted, S: Config, M: Mode> Range<'_, '_, R, S, M> {
@@ -49,7 +49,7 @@ impl<R: Sorted, S: Config, M: Mode> Range<'_, '_, R, S, M> {
 }
 
 impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Range<'_, '_, R, S, M> {
-    /// Shows the next row to `see` without copying it. Returns its key and what `see` returns.
+    /// Shows the next row to `visit` without copying it. Returns its key and what `visit` returns.
     ///
     /// # Errors
     ///
@@ -72,14 +72,14 @@ impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Range<'_, '_, R, S, M> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
-    pub fn view_next<X>(&mut self, see: impl FnOnce(R::View<'_>) -> X) -> Result<Option<(R::Key, X)>, Error> {
+    pub fn view_next<X>(&mut self, visit: impl FnOnce(R::View<'_>) -> X) -> Result<Option<(R::Key, X)>, Error> {
         self.face_front()?;
         let Some((entry, found, _)) = self.advance(&Projection::TO_READ)? else { return Ok(None) };
-        self.show(entry, found, |key, view| (key, see(view))).map(Some)
+        self.show(entry, found, |key, view| (key, visit(view))).map(Some)
     }
 
-    /// Shows the following rows one by one, until the range ends or `see` breaks off. For many rows
-    /// this is faster than to call [`view_next`](Self::view_next) for each.
+    /// Shows the following rows one by one, until the range ends or `visit` breaks off. For many
+    /// rows this is faster than to call [`view_next`](Self::view_next) for each.
     ///
     /// # Errors
     ///
@@ -111,9 +111,9 @@ impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Range<'_, '_, R, S, M> {
     /// # Ok::<(), drtm::Error>(())
     /// ```
     #[inline]
-    pub fn view_each(&mut self, mut see: impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>) -> Result<(), Error> {
+    pub fn view_each(&mut self, mut visit: impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>) -> Result<(), Error> {
         self.face_front()?;
-        while let Some(stop) = self.run_in_place(&mut see)? {
+        while let Some(stop) = self.run_in_place(&mut visit)? {
             match stop {
                 Stop::Over => return self.tx.passed(),
                 Stop::Enough => return Ok(()),
@@ -121,7 +121,7 @@ impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Range<'_, '_, R, S, M> {
                 Stop::At(word, seen) => {
                     let end = self.tx.state().arena.values.len();
                     if let Some((entry, found, _)) = self.row_slow(word, seen, end, &Projection::TO_READ)?
-                        && self.show(entry, found, &mut see)?.is_break()
+                        && self.show(entry, found, &mut visit)?.is_break()
                     {
                         return Ok(());
                     }
@@ -129,7 +129,7 @@ impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Range<'_, '_, R, S, M> {
             }
         }
         while let Some((entry, found, _)) = self.advance(&Projection::TO_READ)? {
-            if self.show(entry, found, &mut see)?.is_break() {
+            if self.show(entry, found, &mut visit)?.is_break() {
                 break;
             }
         }
@@ -138,9 +138,9 @@ impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Range<'_, '_, R, S, M> {
 
     /// Shows a found row.
     #[inline(always)]
-    fn show<X>(&mut self, key: R::Key, found: Found, see: impl FnOnce(R::Key, R::View<'_>) -> X) -> Result<X, Error> {
+    fn show<X>(&mut self, key: R::Key, found: Found, visit: impl FnOnce(R::Key, R::View<'_>) -> X) -> Result<X, Error> {
         let rows = self.rows;
-        self.tx.read_found(&self.opened.name, found, |whole| Ok(see(key, rows.show(rows.part(whole))?)))
+        self.tx.read_found(&self.opened.name, found, |whole| Ok(visit(key, rows.show(rows.part(whole))?)))
     }
 
     /// Shows rows by the fast path. Returns `None` if it does not apply to the transaction or the
@@ -148,11 +148,11 @@ impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Range<'_, '_, R, S, M> {
     #[inline(always)]
     fn run_in_place(
         &mut self,
-        see: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
+        visit: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
     ) -> Result<Option<Stop>, Error> {
         match self.tx.past() {
-            Some(before) => self.run_in_past(before, see),
-            None if self.tx.is_plain() => self.run_in_present(see),
+            Some(before) => self.run_in_past(before, visit),
+            None if self.tx.is_plain() => self.run_in_present(visit),
             None => Ok(None),
         }
     }
@@ -160,7 +160,7 @@ impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Range<'_, '_, R, S, M> {
     #[inline(never)]
     fn run_in_present(
         &mut self,
-        see: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
+        visit: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
     ) -> Result<Option<Stop>, Error> {
         let before = self.tx.state().seen();
         let Self { tx, opened, cursor, rows, .. } = self;
@@ -168,9 +168,9 @@ impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Range<'_, '_, R, S, M> {
         let TxState { reads, arena: Arena { value, .. }, writes, holder, .. } = tx.state();
         let ReadSet { leaves, records, next_check, .. } = reads;
         let (view, reader) = (&mut ForHolder(*holder), &mut Present { records, writes, next_check: *next_check });
-        let room = &mut Of::<R::Codec, _>::new(value);
+        let room = &mut CodecSink::<R::Codec, _>::new(value);
         let stop = drive((tree, cursor), view, leaves, reader, room, |word, _, room| {
-            shown(*rows, &opened.name, word, room.room.bytes(), see)
+            shown(*rows, &opened.name, word, room.room.bytes(), visit)
         })?;
         self.end_run(before);
         Ok(Some(stop))
@@ -180,14 +180,14 @@ impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Range<'_, '_, R, S, M> {
     fn run_in_past(
         &mut self,
         before: Version,
-        see: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
+        visit: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
     ) -> Result<Option<Stop>, Error> {
         let Self { tx, opened, cursor, rows, .. } = self;
         let (Storage::TreeOfWords(tree), Position::Words(cursor)) = (&opened.storage, cursor) else { return Ok(None) };
         let (view, reader) = (&mut AsOf::new(before), &mut Snapshot { table: &opened.name });
-        let room = &mut Of::<R::Codec, _>::new(&mut tx.state().arena.value);
+        let room = &mut CodecSink::<R::Codec, _>::new(&mut tx.state().arena.value);
         drive((tree, cursor), view, &mut (), reader, room, |word, _, room| {
-            shown(*rows, &opened.name, word, room.room.bytes(), see)
+            shown(*rows, &opened.name, word, room.room.bytes(), visit)
         })
         .map(Some)
     }
@@ -200,13 +200,13 @@ fn shown<R: Stored>(
     table: &Name,
     word: u64,
     bytes: &[u8],
-    see: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
+    visit: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
 ) -> ControlFlow<Stop> {
     let Some(key) = R::Key::from_word(word) else {
         return ControlFlow::Break(Stop::Failed(Error::Key { table: table.get() }));
     };
     match rows.show(rows.part(bytes)) {
-        Ok(view) => see(key, view).map_break(|()| Stop::Enough),
+        Ok(view) => visit(key, view).map_break(|()| Stop::Enough),
         Err(source) => ControlFlow::Break(Stop::Failed(Error::Codec { table: table.get(), source })),
     }
 }

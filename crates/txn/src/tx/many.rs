@@ -21,7 +21,7 @@ use crate::{
     state::TxState,
     storage::Storage,
     table::Reach,
-    value_sink::Taken,
+    value_sink::ProjectedSink,
     write_set::WriteTarget,
 };
 
@@ -60,9 +60,9 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         Ok(values)
     }
 
-    /// Shows the rows of several keys, in the order of the keys, until the keys end or `see` breaks
-    /// off. It [prefetches](Self::prefetch) a few rows ahead, if they were not prefetched before.
-    /// For more than one or two rows it is faster than to [`view`](Self::view) each.
+    /// Shows the rows of several keys, in the order of the keys, until the keys end or `visit`
+    /// breaks off. It [prefetches](Self::prefetch) a few rows ahead, if they were not prefetched
+    /// before. For more than one or two rows it is faster than to [`view`](Self::view) each.
     ///
     /// # Errors
     ///
@@ -99,9 +99,9 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         &mut self,
         rows: R,
         keys: impl IntoIterator<Item = impl AsKey<R::Key>>,
-        mut see: impl FnMut(Option<R::View<'_>>) -> ControlFlow<()>,
+        mut visit: impl FnMut(Option<R::View<'_>>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        self.each_of(rows, keys, |part| Ok(see(part.map(|part| rows.show(part)).transpose()?)))
+        self.each_of(rows, keys, |part| Ok(visit(part.map(|part| rows.show(part)).transpose()?)))
     }
 
     /// Shows the projected parts of the rows of several keys.
@@ -110,15 +110,15 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         &mut self,
         rows: R,
         keys: impl IntoIterator<Item = impl AsKey<R::Key>>,
-        mut see: impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, CodecError>,
+        mut visit: impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, CodecError>,
     ) -> Result<(), Error> {
         let opened = self.opened(rows.table())?;
         let table = &opened.name;
-        let mut see = |part: Option<&[u8]>| see(part).map_err(|source| Error::Codec { table: table.get(), source });
+        let mut visit = |part: Option<&[u8]>| visit(part).map_err(|source| Error::Codec { table: table.get(), source });
         if !R::Key::FITS {
             for key in keys {
-                let found = self.find(rows, key, |part| Ok(see(Some(part))))?;
-                if found.unwrap_or_else(|| see(None))?.is_break() {
+                let found = self.find(rows, key, |part| Ok(visit(Some(part))))?;
+                if found.unwrap_or_else(|| visit(None))?.is_break() {
                     break;
                 }
             }
@@ -133,7 +133,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
             self.ask_unless_asked::<R::Kind>(opened, next.words(), group.count, lines);
             let mut rest = group.words();
             while !rest.is_empty() {
-                let (seen, flow) = self.run_of_keys::<R::Codec, R::Kind>(opened, rest, span, &mut see)?;
+                let (seen, flow) = self.run_of_keys::<R::Codec, R::Kind>(opened, rest, span, &mut visit)?;
                 if flow.is_break() {
                     return Ok(());
                 }
@@ -143,7 +143,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
                 if R::Kind::HASHED && db.catalog.flush_prefetch(&mut self.state().located, opened.number, *word) {
                     continue;
                 }
-                if see(self.bytes_slow::<R::Kind>(opened, *word, span)?)?.is_break() {
+                if visit(self.bytes_slow::<R::Kind>(opened, *word, span)?)?.is_break() {
                     return Ok(());
                 }
                 rest = behind;
@@ -166,7 +166,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         if let Some(first) = words.first()
             && !(O::HASHED && self.state().located.has(opened.number, behind, *first))
         {
-            self.ask_for_words::<O>(opened, words, lines);
+            self.prefetch_words::<O>(opened, words, lines);
         }
     }
 
@@ -178,7 +178,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         opened: &Opened<S::Engine>,
         words: &[u64],
         span: ByteRange,
-        see: &mut impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, Error>,
+        visit: &mut impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, Error>,
     ) -> Result<(usize, ControlFlow<()>), Error> {
         let Storage::HashOfWords(table) = &opened.storage else { return Ok((0, ControlFlow::Continue(()))) };
         let past = self.past();
@@ -194,7 +194,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
                     words,
                     (AsOf::new(before), reader),
                     (located, arena, span),
-                    see,
+                    visit,
                 )
             }
             None => {
@@ -204,7 +204,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
                     words,
                     (ForHolder(*holder), reader),
                     (located, arena, span),
-                    see,
+                    visit,
                 )
             }
         }
@@ -239,7 +239,7 @@ fn run_located<C: Codec, V: Visibility + Copy, E: Engine>(
     words: &[u64],
     (view, reader): (V, &mut impl Reader<V>),
     (located, arena, span): (&mut Located, &mut Arena, ByteRange),
-    see: &mut impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, Error>,
+    visit: &mut impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(usize, ControlFlow<()>), Error> {
     let Arena { value, values, .. } = arena;
     let wanted = Projection::part_to_read(span);
@@ -249,11 +249,11 @@ fn run_located<C: Codec, V: Visibility + Copy, E: Engine>(
         if entry.word != *word {
             break;
         }
-        let room = &mut Taken::new(value, values, &wanted, C::SIZE);
+        let room = &mut ProjectedSink::new(value, values, &wanted, C::SIZE);
         let Some(found) = table.read_at(at, *word, view, room) else { break };
         let Ok(true) = reader.take(found) else { break };
         seen += 1;
-        flow = see(Some(value.bytes()))?;
+        flow = visit(Some(value.bytes()))?;
         if flow.is_break() {
             break;
         }

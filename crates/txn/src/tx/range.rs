@@ -21,7 +21,7 @@ use crate::{
     removed,
     state::TxState,
     storage::Storage,
-    value_sink::End,
+    value_sink::ArenaEnd,
     write_set::WriteTarget,
 };
 
@@ -75,6 +75,10 @@ impl<'db, R: Sorted, S: Config, M: Mode> Range<'_, 'db, R, S, M> {
     /// # Errors
     ///
     /// As for [`Tx::get`].
+    ///
+    /// # Example
+    ///
+    /// See [`Range`].
     // Not `Iterator::next`: it can fail, and the transaction is borrowed meanwhile.
     #[expect(clippy::should_implement_trait, reason = "an iterator's items cannot be told to stop at an error")]
     #[inline]
@@ -113,7 +117,7 @@ impl<'db, R: Sorted, S: Config, M: Mode> Range<'_, 'db, R, S, M> {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn next_back(&mut self) -> Result<Option<KeyedRow<R>>, Error> {
-        self.take_back()?;
+        self.check_after_loan()?;
         if !self.is_reversed {
             self.reverse();
         }
@@ -164,10 +168,10 @@ impl<'db, R: Sorted, S: Config, M: Mode> Range<'_, 'db, R, S, M> {
     ///
     /// # Errors
     ///
-    /// As for [`take_back`](Self::take_back).
+    /// As for [`check_after_loan`](Self::check_after_loan).
     #[inline(always)]
     pub(super) fn face_front(&mut self) -> Result<(), Error> {
-        self.take_back()?;
+        self.check_after_loan()?;
         if self.is_reversed {
             self.reverse();
         }
@@ -180,7 +184,7 @@ impl<'db, R: Sorted, S: Config, M: Mode> Range<'_, 'db, R, S, M> {
     ///
     /// [`Error::OtherDatabase`] if the range is now given a transaction of another database.
     #[inline(always)]
-    fn take_back(&mut self) -> Result<(), Error> {
+    fn check_after_loan(&mut self) -> Result<(), Error> {
         match self.lent_at {
             Some(before) => self.check_loan(before),
             None => Ok(()),
@@ -266,7 +270,7 @@ impl<'db, R: Sorted, S: Config, M: Mode> Range<'_, 'db, R, S, M> {
                 // A range copies whole rows, even where only a part is requested: the rest is
                 // adjacent in memory.
                 (None, Projection { is_to_change: false, .. }) => now(next_row(storage, cursor, view, leaves, value)?),
-                (None, _) => now(next_row(storage, cursor, view, leaves, &mut End { values, start })?),
+                (None, _) => now(next_row(storage, cursor, view, leaves, &mut ArenaEnd { values, start })?),
             };
             let Some((key, seen)) = row else {
                 if past.is_none() {

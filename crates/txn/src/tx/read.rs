@@ -15,7 +15,7 @@ use crate::{
     state::TxState,
     storage::KeyRef,
     table::{Kind, Reach},
-    value_sink::Taken,
+    value_sink::ProjectedSink,
     write_set::{Write, WriteOp, WriteTarget},
 };
 
@@ -90,8 +90,8 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         rows.get(self, key)
     }
 
-    /// Shows a row's value to `see` without copying it. Returns what `see` returns, or `None` if
-    /// there is no such row. With a codec that views values in place, nothing is allocated.
+    /// Shows a row's value to `visit` without copying it. Returns what `visit` returns, or `None`
+    /// if there is no such row. With a codec that views values in place, nothing is allocated.
     ///
     /// # Errors
     ///
@@ -117,9 +117,9 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         &mut self,
         rows: R,
         key: impl AsKey<R::Key>,
-        see: impl FnOnce(R::View<'_>) -> X,
+        visit: impl FnOnce(R::View<'_>) -> X,
     ) -> Result<Option<X>, Error> {
-        self.find(rows, key, |part| rows.show(part).map(see))
+        self.find(rows, key, |part| rows.show(part).map(visit))
     }
 
     /// Prefetches rows that are going to be read or updated, so that their cache misses overlap. It
@@ -178,7 +178,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
             loop {
                 let group = Group::of(&mut keys);
                 if group.count > 0 {
-                    self.ask_for_words::<O>(opened, group.words(), lines);
+                    self.prefetch_words::<O>(opened, group.words(), lines);
                 }
                 if group.count < ASKED_FOR {
                     break;
@@ -191,7 +191,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
     /// The part of [`prefetch_lines`](Self::prefetch_lines) that is compiled once for all types of
     /// keys.
     #[inline(never)]
-    pub(super) fn ask_for_words<O: Reach>(
+    pub(super) fn prefetch_words<O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
         words: &[u64],
@@ -199,7 +199,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
     ) {
         let db = self.db;
         let TxState { worker, located, .. } = self.state();
-        opened.prefetch::<O>(worker, located, words, lines, |located| db.catalog.go_on(located, false));
+        opened.prefetch::<O>(worker, located, words, lines, |located| db.catalog.advance_prefetches(located, false));
     }
 
     /// Returns whether there is such a row.
@@ -207,6 +207,19 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
     /// # Errors
     ///
     /// As for [`get`](Self::get).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, Pod, TableDef};
+    ///
+    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+    /// let db = Db::new()?;
+    /// let counters = db.table(COUNTERS)?;
+    /// db.transact(|tx| tx.put(counters, 1, &7))?;
+    /// assert_eq!(db.read(|tx| Ok((tx.contains(counters, 1)?, tx.contains(counters, 2)?)))?, (true, false));
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn contains<R: Point>(&mut self, rows: R, key: impl AsKey<R::Key>) -> Result<bool, Error> {
         rows.contains(self, key)
     }
@@ -277,7 +290,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         {
             let TxState { arena: Arena { value, values, .. }, holder, .. } = self.state();
             let start = values.len();
-            let room = &mut Taken::new(value, values, wanted, C::SIZE);
+            let room = &mut ProjectedSink::new(value, values, wanted, C::SIZE);
             if let Some(seen) = opened.storage.read_at::<O, _>(at, word, ForHolder(*holder), room) {
                 return self.row_of(seen, wanted, start);
             }
@@ -310,7 +323,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         let state = self.state();
         let TxState { arena: Arena { value, values, .. }, holder, .. } = &mut *state;
         let start = values.len();
-        let room = &mut Taken::new(value, values, wanted, opened.value_size);
+        let room = &mut ProjectedSink::new(value, values, wanted, opened.value_size);
         if let Some(before) = past {
             let found = opened.read_past::<O>(near, key, before, room)?;
             return Ok(Row { found: was_found(opened, found)?, record: None });

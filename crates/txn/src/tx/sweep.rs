@@ -18,7 +18,7 @@ use crate::{
     read_set::ReadSet,
     state::TxState,
     storage::{KeyRef, Storage},
-    value_sink::{End, Of},
+    value_sink::{ArenaEnd, CodecSink},
     write_set::{Write, WriteOp},
 };
 
@@ -147,15 +147,15 @@ impl<K: Key, C: Codec, S: Config> Range<'_, '_, Table<K, C, Ordered>, S> {
         let ReadSet { leaves, records, next_check, .. } = reads;
         let (view, reader) = (&mut ForHolder(*holder), &mut Present { records, writes, next_check: *next_check });
         let start = values.len();
-        let mut end = End { values, start };
-        let room = &mut Of::<C, _>::new(&mut end);
+        let mut end = ArenaEnd { values, start };
+        let room = &mut CodecSink::<C, _>::new(&mut end);
         let stop = drive(
             (tree, cursor),
             view,
             leaves,
             reader,
             room,
-            |word, reader, Of { room: End { values, start }, .. }| {
+            |word, reader, CodecSink { room: ArenaEnd { values, start }, .. }| {
                 let changed = match K::from_word(word) {
                     Some(key) => values.change::<C, _>(*start, &opened.name, |value| change(&key, value)),
                     None => Err(Error::Key { table: opened.name.get() }),

@@ -11,9 +11,9 @@ use crate::{
 };
 
 impl<S: Config, M: Mode> Tx<'_, S, M> {
-    /// Shows all rows of a table, until they end or `see` breaks off. Rows of an ordered table come
-    /// in key order, those of a hash table in no order. If the transaction commits, they are all
-    /// the rows there were at one moment.
+    /// Shows all rows of a table, until they end or `visit` breaks off. Rows of an ordered table
+    /// come in key order, those of a hash table in no order. If the transaction commits, they are
+    /// all the rows there were at one moment.
     ///
     /// A hash table with frequent insertions is better walked in a [snapshot](crate::Db::read),
     /// which never conflicts.
@@ -47,14 +47,14 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
     pub fn walk<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: Table<K, C, O>,
-        mut see: impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
+        mut visit: impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         if O::ORDERED {
-            return self.range(table.as_ordered(), ..)?.view_each(see);
+            return self.range(table.as_ordered(), ..)?.view_each(visit);
         }
         let opened = self.opened(table)?;
         self.walk_hash::<K, C, O>(opened, &Projection::TO_READ, |tx, key, found| {
-            tx.read_found(&opened.name, found, |bytes| C::view(bytes).map(|view| see(key, view)))
+            tx.read_found(&opened.name, found, |bytes| C::view(bytes).map(|view| visit(key, view)))
         })
     }
 
@@ -91,7 +91,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
             keys.clear();
             let is_past = self.past().is_some();
             let reads = &mut self.state().reads;
-            has_more = opened.storage.go_on_guarded(
+            has_more = opened.storage.visit_some_guarded(
                 &mut tour,
                 |guard| {
                     // Nothing is inserted into a snapshot.

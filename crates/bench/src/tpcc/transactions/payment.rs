@@ -33,11 +33,11 @@ pub(in crate::tpcc) fn pay<S: Config, O: Layout>(
     let Payment { district, customer_district, customer, amount } = input;
     db.try_transact(|tx| {
         // The steps are separate, so that later rows can be prefetched in the meantime.
-        let ask_for_customer =
+        let prefetch_customer =
             |tx: &mut Tx<'_, S>, key| tx.prefetch_lines(tables.customers, iter::once(key), &OF_CUSTOMER);
         match customer {
             CustomerChoice::Number(number) => {
-                ask_for_customer(tx, (customer_district.0, customer_district.1, *number))?;
+                prefetch_customer(tx, (customer_district.0, customer_district.1, *number))?;
             }
             CustomerChoice::LastName(last) => {
                 let first = CustomerByName::new((customer_district.0, customer_district.1, 0), last)?;
@@ -52,7 +52,7 @@ pub(in crate::tpcc) fn pay<S: Config, O: Layout>(
         let is_named = matches!(customer, CustomerChoice::LastName(_));
         let customer = choose(tx, tables, *customer_district, customer, &mut scratch.named)?;
         if is_named {
-            ask_for_customer(tx, customer)?;
+            prefetch_customer(tx, customer)?;
         }
         let district_name = tx.update(tables.districts, district, |row| {
             row.ytd += I64::new(*amount);
