@@ -215,6 +215,30 @@ impl<S: Config> Db<S> {
     /// # Panics
     ///
     /// As for [`transact`](Self::transact).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, Options};
+    ///
+    /// #[derive(Debug)]
+    /// enum Failure {
+    ///     NoCoffee,
+    ///     Database(Error),
+    /// }
+    ///
+    /// impl From<Error> for Failure {
+    ///     fn from(error: Error) -> Self {
+    ///         Self::Database(error)
+    ///     }
+    /// }
+    ///
+    /// let db = Db::new()?;
+    /// let once = Options::new().attempts(1);
+    /// let failed = db.try_transact_with(once, |_| Err::<(), _>(Failure::NoCoffee));
+    /// assert!(matches!(failed, Err(Failure::NoCoffee)));
+    /// # Ok::<(), Error>(())
+    /// ```
     #[inline]
     pub fn try_transact_with<T, F: From<Error>>(
         &self,
@@ -296,6 +320,21 @@ impl<S: Config> Db<S> {
     /// # Panics
     ///
     /// As for [`transact`](Self::transact).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, Pod, TableDef};
+    ///
+    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+    /// let db = Db::new()?;
+    /// let counters = db.table(COUNTERS)?;
+    /// let read = || -> Result<u64, Box<dyn std::error::Error>> {
+    ///     db.try_read(|tx| tx.get(counters, 1)?.ok_or_else(|| "no such counter".into()))
+    /// };
+    /// assert_eq!(read().unwrap_err().to_string(), "no such counter");
+    /// # Ok::<(), Error>(())
+    /// ```
     #[inline]
     pub fn try_read<T, F: From<Error>>(&self, body: impl FnMut(&mut Snapshot<'_, S>) -> Result<T, F>) -> Result<T, F> {
         self.run(Options::new(), body)

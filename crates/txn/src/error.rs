@@ -61,6 +61,10 @@ pub enum Conflict {
 
 impl Conflict {
     /// All causes.
+    ///
+    /// # Example
+    ///
+    /// See [`name`](Self::name).
     pub const ALL: [Self; 7] =
         [Self::Validation, Self::Phantom, Self::Locked, Self::Moved, Self::Indexed, Self::Expired, Self::Unfetched];
 
@@ -472,6 +476,28 @@ impl Error {
 
     /// Returns whether an explicit transaction should be retried. The database retries closures
     /// itself, until their options forbid it ([`Contended`](Self::Contended)).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, Pod, TableDef};
+    ///
+    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+    /// let db = Db::new()?;
+    /// let counters = db.table(COUNTERS)?;
+    /// let increment = || {
+    ///     let mut tx = db.begin()?;
+    ///     let count = tx.get(counters, 1)?.unwrap_or(0);
+    ///     tx.put(counters, 1, &(count + 1))?;
+    ///     tx.commit()
+    /// };
+    /// while let Err(error) = increment() {
+    ///     if !error.is_conflict() {
+    ///         return Err(error);
+    ///     }
+    /// }
+    /// # Ok::<(), Error>(())
+    /// ```
     #[must_use]
     pub const fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict(_))

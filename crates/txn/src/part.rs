@@ -81,6 +81,10 @@ impl<R, T> Part<R, T> {
     }
 
     /// Returns which bytes of a row it occupies.
+    ///
+    /// # Example
+    ///
+    /// See [`Part`].
     #[must_use]
     #[inline(always)]
     pub const fn bytes(self) -> Range<usize> {
@@ -97,6 +101,10 @@ impl<R, T> Part<R, T> {
 
 impl<R, T, const N: usize> Part<R, [T; N]> {
     /// Returns one item of an array. `None` if the index is out of bounds.
+    ///
+    /// # Example
+    ///
+    /// See [`Part`].
     #[must_use]
     #[inline(always)]
     pub const fn item(self, index: usize) -> Option<Part<R, T>> {

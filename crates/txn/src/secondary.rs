@@ -205,6 +205,10 @@ pub struct IndexDef<K, C: Codec, I, U = Unique> {
 impl<K: Key, C: Codec, I: Key> IndexDef<K, C, I, Unique> {
     /// Defines an index with at most one row under each key. A row for which `key` returns `None`
     /// is not in it.
+    ///
+    /// # Example
+    ///
+    /// See [`IndexDef`].
     #[must_use]
     pub const fn unique(name: &'static str, key: AtMostOne<K, C, I>) -> Self {
         Self { name, keys: Keys::AtMostOne(key), kind: PhantomData }
@@ -225,6 +229,10 @@ impl<K: Key, C: Codec, I: Key> IndexDef<K, C, I, Unique> {
 impl<K: Key, C: Codec, I: Key> IndexDef<K, C, I, Multi> {
     /// Defines an index with any number of rows under each key. A row for which `key` returns
     /// `None` is not in it.
+    ///
+    /// # Example
+    ///
+    /// See [`IndexDef`].
     #[must_use]
     pub const fn multi(name: &'static str, key: AtMostOne<K, C, I>) -> Self {
         Self { name, keys: Keys::AtMostOne(key), kind: PhantomData }
@@ -265,6 +273,15 @@ impl<K: Key, C: Codec, I: Key> IndexDef<K, C, I, Multi> {
 
 impl<K: Key, C: Codec, I: Key, U: Uniqueness> IndexDef<K, C, I, U> {
     /// Returns the index's name. Names of tables and indexes are unique together.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{IndexDef, Pod};
+    ///
+    /// const BY_SCORE: IndexDef<u64, Pod<u32>, u32> = IndexDef::unique("by score", |_, score| Some(score));
+    /// assert_eq!(BY_SCORE.name(), "by score");
+    /// ```
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name

@@ -90,6 +90,36 @@ pub struct Commit<'t> {
 impl<'t> Commit<'t> {
     /// Returns the snapshot number under which the transaction commits. A transaction with a higher
     /// one comes later.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
+    ///
+    /// use drtm::{Builder, Commit, Error, Pod, Sink, SinkError, TableDef};
+    ///
+    /// /// The snapshot number of the last transaction.
+    /// #[derive(Debug, Default)]
+    /// struct Last(AtomicU64);
+    ///
+    /// impl Sink for Last {
+    ///     fn commit(&self, commit: &Commit<'_>) -> Result<(), SinkError> {
+    ///         self.0.fetch_max(commit.epoch(), Relaxed);
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+    /// let last = Arc::new(Last::default());
+    /// let db = Builder::new().sink(last.clone()).build()?;
+    /// let counters = db.table(COUNTERS)?;
+    /// db.transact(|tx| tx.put(counters, 1, &1))?;
+    /// let before = last.0.load(Relaxed);
+    /// drop(db.snapshot()?);
+    /// db.transact(|tx| tx.put(counters, 1, &2))?;
+    /// assert!(last.0.load(Relaxed) > before, "a snapshot advances the number");
+    /// # Ok::<(), Error>(())
+    /// ```
     #[must_use]
     #[inline]
     pub fn epoch(&self) -> u64 {
@@ -98,6 +128,10 @@ impl<'t> Commit<'t> {
 
     /// Returns the rows that the transaction writes, each once. A row that was inserted and removed
     /// again counts as removed.
+    ///
+    /// # Example
+    ///
+    /// See [`Sink`].
     #[inline]
     pub fn rows(&self) -> impl Iterator<Item = Row<'t>> + use<'t> {
         let Self { epoch, writes, arena, tables } = *self;
@@ -181,6 +215,10 @@ impl<'t> Row<'t> {
     }
 
     /// Returns the table's name.
+    ///
+    /// # Example
+    ///
+    /// See [`Row`].
     #[must_use]
     #[inline]
     pub fn table(&self) -> &'static str {
@@ -202,6 +240,10 @@ impl<'t> Row<'t> {
 
     /// Returns whether the table holds the entries of an index, which follow from the rows of
     /// another table.
+    ///
+    /// # Example
+    ///
+    /// See [`Row`].
     #[must_use]
     #[inline]
     pub fn is_index(&self) -> bool {
@@ -209,6 +251,10 @@ impl<'t> Row<'t> {
     }
 
     /// Returns the key's encoding. Encodings are in the order of the keys.
+    ///
+    /// # Example
+    ///
+    /// See [`Row`].
     #[must_use]
     #[inline]
     pub fn key(&self) -> &[u8] {
@@ -220,6 +266,10 @@ impl<'t> Row<'t> {
 
     /// Returns the version that the row gets. A key's versions increase, even across removal and
     /// insertion.
+    ///
+    /// # Example
+    ///
+    /// See [`Row`].
     #[must_use]
     #[inline]
     pub fn version(&self) -> Version {
@@ -228,6 +278,10 @@ impl<'t> Row<'t> {
 
     /// Returns the version that the row had before. If the key was absent, it is a
     /// [removed](Version::is_removed) one.
+    ///
+    /// # Example
+    ///
+    /// See [`Row`].
     #[must_use]
     #[inline]
     pub fn previous(&self) -> Version {
@@ -243,6 +297,10 @@ impl<'t> Row<'t> {
     }
 
     /// Returns the change of the row.
+    ///
+    /// # Example
+    ///
+    /// See [`Row`].
     #[must_use]
     #[inline]
     pub fn change(&self) -> RowChange<'t> {

@@ -78,6 +78,10 @@ pub struct MemoryUse {
 
 impl MemoryUse {
     /// Returns how many bytes are in use in all: those that are [free](Self::free) are not.
+    ///
+    /// # Example
+    ///
+    /// See [`Db::memory`](crate::Db::memory).
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.tables + self.hints + self.threads + self.garbage
@@ -219,12 +223,39 @@ pub struct Stats {
 
 impl Stats {
     /// Returns how often a transaction conflicted for this cause. Most were retried.
+    ///
+    /// # Example
+    ///
+    /// See [`Stats`].
     #[must_use]
     pub const fn conflicts(&self, cause: Conflict) -> u64 {
         self.conflicts[cause.index()]
     }
 
     /// Returns how often a transaction conflicted for any cause.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, Pod, TableDef};
+    ///
+    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+    /// let db = Db::new()?;
+    /// let counters = db.table(COUNTERS)?;
+    /// let mut runs = 0;
+    /// db.transact(|tx| {
+    ///     let count = tx.get(counters, 1)?.unwrap_or(0);
+    ///     runs += 1;
+    ///     if runs == 1 {
+    ///         // Another thread is faster.
+    ///         let put = || db.transact(|tx| tx.put(counters, 1, &7));
+    ///         std::thread::scope(|scope| scope.spawn(put).join()).expect("no panic")?;
+    ///     }
+    ///     tx.put(counters, 1, &(count + 1))
+    /// })?;
+    /// assert_eq!((runs, db.stats().all_conflicts()), (2, 1));
+    /// # Ok::<(), Error>(())
+    /// ```
     #[must_use]
     pub fn all_conflicts(&self) -> u64 {
         self.conflicts.iter().sum()

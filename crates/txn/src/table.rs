@@ -113,6 +113,10 @@ pub struct TableDef<K, C, O = Hash> {
 
 impl<K: Key, C: Codec> TableDef<K, C, Hash> {
     /// Defines a hash table.
+    ///
+    /// # Example
+    ///
+    /// See [`TableDef`].
     #[must_use]
     pub const fn hash(name: &'static str) -> Self {
         Self { name, rows: 0, version: 0, types: PhantomData }
@@ -120,6 +124,18 @@ impl<K: Key, C: Codec> TableDef<K, C, Hash> {
 
     /// Allocates room for this many rows at once. A table grows by itself; this saves the growth if
     /// the number is known.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, Pod, TableDef};
+    ///
+    /// const STOCK: TableDef<u64, Pod<u64>> = TableDef::hash("stock").with_room_for(100_000);
+    /// let db = Db::new()?;
+    /// let stock = db.table(STOCK)?;
+    /// db.transact(|tx| tx.put(stock, 1, &7))?;
+    /// # Ok::<(), Error>(())
+    /// ```
     #[must_use]
     pub const fn with_room_for(self, rows: u64) -> Self {
         Self { rows, ..self }
@@ -128,6 +144,10 @@ impl<K: Key, C: Codec> TableDef<K, C, Hash> {
 
 impl<K: Key, C: Codec> TableDef<K, C, Ordered> {
     /// Defines an ordered table.
+    ///
+    /// # Example
+    ///
+    /// See [`TableDef`].
     #[must_use]
     pub const fn ordered(name: &'static str) -> Self {
         Self { name, rows: 0, version: 0, types: PhantomData }
@@ -136,6 +156,15 @@ impl<K: Key, C: Codec> TableDef<K, C, Ordered> {
 
 impl<K: Key, C: Codec, O: Kind> TableDef<K, C, O> {
     /// Returns the table's name.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Pod, TableDef};
+    ///
+    /// const STOCK: TableDef<u64, Pod<u64>> = TableDef::hash("stock");
+    /// assert_eq!(STOCK.name(), "stock");
+    /// ```
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name

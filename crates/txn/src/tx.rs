@@ -49,6 +49,8 @@ use crate::{
 /// A transaction. If it is dropped without a [commit](Self::commit), none of its writes are
 /// applied.
 ///
+/// It can move to another thread: it is `Send`.
+///
 /// # Example
 ///
 /// ```
@@ -71,6 +73,11 @@ use crate::{
 /// drop(abandoned);
 /// assert_eq!(db.transact(|tx| tx.get(stock, &2))?, Some(20));
 /// # Ok::<(), Error>(())
+/// ```
+///
+/// ```
+/// fn moves<T: Send>() {}
+/// moves::<drtm::Tx<'_>>();
 /// ```
 #[derive(Debug)]
 pub struct Tx<'db, S: Config = DefaultConfig, M: Mode = Update> {

@@ -106,6 +106,10 @@ impl Default for Builder {
 
 impl Builder {
     /// Creates a builder with the default settings.
+    ///
+    /// # Example
+    ///
+    /// See [`Builder`].
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -134,6 +138,10 @@ impl Builder {
     ///
     /// The default is 64 GiB, or less where the process is limited: half of its address space limit
     /// (`ulimit -v`), and as much memory as its control groups allow.
+    ///
+    /// # Example
+    ///
+    /// See [`Builder`].
     #[must_use]
     pub fn memory(self, bytes: u64) -> Self {
         Self { memory: Some(bytes), ..self }
@@ -179,6 +187,16 @@ impl Builder {
     /// Sets the most bytes of the memory that older versions of rows may use. They are kept only as
     /// far as open snapshots need them. A version that does not fit is dropped, and a snapshot that
     /// needs it gets an error. Writers never do.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Builder, Error};
+    ///
+    /// let db = Builder::new().older_versions(64 << 20).build()?;
+    /// assert_eq!(db.older_versions(), 0, "no snapshot needs any");
+    /// # Ok::<(), Error>(())
+    /// ```
     #[must_use]
     pub fn older_versions(self, bytes: u64) -> Self {
         Self { older_versions: bytes, ..self }
@@ -335,6 +353,10 @@ impl Builder {
     /// # Errors
     ///
     /// When the configuration is invalid, or memory cannot be allocated.
+    ///
+    /// # Example
+    ///
+    /// See [`Builder`].
     pub fn build(self) -> Result<Db, Error> {
         self.build_with(Native::chosen()?)
     }
@@ -344,6 +366,10 @@ impl Builder {
     /// # Errors
     ///
     /// As for [`build`](Self::build).
+    ///
+    /// # Example
+    ///
+    /// See [`Config`].
     pub fn build_with<S: Config>(self, engine: S::Engine) -> Result<Db<S>, Error> {
         let memory = self.capacity()?;
         // No other process or node can have it.
@@ -440,6 +466,10 @@ impl Db {
     /// # Errors
     ///
     /// When memory cannot be allocated.
+    ///
+    /// # Example
+    ///
+    /// See [`Db`].
     pub fn new() -> Result<Self, Error> {
         Builder::new().build()
     }
@@ -480,6 +510,10 @@ impl Db {
     }
 
     /// Returns a builder, to change the default settings.
+    ///
+    /// # Example
+    ///
+    /// See [`Durability`].
     #[must_use]
     pub const fn builder() -> Builder {
         Builder::new()

@@ -104,6 +104,18 @@ impl<S: Config> Db<S> {
 
     /// Returns whether the database has been [closed](Self::close), even if transactions are still
     /// finishing.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error};
+    ///
+    /// let db = Db::new()?;
+    /// assert!(!db.is_closed());
+    /// db.close()?;
+    /// assert!(db.is_closed());
+    /// # Ok::<(), Error>(())
+    /// ```
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.inner.lifecycle.is_closed(self.inner.engine())

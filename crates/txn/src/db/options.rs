@@ -43,6 +43,10 @@ pub struct Options {
 
 impl Options {
     /// Returns the options of [`Db::transact`](crate::Db::transact).
+    ///
+    /// # Example
+    ///
+    /// See [`Options`].
     #[must_use]
     #[inline]
     pub const fn new() -> Self {
@@ -50,6 +54,10 @@ impl Options {
     }
 
     /// Limits the number of runs of the closure. It is run at least once.
+    ///
+    /// # Example
+    ///
+    /// See [`Options`].
     #[must_use]
     #[inline]
     pub const fn attempts(self, most: u32) -> Self {
@@ -58,6 +66,10 @@ impl Options {
 
     /// Sets a time after which the closure is not retried. A run is not interrupted. A transaction
     /// that is about to commit may wait up to 100 ms for one that has starved.
+    ///
+    /// # Example
+    ///
+    /// See [`Options`].
     #[must_use]
     #[inline]
     pub const fn deadline(self, at: Instant) -> Self {

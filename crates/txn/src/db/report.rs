@@ -7,12 +7,27 @@ use crate::{Config, Error, MemoryUse, Stats, TableStats, garbage::Garbage, inner
 
 impl<S: Config> Db<S> {
     /// Returns the counts of transactions by outcome.
+    ///
+    /// # Example
+    ///
+    /// See [`Stats`].
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.inner.registry.sum(self.inner.engine())
     }
 
     /// Returns the counts of htm transactions by outcome, where the machine has such.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error};
+    ///
+    /// let db = Db::new()?;
+    /// db.transact(|_| Ok(()))?;
+    /// println!("{} htm transactions committed", db.htm_stats().commits);
+    /// # Ok::<(), Error>(())
+    /// ```
     #[must_use]
     pub fn htm_stats(&self) -> drtm_htm::Stats {
         self.inner.store.htm_stats()
@@ -20,6 +35,10 @@ impl<S: Config> Db<S> {
 
     /// Returns the bytes of memory that hold older versions of rows for snapshots. Versions that no
     /// snapshot needs count until they are reclaimed.
+    ///
+    /// # Example
+    ///
+    /// See [`Builder::older_versions`](crate::Builder::older_versions).
     #[must_use]
     pub fn older_versions(&self) -> u64 {
         self.inner.past.used()

@@ -141,6 +141,22 @@ impl<'db, S: Config> Tx<'db, S> {
 
 impl<K: Key, C: Codec, S: Config, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
     /// Returns the entry's key, as it was given.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, Pod, TableDef};
+    ///
+    /// const WORDS: TableDef<String, Pod<u64>> = TableDef::hash("words");
+    /// let db = Db::new()?;
+    /// let words = db.table(WORDS)?;
+    /// db.transact(|tx| {
+    ///     let entry = tx.entry(words, "be")?;
+    ///     assert_eq!(*entry.key(), "be");
+    ///     entry.put(&1)
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
     #[must_use]
     pub fn key(&self) -> &A {
         match self {
@@ -154,6 +170,10 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
     /// # Errors
     ///
     /// As for [`Tx::put`].
+    ///
+    /// # Example
+    ///
+    /// See [`key`](Self::key).
     #[inline]
     pub fn put(self, value: &C::Given) -> Result<(), Error> {
         match self {
@@ -167,6 +187,10 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
     /// # Errors
     ///
     /// As for [`Tx::put`].
+    ///
+    /// # Example
+    ///
+    /// See [`Entry`].
     #[inline]
     pub fn and_modify(mut self, change: impl FnOnce(&mut C::Value)) -> Result<Self, Error>
     where
@@ -183,6 +207,10 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
     /// # Errors
     ///
     /// As for [`Tx::put`].
+    ///
+    /// # Example
+    ///
+    /// See [`Entry`].
     #[inline]
     pub fn or_insert(self, value: C::Value) -> Result<C::Value, Error>
     where
@@ -231,6 +259,10 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
     /// # Errors
     ///
     /// As for [`Tx::put`].
+    ///
+    /// # Example
+    ///
+    /// See [`Entry`].
     #[inline]
     pub fn or_default(self) -> Result<C::Value, Error>
     where
@@ -242,6 +274,10 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
 
 impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A> {
     /// Returns the entry's key, as it was given.
+    ///
+    /// # Example
+    ///
+    /// See [`Entry::key`].
     #[must_use]
     pub fn key(&self) -> &A {
         &self.place.key
@@ -252,6 +288,10 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A>
     /// # Errors
     ///
     /// As for [`Tx::get`].
+    ///
+    /// # Example
+    ///
+    /// See [`OccupiedEntry`].
     #[inline]
     pub fn get(&mut self) -> Result<&C::Value, Error> {
         let value = self.value()?;
@@ -263,6 +303,26 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A>
     /// # Errors
     ///
     /// As for [`Tx::get`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Entry, Error, Pod, TableDef};
+    ///
+    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+    /// let db = Db::new()?;
+    /// let counters = db.table(COUNTERS)?;
+    /// db.transact(|tx| tx.put(counters, 1, &7))?;
+    /// let (value, taken) = db.transact(|tx| {
+    ///     let Entry::Occupied(entry) = tx.entry(counters, 1)? else { return Err(Error::aborted("no counter")) };
+    ///     let value = entry.into_value()?;
+    ///     let Entry::Occupied(entry) = tx.entry(counters, 1)? else { return Err(Error::aborted("no counter")) };
+    ///     Ok((value, entry.take()?))
+    /// })?;
+    /// assert_eq!((value, taken), (7, 7));
+    /// assert!(!db.read(|tx| tx.contains(counters, 1))?);
+    /// # Ok::<(), Error>(())
+    /// ```
     #[inline]
     pub fn into_value(mut self) -> Result<C::Value, Error> {
         self.value()
@@ -273,6 +333,23 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A>
     /// # Errors
     ///
     /// As for [`Tx::put`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Entry, Error, Pod, TableDef};
+    ///
+    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+    /// let db = Db::new()?;
+    /// let counters = db.table(COUNTERS)?;
+    /// db.transact(|tx| tx.put(counters, 1, &7))?;
+    /// db.transact(|tx| match tx.entry(counters, 1)? {
+    ///     Entry::Occupied(entry) => entry.put(&8),
+    ///     Entry::Vacant(entry) => entry.insert(&1),
+    /// })?;
+    /// assert_eq!(db.read(|tx| tx.get(counters, 1))?, Some(8));
+    /// # Ok::<(), Error>(())
+    /// ```
     #[inline]
     pub fn put(mut self, value: &C::Given) -> Result<(), Error> {
         let row = self.row()?;
@@ -284,6 +361,10 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A>
     /// # Errors
     ///
     /// As for [`Tx::put`].
+    ///
+    /// # Example
+    ///
+    /// See [`OccupiedEntry`].
     #[inline]
     pub fn update<R>(mut self, change: impl FnOnce(&mut C::Value) -> R) -> Result<R, Error>
     where
@@ -297,6 +378,10 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A>
     /// # Errors
     ///
     /// As for [`Tx::put`].
+    ///
+    /// # Example
+    ///
+    /// See [`OccupiedEntry`].
     #[inline]
     pub fn remove(mut self) -> Result<(), Error> {
         let Row { found: Some(found), record: Some(record) } = self.row()? else { return Ok(()) };
@@ -309,6 +394,10 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A>
     /// # Errors
     ///
     /// As for [`Tx::put`].
+    ///
+    /// # Example
+    ///
+    /// See [`into_value`](Self::into_value).
     #[inline]
     pub fn take(mut self) -> Result<C::Value, Error> {
         let value = self.value()?;
@@ -351,6 +440,10 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A>
 
 impl<K: Key, C: Codec, S: Config, A: AsKey<K>> VacantEntry<'_, '_, K, C, S, A> {
     /// Returns the entry's key, as it was given.
+    ///
+    /// # Example
+    ///
+    /// See [`Entry::key`].
     #[must_use]
     pub fn key(&self) -> &A {
         &self.place.key
@@ -361,6 +454,10 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> VacantEntry<'_, '_, K, C, S, A> {
     /// # Errors
     ///
     /// As for [`Tx::put`].
+    ///
+    /// # Example
+    ///
+    /// See [`OccupiedEntry`].
     #[inline]
     pub fn insert(mut self, value: &C::Given) -> Result<(), Error> {
         self.place.write::<K, C>(self.row, value)

@@ -39,6 +39,10 @@ pub struct Savepoint {
 
 impl<S: Config> Tx<'_, S> {
     /// Takes a savepoint.
+    ///
+    /// # Example
+    ///
+    /// See [`Savepoint`].
     pub fn savepoint(&mut self) -> Savepoint {
         let database = self.db.number;
         let TxState { writes, holder, .. } = self.state();
@@ -51,6 +55,10 @@ impl<S: Config> Tx<'_, S> {
     ///
     /// [`Error::OtherSavepoint`] if the savepoint belongs to another transaction, or to a part that
     /// was undone.
+    ///
+    /// # Example
+    ///
+    /// See [`Savepoint`].
     pub fn return_to(&mut self, savepoint: Savepoint) -> Result<(), Error> {
         let database = self.db.number;
         let TxState { writes, reads, removed, holder, .. } = self.state();
