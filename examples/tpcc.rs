@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! cargo run --release --example tpcc
+//! cargo run --release --example tpcc -- --prefetch both
 //! cargo run --release --example tpcc -- --threads 1 --engine none
 //! cargo run --release --example tpcc -- --nodes 2 --fabric shm
 //! cargo run --release --example tpcc -- --nodes 2 --fabric tcp
@@ -11,8 +12,9 @@
 //!
 //! With several nodes on `shm` or `tcp`, it starts a process for each node.
 //!
-//! It runs `drtm-bench tpcc`. The code in `crates/bench/src/tpcc` shows transactions over a dozen
-//! tables.
+//! It runs `drtm-bench tpcc`. The code in `crates/bench/src/tpcc/transactions` shows transactions
+//! over a dozen tables: the plain form, and rows that are prefetched `if tables.prefetches`. With
+//! `--prefetch both`, it runs both forms, and reports what prefetching adds.
 
 use std::process::ExitCode;
 

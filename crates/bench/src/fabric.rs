@@ -1,8 +1,8 @@
 //! Fabrics, measured: `drtm-bench fabric`.
 //!
-//! One set of coroutines runs on every fabric (`testbed`). On `local`, `shm` and `tcp` it is measured
-//! by this machine's clock, with the raw floor beside it where that is wanted. On `sim:PROFILE`
-//! nothing is measured: what is reported is simulated, and says so in every row.
+//! One set of coroutines runs on every fabric (`testbed`). On `local`, `shm` and `tcp` it is
+//! measured by this machine's clock, with the raw floor beside it where that is wanted. On
+//! `sim:PROFILE` nothing is measured: what is reported is simulated, and says so in every row.
 
 mod connections;
 mod latency;

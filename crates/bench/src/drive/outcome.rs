@@ -159,6 +159,11 @@ impl Outcome {
         }
     }
 
+    /// Returns the committed transactions per second.
+    pub(crate) fn throughput(&self) -> f64 {
+        self.throughput
+    }
+
     /// Reports the outcome, and returns an error if there are violations.
     pub(crate) fn print(&self, report: &Report) -> Result<(), Error> {
         report.text(&self.text())?;

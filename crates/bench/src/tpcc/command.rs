@@ -6,7 +6,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use clap::{Args as ClapArgs, value_parser};
+use clap::{Args as ClapArgs, ValueEnum, value_parser};
 use drtm_txn::{Config, Db, Hash};
 use serde_json::Value;
 
@@ -37,15 +37,16 @@ use crate::{
 /// conditions, and the stocks, are checked over the whole cluster. On shm and tcp, each node is a
 /// process. On sim, everything is simulated in virtual time, and nothing is measured.
 ///
-/// JSON: {workload, threads, warehouses, customers, items, scaled_down, mix, reads, remote_items,
-/// remote_payments, read_reruns, engine, simulated, nodes, fabric, protocol, durability, seconds,
-/// committed, throughput, aborts: {cause: n}, latency_us: {transaction: {p50, p90, p99, p999}},
-/// consistency: "ok"|[violations], max_rss_mib}; with a log also {log_bytes_per_transaction,
-/// log_bytes_per_s, log_syncs_per_s, recovery_s, recovery_rows, recovery_log_bytes}; on several
-/// nodes without reads and read_reruns, and also {coroutines, cpu_us, per_transaction:
-/// {round_trips, messages, one_sided, bytes, wait_us, round_us}, per_phase: {phase: the same}}, of
-/// committed transactions and what their aborted runs sent; wait_us is what one waits for other
-/// nodes, round_us what a round of requests takes
+/// JSON: {workload, threads, warehouses, customers, items, scaled_down, mix, reads, prefetch,
+/// remote_items, remote_payments, read_reruns, engine, simulated, nodes, fabric, protocol,
+/// durability, seconds, committed, throughput, aborts: {cause: n}, latency_us: {transaction: {p50,
+/// p90, p99, p999}}, consistency: "ok"|[violations], max_rss_mib}; with a log also
+/// {log_bytes_per_transaction, log_bytes_per_s, log_syncs_per_s, recovery_s, recovery_rows,
+/// recovery_log_bytes}; on several nodes without reads, prefetch and read_reruns, and also
+/// {coroutines, cpu_us, per_transaction: {round_trips, messages, one_sided, bytes, wait_us,
+/// round_us}, per_phase: {phase: the same}}, of committed transactions and what their aborted runs
+/// sent; wait_us is what one waits for other nodes, round_us what a round of requests takes; with
+/// `--prefetch both`, one object for each form
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -61,6 +62,11 @@ pub(crate) struct Args {
     /// retries
     #[arg(long, value_enum, default_value_t)]
     reads: Reading,
+
+    /// Whether transactions prefetch rows that they access later. Without, they are in their plain
+    /// form. On one node only
+    #[arg(long, value_enum, default_value_t, value_name = "FORM")]
+    prefetch: Prefetch,
 
     /// Percentage of order lines that another warehouse supplies
     #[arg(long, value_parser = value_parser!(u8).range(..=100), default_value_t = Chances::STANDARD.remote_item, value_name = "PCT")]
@@ -82,10 +88,23 @@ pub(crate) struct Args {
     options: Options,
 }
 
+/// The form of the transactions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Prefetch {
+    /// With prefetching
+    #[default]
+    Yes,
+    /// Without: the plain form
+    No,
+    /// First without, then with it: the ratio says what it adds
+    Both,
+}
+
 const AFTER_HELP: &str = "\
 Examples:
   drtm-bench tpcc                                    one warehouse and one thread for each processor
   drtm-bench tpcc --warehouses 1 --threads 2 --json  contention, for a script
+  drtm-bench tpcc --prefetch both                    what prefetching adds
   drtm-bench tpcc --nodes 2 --fabric shm --remote-payments 50
                                                      a process for each node, half of the payers from the other one
   drtm-bench tpcc --nodes 2 --fabric tcp --mix new-order --remote-items 100
@@ -108,13 +127,28 @@ impl Args {
             return self.on_a_cluster(scale, chances, seed)?.print(report);
         }
         let tpcc = Tpcc::<Hash>::new(scale, self.mix, chances, seed).reading(self.reads);
-        measure(&tpcc, &self.options)?.print(report)
+        let run = |prefetches| {
+            let outcome = measure(&tpcc.clone().prefetching(prefetches), &self.options)?;
+            outcome.print(report)?;
+            Ok::<_, Error>(outcome.throughput())
+        };
+        match self.prefetch {
+            Prefetch::Yes => run(true).map(drop),
+            Prefetch::No => run(false).map(drop),
+            Prefetch::Both => {
+                let (plain, prefetching) = (run(false)?, run(true)?);
+                report.text(&format!("prefetching: {:.2} times the plain form's transactions/s\n", prefetching / plain))
+            }
+        }
     }
 
     fn on_a_cluster(&self, scale: Scale, chances: Chances, seed: u64) -> Result<Outcome, Error> {
         let refused = |option, with, instead| Err(Error::Options { option, with, instead });
         if self.reads == Reading::Snapshot {
             return refused("--reads snapshot", "several nodes", "they validate what is read: leave it out");
+        }
+        if self.prefetch != Prefetch::Yes {
+            return refused("--prefetch", "several nodes", "their transactions fetch rows together: leave it out");
         }
         if scale.warehouses() < self.options.nodes {
             return refused("--warehouses", "more nodes", "each node has one warehouse at least");
@@ -130,11 +164,12 @@ fn date() -> NonZeroU64 {
 }
 
 /// The workload, with its size.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tpcc<O = Hash> {
     loader: Loader,
     mix: MixName,
     reading: Reading,
+    prefetches: bool,
     chances: Chances,
     seed: u64,
     layout: PhantomData<fn() -> O>,
@@ -144,12 +179,17 @@ impl<O: Layout> Tpcc<O> {
     /// Creates the workload, with the database's choice of reads.
     pub(crate) fn new(scale: Scale, mix: MixName, chances: Chances, seed: u64) -> Self {
         let loader = Loader::new(scale, seed, date());
-        Self { loader, mix, reading: Reading::Auto, chances, seed, layout: PhantomData }
+        Self { loader, mix, reading: Reading::Auto, prefetches: true, chances, seed, layout: PhantomData }
     }
 
     /// Replaces how read-only transactions run.
     pub(crate) fn reading(self, reading: Reading) -> Self {
         Self { reading, ..self }
+    }
+
+    /// Sets whether transactions prefetch rows.
+    fn prefetching(self, prefetches: bool) -> Self {
+        Self { prefetches, ..self }
     }
 }
 
@@ -170,13 +210,14 @@ impl<O: Layout> Workload for Tpcc<O> {
             ("scaled_down", scale.is_scaled_down().into()),
             ("mix", name_of(&self.mix).into()),
             ("reads", name_of(&self.reading).into()),
+            ("prefetch", self.prefetches.into()),
             ("remote_items", self.chances.remote_item.into()),
             ("remote_payments", self.chances.remote_payment.into()),
         ]
     }
 
     fn open<S: Config>(&self, db: &Db<S>) -> Result<Tables<O>, Error> {
-        Ok(Tables::open(db, &self.loader.scale())?)
+        Ok(Tables::open(db, &self.loader.scale())?.prefetching(self.prefetches))
     }
 
     /// The items are one piece, and each warehouse is one.

@@ -50,6 +50,8 @@ pub(crate) struct Tables<O: Layout = Hash> {
     pub(super) customers_by_name: Table<CustomerByName, PodRef<CustomerNames>, Ordered>,
     /// A customer's last order is the last of a range.
     pub(super) orders_by_customer: Table<OrderByCustomer, PodRef<()>, Ordered>,
+    /// Whether transactions prefetch rows. If not, they are in their plain form.
+    pub(super) prefetches: bool,
 }
 
 pub(super) const WAREHOUSE: &str = "warehouse";
@@ -80,7 +82,13 @@ impl<O: Layout> Tables<O> {
             stocks: db.table(O::def(STOCK, warehouses * u64::from(scale.items())))?,
             customers_by_name: db.table(TableDef::ordered(CUSTOMER_BY_NAME))?,
             orders_by_customer: db.table(TableDef::ordered(ORDER_BY_CUSTOMER))?,
+            prefetches: true,
         })
+    }
+
+    /// Sets whether transactions prefetch rows.
+    pub(super) fn prefetching(self, prefetches: bool) -> Self {
+        Self { prefetches, ..self }
     }
 }
 

@@ -319,7 +319,7 @@ fn a_workload_s_summary_is_for_people_unless_json_is_asked_for() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let shown = String::from_utf8(output.stdout).expect("text");
     for part in [
-        "tpcc, customers 30, items 100, mix standard, reads auto, remote_items 1",
+        "tpcc, customers 30, items 100, mix standard, prefetch true, reads auto, remote_items 1",
         "warehouses 1, 1 thread",
         "read_reruns 0",
         "transactions/s",

@@ -62,6 +62,14 @@ fn tpcc() {
         let reruns = report["read_reruns"].as_u64().expect("a count");
         assert!(reads != "snapshot" || reruns == 0, "{report}");
     }
+    // The plain form, and what prefetching adds.
+    let plain = ["--warehouses", "2", "--prefetch", "no", "--transactions", "500"];
+    assert_eq!(run(&[&small[..], &plain].concat(), "none")["prefetch"], false);
+    let both = ["--warehouses", "2", "--prefetch", "both", "--transactions", "500", "--threads", "1"];
+    let output = Command::new(env!("CARGO_BIN_EXE_drtm-bench")).args(small).args(both).output().expect("it starts");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let forms: Vec<_> = ["prefetch false", "prefetch true"].map(|form| text.matches(form).count()).into();
+    assert!(output.status.success() && forms == [1, 1] && text.contains("\nprefetching: "), "{text}");
     // All lines from elsewhere.
     run(
         &[&small[..], &["--warehouses", "2", "--remote-items", "100", "--mix", "new-order", "--secs", "0.2"]].concat(),

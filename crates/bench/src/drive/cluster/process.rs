@@ -1,8 +1,8 @@
 //! A cluster of processes of this machine, on shared memory or connected by TCP.
 //!
 //! The parent starts this program once for each node, with [`MEMBER`] in its environment. It first
-//! sends which node of which run the child is, and then when the next stage begins. A child sends its
-//! counts. When one process fails, all others are ended.
+//! sends which node of which run the child is, and then when the next stage begins. A child sends
+//! its counts. When one process fails, all others are ended.
 
 use std::{
     env, fs,

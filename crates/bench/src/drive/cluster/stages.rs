@@ -1,7 +1,7 @@
 //! The stages of a run. All workers of all nodes are in the same stage.
 //!
-//! A worker polls an atomic for the next stage, and serves other nodes meanwhile. If all workers are
-//! in one process, the last one that finishes a stage begins the next. A child process sends a
+//! A worker polls an atomic for the next stage, and serves other nodes meanwhile. If all workers
+//! are in one process, the last one that finishes a stage begins the next. A child process sends a
 //! message to its parent instead, which begins the stage in all processes.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::SeqCst};
@@ -145,8 +145,8 @@ impl<W: ClusterWorkload> Stages<W> {
     /// Ends the run with an error. Only the first one is kept.
     pub(super) fn fail(&self, error: Error) {
         if self.is_child && !self.has_failed() {
-            // Sent before this process leaves the cluster, which other nodes report as an error. The
-            // parent may have ended.
+            // Sent before this process leaves the cluster, which other nodes report as an error.
+            // The parent may have ended.
             let _ = send_to_parent::<W::Count>(&FromChild::Failed(error.to_string()));
         }
         self.held.lock().failure.get_or_insert(error);

@@ -27,20 +27,27 @@ pub(in crate::tpcc) fn deliver<S: Config, O: Layout>(
         // Each step runs for all districts before the next, so that the next step's rows can be
         // prefetched.
         let districts = 1..=DISTRICTS;
-        tx.prefetch(tables.new_orders, districts.clone().map(|district| (input.warehouse, district, 0)))?;
+        if tables.prefetches {
+            tx.prefetch(tables.new_orders, districts.clone().map(|district| (input.warehouse, district, 0)))?;
+        }
         let mut orders = [None; DISTRICTS as usize];
         for (order, district) in orders.iter_mut().zip(districts) {
             *order = take_oldest(tx, tables, (input.warehouse, district))?;
         }
         let keys = || orders.iter().flatten();
-        tx.prefetch(tables.orders, keys())?;
-        tx.prefetch(tables.order_lines, keys().map(|&(warehouse, district, number)| (warehouse, district, number, 1)))?;
+        if tables.prefetches {
+            tx.prefetch(tables.orders, keys())?;
+            let first_line = |&(warehouse, district, number)| (warehouse, district, number, 1);
+            tx.prefetch(tables.order_lines, keys().map(first_line))?;
+        }
         let mut delivered = [const { None }; DISTRICTS as usize];
         for (delivered, key) in delivered.iter_mut().zip(keys()) {
             *delivered = Some(carry(tx, tables, *key, input.carrier)?);
         }
         let delivered = || delivered.iter().flatten();
-        tx.prefetch_lines(tables.customers, delivered().map(|order| order.customer), &OF_CUSTOMER)?;
+        if tables.prefetches {
+            tx.prefetch_lines(tables.customers, delivered().map(|order| order.customer), &OF_CUSTOMER)?;
+        }
         for Carried { customer, order, lines } in delivered() {
             let amount = arrive(tx, tables, *order, *lines, date)?;
             let paid =

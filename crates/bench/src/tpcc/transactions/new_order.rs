@@ -56,10 +56,12 @@ pub(in crate::tpcc) fn order<S: Config, O: Layout>(
     db.try_transact(|tx| {
         let (warehouse, district, _) = input.customer;
         let (info, wanted) = info_of(district);
-        // The rows are all over memory.
-        tx.prefetch_lines(tables.customers, [input.customer].iter(), &OF_CUSTOMER)?;
-        tx.prefetch(tables.items, input.lines().iter().map(|line| &line.item))?;
-        tx.prefetch_lines(tables.stocks, input.stocks().iter(), wanted)?;
+        if tables.prefetches {
+            // The rows are all over memory.
+            tx.prefetch_lines(tables.customers, [input.customer].iter(), &OF_CUSTOMER)?;
+            tx.prefetch(tables.items, input.lines().iter().map(|line| &line.item))?;
+            tx.prefetch_lines(tables.stocks, input.stocks().iter(), wanted)?;
+        }
         let tax = expect_row(tx.view(tables.warehouses, &warehouse, |row| row.tax.get())?, WAREHOUSE)?;
         let taken = tx.update(tables.districts, &(warehouse, district), |row| {
             let number = row.next_order.get();
@@ -67,11 +69,14 @@ pub(in crate::tpcc) fn order<S: Config, O: Layout>(
             (number, row.tax.get())
         })?;
         let (number, district_tax) = expect_row(taken, DISTRICT)?;
-        // The order's place is prefetched before its lines are processed, and written after them.
         let key = (warehouse, district, number);
         let by_customer = OrderByCustomer::new(input.customer, number)?;
-        tx.prefetch(tables.orders, [key].iter())?;
-        tx.prefetch(tables.orders_by_customer, [by_customer].iter())?;
+        if tables.prefetches {
+            // The order's place is prefetched before its lines are processed, and written after
+            // them.
+            tx.prefetch(tables.orders, [key].iter())?;
+            tx.prefetch(tables.orders_by_customer, [by_customer].iter())?;
+        }
         let Account { discount, last, credit, .. } =
             expect_row(tx.get(tables.customers.column(ACCOUNT), &input.customer)?, CUSTOMER)?;
         let (mut sum, mut brands) = (0, 0);

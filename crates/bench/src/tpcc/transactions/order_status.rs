@@ -45,12 +45,16 @@ impl<O: Layout> ReadBody for LastOrder<'_, O> {
         let customer = choose(tx, tables, input.district, &input.customer, &mut scratch.named)?;
         // The last order is looked up while the customer is being fetched, and the customer is read
         // while the order is being fetched.
-        tx.prefetch_lines(tables.customers, iter::once(customer), &OF_CUSTOMER)?;
+        if tables.prefetches {
+            tx.prefetch_lines(tables.customers, iter::once(customer), &OF_CUSTOMER)?;
+        }
         let last = tx.last(tables.orders_by_customer, OrderByCustomer::range(customer)?)?;
         let order = expect_row(last, ORDER_BY_CUSTOMER)?.0.order();
         let (warehouse, district, _) = customer;
         let key = (warehouse, district, order);
-        tx.prefetch(tables.orders, iter::once(key))?;
+        if tables.prefetches {
+            tx.prefetch(tables.orders, iter::once(key))?;
+        }
         let balance = expect_row(tx.get(tables.customers.column(BALANCE), &customer)?, CUSTOMER)?.get();
         let found = tx.view(tables.orders, &key, |row| (row.carrier, row.entry_date.get()))?;
         let (carrier, entry_date) = expect_row(found, ORDER)?;

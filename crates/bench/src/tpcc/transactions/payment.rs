@@ -35,23 +35,25 @@ pub(in crate::tpcc) fn pay<S: Config, O: Layout>(
         // The steps are separate, so that later rows can be prefetched in the meantime.
         let prefetch_customer =
             |tx: &mut Tx<'_, S>, key| tx.prefetch_lines(tables.customers, iter::once(key), &OF_CUSTOMER);
-        match customer {
-            CustomerChoice::Number(number) => {
-                prefetch_customer(tx, (customer_district.0, customer_district.1, *number))?;
+        if tables.prefetches {
+            match customer {
+                CustomerChoice::Number(number) => {
+                    prefetch_customer(tx, (customer_district.0, customer_district.1, *number))?;
+                }
+                CustomerChoice::LastName(last) => {
+                    let first = CustomerByName::new((customer_district.0, customer_district.1, 0), last)?;
+                    tx.prefetch(tables.customers_by_name, [first].iter())?;
+                }
             }
-            CustomerChoice::LastName(last) => {
-                let first = CustomerByName::new((customer_district.0, customer_district.1, 0), last)?;
-                tx.prefetch(tables.customers_by_name, [first].iter())?;
-            }
+            tx.prefetch(tables.histories, [key].iter())?;
         }
-        tx.prefetch(tables.histories, [key].iter())?;
         let warehouse_name = tx.update(tables.warehouses, &district.0, |row| {
             row.ytd += I64::new(*amount);
             row.name
         })?;
         let is_named = matches!(customer, CustomerChoice::LastName(_));
         let customer = choose(tx, tables, *customer_district, customer, &mut scratch.named)?;
-        if is_named {
+        if is_named && tables.prefetches {
             prefetch_customer(tx, customer)?;
         }
         let district_name = tx.update(tables.districts, district, |row| {
