@@ -444,7 +444,7 @@ mod tests {
         Ok(())
     }
 
-    /// Checks that a value that stands for a key has the key's encoding.
+    /// Checks that a value that is looked up as a key has the key's encoding.
     fn stands<K: Key>(one: impl AsKey<K>, key: &K) -> Result<(), TestCaseError> {
         for last in [false, true] {
             let (mut bytes, mut keys) = (Vec::new(), Vec::new());

@@ -50,6 +50,36 @@ pub(crate) mod sealed {
 /// })?;
 /// # Ok::<(), Error>(())
 /// ```
+///
+/// The compiler refuses a range of a hash table:
+///
+/// ```compile_fail
+/// use drtm::{Db, Error, Pod, TableDef};
+///
+/// const SCORES: TableDef<u64, Pod<u32>> = TableDef::hash("scores");
+/// let db = Db::new()?;
+/// let scores = db.table(SCORES)?;
+/// db.read(|tx| tx.count(scores, ..))?;
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// And an insertion into a column:
+///
+/// ```compile_fail
+/// use drtm::{Db, Error, Pod, TableDef, part};
+///
+/// #[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable, zerocopy::KnownLayout)]
+/// #[repr(C)]
+/// struct Score {
+///     points: u64,
+/// }
+///
+/// const SCORES: TableDef<u64, Pod<Score>> = TableDef::hash("scores");
+/// let db = Db::new()?;
+/// let scores = db.table(SCORES)?;
+/// db.transact(|tx| tx.put(scores.column(part!(Score, points)), 1, &7))?;
+/// # Ok::<(), Error>(())
+/// ```
 pub trait Rows: Copy + fmt::Debug + sealed::Sealed {
     /// The type of the keys.
     type Key: Key;
@@ -69,6 +99,10 @@ pub type KeyedRow<R> = (<R as Rows>::Key, <R as Rows>::Row);
 /// # Example
 ///
 /// See [`Rows`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no lookup of one row by its key",
+    note = "tables, columns, unique indexes and their keys have; rows of an index that is not unique are a range: `all`"
+)]
 pub trait Point: Rows {
     #[doc(hidden)]
     fn get<S: Config, M: Mode>(
@@ -111,6 +145,10 @@ pub trait Sorted: Rows {
 /// # Example
 ///
 /// See [`Table::column`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` stores no rows",
+    note = "tables and columns do; an index is read only, and its rows are changed through their table"
+)]
 pub trait Stored: Rows {
     /// The type of a row to write: [`Codec::Given`].
     type Given: ?Sized;

@@ -1,10 +1,10 @@
-//! Values that stand for keys in lookups, and for ranges of keys.
+//! Values that can be looked up as keys, and ranges of keys.
 
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 use super::Key;
 
-/// A value that stands for a key of type `K` in a lookup.
+/// A value that can be looked up as a key of type `K`.
 ///
 /// Implemented for `&K`; for integers, `bool`, `char`, `String` and `Vec<u8>` by value; for `&str`
 /// where keys are `String`, and `&[u8]` where they are `Vec<u8>`; and for arrays, options and
@@ -62,8 +62,8 @@ use super::Key;
 /// }
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not stand for a key of type `{K}`",
-    note = "a reference to a key does, and so do integers, `&str`, `&[u8]` and tuples of these"
+    message = "`{Self}` cannot be looked up as a key of type `{K}`",
+    note = "a reference to a key can, and so can integers, `&str`, `&[u8]` and tuples of these"
 )]
 pub trait AsKey<K: Key> {
     /// Like [`Key::pack`].
@@ -91,7 +91,7 @@ impl<K: Key> AsKey<K> for &K {
     }
 }
 
-/// A reference to a value that stands for a key.
+/// A reference to a value that can be looked up as a key.
 #[derive(Debug)]
 pub(crate) struct ByRef<'a, A>(pub(crate) &'a A);
 
@@ -228,7 +228,7 @@ tuples! {
     (A as K B as L C as M D as N E as O; F as P)
 }
 
-/// A range of keys of type `K`: `..`, or a range whose ends [stand for keys](AsKey).
+/// A range of keys of type `K`: `..`, or a range whose ends are [looked up as keys](AsKey).
 ///
 /// A pair of [bounds](Bound) is one too. A range whose start is behind its end is empty.
 ///

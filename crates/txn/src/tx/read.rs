@@ -112,6 +112,19 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
     /// assert_eq!(length, Some(5));
     /// # Ok::<(), Error>(())
     /// ```
+    ///
+    /// The closure cannot use the transaction, which is borrowed meanwhile. It returns what the next
+    /// read needs. This does not compile:
+    ///
+    /// ```compile_fail
+    /// use drtm::{Db, Error, Raw, TableDef};
+    ///
+    /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
+    /// let db = Db::new()?;
+    /// let notes = db.table(NOTES)?;
+    /// db.read(|tx| tx.view(notes, &1, |_| tx.contains(notes, &2)))?;
+    /// # Ok::<(), Error>(())
+    /// ```
     #[inline(always)]
     pub fn view<R: Stored, X>(
         &mut self,
