@@ -16,9 +16,10 @@ use proc_macro::TokenStream;
 /// A struct is encoded as the tuple of its fields is, so it sorts as `derive(Ord)` has it. A table
 /// that has tuples as keys can be opened again with such a struct, once its shape is named alike.
 ///
-/// What stands for a key in a lookup is derived, too: the struct by value or by reference; if it
-/// has two fields or more, a tuple of what stands for each; if it is a newtype of `String` or
-/// `Vec<u8>`, a `&str` or a `&[u8]`, and `prefix` is a range of it.
+/// `AsKey` is derived, too. So a lookup takes the struct by value or by reference. If it has two
+/// fields or more, a lookup takes a tuple of values that can be looked up as these. If it is a
+/// newtype of `String` or `Vec<u8>`, a lookup takes a `&str` or a `&[u8]`, and `prefix` is a range
+/// of it.
 ///
 /// Enums, unions, generic structs, and structs without fields are refused.
 ///

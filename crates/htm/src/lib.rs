@@ -49,8 +49,9 @@
 //!   [`Access::nested`]. The emulation panics at it in every build, and [`Rtm`] in debug builds
 //!   (there the transaction aborts, and the fallback runs). In release builds the hardware makes
 //!   either part of the transaction.
-//! - Has no effect except through its accessor and its return value. It sets captured locals anew
-//!   at its beginning: hardware restores them when it aborts, the emulation does not.
+//! - Has no effect except through its accessor and its return value. It initialises
+//!   captured locals at its beginning: hardware restores them when it aborts, the emulation does
+//!   not.
 //! - Makes no system call, allocates and logs nothing, and initialises no lazy thread-local. It
 //!   calls nothing for the first time through the dynamic linker, and uses no spin hint. It should
 //!   contain no path that panics, bounds and overflow checks included. In hardware each of these

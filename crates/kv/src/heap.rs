@@ -143,8 +143,8 @@ impl Heap {
         8 * self.spans.unit_words()
     }
 
-    /// Takes memory for what is no object, zeros all of it, for good: from a gap, the region, or
-    /// the pool.
+    /// Allocates zeroed memory for something other than an object, from a gap, the region, or the
+    /// pool. It is never freed.
     pub(crate) fn extend<E: Engine>(&self, region: &Region<E>, bytes: u64, align: u64) -> Result<Offset, RegionError> {
         if let Some(at) = self.units.take_gap(bytes, align) {
             return Ok(at);

@@ -31,7 +31,7 @@ pub enum Mutation {
     HintWithoutLeaf,
     /// A counter begins a quarter without counting a turn.
     TurnsNotCounted,
-    /// A retired span is cut anew without waiting for the operations that may have a place in it.
+    /// A retired span is divided anew without waiting for the operations that may refer to it.
     CutWithoutQuiescence,
 }
 

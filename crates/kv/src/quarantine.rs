@@ -1,17 +1,16 @@
-//! Quarantine: free memory that is not to be used again before the operations have ended that may
-//! know it.
+//! Quarantine: free memory that must not be reused while running operations may refer to it.
 //!
-//! An object's incarnation tells its uses, and comes round. Each time that it begins a quarter, the
-//! free object comes here, in a *batch* with others. So do [spans](crate::spans) that are retired,
-//! to be cut anew. When a batch is closed, a [turn](crate::turns) is counted; when all operations
-//! that are seen to be active began after that turn, its memory can be used again. There is one
-//! closed batch at a time, and the others wait in an open one, until there are [so many
-//! objects](DETAINED), a span, or memory is wanted. So however often memory is used again, a long
-//! transaction sees one turn for it, and what waits meanwhile is one object in four thousand uses.
+//! An object's incarnation counts its uses, and wraps. Each time that it begins a quarter, the free
+//! object waits here, in a *batch* with others. So do retired [spans](crate::spans), before they
+//! are divided anew. When a batch is closed, a [turn](crate::turns) is counted. When all operations
+//! that are seen to be active began after that turn, the batch's memory can be reused. One closed
+//! batch waits at a time. Other memory is collected in an open one, until it has [enough
+//! objects](DETAINED) or a span, or memory is needed. So however often memory is reused, a long
+//! transaction sees one turn for it, and one object in four thousand uses waits meanwhile.
 //!
-//! For objects, whether operations are active is no more than a look: a turn is counted for each
-//! batch, and so an operation that was overlooked finds out by itself. For spans it must be
-//! certain: what a late operation takes for a record's words may be anything there.
+//! For objects, the check for active operations may overlook one: a turn is counted for each batch,
+//! so that operation detects the reuse. For spans the check must be exact: a late operation could
+//! take any words there for a record's.
 
 use parking_lot::Mutex;
 

@@ -1,16 +1,16 @@
 //! Spans: how memory for objects is divided, so that it can serve other sizes when it is free.
 //!
 //! A region is divided into *units* of one size. A *span* is one unit, or several in a row, and
-//! serves one size class. Each unit has a word, and that of a span's first unit tells its class and
-//! counts the objects that are *out*: those that a table has, those in quarantine, and those that a
-//! worker has not given out yet. A free object is in a list of a worker, or in that of all, as a
-//! [`Free`]. It has the span's *generation*, and is only taken if that is still the span's. So a
-//! span whose objects are all free can be *retired* by one swap of its word, wherever they are
-//! listed.
+//! serves one size class. Each unit has a word. That of a span's first unit says its class and
+//! counts the objects that are *out*: those in a table, those in quarantine, and those in a
+//! worker's page. A free object is in a worker's list, or in the common one, as a [`Free`]. It has
+//! the span's
+//! *generation*, and is only taken if that is still the span's. So a span whose objects are all free
+//! can be *retired* by one swap of its word, wherever they are listed.
 //!
-//! A retired span is in quarantine until nothing can have a place in it any more
-//! (`docs/decisions/0056`). Then its units are in the common [pool](crate::units), and can be cut
-//! anew.
+//! A retired span is in quarantine until nothing can refer to a place in it any more
+//! (`docs/decisions/0056`). Then its units are in the common [pool](crate::units), and can be
+//! divided for another class.
 //!
 //! ```text
 //!  63         40 39     33 32   27 26                 3 2     0
@@ -22,8 +22,8 @@
 //! +-------------+--------------------------------------+-------+
 //! ```
 //!
-//! A unit that has no word but zero is not this store's: another handle of the same region may have
-//! cut it. Objects there are used again like others, are counted nowhere, and serve one class for
+//! A unit whose word is zero is not this store's: another handle of the same region may have
+//! divided it. Objects there are reused like others, are not counted, and keep their class for
 //! ever.
 
 use std::ops::Range;

@@ -239,7 +239,8 @@ impl<E: Engine> Store<E> {
         &self.shared.beside
     }
 
-    /// Takes memory for what is no object, for good. What is beside the region makes way for it.
+    /// Allocates memory for something other than an object, which is never freed. Memory outside of
+    /// the region, such as hints, is given back for it if necessary.
     pub(crate) fn extend(&self, bytes: u64, align: u64) -> Result<Offset, RegionError> {
         let mut extended = self.shared.heap.extend(self.region(), bytes, align);
         if extended.is_err() {

@@ -125,8 +125,8 @@ pub trait Watch: Debug + Send + Sync {
     /// operation that is overlooked may be aborted unnecessarily.
     fn has_passed(&self, turn: u64) -> bool;
 
-    /// Whether it can tell for certain [when operations have ended](Self::have_all_ended), so that
-    /// memory can be cut anew for other sizes.
+    /// Returns whether it can determine [when operations have ended](Self::have_all_ended), so that
+    /// memory can be divided for other sizes.
     fn is_certain(&self) -> bool {
         false
     }

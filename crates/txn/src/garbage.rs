@@ -10,9 +10,9 @@
 //! Older versions are freed when the row is written next, or else here, after the snapshots that
 //! needed them are closed.
 //!
-//! Handles of rows with older versions are used as they are. So memory in which their records were
-//! is not cut anew as long as an entry is left that is older than its retirement: entries are
-//! counted by their *age*, of which there are two at a time (see `quiescence`).
+//! Handles of rows with older versions are used without a lookup. So the memory of their records is
+//! not divided anew while an entry exists that is older than its retirement. Entries are counted by
+//! their *age*, of which there are two at a time (see `quiescence`).
 //!
 //! All threads share one queue, since a thread may end before its garbage is reclaimed. Little is
 //! queued unless snapshots are open (see `reclaim`).
@@ -113,8 +113,8 @@ pub(crate) struct NewPast<'q> {
 }
 
 impl<'q> NewPast<'q> {
-    /// None yet. All are written in one epoch, so any of their versions tells of all until when
-    /// they may be needed.
+    /// Creates an empty list. All rows are written in one epoch, so any of their versions says
+    /// until when all of them may be needed.
     pub(crate) fn new(left: &'q Queue) -> Self {
         Self { left, rows: Rows::new(), until: Version::default(), age: 0 }
     }

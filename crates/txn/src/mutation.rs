@@ -26,7 +26,7 @@ pub enum Mutation {
     DropsNotChecked,
     /// A transaction whose own insertion splits a bucket or a leaf does not guard the new one.
     SplitsNotGuarded,
-    /// Memory is cut anew for rows of another size while transactions may know it.
+    /// Memory is divided for rows of another size while transactions may refer to it.
     MemoryCutEarly,
     /// A transaction commits although it was missed when the database was closed.
     CommitDespiteClosing,

@@ -1,24 +1,22 @@
-//! Whether everything has ended that may know memory which is to be cut anew for rows of another
-//! size.
+//! Determines whether all operations have ended that may refer to memory, before it is divided for
+//! rows of another size.
 //!
 //! A stale place is written before it is checked: the lock of a record is a swap of a word from
 //! zero. In memory that holds another row by then, this would change a value. So it must be certain
-//! that nothing has a place there: no transaction, snapshot or prefetch, and no garbage. Three
-//! steps tell, in this order:
+//! that no transaction, snapshot, prefetch or garbage refers to the memory. Three steps determine
+//! it, in this order:
 //!
 //! 1. *A barrier.* A transaction marks itself as active by a plain store, since a fence would cost
-//!    each of them. The system has all processors that run this process pass a barrier
-//!    (`membarrier`). A transaction whose mark is not seen after it begins to read after it, and
-//!    finds nothing that leads into the memory.
+//!    each of them. Here, all processors that run this process execute a barrier (`membarrier`). A
+//!    transaction whose mark is not seen afterwards begins to read after the barrier, and finds no
+//!    link into the memory.
 //! 2. *Marks.* No transaction is active that was admitted before the turn in which the memory was
-//!    retired. Its prefetches and hints have ended with it: a hint is believed by what its leaf
-//!    says, each time.
-//! 3. *Garbage.* Entries that begin from now on have another age, and all of the present one are
-//!    waited for. One that is just beginning is of a transaction that began after the retirement,
-//!    and has a record that is in use.
+//!    retired. Its prefetches have ended with it. A hint is checked against its leaf each time.
+//! 3. *Garbage.* New entries get another age, and all of the present age are waited for. An entry
+//!    that is just being made belongs to a transaction that began after the retirement, and has a
+//!    record that is in use.
 //!
-//! Where peers may have places, or the system has no such barrier, nothing is ever certain, and
-//! memory keeps its size.
+//! If peers may refer to the memory, or the system has no such barrier, memory keeps its size.
 
 use drtm_htm::Engine;
 

@@ -23,7 +23,7 @@ use crate::Handle;
 /// (180..990).try_for_each(|key| table.remove(&mut worker, key).map(drop))?;
 ///
 /// worker.leave_free();
-/// let compaction = store.compaction().expect("no other is under way");
+/// let compaction = store.compaction().expect("no other is in progress");
 /// let mut moved = 0;
 /// for key in (0..180).chain(990..1_000) {
 ///     moved += u64::from(table.relocate(&mut worker, key)? == Relocated::Moved);

@@ -47,21 +47,22 @@ impl<E: Engine> Store<E> {
         Turn::of(self.region())
     }
 
-    /// Whether what a reader has found unchanged is so, if it took note of it since this turn.
+    /// Returns whether no narrow counter can have wrapped since this turn. If so, a value that a
+    /// reader finds again is unchanged.
     #[must_use]
     #[inline(always)]
     pub fn is_within(&self, since: Turn) -> bool {
         since.holds_in(self.region())
     }
 
-    /// Lets a watch see to it that memory does not come round while operations are active, and hear
-    /// of turns. There can be one.
+    /// Sets the watch, which says when operations have ended, and is notified of turns. There can
+    /// be one.
     pub fn watched_by(&self, watch: Weak<dyn Watch>) {
         // The first one stays.
         let _ = self.shared.watch.set(watch);
     }
 
-    /// Counts a turn: something begins a quarter, which nobody sees yet.
+    /// Counts a turn: a counter is about to begin a quarter, which is not visible yet.
     #[cold]
     #[inline(never)]
     pub(crate) fn turn_over(&self) -> u64 {
@@ -131,7 +132,7 @@ impl<E: Engine> Store<E> {
         self.region().engine().load(&self.shared.visits[0]) == 0 && watch.have_all_ended(turn)
     }
 
-    /// Retires spans of which no object is out, if they can be cut anew at all.
+    /// Retires spans of which no object is out, if the end of operations can be determined.
     pub(crate) fn retire(&self) {
         if self.watch().is_some_and(|watch| watch.is_certain()) {
             let retired = self.shared.heap.retire(self.region().engine());
@@ -139,8 +140,8 @@ impl<E: Engine> Store<E> {
         }
     }
 
-    /// Looks for memory where there is none: retires what is free, and takes out of quarantine what
-    /// can be. Returns whether there is a span more.
+    /// Looks for memory when there is none: retires free spans, and takes memory out of quarantine
+    /// if possible. Returns whether that freed a span.
     #[doc(hidden)]
     #[cold]
     #[inline(never)]
@@ -152,15 +153,15 @@ impl<E: Engine> Store<E> {
         has_spans
     }
 
-    /// Notes that this thread gets no memory, of which some is in quarantine.
+    /// Records that this thread got no memory while some is in quarantine.
     pub(super) fn note_lack(&self) {
         if self.shared.quarantine.units() > 0 {
             LACKED.set(true);
         }
     }
 
-    /// Marks an operation that looks at records outside of what the store's watch knows, until what
-    /// is returned is dropped. Until then no memory that it may know is cut anew.
+    /// Marks an operation that reads records, and that the store's watch does not track, until the
+    /// returned guard is dropped. Until then no memory that it may refer to is divided anew.
     ///
     /// # Example
     ///

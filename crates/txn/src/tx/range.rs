@@ -90,7 +90,7 @@ impl<'db, R: Sorted, S: Config, M: Mode> Range<'_, 'db, R, S, M> {
 
     /// Returns the last of the remaining rows, or `None` if there are no more.
     ///
-    /// Switching the end looks up the next row anew. So reading from both ends in turns costs a
+    /// Switching the end looks up the next row again. So reading from both ends in turns costs a
     /// lookup for each row.
     ///
     /// # Errors
