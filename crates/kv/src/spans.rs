@@ -4,9 +4,8 @@
 //! serves one size class. Each unit has a word. That of a span's first unit says its class and
 //! counts the objects that are *out*: those in a table, those in quarantine, and those in a
 //! worker's page. A free object is in a worker's list, or in the common one, as a [`Free`]. It has
-//! the span's
-//! *generation*, and is only taken if that is still the span's. So a span whose objects are all free
-//! can be *retired* by one swap of its word, wherever they are listed.
+//! the span's *generation*, and is only taken if that is still the span's. So a span whose objects
+//! are all free can be *retired* by one swap of its word, wherever they are listed.
 //!
 //! A retired span is in quarantine until nothing can refer to a place in it any more
 //! (`docs/decisions/0056`). Then its units are in the common [pool](crate::units), and can be

@@ -113,8 +113,8 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
     /// # Ok::<(), Error>(())
     /// ```
     ///
-    /// The closure cannot use the transaction, which is borrowed meanwhile. It returns what the next
-    /// read needs. This does not compile:
+    /// The closure cannot use the transaction, which is borrowed meanwhile. It returns what the
+    /// next read needs. This does not compile:
     ///
     /// ```compile_fail
     /// use drtm::{Db, Error, Raw, TableDef};
