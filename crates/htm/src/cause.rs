@@ -94,6 +94,10 @@ impl<T> Outcome<T> {
     }
 
     /// Returns the committed value, or otherwise the result of the software path.
+    ///
+    /// # Example
+    ///
+    /// See [`Outcome`].
     #[inline]
     pub fn or_fall_back(self, software: impl FnOnce(Cause) -> T) -> T {
         match self {

@@ -120,6 +120,10 @@ impl Emulated {
     /// # Errors
     ///
     /// [`EngineError::Emulation`] when the configuration is invalid.
+    ///
+    /// # Example
+    ///
+    /// See [`Emulated`].
     pub fn new(config: EmulatedConfig) -> Result<Self, EngineError> {
         config.check()?;
         Ok(Self { shared: Arc::new(Self::shared(config)) })

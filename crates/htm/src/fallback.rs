@@ -60,6 +60,10 @@ pub struct FallbackLock {
 
 impl FallbackLock {
     /// Makes a lock that is free.
+    ///
+    /// # Example
+    ///
+    /// See [`FallbackLock`].
     #[must_use]
     pub fn new() -> Self {
         Self::default()

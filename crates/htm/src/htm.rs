@@ -40,23 +40,39 @@ pub struct Htm<E: Engine> {
 
 impl<E: Engine> Htm<E> {
     /// Makes a handle of an engine without workers.
+    ///
+    /// # Example
+    ///
+    /// See [`Htm`].
     pub fn new(engine: E) -> Self {
         Self { engine, registry: Arc::default() }
     }
 
     /// Returns the engine, for plain accesses.
+    ///
+    /// # Example
+    ///
+    /// See [`Htm`].
     #[inline(always)]
     pub fn engine(&self) -> &E {
         &self.engine
     }
 
     /// Creates a worker for one thread.
+    ///
+    /// # Example
+    ///
+    /// See [`Htm`].
     #[must_use]
     pub fn worker(&self) -> Worker<E> {
         Worker { local: self.engine.local(), counters: self.registry.register(), engine: self.engine.clone() }
     }
 
     /// Returns the statistics of the transactions of all workers. Does not slow them down.
+    ///
+    /// # Example
+    ///
+    /// See [`Htm`].
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.registry.read()

@@ -78,11 +78,19 @@ pub struct Metered<'a, A> {
 
 impl<'a, A> Metered<'a, A> {
     /// Makes an accessor to `inner` that has counted nothing yet.
+    ///
+    /// # Example
+    ///
+    /// See [`Metered`].
     pub fn new(inner: &'a mut A) -> Self {
         Self { inner, read: FxHashSet::default(), written: FxHashSet::default() }
     }
 
     /// Returns what has been touched so far.
+    ///
+    /// # Example
+    ///
+    /// See [`Metered`].
     #[must_use]
     pub fn working_set(&self) -> WorkingSet {
         WorkingSet::of(&self.read, &self.written)

@@ -38,6 +38,10 @@ pub struct Plain<'e, E> {
 
 impl<'e, E: Engine> Plain<'e, E> {
     /// Makes plain accesses through `engine`.
+    ///
+    /// # Example
+    ///
+    /// See [`Plain`].
     #[inline(always)]
     pub fn new(engine: &'e E) -> Self {
         Self { engine, depth: 1 }

@@ -84,6 +84,10 @@ impl Policy {
     ///
     /// [`PolicyError::ZeroTries`] when `tries` is zero: a transaction that is begun is tried at
     /// least once. Use [`Policy::NEVER`] to begin none.
+    ///
+    /// # Example
+    ///
+    /// See [`Policy`].
     pub const fn with_tries(mut self, cause: Retryable, tries: u32) -> Result<Self, PolicyError> {
         if tries == 0 {
             return Err(PolicyError::ZeroTries { cause });
@@ -93,6 +97,10 @@ impl Policy {
     }
 
     /// Divides every number of tries by `by`, rounded up. Zero counts as one.
+    ///
+    /// # Example
+    ///
+    /// See [`Policy`].
     #[must_use]
     pub const fn divided_by(mut self, by: u32) -> Self {
         let by = if by == 0 { 1 } else { by };
@@ -113,6 +121,10 @@ impl Policy {
     }
 
     /// Returns the number of aborts by `cause` at which an attempt gives up.
+    ///
+    /// # Example
+    ///
+    /// See [`Policy`].
     #[must_use]
     pub const fn tries(&self, cause: Retryable) -> u32 {
         self.tries[cause as usize]

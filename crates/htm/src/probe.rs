@@ -33,6 +33,10 @@ pub struct Probe {
 
 impl Probe {
     /// Probes the machine, once in the life of the process.
+    ///
+    /// # Example
+    ///
+    /// See [`Probe`].
     #[must_use]
     pub fn of_this_machine() -> &'static Self {
         static PROBE: OnceLock<Probe> = OnceLock::new();

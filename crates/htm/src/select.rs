@@ -147,6 +147,10 @@ impl AnyHtm {
     }
 
     /// Runs `visitor` with the engine as a type.
+    ///
+    /// # Example
+    ///
+    /// See [`AnyHtm`].
     pub fn dispatch<V: EngineVisitor>(self, visitor: V) -> V::Output {
         match self.chosen {
             Chosen::Rtm(htm) => visitor.visit(htm),

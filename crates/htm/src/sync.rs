@@ -48,6 +48,10 @@ impl Default for Waiter {
 
 impl Waiter {
     /// Makes a waiter that has not waited yet.
+    ///
+    /// # Example
+    ///
+    /// See [`Waiter`].
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -57,6 +61,10 @@ impl Waiter {
     }
 
     /// Waits a little, for a thread that will soon be done.
+    ///
+    /// # Example
+    ///
+    /// See [`Waiter`].
     #[cold]
     pub fn pause(&self) {
         #[cfg(not(feature = "model"))]

@@ -50,6 +50,10 @@ const _: () = assert!(MODEL || (size_of::<Word>() == 8 && align_of::<Word>() == 
 
 impl Word {
     /// Makes a word with this value.
+    ///
+    /// # Example
+    ///
+    /// See [`Word`].
     #[cfg(not(feature = "model"))]
     #[must_use]
     pub const fn new(value: u64) -> Self {
@@ -57,6 +61,10 @@ impl Word {
     }
 
     /// Makes a word with this value.
+    ///
+    /// # Example
+    ///
+    /// See [`Word`].
     #[cfg(feature = "model")]
     #[must_use]
     pub fn new(value: u64) -> Self {
@@ -64,6 +72,10 @@ impl Word {
     }
 
     /// Returns the value of a word that is no longer shared.
+    ///
+    /// # Example
+    ///
+    /// See [`Word`].
     #[must_use]
     pub fn into_inner(self) -> u64 {
         #[cfg(not(feature = "model"))]

@@ -49,6 +49,10 @@ impl Handle {
 
     /// Makes the handle from its [word](Self::to_word). An arbitrary word makes a handle that leads
     /// to no memory, or to memory that has no such record.
+    ///
+    /// # Example
+    ///
+    /// See [`to_word`](Self::to_word).
     #[must_use]
     pub const fn from_word(word: u64) -> Self {
         Self(word)

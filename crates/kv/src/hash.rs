@@ -83,12 +83,20 @@ pub struct HashConfig {
 
 impl HashConfig {
     /// Makes a configuration for this many keys, at an occupancy of three quarters, that grows.
+    ///
+    /// # Example
+    ///
+    /// See [`HashConfig`].
     #[must_use]
     pub const fn for_keys(keys: u64) -> Self {
         Self { keys, occupancy: 0.75, grows: true, for_peers: false }
     }
 
     /// Sets the occupancy.
+    ///
+    /// # Example
+    ///
+    /// See [`HashConfig`].
     #[must_use]
     pub const fn with_occupancy(self, occupancy: f64) -> Self {
         Self { occupancy, ..self }

@@ -63,6 +63,10 @@ impl<'s, E: Engine> Records<'s, E> {
     }
 
     /// Returns whether a record is unchanged since it was seen, and not locked by another holder.
+    ///
+    /// # Example
+    ///
+    /// See [`Records`].
     #[must_use]
     #[inline(always)]
     pub fn is_still(&self, seen: ReadEntry, holder: Holder) -> bool {

@@ -114,6 +114,10 @@ impl<E: Engine> Store<E> {
     /// # Errors
     ///
     /// When the operating system does not provide the memory.
+    ///
+    /// # Example
+    ///
+    /// See [`Store`].
     pub fn in_memory(engine: E, capacity: u64) -> Result<Self, KvError> {
         Self::in_region(Arc::new(Region::anonymous(engine, capacity)?))
     }
@@ -282,6 +286,10 @@ impl<E: Engine> Store<E> {
     /// # Errors
     ///
     /// [`KvError::TooManyWorkers`] when 65,536 workers are alive.
+    ///
+    /// # Example
+    ///
+    /// See [`Store`].
     pub fn worker(&self) -> Result<Worker<E>, KvError> {
         let (number, first) = (self.shared.numbers.lock().take()?, self.shared.first);
         Ok(Worker {
@@ -339,6 +347,10 @@ impl<E: Engine> Worker<E> {
 
     /// Returns the holder as which this worker locks records, here or on another node, while it
     /// runs one transaction at a time.
+    ///
+    /// # Example
+    ///
+    /// See [`holder_in`](Self::holder_in).
     #[must_use]
     #[inline(always)]
     pub fn holder(&self) -> Holder {

@@ -20,6 +20,10 @@ pub struct Offset(u64);
 
 impl Offset {
     /// Returns the offset of this many bytes.
+    ///
+    /// # Example
+    ///
+    /// See [`Offset`].
     #[must_use]
     pub const fn new(bytes: u64) -> Self {
         Self(bytes)
@@ -32,6 +36,10 @@ impl Offset {
     }
 
     /// Returns the words from the region's beginning, rounded down.
+    ///
+    /// # Example
+    ///
+    /// See [`Offset`].
     #[must_use]
     pub const fn word(self) -> u64 {
         self.0 / 8

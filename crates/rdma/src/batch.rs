@@ -86,6 +86,10 @@ impl<'e, P: Port> Batch<'e, P> {
     }
 
     /// Adds a COMPARE-AND-SWAP; see [`Verbs::compare_swap`].
+    ///
+    /// # Example
+    ///
+    /// See [`Batch`].
     pub fn compare_swap(&mut self, at: Remote, expected: u64, new: u64) -> Result<Pending<'e, P, u64>, VerbError> {
         self.add(Intent::CompareSwap { at, expected, new })
     }
@@ -106,6 +110,10 @@ impl<'e, P: Port> Batch<'e, P> {
     }
 
     /// Posts all operations. Their completions can be awaited from now on.
+    ///
+    /// # Example
+    ///
+    /// See [`Batch`].
     pub fn ring(mut self) {
         let works = std::mem::take(&mut self.works);
         self.verbs.endpoint().inner().ring(works, self.verbs.phase());

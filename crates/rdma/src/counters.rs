@@ -140,6 +140,10 @@ pub struct Counters {
 
 impl Counters {
     /// Returns the total of all phases.
+    ///
+    /// # Example
+    ///
+    /// See [`Counters`].
     #[must_use]
     pub fn total(&self) -> Tally {
         self.phases.iter().fold(Tally::default(), Tally::plus)

@@ -89,6 +89,10 @@ impl<P: Port> Endpoint<P> {
     ///
     /// The phase is part of the handle, not of the endpoint, because coroutines in different phases
     /// share the endpoint.
+    ///
+    /// # Example
+    ///
+    /// See [`Endpoint`].
     #[inline(always)]
     pub fn during(&self, phase: Phase) -> Verbs<'_, P> {
         Verbs::new(self, phase)
@@ -107,6 +111,10 @@ impl<P: Port> Endpoint<P> {
     }
 
     /// Returns the counts of operations so far.
+    ///
+    /// # Example
+    ///
+    /// See [`Endpoint`].
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.inner.borrow().counters()
@@ -116,6 +124,10 @@ impl<P: Port> Endpoint<P> {
     ///
     /// The executor does this between coroutines. It is for code without an executor, and for tests
     /// that proceed in steps.
+    ///
+    /// # Example
+    ///
+    /// See [`Endpoint`].
     pub fn progress(&self) -> bool {
         self.inner.borrow_mut().poll() >= Activity::Remote
     }

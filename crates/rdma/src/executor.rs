@@ -133,17 +133,29 @@ pub struct Executor<'f, P: Port> {
 
 impl<'f, P: Port> Executor<'f, P> {
     /// Returns an executor without coroutines.
+    ///
+    /// # Example
+    ///
+    /// See [`Executor`].
     #[must_use]
     pub fn new(endpoint: &'f Endpoint<P>) -> Self {
         Self { coroutines: Coroutines::new(endpoint, [], Door::new(endpoint)) }
     }
 
     /// Adds a coroutine.
+    ///
+    /// # Example
+    ///
+    /// See [`Executor`].
     pub fn spawn(&mut self, coroutine: impl Future<Output = ()> + 'f) {
         self.coroutines.add(Box::pin(coroutine), Kind::Main);
     }
 
     /// Adds a service coroutine: the run does not wait for its end, and drops it.
+    ///
+    /// # Example
+    ///
+    /// See [`Executor`].
     pub fn serve(&mut self, coroutine: impl Future + 'f) {
         self.coroutines.add(Box::pin(async { drop(coroutine.await) }), Kind::Service);
     }

@@ -88,6 +88,10 @@ impl<E: Engine> Shared<E> {
 
 impl<E: Engine> LocalFabric<E> {
     /// Creates a fabric of this many nodes, numbered from zero.
+    ///
+    /// # Example
+    ///
+    /// See [`LocalFabric`].
     #[must_use]
     pub fn new(nodes: u16, config: LocalConfig) -> Self {
         let nodes = (0..nodes).map(|_| Node::new(&config)).collect();

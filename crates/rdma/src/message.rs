@@ -71,6 +71,10 @@ impl<'e, P: Port> Message<'e, P> {
     /// # Errors
     ///
     /// [`VerbError::TooLarge`]; the caller then gets [`VerbError::Unanswered`].
+    ///
+    /// # Example
+    ///
+    /// See [`Message`].
     pub fn reply(mut self, bytes: &[u8]) -> Result<(), VerbError> {
         let most = self.verbs.endpoint().capabilities().max_message_bytes;
         if bytes.len() > most {

@@ -77,6 +77,10 @@ impl<'e, P: Port, T> Pending<'e, P, T> {
     /// # Errors
     ///
     /// The completion itself, while the operation is pending.
+    ///
+    /// # Example
+    ///
+    /// See [`Pending`].
     pub fn try_take(mut self) -> Result<Result<T, VerbError>, Self>
     where
         T: Given<'e, P>,

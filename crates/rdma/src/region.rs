@@ -81,6 +81,10 @@ impl<E: Engine> Region<E> {
     /// # Errors
     ///
     /// When the capacity is invalid, or this much address space is not available.
+    ///
+    /// # Example
+    ///
+    /// See [`Region`].
     pub fn anonymous(engine: E, capacity: u64) -> Result<Self, RegionError> {
         let capacity = checked_capacity(capacity)?;
         let mapping = map(capacity, Mapping::anonymous)?;
@@ -318,6 +322,10 @@ impl<E: Engine> Region<E> {
     }
 
     /// Returns the engine through which this memory is accessed.
+    ///
+    /// # Example
+    ///
+    /// See [`Region`].
     #[inline(always)]
     pub fn engine(&self) -> &E {
         &self.engine

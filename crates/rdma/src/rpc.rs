@@ -156,6 +156,10 @@ pub enum RpcError {
 
 impl RpcError {
     /// Returns whether the call was certainly not carried out.
+    ///
+    /// # Example
+    ///
+    /// See [`RpcError`].
     #[must_use]
     pub fn is_certain(&self) -> bool {
         match self {
@@ -167,6 +171,10 @@ impl RpcError {
     }
 
     /// Returns the handler's number, if it refused the call.
+    ///
+    /// # Example
+    ///
+    /// See [`RpcError`].
     #[must_use]
     pub fn refused(&self) -> Option<u32> {
         match self {

@@ -235,6 +235,10 @@ impl<E: Engine> ShmFabric<E> {
     /// When the group belongs to another user, or has another format, version or engine. When the
     /// node is there already. When a node that is there does not answer in
     /// [time](ShmConfig::patience). Or when the system fails.
+    ///
+    /// # Example
+    ///
+    /// See [`ShmFabric`].
     pub fn join(engine: E, config: ShmConfig) -> Result<Self, JoinError> {
         Ok(Self { member: Arc::new(Member::join(engine, config)?) })
     }
@@ -246,6 +250,10 @@ impl<E: Engine> ShmFabric<E> {
     }
 
     /// Returns the incarnation of this node.
+    ///
+    /// # Example
+    ///
+    /// See [`leave`](Self::leave).
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
         self.member.shared.home.incarnation

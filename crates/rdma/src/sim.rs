@@ -220,6 +220,10 @@ pub struct Sim<E: Engine> {
 
 impl<E: Engine> Sim<E> {
     /// Creates a cluster of this many nodes, numbered from zero.
+    ///
+    /// # Example
+    ///
+    /// See [`Sim`].
     #[must_use]
     pub fn new(nodes: u16, config: SimConfig) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
@@ -229,6 +233,10 @@ impl<E: Engine> Sim<E> {
     }
 
     /// Returns a handle of the fabric.
+    ///
+    /// # Example
+    ///
+    /// See [`Sim`].
     #[must_use]
     pub fn fabric(&self) -> &SimFabric<E> {
         &self.fabric
@@ -239,6 +247,10 @@ impl<E: Engine> Sim<E> {
     /// # Errors
     ///
     /// As for [`Fabric::endpoint`].
+    ///
+    /// # Example
+    ///
+    /// See [`Sim`].
     pub fn spawn<F>(&self, node: NodeId, start: F) -> Result<(), FabricError>
     where
         F: for<'f> FnOnce(Spawner<'f, SimPort<E>>) + 'static,
@@ -303,6 +315,10 @@ impl<E: Engine> Sim<E> {
     /// # Panics
     ///
     /// Panics like [`run`](Self::run).
+    ///
+    /// # Example
+    ///
+    /// See [`restart`](Self::restart).
     pub fn run_for(&self, duration: Duration) -> RunEnd {
         let until = self.fabric.shared.world.lock().now.saturating_add(picos(duration));
         let end = self.run_until(until);
@@ -324,6 +340,10 @@ impl<E: Engine> Sim<E> {
     }
 
     /// Returns how much virtual time has passed.
+    ///
+    /// # Example
+    ///
+    /// See [`Sim`].
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         Duration::from_nanos((self.fabric.shared.world.lock().now - BEGINNING) / NANO)
@@ -356,6 +376,10 @@ impl<E: Engine> Sim<E> {
     /// # Errors
     ///
     /// When a node is unknown, or to be restarted although it is here.
+    ///
+    /// # Example
+    ///
+    /// See [`restart`](Self::restart).
     pub fn befall(&self, fault: Fault) -> Result<(), FabricError> {
         self.fabric.befall(fault)
     }

@@ -37,6 +37,10 @@ impl Time {
     }
 
     /// Returns the time since `earlier`. Zero if that is later.
+    ///
+    /// # Example
+    ///
+    /// See [`Time`].
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

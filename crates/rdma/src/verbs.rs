@@ -72,6 +72,10 @@ impl<'e, P: Port> Verbs<'e, P> {
     }
 
     /// Returns the endpoint of these verbs.
+    ///
+    /// # Example
+    ///
+    /// See [`Verbs`].
     #[must_use]
     pub fn endpoint(self) -> &'e Endpoint<P> {
         self.endpoint
@@ -84,6 +88,10 @@ impl<'e, P: Port> Verbs<'e, P> {
     }
 
     /// Returns the same verbs, counted in another phase.
+    ///
+    /// # Example
+    ///
+    /// See [`Verbs`].
     #[must_use]
     pub fn during(self, phase: Phase) -> Self {
         Self { phase, ..self }
@@ -114,6 +122,10 @@ impl<'e, P: Port> Verbs<'e, P> {
 
     /// COMPARE-AND-SWAP: stores `new` if the word is `expected`. Returns the old value; the swap
     /// was made if that is `expected`.
+    ///
+    /// # Example
+    ///
+    /// See [`Verbs`].
     #[inline]
     pub fn compare_swap(self, at: Remote, expected: u64, new: u64) -> impl Future<Output = Result<u64, VerbError>> {
         self.perform(Intent::CompareSwap { at, expected, new })

@@ -50,12 +50,20 @@ impl Profile {
     }
 
     /// Returns the profile with this name. `None`: there is none.
+    ///
+    /// # Example
+    ///
+    /// See [`Profile`].
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::NAMED.iter().find(|(known, _)| *known == name).map(|(_, profile)| *profile)
     }
 
     /// Halves the profile: a hardware thread has this much when its sibling uses the other half.
+    ///
+    /// # Example
+    ///
+    /// See [`Profile`].
     #[must_use]
     pub const fn hyperthreaded(self) -> Self {
         Self { ways: self.ways.div_ceil(2), read_lines: self.read_lines.div_ceil(2), ..self }
@@ -63,6 +71,10 @@ impl Profile {
 
     /// Returns the most bytes that a transaction can write, if they are spread evenly over the
     /// sets.
+    ///
+    /// # Example
+    ///
+    /// See [`Profile`].
     #[must_use]
     pub const fn write_bytes(&self) -> usize {
         self.sets * self.ways * crate::word::LINE_BYTES
@@ -140,6 +152,10 @@ pub struct EmulatedConfig {
 impl EmulatedConfig {
     /// Makes a configuration with this profile and DBX's timer, in virtual ticks of a nanosecond.
     /// An access takes five ticks. There are no random events.
+    ///
+    /// # Example
+    ///
+    /// See [`EmulatedConfig`].
     #[must_use]
     pub const fn new(profile: Profile) -> Self {
         Self {
@@ -164,12 +180,20 @@ impl EmulatedConfig {
     }
 
     /// Sets the seed.
+    ///
+    /// # Example
+    ///
+    /// See [`EmulatedConfig`].
     #[must_use]
     pub const fn with_seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
     /// Sets the rate of system events to one in `events_one_in` accesses.
+    ///
+    /// # Example
+    ///
+    /// See [`EmulatedConfig`].
     #[must_use]
     pub const fn with_events_one_in(self, events_one_in: u32) -> Self {
         Self { events_one_in, ..self }

@@ -28,6 +28,10 @@ pub struct Native(Option<Rtm>);
 impl Native {
     /// Returns the engine that the probe of this machine has found. Ignores the environment: see
     /// [`select`](crate::select).
+    ///
+    /// # Example
+    ///
+    /// See [`Native`].
     #[must_use]
     pub fn of_this_machine() -> Self {
         Self(Rtm::detect().ok())

@@ -66,6 +66,10 @@ impl Rtm {
     /// # Errors
     ///
     /// [`EngineError::RtmUnavailable`] with the result of the probe.
+    ///
+    /// # Example
+    ///
+    /// See [`Rtm`].
     pub fn detect() -> Result<Self, EngineError> {
         let probe = Probe::of_this_machine();
         if probe.usable() { Ok(Self(())) } else { Err(EngineError::RtmUnavailable { probe: *probe }) }

@@ -65,6 +65,10 @@ fn note_both(word: &Word) {
 impl Traced {
     /// Runs `body`, and returns its result and the accesses of this thread meanwhile, through any
     /// value of this type. The accesses of an inner trace are not in the outer one.
+    ///
+    /// # Example
+    ///
+    /// See [`Traced`].
     pub fn trace<T>(body: impl FnOnce() -> T) -> (T, Trace) {
         let outer = TRACE.replace(Some(Trace::default()));
         let value = body();

@@ -45,6 +45,10 @@ impl BucketVersion {
 
     /// Makes the guard from its [words](Self::to_words). Arbitrary words make a guard that holds
     /// for no bucket, or for a bucket that has that version.
+    ///
+    /// # Example
+    ///
+    /// See [`to_words`](Self::to_words).
     #[must_use]
     pub const fn from_words(at: u64, version: u64) -> Self {
         Self { at: Offset::new(at), version: version as u32 }

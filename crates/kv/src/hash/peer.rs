@@ -116,6 +116,10 @@ impl<K: Keys> HashPeer<K> {
     /// # Errors
     ///
     /// When the table cannot be reached, or the place has no such table.
+    ///
+    /// # Example
+    ///
+    /// See [`HashPeer`].
     pub async fn open<P: Port>(verbs: Verbs<'_, P>, at: Remote) -> Result<Self, PeerError> {
         let turn = KnownTurn::of(verbs, at).await?;
         let header = verbs.read(at, header::KEYS).await?;

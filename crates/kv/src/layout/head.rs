@@ -50,6 +50,10 @@ impl Head {
 
     /// Makes a head without older versions. Keeps the 14 lowest bits of the incarnation. `None`
     /// means that the lengths are in the following word.
+    ///
+    /// # Example
+    ///
+    /// See [`Head`].
     #[must_use]
     pub const fn new(incarnation: u16, short_length: Option<u8>) -> Self {
         let length = match short_length {
@@ -60,6 +64,10 @@ impl Head {
     }
 
     /// Returns the incarnation: a counter of the uses of the record's memory.
+    ///
+    /// # Example
+    ///
+    /// See [`Head`].
     #[must_use]
     #[inline(always)]
     pub const fn incarnation(self) -> u16 {
@@ -67,6 +75,10 @@ impl Head {
     }
 
     /// Returns the value's length. `None`: it is in the following word.
+    ///
+    /// # Example
+    ///
+    /// See [`Head`].
     #[must_use]
     #[inline(always)]
     pub const fn short_length(self) -> Option<u8> {
@@ -76,6 +88,10 @@ impl Head {
 
     /// Returns whether a value of this length can be replaced by writing only words of the value.
     /// The length must be the same and in the head, with neither a checksum nor older versions.
+    ///
+    /// # Example
+    ///
+    /// See [`Head`].
     #[must_use]
     #[inline(always)]
     pub const fn is_plain(self, length: usize) -> bool {
@@ -90,6 +106,10 @@ impl Head {
     }
 
     /// Returns the head of a record with a checksum.
+    ///
+    /// # Example
+    ///
+    /// See [`Head`].
     #[must_use]
     pub const fn checked(self) -> Self {
         Self(CHECKED.set(self.0, 1))

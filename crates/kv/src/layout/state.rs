@@ -71,12 +71,20 @@ impl State {
     pub const FREE: Self = Self(0);
 
     /// Makes the state of a record that is leased until a time. Keeps the 55 lowest bits.
+    ///
+    /// # Example
+    ///
+    /// See [`State`].
     #[must_use]
     pub const fn leased_until(end: u64) -> Self {
         Self(LEASE_END.set(0, end))
     }
 
     /// Returns when the lease ends. Zero: there is no lease, as in a locked record.
+    ///
+    /// # Example
+    ///
+    /// See [`State`].
     #[must_use]
     pub const fn lease_end(self) -> u64 {
         if self.is_locked() { 0 } else { LEASE_END.get(self.0) }
@@ -90,6 +98,10 @@ impl State {
     }
 
     /// Returns the transaction that has locked the record. `None`: it is not locked.
+    ///
+    /// # Example
+    ///
+    /// See [`State`].
     #[must_use]
     #[inline(always)]
     pub const fn holder(self) -> Option<Holder> {
@@ -107,6 +119,10 @@ impl State {
 impl Holder {
     /// Makes the name of the transaction in this slot of a node's worker. Keeps the 31 lowest bits
     /// of the node's incarnation.
+    ///
+    /// # Example
+    ///
+    /// See [`Holder`].
     #[must_use]
     pub const fn new(node: u8, incarnation: u32, worker: u16, slot: u8) -> Self {
         let word = NODE.set(LOCK.set(0, 1), node as u64);
@@ -131,6 +147,10 @@ impl Holder {
     }
 
     /// Returns the transaction that a [word](Self::to_word) names. `None`: it names none.
+    ///
+    /// # Example
+    ///
+    /// See [`to_word`](Self::to_word).
     #[must_use]
     pub const fn from_word(word: u64) -> Option<Self> {
         State(word).holder()
@@ -149,18 +169,30 @@ impl Holder {
     }
 
     /// Returns the node's incarnation.
+    ///
+    /// # Example
+    ///
+    /// See [`Holder`].
     #[must_use]
     pub const fn incarnation(self) -> u32 {
         INCARNATION.get(self.word()) as u32
     }
 
     /// Returns the node's worker.
+    ///
+    /// # Example
+    ///
+    /// See [`Holder`].
     #[must_use]
     pub const fn worker(self) -> u16 {
         WORKER.get(self.word()) as u16
     }
 
     /// Returns the worker's slot.
+    ///
+    /// # Example
+    ///
+    /// See [`Holder`].
     #[must_use]
     pub const fn slot(self) -> u8 {
         SLOT.get(self.word()) as u8

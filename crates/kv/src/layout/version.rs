@@ -38,12 +38,20 @@ pub struct Version(pub(crate) u64);
 
 impl Version {
     /// Makes the version with this number, of a present key.
+    ///
+    /// # Example
+    ///
+    /// See [`Version`].
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(NUMBER.set(0, number))
     }
 
     /// Returns the number of the key's value.
+    ///
+    /// # Example
+    ///
+    /// See [`Version`].
     #[must_use]
     #[inline(always)]
     pub const fn number(self) -> u64 {
@@ -73,6 +81,10 @@ impl Version {
     }
 
     /// Makes the version from its [word](Self::to_word).
+    ///
+    /// # Example
+    ///
+    /// See [`to_word`](Self::to_word).
     #[must_use]
     pub const fn from_word(word: u64) -> Self {
         Self(word)
@@ -80,6 +92,10 @@ impl Version {
 
     /// Returns whether the removed flag is set: the key is absent, or the record was removed from
     /// its table.
+    ///
+    /// # Example
+    ///
+    /// See [`Version`].
     #[must_use]
     #[inline(always)]
     pub const fn is_removed(self) -> bool {
@@ -99,6 +115,10 @@ impl Version {
     }
 
     /// Returns the version with the removed flag, for a record that says that its key is absent.
+    ///
+    /// # Example
+    ///
+    /// See [`to_word`](Self::to_word).
     #[must_use]
     #[inline(always)]
     pub const fn as_removed(self) -> Self {

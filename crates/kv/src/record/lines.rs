@@ -41,6 +41,10 @@ pub struct PrefetchMask {
 
 impl PrefetchMask {
     /// Makes the mask of the lines of these bytes of a value.
+    ///
+    /// # Example
+    ///
+    /// See [`PrefetchMask`].
     #[must_use]
     pub const fn of(parts: &[Range<usize>]) -> Self {
         let mut lines = Self { words: [0; MOST_ASKED], count: 1 };

@@ -76,6 +76,10 @@ impl<K: Keys> Copy for TablePeer<K> {}
 
 impl<K: Keys> TablePeer<K> {
     /// Makes the name of the table that this node serves under this number.
+    ///
+    /// # Example
+    ///
+    /// See [`TablePeer`].
     #[must_use]
     pub const fn new(owner: NodeId, table: TableId) -> Self {
         Self { owner, table, keys: PhantomData }

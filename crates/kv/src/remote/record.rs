@@ -100,6 +100,10 @@ pub struct Standing {
 
 impl Standing {
     /// Returns whether the version is this one, and no other holder has locked the record.
+    ///
+    /// # Example
+    ///
+    /// See [`Standing`].
     #[must_use]
     pub fn is_still(&self, version: Version, holder: Holder) -> bool {
         self.version == version && self.state.may_be_read_by(holder)
@@ -113,6 +117,10 @@ impl<K: Keys> RecordPeer<K> {
     /// # Errors
     ///
     /// When the table cannot be reached, has other keys, or is not made for peers.
+    ///
+    /// # Example
+    ///
+    /// See [`RecordPeer`].
     pub async fn open<P: Port>(verbs: Verbs<'_, P>, at: Remote, table: TableId) -> Result<Self, RemoteError> {
         let header = verbs.read(at, FLAGS + 1).await?;
         let found = header[0];

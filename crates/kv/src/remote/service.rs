@@ -64,6 +64,10 @@ impl<E: Engine> Service<E> {
     /// # Errors
     ///
     /// When the store has no [worker](Store::worker) left.
+    ///
+    /// # Example
+    ///
+    /// See [`Service`].
     pub fn new(store: &Store<E>) -> Result<Self, KvError> {
         Ok(Self { worker: store.worker()?, store: store.clone(), tables: Vec::new() })
     }
@@ -73,6 +77,10 @@ impl<E: Engine> Service<E> {
     /// # Errors
     ///
     /// When the number is used already, or when the table is another store's.
+    ///
+    /// # Example
+    ///
+    /// See [`Service`].
     pub fn with<K: Keys, T: KvTable<E, K>>(mut self, number: TableId, table: &T) -> Result<Self, KvError> {
         if self.tables.iter().any(|(taken, _)| *taken == number) {
             return Err(KvError::config("the number of a table that is served", "a number of its own", number));
@@ -88,6 +96,10 @@ impl<E: Engine> Service<E> {
 
     /// Answers requests for ever. [Serve](drtm_rdma::Executor::serve) it beside the coroutines of a
     /// worker.
+    ///
+    /// # Example
+    ///
+    /// See [`Service`].
     pub async fn serve<P: Port>(&mut self, verbs: Verbs<'_, P>) -> Infallible {
         let most = verbs.endpoint().capabilities().max_message_bytes;
         let answer = |from, request: &[u8], reply: &mut Vec<u8>| {

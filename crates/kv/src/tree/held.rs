@@ -36,6 +36,10 @@ pub struct Cursor<K: TreeKeys> {
 
 impl<K: TreeKeys> Cursor<K> {
     /// Makes a cursor at the beginning of a range, which goes upward.
+    ///
+    /// # Example
+    ///
+    /// See [`expecting`](Self::expecting).
     pub fn up<'k>(range: impl RangeBounds<K::Key<'k>>) -> Self {
         Self { way: K::Way::new(range, Direction::Up), is_upward: true }
     }

@@ -81,6 +81,10 @@ impl TreePeer {
     /// # Errors
     ///
     /// When the tree cannot be reached, or the place has no such tree.
+    ///
+    /// # Example
+    ///
+    /// See [`TreePeer`].
     pub async fn open<P: Port>(verbs: Verbs<'_, P>, at: Remote) -> Result<Self, PeerError> {
         let (expected, found) = (super::kind::<Inline>(), verbs.read_word(at).await?);
         if found != expected {
@@ -91,6 +95,10 @@ impl TreePeer {
     }
 
     /// Adds a cache for inner nodes. Any number of peers of any trees can share a cache.
+    ///
+    /// # Example
+    ///
+    /// See [`TreePeer`].
     #[must_use]
     pub fn with_cache(self, cache: Arc<NodeCache>) -> Self {
         Self { cache: Some(cache), ..self }

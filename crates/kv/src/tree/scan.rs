@@ -188,6 +188,10 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     }
 
     /// Returns the leaves passed so far, with the versions that they had.
+    ///
+    /// # Example
+    ///
+    /// See [`Scan`].
     #[must_use]
     pub fn passed(&self) -> &[NodeVersion] {
         &self.passed

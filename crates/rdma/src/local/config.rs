@@ -54,6 +54,10 @@ pub struct LocalConfig {
 impl LocalConfig {
     /// Returns the fastest configuration: every operation is carried out at the first poll, in
     /// order, and atomics are atomic with everything.
+    ///
+    /// # Example
+    ///
+    /// See [`LocalConfig`].
     pub fn perfect() -> Self {
         Self {
             seed: 0,
@@ -125,6 +129,10 @@ impl LocalConfig {
     }
 
     /// Sets the least duration of an operation or a message: a simulated network.
+    ///
+    /// # Example
+    ///
+    /// See [`LocalConfig`].
     pub fn latency(self, latency: Duration) -> Self {
         Self { latency, ..self }
     }
@@ -151,6 +159,10 @@ impl LocalConfig {
     }
 
     /// Returns the capabilities of a fabric with this configuration.
+    ///
+    /// # Example
+    ///
+    /// See [`LocalConfig`].
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         Capabilities {

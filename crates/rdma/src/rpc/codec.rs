@@ -58,6 +58,10 @@ pub struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Returns a reader at the first of these bytes.
+    ///
+    /// # Example
+    ///
+    /// See [`Reader`].
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { left: bytes }
@@ -87,6 +91,10 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// When some are left.
+    ///
+    /// # Example
+    ///
+    /// See [`Reader`].
     pub fn finish(&self) -> Result<(), DecodeError> {
         match self.left.len() {
             0 => Ok(()),

@@ -33,6 +33,10 @@ pub struct ShmConfig {
 impl ShmConfig {
     /// Returns the configuration of node `node`, below 64, of a group with this name, in the user's
     /// own runtime directory.
+    ///
+    /// # Example
+    ///
+    /// See [`ShmConfig`].
     pub fn new(group: &str, node: NodeId) -> Self {
         let directory = match std::env::var_os("XDG_RUNTIME_DIR") {
             Some(directory) => Path::new(&directory).join("drtm"),
@@ -61,6 +65,10 @@ impl ShmConfig {
     }
 
     /// Sets the most operations that may be pending from one endpoint to one node: at least 1.
+    ///
+    /// # Example
+    ///
+    /// See [`ShmConfig`].
     pub fn queue_depth(self, queue_depth: usize) -> Self {
         Self { queue_depth: queue_depth.max(1), ..self }
     }
@@ -82,6 +90,10 @@ impl ShmConfig {
     }
 
     /// Returns the capabilities of a fabric with this configuration.
+    ///
+    /// # Example
+    ///
+    /// See [`ShmConfig`].
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         Capabilities {

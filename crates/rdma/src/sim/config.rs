@@ -64,6 +64,10 @@ pub struct SimConfig {
 
 impl SimConfig {
     /// Returns a cluster with this NIC, without faults. A READ sees its lines at one moment.
+    ///
+    /// # Example
+    ///
+    /// See [`SimConfig`].
     pub fn new(profile: &'static NicProfile) -> Self {
         Self {
             profile,
@@ -105,6 +109,10 @@ impl SimConfig {
     }
 
     /// Sets the seed of all random choices.
+    ///
+    /// # Example
+    ///
+    /// See [`SimConfig`].
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }

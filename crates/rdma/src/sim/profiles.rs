@@ -309,6 +309,10 @@ impl NicProfile {
 
     /// Returns the profile of this name: `ConnectX-3` or `cx3`, and so on, case-insensitively.
     /// `None` if there is none.
+    ///
+    /// # Example
+    ///
+    /// See [`NicProfile`].
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         let short = |profile: &Self| profile.name.to_ascii_lowercase().replace("connectx-", "cx");

@@ -66,6 +66,10 @@ pub struct CommitToken {
 
 impl CommitToken {
     /// Returns whether the transaction is durable.
+    ///
+    /// # Example
+    ///
+    /// See [`CommitToken`].
     #[must_use]
     pub fn is_durable(&self) -> bool {
         self.log.is_durable(self.epoch)
