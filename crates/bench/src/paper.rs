@@ -1,10 +1,9 @@
 //! Figures of the papers, regenerated: `drtm-bench paper`.
 //!
-//! A [`Study`](panel::Study) is an experiment, and how it is made; a [`Panel`](panel::Panel) is one
-//! diagram or column that it fills, with what the paper's text says of it. Published values are
-//! compared with and shown, and nothing is computed from them. A series that cannot be had here,
-//! because it needs hardware or is somebody else's system, is listed with the reason, and has no
-//! value.
+//! A [`Study`](panel::Study) is an experiment. A [`Panel`](panel::Panel) is one diagram or column of
+//! its results, with the values in the paper's text. Published values are shown beside ours, and
+//! nothing is computed from them. A series that is not available here, because it needs other
+//! hardware or is another system, is listed with the reason and no value.
 
 mod dbx_factors;
 mod dbx_fig1;
@@ -33,7 +32,7 @@ use clap::{
 };
 
 use self::{
-    effort::{Effort, Pains},
+    effort::{Effort, EffortArgs},
     panel::{Panel, Study},
 };
 use crate::{
@@ -48,9 +47,9 @@ use crate::{
 ///
 /// Studies of regions alone, and of whole transactions in one region, are simulated unless --engine
 /// rtm is given. Those of clusters are simulated, in virtual time. All others are measured:
-/// databases are loaded, run and checked in turns, as often as --rounds says, and medians are told.
-/// Compare within one run; a published value is another machine's. What cannot be had here is
-/// listed with the reason.
+/// databases are loaded, run and checked in turns, --rounds times, and medians are reported.
+/// Compare within one run; a published value is another machine's. A series that is not available
+/// here is listed with the reason.
 ///
 /// JSON: [{figure, series, x, y, published, kind, x_unit, y_unit, why}], where published is the
 /// paper's value at that x or null, kind is "simulated", "measured" or "unavailable" (then y is
@@ -71,7 +70,7 @@ pub(crate) struct Args {
     engine: EngineName,
 
     #[command(flatten)]
-    pains: Pains,
+    effort: EffortArgs,
 
     /// Draw charts, too: into this file if its name ends in .svg, else into this directory
     ///
@@ -95,15 +94,15 @@ Panels:
   dbx-fig10a   TPC-C's whole transactions in one region: throughput
   dbx-fig10b   the same: how many end under the lock
   dbx-fig11a   single operations as transactions
-  dbx-fig11b   the same: over the tree alone
+  dbx-fig11b   the same: relative to the tree alone
   dbx-fig12    NEW-ORDER only, by kinds of tables
   dbx-fig13    the standard mix, by kinds of tables
   dbx-fig14a   half NEW-ORDER, half STOCK-LEVEL, with and without snapshots: throughput
   dbx-fig14b   the same: abort rate of all transactions
   dbx-fig14c   the same: abort rate of STOCK-LEVEL, which must be zero in snapshots
-  dbx-fig14d   the same: throughput over that of validated reads
+  dbx-fig14d   the same: throughput relative to validated reads
   dbx-fig15a   what adds to throughput, step by step
-  dbx-fig15b   the same: over the first step
+  dbx-fig15b   the same: relative to the first step
   drtm-tab1a   whole transactions of SmallBank and TPC-C in one region: bytes read
   drtm-tab1b   the same: bytes written
   drtm-tab1c   the same: how many end under the lock
@@ -126,9 +125,9 @@ Panels:
 Examples:
   drtm-bench paper dbx-fig1a                    a table, with the published values
   drtm-bench paper drtm-fig2 --svg figures      both panels, and figures/drtm-fig2a.svg, figures/drtm-fig2b.svg
-  drtm-bench paper dbx-fig14 --threads 1,2,4    by so many threads
+  drtm-bench paper dbx-fig14 --threads 1,2,4    with 1, 2 and 4 threads
   drtm-bench paper --all --json                 everything, for a script; a quarter of an hour
-  drtm-bench paper --all --quick                whether it all works";
+  drtm-bench paper --all --quick                a quick check that everything works";
 
 /// All studies, in the order of the papers.
 fn studies() -> impl Iterator<Item = &'static Study> {
@@ -165,7 +164,7 @@ impl Args {
                 instead: "name a directory",
             });
         }
-        let effort = Effort::new(&self.pains, self.engine, seed);
+        let effort = Effort::new(&self.effort, self.engine, seed);
         let (mut rows, mut failure) = (Vec::new(), None);
         for study in studies().filter(|study| study.panels.iter().any(|panel| wanted(&panel))) {
             let measured = (study.measure)(&effort)?;

@@ -18,7 +18,9 @@ pub(crate) use self::{
     entries::{Entries, Entry, RowEntries},
     upkeep::{Indexes, Listed},
 };
-use crate::{Codec, CodecError, Hash, Key, Ordered, Pod, Table, TableDef, copied::copied, rows::sealed::Sealed};
+use crate::{
+    Codec, CodecError, Hash, Key, Ordered, Pod, Table, TableDef, copied::copied, name::kept, rows::sealed::Sealed,
+};
 
 mod sealed {
     pub trait Sealed {}
@@ -285,6 +287,30 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness> IndexDef<K, C, I, U> {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// Replaces the name by one that is no constant: for an index of a table that was
+    /// [named](TableDef::named) at run time.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, IndexDef, Pod, TableDef};
+    ///
+    /// const SCORES: TableDef<u64, Pod<u32>> = TableDef::hash("scores");
+    /// const BY_SCORE: IndexDef<u64, Pod<u32>, u32> = IndexDef::unique("by score", |_, score| Some(score));
+    /// let db = Db::new()?;
+    /// for game in ["chess", "go"] {
+    ///     let scores = db.table(SCORES.named(&format!("scores of {game}")))?;
+    ///     let by_score = db.index(scores, BY_SCORE.named(&format!("{game} by score")))?;
+    ///     db.transact(|tx| tx.insert(scores, 1, &900))?;
+    ///     assert_eq!(db.read(|tx| tx.get(by_score.keys(), 900))?, Some(1));
+    /// }
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: kept(name), ..self }
     }
 
     /// Returns the definition of the table that holds the index's entries.

@@ -2,7 +2,12 @@
 
 use std::{any::TypeId, fmt, marker::PhantomData};
 
-use crate::{Codec, Key, copied::copied, durability::format::TableShape, name::Name};
+use crate::{
+    Codec, Key,
+    copied::copied,
+    durability::format::TableShape,
+    name::{Name, kept},
+};
 
 mod sealed {
     pub trait Sealed {}
@@ -168,6 +173,32 @@ impl<K: Key, C: Codec, O: Kind> TableDef<K, C, O> {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// Replaces the name by one that is no constant: for tables that are only known at run time.
+    ///
+    /// The name is kept until the process ends, once for each different name. A process can open
+    /// 1,024 tables.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, Pod, TableDef};
+    ///
+    /// const VISITS: TableDef<u64, Pod<u64>> = TableDef::hash("visits");
+    /// let db = Db::new()?;
+    /// for year in 2024..=2026 {
+    ///     let visits = db.table(VISITS.named(&format!("visits of {year}")))?;
+    ///     db.transact(|tx| tx.put(visits, 1, &year))?;
+    /// }
+    /// let of_2025 = db.table(VISITS.named("visits of 2025"))?;
+    /// assert_eq!(db.read(|tx| tx.get(of_2025, 1))?, Some(2025));
+    /// assert_eq!(db.tables()?.len(), 3);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: kept(name), ..self }
     }
 
     /// Sets the version of the application's types that the rows have: 0 by default.

@@ -21,14 +21,13 @@ pub(super) const STUDIES: &[Study] = &[
     Study { panels: &[FACTORS, GAINS], measure: factors },
 ];
 
-const RATIO: Axis = Axis { title: "over the first", quantity: Quantity::Ratio, scale: Scale::Linear };
+const RATIO: Axis = Axis { title: "relative to the first", quantity: Quantity::Ratio, scale: Scale::Linear };
 
 const MIXTURE: &str = "hash tables and trees";
 const TREES: &str = "trees only";
 const HASH_TABLES: &str = "hash tables only";
 
-const NO_RANGES: &str =
-    "ORDER-LINE and NEW-ORDER are read by ranges, which hash tables of ours refuse when a program is compiled";
+const NO_RANGES: &str = "ORDER-LINE and NEW-ORDER are read by ranges, which a hash table does not have";
 
 const NEW_ORDERS: Panel = Panel {
     name: "dbx-fig12",
@@ -36,8 +35,9 @@ const NEW_ORDERS: Panel = Panel {
     x: Some(THREADS),
     y: PER_SECOND,
     published: &[],
-    note: "Commits lock records. Hash tables for what is found by its key, trees for what is read by ranges; or trees for \
-           all. The paper's mixture is faster than its hash tables alone, and those than trees from 4 threads on.",
+    note: "Commits lock records. Either tables found by key are hash tables and those read by ranges are \
+           trees, or all are trees. From 4 threads on, the paper's mixture is faster than its hash tables \
+           alone, and those than trees.",
 };
 
 const STANDARD: Panel = Panel {
@@ -51,7 +51,7 @@ const STANDARD: Panel = Panel {
 
 const BASE: &str = "trees only, record locks";
 const WITH_HASH: &str = "+ hash tables";
-const WITH_MEMORY: &str = "+ memory at once";
+const WITH_MEMORY: &str = "+ pre-faulted memory";
 const WITH_RTM: &str = "+ commits in RTM";
 const WITHOUT_SNAPSHOTS: &str = "+ no snapshots";
 
@@ -61,14 +61,14 @@ const FACTORS: Panel = Panel {
     x: Some(THREADS),
     y: PER_SECOND,
     published: &[],
-    note: "Each with all that is above it. Memory at once: pages are had from the system before, and not when rows come, \
-           which is most of what an allocator can cost a store that has one of its own. No snapshots: what only reads is \
-           validated like all else.",
+    note: "Each with all factors above it. Pre-faulted memory: the system provides pages before the run, and \
+           not when rows are inserted. That is most of what an allocator can cost a store that has its own. \
+           No snapshots: read-only transactions are validated like all others.",
 };
 
 const GAINS: Panel = Panel {
     name: "dbx-fig15b",
-    title: "DBX Fig. 15: factors, over the first",
+    title: "DBX Fig. 15: factors, relative to the first",
     x: Some(THREADS),
     y: RATIO,
     published: &[],
@@ -129,8 +129,11 @@ fn factors(effort: &Effort) -> Result<Measured, Error> {
             "+ fallback handler",
             "the thresholds of a commit's region are those of the paper, without a switch",
         ),
-        Entry::absent("+ node buffer", "a transaction finds what it has read without a switch"),
-        Entry::absent("+ no GC", "there is no collection to switch off: who removes a row takes it out"),
+        Entry::absent("+ node buffer", "there is no switch for how a transaction finds what it has read"),
+        Entry::absent(
+            "+ no GC",
+            "there is no collection to switch off: the transaction that removes a row takes it out",
+        ),
         Entry::within::<DefaultConfig, _>(WITHOUT_SNAPSHOTS, best, prefault, hash(Reading::Validated)),
     ];
     let most = effort.threads.iter().max().copied().unwrap_or(1);

@@ -80,9 +80,9 @@ const D: Panel = Panel {
     x: Some(Axis { title: "duration of a region", quantity: Quantity::Microseconds, scale: Scale::Linear }),
     y: ABORT_RATE,
     published: &[Published::at("spin", 4000, 1.0)],
-    note: "Model: an interrupt every 4 ms of virtual time, and nothing else. Regions follow each other without a pause, \
-            and an aborted one ends at the interrupt; so a period holds a whole number of commits and one abort, \
-            and the curve has steps: one half from 2 ms to 4 ms, then one.",
+    note: "Model: an interrupt every 4 ms of virtual time, and nothing else. Regions follow each other \
+           without a pause, and an aborted one ends at the interrupt. So a period holds a whole number of \
+           commits and one abort, and the curve has steps: one half from 2 ms to 4 ms, then one.",
 };
 
 /// Reads and writes apart, adjacent lines.

@@ -33,10 +33,10 @@ const THROUGHPUT: Panel = Panel {
     x: Some(THREADS),
     y: PER_SECOND,
     published: &[],
-    note: "STOCK-LEVEL reads hundreds of rows: in a snapshot from the beginning; as transactions that write do, \
-           validated in the end; or as the database does it by itself (auto): in the present for the first thousand rows \
-           unless that fails, and otherwise in a snapshot. A warehouse for two threads, as in the paper. Memory is there from \
-           the beginning.",
+    note: "STOCK-LEVEL reads hundreds of rows: in a snapshot from the beginning; validated at the end, like \
+           transactions that write; or as the database chooses (auto): in the present for the first thousand \
+           rows, and in a snapshot afterwards or after a failure. A warehouse for two threads, as in the \
+           paper. Memory is pre-faulted.",
 };
 
 const ABORTS: Panel = Panel {
@@ -45,7 +45,7 @@ const ABORTS: Panel = Panel {
     x: Some(THREADS),
     y: ABORT_RATE,
     published: &[Published::at(SNAPSHOT, 8, 0.012), Published::at(VALIDATED, 8, 0.10)],
-    note: "Attempts of either kind that came to nothing, among all.",
+    note: "Failed attempts of both kinds of transactions, among all attempts.",
 };
 
 const ABORTS_OF_READS: Panel = Panel {
@@ -54,8 +54,8 @@ const ABORTS_OF_READS: Panel = Panel {
     x: Some(THREADS),
     y: ABORT_RATE,
     published: &[],
-    note: "Checked: in snapshots it is zero, exactly; if not, that is a failure. With auto it need not be: what was read \
-           before the snapshot may be true no more when it is opened.",
+    note: "Checked: in snapshots it is exactly zero. With auto it need not be: what was read before the \
+           snapshot is opened may have changed by then.",
 };
 
 const GAIN: Panel = Panel {

@@ -23,7 +23,7 @@ use crate::{
 pub(super) const STUDIES: &[Study] = &[Study { panels: &[TREES, HASH_TABLES, TRANSACTIONS, COST], measure }];
 
 const OPERATIONS: Axis = Axis { title: "operations/s", quantity: Quantity::Operations, scale: Scale::Linear };
-const RATIO: Axis = Axis { title: "over the tree alone", quantity: Quantity::Ratio, scale: Scale::Linear };
+const RATIO: Axis = Axis { title: "relative to the tree alone", quantity: Quantity::Ratio, scale: Scale::Linear };
 
 const TREE: &str = "B+ tree";
 const HASH: &str = "hash table";
@@ -31,7 +31,7 @@ const IN_LOCKS: &str = "transactions, record locks";
 const IN_RTM: &str = "transactions, RTM";
 
 const NO_REGIONS_BELOW: &str =
-    "operations of our store use no regions: readers look at versions, writers lock a node or record";
+    "operations of our store use no regions: readers check versions, writers lock a node or record";
 const NO_SPINLOCK: &str = "there is no such variant of our store";
 const ANOTHER_SYSTEM: &str = "another system, which is not part of this program";
 
@@ -65,7 +65,7 @@ const TRANSACTIONS: Panel = Panel {
 
 const COST: Panel = Panel {
     name: "dbx-fig11b",
-    title: "DBX Fig. 11: single operations as transactions, over the tree alone",
+    title: "DBX Fig. 11: single operations as transactions, relative to the tree alone",
     x: Some(THREADS),
     y: RATIO,
     published: &[Published::at(IN_RTM, 8, 0.80)],

@@ -37,7 +37,7 @@ const ENCODED: &str = "DBX'";
 const SPINLOCK: &str = "spinlock commits";
 
 const ANOTHER_SYSTEM: &str = "another system, which is not part of this program";
-const NO_SPINLOCK: &str = "no commit of ours takes one lock for all: without regions it locks records";
+const NO_SPINLOCK: &str = "no commit of ours takes one global lock: without regions it locks records";
 const NO_ENCODING: &str = "a variant of DBX that copies and encodes as Silo-Masstree does";
 
 const END_TO_END: Panel = Panel {
@@ -62,8 +62,9 @@ const SCALABILITY: Panel = Panel {
     x: Some(THREADS),
     y: PER_SECOND,
     published: &[Published::at(RTM, 8, 442_230.0)],
-    note: "Beyond the processors a holder of a lock may have to wait for its turn, and everybody else for it. The paper \
-           finds 10 % less with 32 threads on 8 hardware threads, and that its spinlock does not scale beyond 4.",
+    note: "With more threads than processors, a lock's holder may wait for its time slice, and all others for \
+           the holder. The paper finds 10 % less with 32 threads on 8 hardware threads, and that its spinlock \
+           does not scale beyond 4.",
 };
 
 const ABORTS: Panel = Panel {
@@ -82,7 +83,7 @@ const LOCKS: Panel = Panel {
     x: Some(THREADS),
     y: LOCK_RATE,
     published: &[Published::at(RTM, 1, 0.000_01), Published::at(RTM, 8, 0.000_02)],
-    note: "The paper's fall back on one lock for all. These lock their records.",
+    note: "In the paper, these fall back on one lock for all. Here they lock their records.",
 };
 
 const WHOLE: Panel = Panel {
@@ -91,8 +92,8 @@ const WHOLE: Panel = Panel {
     x: Some(THREADS),
     y: PER_SECOND,
     published: &[],
-    note: "\"Whole in RTM\" runs each transaction, its commit included, in one region, and takes one lock for all when \
-           the region is given up; \"one lock\" always takes it.",
+    note: "\"Whole in RTM\" runs each transaction, its commit included, in one region, and takes one global \
+           lock when the region is given up; \"one lock\" always takes it.",
 };
 
 const WHOLE_LOCKS: Panel = Panel {
@@ -106,9 +107,9 @@ const WHOLE_LOCKS: Panel = Panel {
         Published::at(SIMULATED_WHOLE, 1, 0.42),
         Published::at(SIMULATED_WHOLE, 8, 0.82),
     ],
-    note: "Simulated: what transactions touch of the store, line by line, in a cache of 32 KB in 8 ways, and for 8 threads \
-           of 4 cores in half of the ways; nothing else is in that cache, and nobody disturbs. What is measured is with the \
-           first-level cache that this machine has.",
+    note: "Simulated: the cache lines of the store that transactions access, in a cache of 32 KB in 8 ways, \
+           and for 8 threads of 4 cores in half of the ways; nothing else uses that cache. Measured values \
+           are for this machine's first-level cache.",
 };
 
 /// TPC-C with a warehouse for each thread.

@@ -32,7 +32,7 @@ pub(super) const STUDIES: &[Study] = &[
 
 const NODES: Axis = Axis { title: "nodes", quantity: Quantity::Nodes, scale: AxisScale::Linear };
 const REMOTE: Axis = Axis { title: "remote items", quantity: Quantity::Percent, scale: AxisScale::Linear };
-const OVER_FIRST: Axis = Axis { title: "over the first", quantity: Quantity::Ratio, scale: AxisScale::Linear };
+const OVER_FIRST: Axis = Axis { title: "relative to the first", quantity: Quantity::Ratio, scale: AxisScale::Linear };
 
 const DRTM: &str = "DrTM";
 
@@ -51,8 +51,8 @@ const REMOTE_ITEMS: Panel = Panel {
     x: Some(REMOTE),
     y: OVER_FIRST,
     published: &[Published::at(DRTM, 5, 0.85), Published::at(DRTM, 100, 0.15)],
-    note: "The paper's nodes commit in hardware transactions where all is local, so that a remote item costs more \
-           beside that than it does here.",
+    note: "The paper's nodes commit local transactions in hardware transactions, so a remote item costs more \
+           there, relative to a local one.",
 };
 
 const LEASES: Panel = Panel {

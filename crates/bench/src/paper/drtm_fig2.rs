@@ -41,10 +41,10 @@ const B: Panel = Panel {
     x: Some(WORKING_SET),
     y: ABORT_RATE,
     published: &[Published::at("write", 768, 1.0)],
-    note: "Model: distinct lines of 64 MB, drawn anew for every region; a write aborts when its set of the cache is full \
-            of written lines. The published value cannot come from sets and ways: it is 12 lines among 64 sets of \
-            8 ways, and nine of them in one set is next to impossible. Something else stood in the way of random \
-            writes on that machine, and a model of the cache has nothing of it.",
+    note: "Model: distinct lines of 64 MB, drawn again for every region; a write aborts when its set of the \
+           cache is full of written lines. The published value cannot come from sets and ways: it is 12 lines \
+           among 64 sets of 8 ways, and nine of them in one set is next to impossible. Random writes on that \
+           machine had another limit, which is not in a model of the cache.",
 };
 
 fn at_random(setup: Setup) -> Result<Vec<Line>, Error> {

@@ -38,8 +38,9 @@ const READ: Panel = Panel {
         Published::of("order-status", 2_186.0),
         Published::of("stock-level", 38_516.0),
     ],
-    note: "Whole cache lines of the store: buckets, nodes, records. The paper's have other layouts, and private memory, \
-           too, which takes no part here. Its SmallBank looks customers up by their names; this one has their numbers.",
+    note: "Whole cache lines of the store: buckets, nodes, records. The paper's store has other layouts, and \
+           counts private memory, which is left out here. Its SmallBank looks customers up by their names; \
+           this one has their numbers.",
 };
 
 const WRITTEN: Panel = Panel {
@@ -60,7 +61,8 @@ const WRITTEN: Panel = Panel {
         Published::of("order-status", 715.0),
         Published::of("stock-level", 838.0),
     ],
-    note: "Those that only read write a line that says that their thread is inside; what the paper has of them is private.",
+    note: "Read-only transactions write a line that marks their thread as active; in the paper they write \
+           private memory only.",
 };
 
 const FALLBACKS: Panel = Panel {
@@ -81,10 +83,11 @@ const FALLBACKS: Panel = Panel {
         Published::of("order-status", 0.450),
         Published::of("stock-level", 1.0),
     ],
-    note: "Simulated, it is those that a cache's sets and ways cannot hold, undisturbed. The paper's threads met each \
-           other, too: nearly all of its PAYMENTs that fall back do so for that. What only reads writes the line that says \
-           that its thread is inside, and once it has written anything a region holds far less: so STOCK-LEVEL overflows, as DBX says it \
-           does for private memory, which is not in the model. Checked: SmallBank always fits.",
+    note: "Simulated: the transactions that do not fit into a cache's sets and ways, without conflicts. The \
+           paper's threads conflict, too: nearly all of its PAYMENTs that fall back do so for that. A \
+           read-only transaction writes the line that marks its thread as active, and once it has written \
+           anything a region holds far less. So STOCK-LEVEL overflows; DBX reports the same because of \
+           private memory, which is not in the model. Checked: SmallBank always fits.",
 };
 
 const CAPACITY: Panel = Panel {
@@ -99,7 +102,7 @@ const CAPACITY: Panel = Panel {
         Published::of("order-status", 0.430),
         Published::of("stock-level", 0.916),
     ],
-    note: "Simulated, there is no other cause, and no value where none falls back.",
+    note: "In simulation there is no other cause; there is no value if no transaction falls back.",
 };
 
 fn measure(effort: &Effort) -> Result<Measured, Error> {

@@ -116,9 +116,9 @@ const DESIGNS_TPCC: Panel = Panel {
     x: Some(COROUTINES),
     y: PER_SECOND,
     published: &[],
-    note: "The paper: DrTM+H has 1.41 to 2.96 times the throughput of FaSST, 1.12 to 1.89 times that of DrTM+R, and 1.21 \
-           to 2.50 times that of FaRM. Atomics are simulated as atomic \
-           with processors, so that locks can be taken by them; the paper's nodes take their own locks by the NIC, too.",
+    note: "The paper: DrTM+H has 1.41 to 2.96 times the throughput of FaSST, 1.12 to 1.89 times that of \
+           DrTM+R, and 1.21 to 2.50 times that of FaRM. Simulated NIC atomics are atomic with processors' \
+           accesses, so they can take locks; the paper's nodes take their own locks by the NIC, too.",
 };
 
 const DESIGNS_BANK: Panel = Panel {
@@ -136,8 +136,8 @@ const OLDER_TPCC: Panel = Panel {
     x: Some(COROUTINES),
     y: PER_SECOND,
     published: &[],
-    note: "The paper: FaSST before FaRM before DrTM+R, and DrTM+H, which uses messages there, before all. \"DrTM+H\" is \
-           its choice for ConnectX-4 here; \"auto\" is the one that chooses.",
+    note: "The paper, from slow to fast: FaSST, FaRM, DrTM+R, DrTM+H, which uses messages there. Here \
+           \"DrTM+H\" is its choice for ConnectX-4; \"auto\" chooses by itself.",
 };
 
 const OLDER_BANK: Panel =

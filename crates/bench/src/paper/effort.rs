@@ -15,7 +15,7 @@ use crate::{
 
 /// What those figures take for which databases are run.
 #[derive(Clone, Debug, Args)]
-pub(super) struct Pains {
+pub(super) struct EffortArgs {
     /// Threads that run transactions [default: 1 and its doubles, as far as there are processors]
     #[arg(long, value_parser = value_parser!(u16).range(1..=1024), value_delimiter = ',', value_name = "N,...")]
     threads: Option<Vec<u16>>,
@@ -70,16 +70,16 @@ pub(super) struct Sum {
 }
 
 impl Effort {
-    pub(super) fn new(pains: &Pains, engine: EngineName, seed: u64) -> Self {
-        let is_quick = pains.quick;
-        let threads = match &pains.threads {
+    pub(super) fn new(args: &EffortArgs, engine: EngineName, seed: u64) -> Self {
+        let is_quick = args.quick;
+        let threads = match &args.threads {
             Some(threads) => threads.iter().map(|threads| usize::from(*threads)).collect(),
             None if is_quick => vec![1, 2],
             None => doubles(std::thread::available_parallelism().map_or(1, Into::into)),
         };
         let (rounds, until) =
-            if is_quick { (1, Until::Transactions(200)) } else { (pains.rounds, Until::Time(pains.secs)) };
-        Self { engine, seed, threads, is_quick, is_full: pains.full, rounds, until }
+            if is_quick { (1, Until::Transactions(200)) } else { (args.rounds, Until::Time(args.secs)) };
+        Self { engine, seed, threads, is_quick, is_full: args.full, rounds, until }
     }
 
     /// Where measured numbers come from.
