@@ -85,7 +85,7 @@ fn tpcc<O: Layout>(
     move |threads| Ok(Tpcc::new(Size::sized(threads, is_tiny)?, mix, Chances::STANDARD, seed).reading(reading))
 }
 
-/// A series with commits that lock records.
+/// Returns a series whose commits lock records.
 fn plain<'e, O: Layout>(series: &'static str, effort: &'e Effort, mix: MixName) -> Entry<'e> {
     let workload = tpcc::<O>(effort, mix, Reading::Auto);
     let pace = |threads| effort.pace(threads);
@@ -118,7 +118,7 @@ fn factors(effort: &Effort) -> Result<Measured, Error> {
         Ok(rtm) => Entry::within::<DefaultConfig, _>(series, rtm.into(), prefault, hash(reading)),
         Err(_) => Entry::absent(series, NO_RTM),
     };
-    // What comes last, comes on whatever there is.
+    // The last factor is added to the best of the others.
     let best = Native::chosen()?;
     let entries = [
         plain::<Ordered>(BASE, effort, MixName::Standard),

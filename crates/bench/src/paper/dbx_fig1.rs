@@ -85,7 +85,7 @@ const D: Panel = Panel {
            commits and one abort, and the curve has steps: one half from 2 ms to 4 ms, then one.",
 };
 
-/// Reads and writes apart, adjacent lines.
+/// Measures reads and writes separately, of adjacent lines.
 pub(super) fn in_sequence(setup: Setup) -> Result<Vec<Line>, Error> {
     const WRITES: [usize; 18] = sizes([1, 2, 4, 8, 12, 14, 16, 17, 20, 22, 24, 28, 31, 32, 33, 36, 48, 64], K);
     const READS: [usize; 14] = sizes([1, 4, 16, 64, 128, 256, 512, 1024, 2048, 2304, 3072, 4096, 4352, 8192], K);
@@ -105,7 +105,8 @@ fn frontiers(setup: Setup) -> Result<Vec<Line>, Error> {
     ])
 }
 
-/// For each amount written, the most that can be read with it, if it can be written at all.
+/// Returns, for each amount written, the most that can be read with it. Amounts that cannot be
+/// written have no point.
 fn frontier(series: &'static str, setup: Setup, load: fn(usize, usize) -> Load) -> Result<Line, Error> {
     const WRITTEN: [usize; 11] = sizes([0, 4, 8, 12, 16, 20, 24, 28, 31, 32, 36], K);
     const MOST_READ: usize = 8 << 20;
@@ -120,8 +121,8 @@ fn frontier(series: &'static str, setup: Setup, load: fn(usize, usize) -> Load) 
     Ok(Line { series, points })
 }
 
-/// The largest read up to `limit` with which the load is feasible, to a page; `None` if not even
-/// without reads.
+/// Returns the largest read up to `limit` with which the load is feasible, to a page. `None` if it
+/// is not feasible without reads.
 fn most_read(testbed: &Testbed, limit: usize, load: impl Fn(usize) -> Load) -> Result<Option<usize>, Error> {
     const ATTEMPTS: u64 = 16;
     const FEASIBLE_BELOW: f64 = 0.5;

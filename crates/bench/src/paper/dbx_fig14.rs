@@ -101,7 +101,7 @@ fn abort_rate_of_reads(sum: &Sum) -> f64 {
     units::share(reruns, reruns + ended)
 }
 
-/// What must not be: a transaction that was refused though it was in a snapshot.
+/// Returns an error if a transaction in a snapshot was refused.
 fn aborted_in_snapshots(sums: &[(usize, Vec<Option<Sum>>)]) -> Option<Error> {
     let of_snapshots = |(threads, sums): &(usize, Vec<Option<Sum>>)| {
         let sum = WAYS.iter().zip(sums).find(|((_, reading), _)| *reading == Reading::Snapshot)?.1.as_ref();

@@ -72,17 +72,17 @@ const COST: Panel = Panel {
     note: "Of medians within this run. The paper's tree alone is in RTM, too.",
 };
 
-/// Operations between two looks at the clock.
+/// The number of operations between two readings of the clock.
 const BATCH: u64 = 64;
 
 type Value = [u8; 100];
 
-/// The key with this number.
+/// Returns the key with this number.
 fn key(number: u64) -> u64 {
     scatter(number)
 }
 
-/// Something that has records, filled.
+/// A store with records.
 trait Records: Sync {
     type Session<'s>: Session
     where
@@ -91,7 +91,7 @@ trait Records: Sync {
     fn session(&self) -> Self::Session<'_>;
 }
 
-/// One thread's way to them. Whether the key was there.
+/// One thread's access to the records. Methods return whether the key exists.
 trait Session: Send {
     fn get(&mut self, key: u64) -> Result<bool, Error>;
     fn modify(&mut self, key: u64) -> Result<bool, Error>;
@@ -113,7 +113,7 @@ struct InDatabase {
     table: Table<u64, PodRef<Value>, Ordered>,
 }
 
-/// Addresses for so many records.
+/// Returns the memory for this many records.
 fn memory(records: u64) -> u64 {
     (256 << 20) + 512 * records
 }
@@ -246,7 +246,7 @@ impl<S: Session> Client for User<S> {
     }
 }
 
-/// Operations of so many threads.
+/// Runs operations on this many threads.
 fn run<R: Records>(subject: &R, records: u64, seed: u64, threads: usize, until: Until) -> Result<Finished, Error> {
     let user = |thread| {
         let random = fastrand::Rng::with_seed(spread(seed, thread));
@@ -257,7 +257,7 @@ fn run<R: Records>(subject: &R, records: u64, seed: u64, threads: usize, until: 
     Ok(Finished::of(tally))
 }
 
-/// A series of operations on these records.
+/// Returns a series of operations on these records.
 fn entry<'e, R: Records>(series: &'static str, effort: &'e Effort, subject: &'e R, records: u64) -> Entry<'e> {
     Entry::of(series, Kind::Measured, move |threads| {
         let until = effort.pace(threads).until;

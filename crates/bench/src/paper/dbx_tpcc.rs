@@ -1,4 +1,4 @@
-//! DBX, Figs. 5 and 8 to 10: TPC-C, on what the engines have and against simpler ways.
+//! DBX, Figs. 5 and 8 to 10: TPC-C on each engine, and beside simpler uses of RTM.
 
 use super::{
     effort::{Effort, Sum},

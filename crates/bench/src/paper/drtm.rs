@@ -82,8 +82,8 @@ impl Size {
         }
     }
 
-    /// What so many nodes run in a second, one transaction of each thread at a time, as in the
-    /// paper.
+    /// Returns how many transactions this many nodes run in a second. Each thread runs one at a
+    /// time, as in the paper.
     fn run<W: ClusterWorkload>(
         &self,
         effort: &Effort,
@@ -130,7 +130,7 @@ fn tpcc(
     Ok((Distributed::new(scale, mix, chances, effort.seed, NonZeroU64::MIN), scaled))
 }
 
-/// Points over the first of them.
+/// Returns points relative to the first one.
 fn over_first(points: Vec<(usize, f64)>) -> Vec<(usize, f64)> {
     let first = points.first().map_or(1.0, |(_, first)| *first);
     points.into_iter().map(|(x, y)| (x, y / first)).collect()

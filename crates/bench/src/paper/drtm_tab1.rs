@@ -132,7 +132,7 @@ fn measure(effort: &Effort) -> Result<Measured, Error> {
     Ok(Measured { curves, source, failure })
 }
 
-/// What must not be: a transaction of SmallBank that no region could hold.
+/// Returns an error if a transaction of SmallBank does not fit into a region.
 fn too_large(bank: &[Row]) -> Option<Error> {
     let row = bank.iter().find(|row| row.fallback_rate > 0.0)?;
     let what = format!("{} of SmallBank does not fit into a region", row.transaction);

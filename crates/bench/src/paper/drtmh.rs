@@ -56,7 +56,7 @@ const PASSIVE: Protocol = Protocol { is_passive: true, ..Protocol::FASST };
 const LOGGING: &[(&str, Protocol)] =
     &[(TWO_SIDED, PASSIVE), (ONE_SIDED, Protocol { name: ONE_SIDED, log: Form::OneSided, ..PASSIVE })];
 
-/// Whole designs, and ours that chooses.
+/// Whole designs, and the protocol that chooses its forms.
 const DESIGNS: &[(&str, Protocol)] = &[
     ("FaSST", Protocol::FASST),
     ("FaRM", Protocol::FARM),
@@ -198,7 +198,7 @@ fn bank(effort: &Effort, profile: &'static NicProfile, series: &[(&'static str, 
     curves(effort, &size, profile, series, &workload, &scaled)
 }
 
-/// Customers look at their positions only: nothing changes prices.
+/// Measures customer-position alone: nothing changes prices.
 fn positions(effort: &Effort, profile: &'static NicProfile) -> Result<Measured, Error> {
     let size = Size::of(effort);
     let of_thread = if effort.is_quick { 20 } else { 200 };

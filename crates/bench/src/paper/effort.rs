@@ -1,4 +1,4 @@
-//! How much is done for a figure, and several subjects measured in turns.
+//! The effort of measuring a figure, and measuring several subjects in turns.
 
 use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{
     units,
 };
 
-/// What those figures take for which databases are run.
+/// Options of figures that run databases.
 #[derive(Clone, Debug, Args)]
 pub(super) struct EffortArgs {
     /// Threads that run transactions [default: 1 and its doubles, as far as there are processors]
@@ -29,7 +29,8 @@ pub(super) struct EffortArgs {
     #[arg(long, value_parser = value_parser!(u16).range(1..=100), default_value_t = 3, value_name = "N")]
     rounds: u16,
 
-    /// Tiny databases and a few hundred transactions: whether all works. Speeds mean nothing then
+    /// Tiny databases and a few hundred transactions, to check that everything works. Speeds mean
+    /// nothing then
     #[arg(long, conflicts_with_all = ["secs", "rounds"])]
     quick: bool,
 
@@ -38,10 +39,10 @@ pub(super) struct EffortArgs {
     full: bool,
 }
 
-/// How much is done.
+/// The effort of measuring.
 #[derive(Debug)]
 pub(super) struct Effort {
-    /// What runs the regions of studies of these.
+    /// The engine of studies of regions.
     pub(super) engine: EngineName,
     pub(super) seed: u64,
     pub(super) threads: Vec<usize>,
@@ -52,19 +53,19 @@ pub(super) struct Effort {
     until: Until,
 }
 
-/// Something that is measured: loads, runs and checks a workload.
+/// A measured subject: loads, runs and checks a workload.
 pub(super) type Subject<'s> = Box<dyn Fn() -> Result<Finished, Error> + 's>;
 
-/// What a subject has done in all rounds that count.
+/// The sums of a subject over all counted rounds.
 #[derive(Debug)]
 pub(super) struct Sum {
-    /// Transactions in a second.
+    /// Transactions per second.
     pub(super) rates: Rates,
-    /// Run to their end, by kind.
+    /// Finished transactions, by kind.
     pub(super) ended: Vec<u64>,
-    /// How often one could not go on.
+    /// The number of conflicts.
     pub(super) conflicts: u64,
-    /// What clients have counted.
+    /// The clients' counters.
     counted: BTreeMap<String, u64>,
     pub(super) regions: Stats,
 }
@@ -82,7 +83,7 @@ impl Effort {
         Self { engine, seed, threads, is_quick, is_full: args.full, rounds, until }
     }
 
-    /// Where measured numbers come from.
+    /// Returns where measured numbers come from.
     pub(super) fn source(&self) -> String {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let machine =
@@ -96,27 +97,27 @@ impl Effort {
         }
     }
 
-    /// How whole transactions are looked at.
+    /// Returns the scope of studies of whole transactions.
     pub(super) fn scope(&self) -> Scope {
         let transactions = if self.is_quick { 400 } else { 20_000 };
         let Self { engine, seed, is_quick: is_tiny, .. } = *self;
         Scope { engine, profile: Profile::L1_32K_8, transactions, is_tiny, seed }
     }
 
-    /// How a workload is run by so many threads.
+    /// Returns the pace of a run with this many threads.
     pub(super) fn pace(&self, threads: usize) -> Pace {
         let memory = if self.is_quick { 1 << 30 } else { 64 << 30 };
         Pace { threads, until: self.until, memory, prefault: 0 }
     }
 
-    /// The same with memory for TPC-C from the beginning, so that the system's providing it is no
-    /// part of what is measured.
+    /// Like [`pace`](Self::pace), with pre-faulted memory for TPC-C, so that page faults are not
+    /// measured.
     pub(super) fn pace_with_memory(&self, threads: usize) -> Pace {
         let prefault = (threads as u64) << if self.is_quick { 25 } else { 29 };
         Pace { prefault, ..self.pace(threads) }
     }
 
-    /// A workload on an engine, of which every run is on a new database.
+    /// Returns a workload on an engine. Each run has a new database.
     pub(super) fn subject<'s, W: Workload + 's>(&self, workload: W, engine: DatabaseEngine, pace: Pace) -> Subject<'s> {
         Box::new(move || Ok(engine.dispatch(Run { workload: &workload, pace, log: None })?.1))
     }
@@ -146,7 +147,7 @@ impl Effort {
     }
 }
 
-/// One and its doubles up to a number, and that number.
+/// Returns one and its doubles up to a number, and that number.
 fn doubles(most: usize) -> Vec<usize> {
     let mut doubles: Vec<usize> = std::iter::successors(Some(1), |n| Some(2 * n)).take_while(|n| *n < most).collect();
     doubles.push(most);
@@ -176,17 +177,17 @@ impl Sum {
         Self { rates: Rates::of(vec![1.0]), ended, conflicts, counted, regions: Stats::default() }
     }
 
-    /// Of all that clients have counted under names that end like this, the sum.
+    /// Returns the sum of the clients' counters whose names end with this.
     pub(super) fn counted(&self, ending: &str) -> u64 {
         self.counted.iter().filter(|(name, _)| name.ends_with(ending)).map(|(_, count)| count).sum()
     }
 
-    /// Run to their end, of all kinds.
+    /// Returns the number of finished transactions of all kinds.
     pub(super) fn all_ended(&self) -> u64 {
         self.ended.iter().sum()
     }
 
-    /// Attempts that came to nothing, among all.
+    /// Returns the share of failed attempts among all.
     pub(super) fn abort_rate(&self) -> f64 {
         units::share(self.conflicts, self.conflicts + self.all_ended())
     }

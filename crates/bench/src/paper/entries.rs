@@ -19,10 +19,10 @@ pub(super) const PER_SECOND: Axis =
     Axis { title: "transactions/s", quantity: Quantity::Throughput, scale: Scale::Linear };
 pub(super) const ABORT_RATE: Axis = Axis { title: "abort rate", quantity: Quantity::AbortRate, scale: Scale::Linear };
 
-/// What is said of series that need RTM, where there is none.
+/// The reason why a series that needs RTM is absent.
 pub(super) const NO_RTM: &str = "this machine has no usable RTM";
 
-/// A series, and what is measured for it with so many threads: nothing, if it is not for so many.
+/// A series, and what is measured for it with each number of threads, if anything.
 pub(super) struct Entry<'e> {
     pub(super) series: &'static str,
     kind: Kind,
@@ -37,7 +37,7 @@ enum Way<'e> {
 /// Sums of all entries, by threads.
 pub(super) struct Grid {
     entries: Vec<(&'static str, Kind, Result<(), &'static str>)>,
-    /// For each number of threads, of each entry.
+    /// The sums of each entry, for each number of threads.
     pub(super) sums: Vec<(usize, Vec<Option<Sum>>)>,
 }
 
@@ -46,7 +46,7 @@ impl<'e> Entry<'e> {
         Self { series, kind: Kind::Unavailable, way: Way::Absent { why } }
     }
 
-    /// Whatever it is.
+    /// Returns an entry for any subject.
     pub(super) fn of(
         series: &'static str,
         kind: Kind,
@@ -55,7 +55,8 @@ impl<'e> Entry<'e> {
         Self { series, kind, way: Way::Here(Box::new(subject)) }
     }
 
-    /// A workload on an engine of databases. RTM is absent where there is none.
+    /// Returns an entry for a workload on an engine. It is absent if it needs RTM and there is
+    /// none.
     pub(super) fn on<W: Workload + 'e>(
         series: &'static str,
         effort: &'e Effort,
@@ -71,7 +72,7 @@ impl<'e> Entry<'e> {
         })
     }
 
-    /// A workload in one setting, on an engine of it.
+    /// Returns an entry for a workload in one configuration, on an engine of it.
     pub(super) fn within<S: Config, W: Workload + 'e>(
         series: &'static str,
         engine: S::Engine,
@@ -84,8 +85,8 @@ impl<'e> Entry<'e> {
         })
     }
 
-    /// A workload whose transactions are critical sections: each runs as a whole in one region, or
-    /// under one lock.
+    /// Returns an entry for a workload whose transactions are critical sections: each runs as a
+    /// whole in one region, or under one lock.
     pub(super) fn whole<W: Workload + 'e>(
         series: &'static str,
         effort: &'e Effort,
@@ -128,8 +129,8 @@ impl Grid {
         Ok(Self { entries: entries.collect(), sums })
     }
 
-    /// A curve of each entry. What is to be shown may need the other entries by the same number of
-    /// threads.
+    /// Returns a curve of each entry. A point may depend on the other entries with the same number
+    /// of threads.
     pub(super) fn curves(&self, y: impl Fn(&Sum, &[Option<Sum>]) -> Option<f64>) -> Vec<Curve> {
         let curve = |(place, (series, kind, is_here)): (usize, &(&'static str, Kind, Result<(), &'static str>))| {
             match is_here {
@@ -145,7 +146,7 @@ impl Grid {
         self.entries.iter().enumerate().map(curve).collect()
     }
 
-    /// Transactions in a second.
+    /// Returns the transactions per second.
     pub(super) fn throughput(&self) -> Vec<Curve> {
         self.curves(|sum, _| Some(sum.rates.median))
     }

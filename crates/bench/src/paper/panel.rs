@@ -1,4 +1,4 @@
-//! What a study finds, and the rows that scripts read.
+//! The results of a study, and the rows that scripts read.
 
 use serde::Serialize;
 
@@ -8,9 +8,9 @@ use crate::{Error, report::chart::Axis, units::Quantity};
 /// An experiment.
 #[derive(Debug)]
 pub(super) struct Study {
-    /// What it fills.
+    /// The panels that it fills.
     pub(super) panels: &'static [Panel],
-    /// Makes it.
+    /// Runs the experiment.
     pub(super) measure: fn(&Effort) -> Result<Measured, Error>,
 }
 
@@ -19,12 +19,12 @@ pub(super) struct Study {
 pub(super) struct Panel {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
-    /// None where series are single values.
+    /// The horizontal axis. `None` if series are single values.
     pub(super) x: Option<Axis>,
     pub(super) y: Axis,
-    /// What the paper's text says.
+    /// The values in the paper's text.
     pub(super) published: &'static [Published],
-    /// What has to be known to read it: what is different here, what a model lacks.
+    /// What a reader must know: what differs here, and what a model lacks.
     pub(super) note: &'static str,
 }
 
@@ -47,18 +47,18 @@ impl Published {
     }
 }
 
-/// What an experiment has come to.
+/// The results of an experiment.
 #[derive(Debug)]
 pub(super) struct Measured {
-    /// For each panel of the study.
+    /// The curves of each panel of the study.
     pub(super) curves: Vec<Vec<Curve>>,
     /// Where the numbers come from.
     pub(super) source: String,
-    /// What did not hold, if something that must did not.
+    /// A violated condition.
     pub(super) failure: Option<Error>,
 }
 
-/// A series as it came out.
+/// The results of a series.
 #[derive(Debug)]
 pub(super) struct Curve {
     pub(super) series: &'static str,
@@ -71,7 +71,7 @@ pub(super) enum Found {
         kind: Kind,
         points: Vec<(Option<usize>, f64)>,
     },
-    /// It cannot be had here.
+    /// Returns a series that is not available here.
     Absent {
         why: &'static str,
     },
@@ -85,7 +85,7 @@ pub(super) enum Kind {
     Simulated,
     /// From this machine.
     Measured,
-    /// From nowhere: there is none.
+    /// There is no value.
     Unavailable,
 }
 
@@ -109,7 +109,7 @@ impl Curve {
         Self { series, found: Found::Absent { why } }
     }
 
-    /// What was found, in order.
+    /// The points, in order.
     pub(super) fn points(&self) -> &[(Option<usize>, f64)] {
         match &self.found {
             Found::Points { points, .. } => points,
@@ -133,16 +133,16 @@ pub(super) struct Row {
     pub(super) why: Option<&'static str>,
 }
 
-/// Why a published point of a series that there is has no value.
+/// The reason why a published point has no value.
 const NOT_ASKED: &str = "there is no such value in this run";
 
 impl Panel {
-    /// The name of the figure that this is a panel of.
+    /// Returns the name of the figure that this is a panel of.
     pub(super) fn figure(&self) -> &'static str {
         self.name.trim_end_matches(|c: char| c.is_ascii_lowercase())
     }
 
-    /// What was found, and then what the paper has and was not found.
+    /// Returns the rows of all points, and then of published points without a measured one.
     pub(super) fn rows(&self, curves: &[Curve]) -> Vec<Row> {
         curves.iter().flat_map(|curve| self.rows_of(curve)).collect()
     }
@@ -169,7 +169,7 @@ impl Panel {
         Row { figure, series, x, y: None, published, kind: Kind::Unavailable, x_unit, y_unit, why: None }
     }
 
-    /// A value of the horizontal axis, as people read it.
+    /// Formats a value of the horizontal axis.
     pub(super) fn show_x(&self, x: Option<usize>) -> String {
         let quantity = self.x.map_or(Quantity::Bytes, |axis| axis.quantity);
         x.map_or_else(String::new, |x| quantity.show(x as f64))

@@ -15,13 +15,13 @@ use crate::{
 /// Regions that touch memory, or spin.
 #[derive(Debug)]
 pub(super) struct Regions {
-    /// What is emulated where nothing is measured.
+    /// The emulated processor, if nothing is measured.
     pub(super) profile: Profile,
     pub(super) threads: usize,
     pub(super) measure: fn(Setup) -> Result<Vec<Line>, Error>,
 }
 
-/// A series of one panel, wherever it was measured.
+/// A series of one panel.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) series: &'static str,
@@ -37,7 +37,7 @@ impl Regions {
         Ok(Measured { curves, source: self.source(effort.engine), failure: None })
     }
 
-    /// Where the numbers come from.
+    /// Returns where the numbers come from.
     fn source(&self, engine: EngineName) -> String {
         let threads = units::threads(self.threads);
         if engine.simulates() {
@@ -51,7 +51,7 @@ impl Regions {
     }
 }
 
-/// Abort rates of loads that differ in one number.
+/// Measures abort rates of loads that differ in one number.
 pub(super) fn line(
     series: &'static str,
     setup: Setup,

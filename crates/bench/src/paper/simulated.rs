@@ -1,4 +1,4 @@
-//! What a simulated cluster runs in a second.
+//! The throughput of a simulated cluster.
 
 use drtm_rdma::{Atomicity, NicProfile, SimConfig};
 

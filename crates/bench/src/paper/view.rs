@@ -1,4 +1,4 @@
-//! What people see of a panel: the table and the chart.
+//! The table and the chart of a panel.
 
 use super::panel::{Curve, Kind, Measured, Panel, Row};
 use crate::report::{
@@ -27,7 +27,7 @@ impl Panel {
         text + &prose(self.note) + "\n"
     }
 
-    /// None where there is no axis to draw along, or nothing to draw.
+    /// Returns the chart. `None` if there is no horizontal axis, or no value.
     pub(super) fn chart(&self, curves: &[Curve], measured: &Measured) -> Option<Chart> {
         let placed = |x: Option<usize>, y: f64| Some((x? as f64, y));
         let series = curves.iter().filter(|curve| !curve.points().is_empty()).map(|curve| Series {
@@ -48,7 +48,7 @@ impl Panel {
 }
 
 impl Kind {
-    /// How results of an engine are labelled.
+    /// Returns the label of an engine's results.
     pub(super) fn of(engine: crate::htm::EngineName) -> Self {
         if engine.simulates() { Self::Simulated } else { Self::Measured }
     }

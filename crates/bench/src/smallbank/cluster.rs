@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// The reason of a transaction that a rule does not allow.
+/// The reason why a rule refuses a transaction.
 const RULE: &str = "a rule does not allow it";
 
 const BY_CUSTOMER: Partition<CustomerKey> = Partition::by("customer", |customer| *customer);
@@ -241,13 +241,13 @@ impl ClusterWorkload for SmallBank {
         place: Place,
         _count: &Ledger,
     ) -> Result<Vec<String>, Error> {
-        // Those that are missing are found by the check of all; others there may not be.
+        // The check of the whole cluster finds missing accounts; this one finds further ones.
         let own = (0..self.bank.customers()).filter(|customer| place.owns(*customer)).count() as u64;
         miscounted(node.local(), &[(SAVINGS, own), (CHECKING, own)])
     }
 }
 
-/// What the check has read.
+/// The rows that the check has read.
 struct AllRows {
     savings: Vec<(CustomerKey, Savings)>,
     checking: Vec<(CustomerKey, Checking)>,

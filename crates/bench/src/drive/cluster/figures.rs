@@ -1,4 +1,4 @@
-//! What is reported of a cluster beyond what is reported of one node.
+//! The figures that are reported of a cluster only.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{drive::latency::Percentiles, report::table};
 
-/// What committed transactions sent and waited for on average. What was aborted is included.
+/// The averages per committed transaction. What aborted runs sent is included.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct PerTransaction {
     round_trips: f64,
@@ -19,7 +19,7 @@ pub(crate) struct PerTransaction {
     bytes: f64,
     /// Microseconds of waiting for other nodes.
     wait_us: f64,
-    /// Microseconds that a round of requests took, if there was any.
+    /// Microseconds that a round of requests took. `None` without rounds.
     round_us: Option<f64>,
 }
 
@@ -44,12 +44,12 @@ impl PerTransaction {
     }
 }
 
-/// What scripts read of a cluster.
+/// The figures of a cluster, for scripts.
 #[derive(Debug, Serialize)]
 pub(crate) struct Figures {
-    /// Of each worker.
+    /// Coroutines of each worker.
     coroutines: u16,
-    /// Microseconds of processor time of a committed transaction, of all nodes.
+    /// Microseconds of all nodes' processor time per committed transaction.
     cpu_us: Option<f64>,
     backups: u16,
     per_transaction: PerTransaction,
@@ -73,12 +73,12 @@ impl Figures {
         }
     }
 
-    /// Coroutines of each thread.
+    /// Returns the number of coroutines of each thread.
     pub(crate) fn coroutines(&self) -> u16 {
         self.coroutines
     }
 
-    /// For people.
+    /// Formats the figures.
     pub(crate) fn text(&self) -> String {
         let rows = PHASES.iter().filter_map(|(_, name)| Some(self.per_phase.get(name)?.row(name)));
         let headers =
@@ -92,13 +92,13 @@ impl Figures {
 }
 
 impl Tally {
-    /// Latencies of kinds that there were.
+    /// Returns the latencies of all kinds that ran.
     pub(crate) fn percentiles(&self, kinds: &'static [&'static str]) -> BTreeMap<&'static str, Percentiles> {
         let kinds = kinds.iter().zip(&self.latencies);
         kinds.filter_map(|(kind, latencies)| Some((*kind, latencies.percentiles()?))).collect()
     }
 
-    /// The most bytes that a process had in memory, in MiB.
+    /// Returns the most memory of a process, in MiB.
     pub(crate) fn most_memory_mib(&self) -> Option<u64> {
         self.most_memory.map(|bytes| bytes >> 20)
     }

@@ -1,4 +1,4 @@
-//! How large a run on a cluster is.
+//! The size of a run on a cluster.
 
 use std::time::Duration;
 
@@ -18,19 +18,19 @@ pub(crate) enum Length {
         /// While counting.
         counted: Duration,
     },
-    /// When each worker has run so many transactions, all of which count.
+    /// When each worker has run this many transactions, all of which count.
     Transactions(u64),
 }
 
-/// A protocol, by its name where it is sent to another process.
+/// A protocol. It is sent to another process by its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct ProtocolOf(pub(crate) Protocol);
 
 impl ProtocolOf {
-    /// What the command line calls what is done unless it is told otherwise.
+    /// The name of the default.
     pub(crate) const AUTO: &'static str = Protocol::AUTO.name;
 
-    /// Parses an option's value.
+    /// Returns a parser of the option's value.
     pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
         let names = Protocol::ALL.into_iter().chain([Protocol::DRTM]).map(|protocol| protocol.name);
         PossibleValuesParser::new(names).map(|name| Self(Protocol::named(&name).unwrap_or_default()))
@@ -56,7 +56,7 @@ pub(crate) struct Plan {
     pub(crate) nodes: u16,
     /// Workers of each node.
     pub(crate) threads: u16,
-    /// Of each worker.
+    /// Coroutines of each worker.
     pub(crate) coroutines: u16,
     pub(crate) protocol: ProtocolOf,
     /// Backups of each node.
@@ -68,18 +68,18 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// A node's place.
+    /// Returns a node's place.
     pub(super) fn place(&self, node: u16) -> Place {
         Place { node, nodes: self.nodes, clients: usize::from(self.threads) * usize::from(self.coroutines) }
     }
 
-    /// Workers of all nodes.
+    /// Returns the number of workers of all nodes.
     pub(super) fn workers(&self) -> usize {
         usize::from(self.nodes) * usize::from(self.threads)
     }
 
-    /// Messages that may be on their way to one node. A transaction has one request to a node under
-    /// way, and what it gives up may be another.
+    /// Returns how many messages can be in flight to one node. A transaction has one request to a
+    /// node in flight, and possibly one more that gives up its locks.
     pub(super) fn messages(&self) -> usize {
         (2 * self.workers() * usize::from(self.coroutines)).next_power_of_two().max(256)
     }

@@ -1,4 +1,4 @@
-//! What the checks of workloads read of a cluster when all transactions have ended.
+//! Reads of a cluster's rows by workloads' checks, after all transactions have ended.
 
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
@@ -9,10 +9,10 @@ use drtm_txn::{
 
 use crate::Error;
 
-/// Rows that are read at a time.
+/// The number of rows that are read at a time.
 const AT_A_TIME: usize = 64;
 
-/// Reads the rows of keys that there are, wherever they are.
+/// Reads the rows of these keys from all nodes. Missing rows are left out.
 pub(crate) async fn read<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, K: Key + Copy, C: Codec, O: Kind>(
     worker: &Worker<'_, F, S>,
     table: ClusterTable<K, C, O>,

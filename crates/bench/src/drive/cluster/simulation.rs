@@ -35,7 +35,7 @@ pub(crate) fn simulate<S: Config<Engine = NoHtm>, W: ClusterWorkload>(
     match sim.run() {
         RunEnd::Done => {
             let mut gathered = stages.outcome()?;
-            // It would be this machine's, for the simulation.
+            // The processor time would be that of the simulation on this machine.
             gathered.tally.cpu_nanos = None;
             Ok(gathered)
         }

@@ -1,4 +1,4 @@
-//! What workers count. Processes send it to each other.
+//! The counters of workers. Processes send them to each other.
 
 use drtm_rdma::{Counters, Phase};
 use drtm_txn::{Conflict, cluster::Rounds};
@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::drive::latency::Latencies;
 
-/// What one phase of transactions has sent, by those that began them.
+/// What one phase of transactions has sent, counted where the transactions ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Sent {
-    /// Doorbells with something that a transaction waited for.
+    /// Doorbells with operations that a transaction waited for.
     pub(super) round_trips: u64,
     /// Requests, and the replies to them.
     pub(super) messages: u64,
     /// One-sided operations.
     pub(super) one_sided: u64,
-    /// Of all these, without headers of the fabric.
+    /// The bytes of all these, without headers of the fabric.
     pub(super) bytes: u64,
     /// Rounds of requests to other nodes that a transaction waited for, and how long they took.
     pub(super) rounds: u64,
@@ -33,8 +33,8 @@ impl Sent {
     }
 }
 
-/// The phases in which transactions send something. What a node does for others is counted by those
-/// others.
+/// The phases in which transactions send something. What a node does for another one is counted by
+/// that one.
 pub(super) const PHASES: [(Phase, &str); 6] = [
     (Phase::Lookup, "lookup"),
     (Phase::Execute, "execute"),
@@ -44,23 +44,23 @@ pub(super) const PHASES: [(Phase, &str); 6] = [
     (Phase::Commit, "commit"),
 ];
 
-/// What workers have counted while it counted.
+/// The sums of workers' counters while counting was on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Tally {
-    /// How long one of them counted, at the most.
+    /// The longest time for which a worker counted.
     pub(crate) nanos: u64,
     pub(crate) committed: u64,
-    /// Given up by the workload.
+    /// Transactions that the workload aborted.
     pub(crate) given_up: u64,
-    /// Runs of closures that had to be run again, as [`Conflict::ALL`] has the causes.
+    /// Conflicts, in the order of [`Conflict::ALL`].
     pub(crate) conflicts: [u64; Conflict::ALL.len()],
-    /// Of each kind, whatever became of them.
+    /// Latencies of each kind, of committed and aborted transactions.
     pub(super) latencies: Vec<Latencies>,
-    /// As [`PHASES`] has them.
+    /// What was sent in each phase, in the order of [`PHASES`].
     pub(super) phases: [Sent; PHASES.len()],
-    /// The most bytes that a process had in memory, if the system tells.
+    /// The most memory of a process, in bytes, if the system reports it.
     pub(super) most_memory: Option<u64>,
-    /// Processor time of all processes while they counted, but in virtual time.
+    /// Processor time of all processes while they counted. `None` in a simulation.
     pub(super) cpu_nanos: Option<u64>,
 }
 
@@ -78,13 +78,13 @@ impl Tally {
         }
     }
 
-    /// How many transactions of each kind there were.
+    /// Returns the number of transactions of each kind.
     #[cfg(test)]
     pub(crate) fn counts(&self) -> impl Iterator<Item = u64> {
         self.latencies.iter().map(Latencies::count)
     }
 
-    /// Adds what another worker has counted at the same time.
+    /// Adds the counters of a worker of another process.
     pub(super) fn add(&mut self, other: &Self) {
         self.nanos = self.nanos.max(other.nanos);
         self.committed += other.committed;
@@ -96,16 +96,15 @@ impl Tally {
         self.cpu_nanos = self.cpu_nanos.into_iter().chain(other.cpu_nanos).reduce(|one, other| one + other);
     }
 
-    /// Adds what another worker of the same process has counted at the same time.
+    /// Adds the counters of another worker of the same process.
     pub(super) fn add_here(&mut self, other: &Self) {
-        // That of the process, which each of them has looked at.
+        // Each worker has read the time of the whole process.
         let cpu_nanos = self.cpu_nanos.max(other.cpu_nanos);
         self.add(other);
         self.cpu_nanos = cpu_nanos;
     }
 
-    /// Adds what an endpoint has sent between two looks at its counters, and the rounds of each
-    /// phase.
+    /// Adds the difference of an endpoint's counters, and the rounds of each phase.
     pub(super) fn add_sent(&mut self, counters: Counters, rounds: impl Fn(Phase) -> Rounds) {
         for (sent, (phase, _)) in self.phases.iter_mut().zip(PHASES) {
             let (counted, rounds) = (counters[phase], rounds(phase));
@@ -122,7 +121,7 @@ impl Tally {
     }
 }
 
-/// What all workers have counted, and what does not hold.
+/// The sums of all workers, and the violated conditions.
 #[derive(Debug)]
 pub(crate) struct Gathered<C> {
     pub(crate) tally: Tally,

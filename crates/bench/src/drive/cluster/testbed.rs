@@ -15,8 +15,8 @@ use crate::{Error, fabric::FabricName};
 /// Loads, runs and checks a workload on a cluster.
 ///
 /// Nodes are threads on [`FabricName::Local`], processes on [`FabricName::Shm`] and
-/// [`FabricName::Tcp`], and simulated in virtual time on [`FabricName::Sim`]. A setting with a
-/// fault is for a cluster in this process.
+/// [`FabricName::Tcp`], and simulated in virtual time on [`FabricName::Sim`]. A
+/// configuration with a deliberate fault works only for a cluster in this process.
 pub(crate) fn run<S: Config<Engine = NoHtm>, W: ClusterWorkload>(
     workload: &W,
     fabric: FabricName,

@@ -20,7 +20,7 @@ pub(crate) const NODES: u16 = 3;
 /// Coroutines of each node.
 pub(crate) const COROUTINES: u16 = 8;
 
-/// What the workers of a small cluster have done, in so many transactions each.
+/// Runs this many transactions of each worker of a small cluster.
 pub(crate) fn run_on<S: Config<Engine = NoHtm>, W: ClusterWorkload>(
     workload: &W,
     fabric: FabricName,
@@ -42,9 +42,9 @@ pub(crate) fn run_on<S: Config<Engine = NoHtm>, W: ClusterWorkload>(
     run::<S, W>(workload, fabric, &plan).expect("all nodes are here")
 }
 
-/// A workload whose clients can do something wrong, for its check to find.
+/// A workload with a faulty variant, which its check must find.
 pub(crate) trait Carelessly: ClusterWorkload {
-    /// Runs a client's next transaction, but not as one.
+    /// Runs a client's next transaction in several transactions.
     async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
@@ -53,7 +53,7 @@ pub(crate) trait Carelessly: ClusterWorkload {
     ) -> Result<Done, Error>;
 }
 
-/// A workload whose clients do nothing else. It is sound otherwise.
+/// The faulty variant of a workload.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub(crate) struct Careless<W: ClusterWorkload>(pub(crate) W);

@@ -1,4 +1,4 @@
-//! The coroutines of one worker, the same on every fabric: clients, and the one that counts.
+//! The coroutines of one worker, on every fabric: clients, and one that counts.
 
 use std::{
     cell::{Cell, RefCell},
@@ -31,15 +31,15 @@ pub(super) struct Part<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: 
     pub(super) node: Node<F, S>,
     pub(super) tables: W::Tables,
     pub(super) place: Place,
-    /// Among the workers of its node.
+    /// The worker's number on its node.
     pub(super) thread: u16,
 }
 
-/// What a worker's coroutines have in common.
+/// The state that a worker's coroutines share.
 struct Shared<C> {
-    /// When counting begins and ends; both move where transactions are counted.
+    /// When counting begins and ends.
     window: Cell<(Time, Time)>,
-    /// Transactions that are to begin yet, where these are counted.
+    /// The remaining transactions, if their number is given.
     left: Cell<Option<u64>>,
     running: Cell<u16>,
     tally: RefCell<Tally>,
@@ -190,7 +190,7 @@ async fn serve<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterW
         shared.left.set(shared.left.get().map(|left| left - 1));
         let done = workload.run_next(worker, tables, client).await?;
         let ended = endpoint.now();
-        // A transaction counts where it ends.
+        // A transaction counts when it ends.
         if (from..to).contains(&ended) {
             let tally = &mut *shared.tally.borrow_mut();
             tally.committed += u64::from(done.is_committed);
@@ -212,7 +212,7 @@ struct Sample {
     counters: Counters,
     rounds: [Rounds; Phase::ALL.len()],
     conflicts: [u64; Conflict::ALL.len()],
-    /// Of the process.
+    /// The process's.
     cpu: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What a workload provides to be run on a cluster.
+//! The interface of workloads that run on a cluster.
 
 use std::{fmt::Debug, ops::AddAssign};
 
@@ -12,7 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{Error, drive::Done};
 
-/// A database without hardware transactions, as nodes of a cluster have it.
+/// The configuration of nodes' databases: without htm transactions.
 #[derive(Debug)]
 pub(crate) struct NodeConfig;
 
@@ -20,48 +20,48 @@ impl Config for NodeConfig {
     type Engine = NoHtm;
 }
 
-/// A node's place among all.
+/// A node's place among all nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) node: u16,
     pub(crate) nodes: u16,
-    /// Of each node.
+    /// Clients of each node.
     pub(crate) clients: usize,
 }
 
 impl Place {
-    /// Clients of all nodes.
+    /// Returns the number of clients of all nodes.
     pub(crate) fn all_clients(self) -> usize {
         usize::from(self.nodes) * self.clients
     }
 
-    /// Whether this node owns what a partition function gives this number.
+    /// Returns whether this node owns rows to which a partition function gives this number.
     pub(crate) fn owns(self, number: u64) -> bool {
         number % u64::from(self.nodes) == u64::from(self.node)
     }
 }
 
-/// A workload over several nodes, with its size. Processes send it to each other.
+/// A workload over several nodes, with its size. It is sent to other processes.
 pub(crate) trait ClusterWorkload: Clone + Debug + Send + Sync + Serialize + DeserializeOwned + 'static {
-    /// As the command line names it.
+    /// Its name on the command line.
     const NAME: &'static str;
 
-    /// Names it to a process that is to be one of its nodes: each type has another name.
+    /// Its name for child processes: each type has another one.
     const MEMBER: &'static str = Self::NAME;
 
-    /// Names of its transactions.
+    /// The names of its transactions.
     const KINDS: &'static [&'static str];
 
-    /// What it needs of a node.
+    /// The handles of its tables.
     type Tables: Copy + Send + 'static;
 
-    /// A coroutine's side of it.
+    /// A client, which one coroutine runs.
     type Client: 'static;
 
-    /// What clients have counted for the check.
+    /// The clients' counters for the check.
     type Count: Clone + Debug + Default + AddAssign + Send + Serialize + DeserializeOwned + 'static;
 
-    /// Its size, for the report: names and numbers.
+    /// Returns its size for the report, as names and numbers.
     fn size(&self) -> Vec<(&'static str, serde_json::Value)>;
 
     fn open<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
@@ -76,10 +76,10 @@ pub(crate) trait ClusterWorkload: Clone + Debug + Send + Sync + Serialize + Dese
         place: Place,
     ) -> Result<(), Error>;
 
-    /// The client with this number among those of all nodes, on a node.
+    /// Creates the client with this number among those of all nodes.
     fn client(&self, place: Place, number: usize) -> Result<Self::Client, Error>;
 
-    /// Runs a client's next transaction to its end.
+    /// Runs a client's next transaction, retrying on conflict.
     async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
@@ -87,11 +87,11 @@ pub(crate) trait ClusterWorkload: Clone + Debug + Send + Sync + Serialize + Dese
         client: &mut Self::Client,
     ) -> Result<Done, Error>;
 
-    /// What a client has counted.
+    /// Returns a client's counters.
     fn count(client: Self::Client) -> Self::Count;
 
-    /// What does not hold over the whole cluster when all transactions have ended, in words. Called
-    /// on one node, which may add to what clients have counted.
+    /// Returns the violated conditions of the whole cluster, after all transactions have ended.
+    /// Called on one node, which may add to the counters.
     async fn check<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
@@ -99,8 +99,8 @@ pub(crate) trait ClusterWorkload: Clone + Debug + Send + Sync + Serialize + Dese
         count: &mut Self::Count,
     ) -> Result<Vec<String>, Error>;
 
-    /// What does not hold of the rows of one node, given what all clients have counted. Called on
-    /// each node.
+    /// Returns the violated conditions of one node's rows, given the counters of all clients.
+    /// Called on each node.
     async fn check_node<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
