@@ -127,7 +127,7 @@ pub fn fence_release() {
 /// let (mine, other) = (Word::new(0), Word::new(0));
 /// assert_eq!(NoHtm.compare_exchange(&mine, 0, 1), Ok(0));
 /// fence_locked();
-/// assert_eq!(NoHtm.load(&other), 0, "nobody else has locked anything");
+/// assert_eq!(NoHtm.load(&other), 0, "no other record is locked");
 /// ```
 #[inline(always)]
 pub fn fence_locked() {

@@ -82,7 +82,7 @@ pub enum KvError {
         found: u64,
     },
     /// Only an empty tree can be loaded.
-    #[error("a tree can only be loaded while it is empty, and nobody else changes it")]
+    #[error("a tree can only be loaded while it is empty, and no other thread changes it")]
     NotEmpty,
     /// A tree must be loaded in the order of its keys.
     #[error("the key of row {row} is not above the one before: a tree is loaded with ascending keys")]

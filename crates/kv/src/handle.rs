@@ -180,7 +180,7 @@ pub enum Relocated {
 ///
 /// See [`KvTable::read`](crate::KvTable::read).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "memory for older versions is counted by who keeps them"]
+#[must_use = "the caller counts the memory of older versions"]
 pub enum RetainOutcome {
     /// The old version was copied.
     Copied {

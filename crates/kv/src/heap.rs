@@ -383,7 +383,7 @@ impl Arena {
         pool.refill(heap, region, class)
     }
 
-    /// Takes an object back. Nobody new can find it any more.
+    /// Takes an object back. No link to it may exist any more.
     pub(crate) fn free<E: Engine>(&mut self, heap: &Heap, engine: &E, class: Class, word: u64) {
         let pool = &mut self.classes[usize::from(class.0)];
         pool.free.push(heap.spans.give(engine, word));

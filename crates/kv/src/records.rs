@@ -32,7 +32,7 @@ use crate::{
 ///
 /// // The commit: lock, validate, write, unlock.
 /// let records = store.records();
-/// let Locking::Taken { version, .. } = records.lock(seen.at, me)? else { panic!("nobody else is here") };
+/// let Locking::Taken { version, .. } = records.lock(seen.at, me)? else { panic!("no other thread runs") };
 /// assert!(records.is_still(seen, me) && version == seen.version);
 /// table.write_held(seen.at, version.next(), b"seven")?;
 ///

@@ -43,7 +43,7 @@ use crate::{
 /// assert_eq!(outcome, Ok(()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "await the completion, or say that nobody will with `unsignaled`"]
+#[must_use = "await the completion, or give it up with `unsignaled`"]
 pub struct Pending<'e, P: Port, T> {
     endpoint: &'e Endpoint<P>,
     ticket: Ticket,

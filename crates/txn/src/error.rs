@@ -328,7 +328,7 @@ pub enum Error {
     InTransaction,
     /// Transactions did not end within the time that closing the database waits.
     #[error(
-        "{transactions} transactions or snapshots have not ended yet: wait longer, or find out who holds them; nobody else comes in"
+        "{transactions} transactions or snapshots have not ended yet: wait longer, or find what holds them; new ones are refused"
     )]
     StillRunning {
         /// The number of transactions that have not ended.

@@ -204,7 +204,7 @@ fn empty_some<S: Config>(
     Ok(!db.catalog.reuse_storage(opened)?)
 }
 
-/// Forgets what a row was, as far as nobody needs it. Whether nothing is left.
+/// Drops the older versions of a row that no snapshot needs. Returns whether none is left.
 fn forget<S: Config>(
     db: &Inner<S>,
     state: &mut TxState<S::Engine>,
@@ -213,7 +213,7 @@ fn forget<S: Config>(
 ) -> Result<bool, KvError> {
     let records = db.store.records();
     match records.lock(at, state.holder)? {
-        // Whoever has moved it, or taken it out, sees to that.
+        // The thread that moved the record, or took it out, has freed its versions.
         Locking::Gone => Ok(true),
         Locking::Mine { .. } | Locking::Held(_) => Ok(false),
         Locking::Taken { .. } => {

@@ -276,7 +276,7 @@ impl<K: Debug> Display for Anomaly<K> {
                 write!(f, "G1b: T{reader} read {seen} of {row}, of T{writer}, which left it in version {last}")
             }
             Self::UnwrittenRead { row, seen, reader } => {
-                write!(f, "T{reader} read {seen} of {row}, which nobody wrote")
+                write!(f, "T{reader} read {seen} of {row}, which no transaction wrote")
             }
             Self::Contradiction { row, seen, known, reader } => {
                 write!(f, "T{reader} read {seen} of {row}, where it had itself left or seen {known}")

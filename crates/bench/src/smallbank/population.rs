@@ -39,7 +39,7 @@ pub struct Bank {
 #[non_exhaustive]
 pub enum BankError {
     /// Too few or too many customers.
-    #[error("{0} customers: ask for 2 (a payment is to somebody else) to 4294967296")]
+    #[error("{0} customers: ask for 2 (a payment is to another customer) to 4294967296")]
     Customers(u64),
     /// The set of hot customers, or of the others, has fewer than two.
     #[error(

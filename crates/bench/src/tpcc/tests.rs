@@ -200,7 +200,7 @@ fn a_stock_level_counts_items_and_not_lines() {
             let look = LowStock { tables, input, scratch: &mut Scratch::default() };
             reading.run(db, look, &mut reruns).expect("all is there")
         });
-        assert!(counts == [counts[0]; 3] && reruns == 0, "nobody else is there");
+        assert!(counts == [counts[0]; 3] && reruns == 0, "no other thread runs");
         counts[0]
     };
     let lines: Vec<u32> = db

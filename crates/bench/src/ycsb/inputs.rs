@@ -47,7 +47,7 @@ impl Operation {
 /// let mut inputs = Inputs::new(&plan, 0, 42)?;
 /// for _ in 0..100 {
 ///     match inputs.draw() {
-///         // Insert the record here, then say so. Until then nobody is asked to read it.
+///         // Insert the record here, then say so. Until then no worker reads it.
 ///         Operation::Insert { .. } => inputs.inserted(),
 ///         Operation::Read { number } => assert!(number < plan.present()),
 ///         other => unreachable!("{other:?}"),

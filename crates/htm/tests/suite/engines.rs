@@ -376,7 +376,7 @@ fn the_lock_excludes_regions_and_sections_alike<E: Engine>(htm: Htm<E>) {
                         |held| move_on(held, shared, &torn),
                     );
                     assert_eq!(done, Ok(()));
-                    assert!(!torn.get(), "somebody else was in the critical section");
+                    assert!(!torn.get(), "another thread was in the critical section");
                 }
             });
         }

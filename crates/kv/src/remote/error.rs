@@ -40,7 +40,7 @@ pub enum RemoteError {
         at: Remote,
     },
     /// A record contradicts its checksum although it is not being written.
-    #[error("the record at {at} is corrupt: it contradicts its checksum, and nobody is writing it; restore it")]
+    #[error("the record at {at} is corrupt: it contradicts its checksum, and no write is in progress; restore it")]
     Corrupt {
         /// The record.
         at: Remote,

@@ -61,7 +61,7 @@ impl<K: Keys> RecordPeer<K> {
     ///     let mut value = Vec::new();
     ///     // The time is 100, and the lease ends at 500.
     ///     let leased = records.lease_and_read(verbs, location, 7, (500, Leases::At(100)), &mut value).await?;
-    ///     let Look::Found(leased) = leased else { panic!("nobody else is here") };
+    ///     let Look::Found(leased) = leased else { panic!("no other thread runs") };
     ///     assert_eq!((leased.end, &value[..]), (500, &b"seven"[..]));
     ///     Ok::<(), Box<dyn std::error::Error>>(())
     /// })?;

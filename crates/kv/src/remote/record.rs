@@ -55,10 +55,10 @@ use crate::{
 ///     let records = RecordPeer::<Inline>::open(verbs, at, TableId(0)).await?;
 ///     let location = lookup.find(verbs, 7).await?.expect("inserted above");
 ///     let mut value = Vec::new();
-///     let Look::Found(version) = records.read(verbs, location, 7, &mut value).await? else { panic!("nobody else is here") };
+///     let Look::Found(version) = records.read(verbs, location, 7, &mut value).await? else { panic!("no other thread runs") };
 ///     assert_eq!(value, b"seven");
 ///
-///     let Look::Found(lock) = records.lock(verbs, location, 7, me, &mut value).await? else { panic!("nobody else is here") };
+///     let Look::Found(lock) = records.lock(verbs, location, 7, me, &mut value).await? else { panic!("no other thread runs") };
 ///     assert_eq!(lock.version(), version);
 ///     let written = records.write(verbs, lock, b"SEVEN").await.map_err(|unwritten| unwritten.error)?;
 ///     assert!(written > version);

@@ -62,7 +62,7 @@ proptest! {
         prop_assert!(!world.holds());
         for (step, key) in &after {
             world.run(*step, key);
-            prop_assert!(!world.holds(), "{step:?} of {key:?} hides what somebody else did");
+            prop_assert!(!world.holds(), "{step:?} of {key:?} hides what another thread did");
         }
     }
 

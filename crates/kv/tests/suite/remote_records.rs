@@ -40,7 +40,7 @@ fn a_part_that_the_owner_writes_is_read_with_the_rest() {
         let me = worker.holder();
         let Ok(Ok(seen)) = table.fetch(7, me, &mut Vec::new()) else { panic!("it is there") };
         let records = cluster.store.records();
-        assert!(matches!(records.lock(seen.at, me), Ok(Locking::Taken { .. })), "nobody else is here");
+        assert!(matches!(records.lock(seen.at, me), Ok(Locking::Taken { .. })), "no other thread runs");
         cluster.store.records().write_part(seen.at, seen.version.next(), 5, &[9; 16]).expect("within the value");
         let mut expected = bytes(300, 1);
         expected[40..56].fill(9);

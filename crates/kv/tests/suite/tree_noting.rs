@@ -126,7 +126,7 @@ proptest! {
         prop_assert!(!world.holds());
         for step in after {
             world.run(step);
-            prop_assert!(!world.holds(), "{step:?} hides what somebody else did");
+            prop_assert!(!world.holds(), "{step:?} hides what another thread did");
         }
     }
 
@@ -199,7 +199,7 @@ fn scan_change_scan<E: Engine>(store: &Store<E>, turns: u64) {
                         let found = world.scan(range, turn % 3 == 0);
                         world.seen = followed;
                         if !removing && world.holds() {
-                            assert_eq!(found, expected, "somebody else has changed what held");
+                            assert_eq!(found, expected, "another thread has changed what held");
                             held += 1;
                         }
                     }
@@ -207,7 +207,7 @@ fn scan_change_scan<E: Engine>(store: &Store<E>, turns: u64) {
                 })
             })
             .collect();
-        workers.into_iter().map(|worker| worker.join().expect("nobody panics")).sum()
+        workers.into_iter().map(|worker| worker.join().expect("no thread panics")).sum()
     });
     assert!(held > 0, "nobody was ever alone");
 }

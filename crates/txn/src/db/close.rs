@@ -79,7 +79,7 @@ impl<S: Config> Db<S> {
     /// let db = Db::new()?;
     /// std::thread::scope(|scope| {
     ///     let tx = db.begin()?;
-    ///     // Who closes from another thread waits for it.
+    ///     // Another thread that closes waits for it.
     ///     let closing = scope.spawn(|| db.close_within(Some(Duration::from_millis(5))));
     ///     let closed = closing.join().expect("it does not panic");
     ///     assert!(matches!(closed, Err(Error::StillRunning { transactions: 1 })));

@@ -93,7 +93,7 @@ impl<F: Fault> World<F> {
         };
         let world = Self { db, table };
         let filled = world.run(|tx, table| keys.iter().try_for_each(|key| table.put(tx, *key, 1)));
-        assert!(filled.is_some(), "nobody else is here");
+        assert!(filled.is_some(), "no other thread runs");
         world
     }
 
@@ -128,7 +128,7 @@ impl<F: Fault> World<F> {
             let values: Result<Vec<u64>, Error> = keys.iter().map(|key| table.get(tx, *key)).collect();
             values
         });
-        values.and_then(|values| values.try_into().ok()).expect("nobody else is here")
+        values.and_then(|values| values.try_into().ok()).expect("no other thread runs")
     }
 }
 

@@ -51,7 +51,7 @@ impl<F: Fault> World<F> {
         let disk = Image::default();
         let db = open(&disk);
         let rows = db.table(ROWS).expect("memory");
-        let ((), before) = db.submit(|tx| tx.put(rows, BEFORE, &7)).expect("nobody else is here");
+        let ((), before) = db.submit(|tx| tx.put(rows, BEFORE, &7)).expect("no other thread runs");
         Self { db, rows, disk, before }
     }
 
@@ -63,7 +63,7 @@ impl<F: Fault> World<F> {
     fn after_power_cut(&self) -> [Option<u64>; 2] {
         let db = open::<Sound>(&self.disk.after_crash(&mut |most| most - 1));
         let rows = db.table(ROWS).expect("it is there");
-        [BEFORE, BESIDE].map(|key| db.read(|tx| tx.get(rows, key)).expect("nobody else is here"))
+        [BEFORE, BESIDE].map(|key| db.read(|tx| tx.get(rows, key)).expect("no other thread runs"))
     }
 }
 

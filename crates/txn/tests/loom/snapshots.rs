@@ -66,8 +66,8 @@ impl World<Rows> {
     /// Writes a value to these keys atomically.
     fn set(&self, keys: &[u64], value: u64) {
         let mut tx = self.db.begin().expect("a transaction");
-        keys.iter().try_for_each(|key| tx.put(self.table, key, &value)).expect("nobody else writes");
-        tx.commit().expect("nobody else writes");
+        keys.iter().try_for_each(|key| tx.put(self.table, key, &value)).expect("no other thread writes");
+        tx.commit().expect("no other thread writes");
     }
 
     fn seen(&self, snapshot: &mut Snapshot<'_, Model>, key: u64) -> u64 {
@@ -149,9 +149,9 @@ fn a_snapshot_sees_a_row_that_moves_to_another_key_once() {
         || World::new(&[1]),
         |world| {
             let mut tx = world.db.begin().expect("a transaction");
-            tx.put(world.table, 2, &1).expect("nobody else writes");
-            assert!(tx.remove(world.table, 1).expect("nobody else writes"));
-            tx.commit().expect("nobody else writes");
+            tx.put(world.table, 2, &1).expect("no other thread writes");
+            assert!(tx.remove(world.table, 1).expect("no other thread writes"));
+            tx.commit().expect("no other thread writes");
         },
         |world| {
             let mut snapshot = world.snapshot();
@@ -170,14 +170,14 @@ fn a_range_in_a_snapshot_has_a_row_that_moves_to_another_key_once() {
             let world = World::of(|db| db.table(SORTED).expect("memory"));
             let mut tx = world.db.begin().expect("a transaction");
             tx.insert(world.table, 1, &1).expect("room");
-            tx.commit().expect("nobody else is here");
+            tx.commit().expect("no other thread runs");
             world
         },
         |world| {
             let mut tx = world.db.begin().expect("a transaction");
-            tx.put(world.table, 2, &1).expect("nobody else writes");
-            assert!(tx.remove(world.table, 1).expect("nobody else writes"));
-            tx.commit().expect("nobody else writes");
+            tx.put(world.table, 2, &1).expect("no other thread writes");
+            assert!(tx.remove(world.table, 1).expect("no other thread writes"));
+            tx.commit().expect("no other thread writes");
         },
         |world| assert_eq!(world.snapshot().count(world.table, ..).expect("it is kept"), 1, "a transaction in part"),
         |_, (), ()| (),

@@ -34,7 +34,7 @@ impl<T> World<T> {
         let table = table(&db);
         // State that threads share here, and have each for itself otherwise, is created before the
         // threads.
-        db.transact(|_| Ok(())).expect("nobody else is here");
+        db.transact(|_| Ok(())).expect("no other thread runs");
         Self { db, table }
     }
 }
@@ -61,7 +61,7 @@ impl World<Rows> {
     }
 
     fn value(&self, key: u64) -> u64 {
-        self.db.transact(|tx| tx.get(self.table, key)).expect("nobody else is here").unwrap_or(0)
+        self.db.transact(|tx| tx.get(self.table, key)).expect("no other thread runs").unwrap_or(0)
     }
 }
 
@@ -137,7 +137,7 @@ fn no_key_comes_into_what_the_holder_has_read() {
         |world| insert_unless(world, 2),
         |world, one, two| {
             assert!(one != two, "a phantom, or nobody: {one} {two}");
-            let rows = world.db.transact(|tx| tx.count(world.table, ..)).expect("nobody else is here");
+            let rows = world.db.transact(|tx| tx.count(world.table, ..)).expect("no other thread runs");
             assert_eq!(rows, 1);
         },
     );

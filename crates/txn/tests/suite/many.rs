@@ -194,7 +194,7 @@ fn what_others_write_meanwhile_is_found_out() {
                     let write = move || {
                         others.transact(|tx| [3, 400].iter().try_for_each(|key| tx.put(table, key, &Row::of(100))))
                     };
-                    std::thread::spawn(write).join().expect("no panic").expect("nobody else writes");
+                    std::thread::spawn(write).join().expect("no panic").expect("no other thread writes");
                 }
                 seen += 1;
                 sum += row.map_or(0, |row| row.front);

@@ -132,10 +132,10 @@ fn one_whose_own_insertions_make_the_table_grow() {
     let counters = db.table(COUNTERS).expect("a table");
     let mut tx = db.begin().expect("a transaction");
     for key in 0..1_000 {
-        assert_eq!(tx.get(counters, key).expect("nobody else is here"), None);
-        tx.insert(counters, key, &key).expect("nobody else is here");
-        assert_eq!(tx.get(counters, key + 1_000_000).expect("nobody else is here"), None);
+        assert_eq!(tx.get(counters, key).expect("no other thread runs"), None);
+        tx.insert(counters, key, &key).expect("no other thread runs");
+        assert_eq!(tx.get(counters, key + 1_000_000).expect("no other thread runs"), None);
     }
-    tx.commit().expect("nobody else is here");
+    tx.commit().expect("no other thread runs");
     assert_eq!(db.read(|tx| tx.get(counters, 999)).expect("it can be read"), Some(999));
 }

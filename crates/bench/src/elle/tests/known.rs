@@ -123,9 +123,9 @@ fn a_value_that_is_there_twice() {
 fn a_value_without_a_writer() {
     let lists = [at(0, 0, 9, vec![append(1, 1)]), at(1, 10, 20, vec![list(1, &[1, 7])])];
     let told = judge::anomalies(&lists);
-    assert!(told.iter().any(|anomaly| anomaly.contains("which nobody wrote")), "{told:?}");
+    assert!(told.iter().any(|anomaly| anomaly.contains("which no transaction wrote")), "{told:?}");
     let registers = [at(0, 0, 9, vec![read(1, Some(7))])];
-    assert!(judge::anomalies(&registers)[0].contains("which nobody wrote"));
+    assert!(judge::anomalies(&registers)[0].contains("which no transaction wrote"));
 }
 
 #[test]

@@ -33,14 +33,14 @@ fn run(fault: Fault) -> History<u64> {
             scope.spawn(move || {
                 for turn in 0..500 {
                     if turn % 50 == 0 {
-                        old.lock().expect("nobody panics").clone_from(&table.lock().expect("nobody panics"));
+                        old.lock().expect("no thread panics").clone_from(&table.lock().expect("no thread panics"));
                     }
                     transact(&mut log, &mut random, if fault == Fault::IsLate { old } else { table }, table, fault);
                 }
                 log
             })
         });
-        threads.map(|thread| thread.join().expect("nobody panics"))
+        threads.map(|thread| thread.join().expect("no thread panics"))
     });
     History::of(logs)
 }
@@ -54,10 +54,10 @@ fn transact(log: &mut Log<u64>, random: &mut fastrand::Rng, read: &Table, write:
     let (first, second) = (random.u64(..KEYS), random.u64(..KEYS));
     let start = random.u64(..KEYS);
     // The guards are taken one after the other, because both keys can be the same.
-    let guard = (fault == Fault::None).then(|| write.lock().expect("nobody panics"));
+    let guard = (fault == Fault::None).then(|| write.lock().expect("no thread panics"));
     let seen: BTreeMap<u64, u64> = match &guard {
         Some(rows) => (*rows).clone(),
-        None => read.lock().expect("nobody panics").clone(),
+        None => read.lock().expect("no thread panics").clone(),
     };
     recording.read(0, first, seen.get(&first).copied());
     recording.read(0, second, seen.get(&second).copied());
@@ -65,7 +65,7 @@ fn transact(log: &mut Log<u64>, random: &mut fastrand::Rng, read: &Table, write:
     if fault == Fault::LetsGo {
         thread::yield_now();
     }
-    let mut rows = guard.unwrap_or_else(|| write.lock().expect("nobody panics"));
+    let mut rows = guard.unwrap_or_else(|| write.lock().expect("no thread panics"));
     let version = recording.version();
     recording.write(0, first, version);
     rows.insert(first, version);
