@@ -43,6 +43,9 @@ mod buffers;
 mod bytes;
 mod capabilities;
 mod counters;
+#[cfg(all(any(feature = "verbs", test), not(feature = "model")))]
+#[cfg_attr(not(feature = "verbs"), allow(dead_code, reason = "the default build only tests it"))]
+mod datagrams;
 #[doc(hidden)]
 pub mod die;
 mod endpoint;
