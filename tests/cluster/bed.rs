@@ -154,9 +154,9 @@ pub(crate) enum Bed {
     Local(LocalConfig),
     Shm,
     Tcp,
-    /// By the first RDMA device that there is.
+    /// By the first RDMA device that there is, and what carries messages.
     #[cfg(feature = "verbs")]
-    Verbs,
+    Verbs(drtm_rdma::Transport),
     Sim(Box<SimConfig>),
 }
 
@@ -201,8 +201,8 @@ impl Bed {
             Self::Shm => shm::<T>(size, script),
             Self::Tcp => joined::<_, T>(size, script, |config| TcpFabric::join(NoHtm, config).expect("a cluster")),
             #[cfg(feature = "verbs")]
-            Self::Verbs => joined::<_, T>(size, script, |config| {
-                let config = drtm_rdma::VerbsConfig::new(config);
+            Self::Verbs(messages) => joined::<_, T>(size, script, |config| {
+                let config = drtm_rdma::VerbsConfig::new(config).messages(*messages);
                 drtm_rdma::VerbsFabric::join(NoHtm, config).expect("a cluster, and an RDMA device")
             }),
             Self::Sim(config) => simulated::<T>(config, size, script),

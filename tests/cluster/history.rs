@@ -8,6 +8,8 @@ use std::{
 use drtm_bench::history::{Anomaly, History, Log, Order, Recorder, Recording, check};
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
+#[cfg(feature = "verbs")]
+use drtm_rdma::Transport;
 use drtm_testing::rounds;
 use drtm_txn::{
     Error,
@@ -293,13 +295,19 @@ fn of_sockets() {
 #[cfg(feature = "verbs")]
 #[test]
 fn of_rdma_nics_by_messages() {
-    check_protocol(Protocol::FASST, |_| Bed::Verbs, 2);
+    check_protocol(Protocol::FASST, |_| Bed::Verbs(Transport::Connection), 2);
+}
+
+#[cfg(feature = "verbs")]
+#[test]
+fn of_rdma_nics_by_datagrams() {
+    check_protocol(Protocol::FASST, |_| Bed::Verbs(Transport::Datagrams), 1);
 }
 
 #[cfg(feature = "verbs")]
 #[test]
 fn of_rdma_nics_one_sided() {
-    check_protocol(Protocol::DRTM_H, |_| Bed::Verbs, 2);
+    check_protocol(Protocol::DRTM_H, |_| Bed::Verbs(Transport::Connection), 2);
 }
 
 #[test]

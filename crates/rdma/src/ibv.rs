@@ -25,6 +25,11 @@
 //! again until it is not. A reply goes back by the connection that its call came by (`lane`), into
 //! memory that the caller has for each of its calls.
 //!
+//! By [configuration](VerbsConfig::messages) they are datagrams instead, which each endpoint sends
+//! by one queue pair to all nodes (`mouth`). What is lost is sent again (`datagrams`): each
+//! endpoint has a talk with each node that it uses, whose side of it is a `guest`. A node has to
+//! acknowledge what comes even while no endpoint of it looks, so its thread does.
+//!
 //! # Failures
 //!
 //! A connection that fails is reset, and reported once: what was under way ends with
@@ -38,8 +43,11 @@ mod control;
 mod error;
 mod exports;
 mod floor;
+mod guest;
+mod intake;
 mod lane;
 mod letters;
+mod mouth;
 mod port;
 mod queue;
 mod setup;
@@ -52,7 +60,12 @@ pub use error::VerbsError;
 pub use floor::{FloorVerb, VerbsFloor};
 pub use port::VerbsPort;
 
-use std::{fmt, net::SocketAddr, sync::Arc};
+use std::{
+    fmt,
+    hash::{BuildHasher, Hasher, RandomState},
+    net::SocketAddr,
+    sync::Arc,
+};
 
 use drtm_htm::{Engine, Sharing};
 
@@ -61,6 +74,12 @@ use crate::{
     tcp::Attendant,
 };
 use station::Station;
+
+/// Numbers that a peer cannot guess: each hasher of the standard library has keys of the system's
+/// random generator.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
 
 /// What a node's NIC was given, by all of the node's endpoints.
 ///

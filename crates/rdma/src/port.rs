@@ -48,6 +48,13 @@ impl Verb {
             Self::Send { to, .. } | Self::Call { to, .. } => *to,
         }
     }
+
+    /// Returns whether it is a message, with or without a reply.
+    #[cfg(all(feature = "verbs", not(feature = "model")))]
+    #[inline(always)]
+    pub(crate) fn is_message(&self) -> bool {
+        matches!(self, Self::Send { .. } | Self::Call { .. })
+    }
 }
 
 /// A request: an operation, and whether its completion is signaled.

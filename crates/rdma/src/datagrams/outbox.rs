@@ -100,9 +100,4 @@ impl Outbox {
     pub(super) fn is_empty(&self) -> bool {
         self.parcels.is_empty()
     }
-
-    /// How many parcels there are.
-    pub(super) fn len(&self) -> usize {
-        self.parcels.len()
-    }
 }

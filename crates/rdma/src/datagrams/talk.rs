@@ -61,6 +61,11 @@ impl Talk {
         self.out.push(head, bytes, self.parcel, asks);
     }
 
+    /// Returns whether a datagram is of this talk.
+    pub(crate) fn is_of(&self, prefix: &Prefix) -> bool {
+        prefix.token == self.expects
+    }
+
     /// Takes what a datagram says, if it is of this talk, and delivers the messages that are
     /// complete by it. Without `room`, its parcel is as good as lost.
     pub(crate) fn hear(
@@ -70,7 +75,7 @@ impl Talk {
         room: bool,
         mut deliver: impl FnMut(&[u8]),
     ) -> Result<Heard, Nonsense> {
-        if prefix.token != self.expects {
+        if !self.is_of(prefix) {
             return Err(Nonsense("a wrong token"));
         }
         let complete = self.out.taken(prefix.taken);
@@ -129,10 +134,5 @@ impl Talk {
     /// Returns how many datagrams a message of so many bytes takes, with its head.
     pub(crate) fn parcels(&self, bytes: usize) -> usize {
         bytes.div_ceil(self.parcel)
-    }
-
-    /// Returns how many parcels are not acknowledged.
-    pub(crate) fn pending(&self) -> usize {
-        self.out.len()
     }
 }

@@ -1,6 +1,6 @@
 //! Which node, and which NIC of it.
 
-use crate::TcpConfig;
+use crate::{TcpConfig, Transport};
 
 /// How a process becomes a node of a cluster with RDMA NICs: as one over TCP, which sets the
 /// connections up, and by which device.
@@ -25,6 +25,7 @@ pub struct VerbsConfig {
     pub(super) gid: Option<u8>,
     pub(super) message_bytes: usize,
     pub(super) huge_pages: bool,
+    pub(super) messages: Transport,
 }
 
 impl VerbsConfig {
@@ -32,7 +33,8 @@ impl VerbsConfig {
     ///
     /// Queues, mailbox and buffers are as many as there are said to be.
     pub fn new(tcp: TcpConfig) -> Self {
-        Self { tcp, device: None, port: 1, gid: None, message_bytes: 16 << 10, huge_pages: false }
+        let (message_bytes, messages) = (16 << 10, Transport::Connection);
+        Self { tcp, device: None, port: 1, gid: None, message_bytes, huge_pages: false, messages }
     }
 
     /// The device, by its name: `ibv_devices` lists them.
@@ -57,6 +59,18 @@ impl VerbsConfig {
     /// application's: see [`Region::in_huge_pages`](crate::Region::in_huge_pages).
     pub fn huge_pages(self, huge_pages: bool) -> Self {
         Self { huge_pages, ..self }
+    }
+
+    /// What carries messages, [`Transport::Connection`] by default. All nodes must say the same.
+    ///
+    /// With [`Transport::Datagrams`], an endpoint has one queue pair for the messages to all nodes,
+    /// and connections only to those that it accesses one-sided. So there are fewer queue pairs at
+    /// hundreds of nodes. Messages are delivered once, in order, all the same: endpoints send what
+    /// is lost again, when they are polled. A message and a one-sided operation of one endpoint to
+    /// one node are never under way together: the later one waits. Messages that are longer than a
+    /// packet are sent in several.
+    pub fn messages(self, by: Transport) -> Self {
+        Self { messages: by, ..self }
     }
 
     /// The longest message, 16 KiB by default. At least 1 KiB, at the most what a buffer has.

@@ -9,6 +9,7 @@ use crate::tcp::TcpPort;
 use super::{
     Posted, VerbsError,
     control::Control,
+    mouth::Mouth,
     slots::Slots,
     station::Station,
     sys::{CompletionQueue, Device, Requests, Slab},
@@ -26,6 +27,8 @@ pub(super) struct QueueContext<'p, E: Engine> {
     pub(super) slots: &'p mut Slots,
     pub(super) requests: &'p mut Requests,
     pub(super) posted: &'p mut Posted,
+    /// For messages, if they go by datagrams.
+    pub(super) mouth: &'p mut Option<Mouth>,
     /// Memory for replies: a slab, its slots, and what each has.
     pub(super) replies: &'p Slab,
     pub(super) free_replies: &'p mut Vec<u32>,
@@ -37,6 +40,8 @@ pub(super) struct QueueContext<'p, E: Engine> {
 pub(super) struct Room {
     pub(super) pairs: usize,
     pub(super) most: usize,
+    /// Other entries: those of datagrams.
+    pub(super) others: usize,
 }
 
 impl Room {
@@ -53,7 +58,7 @@ impl Room {
     ) -> Result<(), VerbsError> {
         if self.pairs == self.most {
             let (depth, calls) = (station.capabilities.queue_depth, station.capabilities.max_calls);
-            queue.resize(Self::entries(2 * self.most, depth, calls))?;
+            queue.resize(Self::entries(2 * self.most, depth, calls) + self.others)?;
             self.most *= 2;
         }
         self.pairs += 1;

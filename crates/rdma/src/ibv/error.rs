@@ -2,7 +2,7 @@
 
 use std::{fs, io};
 
-use crate::TcpError;
+use crate::{NodeId, TcpError};
 
 /// A NIC that cannot be used, or a cluster that cannot be joined.
 ///
@@ -82,6 +82,15 @@ pub enum VerbsError {
     Refused {
         /// What the peer says.
         why: String,
+    },
+    /// A node that is here answers no datagrams.
+    #[error(
+        "{node} is here, and answers no datagrams; the network must carry them (RoCE: UDP port 4791) in packets of \
+         the port's MTU"
+    )]
+    Silent {
+        /// The node.
+        node: NodeId,
     },
     /// A request failed on its way, by the library's code.
     #[error("a request to a peer failed with status {status}; the connection is reset")]

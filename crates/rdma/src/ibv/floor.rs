@@ -50,6 +50,7 @@ impl Side {
             most_sends: most + 1,
             most_receives: most,
             inline,
+            datagrams: false,
         };
         let (requests, completions) = (Requests::default(), Vec::new());
         let pair = QueuePair::new(device, &shape)?;

@@ -104,15 +104,38 @@ impl Outgoing {
     }
 }
 
-/// The connection of one endpoint of a peer, in one of its lives.
+/// One endpoint of a peer, in one of its lives.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct Owner {
     pub(super) node: NodeId,
-    pub(super) incarnation: Incarnation,
+    incarnation: Incarnation,
     pub(super) endpoint: u16,
-    pub(super) life: u32,
+    life: u32,
     /// By which TCP knows the connection that it belongs to.
     pub(super) token: u64,
+}
+
+impl Owner {
+    pub(super) fn of(caller: &Caller) -> Self {
+        let Caller { node, incarnation, endpoint, life, token, .. } = *caller;
+        Self { node, incarnation, endpoint, life, token }
+    }
+
+    pub(super) fn is(&self, to: &ReplyTo) -> bool {
+        (self.node, self.incarnation, self.endpoint, self.life) == (to.node, to.incarnation, to.endpoint, to.life)
+    }
+
+    /// Where a reply to one of its calls goes.
+    pub(super) fn reply_to(&self, ticket: Ticket) -> ReplyTo {
+        let Self { node, incarnation, endpoint, life, .. } = *self;
+        ReplyTo { node, incarnation, endpoint, life, ticket }
+    }
+}
+
+/// The connection of one endpoint of a peer.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) owner: Owner,
     pub(super) pair: u32,
     closed: AtomicBool,
     out: Mutex<Option<Outgoing>>,
@@ -120,20 +143,11 @@ pub(super) struct Lane {
 
 impl Lane {
     pub(super) fn new(caller: &Caller, pair: u32, out: Outgoing) -> Self {
-        let (closed, out) = (AtomicBool::new(false), Mutex::new(Some(out)));
-        let Caller { node, incarnation, endpoint, life, token, .. } = *caller;
-        Self { node, incarnation, endpoint, life, token, pair, closed, out }
+        Self { owner: Owner::of(caller), pair, closed: AtomicBool::new(false), out: Mutex::new(Some(out)) }
     }
 
-    pub(super) fn is_for(&self, to: &ReplyTo) -> bool {
-        (self.node, self.incarnation, self.endpoint, self.life) == (to.node, to.incarnation, to.endpoint, to.life)
-            && !self.closed.load(Acquire)
-    }
-
-    /// Where a reply to one of its calls goes.
-    pub(super) fn reply_to(&self, ticket: Ticket) -> ReplyTo {
-        let Self { node, incarnation, endpoint, life, .. } = *self;
-        ReplyTo { node, incarnation, endpoint, life, ticket }
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Acquire)
     }
 
     /// Connects it to the peer's endpoint.

@@ -8,7 +8,8 @@ use drtm_htm::Engine;
 use crate::{
     Buffers, Capabilities, FabricError, Incarnation, NodeEvent, NodeId, Port, Presence, Time, VerbError,
     alarm::Ringer,
-    port::{Activity, Backend, Events, Frame, Received, Reply, ReplyTo, Work},
+    datagrams::WINDOW,
+    port::{Activity, Backend, Events, Frame, Received, Reply, ReplyTo, Ticket, Work},
     tcp::{Shared, TcpPort},
 };
 
@@ -16,11 +17,12 @@ use super::{
     Member, Posted, VerbsError,
     context::{Number, QueueContext, Room},
     control::{Control, Heard},
-    lane::{Lane, Sent},
+    lane::Sent,
     letters::{HEAD, Head},
+    mouth::{DATAGRAMS, Mouth},
     queue::Queue,
     slots::Slots,
-    station::{Station, Tallies},
+    station::{Station, Tallies, Way},
     sys::{Completion, CompletionQueue, Device, Requests, Slab},
 };
 
@@ -50,6 +52,11 @@ const CELLS: usize = 1024;
 pub struct VerbsPort<E: Engine> {
     /// For each node. First, so that queue pairs go before what they use.
     queues: Vec<Queue>,
+    /// For messages to all nodes, if they go by datagrams.
+    mouth: Option<Mouth>,
+    /// A datagram's parcel, and the replies that are complete by it.
+    parcel: Vec<u8>,
+    replied: Vec<(Ticket, Option<Frame>)>,
     /// Queues of which something waits, or that have something to report.
     active: Vec<u32>,
     tcp: TcpPort<E>,
@@ -66,8 +73,8 @@ pub struct VerbsPort<E: Engine> {
     completions: Vec<Completion>,
     completed: Arc<CompletionQueue>,
     room: Room,
-    /// For each node and each of its endpoints that was replied to, the connection.
-    lanes: Vec<Vec<Option<Arc<Lane>>>>,
+    /// For each node and each of its endpoints that was replied to, by what.
+    ways: Vec<Vec<Option<Way>>>,
     /// Replies that wait for room.
     waiting: VecDeque<(ReplyTo, Reply)>,
     spare: Vec<Frame>,
@@ -90,6 +97,7 @@ macro_rules! context {
             slots: &mut $port.slots,
             requests: &mut $port.requests,
             posted: &mut $port.posted,
+            mouth: &mut $port.mouth,
             replies: &$port.replies,
             free_replies: &mut $port.free_replies,
             room: &mut $port.room,
@@ -124,14 +132,22 @@ impl<E: Engine> VerbsPort<E> {
             (Buffers::LARGE + HEAD, 2 * large),
         ]);
         let device = &Arc::new(station.device.again()?);
-        let completed = Arc::new(CompletionQueue::new(device, Room::entries(PAIRS, depth, calls), true)?);
+        // Datagrams beyond these are sent again.
+        let others = if station.by_datagram { calls + 2 * WINDOW } else { 0 };
+        let entries = Room::entries(PAIRS, depth, calls) + others;
+        let completed = Arc::new(CompletionQueue::new(device, entries, true)?);
         if let Some(channel) = completed.channel() {
             let failed =
                 |errno: rustix::io::Errno| VerbsError::System { what: "watch a channel", source: errno.into() };
             tcp.watch_also(channel).map_err(failed)?;
         }
         let nodes = tcp.shared().nodes();
+        let inline = station.capabilities.inline_bytes;
+        let mouth = || Mouth::new(device, station.exit, &station.end, &completed, others, inline);
         Ok(Self {
+            mouth: station.by_datagram.then(mouth).transpose()?,
+            parcel: Vec::new(),
+            replied: Vec::new(),
             queues: (0..nodes).map(|node| Queue::new(NodeId(node as u16))).collect(),
             active: Vec::new(),
             control: Control::new(),
@@ -144,8 +160,8 @@ impl<E: Engine> VerbsPort<E> {
             requests: Requests::default(),
             completions: Vec::new(),
             completed,
-            room: Room { pairs: 0, most: PAIRS },
-            lanes: (0..nodes).map(|_| Vec::new()).collect(),
+            room: Room { pairs: 0, most: PAIRS, others },
+            ways: (0..nodes).map(|_| Vec::new()).collect(),
             waiting: VecDeque::new(),
             spare: Vec::new(),
             posted: Posted::default(),
@@ -222,6 +238,15 @@ impl<E: Engine> VerbsPort<E> {
             for index in 0..self.completions.len() {
                 let Completion { id, failure, received, .. } = self.completions[index];
                 let number = Number::decode(id);
+                if number.queue == DATAGRAMS {
+                    match (failure, received) {
+                        (None, Some(length)) => self.hear_datagram(number.request, length, events),
+                        (failure, _) => {
+                            failure.into_iter().for_each(|status| self.station.fail(VerbsError::Failed { status }))
+                        }
+                    }
+                    continue;
+                }
                 let Some(queue) = self.queues.get_mut(usize::from(number.queue)) else { continue };
                 match (failure, received) {
                     (Some(status), _) => queue.fail(&self.station, number, status),
@@ -241,22 +266,48 @@ impl<E: Engine> VerbsPort<E> {
         }
     }
 
-    /// The connection of a caller.
-    fn lane(&mut self, to: &ReplyTo) -> Option<&Arc<Lane>> {
-        let lanes = self.lanes.get_mut(usize::from(to.node.0))?;
-        let index = usize::from(to.endpoint);
-        if lanes.len() <= index {
-            lanes.resize_with(index + 1, || None);
+    /// A datagram has come: from the node that its token names, or it is dropped.
+    fn hear_datagram(&mut self, place: u32, length: usize, events: &mut impl Events) {
+        let Some(mouth) = &mut self.mouth else { return };
+        let prefix = mouth.read(place, length, &mut self.parcel);
+        if let Err(error) = mouth.repost(place) {
+            self.station.fail(error);
         }
-        let place = &mut lanes[index];
-        if !place.as_ref().is_some_and(|lane| lane.is_for(to)) {
-            *place = self.station.lane(to);
+        let Some(prefix) = prefix else { return };
+        let index = (prefix.token >> 48) as usize;
+        let Some(queue) = self.queues.get_mut(index) else { return };
+        let (parcel, replied) = (std::mem::take(&mut self.parcel), &mut self.replied);
+        queue.hear_datagram(&mut context!(self), &prefix, &parcel, &mut self.spare, replied, events);
+        self.parcel = parcel;
+        self.activate(index);
+    }
+
+    /// Sends the datagrams that are prepared.
+    fn flush(&mut self) {
+        if let Some(mouth) = &mut self.mouth
+            && let Err(error) = mouth.flush(&mut self.posted)
+        {
+            // Nothing is answered, so the talks are given up.
+            self.station.fail(error);
+        }
+    }
+
+    /// By what a caller gets its reply.
+    fn way(&mut self, to: &ReplyTo) -> Option<&Way> {
+        let ways = self.ways.get_mut(usize::from(to.node.0))?;
+        let index = usize::from(to.endpoint);
+        if ways.len() <= index {
+            ways.resize_with(index + 1, || None);
+        }
+        let place = &mut ways[index];
+        if !place.as_ref().is_some_and(|way| way.is_for(to)) {
+            *place = self.station.way(to);
         }
         place.as_ref()
     }
 
     fn send_reply(&mut self, to: &ReplyTo, reply: &Reply) -> Sent {
-        let Some(lane) = self.lane(to).map(Arc::clone) else { return Sent::Done };
+        let Some(way) = self.way(to).cloned() else { return Sent::Done };
         let head = if reply.refused { Head::Refusal(to.ticket) } else { Head::Reply(to.ticket) };
         let bytes = if reply.refused { &[] } else { &reply.frame[..] };
         let inline = self.station.capabilities.inline_bytes;
@@ -267,7 +318,13 @@ impl<E: Engine> VerbsPort<E> {
             posted.inlined += u64::from(HEAD + bytes.len() <= inline);
             posted.signaled += u64::from(signaled);
         };
-        match lane.send(head, bytes, inline, count) {
+        let sent = match (&way, &mut self.mouth) {
+            (Way::Lane(lane), _) => lane.send(head, bytes, inline, count),
+            (Way::Guest(guest), Some(mouth)) => guest.send(head, bytes, mouth, posted),
+            // A node that has no mouth has no guests.
+            (Way::Guest(_), None) => Ok(Sent::Done),
+        };
+        match sent {
             Ok(sent) => sent,
             Err(error) => {
                 // Its caller sees that the connection is broken.
@@ -347,6 +404,7 @@ impl<E: Engine> Backend for VerbsPort<E> {
         for active in &self.active {
             self.queues[*active as usize].post(&mut context!(self));
         }
+        self.flush();
         self.count();
     }
 
@@ -371,6 +429,7 @@ impl<E: Engine> Backend for VerbsPort<E> {
                 index += 1;
             }
         }
+        self.flush();
         self.count();
         activity
     }
@@ -419,6 +478,8 @@ impl<E: Engine> Backend for VerbsPort<E> {
 
     /// Sleeps on what TCP sleeps on, which has the completion channel, too.
     fn wait(&mut self, until: Option<Time>, receiving: bool, quiet: impl FnOnce() -> bool) {
+        let probes = self.active.iter().filter_map(|active| self.queues[*active as usize].next_probe());
+        let until = probes.chain(until).min();
         let (station, shared) = (&self.station, &self.shared);
         let (completed, completions) = (&self.completed, &mut self.completions);
         self.tcp.wait(until, receiving, || {

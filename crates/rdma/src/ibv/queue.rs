@@ -2,6 +2,7 @@
 //! and those that its NIC has.
 
 mod fill;
+mod spoken;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -24,6 +25,7 @@ use super::{
     station::Station,
     sys::{End, QueuePair},
 };
+use spoken::Spoken;
 
 /// A message that is not taken in this time waits for room in the node's mailbox, as far as can be
 /// told: its NIC says nothing until there is some.
@@ -46,6 +48,8 @@ enum Line {
 enum Fate {
     /// As the NIC says.
     Posted(Slot),
+    /// As the node says, to which it goes by datagrams.
+    Cast,
     /// It is done: there was nothing to do.
     Done,
     Failed(VerbError),
@@ -63,6 +67,12 @@ pub(super) struct Queue {
     node: NodeId,
     life: Option<Arc<Peer>>,
     line: Line,
+    /// What carries messages, if datagrams do.
+    spoken: Spoken,
+    /// How many of those that are sent are up to the NIC, and to the node. They are never both, so
+    /// that they take effect in the order of posting.
+    posted: usize,
+    casts: usize,
     /// Grows with each connection, so that what is told of an earlier one is not mistaken.
     connection: u16,
     /// Not posted yet.
@@ -98,6 +108,9 @@ impl Queue {
             node,
             life: None,
             line: Line::Down,
+            spoken: Spoken::Down,
+            posted: 0,
+            casts: 0,
             connection: 0,
             waiting: VecDeque::new(),
             sent: VecDeque::new(),
@@ -124,6 +137,7 @@ impl Queue {
     pub(super) fn connect(&mut self, life: Arc<Peer>) {
         debug_assert!(self.is_empty(), "what is for one incarnation is not carried out on another");
         (self.life, self.line, self.broken, self.severed) = (Some(life), Line::Down, None, false);
+        self.spoken = Spoken::Down;
         self.regions.clear();
         (self.answered, self.asked) = (false, None);
     }
@@ -158,7 +172,7 @@ impl Queue {
 
     /// Whether nothing needs to be done before something comes.
     pub(super) fn is_quiet(&self) -> bool {
-        self.is_empty() && (!self.severed || self.is_over())
+        self.is_empty() && (!self.severed || self.is_over()) && !self.waits_for_datagrams()
     }
 
     #[inline(always)]
@@ -169,8 +183,12 @@ impl Queue {
     /// Posts what waits, as far as it can be, by one doorbell.
     #[inline]
     pub(super) fn post<E: Engine>(&mut self, context: &mut QueueContext<'_, E>) {
-        if self.severed || self.waiting.is_empty() {
+        let Some(first) = self.waiting.front() else { return };
+        if self.severed {
             return;
+        }
+        if context.mouth.is_some() && first.verb.is_message() {
+            return self.post_spoken(context);
         }
         match &self.line {
             Line::Up(_) => self.fill(context),
@@ -182,6 +200,9 @@ impl Queue {
     /// Begins to connect.
     #[cold]
     fn dial<E: Engine>(&mut self, context: &mut QueueContext<'_, E>) {
+        if self.asked.is_some() {
+            return;
+        }
         if self.life.as_ref().is_none_or(|life| life.is_over()) {
             self.severed = true;
             return;
@@ -199,7 +220,6 @@ impl Queue {
         match asked {
             Ok(dialing) => {
                 self.connection = self.connection.wrapping_add(1);
-                self.first = 0;
                 self.line = Line::Dialing(Box::new(dialing));
             }
             Err(error) => {
@@ -243,6 +263,7 @@ impl Queue {
                 self.learn(region, View::Known(Known::new(allocated, extents)));
             }
             (Request::Ask(region), Some(Answer::UnknownRegion)) => self.learn(region, View::Unregistered),
+            (Request::Greet(mine), Some(Answer::Greeted(theirs))) => self.begin_talk(station, &mine, theirs),
             (_, Some(Answer::Refused(why))) => self.sever(station, VerbsError::Refused { why }),
             (_, answer) => {
                 self.sever(station, VerbsError::Refused { why: format!("{answer:?} is no answer") });
@@ -274,7 +295,12 @@ impl Queue {
         self.first = self.first.wrapping_add(1);
         self.taken -= 1;
         let outcome = match fate {
+            Fate::Cast => {
+                self.casts -= 1;
+                Ok(0)
+            }
             Fate::Posted(slot) => {
+                self.posted -= 1;
                 let at = slot.at as usize;
                 let mut found = [0];
                 match &mut work.verb {
@@ -377,8 +403,11 @@ impl Queue {
             return Activity::Idle;
         }
         self.report_done(context, events);
+        if self.keep_talking(context) {
+            return Activity::Busy;
+        }
         match self.sent.front() {
-            Some((work, _)) if matches!(work.verb, Verb::Send { .. } | Verb::Call { .. }) => {
+            Some((work, _)) if work.verb.is_message() => {
                 let now = time::of_this_machine();
                 let since = *self.stuck.get_or_insert(now);
                 if now.since(since) > PATIENCE { Activity::Blocked } else { Activity::Remote }
@@ -397,6 +426,7 @@ impl Queue {
         // The NIC has none of the memory any more when the queue pair is gone.
         let before = std::mem::replace(&mut self.line, Line::Over);
         context.room.pairs -= usize::from(matches!(before, Line::Dialing(_) | Line::Up(_)));
+        (self.spoken, self.posted, self.casts) = (Spoken::Down, 0, 0);
         if !matches!(before, Line::Over) {
             drop(before);
             self.calls.clear();
@@ -412,6 +442,7 @@ impl Queue {
                     context.slots.put(slot);
                     Err(cut_off)
                 }
+                Fate::Cast => Err(cut_off),
                 Fate::Done => Ok(0),
                 Fate::Failed(error) => Err(error),
             };

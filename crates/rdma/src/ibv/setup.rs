@@ -3,13 +3,16 @@
 //! ```text
 //! connect    1 | end                                    an endpoint's end of a connection
 //! ask        2 | region u16                             what of a region can be accessed
+//! greet      3 | desk                                   where an endpoint gets datagrams
 //!
 //! connected  1 | end                                    the node's end of it
 //! region     2 | allocated u64 | (start u64 | end u64 | key u32)...
 //! unknown    3                                          no such region
 //! refused    4 | why, as text
+//! greeted    5 | desk                                   where the node gets the endpoint's
 //!
 //! end        pair u32 | first packet u32 | gid 16 bytes | lid u16 | mtu u8 | reads in u8 | reads out u8
+//! desk       token u64 | pair u32 | key u32 | gid 16 bytes | lid u16 | mtu u8
 //! ```
 //!
 //! All numbers are little-endian. It is said on a connection whose peer has the cluster's key, and
@@ -36,11 +39,32 @@ pub(super) struct Extent {
     pub(super) key: u32,
 }
 
+/// Where one side of a talk gets its datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Desk {
+    /// What they begin with.
+    pub(super) token: u64,
+    pub(super) pair: u32,
+    /// The queue pair's key.
+    pub(super) key: u32,
+    pub(super) gid: [u8; 16],
+    pub(super) lid: u16,
+    pub(super) mtu: u8,
+}
+
+impl Desk {
+    /// Returns the bytes of the largest datagram.
+    pub(super) fn datagram(&self) -> usize {
+        128 << self.mtu
+    }
+}
+
 /// What an endpoint wants of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Connect(End),
     Ask(RegionId),
+    Greet(Desk),
 }
 
 /// What a node answers.
@@ -50,6 +74,7 @@ pub(super) enum Answer {
     Region { allocated: u64, extents: Vec<Extent> },
     UnknownRegion,
     Refused(String),
+    Greeted(Desk),
 }
 
 fn put_end(end: &End, into: &mut Vec<u8>) {
@@ -72,6 +97,27 @@ fn end_of(bytes: &[u8]) -> Option<End> {
     (pair < NUMBERS && first_packet < NUMBERS && MTUS.contains(&mtu)).then_some(end)
 }
 
+fn put_desk(desk: &Desk, into: &mut Vec<u8>) {
+    into.extend(desk.token.to_le_bytes());
+    into.extend(desk.pair.to_le_bytes());
+    into.extend(desk.key.to_le_bytes());
+    into.extend(desk.gid);
+    into.extend(desk.lid.to_le_bytes());
+    into.push(desk.mtu);
+}
+
+fn desk_of(bytes: &[u8]) -> Option<Desk> {
+    let (token, rest) = bytes.split_first_chunk()?;
+    let (pair, rest) = rest.split_first_chunk()?;
+    let (key, rest) = rest.split_first_chunk()?;
+    let (gid, rest) = rest.split_first_chunk()?;
+    let (lid, rest) = rest.split_first_chunk()?;
+    let [mtu] = *rest else { return None };
+    let (token, pair, key) = (u64::from_le_bytes(*token), u32::from_le_bytes(*pair), u32::from_le_bytes(*key));
+    let desk = Desk { token, pair, key, gid: *gid, lid: u16::from_le_bytes(*lid), mtu };
+    (pair < NUMBERS && MTUS.contains(&mtu)).then_some(desk)
+}
+
 impl Request {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(1 + END);
@@ -84,6 +130,10 @@ impl Request {
                 bytes.push(2);
                 bytes.extend(region.0.to_le_bytes());
             }
+            Self::Greet(desk) => {
+                bytes.push(3);
+                put_desk(desk, &mut bytes);
+            }
         }
         bytes
     }
@@ -92,6 +142,7 @@ impl Request {
         match bytes.split_first()? {
             (1, end) => end_of(end).map(Self::Connect),
             (2, region) => Some(Self::Ask(RegionId(u16::from_le_bytes(region.try_into().ok()?)))),
+            (3, desk) => desk_of(desk).map(Self::Greet),
             _ => None,
         }
     }
@@ -118,6 +169,10 @@ impl Answer {
                 bytes.push(4);
                 bytes.extend(why.as_bytes());
             }
+            Self::Greeted(desk) => {
+                bytes.push(5);
+                put_desk(desk, bytes);
+            }
         }
     }
 
@@ -133,6 +188,7 @@ impl Answer {
             }
             (3, []) => Some(Self::UnknownRegion),
             (4, why) => Some(Self::Refused(std::str::from_utf8(why).ok()?.into())),
+            (5, desk) => desk_of(desk).map(Self::Greeted),
             _ => None,
         }
     }
@@ -165,6 +221,11 @@ mod tests {
         })
     }
 
+    fn desks() -> impl Strategy<Value = Desk> {
+        let numbers = (any::<u64>(), 0..NUMBERS, any::<u32>(), any::<[u8; 16]>(), any::<u16>(), MTUS);
+        numbers.prop_map(|(token, pair, key, gid, lid, mtu)| Desk { token, pair, key, gid, lid, mtu })
+    }
+
     fn extents() -> impl Strategy<Value = Vec<Extent>> {
         let extent = (any::<u32>(), 1..u64::from(u32::MAX), any::<u32>()).prop_map(|(start, bytes, key)| Extent {
             start: start.into(),
@@ -176,8 +237,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn requests_are_what_they_were(end in ends(), region in any::<u16>()) {
-            for request in [Request::Connect(end), Request::Ask(RegionId(region))] {
+        fn requests_are_what_they_were(end in ends(), region in any::<u16>(), desk in desks()) {
+            for request in [Request::Connect(end), Request::Ask(RegionId(region)), Request::Greet(desk)] {
                 let bytes = request.encode();
                 prop_assert_eq!(Request::decode(&bytes), Some(request));
                 prop_assert_eq!(Request::decode(&bytes[..bytes.len() - 1]), None);
@@ -185,9 +246,16 @@ mod tests {
         }
 
         #[test]
-        fn answers_are_what_they_were(end in ends(), allocated in any::<u64>(), extents in extents(), why in ".*") {
+        fn answers_are_what_they_were(
+            end in ends(),
+            allocated in any::<u64>(),
+            extents in extents(),
+            why in ".*",
+            desk in desks(),
+        ) {
             let region = Answer::Region { allocated, extents };
-            for answer in [Answer::Connected(end), region, Answer::UnknownRegion, Answer::Refused(why)] {
+            let refused = Answer::Refused(why);
+            for answer in [Answer::Connected(end), region, Answer::UnknownRegion, refused, Answer::Greeted(desk)] {
                 let mut bytes = Vec::new();
                 answer.encode(&mut bytes);
                 prop_assert_eq!(Answer::decode(&bytes), Some(answer));
@@ -196,7 +264,7 @@ mod tests {
 
         /// Any bytes are one message or none, and of each there is one encoding.
         #[test]
-        fn nothing_else_is_understood(bytes in proptest::collection::vec(any::<u8>(), 0..80), kind in 0..6_u8) {
+        fn nothing_else_is_understood(bytes in proptest::collection::vec(any::<u8>(), 0..80), kind in 0..7_u8) {
             let bytes = [&[kind], &bytes[..]].concat();
             if let Some(request) = Request::decode(&bytes) {
                 prop_assert_eq!(request.encode(), bytes.clone());

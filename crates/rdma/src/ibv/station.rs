@@ -2,7 +2,6 @@
 //! connections that peers have made to it.
 
 use std::{
-    collections::{HashMap, VecDeque},
     os::fd::BorrowedFd,
     sync::{
         Arc,
@@ -12,31 +11,29 @@ use std::{
             fence,
         },
     },
+    time::Duration,
 };
 
 use drtm_htm::Engine;
 use parking_lot::Mutex;
 
 use crate::{
-    Atomicity, Capabilities, Order, die,
-    mailbox::Kind,
-    port::{Frame, ReplyTo},
+    Atomicity, Capabilities, Order, Time, Transport,
+    port::ReplyTo,
     tcp::{Attendant, Caller, Shared},
+    time,
 };
 
 use super::{
     Posted, VerbsConfig, VerbsError,
     exports::Exports,
+    guest::Guest,
+    intake::{BURST, Intake},
     lane::{self, Lane, Outgoing},
-    letters::{HEAD, Head},
-    setup::{Answer, Request},
-    sys::{
-        Abilities, Completion, CompletionQueue, Device, End, Exit, PortState, QueuePair, Shape, SharedReceives, Slab,
-    },
+    mouth::Mouth,
+    setup::{Answer, Desk, Request},
+    sys::{Abilities, CompletionQueue, Device, End, Exit, PortState, QueuePair, Shape},
 };
-
-/// Receives beyond those for what the mailbox has: a connection that breaks may take one along.
-const SPARE: usize = 16;
 
 /// Bytes that are sent inline, if the device can: it is asked for less until it agrees.
 const INLINE: [usize; 5] = [256, 192, 128, 64, 0];
@@ -74,62 +71,39 @@ impl Tallies {
     }
 }
 
-/// Messages that have come, before they are in the mailbox.
-#[derive(Debug)]
-struct Intake {
-    queue: Arc<CompletionQueue>,
-    receives: Arc<SharedReceives>,
-    slab: Slab,
-    size: usize,
-    /// Connections by the numbers of their queue pairs.
-    lanes: HashMap<u32, Arc<Lane>>,
-    completions: Vec<Completion>,
-    /// What there is no room for in the mailbox: by which connection, where, and how long.
-    waiting: VecDeque<(Arc<Lane>, u64, usize)>,
-    frame: Frame,
+/// By what an endpoint of a peer is connected: for one-sided operations, and for messages.
+#[derive(Debug, Default)]
+struct Ways {
+    lane: Option<Arc<Lane>>,
+    guest: Option<Arc<Guest>>,
 }
 
-impl Intake {
-    fn new(device: &Arc<Device>, messages: usize, message_bytes: usize, huge: bool) -> Result<Self, VerbsError> {
-        let (count, size) = (messages + SPARE, HEAD + message_bytes);
-        // An error takes an entry, too.
-        let queue = Arc::new(CompletionQueue::new(device, 2 * count, true)?);
-        let receives = Arc::new(SharedReceives::new(device, count)?);
-        let slab = Slab::new(device, count * size, huge)?;
-        for index in 0..count {
-            receives.post(index as u64, slab.span(index * size, size))?;
-        }
-        let (lanes, completions, waiting, frame) = Default::default();
-        Ok(Self { queue, receives, slab, size, lanes, completions, waiting, frame })
-    }
+/// By what replies go back.
+#[derive(Clone, Debug)]
+pub(super) enum Way {
+    Lane(Arc<Lane>),
+    Guest(Arc<Guest>),
+}
 
-    /// Takes what has come, and says by which connections: those may be gone when there is room.
-    fn take(&mut self) -> Result<(), VerbsError> {
-        while self.queue.take(&mut self.completions) {}
-        for Completion { id, received, pair, .. } in std::mem::take(&mut self.completions) {
-            match (received, self.lanes.get(&pair)) {
-                (Some(length), Some(lane)) => self.waiting.push_back((Arc::clone(lane), id, length)),
-                // The connection is over.
-                _ => self.repost(id)?,
-            }
+impl Way {
+    /// Whether it leads to the caller still.
+    pub(super) fn is_for(&self, to: &ReplyTo) -> bool {
+        match self {
+            Self::Lane(lane) => lane.owner.is(to) && !lane.is_closed(),
+            Self::Guest(guest) => guest.owner.is(to) && !guest.is_closed(),
         }
-        Ok(())
-    }
-
-    fn repost(&self, id: u64) -> Result<(), VerbsError> {
-        self.receives.post(id, self.slab.span(id as usize * self.size, self.size))
     }
 }
 
-/// For each endpoint of a peer, its connection.
-type Lanes = Vec<Option<Arc<Lane>>>;
+/// After how long the node's thread looks again whether endpoints take what comes.
+const ATTENTION: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
 pub(super) struct Station<E: Engine> {
     pub(super) device: Arc<Device>,
     pub(super) exit: Exit,
     /// This node's end of a connection, but for its numbers.
-    end: End,
+    pub(super) end: End,
     pub(super) capabilities: Capabilities,
     pub(super) message_bytes: usize,
     /// Whether slabs of endpoints are in huge pages.
@@ -140,8 +114,16 @@ pub(super) struct Station<E: Engine> {
     pub(super) arrivals: Arc<CompletionQueue>,
     /// Whether something waits for room in the mailbox.
     starved: AtomicBool,
-    /// For each node.
-    lanes: Box<[Mutex<Lanes>]>,
+    /// For each node and each of its endpoints.
+    ways: Box<[Mutex<Vec<Ways>>]>,
+    /// Whether messages are datagrams, which the node has to acknowledge.
+    pub(super) by_datagram: bool,
+    /// Whether an endpoint has looked at what comes since the node's thread has.
+    attended: AtomicBool,
+    /// When the node's thread looks again, in nanoseconds. Zero while the queue is armed.
+    look_at: AtomicU64,
+    /// After how long a silent peer is given up.
+    pub(super) silence: Duration,
     /// Of endpoints, the ones that are gone included.
     tallies: Mutex<Vec<Arc<Tallies>>>,
     replied: Mutex<Posted>,
@@ -152,10 +134,15 @@ impl<E: Engine> Station<E> {
     pub(super) fn new(config: &VerbsConfig) -> Result<Self, VerbsError> {
         let device = Arc::new(Device::open(config.device.as_deref())?);
         let Ends { exit, end, atomicity } = Ends::of(&device, config)?;
-        let intake = Intake::new(&device, config.tcp.mailbox_size(), config.message_bytes, config.huge_pages)?;
-        let arrivals = Arc::clone(&intake.queue);
         let capabilities = config.tcp.capabilities();
         let inline_bytes = inline(&device, capabilities.queue_depth, capabilities.max_calls)?;
+        let (messages, by_datagram) = (config.tcp.mailbox_size(), config.messages == Transport::Datagrams);
+        let mut intake = Intake::new(&device, messages, config.message_bytes, config.huge_pages)?;
+        let arrivals = Arc::clone(&intake.queue);
+        if by_datagram {
+            intake.mouth = Some(Mouth::new(&device, exit, &end, &arrivals, messages + BURST, inline_bytes)?);
+            arrivals.arm();
+        }
         Ok(Self {
             exit,
             end,
@@ -174,7 +161,11 @@ impl<E: Engine> Station<E> {
             intake: Mutex::new(intake),
             arrivals,
             starved: AtomicBool::new(false),
-            lanes: (0..config.tcp.nodes()).map(|_| Mutex::default()).collect(),
+            ways: (0..config.tcp.nodes()).map(|_| Mutex::default()).collect(),
+            by_datagram,
+            attended: AtomicBool::new(false),
+            look_at: AtomicU64::new(0),
+            silence: config.tcp.silence(),
             tallies: Mutex::default(),
             replied: Mutex::default(),
             failure: Mutex::default(),
@@ -202,6 +193,7 @@ impl<E: Engine> Station<E> {
 
     pub(super) fn posted(&self) -> Posted {
         let mut sum = *self.replied.lock();
+        sum += self.intake.lock().posted;
         self.tallies.lock().iter().for_each(|tallies| sum += tallies.read());
         sum
     }
@@ -220,6 +212,9 @@ impl<E: Engine> Station<E> {
     /// thread is at it.
     #[inline]
     pub(super) fn collect(&self, shared: &Shared<E>) {
+        if self.by_datagram && !self.attended.load(Relaxed) {
+            self.attended.store(true, Relaxed);
+        }
         if let Some(mut intake) = self.intake.try_lock() {
             self.collect_by(&mut intake, shared);
         }
@@ -237,32 +232,9 @@ impl<E: Engine> Station<E> {
     }
 
     fn deliver(&self, intake: &mut Intake, shared: &Shared<E>) -> Result<(), VerbsError> {
-        intake.take()?;
-        while let Some((lane, id, length)) = intake.waiting.front() {
-            let at = *id as usize * intake.size;
-            let mut head = [0; HEAD];
-            intake.slab.read(at, &mut head);
-            let kind = match Head::decode(&head) {
-                Some(Head::Message) => Some(Kind::Message),
-                Some(Head::Call(ticket)) => Some(Kind::Call(lane.reply_to(ticket))),
-                // A peer that has the key, and says what makes no sense.
-                Some(Head::Reply(_) | Head::Refusal(_)) | None => None,
-            };
-            if let (Some(kind), Some(bytes)) = (kind, length.checked_sub(HEAD)) {
-                intake.frame.resize(bytes, 0);
-                intake.slab.read(at + HEAD, &mut intake.frame);
-                if !shared.mail.deliver(lane.node, kind, &intake.frame) {
-                    self.starved.store(true, Relaxed);
-                    return Ok(());
-                }
-            }
-            die::site("nic.collected");
-            let id = *id;
-            intake.waiting.pop_front();
-            intake.repost(id)?;
-        }
-        self.starved.store(false, Relaxed);
-        Ok(())
+        let taken = intake.take();
+        self.starved.store(!intake.deliver(shared)?, Relaxed);
+        taken
     }
 
     /// There is room in the mailbox again.
@@ -275,16 +247,22 @@ impl<E: Engine> Station<E> {
         }
     }
 
-    /// The connection of a caller.
-    pub(super) fn lane(&self, to: &ReplyTo) -> Option<Arc<Lane>> {
-        let lanes = self.lanes.get(usize::from(to.node.0))?.lock();
-        lanes.get(usize::from(to.endpoint))?.as_ref().filter(|lane| lane.is_for(to)).cloned()
+    /// By what a caller gets its replies.
+    pub(super) fn way(&self, to: &ReplyTo) -> Option<Way> {
+        let ways = self.ways.get(usize::from(to.node.0))?.lock();
+        let Ways { lane, guest } = ways.get(usize::from(to.endpoint))?;
+        // An endpoint that sends datagrams calls by nothing else.
+        let guest = guest.clone().map(Way::Guest).filter(|way| way.is_for(to));
+        guest.or_else(|| lane.clone().map(Way::Lane).filter(|way| way.is_for(to)))
     }
 
     /// Ends all connections of peers to this node, which their NICs find out.
     pub(super) fn break_connections(&self) {
-        for lanes in &self.lanes {
-            lanes.lock().iter().flatten().for_each(|lane| lane.close());
+        for ways in &self.ways {
+            for Ways { lane, guest } in ways.lock().iter() {
+                lane.iter().for_each(|lane| lane.close());
+                guest.iter().for_each(|guest| guest.close());
+            }
         }
     }
 
@@ -296,7 +274,7 @@ impl<E: Engine> Station<E> {
         most: (usize, usize),
     ) -> Shape<'a> {
         let inline = self.capabilities.inline_bytes;
-        Shape { sends, receives, shared: None, most_sends: most.0, most_receives: most.1, inline }
+        Shape { sends, receives, shared: None, most_sends: most.0, most_receives: most.1, inline, datagrams: false }
     }
 
     /// Makes this node's end of a connection.
@@ -309,35 +287,76 @@ impl<E: Engine> Station<E> {
         let out = Outgoing::new(&self.device, pair, queue, self.message_bytes)?;
         let lane = Arc::new(Lane::new(caller, mine.pair, out));
         // Before anything can come by it, and after all that came by a pair of the same number.
-        self.close(caller, |_| true);
+        self.close(caller, |_| true, |guest| guest.owner.token != caller.token);
         {
             let mut intake = self.intake.lock();
             intake.take()?;
             intake.lanes.insert(lane.pair, Arc::clone(&lane));
         }
-        {
-            let mut lanes = self.lanes[usize::from(lane.node.0)].lock();
-            let index = usize::from(lane.endpoint);
-            if lanes.len() <= index {
-                lanes.resize_with(index + 1, || None);
-            }
-            lanes[index] = Some(Arc::clone(&lane));
-        }
+        self.change(caller, |ways| ways.lane = Some(Arc::clone(&lane)));
         lane.connect(self.exit, &mine, theirs)?;
         Ok(mine)
     }
 
-    /// Ends the connection of a caller's endpoint, if it is such a one.
-    fn close(&self, caller: &Caller, which: impl FnOnce(&Lane) -> bool) {
-        let Some(lanes) = self.lanes.get(usize::from(caller.node.0)) else { return };
-        let lane = {
-            let mut lanes = lanes.lock();
-            let place = lanes.get_mut(usize::from(caller.endpoint));
-            place.and_then(|place| place.take_if(|lane| which(lane)))
+    /// Begins a talk by datagrams.
+    fn greet(&self, caller: &Caller, theirs: &Desk) -> Result<Answer, VerbsError> {
+        self.close(caller, |lane| lane.owner.token != caller.token, |_| true);
+        let mut intake = self.intake.lock();
+        let Some(mouth) = &intake.mouth else {
+            return Ok(Answer::Refused("its messages do not go by datagrams; configure all nodes alike".into()));
+        };
+        let mine = mouth.desk(super::random());
+        let guest = Arc::new(Guest::new(caller, *theirs, &mine, self.message_bytes));
+        intake.guests.insert(mine.token, Arc::clone(&guest));
+        drop(intake);
+        self.change(caller, |ways| ways.guest = Some(guest));
+        Ok(Answer::Greeted(mine))
+    }
+
+    /// Changes what a caller's endpoint is connected by.
+    fn change(&self, caller: &Caller, change: impl FnOnce(&mut Ways)) {
+        let mut ways = self.ways[usize::from(caller.node.0)].lock();
+        let index = usize::from(caller.endpoint);
+        if ways.len() <= index {
+            ways.resize_with(index + 1, Ways::default);
+        }
+        change(&mut ways[index]);
+    }
+
+    /// Ends what a caller's endpoint is connected by, if it is such.
+    fn close(&self, caller: &Caller, which_lane: impl FnOnce(&Lane) -> bool, which_guest: impl FnOnce(&Guest) -> bool) {
+        let Some(ways) = self.ways.get(usize::from(caller.node.0)) else { return };
+        let (lane, guest) = {
+            let mut ways = ways.lock();
+            let Some(Ways { lane, guest }) = ways.get_mut(usize::from(caller.endpoint)) else { return };
+            (lane.take_if(|lane| which_lane(lane)), guest.take_if(|guest| which_guest(guest)))
         };
         if let Some(lane) = lane {
             lane.close();
             self.intake.lock().lanes.remove(&lane.pair);
+        }
+        if let Some(guest) = guest {
+            guest.close();
+            self.intake.lock().guests.retain(|_, other| !Arc::ptr_eq(other, &guest));
+        }
+    }
+
+    /// By the node's thread: takes what has come, and has the queue wake it when more does. While
+    /// endpoints look, too, it is not woken for each datagram, but looks again after a while.
+    fn attend(&self, shared: &Shared<E>) {
+        self.arrivals.take_events();
+        let now = time::of_this_machine();
+        let attended = self.attended.swap(false, Relaxed) && !shared.places.anyone_sleeps();
+        if self.by_datagram && attended {
+            self.look_at.store((now + ATTENTION).nanos(), Relaxed);
+        } else if self.by_datagram || shared.places.anyone_sleeps() {
+            // One of them is woken for what has come, and another may be for what comes next.
+            self.look_at.store(0, Relaxed);
+            self.arrivals.arm();
+        }
+        self.collect_all(shared);
+        if !shared.mail.is_empty() {
+            shared.places.wake_for_mail();
         }
     }
 }
@@ -387,7 +406,15 @@ pub(super) fn inline(device: &Arc<Device>, sends: usize, receives: usize) -> Res
     let mut outcome = Ok(0);
     for inline in INLINE {
         let (most_sends, most_receives) = (sends, receives);
-        let shape = Shape { sends: &queue, receives: &queue, shared: None, most_sends, most_receives, inline };
+        let shape = Shape {
+            sends: &queue,
+            receives: &queue,
+            shared: None,
+            most_sends,
+            most_receives,
+            inline,
+            datagrams: false,
+        };
         outcome = QueuePair::new(device, &shape).map(|_| inline);
         if outcome.is_ok() {
             break;
@@ -400,6 +427,7 @@ impl<E: Engine> Attendant<E> for Station<E> {
     fn answer(&self, caller: &Caller, request: &[u8], reply: &mut Vec<u8>) {
         let answer = match Request::decode(request) {
             Some(Request::Connect(theirs)) => self.connect(caller, &theirs).map(Answer::Connected),
+            Some(Request::Greet(theirs)) => self.greet(caller, &theirs),
             Some(Request::Ask(region)) => self.exports.tell(&self.device, region),
             None => Ok(Answer::Refused("it makes no sense".into())),
         };
@@ -407,7 +435,7 @@ impl<E: Engine> Attendant<E> for Station<E> {
     }
 
     fn closed(&self, caller: &Caller) {
-        self.close(caller, |lane| lane.token == caller.token);
+        self.close(caller, |lane| lane.owner.token == caller.token, |guest| guest.owner.token == caller.token);
     }
 
     fn channel(&self) -> Option<BorrowedFd<'_>> {
@@ -415,14 +443,16 @@ impl<E: Engine> Attendant<E> for Station<E> {
     }
 
     fn woken(&self, shared: &Shared<E>) {
-        self.arrivals.take_events();
-        if shared.places.anyone_sleeps() {
-            // One of them is woken for what has come, and another may be for what comes next.
-            self.arrivals.arm();
+        self.attend(shared);
+    }
+
+    fn tend(&self, shared: &Shared<E>) -> Option<Duration> {
+        let look_at = Some(Time::from_nanos(self.look_at.load(Relaxed))).filter(|at| at.nanos() > 0)?;
+        let left = look_at.since(time::of_this_machine());
+        if left.is_zero() {
+            self.attend(shared);
+            return Some(ATTENTION).filter(|_| self.look_at.load(Relaxed) > 0);
         }
-        self.collect_all(shared);
-        if !shared.mail.is_empty() {
-            shared.places.wake_for_mail();
-        }
+        Some(left)
     }
 }

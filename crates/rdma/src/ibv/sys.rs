@@ -18,7 +18,7 @@ mod requests;
 pub(super) use completions::{Completion, CompletionQueue};
 pub(super) use device::{Abilities, Device, PortState};
 pub(super) use memory::{Registration, Slab};
-pub(super) use pair::{End, Exit, QueuePair, Shape, SharedReceives};
+pub(super) use pair::{Address, End, Exit, QueuePair, Shape, SharedReceives};
 pub(super) use requests::{Action, Requests};
 
 use std::{ffi::c_int, fmt, io};
@@ -49,4 +49,4 @@ macro_rules! opaque {
         })+
     };
 }
-opaque!(Device, Registration, Slab, CompletionQueue, SharedReceives, QueuePair, Requests);
+opaque!(Device, Registration, Slab, CompletionQueue, SharedReceives, Address, QueuePair, Requests);

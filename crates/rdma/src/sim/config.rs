@@ -7,6 +7,9 @@ use crate::{Atomicity, Buffers, Capabilities, Delivery, NodeId, Order, Tearing};
 
 /// The transport of messages.
 ///
+/// Simulated datagrams are what they are on a network. A fabric of real NICs makes them reliable:
+/// see `VerbsConfig::messages`.
+///
 /// # Example
 ///
 /// ```

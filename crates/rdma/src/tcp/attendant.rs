@@ -1,6 +1,6 @@
 //! What another fabric does at a node of this one, by which its peers set it up.
 
-use std::{fmt, os::fd::BorrowedFd};
+use std::{fmt, os::fd::BorrowedFd, time::Duration};
 
 use drtm_htm::Engine;
 
@@ -20,4 +20,7 @@ pub(crate) trait Attendant<E: Engine>: fmt::Debug + Send + Sync {
 
     /// That has something.
     fn woken(&self, shared: &Shared<E>);
+
+    /// Does what is due, if anything. Returns after how long there is more to do.
+    fn tend(&self, shared: &Shared<E>) -> Option<Duration>;
 }

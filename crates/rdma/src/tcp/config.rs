@@ -163,6 +163,12 @@ impl TcpConfig {
         self.mailbox
     }
 
+    /// After how long a silent peer is suspected.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn silence(&self) -> Duration {
+        self.deadline
+    }
+
     /// One more than the largest number of a node.
     pub(crate) fn nodes(&self) -> usize {
         let named = self.peers.iter().map(|(node, _)| node.0);

@@ -227,7 +227,8 @@ impl<E: Engine> Service<E> {
 
     fn sleep(&mut self, now: Time) {
         self.hot.clear();
-        let at_most = self.next_tick(now).map(|tick| tick.since(now));
+        let tick = self.next_tick(now).map(|tick| tick.since(now));
+        let at_most = [tick, self.tend()].into_iter().flatten().min();
         let mut ready = std::mem::take(&mut self.ready);
         let shared = &self.shared;
         shared.starved.store(!self.stalled.is_empty(), Relaxed);
@@ -301,6 +302,7 @@ impl<E: Engine> Service<E> {
             self.flush(token);
             busy = true;
         }
+        let _ = self.tend();
         let now = time::of_this_machine();
         if now >= self.tick {
             self.end_what_is_late(now);
@@ -311,6 +313,11 @@ impl<E: Engine> Service<E> {
             self.tick = now + self.period();
         }
         busy
+    }
+
+    /// What an attendant has to do, and after how long it has more.
+    fn tend(&self) -> Option<Duration> {
+        self.shared.attendant.as_ref().and_then(|attendant| attendant.tend(&self.shared))
     }
 
     /// How often there is a look at what takes too long.

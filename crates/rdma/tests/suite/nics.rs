@@ -6,7 +6,7 @@ use std::{os::unix::net::UnixStream, sync::Arc};
 use drtm_htm::{Emulated, NoHtm};
 use drtm_rdma::{
     Atomicity, Buffers, Executor, Fabric, FabricError, Incarnation, NodeId, Offset, Phase, Presence, Region,
-    RegionError, RegionId, Remote, VerbError, VerbsConfig, VerbsError, VerbsFabric, block_on, run,
+    RegionError, RegionId, Remote, Transport, VerbError, VerbsConfig, VerbsError, VerbsFabric, block_on, run,
 };
 
 use crate::{
@@ -18,25 +18,38 @@ use crate::{
 
 /// What the fabric over TCP is told, which sets the connections up.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct NicMood(TcpMood);
+pub(crate) struct NicMood {
+    tcp: TcpMood,
+    datagrams: bool,
+}
 
 impl Mood for NicMood {
     fn queue_depth(self, operations: usize) -> Self {
-        Self(self.0.queue_depth(operations))
+        Self { tcp: self.tcp.queue_depth(operations), ..self }
     }
 
     fn mailbox(self, messages: usize) -> Self {
-        Self(self.0.mailbox(messages))
+        Self { tcp: self.tcp.mailbox(messages), ..self }
     }
 
     fn buffers(self, buffers: Buffers) -> Self {
-        Self(self.0.buffers(buffers))
+        Self { tcp: self.tcp.buffers(buffers), ..self }
     }
 }
 
 impl NicMood {
+    /// Messages go by datagrams.
+    pub(crate) fn datagrams() -> Self {
+        Self { datagrams: true, ..Self::default() }
+    }
+
     pub(crate) fn config(self, addresses: Addresses, node: NodeId, incarnation: u32) -> VerbsConfig {
-        VerbsConfig::new(self.0.config(addresses, node, incarnation))
+        let by = if self.datagrams { Transport::Datagrams } else { Transport::Connection };
+        let config = VerbsConfig::new(self.tcp.config(addresses, node, incarnation)).messages(by);
+        // By turns the devices that are named, which a network joins; or else the first.
+        let Ok(devices) = std::env::var("DRTM_NICS") else { return config };
+        let devices: Vec<_> = devices.split(',').collect();
+        config.device(devices[usize::from(node.0) % devices.len()])
     }
 }
 
@@ -61,7 +74,8 @@ pub(crate) fn start_agent(
     node: u16,
     incarnation: u32,
 ) -> Process {
-    let what = format!("{node}:{incarnation}:{}:{}", addresses.written(), mood.0.to_arguments());
+    let by = if mood.datagrams { "datagrams" } else { "connections" };
+    let what = format!("{node}:{incarnation}:{}:{by}:{}", addresses.written(), mood.tcp.to_arguments());
     Process::launch(addresses.program(node), "nics::be_an_agent", &what, &directory.0, &[])
 }
 
@@ -117,13 +131,13 @@ impl Testbed for Nics {
 fn be_an_agent() {
     let Some(what) = std::env::var_os("DRTM_AGENT") else { return };
     let what = what.into_string().expect("text");
-    let [node, incarnation, addresses, mood, path] = what.splitn(5, ':').collect::<Vec<_>>()[..] else {
-        panic!("node:incarnation:addresses:mood:path, not {what}")
+    let [node, incarnation, addresses, by, mood, path] = what.splitn(6, ':').collect::<Vec<_>>()[..] else {
+        panic!("node:incarnation:addresses:transport:mood:path, not {what}")
     };
     let node = NodeId(node.parse().expect("a number"));
     let orders = UnixStream::connect(path).expect("the one that gives orders");
     let incarnation = incarnation.parse().expect("a number");
-    let mood = NicMood(TcpMood::from_arguments(mood));
+    let mood = NicMood { tcp: TcpMood::from_arguments(mood), datagrams: by == "datagrams" };
     let fabric = VerbsFabric::join(NoHtm, mood.config(Addresses::read(addresses), node, incarnation));
     let fabric = fabric.expect("the cluster");
     let memory = fresh(Region::anonymous(NoHtm, 1 << 20).expect("a region"));
@@ -189,6 +203,66 @@ fn doorbells_requests_and_completions_are_as_few_as_designed() {
     let call = || drop(block_on(&endpoint, verbs.call(NodeId(1), b"drtm")).expect("a reply"));
     assert_eq!(spent(&call), (1, 1, 1, 1, 1));
     world.agent(1).ask(Order::Halt);
+}
+
+/// Messages by datagrams to several nodes share a doorbell, and every sixteenth datagram is
+/// signaled. There are no queue pairs for connections, so nothing else is counted.
+#[test]
+fn datagrams_to_several_nodes_share_a_doorbell() {
+    let world = World::<Nics>::new(3, NicMood::datagrams());
+    let endpoint = world.endpoint();
+    let verbs = endpoint.during(Phase::Other);
+    with(&endpoint, async |verbs| {
+        verbs.send(NodeId(1), b"hello").await?;
+        verbs.send(NodeId(2), b"hello").await
+    });
+    for round in 0..20 {
+        let before = world.fabric.posted();
+        let mut batch = verbs.batch();
+        let ends = [1, 2, 1, 2].map(|node| batch.send(NodeId(node), &[round; 40]).expect("room"));
+        batch.ring();
+        // What is lost or late is asked for by later doorbells only.
+        let spent = world.fabric.posted() - before;
+        assert_eq!((spent.doorbells, spent.requests, spent.inlined, spent.receives), (1, 4, 4, 0));
+        let mut long = verbs.batch();
+        let piecewise = long.send(NodeId(1), &[round; 5000]).expect("room");
+        long.ring();
+        let spent = world.fabric.posted() - before;
+        assert_eq!(spent.doorbells, 2);
+        // A datagram has at most 4 KiB, and at least 256 bytes.
+        assert!((6..4 + 32).contains(&spent.requests), "{spent:?}");
+        block_on(&endpoint, async {
+            for end in ends {
+                end.await.expect("they are there");
+            }
+            piecewise.await.expect("it is there");
+        });
+    }
+    let all = world.fabric.posted();
+    assert_eq!(all.signaled, all.requests / 16);
+}
+
+/// A cluster whose nodes do not agree on what carries messages says so, and goes on one-sided.
+#[test]
+fn nodes_that_take_no_datagrams_say_so() {
+    let addresses = Addresses::new();
+    let join = |node, mood: NicMood| {
+        let fabric = VerbsFabric::join(NoHtm, mood.config(addresses, NodeId(node), 1)).expect("a device");
+        let memory = fresh(Region::anonymous(NoHtm, 1 << 20).expect("a region"));
+        fabric.register(NodeId(node), memory).expect("room");
+        fabric
+    };
+    let _other = join(1, NicMood::default());
+    let fabric = join(0, NicMood::datagrams());
+    let endpoint = fabric.endpoint(NodeId(0)).expect("room");
+    let verbs = endpoint.during(Phase::Other);
+    assert_eq!(block_on(&endpoint, verbs.fetch_add(word(1, 0), 1)), Ok(0));
+    let (node, incarnation) = (NodeId(1), Incarnation(1));
+    assert_eq!(block_on(&endpoint, verbs.send(node, b"hello")), Err(VerbError::Gone { node, incarnation }));
+    let failure = fabric.take_failure();
+    assert!(matches!(&failure, Some(VerbsError::Refused { why }) if why.contains("alike")), "{failure:?}");
+    assert_eq!(endpoint.reconnect(node), Ok(incarnation));
+    assert_eq!(block_on(&endpoint, verbs.fetch_add(word(1, 0), 1)), Ok(1));
 }
 
 /// Of replies to one caller, every eighth is signaled.

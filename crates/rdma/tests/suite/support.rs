@@ -42,6 +42,8 @@ macro_rules! on_every_fabric {
         on_every_fabric! { @with tcp_emulated, Together<Emulated>, [TcpMood::default()], $($check),+ }
         #[cfg(feature = "verbs")]
         on_every_fabric! { @with verbs, Nics, [NicMood::default()], $($check),+ }
+        #[cfg(feature = "verbs")]
+        on_every_fabric! { @with datagrams, Nics, [NicMood::datagrams()], $($check),+ }
         on_every_fabric! { @with sim, Simulated, [SimConfig::new(&NicProfile::CONNECTX_4), SimConfig::new(&NicProfile::CONNECTX_3).seed(1)], $($check),+ }
         on_every_fabric! { @with sim_harsh, Simulated, (0..4).map(SimConfig::harsh), $($check),+ }
         on_every_fabric! { @with sim_words, Simulated, (0..2).map(|seed| {

@@ -93,7 +93,12 @@ impl Queue {
     /// Makes requests of what waits.
     fn gather<E: Engine>(&mut self, context: &mut QueueContext<'_, E>) -> Result<(), VerbsError> {
         let inline_bytes = context.station.capabilities.inline_bytes;
+        let by_datagram = context.mouth.is_some();
         while let Some(work) = self.waiting.front() {
+            let cast = by_datagram && work.verb.is_message();
+            if cast && (self.posted > 0 || !self.is_talking()) || !cast && (self.casts > 0 || !self.is_up()) {
+                break;
+            }
             let place = match &work.verb {
                 Verb::Read { from: at, into: words } | Verb::Write { to: at, from: words } => Some((*at, words.len())),
                 Verb::CompareSwap { at, .. } | Verb::FetchAdd { at, .. } => Some((*at, 1)),
@@ -113,6 +118,10 @@ impl Queue {
                 // Unheard of, it takes the place of the next.
                 self.broken = work.ticket.is_none().then_some(error);
                 self.over(Fate::Failed(error));
+                continue;
+            }
+            if cast {
+                self.cast();
                 continue;
             }
             let address = place.map_or(0, |(at, _)| at.offset.bytes());
@@ -169,10 +178,19 @@ impl Queue {
         Ok(())
     }
 
+    fn is_up(&self) -> bool {
+        matches!(self.line, Line::Up(_))
+    }
+
     /// The first that waits has got its fate.
     #[inline]
-    fn over(&mut self, fate: Fate) {
+    pub(super) fn over(&mut self, fate: Fate) {
         self.answered = false;
+        match fate {
+            Fate::Posted(_) => self.posted += 1,
+            Fate::Cast => self.casts += 1,
+            Fate::Done | Fate::Failed(_) => {}
+        }
         if let Some(work) = self.waiting.pop_front() {
             self.sent.push_back((work, fate));
         }

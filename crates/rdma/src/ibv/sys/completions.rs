@@ -25,6 +25,8 @@ pub(in crate::ibv) struct Completion {
     pub(in crate::ibv) received: Option<usize>,
     /// The queue pair's number.
     pub(in crate::ibv) pair: u32,
+    /// Of what came by a datagram: the number of its sender's.
+    pub(in crate::ibv) from: u32,
 }
 
 /// A completion queue, with a channel to sleep on if that is wanted.
@@ -118,6 +120,7 @@ impl CompletionQueue {
                 failure: (!success).then_some(one.status),
                 received: received.then_some(one.byte_len as usize),
                 pair: one.qp_num,
+                from: one.src_qp,
             });
         }
         count == TAKEN

@@ -7,9 +7,10 @@ use std::{
 };
 
 use rdma_sys::{
-    ibv_access_flags as access, ibv_create_qp, ibv_create_srq, ibv_destroy_qp, ibv_destroy_srq, ibv_gid, ibv_modify_qp,
-    ibv_post_recv, ibv_post_send, ibv_post_srq_recv, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask as mask, ibv_qp_init_attr,
-    ibv_qp_state, ibv_qp_type, ibv_recv_wr, ibv_srq, ibv_srq_init_attr,
+    ibv_access_flags as access, ibv_ah, ibv_ah_attr, ibv_create_ah, ibv_create_qp, ibv_create_srq, ibv_destroy_ah,
+    ibv_destroy_qp, ibv_destroy_srq, ibv_gid, ibv_modify_qp, ibv_post_recv, ibv_post_send, ibv_post_srq_recv, ibv_qp,
+    ibv_qp_attr, ibv_qp_attr_mask as mask, ibv_qp_init_attr, ibv_qp_state, ibv_qp_type, ibv_recv_wr, ibv_srq,
+    ibv_srq_init_attr,
 };
 
 use crate::ibv::VerbsError;
@@ -66,6 +67,8 @@ pub(in crate::ibv) struct Shape<'a> {
     pub(in crate::ibv) most_sends: usize,
     pub(in crate::ibv) most_receives: usize,
     pub(in crate::ibv) inline: usize,
+    /// Whether it is for datagrams, and not for a connection.
+    pub(in crate::ibv) datagrams: bool,
 }
 
 /// One end of a connection, as the other needs to know it.
@@ -89,7 +92,63 @@ pub(in crate::ibv) struct Exit {
     pub(in crate::ibv) global: bool,
 }
 
-/// A reliable connection's queue pair.
+impl Exit {
+    /// Describes the way to a peer.
+    fn lead(self, way: &mut ibv_ah_attr, gid: [u8; 16], lid: u16) {
+        /// Routers on the way, at the most.
+        const HOPS: u8 = 64;
+        way.port_num = self.port;
+        way.dlid = lid;
+        way.is_global = u8::from(self.global);
+        if self.global {
+            way.grh.dgid = ibv_gid { raw: gid };
+            way.grh.sgid_index = self.gid_index;
+            way.grh.hop_limit = HOPS;
+        }
+    }
+}
+
+/// Where datagrams go: a peer's port.
+pub(in crate::ibv) struct Address {
+    pub(super) raw: *mut ibv_ah,
+    _device: Arc<Device>,
+}
+
+// SAFETY: see the third invariant of `sys`.
+unsafe impl Send for Address {}
+
+impl Address {
+    pub(in crate::ibv) fn new(device: &Arc<Device>, exit: Exit, gid: [u8; 16], lid: u16) -> Result<Self, VerbsError> {
+        /// The system asks the network for the peer's port, and question and answer can be lost.
+        const TRIES: u32 = 3;
+        // SAFETY: numbers, for which zeros are values.
+        let mut wanted: ibv_ah_attr = unsafe { std::mem::zeroed() };
+        exit.lead(&mut wanted, gid, lid);
+        let mut tries = 0;
+        loop {
+            // SAFETY: the domain is the device's, and the attributes are complete.
+            let raw = unsafe { ibv_create_ah(device.domain, &mut wanted) };
+            if !raw.is_null() {
+                return Ok(Self { raw, _device: Arc::clone(device) });
+            }
+            let error = system("make an address for datagrams");
+            tries += 1;
+            if tries == TRIES {
+                return Err(error);
+            }
+        }
+    }
+}
+
+impl Drop for Address {
+    fn drop(&mut self) {
+        // SAFETY: made by the constructor, and freed once.
+        let code = unsafe { ibv_destroy_ah(self.raw) };
+        debug_assert_eq!(code, 0, "an address is freed once");
+    }
+}
+
+/// A queue pair: of a reliable connection, or for datagrams.
 pub(in crate::ibv) struct QueuePair {
     raw: *mut ibv_qp,
     _parts: (Arc<CompletionQueue>, Arc<CompletionQueue>, Option<Arc<SharedReceives>>),
@@ -105,7 +164,7 @@ impl QueuePair {
         let mut wanted: ibv_qp_init_attr = unsafe { std::mem::zeroed() };
         (wanted.send_cq, wanted.recv_cq) = (shape.sends.raw, shape.receives.raw);
         wanted.srq = shape.shared.map_or(null_mut(), |shared| shared.raw);
-        wanted.qp_type = ibv_qp_type::IBV_QPT_RC;
+        wanted.qp_type = if shape.datagrams { ibv_qp_type::IBV_QPT_UD } else { ibv_qp_type::IBV_QPT_RC };
         wanted.cap.max_send_wr = shape.most_sends as u32;
         wanted.cap.max_recv_wr = shape.most_receives as u32;
         (wanted.cap.max_send_sge, wanted.cap.max_recv_sge) = (1, 1);
@@ -134,9 +193,6 @@ impl QueuePair {
         const FOR_EVER: u8 = 7;
         /// at intervals of 0.08 ms.
         const NOT_READY: u8 = 6;
-        /// Routers on the way, at the most.
-        const HOPS: u8 = 64;
-
         // SAFETY: numbers, for which zeros are values.
         let mut wanted: ibv_qp_attr = unsafe { std::mem::zeroed() };
         wanted.qp_state = ibv_qp_state::IBV_QPS_INIT;
@@ -152,14 +208,7 @@ impl QueuePair {
         wanted.rq_psn = peer.first_packet;
         wanted.max_dest_rd_atomic = mine.reads_in.min(peer.reads_out);
         wanted.min_rnr_timer = NOT_READY;
-        wanted.ah_attr.port_num = exit.port;
-        wanted.ah_attr.dlid = peer.lid;
-        wanted.ah_attr.is_global = u8::from(exit.global);
-        if exit.global {
-            wanted.ah_attr.grh.dgid = ibv_gid { raw: peer.gid };
-            wanted.ah_attr.grh.sgid_index = exit.gid_index;
-            wanted.ah_attr.grh.hop_limit = HOPS;
-        }
+        exit.lead(&mut wanted.ah_attr, peer.gid, peer.lid);
         let receives = mask::IBV_QP_STATE
             | mask::IBV_QP_AV
             | mask::IBV_QP_PATH_MTU
@@ -180,6 +229,20 @@ impl QueuePair {
             | mask::IBV_QP_SQ_PSN
             | mask::IBV_QP_MAX_QP_RD_ATOMIC;
         self.modify("let a queue pair send", &mut wanted, sends)
+    }
+
+    /// Opens one for datagrams, from reset. It takes those with this key.
+    pub(in crate::ibv) fn open(&self, exit: Exit, key: u32) -> Result<(), VerbsError> {
+        // SAFETY: numbers, for which zeros are values.
+        let mut wanted: ibv_qp_attr = unsafe { std::mem::zeroed() };
+        wanted.qp_state = ibv_qp_state::IBV_QPS_INIT;
+        (wanted.port_num, wanted.qkey) = (exit.port, key);
+        let init = mask::IBV_QP_STATE | mask::IBV_QP_PKEY_INDEX | mask::IBV_QP_PORT | mask::IBV_QP_QKEY;
+        self.modify("set a queue pair up", &mut wanted, init)?;
+        wanted.qp_state = ibv_qp_state::IBV_QPS_RTR;
+        self.modify("let a queue pair receive", &mut wanted, mask::IBV_QP_STATE)?;
+        wanted.qp_state = ibv_qp_state::IBV_QPS_RTS;
+        self.modify("let a queue pair send", &mut wanted, mask::IBV_QP_STATE | mask::IBV_QP_SQ_PSN)
     }
 
     /// Ends what is under way: memory that was given for messages comes back with an error.

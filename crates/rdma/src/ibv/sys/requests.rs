@@ -2,9 +2,9 @@
 
 use std::ptr::null_mut;
 
-use rdma_sys::{atomic_t, ibv_send_flags as flags, ibv_send_wr, ibv_sge, ibv_wr_opcode, rdma_t};
+use rdma_sys::{atomic_t, ibv_send_flags as flags, ibv_send_wr, ibv_sge, ibv_wr_opcode, rdma_t, ud_t};
 
-use super::memory::Span;
+use super::{memory::Span, pair::Address};
 
 /// What a request is to do.
 #[derive(Clone, Copy, Debug)]
@@ -70,11 +70,25 @@ impl Requests {
         self.elements.push(memory.element());
     }
 
+    /// Makes the last a datagram, to a queue pair at an address, by its key. The address must be
+    /// kept until the request is over.
+    #[inline]
+    pub(in crate::ibv) fn direct_last(&mut self, to: &Address, pair: u32, key: u32) {
+        if let Some(last) = self.requests.last_mut() {
+            last.wr.ud = ud_t { ah: to.raw, remote_qpn: pair, remote_qkey: key };
+        }
+    }
+
     /// Wants a completion of the last.
     pub(in crate::ibv) fn signal_last(&mut self) {
         if let Some(last) = self.requests.last_mut() {
             last.send_flags |= flags::IBV_SEND_SIGNALED.0;
         }
+    }
+
+    /// Returns how many carry their bytes.
+    pub(in crate::ibv) fn inlined(&self) -> u64 {
+        self.requests.iter().filter(|request| request.send_flags & flags::IBV_SEND_INLINE.0 != 0).count() as u64
     }
 
     /// Makes it one list.

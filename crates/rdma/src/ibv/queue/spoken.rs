@@ -1,0 +1,180 @@
+//! Messages that go by datagrams, and the replies to calls.
+
+use drtm_htm::Engine;
+
+use crate::{
+    Time,
+    datagrams::{PREFIX, Pace, Prefix, Step, Talk},
+    die,
+    ibv::{
+        VerbsError,
+        context::QueueContext,
+        letters::{HEAD, Head},
+        setup::{Desk, Request},
+        station::Station,
+    },
+    port::{Events, Frame, Ticket, Verb},
+    time,
+};
+
+use super::{Fate, Queue};
+
+/// How far the talk with the node is.
+#[derive(Debug)]
+pub(super) enum Spoken {
+    /// Not begun: the first message begins it.
+    Down,
+    /// The node is asked where it gets datagrams.
+    Greeting,
+    Up(Box<Conversation>),
+}
+
+#[derive(Debug)]
+pub(super) struct Conversation {
+    talk: Talk,
+    pace: Pace,
+    /// Where the node gets datagrams.
+    desk: Desk,
+}
+
+impl Queue {
+    /// Sends what waits by datagrams, as far as it can be.
+    pub(super) fn post_spoken<E: Engine>(&mut self, context: &mut QueueContext<'_, E>) {
+        match &self.spoken {
+            Spoken::Up(_) => {
+                self.fill(context);
+                self.speak(context);
+            }
+            Spoken::Down => self.greet(context),
+            Spoken::Greeting => {}
+        }
+    }
+
+    /// Begins to talk.
+    #[cold]
+    fn greet<E: Engine>(&mut self, context: &mut QueueContext<'_, E>) {
+        if self.asked.is_some() {
+            return;
+        }
+        let Some(mouth) = context.mouth else { return };
+        // The node's number is within, so that what comes is found by it.
+        let desk = mouth.desk(u64::from(self.node.0) << 48 | crate::ibv::random() >> 16);
+        match self.ask(context, Request::Greet(desk)) {
+            Ok(()) => self.spoken = Spoken::Greeting,
+            Err(error) => self.sever(context.station, error),
+        }
+    }
+
+    /// The node has said where it gets datagrams.
+    #[cold]
+    pub(super) fn begin_talk<E: Engine>(&mut self, station: &Station<E>, mine: &Desk, theirs: Desk) {
+        let parcel = mine.datagram().min(theirs.datagram()) - PREFIX;
+        let talk = Talk::new(theirs.token, mine.token, parcel, HEAD + station.message_bytes);
+        let pace = Pace::new(station.silence);
+        self.spoken = Spoken::Up(Box::new(Conversation { talk, pace, desk: theirs }));
+        die::site("nic.connects");
+    }
+
+    pub(super) fn is_talking(&self) -> bool {
+        matches!(self.spoken, Spoken::Up(_))
+    }
+
+    /// Gives the first that waits, which is a message, to the talk.
+    pub(super) fn cast(&mut self) {
+        let (Spoken::Up(conversation), Some(work)) = (&mut self.spoken, self.waiting.front()) else { return };
+        match (&work.verb, work.ticket) {
+            (Verb::Send { bytes, .. }, _) => conversation.talk.post(&Head::Message.encode(), bytes, true),
+            (Verb::Call { bytes, .. }, Some(ticket)) => {
+                conversation.talk.post(&Head::Call(ticket).encode(), bytes, false);
+                self.calls.push_back(ticket);
+            }
+            // Calls always have a ticket.
+            (_, _) => debug_assert!(false, "a message"),
+        }
+        self.over(Fate::Cast);
+    }
+
+    /// Sends what the talk has to say, as far as there is room.
+    fn speak<E: Engine>(&mut self, context: &mut QueueContext<'_, E>) {
+        let (Spoken::Up(conversation), Some(mouth)) = (&mut self.spoken, &mut *context.mouth) else { return };
+        if let Err(error) = mouth.speak(&mut conversation.talk, &conversation.desk) {
+            self.sever(context.station, error);
+        }
+    }
+
+    /// Whether something is to come, or to be said.
+    pub(super) fn waits_for_datagrams(&self) -> bool {
+        let Spoken::Up(conversation) = &self.spoken else { return false };
+        !self.calls.is_empty() || !conversation.talk.is_quiet() || conversation.talk.next().is_some()
+    }
+
+    /// When the node is asked what has arrived, unless it says so before.
+    pub(in crate::ibv) fn next_probe(&self) -> Option<Time> {
+        let Spoken::Up(conversation) = &self.spoken else { return None };
+        conversation.pace.due()
+    }
+
+    /// Says what is to be said, and looks after what may be lost. Returns whether it had no room.
+    #[inline]
+    pub(super) fn keep_talking<E: Engine>(&mut self, context: &mut QueueContext<'_, E>) -> bool {
+        let Spoken::Up(conversation) = &mut self.spoken else { return false };
+        let waits = !self.calls.is_empty() || !conversation.talk.is_quiet();
+        match conversation.pace.step(time::of_this_machine(), waits) {
+            Step::Wait => {}
+            Step::Probe => conversation.talk.probe(),
+            Step::GiveUp => self.sever(context.station, VerbsError::Silent { node: self.node }),
+        }
+        self.speak(context);
+        matches!(&self.spoken, Spoken::Up(conversation) if conversation.talk.next().is_some())
+    }
+
+    /// A datagram has come. One that is not of this talk is dropped.
+    pub(in crate::ibv) fn hear_datagram<E: Engine>(
+        &mut self,
+        context: &mut QueueContext<'_, E>,
+        prefix: &Prefix,
+        parcel: &[u8],
+        spare: &mut Vec<Frame>,
+        replies: &mut Vec<(Ticket, Option<Frame>)>,
+        events: &mut impl Events,
+    ) {
+        let Spoken::Up(conversation) = &mut self.spoken else { return };
+        if !conversation.talk.is_of(prefix) || self.severed {
+            return;
+        }
+        let mut malformed = false;
+        let heard = conversation.talk.hear(prefix, parcel, true, |message| {
+            let head = message.first_chunk().and_then(Head::decode);
+            let (ticket, replied) = match head {
+                Some(Head::Reply(ticket)) => (ticket, true),
+                Some(Head::Refusal(ticket)) => (ticket, false),
+                _ => return malformed = true,
+            };
+            let Some(place) = self.calls.iter().position(|call| *call == ticket) else { return malformed = true };
+            self.calls.swap_remove_front(place);
+            let frame = replied.then(|| {
+                let mut frame = spare.pop().unwrap_or_default();
+                frame.clear();
+                frame.extend_from_slice(&message[HEAD..]);
+                frame
+            });
+            replies.push((ticket, frame));
+        });
+        match heard {
+            Ok(heard) if !malformed => {
+                conversation.pace.heard(time::of_this_machine(), heard.progress);
+                for _ in 0..heard.complete {
+                    self.report_done(context, events);
+                    self.report_first(context, events);
+                }
+                self.report_done(context, events);
+            }
+            Ok(_) => self.sever(context.station, VerbsError::Refused { why: "what came is no reply".into() }),
+            Err(nonsense) => self.sever(context.station, VerbsError::Refused { why: nonsense.0.into() }),
+        }
+        for (ticket, frame) in replies.drain(..) {
+            die::site("nic.replies.heard");
+            events.replied(ticket, self.node, frame);
+        }
+    }
+}
