@@ -2,7 +2,7 @@
 //! Fig. 6.
 
 use clap::{Args as ClapArgs, ValueEnum, value_parser};
-use drtm_rdma::{NodeId, Port, Transport, VerbError, Verbs};
+use drtm_rdma::{Batch, NodeId, Port, Transport, VerbError, Verbs};
 use serde::Serialize;
 
 use super::{
@@ -187,9 +187,14 @@ impl Transaction {
             let (at, last) = (self.target(verbs, random), op + 1 == self.ops);
             match self.verb {
                 VerbName::Message if passive && !(last && asks) => {
-                    batch.send(at.node, &request[..length])?.unsignaled();
+                    let message = &request[..length];
+                    let sent = with_room(verbs, &mut batch, |batch| batch.send(at.node, message)).await?;
+                    sent.unsignaled();
                 }
-                VerbName::Message => calls.push(batch.call(at.node, &request[..length])?),
+                VerbName::Message => {
+                    let message = &request[..length];
+                    calls.push(with_room(verbs, &mut batch, |batch| batch.call(at.node, message)).await?);
+                }
                 _ if self.workload == Workload::Reads => reads.push(batch.read(at, words)?),
                 _ => {
                     let write = batch.write(at, &value[..words])?;
@@ -214,6 +219,24 @@ impl Transaction {
             verbs.endpoint().yield_now().await;
         }
         Ok(())
+    }
+}
+
+/// Posts an operation when there is room for it. Where acknowledgement is passive, nothing is waited
+/// for, so a slow fabric has more messages under way than there are buffers.
+async fn with_room<'e, P: Port, T>(
+    verbs: Verbs<'e, P>,
+    batch: &mut Batch<'e, P>,
+    mut post: impl FnMut(&mut Batch<'e, P>) -> Result<T, VerbError>,
+) -> Result<T, VerbError> {
+    loop {
+        match post(batch) {
+            Err(VerbError::BuffersExhausted { .. } | VerbError::QueueFull { .. } | VerbError::TooManyCalls { .. }) => {
+                std::mem::replace(batch, verbs.batch()).ring();
+                verbs.endpoint().yield_now().await;
+            }
+            outcome => return outcome,
+        }
     }
 }
 
