@@ -12,6 +12,7 @@
 
 mod figures;
 mod pipes;
+mod places;
 mod plan;
 mod process;
 mod read;

@@ -3,6 +3,7 @@
 
 use std::{
     net::SocketAddr,
+    os::fd::AsFd,
     sync::{
         Arc,
         atomic::{AtomicU16, Ordering::Relaxed},
@@ -35,13 +36,27 @@ pub(crate) fn store(engine: NoHtm, capacity: u64) -> Store<NoHtm> {
     Store::in_region_of(OWNER, 0, memory).expect("a store").hinting_at_once()
 }
 
+/// Moves the calling thread to the network namespace of a node, where `scripts/netns/test` has made
+/// some. What it connects from then on, it connects from there.
+fn enter(node: NodeId) {
+    let Ok(processes) = std::env::var("DRTM_NAMESPACES") else { return };
+    let process = processes.split(',').nth(node.0.into()).expect("a namespace for each node");
+    let namespace = std::fs::File::open(format!("/proc/{process}/ns/net")).expect("a process");
+    let kind = Some(rustix::thread::LinkNameSpaceType::Network);
+    rustix::thread::move_into_link_name_space(namespace.as_fd(), kind).expect("it may be entered");
+}
+
 /// Returns the addresses of a cluster's nodes: ports of a loopback address that only this process
-/// uses.
+/// uses, or of the address of each node's namespace.
 fn addresses() -> [SocketAddr; 3] {
     static NUMBER: AtomicU16 = AtomicU16::new(0);
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     let first = 10_000 + 3 * NUMBER.fetch_add(1, Relaxed);
-    [0, 1, 2].map(|node| ([127, 64 | high & 63, middle, low], first + node).into())
+    let apart = std::env::var_os("DRTM_NAMESPACES").is_some();
+    [0, 1, 2].map(|node| {
+        let address = if apart { [10, 77, 0, 2 + node as u8] } else { [127, 64 | high & 63, middle, low] };
+        (address, first + node).into()
+    })
 }
 
 #[derive(Clone)]
@@ -68,6 +83,7 @@ impl Cluster {
             let config = TcpConfig::new(NodeId(node), addresses[usize::from(node)], [7; 32]).patience(PATIENCE);
             let peers = (0..3).map(|peer| (NodeId(peer), addresses[usize::from(peer)]));
             let config = peers.fold(config, |config, (peer, address)| config.peer(peer, address));
+            enter(NodeId(node));
             join(config)
         });
         let owner = &nodes[usize::from(OWNER.0)];
@@ -79,7 +95,9 @@ impl Cluster {
         Remote { node: OWNER, region: self.region, offset }
     }
 
+    /// Creates an endpoint for the calling thread.
     pub(crate) fn endpoint(&self, node: NodeId) -> Endpoint<PortOf> {
+        enter(node);
         self.nodes[usize::from(node.0)].endpoint(node).expect("room for an endpoint")
     }
 

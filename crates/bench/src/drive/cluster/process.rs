@@ -24,16 +24,14 @@ use serde::Serialize;
 
 use super::{
     pipes::{FromChild, Job, ToChild, Way, failed, line, read, send_to_parent},
+    places::Places,
     plan::Plan,
     stages::Stages,
     tally::{Gathered, Tally},
     threads::on_threads,
     workload::{ClusterWorkload, NodeConfig},
 };
-use crate::{
-    Error,
-    fabric::{loopback, tcp_config},
-};
+use crate::{Error, fabric::tcp_config};
 
 /// How long a process waits for the others to be started.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -116,14 +114,11 @@ impl Children {
     fn start<W: ClusterWorkload>(
         &mut self,
         job: &Job<&W>,
+        mut program: Command,
         sender: mpsc::Sender<Result<FromChild<W::Count>, Error>>,
     ) -> Result<(), Error> {
-        let mut child = Command::new(env::current_exe().map_err(failed)?)
-            .env(MEMBER, W::MEMBER)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(failed)?;
+        let mut child =
+            program.env(MEMBER, W::MEMBER).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let (Some(mut stdin), Some(stdout)) = (stdin, stdout) else { return Err(failed("it has no pipes")) };
         let sent = line(job).and_then(|line| stdin.write_all(&line).map_err(failed));
@@ -143,22 +138,30 @@ impl Children {
 /// Runs a workload on a process for each node, which share memory.
 pub(super) fn on_shm<W: ClusterWorkload>(workload: &W, plan: &Plan) -> Result<Gathered<W::Count>, Error> {
     let directory = Directory(unused());
-    run(workload, plan, &Way::Shm { directory: directory.0.clone() })
+    let program = |_| env::current_exe().map(Command::new);
+    run(workload, plan, &Way::Shm { directory: directory.0.clone() }, program)
 }
 
 /// Runs a workload on a process for each node, which are connected by TCP, with a key of this run.
 pub(super) fn on_tcp<W: ClusterWorkload>(workload: &W, plan: &Plan, sealed: bool) -> Result<Gathered<W::Count>, Error> {
     let mut key = [0; 32];
     fs::File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut key)).map_err(failed)?;
-    run(workload, plan, &Way::Tcp { addresses: loopback(plan.nodes)?, key, sealed })
+    let places = Places::new(plan.nodes)?;
+    let way = Way::Tcp { addresses: places.addresses.clone(), key, sealed };
+    run(workload, plan, &way, |node| places.program(node))
 }
 
-fn run<W: ClusterWorkload>(workload: &W, plan: &Plan, way: &Way) -> Result<Gathered<W::Count>, Error> {
+fn run<W: ClusterWorkload>(
+    workload: &W,
+    plan: &Plan,
+    way: &Way,
+    program: impl Fn(u16) -> io::Result<Command>,
+) -> Result<Gathered<W::Count>, Error> {
     let mut children = Children(Vec::new());
     let (sender, received) = mpsc::channel();
     for node in 0..plan.nodes {
         let job = Job { workload, plan: *plan, node, way: way.clone() };
-        children.start(&job, sender.clone())?;
+        children.start(&job, program(node).map_err(failed)?, sender.clone())?;
     }
     // One message of each child.
     let receive_all = || (0..plan.nodes).map(|_| received.recv().map_err(failed)?).collect::<Result<Vec<_>, _>>();
