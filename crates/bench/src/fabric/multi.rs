@@ -222,8 +222,8 @@ impl Transaction {
     }
 }
 
-/// Posts an operation when there is room for it. Where acknowledgement is passive, nothing is waited
-/// for, so a slow fabric has more messages under way than there are buffers.
+/// Posts an operation when there is room for it. Where acknowledgement is passive, nothing is
+/// waited for, so a slow fabric has more messages under way than there are buffers.
 async fn with_room<'e, P: Port, T>(
     verbs: Verbs<'e, P>,
     batch: &mut Batch<'e, P>,

@@ -1,4 +1,5 @@
-//! Where the processes of a cluster run: on the loopback, or each in a network namespace of its own.
+//! Where the processes of a cluster run: on the loopback, or each in a network namespace of its
+//! own.
 
 use std::{
     env, io,
