@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use super::link::failed;
+use super::pipes::failed;
 use crate::{Error, fabric::loopback};
 
 /// Names processes, separated by commas, in whose network namespaces the nodes run. The address of
