@@ -21,6 +21,7 @@ use drtm_rdma::{
 use drtm_txn::{
     Builder, Config, Mutation, Ordered, Raw, TableDef,
     cluster::{ClusterTable, Node, Partition, Protocol, Timing, Worker},
+    durability::storage::Image,
 };
 
 use crate::directory::Directory;
@@ -87,15 +88,22 @@ pub(crate) struct Rings {
     pub(crate) bytes: u64,
     /// Whether the one owner frees what dead clients have locked.
     pub(crate) frees_dead: bool,
+    /// Where the first nodes keep their rows. Those that have no disk keep them in memory only.
+    pub(crate) disks: &'static [Image],
 }
 
 impl Default for Rings {
     fn default() -> Self {
-        Self { backups: 0, bytes: 1 << 18, frees_dead: false }
+        Self { backups: 0, bytes: 1 << 18, frees_dead: false, disks: &[] }
     }
 }
 
-/// The same where owners have backups.
+/// Empty disks.
+pub(crate) fn disks(count: u16) -> &'static [Image] {
+    Vec::leak((0..count).map(|_| Image::recycling()).collect())
+}
+
+/// The same where owners have backups, or disks.
 pub(crate) fn backed_up<F: Fabric<Engine = NoHtm>, T: Fault>(
     fabric: &F,
     node: u16,
@@ -104,6 +112,10 @@ pub(crate) fn backed_up<F: Fabric<Engine = NoHtm>, T: Fault>(
     rings: Rings,
 ) -> (Node<F, With<T>>, Tables) {
     let builder = Builder::new().memory(32 << 20);
+    let builder = match rings.disks.get(usize::from(node)) {
+        Some(disk) => builder.storage(Arc::new(disk.clone()), 1 << 16),
+        None => builder,
+    };
     let mut builder = Node::<F, With<T>>::builder_for(NoHtm, fabric, NodeId(node), builder, protocol)
         .and_then(|builder| builder.timing(T::TIMING).owners((0..owners).map(NodeId)))
         .and_then(|builder| builder.backups(rings.backups)?.ring_bytes(rings.bytes))
@@ -292,6 +304,7 @@ fn threads<F: Fabric<Engine = NoHtm>, T: Fault>(fabrics: impl Iterator<Item = F>
         }
     });
     replicas_are_equal(&ends, script.rings());
+    disks_are_equal(&ends, size, script.rings());
 }
 
 /// Waits until all backups have applied everything, when all coroutines of all nodes are done.
@@ -315,6 +328,20 @@ fn replicas_are_equal<F: Fabric<Engine = NoHtm>, T: Fault>(nodes: &[Node<F, With
         for replica in replicas {
             assert_eq!(replica, rows, "of {}", owner.id());
         }
+    }
+}
+
+/// Ends nodes that have disks, and compares what is on these with their rows: what was synced is
+/// enough.
+fn disks_are_equal<F: Fabric<Engine = NoHtm>, T: Fault>(nodes: &[Node<F, With<T>>], size: Size, rings: Rings) {
+    for (node, disk) in nodes.iter().zip(rings.disks) {
+        let rows = node.rows_of(node.id()).expect("a store");
+        node.local().close().expect("the disk has room");
+        let disks = vec![disk.after_crash(&mut |choices| choices - 1); usize::from(size.owners)];
+        let rings = Rings { disks: Vec::leak(disks), ..rings };
+        let fabric = LocalFabric::<NoHtm>::new(size.nodes, LocalConfig::perfect());
+        let (again, _) = backed_up::<_, T>(&fabric, node.id().0, size.owners, size.protocol, rings);
+        assert_eq!(again.rows_of(node.id()).expect("a store"), rows, "of {}", node.id());
     }
 }
 
@@ -356,4 +383,5 @@ fn simulated<T: Fault>(config: &SimConfig, size: Size, script: &impl Script) {
     // Of virtual time, so that what goes on for ever does not.
     assert_eq!(sim.run_for(Duration::from_secs(10)), RunEnd::Done);
     replicas_are_equal(&nodes, script.rings());
+    disks_are_equal(&nodes, size, script.rings());
 }

@@ -10,6 +10,7 @@ mod counts;
 mod deadlines;
 mod directory;
 mod drops;
+mod durable;
 mod faults;
 mod history;
 mod hostile;

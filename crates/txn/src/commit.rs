@@ -29,7 +29,7 @@ use drtm_htm::{Engine, fence_locked};
 use drtm_kv::{Holder, KvError, ReadEntry, Records, Version, Worker};
 
 #[cfg(not(feature = "model"))]
-pub(crate) use self::participant::{apply_row, lock_in_region, lock_row};
+pub(crate) use self::participant::{apply_row, lock_in_region, lock_row, log_rows};
 pub(crate) use self::validate::validate_all;
 use self::{
     apply::apply,

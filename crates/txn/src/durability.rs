@@ -44,6 +44,8 @@ pub use self::{
     log::CommitToken,
     progress::{Progress, RecoveryStep},
 };
+#[cfg(not(feature = "model"))]
+pub(crate) use self::log::Open;
 pub(crate) use self::{
     log::{Choice, Log, LogConfig, Participant},
     open::open,

@@ -80,4 +80,10 @@ pub enum Mutation {
     AccessNotRevoked,
     /// A backup applies nothing.
     LogsNotApplied,
+    /// Rows are written by verbs although their owner has a log.
+    LogsBypassed,
+    /// An owner logs each row of a transaction of another node by itself.
+    RowsLoggedApart,
+    /// A transaction of a cluster returns before it is durable at all owners.
+    OwnersNotAwaited,
 }

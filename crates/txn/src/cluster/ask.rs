@@ -3,7 +3,7 @@
 use drtm_rdma::{Cost, rpc::Slot};
 use smallvec::SmallVec;
 
-use super::wire::{Append, Apply, ApplyAll, Check, Guard, Lease, Line, Lock, Place, Read, Reap, Scan, Unlock};
+use super::wire::{Append, Apply, ApplyAll, Check, Durable, Guard, Lease, Line, Lock, Place, Read, Reap, Scan, Unlock};
 
 /// What is asked of an owner: of a row, of the guard of a missing one, or of the owner itself, by
 /// their numbers.
@@ -29,6 +29,8 @@ pub(super) enum Ask {
     Log(u32),
     /// Makes a record void that a backup has.
     Void(u32),
+    /// Whether an owner's log has all that the transaction has seen there, by the owner's number.
+    Durable(u32),
 }
 
 /// Requests of one round, mostly few.
@@ -53,6 +55,7 @@ pub(super) enum Asked {
     Reap(Slot<Reap>),
     Log(u32, Slot<Append>),
     Void(Slot<Append>),
+    Durable(u32, Slot<Durable>),
 }
 
 impl Ask {
@@ -67,7 +70,8 @@ impl Ask {
             | Self::Apply(row)
             | Self::Unlock(row)
             | Self::Reap(row) => Some(row),
-            Self::Scan(_) | Self::Line(_) | Self::Count(_) | Self::Guard(_) | Self::Log(_) | Self::Void(_) => None,
+            Self::Scan(_) | Self::Line(_) | Self::Count(_) | Self::Guard(_) => None,
+            Self::Log(_) | Self::Void(_) | Self::Durable(_) => None,
         }
     }
 }
@@ -92,5 +96,6 @@ pub(super) fn cost(of: Ask) -> Cost {
         Ask::Read(_) | Ask::Lease(_) | Ask::Scan(_) => Cost::Lookup,
         Ask::Place(_) | Ask::Apply(_) | Ask::Reap(_) | Ask::Log(_) | Ask::Void(_) => Cost::Update,
         Ask::Lock(_) | Ask::Line(_) | Ask::Count(_) | Ask::Check(_) | Ask::Guard(_) | Ask::Unlock(_) => Cost::Lock,
+        Ask::Durable(_) => Cost::Lock,
     }
 }

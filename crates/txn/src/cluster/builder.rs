@@ -339,7 +339,9 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             db.index(Table::<K, C, O>::new(database, indexed), def)?.entries().number
         } else {
             let opened = db.inner.catalog.opened(database, indexed)?;
-            if opened.storage.records()? > 0 {
+            // A table that was recovered with its entries has them all.
+            let is_recovered = db.inner.catalog.named(def.entries().name()).is_some();
+            if !is_recovered && opened.storage.records()? > 0 {
                 return Err(ClusterError::NotEmpty { table: table.name }.into());
             }
             let entries = db.table(def.entries())?.number;
@@ -466,8 +468,9 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
 }
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
-    /// How to start a node that is here on a fabric: its rows are kept in memory as the builder of
-    /// a database says. That may have neither a path nor a sink.
+    /// How to start a node that is here on a fabric: its rows are kept as the builder of a database
+    /// says. With a [path](Builder::path), the node's rows are recovered from there. That may not
+    /// have a sink.
     ///
     /// # Errors
     ///
@@ -488,7 +491,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         builder: Builder,
         protocol: Protocol,
     ) -> Result<NodeBuilder<F, S>, Error> {
-        builder.refuse_told()?;
+        let builder = builder.of_cluster()?;
         let builder = if protocol.is_one_sided() { builder.for_peers() } else { builder };
         let region = Arc::new(fabric.region(engine, builder.capacity()?).map_err(ClusterError::Region)?);
         let here = fabric.endpoint(node).map_err(ClusterError::Fabric)?.presence(node).here();

@@ -182,7 +182,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             Ok(value) => match self.enter().await {
                 Ok(()) => {
                     self.state().is_decided = true;
-                    return self.finish(true).await.map(|()| value);
+                    self.finish(true).await?;
+                    return self.until_durable().await.map(|()| value);
                 }
                 Err(error) => Err(error),
             },

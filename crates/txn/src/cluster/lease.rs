@@ -78,7 +78,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Whether verbs lock a row before the transaction runs, and read it with that.
     pub(super) fn is_seizable(&self, row: &Row) -> bool {
         let is_unlocked = row.intent == Intent::Write && row.op == Op::Nothing && !row.is_locked;
-        is_unlocked && !self.node.frees_the_dead && self.is_leased_by_verbs(row)
+        is_unlocked && !self.commits_whole(row.owner) && self.is_leased_by_verbs(row)
     }
 
     /// Leases and reads rows, all at the same time.

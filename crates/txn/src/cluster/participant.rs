@@ -30,9 +30,10 @@ use super::{
     },
 };
 use crate::{
-    Config, Conflict, Error,
+    Config, Conflict, Durability, Error,
     arena::{ArenaKey, ArenaRange},
     commit,
+    durability::{Log, Open, Participant as LogParticipant},
     inner::Inner,
     mutation::Mutation,
     position::Way,
@@ -63,6 +64,11 @@ impl<S: Config> Home<S> {
             .filter(|_| !S::has(Mutation::AccessNotRevoked))
             .map(|access| access.enter(holder))
             .transpose()
+    }
+
+    /// When its log has what is written to it. `None` without a log.
+    pub(super) fn durability(&self) -> Option<Durability> {
+        self.db.log.as_ref().map(|log| log.mode())
     }
 
     /// The record of a key that is locked, and the lock's holder.
@@ -144,6 +150,7 @@ impl From<Error> for Refusal {
             Error::Full { .. } | Error::NoMemory { .. } => Self::Full,
             Error::TooLong { .. } | Error::TooLarge { .. } => Self::TooLong,
             Error::Closed => Self::Closed,
+            Error::Poisoned { .. } | Error::OutcomeUnknown { .. } | Error::Log(_) => Self::LogFailed,
             _ => Self::Corrupt,
         }
     }
@@ -151,7 +158,8 @@ impl From<Error> for Refusal {
 
 impl<S: Config> Participant<S> {
     pub(super) fn new(home: Arc<Home<S>>) -> Result<Self, Error> {
-        let state = TxState::new(home.db.store.worker()?, home.db.registry.register(home.db.engine()));
+        let mut state = TxState::new(home.db.store.worker()?, home.db.registry.register(home.db.engine()));
+        state.session.participant = home.db.log.as_ref().map(|log| log.participant());
         Ok(Self { home, state: Box::new(state), value: Vec::new() })
     }
 
@@ -361,6 +369,19 @@ impl<S: Config> Participant<S> {
         Ok(Write::found(ReadEntry { at, version: seen }, number, op, key, false))
     }
 
+    /// Refuses to lock what could not be logged when it is written.
+    fn check_log(&self) -> Result<(), Refusal> {
+        let (Some(log), Some(participant)) = (&self.home.db.log, &self.state.session.participant) else {
+            return Ok(());
+        };
+        log.check().map_err(|_| Refusal::LogFailed)?;
+        if participant.is_full() {
+            // The disk is slower than memory. It is tried again after a pause.
+            return log.request_flush().map_err(|_| Refusal::LogFailed).and(Err(Refusal::Locked));
+        }
+        Ok(())
+    }
+
     /// Locks a record, and reserves memory for a value of a length. Returns its version.
     pub(super) fn lock(
         &mut self,
@@ -373,6 +394,7 @@ impl<S: Config> Participant<S> {
     ) -> Result<Version, Refusal> {
         let home = Arc::clone(&self.home);
         let number = Self::table_to_write(&home, table, key)?.number;
+        self.check_log()?;
         let mut write = self.write(number, key, (at, seen), |_| {
             Ok(match length {
                 Some(length) => WriteOp::Put(ArenaRange::between(0, length as usize)?),
@@ -461,7 +483,7 @@ impl<S: Config> Participant<S> {
                     bytes.extend_from_slice(value);
                     Ok(())
                 })?),
-                Change::Publish => WriteOp::Insert(ArenaRange::default()),
+                Change::Publish(_) => WriteOp::Insert(ArenaRange::default()),
                 Change::Remove => WriteOp::Remove,
             })
         })?;
@@ -478,7 +500,66 @@ impl<S: Config> Participant<S> {
             Self::table_to_write(&home, table, key)?;
             home.db.store.records().held_version(at, holder).ok_or(Refusal::NotHeld)?;
         }
-        all.iter().try_for_each(|row| self.write_locked(row.table, row.key, row.at, holder, (epoch, row.change)))
+        let apply = |this: &mut Self, row: ChangedRow<'_>| {
+            this.write_locked(row.table, row.key, row.at, holder, (epoch, row.change))
+        };
+        let Some(log) = &home.db.log else { return all.iter().try_for_each(|row| apply(self, row)) };
+        let participant = self.state.session.participant.clone().ok_or(Refusal::LogFailed)?;
+        if S::has(Mutation::RowsLoggedApart) {
+            return all.iter().try_for_each(|row| {
+                let logged = self.log_rows((log, &participant), holder, epoch, std::iter::once(row));
+                let applied = logged.and_then(|_open| apply(self, row));
+                // Lets a flush come in between.
+                std::thread::sleep(std::time::Duration::from_millis(2));
+                applied
+            });
+        }
+        let logged = self.log_rows((log, &participant), holder, epoch, all.iter());
+        // It is decided, and happens, whatever has become of the log.
+        let applied = all.iter().try_for_each(|row| apply(self, row));
+        applied.and(logged.map(drop))
+    }
+
+    /// Logs rows that are about to be written, as one record, whose epoch is open until what is
+    /// returned is dropped.
+    fn log_rows<'a, 'l>(
+        &mut self,
+        (log, participant): (&'l Log<S::Engine>, &'l LogParticipant),
+        holder: Holder,
+        epoch: u64,
+        rows: impl Iterator<Item = ChangedRow<'a>>,
+    ) -> Result<Open<'l, S::Engine>, Refusal> {
+        let (home, mut writes) = (Arc::clone(&self.home), Vec::new());
+        self.state.arena.clear();
+        for ChangedRow { table, key, at, change, .. } in rows {
+            let number = Self::table_to_write(&home, table, key)?.number;
+            let before = home.db.store.records().held_version(at, holder).ok_or(Refusal::NotHeld)?;
+            let value: &[u8] = match change {
+                Change::Put(value) | Change::Publish(Some(value)) => value,
+                Change::Remove => &[],
+                // Nodes know of each other whether they have logs.
+                Change::Publish(None) => return Err(Refusal::Other),
+            };
+            let arena = &mut self.state.arena;
+            let value = arena.keep_value(|bytes| {
+                bytes.extend_from_slice(value);
+                Ok(())
+            })?;
+            let op = if change == Change::Remove { WriteOp::Remove } else { WriteOp::Put(value) };
+            let key = arena.keep_key(key)?;
+            let seen = ReadEntry { at, version: before };
+            writes.push(Write { before, ..Write::found(seen, number, op, key, false) });
+        }
+        Ok(commit::log_rows(&home.db, log, participant, (&self.state.arena, &writes, epoch))?)
+    }
+
+    /// Looks whether the log has all up to an epoch, or all that is visible now, if that is zero.
+    /// Returns zero if it has; otherwise the epoch for the next look.
+    pub(super) fn durable(&self, epoch: u64) -> Result<u64, Refusal> {
+        match &self.home.db.log {
+            Some(log) => log.look(epoch).map_err(|_| Refusal::LogFailed),
+            None => Ok(0),
+        }
     }
 
     /// Gives up a lock, if the holder has it, and what was reserved under it.

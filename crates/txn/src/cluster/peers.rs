@@ -16,7 +16,7 @@ use drtm_kv::{
 use drtm_rdma::{Endpoint, NodeId, Offset, Pending, Port, RegionId, Remote, Verbs};
 
 use super::{ClusterError, wire::Welcome};
-use crate::{Conflict, Error, mutation::Mutation, storage::KeyRef};
+use crate::{Conflict, Durability, Error, mutation::Mutation, storage::KeyRef};
 
 /// A node, as its peers reach into its memory.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(super) struct Peer {
     pub(super) node: NodeId,
     /// Its snapshot number, and behind it how many snapshots are open there.
     line: Remote,
+    /// When its log has what is written to it: `None` without a log.
+    pub(super) durability: Option<Durability>,
     pub(super) tables: Vec<Option<TablePeer>>,
 }
 
@@ -92,7 +94,7 @@ impl Peer {
                 TablePeer::Bytes(lookup, records)
             }));
         }
-        Ok(Self { node, line: at(welcome.line), tables })
+        Ok(Self { node, line: at(welcome.line), durability: welcome.durability, tables })
     }
 
     /// The region of its memory.

@@ -35,7 +35,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             Ask::Check(row) => state.rows[row as usize].location.is_some(),
             Ask::Lock(row) => {
                 state.forms.lock == Form::OneSided
-                    && !self.node.frees_the_dead
+                    && !self.commits_whole(state.rows[row as usize].owner)
                     && self.endpoint().capabilities().atomicity == Atomicity::Global
                     && !state.claims
                     && (state.rows[row as usize].keeps_its_length() || self.is_seizable(&state.rows[row as usize]))

@@ -19,7 +19,7 @@ use super::{
     participant::Participant,
     state::{Culprit, Op, ScannedRange, Sent, State},
     wire::{
-        Append, AppendTo, Apply, ApplyRow, Before, Change, Check, CheckRow, Guard, GuardOf, Lease, LeaseRow, Line,
+        Append, AppendTo, Apply, ApplyRow, Before, Change, Check, CheckRow, Durable, Guard, GuardOf, Lease, LeaseRow, Line,
         Lock, LockRow, Place, PlaceRow, Read, ReadRow, Reap, ReapRow, Refusal, Scan, ScanRows, Unlock, UnlockRow,
     },
 };
@@ -86,8 +86,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             }
         }
         // What is here is done while the messages are on their way.
+        if self.commits_whole(self.id()) {
+            keep_first(&mut outcome, self.apply_whole(state, asks));
+        }
         for ask in asks {
-            if state.node_of(*ask) == self.id() {
+            let is_done = matches!(ask, Ask::Apply(_)) && self.commits_whole(self.id());
+            if state.node_of(*ask) == self.id() && !is_done {
                 self.endpoint().charge(cost(*ask));
                 let settled = state.ask_here::<S>(*ask, &mut self.participant(), |holder| self.is_dead(holder));
                 state.blame(ask.row(), &settled);
@@ -198,7 +202,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
     /// Which node a request goes to.
     pub(super) fn node_of(&self, ask: Ask) -> NodeId {
         match ask {
-            Ask::Line(owner) | Ask::Count(owner) => self.owners[owner as usize].node,
+            Ask::Line(owner) | Ask::Count(owner) | Ask::Durable(owner) => self.owners[owner as usize].node,
             Ask::Guard(missing) => self.missing[missing as usize].owner,
             Ask::Scan(span) => self.spans[span as usize].owner,
             Ask::Log(piece) => self.log.node_of_piece(piece),
@@ -233,7 +237,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
     pub(super) fn change(&self, row: u32) -> Change<'_> {
         match self.rows[row as usize].op {
             Op::Put(value) => Change::Put(value.of(self.arena.values.bytes())),
-            Op::Publish(_) => Change::Publish,
+            Op::Publish(_) => Change::Publish(None),
             Op::Nothing | Op::Remove => Change::Remove,
         }
     }
@@ -311,6 +315,9 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 let (ring, position, bytes) = self.log.void(record);
                 let producer = holder.in_slot(0);
                 Asked::Void(calls.add::<Append>(&AppendTo { ring, producer, position, bytes, borrows })?)
+            }
+            Ask::Durable(owner) => {
+                Asked::Durable(owner, calls.add::<Durable>(&self.owners[owner as usize].awaits)?)
             }
         })
     }
@@ -407,10 +414,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 let key = self.rows[number as usize].key.in_bytes(&self.arena.keys);
                 let change = (self.epoch_of(number), self.change(number));
                 let node = self.node_of(ask);
-                owner.apply(table, key, at, holder, change).map_err(|refusal| {
-                    let source = RpcError::Refused { reason: refusal as u32 };
-                    ClusterError::OutcomeUnknown { node, source }.into()
-                })
+                owner.apply(table, key, at, holder, change).map_err(|refusal| outcome_unknown(node, refusal))
             }
             Ask::Unlock(number) => {
                 owner.unlock(row(self, number).1, holder);
@@ -430,6 +434,12 @@ impl<P: drtm_rdma::Port> State<'_, P> {
             Ask::Void(record) => {
                 let (ring, position, bytes) = self.log.void(record);
                 owner.append((ring, holder.in_slot(0)), position, bytes).map(drop).map_err(refused)
+            }
+            Ask::Durable(number) => {
+                let node = self.node_of(ask);
+                let awaited = &mut self.owners[number as usize].awaits;
+                let looked = owner.durable(*awaited).map(|epoch| *awaited = epoch);
+                looked.map_err(|refusal| outcome_unknown(node, refusal))
             }
         }
     }
@@ -488,6 +498,11 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 self.log.has_freed(*piece, freed);
                 Ok(())
             }
+            Asked::Durable(owner, slot) => {
+                let epoch = results.get(slot).map_err(|error| self.failed(node, error))?;
+                self.owners[*owner as usize].awaits = epoch;
+                Ok(())
+            }
             Asked::Void(slot) => results.get(slot).map(drop).map_err(|error| self.failed(node, error)),
         }
     }
@@ -507,12 +522,17 @@ impl<P: drtm_rdma::Port> State<'_, P> {
     }
 
     /// The same of a failure to meet an owner.
-    fn not_greeted(&self, node: NodeId, error: Error) -> Error {
+    pub(super) fn not_greeted(&self, node: NodeId, error: Error) -> Error {
         match error {
             Error::Cluster(ClusterError::Unreachable { source, .. }) => self.failed(node, source),
             error => error,
         }
     }
+}
+
+/// What a refusal means for a transaction that is decided.
+pub(super) fn outcome_unknown(node: NodeId, refusal: Refusal) -> Error {
+    ClusterError::OutcomeUnknown { node, source: RpcError::Refused { reason: refusal as u32 } }.into()
 }
 
 /// What a refusal means for a transaction that has not been decided.

@@ -14,7 +14,7 @@ use super::{
 use crate::{Config, Db};
 
 /// The version of what nodes say to each other.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// What all handles of a node share.
 pub(super) struct Shared<F: Fabric, S: Config> {
@@ -45,7 +45,12 @@ impl<F: Fabric, S: Config> Shared<F, S> {
             true => table.storage.place_for_peers().map(Offset::bytes),
             false => None,
         });
-        Welcome { region: self.region.0, line: self.home.db.snapshots.line().bytes(), tables: tables.collect() }
+        Welcome {
+            region: self.region.0,
+            line: self.home.db.snapshots.line().bytes(),
+            durability: self.home.durability(),
+            tables: tables.collect(),
+        }
     }
 
     pub(super) fn engine_name(&self) -> &'static str {

@@ -173,11 +173,14 @@ pub(super) struct Owner {
     pub(super) epoch: u64,
     /// Whether no snapshot is open there that may need what rows were before that epoch.
     pub(super) is_plain: bool,
+    /// The epoch of the owner's log that the transaction waits for: zero before the first look, and
+    /// when it is durable.
+    pub(super) awaits: u64,
 }
 
 impl Owner {
     fn new(node: NodeId) -> Self {
-        Self { node, first: None, last: 0, epoch: 0, is_plain: false }
+        Self { node, first: None, last: 0, epoch: 0, is_plain: false, awaits: 0 }
     }
 
     /// Notes a count of changes.

@@ -17,13 +17,17 @@ use super::{
     coordinator::Coordinator,
     state::{Culprit, Row, State},
 };
-use crate::{Config, Conflict, DefaultConfig, Error, mutation::Mutation};
+use crate::{Config, Conflict, DefaultConfig, Durability, Error, mutation::Mutation};
 
 /// How often a row that another transaction has locked is read again.
 const PATIENCE: u32 = 12;
 
 /// The longest of these pauses: two to this power of microseconds.
 const LONGEST: u32 = 6;
+
+/// How soon an owner is asked again whether its log is durable, and how often that doubles.
+const FLUSHED_AFTER: Duration = Duration::from_micros(20);
+const LONGEST_LOOK: u32 = 5;
 
 /// A transaction over the nodes of a cluster. Dropped without a commit, it has never happened.
 ///
@@ -112,9 +116,49 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         if prepared.is_ok() {
             self.state().is_decided = true;
         }
-        let waits = !self.worker.protocol().is_passive;
+        let waits = !self.worker.protocol().is_passive || self.awaits_owners();
         let finished = self.finish(waits).await;
-        prepared.and(finished)
+        prepared.and(finished)?;
+        self.until_durable().await
+    }
+
+    /// Whether an owner that the transaction has come to has commits wait for its log.
+    fn awaits_owners(&self) -> bool {
+        let Some(state) = &self.state else { return false };
+        state.owners.iter().any(|owner| self.worker.durability_of(owner.node) == Some(Durability::Sync))
+    }
+
+    /// Waits until all is durable that the transaction has written and read, at the owners whose
+    /// commits wait for that. It has ended before, and holds nothing.
+    ///
+    /// # Errors
+    ///
+    /// When that is not known of an owner.
+    pub(super) async fn until_durable(&mut self) -> Result<(), Error> {
+        if !self.awaits_owners() || S::has(Mutation::OwnersNotAwaited) {
+            return Ok(());
+        }
+        let mut asks = Asks::new();
+        let is_awaited =
+            |worker: &Coordinator<'e, F, S>, node| worker.durability_of(node) == Some(Durability::Sync);
+        self.ask_lines(&mut asks, Ask::Durable, |_, node| is_awaited(&self.worker, node));
+        // What is under way is the worker's if this is dropped.
+        self.state().is_over = false;
+        let mut tries = 0;
+        let ended = loop {
+            if let Err(error) = self.round(Phase::Log, &asks).await {
+                break Err(error);
+            }
+            let state = self.state();
+            asks.retain(|ask| matches!(ask, Ask::Durable(owner) if state.owners[*owner as usize].awaits > 0));
+            if asks.is_empty() {
+                break Ok(());
+            }
+            self.worker.endpoint().sleep(FLUSHED_AFTER * (1 << tries.min(LONGEST_LOOK))).await;
+            tries += 1;
+        };
+        self.state().is_over = true;
+        ended
     }
 
     /// As [`abort`](Self::abort).
@@ -167,7 +211,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     pub(super) async fn reserve_log(&mut self) -> Result<(), Error> {
         match &mut self.state {
             Some(state) => {
-                self.worker.fits_one_message(state)?;
+                self.worker.fits_one_message(state).await?;
                 self.worker.reserve_log(state).await
             }
             None => Ok(()),

@@ -199,6 +199,7 @@ procedures! {
     OpenRing = 22: OpenRingFor<'a> => RingPlace;
     Append = 23: AppendTo<'a> => u64;
     Settle = 24: SettleUpTo<'a> => u64;
+    Durable = 25: u64 => u64;
 }
 
 #[cfg(test)]
@@ -206,6 +207,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Durability;
 
     /// What is decoded of any bytes is encoded in one way, which is read as the same again.
     fn decodes<T: for<'a> OfMessage<'a>>(bytes: &[u8]) {
@@ -289,7 +291,8 @@ mod tests {
             Scanned { count, is_whole: other.is_multiple_of(2), passed: [absence].into_iter().collect(), rows: &rows };
         let shift = replies::Shifted { before: absence, after: absence, split_off: Some(absence) };
         let placed = Placed { count, at, version, is_made: true, shifts: [shift].into_iter().collect() };
-        let welcome = Welcome { region: other as u16, line: count, tables: vec![None, Some(other)] };
+        let durability = [None, Some(Durability::Async), Some(Durability::Sync)][other as usize % 3];
+        let welcome = Welcome { region: other as u16, line: count, durability, tables: vec![None, Some(other)] };
         vec![
             of(Is::Record { at, version, value }),
             of(Is::Nothing(absence)),

@@ -15,7 +15,7 @@ use super::{
     participant::Participant,
     shared::{Shared, VERSION},
     wire::{
-        Append, Apply, ApplyAll, Before, Check, Clock, Guard, Introduce, Lease, Line, Lock, OpenRing, Place, Read,
+        Append, Apply, ApplyAll, Before, Check, Clock, Durable, Guard, Introduce, Lease, Line, Lock, OpenRing, Place, Read,
         Reap, Refusal, Scan, Settle, Unlock,
     },
 };
@@ -488,6 +488,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
                 charge(Ask::Log(0));
                 let ring = (at.ring, at.producer);
                 is_of_caller(at.producer).and_then(|()| owner.append(ring, at.position, at.bytes)).map_err(refused)
+            }),
+            Durable::NUMBER => call.answer::<Durable>(|epoch| {
+                charge(Ask::Durable(0));
+                owner.durable(epoch).map_err(refused)
             }),
             Settle::NUMBER => call.answer::<Settle>(|at| {
                 let ring = (at.ring, at.producer);

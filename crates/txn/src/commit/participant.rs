@@ -3,7 +3,7 @@
 
 use std::slice;
 
-use drtm_htm::fence_locked;
+use drtm_htm::{Engine, fence_locked};
 use drtm_kv::{Holder, KvError, ReadEntry, Reserved, Version};
 
 use super::{
@@ -12,7 +12,9 @@ use super::{
     region, reserve, take_out_removed,
 };
 use crate::{
-    Config, Conflict, Error,
+    Commit, Config, Conflict, Error,
+    arena::Arena,
+    durability::{Log, Open, Participant},
     epoch::{advance_beyond, epoch_of, has_version_in, last_of},
     inner::Inner,
     state::TxState,
@@ -59,7 +61,7 @@ pub(crate) fn lock_row<S: Config>(
 fn has_further_version<S: Config>(db: &Inner<S>, before: Version) -> Result<(), KvError> {
     let number = db.snapshot_number()?;
     fence_locked();
-    if !has_version_in(drtm_htm::Engine::load(db.engine(), number), before) {
+    if !has_version_in(db.engine().load(number), before) {
         advance_beyond(db.engine(), number, last_of(before));
     }
     Ok(())
@@ -145,4 +147,26 @@ pub(crate) fn apply_row<S: Config>(
         take_out_removed(db, (worker, &session.counters), arena, writes)?;
     }
     Ok(())
+}
+
+/// Logs rows that their holder has locked and is going to write, as one record. Its epoch stays
+/// open until what is returned is dropped, behind the last [`apply_row`].
+///
+/// The versions of the rows are of the transaction's own `epoch`, which it had read under its locks.
+/// That may be closed by now, and is no later than the record's, which is read here. A transaction
+/// that depends on the rows finds them unlocked, and so its record is of no earlier epoch.
+///
+/// # Errors
+///
+/// [`Error::Poisoned`]; [`Error::TooLarge`]. Then nothing is logged.
+pub(crate) fn log_rows<'l, S: Config>(
+    db: &Inner<S>,
+    log: &'l Log<S::Engine>,
+    participant: &'l Participant,
+    (arena, writes, epoch): (&Arena, &[Write], u64),
+) -> Result<Open<'l, S::Engine>, Error> {
+    let open = log.enter_at_once(participant)?;
+    let now = db.engine().load(db.snapshot_number()?);
+    log.append_in(participant, &db.store.records(), &Commit { epoch, writes, arena, tables: db.catalog.infos() }, now)?;
+    Ok(open)
 }

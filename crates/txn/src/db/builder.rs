@@ -68,6 +68,8 @@ pub struct Builder {
     observer: Observer,
     fault: Option<Mutation>,
     for_peers: bool,
+    /// Whether it is a node's of a cluster.
+    of_cluster: bool,
     /// Whether only the database's own threads have its memory.
     is_own: bool,
     hints: bool,
@@ -128,6 +130,7 @@ impl Builder {
             observer: Observer::NONE,
             fault: None,
             for_peers: false,
+            of_cluster: false,
             is_own: false,
             hints: true,
         }
@@ -382,15 +385,15 @@ impl Builder {
         Self { for_peers: true, ..self }
     }
 
-    /// Refuses a path or a sink: a node of a cluster cannot pass its commits to them.
+    /// Makes it the database of a node. Refuses a sink, which could refuse what other nodes have
+    /// decided.
     #[cfg(not(feature = "model"))]
-    pub(crate) fn refuse_told(&self) -> Result<(), Error> {
-        let is_told = self.sink.is_some() || self.path.is_some() || self.storage.is_some();
-        if is_told {
-            let is = "with a path or a sink".to_owned();
-            return Err(Error::Config { what: "the database of a node", must_be: "in memory, without a sink", is });
+    pub(crate) fn of_cluster(self) -> Result<Self, Error> {
+        if self.sink.is_some() {
+            let (what, must_be) = ("the database of a node", "without a sink");
+            return Err(Error::Config { what, must_be, is: "with a sink".to_owned() });
         }
-        Ok(())
+        Ok(Self { of_cluster: true, ..self })
     }
 
     /// Returns the most bytes that the database may use.
@@ -421,8 +424,17 @@ impl Builder {
             Some((storage, mode)) => {
                 let Self { flush_within, sync_within, segment_bytes, checkpoint_every, most_logged, .. } = self;
                 let fault = S::FAULT.or(self.fault);
-                let config =
-                    LogConfig { mode, flush_within, sync_within, segment_bytes, checkpoint_every, most_logged, fault };
+                let lags = self.of_cluster;
+                let config = LogConfig {
+                    mode,
+                    flush_within,
+                    sync_within,
+                    segment_bytes,
+                    checkpoint_every,
+                    most_logged,
+                    lags,
+                    fault,
+                };
                 Some(durability::open(&storage, (&store, &snapshots, &catalog), config, &self.observer)?)
             }
         };

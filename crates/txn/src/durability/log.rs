@@ -27,8 +27,11 @@ use parking_lot::{Condvar, Mutex};
 
 pub use self::token::CommitToken;
 pub(super) use self::writer::{Finished, UNFINISHED, Writer, WriterConfig, believed};
-use self::{background::Background, participant::Open};
-pub(crate) use self::{participant::Participant, token::Choice};
+use self::background::Background;
+pub(crate) use self::{
+    participant::{Open, Participant},
+    token::Choice,
+};
 use super::{
     Durability, LogError,
     format::CatalogChange,
@@ -52,6 +55,9 @@ pub(crate) struct LogConfig {
     pub(crate) checkpoint_every: u64,
     /// The most bytes that a transaction can write: keys and values, and an overhead for each row.
     pub(crate) most_logged: usize,
+    /// Whether records may be of later epochs than their rows' versions, as those of transactions
+    /// that other nodes carry out here.
+    pub(crate) lags: bool,
     pub(crate) fault: Option<Mutation>,
 }
 
@@ -212,6 +218,15 @@ impl<E: Engine> Log<E> {
             cold_path();
             self.wait_until_all_is_durable()?;
         }
+        self.enter_at_once(participant)
+    }
+
+    /// Like [`enter`](Self::enter), but never waits for a flush.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Poisoned`].
+    pub(crate) fn enter_at_once<'p>(&'p self, participant: &'p Participant) -> Result<Open<'p, E>, Error> {
         self.check()?;
         participant.is_of_this_thread();
         let epoch = self.now()?;
@@ -224,7 +239,7 @@ impl<E: Engine> Log<E> {
     /// # Errors
     ///
     /// [`Error::Poisoned`].
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         match self.failed.get() {
             None => Ok(()),
             Some(reason) => Err(Error::Poisoned { reason: reason.clone() }),
@@ -242,12 +257,29 @@ impl<E: Engine> Log<E> {
         records: &Records<'_, E>,
         commit: &Commit<'_>,
     ) -> Result<bool, Error> {
-        let is_appended = participant.append(records, commit)?;
-        if is_appended {
-            self.mark_dirty();
-        }
+        let is_appended = self.append_in(participant, records, commit, commit.epoch())?;
         if self.config.fault == Some(Mutation::EpochClearedEarly) {
             participant.clear_early(self.engine());
+        }
+        Ok(is_appended)
+    }
+
+    /// Appends a transaction's record in an epoch that is open now, and not before its rows'
+    /// versions. Returns whether it has any rows to log.
+    ///
+    /// # Errors
+    ///
+    /// As for [`append`](Self::append).
+    pub(crate) fn append_in(
+        &self,
+        participant: &Participant,
+        records: &Records<'_, E>,
+        commit: &Commit<'_>,
+        epoch: u64,
+    ) -> Result<bool, Error> {
+        let is_appended = participant.append(records, commit, epoch)?;
+        if is_appended {
+            self.mark_dirty();
         }
         Ok(is_appended)
     }

@@ -54,10 +54,13 @@ pub enum Refusal {
     /// The node was taken for dead, and what it had locked was freed.
     #[error("it took this node for dead, and has revoked its access: restart this node")]
     Revoked = 14,
+    /// Its log cannot be written any more.
+    #[error("its log cannot be written any more: see its directory, and restart it")]
+    LogFailed = 15,
 }
 
 impl Refusal {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Locked,
         Self::Moved,
         Self::Full,
@@ -72,6 +75,7 @@ impl Refusal {
         Self::NotOrdered,
         Self::ReadOnly,
         Self::Revoked,
+        Self::LogFailed,
     ];
 
     /// The refusal of a number.

@@ -5,7 +5,10 @@ use drtm_rdma::rpc::{Decode, DecodeError, Encode, Reader};
 use smallvec::SmallVec;
 
 use super::Wire;
-use crate::storage::{Absence, KeyRef, Shift};
+use crate::{
+    Durability,
+    storage::{Absence, KeyRef, Shift},
+};
 
 /// What one of a transaction's own insertions did to a guard.
 #[derive(Clone, Copy, Debug)]
@@ -219,22 +222,35 @@ pub(in crate::cluster) struct Welcome {
     pub(in crate::cluster) region: u16,
     /// Its line: the snapshot number, and how many snapshots are open.
     pub(in crate::cluster) line: u64,
+    /// When its log has what is written to it: `None` without a log.
+    pub(in crate::cluster) durability: Option<Durability>,
     /// Its tables, but for those that peers do not reach.
     pub(in crate::cluster) tables: Vec<Option<u64>>,
 }
 
 impl Encode for Welcome {
     fn encode(&self, into: &mut Vec<u8>) {
-        (self.region, self.line, self.tables.len() as u16).encode(into);
+        let durability = match self.durability {
+            None | Some(Durability::None) => 0_u8,
+            Some(Durability::Async) => 1,
+            Some(Durability::Sync) => 2,
+        };
+        (self.region, self.line, (durability, self.tables.len() as u16)).encode(into);
         self.tables.iter().for_each(|table| table.encode(into));
     }
 }
 
 impl<'a> Decode<'a> for Welcome {
     fn decode(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        let (region, line, tables): (u16, u64, u16) = Decode::decode(from)?;
+        let (region, line, (durability, tables)): (u16, u64, (u8, u16)) = Decode::decode(from)?;
+        let durability = match durability {
+            0 => None,
+            1 => Some(Durability::Async),
+            2 => Some(Durability::Sync),
+            _ => return Err(DecodeError::Invalid { what: "durability" }),
+        };
         let tables = (0..tables).map(|_| Decode::decode(from)).collect::<Result<_, _>>()?;
-        Ok(Self { region, line, tables })
+        Ok(Self { region, line, durability, tables })
     }
 }
 

@@ -113,8 +113,9 @@ impl<'a> ApplyRows<'a> {
 pub(in crate::cluster) enum Change<'a> {
     /// It has this value.
     Put(&'a [u8]),
-    /// It is there, with the value that its record has.
-    Publish,
+    /// It is there, with the value that its record has. The owner's log needs it again, if there is
+    /// one.
+    Publish(Option<&'a [u8]>),
     /// It is not there.
     Remove,
 }
@@ -123,16 +124,18 @@ impl<'a> Wire<'a> for Change<'a> {
     fn put(&self, into: &mut Vec<u8>) {
         match *self {
             Self::Put(value) => (0_u8, value).encode(into),
-            Self::Publish => into.push(1),
+            Self::Publish(None) => into.push(1),
             Self::Remove => into.push(2),
+            Self::Publish(Some(value)) => (3_u8, value).encode(into),
         }
     }
 
     fn take(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
         match u8::decode(from)? {
             0 => Ok(Self::Put(Decode::decode(from)?)),
-            1 => Ok(Self::Publish),
+            1 => Ok(Self::Publish(None)),
             2 => Ok(Self::Remove),
+            3 => Ok(Self::Publish(Some(Decode::decode(from)?))),
             _ => Err(DecodeError::Invalid { what: "change of a row" }),
         }
     }

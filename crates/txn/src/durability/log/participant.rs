@@ -15,7 +15,7 @@ use drtm_htm::{Engine, Word, fence_locked};
 use drtm_kv::Records;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::buffer::Buffer;
+use super::{MOST_PENDING, buffer::Buffer};
 use crate::{
     Commit, Error, Row, RowChange,
     bounds::MODEL,
@@ -110,13 +110,24 @@ impl Participant {
         }
     }
 
-    pub(super) fn append<E: Engine>(&self, records: &Records<'_, E>, commit: &Commit<'_>) -> Result<bool, Error> {
+    /// Returns whether it has as many bytes in its buffers as it may have.
+    #[cfg(not(feature = "model"))]
+    pub(crate) fn is_full(&self) -> bool {
+        self.pending() > MOST_PENDING
+    }
+
+    pub(super) fn append<E: Engine>(
+        &self,
+        records: &Records<'_, E>,
+        commit: &Commit<'_>,
+        epoch: u64,
+    ) -> Result<bool, Error> {
         let mut rows = commit.rows().filter(|row| !row.is_index()).peekable();
         if rows.peek().is_none() {
             return Ok(false);
         }
-        self.add(commit.epoch(), |bytes| {
-            let mut record = RecordWriter::begin(bytes, commit.epoch(), RecordKind::Rows);
+        self.add(epoch, |bytes| {
+            let mut record = RecordWriter::begin(bytes, epoch, RecordKind::Rows);
             for row in rows {
                 let (version, change) = (row.version().number(), logged(records, &row));
                 record.entry(&Entry { table: row.table_id(), key: row.key(), version, change })?;

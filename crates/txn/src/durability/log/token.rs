@@ -12,7 +12,7 @@ use drtm_htm::Engine;
 use drtm_kv::Version;
 
 use super::{Log, lead::Deadline};
-use crate::{Durability, Error, epoch::epoch_of, read_set::ReadSet};
+use crate::{Durability, Error, LogError, epoch::epoch_of, read_set::ReadSet};
 
 /// When a transaction's commit returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,11 +133,8 @@ impl<E: Engine> Awaited for Log<E> {
         if let Some(ended) = self.has_ended(epoch) {
             return Poll::Ready(ended);
         }
-        match self.start_flusher() {
-            Ok(()) => {
-                self.flusher.wake();
-                Poll::Pending
-            }
+        match self.request_flush() {
+            Ok(()) => Poll::Pending,
             // No background thread can be started, so this thread waits.
             Err(_) => Poll::Ready(self.wait_until_durable(epoch, Deadline::within(None))),
         }
@@ -145,6 +142,45 @@ impl<E: Engine> Awaited for Log<E> {
 }
 
 impl<E: Engine> Log<E> {
+    /// Lets the background thread close the present epoch, and make it durable.
+    ///
+    /// # Errors
+    ///
+    /// When no thread can be started.
+    pub(crate) fn request_flush(&self) -> Result<(), LogError> {
+        self.start_flusher()?;
+        // The epoch that is waited for may have begun behind the last record.
+        self.mark_dirty();
+        self.flusher.wake();
+        Ok(())
+    }
+
+    /// Looks, without waiting, whether all is durable up to an epoch. The first look passes zero,
+    /// for all that is visible now. Returns zero if it is durable; otherwise a flush is under way,
+    /// and the returned epoch is to be passed to the next look.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutcomeUnknown`] if the log has failed; or when no thread can be started.
+    #[cfg(not(feature = "model"))]
+    pub(crate) fn look(&self, epoch: u64) -> Result<u64, Error> {
+        let epoch = match epoch {
+            0 if self.is_clean() => return Ok(0),
+            0 => self.now()?,
+            epoch => epoch,
+        };
+        match self.has_ended(epoch) {
+            Some(ended) => ended.map(|()| 0),
+            None => self.request_flush().map(|()| epoch).map_err(Error::from),
+        }
+    }
+
+    /// Returns when commits that choose no durability return.
+    #[cfg(not(feature = "model"))]
+    pub(crate) fn mode(&self) -> Durability {
+        self.config.mode
+    }
+
     /// Returns the outcome of an epoch. `None` if it is still pending.
     fn has_ended(&self, epoch: u64) -> Option<Result<(), Error>> {
         if self.durable() >= epoch {
@@ -169,6 +205,7 @@ impl<E: Engine> Log<E> {
         Ok(match snapshot {
             // Every transaction that it can have seen is durable.
             _ if self.is_clean() => 0,
+            _ if self.config.lags => self.now()?,
             Some(before) => epoch_of(before) - 1,
             // An absent row has no version, and index entries are not logged.
             None if reads.has_guards() || !has_only_read => self.now()?,
