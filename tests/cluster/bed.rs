@@ -20,7 +20,7 @@ use drtm_rdma::{
 };
 use drtm_txn::{
     Builder, Config, Mutation, Ordered, Raw, TableDef,
-    cluster::{ClusterTable, Node, Partition, Protocol, Timing, Worker},
+    cluster::{ClusterTable, Node, OwnedRow, Partition, Protocol, Timing, Worker},
     durability::storage::Image,
 };
 
@@ -331,17 +331,23 @@ fn replicas_are_equal<F: Fabric<Engine = NoHtm>, T: Fault>(nodes: &[Node<F, With
     }
 }
 
-/// Ends nodes that have disks, and compares what is on these with their rows: what was synced is
-/// enough.
+/// Ends nodes that have disks, and compares what is on these with their rows and replicas: what was
+/// synced is enough.
 fn disks_are_equal<F: Fabric<Engine = NoHtm>, T: Fault>(nodes: &[Node<F, With<T>>], size: Size, rings: Rings) {
+    fn rows_of<F: Fabric<Engine = NoHtm>, T: Fault>(
+        node: &Node<F, With<T>>,
+        owners: u16,
+    ) -> Vec<Option<Vec<OwnedRow>>> {
+        (0..owners).map(|owner| node.rows_of(NodeId(owner)).expect("a store")).collect()
+    }
     for (node, disk) in nodes.iter().zip(rings.disks) {
-        let rows = node.rows_of(node.id()).expect("a store");
+        let rows = rows_of(node, size.owners);
         node.local().close().expect("the disk has room");
         let disks = vec![disk.after_crash(&mut |choices| choices - 1); usize::from(size.owners)];
         let rings = Rings { disks: Vec::leak(disks), ..rings };
         let fabric = LocalFabric::<NoHtm>::new(size.nodes, LocalConfig::perfect());
         let (again, _) = backed_up::<_, T>(&fabric, node.id().0, size.owners, size.protocol, rings);
-        assert_eq!(again.rows_of(node.id()).expect("a store"), rows, "of {}", node.id());
+        assert_eq!(rows_of(&again, size.owners), rows, "of {}", node.id());
     }
 }
 

@@ -85,7 +85,7 @@ macro_rules! requests {
 
 requests! {
     Introduce = 1, Read = 2, Place = 3, Lock = 4, Line = 5, Check = 6, Guard = 7, Apply = 8, Unlock = 9, Reap = 10,
-    Scan = 11
+    Scan = 11, ApplyAll = 12, Durable = 25
 }
 
 /// What a hostile node answers.
@@ -107,7 +107,7 @@ fn sense(request: u16) -> Made {
     let (removed, no_rows): (_, &[u8]) = (Version::new(4).as_removed().to_word(), &[]);
     Made::Bytes(match request {
         // No tables that verbs reach.
-        1 => encoded((0_u16, 0_u64, 0_u16)),
+        1 => encoded((0_u16, 0_u64, (0_u8, 0_u16))),
         // Nothing, as a bucket says.
         2 => encoded((0_u64, 1_u8, 0_u8, (64_u64, 0_u64))),
         // A new record.
@@ -301,7 +301,7 @@ fn a_node_that_introduces_itself_by_nonsense_is_not_asked() {
             [(0, 0, u64::MAX), (9, 8, 64), (u16::MAX, u64::MAX, 8), (0, 64, 1 << 20), (0, 64, 7)]
         {
             let two = (Some(table), Some(table));
-            lies.push(Made::Bytes(encoded((region, line, 8_u16, (two, two, two, two)))));
+            lies.push(Made::Bytes(encoded((region, line, (0_u8, 8_u16), (two, two, two, two)))));
         }
         for made in lies {
             let stage = &stage;

@@ -1,14 +1,17 @@
 //! What a cluster refuses, by an error that says why.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     thread,
 };
 
 use drtm_htm::NoHtm;
 use drtm_rdma::{Executor, LocalConfig, LocalFabric, NodeId, block_on};
 use drtm_txn::{
-    Builder, Error, Raw, TableDef,
+    Builder, Commit, Error, Raw, Sink, SinkError, TableDef,
     cluster::{ClusterError, Node, Partition, Protocol, Refusal},
 };
 
@@ -69,16 +72,25 @@ fn a_node_that_is_gone_cannot_be_asked() {
     };
 }
 
+#[derive(Debug)]
+struct Silent;
+
+impl Sink for Silent {
+    fn commit(&self, _commit: &Commit<'_>) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
 #[test]
-fn no_node_is_started_without_owners_or_with_a_log() {
+fn no_node_is_started_without_owners_or_with_a_sink() {
     let fabric = Local::new(1, LocalConfig::perfect());
     let none = builder(&fabric, 0).start();
     assert!(matches!(none, Err(Error::Cluster(ClusterError::NoOwners))), "{none:?}");
     let twice = builder(&fabric, 0).owners([NodeId(0), NodeId(0)]);
     assert!(matches!(twice, Err(Error::Cluster(ClusterError::OwnerTwice { node: NodeId(0) }))), "{twice:?}");
-    let logged = Builder::new().path("/nowhere");
-    let logged = Node::<Local, With<Sound>>::builder(NoHtm, &fabric, NodeId(0), logged);
-    assert!(matches!(logged, Err(Error::Config { what: "the database of a node", .. })), "{logged:?}");
+    let told = Builder::new().sink(Arc::new(Silent));
+    let told = Node::<Local, With<Sound>>::builder(NoHtm, &fabric, NodeId(0), told);
+    assert!(matches!(told, Err(Error::Config { what: "the database of a node", .. })), "{told:?}");
     let unknown = Node::<Local, With<Sound>>::builder(NoHtm, &fabric, NodeId(7), Builder::new().memory(16 << 20));
     assert!(matches!(unknown, Err(Error::Cluster(ClusterError::Fabric(_)))), "{unknown:?}");
 }

@@ -378,6 +378,45 @@ impl<E: Engine> Catalog<E> {
         Ok(())
     }
 
+    /// Returns the table of this name that is shaped as another one, and creates it if there is
+    /// none. Before it is created, `announce` gets its identity and shape. It has no types. `None`
+    /// if the other one is an index's, which has no shape.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherTypes`], [`Error::TooManyTables`]; or when memory has run out.
+    #[cfg(not(feature = "model"))]
+    pub(crate) fn replica(
+        &self,
+        store: &Store<E>,
+        (name, of): (&str, &Opened<E>),
+        announce: impl FnOnce(u16, TableShape) -> Result<(), Error>,
+    ) -> Result<Option<&Opened<E>>, Error> {
+        let Some(shape) = of.shape.clone().map(|shape| TableShape { name: name.to_owned(), ..shape }) else {
+            return Ok(None);
+        };
+        if let Some(table) = self.named(name) {
+            return match &table.shape {
+                Some(its) if its.is_as(&shape) => Ok(Some(table)),
+                its => {
+                    let is = its.as_ref().map_or_else(String::new, ToString::to_string);
+                    Err(Error::OtherTypes { name: table.name.get(), is, asked: shape.to_string() })
+                }
+            };
+        }
+        let id = {
+            let mut count = self.count.lock();
+            if count.next_id == MOST_IDS {
+                return Err(Error::TooManyTables { most: MOST_IDS.into() });
+            }
+            count.next_id += 1;
+            count.next_id - 1
+        };
+        announce(id, shape.clone())?;
+        self.restore(store, id, shape, Vec::new())?;
+        Ok(self.named(name))
+    }
+
     /// Appends a table.
     fn add(&self, count: &mut Count<E>, info: TableInfo, opened: Opened<E>) -> Result<u16, Error> {
         let number = count.tables;

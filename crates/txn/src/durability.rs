@@ -38,14 +38,14 @@ mod tables;
 
 #[cfg(test)]
 pub(crate) use self::log::MOST_PENDING;
+#[cfg(not(feature = "model"))]
+pub(crate) use self::log::Open;
 pub use self::{
     checkpoint::Checkpoint,
     error::LogError,
     log::CommitToken,
     progress::{Progress, RecoveryStep},
 };
-#[cfg(not(feature = "model"))]
-pub(crate) use self::log::Open;
 pub(crate) use self::{
     log::{Choice, Log, LogConfig, Participant},
     open::open,

@@ -82,6 +82,8 @@ pub enum Mutation {
     LogsNotApplied,
     /// Rows are written by verbs although their owner has a log.
     LogsBypassed,
+    /// A backup with a log does not log what it applies.
+    ReplicasNotLogged,
     /// An owner logs each row of a transaction of another node by itself.
     RowsLoggedApart,
     /// A transaction of a cluster returns before it is durable at all owners.

@@ -9,15 +9,15 @@ use super::{
     ClusterError, ClusterIndex, Node, Partition, Protocol, Timing,
     access::Access,
     kept::kept,
-    log::{Backup, LogConfig, OnlyLogged},
+    log::{Backup, LogConfig, OnlyLogged, Replica, ReplicaTable},
     participant::{Home, Reservations, Served},
     partition::{digest, mix},
     shared::Shared,
     table::ClusterTable,
 };
 use crate::{
-    Builder, Codec, Config, Db, DefaultConfig, Error, IndexDef, Key, Table, TableDef, Uniqueness, secondary::Writers,
-    storage::KeyRef, table::Kind,
+    Builder, Codec, Config, Db, DefaultConfig, Error, IndexDef, Key, Table, TableDef, Uniqueness,
+    durability::format::CatalogChange, secondary::Writers, storage::KeyRef, table::Kind,
 };
 
 /// Memory for where rows of other nodes were.
@@ -435,9 +435,10 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         let backup = match backed_up.is_empty() {
             true => None,
             false => {
-                let key_size = |number| db.inner.catalog.get(number).map_or(0, |opened| opened.key_size);
-                let shapes = tables.iter().map(|table| (&table.storage, key_size(table.number)));
-                Some(Backup::new(&db.inner.store, log.ring_bytes, backed_up, shapes).map_err(Error::from)?)
+                let replicas = backed_up.into_iter().map(|owner| replica(&db, &tables, owner));
+                let replicas = replicas.collect::<Result<_, _>>()?;
+                let log_of_node = db.inner.log.as_ref();
+                Some(Backup::new(&db.inner.store, log.ring_bytes, replicas, log_of_node)?)
             }
         };
         let access = (frees_the_dead && owners.contains(&node)).then(Access::default);
@@ -465,6 +466,29 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         };
         Ok(Node::new(shared))
     }
+}
+
+/// The replica of an owner's tables: tables of the node's database, if it has a log, so that they
+/// are recovered with it.
+fn replica<S: Config>(db: &Db<S>, tables: &[Served<S::Engine>], owner: NodeId) -> Result<Replica<S::Engine>, Error> {
+    let (db, catalog) = (&*db.inner, &db.inner.catalog);
+    if let Some(log) = &db.log {
+        // What is applied is flushed in the background.
+        log.start_flusher()?;
+    }
+    let table = |served: &Served<S::Engine>| {
+        let of = catalog.opened(db.number, served.number)?;
+        if db.log.is_some() && !served.is_replicated {
+            let name = format!("replica of {owner}: {}", of.name.get());
+            let announce = |id, shape| db.announce(&CatalogChange::Table(id, shape));
+            if let Some(table) = catalog.replica(&db.store, (&name, of), announce)? {
+                table.indexes.set_writers(Writers::Nobody, || db.lifecycle.advance_count(db.engine()));
+                return Ok(ReplicaTable::new(table.storage.clone(), of.key_size, catalog.id(table.number)));
+            }
+        }
+        Ok(ReplicaTable::like(&served.storage, &db.store, of.key_size)?)
+    };
+    Ok(Replica { owner, tables: tables.iter().map(table).collect::<Result<_, Error>>()? })
 }
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {

@@ -28,5 +28,11 @@ mod tell;
 
 pub use self::rows::OwnedRow;
 pub(super) use self::{
-    backup::Backup, config::LogConfig, outgoing::Rings, pending::Logging, refuse::OnlyLogged, rows::rows_of,
+    backup::Backup,
+    config::LogConfig,
+    outgoing::Rings,
+    pending::Logging,
+    refuse::OnlyLogged,
+    replica::{Replica, ReplicaTable},
+    rows::rows_of,
 };

@@ -19,8 +19,8 @@ use super::{
     participant::Participant,
     state::{Culprit, Op, ScannedRange, Sent, State},
     wire::{
-        Append, AppendTo, Apply, ApplyRow, Before, Change, Check, CheckRow, Durable, Guard, GuardOf, Lease, LeaseRow, Line,
-        Lock, LockRow, Place, PlaceRow, Read, ReadRow, Reap, ReapRow, Refusal, Scan, ScanRows, Unlock, UnlockRow,
+        Append, AppendTo, Apply, ApplyRow, Before, Change, Check, CheckRow, Durable, Guard, GuardOf, Lease, LeaseRow,
+        Line, Lock, LockRow, Place, PlaceRow, Read, ReadRow, Reap, ReapRow, Refusal, Scan, ScanRows, Unlock, UnlockRow,
     },
 };
 use crate::{Config, Conflict, Error, position::Way};
@@ -316,9 +316,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 let producer = holder.in_slot(0);
                 Asked::Void(calls.add::<Append>(&AppendTo { ring, producer, position, bytes, borrows })?)
             }
-            Ask::Durable(owner) => {
-                Asked::Durable(owner, calls.add::<Durable>(&self.owners[owner as usize].awaits)?)
-            }
+            Ask::Durable(owner) => Asked::Durable(owner, calls.add::<Durable>(&self.owners[owner as usize].awaits)?),
         })
     }
 

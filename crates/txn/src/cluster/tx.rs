@@ -139,8 +139,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             return Ok(());
         }
         let mut asks = Asks::new();
-        let is_awaited =
-            |worker: &Coordinator<'e, F, S>, node| worker.durability_of(node) == Some(Durability::Sync);
+        let is_awaited = |worker: &Coordinator<'e, F, S>, node| worker.durability_of(node) == Some(Durability::Sync);
         self.ask_lines(&mut asks, Ask::Durable, |_, node| is_awaited(&self.worker, node));
         // What is under way is the worker's if this is dropped.
         self.state().is_over = false;

@@ -94,7 +94,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let written = state.rows.iter().zip(0..).filter(|(row, _)| row.is_written() && row.owner == owner.node);
             let applies: Asks = written.map(|(_, number)| Ask::Apply(number)).collect();
             let mut calls = self.rpc(Phase::Commit).to(owner.node);
-            if let Err(RpcError::Full) = state.encode_whole(owner.node, (&applies, self.has_log(owner.node)), &mut calls) {
+            if let Err(RpcError::Full) =
+                state.encode_whole(owner.node, (&applies, self.has_log(owner.node)), &mut calls)
+            {
                 let most = self.endpoint().capabilities().max_message_bytes;
                 return Err(ClusterError::TooLargeForOne { most }.into());
             }

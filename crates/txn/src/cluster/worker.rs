@@ -15,8 +15,8 @@ use super::{
     participant::Participant,
     shared::{Shared, VERSION},
     wire::{
-        Append, Apply, ApplyAll, Before, Check, Clock, Durable, Guard, Introduce, Lease, Line, Lock, OpenRing, Place, Read,
-        Reap, Refusal, Scan, Settle, Unlock,
+        Append, Apply, ApplyAll, Before, Check, Clock, Durable, Guard, Introduce, Lease, Line, Lock, OpenRing, Place,
+        Read, Reap, Refusal, Scan, Settle, Unlock,
     },
 };
 use crate::{Config, Conflict, Db, DefaultConfig, Error, Options, mutation::Mutation, position::Way};
@@ -150,7 +150,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         loop {
             let applied = match S::has(Mutation::LogsNotApplied) {
                 true => 0,
-                false => backup.apply_some(S::has(Mutation::UndecidedApplied)),
+                false => backup.apply_some(S::has(Mutation::UndecidedApplied), !S::has(Mutation::ReplicasNotLogged)),
             };
             for _ in 0..applied {
                 self.endpoint().charge(Cost::Update);

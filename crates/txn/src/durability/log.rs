@@ -25,9 +25,9 @@ use drtm_htm::{Engine, Word};
 use drtm_kv::{KvError, Records, Store};
 use parking_lot::{Condvar, Mutex};
 
+use self::background::Background;
 pub use self::token::CommitToken;
 pub(super) use self::writer::{Finished, UNFINISHED, Writer, WriterConfig, believed};
-use self::background::Background;
 pub(crate) use self::{
     participant::{Open, Participant},
     token::Choice,
@@ -169,7 +169,7 @@ impl<E: Engine> Log<E> {
     /// # Errors
     ///
     /// When no thread can be started.
-    pub(super) fn start_flusher(&self) -> Result<(), LogError> {
+    pub(crate) fn start_flusher(&self) -> Result<(), LogError> {
         let Some(log) = self.me.upgrade() else { return Ok(()) };
         let flush = move || {
             while !log.is_stopped() {
@@ -282,6 +282,22 @@ impl<E: Engine> Log<E> {
             self.mark_dirty();
         }
         Ok(is_appended)
+    }
+
+    /// Appends a record of rows that a backup has applied, in the present epoch.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Poisoned`]; [`Error::TooLarge`]. The record is then not appended.
+    #[cfg(not(feature = "model"))]
+    pub(crate) fn append_rows(
+        &self,
+        participant: &Participant,
+        rows: &[super::format::Entry<'_>],
+    ) -> Result<(), Error> {
+        participant.append_rows(self.now()?, rows)?;
+        self.mark_dirty();
+        Ok(())
     }
 
     /// Logs a change of the catalog, which other threads may see from then on.

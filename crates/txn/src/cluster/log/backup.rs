@@ -12,13 +12,14 @@ use drtm_rdma::NodeId;
 use parking_lot::Mutex;
 
 use super::{
-    replica::{Grave, NotApplied, Replica, ReplicaTable},
+    record::Rows as RecordRows,
+    replica::{Applied, Grave, NotApplied, Replica},
     ring::{Corrupt, DATA, Reader, Ring},
     rows::{OwnedRow, rows_of},
 };
 use crate::{
     cluster::wire::{Refusal, RingPlace},
-    storage::Storage,
+    durability::{Log, Participant, format::Entry},
 };
 
 /// How many records of a ring are applied before it is another's turn.
@@ -34,6 +35,8 @@ pub(in crate::cluster) struct Backup<E: Engine> {
     ring_bytes: u64,
     /// By their numbers. They are added with the applier locked.
     rings: Box<[OnceLock<Arc<Ring>>]>,
+    /// The node's log, if it has one, which gets what is applied.
+    log: Option<(Arc<Log<E>>, Arc<Participant>)>,
     applier: Mutex<Applier<E>>,
 }
 
@@ -58,22 +61,18 @@ struct Graves {
 }
 
 impl<E: Engine> Backup<E> {
-    /// A backup of these owners, with tables like these, and the sizes of their keys.
-    pub(in crate::cluster) fn new<'t>(
+    /// A backup of owners, with a log if its replicas have tables there.
+    pub(in crate::cluster) fn new(
         store: &Store<E>,
         ring_bytes: u64,
-        owners: impl IntoIterator<Item = NodeId>,
-        tables: impl Iterator<Item = (&'t Storage<E>, usize)> + Clone,
+        replicas: Vec<Replica<E>>,
+        log: Option<&Arc<Log<E>>>,
     ) -> Result<Self, KvError> {
-        let replica = |owner| {
-            let tables = tables.clone().map(|(table, key_size)| ReplicaTable::like(table, store, key_size));
-            Ok::<_, KvError>(Replica { owner, tables: tables.collect::<Result<_, _>>()? })
-        };
-        let replicas = owners.into_iter().map(replica).collect::<Result<_, _>>()?;
         let worker = store.worker()?;
+        let log = log.map(|log| (Arc::clone(log), log.participant()));
         let applier = Applier { readers: Vec::new(), worker, replicas, graves: Graves::default() };
         let rings = (0..MOST_RINGS).map(|_| OnceLock::new()).collect();
-        Ok(Self { store: store.clone(), ring_bytes, rings, applier: Mutex::new(applier) })
+        Ok(Self { store: store.clone(), ring_bytes, rings, log, applier: Mutex::new(applier) })
     }
 
     /// Gives a worker of some node a ring.
@@ -127,14 +126,15 @@ impl<E: Engine> Backup<E> {
     }
 
     /// Applies some of what is settled, unless another thread does. Returns how many records that
-    /// were. If all are `believed`, which is a fault, those that are not settled, too.
-    pub(in crate::cluster) fn apply_some(&self, believed: bool) -> usize {
+    /// were. If all are `believed`, which is a fault, those that are not settled, too; with another
+    /// fault, nothing is `logged`.
+    pub(in crate::cluster) fn apply_some(&self, believed: bool, logged: bool) -> usize {
         let Some(mut applier) = self.applier.try_lock() else { return 0 };
         let Applier { readers, worker, replicas, graves } = &mut *applier;
         let mut applied = 0;
         for reader in readers.iter_mut() {
             for _ in 0..TURN {
-                match self.apply_next(reader, worker, (replicas, graves), believed) {
+                match self.apply_next(reader, worker, (replicas, graves), (believed, logged)) {
                     Ok(true) => applied += 1,
                     Ok(false) => break,
                     Err(Corrupt) => {
@@ -153,27 +153,64 @@ impl<E: Engine> Backup<E> {
         reader: &mut Reader,
         worker: &mut Worker<E>,
         (replicas, graves): (&[Replica<E>], &mut Graves),
-        believed: bool,
+        (believed, logged): (bool, bool),
     ) -> Result<bool, Corrupt> {
         let region = self.store.region();
         let Some(record) = reader.next(region, believed)? else { return Ok(false) };
         let length = record.length;
         if let Some(rows) = record.rows {
-            for redo in rows.redo() {
-                let (owner, redo) = redo.map_err(|_| Corrupt)?;
-                let of_owner = |replica: &Replica<E>| replica.owner == NodeId(owner);
-                let number = replicas.iter().position(of_owner).ok_or(Corrupt)?;
-                for entry in redo.entries() {
-                    match replicas[number].apply((&self.store, worker), &entry.map_err(|_| Corrupt)?) {
-                        Ok(grave) => graves.dug.extend(grave.map(|grave| (number, grave))),
-                        Err(NotApplied::Wrong) => return Err(Corrupt),
-                        // Without memory it stays where it is. The producer finds the ring full.
-                        Err(NotApplied::Full) => return Ok(false),
-                    }
-                }
+            let log = self.log.as_ref().filter(|_| logged);
+            if let Some((log, participant)) = log
+                && participant.is_full()
+            {
+                // The disk is slower than memory. A log that has failed never becomes full.
+                let _ = log.request_flush();
+                return Ok(false);
+            }
+            // A log that has failed is told of by the node as an owner. The replica is kept all the
+            // same.
+            let open = log.and_then(|(log, participant)| log.enter_at_once(participant).ok());
+            let mut applied = Vec::new();
+            let all = self.apply_rows(&rows, worker, (replicas, graves), &mut applied);
+            if let (Some((log, participant)), Some(_open), false) = (log, open, applied.is_empty()) {
+                // It has as many bytes as the ring's record, at most.
+                log.append_rows(participant, &applied).map_err(|_| Corrupt)?;
+            }
+            if !all? {
+                return Ok(false);
             }
         }
         reader.free(region, length)?;
+        Ok(true)
+    }
+
+    /// Applies the rows of a record, and adds those that were not known to what was `applied`.
+    /// Returns whether there was memory for all.
+    fn apply_rows<'r>(
+        &self,
+        rows: &RecordRows<'r>,
+        worker: &mut Worker<E>,
+        (replicas, graves): (&[Replica<E>], &mut Graves),
+        applied: &mut Vec<Entry<'r>>,
+    ) -> Result<bool, Corrupt> {
+        for redo in rows.redo() {
+            let (owner, redo) = redo.map_err(|_| Corrupt)?;
+            let of_owner = |replica: &Replica<E>| replica.owner == NodeId(owner);
+            let number = replicas.iter().position(of_owner).ok_or(Corrupt)?;
+            for entry in redo.entries() {
+                let entry = entry.map_err(|_| Corrupt)?;
+                match replicas[number].apply((&self.store, worker), &entry) {
+                    Ok(Applied::Nothing) => continue,
+                    Ok(Applied::Put) => {}
+                    Ok(Applied::Removed(grave)) => graves.dug.push((number, grave)),
+                    Err(NotApplied::Wrong) => return Err(Corrupt),
+                    // Without memory it stays where it is. The producer finds the ring full.
+                    Err(NotApplied::Full) => return Ok(false),
+                }
+                let table = replicas[number].tables.get(usize::from(entry.table)).and_then(|table| table.id);
+                applied.extend(table.map(|table| Entry { table, ..entry }));
+            }
+        }
         Ok(true)
     }
 
@@ -217,14 +254,19 @@ mod tests {
 
     use super::*;
     use crate::{
-        cluster::log::record::{Head, Participant, encode},
-        durability::format::{Change, Entry, RecordKind, RecordWriter},
+        cluster::log::{
+            record::{Head, Participant, encode},
+            replica::ReplicaTable,
+        },
+        durability::format::{Change, RecordKind, RecordWriter},
+        storage::Storage,
     };
 
     fn backup() -> Backup<NoHtm> {
         let store = Store::in_memory(NoHtm, 16 << 20).expect("memory");
         let table = Storage::create(&store, false, true, 0, false).expect("memory");
-        Backup::new(&store, 1 << 12, [NodeId(7)], [(&table, 8)].into_iter()).expect("memory")
+        let tables = vec![ReplicaTable::like(&table, &store, 8).expect("memory")];
+        Backup::new(&store, 1 << 12, vec![Replica { owner: NodeId(7), tables }], None).expect("memory")
     }
 
     fn record(owner: u16, position: u64, key: u64, version: u64, change: Change<'_>) -> Vec<u8> {
@@ -247,7 +289,7 @@ mod tests {
         let second = backup.open(me).expect("memory");
         assert_ne!(second.number, first.number);
         backup.settle((first.number, me), first.start + bytes.len() as u64).expect("it is there");
-        assert_eq!(backup.apply_some(false), 1);
+        assert_eq!(backup.apply_some(false, true), 1);
         let third = backup.open(me).expect("memory");
         assert_eq!((third.number, third.at), (first.number, first.at));
         assert!(third.start >= first.start + third.size, "no position is given twice");
@@ -271,7 +313,7 @@ mod tests {
         let bytes = record(8, place.start, 1, 10, Change::Put(b"one"));
         backup.write((place.number, me), place.start, &bytes).expect("it is free");
         backup.settle((place.number, me), place.start + bytes.len() as u64).expect("it is there");
-        assert_eq!(backup.apply_some(false), 0);
+        assert_eq!(backup.apply_some(false, true), 0);
         assert_eq!(backup.settle((place.number, me), place.start), Err(Refusal::Corrupt));
     }
 
@@ -286,12 +328,12 @@ mod tests {
         let remove = record(7, two.start, 1, 11, Change::Remove);
         backup.write((two.number, other), two.start, &remove).expect("it is free");
         backup.settle((two.number, other), two.start + remove.len() as u64).expect("it is there");
-        assert_eq!(backup.apply_some(false), 1);
+        assert_eq!(backup.apply_some(false, true), 1);
         let records = || backup.applier.lock().replicas[0].tables[0].storage.records().expect("a store");
         assert_eq!(records(), 1, "that it is not there");
         backup.settle((one.number, me), one.start + put.len() as u64).expect("it is there");
-        assert_eq!(backup.apply_some(false), 1);
-        backup.apply_some(false);
+        assert_eq!(backup.apply_some(false, true), 1);
+        backup.apply_some(false, true);
         assert_eq!(records(), 0);
         assert_eq!(backup.rows(NodeId(7)).expect("a store"), Some(Vec::new()));
         assert_eq!(backup.rows(NodeId(8)).expect("a store"), None);

@@ -137,6 +137,16 @@ impl Participant {
         Ok(true)
     }
 
+    /// Appends a record of these rows.
+    #[cfg(not(feature = "model"))]
+    pub(super) fn append_rows(&self, epoch: u64, rows: &[Entry<'_>]) -> Result<(), Error> {
+        self.add(epoch, |bytes| {
+            let mut record = RecordWriter::begin(bytes, epoch, RecordKind::Rows);
+            rows.iter().try_for_each(|row| record.entry(row))?;
+            record.finish()
+        })
+    }
+
     pub(super) fn announce(&self, created: &CatalogChange, epoch: u64) -> Result<(), Error> {
         self.add(epoch, |bytes| created.encode(bytes, epoch))
     }
