@@ -16,7 +16,7 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_rdma::{
     Atomicity, Executor, Fabric, LocalConfig, LocalFabric, NicProfile, NodeId, RunEnd, ShmConfig, ShmFabric, Sim,
-    SimConfig, TcpConfig, TcpFabric,
+    SimConfig, TcpConfig, TcpFabric, Transport,
 };
 use drtm_txn::{
     Builder, Config, Mutation, Ordered, Raw, TableDef,
@@ -201,6 +201,12 @@ impl Bed {
     pub(crate) fn rough(seed: u64) -> Self {
         let atomicity = if seed.is_multiple_of(2) { Atomicity::Global } else { Atomicity::Hca };
         Self::Sim(Box::new(SimConfig::harsh(seed).atomicity(atomicity)))
+    }
+
+    /// As rough, where messages are lost for good unless they are sent again.
+    pub(crate) fn of_datagrams(seed: u64) -> Self {
+        let config = SimConfig::harsh(seed).transport(Transport::Datagrams).atomicity(Atomicity::Global);
+        Self::Sim(Box::new(config))
     }
 
     /// Runs a script to its end.

@@ -140,3 +140,24 @@ fn every_phase_is_one_doorbell_for_each_owner() {
         }
     }
 }
+
+/// A read-only transaction reads and validates: two rounds. One that reads a single row by message
+/// found it unlocked, and has nothing to validate.
+#[test]
+fn a_read_only_transaction_is_two_rounds_at_most() {
+    for (owners, reads) in [(1, 1), (1, 3), (1, 10), (3, 3), (3, 9)] {
+        let each = u64::from(owners);
+        let call = [each, 0, 0, 0, each];
+        let validate = if reads == 1 { NOTHING } else { call };
+        let spent = run(Protocol::FASST, owners, reads, 0);
+        assert_eq!(spent, [call, NOTHING, validate, NOTHING], "{owners} owners, {reads} reads");
+        for (protocol, lookups) in [(Protocol::FARM, 1), (Protocol::DRTM_OCC, 0), (Protocol::DRTM_H, 0)] {
+            // Buckets, unless they are remembered; records and turns.
+            let execute = [0, (2 + lookups) * reads, 0, 0, (1 + lookups) * each];
+            let spent = run(protocol, owners, reads, 0);
+            let validate = validated(reads, each, spent[2]);
+            let name = protocol.name;
+            assert_eq!(spent, [execute, NOTHING, validate, NOTHING], "{name}: {owners} owners, {reads} reads");
+        }
+    }
+}

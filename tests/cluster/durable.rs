@@ -8,6 +8,7 @@ use std::{
     rc::Rc,
     sync::atomic::{AtomicBool, Ordering::SeqCst},
     thread,
+    time::Duration,
 };
 
 use drtm_htm::NoHtm;
@@ -163,6 +164,9 @@ fn crashes<T: Fault>(protocol: Protocol, seed: u64, transactions: u64) -> Option
                 written.await.expect("owners are here");
                 all.borrow_mut().insert(transaction);
                 if random.borrow_mut().u8(0..4) == 0 {
+                    // So that it is not always an end of a transaction.
+                    let pause = Duration::from_micros(random.borrow_mut().u64(0..3_000));
+                    worker.endpoint().sleep(pause).await;
                     let before = all.borrow().clone();
                     for (disk, owner) in disks.iter().zip(0..) {
                         let mut random = random.borrow_mut();

@@ -316,6 +316,11 @@ fn of_simulated_clusters() {
 }
 
 #[test]
+fn of_simulated_clusters_of_datagrams() {
+    check_all(Bed::of_datagrams, 5);
+}
+
+#[test]
 fn of_simulated_clusters_that_lose_messages() {
     check_all(Bed::rough, 10);
 }

@@ -80,6 +80,9 @@ pub enum Mutation {
     AccessNotRevoked,
     /// A backup applies nothing.
     LogsNotApplied,
+    /// The buffers and the name of a transaction whose last phase is not waited for are used again
+    /// before that phase has ended.
+    PassiveStatesReused,
     /// Rows are written by verbs although their owner has a log.
     LogsBypassed,
     /// A backup with a log does not log what it applies.

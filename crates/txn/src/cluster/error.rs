@@ -149,7 +149,8 @@ pub enum ClusterError {
     /// whole. Nothing of it has happened.
     #[error(
         "what the transaction writes fits no message, which has {most} bytes at most, and the owner is to carry it out \
-         whole: divide the transaction, choose longer messages, or do without `NodeBuilder::frees_dead_clients`"
+         whole: divide the transaction, choose longer messages, or do without `NodeBuilder::frees_dead_clients` and \
+         without directories"
     )]
     TooLargeForOne {
         /// The longest message.

@@ -510,7 +510,8 @@ impl<S: Config> Participant<S> {
                 let logged = self.log_rows((log, &participant), holder, epoch, std::iter::once(row));
                 let applied = logged.and_then(|_open| apply(self, row));
                 // Lets a flush come in between.
-                std::thread::sleep(std::time::Duration::from_millis(2));
+                let _ = log.request_flush();
+                std::thread::sleep(std::time::Duration::from_millis(5));
                 applied
             });
         }

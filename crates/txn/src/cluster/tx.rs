@@ -297,7 +297,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             asks.extend(self.ask(Ask::Unlock, |row| row.is_locked && !row.is_written()));
             if !waits && let Some(state) = &mut self.state {
                 // The worker waits for the end.
-                return outcome.and(self.worker.post(state, Phase::Commit, &asks).await);
+                let posted = self.worker.post(state, Phase::Commit, &asks).await;
+                state.is_over = S::has(Mutation::PassiveStatesReused);
+                return outcome.and(posted);
             }
             let applied = self.round(Phase::Commit, &asks).await;
             outcome = outcome.and(applied);
