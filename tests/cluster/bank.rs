@@ -9,12 +9,15 @@ use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_testing::rounds;
 use drtm_txn::{
-    Error,
+    Error, Mutation,
     cluster::{Protocol, Worker},
 };
 use fastrand::Rng;
 
-use crate::bed::{Bed, Fault, Script, Size, Sound, Tables, With};
+use crate::{
+    bed::{Bed, Fault, Script, Size, Sound, Tables, With},
+    history::BY_LOOPBACK,
+};
 
 /// What each account has at the beginning.
 const START: i64 = 1_000;
@@ -94,15 +97,15 @@ impl Transfers {
 
 fn check(bed: &Bed, size: Size, accounts: u64, crosses: bool, seed: u64) {
     for protocol in Protocol::ALL {
-        check_protocol(protocol, bed, size, accounts, crosses, seed);
+        check_protocol::<Sound>(protocol, bed, size, accounts, crosses, seed);
     }
 }
 
-fn check_protocol(protocol: Protocol, bed: &Bed, size: Size, accounts: u64, crosses: bool, seed: u64) {
+fn check_protocol<T: Fault>(protocol: Protocol, bed: &Bed, size: Size, accounts: u64, crosses: bool, seed: u64) {
     let transfers = rounds(if accounts > 2 { 30 } else { 8 });
     let left = Arc::new(AtomicU64::new(size.coroutines * u64::from(size.nodes)));
     let script = Transfers { accounts, transfers, seed, crosses, left, begun: Arc::default() };
-    bed.run::<Sound>(Size { protocol, ..size }, &script);
+    bed.run::<T>(Size { protocol, ..size }, &script);
 }
 
 /// Two nodes that own accounts, and one that owns none.
@@ -139,4 +142,29 @@ fn two_hot_rows_are_taken_in_opposite_orders() {
     for bed in [Bed::perfect(), Bed::Shm, Bed::Tcp, Bed::harsh(5), Bed::atomic(5), Bed::rough(6)] {
         check(&bed, CROWD, 2, true, 8);
     }
+}
+
+#[test]
+fn no_money_is_lost_by_loopback() {
+    for protocol in BY_LOOPBACK {
+        for seed in 0..rounds(2) {
+            for bed in [Bed::harsh(seed), Bed::swapped_by_nics(seed)] {
+                check_protocol::<Sound>(protocol, &bed, SIZE, 12, false, seed);
+                check_protocol::<Sound>(protocol, &bed, CROWD, 2, true, seed);
+            }
+        }
+    }
+}
+
+drtm_testing::faults!(LoopbackLeftOut);
+
+/// A processor's swap beside a NIC's, on one word: one of them is lost.
+#[test]
+fn owners_that_do_not_lock_by_loopback_are_found() {
+    let found = (0..rounds(100)).any(|seed| {
+        let bed = Bed::swapped_by_nics(seed);
+        let run = move || check_protocol::<LoopbackLeftOut>(BY_LOOPBACK[0], &bed, SIZE, 4, false, seed);
+        std::panic::catch_unwind(run).is_err()
+    });
+    assert!(found);
 }

@@ -203,6 +203,11 @@ impl Bed {
         Self::Sim(Box::new(SimConfig::harsh(seed).atomicity(atomicity)))
     }
 
+    /// As rough, where swaps are atomic with those of the same NIC only.
+    pub(crate) fn swapped_by_nics(seed: u64) -> Self {
+        Self::Sim(Box::new(SimConfig::harsh(seed).atomicity(Atomicity::Hca)))
+    }
+
     /// As rough, where messages are lost for good unless they are sent again.
     pub(crate) fn of_datagrams(seed: u64) -> Self {
         let config = SimConfig::harsh(seed).transport(Transport::Datagrams).atomicity(Atomicity::Global);

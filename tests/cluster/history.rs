@@ -315,6 +315,24 @@ fn of_simulated_clusters() {
     check_all(Bed::simulated, 10);
 }
 
+/// Presets whose locks are swaps, where those of NICs and of processors are not atomic with each
+/// other, and so processors swap by their NICs.
+pub(crate) const BY_LOOPBACK: [Protocol; 3] = [
+    Protocol { loopback: true, ..Protocol::DRTM_OCC },
+    Protocol { loopback: true, ..Protocol::DRTM_H },
+    Protocol { loopback: true, ..Protocol::AUTO },
+];
+
+#[test]
+fn of_a_harsh_fabric_by_loopback() {
+    BY_LOOPBACK.into_iter().for_each(|protocol| check_protocol(protocol, Bed::harsh, 3));
+}
+
+#[test]
+fn of_simulated_clusters_by_loopback() {
+    BY_LOOPBACK.into_iter().for_each(|protocol| check_protocol(protocol, Bed::swapped_by_nics, 10));
+}
+
 #[test]
 fn of_simulated_clusters_of_datagrams() {
     check_all(Bed::of_datagrams, 5);

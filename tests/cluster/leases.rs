@@ -233,13 +233,25 @@ fn skewed(seed: u64, atomicity: Atomicity) -> Bed {
 fn check_all(bed: impl Fn(u64) -> Bed, seeds: u64) {
     let without = Protocol { name: "drtm without leases", leases: false, ..Protocol::DRTM };
     for (protocol, seeds) in [(Protocol::DRTM, seeds), (without, seeds.div_ceil(4))] {
-        for seed in 0..rounds(seeds) {
-            let (size, keys) = (Size { protocol, ..SIZES[seed as usize % 2] }, [2, 6, 40][seed as usize % 3]);
-            let told: Vec<String> =
-                anomalies::<Sound>(&bed(seed), size, keys, seed).iter().map(ToString::to_string).collect();
-            assert!(told.is_empty(), "seed {seed}, {size:?}:\n{}", told.join("\n"));
-        }
+        check_protocol(protocol, &bed, seeds);
     }
+}
+
+fn check_protocol(protocol: Protocol, bed: impl Fn(u64) -> Bed, seeds: u64) {
+    for seed in 0..rounds(seeds) {
+        let (size, keys) = (Size { protocol, ..SIZES[seed as usize % 2] }, [2, 6, 40][seed as usize % 3]);
+        let told: Vec<String> =
+            anomalies::<Sound>(&bed(seed), size, keys, seed).iter().map(ToString::to_string).collect();
+        assert!(told.is_empty(), "seed {seed}, {size:?}:\n{}", told.join("\n"));
+    }
+}
+
+#[test]
+fn histories_by_loopback() {
+    let protocol = Protocol { loopback: true, ..Protocol::DRTM };
+    check_protocol(protocol, Bed::harsh, 3);
+    check_protocol(protocol, |seed| skewed(seed, Atomicity::Hca), 10);
+    check_protocol(protocol, Bed::swapped_by_nics, 5);
 }
 
 #[test]

@@ -44,7 +44,9 @@ use std::{fmt, sync::Arc};
 
 use drtm_htm::Engine;
 
-use crate::{Capabilities, Endpoint, FabricError, NodeId, Region, RegionError, RegionId, Salvage, port::Backend};
+use crate::{
+    Capabilities, Endpoint, FabricError, Loopback, NodeId, Region, RegionError, RegionId, Salvage, port::Backend,
+};
 
 /// A network of nodes: nodes register memory with it, and their workers get endpoints from it.
 ///
@@ -106,6 +108,16 @@ pub trait Fabric: Clone + Send + Sync + fmt::Debug + 'static {
     ///
     /// When the node is unknown or has left, or has the most endpoints that it can have.
     fn endpoint(&self, node: NodeId) -> Result<Endpoint<Self::Port>, FabricError>;
+
+    /// Returns the NIC of a node, for swaps by its own processors. `None` where they need none, or
+    /// where the fabric cannot carry them out.
+    ///
+    /// # Example
+    ///
+    /// See [`Region::swap_by`].
+    fn loopback(&self, _node: NodeId) -> Option<Arc<dyn Loopback<Self::Engine>>> {
+        None
+    }
 
     /// Returns the memory of a region of a node's last incarnation that died, to be read.
     ///

@@ -56,6 +56,7 @@ mod fabric;
 mod ibv;
 mod intent;
 mod local;
+mod loopback;
 mod mailbox;
 mod membership;
 mod memory;
@@ -100,6 +101,7 @@ pub use ibv::{FloorVerb, VerbsFloor};
 #[cfg(all(feature = "verbs", not(feature = "model")))]
 pub use ibv::{Posted, VerbsConfig, VerbsError, VerbsFabric, VerbsPort};
 pub use local::{LocalConfig, LocalFabric, LocalPort, Tearing};
+pub use loopback::Loopback;
 pub use membership::{Incarnation, NodeEvent, Presence};
 pub use message::Message;
 pub use pending::{Pending, Reply, Words};

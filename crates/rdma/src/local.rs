@@ -23,7 +23,8 @@ use std::sync::{Arc, atomic::AtomicU32, atomic::Ordering::Release};
 
 use drtm_htm::Engine;
 
-use crate::{Capabilities, Endpoint, Fabric, FabricError, Incarnation, NodeId, Region, RegionId, Salvage};
+use crate::{Capabilities, Endpoint, Fabric, FabricError, Incarnation, Loopback, NodeId, Region, RegionId, Salvage};
+use life::LocalLoopback;
 use node::Node;
 
 /// The fabric that connects nodes of one process. Clones are the same fabric.
@@ -160,6 +161,11 @@ impl<E: Engine> Fabric for LocalFabric<E> {
 
     fn endpoint(&self, node: NodeId) -> Result<Endpoint<LocalPort<E>>, FabricError> {
         LocalPort::new(&self.shared, node).map(Endpoint::new)
+    }
+
+    fn loopback(&self, node: NodeId) -> Option<Arc<dyn Loopback<E>>> {
+        let life = self.shared.node(node)?.life();
+        Some(Arc::new(LocalLoopback { life: Arc::downgrade(&life) }))
     }
 
     fn salvage(&self, node: NodeId, region: RegionId) -> Result<Salvage<E>, FabricError> {

@@ -15,12 +15,15 @@ pub use superblock::{ROOTS, TURNS_AT};
 use std::{
     fs::File,
     io,
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 use drtm_htm::{Engine, Sharing, Word, prefetch_at, prefetch_later};
 
-use crate::Offset;
+use crate::{Loopback, Offset};
 #[cfg(feature = "model")]
 use boxed::Mapping;
 #[cfg(not(feature = "model"))]
@@ -73,6 +76,8 @@ pub struct Region<E: Engine> {
     capacity: u64,
     /// The file of a shared region.
     file: Option<File>,
+    /// What swaps words that peers swap, too, if it is not the processors.
+    loopback: OnceLock<Arc<dyn Loopback<E>>>,
 }
 
 impl<E: Engine> Region<E> {
@@ -313,7 +318,61 @@ impl<E: Engine> Region<E> {
     }
 
     fn new(mapping: Mapping, engine: E, capacity: u64, file: Option<File>) -> Self {
-        Self { mapping, known: AtomicUsize::new(superblock::WORDS), engine, capacity, file }
+        let known = AtomicUsize::new(superblock::WORDS);
+        Self { mapping, known, engine, capacity, file, loopback: OnceLock::new() }
+    }
+
+    /// Lets a NIC carry out each [swap](Self::compare_swap) from now on. To be called before the
+    /// region is shared; the first call counts.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Atomicity, Fabric, LocalConfig, LocalFabric, NodeId, Region};
+    ///
+    /// let fabric = LocalFabric::new(1, LocalConfig::perfect().atomicity(Atomicity::Hca));
+    /// let region = Arc::new(Region::anonymous(NoHtm, 1 << 20)?);
+    /// fabric.register(NodeId(0), Arc::clone(&region))?;
+    /// region.swap_by(fabric.loopback(NodeId(0)).expect("a NIC of its own"));
+    /// assert!(region.is_swapped_by_nic());
+    /// let offset = region.extend(8, 8)?;
+    /// let word = &region.words(offset, 1)?[0];
+    /// assert_eq!(region.compare_swap(word, 0, 7), Ok(0));
+    /// assert_eq!(region.compare_swap(word, 0, 8), Err(7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn swap_by(&self, nic: Arc<dyn Loopback<E>>) {
+        self.loopback.get_or_init(|| nic);
+    }
+
+    /// Returns whether a NIC carries out swaps.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_swapped_by_nic(&self) -> bool {
+        self.loopback.get().is_some()
+    }
+
+    /// Swaps a word that peers swap, too: by a processor, unless a NIC [does](Self::swap_by).
+    /// `Err` has what the word is instead.
+    ///
+    /// # Errors
+    ///
+    /// See above.
+    #[inline(always)]
+    pub fn compare_swap(&self, word: &Word, expected: u64, new: u64) -> Result<u64, u64> {
+        match self.loopback.get() {
+            None => self.engine.compare_exchange(word, expected, new),
+            Some(nic) => Self::swap_by_nic(&**nic, &self.engine, word, (expected, new)),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn swap_by_nic(nic: &dyn Loopback<E>, engine: &E, word: &Word, (expected, new): (u64, u64)) -> Result<u64, u64> {
+        let found = nic.compare_swap(engine, word, expected, new);
+        if found == expected { Ok(found) } else { Err(found) }
     }
 
     fn formatted(self) -> Self {

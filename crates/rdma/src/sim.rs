@@ -36,17 +36,18 @@ use std::{
     fmt,
     rc::Rc,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
-use drtm_htm::Engine;
+use drtm_htm::{Engine, Word};
 use parking_lot::Mutex;
 
 use crate::{
-    Capabilities, Endpoint, Fabric, FabricError, Incarnation, NodeId, Presence, Region, RegionId, Salvage, Spawner,
+    Capabilities, Endpoint, Fabric, FabricError, Incarnation, Loopback, NodeId, Presence, Region, RegionId, Salvage,
+    Spawner,
 };
 use agenda::Event;
 use clock::{BEGINNING, NANO, Picos, picos};
@@ -60,6 +61,30 @@ struct Shared<E: Engine> {
     /// The number by which its thread finds the workers. No result depends on it.
     number: u64,
     world: Mutex<World<E>>,
+}
+
+/// A node's NIC, for its own processors.
+#[derive(Debug)]
+struct SimLoopback<E: Engine> {
+    /// The node's regions have this.
+    shared: Weak<Shared<E>>,
+    node: NodeId,
+}
+
+impl<E: Engine> Loopback<E> for SimLoopback<E> {
+    fn compare_swap(&self, engine: &E, word: &Word, expected: u64, new: u64) -> u64 {
+        let shared = self.shared.upgrade();
+        let mut world = shared.as_ref().map(|shared| shared.world.lock());
+        if let Some(it) = world.as_mut().and_then(|world| world.nodes.get_mut(usize::from(self.node.0))) {
+            it.life.end_atomic(|_| true);
+        }
+        // With the world locked, no other operation of a NIC is carried out.
+        let found = engine.load(word);
+        if found == expected {
+            engine.store(word, new);
+        }
+        found
+    }
 }
 
 /// Ends a worker's turn, also on a panic.
@@ -489,6 +514,11 @@ impl<E: Engine> Fabric for SimFabric<E> {
 
     fn endpoint(&self, node: NodeId) -> Result<Endpoint<SimPort<E>>, FabricError> {
         SimPort::new(&self.shared, node, false).map(Endpoint::new)
+    }
+
+    /// A swap takes no time of the simulation.
+    fn loopback(&self, node: NodeId) -> Option<Arc<dyn Loopback<E>>> {
+        Some(Arc::new(SimLoopback { shared: Arc::downgrade(&self.shared), node }))
     }
 
     fn salvage(&self, node: NodeId, region: RegionId) -> Result<Salvage<E>, FabricError> {

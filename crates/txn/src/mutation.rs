@@ -83,6 +83,9 @@ pub enum Mutation {
     /// The buffers and the name of a transaction whose last phase is not waited for are used again
     /// before that phase has ended.
     PassiveStatesReused,
+    /// Where peers lock by swaps of a NIC that are atomic with each other only, the owner locks by
+    /// its processors.
+    LoopbackLeftOut,
     /// Rows are written by verbs although their owner has a log.
     LogsBypassed,
     /// A backup with a log does not log what it applies.

@@ -20,7 +20,7 @@ impl<'r, E: Engine> Record<'r, E> {
     /// Most records are free, so the CAS comes first, without a load.
     #[inline(always)]
     pub(crate) fn acquire(&self, holder: Holder, leases: Leases) -> Result<(), Acquire> {
-        match self.engine().compare_exchange(&self.header[STATE], State::FREE.0, holder.word()) {
+        match self.region.compare_swap(&self.header[STATE], State::FREE.0, holder.word()) {
             Ok(_) => Ok(()),
             Err(found) => self.acquire_slow(State(found), holder, leases),
         }
@@ -31,12 +31,10 @@ impl<'r, E: Engine> Record<'r, E> {
         let leases = self.clocked(leases);
         loop {
             match acquire(seen, holder, leases) {
-                Acquire::Swap(from) => {
-                    match self.engine().compare_exchange(&self.header[STATE], from.0, holder.word()) {
-                        Ok(_) => return Ok(()),
-                        Err(found) => seen = State(found),
-                    }
-                }
+                Acquire::Swap(from) => match self.region.compare_swap(&self.header[STATE], from.0, holder.word()) {
+                    Ok(_) => return Ok(()),
+                    Err(found) => seen = State(found),
+                },
                 in_the_way => return Err(in_the_way),
             }
         }
@@ -57,7 +55,7 @@ impl<'r, E: Engine> Record<'r, E> {
         let mut seen = State(self.engine().load(state));
         loop {
             match lend(seen, leases) {
-                Lend::Swap(from) => match self.engine().compare_exchange(state, from.0, State::leased_until(until).0) {
+                Lend::Swap(from) => match self.region.compare_swap(state, from.0, State::leased_until(until).0) {
                     Ok(_) => return Ok(until),
                     Err(found) => seen = State(found),
                 },

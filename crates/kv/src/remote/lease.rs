@@ -1,8 +1,8 @@
 //! One-sided leases of another node's records: DrTM's shared lock.
 
-use drtm_rdma::{Atomicity, Port, Verbs};
+use drtm_rdma::{Port, Verbs};
 
-use super::{error::RemoteError, record::RecordPeer};
+use super::{error::RemoteError, lock::Locking, record::RecordPeer};
 use crate::{
     Head, Leases, Lend, Location, Look, State, Turn, Version,
     keys::Keys,
@@ -75,7 +75,7 @@ impl<K: Keys> RecordPeer<K> {
         (until, leases): (u64, Leases),
         value: &mut Vec<u8>,
     ) -> Result<Look<Leased>, RemoteError> {
-        if verbs.endpoint().capabilities().atomicity != Atomicity::Global {
+        if Locking::over(verbs.endpoint().capabilities(), self.by_loopback) != Locking::BySwap {
             return Err(RemoteError::NotAtomic);
         }
         let (at, to) = (location.record + 8 * STATE as u64, State::leased_until(until));

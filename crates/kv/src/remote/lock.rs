@@ -20,8 +20,9 @@ use crate::{
 /// How the state words of records that peers lock are swapped. All of them must be swapped in the
 /// same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Locking {
-    /// By any locker, since all CAS operations are atomic with each other.
+pub(super) enum Locking {
+    /// By any locker, since all CAS operations are atomic with each other: those of processors too,
+    /// or they go through the NIC.
     BySwap,
     /// By the owner's processors alone: the NIC's CAS is not atomic with theirs, or there is none.
     ByMessage,
@@ -29,9 +30,10 @@ enum Locking {
 
 impl Locking {
     /// Decides how records are locked. No other code does.
-    fn over(capabilities: &Capabilities) -> Self {
+    pub(super) fn over(capabilities: &Capabilities, by_loopback: bool) -> Self {
         match capabilities.atomicity {
             Atomicity::Global => Self::BySwap,
+            Atomicity::Hca if by_loopback => Self::BySwap,
             Atomicity::Hca | Atomicity::None => Self::ByMessage,
         }
     }
@@ -212,7 +214,7 @@ impl<K: Keys> RecordPeer<K> {
         (holder, leases): (Holder, Leases),
         line: &mut Line,
     ) -> Result<Look<Option<(Words<'e, P>, Turn)>>, RemoteError> {
-        match Locking::over(verbs.endpoint().capabilities()) {
+        match Locking::over(verbs.endpoint().capabilities(), self.by_loopback) {
             Locking::BySwap => self.swap_and_fetch(verbs, location, (holder, leases), line).await,
             Locking::ByMessage => {
                 let place = Place { word: location.record.offset.word(), incarnation: location.incarnation };
@@ -286,7 +288,7 @@ impl<K: Keys> RecordPeer<K> {
     }
 
     async fn release<P: Port>(&self, verbs: Verbs<'_, P>, at: Location, holder: Holder) -> Result<(), RemoteError> {
-        let found = match Locking::over(verbs.endpoint().capabilities()) {
+        let found = match Locking::over(verbs.endpoint().capabilities(), self.by_loopback) {
             Locking::BySwap => {
                 State(verbs.compare_swap(at.record + 8 * STATE as u64, holder.word(), State::FREE.0).await?)
             }

@@ -74,6 +74,8 @@ pub struct RecordPeer<K: Keys> {
     /// The table's number at the owner's service.
     pub(super) table: TableId,
     pub(super) expected: Expected,
+    /// Whether the owner's processors swap by its NIC.
+    pub(super) by_loopback: bool,
     keys: PhantomData<K>,
 }
 
@@ -130,7 +132,14 @@ impl<K: Keys> RecordPeer<K> {
         if !base::are_checked(header[FLAGS]) {
             return Err(RemoteError::NotForPeers { at });
         }
-        Ok(Self { table, expected: Expected::new(), keys: PhantomData })
+        Ok(Self { table, expected: Expected::new(), by_loopback: false, keys: PhantomData })
+    }
+
+    /// Says that processors of the owner swap state words [by its NIC](drtm_rdma::Region::swap_by),
+    /// so that peers may swap them too, on a fabric whose swaps are atomic with each other only.
+    #[must_use]
+    pub fn swapped_by_loopback(self, is_so: bool) -> Self {
+        Self { by_loopback: is_so, ..self }
     }
 
     /// Reads the record's value consistently, and returns its version. On any other result, `value`

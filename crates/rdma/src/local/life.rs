@@ -2,18 +2,19 @@
 //! serializes atomics.
 
 use std::sync::{
-    Arc,
+    Arc, Weak,
     atomic::{
-        AtomicBool, AtomicU8,
-        Ordering::{Acquire, Relaxed, Release, SeqCst},
+        AtomicU8,
+        Ordering::{Acquire, SeqCst},
     },
 };
 
-use crossbeam_utils::{Backoff, CachePadded};
+use crossbeam_utils::CachePadded;
 use drtm_htm::{Engine, Word};
+use parking_lot::Mutex;
 
 use crate::{
-    FabricError, Incarnation, NodeId, Presence, Region, RegionId, Remote, VerbError,
+    FabricError, Incarnation, Loopback, NodeId, Presence, Region, RegionId, Remote, VerbError,
     alarm::{Alarm, Ring},
     mailbox::Mailbox,
     places::{self, Places, Tenancy},
@@ -131,30 +132,92 @@ impl<E: Engine> Life<E> {
         })
     }
 
-    pub(super) fn atomics(&self) -> &AtomicUnit {
-        &self.atomics
+    /// Begins an atomic, which finds `old` and is going to write what `change` makes of that.
+    /// `None` if another is between its halves.
+    pub(super) fn begin_atomic(
+        &self,
+        at: Remote,
+        old: impl FnOnce() -> u64,
+        change: impl FnOnce(u64) -> Option<u64>,
+    ) -> Option<u64> {
+        let mut half = self.atomics.half.lock();
+        if half.is_some() {
+            return None;
+        }
+        let old = old();
+        *half = Some(Half { at, new: change(old) });
+        Some(old)
+    }
+
+    /// Completes the atomic that is between its halves, if one is. It may be another than the
+    /// caller's, which has been completed then.
+    pub(super) fn end_atomic(&self) {
+        self.complete(&mut self.atomics.half.lock());
+    }
+
+    /// Carries out an atomic completely.
+    fn at_once<T>(&self, atomic: impl FnOnce(&mut Option<Half>) -> T) -> T {
+        let mut half = self.atomics.half.lock();
+        self.complete(&mut half);
+        atomic(&mut half)
+    }
+
+    /// Carries out an atomic of a peer completely.
+    pub(super) fn atomic_at_once(&self, old: impl FnOnce() -> u64, store: impl FnOnce(u64)) -> u64 {
+        self.at_once(|_| {
+            let old = old();
+            store(old);
+            old
+        })
+    }
+
+    fn complete(&self, half: &mut Option<Half>) {
+        if let Some(Half { at, new: Some(new) }) = half.take()
+            // The word existed when the atomic began, and regions do not shrink.
+            && let Ok((engine, words)) = self.words(at, 1)
+        {
+            engine.store(&words[0], new);
+        }
     }
 }
 
 /// The unit that makes a NIC's atomics atomic with each other: it carries out one at a time.
+///
+/// One that is between its halves is completed by whichever comes next: by its poster, or by a
+/// [loopback](Loopback), which cannot wait for the poster.
 #[derive(Debug, Default)]
-pub(super) struct AtomicUnit {
-    taken: AtomicBool,
+struct AtomicUnit {
+    half: Mutex<Option<Half>>,
 }
 
-impl AtomicUnit {
-    pub(super) fn try_take(&self) -> bool {
-        !self.taken.load(Relaxed) && !self.taken.swap(true, Acquire)
-    }
+/// An atomic that has read and not yet written.
+#[derive(Debug)]
+struct Half {
+    at: Remote,
+    /// What it writes, if it writes.
+    new: Option<u64>,
+}
 
-    pub(super) fn take(&self) {
-        let backoff = Backoff::new();
-        while !self.try_take() {
-            backoff.snooze();
+/// A node's NIC, for its own processors.
+#[derive(Debug)]
+pub(super) struct LocalLoopback<E: Engine> {
+    /// The node's regions have this.
+    pub(super) life: Weak<Life<E>>,
+}
+
+impl<E: Engine> Loopback<E> for LocalLoopback<E> {
+    fn compare_swap(&self, engine: &E, word: &Word, expected: u64, new: u64) -> u64 {
+        let swap = |_: &mut Option<Half>| {
+            let found = engine.load(word);
+            if found == expected {
+                engine.store(word, new);
+            }
+            found
+        };
+        match self.life.upgrade() {
+            Some(life) => life.at_once(swap),
+            // The fabric is gone, and its NICs with it.
+            None => engine.compare_exchange(word, expected, new).unwrap_or_else(|found| found),
         }
-    }
-
-    pub(super) fn release(&self) {
-        self.taken.store(false, Release);
     }
 }

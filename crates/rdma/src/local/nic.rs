@@ -158,22 +158,20 @@ impl Nic {
                 _ => engine.load(&words[0]),
             });
         }
-        to.life.atomics().take();
-        let old = engine.load(&words[0]);
-        Self::end_atomic(verb, old, to.life)
+        Ok(to.life.atomic_at_once(
+            || engine.load(&words[0]),
+            |old| {
+                if let Some(new) = change(verb, old) {
+                    engine.store(&words[0], new);
+                }
+            },
+        ))
     }
 
     /// Carries out the second half of an atomic that is atomic only with other atomics.
-    pub(super) fn end_atomic<E: Engine>(verb: &Verb, old: u64, life: &Life<E>) -> Outcome {
-        let (Verb::CompareSwap { at, .. } | Verb::FetchAdd { at, .. }) = *verb else { return Ok(old) };
-        let stored = life.words(at, 1).map(|(engine, words)| {
-            if let Some(new) = change(verb, old) {
-                engine.store(&words[0], new);
-            }
-            old
-        });
-        life.atomics().release();
-        stored
+    pub(super) fn end_atomic<E: Engine>(old: u64, life: &Life<E>) -> Outcome {
+        life.end_atomic();
+        Ok(old)
     }
 
     /// Delivers a message to its receiver. Returns `None` if there is no room.
@@ -238,10 +236,7 @@ impl Nic {
                         }
                     }
                 }
-                Stage::Between { old } => {
-                    let Job::Work(work) = &posted.job else { return Activity::Idle };
-                    Stage::Over(Self::end_atomic(&work.verb, *old, to.life))
-                }
+                Stage::Between { old } => Stage::Over(Self::end_atomic(*old, to.life)),
                 Stage::Over(_) => return Activity::Idle,
             };
             if let Stage::Between { .. } = posted.stage
@@ -264,7 +259,7 @@ impl Nic {
                 Verb::CompareSwap { at, .. } | Verb::FetchAdd { at, .. }
                     if to.config.atomicity != Atomicity::Global =>
                 {
-                    return Self::begin_atomic(*at, to);
+                    return Self::begin_atomic(&work.verb, *at, to);
                 }
                 _ => return self.whole(job, to),
             };
@@ -280,13 +275,11 @@ impl Nic {
         self.carry_out(job, to).map(Stage::Over).ok_or(Activity::Blocked)
     }
 
-    fn begin_atomic<E: Engine>(at: Remote, to: &Target<'_, E>) -> Result<Stage, Activity> {
+    fn begin_atomic<E: Engine>(verb: &Verb, at: Remote, to: &Target<'_, E>) -> Result<Stage, Activity> {
         match to.words(at, 1) {
             Ok((engine, words)) => {
-                if !to.life.atomics().try_take() {
-                    return Err(Activity::Busy);
-                }
-                Ok(Stage::Between { old: engine.load(&words[0]) })
+                let begun = to.life.begin_atomic(at, || engine.load(&words[0]), |old| change(verb, old));
+                begun.map(|old| Stage::Between { old }).ok_or(Activity::Busy)
             }
             Err(error) => Ok(Stage::Over(Err(error))),
         }

@@ -85,7 +85,7 @@ impl<E: Engine> Queue<E> {
         match posted.stage {
             Stage::Waiting(_) => Err(VerbError::Gone { node, incarnation }),
             Stage::Moving(_) => Err(VerbError::Disconnected { node, incarnation }),
-            Stage::Between { old } => Nic::end_atomic(&work.verb, old, before),
+            Stage::Between { old } => Nic::end_atomic(old, before),
             Stage::Over(outcome) => outcome,
         }
     }
@@ -198,10 +198,9 @@ impl<E: Engine> Queue<E> {
     pub(super) fn abandon(&mut self, home: &Life<E>) {
         for posted in self.pending.drain(..) {
             match (posted.job, posted.stage) {
-                (Job::Work(work), Stage::Between { old }) => {
+                (Job::Work(_), Stage::Between { .. }) => {
                     if let Some(life) = &self.life {
-                        // The words existed when the atomic began, and regions do not shrink.
-                        let _ = Nic::end_atomic(&work.verb, old, life);
+                        life.end_atomic();
                     }
                 }
                 (Job::Reply(_, reply), _) => home.mail.recycle(reply.frame),

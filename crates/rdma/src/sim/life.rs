@@ -6,6 +6,7 @@ use drtm_htm::{Engine, Word};
 
 use super::{
     SimConfig,
+    agenda::OpId,
     clock::{NodeClock, Picos},
     nic::Nic,
 };
@@ -45,8 +46,17 @@ pub(super) struct Life<E: Engine> {
     pub(super) blocked: VecDeque<(u32, u16)>,
     /// The stations, by their ordinals.
     pub(super) stations: Vec<Option<u32>>,
-    /// Whether an atomic is between its halves.
-    pub(super) atomic_taken: bool,
+    /// The atomic that is between its halves.
+    pub(super) half: Option<Half>,
+}
+
+/// An atomic that has read and not yet written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Half {
+    pub(super) id: OpId,
+    at: Remote,
+    /// What it writes, if it writes.
+    new: Option<u64>,
 }
 
 impl<E: Engine> Life<E> {
@@ -59,7 +69,7 @@ impl<E: Engine> Life<E> {
             held: 0,
             blocked: VecDeque::new(),
             stations: Vec::new(),
-            atomic_taken: false,
+            half: None,
         }
     }
 
@@ -81,6 +91,26 @@ impl<E: Engine> Life<E> {
         let region = self.regions.get(usize::from(at.region.0)).ok_or(unknown)?;
         let words = region.words(at.offset, count).map_err(|_| VerbError::OutOfBounds { at, words: count })?;
         Ok((region.engine(), words))
+    }
+
+    /// Begins an atomic, which is going to write what `new` says.
+    pub(super) fn begin_atomic(&mut self, id: OpId, at: Remote, new: Option<u64>) {
+        self.half = Some(Half { id, at, new });
+    }
+
+    /// Completes the atomic that is between its halves, if it `is_it`. Otherwise it was completed
+    /// before.
+    pub(super) fn end_atomic(&mut self, is_it: impl FnOnce(OpId) -> bool) {
+        if let Some(Half { at, new, .. }) = self.half.take_if(|half| is_it(half.id))
+            && let (Some(new), Ok((engine, words))) = (new, self.words(at, 1))
+        {
+            engine.store(&words[0], new);
+        }
+    }
+
+    /// Drops the atomic that is between its halves, if it `is_it`: it does not write.
+    pub(super) fn drop_atomic(&mut self, is_it: impl FnOnce(OpId) -> bool) {
+        self.half.take_if(|half| is_it(half.id));
     }
 
     /// Returns a free place for an endpoint, of this many. `None` if there is none.

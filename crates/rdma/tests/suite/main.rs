@@ -13,6 +13,7 @@ mod hostile;
 mod imperfections;
 mod kills;
 mod links;
+mod loopback;
 mod machines;
 mod messages;
 #[cfg(feature = "verbs")]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drtm_kv::{BucketCache, Store};
-use drtm_rdma::{Fabric, NodeId, RegionId, rpc::Once};
+use drtm_rdma::{Atomicity, Fabric, NodeId, RegionId, rpc::Once};
 
 use super::{
     ClusterError, ClusterIndex, Node, Partition, Protocol, Timing,
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Builder, Codec, Config, Db, DefaultConfig, Error, IndexDef, Key, Table, TableDef, Uniqueness,
-    durability::format::CatalogChange, secondary::Writers, storage::KeyRef, table::Kind,
+    durability::format::CatalogChange, mutation::Mutation, secondary::Writers, storage::KeyRef, table::Kind,
 };
 
 /// Memory for where rows of other nodes were.
@@ -427,6 +427,9 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             }
             described.push_str("frees dead clients, ");
         }
+        if protocol.loopback {
+            described.push_str("locks by loopback, ");
+        }
         described.push_str(&format!("owned by {owners:?}"));
         if log.backups > 0 {
             described.push_str(&format!(", {} backups, rings of {} bytes", log.backups, log.ring_bytes));
@@ -507,7 +510,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
     ///
     /// # Errors
     ///
-    /// As for [`builder`](Self::builder).
+    /// [`ClusterError::NoLoopback`]; otherwise as for [`builder`](Self::builder).
     pub fn builder_for(
         engine: S::Engine,
         fabric: &F,
@@ -518,6 +521,10 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         let builder = builder.of_cluster()?;
         let builder = if protocol.is_one_sided() { builder.for_peers() } else { builder };
         let region = Arc::new(fabric.region(engine, builder.capacity()?).map_err(ClusterError::Region)?);
+        let is_looped = protocol.loopback && !S::has(Mutation::LoopbackLeftOut);
+        if is_looped && fabric.capabilities().atomicity != Atomicity::Global {
+            region.swap_by(fabric.loopback(node).ok_or(ClusterError::NoLoopback)?);
+        }
         let here = fabric.endpoint(node).map_err(ClusterError::Fabric)?.presence(node).here();
         let incarnation = here.ok_or(ClusterError::NotHere { node })?;
         let store = Store::in_region_of(node, incarnation.0, Arc::clone(&region)).map_err(ClusterError::Store)?;

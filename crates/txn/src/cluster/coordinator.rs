@@ -295,7 +295,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 let verbs = self.endpoint().during(Phase::Other);
                 let are_words =
                     |table: usize| home.tables.get(table).is_some_and(|table| table.storage.takes(KeyRef::Word(0)));
-                Peer::open(verbs, node, &welcome, are_words, cache.as_ref()).await?
+                Peer::open(verbs, node, &welcome, are_words, (cache.as_ref(), protocol.loopback)).await?
             }
             Err(error) if error.refused() == Some(Refusal::Other as u32) => {
                 return Err(ClusterError::Refused { node, reason: Refusal::Other }.into());

@@ -278,7 +278,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// there is transactional memory. What is left to do, such as memory for values, is done when
     /// the rows are asked for their locks once more.
     fn enter_region(&mut self) -> Result<(), Error> {
-        if !self.worker.node.home.db.engine().has_regions() {
+        let db = &self.worker.node.home.db;
+        if !db.engine().has_regions() || db.store.region().is_swapped_by_nic() {
             return Ok(());
         }
         let (id, worker) = (self.worker.id(), Rc::clone(&self.worker));

@@ -1,7 +1,7 @@
 //! Locks and leases that verbs take before a transaction runs: lookup, swap and READ of each row.
 
 use drtm_kv::{Leased, Leases, Location, Look};
-use drtm_rdma::{Atomicity, Fabric, Phase, Port, Verbs};
+use drtm_rdma::{Fabric, Phase, Port, Verbs};
 
 use super::{
     ClusterError, Form,
@@ -70,7 +70,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// NIC's swap is atomic with those of processors.
     pub(super) fn is_leased_by_verbs(&self, row: &Row) -> bool {
         self.protocol().lock == Form::OneSided
-            && self.endpoint().capabilities().atomicity == Atomicity::Global
+            && self.swaps()
             && !row.is_missed
             && self.peer(row.owner).is_some_and(|peer| peer.has(row.table))
     }

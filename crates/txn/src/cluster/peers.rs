@@ -76,7 +76,7 @@ impl Peer {
         node: NodeId,
         welcome: &Welcome,
         are_words: impl Fn(usize) -> bool,
-        cache: Option<&Arc<BucketCache>>,
+        (cache, by_loopback): (Option<&Arc<BucketCache>>, bool),
     ) -> Result<Self, Error> {
         let at = |offset: u64| Remote { node, region: RegionId(welcome.region), offset: Offset::new(offset) };
         let mut tables = Vec::new();
@@ -87,10 +87,10 @@ impl Peer {
             };
             let id = TableId(number as u16);
             tables.push(Some(if are_words(number) {
-                let (lookup, records) = open_table(verbs, place, id, cache).await?;
+                let (lookup, records) = open_table(verbs, place, id, (cache, by_loopback)).await?;
                 TablePeer::Words(lookup, records)
             } else {
-                let (lookup, records) = open_table(verbs, place, id, cache).await?;
+                let (lookup, records) = open_table(verbs, place, id, (cache, by_loopback)).await?;
                 TablePeer::Bytes(lookup, records)
             }));
         }
@@ -212,11 +212,12 @@ async fn open_table<K: Keys, P: Port>(
     verbs: Verbs<'_, P>,
     place: Remote,
     id: TableId,
-    cache: Option<&Arc<BucketCache>>,
+    (cache, by_loopback): (Option<&Arc<BucketCache>>, bool),
 ) -> Result<(HashPeer<K>, RecordPeer<K>), Error> {
     let node = place.node;
     let lookup = HashPeer::open(verbs, place).await.map_err(|error| not_found(node, error))?;
     let records = RecordPeer::open(verbs, place, id).await.map_err(|error| one_sided(node, error))?;
+    let records = records.swapped_by_loopback(by_loopback);
     let lookup = match cache {
         Some(cache) => lookup.with_cache(Arc::clone(cache)),
         None => lookup,

@@ -27,7 +27,8 @@ pub(super) struct Forms {
 /// Phases are the same whatever their form, and so is what they guarantee. Where a form cannot be
 /// had, the phase is a message: for rows of ordered tables; for keys that are not there; for
 /// insertions, removals, and values that change their length; and for locks, on a fabric whose
-/// compare-and-swap is not [atomic](drtm_rdma::Atomicity) with the processors'.
+/// compare-and-swap is not [atomic](drtm_rdma::Atomicity) with the processors', unless these lock
+/// by [loopback](Self::loopback).
 ///
 /// All nodes of a cluster must have the same protocol.
 ///
@@ -58,6 +59,10 @@ pub struct Protocol {
     pub is_passive: bool,
     /// Whether each worker may take messages where this says verbs, as it finds them better.
     pub adapts: bool,
+    /// Whether owners lock their own rows by their NICs, where those are
+    /// [atomic](drtm_rdma::Atomicity::Hca) with each other only: then peers may lock by verbs.
+    /// Otherwise they lock by message there.
+    pub loopback: bool,
     /// Whether [fetched sets](super::Worker::transact_on) are read under leases, for which nodes
     /// measure each other's clocks. Otherwise what they read is locked.
     pub leases: bool,
@@ -73,6 +78,7 @@ impl Protocol {
         log: Form::Message,
         is_passive: false,
         adapts: false,
+        loopback: false,
         leases: false,
     };
 

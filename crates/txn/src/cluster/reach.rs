@@ -20,6 +20,15 @@ use crate::{
 };
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
+    /// Whether verbs may swap state words: all that others do to these is atomic with that.
+    pub(super) fn swaps(&self) -> bool {
+        match self.endpoint().capabilities().atomicity {
+            Atomicity::Global => true,
+            Atomicity::Hca => self.protocol().loopback,
+            Atomicity::None => false,
+        }
+    }
+
     /// Whether a request to another node is carried out by verbs.
     pub(super) fn is_one_sided(&self, state: &State<'e, F::Port>, ask: Ask) -> bool {
         if let Ask::Log(_) | Ask::Void(_) = ask {
@@ -36,7 +45,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             Ask::Lock(row) => {
                 state.forms.lock == Form::OneSided
                     && !self.commits_whole(state.rows[row as usize].owner)
-                    && self.endpoint().capabilities().atomicity == Atomicity::Global
+                    && self.swaps()
                     && !state.claims
                     && (state.rows[row as usize].keeps_its_length() || self.is_seizable(&state.rows[row as usize]))
             }

@@ -29,7 +29,9 @@ pub(super) fn lock_and_validate<S: Config>(
     writes: &mut [Write],
     holder: Holder,
 ) -> Result<Option<(u64, Summary)>, Error> {
-    if writes.len() < S::REGIONS_FROM || !db.engine().has_regions() {
+    // An htm transaction is not atomic with swaps of a NIC that are atomic with each other only.
+    let is_looped = db.store.region().is_swapped_by_nic();
+    if writes.len() < S::REGIONS_FROM || !db.engine().has_regions() || is_looped {
         return Ok(None);
     }
     let (records, number) = (&db.store.records(), db.snapshot_number()?);

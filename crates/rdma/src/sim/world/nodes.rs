@@ -43,7 +43,7 @@ impl<E: Engine> World<E> {
             // The NIC ends what it has begun: it has read, and does not write.
             let between = |op: &crate::sim::queue::Op| matches!(op.stage, crate::sim::queue::Stage::Between { .. });
             if queue.ops.iter().any(between) {
-                target.life.atomic_taken = false;
+                target.life.drop_atomic(|half| half.station == station);
             }
         }
         let life = &mut self.nodes[usize::from(it.node.0)].life;

@@ -246,19 +246,20 @@ impl<E: Engine> World<E> {
     }
 
     fn begin_atomic(&mut self, id: OpId, at: crate::Remote, to: NodeId) -> bool {
-        let life = &mut self.nodes[usize::from(to.0)].life;
+        let Self { nodes, stations, .. } = self;
+        let life = &mut nodes[usize::from(to.0)].life;
+        let op = stations[id.station as usize].as_mut().and_then(|it| it.queues[usize::from(id.queue)].op(id.number));
+        let Some(op) = op else { return false };
         let found = life.words(at, 1).map(|(engine, words)| engine.load(&words[0]));
         match found {
-            Ok(_) if life.atomic_taken => {
+            Ok(_) if life.half.is_some() => {
                 // Another atomic is between its halves.
                 self.later(id);
                 return false;
             }
             Ok(old) => {
-                life.atomic_taken = true;
-                if let Some(op) = self.op(id) {
-                    op.stage = Stage::Between { old };
-                }
+                life.begin_atomic(id, at, change(&op.verb, old));
+                op.stage = Stage::Between { old };
                 self.later(id);
             }
             Err(error) => self.answer(id, Err(error)),
@@ -305,14 +306,9 @@ impl<E: Engine> World<E> {
     fn end_atomic(&mut self, id: OpId, to: NodeId) -> Outcome {
         let Self { nodes, stations, .. } = self;
         let life = &mut nodes[usize::from(to.0)].life;
-        life.atomic_taken = false;
+        life.end_atomic(|half| half == id);
         let op = stations[id.station as usize].as_mut().and_then(|it| it.queues[usize::from(id.queue)].op(id.number));
-        let Some(Op { verb, stage: Stage::Between { old }, .. }) = op else { return Ok(0) };
-        let (Verb::CompareSwap { at, .. } | Verb::FetchAdd { at, .. }) = *verb else { return Ok(*old) };
-        let (engine, words) = life.words(at, 1)?;
-        if let Some(new) = change(verb, *old) {
-            engine.store(&words[0], new);
-        }
+        let Some(Op { stage: Stage::Between { old }, .. }) = op else { return Ok(0) };
         Ok(*old)
     }
 
@@ -464,7 +460,8 @@ impl<E: Engine> World<E> {
         }
         if atomic {
             // The NIC ends what it has begun: it has read, and does not write.
-            self.nodes[usize::from(node.0)].life.atomic_taken = false;
+            let is_its = |half: OpId| (half.station, half.queue) == (station, queue);
+            self.nodes[usize::from(node.0)].life.drop_atomic(is_its);
         }
         self.report(station, queue);
         self.arrive(station, now, Arrival::Departed { node, incarnation });
