@@ -1,5 +1,5 @@
-//! Clusters whose owners have disks: what an acknowledged transaction has written is whole on each of
-//! them after a crash.
+//! Clusters whose owners have disks: what an acknowledged transaction has written is whole on each
+//! of them after a crash.
 
 use std::{
     cell::{Cell, RefCell},

@@ -1,8 +1,8 @@
 //! Swaps by a NIC on memory of its own node.
 //!
 //! Most NICs' atomics are atomic with those of the same NIC only
-//! ([`Atomicity::Hca`](crate::Atomicity::Hca)). Where peers swap a word by their NICs, processors of
-//! its owner must not swap it by themselves: they ask their own NIC.
+//! ([`Atomicity::Hca`](crate::Atomicity::Hca)). Where peers swap a word by their NICs, processors
+//! of its owner must not swap it by themselves: they ask their own NIC.
 
 use std::fmt::Debug;
 

@@ -152,9 +152,10 @@ pub(crate) fn apply_row<S: Config>(
 /// Logs rows that their holder has locked and is going to write, as one record. Its epoch stays
 /// open until what is returned is dropped, behind the last [`apply_row`].
 ///
-/// The versions of the rows are of the transaction's own `epoch`, which it had read under its locks.
-/// That may be closed by now, and is no later than the record's, which is read here. A transaction
-/// that depends on the rows finds them unlocked, and so its record is of no earlier epoch.
+/// The versions of the rows are of the transaction's own `epoch`, which it had read under its
+/// locks. That may be closed by now, and is no later than the record's, which is read here. A
+/// transaction that depends on the rows finds them unlocked, and so its record is of no earlier
+/// epoch.
 ///
 /// # Errors
 ///
