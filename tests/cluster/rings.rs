@@ -343,6 +343,23 @@ fn what_is_given_up_is_in_no_replica() {
     }
 }
 
+/// Records that become void wherever they are in a ring, also around its end.
+#[test]
+fn what_is_given_up_anywhere_in_a_ring_is_passed() {
+    for protocol in PROTOCOLS {
+        let ran = with_two_nodes::<Sound>(protocol, 1 << 10, async |worker, tables| {
+            for turn in 0..600_u32 {
+                let value = vec![7; 8 * (turn as usize % 7)];
+                let write = worker.transact(async |tx| tx.put(tables.words, u64::from(turn % 2), &value[..]).await);
+                polled(write, 1 + turn % 12).await;
+                worker.settle().await;
+            }
+            worker.catch_up().await
+        });
+        ran.expect("backups go on");
+    }
+}
+
 /// By message: a WRITE is there, and void, before a backup looks, but for once in a thousand.
 #[test]
 fn a_backup_that_applies_what_is_undecided_is_found() {

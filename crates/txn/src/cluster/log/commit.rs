@@ -165,9 +165,18 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             while let Some((ask, others)) = asks.split_first() {
                 let (ring, position, words) = state.log.words_of(*ask);
                 let node = ring.node;
-                let at = ring.at(DATA + (position & (ring.place.size - 1)));
-                match batch.write(at, words) {
-                    Ok(pending) => state.written.push((node, pending)),
+                // Pieces end where the ring does; the head of a void record may lie around that.
+                let offset = position & (ring.place.size - 1);
+                let (before, after) = words.split_at(words.len().min((ring.place.size - offset) as usize / 8));
+                let mut post = |offset, words: &[u64]| match words {
+                    [] => Ok(()),
+                    words => batch.write(ring.at(DATA + offset), words).map(|pending| {
+                        state.written.push((node, pending));
+                    }),
+                };
+                // If there is no room for both, both are written once more.
+                match post(offset, before).and_then(|()| post(0, after)) {
+                    Ok(()) => {}
                     Err(VerbError::QueueFull { .. } | VerbError::BuffersExhausted { .. }) => break,
                     Err(error) => failed = Some(ClusterError::OneSided { node, source: error.into() }),
                 }
