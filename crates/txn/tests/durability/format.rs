@@ -206,6 +206,18 @@ fn another_format_is_refused_by_name() {
     }
 }
 
+#[test]
+fn a_header_has_nothing_but_what_is_written() {
+    let sound = SegmentHeader { log: 1, sequence: 1, after: 0, begins: 1 }.encode();
+    for at in [12, 15, 56, 59] {
+        let mut bytes = sound;
+        bytes[at] ^= 1;
+        let checksum = crc32c::crc32c(&bytes[..60]);
+        bytes[60..].copy_from_slice(&checksum.to_le_bytes());
+        assert!(matches!(SegmentHeader::decode(&bytes), Err(HeaderError::Damaged(_))), "byte {at}");
+    }
+}
+
 /// Returns a small log of several frames, and the rows after each transaction.
 fn small_log() -> (Image, Vec<Rows>) {
     let disk = Image::default();

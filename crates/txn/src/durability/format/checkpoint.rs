@@ -105,6 +105,9 @@ impl CheckpointHeader {
         if raw.version.get() != VERSION {
             return Err(HeaderError::OtherFormat { found: raw.version.get() });
         }
+        if raw.length.get() as usize != CHECKPOINT_HEADER || raw.reserved.get() != 0 {
+            return Err(Damage::at(12, "a checkpoint's header has another length, or more in it").into());
+        }
         Ok(Self { log: raw.log.get(), number: raw.number.get(), since: raw.since.get(), first: raw.first.get() })
     }
 

@@ -93,6 +93,9 @@ impl SegmentHeader {
         if raw.version.get() != VERSION {
             return Err(HeaderError::OtherFormat { found: raw.version.get() });
         }
+        if raw.length.get() as usize != SEGMENT_HEADER || raw.reserved.get() != 0 {
+            return Err(Damage::at(12, "a segment's header has another length, or more in it").into());
+        }
         Ok(Self { log: raw.log.get(), sequence: raw.sequence.get(), after: raw.after.get(), begins: raw.begins.get() })
     }
 
