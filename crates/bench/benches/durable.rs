@@ -1,5 +1,6 @@
 //! The cost of durability: TPC-C with a log that commits do not wait for, compared with TPC-C
-//! without a log; and the speed of recovery.
+//! without a log; the speed of recovery; and updates of single rows while checkpoints are made one
+//! after the other, compared with updates without.
 //!
 //! Runs `drtm-bench tpcc` in turns and prints medians. `DRTM_BENCH_ROUNDS` (3) sets the rounds,
 //! `DRTM_BENCH_SECS` (3) the seconds, and `DRTM_BENCH_PATH` (among the system's temporary files)
@@ -11,10 +12,13 @@ use std::{
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::Command,
-    time::Instant,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
 };
 
 use drtm_bench::rates::Rates;
+use drtm_txn::{Db, Durability, Pod, Table, TableDef};
 use serde_json::Value;
 
 /// A mebibyte.
@@ -59,6 +63,71 @@ fn disk(directory: &Path) -> f64 {
     rate
 }
 
+/// Updates rows in all threads for a while, and returns updates per second. With `checkpoints`,
+/// another thread makes checkpoints all the while; their times are added to it.
+fn updates(db: &Db, rows: Table<u64, Pod<[u8; 100]>>, checkpoints: Option<&mut Vec<f64>>) -> f64 {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let (slice, is_over) = (Duration::from_secs(2), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let updaters: Vec<_> = (0..threads as u64)
+            .map(|seed| {
+                let is_over = &is_over;
+                scope.spawn(move || {
+                    let (mut random, mut count, began) = (fastrand::Rng::with_seed(seed), 0_u64, Instant::now());
+                    while !is_over.load(Relaxed) {
+                        let key = random.u64(..ROWS);
+                        let updated = db.transact(|tx| tx.update(rows, key, |value| value[..8].fill(count as u8)));
+                        assert!(updated.expect("memory").is_some());
+                        count += 1;
+                    }
+                    count as f64 / began.elapsed().as_secs_f64()
+                })
+            })
+            .collect();
+        let began = Instant::now();
+        match checkpoints {
+            None => thread::sleep(slice),
+            Some(times) => {
+                while began.elapsed() < slice {
+                    let began = Instant::now();
+                    db.checkpoint().expect("a disk");
+                    times.push(began.elapsed().as_secs_f64());
+                }
+            }
+        }
+        is_over.store(true, Relaxed);
+        updaters.into_iter().map(|updater| updater.join().expect("no panic")).sum()
+    })
+}
+
+/// The rows of which checkpoints are made.
+const ROWS: u64 = 1_000_000;
+
+fn checkpoints(directory: &Path, rounds: usize) {
+    const DEF: TableDef<u64, Pod<[u8; 100]>> = TableDef::hash("rows");
+    let builder = Db::builder().path(directory).durability(Durability::Async).checkpoint_every(u64::MAX);
+    let db = builder.build().expect("a directory");
+    let rows = db.table(DEF).expect("memory");
+    for from in (0..ROWS).step_by(1000) {
+        db.transact(|tx| (from..from + 1000).try_for_each(|key| tx.put(rows, key, &[7; 100]))).expect("memory");
+    }
+    let (mut without, mut with, mut times) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..=rounds {
+        let rates = (updates(&db, rows, None), updates(&db, rows, Some(&mut times)));
+        if round > 0 {
+            without.push(rates.0);
+            with.push(rates.1);
+        }
+    }
+    drop(db);
+    let _ = fs::remove_dir_all(directory);
+    let median = |values: Vec<f64>| Rates::of(values).median;
+    let (without, with, time) = (median(without), median(with), median(times));
+    println!("single updates         {without:>12.0} transactions/s");
+    println!("during checkpoints     {with:>12.0} transactions/s, {:.3} of that", with / without);
+    println!("a checkpoint takes     {time:>12.2} s, of {ROWS} rows of 108 bytes");
+}
+
 fn main() {
     // `cargo test` runs benches only to check that they compile.
     if !env::args().any(|argument| argument == "--bench") {
@@ -91,4 +160,5 @@ fn main() {
     println!("recovery               {:>12.0} rows/s and thread", median(with_log.iter().map(rows).collect()));
     let read = |report: &Value| number(report, "recovery_log_bytes") / number(report, "recovery_s");
     println!("recovery               {:>12.1} MiB/s of log", median(with_log.iter().map(read).collect()) / MIB);
+    checkpoints(&directory, rounds);
 }
