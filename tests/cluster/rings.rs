@@ -115,8 +115,8 @@ fn serve<T: Fault>(node: &Node<Local, With<T>>, done: &AtomicBool) {
 
 /// Bytes of a record with rows of eight bytes, of so many of the transaction's owners.
 fn record_bytes(participants: u64, owners: u64) -> u64 {
-    // Of each owner: head, entry, key, value, mark.
-    let redo = 24 + 24 + 8 + 8 + 8;
+    // Of each owner: head, four numbers of a byte each, key, value, mark.
+    let redo = (24_u64 + 4 + 8 + 8).next_multiple_of(8) + 8;
     48 + (4 * participants).next_multiple_of(8) + owners * redo + 8
 }
 

@@ -68,7 +68,7 @@ fn a_name_that_two_tables_have_as_a_drop_is_lost_is_the_newer_ones() {
     let mut segments = segments(&disk.after_kill());
     // The record of the drop is the only one of its kind.
     let (_, bytes) = segments.first_mut().expect("there is one");
-    let is_drop = |at: &usize| bytes[*at..].starts_with(&[1, 0, 5, 0]);
+    let is_drop = |at: &usize| bytes[*at..].starts_with(&[2, 0, 5, 0]);
     let at = (0..bytes.len()).step_by(4).find(is_drop).expect("it was logged");
     bytes[at + 4] ^= 1;
     let mut contents = Contents::of(segments);
