@@ -15,7 +15,7 @@ use drtm_htm::{Engine, Word, fence_locked};
 use drtm_kv::Records;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{MOST_PENDING, buffer::Buffer};
+use super::buffer::Buffer;
 use crate::{
     Commit, Error, Row, RowChange,
     bounds::MODEL,
@@ -113,7 +113,7 @@ impl Participant {
     /// Returns whether it has as many bytes in its buffers as it may have.
     #[cfg(not(feature = "model"))]
     pub(crate) fn is_full(&self) -> bool {
-        self.pending() > MOST_PENDING
+        self.pending() > super::MOST_PENDING
     }
 
     pub(super) fn append<E: Engine>(
