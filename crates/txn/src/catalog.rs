@@ -212,6 +212,14 @@ struct Count<E: Engine> {
 }
 
 impl<E: Engine> Count<E> {
+    /// Returns the identity of the next table that a log records.
+    fn unused_id(&self) -> Result<u16, Error> {
+        if self.next_id == MOST_IDS {
+            return Err(Error::TooManyTables { most: MOST_IDS.into() });
+        }
+        Ok(self.next_id)
+    }
+
     /// Returns storage for a table of about this many rows.
     fn storage(
         &mut self,
@@ -361,7 +369,15 @@ impl<E: Engine> Catalog<E> {
         shape: TableShape,
         indexes: Vec<String>,
     ) -> Result<(), Error> {
-        let mut count = self.count.lock();
+        self.add_untyped(&mut self.count.lock(), store, (id, shape, indexes))
+    }
+
+    fn add_untyped(
+        &self,
+        count: &mut Count<E>,
+        store: &Store<E>,
+        (id, shape, indexes): (u16, TableShape, Vec<String>),
+    ) -> Result<(), Error> {
         let size = |size: Option<u32>| size.map(|size| size as usize);
         let (key_size, value_size) = (size(shape.key_size), size(shape.value_size));
         let fits = key_size.is_some_and(|size| size <= size_of::<u64>());
@@ -373,7 +389,7 @@ impl<E: Engine> Catalog<E> {
             shape: Some(shape),
             ..Opened::new(&info, storage, value_size)
         };
-        self.add(&mut count, info, opened)?;
+        self.add(count, info, opened)?;
         count.next_id = count.next_id.max(id.saturating_add(1));
         Ok(())
     }
@@ -395,6 +411,7 @@ impl<E: Engine> Catalog<E> {
         let Some(shape) = of.shape.clone().map(|shape| TableShape { name: name.to_owned(), ..shape }) else {
             return Ok(None);
         };
+        let mut count = self.count.lock();
         if let Some(table) = self.named(name) {
             return match &table.shape {
                 Some(its) if its.is_as(&shape) => Ok(Some(table)),
@@ -404,16 +421,9 @@ impl<E: Engine> Catalog<E> {
                 }
             };
         }
-        let id = {
-            let mut count = self.count.lock();
-            if count.next_id == MOST_IDS {
-                return Err(Error::TooManyTables { most: MOST_IDS.into() });
-            }
-            count.next_id += 1;
-            count.next_id - 1
-        };
+        let id = count.unused_id()?;
         announce(id, shape.clone())?;
-        self.restore(store, id, shape, Vec::new())?;
+        self.add_untyped(&mut count, store, (id, shape, Vec::new()))?;
         Ok(self.named(name))
     }
 
@@ -466,12 +476,10 @@ impl<E: Engine> Catalog<E> {
         if count.tables == MOST_TABLES {
             return Err(Error::TooManyTables { most: MOST_TABLES });
         }
-        if count.next_id == MOST_IDS && !types.is_index() {
-            return Err(Error::TooManyTables { most: MOST_IDS.into() });
-        }
+        let id = if types.is_index() { count.next_id } else { count.unused_id()? };
         let storage = count.storage(store, (O::ORDERED, K::FITS), def.rows)?;
         let (name, key_size) = (Name::new(def.name()), K::SIZE.unwrap_or(0));
-        let info = TableInfo { id: count.next_id, name, key_size, is_index: types.is_index() };
+        let info = TableInfo { id, name, key_size, is_index: types.is_index() };
         let shape = (!types.is_index()).then(|| def.shape());
         if let Some(shape) = &shape {
             if let Err(error) = announce(info.id, shape.clone()) {
