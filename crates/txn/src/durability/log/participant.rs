@@ -183,22 +183,24 @@ const PATCH_OVERHEAD: usize = 8;
 /// differs from the one before. The row is locked.
 fn logged<'t, E: Engine>(records: &Records<'_, E>, row: &Row<'t>) -> Change<'t> {
     let patch = |offset, bytes| Change::Patch { previous: row.previous().number(), offset, bytes };
-    let changed = |skipped, bytes| row.overwritten().and_then(|at| records.changed_bytes(at, skipped, bytes));
+    let (at, changed) = (row.overwritten(), |at, skipped, bytes| records.changed_bytes(at, skipped, bytes));
     match row.change() {
         RowChange::Remove => Change::Remove,
         RowChange::Patch { offset, bytes } => {
-            let Range { start, end } = changed(offset / size_of::<u64>(), bytes).unwrap_or(0..bytes.len());
+            let changed = at.and_then(|at| changed(at, offset / size_of::<u64>(), bytes));
+            let Range { start, end } = changed.unwrap_or(0..bytes.len());
             patch((offset + start) as u32, &bytes[start..end])
         }
-        RowChange::Put(value) => match changed(0, value) {
-            Some(Range { start, end })
-                if end - start + PATCH_OVERHEAD < value.len()
-                    && row.overwritten().is_some_and(|at| records.has_length(at, value.len()).unwrap_or(false)) =>
-            {
-                patch(start as u32, &value[start..end])
+        RowChange::Put(value) => {
+            // A record that cannot be read is logged whole, and fails when it is written.
+            let at = at.filter(|at| records.has_length(*at, value.len()).unwrap_or(false));
+            match at.and_then(|at| changed(at, 0, value)) {
+                Some(Range { start, end }) if end - start + PATCH_OVERHEAD < value.len() => {
+                    patch(start as u32, &value[start..end])
+                }
+                _ => Change::Put(value),
             }
-            _ => Change::Put(value),
-        },
+        }
     }
 }
 
