@@ -3,6 +3,8 @@
 //! A transaction of this node calls it directly, one of another by message. It never waits for a
 //! record's lock.
 
+mod logs;
+
 use std::{
     ops::{Bound, ControlFlow},
     sync::{
@@ -25,15 +27,14 @@ use super::{
     kept::Kept,
     log::Backup,
     wire::{
-        ApplyRows, Change, ChangedRow, Found, Is, LeasedRow, LineIs, Placed, Refusal, RingPlace, Scanned, ScannedRow,
-        Shifts, Wire as _,
+        ApplyRows, Change, ChangedRow, Found, Is, LeasedRow, LineIs, Placed, Refusal, Scanned, ScannedRow, Shifts,
+        Wire as _,
     },
 };
 use crate::{
     Config, Conflict, Durability, Error,
     arena::{ArenaKey, ArenaRange},
     commit,
-    durability::{Log, Open, Participant as LogParticipant},
     inner::Inner,
     mutation::Mutation,
     position::Way,
@@ -369,19 +370,6 @@ impl<S: Config> Participant<S> {
         Ok(Write::found(ReadEntry { at, version: seen }, number, op, key, false))
     }
 
-    /// Refuses to lock what could not be logged when it is written.
-    fn check_log(&self) -> Result<(), Refusal> {
-        let (Some(log), Some(participant)) = (&self.home.db.log, &self.state.session.participant) else {
-            return Ok(());
-        };
-        log.check().map_err(|_| Refusal::LogFailed)?;
-        if participant.is_full() {
-            // The disk is slower than memory. It is tried again after a pause.
-            return log.request_flush().map_err(|_| Refusal::LogFailed).and(Err(Refusal::Locked));
-        }
-        Ok(())
-    }
-
     /// Locks a record, and reserves memory for a value of a length. Returns its version.
     pub(super) fn lock(
         &mut self,
@@ -521,48 +509,6 @@ impl<S: Config> Participant<S> {
         applied.and(logged.map(drop))
     }
 
-    /// Logs rows that are about to be written, as one record, whose epoch is open until what is
-    /// returned is dropped.
-    fn log_rows<'a, 'l>(
-        &mut self,
-        (log, participant): (&'l Log<S::Engine>, &'l LogParticipant),
-        holder: Holder,
-        epoch: u64,
-        rows: impl Iterator<Item = ChangedRow<'a>>,
-    ) -> Result<Open<'l, S::Engine>, Refusal> {
-        let (home, mut writes) = (Arc::clone(&self.home), Vec::new());
-        self.state.arena.clear();
-        for ChangedRow { table, key, at, change, .. } in rows {
-            let number = Self::table_to_write(&home, table, key)?.number;
-            let before = home.db.store.records().held_version(at, holder).ok_or(Refusal::NotHeld)?;
-            let value: &[u8] = match change {
-                Change::Put(value) | Change::Publish(Some(value)) => value,
-                Change::Remove => &[],
-                // Nodes know of each other whether they have logs.
-                Change::Publish(None) => return Err(Refusal::Other),
-            };
-            let arena = &mut self.state.arena;
-            let value = arena.keep_value(|bytes| {
-                bytes.extend_from_slice(value);
-                Ok(())
-            })?;
-            let op = if change == Change::Remove { WriteOp::Remove } else { WriteOp::Put(value) };
-            let key = arena.keep_key(key)?;
-            let seen = ReadEntry { at, version: before };
-            writes.push(Write { before, ..Write::found(seen, number, op, key, false) });
-        }
-        Ok(commit::log_rows(&home.db, log, participant, (&self.state.arena, &writes, epoch))?)
-    }
-
-    /// Looks whether the log has all up to an epoch, or all that is visible now, if that is zero.
-    /// Returns zero if it has; otherwise the epoch for the next look.
-    pub(super) fn durable(&self, epoch: u64) -> Result<u64, Refusal> {
-        match &self.home.db.log {
-            Some(log) => log.look(epoch).map_err(|_| Refusal::LogFailed),
-            None => Ok(0),
-        }
-    }
-
     /// Gives up a lock, if the holder has it, and what was reserved under it.
     pub(super) fn unlock(&mut self, at: Handle, holder: Holder) {
         if let Some(memory) = self.home.reservations.take(holder, at) {
@@ -572,25 +518,6 @@ impl<S: Config> Participant<S> {
             return self.home.db.store.records().unlock(at);
         }
         self.home.db.store.records().unlock_if_held(at, holder);
-    }
-
-    fn backup(&self) -> Result<&Backup<S::Engine>, Refusal> {
-        self.home.backup.as_ref().ok_or(Refusal::Other)
-    }
-
-    /// Makes a ring for a worker of any node.
-    pub(super) fn open_ring(&self, producer: Holder) -> Result<RingPlace, Refusal> {
-        self.backup()?.open(producer)
-    }
-
-    /// Writes bytes of a record into a ring. Gives up to where the ring is free.
-    pub(super) fn append(&self, ring: (u32, Holder), position: u64, bytes: &[u8]) -> Result<u64, Refusal> {
-        self.backup()?.write(ring, position, bytes)
-    }
-
-    /// Notes up to where records of a ring are settled. Gives up to where the ring is free.
-    pub(super) fn settle_ring(&self, ring: (u32, Holder), settled: u64) -> Result<u64, Refusal> {
-        self.backup()?.settle(ring, settled)
     }
 
     /// Takes out a record that was made for a row which is not inserted.
