@@ -72,17 +72,23 @@ impl Room {
 #[cfg(feature = "verbs")]
 const NIC_QUEUE: usize = 4 << 10;
 
-/// Nodes, each with a region.
+/// Nodes, each with a region: two of one worker each, unless they are simulated.
 pub(super) trait Testbed {
     type Port: Port;
 
-    fn nodes(&self) -> u16;
+    fn nodes(&self) -> u16 {
+        2
+    }
 
     /// Workers of each node.
-    fn workers(&self) -> usize;
+    fn workers(&self) -> usize {
+        1
+    }
 
     /// Bytes that can be accessed of a node, from offset [`START`] on.
-    fn bytes(&self) -> u64;
+    fn bytes(&self) -> u64 {
+        BYTES
+    }
 
     /// Runs a job on each worker of these nodes, all at once, to their end.
     fn run(&self, jobs: Vec<(NodeId, Job<Self::Port>)>) -> Result<(), Error>;
@@ -154,18 +160,6 @@ impl Local {
 impl Testbed for Local {
     type Port = drtm_rdma::LocalPort<NoHtm>;
 
-    fn nodes(&self) -> u16 {
-        2
-    }
-
-    fn workers(&self) -> usize {
-        1
-    }
-
-    fn bytes(&self) -> u64 {
-        BYTES
-    }
-
     fn run(&self, jobs: Vec<(NodeId, Job<Self::Port>)>) -> Result<(), Error> {
         threads(|node| Ok(self.0.endpoint(node)?), jobs)
     }
@@ -209,18 +203,6 @@ impl Shm {
 
 impl Testbed for Shm {
     type Port = drtm_rdma::ShmPort<NoHtm>;
-
-    fn nodes(&self) -> u16 {
-        2
-    }
-
-    fn workers(&self) -> usize {
-        1
-    }
-
-    fn bytes(&self) -> u64 {
-        BYTES
-    }
 
     fn run(&self, jobs: Vec<(NodeId, Job<Self::Port>)>) -> Result<(), Error> {
         threads(|node| Ok(self.nodes[usize::from(node.0)].endpoint(node)?), jobs)
@@ -274,18 +256,6 @@ impl Machines<drtm_rdma::VerbsFabric<NoHtm>> {
 
 impl<F: Fabric<Engine = NoHtm>> Testbed for Machines<F> {
     type Port = F::Port;
-
-    fn nodes(&self) -> u16 {
-        2
-    }
-
-    fn workers(&self) -> usize {
-        1
-    }
-
-    fn bytes(&self) -> u64 {
-        BYTES
-    }
 
     fn run(&self, jobs: Vec<(NodeId, Job<Self::Port>)>) -> Result<(), Error> {
         threads(|node| Ok(self.0[usize::from(node.0)].endpoint(node)?), jobs)
