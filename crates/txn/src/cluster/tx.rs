@@ -122,7 +122,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         self.until_durable().await
     }
 
-    /// Whether an owner that the transaction has come to has commits wait for its log.
+    /// Whether commits wait for the log of an owner that the transaction has accessed.
     fn awaits_owners(&self) -> bool {
         let Some(state) = &self.state else { return false };
         state.owners.iter().any(|owner| self.worker.durability_of(owner.node) == Some(Durability::Sync))
