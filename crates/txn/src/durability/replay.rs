@@ -26,7 +26,7 @@ use drtm_rdma::RegionError;
 use self::{
     base::{Changed, rows_of},
     gather::{Gathered, Origins, gather},
-    item::{Item, OF_CHECKPOINT, hash_of, share_of},
+    item::{Item, OF_CHECKPOINT, hash_of, share_number, share_of},
     parallel::{in_parallel, threads},
 };
 use super::{
@@ -138,14 +138,16 @@ fn restore<E: Engine>(
     observer: &Observer,
 ) -> Result<Vec<Box<[u8]>>, Error> {
     let step = observer.begin(RecoveryStep::Checkpoint, checkpoint.end.rows);
-    let mut changed = Changed::of(shares.iter().map(Vec::len).sum());
-    for item in shares.iter().flatten() {
-        let epoch = origins.get(item.record).map_or(0, |(_, epoch)| *epoch);
-        if let Some(entry) = Entry::decode(epoch, item.encoded) {
-            changed.add(hash_of(entry.table, entry.key));
+    let changed = &in_parallel(shares.iter().collect(), |share: &Vec<Item<'_>>| {
+        let mut changed = Changed::of(share.len());
+        for item in share {
+            let epoch = origins.get(item.record).map_or(0, |(_, epoch)| *epoch);
+            if let Some(entry) = Entry::decode(epoch, item.encoded) {
+                changed.add(hash_of(entry.table, entry.key));
+            }
         }
-    }
-    let changed = &changed;
+        Ok(changed)
+    })?;
     let count = AtomicU64::new(0);
     let threads = threads((checkpoint.end.rows / SHARE as u64) as usize);
     let rows = in_parallel(vec![(); threads], |()| {
@@ -157,7 +159,8 @@ fn restore<E: Engine>(
                 if tables.dropped_in(entry.table).is_some() {
                     return Ok(());
                 }
-                if changed.may_have(hash_of(entry.table, entry.key)) {
+                let hash = hash_of(entry.table, entry.key);
+                if changed[share_number(hash, changed.len())].may_have(hash) {
                     rows.push(encoded.into());
                     return Ok(());
                 }

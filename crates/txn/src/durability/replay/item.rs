@@ -50,15 +50,20 @@ fn prefix(key: &[u8]) -> u64 {
     u64::from_be_bytes(first)
 }
 
-/// Returns the hash of a row's name, which says to which thread it belongs.
+/// Returns the hash of a row's name.
 pub(super) fn hash_of(table: u16, key: &[u8]) -> u64 {
     FxBuildHasher.hash_one((table, key))
 }
 
 /// Returns the share to which an entry's row belongs.
 pub(super) fn share_of<'v, T>(shares: &'v mut [T], entry: &Entry<'_>) -> &'v mut T {
-    let number = (hash_of(entry.table, entry.key) >> 32) as usize % shares.len();
+    let number = share_number(hash_of(entry.table, entry.key), shares.len());
     &mut shares[number]
+}
+
+/// Returns the number of the share to which a row belongs, by the [hash](hash_of) of its name.
+pub(super) fn share_number(hash: u64, shares: usize) -> usize {
+    (hash >> 32) as usize % shares
 }
 
 #[cfg(test)]
