@@ -2,7 +2,11 @@
 
 use std::fmt;
 
-use crate::{NodeId, Pending, Port, Remote, Reply, VerbError, Verbs, Words, intent::Intent, port::Work};
+use crate::{
+    NodeId, Pending, Port, Remote, Reply, VerbError, Verbs, Words,
+    intent::{self, Intent},
+    port::Work,
+};
 
 /// Operations that are posted together. They share a doorbell for each target node, and hence a
 /// round trip.
@@ -56,7 +60,7 @@ impl<'e, P: Port> Batch<'e, P> {
         Self { verbs, works: verbs.endpoint().inner().list() }
     }
 
-    fn add<T>(&mut self, intent: Intent<'_>) -> Result<Pending<'e, P, T>, VerbError> {
+    fn add<T>(&mut self, intent: impl Intent) -> Result<Pending<'e, P, T>, VerbError> {
         let endpoint = self.verbs.endpoint();
         let (work, ticket) = endpoint.inner().stage(&intent, self.verbs.phase())?;
         self.works.push(work);
@@ -77,12 +81,12 @@ impl<'e, P: Port> Batch<'e, P> {
 
     /// Adds a READ; see [`Verbs::read`].
     pub fn read(&mut self, from: Remote, words: usize) -> Result<Pending<'e, P, Words<'e, P>>, VerbError> {
-        self.add(Intent::Read { from, words })
+        self.add(intent::Read { from, words })
     }
 
     /// Adds a WRITE; see [`Verbs::write`]. The words are copied now.
     pub fn write(&mut self, to: Remote, words: &[u64]) -> Result<Pending<'e, P, ()>, VerbError> {
-        self.add(Intent::Write { to, words })
+        self.add(intent::Write { to, words })
     }
 
     /// Adds a COMPARE-AND-SWAP; see [`Verbs::compare_swap`].
@@ -91,22 +95,22 @@ impl<'e, P: Port> Batch<'e, P> {
     ///
     /// See [`Batch`].
     pub fn compare_swap(&mut self, at: Remote, expected: u64, new: u64) -> Result<Pending<'e, P, u64>, VerbError> {
-        self.add(Intent::CompareSwap { at, expected, new })
+        self.add(intent::CompareSwap { at, expected, new })
     }
 
     /// Adds a FETCH-AND-ADD; see [`Verbs::fetch_add`].
     pub fn fetch_add(&mut self, at: Remote, add: u64) -> Result<Pending<'e, P, u64>, VerbError> {
-        self.add(Intent::FetchAdd { at, add })
+        self.add(intent::FetchAdd { at, add })
     }
 
     /// Adds a SEND; see [`Verbs::send`]. The bytes are copied now.
     pub fn send(&mut self, to: NodeId, bytes: &[u8]) -> Result<Pending<'e, P, ()>, VerbError> {
-        self.add(Intent::Send { to, bytes })
+        self.add(intent::Send { to, bytes })
     }
 
     /// Adds a call; see [`Verbs::call`]. The bytes are copied now.
     pub fn call(&mut self, to: NodeId, request: &[u8]) -> Result<Pending<'e, P, Reply<'e, P>>, VerbError> {
-        self.add(Intent::Call { to, bytes: request })
+        self.add(intent::Call { to, bytes: request })
     }
 
     /// Posts all operations. Their completions can be awaited from now on.

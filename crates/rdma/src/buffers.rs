@@ -82,6 +82,14 @@ pub struct Buffer<T> {
     used: usize,
 }
 
+impl<T> Buffer<T> {
+    /// Returns the number of units in use.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.used
+    }
+}
+
 impl<T> Deref for Buffer<T> {
     type Target = [T];
 

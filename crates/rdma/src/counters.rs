@@ -14,6 +14,8 @@ use std::ops::{Index, Sub};
 /// assert!(Phase::ALL.iter().all(|phase| counters[*phase].operations() == 0));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+// A word, so that what has a phase in it is moved by words.
+#[repr(u64)]
 pub enum Phase {
     /// Finding the place of a record.
     Lookup,

@@ -263,20 +263,24 @@ impl<P: Port> Endpoint<P> {
         context: &Context<'_>,
         mut take: impl FnMut(&mut Inner<P>, Task) -> Option<T>,
     ) -> Poll<T> {
-        let mut inner = self.inner();
         let task = self.current.get();
-        if let Some(value) = take(&mut inner, task) {
+        if let Some(value) = take(&mut self.inner(), task) {
             return Poll::Ready(value);
         }
-        if task == NOBODY {
-            inner.poll();
-            if let Some(value) = take(&mut inner, task) {
-                return Poll::Ready(value);
-            }
-            drop(inner);
-            std::thread::yield_now();
-            context.waker().wake_by_ref();
+        if task == NOBODY { self.poll_alone(context, take) } else { Poll::Pending }
+    }
+
+    /// Drives the endpoint, for a future that another executor polls.
+    #[cold]
+    fn poll_alone<T>(&self, context: &Context<'_>, mut take: impl FnMut(&mut Inner<P>, Task) -> Option<T>) -> Poll<T> {
+        let mut inner = self.inner();
+        inner.poll();
+        if let Some(value) = take(&mut inner, NOBODY) {
+            return Poll::Ready(value);
         }
+        drop(inner);
+        std::thread::yield_now();
+        context.waker().wake_by_ref();
         Poll::Pending
     }
 

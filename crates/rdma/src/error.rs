@@ -19,6 +19,8 @@ use crate::{Incarnation, NodeId, RegionId, Remote};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+// Its tag is a word, so that results with an error in them are moved by words.
+#[repr(u64)]
 pub enum VerbError {
     /// No such node has joined.
     #[error("{node} is not part of this fabric; check the cluster's configuration")]

@@ -13,18 +13,20 @@ use crate::{Remote, Tearing};
 /// is not detected. A writer that keeps a version in the line never does that to the version.)
 #[inline]
 fn fetch_line<E: Engine>(engine: &E, words: &[Word], into: &mut [u64]) {
-    // Most reads are of a whole line, which needs no loop over its words.
+    // Most reads are of a whole line, whose loops are unrolled.
     if let (Ok(line), Ok(into)) =
         (<&[Word; LINE_WORDS]>::try_from(words), <&mut [u64; LINE_WORDS]>::try_from(&mut *into))
     {
-        let mut before = line.each_ref().map(|word| engine.load(word));
         loop {
-            let again = line.each_ref().map(|word| engine.load(word));
-            if again == before {
-                *into = again;
+            let before = line.each_ref().map(|word| engine.load(word));
+            let mut changed = 0;
+            for (word, value) in line.iter().zip(before) {
+                changed |= engine.load(word) ^ value;
+            }
+            if changed == 0 {
+                *into = before;
                 return;
             }
-            before = again;
             std::hint::spin_loop();
         }
     }

@@ -4,6 +4,7 @@ use std::{
     fmt,
     future::Future,
     marker::PhantomData,
+    mem,
     ops::Deref,
     pin::Pin,
     task::{Context, Poll},
@@ -46,16 +47,15 @@ use crate::{
 #[must_use = "await the completion, or give it up with `unsignaled`"]
 pub struct Pending<'e, P: Port, T> {
     endpoint: &'e Endpoint<P>,
+    /// [`Ticket::NONE`] once the value was taken.
     ticket: Ticket,
-    /// Whether there is still a value to wait for.
-    open: bool,
     gives: PhantomData<fn() -> T>,
 }
 
 impl<'e, P: Port, T> Pending<'e, P, T> {
     #[inline(always)]
     pub(crate) fn new(endpoint: &'e Endpoint<P>, ticket: Ticket) -> Self {
-        Self { endpoint, ticket, open: true, gives: PhantomData }
+        Self { endpoint, ticket, gives: PhantomData }
     }
 
     /// Makes the operation unsignaled: it is carried out without a completion.
@@ -85,11 +85,12 @@ impl<'e, P: Port, T> Pending<'e, P, T> {
     where
         T: Given<'e, P>,
     {
-        let taken = self.endpoint.inner().take(self.ticket, NOBODY);
+        let endpoint = self.endpoint;
+        let taken = endpoint.inner().take(self.ticket, NOBODY, |value| T::given(endpoint, value));
         match taken {
             Some(outcome) => {
-                self.open = false;
-                Ok(outcome.map(|value| T::given(self.endpoint, value)))
+                self.ticket = Ticket::NONE;
+                Ok(outcome)
             }
             None => Err(self),
         }
@@ -99,23 +100,23 @@ impl<'e, P: Port, T> Pending<'e, P, T> {
 impl<'e, P: Port, T: Given<'e, P>> Future for Pending<'e, P, T> {
     type Output = Result<T, VerbError>;
 
-    #[inline]
+    #[inline(always)]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        if !this.open {
-            return Poll::Ready(Err(VerbError::NotRung));
+        let Self { endpoint, ticket, .. } = *this;
+        let polled =
+            endpoint.poll_with(context, |inner, task| inner.take(ticket, task, |value| T::given(endpoint, value)));
+        if polled.is_ready() {
+            this.ticket = Ticket::NONE;
         }
-        this.endpoint.poll_with(context, |inner, task| inner.take(this.ticket, task)).map(|outcome| {
-            this.open = false;
-            outcome.map(|value| T::given(this.endpoint, value))
-        })
+        polled
     }
 }
 
 impl<P: Port, T> Drop for Pending<'_, P, T> {
     #[inline]
     fn drop(&mut self) {
-        if self.open {
+        if self.ticket != Ticket::NONE {
             self.endpoint.inner().abandon(self.ticket);
         }
     }
@@ -123,48 +124,41 @@ impl<P: Port, T> Drop for Pending<'_, P, T> {
 
 impl<P: Port, T> fmt::Debug for Pending<'_, P, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending").field("ticket", &self.ticket).field("open", &self.open).finish_non_exhaustive()
+        f.debug_struct("Pending").field("ticket", &self.ticket).finish_non_exhaustive()
     }
 }
 
 /// The result type of an operation.
 pub trait Given<'e, P: Port>: Sized {
-    /// Converts the value of a completed operation.
-    fn given(endpoint: &'e Endpoint<P>, value: Value) -> Self;
+    /// Takes it from the value of a completed operation.
+    fn given(endpoint: &'e Endpoint<P>, value: &mut Value) -> Self;
 }
 
 impl<P: Port> Given<'_, P> for () {
     #[inline(always)]
-    fn given(_endpoint: &Endpoint<P>, value: Value) {
-        debug_assert!(matches!(value, Value::Nothing));
-    }
+    fn given(_endpoint: &Endpoint<P>, _value: &mut Value) {}
 }
 
 impl<P: Port> Given<'_, P> for u64 {
     #[inline(always)]
-    fn given(_endpoint: &Endpoint<P>, value: Value) -> Self {
-        match value {
-            Value::Number(number) => number,
-            other => unreachable!("an atomic gave {other:?}"),
-        }
+    fn given(_endpoint: &Endpoint<P>, value: &mut Value) -> Self {
+        value.number
     }
 }
 
 impl<'e, P: Port> Given<'e, P> for Words<'e, P> {
     #[inline(always)]
-    fn given(endpoint: &'e Endpoint<P>, value: Value) -> Self {
-        match value {
-            Value::Words(buffer) => Self { endpoint, buffer },
-            other => unreachable!("a read gave {other:?}"),
-        }
+    fn given(endpoint: &'e Endpoint<P>, value: &mut Value) -> Self {
+        Self { endpoint, buffer: mem::take(&mut value.words) }
     }
 }
 
 impl<'e, P: Port> Given<'e, P> for Reply<'e, P> {
-    fn given(endpoint: &'e Endpoint<P>, value: Value) -> Self {
-        match value {
-            Value::Reply { from, frame } => Self { endpoint, from, frame },
-            other => unreachable!("a call gave {other:?}"),
+    #[inline(always)]
+    fn given(endpoint: &'e Endpoint<P>, value: &mut Value) -> Self {
+        match value.reply.take() {
+            Some((from, frame)) => Self { endpoint, from, frame },
+            None => unreachable!("a call that has not failed has a reply"),
         }
     }
 }
@@ -197,7 +191,7 @@ impl<P: Port> Deref for Words<'_, P> {
 impl<P: Port> Drop for Words<'_, P> {
     #[inline]
     fn drop(&mut self) {
-        self.endpoint.inner().put_words(std::mem::take(&mut self.buffer));
+        self.endpoint.inner().put_words(mem::take(&mut self.buffer));
     }
 }
 
@@ -243,7 +237,7 @@ impl<P: Port> Deref for Reply<'_, P> {
 
 impl<P: Port> Drop for Reply<'_, P> {
     fn drop(&mut self) {
-        self.endpoint.inner().recycle_reply(std::mem::take(&mut self.frame));
+        self.endpoint.inner().recycle_reply(mem::take(&mut self.frame));
     }
 }
 

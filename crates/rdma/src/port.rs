@@ -19,6 +19,11 @@ pub struct Ticket {
     pub(crate) generation: u32,
 }
 
+impl Ticket {
+    /// The ticket of no operation.
+    pub(crate) const NONE: Self = Self { index: u32::MAX, generation: u32::MAX };
+}
+
 /// One operation, with the buffers that it owns while it is pending.
 #[derive(Debug)]
 pub enum Verb {

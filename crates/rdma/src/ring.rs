@@ -105,6 +105,36 @@ fn data(ring: &[Word]) -> &[Word] {
     data
 }
 
+/// Writes a frame that does not wrap around.
+#[inline(always)]
+fn write(there: &[Word; FRAME_HEAD], body: &[Word], head: [u64; FRAME_HEAD], bytes: &[u8]) {
+    for (word, value) in there.iter().zip(head) {
+        NoHtm.store_relaxed(word, value);
+    }
+    NoHtm.store_bytes(body, bytes);
+}
+
+/// Writes a frame to the end of the data and to its beginning.
+#[cold]
+fn write_wrapped(first: &[Word], second: &[Word], head: [u64; FRAME_HEAD], bytes: &[u8]) {
+    for (word, value) in first.iter().chain(second).zip(head) {
+        NoHtm.store_relaxed(word, value);
+    }
+    let at = FRAME_HEAD.min(first.len());
+    let (first, second) = (&first[at..], &second[FRAME_HEAD - at..]);
+    let (before, after) = bytes.split_at(bytes.len().min(8 * first.len()));
+    NoHtm.store_bytes(first, before);
+    NoHtm.store_bytes(second, after);
+}
+
+/// Reads bytes from the end of the data and from its beginning.
+#[cold]
+fn load_wrapped(first: &[Word], second: &[Word], into: &mut [u8]) {
+    let (before, after) = into.split_at_mut(into.len().min(8 * first.len()));
+    NoHtm.load_bytes(first, before);
+    NoHtm.load_bytes(second, after);
+}
+
 /// The writing side.
 #[derive(Debug)]
 pub(crate) struct Producer {
@@ -120,9 +150,8 @@ impl Producer {
     }
 
     /// Returns whether the consumer has taken all frames.
-    pub(crate) fn is_drained(&mut self, ring: &[Word]) -> bool {
-        self.head = NoHtm.load(&ring[HEAD]);
-        self.head == self.tail
+    pub(crate) fn is_drained(&self, ring: &[Word]) -> bool {
+        NoHtm.load(&ring[HEAD]) == self.tail
     }
 
     /// Writes a frame. Returns false if there is no room.
@@ -137,14 +166,12 @@ impl Producer {
             }
         }
         die::site("frame.begun");
-        let (first, second) = pieces(data, self.tail, FRAME_HEAD);
-        for (word, value) in first.iter().chain(second).zip(head.packed(bytes.len())) {
-            NoHtm.store_relaxed(word, value);
+        let (first, second) = pieces(data, self.tail, words as usize);
+        match first.split_first_chunk() {
+            // Most frames do not wrap around.
+            Some((there, body)) if second.is_empty() => write(there, body, head.packed(bytes.len()), bytes),
+            _ => write_wrapped(first, second, head.packed(bytes.len()), bytes),
         }
-        let (first, second) = pieces(data, self.tail.wrapping_add(FRAME_HEAD as u64), words as usize - FRAME_HEAD);
-        let (before, after) = bytes.split_at(bytes.len().min(8 * first.len()));
-        NoHtm.store_bytes(first, before);
-        NoHtm.store_bytes(second, after);
         die::site("frame.filled");
         // The initial count of the ring may be damaged, and near its maximum.
         self.tail = self.tail.wrapping_add(words);
@@ -193,11 +220,13 @@ impl Consumer {
             return Err(Corrupt);
         }
         let (first, second) = pieces(data, self.head.wrapping_add(FRAME_HEAD as u64), words as usize - FRAME_HEAD);
-        into.clear();
+        // Only what it was too short for is filled with zeros.
         into.resize(bytes, 0);
-        let (before, after) = into.split_at_mut(bytes.min(8 * first.len()));
-        NoHtm.load_bytes(first, before);
-        NoHtm.load_bytes(second, after);
+        if second.is_empty() {
+            NoHtm.load_bytes(first, into);
+        } else {
+            load_wrapped(first, second, into);
+        }
         die::site("receive.taken");
         self.head = self.head.wrapping_add(words);
         // This is a release: the producer may overwrite the frame after it was copied.

@@ -43,6 +43,7 @@ mod node;
 mod outbox;
 mod port;
 mod queue;
+mod rings;
 mod watcher;
 mod wire;
 

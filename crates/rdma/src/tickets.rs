@@ -26,25 +26,75 @@ pub(crate) type Task = u32;
 /// No coroutine: the waiter is polled by another executor.
 pub(crate) const NOBODY: Task = Task::MAX;
 
-/// The value of a completed operation.
-#[derive(Debug)]
-pub enum Value {
-    Nothing,
-    Number(u64),
-    Words(Buffer<u64>),
-    Reply { from: NodeId, frame: Frame },
+/// The value of a completed operation: one of these parts, in a place of its own, so that none is
+/// moved with all that a value could be.
+#[derive(Debug, Default)]
+pub struct Value {
+    pub(crate) number: u64,
+    pub(crate) words: Buffer<u64>,
+    pub(crate) reply: Option<(NodeId, Frame)>,
 }
 
-type Outcome = Result<Value, VerbError>;
+/// What an operation gives when it is completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gives {
+    Nothing,
+    Number,
+    Words,
+    Reply,
+}
 
-#[derive(Debug)]
+/// The part of a value that an operation of one kind gives.
+pub(crate) trait Part: Sized {
+    const GIVES: Gives;
+
+    /// Puts it into its place.
+    fn put(self, value: &mut Value);
+}
+
+impl Part for () {
+    const GIVES: Gives = Gives::Nothing;
+
+    #[inline(always)]
+    fn put(self, _value: &mut Value) {}
+}
+
+impl Part for u64 {
+    const GIVES: Gives = Gives::Number;
+
+    #[inline(always)]
+    fn put(self, value: &mut Value) {
+        value.number = self;
+    }
+}
+
+impl Part for Buffer<u64> {
+    const GIVES: Gives = Gives::Words;
+
+    #[inline(always)]
+    fn put(self, value: &mut Value) {
+        value.words = self;
+    }
+}
+
+impl Part for (NodeId, Frame) {
+    const GIVES: Gives = Gives::Reply;
+
+    #[inline(always)]
+    fn put(self, value: &mut Value) {
+        value.reply = Some(self);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Free,
     Staged,
     Unsignaled,
     Posted,
     Abandoned,
-    Done(Outcome),
+    Done(Gives),
+    Failed(VerbError),
 }
 
 #[derive(Debug)]
@@ -52,19 +102,40 @@ struct Entry {
     generation: u32,
     waiter: Task,
     state: State,
+    /// Empty while it is not done.
+    value: Value,
     /// The target and the phase of a call.
     call: Option<(NodeId, Phase)>,
 }
 
-/// What to do about a completion.
+/// The operation that a completion is of.
 #[derive(Debug)]
-pub(crate) enum Completed {
-    /// Wake this coroutine, if any.
-    Wake(Task),
-    /// The waiter is gone; recycle the value.
-    Unwanted(Outcome),
-    /// The operation was already over; recycle the value.
-    Stale(Outcome),
+pub(crate) enum Completed<'t> {
+    /// It is waited for.
+    Awaited(Awaited<'t>),
+    /// Its waiter is gone.
+    Unwanted,
+    /// It was already over.
+    Stale,
+}
+
+/// An operation that is waited for.
+#[derive(Debug)]
+pub(crate) struct Awaited<'t>(&'t mut Entry);
+
+impl Awaited<'_> {
+    /// Delivers its outcome. Returns the coroutine to wake, if any.
+    #[inline(always)]
+    pub(crate) fn deliver<V: Part>(self, outcome: Result<V, VerbError>) -> Task {
+        match outcome {
+            Ok(part) => {
+                part.put(&mut self.0.value);
+                self.0.state = State::Done(V::GIVES);
+            }
+            Err(error) => self.0.state = State::Failed(error),
+        }
+        self.0.waiter
+    }
 }
 
 #[derive(Debug, Default)]
@@ -79,20 +150,20 @@ impl Tickets {
     #[inline(always)]
     pub(crate) fn open(&mut self, posted: bool, waiter: Task, call: Option<(NodeId, Phase)>) -> Ticket {
         let state = if posted { State::Posted } else { State::Staged };
-        let index = match self.free.pop() {
-            Some(index) => {
-                let entry = &mut self.entries[index as usize];
-                (entry.state, entry.waiter, entry.call) = (state, waiter, call);
-                index
-            }
-            None => {
-                self.entries.push(Entry { generation: 0, waiter, state, call });
-                // So that freeing an entry never allocates.
-                self.free.reserve(self.entries.len());
-                (self.entries.len() - 1) as u32
-            }
-        };
-        Ticket { index, generation: self.entries[index as usize].generation }
+        let index = self.free.pop().unwrap_or_else(|| self.grow());
+        let entry = &mut self.entries[index as usize];
+        (entry.state, entry.waiter, entry.call) = (state, waiter, call);
+        Ticket { index, generation: entry.generation }
+    }
+
+    /// Adds an entry.
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        let value = Value::default();
+        self.entries.push(Entry { generation: 0, waiter: NOBODY, state: State::Free, value, call: None });
+        // So that freeing an entry never allocates.
+        self.free.reserve(self.entries.len());
+        (self.entries.len() - 1) as u32
     }
 
     #[inline(always)]
@@ -100,19 +171,19 @@ impl Tickets {
         self.entries.get_mut(ticket.index as usize).filter(|entry| entry.generation == ticket.generation)
     }
 
-    /// Frees an entry and returns its state.
+    /// Frees an entry.
     #[inline(always)]
-    fn close(&mut self, ticket: Ticket) -> State {
+    pub(crate) fn close(&mut self, ticket: Ticket) {
         let entry = &mut self.entries[ticket.index as usize];
         entry.generation = entry.generation.wrapping_add(1);
+        entry.state = State::Free;
         self.free.push(ticket.index);
-        std::mem::replace(&mut entry.state, State::Free)
     }
 
     /// Marks the operation as posted. Returns the ticket, or `None` if it is unsignaled.
     pub(crate) fn ring(&mut self, ticket: Ticket) -> Option<Ticket> {
         let entry = self.live(ticket)?;
-        match (&entry.state, entry.call) {
+        match (entry.state, entry.call) {
             (State::Unsignaled, None) => {
                 self.close(ticket);
                 None
@@ -130,7 +201,7 @@ impl Tickets {
 
     /// Returns whether fetched words wait for their coroutine to take them.
     pub(crate) fn has_untaken_words(&self) -> bool {
-        self.entries.iter().any(|entry| matches!(entry.state, State::Done(Ok(Value::Words(_)))))
+        self.entries.iter().any(|entry| matches!(entry.state, State::Done(Gives::Words)))
     }
 
     /// Returns whether a posted operation is waited for.
@@ -141,68 +212,91 @@ impl Tickets {
     /// Returns whether there is a value to take.
     pub(crate) fn is_complete(&self, ticket: Ticket) -> bool {
         let entry = self.entries.get(ticket.index as usize).filter(|entry| entry.generation == ticket.generation);
-        entry.is_some_and(|entry| matches!(entry.state, State::Done(_)))
+        entry.is_some_and(|entry| matches!(entry.state, State::Done(_) | State::Failed(_)))
     }
 
     /// Withdraws an operation whose batch was dropped.
     pub(crate) fn withdraw(&mut self, ticket: Ticket) {
         if let Some(entry) = self.live(ticket) {
             match entry.state {
-                State::Unsignaled => drop(self.close(ticket)),
-                _ => entry.state = State::Done(Err(VerbError::NotRung)),
+                State::Unsignaled => self.close(ticket),
+                _ => entry.state = State::Failed(VerbError::NotRung),
             }
         }
     }
 
-    /// Completes an operation.
+    /// Returns the operation of a completion.
     #[inline(always)]
-    pub(crate) fn complete(&mut self, ticket: Ticket, outcome: Outcome) -> Completed {
-        let Some(entry) = self.live(ticket) else { return Completed::Stale(outcome) };
-        match entry.state {
-            State::Posted => {
-                entry.state = State::Done(outcome);
-                Completed::Wake(entry.waiter)
-            }
-            State::Abandoned => {
-                self.close(ticket);
-                Completed::Unwanted(outcome)
-            }
-            _ => Completed::Stale(outcome),
+    pub(crate) fn complete(&mut self, ticket: Ticket) -> Completed<'_> {
+        let index = ticket.index as usize;
+        let entry = self.entries.get(index).filter(|entry| entry.generation == ticket.generation);
+        if entry.is_some_and(|entry| matches!(entry.state, State::Posted)) {
+            return Completed::Awaited(Awaited(&mut self.entries[index]));
         }
+        self.complete_unwanted(ticket)
     }
 
-    /// Takes the value. If there is none yet, registers `waiter` and returns `None`.
+    #[cold]
+    fn complete_unwanted(&mut self, ticket: Ticket) -> Completed<'static> {
+        if self.live(ticket).is_some_and(|entry| matches!(entry.state, State::Abandoned)) {
+            self.close(ticket);
+            return Completed::Unwanted;
+        }
+        Completed::Stale
+    }
+
+    /// Takes the value by `given`, which leaves an empty one. If there is none yet, registers
+    /// `waiter` and returns `None`.
     #[inline(always)]
-    pub(crate) fn take(&mut self, ticket: Ticket, waiter: Task) -> Option<Outcome> {
+    pub(crate) fn take<T>(
+        &mut self,
+        ticket: Ticket,
+        waiter: Task,
+        given: impl FnOnce(&mut Value) -> T,
+    ) -> Option<Result<T, VerbError>> {
         let Some(entry) = self.live(ticket) else { return Some(Err(VerbError::NotRung)) };
-        match &mut entry.state {
+        if let State::Done(_) = entry.state {
+            let value = given(&mut entry.value);
+            self.close(ticket);
+            return Some(Ok(value));
+        }
+        self.wait(ticket, waiter).map(Err)
+    }
+
+    /// Registers the waiter of an operation that has no value. Returns an error if it will never
+    /// have one.
+    fn wait(&mut self, ticket: Ticket, waiter: Task) -> Option<VerbError> {
+        let entry = self.live(ticket)?;
+        match entry.state {
             State::Posted => {
                 entry.waiter = waiter;
                 None
             }
-            state @ State::Staged => {
-                *state = State::Unsignaled;
-                Some(Err(VerbError::NotRung))
+            State::Staged => {
+                entry.state = State::Unsignaled;
+                Some(VerbError::NotRung)
             }
-            _ => match self.close(ticket) {
-                State::Done(outcome) => Some(outcome),
-                _ => Some(Err(VerbError::NotRung)),
-            },
+            State::Failed(error) => {
+                self.close(ticket);
+                Some(error)
+            }
+            _ => Some(VerbError::NotRung),
         }
     }
 
     /// Abandons an operation whose waiter is gone. Returns a value that has already arrived, to be
     /// recycled.
-    pub(crate) fn abandon(&mut self, ticket: Ticket) -> Option<Outcome> {
+    pub(crate) fn abandon(&mut self, ticket: Ticket) -> Option<(Gives, Value)> {
         let entry = self.live(ticket)?;
-        match &mut entry.state {
-            state @ State::Staged => *state = State::Unsignaled,
-            state @ State::Posted => *state = State::Abandoned,
-            _ => {
-                if let State::Done(outcome) = self.close(ticket) {
-                    return Some(outcome);
-                }
+        match entry.state {
+            State::Staged => entry.state = State::Unsignaled,
+            State::Posted => entry.state = State::Abandoned,
+            State::Done(gives) => {
+                let value = std::mem::take(&mut entry.value);
+                self.close(ticket);
+                return Some((gives, value));
             }
+            _ => self.close(ticket),
         }
         None
     }

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     Batch, Endpoint, Message, NodeId, Phase, Port, Remote, Reply, VerbError, Words,
-    intent::Intent,
+    intent::{self, Intent},
     pending::{Given, Pending},
     tickets::NOBODY,
 };
@@ -105,7 +105,7 @@ impl<'e, P: Port> Verbs<'e, P> {
     /// READ: fetches `words` words, which may be torn.
     #[inline]
     pub fn read(self, from: Remote, words: usize) -> impl Future<Output = Result<Words<'e, P>, VerbError>> {
-        self.perform(Intent::Read { from, words })
+        self.perform(intent::Read { from, words })
     }
 
     /// READ of one word, which cannot be torn.
@@ -117,7 +117,7 @@ impl<'e, P: Port> Verbs<'e, P> {
     /// WRITE: stores `words`, which become visible in any order.
     #[inline]
     pub fn write(self, to: Remote, words: &[u64]) -> impl Future<Output = Result<(), VerbError>> {
-        self.perform(Intent::Write { to, words })
+        self.perform(intent::Write { to, words })
     }
 
     /// COMPARE-AND-SWAP: stores `new` if the word is `expected`. Returns the old value; the swap
@@ -128,33 +128,33 @@ impl<'e, P: Port> Verbs<'e, P> {
     /// See [`Verbs`].
     #[inline]
     pub fn compare_swap(self, at: Remote, expected: u64, new: u64) -> impl Future<Output = Result<u64, VerbError>> {
-        self.perform(Intent::CompareSwap { at, expected, new })
+        self.perform(intent::CompareSwap { at, expected, new })
     }
 
     /// FETCH-AND-ADD: adds, wrapping, and returns the old value.
     #[inline]
     pub fn fetch_add(self, at: Remote, add: u64) -> impl Future<Output = Result<u64, VerbError>> {
-        self.perform(Intent::FetchAdd { at, add })
+        self.perform(intent::FetchAdd { at, add })
     }
 
     /// SEND: completes when the message is delivered to the node, whether received already or not.
     #[inline]
     pub fn send(self, to: NodeId, bytes: &[u8]) -> impl Future<Output = Result<(), VerbError>> {
-        self.perform(Intent::Send { to, bytes })
+        self.perform(intent::Send { to, bytes })
     }
 
     /// Sends a message and waits for its reply: until a receiver at that node replies, or the node
     /// leaves.
     #[inline]
     pub fn call(self, to: NodeId, request: &[u8]) -> impl Future<Output = Result<Reply<'e, P>, VerbError>> {
-        self.perform(Intent::Call { to, bytes: request })
+        self.perform(intent::Call { to, bytes: request })
     }
 
     /// Posts a call as soon as there is room for it. Returns a future of its reply.
     pub(crate) async fn post_call(self, to: NodeId, bytes: &[u8]) -> Result<Pending<'e, P, Reply<'e, P>>, VerbError> {
         let Self { endpoint, phase } = self;
         poll_fn(|context| {
-            let posted = endpoint.inner().post(&Intent::Call { to, bytes }, phase, NOBODY);
+            let posted = endpoint.inner().post(&intent::Call { to, bytes }, phase, NOBODY);
             match posted {
                 Ok(ticket) => Poll::Ready(Ok(Pending::new(endpoint, ticket))),
                 Err(error) => endpoint.wait_for_room(error, context).map(Err),
@@ -195,43 +195,38 @@ impl<'e, P: Port> Verbs<'e, P> {
     }
 
     #[inline(always)]
-    fn perform<'a, T: Given<'e, P>>(self, intent: Intent<'a>) -> Operation<'e, 'a, P, T> {
+    fn perform<I: Intent, T: Given<'e, P>>(self, intent: I) -> Operation<'e, P, I, T> {
         Operation { verbs: self, intent, pending: None }
     }
 }
 
 /// One operation, posted at the first poll that finds room.
 #[must_use]
-struct Operation<'e, 'a, P: Port, T> {
+struct Operation<'e, P: Port, I, T> {
     verbs: Verbs<'e, P>,
-    intent: Intent<'a>,
+    intent: I,
     pending: Option<Pending<'e, P, T>>,
 }
 
-impl<'e, P: Port, T: Given<'e, P>> Future for Operation<'e, '_, P, T> {
+impl<'e, P: Port, I: Intent + Unpin, T: Given<'e, P>> Future for Operation<'e, P, I, T> {
     type Output = Result<T, VerbError>;
 
-    #[inline]
+    #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Verbs { endpoint, phase } = self.verbs;
-        if self.pending.is_none() {
-            let task = endpoint.current();
-            let posted = endpoint.inner().post(&self.intent, phase, task);
-            match posted {
-                Ok(ticket) => {
-                    self.pending = Some(Pending::new(endpoint, ticket));
-                    // The coroutine is registered as the waiter. The operation completes at the
-                    // next poll of the port.
-                    if task != NOBODY {
-                        return Poll::Pending;
-                    }
-                }
-                Err(error) => return endpoint.wait_for_room(error, context).map(Err),
-            }
+        if let Some(pending) = &mut self.pending {
+            return Pin::new(pending).poll(context);
         }
-        match &mut self.pending {
-            Some(pending) => Pin::new(pending).poll(context),
-            None => Poll::Pending,
+        let Verbs { endpoint, phase } = self.verbs;
+        let task = endpoint.current();
+        let posted = endpoint.inner().post(&self.intent, phase, task);
+        match posted {
+            Ok(ticket) => {
+                let pending = self.pending.insert(Pending::new(endpoint, ticket));
+                // A coroutine is registered as the waiter. The operation completes at the next
+                // poll of the port.
+                if task == NOBODY { Pin::new(pending).poll(context) } else { Poll::Pending }
+            }
+            Err(error) => endpoint.wait_for_room(error, context).map(Err),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     buffers::Pool,
     port::{Events, Frame, Ticket, Verb},
     tasks::TaskSet,
-    tickets::{Completed, Tickets, Value},
+    tickets::{Completed, Gives, Part, Tickets, Value},
     timers::Timers,
 };
 
@@ -34,68 +34,29 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    /// Delivers a value to its waiter. Returns whether the operation was still open.
+    /// Delivers the outcome of an operation to its waiter. Returns whether it was still open.
     #[inline(always)]
-    fn settle(&mut self, ticket: Ticket, outcome: Result<Value, VerbError>) -> bool {
+    fn settle<V: Part>(&mut self, ticket: Ticket, outcome: Result<V, VerbError>) -> bool {
         self.ready.take_all(&mut self.crowded);
-        match self.tickets.complete(ticket, outcome) {
-            Completed::Wake(task) => {
-                self.ready.insert(task);
+        match self.tickets.complete(ticket) {
+            Completed::Awaited(operation) => {
+                self.ready.insert(operation.deliver(outcome));
                 true
             }
-            Completed::Unwanted(outcome) => {
+            Completed::Unwanted => {
                 self.discard(outcome);
                 true
             }
-            Completed::Stale(outcome) => {
+            Completed::Stale => {
                 self.discard(outcome);
                 false
             }
         }
     }
 
-    #[cold]
-    fn discard(&mut self, outcome: Result<Value, VerbError>) {
-        match outcome {
-            Ok(Value::Words(buffer)) => self.words.put(buffer),
-            Ok(Value::Reply { frame, .. }) => self.unwanted.push(frame),
-            Ok(Value::Nothing | Value::Number(_)) | Err(_) => {}
-        }
-    }
-}
-
-impl Events for Completions {
+    /// Ends an operation that is no call.
     #[inline(always)]
-    fn completed(&mut self, ticket: Option<Ticket>, verb: Verb, result: Result<u64, VerbError>) {
-        self.under_way -= 1;
-        let outcome = match verb {
-            Verb::Read { into, .. } => match result {
-                Ok(_) => Ok(Value::Words(into)),
-                Err(error) => {
-                    self.words.put(into);
-                    Err(error)
-                }
-            },
-            Verb::Write { from, .. } => {
-                self.words.put(from);
-                result.map(|_| Value::Nothing)
-            }
-            Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => result.map(Value::Number),
-            Verb::Send { bytes, .. } => {
-                self.bytes.put(bytes);
-                result.map(|_| Value::Nothing)
-            }
-            Verb::Call { bytes, .. } => {
-                self.bytes.put(bytes);
-                // A delivered call ends with its reply.
-                if let (Err(error), Some(ticket)) = (result, ticket)
-                    && self.settle(ticket, Err(error))
-                {
-                    self.calls -= 1;
-                }
-                return self.ready.take_all(&mut self.crowded);
-            }
-        };
+    fn end<V: Part>(&mut self, ticket: Option<Ticket>, outcome: Result<V, VerbError>) {
         match ticket {
             Some(ticket) => drop(self.settle(ticket, outcome)),
             None => {
@@ -105,12 +66,58 @@ impl Events for Completions {
         }
     }
 
+    #[cold]
+    fn discard<V: Part>(&mut self, outcome: Result<V, VerbError>) {
+        let Ok(part) = outcome else { return };
+        let mut value = Value::default();
+        part.put(&mut value);
+        if V::GIVES == Gives::Words {
+            self.words.put(value.words);
+        }
+        self.unwanted.extend(value.reply.map(|(_, frame)| frame));
+    }
+}
+
+impl Events for Completions {
+    #[inline(always)]
+    fn completed(&mut self, ticket: Option<Ticket>, verb: Verb, result: Result<u64, VerbError>) {
+        self.under_way -= 1;
+        match verb {
+            Verb::Read { into, .. } => match result {
+                Ok(_) => self.end(ticket, Ok(into)),
+                Err(error) => {
+                    self.words.put(into);
+                    self.end::<()>(ticket, Err(error));
+                }
+            },
+            Verb::Write { from, .. } => {
+                self.words.put(from);
+                self.end(ticket, result.map(|_| ()));
+            }
+            Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => self.end(ticket, result),
+            Verb::Send { bytes, .. } => {
+                self.bytes.put(bytes);
+                self.end(ticket, result.map(|_| ()));
+            }
+            Verb::Call { bytes, .. } => {
+                self.bytes.put(bytes);
+                // A delivered call ends with its reply.
+                if let (Err(error), Some(ticket)) = (result, ticket)
+                    && self.settle::<()>(ticket, Err(error))
+                {
+                    self.calls -= 1;
+                }
+                self.ready.take_all(&mut self.crowded);
+            }
+        }
+    }
+
     fn replied(&mut self, ticket: Ticket, from: NodeId, frame: Option<Frame>) {
         if let (Some(phase), Some(frame)) = (self.tickets.call_phase(ticket), &frame) {
             self.counters.phase(phase).bytes_in += frame.len() as u64;
         }
         let outcome = match frame {
-            Some(frame) => Ok(Value::Reply { from, frame }),
+            Some(frame) => Ok((from, frame)),
             None => Err(VerbError::Unanswered { node: from }),
         };
         if self.settle(ticket, outcome) {
@@ -120,7 +127,7 @@ impl Events for Completions {
 
     fn departed(&mut self, node: NodeId, error: VerbError) {
         while let Some(ticket) = self.tickets.call_to(node) {
-            self.settle(ticket, Err(error));
+            self.settle::<()>(ticket, Err(error));
             self.calls -= 1;
         }
     }

@@ -4,13 +4,13 @@
 use std::mem;
 
 use crate::{
-    Capabilities, Counters, Phase, Port, VerbError,
+    Capabilities, Counters, NodeId, Phase, Port, VerbError,
     buffers::{Buffer, Pool},
-    intent::Intent,
+    intent::{self, Intent},
     port::{Activity, Frame, Received, Reply, ReplyTo, Ticket, Verb, Work},
     rpc::Outstanding,
     tasks::TaskSet,
-    tickets::{NOBODY, Task, Tickets, Value},
+    tickets::{Gives, NOBODY, Task, Tickets, Value},
     timers::Timers,
 };
 
@@ -156,40 +156,51 @@ impl<P: Port> Inner<P> {
     }
 
     /// Converts an intent into a request: checks it, reserves a place in the queue, and takes a
-    /// buffer.
+    /// ticket and a buffer. `waiter` is the coroutine that waits for it, if it is to be posted at
+    /// once.
     #[inline(always)]
-    fn prepare(&mut self, intent: &Intent<'_>) -> Result<Verb, VerbError> {
+    fn prepare<I: Intent>(
+        &mut self,
+        intent: &I,
+        phase: Phase,
+        posted: bool,
+        waiter: Task,
+    ) -> Result<(Ticket, Verb), VerbError> {
         intent.check(&self.capabilities)?;
-        if matches!(intent, Intent::Call { .. }) && self.completions.calls >= self.capabilities.max_calls {
+        if I::IS_CALL && self.completions.calls >= self.capabilities.max_calls {
             return Err(VerbError::TooManyCalls { most: self.capabilities.max_calls });
         }
         let node = intent.node();
         self.port.reserve(node)?;
-        intent.verb(&mut self.completions.words, &mut self.completions.bytes).ok_or_else(|| {
-            self.port.release(node);
-            VerbError::BuffersExhausted { bytes: intent.bytes() }
-        })
+        // The buffer comes last: what owns it is then moved to its queue without a detour.
+        let ticket = self.completions.tickets.open(posted, waiter, I::IS_CALL.then_some((node, phase)));
+        match intent.verb(&mut self.completions.words, &mut self.completions.bytes) {
+            Some(verb) => {
+                self.completions.calls += usize::from(I::IS_CALL);
+                Ok((ticket, verb))
+            }
+            None => Err(self.without_buffer(ticket, node, intent.bytes())),
+        }
+    }
+
+    #[cold]
+    fn without_buffer(&mut self, ticket: Ticket, node: NodeId, bytes: usize) -> VerbError {
+        self.completions.tickets.close(ticket);
+        self.port.release(node);
+        VerbError::BuffersExhausted { bytes }
     }
 
     /// Adds a request to a batch.
-    pub(crate) fn stage(&mut self, intent: &Intent<'_>, phase: Phase) -> Result<(Work, Ticket), VerbError> {
-        let verb = self.prepare(intent)?;
-        let ticket = self.open(intent, phase, false, NOBODY);
-        Ok((Work { ticket: Some(ticket), verb }, ticket))
-    }
-
     #[inline(always)]
-    fn open(&mut self, intent: &Intent<'_>, phase: Phase, posted: bool, waiter: Task) -> Ticket {
-        let call = matches!(intent, Intent::Call { .. }).then(|| (intent.node(), phase));
-        self.completions.calls += usize::from(call.is_some());
-        self.completions.tickets.open(posted, waiter, call)
+    pub(crate) fn stage(&mut self, intent: &impl Intent, phase: Phase) -> Result<(Work, Ticket), VerbError> {
+        let (ticket, verb) = self.prepare(intent, phase, false, NOBODY)?;
+        Ok((Work { ticket: Some(ticket), verb }, ticket))
     }
 
     /// Posts one request that a coroutine waits for, and rings its doorbell.
     #[inline(always)]
-    pub(crate) fn post(&mut self, intent: &Intent<'_>, phase: Phase, waiter: Task) -> Result<Ticket, VerbError> {
-        let verb = self.prepare(intent)?;
-        let ticket = self.open(intent, phase, true, waiter);
+    pub(crate) fn post(&mut self, intent: &impl Intent, phase: Phase, waiter: Task) -> Result<Ticket, VerbError> {
+        let (ticket, verb) = self.prepare(intent, phase, true, waiter)?;
         if self.gathered.is_some() {
             self.gather(phase, Work { ticket: Some(ticket), verb });
             return Ok(ticket);
@@ -197,7 +208,7 @@ impl<P: Port> Inner<P> {
         let tally = self.completions.counters.phase(phase);
         tally.doorbells += 1;
         tally.round_trips += 1;
-        Intent::count(&verb, tally);
+        intent::count(&verb, tally);
         self.completions.under_way += 1;
         self.port.post(Work { ticket: Some(ticket), verb });
         self.port.ring();
@@ -264,7 +275,7 @@ impl<P: Port> Inner<P> {
         }
         let tally = self.completions.counters.phase(phase);
         for (index, work) in works.iter().enumerate() {
-            Intent::count(&work.verb, tally);
+            intent::count(&work.verb, tally);
             let node = work.verb.node();
             if works[..index].iter().all(|earlier| earlier.verb.node() != node) {
                 tally.doorbells += 1;
@@ -304,8 +315,13 @@ impl<P: Port> Inner<P> {
     }
 
     #[inline(always)]
-    pub(crate) fn take(&mut self, ticket: Ticket, waiter: Task) -> Option<Result<Value, VerbError>> {
-        self.completions.tickets.take(ticket, waiter)
+    pub(crate) fn take<T>(
+        &mut self,
+        ticket: Ticket,
+        waiter: Task,
+        given: impl FnOnce(&mut Value) -> T,
+    ) -> Option<Result<T, VerbError>> {
+        self.completions.tickets.take(ticket, waiter, given)
     }
 
     pub(crate) fn is_complete(&self, ticket: Ticket) -> bool {
@@ -315,9 +331,9 @@ impl<P: Port> Inner<P> {
     /// Handles the drop of an operation's future.
     pub(crate) fn abandon(&mut self, ticket: Ticket) {
         match self.completions.tickets.abandon(ticket) {
-            Some(Ok(Value::Words(buffer))) => self.completions.words.put(buffer),
-            Some(Ok(Value::Reply { frame, .. })) => self.port.recycle_reply(frame),
-            Some(Ok(Value::Nothing | Value::Number(_)) | Err(_)) | None => {}
+            Some((Gives::Words, value)) => self.completions.words.put(value.words),
+            Some((Gives::Reply, Value { reply: Some((_, frame)), .. })) => self.port.recycle_reply(frame),
+            Some(_) | None => {}
         }
     }
 

@@ -1,25 +1,26 @@
 //! What an executor does while no coroutine is ready: it spins, and then sleeps.
 //!
 //! Sleeping and waking takes microseconds, a completion on shared memory less than one. So it spins
-//! first. After a sleep that spinning would have saved, it spins twice as long. After any other
-//! sleep it spins half as long.
+//! first: some rounds as fast as it can, so that it finds an answer when it comes, and then rounds
+//! that each yield the processor. After a sleep that spinning would have saved, it spins twice as
+//! long. After any other sleep it spins half as long.
 //!
 //! An executor that waits for the system, as with sockets, spins for a shorter time and does not
 //! yield the processor meanwhile: its sleep ends as soon as there is input.
 
 use std::time::Duration;
 
-use crossbeam_utils::Backoff;
-
 use crate::Time;
 
-/// Rounds of spinning before a sleep: the least, the initial, and the most. After the first few,
-/// each yields the processor.
+/// Rounds that do not yield: a few microseconds, longer than another process takes to answer.
+const EAGER: u32 = 64;
+
+/// Rounds that yield before a sleep: the least, the initial, and the most.
 const LEAST: u32 = 16;
 const FIRST: u32 = 128;
 const MOST: u32 = 2048;
 
-/// Rounds that are too few to read the clock.
+/// Rounds that are too few to read the clock, where rounds do not yield.
 const FEW: u32 = 4;
 
 /// The longest time of spinning.
@@ -34,17 +35,16 @@ const SHORT: Duration = Duration::from_micros(50);
 pub(crate) struct Idle {
     /// Rounds without a ready coroutine.
     rounds: u32,
-    /// The number of such rounds before a sleep.
+    /// The number of such rounds, after the eager ones, before a sleep.
     budget: u32,
     since: Option<Time>,
-    backoff: Backoff,
     /// The length of the next sleep while a peer takes no messages.
     blocked: Duration,
 }
 
 impl Default for Idle {
     fn default() -> Self {
-        Self { rounds: 0, budget: FIRST, since: None, backoff: Backoff::new(), blocked: Self::FIRST_BLOCKED }
+        Self { rounds: 0, budget: FIRST, since: None, blocked: Self::FIRST_BLOCKED }
     }
 }
 
@@ -65,8 +65,8 @@ impl Idle {
     /// Waits a little, and yields the processor if `yields`.
     pub(crate) fn spin(&mut self, yields: bool) {
         self.rounds = self.rounds.saturating_add(1);
-        if yields {
-            self.backoff.snooze();
+        if yields && self.rounds > EAGER {
+            std::thread::yield_now();
         } else {
             std::hint::spin_loop();
         }
@@ -77,10 +77,10 @@ impl Idle {
     pub(crate) fn is_due(&mut self, clock: impl FnOnce() -> Time, yields: bool) -> bool {
         // If each round polls sockets, only time counts: the number of rounds in a round trip
         // varies little.
-        if yields && self.rounds >= self.budget {
+        if yields && self.rounds >= EAGER + self.budget {
             return true;
         }
-        if self.rounds < FEW {
+        if self.rounds < if yields { EAGER } else { FEW } {
             return false;
         }
         let now = clock();

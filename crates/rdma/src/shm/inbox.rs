@@ -79,12 +79,14 @@ impl Inbox {
             self.look(shared, endpoint, lane);
             self.seen = announcements;
         }
-        let rings = self.rings.len();
-        for turn in 0..rings {
-            let index = (self.next + turn) % rings;
+        let mut index = self.next;
+        for _ in 0..self.rings.len() {
+            if index >= self.rings.len() {
+                index = 0;
+            }
             let ring = &mut self.rings[index];
             match ring.pop(into) {
-                Ok(None) => {}
+                Ok(None) => index += 1,
                 Ok(Some(head)) => {
                     let (from, announced) = (ring.from.0, ring.announced);
                     self.next = index + 1;

@@ -8,7 +8,7 @@ use std::sync::{
     },
 };
 
-use drtm_htm::{Engine, Word};
+use drtm_htm::{Engine, LINE_WORDS, Word};
 
 use crate::{Incarnation, NodeId, Presence, Region, Remote, VerbError};
 
@@ -98,11 +98,13 @@ impl<E: Engine> Peer<E> {
     #[inline(always)]
     pub(super) fn prefetch(&self, at: Remote, words: usize) {
         /// A processor does not prefetch more lines at a time.
-        const LINES: u64 = 8;
+        const MOST: usize = 8 * LINE_WORDS;
         if let Some(region) = self.regions.get(usize::from(at.region.0)).and_then(OnceLock::get) {
-            let first = at.offset.word();
-            for line in 0..(words as u64).div_ceil(8).min(LINES) {
-                region.prefetch(first + 8 * line);
+            let mut word = at.offset.word();
+            let end = word + words.min(MOST) as u64;
+            while word < end {
+                region.prefetch(word);
+                word = (word | (LINE_WORDS as u64 - 1)) + 1;
             }
         }
     }

@@ -83,7 +83,7 @@ impl OutRing {
         }
     }
 
-    pub(super) fn is_drained(&mut self, control: &Control) -> bool {
+    pub(super) fn is_drained(&self, control: &Control) -> bool {
         control.ring(self.at, self.words).is_ok_and(|ring| self.producer.is_drained(ring))
     }
 }

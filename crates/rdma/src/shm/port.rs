@@ -1,5 +1,7 @@
 //! An endpoint's port to the fabric of processes.
 
+mod mail;
+
 use std::{
     collections::VecDeque,
     fmt,
@@ -29,9 +31,6 @@ use super::{
     node::Peer,
     queue::{Queue, Sender},
 };
-
-/// The number of polls between two checks of the inboxes of endpoints that do not receive.
-const SELDOM: u32 = 64;
 
 /// The most frames that a port keeps.
 const SPARE: usize = 256;
@@ -67,7 +66,8 @@ pub struct ShmPort<E: Engine> {
     spare: Vec<Frame>,
     /// Whether this endpoint has announced that it receives.
     receives: bool,
-    /// The polls until the mail of the node's other endpoints is checked; zero after a sleep.
+    /// The number of polls until the mail of the node's other endpoints is checked, and taken if
+    /// there is some. Zero after a sleep.
     until_look: u32,
     /// The changes that were seen, and the events that were reported.
     changes: u32,
@@ -111,21 +111,21 @@ impl<E: Engine> ShmPort<E> {
     #[inline]
     fn report_replies(&mut self, events: &mut impl Events) {
         let Sender { endpoint, life } = self.sender;
-        loop {
-            let mut frame = self.spare.pop().unwrap_or_default();
-            match self.replies_in.take(&self.shared, (endpoint, Lane::Replies), &mut frame) {
-                Some((from, _, FrameHead { kind: FrameKind::Reply, life: to, ticket, .. })) if to == life => {
-                    events.replied(ticket, from, Some(frame));
+        let mut frame = self.spare.pop().unwrap_or_default();
+        while let Some((from, _, head)) = self.replies_in.take(&self.shared, (endpoint, Lane::Replies), &mut frame) {
+            // Otherwise the reply is for an earlier endpoint in this place.
+            if head.life == life {
+                match head.kind {
+                    FrameKind::Reply => {
+                        let next = self.spare.pop().unwrap_or_default();
+                        events.replied(head.ticket, from, Some(std::mem::replace(&mut frame, next)));
+                    }
+                    FrameKind::Refusal => events.replied(head.ticket, from, None),
+                    FrameKind::Message | FrameKind::Call => {}
                 }
-                Some((from, _, FrameHead { kind: FrameKind::Refusal, life: to, ticket, .. })) if to == life => {
-                    self.keep(frame);
-                    events.replied(ticket, from, None);
-                }
-                // The reply is for an earlier endpoint in this place.
-                Some(_) => self.keep(frame),
-                None => return self.keep(frame),
             }
         }
+        self.keep(frame);
     }
 
     fn keep(&mut self, frame: Frame) {
@@ -137,10 +137,15 @@ impl<E: Engine> ShmPort<E> {
     /// Sends a reply, unless its caller is gone. Returns false if there is no room.
     fn send_reply(&mut self, to: ReplyTo, reply: &Reply) -> bool {
         let Some(queue) = self.queues.get_mut(usize::from(to.node.0)) else { return true };
-        let life = match queue.life() {
-            Some(life) if life.incarnation == to.incarnation => Arc::clone(life),
+        let other;
+        let (life, rings) = queue.life_and_rings();
+        let life = match life {
+            Some(life) if life.incarnation == to.incarnation => life,
             _ => match self.shared.life_of(to.node, to.incarnation) {
-                Some(life) => life,
+                Some(life) => {
+                    other = life;
+                    &other
+                }
                 None => return true,
             },
         };
@@ -150,7 +155,7 @@ impl<E: Engine> ShmPort<E> {
         die::site("reply.begun");
         let kind = if reply.refused { FrameKind::Refusal } else { FrameKind::Reply };
         let head = FrameHead { kind, endpoint: to.endpoint, life: to.life, ticket: to.ticket };
-        queue.push_frame(&self.shared, self.sender.endpoint, &life, (to.endpoint, Lane::Replies), head, &reply.frame)
+        rings.push(&self.shared, self.sender.endpoint, life, (to.endpoint, Lane::Replies), head, &reply.frame)
     }
 
     #[cold]
@@ -183,41 +188,6 @@ impl<E: Engine> ShmPort<E> {
         }
         queue.taken += 1;
         Ok(())
-    }
-
-    /// Returns the endpoints of this node whose requests to check: its own first, and with `all`
-    /// every other.
-    fn inboxes(&self, all: bool) -> impl Iterator<Item = u16> + use<E> {
-        let own = self.sender.endpoint;
-        // Mail that arrived when there was no endpoint is in the first inbox.
-        let used = if all { self.shared.used.load(Acquire).max(1) as u16 } else { 0 };
-        std::iter::once(own).chain((0..used).filter(move |endpoint| *endpoint != own))
-    }
-
-    /// Returns whether there seems to be mail: another endpoint of the node may be about to take
-    /// it.
-    fn mail_is_there(&self, all: bool) -> bool {
-        self.inboxes(all).any(|endpoint| match self.shared.places[usize::from(endpoint)].inbox.try_lock() {
-            Some(inbox) => inbox.may_have(&self.shared, endpoint),
-            None => true,
-        })
-    }
-
-    fn set_receives(&mut self, receives: bool) {
-        if self.receives != receives {
-            self.receives = receives;
-            self.shared.control().set_receives(self.sender.endpoint, receives);
-        }
-    }
-
-    /// Wakes the node's other receiving endpoints, for mail that this one leaves.
-    fn pass_on(&self) {
-        if self.mail_is_there(true) {
-            let control = self.shared.control();
-            for endpoint in self.inboxes(true).filter(|endpoint| control.receives(*endpoint)) {
-                control.alarm(endpoint).ring();
-            }
-        }
     }
 }
 
@@ -255,7 +225,7 @@ impl<E: Engine> Backend for ShmPort<E> {
     #[inline(always)]
     fn post(&mut self, work: Work) {
         let index = usize::from(work.verb.node().0);
-        let queue = &mut self.queues[index];
+        let Some(queue) = self.queues.get_mut(index) else { unreachable!("a place is reserved there") };
         queue.push(work);
         if !std::mem::replace(&mut queue.active, true) {
             self.active.push(index as u32);
@@ -295,28 +265,13 @@ impl<E: Engine> Backend for ShmPort<E> {
         activity
     }
 
+    #[inline]
     fn has_mail(&mut self) -> bool {
-        self.set_receives(true);
-        let all = self.until_look == 0;
-        self.until_look = if all { SELDOM } else { self.until_look - 1 };
-        self.mail_is_there(all)
+        self.looks_for_mail()
     }
 
     fn receive(&mut self) -> Option<Received> {
-        self.set_receives(true);
-        let mut frame = self.spare.pop().unwrap_or_default();
-        for endpoint in self.inboxes(true) {
-            let place = &self.shared.places[usize::from(endpoint)];
-            let Some(mut inbox) = place.inbox.try_lock() else { continue };
-            let Some((from, announced, head)) = inbox.take(&self.shared, (endpoint, Lane::Requests), &mut frame) else {
-                continue;
-            };
-            let FrameHead { kind, endpoint, life, ticket } = head;
-            let call = ReplyTo { node: from, incarnation: announced.incarnation, endpoint, life, ticket };
-            return Some(Received { from, frame, reply_to: (kind == FrameKind::Call).then_some(call) });
-        }
-        self.keep(frame);
-        None
+        self.take_mail()
     }
 
     fn reply(&mut self, to: ReplyTo, reply: Reply) {

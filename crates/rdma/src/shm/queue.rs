@@ -3,31 +3,21 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use drtm_htm::Engine;
+use drtm_htm::{Engine, Word};
 
 use crate::{
-    Incarnation, Tearing, VerbError, die, memory,
+    Incarnation, Remote, Tearing, VerbError, die, memory,
     port::{Activity, Events, Ticket, Verb, Work},
     ring::{FrameHead, FrameKind},
 };
 
-use super::{ENDPOINTS, Shared, control::Lane, node::Peer, outbox::OutRing};
+use super::{ENDPOINTS, Shared, control::Lane, node::Peer, rings::Rings};
 
 /// The endpoint of a queue, as frames name it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sender {
     pub(super) endpoint: u16,
     pub(super) life: u32,
-}
-
-/// The progress of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Done(u64),
-    /// There is no room for the message.
-    Full,
-    /// The region is registered, but not known here yet.
-    Later,
 }
 
 #[derive(Debug)]
@@ -45,10 +35,7 @@ pub(super) struct Queue<E: Engine> {
     broken: Option<VerbError>,
     /// The endpoint of the node that messages go to.
     receiver: Option<u16>,
-    /// For each endpoint of the node, the ring for requests and the one for replies.
-    rings: Vec<[Option<OutRing>; 2]>,
-    /// The incarnation that the rings lead to.
-    rings_to: Incarnation,
+    rings: Rings,
 }
 
 impl<E: Engine> Default for Queue<E> {
@@ -61,8 +48,7 @@ impl<E: Engine> Default for Queue<E> {
             taken: 0,
             broken: None,
             receiver: None,
-            rings: Vec::new(),
-            rings_to: Incarnation(0),
+            rings: Rings::default(),
         }
     }
 }
@@ -70,6 +56,11 @@ impl<E: Engine> Default for Queue<E> {
 impl<E: Engine> Queue<E> {
     pub(super) fn life(&self) -> Option<&Arc<Peer<E>>> {
         self.life.as_ref()
+    }
+
+    /// Returns the incarnation, and the rings to it or another.
+    pub(super) fn life_and_rings(&mut self) -> (Option<&Arc<Peer<E>>>, &mut Rings) {
+        (self.life.as_ref(), &mut self.rings)
     }
 
     /// Connects the queue to an incarnation. The queue is empty then: all operations for an
@@ -98,75 +89,135 @@ impl<E: Engine> Queue<E> {
     /// Adds an operation, and prefetches the memory that it will read.
     #[inline(always)]
     pub(super) fn push(&mut self, work: Work) {
-        if let (Verb::Read { from, into }, Some(life)) = (&work.verb, &self.life) {
-            life.prefetch(*from, into.len());
+        let Work { ticket, verb } = work;
+        if let Verb::Read { from, into } = verb {
+            if let Some(life) = &self.life {
+                life.prefetch(from, into.len());
+            }
+            return self.pending.push_back(Work { ticket, verb: Verb::Read { from, into } });
         }
-        self.pending.push_back(work);
+        self.pending.push_back(Work { ticket, verb });
     }
 
     /// Carries out all operations in order, as far as possible.
     #[inline]
     pub(super) fn finish(&mut self, shared: &Shared<E>, sender: Sender, events: &mut impl Events) -> Activity {
-        while let Some(mut work) = self.pending.pop_front() {
-            let step = match self.broken {
-                Some(error) => Err(error),
-                None => self.carry_out(&mut work, shared, sender),
-            };
-            let outcome = match step {
-                Ok(Step::Done(value)) => Ok(value),
-                Err(error) => Err(error),
-                Ok(not_yet) => {
-                    self.pending.push_front(work);
-                    // This process's own watcher will soon learn of the region.
-                    return if not_yet == Step::Later { Activity::Busy } else { Activity::Blocked };
-                }
-            };
-            if let Err(error) = outcome {
-                // A failure that is not reported replaces the next operation.
-                self.broken = work.ticket.is_none().then_some(error);
+        while let Some(Work { ticket, verb }) = self.pending.pop_front() {
+            if let Some(error) = self.broken {
+                self.end(ticket, verb, Err(error), events);
+            } else if let Err((not_yet, verb)) = self.carry_out(ticket, verb, shared, sender, events) {
+                self.pending.push_front(Work { ticket, verb });
+                return not_yet;
             }
-            self.taken -= 1;
-            events.completed(work.ticket, work.verb, outcome);
         }
         Activity::Idle
     }
 
-    #[inline]
-    fn carry_out(&mut self, work: &mut Work, shared: &Shared<E>, sender: Sender) -> Result<Step, VerbError> {
-        let Some(life) = &self.life else { return Err(VerbError::UnknownNode { node: work.verb.node() }) };
-        match &mut work.verb {
-            Verb::Read { from, into } => {
-                let Some((engine, words)) = life.words(*from, into.len())? else { return Ok(Step::Later) };
-                die::site("verb.read");
-                memory::fetch_all(engine, words, into, *from, Tearing::Lines);
-                Ok(Step::Done(0))
+    /// Reports an operation that is over.
+    #[inline(always)]
+    fn end(&mut self, ticket: Option<Ticket>, verb: Verb, outcome: Result<u64, VerbError>, events: &mut impl Events) {
+        if let Err(error) = outcome {
+            // A failure that is not reported replaces the next operation.
+            self.broken = ticket.is_none().then_some(error);
+        }
+        self.taken -= 1;
+        events.completed(ticket, verb, outcome);
+    }
+
+    /// Carries out an operation and reports it. Returns it if it has to wait. Each verb has a path
+    /// of its own to its report, without a branch on the verb.
+    #[inline(always)]
+    fn carry_out(
+        &mut self,
+        ticket: Option<Ticket>,
+        verb: Verb,
+        shared: &Shared<E>,
+        sender: Sender,
+        events: &mut impl Events,
+    ) -> Result<(), (Activity, Verb)> {
+        // This process's own watcher will soon learn of a region that is not known here yet.
+        const LATER: Activity = Activity::Busy;
+        match verb {
+            Verb::Read { from, mut into } => {
+                let outcome = match self.words(from, into.len()) {
+                    Ok(Some((engine, words))) => {
+                        die::site("verb.read");
+                        memory::fetch_all(engine, words, &mut into, from, Tearing::Lines);
+                        Ok(0)
+                    }
+                    Ok(None) => return Err((LATER, Verb::Read { from, into })),
+                    Err(error) => Err(error),
+                };
+                self.end(ticket, Verb::Read { from, into }, outcome, events);
             }
             Verb::Write { to, from } => {
-                let Some((engine, words)) = life.words(*to, from.len())? else { return Ok(Step::Later) };
-                die::site("verb.write");
-                let half = from.len() / 2;
-                memory::store(engine, words, from, 0..half);
-                die::site("verb.written.half");
-                memory::store(engine, words, from, half..from.len());
-                die::site("verb.written");
-                Ok(Step::Done(0))
+                let outcome = match self.words(to, from.len()) {
+                    Ok(Some((engine, words))) => {
+                        die::site("verb.write");
+                        let half = from.len() / 2;
+                        memory::store(engine, words, &from, 0..half);
+                        die::site("verb.written.half");
+                        memory::store(engine, words, &from, half..from.len());
+                        die::site("verb.written");
+                        Ok(0)
+                    }
+                    Ok(None) => return Err((LATER, Verb::Write { to, from })),
+                    Err(error) => Err(error),
+                };
+                self.end(ticket, Verb::Write { to, from }, outcome, events);
             }
             Verb::CompareSwap { at, expected, new } => {
-                let Some((engine, words)) = life.words(*at, 1)? else { return Ok(Step::Later) };
-                die::site("verb.swap");
-                let found = engine.compare_exchange(&words[0], *expected, *new).unwrap_or_else(|found| found);
-                die::site("verb.swapped");
-                Ok(Step::Done(found))
+                let outcome = match self.words(at, 1) {
+                    Ok(Some((engine, words))) => {
+                        die::site("verb.swap");
+                        let found = engine.compare_exchange(&words[0], expected, new).unwrap_or_else(|found| found);
+                        die::site("verb.swapped");
+                        Ok(found)
+                    }
+                    Ok(None) => return Err((LATER, Verb::CompareSwap { at, expected, new })),
+                    Err(error) => Err(error),
+                };
+                self.end(ticket, Verb::CompareSwap { at, expected, new }, outcome, events);
             }
             Verb::FetchAdd { at, add } => {
-                let Some((engine, words)) = life.words(*at, 1)? else { return Ok(Step::Later) };
-                Ok(Step::Done(engine.fetch_add(&words[0], *add)))
+                let outcome = match self.words(at, 1) {
+                    Ok(Some((engine, words))) => Ok(engine.fetch_add(&words[0], add)),
+                    Ok(None) => return Err((LATER, Verb::FetchAdd { at, add })),
+                    Err(error) => Err(error),
+                };
+                self.end(ticket, Verb::FetchAdd { at, add }, outcome, events);
             }
-            Verb::Send { bytes, .. } => self.deliver(shared, sender, FrameKind::Message, work.ticket, bytes),
-            Verb::Call { bytes, .. } => self.deliver(shared, sender, FrameKind::Call, work.ticket, bytes),
+            Verb::Send { to, bytes } => {
+                let outcome = match self.deliver(shared, sender, FrameKind::Message, ticket, &bytes) {
+                    Ok(true) => Ok(0),
+                    Ok(false) => return Err((Activity::Blocked, Verb::Send { to, bytes })),
+                    Err(error) => Err(error),
+                };
+                self.end(ticket, Verb::Send { to, bytes }, outcome, events);
+            }
+            Verb::Call { to, bytes } => {
+                let outcome = match self.deliver(shared, sender, FrameKind::Call, ticket, &bytes) {
+                    Ok(true) => Ok(0),
+                    Ok(false) => return Err((Activity::Blocked, Verb::Call { to, bytes })),
+                    Err(error) => Err(error),
+                };
+                self.end(ticket, Verb::Call { to, bytes }, outcome, events);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns words of the node, and the engine to access them with. `None` if the region is not
+    /// known here yet.
+    #[inline(always)]
+    fn words(&self, at: Remote, count: usize) -> Result<Option<(&E, &[Word])>, VerbError> {
+        match &self.life {
+            Some(life) => life.words(at, count),
+            None => Err(VerbError::UnknownNode { node: at.node }),
         }
     }
 
+    /// Sends a message. Returns false if there is no room.
     fn deliver(
         &mut self,
         shared: &Shared<E>,
@@ -174,8 +225,8 @@ impl<E: Engine> Queue<E> {
         kind: FrameKind,
         ticket: Option<Ticket>,
         bytes: &[u8],
-    ) -> Result<Step, VerbError> {
-        let Some(life) = self.life.clone() else { return Ok(Step::Full) };
+    ) -> Result<bool, VerbError> {
+        let Some(life) = &self.life else { return Ok(false) };
         if life.is_over() {
             return Err(life.gone());
         }
@@ -183,10 +234,11 @@ impl<E: Engine> Queue<E> {
         let head = FrameHead { kind, endpoint: sender.endpoint, life: sender.life, ticket };
         let receiver = match self.receiver {
             Some(receiver) if life.control.receives(receiver) => receiver,
-            _ => self.choose(shared, sender.endpoint, &life),
+            before => Self::choose(before, &self.rings, shared, sender.endpoint, life),
         };
-        if !self.push_frame(shared, sender.endpoint, &life, (receiver, Lane::Requests), head, bytes) {
-            return Ok(Step::Full);
+        self.receiver = Some(receiver);
+        if !self.rings.push(shared, sender.endpoint, life, (receiver, Lane::Requests), head, bytes) {
+            return Ok(false);
         }
         if !life.control.receives(receiver) {
             // Another endpoint of the node may be able to take it.
@@ -194,54 +246,21 @@ impl<E: Engine> Queue<E> {
                 life.control.alarm(endpoint).ring();
             }
         }
-        Ok(Step::Done(0))
+        Ok(true)
     }
 
     /// Chooses an endpoint that receives. It stays with the previous one while that has messages of
     /// this queue, so that they stay in order.
     #[cold]
-    fn choose(&mut self, shared: &Shared<E>, from: u16, life: &Peer<E>) -> u16 {
-        if let Some(receiver) = self.receiver
-            && let Some([Some(ring), _]) = self.rings.get_mut(usize::from(receiver))
-            && !ring.is_drained(shared.control())
+    fn choose(before: Option<u16>, rings: &Rings, shared: &Shared<E>, from: u16, life: &Peer<E>) -> u16 {
+        if let Some(receiver) = before
+            && rings.has_requests(receiver, shared.control())
         {
             return receiver;
         }
         // Each sender begins its search elsewhere, so that they spread.
         let first = (shared.node.0 as usize * 7 + usize::from(from)) % ENDPOINTS;
         let receivers = (0..ENDPOINTS).map(|turn| ((first + turn) % ENDPOINTS) as u16);
-        let receiver = receivers.into_iter().find(|endpoint| life.control.receives(*endpoint)).unwrap_or(0);
-        self.receiver = Some(receiver);
-        receiver
-    }
-
-    /// Pushes a frame into the ring to an endpoint, and wakes it. Returns false if there is no
-    /// room.
-    pub(super) fn push_frame(
-        &mut self,
-        shared: &Shared<E>,
-        from: u16,
-        life: &Peer<E>,
-        (endpoint, lane): (u16, Lane),
-        head: FrameHead,
-        bytes: &[u8],
-    ) -> bool {
-        if self.rings_to != life.incarnation {
-            self.rings.clear();
-            self.rings.resize_with(ENDPOINTS, Default::default);
-            self.rings_to = life.incarnation;
-        }
-        let lanes = &mut self.rings[usize::from(endpoint) % ENDPOINTS];
-        let ring = &mut lanes[usize::from(lane == Lane::Replies)];
-        if ring.is_none() {
-            *ring = OutRing::open(shared, from, life, endpoint, lane);
-        }
-        let pushed = ring.as_mut().is_some_and(|ring| ring.push(shared.control(), head, bytes));
-        if pushed {
-            die::site("wake.looked");
-            life.control.alarm(endpoint).ring();
-            die::site("wake.rung");
-        }
-        pushed
+        receivers.into_iter().find(|endpoint| life.control.receives(*endpoint)).unwrap_or(0)
     }
 }
