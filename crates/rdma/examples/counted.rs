@@ -5,6 +5,8 @@
 //! cargo run --release -p drtm-rdma --example counted -- local read 1000
 //! cargo run --release -p drtm-rdma --example counted -- shm read 1000
 //! ```
+//!
+//! A fourth argument is the number of coroutines, which is 8 without it.
 
 #[cfg(not(feature = "model"))]
 use {
@@ -14,29 +16,44 @@ use {
 };
 
 #[cfg(not(feature = "model"))]
-const COROUTINES: usize = 8;
+const COROUTINES: &str = "8";
 
 #[cfg(not(feature = "model"))]
-fn measure<F: Fabric>(fabric: &F, at: Remote, what: &str, each: usize) -> Result<(), Box<dyn Error>> {
+fn measure<F: Fabric>(
+    fabric: &F,
+    at: Remote,
+    what: &str,
+    (each, coroutines): (usize, usize),
+) -> Result<(), Box<dyn Error>> {
     let endpoint = fabric.endpoint(NodeId(0))?;
     let verbs = endpoint.during(Phase::Execute);
     match what {
-        "read" => drop(run(&endpoint, COROUTINES, |_| async {
+        "read" => drop(run(&endpoint, coroutines, |_| async {
             for _ in 0..each {
                 black_box(verbs.read(at, 8).await.is_ok());
             }
         })),
-        "write" => drop(run(&endpoint, COROUTINES, |_| async {
+        "write" => drop(run(&endpoint, coroutines, |_| async {
             for _ in 0..each {
                 black_box(verbs.write(at, &[1; 8]).await.is_ok());
             }
         })),
-        "swap" => drop(run(&endpoint, COROUTINES, |_| async {
+        "swap" => drop(run(&endpoint, coroutines, |_| async {
             for _ in 0..each {
                 black_box(verbs.compare_swap(at, 1, 1).await.is_ok());
             }
         })),
-        "batch" => drop(run(&endpoint, COROUTINES, |_| async {
+        "single" => drop(run(&endpoint, coroutines, |_| async {
+            for _ in 0..each {
+                let mut batch = verbs.batch();
+                let read = batch.read(at, 8);
+                batch.ring();
+                if let Ok(read) = read {
+                    black_box(read.await.is_ok());
+                }
+            }
+        })),
+        "batch" => drop(run(&endpoint, coroutines, |_| async {
             for _ in 0..each / 4 {
                 let mut batch = verbs.batch();
                 let reads = [0; 4].map(|_| batch.read(at, 8));
@@ -46,7 +63,7 @@ fn measure<F: Fabric>(fabric: &F, at: Remote, what: &str, each: usize) -> Result
                 }
             }
         })),
-        "switch" => drop(run(&endpoint, COROUTINES, |_| async {
+        "switch" => drop(run(&endpoint, coroutines, |_| async {
             for _ in 0..each {
                 endpoint.yield_now().await;
             }
@@ -54,7 +71,7 @@ fn measure<F: Fabric>(fabric: &F, at: Remote, what: &str, each: usize) -> Result
         "call" => {
             let mut executor = Executor::new(&endpoint);
             executor.serve(verbs.serve(|_from, request, reply| reply.extend_from_slice(request)));
-            for _ in 0..COROUTINES {
+            for _ in 0..coroutines {
                 executor.spawn(async move {
                     for _ in 0..each {
                         black_box(verbs.call(NodeId(0), &[1; 32]).await.is_ok());
@@ -63,7 +80,7 @@ fn measure<F: Fabric>(fabric: &F, at: Remote, what: &str, each: usize) -> Result
             }
             executor.run();
         }
-        other => return Err(format!("no operation {other:?}: read, write, swap, batch, switch or call").into()),
+        other => return Err(format!("no operation {other:?}: read, write, swap, single, batch, switch or call").into()),
     }
     Ok(())
 }
@@ -71,8 +88,11 @@ fn measure<F: Fabric>(fabric: &F, at: Remote, what: &str, each: usize) -> Result
 #[cfg(not(feature = "model"))]
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [fabric, what, count] = &arguments[..] else { return Err("name a fabric, an operation and a number".into()) };
-    let each = count.parse::<usize>()? / COROUTINES;
+    let [fabric, what, count, coroutines @ ..] = &arguments[..] else {
+        return Err("name a fabric, an operation and a number".into());
+    };
+    let coroutines: usize = coroutines.first().map_or(COROUTINES, String::as_str).parse()?;
+    let each = (count.parse::<usize>()? / coroutines, coroutines);
     let owner = NodeId(1);
     if fabric == "local" {
         let fabric = LocalFabric::new(2, LocalConfig::perfect());

@@ -179,6 +179,21 @@ fn calls(endpoint: &Endpoint<ShmPort<NoHtm>>, at: Remote, raw: &Region<NoHtm>) -
     Ok(())
 }
 
+/// The time of the processor that this process takes in a second in which its worker answers calls
+/// and none comes.
+#[cfg(not(feature = "model"))]
+fn idle(endpoint: &Endpoint<ShmPort<NoHtm>>) {
+    let used = || rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let mut executor = Executor::new(endpoint);
+    executor.serve(endpoint.during(Phase::Other).serve(|_, _, _| {}));
+    executor.spawn(endpoint.sleep(Duration::from_secs(1)));
+    let before = used();
+    executor.run();
+    let after = used();
+    let nanos = (after.tv_sec - before.tv_sec) * 1_000_000_000 + after.tv_nsec - before.tv_nsec;
+    println!("{:<64}{:9.3} %", "an idle second of a worker, time of the processor", nanos as f64 / 1e7);
+}
+
 #[cfg(not(feature = "model"))]
 fn main() -> Result<(), Box<dyn Error>> {
     if let Some(directory) = std::env::args_os().nth(1) {
@@ -206,6 +221,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let raw = fabric.peer_region(OWNER, RegionId(0)).ok_or("the owner's region")?;
     reads(&endpoint, at, &raw)?;
     calls(&endpoint, at, &raw)?;
+    idle(&endpoint);
     drop((endpoint, fabric));
     owner.wait()?;
     std::fs::remove_dir_all(&directory)?;

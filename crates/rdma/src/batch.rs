@@ -60,6 +60,7 @@ impl<'e, P: Port> Batch<'e, P> {
         Self { verbs, works: verbs.endpoint().inner().list() }
     }
 
+    #[inline]
     fn add<T>(&mut self, intent: impl Intent) -> Result<Pending<'e, P, T>, VerbError> {
         let endpoint = self.verbs.endpoint();
         let (work, ticket) = endpoint.inner().stage(&intent, self.verbs.phase())?;

@@ -14,7 +14,7 @@
 //! count, and trusts it only within bounds. A ring with invalid counts or lengths is [`Corrupt`],
 //! and is not read any more. Whatever they are, no word outside the ring is accessed.
 
-use drtm_htm::{Engine, NoHtm, Word};
+use drtm_htm::{Engine, LINE_WORDS, NoHtm, Word, prefetch_at};
 
 use crate::{die, port::Ticket, words_for};
 
@@ -193,9 +193,14 @@ impl Consumer {
         Self { head: NoHtm.load(&ring[HEAD]) }
     }
 
-    /// Returns whether the ring is empty. It only loads the tail.
+    /// Returns whether the ring is empty. It only loads the tail, and prefetches the next frame: if
+    /// there is one, both come from the producer's cache at the same time.
     #[inline]
     pub(crate) fn is_empty(&self, ring: &[Word]) -> bool {
+        let data = data(ring);
+        let next = data.as_ptr().wrapping_add((self.head & (data.len() as u64 - 1)) as usize);
+        prefetch_at(next);
+        prefetch_at(next.wrapping_add(LINE_WORDS));
         NoHtm.load(&ring[TAIL]) == self.head
     }
 

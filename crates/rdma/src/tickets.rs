@@ -181,6 +181,7 @@ impl Tickets {
     }
 
     /// Marks the operation as posted. Returns the ticket, or `None` if it is unsignaled.
+    #[inline]
     pub(crate) fn ring(&mut self, ticket: Ticket) -> Option<Ticket> {
         let entry = self.live(ticket)?;
         match (entry.state, entry.call) {
@@ -205,6 +206,7 @@ impl Tickets {
     }
 
     /// Returns whether a posted operation is waited for.
+    #[inline]
     pub(crate) fn is_awaited(&self, ticket: Ticket) -> bool {
         matches!(self.entries[ticket.index as usize].state, State::Posted)
     }

@@ -4,7 +4,7 @@
 use std::mem;
 
 use crate::{
-    Capabilities, Counters, NodeId, Phase, Port, VerbError,
+    Capabilities, Counters, NodeId, Phase, Port, Tally, VerbError,
     buffers::{Buffer, Pool},
     intent::{self, Intent},
     port::{Activity, Frame, Received, Reply, ReplyTo, Ticket, Verb, Work},
@@ -221,6 +221,7 @@ impl<P: Port> Inner<P> {
     }
 
     /// Posts all requests of a batch, and rings one doorbell for each target node.
+    #[inline]
     pub(crate) fn ring(&mut self, mut works: Vec<Work>, phase: Phase) {
         for work in &mut works {
             work.ticket = work.ticket.and_then(|ticket| self.completions.tickets.ring(ticket));
@@ -269,24 +270,26 @@ impl<P: Port> Inner<P> {
         works.push(work);
     }
 
+    /// Posts requests, and rings one doorbell for each target node.
+    #[inline(always)]
     fn post_all(&mut self, works: &mut Vec<Work>, phase: Phase) {
-        if works.is_empty() {
-            return;
-        }
-        let tally = self.completions.counters.phase(phase);
-        for (index, work) in works.iter().enumerate() {
+        let Some(first) = works.first() else { return };
+        let (node, mut to_one, mut awaited) = (first.verb.node(), true, false);
+        let Completions { tickets, counters, under_way, .. } = &mut self.completions;
+        let tally = counters.phase(phase);
+        for work in works.iter() {
             intent::count(&work.verb, tally);
-            let node = work.verb.node();
-            if works[..index].iter().all(|earlier| earlier.verb.node() != node) {
-                tally.doorbells += 1;
-                let awaited =
-                    |work: &Work| work.ticket.is_some_and(|ticket| self.completions.tickets.is_awaited(ticket));
-                let to_node = works[index..].iter().filter(|later| later.verb.node() == node);
-                tally.round_trips += u64::from(to_node.into_iter().any(awaited));
-            }
+            to_one &= work.verb.node() == node;
+            awaited |= work.ticket.is_some_and(|ticket| tickets.is_awaited(ticket));
         }
+        if to_one {
+            tally.doorbells += 1;
+            tally.round_trips += u64::from(awaited);
+        } else {
+            count_doorbells(works, tickets, tally);
+        }
+        *under_way += works.len();
         for work in works.drain(..) {
-            self.completions.under_way += 1;
             self.port.post(work);
         }
         self.port.ring();
@@ -364,5 +367,19 @@ impl<P: Port> Inner<P> {
 
     pub(crate) fn recycle_reply(&mut self, frame: Frame) {
         self.port.recycle_reply(frame);
+    }
+}
+
+/// Counts the doorbells of requests to several nodes.
+#[cold]
+fn count_doorbells(works: &[Work], tickets: &Tickets, tally: &mut Tally) {
+    for (index, work) in works.iter().enumerate() {
+        let node = work.verb.node();
+        if works[..index].iter().all(|earlier| earlier.verb.node() != node) {
+            tally.doorbells += 1;
+            let mut to_node = works[index..].iter().filter(|later| later.verb.node() == node);
+            let awaited = |work: &Work| work.ticket.is_some_and(|ticket| tickets.is_awaited(ticket));
+            tally.round_trips += u64::from(to_node.any(awaited));
+        }
     }
 }
