@@ -134,4 +134,24 @@ mod tests {
         }
         assert_eq!(idle.budget, LEAST);
     }
+
+    #[test]
+    fn the_first_rounds_do_not_read_the_clock() {
+        let mut idle = Idle::default();
+        for _ in 0..EAGER {
+            assert!(!idle.is_due(|| panic!("an eager round"), true));
+            idle.spin(true);
+        }
+        let mut reads = 0;
+        let mut clock = || {
+            reads += 1;
+            Time::default()
+        };
+        for _ in 0..FIRST {
+            assert!(!idle.is_due(&mut clock, true));
+            idle.spin(true);
+        }
+        assert!(idle.is_due(&mut clock, true), "it has spun as often as it may");
+        assert_eq!(reads, FIRST);
+    }
 }

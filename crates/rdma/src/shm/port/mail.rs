@@ -68,7 +68,7 @@ impl<E: Engine> ShmPort<E> {
             return self.is_mail_of(self.sender.endpoint);
         }
         let found = self.mail_is_there(true);
-        // Otherwise the next message is looked for in all inboxes.
+        // If there is some, it may be in any inbox, and is taken from there while this is zero.
         if !found {
             self.until_look = SELDOM;
         }
