@@ -15,7 +15,8 @@ use super::{super::control::Lane, ShmPort};
 const SELDOM: u32 = 64;
 
 impl<E: Engine> ShmPort<E> {
-    /// Returns the node's other endpoints, to whose inboxes requests may come that they do not take.
+    /// Returns the node's other endpoints, to whose inboxes requests may come that they do not
+    /// take.
     fn others(&self) -> impl Iterator<Item = u16> + use<E> {
         let own = self.sender.endpoint;
         // Mail that arrived when there was no endpoint is in the first inbox.
