@@ -13,7 +13,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
     Conflict, Error, Options,
-    cluster::{Protocol, Worker},
+    cluster::{Protocol, Sets, Worker},
 };
 
 use crate::{
@@ -62,6 +62,64 @@ fn a_body_that_always_waits_for_such_a_writer_is_given_up() {
     assert!(matches!(failed, Err(Error::Contended { attempts: RUNS, table: Some("words"), .. })), "{failed:?}");
     let late = two.transact_with(Options::new().attempts(1), async move |tx| tx.put(tables.words, 5, vec![2]).await);
     late.wait().expect("nothing is locked");
+}
+
+/// Replaces a row by one whose key begins like its own, in a transaction that has claimed it.
+#[derive(Clone)]
+struct Renames {
+    fetches: bool,
+}
+
+impl Script for Renames {
+    async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
+        self,
+        worker: Worker<'e, F, With<T>>,
+        tables: Tables,
+        number: u64,
+    ) {
+        // No other key begins like these two.
+        let [from, to] = [0, 1].map(|last| [vec![number as u8; 8], vec![last]].concat());
+        let put = worker.transact(async |tx| tx.put(tables.sorted_names, &from, vec![0; 8]).await);
+        put.await.expect("room");
+        let (mut runs, names) = (0, tables.sorted_names);
+        let mut claims = || {
+            runs += 1;
+            if runs < RUNS { Err(Error::from(Conflict::Locked)) } else { Ok(()) }
+        };
+        if self.fetches {
+            let declared = |sets: &mut Sets<'_, 'e, F, With<T>>| {
+                sets.write(names, &from)?;
+                sets.write(names, &to)
+            };
+            let renamed = worker.transact_on(declared, |rows| {
+                assert!(rows.remove(names, &from)?);
+                rows.insert(names, &to, vec![1; 8])?;
+                claims()
+            });
+            renamed.await.expect("no other is in its way");
+        } else {
+            let renamed = worker.transact_with(Options::new().attempts(2 * RUNS), async |tx| {
+                assert!(tx.remove(names, &from).await?);
+                tx.insert(names, &to, vec![1; 8]).await?;
+                claims()
+            });
+            renamed.await.expect("no other is in its way");
+        }
+        assert_eq!(runs, RUNS);
+        let left = worker.transact(async |tx| Ok((tx.get(names, &from).await?, tx.get(names, &to).await?)));
+        assert_eq!(left.await.expect("all nodes are here"), (None, Some(vec![1; 8])));
+    }
+}
+
+#[test]
+fn a_claimed_row_is_not_in_the_way_of_a_key_that_begins_like_its_own() {
+    for (protocol, fetches) in [(Protocol::FASST, false), (Protocol::DRTM_H, false), (Protocol::DRTM, true)] {
+        // One of them is the owner. Then both at the same time.
+        for (nodes, coroutines) in [(1, 1), (2, 1), (2, 2)] {
+            let size = Size { nodes, owners: 1, coroutines, protocol };
+            Bed::atomic(u64::from(nodes)).run::<Sound>(size, &Renames { fetches });
+        }
+    }
 }
 
 /// One coroutine claims rows and never ends. The others wait for it.

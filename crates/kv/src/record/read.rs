@@ -335,10 +335,6 @@ impl<E: Engine> Record<'_, E> {
             return Ok(if is_current { Look::Busy } else { Look::Stale });
         }
         let seen = view.see(self, version);
-        if seen == Seen::Locked {
-            cold_path();
-            return Ok(if is_current { Look::Busy } else { Look::Stale });
-        }
         let is_it = match identity.is(self, head) {
             Ok(true) if seen == Seen::Now && !version.is_removed() => {
                 self.shape::<K>(head).and_then(|shape| self.copy_wanted(shape, into)).map(|()| true)
@@ -358,7 +354,13 @@ impl<E: Engine> Record<'_, E> {
             return Ok(Look::Stale);
         }
         match is_it? {
+            // Whether it is locked or not: a lock keeps readers from its own key only. A transaction
+            // that inserts a key may have locked another that begins like it.
             false => Ok(Look::Other),
+            true if seen == Seen::Locked => {
+                cold_path();
+                Ok(Look::Busy)
+            }
             true if seen == Seen::Older => view.read_older(self, head, into),
             true if !V::FINDS_ABSENT && version.is_removed() => Ok(Look::Absent),
             true => Ok(Look::Found(self.entry(version).into())),

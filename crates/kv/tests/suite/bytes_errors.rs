@@ -1,7 +1,9 @@
 //! Operations that a tree of byte strings refuses. It stays usable, and detects corrupt memory.
 
 use drtm_htm::{Engine, NoHtm, Word};
-use drtm_kv::{Bytes, Current, Inline, KvError, KvTable, MAX_KEY, NoValue, Store, Tree};
+use drtm_kv::{
+    Bytes, Current, ForHolder, Holder, Inline, KvError, KvTable, Locking, MAX_KEY, NoValue, Placed, Store, Tree,
+};
 use drtm_rdma::RegionError;
 
 use crate::support::{MIB, store};
@@ -42,6 +44,28 @@ fn keys_up_to_the_limit_and_no_longer() {
     assert_eq!(lengths, [0, 1, MAX_KEY]);
     assert!(tree.range(&long[..]..).next().expect("sound").is_none());
     assert_eq!(tree.count().expect("sound"), 3);
+}
+
+/// A lock keeps others from its own key only, though it takes the key's record to tell the keys
+/// apart.
+#[test]
+fn a_locked_record_is_not_in_the_way_of_a_key_that_begins_like_its_own() {
+    let (store, tree) = tree(16 * MIB);
+    let (tree, records, other) = (tree.impatient(), store.records(), Holder::new(1, 1, 1, 0));
+    let mut worker = store.worker().expect("a worker");
+    let keys = [&b"begins like this"[..], b"begins like that", b"begins like those"];
+    tree.insert(&mut worker, keys[0], b"").expect("room").expect("it is new");
+    let seen = tree.read(keys[0], Current, &mut NoValue).expect("sound").expect("it is there");
+    assert!(matches!(records.lock(seen.at, other), Ok(Locking::Taken { .. })));
+    for key in &keys[1..] {
+        assert!(tree.read(key, ForHolder(worker.holder()), &mut NoValue).expect("it is not locked").is_err());
+        let placed = tree.place(&mut worker, key, b"", None, |_| ()).expect("it is not locked");
+        assert!(matches!(placed, Placed::Made(_)), "{placed:?}");
+    }
+    let read = tree.read(keys[0], ForHolder(worker.holder()), &mut NoValue);
+    assert!(matches!(read, Err(KvError::Busy)), "{read:?}");
+    records.unlock(seen.at);
+    assert!(tree.read(keys[0], ForHolder(worker.holder()), &mut NoValue).expect("it is free").is_ok());
 }
 
 #[test]
