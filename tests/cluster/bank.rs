@@ -15,7 +15,7 @@ use drtm_txn::{
 use fastrand::Rng;
 
 use crate::{
-    bed::{Bed, Fault, Script, Size, Sound, Tables, With},
+    bed::{Bed, Script, Setup, Size, Tables, Tested},
     history::BY_LOOPBACK,
 };
 
@@ -40,12 +40,7 @@ struct Transfers {
 }
 
 impl Script for Transfers {
-    async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
-        self,
-        worker: Worker<'e, F, With<T>>,
-        tables: Tables,
-        number: u64,
-    ) {
+    async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, number: u64) {
         if number == 0 {
             let opened = worker.transact(async |tx| {
                 for account in 0..self.accounts {
@@ -83,9 +78,9 @@ impl Script for Transfers {
 
 impl Transfers {
     /// Looks at all accounts at one moment.
-    async fn look<F: Fabric<Engine = NoHtm>, T: Fault>(
+    async fn look<F: Fabric<Engine = NoHtm>>(
         &self,
-        worker: &Worker<'_, F, With<T>>,
+        worker: &Worker<'_, F, Tested>,
         tables: Tables,
     ) -> Result<(), Error> {
         let all = worker.transact(async |tx| tx.get_many(tables.words, 0..self.accounts).await).await?;
@@ -97,15 +92,15 @@ impl Transfers {
 
 fn check(bed: &Bed, size: Size, accounts: u64, crosses: bool, seed: u64) {
     for protocol in Protocol::ALL {
-        check_protocol::<Sound>(protocol, bed, size, accounts, crosses, seed);
+        check_protocol(protocol, bed, size, accounts, crosses, seed);
     }
 }
 
-fn check_protocol<T: Fault>(protocol: Protocol, bed: &Bed, size: Size, accounts: u64, crosses: bool, seed: u64) {
+fn check_protocol(protocol: Protocol, bed: &Bed, size: Size, accounts: u64, crosses: bool, seed: u64) {
     let transfers = rounds(if accounts > 2 { 30 } else { 8 });
     let left = Arc::new(AtomicU64::new(size.coroutines * u64::from(size.nodes)));
     let script = Transfers { accounts, transfers, seed, crosses, left, begun: Arc::default() };
-    bed.run::<T>(Size { protocol, ..size }, &script);
+    bed.run(Size { protocol, ..size }, &script);
 }
 
 /// Two nodes that own accounts, and one that owns none.
@@ -149,22 +144,20 @@ fn no_money_is_lost_by_loopback() {
     for protocol in BY_LOOPBACK {
         for seed in 0..rounds(2) {
             for bed in [Bed::harsh(seed), Bed::swapped_by_nics(seed)] {
-                check_protocol::<Sound>(protocol, &bed, SIZE, 12, false, seed);
-                check_protocol::<Sound>(protocol, &bed, CROWD, 2, true, seed);
+                check_protocol(protocol, &bed, SIZE, 12, false, seed);
+                check_protocol(protocol, &bed, CROWD, 2, true, seed);
             }
         }
     }
 }
-
-drtm_testing::faults!(LoopbackLeftOut);
 
 /// A processor's swap beside a NIC's, on one word: one of them is lost.
 #[test]
 fn owners_that_do_not_lock_by_loopback_are_found() {
     let found = (0..rounds(100)).any(|seed| {
         let bed = Bed::swapped_by_nics(seed);
-        let run = move || check_protocol::<LoopbackLeftOut>(BY_LOOPBACK[0], &bed, SIZE, 4, false, seed);
-        std::panic::catch_unwind(run).is_err()
+        let run = || check_protocol(BY_LOOPBACK[0], &bed, SIZE, 4, false, seed);
+        std::panic::catch_unwind(|| Setup::faulty(Mutation::LoopbackLeftOut).run(run)).is_err()
     });
     assert!(found);
 }

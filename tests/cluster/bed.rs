@@ -1,8 +1,8 @@
 //! What tests run on: nodes with the same tables, and coroutines of their workers.
 
 use std::{
+    cell::Cell,
     future::Future,
-    marker::PhantomData,
     net::TcpListener,
     ops::Deref,
     sync::{
@@ -26,34 +26,70 @@ use drtm_txn::{
 
 use crate::directory::Directory;
 
-/// What is wrong with a database.
-pub(crate) trait Fault: std::fmt::Debug + Send + Sync + 'static {
-    const FAULT: Option<Mutation> = None;
-
-    /// Threads of a busy machine answer late.
-    const TIMING: Timing = Timing {
-        measure: Duration::from_millis(10),
-        publish: Duration::from_millis(1),
-        drift: 1_000,
-        most: Duration::from_secs(10),
-        lease: Duration::from_micros(400),
-        read_only_lease: Duration::from_millis(1),
-    };
+/// What is wrong with the nodes of a cluster, and how long their leases are. Not a type: each would
+/// have all of a cluster compiled once more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    fault: Option<Mutation>,
+    pub(crate) timing: Timing,
 }
 
-/// Nothing is.
+thread_local! {
+    /// Of the nodes that this thread starts, and runs.
+    static SETUP: Cell<Setup> = const { Cell::new(Setup::SOUND) };
+}
+
+impl Setup {
+    /// Nothing is wrong. Threads of a busy machine answer late.
+    pub(crate) const SOUND: Self = Self {
+        fault: None,
+        timing: Timing {
+            measure: Duration::from_millis(10),
+            publish: Duration::from_millis(1),
+            drift: 1_000,
+            most: Duration::from_secs(10),
+            lease: Duration::from_micros(400),
+            read_only_lease: Duration::from_millis(1),
+        },
+    };
+
+    pub(crate) const fn faulty(fault: Mutation) -> Self {
+        Self { fault: Some(fault), ..Self::SOUND }
+    }
+
+    pub(crate) const fn timed(self, timing: Timing) -> Self {
+        Self { timing, ..self }
+    }
+
+    /// Runs it with nodes like this.
+    pub(crate) fn run<R>(self, run: impl FnOnce() -> R) -> R {
+        struct Before(Setup);
+        impl Drop for Before {
+            fn drop(&mut self) {
+                SETUP.set(self.0);
+            }
+        }
+        let _before = Before(SETUP.replace(self));
+        run()
+    }
+
+    /// What a thread is to run that this one starts.
+    pub(crate) fn inherited<R>(run: impl FnOnce() -> R) -> impl FnOnce() -> R {
+        let setup = SETUP.get();
+        move || setup.run(run)
+    }
+}
+
+/// A database without hardware transactions, and with the fault of the thread that uses it.
 #[derive(Debug)]
-pub(crate) struct Sound;
+pub(crate) struct Tested;
 
-impl Fault for Sound {}
-
-/// A database without hardware transactions, and with a fault.
-#[derive(Debug)]
-pub(crate) struct With<T>(PhantomData<fn() -> T>);
-
-impl<T: Fault> Config for With<T> {
+impl Config for Tested {
     type Engine = NoHtm;
-    const FAULT: Option<Mutation> = T::FAULT;
+
+    fn has(mutation: Mutation) -> bool {
+        SETUP.get().fault == Some(mutation)
+    }
 }
 
 pub(crate) const WORDS: TableDef<u64, Raw> = TableDef::hash("words");
@@ -72,12 +108,12 @@ pub(crate) struct Tables {
 }
 
 /// A node of a cluster in which these nodes own rows.
-pub(crate) fn node<F: Fabric<Engine = NoHtm>, T: Fault>(
+pub(crate) fn node<F: Fabric<Engine = NoHtm>>(
     fabric: &F,
     node: u16,
     owners: u16,
     protocol: Protocol,
-) -> (Node<F, With<T>>, Tables) {
+) -> (Node<F, Tested>, Tables) {
     backed_up(fabric, node, owners, protocol, Rings::default())
 }
 
@@ -104,20 +140,20 @@ pub(crate) fn disks(count: u16) -> &'static [Image] {
 }
 
 /// The same where owners have backups, or disks.
-pub(crate) fn backed_up<F: Fabric<Engine = NoHtm>, T: Fault>(
+pub(crate) fn backed_up<F: Fabric<Engine = NoHtm>>(
     fabric: &F,
     node: u16,
     owners: u16,
     protocol: Protocol,
     rings: Rings,
-) -> (Node<F, With<T>>, Tables) {
+) -> (Node<F, Tested>, Tables) {
     let builder = Builder::new().memory(32 << 20);
     let builder = match rings.disks.get(usize::from(node)) {
         Some(disk) => builder.storage(Arc::new(disk.clone()), 1 << 16),
         None => builder,
     };
-    let mut builder = Node::<F, With<T>>::builder_for(NoHtm, fabric, NodeId(node), builder, protocol)
-        .and_then(|builder| builder.timing(T::TIMING).owners((0..owners).map(NodeId)))
+    let mut builder = Node::<F, Tested>::builder_for(NoHtm, fabric, NodeId(node), builder, protocol)
+        .and_then(|builder| builder.timing(SETUP.get().timing).owners((0..owners).map(NodeId)))
         .and_then(|builder| builder.backups(rings.backups)?.ring_bytes(rings.bytes))
         .expect("the node is here");
     if rings.frees_dead {
@@ -141,9 +177,9 @@ pub(crate) trait Script: Clone + Send + Sync + 'static {
     }
 
     /// Runs as one of all coroutines, which are numbered.
-    fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
+    fn run<'e, F: Fabric<Engine = NoHtm>>(
         self,
-        worker: Worker<'e, F, With<T>>,
+        worker: Worker<'e, F, Tested>,
         tables: Tables,
         number: u64,
     ) -> impl Future<Output = ()> + 'e;
@@ -215,26 +251,26 @@ impl Bed {
     }
 
     /// Runs a script to its end.
-    pub(crate) fn run<T: Fault>(&self, size: Size, script: &impl Script) {
+    pub(crate) fn run(&self, size: Size, script: &impl Script) {
         match self {
             Self::Local(config) => {
                 let fabric = LocalFabric::<NoHtm>::new(size.nodes, config.clone());
-                threads::<_, T>((0..size.nodes).map(|_| fabric.clone()), size, script);
+                threads((0..size.nodes).map(|_| fabric.clone()), size, script);
             }
-            Self::Shm => shm::<T>(size, script),
-            Self::Tcp => joined::<_, T>(size, script, |config| TcpFabric::join(NoHtm, config).expect("a cluster")),
+            Self::Shm => shm(size, script),
+            Self::Tcp => joined(size, script, |config| TcpFabric::join(NoHtm, config).expect("a cluster")),
             #[cfg(feature = "verbs")]
-            Self::Verbs(messages) => joined::<_, T>(size, script, |config| {
+            Self::Verbs(messages) => joined(size, script, |config| {
                 let config = drtm_rdma::VerbsConfig::new(config).messages(*messages);
                 drtm_rdma::VerbsFabric::join(NoHtm, config).expect("a cluster, and an RDMA device")
             }),
-            Self::Sim(config) => simulated::<T>(config, size, script),
+            Self::Sim(config) => simulated(config, size, script),
         }
     }
 }
 
 /// Members of one group, which would be processes.
-fn shm<T: Fault>(size: Size, script: &impl Script) {
+fn shm(size: Size, script: &impl Script) {
     static GROUPS: AtomicUsize = AtomicUsize::new(0);
     let number = GROUPS.fetch_add(1, SeqCst);
     let directory = std::env::temp_dir().join(format!("drtm-cluster-{}-{number}", std::process::id()));
@@ -243,12 +279,12 @@ fn shm<T: Fault>(size: Size, script: &impl Script) {
         ShmFabric::join(NoHtm, config).expect("a group")
     };
     let fabrics: Vec<_> = (0..size.nodes).map(join).collect();
-    threads::<_, T>(fabrics.into_iter(), size, script);
+    threads(fabrics.into_iter(), size, script);
     std::fs::remove_dir_all(&directory).expect("it is there");
 }
 
 /// Nodes that find each other by sockets of this machine.
-fn joined<F: Fabric<Engine = NoHtm>, T: Fault>(size: Size, script: &impl Script, join: impl Fn(TcpConfig) -> F) {
+fn joined<F: Fabric<Engine = NoHtm>>(size: Size, script: &impl Script, join: impl Fn(TcpConfig) -> F) {
     // Ports that are free, or were a moment ago.
     let listeners: Vec<_> = (0..size.nodes).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
     let addresses: Vec<_> = listeners.iter().map(|at| at.local_addr().expect("an address")).collect();
@@ -259,7 +295,7 @@ fn joined<F: Fabric<Engine = NoHtm>, T: Fault>(size: Size, script: &impl Script,
         join(others.fold(config, |config, (other, address)| config.peer(NodeId(other), *address)))
     };
     let fabrics: Vec<_> = (0..size.nodes).map(start).collect();
-    threads::<_, T>(fabrics.into_iter(), size, script);
+    threads(fabrics.into_iter(), size, script);
 }
 
 /// Ends a run when a coroutine panics, or a thread.
@@ -274,18 +310,18 @@ impl<L: Deref<Target = AtomicUsize>> Drop for Ends<L> {
 }
 
 /// Runs a script on a thread for each node, which has a handle of the fabric.
-fn threads<F: Fabric<Engine = NoHtm>, T: Fault>(fabrics: impl Iterator<Item = F>, size: Size, script: &impl Script) {
+fn threads<F: Fabric<Engine = NoHtm>>(fabrics: impl Iterator<Item = F>, size: Size, script: &impl Script) {
     let left = AtomicUsize::new(usize::from(size.nodes));
     let nodes: Vec<_> = (0..)
         .zip(fabrics)
-        .map(|(number, fabric)| backed_up::<_, T>(&fabric, number, size.owners, size.protocol, script.rings()))
+        .map(|(number, fabric)| backed_up(&fabric, number, size.owners, size.protocol, script.rings()))
         .collect();
     let (ends, quiet) =
         (nodes.iter().map(|(node, _)| node.clone()).collect::<Vec<_>>(), AtomicUsize::new(left.load(SeqCst)));
     thread::scope(|scope| {
         for ((node, tables), first) in nodes.into_iter().zip((0..).step_by(size.coroutines as usize)) {
             let (left, quiet, script) = (&left, &quiet, script.clone());
-            scope.spawn(move || {
+            scope.spawn(Setup::inherited(move || {
                 // The others need not wait for one that has panicked.
                 let (_ends, _quiet) = (Ends(left), Ends(quiet));
                 let endpoint = node.endpoint().expect("room for an endpoint");
@@ -294,7 +330,7 @@ fn threads<F: Fabric<Engine = NoHtm>, T: Fault>(fabrics: impl Iterator<Item = F>
                 worker.serve(&executor.spawner());
                 let done = std::rc::Rc::new(std::cell::Cell::new(0));
                 for number in first..first + size.coroutines {
-                    let run = script.clone().run::<_, T>(worker.clone(), tables, number);
+                    let run = script.clone().run(worker.clone(), tables, number);
                     let done = std::rc::Rc::clone(&done);
                     executor.spawn(async move {
                         let (_ends, _quiet) = (Ends(left), Ends(quiet));
@@ -311,7 +347,7 @@ fn threads<F: Fabric<Engine = NoHtm>, T: Fault>(fabrics: impl Iterator<Item = F>
                     drained(&worker, quiet).await;
                 });
                 executor.run();
-            });
+            }));
         }
     });
     replicas_are_equal(&ends, script.rings());
@@ -319,7 +355,7 @@ fn threads<F: Fabric<Engine = NoHtm>, T: Fault>(fabrics: impl Iterator<Item = F>
 }
 
 /// Waits until all backups have applied everything, when all coroutines of all nodes are done.
-async fn drained<F: Fabric<Engine = NoHtm>, T: Fault>(worker: &Worker<'_, F, With<T>>, left: &AtomicUsize) {
+async fn drained<F: Fabric<Engine = NoHtm>>(worker: &Worker<'_, F, Tested>, left: &AtomicUsize) {
     let caught_up = worker.catch_up().await;
     let _ = left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
     caught_up.expect("backups are here, and apply");
@@ -327,7 +363,7 @@ async fn drained<F: Fabric<Engine = NoHtm>, T: Fault>(worker: &Worker<'_, F, Wit
 }
 
 /// Compares every owner with its backups, row by row.
-fn replicas_are_equal<F: Fabric<Engine = NoHtm>, T: Fault>(nodes: &[Node<F, With<T>>], rings: Rings) {
+fn replicas_are_equal<F: Fabric<Engine = NoHtm>>(nodes: &[Node<F, Tested>], rings: Rings) {
     if rings.backups == 0 {
         return;
     }
@@ -344,11 +380,8 @@ fn replicas_are_equal<F: Fabric<Engine = NoHtm>, T: Fault>(nodes: &[Node<F, With
 
 /// Ends nodes that have disks, and compares what is on these with their rows and replicas: what was
 /// synced is enough.
-fn disks_are_equal<F: Fabric<Engine = NoHtm>, T: Fault>(nodes: &[Node<F, With<T>>], size: Size, rings: Rings) {
-    fn rows_of<F: Fabric<Engine = NoHtm>, T: Fault>(
-        node: &Node<F, With<T>>,
-        owners: u16,
-    ) -> Vec<Option<Vec<OwnedRow>>> {
+fn disks_are_equal<F: Fabric<Engine = NoHtm>>(nodes: &[Node<F, Tested>], size: Size, rings: Rings) {
+    fn rows_of<F: Fabric<Engine = NoHtm>>(node: &Node<F, Tested>, owners: u16) -> Vec<Option<Vec<OwnedRow>>> {
         (0..owners).map(|owner| node.rows_of(NodeId(owner)).expect("a store")).collect()
     }
     for (node, disk) in nodes.iter().zip(rings.disks) {
@@ -357,17 +390,17 @@ fn disks_are_equal<F: Fabric<Engine = NoHtm>, T: Fault>(nodes: &[Node<F, With<T>
         let disks = vec![disk.after_crash(&mut |choices| choices - 1); usize::from(size.owners)];
         let rings = Rings { disks: Vec::leak(disks), ..rings };
         let fabric = LocalFabric::<NoHtm>::new(size.nodes, LocalConfig::perfect());
-        let (again, _) = backed_up::<_, T>(&fabric, node.id().0, size.owners, size.protocol, rings);
+        let (again, _) = backed_up(&fabric, node.id().0, size.owners, size.protocol, rings);
         assert_eq!(rows_of(&again, size.owners), rows, "of {}", node.id());
     }
 }
 
-fn simulated<T: Fault>(config: &SimConfig, size: Size, script: &impl Script) {
+fn simulated(config: &SimConfig, size: Size, script: &impl Script) {
     let sim = Sim::<NoHtm>::new(size.nodes, config.clone());
     let left = Arc::new(AtomicUsize::new(usize::from(size.nodes)));
     let (mut nodes, quiet) = (Vec::new(), Arc::new(AtomicUsize::new(usize::from(size.nodes))));
     for number in 0..size.nodes {
-        let (node, tables) = backed_up::<_, T>(sim.fabric(), number, size.owners, size.protocol, script.rings());
+        let (node, tables) = backed_up(sim.fabric(), number, size.owners, size.protocol, script.rings());
         nodes.push(node.clone());
         let (script, left, quiet) = (script.clone(), Arc::clone(&left), Arc::clone(&quiet));
         let first = u64::from(number) * size.coroutines;
@@ -376,7 +409,7 @@ fn simulated<T: Fault>(config: &SimConfig, size: Size, script: &impl Script) {
             worker.serve(&spawner);
             let done = std::rc::Rc::new(std::cell::Cell::new(0));
             for number in first..first + size.coroutines {
-                let run = script.clone().run::<_, T>(worker.clone(), tables, number);
+                let run = script.clone().run(worker.clone(), tables, number);
                 let done = std::rc::Rc::clone(&done);
                 let ends = Ends(Arc::clone(&left));
                 let counted = async move {

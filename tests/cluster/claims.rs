@@ -17,7 +17,7 @@ use drtm_txn::{
 };
 
 use crate::{
-    bed::{Bed, Fault, Script, Size, Sound, Tables, With},
+    bed::{Bed, Script, Size, Tables, Tested},
     deadlines::clusters,
 };
 
@@ -71,12 +71,7 @@ struct Renames {
 }
 
 impl Script for Renames {
-    async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
-        self,
-        worker: Worker<'e, F, With<T>>,
-        tables: Tables,
-        number: u64,
-    ) {
+    async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, number: u64) {
         // No other key begins like these two.
         let [from, to] = [0, 1].map(|last| [vec![number as u8; 8], vec![last]].concat());
         let put = worker.transact(async |tx| tx.put(tables.sorted_names, &from, vec![0; 8]).await);
@@ -87,7 +82,7 @@ impl Script for Renames {
             if runs < RUNS { Err(Error::from(Conflict::Locked)) } else { Ok(()) }
         };
         if self.fetches {
-            let declared = |sets: &mut Sets<'_, 'e, F, With<T>>| {
+            let declared = |sets: &mut Sets<'_, 'e, F, Tested>| {
                 sets.write(names, &from)?;
                 sets.write(names, &to)
             };
@@ -117,7 +112,7 @@ fn a_claimed_row_is_not_in_the_way_of_a_key_that_begins_like_its_own() {
         // One of them is the owner. Then both at the same time.
         for (nodes, coroutines) in [(1, 1), (2, 1), (2, 2)] {
             let size = Size { nodes, owners: 1, coroutines, protocol };
-            Bed::atomic(u64::from(nodes)).run::<Sound>(size, &Renames { fetches });
+            Bed::atomic(u64::from(nodes)).run(size, &Renames { fetches });
         }
     }
 }
@@ -132,7 +127,7 @@ struct Claimers {
 
 impl Claimers {
     /// Claims a row of each node, and waits for ever.
-    async fn claim<F: Fabric<Engine = NoHtm>, T: Fault>(&self, worker: &Worker<'_, F, With<T>>, tables: Tables) {
+    async fn claim<F: Fabric<Engine = NoHtm>>(&self, worker: &Worker<'_, F, Tested>, tables: Tables) {
         let mut runs = 0;
         let waiting = worker.transact(async |tx| {
             tx.prefetch(tables.words, 0..4).await?;
@@ -150,12 +145,7 @@ impl Claimers {
 }
 
 impl Script for Claimers {
-    async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
-        self,
-        worker: Worker<'e, F, With<T>>,
-        tables: Tables,
-        number: u64,
-    ) {
+    async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, number: u64) {
         let endpoint = worker.endpoint();
         if number > 0 {
             endpoint.until(|| self.step.load(SeqCst) >= 2).await;
@@ -205,7 +195,7 @@ fn claims_end_though_their_transaction_does_not_and_whenever_it_is_dropped() {
             // While it waits, while its claims are given up, and after that.
             for micros in [50_000, 100_000, 100_020, 100_050, 100_100, 100_300, 150_000] {
                 let dropped = Duration::from_micros(micros + seed);
-                bed.run::<Sound>(size, &Claimers { dropped, step: Arc::default() });
+                bed.run(size, &Claimers { dropped, step: Arc::default() });
             }
         }
     }

@@ -24,7 +24,7 @@ use drtm_txn::{
 };
 
 use crate::{
-    bed::{Bed, Fault, Rings, Size, Sound, With},
+    bed::{Bed, Rings, Setup, Size, Tested},
     drops::polled,
     history::{SIZES, logged_anomalies},
     hostile::Noise,
@@ -39,16 +39,16 @@ const PROTOCOLS: [Protocol; 5] =
     [Protocol::FASST, Protocol::FARM, Protocol::DRTM_OCC, Protocol::DRTM_H, Protocol::DRTM];
 
 /// A node of a cluster in which the first one owns all rows.
-fn start<F: Fabric<Engine = NoHtm>, T: Fault>(fabric: &F, node: u16, protocol: Protocol) -> (Node<F, With<T>>, Pairs) {
+fn start<F: Fabric<Engine = NoHtm>>(fabric: &F, node: u16, protocol: Protocol) -> (Node<F, Tested>, Pairs) {
     let builder = Builder::new().memory(16 << 20);
-    let builder = Node::<F, With<T>>::builder_for(NoHtm, fabric, NodeId(node), builder, protocol);
+    let builder = Node::<F, Tested>::builder_for(NoHtm, fabric, NodeId(node), builder, protocol);
     let mut builder = builder.and_then(|builder| builder.owners([NodeId(0)])).expect("one").frees_dead_clients();
     let pairs = builder.table(PAIRS, Partition::hash()).expect("memory");
     (builder.start().expect("an owner"), pairs)
 }
 
 /// Serves as a node until it is to end.
-fn serve<F: Fabric<Engine = NoHtm>, T: Fault>(node: &Node<F, With<T>>, ends: &AtomicBool) {
+fn serve<F: Fabric<Engine = NoHtm>>(node: &Node<F, Tested>, ends: &AtomicBool) {
     let endpoint = node.endpoint().expect("room");
     let mut executor = Executor::new(&endpoint);
     node.worker(&endpoint).expect("few").serve(&executor.spawner());
@@ -57,8 +57,8 @@ fn serve<F: Fabric<Engine = NoHtm>, T: Fault>(node: &Node<F, With<T>>, ends: &At
 }
 
 /// Gives two rows one value, another length, and moves a third.
-async fn write<F: Fabric<Engine = NoHtm>, T: Fault>(
-    worker: &Worker<'_, F, With<T>>,
+async fn write<F: Fabric<Engine = NoHtm>>(
+    worker: &Worker<'_, F, Tested>,
     pairs: Pairs,
     value: u8,
 ) -> Result<(), Error> {
@@ -74,7 +74,7 @@ async fn write<F: Fabric<Engine = NoHtm>, T: Fault>(
 }
 
 /// The value of both rows, which must be one.
-async fn look<F: Fabric<Engine = NoHtm>, T: Fault>(worker: &Worker<'_, F, With<T>>, pairs: Pairs) -> u8 {
+async fn look<F: Fabric<Engine = NoHtm>>(worker: &Worker<'_, F, Tested>, pairs: Pairs) -> u8 {
     let seen = worker.transact(async |tx| tx.get_many(pairs, [1, 2]).await).await.expect("the owner is here");
     let [Some(one), Some(two)] = &seen[..] else { panic!("{seen:?}") };
     assert_eq!(one, two, "a transaction is whole");
@@ -88,10 +88,10 @@ async fn look<F: Fabric<Engine = NoHtm>, T: Fault>(worker: &Worker<'_, F, With<T
 /// owner itself, can use what it has left. Returns whether the transaction had ended.
 fn after_death(protocol: Protocol, polls: u32, by_owner: bool) -> bool {
     let fabric = LocalFabric::<NoHtm>::new(3, LocalConfig::perfect());
-    let [(owner, pairs), (dying, _), (other, _)] = [0, 1, 2].map(|node| start::<_, Sound>(&fabric, node, protocol));
+    let [(owner, pairs), (dying, _), (other, _)] = [0, 1, 2].map(|node| start(&fabric, node, protocol));
     let done = &AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| serve(&owner, done));
+        scope.spawn(Setup::inherited(|| serve(&owner, done)));
         let has_ended = {
             let endpoint = dying.endpoint().expect("room");
             let worker = dying.worker(&endpoint).expect("few");
@@ -144,7 +144,7 @@ fn histories_where_commits_are_carried_out_whole() {
         for seed in 0..rounds(3) {
             let bed = [Bed::harsh_and_atomic(seed), Bed::rough(seed), Bed::Shm][seed as usize % 3].clone();
             let size = Size { protocol, ..SIZES[1] };
-            let anomalies = logged_anomalies::<Sound>(&bed, size, ([2, 6, 40][seed as usize % 3], 25), seed, rings);
+            let anomalies = logged_anomalies(&bed, size, ([2, 6, 40][seed as usize % 3], 25), seed, rings);
             let told: Vec<String> = anomalies.iter().map(ToString::to_string).collect();
             assert!(told.is_empty(), "seed {seed}, {size:?}:\n{}", told.join("\n"));
         }
@@ -154,10 +154,10 @@ fn histories_where_commits_are_carried_out_whole() {
 #[test]
 fn a_transaction_that_fits_no_message_is_refused() {
     let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
-    let [(owner, pairs), (client, _)] = [0, 1].map(|node| start::<_, Sound>(&fabric, node, Protocol::FASST));
+    let [(owner, pairs), (client, _)] = [0, 1].map(|node| start(&fabric, node, Protocol::FASST));
     let done = &AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| serve(&owner, done));
+        scope.spawn(Setup::inherited(|| serve(&owner, done)));
         let endpoint = client.endpoint().expect("room");
         let worker = client.worker(&endpoint).expect("few");
         let most = endpoint.capabilities().max_message_bytes;
@@ -185,12 +185,12 @@ impl Procedure for Lock {
 }
 
 /// Whether an owner, asked so often, refuses to lock a row in the name of a client that has died.
-fn refuses_late_locks<T: Fault>(tries: u32) -> bool {
+fn refuses_late_locks(tries: u32) -> bool {
     let fabric = LocalFabric::<NoHtm>::new(3, LocalConfig::perfect());
-    let [(owner, pairs), (dying, _), (other, _)] = [0, 1, 2].map(|node| start::<_, T>(&fabric, node, Protocol::FASST));
+    let [(owner, pairs), (dying, _), (other, _)] = [0, 1, 2].map(|node| start(&fabric, node, Protocol::FASST));
     let done = &AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| serve(&owner, done));
+        scope.spawn(Setup::inherited(|| serve(&owner, done)));
         {
             let endpoint = dying.endpoint().expect("room");
             let worker = dying.worker(&endpoint).expect("few");
@@ -213,16 +213,14 @@ fn refuses_late_locks<T: Fault>(tries: u32) -> bool {
     })
 }
 
-drtm_testing::faults!(AccessNotRevoked);
-
 #[test]
 fn what_a_dead_client_had_sent_is_refused_when_it_arrives() {
-    assert!(refuses_late_locks::<Sound>(1_000));
+    assert!(refuses_late_locks(1_000));
 }
 
 #[test]
 fn access_that_is_not_revoked_is_found() {
-    assert!(!refuses_late_locks::<AccessNotRevoked>(20));
+    assert!(!Setup::faulty(Mutation::AccessNotRevoked).run(|| refuses_late_locks(20)));
 }
 
 /// Tells a process that a test has started which protocol it has, and where its group is.
@@ -239,7 +237,7 @@ fn a_client_that_is_killed() {
     let Ok(told) = env::var(CLIENT) else { return };
     let (name, directory) = told.split_once('=').expect("a protocol and a directory");
     let protocol = PROTOCOLS.into_iter().find(|protocol| protocol.name == name).expect("its name");
-    let (node, pairs) = start::<_, Sound>(&join(directory, 1), 1, protocol);
+    let (node, pairs) = start(&join(directory, 1), 1, protocol);
     let endpoint = node.endpoint().expect("room");
     let worker = node.worker(&endpoint).expect("few");
     let mut executor = Executor::new(&endpoint);
@@ -275,10 +273,10 @@ fn clients_that_are_killed_leave_whole_transactions_and_no_locks() {
     for protocol in PROTOCOLS {
         let directory = env::temp_dir().join(format!("drtm-clients-{}-{}", std::process::id(), protocol.name));
         let group = directory.to_str().expect("plain");
-        let [(owner, pairs), (other, _)] = [0, 2].map(|node| start::<_, Sound>(&join(group, node), node, protocol));
+        let [(owner, pairs), (other, _)] = [0, 2].map(|node| start(&join(group, node), node, protocol));
         let done = &AtomicBool::new(false);
         thread::scope(|scope| {
-            scope.spawn(|| serve(&owner, done));
+            scope.spawn(Setup::inherited(|| serve(&owner, done)));
             let endpoint = other.endpoint().expect("room");
             let worker = other.worker(&endpoint).expect("few");
             block_on(&endpoint, write(&worker, pairs, 1)).expect("room");

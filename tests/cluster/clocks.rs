@@ -17,7 +17,7 @@ use drtm_txn::{
     cluster::{ClusterError, Node, Protocol, Timing, Worker},
 };
 
-use crate::bed::{Bed, Fault, Script, Size, Sound, Tables, With, node};
+use crate::bed::{Bed, Script, Setup, Size, Tables, Tested, node};
 
 const SIZE: Size = Size { nodes: 2, owners: 1, coroutines: 1, protocol: Protocol::DRTM };
 
@@ -32,12 +32,7 @@ struct Asks {
 }
 
 impl Script for Asks {
-    async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
-        self,
-        worker: Worker<'e, F, With<T>>,
-        tables: Tables,
-        _number: u64,
-    ) {
+    async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, _number: u64) {
         // Node 0 must be there as long as it is asked.
         let waits = if worker.id() == NodeId(0) { self.after * 2 } else { self.after };
         worker.endpoint().sleep(waits).await;
@@ -58,10 +53,10 @@ impl Script for Asks {
     }
 }
 
-fn ask<T: Fault>(skew: i64, drift: i64, after: Duration) -> Result<Duration, String> {
+fn ask(skew: i64, drift: i64, after: Duration) -> Result<Duration, String> {
     let config = SimConfig::new(&NicProfile::CONNECTX_4).clock(NodeId(1), skew, drift);
     let script = Asks { after, told: Arc::default() };
-    Bed::Sim(Box::new(config)).run::<T>(SIZE, &script);
+    Bed::Sim(Box::new(config)).run(SIZE, &script);
     let told = script.told.lock().expect("no thread panics");
     let of = |node| told.iter().find(|(id, _)| *id == node).expect("both have asked").1.clone();
     assert_eq!(of(NodeId(0)), Ok(Duration::ZERO), "its clock is the cluster's");
@@ -71,7 +66,7 @@ fn ask<T: Fault>(skew: i64, drift: i64, after: Duration) -> Result<Duration, Str
 #[test]
 fn the_time_is_known_within_a_round_trip_and_what_clocks_drift() {
     for (skew, drift) in [(0, 0), (400_000_000, 0), (-400_000_000, 500_000), (7, -900_000)] {
-        let uncertainty = ask::<Sound>(skew, drift, Duration::from_millis(200)).expect("within the bounds");
+        let uncertainty = ask(skew, drift, Duration::from_millis(200)).expect("within the bounds");
         // Half a round trip, and 10 ms of 1,000 parts per million.
         assert!(uncertainty < Duration::from_micros(15), "{uncertainty:?}");
     }
@@ -80,46 +75,42 @@ fn the_time_is_known_within_a_round_trip_and_what_clocks_drift() {
 #[test]
 fn a_clock_that_drifts_more_than_it_may_is_refused() {
     for drift in [3_000_000, -3_000_000] {
-        let refused = ask::<Sound>(0, drift, Duration::from_millis(200)).expect_err("three times what it may");
+        let refused = ask(0, drift, Duration::from_millis(200)).expect_err("three times what it may");
         assert!(refused.contains("parts per million"), "{refused}");
     }
 }
 
 /// Its time must be known better than any message can tell.
-#[derive(Debug)]
-struct Exact;
-
-impl Fault for Exact {
-    const TIMING: Timing = Timing { most: Duration::from_nanos(10), ..Sound::TIMING };
-}
+const EXACT: Timing = Timing { most: Duration::from_nanos(10), ..Setup::SOUND.timing };
 
 #[test]
 fn a_time_that_is_too_uncertain_is_refused() {
-    let refused = ask::<Exact>(0, 0, Duration::from_millis(1)).expect_err("no message is so fast");
+    let refused =
+        Setup::SOUND.timed(EXACT).run(|| ask(0, 0, Duration::from_millis(1))).expect_err("no message is so fast");
     assert!(refused.contains("uncertain"), "{refused}");
 }
 
 type Local = LocalFabric<NoHtm>;
 
 /// Runs something on node 1, while node 0, which owns all rows, serves it.
-fn beside_an_owner<T: Fault>(
+fn beside_an_owner(
     protocol: Protocol,
     config: LocalConfig,
-    act: impl AsyncFnOnce(Worker<'_, Local, With<T>>, &Node<Local, With<T>>, Tables),
+    act: impl AsyncFnOnce(Worker<'_, Local, Tested>, &Node<Local, Tested>, Tables),
 ) {
     let fabric = Local::new(2, config);
-    let (owner, _) = node::<_, T>(&fabric, 0, 1, protocol);
-    let (client, tables) = node::<_, T>(&fabric, 1, 1, protocol);
+    let (owner, _) = node(&fabric, 0, 1, protocol);
+    let (client, tables) = node(&fabric, 1, 1, protocol);
     let done = &AtomicBool::new(false);
     thread::scope(|scope| {
         let serving = owner.clone();
-        scope.spawn(move || {
+        scope.spawn(Setup::inherited(move || {
             let endpoint = serving.endpoint().expect("room for an endpoint");
             let mut executor = Executor::new(&endpoint);
             serving.worker(&endpoint).expect("few workers").serve(&executor.spawner());
             executor.spawn(endpoint.until(|| done.load(SeqCst)));
             executor.run();
-        });
+        }));
         let endpoint = client.endpoint().expect("room for an endpoint");
         let worker = client.worker(&endpoint).expect("few workers");
         let mut executor = Executor::new(&endpoint);
@@ -134,7 +125,7 @@ fn beside_an_owner<T: Fault>(
 }
 
 /// Round trips and compare-and-swaps of a transaction, of all phases of its own.
-async fn cost<T: Fault>(worker: &Worker<'_, Local, With<T>>, tables: Tables, writes: bool) -> (u64, u64) {
+async fn cost(worker: &Worker<'_, Local, Tested>, tables: Tables, writes: bool) -> (u64, u64) {
     let before = worker.endpoint().counters();
     let ended = worker.transact_on(
         |sets| if writes { sets.write(tables.words, 7) } else { sets.read(tables.words, 7) },
@@ -151,20 +142,15 @@ async fn cost<T: Fault>(worker: &Worker<'_, Local, With<T>>, tables: Tables, wri
 }
 
 /// Its leases last longer than a busy machine takes for a transaction.
-#[derive(Debug)]
-struct Lasting;
-
-impl Fault for Lasting {
-    const TIMING: Timing =
-        Timing { lease: Duration::from_millis(100), read_only_lease: Duration::from_millis(100), ..Sound::TIMING };
-}
+const LASTING: Timing =
+    Timing { lease: Duration::from_millis(100), read_only_lease: Duration::from_millis(100), ..Setup::SOUND.timing };
 
 /// What a read costs of a free row; of one whose lease has expired; and a write of one whose lease
 /// has expired, and of a free row.
 fn costs(protocol: Protocol, config: LocalConfig) -> [(u64, u64); 4] {
     let costs = Arc::new(Mutex::new([(0, 0); 4]));
     let told = Arc::clone(&costs);
-    beside_an_owner::<Lasting>(protocol, config, async move |worker, _, tables| {
+    let act = async move |worker: Worker<'_, Local, Tested>, _: &Node<Local, Tested>, tables: Tables| {
         let filled = worker.transact(async |tx| tx.put(tables.words, 7, vec![0; 8]).await);
         filled.await.expect("room");
         // Where rows are is remembered, perhaps, and the clock is known. Then the row is free.
@@ -180,7 +166,8 @@ fn costs(protocol: Protocol, config: LocalConfig) -> [(u64, u64); 4] {
         costs[2] = cost(&worker, tables, true).await;
         costs[3] = cost(&worker, tables, true).await;
         *told.lock().expect("no thread panics") = costs;
-    });
+    };
+    Setup::SOUND.timed(LASTING).run(|| beside_an_owner(protocol, config, act));
     *costs.lock().expect("no thread panics")
 }
 
@@ -201,17 +188,12 @@ fn a_remote_read_is_two_round_trips_and_a_remote_write_three() {
 }
 
 /// Its leases last longer than any test.
-#[derive(Debug)]
-struct Long;
-
-impl Fault for Long {
-    const TIMING: Timing =
-        Timing { lease: Duration::from_secs(3_600), read_only_lease: Duration::from_secs(3_600), ..Sound::TIMING };
-}
+const LONG: Timing =
+    Timing { lease: Duration::from_secs(3_600), read_only_lease: Duration::from_secs(3_600), ..Setup::SOUND.timing };
 
 #[test]
 fn the_owner_s_own_transactions_respect_leases() {
-    beside_an_owner::<Long>(Protocol::DRTM, LocalConfig::perfect(), async |worker, owner, tables| {
+    let act = async |worker: Worker<'_, Local, Tested>, owner: &Node<Local, Tested>, tables: Tables| {
         let filled = worker.transact(async |tx| tx.put(tables.words, 7, vec![0; 8]).await);
         filled.await.expect("room");
         let db = owner.local();
@@ -232,12 +214,13 @@ fn the_owner_s_own_transactions_respect_leases() {
         tx.put(tables.words, 7, vec![3; 8]).await.expect("no other node is asked");
         let refused = tx.commit().await.expect_err("it is leased");
         assert!(matches!(refused, Error::Conflict(Conflict::Locked)), "{refused}");
-    });
+    };
+    Setup::SOUND.timed(LONG).run(|| beside_an_owner(Protocol::DRTM, LocalConfig::perfect(), act));
 }
 
 #[test]
 fn the_owner_s_own_transactions_wait_leases_out() {
-    beside_an_owner::<Sound>(Protocol::DRTM, LocalConfig::perfect(), async |worker, owner, tables| {
+    beside_an_owner(Protocol::DRTM, LocalConfig::perfect(), async |worker, owner, tables| {
         let filled = worker.transact(async |tx| tx.put(tables.words, 7, vec![0; 8]).await);
         filled.await.expect("room");
         let db = owner.local();

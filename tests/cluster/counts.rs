@@ -12,7 +12,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::{Counters, Executor, LocalConfig, LocalFabric, Phase};
 use drtm_txn::cluster::{Node, Protocol};
 
-use crate::bed::{Sound, Tables, With, node};
+use crate::bed::{Tables, Tested, node};
 
 type Local = LocalFabric<NoHtm>;
 
@@ -29,7 +29,7 @@ fn spent(counters: &Counters, phase: Phase) -> Spent {
 /// the phases of the last one have done: reading, locking, validating, writing.
 fn run(protocol: Protocol, owners: u16, reads: u64, writes: u64) -> [Spent; 4] {
     let fabric = Local::new(owners + 1, LocalConfig::perfect());
-    let nodes: Vec<(Node<Local, With<Sound>>, Tables)> =
+    let nodes: Vec<(Node<Local, Tested>, Tables)> =
         (0..=owners).map(|number| node(&fabric, number, owners, protocol)).collect();
     let done = &AtomicBool::new(false);
     let measured = Arc::new(Mutex::new(Counters::default()));

@@ -17,11 +17,11 @@ use drtm_txn::{
 };
 
 use crate::{
-    bed::{Bed, Fault, Script, Size, Sound, Tables, With, node},
+    bed::{Bed, Script, Size, Tables, Tested, node},
     directory::Person,
 };
 
-pub(crate) type Local = Cluster<LocalFabric<NoHtm>, With<Sound>>;
+pub(crate) type Local = Cluster<LocalFabric<NoHtm>, Tested>;
 
 pub(crate) fn clusters(protocol: Protocol) -> ([Local; 2], Tables) {
     let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
@@ -119,12 +119,7 @@ fn a_transaction_is_not_run_again_after_its_deadline() {
 struct Patience;
 
 impl Script for Patience {
-    async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
-        self,
-        worker: Worker<'e, F, With<T>>,
-        tables: Tables,
-        number: u64,
-    ) {
+    async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, number: u64) {
         let (began, patience) = (worker.endpoint().now(), Duration::from_millis(20));
         let failed = worker.transact_with(Options::new().within(patience), async |tx| {
             tx.put(tables.words, number, vec![1]).await?;
@@ -140,7 +135,7 @@ impl Script for Patience {
 #[test]
 fn time_is_the_fabrics() {
     let size = Size { nodes: 2, owners: 2, coroutines: 1, protocol: Protocol::FASST };
-    Bed::simulated(1).run::<Sound>(size, &Patience);
+    Bed::simulated(1).run(size, &Patience);
 }
 
 #[test]

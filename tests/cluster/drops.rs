@@ -16,7 +16,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::cluster::{Protocol, Worker};
 
-use crate::bed::{Bed, Fault, Rings, Script, Size, Sound, Tables, With};
+use crate::bed::{Bed, Rings, Script, Size, Tables, Tested};
 
 #[derive(Clone, Default)]
 struct Drops {
@@ -50,12 +50,7 @@ impl Script for Drops {
         self.rings
     }
 
-    async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
-        self,
-        worker: Worker<'e, F, With<T>>,
-        tables: Tables,
-        number: u64,
-    ) {
+    async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, number: u64) {
         if number > 0 {
             return;
         }
@@ -139,7 +134,7 @@ fn a_dropped_transaction_holds_nothing() {
     for protocol in Protocol::ALL.into_iter().chain([Protocol::DRTM]) {
         let drops = Drops { fetches: protocol.leases, ..Drops::default() };
         for bed in [Bed::perfect(), Bed::Shm, Bed::Tcp, Bed::harsh(1), Bed::atomic(1), Bed::rough(1), Bed::rough(2)] {
-            bed.run::<Sound>(Size { protocol, ..SIZE }, &drops);
+            bed.run(Size { protocol, ..SIZE }, &drops);
         }
         let happened = drops.happened.load(SeqCst);
         // A passive commit waits for nothing once it is decided.
@@ -155,7 +150,7 @@ fn a_dropped_transaction_that_is_logged_holds_nothing() {
         let drops = Drops { rings: Rings { backups: 2, bytes: 16 << 10, ..Rings::default() }, ..Drops::default() };
         let simulated = (1..5).flat_map(|seed| [Bed::atomic(seed), Bed::rough(seed)]);
         for bed in [Bed::perfect(), Bed::Shm, Bed::Tcp, Bed::harsh(1)].into_iter().chain(simulated) {
-            bed.run::<Sound>(Size { protocol, ..SIZE }, &drops);
+            bed.run(Size { protocol, ..SIZE }, &drops);
         }
         happened += drops.happened.load(SeqCst);
     }

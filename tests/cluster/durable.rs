@@ -22,12 +22,10 @@ use drtm_txn::{
 use fastrand::Rng;
 
 use crate::{
-    bed::{Bed, Fault, Rings, Size, Sound, Tables, WORDS, With, backed_up, disks},
+    bed::{Bed, Rings, Setup, Size, Tables, Tested, WORDS, backed_up, disks},
     directory::{Directory, Person, price},
     history::{SIZES, logged_anomalies},
 };
-
-drtm_testing::faults!(LogsBypassed, RowsLoggedApart, OwnersNotAwaited, ReplicasNotLogged);
 
 type Local = LocalFabric<NoHtm>;
 
@@ -41,7 +39,7 @@ fn check(bed: impl Fn(u64) -> Bed, seeds: u64, backups: usize) {
         for seed in 0..rounds(seeds) {
             let (size, keys) = (Size { protocol, ..SIZES[0] }, [2, 6, 40][seed as usize % 3]);
             let rings = Rings { backups, disks: disks(size.owners), ..Rings::default() };
-            let anomalies = logged_anomalies::<Sound>(&bed(seed), size, (keys, 10), seed, rings);
+            let anomalies = logged_anomalies(&bed(seed), size, (keys, 10), seed, rings);
             let told: Vec<String> = anomalies.iter().map(ToString::to_string).collect();
             assert!(told.is_empty(), "seed {seed}, {size:?}:\n{}", told.join("\n"));
         }
@@ -70,25 +68,25 @@ const SIZE: Size = Size { nodes: 3, owners: 2, coroutines: 3, protocol: Protocol
 const EACH: u64 = 3;
 
 /// Runs coroutines of a client that write rows of both owners, as the `script` says.
-fn with_client<T: Fault>(
+fn with_client(
     protocol: Protocol,
     disks: &'static [Image],
-    script: impl AsyncFn(&drtm_txn::cluster::Worker<'_, Local, With<T>>, Tables, u64) + Clone,
+    script: impl AsyncFn(&drtm_txn::cluster::Worker<'_, Local, Tested>, Tables, u64) + Clone,
 ) {
     let fabric = Local::new(SIZE.nodes, LocalConfig::perfect());
     let rings = Rings { disks, ..Rings::default() };
-    let nodes: Vec<(Node<Local, With<T>>, Tables)> =
+    let nodes: Vec<(Node<Local, Tested>, Tables)> =
         (0..SIZE.nodes).map(|number| backed_up(&fabric, number, SIZE.owners, protocol, rings)).collect();
     let done = &AtomicBool::new(false);
     thread::scope(|scope| {
         for (node, _) in &nodes[..usize::from(SIZE.owners)] {
-            scope.spawn(move || {
+            scope.spawn(Setup::inherited(move || {
                 let endpoint = node.endpoint().expect("room");
                 let mut executor = Executor::new(&endpoint);
                 node.worker(&endpoint).expect("few").serve(&executor.spawner());
                 executor.spawn(endpoint.until(|| done.load(SeqCst)));
                 executor.run();
-            });
+            }));
         }
         let (client, tables) = &nodes[usize::from(SIZE.owners)];
         let endpoint = client.endpoint().expect("room");
@@ -116,7 +114,7 @@ fn damage(owner: u16, disk: Image, acknowledged: &BTreeSet<u64>, transactions: u
     let fabric = Local::new(SIZE.nodes, LocalConfig::perfect());
     let disks = Vec::leak(vec![disk; usize::from(SIZE.owners)]);
     let rings = Rings { disks, ..Rings::default() };
-    let (node, _) = backed_up::<_, Sound>(&fabric, owner, SIZE.owners, SIZE.protocol, rings);
+    let (node, _) = backed_up(&fabric, owner, SIZE.owners, SIZE.protocol, rings);
     let db = node.local();
     let words = db.table(WORDS).expect("it is there");
     let count = |transaction: u64| {
@@ -143,12 +141,12 @@ fn damage(owner: u16, disk: Image, acknowledged: &BTreeSet<u64>, transactions: u
 }
 
 /// Runs transactions, and crashes owners in between. Gives what was wrong, if anything was.
-fn crashes<T: Fault>(protocol: Protocol, seed: u64, transactions: u64) -> Option<String> {
+fn crashes(protocol: Protocol, seed: u64, transactions: u64) -> Option<String> {
     let disks = disks(SIZE.owners);
     let (acknowledged, found) = (Rc::new(RefCell::new(BTreeSet::new())), Rc::new(Cell::new(None)));
     let random = Rc::new(RefCell::new(Rng::with_seed(seed)));
     let (all, told) = (Rc::clone(&acknowledged), Rc::clone(&found));
-    with_client::<T>(protocol, disks, async move |worker, tables, number| {
+    with_client(protocol, disks, async move |worker, tables, number| {
         for transaction in (number..transactions).step_by(SIZE.coroutines as usize) {
             // Rows are put before there are any, and then again: inserted, and overwritten.
             for is_again in [false, true] {
@@ -186,45 +184,46 @@ fn crashes<T: Fault>(protocol: Protocol, seed: u64, transactions: u64) -> Option
 fn what_was_acknowledged_is_whole_on_each_owner_after_a_crash() {
     for protocol in PROTOCOLS {
         for seed in 0..rounds(2) {
-            assert_eq!(crashes::<Sound>(protocol, seed, 24), None);
+            assert_eq!(crashes(protocol, seed, 24), None);
         }
     }
 }
 
-fn is_found<T: Fault>(protocol: Protocol) {
-    assert!((0..rounds(20)).any(|seed| crashes::<T>(protocol, seed, 24).is_some()), "{:?} is not found", T::FAULT);
+fn is_found(fault: Mutation, protocol: Protocol) {
+    let is_found = |seed| Setup::faulty(fault).run(|| crashes(protocol, seed, 24)).is_some();
+    assert!((0..rounds(20)).any(is_found), "{fault:?} is not found");
 }
 
 #[test]
 fn a_commit_that_is_not_awaited_is_found() {
-    is_found::<OwnersNotAwaited>(Protocol::FASST);
+    is_found(Mutation::OwnersNotAwaited, Protocol::FASST);
 }
 
 #[test]
 fn rows_that_are_logged_one_by_one_are_found() {
-    is_found::<RowsLoggedApart>(Protocol::FASST);
+    is_found(Mutation::RowsLoggedApart, Protocol::FASST);
 }
 
 /// Disks are not equal to their nodes in the end.
-fn is_missed<T: Fault>(backups: usize) {
+fn is_missed(fault: Mutation, backups: usize) {
     let size = Size { protocol: Protocol::DRTM_OCC, ..SIZES[0] };
     let found = (0..rounds(20)).any(|seed| {
         let rings = Rings { backups, disks: disks(size.owners), ..Rings::default() };
-        let run = || logged_anomalies::<T>(&Bed::harsh_and_atomic(seed), size, (6, 10), seed, rings);
-        catch_unwind(AssertUnwindSafe(run)).is_err()
+        let run = || logged_anomalies(&Bed::harsh_and_atomic(seed), size, (6, 10), seed, rings);
+        catch_unwind(AssertUnwindSafe(|| Setup::faulty(fault).run(run))).is_err()
     });
-    assert!(found, "{:?} is not found", T::FAULT);
+    assert!(found, "{fault:?} is not found");
 }
 
 /// Rows that verbs overwrite are in no record.
 #[test]
 fn a_write_by_verbs_past_a_log_is_found() {
-    is_missed::<LogsBypassed>(0);
+    is_missed(Mutation::LogsBypassed, 0);
 }
 
 #[test]
 fn a_backup_that_does_not_log_is_found() {
-    is_missed::<ReplicasNotLogged>(1);
+    is_missed(Mutation::ReplicasNotLogged, 1);
 }
 
 /// Rows, their entries at other nodes, and what every node has are there when all nodes are started
@@ -234,7 +233,7 @@ fn a_cluster_goes_on_from_its_disks() {
     let disks = disks(SIZE.owners);
     let person = |number: u64| Person { nick: 100 + number, group: number % 2, stamp: number, balance: 5 };
     for again in 0..3 {
-        with_client::<Sound>(Protocol::DRTM_H, disks, async move |worker, tables, coroutine| {
+        with_client(Protocol::DRTM_H, disks, async move |worker, tables, coroutine| {
             if coroutine > 0 {
                 return;
             }
@@ -258,7 +257,7 @@ fn a_cluster_goes_on_from_its_disks() {
 #[test]
 fn a_disk_that_fails_is_told_of() {
     let disks = disks(SIZE.owners);
-    with_client::<Sound>(Protocol::FASST, disks, async move |worker, tables, number| {
+    with_client(Protocol::FASST, disks, async move |worker, tables, number| {
         if number > 0 {
             return;
         }
@@ -285,7 +284,7 @@ fn a_disk_that_fails_is_told_of() {
 
 #[test]
 fn a_transaction_larger_than_a_message_is_refused_before_it_locks() {
-    with_client::<Sound>(Protocol::FASST, disks(SIZE.owners), async move |worker, tables, number| {
+    with_client(Protocol::FASST, disks(SIZE.owners), async move |worker, tables, number| {
         if number > 0 {
             return;
         }

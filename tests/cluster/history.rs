@@ -17,7 +17,7 @@ use drtm_txn::{
 };
 use fastrand::Rng;
 
-use crate::bed::{Bed, Fault, Rings, Script, Size, Sound, Tables, With};
+use crate::bed::{Bed, Rings, Script, Size, Tables, Tested};
 
 /// Each coroutine's log.
 pub(crate) type Logs = Arc<Mutex<Vec<Option<Log<u64>>>>>;
@@ -90,9 +90,9 @@ fn number(name: &[u8]) -> u64 {
 
 impl Random {
     /// Reads a range, and what comes into it must not be missed.
-    async fn scan<F: Fabric<Engine = NoHtm>, T: Fault>(
+    async fn scan<F: Fabric<Engine = NoHtm>>(
         &self,
-        tx: &mut ClusterTx<'_, F, With<T>>,
+        tx: &mut ClusterTx<'_, F, Tested>,
         tables: Tables,
         (table, low, high): (u32, u64, u64),
         recording: &mut Recording<'_, u64>,
@@ -119,9 +119,9 @@ impl Random {
         Ok(())
     }
 
-    async fn step<F: Fabric<Engine = NoHtm>, T: Fault>(
+    async fn step<F: Fabric<Engine = NoHtm>>(
         &self,
-        tx: &mut ClusterTx<'_, F, With<T>>,
+        tx: &mut ClusterTx<'_, F, Tested>,
         tables: Tables,
         random: &mut Rng,
         recording: &mut Recording<'_, u64>,
@@ -169,12 +169,7 @@ impl Script for Random {
         self.rings
     }
 
-    async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
-        self,
-        worker: Worker<'e, F, With<T>>,
-        tables: Tables,
-        number: u64,
-    ) {
+    async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, number: u64) {
         let mut log = self.logs.lock().expect("no thread panics")[number as usize].take().expect("one for each");
         let mut random = Rng::with_seed(self.seed << 16 | number);
         for _ in 0..self.transactions {
@@ -210,23 +205,23 @@ impl Script for Random {
 }
 
 /// Runs random transactions, and gives what was wrong with them.
-pub(crate) fn anomalies<T: Fault>(bed: &Bed, size: Size, keys: u64, transactions: u64, seed: u64) -> Vec<Anomaly<u64>> {
-    logged_anomalies::<T>(bed, size, (keys, transactions), seed, Rings::default())
+pub(crate) fn anomalies(bed: &Bed, size: Size, keys: u64, transactions: u64, seed: u64) -> Vec<Anomaly<u64>> {
+    logged_anomalies(bed, size, (keys, transactions), seed, Rings::default())
 }
 
 /// The same where owners have backups, which must be equal to them in the end.
-pub(crate) fn logged_anomalies<T: Fault>(
+pub(crate) fn logged_anomalies(
     bed: &Bed,
     size: Size,
     (keys, transactions): (u64, u64),
     seed: u64,
     rings: Rings,
 ) -> Vec<Anomaly<u64>> {
-    judged::<T, _>(bed, size, transactions, |logs| Random { keys, transactions, seed, rings, logs })
+    judged(bed, size, transactions, |logs| Random { keys, transactions, seed, rings, logs })
 }
 
 /// Runs a script that logs so many transactions of each coroutine, and gives what was wrong.
-pub(crate) fn judged<T: Fault, R: Script>(
+pub(crate) fn judged<R: Script>(
     bed: &Bed,
     size: Size,
     transactions: u64,
@@ -236,7 +231,7 @@ pub(crate) fn judged<T: Fault, R: Script>(
     let coroutines = size.coroutines * u64::from(size.nodes);
     let logs: Vec<_> = (0..coroutines).map(|_| Some(recorder.log().expect("a few logs"))).collect();
     let logs = Arc::new(Mutex::new(logs));
-    bed.run::<T>(size, &script(Arc::clone(&logs)));
+    bed.run(size, &script(Arc::clone(&logs)));
     let logs = std::mem::take(&mut *logs.lock().expect("no thread panics"));
     let history = History::of(logs.into_iter().flatten());
     assert!(history.transactions.len() as u64 >= coroutines * transactions);
@@ -256,7 +251,7 @@ fn check_all(bed: impl Fn(u64) -> Bed, seeds: u64) {
 fn check_protocol(protocol: Protocol, bed: impl Fn(u64) -> Bed, seeds: u64) {
     for seed in 0..rounds(seeds) {
         let (size, keys) = (Size { protocol, ..SIZES[seed as usize % 2] }, [2, 6, 40][seed as usize % 3]);
-        let anomalies = anomalies::<Sound>(&bed(seed), size, keys, 25, seed);
+        let anomalies = anomalies(&bed(seed), size, keys, 25, seed);
         let told: Vec<String> = anomalies.iter().map(ToString::to_string).collect();
         assert!(told.is_empty(), "seed {seed}, {size:?}:\n{}", told.join("\n"));
     }

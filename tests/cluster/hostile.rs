@@ -23,7 +23,7 @@ use drtm_txn::{
 };
 use fastrand::Rng;
 
-use crate::bed::{Sound, Tables, With, node};
+use crate::bed::{Tables, Tested, node};
 
 type Local = LocalFabric<NoHtm>;
 
@@ -159,8 +159,8 @@ fn nonsense(request: u16, random: &mut Rng) -> Vec<Made> {
 /// An honest owner of even words, a hostile one of odd ones, and a client.
 struct Stage {
     fabric: Local,
-    owner: Node<Local, With<Sound>>,
-    client: Node<Local, With<Sound>>,
+    owner: Node<Local, Tested>,
+    client: Node<Local, Tested>,
     tables: Tables,
 }
 
@@ -173,7 +173,7 @@ impl Stage {
     }
 
     /// Runs something on the client's thread, while both owners answer.
-    fn run(&self, hostile: impl Fn(u16) -> Made + Sync, body: impl AsyncFnOnce(Worker<'_, Local, With<Sound>>)) {
+    fn run(&self, hostile: impl Fn(u16) -> Made + Sync, body: impl AsyncFnOnce(Worker<'_, Local, Tested>)) {
         let (done, hostile) = (&AtomicBool::new(false), &hostile);
         struct Ends<'a>(&'a AtomicBool);
         impl Drop for Ends<'_> {
@@ -213,7 +213,7 @@ impl Stage {
 }
 
 /// A transaction that asks both owners for everything.
-async fn attempt(worker: &Worker<'_, Local, With<Sound>>, tables: Tables, value: u8) -> Result<(), Error> {
+async fn attempt(worker: &Worker<'_, Local, Tested>, tables: Tables, value: u8) -> Result<(), Error> {
     let changed = worker.transact_with(Options::new().attempts(2), async |tx| {
         tx.put(tables.words, 0, vec![value; 8]).await?;
         tx.get(tables.words, 1).await?;
@@ -227,7 +227,7 @@ async fn attempt(worker: &Worker<'_, Local, With<Sound>>, tables: Tables, value:
 }
 
 /// Looks whether the honest owner's rows are those of a transaction or not, as a whole, and free.
-async fn look(worker: &Worker<'_, Local, With<Sound>>, tables: Tables) -> Option<u8> {
+async fn look(worker: &Worker<'_, Local, Tested>, tables: Tables) -> Option<u8> {
     let seen = worker.transact_with(Options::new().attempts(1), async |tx| {
         let rows = tx.get_many(tables.words, [0, 2]).await?;
         tx.put(tables.words, 4, vec![7]).await?;

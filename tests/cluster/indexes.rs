@@ -19,7 +19,7 @@ use drtm_txn::{
 use fastrand::Rng;
 
 use crate::{
-    bed::{Bed, Fault, Script, Size, Sound, Tables, With, node},
+    bed::{Bed, Script, Setup, Size, Tables, Tested, node},
     directory::Person,
     drops::polled,
 };
@@ -55,8 +55,8 @@ fn has(own: &Own, is: impl Fn(&Person) -> bool) -> bool {
 
 impl Random {
     /// Looks for a person, and notes what was seen unless it is the transaction's own.
-    async fn read<F: Fabric<Engine = NoHtm>, T: Fault>(
-        tx: &mut ClusterTx<'_, F, With<T>>,
+    async fn read<F: Fabric<Engine = NoHtm>>(
+        tx: &mut ClusterTx<'_, F, Tested>,
         tables: Tables,
         number: u64,
         recording: &mut Recording<'_, u64>,
@@ -71,8 +71,8 @@ impl Random {
     }
 
     /// The same by nick.
-    async fn read_nick<F: Fabric<Engine = NoHtm>, T: Fault>(
-        tx: &mut ClusterTx<'_, F, With<T>>,
+    async fn read_nick<F: Fabric<Engine = NoHtm>>(
+        tx: &mut ClusterTx<'_, F, Tested>,
         tables: Tables,
         nick: u64,
         (recording, is_torn): (&mut Recording<'_, u64>, &mut bool),
@@ -89,9 +89,9 @@ impl Random {
         Ok(seen.map(|(number, _)| number))
     }
 
-    async fn step<F: Fabric<Engine = NoHtm>, T: Fault>(
+    async fn step<F: Fabric<Engine = NoHtm>>(
         &self,
-        tx: &mut ClusterTx<'_, F, With<T>>,
+        tx: &mut ClusterTx<'_, F, Tested>,
         tables: Tables,
         random: &mut Rng,
         // Whether it has seen what never was at one moment, so that it must not commit.
@@ -182,12 +182,7 @@ impl Random {
 }
 
 impl Script for Random {
-    async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
-        self,
-        worker: Worker<'e, F, With<T>>,
-        tables: Tables,
-        number: u64,
-    ) {
+    async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, number: u64) {
         let mut log = self.logs.lock().expect("no thread panics")[number as usize].take().expect("one for each");
         let mut random = Rng::with_seed(self.seed << 16 | number);
         for _ in 0..self.transactions {
@@ -219,7 +214,7 @@ impl Script for Random {
 }
 
 /// Checks that table and indexes have the same people, at one moment.
-async fn agree<F: Fabric<Engine = NoHtm>, T: Fault>(worker: &Worker<'_, F, With<T>>, tables: Tables, people: u64) {
+async fn agree<F: Fabric<Engine = NoHtm>>(worker: &Worker<'_, F, Tested>, tables: Tables, people: u64) {
     let directory = tables.directory;
     let seen = worker.transact(async |tx| {
         let all = tx.get_many(directory.people, 0..people).await?;
@@ -238,12 +233,12 @@ async fn agree<F: Fabric<Engine = NoHtm>, T: Fault>(worker: &Worker<'_, F, With<
 }
 
 /// Runs random transactions, and gives what was wrong with them.
-fn anomalies<T: Fault>(bed: &Bed, size: Size, people: u64, transactions: u64, seed: u64) -> Vec<Anomaly<u64>> {
+fn anomalies(bed: &Bed, size: Size, people: u64, transactions: u64, seed: u64) -> Vec<Anomaly<u64>> {
     let mut recorder = Recorder::start();
     let coroutines = size.coroutines * u64::from(size.nodes);
     let logs: Vec<_> = (0..coroutines).map(|_| Some(recorder.log().expect("a few logs"))).collect();
     let logs = Arc::new(Mutex::new(logs));
-    bed.run::<T>(size, &Random { people, transactions, seed, logs: Arc::clone(&logs) });
+    bed.run(size, &Random { people, transactions, seed, logs: Arc::clone(&logs) });
     let logs = std::mem::take(&mut *logs.lock().expect("no thread panics"));
     let history = History::of(logs.into_iter().flatten());
     assert!(history.transactions.len() as u64 >= coroutines * transactions);
@@ -256,7 +251,7 @@ fn check_all(bed: impl Fn(u64) -> Bed, seeds: u64) {
     for protocol in [Protocol::FASST, Protocol::DRTM_H] {
         for seed in 0..rounds(seeds) {
             let size = Size { protocol, owners: [3, 1][seed as usize % 2], ..SIZE };
-            let anomalies = anomalies::<Sound>(&bed(seed), size, [3, 8, 24][seed as usize % 3], 12, seed);
+            let anomalies = anomalies(&bed(seed), size, [3, 8, 24][seed as usize % 3], 12, seed);
             let told: Vec<String> = anomalies.iter().map(ToString::to_string).collect();
             assert!(told.is_empty(), "seed {seed}, {size:?}:\n{}", told.join("\n"));
         }
@@ -284,17 +279,11 @@ fn agree_with_rows_on_simulated_clusters_that_lose_messages() {
     check_all(Bed::rough, 3);
 }
 
-#[derive(Debug)]
-struct EntriesLeftByClusters;
-
-impl Fault for EntriesLeftByClusters {
-    const FAULT: Option<Mutation> = Some(Mutation::EntriesLeftByClusters);
-}
-
 #[test]
 fn entries_that_stay_behind_are_found() {
     let found = (0..rounds(20)).any(|seed| {
-        let run = || anomalies::<EntriesLeftByClusters>(&Bed::atomic(seed), SIZE, 4, 12, seed);
+        let faulty = Setup::faulty(Mutation::EntriesLeftByClusters);
+        let run = || faulty.run(|| anomalies(&Bed::atomic(seed), SIZE, 4, 12, seed));
         catch_unwind(run).map_or(true, |all| !all.is_empty())
     });
     assert!(found, "nothing is wrong with entries that stay behind");
@@ -308,12 +297,7 @@ struct Rivals {
 }
 
 impl Script for Rivals {
-    async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
-        self,
-        worker: Worker<'e, F, With<T>>,
-        tables: Tables,
-        number: u64,
-    ) {
+    async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, number: u64) {
         let people = tables.directory.people;
         let person = Person { nick: 7, group: 1, stamp: 0, balance: 0 };
         match worker.transact(async |tx| tx.insert(people, number, person).await).await {
@@ -334,7 +318,7 @@ fn of_many_that_want_one_unique_entry_one_gets_it() {
     for protocol in [Protocol::FASST, Protocol::DRTM_H] {
         for bed in [Bed::perfect(), Bed::harsh(1), Bed::harsh_and_atomic(2), Bed::atomic(3), Bed::rough(4)] {
             let rivals = Rivals { winners: Arc::default() };
-            bed.run::<Sound>(Size { protocol, coroutines: 6, ..SIZE }, &rivals);
+            bed.run(Size { protocol, coroutines: 6, ..SIZE }, &rivals);
             let winners = rivals.winners.lock().expect("no thread panics");
             assert_eq!(winners.len(), 1, "{}: {winners:?}", protocol.name);
         }
@@ -346,12 +330,7 @@ fn of_many_that_want_one_unique_entry_one_gets_it() {
 struct Drops;
 
 impl Script for Drops {
-    async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
-        self,
-        worker: Worker<'e, F, With<T>>,
-        tables: Tables,
-        number: u64,
-    ) {
+    async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, number: u64) {
         if number > 0 {
             return;
         }
@@ -411,7 +390,7 @@ fn a_dropped_transaction_changes_a_row_and_its_entries_or_neither() {
     let size = Size { coroutines: 1, ..SIZE };
     for protocol in [Protocol::FASST, Protocol::DRTM_H] {
         for bed in [Bed::perfect(), Bed::harsh(1), Bed::atomic(1), Bed::rough(1), Bed::rough(2)] {
-            bed.run::<Sound>(Size { protocol, ..size }, &Drops);
+            bed.run(Size { protocol, ..size }, &Drops);
         }
     }
 }
@@ -419,7 +398,7 @@ fn a_dropped_transaction_changes_a_row_and_its_entries_or_neither() {
 #[test]
 fn rows_with_entries_are_fetched_to_be_read_only() {
     let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
-    let (node, tables) = node::<_, Sound>(&fabric, 0, 1, Protocol::DRTM);
+    let (node, tables) = node(&fabric, 0, 1, Protocol::DRTM);
     let endpoint = node.endpoint().expect("room");
     let worker = node.worker(&endpoint).expect("few workers");
     let people = tables.directory.people;

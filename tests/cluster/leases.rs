@@ -22,7 +22,7 @@ use drtm_txn::{
 use fastrand::Rng;
 
 use crate::{
-    bed::{Bed, Fault, Rings, Script, Size, Sound, Tables, With},
+    bed::{Bed, Rings, Script, Setup, Size, Tables, Tested},
     history::{Logs, SIZES, at, judged, name, value, version},
 };
 
@@ -66,9 +66,9 @@ impl Fetched {
     }
 
     /// Does what the steps say.
-    fn run_fetched<F: Fabric<Engine = NoHtm>, T: Fault>(
+    fn run_fetched<F: Fabric<Engine = NoHtm>>(
         &self,
-        rows: &mut Rows<'_, '_, F, With<T>>,
+        rows: &mut Rows<'_, '_, F, Tested>,
         tables: Tables,
         steps: &[Step],
         recording: &mut Recording<'_, u64>,
@@ -130,9 +130,9 @@ impl Fetched {
     }
 
     /// Does the same as an optimistic transaction.
-    async fn run_optimistic<F: Fabric<Engine = NoHtm>, T: Fault>(
+    async fn run_optimistic<F: Fabric<Engine = NoHtm>>(
         &self,
-        tx: &mut ClusterTx<'_, F, With<T>>,
+        tx: &mut ClusterTx<'_, F, Tested>,
         tables: Tables,
         steps: &[Step],
         recording: &mut Recording<'_, u64>,
@@ -161,12 +161,7 @@ impl Script for Fetched {
         self.rings
     }
 
-    async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
-        self,
-        worker: Worker<'e, F, With<T>>,
-        tables: Tables,
-        number: u64,
-    ) {
+    async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, number: u64) {
         let mut log: Log<u64> = self.logs.lock().expect("no thread panics")[number as usize].take().expect("one each");
         let mut random = Rng::with_seed(self.seed << 16 | number);
         for _ in 0..self.transactions {
@@ -213,14 +208,14 @@ impl Script for Fetched {
     }
 }
 
-fn anomalies<T: Fault>(bed: &Bed, size: Size, keys: u64, seed: u64) -> Vec<Anomaly<u64>> {
-    logged_anomalies::<T>(bed, size, keys, seed, Rings::default())
+fn anomalies(bed: &Bed, size: Size, keys: u64, seed: u64) -> Vec<Anomaly<u64>> {
+    logged_anomalies(bed, size, keys, seed, Rings::default())
 }
 
 /// The same where owners have backups, which must be equal to them in the end.
-fn logged_anomalies<T: Fault>(bed: &Bed, size: Size, keys: u64, seed: u64, rings: Rings) -> Vec<Anomaly<u64>> {
+fn logged_anomalies(bed: &Bed, size: Size, keys: u64, seed: u64, rings: Rings) -> Vec<Anomaly<u64>> {
     let (transactions, only_updates) = (25, seed % 2 == 1);
-    judged::<T, _>(bed, size, transactions, |logs| Fetched { keys, transactions, seed, only_updates, rings, logs })
+    judged(bed, size, transactions, |logs| Fetched { keys, transactions, seed, only_updates, rings, logs })
 }
 
 /// A simulated cluster whose clocks were set badly, and drift.
@@ -240,8 +235,7 @@ fn check_all(bed: impl Fn(u64) -> Bed, seeds: u64) {
 fn check_protocol(protocol: Protocol, bed: impl Fn(u64) -> Bed, seeds: u64) {
     for seed in 0..rounds(seeds) {
         let (size, keys) = (Size { protocol, ..SIZES[seed as usize % 2] }, [2, 6, 40][seed as usize % 3]);
-        let told: Vec<String> =
-            anomalies::<Sound>(&bed(seed), size, keys, seed).iter().map(ToString::to_string).collect();
+        let told: Vec<String> = anomalies(&bed(seed), size, keys, seed).iter().map(ToString::to_string).collect();
         assert!(told.is_empty(), "seed {seed}, {size:?}:\n{}", told.join("\n"));
     }
 }
@@ -285,75 +279,56 @@ fn histories_where_owners_have_backups() {
     for seed in 0..rounds(6) {
         let bed = [Bed::perfect(), Bed::harsh(seed), skewed(seed, Atomicity::Global)][seed as usize % 3].clone();
         let size = Size { protocol: Protocol::DRTM, ..SIZES[0] };
-        let told: Vec<String> =
-            logged_anomalies::<Sound>(&bed, size, 6, seed, rings).iter().map(ToString::to_string).collect();
+        let told: Vec<String> = logged_anomalies(&bed, size, 6, seed, rings).iter().map(ToString::to_string).collect();
         assert!(told.is_empty(), "seed {seed}:\n{}", told.join("\n"));
     }
 }
 
 /// Runs random transactions until something is wrong.
-fn finds<T: Fault>(bed: impl Fn(u64) -> Bed) {
+fn finds(setup: Setup, bed: impl Fn(u64) -> Bed) {
     let protocol = Protocol::DRTM;
     let found = (0..rounds(60)).any(|seed| {
         let size = Size { protocol, ..SIZES[0] };
         // Rows that are only updated are written by verbs.
-        let run = || anomalies::<T>(&bed(seed), size, 2 + seed % 3, 2 * seed + 1);
+        let run = || setup.run(|| anomalies(&bed(seed), size, 2 + seed % 3, 2 * seed + 1));
         // An owner may notice before the checker does, and refuse what cannot be.
         catch_unwind(AssertUnwindSafe(run)).map_or(true, |all| !all.is_empty())
     });
-    assert!(found, "nothing is found of {:?}", T::FAULT);
+    assert!(found, "nothing is found of {setup:?}");
 }
 
-drtm_testing::faults!(ClockNotMeasured, UnlockBeforeWriteBack, VersionNotWritten);
-
-/// Its leases are about as long as it takes to lock other rows.
-#[derive(Debug)]
-struct LeasesNotConfirmed;
-
-impl Fault for LeasesNotConfirmed {
-    const FAULT: Option<Mutation> = Some(Mutation::LeasesNotConfirmed);
-    const TIMING: Timing = SHORT;
-}
-
-/// As short, but sound.
-#[derive(Debug)]
-struct Hasty;
-
-impl Fault for Hasty {
-    const TIMING: Timing = SHORT;
-}
-
+/// Leases are about as long as it takes to lock other rows.
 const SHORT: Timing =
-    Timing { lease: Duration::from_micros(3), read_only_lease: Duration::from_micros(3), ..Sound::TIMING };
+    Timing { lease: Duration::from_micros(3), read_only_lease: Duration::from_micros(3), ..Setup::SOUND.timing };
 
 #[test]
 fn leases_that_are_not_confirmed_are_found() {
-    finds::<LeasesNotConfirmed>(Bed::atomic);
+    finds(Setup::faulty(Mutation::LeasesNotConfirmed).timed(SHORT), Bed::atomic);
 }
 
 #[test]
 fn leases_that_hardly_last_are_confirmed_or_tried_again() {
     for seed in 0..rounds(2) {
         let size = Size { protocol: Protocol::DRTM, ..SIZES[0] };
-        let told: Vec<String> =
-            anomalies::<Hasty>(&Bed::atomic(seed), size, 3, seed).iter().map(ToString::to_string).collect();
+        let run = || anomalies(&Bed::atomic(seed), size, 3, seed);
+        let told: Vec<String> = Setup::SOUND.timed(SHORT).run(run).iter().map(ToString::to_string).collect();
         assert!(told.is_empty(), "seed {seed}:\n{}", told.join("\n"));
     }
 }
 
 #[test]
 fn clocks_that_are_further_apart_than_is_known_are_found() {
-    finds::<ClockNotMeasured>(|seed| skewed(seed, Atomicity::Global));
+    finds(Setup::faulty(Mutation::ClockNotMeasured), |seed| skewed(seed, Atomicity::Global));
 }
 
 #[test]
 fn rows_that_are_unlocked_before_they_are_written_are_found() {
-    finds::<UnlockBeforeWriteBack>(Bed::atomic);
+    finds(Setup::faulty(Mutation::UnlockBeforeWriteBack), Bed::atomic);
 }
 
 #[test]
 fn versions_that_are_not_written_are_found() {
-    finds::<VersionNotWritten>(Bed::atomic);
+    finds(Setup::faulty(Mutation::VersionNotWritten), Bed::atomic);
 }
 
 /// Moves money between few accounts.
@@ -369,12 +344,7 @@ struct Moves {
 const START: u64 = 1_000_000;
 
 impl Script for Moves {
-    async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
-        self,
-        worker: Worker<'e, F, With<T>>,
-        tables: Tables,
-        number: u64,
-    ) {
+    async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, number: u64) {
         let money = |bytes: Option<Vec<u8>>| u64::from_le_bytes(bytes.expect("opened")[..].try_into().expect("a word"));
         if number == 0 {
             let opened = worker.transact_on(
@@ -415,7 +385,7 @@ impl Script for Moves {
 }
 
 impl Moves {
-    async fn look<F: Fabric<Engine = NoHtm>, T: Fault>(&self, worker: &Worker<'_, F, With<T>>, tables: Tables) {
+    async fn look<F: Fabric<Engine = NoHtm>>(&self, worker: &Worker<'_, F, Tested>, tables: Tables) {
         let looked = worker.transact_on(
             |sets| (0..self.accounts).try_for_each(|account| sets.read(tables.words, account)),
             |rows| {
@@ -436,7 +406,7 @@ impl Moves {
 fn serve_all(bed: &Bed, accounts: u64) {
     let crowd = Size { nodes: 2, owners: 2, coroutines: 16, protocol: Protocol::DRTM };
     let left = Arc::new(AtomicU64::new(crowd.coroutines * u64::from(crowd.nodes)));
-    bed.run::<Sound>(crowd, &Moves { accounts, moves: rounds(4), begun: Arc::default(), left });
+    bed.run(crowd, &Moves { accounts, moves: rounds(4), begun: Arc::default(), left });
 }
 
 #[test]

@@ -7,7 +7,7 @@ use drtm_txn::{
     cluster::{ClusterError, Node, NodeBuilder, Partition},
 };
 
-use crate::bed::{Sound, With};
+use crate::bed::Tested;
 
 type Local = LocalFabric<NoHtm>;
 
@@ -16,7 +16,7 @@ const BY_VALUE: IndexDef<u64, Pod<u64>, u64> = IndexDef::unique("users by value"
 const OTHER: IndexDef<u64, Pod<u64>, u64> = IndexDef::unique("another index", |key, _| Some(*key));
 const EVENTS: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("events");
 
-fn builder() -> NodeBuilder<Local, With<Sound>> {
+fn builder() -> NodeBuilder<Local, Tested> {
     let fabric = Local::new(1, LocalConfig::perfect());
     let builder = Node::builder(NoHtm, &fabric, NodeId(0), Builder::new().memory(16 << 20));
     builder.and_then(|builder| builder.owners([NodeId(0)])).expect("the node is here")

@@ -15,14 +15,11 @@ use drtm_txn::{
     cluster::{ClusterError, Node, Partition, Protocol, Refusal},
 };
 
-use crate::{
-    bed::{Sound, With},
-    drops::polled,
-};
+use crate::{bed::Tested, drops::polled};
 
 type Local = LocalFabric<NoHtm>;
 
-fn builder(fabric: &Local, node: u16) -> drtm_txn::cluster::NodeBuilder<Local, With<Sound>> {
+fn builder(fabric: &Local, node: u16) -> drtm_txn::cluster::NodeBuilder<Local, Tested> {
     Node::builder(NoHtm, fabric, NodeId(node), Builder::new().memory(16 << 20)).expect("the node is here")
 }
 
@@ -89,9 +86,9 @@ fn no_node_is_started_without_owners_or_with_a_sink() {
     let twice = builder(&fabric, 0).owners([NodeId(0), NodeId(0)]);
     assert!(matches!(twice, Err(Error::Cluster(ClusterError::OwnerTwice { node: NodeId(0) }))), "{twice:?}");
     let told = Builder::new().sink(Arc::new(Silent));
-    let told = Node::<Local, With<Sound>>::builder(NoHtm, &fabric, NodeId(0), told);
+    let told = Node::<Local, Tested>::builder(NoHtm, &fabric, NodeId(0), told);
     assert!(matches!(told, Err(Error::Config { what: "the database of a node", .. })), "{told:?}");
-    let unknown = Node::<Local, With<Sound>>::builder(NoHtm, &fabric, NodeId(7), Builder::new().memory(16 << 20));
+    let unknown = Node::<Local, Tested>::builder(NoHtm, &fabric, NodeId(7), Builder::new().memory(16 << 20));
     assert!(matches!(unknown, Err(Error::Cluster(ClusterError::Fabric(_)))), "{unknown:?}");
 }
 
@@ -101,7 +98,7 @@ fn after_death(protocol: Protocol, polls: u32) -> (bool, Result<(), Error>) {
     let fabric = Local::new(3, LocalConfig::perfect());
     let start = |node| {
         let memory = Builder::new().memory(16 << 20);
-        let builder = Node::<_, With<Sound>>::builder_for(NoHtm, &fabric, NodeId(node), memory, protocol);
+        let builder = Node::<_, Tested>::builder_for(NoHtm, &fabric, NodeId(node), memory, protocol);
         let mut builder = builder.and_then(|builder| builder.owners([NodeId(0)])).expect("one");
         let notes = builder.table(NOTES, Partition::hash()).expect("memory");
         (builder.start().expect("owners"), notes)

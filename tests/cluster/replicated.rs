@@ -16,7 +16,7 @@ use drtm_txn::{
 use fastrand::Rng;
 
 use crate::{
-    bed::{Bed, Fault, Script, Size, Sound, Tables, With, node},
+    bed::{Bed, Script, Size, Tables, Tested, node},
     directory::{ITEMS, PRICES, price},
 };
 
@@ -25,7 +25,7 @@ type Local = LocalFabric<NoHtm>;
 const NAMES: TableDef<String, Pod<u32>, Ordered> = TableDef::ordered("names of colours");
 const BY_SHADE: IndexDef<String, Pod<u32>, u32, Multi> = IndexDef::multi("colours by shade", |_, shade| Some(shade));
 
-fn builder(fabric: &Local, node: u16, owners: &[u16]) -> NodeBuilder<Local, With<Sound>> {
+fn builder(fabric: &Local, node: u16, owners: &[u16]) -> NodeBuilder<Local, Tested> {
     let builder = Node::builder(NoHtm, fabric, NodeId(node), Builder::new().memory(16 << 20));
     builder.and_then(|builder| builder.owners(owners.iter().copied().map(NodeId))).expect("the node is here")
 }
@@ -35,8 +35,8 @@ fn are_read_without_a_message() {
     for protocol in Protocol::ALL {
         let fabric = Local::new(2, LocalConfig::perfect());
         // The only owner answers nothing.
-        let (_owner, _) = node::<_, Sound>(&fabric, 0, 1, protocol);
-        let (client, tables) = node::<_, Sound>(&fabric, 1, 1, protocol);
+        let (_owner, _) = node(&fabric, 0, 1, protocol);
+        let (client, tables) = node(&fabric, 1, 1, protocol);
         let endpoint = client.endpoint().expect("room");
         let worker = client.worker(&endpoint).expect("few");
         let prices = tables.directory.prices;
@@ -56,7 +56,7 @@ fn are_read_without_a_message() {
 #[test]
 fn are_written_before_the_node_is_started_only() {
     let fabric = Local::new(1, LocalConfig::perfect());
-    let (node, tables) = node::<_, Sound>(&fabric, 0, 1, Protocol::default());
+    let (node, tables) = node(&fabric, 0, 1, Protocol::default());
     let endpoint = node.endpoint().expect("room");
     let worker = node.worker(&endpoint).expect("few");
     let prices = tables.directory.prices;
@@ -161,12 +161,7 @@ struct Orders {
 }
 
 impl Script for Orders {
-    async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
-        self,
-        worker: Worker<'e, F, With<T>>,
-        tables: Tables,
-        number: u64,
-    ) {
+    async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, number: u64) {
         let mut random = Rng::with_seed(self.seed << 16 | number);
         let sum = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
         for _ in 0..rounds(8) {
@@ -196,7 +191,7 @@ fn are_in_no_transactions_way() {
     for protocol in [Protocol::FASST, Protocol::DRTM_H] {
         for bed in [Bed::perfect(), Bed::harsh(3), Bed::atomic(3), Bed::rough(5)] {
             let orders = Orders { seed: 1, total: Arc::default(), left: Arc::new(AtomicU64::new(32)) };
-            bed.run::<Sound>(Size { protocol, ..size }, &orders);
+            bed.run(Size { protocol, ..size }, &orders);
         }
     }
 }

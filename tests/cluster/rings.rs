@@ -21,12 +21,10 @@ use drtm_txn::{
 };
 
 use crate::{
-    bed::{Bed, Fault, Rings, Script, Size, Sound, Tables, With, backed_up},
+    bed::{Bed, Rings, Script, Setup, Size, Tables, Tested, backed_up},
     drops::polled,
     history::logged_anomalies,
 };
-
-drtm_testing::faults!(UndecidedApplied, LogsNotApplied);
 
 type Local = LocalFabric<NoHtm>;
 
@@ -41,7 +39,7 @@ fn check(bed: impl Fn(u64) -> Bed, seeds: u64) {
     for protocol in PROTOCOLS {
         for seed in 0..rounds(seeds) {
             let (size, keys) = (Size { protocol, ..SIZE }, [2, 6, 40][seed as usize % 3]);
-            let anomalies = logged_anomalies::<Sound>(&bed(seed), size, (keys, 25), seed, RINGS);
+            let anomalies = logged_anomalies(&bed(seed), size, (keys, 25), seed, RINGS);
             let told: Vec<String> = anomalies.iter().map(ToString::to_string).collect();
             assert!(told.is_empty(), "seed {seed}, {size:?}:\n{}", told.join("\n"));
         }
@@ -69,12 +67,12 @@ fn histories_of_shared_memory_and_sockets() {
 fn logged(protocol: Protocol, backups: usize, owners: u64) -> [u64; 4] {
     let fabric = Local::new(4, LocalConfig::perfect());
     let rings = Rings { backups, ..Rings::default() };
-    let nodes: Vec<(Node<Local, With<Sound>>, Tables)> =
+    let nodes: Vec<(Node<Local, Tested>, Tables)> =
         (0..4).map(|number| backed_up(&fabric, number, 3, protocol, rings)).collect();
     let (done, measured) = (&AtomicBool::new(false), Arc::new(Mutex::new(Counters::default())));
     thread::scope(|scope| {
         for (node, _) in &nodes[..3] {
-            scope.spawn(move || serve(node, done));
+            scope.spawn(Setup::inherited(move || serve(node, done)));
         }
         let (client, tables) = &nodes[3];
         let endpoint = client.endpoint().expect("room for an endpoint");
@@ -105,7 +103,7 @@ fn logged(protocol: Protocol, backups: usize, owners: u64) -> [u64; 4] {
 }
 
 /// Serves a node until that is over.
-fn serve<T: Fault>(node: &Node<Local, With<T>>, done: &AtomicBool) {
+fn serve(node: &Node<Local, Tested>, done: &AtomicBool) {
     let endpoint = node.endpoint().expect("room for an endpoint");
     let mut executor = Executor::new(&endpoint);
     node.worker(&endpoint).expect("few workers").serve(&executor.spawner());
@@ -139,10 +137,10 @@ fn a_transaction_logs_one_record_at_each_backup() {
 }
 
 /// What becomes of a transaction, and of small ones after it.
-fn with_two_nodes<T: Fault>(
+fn with_two_nodes(
     protocol: Protocol,
     bytes: u64,
-    run: impl AsyncFnOnce(&Worker<'_, Local, With<T>>, Tables) -> Result<(), Error>,
+    run: impl AsyncFnOnce(&Worker<'_, Local, Tested>, Tables) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let fabric = Local::new(3, LocalConfig::perfect());
     let rings = Rings { backups: 1, bytes, frees_dead: false, disks: &[] };
@@ -150,7 +148,7 @@ fn with_two_nodes<T: Fault>(
     let done = &AtomicBool::new(false);
     thread::scope(|scope| {
         for node in [&one, &two] {
-            scope.spawn(move || serve(node, done));
+            scope.spawn(Setup::inherited(move || serve(node, done)));
         }
         let endpoint = client.endpoint().expect("room");
         let worker = client.worker(&endpoint).expect("few");
@@ -171,7 +169,7 @@ fn with_two_nodes<T: Fault>(
 #[test]
 fn a_transaction_larger_than_a_ring_is_refused() {
     for protocol in PROTOCOLS {
-        let ran = with_two_nodes::<Sound>(protocol, 1 << 10, async |worker, tables| {
+        let ran = with_two_nodes(protocol, 1 << 10, async |worker, tables| {
             let write = async |bytes: usize| {
                 let written = worker.transact(async |tx| {
                     tx.put(tables.words, 1, vec![7; 8]).await?;
@@ -197,7 +195,7 @@ fn a_transaction_larger_than_a_ring_is_refused() {
 #[test]
 fn a_ring_that_stays_full_is_told_of() {
     for protocol in PROTOCOLS {
-        let ran = with_two_nodes::<LogsNotApplied>(protocol, 1 << 10, async |worker, tables| {
+        let act = async |worker: &Worker<'_, Local, Tested>, tables: Tables| {
             let (mut written, mut value) = (0, 0_u64);
             let full = loop {
                 value += 1;
@@ -218,7 +216,8 @@ fn a_ring_that_stays_full_is_told_of() {
             let expected = Some((value - 1).to_le_bytes().to_vec());
             assert_eq!(seen, [expected.clone(), expected]);
             Ok(())
-        });
+        };
+        let ran = Setup::faulty(Mutation::LogsNotApplied).run(|| with_two_nodes(protocol, 1 << 10, act));
         ran.expect("owners are here");
     }
 }
@@ -229,7 +228,7 @@ fn a_ring_that_stays_full_is_told_of() {
 fn after_death_of_backup(protocol: Protocol, polls: u32) -> (bool, Result<(), Error>, Result<(), Error>) {
     let fabric = Local::new(3, LocalConfig::perfect());
     let rings = Rings { backups: 1, ..Rings::default() };
-    let start = |node| backed_up::<_, Sound>(&fabric, node, 2, protocol, rings);
+    let start = |node| backed_up(&fabric, node, 2, protocol, rings);
     let ((owner, _), (backup, _), (client, tables)) = (start(0), start(1), start(2));
     let (done, dead) = (&AtomicBool::new(false), &AtomicBool::new(false));
     thread::scope(|scope| {
@@ -309,12 +308,7 @@ impl Script for Abandons {
         RINGS
     }
 
-    async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
-        self,
-        worker: Worker<'e, F, With<T>>,
-        tables: Tables,
-        number: u64,
-    ) {
+    async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, number: u64) {
         for polls in 1.. {
             let first = number << 32 | u64::from(polls) << 8;
             let write = worker.transact(async |tx| {
@@ -337,7 +331,7 @@ fn what_is_given_up_is_in_no_replica() {
     for protocol in PROTOCOLS {
         for seed in 0..rounds(2) {
             for bed in [Bed::harsh(seed), Bed::atomic(seed), Bed::rough(seed)] {
-                bed.run::<Sound>(Size { protocol, ..SIZE }, &Abandons);
+                bed.run(Size { protocol, ..SIZE }, &Abandons);
             }
         }
     }
@@ -347,7 +341,7 @@ fn what_is_given_up_is_in_no_replica() {
 #[test]
 fn what_is_given_up_anywhere_in_a_ring_is_passed() {
     for protocol in PROTOCOLS {
-        let ran = with_two_nodes::<Sound>(protocol, 1 << 10, async |worker, tables| {
+        let ran = with_two_nodes(protocol, 1 << 10, async |worker, tables| {
             for turn in 0..600_u32 {
                 let value = vec![7; 8 * (turn as usize % 7)];
                 let write = worker.transact(async |tx| tx.put(tables.words, u64::from(turn % 2), &value[..]).await);
@@ -365,7 +359,7 @@ fn what_is_given_up_anywhere_in_a_ring_is_passed() {
 fn a_backup_that_applies_what_is_undecided_is_found() {
     let is_found = (0..rounds(60)).any(|seed| {
         let bed = Bed::atomic(seed);
-        catch_unwind(|| bed.run::<UndecidedApplied>(SIZE, &Abandons)).is_err()
+        catch_unwind(|| Setup::faulty(Mutation::UndecidedApplied).run(|| bed.run(SIZE, &Abandons))).is_err()
     });
     assert!(is_found);
 }
@@ -373,7 +367,7 @@ fn a_backup_that_applies_what_is_undecided_is_found() {
 #[test]
 fn rows_are_loaded_before_the_first_worker() {
     let fabric = Local::new(2, LocalConfig::perfect());
-    let builder = Node::<Local, With<Sound>>::builder(NoHtm, &fabric, NodeId(0), Builder::new().memory(16 << 20));
+    let builder = Node::<Local, Tested>::builder(NoHtm, &fabric, NodeId(0), Builder::new().memory(16 << 20));
     let builder = builder.and_then(|node| node.owners([NodeId(0), NodeId(1)])?.backups(1)).expect("the node is here");
     let mut builder = builder.loads_alone();
     builder.table(NOTES, Partition::hash()).expect("memory");
@@ -393,7 +387,7 @@ fn what_cannot_be_is_refused_at_the_start() {
     let fabric = Local::new(2, LocalConfig::perfect());
     let builder = || {
         let builder = Builder::new().memory(16 << 20);
-        let node = Node::<Local, With<Sound>>::builder(NoHtm, &fabric, NodeId(0), builder).expect("the node is here");
+        let node = Node::<Local, Tested>::builder(NoHtm, &fabric, NodeId(0), builder).expect("the node is here");
         node.owners([NodeId(0), NodeId(1)]).expect("two")
     };
     let many = builder().backups(2).expect("no table yet").start();
@@ -409,7 +403,7 @@ fn what_cannot_be_is_refused_at_the_start() {
 #[test]
 fn a_node_alone_writes_no_row_that_has_backups() {
     let fabric = Local::new(2, LocalConfig::perfect());
-    let (node, _) = backed_up::<_, Sound>(&fabric, 0, 2, Protocol::FASST, Rings { backups: 1, ..Rings::default() });
+    let (node, _) = backed_up(&fabric, 0, 2, Protocol::FASST, Rings { backups: 1, ..Rings::default() });
     let words = node.local().table(TableDef::<u64, Raw>::hash("words")).expect("it is there");
     let refused = node.local().transact(|tx| tx.put(words, 1, b"value"));
     let Err(Error::Refused { source }) = refused else { panic!("{refused:?}") };
@@ -422,8 +416,8 @@ fn nodes_with_other_backups_do_not_meet() {
     let fabric = Local::new(2, LocalConfig::perfect());
     let rings = Rings { backups: 1, ..Rings::default() };
     for (mine, its) in [(rings, Rings::default()), (rings, Rings { bytes: 1 << 12, ..rings })] {
-        let (here, tables) = backed_up::<_, Sound>(&fabric, 0, 2, Protocol::FASST, mine);
-        let (there, _) = backed_up::<_, Sound>(&fabric, 1, 2, Protocol::FASST, its);
+        let (here, tables) = backed_up(&fabric, 0, 2, Protocol::FASST, mine);
+        let (there, _) = backed_up(&fabric, 1, 2, Protocol::FASST, its);
         let done = &AtomicBool::new(false);
         thread::scope(|scope| {
             let there = &there;

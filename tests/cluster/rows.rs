@@ -13,11 +13,11 @@ use drtm_txn::{
 use fastrand::Rng;
 
 use crate::{
-    bed::{Sound, Tables, With, node},
+    bed::{Tables, Tested, node},
     directory::Person,
 };
 
-type Local = Cluster<LocalFabric<NoHtm>, With<Sound>>;
+type Local = Cluster<LocalFabric<NoHtm>, Tested>;
 
 fn clusters(owners: u16, protocol: Protocol) -> (Vec<Local>, Tables) {
     let fabric = LocalFabric::<NoHtm>::new(owners + 1, LocalConfig::perfect());
@@ -167,7 +167,7 @@ type Pairs = ClusterTable<(String, u32), Raw>;
 fn typed() -> ([Local; 2], Texts, Pairs, ClusterTable<u64, Raw>) {
     let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
     let start = |number| {
-        let builder = Node::<_, With<Sound>>::builder(NoHtm, &fabric, NodeId(number), Builder::new().memory(16 << 20));
+        let builder = Node::<_, Tested>::builder(NoHtm, &fabric, NodeId(number), Builder::new().memory(16 << 20));
         let mut builder = builder.and_then(|builder| builder.owners([NodeId(0), NodeId(1)])).expect("it is here");
         let texts = builder.table(TEXTS, Partition::hash()).expect("memory");
         let pairs = builder.table(PAIRS, Partition::by("number", |(_, number)| u64::from(*number))).expect("memory");

@@ -7,23 +7,16 @@ use drtm_txn::{
     cluster::{Node, Partition, Protocol},
 };
 
-use crate::bed::{Fault, Sound, With};
+use crate::bed::{Setup, Tested};
 
 const ROWS: TableDef<u64, Raw> = TableDef::hash("rows");
 
-#[derive(Debug)]
-struct SnapshotsOverwritten;
-
-impl Fault for SnapshotsOverwritten {
-    const FAULT: Option<Mutation> = Some(Mutation::SnapshotsOverwritten);
-}
-
 /// What a snapshot sees of a row that another node overwrites after it was opened.
-fn seen<T: Fault>(protocol: Protocol) -> Vec<u8> {
+fn seen(protocol: Protocol) -> Vec<u8> {
     let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
     let start = |number| {
         let builder = Builder::new().memory(16 << 20);
-        let node = Node::<_, With<T>>::builder_for(NoHtm, &fabric, NodeId(number), builder, protocol);
+        let node = Node::<_, Tested>::builder_for(NoHtm, &fabric, NodeId(number), builder, protocol);
         let mut node = node.and_then(|node| node.owners([NodeId(0)])).expect("the node is here");
         let rows = node.table(ROWS, Partition::hash()).expect("memory");
         (node.start().expect("owners"), rows)
@@ -33,13 +26,13 @@ fn seen<T: Fault>(protocol: Protocol) -> Vec<u8> {
     let served = owner.clone();
     let done = &std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(move || {
+        scope.spawn(Setup::inherited(move || {
             let endpoint = served.endpoint().expect("room");
             let mut executor = drtm_rdma::Executor::new(&endpoint);
             served.worker(&endpoint).expect("few").serve(&executor.spawner());
             executor.spawn(endpoint.until(|| done.load(std::sync::atomic::Ordering::SeqCst)));
             executor.run();
-        });
+        }));
         let endpoint = fabric.endpoint(NodeId(1)).expect("room");
         let worker = client.worker(&endpoint).expect("few");
         let write = |value: &'static [u8]| {
@@ -64,14 +57,14 @@ fn seen<T: Fault>(protocol: Protocol) -> Vec<u8> {
 #[test]
 fn a_snapshot_sees_what_was_there() {
     for protocol in Protocol::ALL.into_iter().chain([Protocol::DRTM]) {
-        assert_eq!(seen::<Sound>(protocol), b"before", "{}", protocol.name);
+        assert_eq!(seen(protocol), b"before", "{}", protocol.name);
     }
 }
 
 #[test]
 fn a_row_that_is_overwritten_under_a_snapshot_is_found() {
     for protocol in [Protocol::DRTM_OCC, Protocol::DRTM] {
-        let seen = std::panic::catch_unwind(|| seen::<SnapshotsOverwritten>(protocol));
+        let seen = std::panic::catch_unwind(|| Setup::faulty(Mutation::SnapshotsOverwritten).run(|| seen(protocol)));
         assert!(seen.map_or(true, |seen| seen != b"before"));
     }
 }

@@ -13,9 +13,9 @@ use drtm_txn::{
     cluster::{Cluster, Protocol},
 };
 
-use crate::bed::{Sound, Tables, With, node};
+use crate::bed::{Tables, Tested, node};
 
-type Local = Cluster<LocalFabric<NoHtm>, With<Sound>>;
+type Local = Cluster<LocalFabric<NoHtm>, Tested>;
 
 fn clusters(threads: usize) -> (Local, Local, Tables) {
     let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());

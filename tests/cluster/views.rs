@@ -12,9 +12,9 @@ use drtm_txn::{
 };
 use fastrand::Rng;
 
-use crate::bed::{Sound, With, node};
+use crate::bed::{Tested, node};
 
-type Local = Cluster<LocalFabric<NoHtm>, With<Sound>>;
+type Local = Cluster<LocalFabric<NoHtm>, Tested>;
 
 /// As in the bed. Even rows are the first node's, and odd ones the second's.
 const WORDS: TableDef<u64, Raw> = TableDef::hash("words");
@@ -38,7 +38,7 @@ fn number(bytes: &[u8]) -> i64 {
 /// Moves money between rows of each node, in one transaction, and tells how many have committed.
 fn run(protocol: Protocol, config: &LocalConfig) {
     let fabric = LocalFabric::<NoHtm>::new(2, config.clone());
-    let [(one, tables), (two, _)] = [0, 1].map(|number| node::<_, Sound>(&fabric, number, 2, protocol));
+    let [(one, tables), (two, _)] = [0, 1].map(|number| node(&fabric, number, 2, protocol));
     let databases = [one.local().clone(), two.local().clone()];
     let clusters: [Local; 2] = [one, two].map(|node| Cluster::start(node, 1).expect("threads"));
     let opened = clusters[0].transact(async move |tx| {
