@@ -354,8 +354,8 @@ impl<E: Engine> Record<'_, E> {
             return Ok(Look::Stale);
         }
         match is_it? {
-            // Whether it is locked or not: a lock keeps readers from its own key only. A transaction
-            // that inserts a key may have locked another that begins like it.
+            // Whether it is locked or not: a lock keeps readers from its own key only. An inserting
+            // transaction may have locked another key that begins like it.
             false => Ok(Look::Other),
             true if seen == Seen::Locked => {
                 cold_path();
