@@ -84,7 +84,7 @@ macro_rules! at {
 pub(crate) use at;
 
 /// The key of a name.
-fn number(name: &[u8]) -> u64 {
+pub(crate) fn number(name: &[u8]) -> u64 {
     std::str::from_utf8(&name[name.len() - 3..]).expect("digits").parse().expect("digits")
 }
 

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
@@ -23,7 +24,7 @@ use fastrand::Rng;
 
 use crate::{
     bed::{Bed, Rings, Script, Setup, Size, Tables, Tested},
-    history::{Logs, SIZES, at, judged, name, value, version},
+    history::{Logs, SIZES, at, judged, name, number, value, version},
 };
 
 /// How far apart clocks are, in nanoseconds.
@@ -52,7 +53,34 @@ struct Step {
 
 impl Step {
     fn writes(self) -> bool {
-        self.act >= 3
+        (3..6).contains(&self.act)
+    }
+
+    /// Whether it reads a range, or the first or the last row of one.
+    fn scans(self) -> bool {
+        self.act >= 6
+    }
+
+    fn range(self) -> Range<u64> {
+        self.key..self.key + 4
+    }
+}
+
+/// The versions that a transaction has read, and those that it has written instead.
+type Own = BTreeMap<(u32, u64), (Option<u64>, Option<u64>)>;
+
+/// Notes the rows that a transaction has seen in a range, of which it knows some.
+fn note_range(table: u32, keys: Range<u64>, seen: Vec<(u64, u64)>, own: &Own, recording: &mut Recording<'_, u64>) {
+    assert!(seen.is_sorted_by(|one, next| one.0 < next.0), "out of order: {seen:?}");
+    let mut is_own = false;
+    for ((_, key), (_, is)) in own.range((table, keys.start)..(table, keys.end)) {
+        let now = seen.iter().find(|row| row.0 == *key).map(|row| row.1);
+        assert_eq!(now, *is, "a transaction sees what it has written");
+        is_own = true;
+    }
+    // What it has written itself is no part of the history.
+    if !is_own {
+        recording.scan(table, keys, seen);
     }
 }
 
@@ -60,9 +88,45 @@ impl Fetched {
     fn steps(&self, random: &mut Rng) -> Vec<Step> {
         let reads = if random.u8(0..3) == 0 { 0..3 } else { 0..6 };
         let tables = if self.only_updates { 0..1 } else { 0..4 };
-        let mut step =
-            || Step { table: random.u32(tables.clone()), key: random.u64(0..self.keys), act: random.u8(reads.clone()) };
+        let mut step = || {
+            let (table, key) = (random.u32(tables.clone()), random.u64(0..self.keys));
+            // What comes into a range is in the way of all transactions that read it.
+            let scans = table >= 2 && random.u8(0..6) == 0;
+            Step { table, key, act: if scans { random.u8(6..9) } else { random.u8(reads.clone()) } }
+        };
         (0..4).map(|_| step()).collect()
+    }
+
+    /// Reads a range, or the first or last row of it. Returns which part of the range it has seen.
+    fn scan<F: Fabric<Engine = NoHtm>>(
+        &self,
+        rows: &mut Rows<'_, '_, F, Tested>,
+        tables: Tables,
+        step: Step,
+    ) -> Result<(Range<u64>, Vec<(u64, u64)>), Error> {
+        let range = step.range();
+        let seen: Vec<(u64, u64)> = if step.table == 2 {
+            let table = tables.sorted_words;
+            let found = match step.act {
+                6 => rows.range(table, range.clone())?,
+                7 => rows.first(table, range.clone())?.into_iter().collect(),
+                _ => rows.last(table, range.clone())?.into_iter().collect(),
+            };
+            found.into_iter().map(|(key, bytes)| (key, self.version(&bytes))).collect()
+        } else {
+            let (table, names) = (tables.sorted_names, name(range.start)..name(range.end));
+            let found = match step.act {
+                6 => rows.range(table, names)?,
+                7 => rows.first(table, names)?.into_iter().collect(),
+                _ => rows.last(table, names)?.into_iter().collect(),
+            };
+            found.into_iter().map(|(key, bytes)| (number(&key), self.version(&bytes))).collect()
+        };
+        Ok(match (step.act, &seen[..]) {
+            (7, [(key, _)]) => (range.start..key + 1, seen),
+            (8, [(key, _)]) => (*key..range.end, seen),
+            _ => (range, seen),
+        })
     }
 
     /// Does what the steps say.
@@ -74,8 +138,13 @@ impl Fetched {
         recording: &mut Recording<'_, u64>,
     ) -> Result<(), Error> {
         recording.retry();
-        let mut own = BTreeMap::new();
-        for Step { table, key: number, act } in steps.iter().copied() {
+        let mut own = Own::new();
+        for step @ Step { table, key: number, act } in steps.iter().copied() {
+            if step.scans() {
+                let (range, seen) = self.scan(rows, tables, step)?;
+                note_range(table, range, seen, &own, recording);
+                continue;
+            }
             let seen = at!(tables, table, number, |all, key| rows.get(all, key))?.map(|bytes| self.version(&bytes));
             match own.get(&(table, number)) {
                 Some((_, is)) => assert_eq!(*is, seen, "a transaction sees what it has written"),
@@ -138,8 +207,14 @@ impl Fetched {
         recording: &mut Recording<'_, u64>,
     ) -> Result<(), Error> {
         recording.retry();
-        let mut own = BTreeMap::new();
-        for Step { table, key: number, .. } in steps.iter().copied() {
+        let mut own = Own::new();
+        for step @ Step { table, key: number, .. } in steps.iter().copied() {
+            if step.scans() && table == 2 {
+                let found = tx.range(tables.sorted_words, step.range()).await?;
+                let seen = found.into_iter().map(|(key, bytes)| (key, self.version(&bytes))).collect();
+                note_range(table, step.range(), seen, &own, recording);
+                continue;
+            }
             let seen = at!(tables, table, number, |all, key| tx.get(all, key).await)?.map(|bytes| self.version(&bytes));
             if !own.contains_key(&(table, number)) {
                 recording.read(table, number, seen);
@@ -148,10 +223,12 @@ impl Fetched {
             if is_written && (seen.is_some() || !self.only_updates) {
                 let next = recording.version();
                 at!(tables, table, number, |all, key| tx.put(all, key, self.value(next)).await)?;
-                own.insert((table, number), next);
+                own.insert((table, number), (seen, Some(next)));
             }
         }
-        own.into_iter().for_each(|((table, key), version)| recording.write(table, key, version));
+        for ((table, key), (_, version)) in own {
+            recording.write(table, key, version.expect("it writes no other"));
+        }
         Ok(())
     }
 }
@@ -187,6 +264,17 @@ impl Script for Fetched {
             let ended = worker.transact_on(
                 |sets| {
                     for step in declared {
+                        match step.table {
+                            2 if step.scans() => {
+                                sets.range(tables.sorted_words, step.range())?;
+                                continue;
+                            }
+                            3 if step.scans() => {
+                                sets.range(tables.sorted_names, name(step.key)..name(step.range().end))?;
+                                continue;
+                            }
+                            _ => {}
+                        }
                         at!(tables, step.table, step.key, |all, key| {
                             if step.writes() { sets.write(all, key) } else { sets.read(all, key) }
                         })?;
@@ -284,13 +372,13 @@ fn histories_where_owners_have_backups() {
     }
 }
 
-/// Runs random transactions until something is wrong.
-fn finds(setup: Setup, bed: impl Fn(u64) -> Bed) {
+/// Runs random transactions until something is wrong: those that only update rows, which verbs
+/// write then, or all kinds.
+fn finds(setup: Setup, bed: impl Fn(u64) -> Bed, only_updates: bool) {
     let protocol = Protocol::DRTM;
     let found = (0..rounds(60)).any(|seed| {
         let size = Size { protocol, ..SIZES[0] };
-        // Rows that are only updated are written by verbs.
-        let run = || setup.run(|| anomalies(&bed(seed), size, 2 + seed % 3, 2 * seed + 1));
+        let run = || setup.run(|| anomalies(&bed(seed), size, 2 + seed % 3, 2 * seed + u64::from(only_updates)));
         // An owner may notice before the checker does, and refuse what cannot be.
         catch_unwind(AssertUnwindSafe(run)).map_or(true, |all| !all.is_empty())
     });
@@ -303,7 +391,7 @@ const SHORT: Timing =
 
 #[test]
 fn leases_that_are_not_confirmed_are_found() {
-    finds(Setup::faulty(Mutation::LeasesNotConfirmed).timed(SHORT), Bed::atomic);
+    finds(Setup::faulty(Mutation::LeasesNotConfirmed).timed(SHORT), Bed::atomic, true);
 }
 
 #[test]
@@ -318,17 +406,27 @@ fn leases_that_hardly_last_are_confirmed_or_tried_again() {
 
 #[test]
 fn clocks_that_are_further_apart_than_is_known_are_found() {
-    finds(Setup::faulty(Mutation::ClockNotMeasured), |seed| skewed(seed, Atomicity::Global));
+    finds(Setup::faulty(Mutation::ClockNotMeasured), |seed| skewed(seed, Atomicity::Global), true);
 }
 
 #[test]
 fn rows_that_are_unlocked_before_they_are_written_are_found() {
-    finds(Setup::faulty(Mutation::UnlockBeforeWriteBack), Bed::atomic);
+    finds(Setup::faulty(Mutation::UnlockBeforeWriteBack), Bed::atomic, true);
 }
 
 #[test]
 fn versions_that_are_not_written_are_found() {
-    finds(Setup::faulty(Mutation::VersionNotWritten), Bed::atomic);
+    finds(Setup::faulty(Mutation::VersionNotWritten), Bed::atomic, true);
+}
+
+#[test]
+fn rows_that_are_neither_leased_nor_validated_are_found() {
+    finds(Setup::faulty(Mutation::CommitWithoutValidation), Bed::atomic, true);
+}
+
+#[test]
+fn keys_that_come_into_fetched_ranges_are_found() {
+    finds(Setup::faulty(Mutation::CommitDespitePhantoms), Bed::atomic, false);
 }
 
 /// Moves money between few accounts.

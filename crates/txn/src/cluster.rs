@@ -65,6 +65,7 @@ mod participant;
 mod partition;
 mod peers;
 mod protocol;
+mod ranges;
 mod reach;
 mod round;
 mod sets;

@@ -34,6 +34,15 @@ impl Ends {
         Self::Bytes(start.map(|key| bytes(key, true)), end.map(|key| bytes(key, true)))
     }
 
+    /// Returns both ends, without copying their keys.
+    #[cfg(not(feature = "model"))]
+    pub(crate) fn bounds(&self) -> [Bound<KeyRef<'_>>; 2] {
+        match self {
+            Self::Words(start, end) => [start.map(KeyRef::Word), end.map(KeyRef::Word)],
+            Self::Bytes(start, end) => [start, end].map(|bound| bound.as_ref().map(|key| KeyRef::Bytes(key))),
+        }
+    }
+
     /// Returns the only key that the range can have, if its ends are equal.
     #[cfg(not(feature = "model"))]
     pub(crate) fn only(&self) -> Option<KeyRef<'_>> {

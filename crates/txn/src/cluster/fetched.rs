@@ -1,7 +1,7 @@
 //! Transactions that fetch their rows before they run, as DrTM's do: see [`Worker::transact_on`].
 //!
-//! 1. *Start*: rows of other nodes that are to be written are locked, and those that are only read
-//!    are leased, all in one round; rows of this node are read.
+//! 1. *Start*: ranges are read. Then rows of other nodes that are to be written are locked, and those
+//!    that are only read are leased, all in one round; rows of this node are read.
 //! 2. *Run*: the body is an ordinary function of what was fetched.
 //! 3. *Commit*: rows of this node that it has written are locked, and those that it has only read
 //!    are looked at again. Then every lock is held, and the leases are confirmed: that is the
@@ -21,9 +21,10 @@ use super::{
     ClusterTx, Rows, Sets, Worker,
     ask::{Ask, Asks},
     state::{Intent, Op, Row},
+    tx::PATIENCE,
     worker::CLAIM_AFTER,
 };
-use crate::{Config, Conflict, Error};
+use crate::{Config, Conflict, Error, mutation::Mutation};
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// Runs `body` in a serializable transaction on rows that are fetched before, retrying on
@@ -33,11 +34,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// Rows of other nodes that are going to be written are locked first, and those that are only
     /// read are leased. A lease is not given back: until it ends, none can lock the row. Rows are
     /// what `declare` says. Others that the body comes to abort it, and are found out by a run that
-    /// locks nothing. If nothing is declared, all rows are found out so. The body must come to the
-    /// same rows whenever it sees the same values.
+    /// locks nothing, together with all the others. If nothing is declared, all rows are found out
+    /// so. The body must come to the same rows whenever it sees the same values.
     ///
     /// A transaction that writes nothing validates nothing of other nodes, but for keys that are
-    /// not there: it confirms that all its leases hold at one moment.
+    /// not there, and for ranges: it confirms that all its leases hold at one moment.
     ///
     /// # Errors
     ///
@@ -104,13 +105,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
             tx.give_up().await;
             return Err(error);
         }
-        let (mut runs, mut scouts) = (0, tx.state().rows.is_empty());
+        let (mut runs, mut scouts) = (0, tx.state().rows.is_empty() && tx.state().ranges.is_empty());
         loop {
             let mut ended = Ok(());
-            if std::mem::take(&mut scouts) {
+            if scouts {
                 ended = tx.scout(&mut body).await;
                 tx.give_up().await;
-                tx.run_again_on(false);
+                tx.run_again_on(runs >= CLAIM_AFTER);
+                scouts = ended.is_err();
             }
             let ended = match ended {
                 Ok(()) => tx.run_on(&mut body).await,
@@ -119,8 +121,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
             match ended {
                 Err(Error::Conflict(cause)) => {
                     self.count(cause);
-                    scouts = cause == Conflict::Unfetched;
-                    if !scouts {
+                    if cause == Conflict::Unfetched {
+                        scouts = true;
+                    } else {
                         runs += 1;
                         self.pause(runs).await;
                     }
@@ -134,7 +137,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// Runs the body until it comes to no row that was not fetched. Nothing is locked meanwhile,
-    /// and what the body sees may never have been there together.
+    /// and what the body sees may never have been there together. The rows and ranges that its last
+    /// run has used are those of the transaction.
     async fn scout<T>(
         &mut self,
         body: &mut impl FnMut(&mut Rows<'_, 'e, F, S>) -> Result<T, Error>,
@@ -142,8 +146,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         loop {
             let rows: Vec<u32> = (0..self.state().rows.len() as u32).collect();
             self.fetch(&rows).await?;
+            self.fetch_ranges(PATIENCE).await?;
             let state = self.state();
             (state.is_scout, state.is_outside) = (true, false);
+            state.rows.iter_mut().for_each(|row| row.intent = Intent::Unknown);
+            state.ranges.iter_mut().for_each(|range| range.is_used = false);
             // Only where it has gone counts: what it gives, the run after this one says.
             let _ = body(&mut Rows { tx: self });
             let state = self.state();
@@ -154,10 +161,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         }
     }
 
-    /// Begins once more, on the same rows.
+    /// Begins once more, on the same rows and ranges.
     fn run_again_on(&mut self, claims: bool) {
         let state = self.state();
         state.clear_for_claims();
+        state.forget_unused();
         (state.claims, state.is_scout, state.is_outside) = (claims, false, false);
         if !claims {
             state.rows.iter_mut().for_each(|row| row.at = None);
@@ -203,9 +211,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
                 self.worker.greet(node).await?;
             }
         }
+        // The only step that waits for rows which others have locked: before this transaction locks
+        // any, or, if it claims, for so short a time that two which wait for each other give up.
         if self.state().claims {
             self.claim(true, None).await?;
+            self.fetch_ranges(PATIENCE).await?;
         } else {
+            self.fetch_ranges(PATIENCE).await?;
             self.seize().await?;
         }
         self.lock_rest().await
@@ -227,10 +239,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         }
         let worker = Rc::clone(&self.worker);
         let state = self.state();
-        let asks: Asks = state
-            .rows
-            .iter()
-            .zip(0..)
+        let used = state.rows.iter().zip(0..).filter(|(row, _)| row.intent != Intent::Unknown);
+        let asks: Asks = used
             .map(|(row, number)| match row.intent {
                 _ if row.owner == id => Ask::Read(number),
                 Intent::Read => Ask::Lease(number),
@@ -299,7 +309,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// Looks again at what is neither locked nor leased, and then confirms the leases. If both
     /// hold, all that was read was so at one moment in between.
     async fn confirm(&mut self) -> Result<(), Error> {
-        self.check(|row| !row.is_written() && !row.is_locked && row.lease == 0).await?;
+        if !S::has(Mutation::CommitWithoutValidation) {
+            self.check(|row| !row.is_written() && !row.is_locked && row.lease == 0).await?;
+        }
         match &self.state {
             Some(state) => self.worker.confirm(state),
             None => Ok(()),

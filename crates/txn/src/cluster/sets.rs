@@ -1,5 +1,7 @@
 //! The rows that a transaction fetches before it runs: what it declares, and what its body does.
 
+mod range;
+
 use std::{borrow::Borrow, fmt};
 
 use drtm_rdma::Fabric;
@@ -64,6 +66,46 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Rows<'_, 'e, F, S> {
     ) -> Result<Option<C::Value>, Error> {
         let row = self.tx.fetched(table, key, Intent::Read)?;
         self.tx.decode(table, row)
+    }
+
+    /// The values of several rows. A run that only finds out rows looks all of them up at once.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub fn get_many<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        keys: impl IntoIterator<Item = impl AsKey<K>>,
+    ) -> Result<Vec<Option<C::Value>>, Error> {
+        let rows = self.tx.rows_of(table, keys)?;
+        let used = rows.iter().map(|row| self.tx.use_fetched(*row, Intent::Read));
+        // Those after the first that was not fetched, too.
+        used.fold(Ok(()), |all, one| all.and(one))?;
+        rows.into_iter().map(|row| self.tx.decode(table, row)).collect()
+    }
+
+    /// Tells of rows that the body is about to use. A run that only finds out rows looks all of
+    /// them up at once; any other run does nothing here.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub fn prefetch<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        keys: impl IntoIterator<Item = impl AsKey<K>>,
+    ) -> Result<(), Error> {
+        if !self.tx.state().is_scout {
+            return Ok(());
+        }
+        let rows = self.tx.rows_of(table, keys)?;
+        let state = self.tx.state();
+        if rows.iter().all(|row| state.rows[*row as usize].is_known) {
+            return Ok(());
+        }
+        state.is_outside = true;
+        Err(Conflict::Unfetched.into())
     }
 
     /// Whether there is such a row.
@@ -213,13 +255,19 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     ) -> Result<u32, Error> {
         self.check_fetchable(table, intent)?;
         let number = self.row(table, key)?;
+        self.use_fetched(number, intent)?;
+        Ok(number)
+    }
+
+    /// Notes that the body uses a row with this intent.
+    fn use_fetched(&mut self, number: u32, intent: Intent) -> Result<(), Error> {
         let intent = self.as_far_as_leased(intent);
         let state = self.state();
         let row = &mut state.rows[number as usize];
         let had = row.intent;
         row.intent = had.max(intent);
         if row.is_known && (had >= intent || state.is_scout || row.is_locked) {
-            return Ok(number);
+            return Ok(());
         }
         state.is_outside = true;
         Err(Conflict::Unfetched.into())

@@ -4,7 +4,7 @@
 use std::{
     cell::RefCell,
     cmp::Ordering,
-    ops::{Bound, RangeBounds as _},
+    ops::{Bound, Range, RangeBounds as _},
     rc::Rc,
 };
 
@@ -12,11 +12,11 @@ use drtm_kv::{Handle, Holder, Location, ROUND_TURNS, RecordLock, Version};
 use drtm_rdma::{NodeId, Pending, Port, Time, rpc::Posted};
 use rustc_hash::FxHashMap;
 
-use super::{ask::Asked, log::Logging, protocol::Forms};
+use super::{ask::Asked, log::Logging, protocol::Forms, ranges::FetchedRange};
 use crate::{
     Conflict, Error,
     arena::{Arena, ArenaKey, ArenaRange},
-    position::Way,
+    position::{Ends, Way},
     secondary::RowEntries,
     storage::{Absence, KeyRef},
 };
@@ -232,6 +232,8 @@ pub(super) struct State<'e, P: Port> {
     pub(super) rows: Vec<Row>,
     pub(super) missing: Vec<Missing>,
     pub(super) spans: Vec<ScannedRange>,
+    /// Ranges that it fetches before it runs.
+    pub(super) ranges: Vec<FetchedRange>,
     pub(super) owners: Vec<Owner>,
     pub(super) arena: Arena,
     /// What is under way. It is kept here, and not in the future that waits, so that it is known
@@ -278,6 +280,7 @@ impl<P: Port> State<'_, P> {
             rows: Vec::new(),
             missing: Vec::new(),
             spans: Vec::new(),
+            ranges: Vec::new(),
             owners: Vec::new(),
             arena: Arena::default(),
             sent: Vec::new(),
@@ -308,6 +311,7 @@ impl<P: Port> State<'_, P> {
         self.rows.clear();
         self.missing.clear();
         self.spans.clear();
+        self.ranges.clear();
         self.owners.clear();
         self.arena.clear();
         self.sent.clear();
@@ -316,10 +320,23 @@ impl<P: Port> State<'_, P> {
         self.log.clear();
         (self.is_decided, self.is_over, self.claims, self.culprit) = (false, false, false, None);
         (self.is_scout, self.is_outside, self.claims_until) = (false, false, None);
+        self.forget_index();
+    }
+
+    /// Forgets the numbers of rows, which are going to change.
+    fn forget_index(&mut self) {
         if self.indexed > 0 {
             self.index.clear();
             self.indexed = 0;
         }
+    }
+
+    /// Forgets the rows and ranges that the last run of a body has not used, when the transaction
+    /// is over.
+    pub(super) fn forget_unused(&mut self) {
+        self.rows.retain(|row| row.intent != Intent::Unknown);
+        self.ranges.retain(|range| range.is_used);
+        self.forget_index();
     }
 
     /// Forgets everything but which rows there were, for the next run of a transaction that locks
@@ -333,6 +350,7 @@ impl<P: Port> State<'_, P> {
         }
         self.missing.clear();
         self.spans.clear();
+        self.ranges.iter_mut().for_each(|range| range.spans = 0..0);
         self.owners.iter_mut().for_each(|owner| *owner = Owner::new(owner.node));
         self.arena.values.truncate(0);
         self.sent.clear();
@@ -341,6 +359,37 @@ impl<P: Port> State<'_, P> {
         self.log.clear_for_claims();
         self.claims_until = None;
         (self.is_decided, self.is_over, self.claims, self.culprit) = (false, false, true, None);
+    }
+
+    /// Keeps the ends of a range until the transaction ends.
+    pub(super) fn keep_ends(&mut self, ends: &Ends) -> Result<[Bound<ArenaKey>; 2], Error> {
+        let mut keep = |bound: Bound<KeyRef<'_>>| {
+            Ok::<_, Error>(match bound {
+                Bound::Included(key) => Bound::Included(self.arena.keep_key(key)?),
+                Bound::Excluded(key) => Bound::Excluded(self.arena.keep_key(key)?),
+                Bound::Unbounded => Bound::Unbounded,
+            })
+        };
+        let [low, high] = ends.bounds();
+        Ok([keep(low)?, keep(high)?])
+    }
+
+    /// Adds the parts of a range that these nodes have, of which so many rows are wanted at once.
+    /// Returns their numbers.
+    pub(super) fn add_spans(
+        &mut self,
+        table: u16,
+        [low, high]: [Bound<ArenaKey>; 2],
+        way: Way,
+        nodes: &[NodeId],
+        (most, is_final): (usize, bool),
+    ) -> Range<usize> {
+        let (first, most) = (self.spans.len(), u32::try_from(most).unwrap_or(u32::MAX));
+        for owner in nodes.iter().copied() {
+            self.owner(owner);
+            self.spans.push(ScannedRange { table, owner, low, high, way, most, is_final, is_whole: false });
+        }
+        first..self.spans.len()
     }
 
     /// The number of a row, which is added if the transaction has not come to it yet.

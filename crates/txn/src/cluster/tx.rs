@@ -20,7 +20,7 @@ use super::{
 use crate::{Config, Conflict, DefaultConfig, Durability, Error, mutation::Mutation};
 
 /// How often a row that another transaction has locked is read again.
-const PATIENCE: u32 = 12;
+pub(super) const PATIENCE: u32 = 12;
 
 /// The longest of these pauses: two to this power of microseconds.
 const LONGEST: u32 = 6;

@@ -5,21 +5,21 @@
 //! only so many rows are wanted, an owner is asked again only if it may have one before the last of
 //! these.
 
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use drtm_rdma::{Fabric, Phase};
 
 use super::{ClusterTx, PATIENCE};
 use crate::{
     AsKey, Codec, Config, Error, Key, KeyRange, KeyedRow, Ordered,
-    arena::{Arena, ArenaKey},
+    arena::ArenaKey,
     cluster::{
         ClusterTable, Sorted,
         ask::{Ask, Asks},
         state::{ScannedRange, State},
     },
     key::ByRef,
-    position::{Ends, Way},
+    position::Way,
     storage::KeyRef,
 };
 
@@ -217,20 +217,13 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
     ) -> Result<Vec<u32>, Error> {
         let (table, _) = rows.entries();
         let (ends, nodes) = rows.reach(range, self.worker.owners(), self.worker.id())?;
-        let bounds = keep_ends(&mut self.state().arena, ends)?;
         let state = self.state();
-        let first = state.spans.len();
-        let most = u32::try_from(limit).unwrap_or(u32::MAX);
-        for owner in nodes {
-            let [low, high] = bounds;
-            state.owner(owner);
-            let is_final = rows.are_everywhere();
-            state.spans.push(ScannedRange { table, owner, low, high, way, most, is_final, is_whole: false });
-        }
+        let bounds = state.keep_ends(&ends)?;
+        let spans = state.add_spans(table, bounds, way, &nodes, (limit, rows.are_everywhere()));
         let (mut tries, mut has_read) = (0, false);
         loop {
             let found = self.state().rows_in(table, bounds, way);
-            let asks = self.state().spans_before(first, found.get(limit.saturating_sub(1)).copied());
+            let asks = self.state().spans_before(spans.clone(), found.get(limit.saturating_sub(1)).copied());
             if asks.is_empty() || limit == 0 {
                 self.check_if_opaque(has_read).await?;
                 return Ok(found.into_iter().take(limit).collect());
@@ -246,7 +239,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
 
 impl<P: drtm_rdma::Port> State<'_, P> {
     /// The rows of a range that the transaction knows, in the range's order.
-    fn rows_in(&self, table: u16, [low, high]: [Bound<ArenaKey>; 2], way: Way) -> Vec<u32> {
+    pub(in crate::cluster) fn rows_in(&self, table: u16, [low, high]: [Bound<ArenaKey>; 2], way: Way) -> Vec<u32> {
         let keys = &self.arena.keys;
         let range = (low.map(|key| key.in_bytes(keys)), high.map(|key| key.in_bytes(keys)));
         let of_table = self
@@ -265,9 +258,9 @@ impl<P: drtm_rdma::Port> State<'_, P> {
         found.into_iter().map(|(_, row)| row).collect()
     }
 
-    /// Requests for more rows of the spans from one on: of those that may have some before the last
-    /// one that is wanted, if that many are known.
-    fn spans_before(&self, first: usize, last: Option<u32>) -> Asks {
+    /// Requests for more rows of some spans: of those that may have some before the last one that
+    /// is wanted, if that many are known.
+    pub(in crate::cluster) fn spans_before(&self, spans: Range<usize>, last: Option<u32>) -> Asks {
         let keys = &self.arena.keys;
         let last = last.map(|row| self.rows[row as usize].key.in_bytes(keys));
         let may_have = |span: &ScannedRange| {
@@ -283,25 +276,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 Bound::Excluded(next) => is_before(&next.in_bytes(keys), &last),
             }
         };
-        let spans = self.spans.iter().zip(0..).skip(first);
+        let spans = self.spans[spans.clone()].iter().zip(spans.start as u32..);
         spans.filter(|(span, _)| !span.is_whole && may_have(span)).map(|(_, number)| Ask::Scan(number)).collect()
-    }
-}
-
-/// Keeps the ends of a range until the transaction ends.
-fn keep_ends(arena: &mut Arena, ends: Ends) -> Result<[Bound<ArenaKey>; 2], Error> {
-    let mut keep = |bound: Bound<KeyRef<'_>>| {
-        Ok::<_, Error>(match bound {
-            Bound::Included(key) => Bound::Included(arena.keep_key(key)?),
-            Bound::Excluded(key) => Bound::Excluded(arena.keep_key(key)?),
-            Bound::Unbounded => Bound::Unbounded,
-        })
-    };
-    match ends {
-        Ends::Words(start, end) => Ok([keep(start.map(KeyRef::Word))?, keep(end.map(KeyRef::Word))?]),
-        Ends::Bytes(start, end) => {
-            let [start, end] = [&start, &end].map(|bound| bound.as_ref().map(|key| KeyRef::Bytes(key)));
-            Ok([keep(start)?, keep(end)?])
-        }
     }
 }
