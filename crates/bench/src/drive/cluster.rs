@@ -2,6 +2,7 @@
 //! transactions, and what they did is added up and checked over the whole cluster.
 //!
 //! - [`workload`]: what a workload provides.
+//! - [`access`]: bodies of transactions.
 //! - [`plan`]: how large a run is.
 //! - [`testbed`]: a cluster on each fabric: [`threads`], processes, or a [`simulation`].
 //! - [`workers`]: the coroutines of one worker, the same on every fabric.
@@ -10,6 +11,7 @@
 //! - [`read`]: what checks read.
 //! - [`tally`], [`figures`]: what is counted, and how it is reported.
 
+mod access;
 mod figures;
 mod pipes;
 mod places;
@@ -26,6 +28,7 @@ pub(crate) mod trial;
 mod workers;
 mod workload;
 
+pub(crate) use access::{Access, Body, at_once, transact, transact_if};
 pub(super) use figures::Figures;
 pub(crate) use plan::{Length, Plan, ProtocolOf};
 pub(crate) use process::{MEMBER, run_member};

@@ -8,7 +8,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
     Config, Error as DbError, Ordered, Pod, Raw,
-    cluster::{ClusterTable, ClusterTx, Node, NodeBuilder, Partition, Rows, Sets, Worker},
+    cluster::{ClusterTable, Node, NodeBuilder, Partition, Sets, Worker},
 };
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ use crate::{
     Error,
     drive::{
         Done,
-        cluster::{ClusterWorkload, Place},
+        cluster::{Access, ClusterWorkload, Place, at_once},
         spread,
     },
     history::{Clock, Epoch, Outcome},
@@ -84,9 +84,9 @@ macro_rules! in_table {
 
 impl Tables {
     /// Does one operation, and with it the next, if that writes what this reads: returns how many.
-    async fn perform<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+    async fn perform(
         self,
-        tx: &mut ClusterTx<'_, F, S>,
+        tx: &mut impl Access,
         operations: &mut [Operation],
         random: &mut Rng,
         clock: &mut Clock,
@@ -126,9 +126,9 @@ impl Tables {
     }
 
     /// Writes a register, and returns what was there.
-    async fn exchange<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+    async fn exchange(
         self,
-        tx: &mut ClusterTx<'_, F, S>,
+        tx: &mut impl Access,
         key: u64,
         value: u64,
         random: &mut Rng,
@@ -166,55 +166,13 @@ impl Tables {
                     in_table!(self, registers, sorted_registers, *key, |table| sets.write(table, *key))
                 }
                 Operation::Remove { key, .. } => sets.write(self.sorted_registers, *key),
-                Operation::Scan { .. } => Ok(()),
+                Operation::Scan { keys, .. } => sets.range(self.sorted_registers, keys.clone()),
             }?;
         }
         Ok(())
     }
 
-    /// Does one operation on rows that were fetched.
-    fn perform_on<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
-        self,
-        rows: &mut Rows<'_, '_, F, S>,
-        operation: &mut Operation,
-        clock: &mut Clock,
-    ) -> Result<(), DbError> {
-        match operation {
-            Operation::List { key, seen } => {
-                let bytes = in_table!(self, lists, sorted_lists, *key, |table| rows.get(table, *key))?;
-                *seen = bytes.as_deref().map_or_else(Vec::new, values);
-            }
-            Operation::Append { key, value } => in_table!(self, lists, sorted_lists, *key, |table| {
-                let mut list = rows.get(table, *key)?.unwrap_or_default();
-                list.extend(value.to_le_bytes());
-                rows.put(table, *key, &list[..])?;
-            }),
-            Operation::Read { key, seen } => {
-                *seen = in_table!(self, registers, sorted_registers, *key, |table| rows.get(table, *key))?;
-            }
-            Operation::Write { key, value, version } => {
-                *version = clock.version();
-                in_table!(self, registers, sorted_registers, *key, |table| rows.put(table, *key, &*value))?;
-            }
-            Operation::Remove { key, version } => {
-                *version = 0;
-                if rows.remove(self.sorted_registers, *key)? {
-                    *version = clock.version();
-                }
-            }
-            // Ranges are not fetched.
-            Operation::Scan { .. } => return Err(DbError::aborted(ON_PURPOSE)),
-        }
-        Ok(())
-    }
-
-    async fn append<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
-        self,
-        tx: &mut ClusterTx<'_, F, S>,
-        key: u64,
-        value: u64,
-        random: &mut Rng,
-    ) -> Result<(), DbError> {
+    async fn append(self, tx: &mut impl Access, key: u64, value: u64, random: &mut Rng) -> Result<(), DbError> {
         let value = value.to_le_bytes();
         in_table!(self, lists, sorted_lists, key, |table| {
             if random.bool() {
@@ -233,11 +191,7 @@ impl Tables {
     }
 
     /// Looks up some of the rows that a transaction is about to use, all at once.
-    async fn prefetch<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
-        self,
-        tx: &mut ClusterTx<'_, F, S>,
-        operations: &[Operation],
-    ) -> Result<(), DbError> {
+    async fn prefetch(self, tx: &mut impl Access, operations: &[Operation]) -> Result<(), DbError> {
         let keys = operations.iter().filter_map(|operation| match operation {
             Operation::List { key, .. } | Operation::Append { key, .. } if key % 2 == 0 => Some(*key),
             _ => None,
@@ -255,26 +209,17 @@ impl Client {
         operations: Vec<Operation>,
         is_last: bool,
     ) -> Result<bool, Error> {
-        let is_fetched = worker.protocol().leases
-            && !is_last
-            && !operations.iter().any(|operation| matches!(operation, Operation::Scan { .. }))
-            && self.draw.random.u8(0..4) > 0;
+        let is_fetched = worker.protocol().leases && !is_last && self.draw.random.u8(0..4) > 0;
         let mut open = self.journal.open(operations);
         let ended = if is_fetched {
             let declared = open.operations.clone();
-            let Self { draw, journal, .. } = &mut *self;
             let ended = worker.transact_on(
                 |sets| tables.declare(sets, &declared),
                 |rows| {
-                    journal.retry(&mut open, |operations| draw.again(operations));
-                    let mut operations = open.operations.iter_mut();
-                    let ended =
-                        operations.try_for_each(|operation| tables.perform_on(rows, operation, &mut journal.clock));
-                    journal.returns(&mut open);
-                    match ended {
-                        Ok(()) if draw.random.u8(0..GIVEN_UP) == 0 => Err(DbError::aborted(ON_PURPOSE)),
-                        ended => ended,
-                    }
+                    self.journal.retry(&mut open, |operations| self.draw.again(operations));
+                    let ended = at_once(self.steps(rows, tables, &mut open.operations, is_last));
+                    self.journal.returns(&mut open);
+                    ended
                 },
             );
             ended.await
@@ -299,9 +244,9 @@ impl Client {
         Ok(self.journal.complete(open, ended)? == Outcome::Committed)
     }
 
-    async fn steps<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+    async fn steps(
         &mut self,
-        tx: &mut ClusterTx<'_, F, S>,
+        tx: &mut impl Access,
         tables: Tables,
         operations: &mut [Operation],
         is_last: bool,

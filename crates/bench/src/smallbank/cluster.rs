@@ -9,20 +9,19 @@ use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
     Config, Error as DbError, Pod, TableDef,
-    cluster::{ClusterTable, ClusterTx, Node, NodeBuilder, Partition, Rows, Sets, Worker},
+    cluster::{ClusterTable, Node, NodeBuilder, Partition, Sets, Worker},
 };
 
 use super::{
     Checking, CustomerKey, Inputs, Ledger, Savings, SmallBank, Transaction, View, check,
     ours::{CHECKING, SAVINGS},
-    outline::Touched,
     rules::Refusal,
 };
 use crate::{
     Error,
     drive::{
         Done,
-        cluster::{ClusterWorkload, Place, read},
+        cluster::{Access, Body, ClusterWorkload, Place, read, transact},
         expect_row, miscounted,
     },
 };
@@ -50,96 +49,63 @@ fn allowed<T>(ruled: Result<T, Refusal>) -> Result<T, DbError> {
 }
 
 impl Tables {
-    async fn checking<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
-        self,
-        tx: &mut ClusterTx<'_, F, S>,
-        customer: CustomerKey,
-    ) -> Result<i64, DbError> {
+    async fn checking(self, tx: &mut impl Access, customer: CustomerKey) -> Result<i64, DbError> {
         Ok(expect_row(tx.get(self.checking, customer).await?, CHECKING)?.balance.get())
     }
 
-    async fn set_checking<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
-        self,
-        tx: &mut ClusterTx<'_, F, S>,
-        customer: CustomerKey,
-        balance: i64,
-    ) -> Result<(), DbError> {
+    async fn set_checking(self, tx: &mut impl Access, customer: CustomerKey, balance: i64) -> Result<(), DbError> {
         tx.put(self.checking, customer, &Checking { balance: balance.into() }).await
     }
+}
 
-    /// Runs a transaction once, and returns what it puts into the bank: negative if it takes.
-    async fn run<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
-        self,
-        tx: &mut ClusterTx<'_, F, S>,
-        transaction: &Transaction,
-    ) -> Result<i64, DbError> {
-        let touched = transaction.touched();
-        let [first, second] = touched.checking;
-        // In one round trip for each table.
-        tx.prefetch(self.savings, touched.savings).await?;
-        tx.prefetch(self.checking, first.into_iter().chain(second)).await?;
-        let (mut savings, mut checking) = (0, [0; 2]);
-        if let Some(customer) = touched.savings {
-            savings = expect_row(tx.get(self.savings, customer).await?, SAVINGS)?.balance.get();
-        }
-        for (balance, customer) in checking.iter_mut().zip(touched.checking) {
-            if let Some(customer) = customer {
-                *balance = self.checking(tx, customer).await?;
-            }
-        }
-        let made = allowed(transaction.outcome(savings, checking))?;
-        if let Some(customer) = touched.savings.filter(|_| touched.writes_savings) {
-            tx.put(self.savings, customer, &Savings { balance: made.savings.into() }).await?;
-        }
-        for (balance, customer) in made.checking.into_iter().zip(touched.checking) {
-            if let Some(customer) = customer.filter(|_| touched.writes_checking) {
-                self.set_checking(tx, customer, balance).await?;
-            }
-        }
-        Ok(made.put)
-    }
+/// A transaction on these tables.
+struct Serve<'t>(Tables, &'t Transaction);
 
-    /// Names the accounts of a transaction that fetches them before it runs.
+impl Body for Serve<'_> {
+    /// What it puts into the bank: negative if it takes.
+    type Output = i64;
+
     fn declare<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
-        self,
+        &self,
         sets: &mut Sets<'_, '_, F, S>,
-        touched: Touched,
     ) -> Result<(), DbError> {
+        let Self(Tables { savings, checking }, transaction) = self;
+        let touched = transaction.touched();
         if let Some(customer) = touched.savings {
             match touched.writes_savings {
-                true => sets.write(self.savings, customer)?,
-                false => sets.read(self.savings, customer)?,
+                true => sets.write(*savings, customer)?,
+                false => sets.read(*savings, customer)?,
             }
         }
         touched.checking.into_iter().flatten().try_for_each(|customer| match touched.writes_checking {
-            true => sets.write(self.checking, customer),
-            false => sets.read(self.checking, customer),
+            true => sets.write(*checking, customer),
+            false => sets.read(*checking, customer),
         })
     }
 
-    /// Like [`run`](Self::run), on accounts that were fetched.
-    fn run_on<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
-        self,
-        rows: &mut Rows<'_, '_, F, S>,
-        transaction: &Transaction,
-    ) -> Result<i64, DbError> {
+    async fn run(&self, tx: &mut impl Access) -> Result<i64, DbError> {
+        let Self(tables, transaction) = *self;
         let touched = transaction.touched();
+        let [first, second] = touched.checking;
+        // In one round trip for each table.
+        tx.prefetch(tables.savings, touched.savings).await?;
+        tx.prefetch(tables.checking, first.into_iter().chain(second)).await?;
         let (mut savings, mut checking) = (0, [0; 2]);
         if let Some(customer) = touched.savings {
-            savings = expect_row(rows.get(self.savings, customer)?, SAVINGS)?.balance.get();
+            savings = expect_row(tx.get(tables.savings, customer).await?, SAVINGS)?.balance.get();
         }
         for (balance, customer) in checking.iter_mut().zip(touched.checking) {
             if let Some(customer) = customer {
-                *balance = expect_row(rows.get(self.checking, customer)?, CHECKING)?.balance.get();
+                *balance = tables.checking(tx, customer).await?;
             }
         }
         let made = allowed(transaction.outcome(savings, checking))?;
         if let Some(customer) = touched.savings.filter(|_| touched.writes_savings) {
-            rows.put(self.savings, customer, &Savings { balance: made.savings.into() })?;
+            tx.put(tables.savings, customer, &Savings { balance: made.savings.into() }).await?;
         }
         for (balance, customer) in made.checking.into_iter().zip(touched.checking) {
             if let Some(customer) = customer.filter(|_| touched.writes_checking) {
-                rows.put(self.checking, customer, &Checking { balance: balance.into() })?;
+                tables.set_checking(tx, customer, balance).await?;
             }
         }
         Ok(made.put)
@@ -199,12 +165,7 @@ impl ClusterWorkload for SmallBank {
     ) -> Result<Done, Error> {
         let transaction = client.inputs.draw();
         let kind = transaction.kind() as usize;
-        let ended = if worker.protocol().leases {
-            let touched = transaction.touched();
-            worker.transact_on(|sets| tables.declare(sets, touched), |rows| tables.run_on(rows, &transaction)).await
-        } else {
-            worker.transact(async |tx| tables.run(tx, &transaction).await).await
-        };
+        let ended = transact(worker, &Serve(tables, &transaction)).await;
         match ended {
             Ok(put) => {
                 client.ledger.put(put);

@@ -5,13 +5,11 @@
 //! Items never change: each node has a copy of them, as a table by node and item. Customers by name
 //! and orders by customer are ordered tables, which the workload keeps itself.
 //!
-//! - [`tables`]: where rows are. [`transactions`]: the five. [`fetched`]: NEW-ORDER on rows that
-//!   are fetched first.
+//! - [`tables`]: where rows are. [`transactions`]: the five.
 
 #[cfg(test)]
 mod tests;
 
-mod fetched;
 mod tables;
 mod transactions;
 
@@ -26,23 +24,23 @@ use drtm_txn::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Chances, Constants, DISTRICTS, Deck, HistoryKey, Inputs, Item, Kind, Loader, MixName, OrderLine, Random, Scale,
-    Stock, StockKey, WarehouseKey,
+    Chances, Constants, DISTRICTS, Deck, DistrictKey, HistoryKey, Inputs, Item, Kind, Loader, MixName, OrderLine,
+    Random, Scale, Stock, StockKey, WarehouseKey,
     audit::{Audit, Payments},
-    tables::{ITEM, Layout, Loading, Tables as LocalTables, expect_row},
+    tables::{DISTRICT, ITEM, Layout, Loading, Tables as LocalTables, expect_row},
     terminals::KINDS,
 };
 use crate::{
     Error,
     drive::{
         Done,
-        cluster::{ClusterWorkload, Place, read},
+        cluster::{ClusterWorkload, Place, read, transact},
         miscounted, spread,
     },
     names::name_of,
 };
 use tables::{ITEM_COPY, ItemCopyKey, Tables, of_warehouse};
-use transactions::{Oldest, UNUSED_ITEM};
+use transactions::{Deliver, LastOrder, LowStock, Oldest, Order, Pay, UNUSED_ITEM};
 
 /// TPC-C on a cluster, with its size.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -199,11 +197,13 @@ impl ClusterWorkload for Distributed {
         match kind {
             Kind::NewOrder => {
                 let input = inputs.new_order();
-                let ordered = match worker.protocol().leases {
-                    true => tables.order_fetched(worker, *node, &input, date).await,
-                    false => worker.transact(async |tx| tables.order(tx, *node, &input, date).await).await,
+                let (warehouse, district, _) = input.customer;
+                let number = match worker.protocol().leases {
+                    true => Some(next_order(worker, tables, (warehouse, district)).await?),
+                    false => None,
                 };
-                match ordered {
+                let order = Order { tables, node: *node, input: &input, date, number };
+                match transact(worker, &order).await {
                     Ok(receipt) => drop(black_box(receipt)),
                     Err(DbError::Aborted { reason }) if reason == UNUSED_ITEM => is_committed = false,
                     Err(error) => return Err(error.into()),
@@ -211,7 +211,7 @@ impl ClusterWorkload for Distributed {
             }
             Kind::Payment => {
                 let (input, key) = (inputs.payment(), (*home, *writer, *payments));
-                black_box(worker.transact(async |tx| tables.pay(tx, &input, key, date).await).await?);
+                black_box(transact(worker, &Pay { tables, input: &input, key, date }).await?);
                 *payments += 1;
                 if input.customer_district.0 != *home {
                     remote.push(key);
@@ -219,15 +219,15 @@ impl ClusterWorkload for Distributed {
             }
             Kind::OrderStatus => {
                 let input = inputs.order_status();
-                black_box(worker.transact(async |tx| tables.last_order(tx, &input).await).await?);
+                black_box(transact(worker, &LastOrder { tables, input: &input }).await?);
             }
             Kind::Delivery => {
                 let input = inputs.delivery();
-                *oldest = worker.transact(async |tx| tables.deliver(tx, &input, oldest, date).await).await?;
+                *oldest = transact(worker, &Deliver { tables, input: &input, oldest, date }).await?;
             }
             Kind::StockLevel => {
                 let input = inputs.stock_level();
-                black_box(worker.transact(async |tx| tables.low_stock(tx, &input).await).await?);
+                black_box(transact(worker, &LowStock { tables, input: &input }).await?);
             }
         }
         Ok(Done { kind: kind as usize, is_committed })
@@ -291,6 +291,16 @@ impl ClusterWorkload for Distributed {
         violations.extend(miscounted(db, &[(ITEM_COPY, self.items.into())])?);
         Ok(violations)
     }
+}
+
+/// The number of a district's next order, at the moment.
+async fn next_order<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+    worker: &Worker<'_, F, S>,
+    tables: Tables,
+    district: DistrictKey,
+) -> Result<u32, Error> {
+    let row = worker.transact(async |tx| expect_row(tx.get(tables.districts, district).await?, DISTRICT)).await?;
+    Ok(row.next_order.get())
 }
 
 /// What was taken from a stock since it was loaded.

@@ -10,7 +10,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
     Config, Error as DbError, Hash, Pod, TableDef,
-    cluster::{ClusterTable, ClusterTx, Node, NodeBuilder, Partition, Worker},
+    cluster::{ClusterTable, Node, NodeBuilder, Partition, Sets, Worker},
 };
 
 use super::{
@@ -20,7 +20,7 @@ use crate::{
     Error,
     drive::{
         Done,
-        cluster::{ClusterWorkload, Place, read},
+        cluster::{Access, Body, ClusterWorkload, Place, read, transact},
         expect_row, miscounted, spread,
     },
     tpcc::Random,
@@ -55,17 +55,18 @@ pub(crate) struct Client {
 /// worth.
 type Position = Vec<(AccountKey, i64, i64)>;
 
-impl Tables {
-    /// Reads what a customer's accounts are worth: three reads on its node, and one on all nodes
-    /// that have prices.
-    async fn position<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
-        self,
-        tx: &mut ClusterTx<'_, F, S>,
-        customer: CustomerKey,
-    ) -> Result<Position, DbError> {
-        let profile = expect_row(tx.get(self.customers, customer).await?, CUSTOMER)?;
+/// A transaction that reads what a customer's accounts are worth: three reads on its node, and one
+/// on all nodes that have prices. Which rows these are is known by the rows before them.
+struct Look(Tables, CustomerKey);
+
+impl Body for Look {
+    type Output = Position;
+
+    async fn run(&self, tx: &mut impl Access) -> Result<Position, DbError> {
+        let Self(tables, customer) = *self;
+        let profile = expect_row(tx.get(tables.customers, customer).await?, CUSTOMER)?;
         let keys = (0..black_box(profile).accounts).map(|number| (customer, number));
-        let accounts = tx.get_many(self.accounts, keys.clone()).await?;
+        let accounts = tx.get_many(tables.accounts, keys.clone()).await?;
         let (mut position, mut keys_of_holdings) = (Position::new(), Vec::new());
         for (key @ (_, number), account) in keys.zip(accounts) {
             let account = expect_row(account, ACCOUNT)?;
@@ -73,27 +74,40 @@ impl Tables {
             keys_of_holdings.extend((0..account.holdings).map(|holding| (customer, number, holding)));
         }
         let mut holdings = Vec::with_capacity(keys_of_holdings.len());
-        for holding in tx.get_many(self.holdings, &keys_of_holdings).await? {
+        for holding in tx.get_many(tables.holdings, &keys_of_holdings).await? {
             holdings.push(expect_row(holding, HOLDING)?);
         }
-        let last = tx.get_many(self.last_trades, holdings.iter().map(|holding| holding.security.get())).await?;
+        let last = tx.get_many(tables.last_trades, holdings.iter().map(|holding| holding.security.get())).await?;
         for ((last, holding), (_, account, _)) in last.into_iter().zip(&holdings).zip(keys_of_holdings) {
             let worth = expect_row(last, LAST_TRADE)?.price.get() * i64::from(holding.quantity.get());
             position[usize::from(account)].2 += worth;
         }
         Ok(position)
     }
+}
 
-    /// Moves a part of one security's price to another's.
-    async fn feed<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
-        self,
-        tx: &mut ClusterTx<'_, F, S>,
-        [from, to]: [SecurityKey; 2],
-        part: i64,
+/// A transaction that moves a part of one security's price to another's.
+struct Feed {
+    tables: Tables,
+    securities: [SecurityKey; 2],
+    part: i64,
+}
+
+impl Body for Feed {
+    type Output = ();
+
+    fn declare<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        sets: &mut Sets<'_, '_, F, S>,
     ) -> Result<(), DbError> {
-        tx.prefetch(self.last_trades, [from, to]).await?;
+        self.securities.iter().try_for_each(|security| sets.write(self.tables.last_trades, security))
+    }
+
+    async fn run(&self, tx: &mut impl Access) -> Result<(), DbError> {
+        let Self { tables, securities: [from, to], part } = *self;
+        tx.prefetch(tables.last_trades, [from, to]).await?;
         for (security, change) in [(from, -part), (to, part)] {
-            let changed = tx.update(self.last_trades, security, |row| {
+            let changed = tx.update(tables.last_trades, security, |row| {
                 row.price += change;
                 row.volume += 1;
             });
@@ -200,12 +214,12 @@ impl ClusterWorkload for CustomerPosition {
             let from = random.within(0, securities - 1);
             let to = (from + random.within(1, securities - 1)) % securities;
             let part = random.within(1, 10);
-            worker.transact(async |tx| tables.feed(tx, [from, to], part).await).await?;
+            transact(worker, &Feed { tables, securities: [from, to], part: part.into() }).await?;
             *fed += 1;
             return Ok(Done { kind: 1, is_committed: true });
         }
         let customer = *first + *step * random.within(0, *customers - 1);
-        black_box(worker.transact(async |tx| tables.position(tx, customer).await).await?);
+        black_box(transact(worker, &Look(tables, customer)).await?);
         Ok(Done { kind: 0, is_committed: true })
     }
 

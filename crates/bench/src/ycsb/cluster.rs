@@ -13,13 +13,13 @@ use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
     Config, Error as DbError, Hash, Ordered,
-    cluster::{ClusterTx, Node, NodeBuilder, Partition, Worker},
+    cluster::{Node, NodeBuilder, Partition, Sets, Worker},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Operation, Row, Shape, Transaction, check, key,
+    Operation, Row, Shape, check, key,
     layout::{ClusterRecords, Layout, RECORD},
     load::{Dist, Load, MixName},
     number, population,
@@ -29,7 +29,7 @@ use crate::{
     Error,
     drive::{
         Done,
-        cluster::{ClusterWorkload, Place, read},
+        cluster::{Access, Body, ClusterWorkload, Place, read, transact_if},
         expect_row, miscounted, spread,
     },
 };
@@ -131,67 +131,79 @@ impl Client {
     }
 }
 
-/// Reads a record, or writes a field of one.
-async fn access<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, O: Layout, const N: usize>(
-    tx: &mut ClusterTx<'_, F, S>,
+/// A transaction that reads records, or writes a field of each.
+struct Accesses<O, I, const N: usize> {
+    records: ClusterRecords<O, N>,
+    /// The numbers of the records, and the fields that are written.
+    accesses: I,
+}
+
+impl<O: Layout, I: Iterator<Item = (u64, Option<u8>)> + Clone, const N: usize> Body for Accesses<O, I, N> {
+    type Output = ();
+
+    fn declare<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        sets: &mut Sets<'_, '_, F, S>,
+    ) -> Result<(), DbError> {
+        self.accesses.clone().try_for_each(|(number, writes)| match writes {
+            Some(_) => sets.write(self.records, key(number)),
+            None => sets.read(self.records, key(number)),
+        })
+    }
+
+    async fn run(&self, tx: &mut impl Access) -> Result<(), DbError> {
+        let records = self.records;
+        // All of them at once.
+        tx.prefetch(records, self.accesses.clone().map(|(number, _)| key(number))).await?;
+        for (number, writes) in self.accesses.clone() {
+            match writes {
+                Some(field) => {
+                    expect_row(tx.update(records, key(number), |row| row.write(number, field)).await?, RECORD)?;
+                }
+                None => {
+                    black_box(expect_row(tx.get(records, key(number)).await?, RECORD)?);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A transaction that inserts a record.
+struct Insert<O, const N: usize> {
     records: ClusterRecords<O, N>,
     number: u64,
-    writes: Option<u8>,
-) -> Result<(), DbError> {
-    match writes {
-        Some(field) => expect_row(tx.update(records, key(number), |row| row.write(number, field)).await?, RECORD),
-        None => {
-            black_box(expect_row(tx.get(records, key(number)).await?, RECORD)?);
-            Ok(())
-        }
+}
+
+impl<O: Layout, const N: usize> Body for Insert<O, N> {
+    type Output = ();
+
+    fn declare<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        sets: &mut Sets<'_, '_, F, S>,
+    ) -> Result<(), DbError> {
+        sets.write(self.records, key(self.number))
+    }
+
+    async fn run(&self, tx: &mut impl Access) -> Result<(), DbError> {
+        tx.insert(self.records, key(self.number), &Row::inserted(self.number)).await
     }
 }
 
-/// Accesses all records of a transaction, which are looked up at once.
-async fn access_all<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, O: Layout, const N: usize>(
-    tx: &mut ClusterTx<'_, F, S>,
+/// A transaction that reads records in the order of their keys, from one on. Which these are is not
+/// known before.
+struct Scan<O, const N: usize> {
     records: ClusterRecords<O, N>,
-    transaction: &Transaction,
-) -> Result<(), DbError> {
-    tx.prefetch(records, transaction.accesses().iter().map(|access| key(access.number))).await?;
-    for of in transaction.accesses() {
-        access(tx, records, of.number, of.writes.then_some(0)).await?;
-    }
-    Ok(())
+    from: u64,
+    length: u16,
 }
 
-/// Accesses records in a transaction that fetches them before it runs.
-async fn access_fetched<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, O: Layout, const N: usize>(
-    worker: &Worker<'_, F, S>,
-    records: ClusterRecords<O, N>,
-    accesses: impl Iterator<Item = (u64, Option<u8>)> + Clone,
-) -> Result<(), DbError> {
-    let declared = accesses.clone();
-    let accessed = worker.transact_on(
-        |sets| {
-            for (number, writes) in declared {
-                match writes {
-                    Some(_) => sets.write(records, key(number))?,
-                    None => sets.read(records, key(number))?,
-                }
-            }
-            Ok(())
-        },
-        |rows| {
-            for (number, writes) in accesses.clone() {
-                match writes {
-                    Some(field) => {
-                        expect_row(rows.update(records, key(number), |row| row.write(number, field))?, RECORD)?
-                    }
-                    None => {
-                        black_box(expect_row(rows.get(records, key(number))?, RECORD)?);
-                    }
-                }
-            }
-            Ok(())
-        },
-    );
-    accessed.await
+impl<O: Layout, const N: usize> Body for Scan<O, N> {
+    type Output = u16;
+
+    async fn run(&self, tx: &mut impl Access) -> Result<u16, DbError> {
+        O::scan_nodes(tx, self.records, self.from, self.length).await
+    }
 }
 
 /// What names a size to a process.
@@ -262,39 +274,25 @@ where
             Task::Core(inputs) => inputs.draw(),
             Task::Transactions(transactions) => {
                 let transaction = transactions.draw();
-                if fetches {
-                    let accesses = transaction.accesses().iter().map(|of| (of.number, of.writes.then_some(0)));
-                    access_fetched(worker, records, accesses).await?;
-                } else {
-                    worker.transact(async |tx| access_all(tx, records, transaction).await).await?;
-                }
+                let accesses = transaction.accesses().iter().map(|of| (of.number, of.writes.then_some(0)));
+                transact_if(fetches, worker, &Accesses { records, accesses }).await?;
                 client.written.fields += transaction.writes() as u64;
                 return Ok(Done { kind: SEVERAL, is_committed: true });
             }
         };
         match operation {
-            Operation::Read { number } if fetches => {
-                let number = client.number(self.records, number);
-                access_fetched(worker, records, iter::once((number, None))).await?;
-            }
-            Operation::Update { number, field } | Operation::ReadModifyWrite { number, field } if fetches => {
-                let number = client.number(self.records, number);
-                access_fetched(worker, records, iter::once((number, Some(field)))).await?;
-                client.written.fields += 1;
-            }
             Operation::Read { number } => {
-                let number = client.number(self.records, number);
-                worker.transact(async |tx| access(tx, records, number, None).await).await?;
+                let accesses = iter::once((client.number(self.records, number), None));
+                transact_if(fetches, worker, &Accesses { records, accesses }).await?;
             }
             Operation::Update { number, field } | Operation::ReadModifyWrite { number, field } => {
-                let number = client.number(self.records, number);
-                worker.transact(async |tx| access(tx, records, number, Some(field)).await).await?;
+                let accesses = iter::once((client.number(self.records, number), Some(field)));
+                transact_if(fetches, worker, &Accesses { records, accesses }).await?;
                 client.written.fields += 1;
             }
             Operation::Insert { number } => {
                 let number = client.number(self.records, number);
-                let row = Row::inserted(number);
-                worker.transact(async |tx| tx.insert(records, key(number), &row).await).await?;
+                transact_if(fetches, worker, &Insert { records, number }).await?;
                 client.written.inserted.push(number);
                 if let Task::Core(inputs) = &mut client.task {
                     inputs.inserted();
@@ -302,8 +300,7 @@ where
             }
             Operation::Scan { number, length } => {
                 let from = key(client.number(self.records, number));
-                let scanned = worker.transact(async |tx| O::scan_nodes(tx, records, from, length).await);
-                black_box(scanned.await?);
+                black_box(transact_if(fetches, worker, &Scan { records, from, length }).await?);
             }
         }
         Ok(Done { kind: operation.kind() as usize, is_committed: true })

@@ -2,14 +2,10 @@
 
 use std::hint::black_box;
 
-use drtm_htm::NoHtm;
-use drtm_rdma::Fabric;
-use drtm_txn::{
-    Config, Error, Hash, Kind, Ordered, PodRef, Table, TableDef, Tx,
-    cluster::{ClusterTable, ClusterTx},
-};
+use drtm_txn::{Config, Error, Hash, Kind, Ordered, PodRef, Table, TableDef, Tx, cluster::ClusterTable};
 
 use super::{Row, number};
+use crate::drive::cluster::Access;
 
 pub(super) const RECORD: &str = "record";
 
@@ -40,8 +36,8 @@ pub(crate) trait Layout: Kind {
         Self: Sized;
 
     /// Like [`scan`](Self::scan), over several nodes.
-    async fn scan_nodes<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, const FIELDS: usize>(
-        tx: &mut ClusterTx<'_, F, S>,
+    async fn scan_nodes<const FIELDS: usize>(
+        tx: &mut impl Access,
         records: ClusterRecords<Self, FIELDS>,
         from: u64,
         length: u16,
@@ -69,8 +65,8 @@ impl Layout for Hash {
         Err(not_in_order())
     }
 
-    async fn scan_nodes<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, const FIELDS: usize>(
-        _tx: &mut ClusterTx<'_, F, S>,
+    async fn scan_nodes<const FIELDS: usize>(
+        _tx: &mut impl Access,
         _records: ClusterRecords<Self, FIELDS>,
         _from: u64,
         _length: u16,
@@ -98,8 +94,8 @@ impl Layout for Ordered {
         Ok(length)
     }
 
-    async fn scan_nodes<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, const FIELDS: usize>(
-        tx: &mut ClusterTx<'_, F, S>,
+    async fn scan_nodes<const FIELDS: usize>(
+        tx: &mut impl Access,
         records: ClusterRecords<Self, FIELDS>,
         from: u64,
         length: u16,

@@ -76,6 +76,11 @@ fn tpcc() {
     run_on(ALL, &[&small[..], &["--warehouses", "4", "--threads", "2"]].concat(), 60, 5);
     let all_remote = ["--remote-items", "100", "--remote-payments", "100", "--protocol", "drtm+h"];
     run_on(PROCESSES, &[&small[..], &all_remote].concat(), 120, 5);
+    let fetched = ["--protocol", "drtm", "--warehouses", "4"];
+    run_on(PROCESSES, &[&small[..], &fetched].concat(), 120, 5);
+    let all_remote = ["--remote-items", "100", "--remote-payments", "100"];
+    run_on(&["shm"], &[&small[..], &fetched, &all_remote].concat(), 120, 5);
+    simulate(&[&small[..], &fetched].concat());
     simulate(&[&small[..], &["--mix", "new-order", "--remote-items", "30"]].concat());
     let report = run(&[&small[..], &["--nodes", "2", "--transactions", "10"]].concat());
     let is = |field: &str, value: Value| assert_eq!(report[field], value, "{field} of {report}");
@@ -89,12 +94,15 @@ fn tpcc() {
 #[test]
 fn tatp() {
     run_on(ALL, &["tatp", "--subscribers", "100"], 400, 7);
+    run_on(&["shm"], &["tatp", "--subscribers", "100", "--protocol", "drtm"], 400, 7);
 }
 
 #[test]
 fn customer_positions() {
     let small = ["tpce-cp", "--customers", "300", "--protocol", "drtm-occ"];
     run_on(ALL, &[&small[..], &["--feeds", "20"]].concat(), 40, 2);
+    let fetched = ["tpce-cp", "--customers", "300", "--feeds", "20", "--protocol", "drtm"];
+    run_on(&["shm"], &fetched, 40, 2);
     let report = run(&[&small[..], &["--transactions", "40"]].concat());
     assert_eq!((&report["nodes"], &report["securities"], &report["feeds"]), (&1.into(), &205.into(), &0.into()));
 }
@@ -104,6 +112,7 @@ fn core_workloads_of_ycsb() {
     let small = ["ycsb", "--records", "1000"];
     run_on(PROCESSES, &[&small[..], &["--mix", "a"]].concat(), 100, 2);
     run_on(ALL, &[&small[..], &["--mix", "e", "--protocol", "drtm-occ"]].concat(), 100, 2);
+    run_on(&["shm"], &[&small[..], &["--mix", "e", "--protocol", "drtm"]].concat(), 50, 2);
     for mix in ["b", "c", "d", "f"] {
         let on_nodes = ["--mix", mix, "--value-bytes", "100", "--nodes", "2", "--transactions", "200"];
         let report = run(&[&small[..], &on_nodes].concat());

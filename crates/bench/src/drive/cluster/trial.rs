@@ -17,6 +17,11 @@ pub(crate) const FABRICS: [FabricName; 2] = [FabricName::Local, FabricName::Sim(
 /// Nodes of a trial.
 pub(crate) const NODES: u16 = 3;
 
+/// All protocols that have names.
+pub(crate) fn protocols() -> impl Iterator<Item = Protocol> {
+    Protocol::ALL.into_iter().chain([Protocol::DRTM])
+}
+
 /// Coroutines of each node.
 pub(crate) const COROUTINES: u16 = 8;
 

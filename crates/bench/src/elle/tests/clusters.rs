@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     drive::cluster::{
         NodeConfig,
-        trial::{COROUTINES, FABRICS, NODES, run_on},
+        trial::{COROUTINES, FABRICS, NODES, protocols, run_on},
     },
     elle::cluster::Histories,
     fabric::FabricName,
@@ -49,8 +49,7 @@ fn record<S: Config<Engine = NoHtm>>(
 fn transactions_on_several_nodes_are_strictly_serializable() {
     for fabric in FABRICS {
         let workloads = [Workload::ListAppend, Workload::Register, Workload::Predicate];
-        let protocols = Protocol::ALL.into_iter().chain([Protocol::DRTM]);
-        for (workload, protocol) in protocols.flat_map(|protocol| workloads.map(|of| (of, protocol))) {
+        for (workload, protocol) in protocols().flat_map(|protocol| workloads.map(|of| (of, protocol))) {
             let record = record::<NodeConfig>(workload, fabric, 5, protocol);
             let told = judge::anomalies(&record);
             assert!(told.is_empty(), "{workload:?} on {fabric} by {protocol:?}:\n{}", told.join("\n"));

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     drive::cluster::{
         Gathered, NodeConfig,
-        trial::{Careless, Carelessly, FABRICS, NODES, run_on},
+        trial::{Careless, Carelessly, FABRICS, NODES, protocols, run_on},
     },
     fabric::FabricName,
     smallbank::Hot,
@@ -30,8 +30,7 @@ impl Carelessly for SmallBank {
 
 /// Each fabric with each protocol.
 fn all() -> impl Iterator<Item = (FabricName, Protocol)> {
-    let protocols = Protocol::ALL.into_iter().chain([Protocol::DRTM]);
-    protocols.flat_map(|protocol| FABRICS.into_iter().map(move |fabric| (fabric, protocol)))
+    protocols().flat_map(|protocol| FABRICS.into_iter().map(move |fabric| (fabric, protocol)))
 }
 
 #[test]

@@ -5,7 +5,7 @@ use drtm_txn::cluster::Protocol;
 use super::*;
 use crate::drive::cluster::{
     Gathered, NodeConfig,
-    trial::{Careless, Carelessly, FABRICS, NODES, run_on},
+    trial::{Careless, Carelessly, FABRICS, NODES, protocols, run_on},
 };
 
 /// Terminals that put rows back which they have read in another transaction: what was done to them
@@ -49,7 +49,7 @@ fn small(warehouses: u16, mix: MixName, chances: Chances) -> Distributed {
 fn is_consistent(transactions: u64, of: impl Fn(u16) -> Distributed) -> Vec<u64> {
     let mut kinds = vec![0; KINDS.len()];
     for fabric in FABRICS {
-        for (warehouses, protocol) in (3..).zip(Protocol::ALL.into_iter().chain([Protocol::DRTM])) {
+        for (warehouses, protocol) in (3..).zip(protocols()) {
             let Gathered { tally, violations, .. } =
                 run_on::<NodeConfig, _>(&of(warehouses), fabric, transactions, 3, protocol);
             let all = (Vec::new(), u64::from(NODES) * transactions);

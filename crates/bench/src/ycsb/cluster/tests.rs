@@ -5,7 +5,7 @@ use drtm_txn::cluster::Protocol;
 use super::*;
 use crate::drive::cluster::{
     Gathered, NodeConfig,
-    trial::{Careless, Carelessly, FABRICS, NODES, run_on},
+    trial::{Careless, Carelessly, FABRICS, NODES, protocols, run_on},
 };
 
 /// Clients that read in one transaction, and write in another.
@@ -34,8 +34,7 @@ where
     let load = Load::of(mix, Dist::Zipf, FIELDS as u8);
     let records = Distributed::<O, FIELDS>::new(100, load, Vec::new(), 5).expect("enough records");
     let mut kinds = vec![0; KINDS.len()];
-    let protocols = Protocol::ALL.into_iter().chain([Protocol::DRTM]);
-    for (protocol, fabric) in protocols.flat_map(|protocol| FABRICS.map(|fabric| (protocol, fabric))) {
+    for (protocol, fabric) in protocols().flat_map(|protocol| FABRICS.map(|fabric| (protocol, fabric))) {
         let Gathered { tally, violations, .. } = run_on::<NodeConfig, _>(&records, fabric, transactions, 5, protocol);
         let all = (vec![], u64::from(NODES) * transactions);
         assert_eq!((violations, tally.committed), all, "{mix:?} on {fabric}, {protocol:?}");
