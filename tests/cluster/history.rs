@@ -305,6 +305,14 @@ fn of_rdma_nics_one_sided() {
     check_protocol(Protocol::DRTM_H, |_| Bed::Verbs(Transport::Connection), 2);
 }
 
+/// Processors lock their own rows by their NICs, and peers lock them by verbs.
+#[cfg(feature = "verbs")]
+#[test]
+fn of_rdma_nics_by_loopback() {
+    let protocol = Protocol { loopback: true, ..Protocol::DRTM_H };
+    check_protocol(protocol, |_| Bed::Verbs(Transport::Connection), 2);
+}
+
 #[test]
 fn of_simulated_clusters() {
     check_all(Bed::simulated, 10);

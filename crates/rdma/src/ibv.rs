@@ -48,6 +48,7 @@ mod intake;
 mod lane;
 mod letters;
 mod mouth;
+mod own;
 mod port;
 mod queue;
 mod setup;
@@ -70,9 +71,10 @@ use std::{
 use drtm_htm::{Engine, Sharing};
 
 use crate::{
-    Capabilities, Endpoint, Fabric, FabricError, Incarnation, NodeId, Region, RegionId, Salvage, TcpFabric,
-    tcp::Attendant,
+    Atomicity, Capabilities, Endpoint, Fabric, FabricError, Incarnation, Loopback, NodeId, Region, RegionId, Salvage,
+    TcpFabric, tcp::Attendant,
 };
+use own::OwnNic;
 use station::Station;
 
 /// Numbers that a peer cannot guess: each hasher of the standard library has keys of the system's
@@ -261,6 +263,22 @@ impl<E: Engine> Fabric for VerbsFabric<E> {
     fn endpoint(&self, node: NodeId) -> Result<Endpoint<VerbsPort<E>>, FabricError> {
         self.own(node)?;
         VerbsPort::new(&self.member).map(Endpoint::new)
+    }
+
+    /// What this needs of the NIC can be refused: then [`take_failure`](Self::take_failure) says
+    /// why.
+    fn loopback(&self, node: NodeId) -> Option<Arc<dyn Loopback<E>>> {
+        let Member { station, .. } = self.own(node).ok()?;
+        if station.capabilities.atomicity == Atomicity::None {
+            return None;
+        }
+        match OwnNic::new(station) {
+            Ok(nic) => Some(Arc::new(nic)),
+            Err(error) => {
+                station.fail(error);
+                None
+            }
+        }
     }
 
     /// The memory of a node that died is gone with its machine: there is never anything left.

@@ -302,6 +302,13 @@ impl<E: Engine> Region<E> {
         self.mapping.address(word)
     }
 
+    /// Returns the offset of a word, if it is one of this region's.
+    #[cfg(all(feature = "verbs", not(feature = "model")))]
+    pub(crate) fn offset_of(&self, word: &Word) -> Option<u64> {
+        let offset = std::ptr::from_ref(word).addr().checked_sub(self.mapping.address(0).addr())? as u64;
+        (offset < self.capacity).then_some(offset)
+    }
+
     /// Returns the file of a shared region, to be passed to other processes.
     #[cfg(not(feature = "model"))]
     pub(crate) fn file(&self) -> Option<&File> {

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use drtm_htm::Engine;
+use drtm_htm::{Engine, Word};
 use parking_lot::{Mutex, RwLock};
 
 use crate::{Buffers, FabricError, NodeId, Region, RegionId};
@@ -92,6 +92,22 @@ impl<E: Engine> Exports<E> {
         }
         all.push(Arc::new(export));
         Ok(Ok(RegionId((all.len() - 1) as u16)))
+    }
+
+    /// Where the NIC finds a word, and the key for that. `None` for a word of no region.
+    pub(super) fn place(&self, device: &Arc<Device>, word: &Word) -> Result<Option<(u64, u32)>, VerbsError> {
+        let all = self.all.read();
+        let found = all.iter().find_map(|export| Some((export, export.region.offset_of(word)?)));
+        let Some((export, at)) = found else { return Ok(None) };
+        let mut parts = export.parts.lock();
+        if parts.last().is_none_or(|(last, _)| last.end <= at) {
+            export.catch_up(device, &mut parts)?;
+        }
+        let part = parts.iter().find(|(extent, _)| (extent.start..extent.end).contains(&at));
+        match part {
+            Some((extent, _)) => Ok(Some((at, extent.key))),
+            None => unreachable!("a word that can be named is allocated, and so registered"),
+        }
     }
 
     /// What a peer is told of a region.

@@ -1,9 +1,9 @@
 //! The fabric of machines with RDMA NICs, as the suite makes it: each other node is a process of
 //! its own, and all use the one device that there is. Software that is one will do.
 
-use std::{os::unix::net::UnixStream, sync::Arc};
+use std::{os::unix::net::UnixStream, sync::Arc, thread};
 
-use drtm_htm::{Emulated, NoHtm};
+use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_rdma::{
     Atomicity, Buffers, Executor, Fabric, FabricError, Incarnation, NodeId, Offset, Phase, Presence, Region,
     RegionError, RegionId, Remote, Transport, VerbError, VerbsConfig, VerbsError, VerbsFabric, block_on, run,
@@ -240,6 +240,57 @@ fn datagrams_to_several_nodes_share_a_doorbell() {
     }
     let all = world.fabric.posted();
     assert_eq!(all.signaled, all.requests / 16);
+}
+
+/// Processors that swap a word by their own NIC, and a peer that changes it by its NIC, lose
+/// nothing: in memory that is registered, and in memory that was allocated later.
+#[test]
+fn swaps_of_processors_by_their_nic_are_atomic_with_those_of_peers() {
+    const EACH: u64 = 300;
+    let addresses = Addresses::new();
+    let join = |node| {
+        let fabric = VerbsFabric::join(NoHtm, NicMood::default().config(addresses, NodeId(node), 1));
+        fabric.expect("a device")
+    };
+    let (peer, own) = (join(1), join(0));
+    assert_eq!(own.capabilities().atomicity, Atomicity::Hca, "what this is about");
+    assert!(own.loopback(NodeId(1)).is_none(), "another node's NIC");
+    let memory = Arc::new(Region::anonymous(NoHtm, 16 << 20).expect("a region"));
+    memory.swap_by(own.loopback(NodeId(0)).expect("a NIC of its own"));
+    let early = memory.extend(8, 8).expect("memory");
+    let word_at = |offset| &memory.words(offset, 1).expect("it is there")[0];
+    assert_eq!(memory.compare_swap(word_at(early), 0, 1), Ok(0), "no peer knows it yet");
+    let region = own.register(NodeId(0), Arc::clone(&memory)).expect("room");
+    let late = memory.extend(8 << 20, 8).expect("memory") + ((8 << 20) - 8);
+    for offset in [early, late] {
+        let at = Remote { node: NodeId(0), region, offset };
+        let first = NoHtm.load(word_at(offset));
+        assert_eq!(memory.compare_swap(word_at(offset), first + 7, 9), Err(first));
+        let count = || {
+            for _ in 0..EACH {
+                let mut seen = NoHtm.load(word_at(offset));
+                while let Err(found) = memory.compare_swap(word_at(offset), seen, seen + 1) {
+                    seen = found;
+                }
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(count);
+            scope.spawn(count);
+            scope.spawn(|| {
+                let endpoint = peer.endpoint(NodeId(1)).expect("room");
+                for _ in 0..EACH {
+                    block_on(&endpoint, endpoint.during(Phase::Other).fetch_add(at, 1)).expect("it is there");
+                }
+            });
+        });
+        assert_eq!(NoHtm.load(word_at(offset)), first + 3 * EACH);
+    }
+    assert_eq!(own.take_failure().map(|failure| failure.to_string()), None);
+    // Without the fabric there is no NIC, and no peer.
+    drop((peer, own));
+    let last = NoHtm.load(word_at(early));
+    assert_eq!(memory.compare_swap(word_at(early), last, 0), Ok(last));
 }
 
 /// A cluster whose nodes do not agree on what carries messages says so, and goes on one-sided.
