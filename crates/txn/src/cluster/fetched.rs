@@ -1,7 +1,7 @@
 //! Transactions that fetch their rows before they run, as DrTM's do: see [`Worker::transact_on`].
 //!
-//! 1. *Start*: ranges are read. Then rows of other nodes that are to be written are locked, and those
-//!    that are only read are leased, all in one round; rows of this node are read.
+//! 1. *Start*: ranges are read. Then rows of other nodes that are to be written are locked, and
+//!    those that are only read are leased, all in one round; rows of this node are read.
 //! 2. *Run*: the body is an ordinary function of what was fetched.
 //! 3. *Commit*: rows of this node that it has written are locked, and those that it has only read
 //!    are looked at again. Then every lock is held, and the leases are confirmed: that is the

@@ -79,9 +79,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Rows<'_, 'e, F, S> {
         keys: impl IntoIterator<Item = impl AsKey<K>>,
     ) -> Result<Vec<Option<C::Value>>, Error> {
         let rows = self.tx.rows_of(table, keys)?;
-        let used = rows.iter().map(|row| self.tx.use_fetched(*row, Intent::Read));
+        let mut outcome = Ok(());
         // Those after the first that was not fetched, too.
-        used.fold(Ok(()), |all, one| all.and(one))?;
+        for row in &rows {
+            outcome = outcome.and(self.tx.use_fetched(*row, Intent::Read));
+        }
+        outcome?;
         rows.into_iter().map(|row| self.tx.decode(table, row)).collect()
     }
 

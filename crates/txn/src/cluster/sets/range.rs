@@ -28,8 +28,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Sets<'_, '_, F, S> {
 }
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> Rows<'_, '_, F, S> {
-    /// Returns the rows of a range, in the order of their keys. If the transaction commits, no other
-    /// has brought a row into the range meanwhile, or taken one out.
+    /// Returns the rows of a range, in the order of their keys. If the transaction commits, no
+    /// other has brought a row into the range meanwhile, or taken one out.
     ///
     /// # Errors
     ///
