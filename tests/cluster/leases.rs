@@ -69,6 +69,9 @@ impl Step {
 /// The versions that a transaction has read, and those that it has written instead.
 type Own = BTreeMap<(u32, u64), (Option<u64>, Option<u64>)>;
 
+/// Keys of a range, and the rows in it, with their versions.
+type Seen = (Range<u64>, Vec<(u64, u64)>);
+
 /// Notes the rows that a transaction has seen in a range, of which it knows some.
 fn note_range(table: u32, keys: Range<u64>, seen: Vec<(u64, u64)>, own: &Own, recording: &mut Recording<'_, u64>) {
     assert!(seen.is_sorted_by(|one, next| one.0 < next.0), "out of order: {seen:?}");
@@ -103,7 +106,7 @@ impl Fetched {
         rows: &mut Rows<'_, '_, F, Tested>,
         tables: Tables,
         step: Step,
-    ) -> Result<(Range<u64>, Vec<(u64, u64)>), Error> {
+    ) -> Result<Seen, Error> {
         let range = step.range();
         let seen: Vec<(u64, u64)> = if step.table == 2 {
             let table = tables.sorted_words;
