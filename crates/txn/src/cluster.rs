@@ -39,9 +39,10 @@
 //!
 //! # What it does not do yet
 //!
-//! Nodes keep their rows in memory only. When a node dies, its rows are in the memory of its
-//! [backups](NodeBuilder::backups), if it has any, but no node takes its place. What it had locked
-//! stays locked, and is told of ([`Refusal::HolderDead`]).
+//! When a node dies, no node takes its place. Its rows are in its directory, if its database has a
+//! path, and in the memory of its [backups](NodeBuilder::backups), if it has any. What it had
+//! locked at other nodes stays locked, and transactions that meet such a lock fail with
+//! [`Refusal::HolderDead`].
 
 mod access;
 mod adapt;
