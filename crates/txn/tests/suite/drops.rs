@@ -12,13 +12,13 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_testing::rounds;
 use drtm_txn::{
-    Builder, Config, Conflict, Db, Error, Hash, IndexDef, Key, Kind, MemoryUse, Multi, Mutation, Ordered, Pod, Raw,
-    Table, TableDef,
+    Builder, Conflict, Db, Error, Hash, IndexDef, Key, Kind, MemoryUse, Multi, Mutation, Ordered, Pod, Raw, Table,
+    TableDef,
 };
 use parking_lot::RwLock;
 use proptest::prelude::*;
 
-use crate::waits::ends;
+use crate::{On, waits::ends, with_fault};
 
 const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
 const SORTED: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("sorted");
@@ -75,26 +75,10 @@ fn every_use_of_a_handle_of_a_dropped_table_is_refused() -> Result<(), Error> {
     every_use_is_refused((7_u16, 9_u16), TableDef::<(u16, u16), Raw, Ordered>::ordered("pairs"))
 }
 
-/// A database whose commits do not check whether a table was dropped.
-#[derive(Debug)]
-struct Unchecked;
-
-impl Config for Unchecked {
-    type Engine = NoHtm;
-    const FAULT: Option<Mutation> = Some(Mutation::DropsNotChecked);
-}
-
-#[derive(Debug)]
-struct Sound;
-
-impl Config for Sound {
-    type Engine = NoHtm;
-}
-
 /// Returns the results of commits after a drop, of transactions that used the table before: one
 /// that wrote to it, one that read it and wrote elsewhere, and one that only read it.
-fn commits_after_a_drop<S: Config<Engine = NoHtm>>() -> Result<[Result<(), Error>; 3], Error> {
-    let db = Builder::new().memory(16 << 20).build_with::<S>(NoHtm)?;
+fn commits_after_a_drop() -> Result<[Result<(), Error>; 3], Error> {
+    let db = Builder::new().memory(16 << 20).build_with::<On<NoHtm>>(NoHtm)?;
     let (notes, other) = (db.table(NOTES)?, db.table(OTHER)?);
     db.transact(|tx| (1..4).try_for_each(|key| tx.put(notes, key, b"old")))?;
     let (mut writes, mut uses, mut reads) = (db.begin()?, db.begin()?, db.begin()?);
@@ -113,7 +97,7 @@ fn commits_after_a_drop<S: Config<Engine = NoHtm>>() -> Result<[Result<(), Error
 
 #[test]
 fn a_transaction_that_has_used_a_table_does_not_commit_after_its_drop() -> Result<(), Error> {
-    match commits_after_a_drop::<Sound>()? {
+    match commits_after_a_drop()? {
         [
             Err(Error::Dropped { table: "notes" }),
             Err(Error::Conflict(Conflict::Validation)),
@@ -142,7 +126,8 @@ fn a_transaction_that_has_used_a_table_does_not_commit_after_its_drop() -> Resul
 
 #[test]
 fn commits_that_do_not_look_are_noticed() -> Result<(), Error> {
-    assert!(commits_after_a_drop::<Unchecked>()?.iter().all(Result::is_ok), "the fault is that nothing looks");
+    let commits = with_fault(Mutation::DropsNotChecked, commits_after_a_drop)?;
+    assert!(commits.iter().all(Result::is_ok), "the fault is that nothing looks");
     Ok(())
 }
 
@@ -488,7 +473,7 @@ proptest! {
 
     #[test]
     fn tables_that_come_and_go_are_as_in_a_model(steps in steps()) {
-        let db = Builder::new().memory(16 << 20).build_with::<Sound>(NoHtm).expect("memory");
+        let db = Builder::new().memory(16 << 20).build_with::<On<NoHtm>>(NoHtm).expect("memory");
         let mut handles: Vec<Table<u64, Pod<u64>, Hash>> = Vec::new();
         let (mut model, mut held) = (Vec::<Modelled>::new(), None);
         // The table that has the index.

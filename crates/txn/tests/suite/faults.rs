@@ -1,35 +1,11 @@
 //! Deliberate faults that random histories do not show: each is detected by its effect.
 
-use std::marker::PhantomData;
-
 use drtm_htm::NoHtm;
-use drtm_txn::{
-    Builder, Config, Db, Error, IndexDef, Mutation, Options, Ordered, Pod, Raw, Table, TableDef, Tx, Unique,
-};
+use drtm_txn::{Builder, Db, Error, IndexDef, Mutation, Options, Ordered, Pod, Raw, Table, TableDef, Tx, Unique};
 
-/// A database with this fault, or with none.
-#[derive(Debug)]
-struct With<F>(PhantomData<F>);
+use crate::{On, with_fault};
 
-trait Fault: std::fmt::Debug + Send + Sync + 'static {
-    const FAULT: Option<Mutation>;
-}
-
-drtm_testing::faults!(EntriesLeftByRanges, LocksKeptWhenFull, IndexedNotChecked, SplitsNotGuarded, MemoryCutEarly);
-
-#[derive(Debug)]
-struct NoFault;
-
-impl Fault for NoFault {
-    const FAULT: Option<Mutation> = None;
-}
-
-impl<F: Fault> Config for With<F> {
-    type Engine = NoHtm;
-    const FAULT: Option<Mutation> = F::FAULT;
-}
-
-fn database<F: Fault>(bytes: u64) -> Db<With<F>> {
+fn database(bytes: u64) -> Db<On<NoHtm>> {
     Builder::new().memory(bytes).build_with(NoHtm).expect("memory")
 }
 
@@ -37,8 +13,8 @@ const SORTED: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("sorted");
 const BY_VALUE: IndexDef<u64, Pod<u64>, u64> = IndexDef::unique("sorted by value", |_, value| Some(value));
 
 /// Returns whether rows that ranges remove leave entries in an index.
-fn leaves_entries<F: Fault>() -> bool {
-    let db = database::<F>(16 << 20);
+fn leaves_entries() -> bool {
+    let db = database(16 << 20);
     let sorted = db.table(SORTED).expect("memory");
     let by_value = db.index(sorted, BY_VALUE).expect("memory");
     db.transact(|tx| (0..10).try_for_each(|key| tx.insert(sorted, key, &(100 + key)))).expect("memory");
@@ -56,15 +32,15 @@ fn leaves_entries<F: Fault>() -> bool {
 
 #[test]
 fn rows_that_ranges_remove_leave_no_entries() {
-    assert!(!leaves_entries::<NoFault>());
-    assert!(leaves_entries::<EntriesLeftByRanges>(), "the fault is not noticed");
+    assert!(!leaves_entries());
+    assert!(with_fault(Mutation::EntriesLeftByRanges, leaves_entries), "the fault is not noticed");
 }
 
 const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
 
 /// Returns whether rows stay locked when a commit runs out of memory for their values.
-fn keeps_locks<F: Fault>() -> bool {
-    let db = database::<F>(4 << 20);
+fn keeps_locks() -> bool {
+    let db = database(4 << 20);
     let notes: Table<u64, Raw> = db.table(NOTES).expect("memory");
     db.transact(|tx| (0..3).try_for_each(|key| tx.put(notes, key, &[1; 8]))).expect("memory");
     let mut rows = 10;
@@ -88,16 +64,16 @@ fn keeps_locks<F: Fault>() -> bool {
 
 #[test]
 fn no_lock_is_kept_when_memory_is_full() {
-    assert!(!keeps_locks::<NoFault>());
-    assert!(keeps_locks::<LocksKeptWhenFull>(), "the fault is not noticed");
+    assert!(!keeps_locks());
+    assert!(with_fault(Mutation::LocksKeptWhenFull, keeps_locks), "the fault is not noticed");
 }
 
 const ROWS: TableDef<u64, Pod<u64>> = TableDef::hash("rows");
 const ROWS_BY_VALUE: IndexDef<u64, Pod<u64>, u64> = IndexDef::unique("rows by value", |_, value| Some(value));
 
 /// Returns whether a row commits without its entry in an index that was created meanwhile.
-fn overlooks_an_index<F: Fault>() -> bool {
-    let db = database::<F>(16 << 20);
+fn overlooks_an_index() -> bool {
+    let db = database(16 << 20);
     let rows = db.table(ROWS).expect("memory");
     let mut tx = db.begin().expect("memory");
     tx.put(rows, 1, &10).expect("memory");
@@ -110,15 +86,15 @@ fn overlooks_an_index<F: Fault>() -> bool {
 
 #[test]
 fn a_row_that_is_written_while_its_index_is_made_is_in_it() {
-    assert!(!overlooks_an_index::<NoFault>());
-    assert!(overlooks_an_index::<IndexedNotChecked>(), "the fault is not noticed");
+    assert!(!overlooks_an_index());
+    assert!(with_fault(Mutation::IndexedNotChecked, overlooks_an_index), "the fault is not noticed");
 }
 
 /// Returns the number of missed phantoms after a transaction's own insertions have split what it
 /// has read.
-fn overlooked_phantoms<F: Fault>(is_ordered: bool) -> usize {
+fn overlooked_phantoms(is_ordered: bool) -> usize {
     let overlooked = |missing: u64| {
-        let db = database::<F>(8 << 20);
+        let db = database(8 << 20);
         let (rows, sorted) = (db.table(ROWS).expect("memory"), db.table(SORTED).expect("memory"));
         let mut tx = db.begin().expect("memory");
         let looked = if is_ordered { tx.get(sorted, missing) } else { tx.get(rows, missing) };
@@ -141,8 +117,9 @@ fn overlooked_phantoms<F: Fault>(is_ordered: bool) -> usize {
 #[test]
 fn what_splits_of_ones_own_make_is_guarded() {
     for is_ordered in [false, true] {
-        assert_eq!(overlooked_phantoms::<NoFault>(is_ordered), 0);
-        assert!(overlooked_phantoms::<SplitsNotGuarded>(is_ordered) > 0, "the fault is not noticed");
+        assert_eq!(overlooked_phantoms(is_ordered), 0);
+        let overlooked = with_fault(Mutation::SplitsNotGuarded, || overlooked_phantoms(is_ordered));
+        assert!(overlooked > 0, "the fault is not noticed");
     }
 }
 
@@ -155,9 +132,9 @@ fn like_records(version: u64, skipped: usize) -> Vec<u8> {
 
 /// Whether late transactions write into values of other rows: theirs are gone, and the memory has
 /// been cut anew.
-fn late_writes_land<F: Fault>() -> bool {
+fn late_writes_land() -> bool {
     const OTHERS: u64 = 1 << 40;
-    let db = database::<F>(4 << 20);
+    let db = database(4 << 20);
     let notes = db.table(NOTES).expect("memory");
     // Rows of the first epoch have one of these versions.
     let value = |key: u64| like_records(((1 << 16) + key / 4 % 2) << 2, key as usize % 4);
@@ -192,6 +169,6 @@ fn late_writes_land<F: Fault>() -> bool {
 
 #[test]
 fn memory_is_cut_anew_only_when_nothing_knows_it() {
-    assert!(!late_writes_land::<NoFault>());
-    assert!(late_writes_land::<MemoryCutEarly>(), "the fault is not noticed");
+    assert!(!late_writes_land());
+    assert!(with_fault(Mutation::MemoryCutEarly, late_writes_land), "the fault is not noticed");
 }

@@ -32,14 +32,43 @@ mod walks;
 // As an application knows it: derived code says so.
 extern crate drtm_txn as drtm;
 
-use drtm_htm::Engine;
-use drtm_txn::Config;
+use std::{cell::Cell, marker::PhantomData};
 
-/// A database on a given engine.
+use drtm_htm::Engine;
+use drtm_txn::{Config, Mutation};
+
+thread_local! {
+    /// The deliberate fault of databases that this thread uses.
+    static FAULT: Cell<Option<Mutation>> = const { Cell::new(None) };
+}
+
+/// Runs `run` on this thread with a deliberate fault.
+fn with_fault<R>(fault: Mutation, run: impl FnOnce() -> R) -> R {
+    let before = FAULT.replace(Some(fault));
+    let result = run();
+    FAULT.set(before);
+    result
+}
+
+/// Gives another thread the fault of this one.
+fn inherit<R>(run: impl FnOnce() -> R) -> impl FnOnce() -> R {
+    let fault = FAULT.get();
+    move || {
+        FAULT.set(fault);
+        run()
+    }
+}
+
+/// A database on a given engine, with the fault of the thread that uses it. A type for each fault
+/// would have the whole database compiled for each.
 #[derive(Debug)]
-struct On<E>(std::marker::PhantomData<E>);
+struct On<E>(PhantomData<E>);
 
 impl<E: Engine> Config for On<E> {
     type Engine = E;
     const REGIONS_FROM: usize = 1;
+
+    fn has(mutation: Mutation) -> bool {
+        FAULT.get() == Some(mutation)
+    }
 }

@@ -7,26 +7,10 @@ use drtm_htm::NoHtm;
 use drtm_testing::rounds;
 use drtm_txn::{Builder, Config, Db, Error, Mutation, Options, Ordered, Pod, Table, TableDef, Tx};
 
-use crate::waits::ends;
+use crate::{On, inherit, waits::ends, with_fault};
 
 const PARTS: TableDef<u64, Pod<i64>> = TableDef::hash("parts");
 const SORTED: TableDef<u64, Pod<i64>, Ordered> = TableDef::ordered("sorted parts");
-
-/// A database whose commits do not announce that they are about to write.
-#[derive(Debug)]
-struct CommitsNotCounted;
-
-impl Config for CommitsNotCounted {
-    type Engine = NoHtm;
-    const FAULT: Option<Mutation> = Some(Mutation::CommitsNotCounted);
-}
-
-#[derive(Debug)]
-struct Sound;
-
-impl Config for Sound {
-    type Engine = NoHtm;
-}
 
 /// Summed rows of each table. More than there are workers, so that few reads validate all.
 const ROWS: u64 = 12;
@@ -76,24 +60,21 @@ impl Tables {
 }
 
 /// Returns how often running transactions have read an impossible sum, in this many runs.
-fn impossible_sums<S: Config<Engine = NoHtm>>(
-    runs: u64,
-    is_enough: impl Fn(u64) -> bool + Send + Sync + 'static,
-) -> u64 {
+fn impossible_sums(runs: u64, is_enough: impl Fn(u64) -> bool + Send + Sync + 'static) -> u64 {
     ends(move || {
-        let db = Builder::new().memory(32 << 20).build_with::<S>(NoHtm).expect("memory");
+        let db: Db<On<NoHtm>> = Builder::new().memory(32 << 20).build_with(NoHtm).expect("memory");
         let tables = Tables(db.table(PARTS).expect("memory"), db.table(SORTED).expect("memory"));
         db.transact(|tx| (0..ROWS).try_for_each(|key| tx.put(tables.0, key, &100))).expect("memory");
         let (is_over, impossible, whole) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
             let (db, is_over) = (&db, &is_over);
             for number in 0..2 {
-                scope.spawn(move || {
+                scope.spawn(inherit(move || {
                     let mut random = fastrand::Rng::with_seed(number);
                     while !is_over.load(Relaxed) {
                         db.transact(|tx| tables.shift(tx, &mut random)).expect("memory");
                     }
-                });
+                }));
             }
             let note = |sum: Option<i64>| {
                 if let Some(sum) = sum {
@@ -121,13 +102,14 @@ fn impossible_sums<S: Config<Engine = NoHtm>>(
 
 #[test]
 fn a_running_transaction_sees_one_moment() {
-    assert_eq!(impossible_sums::<Sound>(rounds(3_000), |_| false), 0);
+    assert_eq!(impossible_sums(rounds(3_000), |_| false), 0);
 }
 
 /// Usually the first runs notice. On a busy machine writers may not run for a second.
 #[test]
 fn commits_that_are_not_counted_are_noticed() {
-    assert!(impossible_sums::<CommitsNotCounted>(rounds(2_000_000), |impossible| impossible > 0) > 0);
+    let run = || impossible_sums(rounds(2_000_000), |impossible| impossible > 0);
+    assert!(with_fault(Mutation::CommitsNotCounted, run) > 0);
 }
 
 /// A long transaction that also writes is opaque and commits: its own writes cause no conflict.

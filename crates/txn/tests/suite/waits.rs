@@ -17,6 +17,8 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_txn::{Builder, Config, Conflict, Db, Error, Mutation, Options, Ordered, Pod, Table, TableDef};
 
+use crate::{On, inherit, with_fault};
+
 const ROWS: TableDef<u64, Pod<u64>> = TableDef::hash("rows");
 const OTHERS: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("others");
 
@@ -28,11 +30,11 @@ const STARVED: u32 = 48;
 /// Runs a test on a thread of its own, and fails if the test does not end.
 pub(crate) fn ends<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, is_done) = mpsc::channel();
-    let running = thread::spawn(move || {
+    let running = thread::spawn(inherit(move || {
         let result = test();
         done.send(()).ok();
         result
-    });
+    }));
     if let Err(mpsc::RecvTimeoutError::Timeout) = is_done.recv_timeout(Duration::from_secs(60)) {
         panic!("it hangs");
     }
@@ -228,15 +230,6 @@ fn a_deadline_ends_a_closure_that_would_be_run_for_ever() {
     });
 }
 
-/// A database whose writers ignore claims.
-#[derive(Debug)]
-struct ClaimsIgnored;
-
-impl Config for ClaimsIgnored {
-    type Engine = NoHtm;
-    const FAULT: Option<Mutation> = Some(Mutation::ClaimsIgnored);
-}
-
 /// How long a run waits for others: a small part of the ticket's time, or until they have caused a
 /// conflict.
 const WAITED_FOR: Duration = Duration::from_millis(10);
@@ -244,13 +237,6 @@ const FOR_EVER: Duration = Duration::from_secs(30);
 
 /// How often it may starve: the ticket's time can end before another thread has run.
 const TURNS: u32 = 4;
-
-#[derive(Debug)]
-struct Sound;
-
-impl Config for Sound {
-    type Engine = NoHtm;
-}
 
 /// Returns whether a condition holds in one of a few attempts: on a busy machine, a transaction can
 /// lose its time with the ticket repeatedly.
@@ -261,17 +247,17 @@ fn at_last(is_so: impl Fn() -> bool) -> bool {
 /// Runs a transaction that gives others time to write its read set in every run; `disturb` causes
 /// the conflicts. Each run waits at most `patience`. Returns whether it commits within a few runs
 /// more than it takes to starve a few times.
-fn comes_through<S: Config<Engine = NoHtm>>(
+fn comes_through(
     patience: Duration,
-    disturb: impl Fn(&Db<S>, Rows, Table<u64, Pod<u64>, Ordered>, u64) -> Result<(), Error> + Send + Sync + 'static,
+    disturb: impl Fn(&Db<On<NoHtm>>, Rows, Table<u64, Pod<u64>, Ordered>, u64) -> Result<(), Error> + Send + Sync + 'static,
 ) -> bool {
     ends(move || {
-        let db = Builder::new().memory(16 << 20).build_with::<S>(NoHtm).expect("memory");
+        let db: Db<On<NoHtm>> = Builder::new().memory(16 << 20).build_with(NoHtm).expect("memory");
         let (rows, others) = (db.table(ROWS).expect("memory"), db.table(OTHERS).expect("memory"));
         db.transact(|tx| tx.put(rows, 1, &0)).expect("memory");
         let (commits, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
         thread::scope(|scope| {
-            scope.spawn(|| {
+            let disturbed = || {
                 for turn in 0.. {
                     if is_over.load(Relaxed) {
                         break;
@@ -279,7 +265,8 @@ fn comes_through<S: Config<Engine = NoHtm>>(
                     disturb(&db, rows, others, turn).expect("memory");
                     commits.fetch_add(1, Release);
                 }
-            });
+            };
+            scope.spawn(inherit(disturbed));
             let done = db.transact_with(Options::new().attempts(TURNS * (STARVED + 20)), |tx| {
                 let count = tx.get(rows, 1)?.unwrap_or(0) + tx.get(rows, 2)?.unwrap_or(0) + tx.count(others, ..)?;
                 let (before, patience) = (commits.load(Acquire), Instant::now() + patience);
@@ -304,8 +291,9 @@ fn one_whose_row_is_written_again_and_again_comes_through() {
     fn write<S: Config>(db: &Db<S>, rows: Rows, _: Table<u64, Pod<u64>, Ordered>, _: u64) -> Result<(), Error> {
         db.transact(|tx| tx.update(rows, 1, |count| *count += 1).map(drop))
     }
-    assert!(at_last(|| comes_through::<Sound>(WAITED_FOR, write)));
-    assert!(!comes_through::<ClaimsIgnored>(FOR_EVER, write), "the fault is not noticed");
+    assert!(at_last(|| comes_through(WAITED_FOR, write)));
+    let ignored = with_fault(Mutation::ClaimsIgnored, || comes_through(FOR_EVER, write));
+    assert!(!ignored, "the fault is not noticed");
 }
 
 #[test]
@@ -316,8 +304,9 @@ fn one_whose_range_gets_keys_again_and_again_comes_through() {
             tx.insert(others, turn, &1)
         })
     }
-    assert!(at_last(|| comes_through::<Sound>(WAITED_FOR, insert)));
-    assert!(!comes_through::<ClaimsIgnored>(FOR_EVER, insert), "the fault is not noticed");
+    assert!(at_last(|| comes_through(WAITED_FOR, insert)));
+    let ignored = with_fault(Mutation::ClaimsIgnored, || comes_through(FOR_EVER, insert));
+    assert!(!ignored, "the fault is not noticed");
 }
 
 #[test]
@@ -330,6 +319,7 @@ fn one_whose_absent_key_comes_and_goes_comes_through() {
             Ok(())
         })
     }
-    assert!(at_last(|| comes_through::<Sound>(WAITED_FOR, toggle)));
-    assert!(!comes_through::<ClaimsIgnored>(FOR_EVER, toggle), "the fault is not noticed");
+    assert!(at_last(|| comes_through(WAITED_FOR, toggle)));
+    let ignored = with_fault(Mutation::ClaimsIgnored, || comes_through(FOR_EVER, toggle));
+    assert!(!ignored, "the fault is not noticed");
 }
