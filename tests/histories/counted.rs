@@ -35,7 +35,10 @@ struct Quiet<E, F>(std::marker::PhantomData<fn() -> (E, F)>);
 
 impl<E: Engine, F: Fault> Config for Quiet<E, F> {
     type Engine = E;
-    const FAULT: Option<Mutation> = F::FAULT;
+
+    fn fault() -> Option<Mutation> {
+        F::FAULT
+    }
 }
 
 /// Rows of each table.

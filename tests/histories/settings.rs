@@ -27,7 +27,10 @@ pub(crate) struct On<E, F = Sound>(PhantomData<fn() -> (E, F)>);
 impl<E: Engine, F: Fault> Config for On<E, F> {
     type Engine = E;
     const REGIONS_FROM: usize = 1;
-    const FAULT: Option<Mutation> = F::FAULT;
+
+    fn fault() -> Option<Mutation> {
+        F::FAULT
+    }
 }
 
 /// An engine under test.

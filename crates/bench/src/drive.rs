@@ -3,6 +3,8 @@
 
 pub(crate) mod cluster;
 mod engine;
+#[cfg(test)]
+pub(crate) mod faulty;
 mod footprint;
 mod latency;
 mod log;
@@ -16,7 +18,7 @@ mod workload;
 
 #[cfg(test)]
 pub(crate) use engine::Simulated;
-pub(crate) use engine::{EngineName, Task, reject_limit};
+pub(crate) use engine::{EngineName, Plain, Task, reject_limit};
 pub(crate) use footprint::{Footprint, footprints};
 pub(crate) use log::{DurabilityName, is_occupied};
 pub(crate) use options::{Options, seconds};

@@ -25,10 +25,12 @@ use std::{
 };
 
 use clap::{Args as ClapArgs, Subcommand, value_parser};
-use drtm_htm::NoHtm;
-use drtm_txn::Config;
 
-use crate::{Error, drive::seconds, report::Report};
+use crate::{
+    Error,
+    drive::{Plain, seconds},
+    report::Report,
+};
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
@@ -112,19 +114,11 @@ impl End {
     }
 }
 
-/// The database's configuration.
-#[derive(Debug)]
-struct Sound;
-
-impl Config for Sound {
-    type Engine = NoHtm;
-}
-
 impl Command {
     pub(crate) fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let tally = match self {
-            Self::Crash(length) => crash::soak::<Sound>(seed, length.end())?,
-            Self::IoFaults(length) => faults::soak::<Sound>(seed, length.end())?,
+            Self::Crash(length) => crash::soak::<Plain>(seed, length.end())?,
+            Self::IoFaults(length) => faults::soak::<Plain>(seed, length.end())?,
             Self::Kill { length, path } => kill::soak(seed, length.end(), path.as_deref())?,
             Self::Child(args) => return args.execute(seed),
         };

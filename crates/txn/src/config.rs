@@ -40,12 +40,15 @@ pub trait Config: Sized + Send + Sync + Debug + 'static {
 
     /// The deliberate fault, if tests inject one.
     #[doc(hidden)]
-    const FAULT: Option<Mutation> = None;
+    #[inline(always)]
+    fn fault() -> Option<Mutation> {
+        None
+    }
 
     #[doc(hidden)]
     #[inline(always)]
     fn has(mutation: Mutation) -> bool {
-        Self::FAULT == Some(mutation)
+        Self::fault() == Some(mutation)
     }
 }
 

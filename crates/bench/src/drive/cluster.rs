@@ -36,4 +36,4 @@ pub(crate) use read::read;
 pub(crate) use simulation::simulate;
 pub(crate) use tally::Gathered;
 pub(crate) use testbed::run;
-pub(crate) use workload::{ClusterWorkload, NodeConfig, Place};
+pub(crate) use workload::{ClusterWorkload, Place};

@@ -4,7 +4,7 @@ use clap::{
     ValueEnum,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
-use drtm_htm::{Emulated, Engine, Native, Rtm, Traced};
+use drtm_htm::{Emulated, Engine, Native, NoHtm, Rtm, Traced};
 use drtm_txn::{Config, DefaultConfig};
 use serde::Serialize;
 
@@ -23,6 +23,15 @@ pub(crate) enum EngineName {
     Emulated,
     /// This machine's transactional memory; refused if there is none
     Rtm,
+}
+
+/// The configuration without htm transactions: of clusters' nodes, and of databases on storage that
+/// fails.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plain;
+
+impl Config for Plain {
+    type Engine = NoHtm;
 }
 
 /// The configuration with emulated transactional memory.

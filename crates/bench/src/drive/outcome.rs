@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     DurabilityName, EngineName, Options,
-    cluster::{self, ClusterWorkload, Figures, Gathered, NodeConfig, Plan, ProtocolOf},
+    cluster::{self, ClusterWorkload, Figures, Gathered, Plan, ProtocolOf},
     latency::Percentiles,
     log::Logged,
     workers::Client,
@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     Error,
+    drive::Plain,
     fabric::FabricName,
     names::name_of,
     report::{Report, prose, table},
@@ -38,7 +39,7 @@ pub(crate) fn measure_cluster<W: ClusterWorkload>(
     seed: u64,
 ) -> Result<Outcome, Error> {
     let plan = options.plan(seed)?;
-    let gathered = cluster::run::<NodeConfig, W>(workload, options.fabric, &plan)?;
+    let gathered = cluster::run::<Plain, W>(workload, options.fabric, &plan)?;
     Ok(Outcome::of_cluster::<W>(workload, options, &plan, gathered))
 }
 

@@ -19,8 +19,8 @@ use super::{
 use crate::{
     Error,
     drive::{
-        EngineName,
-        cluster::{self, Length, NodeConfig, Plan, ProtocolOf},
+        EngineName, Plain,
+        cluster::{self, Length, Plan, ProtocolOf},
         reject_limit,
     },
     fabric::FabricName,
@@ -170,7 +170,7 @@ impl Args {
         };
         let clients = workers as usize * usize::from(coroutines);
         let histories = Histories { workload: self.workload, seed, clients, epoch: Epoch::now() };
-        let gathered = cluster::run::<NodeConfig, _>(&histories, self.fabric, &plan)?;
+        let gathered = cluster::run::<Plain, _>(&histories, self.fabric, &plan)?;
         let setup = Setup {
             threads: threads.into(),
             clients,

@@ -1,8 +1,6 @@
 //! Records clients of correct and of broken databases, and checks them with two checkers: ours, and
 //! `adya`, which reads the file.
 
-use std::marker::PhantomData;
-
 use adya::{Opts, Valid, check};
 use drtm_htm::{Emulated, Engine, Native, NoHtm};
 use drtm_txn::{Config, DefaultConfig, Mutation};

@@ -25,8 +25,9 @@ use super::{
     fold::{Folded, fold},
     rewrite,
     survey::Contents,
-    trial::{self, Reading},
+    trial,
 };
+use crate::drive::Plain;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -44,7 +45,7 @@ const MEMORY: u64 = 16 << 20;
 /// Rows, by table and key.
 type Rows = BTreeMap<(u16, Vec<u8>), Vec<u8>>;
 
-fn open(disk: &Image) -> Db<Reading> {
+fn open(disk: &Image) -> Db<Plain> {
     let builder = Builder::new().memory(MEMORY).storage(Arc::new(disk.clone()), 4 << 10);
     builder.durability(Durability::Sync).build_with(NoHtm).expect("a database")
 }
@@ -90,7 +91,7 @@ fn rows(folded: &Folded<'_>) -> Rows {
 }
 
 /// Returns the rows that a database reads.
-fn rows_of(db: &Db<Reading>) -> Rows {
+fn rows_of(db: &Db<Plain>) -> Rows {
     let (pairs, texts) = (db.table(PAIRS).expect("a table"), db.table(TEXTS).expect("a table"));
     let (pairs, texts) = db
         .read(|tx| {

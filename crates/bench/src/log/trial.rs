@@ -8,19 +8,12 @@ use std::{
     sync::Arc,
 };
 
+use crate::drive::Plain;
 use drtm_htm::NoHtm;
 use drtm_txn::{
-    Builder, Config, Db, Durability,
+    Builder, Db, Durability,
     durability::storage::{DirectoryLock, Storage, StoredFile},
 };
-
-/// The smallest configuration that can read a log.
-#[derive(Debug)]
-pub(super) struct Reading;
-
-impl Config for Reading {
-    type Engine = NoHtm;
-}
 
 /// Opens the database of a directory without changing the directory. The caller must have locked
 /// it.
@@ -28,7 +21,7 @@ impl Config for Reading {
 /// # Errors
 ///
 /// Returns the error of opening it.
-pub(super) fn open(directory: &Path, memory: u64) -> Result<Db<Reading>, drtm_txn::Error> {
+pub(super) fn open(directory: &Path, memory: u64) -> Result<Db<Plain>, drtm_txn::Error> {
     let trial: Arc<dyn Storage> = Arc::new(Trial { directory: directory.to_owned() });
     Builder::new().memory(memory).storage(trial, u64::MAX).durability(Durability::Sync).build_with(NoHtm)
 }

@@ -4,7 +4,10 @@ use drtm_rdma::{Atomicity, NicProfile, SimConfig};
 
 use crate::{
     Error,
-    drive::cluster::{ClusterWorkload, Length, NodeConfig, Plan, simulate},
+    drive::{
+        Plain,
+        cluster::{ClusterWorkload, Length, Plan, simulate},
+    },
 };
 
 /// Runs a workload on a simulated cluster whose NICs are like this one, and returns how many
@@ -17,7 +20,7 @@ pub(super) fn throughput<W: ClusterWorkload>(
     profile: &'static NicProfile,
 ) -> Result<f64, Error> {
     let config = SimConfig::new(profile).atomicity(Atomicity::Global);
-    let gathered = simulate::<NodeConfig, W>(workload, plan, config)?;
+    let gathered = simulate::<Plain, W>(workload, plan, config)?;
     if let [first, ..] = gathered.violations.as_slice() {
         return Err(Error::Inconsistent { violations: gathered.violations.len(), first: first.clone() });
     }

@@ -10,8 +10,8 @@ use clap::Args as ClapArgs;
 use drtm_htm::NoHtm;
 use drtm_txn::{Db, Durability};
 
-use super::{Sound, ledger::Ledger, life::Life};
-use crate::Error;
+use super::{ledger::Ledger, life::Life};
+use crate::{Error, drive::Plain};
 
 /// Memory of the database.
 pub(super) const MEMORY: u64 = 256 << 20;
@@ -38,7 +38,7 @@ impl Args {
             .path(&self.path)
             .durability(Durability::Sync)
             .checkpoint_every(CHECKPOINT_EVERY);
-        let db: Db<Sound> = builder.build_with(NoHtm)?;
+        let db: Db<Plain> = builder.build_with(NoHtm)?;
         let ledger = Ledger::open(&db)?;
         let life = Life {
             number,

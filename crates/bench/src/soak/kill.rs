@@ -15,7 +15,7 @@ use drtm_txn::{Db, Durability};
 use fastrand::Rng;
 
 use super::{
-    End, Sound,
+    End,
     book::{Book, Deeds, Finding},
     child::MEMORY,
     ledger::Ledger,
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     Error,
-    drive::{Progress, is_occupied},
+    drive::{Plain, Progress, is_occupied},
 };
 
 /// How long a child may take to commit its first transaction.
@@ -105,7 +105,7 @@ fn run(directory: &Path, random: &mut Rng, tally: &mut Tally) -> Result<(), Erro
 
 fn check(directory: &Path, book: &mut Book, said: &str) -> Vec<Finding> {
     let builder = Db::builder().memory(MEMORY).path(directory).durability(Durability::Sync);
-    let checked = builder.build_with::<Sound>(NoHtm).map_err(Error::from).and_then(|db| {
+    let checked = builder.build_with::<Plain>(NoHtm).map_err(Error::from).and_then(|db| {
         let ledger = Ledger::open(&db)?;
         let findings = book.check(&db, &ledger)?;
         db.close()?;

@@ -4,14 +4,18 @@
 use std::time::Instant;
 
 use drtm_htm::NoHtm;
-use drtm_txn::{Config, Db, Durability, Error as DbError, Mutation, durability::storage::Image};
+use drtm_txn::{Db, Durability, Error as DbError, Mutation, durability::storage::Image};
 
 use super::{
-    End, Sound,
+    End,
     book::{Book, Finding},
     crash, faults,
     ledger::{BANK, LISTS, Ledger, ids, note_of},
     life::{Ended, Life, NEVER, open},
+};
+use crate::drive::{
+    Plain,
+    faulty::{Faulty, with_fault},
 };
 
 fn runs(count: u64) -> End {
@@ -20,22 +24,22 @@ fn runs(count: u64) -> End {
 
 #[test]
 fn a_sound_database_passes() {
-    let tally = crash::soak::<Sound>(3, runs(100)).expect("nothing but the disk fails");
+    let tally = crash::soak::<Plain>(3, runs(100)).expect("nothing but the disk fails");
     assert!(tally.wrong() == 0 && tally.crash_points > 50 && tally.acknowledged > 100, "{tally:?}");
     // About one crash in a hundred hits a checkpoint in progress, so many are needed.
     assert!(tally.checkpoints > 100 && tally.unfinished_checkpoints > 0, "{tally:?}");
-    let tally = faults::soak::<Sound>(3, runs(60)).expect("nothing but the disk fails");
+    let tally = faults::soak::<Plain>(3, runs(60)).expect("nothing but the disk fails");
     assert!(tally.wrong() == 0 && tally.faults.values().sum::<u64>() == 60 && tally.acknowledged > 100, "{tally:?}");
 }
 
 /// Runs a life, changes a row of the recovered database behind the book's back, and returns the
 /// findings.
-fn tampered(tamper: impl FnOnce(&Db<Sound>, &Ledger) -> Result<(), DbError>) -> Vec<Finding> {
+fn tampered(tamper: impl FnOnce(&Db<Plain>, &Ledger) -> Result<(), DbError>) -> Vec<Finding> {
     let (disk, mut book) = (Image::default(), Book::default());
     let life =
         Life { number: 1, threads: 2, transactions: 60, mode: Durability::Sync, seed: 7, checkpoint_every: NEVER };
-    assert_eq!(life.on::<Sound>(&disk, NoHtm, &mut book, true).expect("no fault"), Ended::Whole);
-    let db = open::<Sound>(&disk, (Durability::Sync, NEVER), NoHtm).expect("no fault");
+    assert_eq!(life.on::<Plain>(&disk, NoHtm, &mut book, true).expect("no fault"), Ended::Whole);
+    let db = open::<Plain>(&disk, (Durability::Sync, NEVER), NoHtm).expect("no fault");
     let ledger = Ledger::open(&db).expect("no fault");
     assert_eq!(book.check(&db, &ledger).expect("memory"), []);
     assert!(book.survivors() > 60, "{}", book.survivors());
@@ -44,7 +48,7 @@ fn tampered(tamper: impl FnOnce(&Db<Sound>, &Ledger) -> Result<(), DbError>) -> 
 }
 
 /// Returns the list with the most elements.
-fn longest(db: &Db<Sound>, ledger: &Ledger) -> Result<(u32, Vec<u8>), DbError> {
+fn longest(db: &Db<Plain>, ledger: &Ledger) -> Result<(u32, Vec<u8>), DbError> {
     let lists =
         db.read(|tx| (0..LISTS).map(|list| Ok((list, tx.get(ledger.lists, list)?.unwrap_or_default()))).collect())?;
     let lists: Vec<(u32, Vec<u8>)> = lists;
@@ -89,32 +93,16 @@ fn whatever_is_tampered_with_is_noticed() {
     assert!(is_partial(&noted), "{noted:?}");
 }
 
-/// The configuration with a deliberate fault, given by its index in [`FAULTS`].
-#[derive(Debug)]
-struct Faulty<const FAULT: usize>;
-
-const FAULTS: [Mutation; 5] = [
-    Mutation::RemovalsDropped,
-    Mutation::NumberNotRestored,
-    Mutation::DirectoryNotSynced,
-    Mutation::EpochNotPublished,
-    Mutation::SegmentsRemovedTooFar,
-];
-
-impl<const FAULT: usize> Config for Faulty<FAULT> {
-    type Engine = NoHtm;
-    const FAULT: Option<Mutation> = Some(FAULTS[FAULT]);
-}
-
 /// Returns whether a soak detects a database with a deliberate fault.
-fn is_found_out<S: Config<Engine = NoHtm>>() -> bool {
-    (0..40).any(|seed| crash::soak::<S>(seed, runs(10)).is_ok_and(|tally| tally.wrong() > 0))
+fn is_found_out(fault: Mutation) -> bool {
+    let soak = |seed| crash::soak::<Faulty>(seed, runs(10)).is_ok_and(|tally| tally.wrong() > 0);
+    with_fault(fault, || (0..40).any(soak))
 }
 
 #[test]
 fn databases_with_deliberate_faults_are_found_out() {
-    assert!(is_found_out::<Faulty<0>>(), "removals that recovery forgets");
-    assert!(is_found_out::<Faulty<1>>(), "a number that recovery does not restore");
-    assert!(is_found_out::<Faulty<2>>(), "a segment's name that is not synced");
-    assert!(is_found_out::<Faulty<4>>(), "segments that a checkpoint removes too early");
+    assert!(is_found_out(Mutation::RemovalsDropped), "removals that recovery forgets");
+    assert!(is_found_out(Mutation::NumberNotRestored), "a number that recovery does not restore");
+    assert!(is_found_out(Mutation::DirectoryNotSynced), "a segment's name that is not synced");
+    assert!(is_found_out(Mutation::SegmentsRemovedTooFar), "segments that a checkpoint removes too early");
 }

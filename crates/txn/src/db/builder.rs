@@ -423,7 +423,7 @@ impl Builder {
             None => None,
             Some((storage, mode)) => {
                 let Self { flush_within, sync_within, segment_bytes, checkpoint_every, most_logged, .. } = self;
-                let fault = S::FAULT.or(self.fault);
+                let fault = S::fault().or(self.fault);
                 let lags = self.of_cluster;
                 let config = LogConfig {
                     mode,

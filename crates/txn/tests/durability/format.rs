@@ -376,7 +376,7 @@ fn the_setting_of_a_directory_must_make_sense() {
     let refused = |builder: drtm_txn::Builder| matches!(builder.build(), Err(Error::Config { .. }));
     assert!(refused(Db::builder().durability(Durability::Sync)));
     assert!(refused(builder(&Image::default(), Durability::None)));
-    assert!(Sound::FAULT.is_none());
+    assert!(Sound::fault().is_none());
     let _: Arc<dyn Storage> = Arc::new(Image::default());
     let _ = NoHtm;
 }

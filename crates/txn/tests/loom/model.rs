@@ -31,5 +31,8 @@ pub(crate) struct Model<F>(PhantomData<fn() -> F>);
 
 impl<F: Fault> Config for Model<F> {
     type Engine = NoHtm;
-    const FAULT: Option<Mutation> = F::FAULT;
+
+    fn fault() -> Option<Mutation> {
+        F::FAULT
+    }
 }

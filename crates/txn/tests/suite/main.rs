@@ -68,7 +68,7 @@ impl<E: Engine> Config for On<E> {
     type Engine = E;
     const REGIONS_FROM: usize = 1;
 
-    fn has(mutation: Mutation) -> bool {
-        FAULT.get() == Some(mutation)
+    fn fault() -> Option<Mutation> {
+        FAULT.get()
     }
 }

@@ -29,9 +29,9 @@ use super::{
     stages::Stages,
     tally::{Gathered, Tally},
     threads::on_threads,
-    workload::{ClusterWorkload, NodeConfig},
+    workload::ClusterWorkload,
 };
-use crate::{Error, fabric::tcp_config};
+use crate::{Error, drive::Plain, fabric::tcp_config};
 
 /// How long a process waits for the others to be started.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -70,13 +70,13 @@ fn run_child<W: ClusterWorkload>() -> Result<(), Error> {
         Way::Shm { directory } => {
             let config = ShmConfig::new("bench", NodeId(node)).directory(&directory);
             let fabric = ShmFabric::join(NoHtm, config.calls(plan.messages()).queue_depth(plan.messages()))?;
-            on_threads::<_, NodeConfig, W>(&workload, &plan, vec![(node, fabric)], stages)?;
+            on_threads::<_, Plain, W>(&workload, &plan, vec![(node, fabric)], stages)?;
         }
         Way::Tcp { addresses, key, sealed } => {
             let config = tcp_config(node, &addresses, key).sealed(sealed).patience(PATIENCE);
             let config = config.calls(plan.messages()).queue_depth(plan.messages()).mailbox(plan.messages());
             let fabric = TcpFabric::join(NoHtm, config)?;
-            on_threads::<_, NodeConfig, W>(&workload, &plan, vec![(node, fabric)], stages)?;
+            on_threads::<_, Plain, W>(&workload, &plan, vec![(node, fabric)], stages)?;
         }
     }
     Ok(())

@@ -12,14 +12,6 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{Error, drive::Done};
 
-/// The configuration of nodes' databases: without htm transactions.
-#[derive(Debug)]
-pub(crate) struct NodeConfig;
-
-impl Config for NodeConfig {
-    type Engine = NoHtm;
-}
-
 /// A node's place among all nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {

@@ -4,32 +4,15 @@ use drtm_txn::cluster::Protocol;
 
 use super::*;
 use crate::{
-    drive::cluster::{
-        NodeConfig,
-        trial::{COROUTINES, FABRICS, NODES, protocols, run_on},
+    drive::{
+        Plain,
+        cluster::trial::{COROUTINES, FABRICS, NODES, protocols, run_on},
+        faulty::{Faulty, with_fault},
     },
     elle::cluster::Histories,
     fabric::FabricName,
     history::Epoch,
 };
-
-/// Commits without a look at what was read.
-#[derive(Debug)]
-struct Careless;
-
-impl Config for Careless {
-    type Engine = NoHtm;
-    const FAULT: Option<Mutation> = Some(Mutation::CommitWithoutValidation);
-}
-
-/// Commits although a key has come into a range.
-#[derive(Debug)]
-struct Haunted;
-
-impl Config for Haunted {
-    type Engine = NoHtm;
-    const FAULT: Option<Mutation> = Some(Mutation::CommitDespitePhantoms);
-}
 
 const CLIENTS: usize = NODES as usize * COROUTINES as usize;
 
@@ -50,7 +33,7 @@ fn transactions_on_several_nodes_are_strictly_serializable() {
     for fabric in FABRICS {
         let workloads = [Workload::ListAppend, Workload::Register, Workload::Predicate];
         for (workload, protocol) in protocols().flat_map(|protocol| workloads.map(|of| (of, protocol))) {
-            let record = record::<NodeConfig>(workload, fabric, 5, protocol);
+            let record = record::<Plain>(workload, fabric, 5, protocol);
             let told = judge::anomalies(&record);
             assert!(told.is_empty(), "{workload:?} on {fabric} by {protocol:?}:\n{}", told.join("\n"));
             let committed = record.iter().filter(|observed| observed.outcome == Outcome::Committed);
@@ -75,12 +58,12 @@ fn transactions_on_several_nodes_are_strictly_serializable() {
 
 #[test]
 fn nodes_that_do_not_validate_are_found() {
-    let fabric = FABRICS[1];
+    let is_found = |fault, workload| {
+        let record = |seed| record::<Faulty>(workload, FABRICS[1], seed, Protocol::FASST);
+        with_fault(fault, || (0..20).any(|seed| !judge::anomalies(&record(seed)).is_empty()))
+    };
     for workload in [Workload::ListAppend, Workload::Register] {
-        let found = (0..20)
-            .any(|seed| !judge::anomalies(&record::<Careless>(workload, fabric, seed, Protocol::FASST)).is_empty());
-        assert!(found, "nothing in any history of {workload:?}");
+        assert!(is_found(Mutation::CommitWithoutValidation, workload), "nothing in any history of {workload:?}");
     }
-    let anomalies = |seed| judge::anomalies(&record::<Haunted>(Workload::Predicate, fabric, seed, Protocol::FASST));
-    assert!((0..20).any(|seed| !anomalies(seed).is_empty()), "no phantom in any history");
+    assert!(is_found(Mutation::CommitDespitePhantoms, Workload::Predicate), "no phantom in any history");
 }

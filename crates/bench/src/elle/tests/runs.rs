@@ -1,21 +1,7 @@
 //! Random transactions.
 
 use super::*;
-
-/// A database with a deliberate fault.
-#[derive(Debug)]
-struct Broken<F>(PhantomData<fn() -> F>);
-
-trait Fault: std::fmt::Debug + Send + Sync + 'static {
-    const FAULT: Option<Mutation>;
-}
-
-impl<F: Fault> Config for Broken<F> {
-    type Engine = NoHtm;
-    const FAULT: Option<Mutation> = F::FAULT;
-}
-
-drtm_testing::faults!(CommitWithoutValidation, CommitDespitePhantoms);
+use crate::drive::faulty::{Faulty, with_fault};
 
 fn run(workload: Workload, threads: usize, transactions: u64, seed: u64) -> Run {
     Run { workload, threads, transactions, seed }
@@ -53,10 +39,10 @@ fn transactions_that_commit_in_regions_are_strictly_serializable() {
 
 /// Runs transactions on a broken database until both checkers, or ours alone, find the expected
 /// anomalies.
-fn is_found<F: Fault>(workload: Workload, expected: &[&str], by_adya: bool) {
+fn is_found(fault: Mutation, workload: Workload, expected: &[&str], by_adya: bool) {
     let mut others = Vec::new();
     for seed in 0..100 {
-        let record = run(workload, 4, 2_000, seed).execute::<Broken<F>>(NoHtm).expect("memory");
+        let record = with_fault(fault, || run(workload, 4, 2_000, seed).execute::<Faulty>(NoHtm)).expect("memory");
         let told = judge::anomalies(&record);
         let is_expected = |anomaly: &String| expected.iter().any(|name| anomaly.starts_with(name));
         let found = told.iter().any(is_expected);
@@ -73,17 +59,17 @@ fn is_found<F: Fault>(workload: Workload, expected: &[&str], by_adya: bool) {
 
 #[test]
 fn lists_show_commits_without_validation() {
-    is_found::<CommitWithoutValidation>(Workload::ListAppend, &["lost update", "G-single"], true);
+    is_found(Mutation::CommitWithoutValidation, Workload::ListAppend, &["lost update", "G-single"], true);
 }
 
 #[test]
 fn registers_show_commits_without_validation() {
-    is_found::<CommitWithoutValidation>(Workload::Register, &["lost update", "G-single"], true);
+    is_found(Mutation::CommitWithoutValidation, Workload::Register, &["lost update", "G-single"], true);
 }
 
 #[test]
 fn scans_show_commits_despite_phantoms() {
-    is_found::<CommitDespitePhantoms>(Workload::Predicate, &["G2:"], false);
+    is_found(Mutation::CommitDespitePhantoms, Workload::Predicate, &["G2:"], false);
 }
 
 #[test]

@@ -4,9 +4,12 @@ use drtm_txn::cluster::Protocol;
 
 use super::*;
 use crate::{
-    drive::cluster::{
-        Gathered, NodeConfig,
-        trial::{Careless, Carelessly, FABRICS, NODES, protocols, run_on},
+    drive::{
+        Plain,
+        cluster::{
+            Gathered,
+            trial::{Careless, Carelessly, FABRICS, NODES, protocols, run_on},
+        },
     },
     fabric::FabricName,
     smallbank::Hot,
@@ -38,7 +41,7 @@ fn money_is_lost_only_by_careless_clients() {
     // Few customers, so that transactions meet all the time.
     let smallbank = SmallBank::new(12, Hot::None, 7).expect("some customers");
     for (fabric, protocol) in all() {
-        let Gathered { tally, violations, .. } = run_on::<NodeConfig, _>(&smallbank, fabric, 300, 7, protocol);
+        let Gathered { tally, violations, .. } = run_on::<Plain, _>(&smallbank, fabric, 300, 7, protocol);
         assert_eq!(
             (violations, tally.committed + tally.given_up),
             (vec![], u64::from(NODES) * 300),
@@ -48,7 +51,7 @@ fn money_is_lost_only_by_careless_clients() {
     }
     for fabric in FABRICS {
         let Gathered { violations, .. } =
-            run_on::<NodeConfig, _>(&Careless(smallbank.clone()), fabric, 200, 7, Protocol::FASST);
+            run_on::<Plain, _>(&Careless(smallbank.clone()), fabric, 200, 7, Protocol::FASST);
         assert!(violations.iter().any(|found| found.contains("MoneyIsConserved")), "{fabric}: {violations:?}");
     }
 }

@@ -4,9 +4,12 @@ use drtm_txn::cluster::Protocol;
 
 use super::*;
 use crate::{
-    drive::cluster::{
-        Gathered, NodeConfig,
-        trial::{Careless, Carelessly, FABRICS, NODES, protocols, run_on},
+    drive::{
+        Plain,
+        cluster::{
+            Gathered,
+            trial::{Careless, Carelessly, FABRICS, NODES, protocols, run_on},
+        },
     },
     tatp::{Kind, Register, command::ChoiceName},
 };
@@ -36,12 +39,12 @@ fn forwardings_are_miscounted_only_by_careless_clients() {
     let tatp = Tatp { register: Register::new(20, 7).expect("some"), choice: ChoiceName::Uniform, seed: 7 };
     for (fabric, protocol) in FABRICS.into_iter().flat_map(|fabric| protocols().map(move |protocol| (fabric, protocol)))
     {
-        let Gathered { tally, violations, .. } = run_on::<NodeConfig, _>(&tatp, fabric, 300, 7, protocol);
+        let Gathered { tally, violations, .. } = run_on::<Plain, _>(&tatp, fabric, 300, 7, protocol);
         assert_eq!((violations, tally.committed), (vec![], u64::from(NODES) * 300), "{fabric}, {protocol:?}");
         assert!(tally.counts().all(|count| count > 0), "{fabric}, {protocol:?}: {tally:?}");
     }
     for fabric in FABRICS {
-        let Gathered { violations, .. } = run_on::<NodeConfig, _>(&Careless(tatp), fabric, 100, 7, Protocol::FASST);
+        let Gathered { violations, .. } = run_on::<Plain, _>(&Careless(tatp), fabric, 100, 7, Protocol::FASST);
         assert!(violations.iter().any(|found| found.contains("ForwardingsAreCounted")), "{fabric}: {violations:?}");
     }
 }

@@ -3,9 +3,12 @@
 use drtm_txn::cluster::Protocol;
 
 use super::*;
-use crate::drive::cluster::{
-    Gathered, NodeConfig,
-    trial::{Careless, Carelessly, FABRICS, NODES, protocols, run_on},
+use crate::drive::{
+    Plain,
+    cluster::{
+        Gathered,
+        trial::{Careless, Carelessly, FABRICS, NODES, protocols, run_on},
+    },
 };
 
 /// Terminals that put rows back which they have read in another transaction: what was done to them
@@ -51,7 +54,7 @@ fn is_consistent(transactions: u64, of: impl Fn(u16) -> Distributed) -> Vec<u64>
     for fabric in FABRICS {
         for (warehouses, protocol) in (3..).zip(protocols()) {
             let Gathered { tally, violations, .. } =
-                run_on::<NodeConfig, _>(&of(warehouses), fabric, transactions, 3, protocol);
+                run_on::<Plain, _>(&of(warehouses), fabric, transactions, 3, protocol);
             let all = (Vec::new(), u64::from(NODES) * transactions);
             assert_eq!((violations, tally.committed + tally.given_up), all, "{fabric}, {protocol:?}");
             kinds.iter_mut().zip(tally.counts()).for_each(|(all, one)| *all += one);
@@ -84,7 +87,7 @@ fn what_careless_terminals_lose_is_found() {
     for fabric in FABRICS {
         let careless = |mix| {
             let chances = Chances { remote_item: 50, remote_payment: 50, ..Chances::STANDARD };
-            run_on::<NodeConfig, _>(&Careless(small(3, mix, chances)), fabric, 60, 3, Protocol::FASST).violations
+            run_on::<Plain, _>(&Careless(small(3, mix, chances)), fabric, 60, 3, Protocol::FASST).violations
         };
         let violations = careless(MixName::NewOrder);
         assert!(violations.iter().any(|found| found.starts_with("stock")), "{fabric}: {violations:?}");

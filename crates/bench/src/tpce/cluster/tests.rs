@@ -3,9 +3,12 @@
 use drtm_txn::cluster::Protocol;
 
 use super::*;
-use crate::drive::cluster::{
-    Gathered, NodeConfig,
-    trial::{Careless, Carelessly, FABRICS, NODES, protocols, run_on},
+use crate::drive::{
+    Plain,
+    cluster::{
+        Gathered,
+        trial::{Careless, Carelessly, FABRICS, NODES, protocols, run_on},
+    },
 };
 
 /// Clients that look at a price in one transaction, and change it in another.
@@ -33,12 +36,12 @@ fn prices_are_lost_only_by_careless_clients() {
     let position = CustomerPosition::new(300, 20, 7).expect("enough customers");
     for (fabric, protocol) in FABRICS.into_iter().flat_map(|fabric| protocols().map(move |protocol| (fabric, protocol)))
     {
-        let Gathered { tally, violations, .. } = run_on::<NodeConfig, _>(&position, fabric, 40, 7, protocol);
+        let Gathered { tally, violations, .. } = run_on::<Plain, _>(&position, fabric, 40, 7, protocol);
         assert_eq!((violations, tally.committed), (vec![], u64::from(NODES) * 40), "{fabric}, {protocol:?}");
         assert!(tally.counts().all(|count| count > 5), "{fabric}, {protocol:?}: {tally:?}");
     }
     for fabric in FABRICS {
-        let Gathered { violations, .. } = run_on::<NodeConfig, _>(&Careless(position), fabric, 20, 7, Protocol::FASST);
+        let Gathered { violations, .. } = run_on::<Plain, _>(&Careless(position), fabric, 20, 7, Protocol::FASST);
         assert!(violations.iter().any(|found| found.starts_with("prices")), "{fabric}: {violations:?}");
     }
 }

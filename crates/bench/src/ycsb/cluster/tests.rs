@@ -3,9 +3,12 @@
 use drtm_txn::cluster::Protocol;
 
 use super::*;
-use crate::drive::cluster::{
-    Gathered, NodeConfig,
-    trial::{Careless, Carelessly, FABRICS, NODES, protocols, run_on},
+use crate::drive::{
+    Plain,
+    cluster::{
+        Gathered,
+        trial::{Careless, Carelessly, FABRICS, NODES, protocols, run_on},
+    },
 };
 
 /// Clients that read in one transaction, and write in another.
@@ -35,7 +38,7 @@ where
     let records = Distributed::<O, FIELDS>::new(100, load, Vec::new(), 5).expect("enough records");
     let mut kinds = vec![0; KINDS.len()];
     for (protocol, fabric) in protocols().flat_map(|protocol| FABRICS.map(|fabric| (protocol, fabric))) {
-        let Gathered { tally, violations, .. } = run_on::<NodeConfig, _>(&records, fabric, transactions, 5, protocol);
+        let Gathered { tally, violations, .. } = run_on::<Plain, _>(&records, fabric, transactions, 5, protocol);
         let all = (vec![], u64::from(NODES) * transactions);
         assert_eq!((violations, tally.committed), all, "{mix:?} on {fabric}, {protocol:?}");
         kinds.iter_mut().zip(tally.counts()).for_each(|(all, one)| *all += one);
@@ -61,7 +64,7 @@ fn lost_writes_are_found() {
     let records = Distributed::<Hash, 10>::new(100, load, Vec::new(), 5).expect("enough records");
     for fabric in FABRICS {
         let careless = Careless(records.clone());
-        let Gathered { violations, .. } = run_on::<NodeConfig, _>(&careless, fabric, 60, 5, Protocol::FASST);
+        let Gathered { violations, .. } = run_on::<Plain, _>(&careless, fabric, 60, 5, Protocol::FASST);
         assert!(violations.iter().any(|found| found.contains("were written")), "{fabric}: {violations:?}");
     }
 }
