@@ -229,9 +229,9 @@ fn reads(criterion: &mut Criterion) {
         measure(&mut group, ("kv", size), &keys, |keys| alone.read(keys));
         measure(&mut group, ("transact", size), &keys, |keys| db.transact(|tx| read(tx, hashed, keys)));
         measure(&mut group, ("begin", size), &keys, |keys| step_by_step(&db, |tx| read(tx, hashed, keys)));
-        measure(&mut group, ("read", size), &keys, |keys| db.read(|tx| read(tx, hashed, keys)));
+        measure(&mut group, ("read", size), &keys, |keys| db.read(|tx| tx.exclusive(|tx| read(tx, hashed, keys))));
         let mut snapshot = db.snapshot().expect("there is no other");
-        measure(&mut group, ("snapshot", size), &keys, |keys| read(&mut snapshot, hashed, keys));
+        measure(&mut group, ("snapshot", size), &keys, |keys| snapshot.exclusive(|tx| read(tx, hashed, keys)));
     }
     group.finish();
 }
@@ -396,13 +396,13 @@ fn ranges(criterion: &mut Criterion) {
             Ok(sum)
         });
         measure("transact", &mut |from| db.transact(|tx| scan(tx, ordered, from, rows)));
-        measure("read", &mut |from| db.read(|tx| scan(tx, ordered, from, rows)));
+        measure("read", &mut |from| db.read(|tx| tx.exclusive(|tx| scan(tx, ordered, from, rows))));
         let mut snapshot = db.snapshot().expect("there is no other");
-        measure("snapshot", &mut |from| scan(&mut snapshot, ordered, from, rows));
+        measure("snapshot", &mut |from| snapshot.exclusive(|tx| scan(tx, ordered, from, rows)));
         for keys in keys.chunks(SOME) {
             db.transact(|tx| update(tx, ordered, keys)).expect("memory for older versions");
         }
-        measure("snapshot-of-older-rows", &mut |from| scan(&mut snapshot, ordered, from, rows));
+        measure("snapshot-of-older-rows", &mut |from| snapshot.exclusive(|tx| scan(tx, ordered, from, rows)));
     }
     group.finish();
 }

@@ -159,12 +159,12 @@ fn run() -> Result<(), Error> {
     println!("{ordered} ordered, {stock} left");
     assert_eq!(stock + delivered, 40 * 50, "articles came from nowhere, or went there");
 
-    let shelf = inventory.db.transact(|tx| tx.count(inventory.by_shelf, 1..=2))?;
+    let shelf = inventory.db.transact(|tx| tx.range(inventory.by_shelf, 1..=2)?.count())?;
     println!("{shelf} articles on shelves 1 and 2");
     while let Some(name) = inventory.restock(60)? {
         println!("restocked {name}");
     }
-    assert_eq!(inventory.db.transact(|tx| tx.count(inventory.by_shortage, ..))?, 0);
+    assert_eq!(inventory.db.transact(|tx| tx.range(inventory.by_shortage, ..)?.count())?, 0);
     Ok(())
 }
 

@@ -67,7 +67,7 @@ impl Shop {
     /// Sums all orders. This takes long, and totals change all the time. In the snapshot they are
     /// unchanged since it was opened.
     fn report(&self) -> Result<Vec<Total>, Error> {
-        let mut moment = self.db.snapshot()?;
+        let moment = self.db.snapshot()?;
         let mut report = vec![Total::default(); usize::from(REGIONS)];
         let mut orders = moment.range(self.orders, ..)?;
         while let Some(((region, ..), value)) = orders.next()? {

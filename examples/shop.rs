@@ -110,7 +110,7 @@ impl Shop {
     /// Returns the first orders of a customer, till by till.
     fn orders_of(&self, customer: &str, most: usize) -> Result<Vec<Order>, Error> {
         self.db.read(|tx| {
-            let rows = tx.all(self.by_customer, customer)?.rows().take(most);
+            let rows = tx.range(self.by_customer, customer..=customer)?.rows().take(most);
             rows.map(|row| row.map(|(_, (_, order))| order)).collect()
         })
     }

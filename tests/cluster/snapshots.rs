@@ -45,7 +45,7 @@ fn seen(protocol: Protocol) -> Vec<u8> {
             block_on(&endpoint, written).expect("both are here");
         };
         write(b"before");
-        let mut snapshot = owner.local().snapshot().expect("no closure runs here");
+        let snapshot = owner.local().snapshot().expect("no closure runs here");
         write(b"later!");
         write(b"later?");
         let seen = snapshot.get(local, 7).expect("it was kept");

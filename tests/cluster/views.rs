@@ -60,7 +60,7 @@ fn run(protocol: Protocol, config: &LocalConfig) {
                 let mut last = 0;
                 while !is_over.load(SeqCst) {
                     let before = committed.load(SeqCst) as i64;
-                    let mut snapshot = db.snapshot().expect("no closure runs here");
+                    let snapshot = db.snapshot().expect("no closure runs here");
                     let all = snapshot.get_many(words, &keys).expect("they are kept");
                     let sum: i64 = all.iter().map(|row| number(row.as_deref().expect("it was opened"))).sum();
                     assert_eq!(sum, START * ROWS as i64, "{}", protocol.name);

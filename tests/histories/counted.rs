@@ -10,7 +10,7 @@ use std::thread;
 use drtm_bench::history::{Anomaly, CycleKind, Order, Recorder, Recording, check};
 use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_testing::rounds;
-use drtm_txn::{Builder, Config, Db, Error, Mode, Mutation, Ordered, Part, Pod, Table, TableDef, Tx, part};
+use drtm_txn::{Builder, Config, Db, Error, Mode, Mutation, Ordered, Part, Pod, Snapshot, Table, TableDef, Tx, part};
 use fastrand::Rng;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -130,14 +130,14 @@ fn run<S: Config>(
 /// Reads all rows in a read-only transaction, in any order.
 fn read_all<S: Config>(
     world: &World<S>,
-    tx: &mut Tx<'_, S, drtm_txn::ReadOnly>,
+    tx: &mut Snapshot<'_, S>,
     random: &mut Rng,
     recording: &mut Recording<'_, u64>,
 ) -> Result<(), Error> {
     let mut places: Vec<Place> = (0..2).flat_map(|table| (0..ROWS).map(move |key| (table, key))).collect();
     random.shuffle(&mut places);
     for place in places {
-        recording.read(place.0, place.1, Some(world.read(tx, place, random.bool())?));
+        recording.read(place.0, place.1, Some(tx.exclusive(|tx| world.read(tx, place, random.bool()))?));
         // Lets writers run.
         thread::yield_now();
     }

@@ -109,14 +109,14 @@ macro_rules! in_range {
         match $table {
             FIRST_SORTED => {
                 let table = $world.sorted_words;
-                let rows = if $is_up { $tx.range(table, $range) } else { $tx.range_back(table, $range) };
-                $walk!(rows?, |key| key)
+                let rows = $tx.range(table, $range)?;
+                $walk!(if $is_up { rows } else { rows.rev() }, |key| key)
             }
             _ => {
                 let (low, high) = $range;
                 let (table, named) = ($world.sorted_names, (low.map(name), high.map(name)));
-                let rows = if $is_up { $tx.range(table, named) } else { $tx.range_back(table, named) };
-                $walk!(rows?, |key: Name| number(&key))
+                let rows = $tx.range(table, named)?;
+                $walk!(if $is_up { rows } else { rows.rev() }, |key: Name| number(&key))
             }
         }
     };

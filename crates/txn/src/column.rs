@@ -4,8 +4,8 @@ use drtm_kv::PrefetchMask;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{
-    AsKey, Codec, CodecError, Config, Error, Flat, Key, Part, Rows, Stored, Table, Tx, copied::copied, part::WORD,
-    projection::Projection, rows::sealed::Sealed, table::Kind,
+    AsKey, Codec, CodecError, Config, Error, Flat, Key, Part, Prefetched, Rows, Stored, Table, Tx, copied::copied,
+    part::WORD, projection::Projection, rows::sealed::Sealed, table::Kind,
 };
 
 /// A column of a table: a part of every row, as a source of rows.
@@ -24,7 +24,6 @@ impl<K: Key, C: Flat, O: Kind> Table<K, C, O> {
     ///
     /// A read copies only the part. An [update](Tx::update) copies only the part too, both when it
     /// reads and at the commit, unless the table has indexes.
-    /// has indexes.
     ///
     /// # Example
     ///
@@ -50,7 +49,7 @@ impl<K: Key, C: Flat, O: Kind> Table<K, C, O> {
     /// let (balances, names) = (customers.column(BALANCE), customers.column(NAME));
     /// db.transact(|tx| tx.insert(customers, &7, &Customer { balance: 10, name: [b'x'; 24], notes: [0; 496] }))?;
     /// let (balance, name) = db.transact(|tx| {
-    ///     tx.prefetch_lines(customers, [7].iter(), &WANTED)?;
+    ///     tx.prefetch(customers.columns(&WANTED), [7])?;
     ///     let name = tx.get(names, &7)?;
     ///     let balance = tx.update(balances, &7, |balance| {
     ///         *balance -= 3;
@@ -70,6 +69,47 @@ impl<K: Key, C: Flat, O: Kind> Table<K, C, O> {
     {
         Column { table: self, part, wanted: Projection::part_to_read(part.span()) }
     }
+}
+
+impl<K: Key, C: Codec, O: Kind> Table<K, C, O> {
+    /// Returns some cache lines of every row of the table, to be [prefetched](crate::Tx::prefetch):
+    /// those of several columns.
+    ///
+    /// # Example
+    ///
+    /// See [`Table::column`].
+    #[must_use]
+    #[inline(always)]
+    pub const fn columns(self, lines: &'static PrefetchMask) -> Columns<K, C, O> {
+        Columns { table: self, lines }
+    }
+}
+
+/// Several columns of a table, to be prefetched: see [`Table::columns`].
+///
+/// # Example
+///
+/// See [`Table::column`].
+pub struct Columns<K, C, O> {
+    table: Table<K, C, O>,
+    lines: &'static PrefetchMask,
+}
+
+impl<K, C, O> Sealed for Columns<K, C, O> {}
+
+impl<K: Key, C: Codec, O: Kind> Prefetched for Columns<K, C, O> {
+    type Key = K;
+    type Codec = C;
+    type Kind = O;
+
+    #[inline(always)]
+    fn to_prefetch(self) -> (Table<K, C, O>, &'static PrefetchMask) {
+        (self.table, self.lines)
+    }
+}
+
+copied! {
+    <K, C, O> Columns<K, C, O> as "Columns" { table, lines };
 }
 
 impl<K, C: Codec, O, T> Sealed for Column<K, C, O, T> {}

@@ -27,12 +27,12 @@ pub(crate) use {
 };
 
 use crate::{
-    Codec, CommitToken, Config, DefaultConfig, Error, Key, Mode, Snapshot, Table, TableDef, Tx,
+    Codec, CommitToken, Config, DefaultConfig, Error, Key, Mode, ReadOnly, Snapshot, Table, TableDef, Tx, Update,
     durability::{Choice, format::CatalogChange},
     inner::Inner,
     lifecycle::thread_name,
     table::Kind,
-    tx::in_memory_only,
+    tx::{Handle, in_memory_only},
 };
 
 /// An in-memory transactional database. Clones share one database, and any thread may use them.
@@ -179,7 +179,7 @@ impl<S: Config> Db<S> {
     /// ```
     #[inline]
     pub fn try_transact<T, F: From<Error>>(&self, body: impl FnMut(&mut Tx<'_, S>) -> Result<T, F>) -> Result<T, F> {
-        self.run(Options::new(), body)
+        self.run::<T, F, Update>(Options::new(), body)
     }
 
     /// Like [`transact`](Self::transact), but with [`Options`]: a limit on the number of runs, a
@@ -203,7 +203,7 @@ impl<S: Config> Db<S> {
         options: Options,
         body: impl FnMut(&mut Tx<'_, S>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        self.run(options.begun(), body)
+        self.run::<T, Error, Update>(options.begun(), body)
     }
 
     /// Like [`transact_with`](Self::transact_with), but for a closure with its own error type.
@@ -245,7 +245,7 @@ impl<S: Config> Db<S> {
         options: Options,
         body: impl FnMut(&mut Tx<'_, S>) -> Result<T, F>,
     ) -> Result<T, F> {
-        self.run(options.begun(), body)
+        self.run::<T, F, Update>(options.begun(), body)
     }
 
     /// Like [`transact`](Self::transact), but returns before the transaction is durable. The
@@ -268,7 +268,7 @@ impl<S: Config> Db<S> {
         mut body: impl FnMut(&mut Tx<'_, S>) -> Result<T, Error>,
     ) -> Result<(T, CommitToken), Error> {
         const WHAT: &str = "a commit's token";
-        let value = self.run(Options::new(), |tx: &mut Tx<'_, S>| {
+        let value = self.run::<T, Error, Update>(Options::new(), |tx: &mut Tx<'_, S>| {
             tx.choose(WHAT, Choice::Token)?;
             body(tx)
         })?;
@@ -337,7 +337,7 @@ impl<S: Config> Db<S> {
     /// ```
     #[inline]
     pub fn try_read<T, F: From<Error>>(&self, body: impl FnMut(&mut Snapshot<'_, S>) -> Result<T, F>) -> Result<T, F> {
-        self.run(Options::new(), body)
+        self.run::<T, F, ReadOnly>(Options::new(), body)
     }
 
     /// Opens a snapshot: a read-only transaction over the current state, for as long as it is kept.
@@ -358,7 +358,7 @@ impl<S: Config> Db<S> {
     /// let prices = db.table(PRICES)?;
     /// db.transact(|tx| tx.put(prices, &1, &10))?;
     ///
-    /// let mut yesterday = db.snapshot()?;
+    /// let yesterday = db.snapshot()?;
     /// db.transact(|tx| {
     ///     tx.put(prices, &1, &12)?;
     ///     tx.put(prices, &2, &7)
@@ -370,7 +370,7 @@ impl<S: Config> Db<S> {
     pub fn snapshot(&self) -> Result<Snapshot<'_, S>, Error> {
         let mut tx = self.begin_any(false)?;
         tx.turn_to_snapshot()?;
-        Ok(tx)
+        Ok(Snapshot::new(tx))
     }
 
     /// Runs a transaction's closure, retrying until it commits or fails.
@@ -378,7 +378,7 @@ impl<S: Config> Db<S> {
     fn run<T, F: From<Error>, M: Mode>(
         &self,
         options: Options,
-        mut body: impl FnMut(&mut Tx<'_, S, M>) -> Result<T, F>,
+        mut body: impl FnMut(&mut M::Handle<'_, S>) -> Result<T, F>,
     ) -> Result<T, F> {
         let thread = self.inner.thread();
         let (_until_the_end, mut admission) = self.inner.enter(thread)?;
@@ -389,11 +389,14 @@ impl<S: Config> Db<S> {
             }
             let mut state = self.inner.take(thread)?;
             state.session.admission = admission;
-            let mut tx = Tx::new(&self.inner, state, options.is_opaque, options.is_bounded());
+            let mut tx = Tx::<S, M>::new(&self.inner, state, options.is_opaque, options.is_bounded());
             if !M::WRITES && !retry.is_first() {
                 tx.turn_to_snapshot()?;
             }
-            let conflict = match catch_unwind(AssertUnwindSafe(|| body(&mut tx))) {
+            let mut handle = M::Handle::of(tx);
+            let done = catch_unwind(AssertUnwindSafe(|| body(&mut handle)));
+            let tx = handle.whole();
+            let conflict = match done {
                 Ok(Ok(value)) => match tx.try_commit(thread) {
                     Ok(()) => return Ok(value),
                     Err(Error::Conflict(conflict)) => conflict,
@@ -413,12 +416,12 @@ impl<S: Config> Db<S> {
                         return failed;
                     }
                     (None, Err(panic)) => {
-                        drop(tx);
+                        drop(handle);
                         resume_unwind(panic)
                     }
                 },
             };
-            drop(tx);
+            drop(handle);
             retry.again(&self.inner, thread, conflict, &options, M::WRITES)?;
         }
     }

@@ -97,7 +97,7 @@ mod way;
 mod write_set;
 
 pub use codec::{Bincode, Codec, CodecError, PlainRow, Pod, PodRef, Postcard, Raw, Serde};
-pub use column::Column;
+pub use column::{Column, Columns};
 pub use config::{Config, DefaultConfig};
 pub use db::{Builder, Compacted, Db, Options};
 /// See the trait [`Key`](trait@Key).
@@ -111,9 +111,9 @@ pub use key::{AsKey, Key, KeyRange, KeyReader, Prefix, prefix};
 #[doc(hidden)]
 pub use mutation::Mutation;
 pub use part::{Flat, Part};
-pub use rows::{KeyedRow, Point, Rows, Sorted, Stored};
+pub use rows::{KeyedRow, Point, Prefetched, Rows, Sorted, Stored};
 pub use secondary::{Index, IndexDef, IndexKeys, Multi, Unique, Uniqueness};
 pub use sink::{Commit, Row, RowChange, Sink};
 pub use stats::{MemoryUse, Stats, TableStats};
 pub use table::{Hash, Kind, Ordered, Table, TableDef};
-pub use tx::{Entry, Mode, OccupiedEntry, Range, ReadOnly, Savepoint, Snapshot, Tx, Update, VacantEntry};
+pub use tx::{Entry, Lend, Mode, OccupiedEntry, Range, ReadOnly, Savepoint, Snapshot, Tx, Update, VacantEntry};

@@ -98,6 +98,13 @@ impl ReadSet {
         PendingRead { reads: self, record }
     }
 
+    /// Takes over all that another set has.
+    pub(crate) fn absorb(&mut self, other: &mut Self) {
+        self.records.append(&mut other.records);
+        self.leaves.append(&mut other.leaves);
+        self.buckets.append(&mut other.buckets);
+    }
+
     /// Returns the places that were read.
     pub(crate) fn places(&self) -> impl Iterator<Item = Claim> {
         let records = self.records.iter().map(|seen| Claim::Record(seen.at));

@@ -59,7 +59,7 @@ pub(crate) mod sealed {
 /// const SCORES: TableDef<u64, Pod<u32>> = TableDef::hash("scores");
 /// let db = Db::new()?;
 /// let scores = db.table(SCORES)?;
-/// db.read(|tx| tx.count(scores, ..))?;
+/// db.read(|tx| tx.range(scores, ..)?.count())?;
 /// # Ok::<(), Error>(())
 /// ```
 ///
@@ -101,7 +101,7 @@ pub type KeyedRow<R> = (<R as Rows>::Key, <R as Rows>::Row);
 /// See [`Rows`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no lookup of one row by its key",
-    note = "tables, columns, unique indexes and their keys have; rows of an index that is not unique are a range: `all`"
+    note = "tables, columns, unique indexes and their keys have; rows of an index that is not unique are a range"
 )]
 pub trait Point: Rows {
     #[doc(hidden)]
@@ -181,6 +181,35 @@ pub trait Stored: Rows {
     ) -> Result<Option<X>, Error>
     where
         Self::Row: Borrow<Self::Given>;
+}
+
+/// A source whose rows can be prefetched, whole or in part: [`Tx::prefetch`]. These are tables,
+/// columns, and [several columns](Table::columns) at once.
+///
+/// # Example
+///
+/// See [`Table::column`].
+pub trait Prefetched: sealed::Sealed {
+    /// The type of the keys.
+    type Key: Key;
+    #[doc(hidden)]
+    type Codec: Codec;
+    #[doc(hidden)]
+    type Kind: Kind;
+    /// Returns the table, and which cache lines of a row to prefetch.
+    #[doc(hidden)]
+    fn to_prefetch(self) -> (Table<Self::Key, Self::Codec, Self::Kind>, &'static PrefetchMask);
+}
+
+impl<R: Stored> Prefetched for R {
+    type Key = R::Key;
+    type Codec = <R as Stored>::Codec;
+    type Kind = <R as Stored>::Kind;
+
+    #[inline(always)]
+    fn to_prefetch(self) -> (Table<Self::Key, Self::Codec, Self::Kind>, &'static PrefetchMask) {
+        (self.table(), self.lines())
+    }
 }
 
 impl<K, C, O> sealed::Sealed for Table<K, C, O> {}

@@ -190,7 +190,7 @@ impl<K, C: Codec, I> Copy for Keys<K, C, I> {}
 ///
 /// let (bob, in_bern) = db.transact(|tx| {
 ///     let bob = tx.get(by_email.keys(), "bob@x.org")?;
-///     Ok((bob, tx.count(by_city, "Bern"..="Bern")?))
+///     Ok((bob, tx.range(by_city, "Bern"..="Bern")?.count()?))
 /// })?;
 /// assert_eq!((bob, in_bern), (Some(2), 2));
 ///
@@ -257,7 +257,7 @@ impl<K: Key, C: Codec, I: Key> IndexDef<K, C, I, Multi> {
     /// let green = db.transact(|tx| {
     ///     tx.put(tags, &1, &vec!["green".to_owned(), "old".to_owned()])?;
     ///     tx.put(tags, &2, &vec!["green".to_owned()])?;
-    ///     let mut rows = tx.all(by_tag.keys(), "green")?;
+    ///     let mut rows = tx.range(by_tag.keys(), "green"..="green")?;
     ///     let mut green = Vec::new();
     ///     while let Some((_, note)) = rows.next()? {
     ///         green.push(note);

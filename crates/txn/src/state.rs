@@ -48,6 +48,8 @@ pub(crate) struct TxState<E: Engine> {
     pub(crate) scratch: Scratch,
     pub(crate) opacity: Opacity,
     pub(crate) session: Session,
+    /// Whether it serves reads within others (see `tx::snapshot`).
+    pub(crate) is_nested: bool,
 }
 
 /// What a commit needs beside the sets.
@@ -122,6 +124,7 @@ impl<E: Engine> TxState<E> {
                 slot: None,
                 is_explicit: false,
             },
+            is_nested: false,
         }
     }
 

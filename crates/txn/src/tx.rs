@@ -10,6 +10,7 @@ mod drive;
 mod each;
 mod entry;
 mod index;
+mod lend;
 mod many;
 mod mode;
 mod part;
@@ -17,6 +18,8 @@ mod range;
 mod read;
 mod run;
 mod savepoint;
+mod scan;
+mod snapshot;
 mod sweep;
 mod upkeep;
 mod walk;
@@ -24,9 +27,12 @@ mod write;
 mod yield_to_ticket;
 
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
+pub use lend::Lend;
+pub(crate) use mode::Handle;
 pub use mode::{Mode, ReadOnly, Update};
 pub use range::Range;
 pub use savepoint::Savepoint;
+pub use snapshot::Snapshot;
 
 use std::{hint::cold_path, marker::PhantomData};
 
@@ -65,7 +71,7 @@ use crate::{
 /// tx.insert(stock, &2, &20)?;
 /// tx.update(stock, &1, |left| *left -= 3)?;
 /// assert_eq!(tx.get(stock, &1)?, Some(7), "its own writes are seen");
-/// assert_eq!(tx.count(stock, ..)?, 2);
+/// assert_eq!(tx.len(stock)?, 2);
 /// tx.commit()?;
 ///
 /// let mut abandoned = db.begin()?;
@@ -94,13 +100,6 @@ pub struct Tx<'db, S: Config = DefaultConfig, M: Mode = Update> {
     snapshot: Option<snapshots::Opened>,
     mode: PhantomData<M>,
 }
-
-/// A read-only transaction.
-///
-/// # Example
-///
-/// See [`Db::snapshot`](crate::Db::snapshot).
-pub type Snapshot<'db, S = DefaultConfig> = Tx<'db, S, ReadOnly>;
 
 /// Where a found value is.
 #[derive(Clone, Copy, Debug)]
@@ -232,6 +231,10 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
     #[inline(never)]
     fn check(&mut self) -> Result<(), Error> {
         if !M::WRITES && self.state().seen() >= LONG_READ {
+            if self.state().is_nested {
+                // Those that it is nested in go on in the present. The next run is in a snapshot.
+                return Err(self.doom(Conflict::Validation));
+            }
             return self.turn_to_snapshot();
         }
         let (db, is_opaque) = (self.db, self.is_opaque);

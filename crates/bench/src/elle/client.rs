@@ -80,7 +80,9 @@ impl<S: Config> Client<'_, S> {
         let db = self.db;
         let ended = db.read(|tx| {
             self.retry(&mut open, left)?;
-            let ended = open.operations.iter_mut().try_for_each(|operation| self.store.read(tx, operation));
+            let operations = &mut open.operations;
+            let ended =
+                tx.exclusive(|tx| operations.iter_mut().try_for_each(|operation| self.store.read(tx, operation)));
             self.journal.returns(&mut open);
             ended
         });

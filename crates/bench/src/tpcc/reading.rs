@@ -40,7 +40,7 @@ impl Reading {
         let seen = match self {
             Self::Auto => db.try_read(|tx| {
                 runs += 1;
-                body.run(tx)
+                tx.exclusive(|tx| body.run(tx))
             }),
             Self::Validated => db.try_transact(|tx| {
                 runs += 1;
@@ -49,7 +49,7 @@ impl Reading {
             Self::Snapshot => loop {
                 runs += 1;
                 let mut tx = db.snapshot()?;
-                match body.run(&mut tx) {
+                match tx.exclusive(|tx| body.run(tx)) {
                     Ok(seen) => break tx.commit().map(|()| seen).map_err(Error::from),
                     // A snapshot should never conflict. The count of retries verifies that.
                     Err(Error::Database(drtm_txn::Error::Conflict(_))) => {}

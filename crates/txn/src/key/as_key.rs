@@ -242,9 +242,9 @@ tuples! {
 /// let ages = db.table(AGES)?;
 /// db.transact(|tx| {
 ///     ["Ada", "Bob", "Cleo"].iter().zip(&[36, 40, 25]).try_for_each(|(name, age)| tx.put(ages, *name, age))?;
-///     assert_eq!(tx.count(ages, "Ada".."Bob")?, 1);
-///     assert_eq!(tx.count(ages, "Bob"..)?, 2);
-///     assert_eq!(tx.count(ages, "Cleo".."Ada")?, 0);
+///     assert_eq!(tx.range(ages, "Ada".."Bob")?.count()?, 1);
+///     assert_eq!(tx.range(ages, "Bob"..)?.count()?, 2);
+///     assert_eq!(tx.range(ages, "Cleo".."Ada")?.count()?, 0);
 ///     assert_eq!(tx.first(ages, ..)?, Some(("Ada".to_owned(), 36)));
 ///     Ok(())
 /// })?;

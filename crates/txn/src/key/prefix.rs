@@ -24,9 +24,9 @@ pub struct Prefix<'k>(&'k [u8]);
 /// let pages = db.table(PAGES)?;
 /// db.transact(|tx| {
 ///     ["/about", "/docs", "/docs/a", "/docs/b", "/e"].iter().try_for_each(|path| tx.put(pages, *path, b""))?;
-///     assert_eq!(tx.count(pages, prefix("/docs"))?, 3);
+///     assert_eq!(tx.range(pages, prefix("/docs"))?.count()?, 3);
 ///     assert_eq!(tx.first(pages, prefix("/docs/"))?.map(|(path, _)| path).as_deref(), Some("/docs/a"));
-///     assert_eq!(tx.count(pages, prefix(""))?, 5);
+///     assert_eq!(tx.range(pages, prefix(""))?.count()?, 5);
 ///     Ok(())
 /// })?;
 /// # Ok::<(), Error>(())

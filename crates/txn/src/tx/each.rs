@@ -5,50 +5,17 @@ use std::ops::ControlFlow;
 use drtm_kv::{AsOf, ForHolder, ReadEntry, Version};
 
 use super::{
-    Found, Mode, Range,
+    Found, Lend, Mode, Range,
     drive::{Present, Snapshot, Stop, drive},
     read::Row,
+    scan::{RangeState, Scan},
 };
 use crate::{
     Config, Error, Key, Ordered, Sorted, Stored, arena::Arena, name::Name, position::Position, projection::Projection,
     read_set::ReadSet, state::TxState, storage::Storage, value_sink::CodecSink, write_set::WriteTarget,
 };
 
-impl<R: Sorted, S: Config, M: Mode> Range<'_, '_, R, S, M> {
-    /// Forgets the removed row that a range has passed, if the run has read any row after it.
-    /// `before` is the number of reads before the run.
-    pub(super) fn end_run(&mut self, before: usize) {
-        if self.tx.state().seen() != before {
-            self.removed = None;
-        }
-    }
-
-    /// Reads a row that needs the slow path. If its value was to be changed, it was copied behind
-    /// the values that are kept. Returns `None` if there is no such row.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn row_slow(
-        &mut self,
-        word: u64,
-        seen: ReadEntry,
-        end: usize,
-        wanted: &Projection,
-    ) -> Result<Option<(R::Entry, Found, WriteTarget)>, Error> {
-        let Some(key) = R::Entry::from_word(word) else { return Err(Error::Key { table: self.opened.name.get() }) };
-        let row = self.tx.row_of(seen, wanted, end)?;
-        let Row { found: Some(found), record: Some(record) } = row else {
-            self.pass_absent(&key, row);
-            return Ok(None);
-        };
-        self.removed = None;
-        if let WriteTarget::Written(_) = record {
-            self.tx.passed()?;
-        }
-        Ok(Some((key, found, record)))
-    }
-}
-
-impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Range<'_, '_, R, S, M> {
+impl<'db, R: Stored<Kind = Ordered>, L: Lend<'db, S>, S: Config> Range<'db, R, L, S> {
     /// Shows the next row to `visit` without copying it. Returns its key and what `visit` returns.
     ///
     /// # Errors
@@ -73,9 +40,7 @@ impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Range<'_, '_, R, S, M> {
     /// ```
     #[inline]
     pub fn view_next<X>(&mut self, visit: impl FnOnce(R::View<'_>) -> X) -> Result<Option<(R::Key, X)>, Error> {
-        self.face_front()?;
-        let Some((entry, found, _)) = self.advance(&Projection::TO_READ)? else { return Ok(None) };
-        self.show(entry, found, |key, view| (key, visit(view))).map(Some)
+        self.with(|mut scan| scan.view_next(visit))
     }
 
     /// Shows the following rows one by one, until the range ends or `visit` breaks off. For many
@@ -111,7 +76,58 @@ impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Range<'_, '_, R, S, M> {
     /// # Ok::<(), drtm::Error>(())
     /// ```
     #[inline]
-    pub fn view_each(&mut self, mut visit: impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>) -> Result<(), Error> {
+    pub fn view_each(&mut self, visit: impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>) -> Result<(), Error> {
+        self.with(|mut scan| scan.view_each(visit))
+    }
+}
+
+impl<R: Sorted, S: Config, M: Mode> Scan<'_, '_, R, S, M> {
+    /// Forgets the removed row that a range has passed, if the run has read any row after it.
+    /// `before` is the number of reads before the run.
+    pub(super) fn end_run(&mut self, before: usize) {
+        if self.tx.state().seen() != before {
+            self.at.removed = None;
+        }
+    }
+
+    /// Reads a row that needs the slow path. If its value was to be changed, it was copied behind
+    /// the values that are kept. Returns `None` if there is no such row.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn row_slow(
+        &mut self,
+        word: u64,
+        seen: ReadEntry,
+        end: usize,
+        wanted: &Projection,
+    ) -> Result<Option<(R::Entry, Found, WriteTarget)>, Error> {
+        let Some(key) = R::Entry::from_word(word) else { return Err(Error::Key { table: self.at.opened.name.get() }) };
+        let row = self.tx.row_of(seen, wanted, end)?;
+        let Row { found: Some(found), record: Some(record) } = row else {
+            self.pass_absent(&key, row);
+            return Ok(None);
+        };
+        self.at.removed = None;
+        if let WriteTarget::Written(_) = record {
+            self.tx.passed()?;
+        }
+        Ok(Some((key, found, record)))
+    }
+}
+
+impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Scan<'_, '_, R, S, M> {
+    #[inline(always)]
+    fn view_next<X>(&mut self, visit: impl FnOnce(R::View<'_>) -> X) -> Result<Option<(R::Key, X)>, Error> {
+        self.face_front()?;
+        let Some((entry, found, _)) = self.advance(&Projection::TO_READ)? else { return Ok(None) };
+        self.show(entry, found, |key, view| (key, visit(view))).map(Some)
+    }
+
+    #[inline(always)]
+    pub(super) fn view_each(
+        &mut self,
+        mut visit: impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
         self.face_front()?;
         while let Some(stop) = self.run_in_place(&mut visit)? {
             match stop {
@@ -139,8 +155,8 @@ impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Range<'_, '_, R, S, M> {
     /// Shows a found row.
     #[inline(always)]
     fn show<X>(&mut self, key: R::Key, found: Found, visit: impl FnOnce(R::Key, R::View<'_>) -> X) -> Result<X, Error> {
-        let rows = self.rows;
-        self.tx.read_found(&self.opened.name, found, |whole| Ok(visit(key, rows.show(rows.part(whole))?)))
+        let rows = self.at.rows;
+        self.tx.read_found(&self.at.opened.name, found, |whole| Ok(visit(key, rows.show(rows.part(whole))?)))
     }
 
     /// Shows rows by the fast path. Returns `None` if it does not apply to the transaction or the
@@ -163,7 +179,7 @@ impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Range<'_, '_, R, S, M> {
         visit: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
     ) -> Result<Option<Stop>, Error> {
         let before = self.tx.state().seen();
-        let Self { tx, opened, cursor, rows, .. } = self;
+        let Self { tx, at: RangeState { opened, cursor, rows, .. } } = self;
         let (Storage::TreeOfWords(tree), Position::Words(cursor)) = (&opened.storage, cursor) else { return Ok(None) };
         let TxState { reads, arena: Arena { value, .. }, writes, holder, .. } = tx.state();
         let ReadSet { leaves, records, next_check, .. } = reads;
@@ -182,7 +198,7 @@ impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Range<'_, '_, R, S, M> {
         before: Version,
         visit: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
     ) -> Result<Option<Stop>, Error> {
-        let Self { tx, opened, cursor, rows, .. } = self;
+        let Self { tx, at: RangeState { opened, cursor, rows, .. } } = self;
         let (Storage::TreeOfWords(tree), Position::Words(cursor)) = (&opened.storage, cursor) else { return Ok(None) };
         let (view, reader) = (&mut AsOf::new(before), &mut Snapshot { table: &opened.name });
         let room = &mut CodecSink::<R::Codec, _>::new(&mut tx.state().arena.value);

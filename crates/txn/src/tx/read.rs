@@ -7,7 +7,7 @@ use drtm_kv::{ForHolder, Handle, MAX_KEY, Past, PrefetchMask, ReadEntry};
 
 use super::{Found, Mode, Tx};
 use crate::{
-    AsKey, Codec, CodecError, Config, Conflict, Error, Key, Point, Stored, Table,
+    AsKey, Codec, CodecError, Config, Conflict, Error, Key, Point, Prefetched, Stored, Table,
     arena::Arena,
     catalog::Opened,
     name::Name,
@@ -113,8 +113,9 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
     /// # Ok::<(), Error>(())
     /// ```
     ///
-    /// The closure cannot use the transaction, which is borrowed meanwhile. It returns what the
-    /// next read needs. This does not compile:
+    /// The closure cannot use a transaction that writes, which is borrowed meanwhile. It returns
+    /// what the next read needs. (A [`Snapshot`](crate::Snapshot) can be read within.) This does
+    /// not compile:
     ///
     /// ```compile_fail
     /// use drtm::{Db, Error, Raw, TableDef};
@@ -122,7 +123,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let db = Db::new()?;
     /// let notes = db.table(NOTES)?;
-    /// db.read(|tx| tx.view(notes, &1, |_| tx.contains(notes, &2)))?;
+    /// db.transact(|tx| tx.view(notes, &1, |_| tx.contains(notes, &2)))?;
     /// # Ok::<(), Error>(())
     /// ```
     #[inline(always)]
@@ -154,44 +155,25 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
     /// let stock = db.table(STOCK)?;
     /// let order = [7, 3, 9];
     /// db.transact(|tx| {
-    ///     tx.prefetch(stock, order.iter())?;
+    ///     tx.prefetch(stock, order)?;
     ///     order.iter().try_for_each(|item| tx.update(stock, item, |left| *left -= 1).map(drop))
     /// })?;
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
-    pub fn prefetch<R: Stored>(
+    pub fn prefetch<R: Prefetched>(
         &mut self,
         rows: R,
-        keys: impl Iterator<Item = impl AsKey<R::Key>>,
+        keys: impl IntoIterator<Item = impl AsKey<R::Key>>,
     ) -> Result<(), Error> {
-        self.prefetch_lines(rows.table(), keys, rows.lines())
-    }
-
-    /// Prefetches several columns of rows at once. Like [`prefetch`](Self::prefetch), which takes
-    /// one column, or whole rows.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OtherDatabase`].
-    ///
-    /// # Example
-    ///
-    /// See [`Table::column`].
-    #[inline]
-    pub fn prefetch_lines<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: Table<K, C, O>,
-        keys: impl Iterator<Item = impl AsKey<K>>,
-        lines: &'static PrefetchMask,
-    ) -> Result<(), Error> {
+        let (table, lines) = rows.to_prefetch();
         let opened = self.opened(table)?;
-        if K::FITS {
-            let mut keys = keys.map(|key| key.packed());
+        if R::Key::FITS {
+            let mut keys = keys.into_iter().map(|key| key.packed());
             loop {
                 let group = Group::of(&mut keys);
                 if group.count > 0 {
-                    self.prefetch_words::<O>(opened, group.words(), lines);
+                    self.prefetch_words::<R::Kind>(opened, group.words(), lines);
                 }
                 if group.count < ASKED_FOR {
                     break;
@@ -201,7 +183,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         Ok(())
     }
 
-    /// The part of [`prefetch_lines`](Self::prefetch_lines) that is compiled once for all types of
+    /// The part of [`prefetch`](Self::prefetch) that is compiled once for all types of
     /// keys.
     #[inline(never)]
     pub(super) fn prefetch_words<O: Reach>(

@@ -41,7 +41,7 @@ impl<S: Config> Tx<'_, S> {
     /// let lines = db.table(LINES)?;
     /// let order = [((7, 1), 100), ((7, 2), 250), ((7, 3), 80)];
     /// db.transact(|tx| tx.insert_many(lines, order.iter().map(|(key, amount)| (*key, amount))))?;
-    /// assert_eq!(db.transact(|tx| tx.count(lines, (7, 0)..=(7, u8::MAX)))?, 3);
+    /// assert_eq!(db.transact(|tx| tx.range(lines, (7, 0)..=(7, u8::MAX))?.count())?, 3);
     ///
     /// let again = db.transact(|tx| tx.insert_many(lines, [((7, 4), &5), ((7, 2), &5)]));
     /// assert!(matches!(again, Err(Error::Exists { table: "lines" })));

@@ -5,15 +5,16 @@ use std::{borrow::Borrow, ops::ControlFlow};
 use drtm_kv::ForHolder;
 
 use super::{
-    Range, Tx,
+    Range, Tx, Update,
     drive::{Present, Stop, drive},
+    scan::{RangeState, Scan},
 };
 use crate::{
     Codec, Config, Error, Key, KeyRange, Ordered, Table,
     arena::Arena,
     arena::ArenaKey,
     mutation::Mutation,
-    position::Position,
+    position::{Position, Way},
     projection::Projection,
     read_set::ReadSet,
     state::TxState,
@@ -22,7 +23,7 @@ use crate::{
     write_set::{Write, WriteOp},
 };
 
-impl<K: Key, C: Codec, S: Config> Range<'_, '_, Table<K, C, Ordered>, S> {
+impl<'db, K: Key, C: Codec, S: Config> Range<'db, Table<K, C, Ordered>, &mut Tx<'db, S>, S> {
     /// Changes the value of the next row in place, without another lookup. Returns its key and what
     /// `change` returns, or `None` if there are no more rows.
     ///
@@ -56,14 +57,7 @@ impl<K: Key, C: Codec, S: Config> Range<'_, '_, Table<K, C, Ordered>, S> {
     where
         C::Value: Borrow<C::Given>,
     {
-        self.face_front()?;
-        let wanted = self.tx.wanted_for_change(self.opened);
-        let Some((key, found, record)) = self.advance(wanted)? else { return Ok(None) };
-        let Self { tx, opened, .. } = self;
-        let result = tx.with_key(&key, |tx, encoded| {
-            tx.change_found::<C, R>(opened, encoded, wanted, found, record, |value| change(&key, value))
-        })?;
-        Ok(Some((key, result)))
+        self.scan().update_next(change)
     }
 
     /// Changes the values of the following rows one by one, until the range ends or `change` breaks
@@ -99,7 +93,78 @@ impl<K: Key, C: Codec, S: Config> Range<'_, '_, Table<K, C, Ordered>, S> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
-    pub fn update_each(&mut self, mut change: impl FnMut(&K, &mut C::Value) -> ControlFlow<()>) -> Result<(), Error>
+    pub fn update_each(&mut self, change: impl FnMut(&K, &mut C::Value) -> ControlFlow<()>) -> Result<(), Error>
+    where
+        C::Value: Borrow<C::Given>,
+    {
+        self.scan().update_each(change)
+    }
+
+    /// Removes the next row in place, and returns its key and value. Returns `None` if there are no
+    /// more rows.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::put`].
+    ///
+    /// # Example
+    ///
+    /// See [`Tx::pop_first`].
+    #[inline]
+    pub fn remove_next(&mut self) -> Result<Option<(K, C::Value)>, Error> {
+        self.scan().remove_next()
+    }
+
+    /// Removes the remaining rows, and returns them in order. All of them are in one transaction's
+    /// write set. To remove rows without returning them, see
+    /// [`Tx::retain`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::put`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
+    ///
+    /// /// What is due, by its time and a number.
+    /// const TIMERS: TableDef<(u64, u32), Pod<u64>, Ordered> = TableDef::ordered("timers");
+    /// let db = Db::new()?;
+    /// let timers = db.table(TIMERS)?;
+    /// db.transact(|tx| [(10, 0), (10, 1), (30, 0)].iter().try_for_each(|timer| tx.put(timers, timer, &7)))?;
+    /// let due = db.transact(|tx| tx.range(timers, ..(20, 0))?.drain())?;
+    /// assert_eq!(due, [((10, 0), 7), ((10, 1), 7)]);
+    /// assert_eq!(db.read(|tx| tx.len(timers))?, 1);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn drain(mut self) -> Result<Vec<(K, C::Value)>, Error> {
+        let mut drained = Vec::new();
+        while let Some(row) = self.scan().remove_next()? {
+            drained.push(row);
+        }
+        Ok(drained)
+    }
+}
+
+impl<K: Key, C: Codec, S: Config> Scan<'_, '_, Table<K, C, Ordered>, S, Update> {
+    #[inline(always)]
+    fn update_next<R>(&mut self, change: impl FnOnce(&K, &mut C::Value) -> R) -> Result<Option<(K, R)>, Error>
+    where
+        C::Value: Borrow<C::Given>,
+    {
+        self.face_front()?;
+        let wanted = self.tx.wanted_for_change(self.at.opened);
+        let Some((key, found, record)) = self.advance(wanted)? else { return Ok(None) };
+        let Self { tx, at: RangeState { opened, .. } } = self;
+        let result = tx.with_key(&key, |tx, encoded| {
+            tx.change_found::<C, R>(opened, encoded, wanted, found, record, |value| change(&key, value))
+        })?;
+        Ok(Some((key, result)))
+    }
+
+    #[inline(always)]
+    fn update_each(&mut self, mut change: impl FnMut(&K, &mut C::Value) -> ControlFlow<()>) -> Result<(), Error>
     where
         C::Value: Borrow<C::Given>,
     {
@@ -113,7 +178,7 @@ impl<K: Key, C: Codec, S: Config> Range<'_, '_, Table<K, C, Ordered>, S> {
                 Stop::At(word, seen) => {
                     let Some((key, found, record)) = self.row_slow(word, seen, end, wanted)? else { continue };
                     let (name, change) = (KeyRef::Word(word), |value: &mut C::Value| change(&key, value));
-                    if self.tx.change_found::<C, _>(self.opened, name, wanted, found, record, change)?.is_break() {
+                    if self.tx.change_found::<C, _>(self.at.opened, name, wanted, found, record, change)?.is_break() {
                         return Ok(());
                     }
                 }
@@ -137,11 +202,11 @@ impl<K: Key, C: Codec, S: Config> Range<'_, '_, Table<K, C, Ordered>, S> {
     where
         C::Value: Borrow<C::Given>,
     {
-        if !self.tx.is_plain() || !self.opened.indexes.are_none() {
+        if !self.tx.is_plain() || !self.at.opened.indexes.are_none() {
             return Ok(None);
         }
         let before = self.tx.state().seen();
-        let Self { tx, opened, cursor, .. } = self;
+        let Self { tx, at: RangeState { opened, cursor, .. } } = self;
         let (Storage::TreeOfWords(tree), Position::Words(cursor)) = (&opened.storage, cursor) else { return Ok(None) };
         let TxState { reads, arena: Arena { values, .. }, writes, holder, .. } = tx.state();
         let ReadSet { leaves, records, next_check, .. } = reads;
@@ -183,22 +248,12 @@ impl<K: Key, C: Codec, S: Config> Range<'_, '_, Table<K, C, Ordered>, S> {
         Ok(Some((stop, start)))
     }
 
-    /// Removes the next row in place, and returns its key and value. Returns `None` if there are no
-    /// more rows.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Tx::put`].
-    ///
-    /// # Example
-    ///
-    /// See [`Tx::pop_first`].
-    #[inline]
-    pub fn remove_next(&mut self) -> Result<Option<(K, C::Value)>, Error> {
+    #[inline(always)]
+    fn remove_next(&mut self) -> Result<Option<(K, C::Value)>, Error> {
         self.face_front()?;
         let Some((key, found, record)) = self.advance(&Projection::TO_READ)? else { return Ok(None) };
-        let value = self.tx.decode::<C>(self.opened, found)?;
-        let Self { tx, opened, .. } = self;
+        let value = self.tx.decode::<C>(self.at.opened, found)?;
+        let Self { tx, at: RangeState { opened, .. } } = self;
         tx.with_key(&key, |tx, key| {
             if S::has(Mutation::EntriesLeftByRanges) {
                 return tx.write_at(opened, key, record, WriteOp::Remove);
@@ -237,41 +292,8 @@ impl<S: Config> Tx<'_, S> {
         table: Table<K, C, Ordered>,
         range: impl KeyRange<K>,
     ) -> Result<Option<(K, C::Value)>, Error> {
-        self.range(table, range)?.for_one().remove_next()
-    }
-
-    /// Removes all rows of a range, and returns them in order. All of them are in one transaction's
-    /// write set. To remove rows without returning them, see [`retain`](Self::retain).
-    ///
-    /// # Errors
-    ///
-    /// As for [`put`](Self::put).
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
-    ///
-    /// /// What is due, by its time and a number.
-    /// const TIMERS: TableDef<(u64, u32), Pod<u64>, Ordered> = TableDef::ordered("timers");
-    /// let db = Db::new()?;
-    /// let timers = db.table(TIMERS)?;
-    /// db.transact(|tx| [(10, 0), (10, 1), (30, 0)].iter().try_for_each(|timer| tx.put(timers, timer, &7)))?;
-    /// let due = db.transact(|tx| tx.drain(timers, ..(20, 0)))?;
-    /// assert_eq!(due, [((10, 0), 7), ((10, 1), 7)]);
-    /// assert_eq!(db.read(|tx| tx.len(timers))?, 1);
-    /// # Ok::<(), Error>(())
-    /// ```
-    pub fn drain<K: Key, C: Codec>(
-        &mut self,
-        table: Table<K, C, Ordered>,
-        range: impl KeyRange<K>,
-    ) -> Result<Vec<(K, C::Value)>, Error> {
-        let (mut rows, mut drained) = (self.range(table, range)?, Vec::new());
-        while let Some(row) = rows.remove_next()? {
-            drained.push(row);
-        }
-        Ok(drained)
+        let at = &mut self.range_in(table, range, Way::Up)?.for_one();
+        Scan { tx: self, at }.remove_next()
     }
 
     /// Removes the last row of a range, and returns its key and value. Returns `None` if the range
@@ -290,6 +312,7 @@ impl<S: Config> Tx<'_, S> {
         table: Table<K, C, Ordered>,
         range: impl KeyRange<K>,
     ) -> Result<Option<(K, C::Value)>, Error> {
-        self.range_back(table, range)?.for_one().remove_next()
+        let at = &mut self.range_in(table, range, Way::Down)?.for_one();
+        Scan { tx: self, at }.remove_next()
     }
 }

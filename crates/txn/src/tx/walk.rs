@@ -5,9 +5,10 @@
 
 use std::ops::ControlFlow;
 
-use super::{Mode, Tx, read::Row};
+use super::{Mode, Tx, read::Row, scan::Scan};
 use crate::{
-    Codec, Config, Error, Key, Table, catalog::Opened, projection::Projection, storage::OwnedKey, table::Kind,
+    Codec, Config, Error, Key, Table, catalog::Opened, position::Way, projection::Projection, storage::OwnedKey,
+    table::Kind,
 };
 
 impl<S: Config, M: Mode> Tx<'_, S, M> {
@@ -50,7 +51,8 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         mut visit: impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         if O::ORDERED {
-            return self.range(table.as_ordered(), ..)?.view_each(visit);
+            let at = &mut self.range_in(table.as_ordered(), .., Way::Up)?;
+            return Scan { tx: self, at }.view_each(visit);
         }
         let opened = self.opened(table)?;
         self.walk_hash::<K, C, O>(opened, &Projection::TO_READ, |tx, key, found| {
@@ -69,7 +71,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
     /// See [`retain`](Self::retain).
     pub fn len<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>) -> Result<u64, Error> {
         if O::ORDERED {
-            return self.count(table.as_ordered(), ..);
+            return self.range(table.as_ordered(), ..)?.count();
         }
         let (opened, mut rows) = (self.opened(table)?, 0);
         self.walk_hash::<K, C, O>(opened, &Projection::NOTHING, |_, _, _| {
@@ -168,8 +170,8 @@ impl<S: Config> Tx<'_, S> {
     pub fn clear<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>) -> Result<u64, Error> {
         let mut keys = Vec::new();
         if O::ORDERED {
-            let mut rows = self.range(table.as_ordered(), ..)?;
-            while let Some((key, ..)) = rows.advance(&Projection::NOTHING)? {
+            let at = &mut self.range_in(table.as_ordered(), .., Way::Up)?;
+            while let Some((key, ..)) = (Scan { tx: self, at }).advance(&Projection::NOTHING)? {
                 keys.push(key);
             }
         } else {

@@ -36,7 +36,7 @@ fn check(seed: u64, call: u64, fault: Fault) -> bool {
                             }
                             has_failed = true;
                             possible = vec![before, rows.clone()];
-                            let kept = tables.db.snapshot().and_then(|mut tx| tx.get(tables.pairs, 0));
+                            let kept = tables.db.snapshot().and_then(|tx| tx.get(tables.pairs, 0));
                             assert_eq!(kept.expect("snapshots read memory"), rows.pairs[0]);
                         }
                         Err(Error::Poisoned { .. }) => {

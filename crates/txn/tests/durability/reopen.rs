@@ -42,7 +42,7 @@ fn a_table_is_opened_only_as_what_it_was() -> Result<(), Error> {
     let db = open(&disk)?;
     let (new, texts) = (db.table(NEW)?, db.table(TEXTS)?);
     assert_eq!(db.read(|tx| tx.get(new, 1))?.as_deref(), Some(&b"two"[..]));
-    assert_eq!(db.read(|tx| tx.count(texts, ..))?, 1);
+    assert_eq!(db.read(|tx| tx.range(texts, ..)?.count())?, 1);
     Ok(())
 }
 
@@ -103,7 +103,7 @@ fn a_recorded_index_is_opened_before_its_table_is_written() -> Result<(), Error>
     let (by_first, _) = (db.index(pairs, BY_FIRST)?, db.index(pairs, BY_SECOND)?);
     db.transact(|tx| (0..5).try_for_each(|key| tx.put(pairs, key, &Pair { first: 7, second: key.into() })))?;
     db.transact(|tx| tx.remove(pairs, 2).map(drop))?;
-    assert_eq!(db.read(|tx| tx.count(by_first, 7..=7))?, 4);
+    assert_eq!(db.read(|tx| tx.range(by_first, 7..=7)?.count())?, 4);
     drop(db);
     for _ in 0..2 {
         let db = open(&disk)?;
@@ -117,7 +117,7 @@ fn a_recorded_index_is_opened_before_its_table_is_written() -> Result<(), Error>
         let by_first = db.index(pairs, BY_FIRST)?;
         is_refused("pairs by second");
         let by_second = db.index(pairs, BY_SECOND)?;
-        assert_eq!(db.read(|tx| tx.count(by_first, 7..=7))?, 4);
+        assert_eq!(db.read(|tx| tx.range(by_first, 7..=7)?.count())?, 4);
         assert_eq!(db.read(|tx| tx.get(by_second.keys(), 3))?, Some(3));
         let twice = db.transact(|tx| tx.put(pairs, 8, &Pair { first: 1, second: 3 }));
         assert!(matches!(twice, Err(Error::Duplicate { .. })));

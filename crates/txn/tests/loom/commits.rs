@@ -78,7 +78,7 @@ impl Rows {
     fn count<F: Fault>(self, tx: &mut Tx<'_, Model<F>>) -> Result<u64, Error> {
         match self {
             Rows::Hash(_) => unreachable!("it has no ranges"),
-            Rows::Tree(table) => tx.count(table, ..),
+            Rows::Tree(table) => tx.range(table, ..)?.count(),
         }
     }
 }

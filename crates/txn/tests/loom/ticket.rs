@@ -122,7 +122,7 @@ fn the_ticket_is_given_back_by_who_fails() {
 fn no_key_comes_into_what_the_holder_has_read() {
     fn insert_unless(world: &World<Table<u64, Pod<u64>, Ordered>>, key: u64) -> bool {
         let inserted = world.db.transact(|tx| {
-            let is_empty = tx.count(world.table, ..)? == 0;
+            let is_empty = tx.range(world.table, ..)?.count()? == 0;
             if is_empty {
                 tx.insert(world.table, key, &1)?;
             }
@@ -137,7 +137,7 @@ fn no_key_comes_into_what_the_holder_has_read() {
         |world| insert_unless(world, 2),
         |world, one, two| {
             assert!(one != two, "a phantom, or nobody: {one} {two}");
-            let rows = world.db.transact(|tx| tx.count(world.table, ..)).expect("no other thread runs");
+            let rows = world.db.transact(|tx| tx.range(world.table, ..)?.count()).expect("no other thread runs");
             assert_eq!(rows, 1);
         },
     );

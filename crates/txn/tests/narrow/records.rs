@@ -131,7 +131,7 @@ fn a_snapshot_goes_on_seeing_what_was() {
     }
     drop(snapshot);
     world.use_memory(100);
-    assert_eq!(world.db.read(|tx| tx.count(world.sorted, ..)).expect("sound"), 20);
+    assert_eq!(world.db.read(|tx| tx.range(world.sorted, ..)?.count()).expect("sound"), 20);
 }
 
 /// Garbage is removed by its key and version, not by its place alone.

@@ -116,7 +116,7 @@ fn who_is_inside_may_finish() -> Result<(), Error> {
         });
         is_in.wait();
         db.transact(|tx| tx.put(counters, 1, &20))?;
-        let (begun, mut snapshot) = thread::scope(|scope| {
+        let (begun, snapshot) = thread::scope(|scope| {
             let begin = || Ok::<_, Error>((db.begin()?, db.snapshot()?));
             scope.spawn(begin).join().expect("it does not panic")
         })?;
@@ -160,9 +160,7 @@ fn nothing_commits_afterwards<E: Engine>(engine: &E, rounds: u64) {
                                 tx.put(counters, key, &turn)?;
                                 tx.commit()
                             }),
-                            _ => {
-                                db.snapshot().and_then(|mut tx| tx.get(counters, key)).and(Err(Error::aborted("read")))
-                            }
+                            _ => db.snapshot().and_then(|tx| tx.get(counters, key)).and(Err(Error::aborted("read"))),
                         };
                         match done {
                             Ok(()) => {

@@ -41,7 +41,7 @@ fn every_use_is_refused<K: Key, O: Kind>(key: K, def: TableDef<K, Raw, O>) -> Re
     let db = Db::new()?;
     let stale = db.table(def)?;
     db.transact(|tx| tx.put(stale, &key, b"old"))?;
-    let (mut running, mut snapshot) = (db.begin()?, db.snapshot()?);
+    let (mut running, snapshot) = (db.begin()?, db.snapshot()?);
     assert!(snapshot.get(stale, &key)?.is_some());
     db.drop_table(def.name())?;
     is_dropped(running.get(stale, &key), def.name());
@@ -137,7 +137,7 @@ fn a_range_that_is_open_sees_its_rows_to_the_end_and_no_others() -> Result<(), E
     let sorted = db.table(SORTED)?;
     let fill = |table, value: u64| db.transact(|tx| (0..500).try_for_each(|key| tx.put(table, key, &value)));
     fill(sorted, 1)?;
-    let mut snapshot = db.snapshot()?;
+    let snapshot = db.snapshot()?;
     let mut rows = snapshot.range(sorted, ..)?;
     assert_eq!(rows.next()?, Some((0, 1)));
     db.drop_table("sorted")?;
@@ -194,7 +194,7 @@ fn the_memory_of_rows_is_used_again() -> Result<(), Error> {
     assert!(now < first * 3 / 2 && now < most, "{first} bytes at first, {now} now");
     // With an open snapshot, nothing is freed, and nothing leaks; later commits free it bit by bit.
     let (notes, ..) = round()?;
-    let mut snapshot = db.snapshot()?;
+    let snapshot = db.snapshot()?;
     drop_all()?;
     is_dropped(snapshot.get(notes, 1), "notes");
     drop(snapshot);
@@ -293,7 +293,7 @@ fn a_dropped_index_is_not_kept_any_more_and_can_be_made_again() -> Result<(), Er
     // A running transaction that has written entries is retried.
     let mut running = db.begin()?;
     running.put(sorted, 3, &33)?;
-    let mut snapshot = db.snapshot()?;
+    let snapshot = db.snapshot()?;
     assert!(snapshot.get(by_value, 3)?.is_some());
     db.drop_index("sorted by value")?;
     is_dropped(snapshot.get(by_value, 3), "sorted by value");
@@ -301,7 +301,7 @@ fn a_dropped_index_is_not_kept_any_more_and_can_be_made_again() -> Result<(), Er
     assert!(matches!(running.commit(), Err(Error::Conflict(Conflict::Indexed))));
     drop(snapshot);
     twice(7)?;
-    assert_eq!(db.read(|tx| tx.count(by_half, 2..=2))?, 3, "the other index is kept");
+    assert_eq!(db.read(|tx| tx.range(by_half, 2..=2)?.count())?, 3, "the other index is kept");
     is_dropped(db.read(|tx| tx.get(by_value, 5)), "sorted by value");
     match db.index(sorted, BY_VALUE) {
         Err(Error::NotUnique { .. }) => {}
@@ -380,8 +380,9 @@ fn writers_beside_drops_write_to_their_table_or_not_at_all() {
             is_over.store(1, Relaxed);
         });
         let (table, generation) = *current.read();
-        let (rows, count) =
-            db.read(|tx| Ok((tx.count(table, ..)?, tx.get(counts, generation)?.unwrap_or(0)))).expect("it is open");
+        let (rows, count) = db
+            .read(|tx| Ok((tx.range(table, ..)?.count()?, tx.get(counts, generation)?.unwrap_or(0))))
+            .expect("it is open");
         assert_eq!(rows, count);
         assert!(refused.into_inner() > 0, "no writer has met a drop");
     });
@@ -417,7 +418,13 @@ fn writers_do_not_notice_that_an_index_is_dropped() {
                 let (by_value, by_half) = (db.index(sorted, BY_VALUE), db.index(sorted, BY_HALF));
                 let (by_value, by_half) = (by_value.expect("memory"), by_half.expect("memory"));
                 let (rows, entries, halves) = db
-                    .read(|tx| Ok((tx.count(sorted, ..)?, tx.count(by_value, ..)?, tx.count(by_half, ..)?)))
+                    .read(|tx| {
+                        Ok((
+                            tx.range(sorted, ..)?.count()?,
+                            tx.range(by_value, ..)?.count()?,
+                            tx.range(by_half, ..)?.count()?,
+                        ))
+                    })
                     .expect("it is open");
                 assert_eq!((rows, rows), (entries, halves));
                 db.drop_index("sorted by half").expect("it is there");
@@ -508,7 +515,7 @@ proptest! {
                     let at = which % handles.len();
                     match (db.index(handles[at], INDEX), model[at].name, indexed) {
                         (Ok(index), Some(_), None) => {
-                            let rows = db.read(|tx| tx.count(index, ..)).expect("it is new");
+                            let rows = db.read(|tx| tx.range(index, ..)?.count()).expect("it is new");
                             prop_assert_eq!(rows as usize, model[at].rows.iter().flatten().count());
                             indexed = Some(at);
                         }

@@ -67,7 +67,7 @@ fn rows<S: Config, M: Mode, K: Key, C: Codec>(
     row: impl Fn(C::View<'_>) -> Row,
 ) -> Result<Vec<(K, Row)>, Error> {
     let range = range.start()..=range.end();
-    let mut rows = if is_up { tx.range(table, range) } else { tx.range_back(table, range) }?;
+    let mut rows = if is_up { tx.range(table, range)? } else { tx.range(table, range)?.rev() };
     let mut found = Vec::new();
     loop {
         let before = found.len();
@@ -91,7 +91,7 @@ fn raise<S: Config, K: Key>(
     most: usize,
 ) -> Result<usize, Error> {
     let range = range.start()..=range.end();
-    let mut rows = if is_up { tx.range(table, range) } else { tx.range_back(table, range) }?;
+    let mut rows = if is_up { tx.range(table, range)? } else { tx.range(table, range)?.rev() };
     let mut raised = 0;
     rows.update_each(|_, row| {
         row.second = row.second.wrapping_add(1);
@@ -165,7 +165,7 @@ fn agree<S: Config>(db: &Db<S>, steps: &[Step]) {
     })
     .expect("alone");
     let expected: Vec<_> = model.into_iter().collect();
-    let found = db.read(|tx| rows(tx, numbers, 0..=KEYS, true, 7, |row| row)).expect("alone");
+    let found = db.read(|tx| tx.exclusive(|tx| rows(tx, numbers, 0..=KEYS, true, 7, |row| row))).expect("alone");
     assert_eq!(found, expected);
     let mut tx = db.begin().expect("open");
     assert_eq!(rows(&mut tx, numbers, 0..=KEYS, true, 200, |row| row).expect("alone"), expected);
@@ -267,7 +267,7 @@ fn no_change_of_many_rows_is_lost() {
         });
         raisers.into_iter().map(|raiser| raiser.join().expect("no panic")).sum()
     });
-    let rows = db.read(|tx| rows(tx, table, 0..=ROWS, true, 1_000, |row| row)).expect("alone");
+    let rows = db.read(|tx| tx.exclusive(|tx| rows(tx, table, 0..=ROWS, true, 1_000, |row| row))).expect("alone");
     assert_eq!(rows.len() as u64, ROWS);
     assert_eq!(rows.iter().map(|(_, row)| row.second).sum::<u64>(), raised);
 }

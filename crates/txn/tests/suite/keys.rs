@@ -39,11 +39,11 @@ fn tuples_are_found_by_their_parts_and_ranges_by_theirs() -> Result<(), Error> {
         }
         assert_eq!(tx.update(stock, ("us", 1), |left| *left += 5)?, Some(()));
         assert_eq!(tx.get(stock, &("us".to_owned(), 1))?, Some(6));
-        assert_eq!(tx.count(stock, ("eu", 0)..("eu", u32::MAX))?, 1);
-        assert_eq!(tx.count(stock, ("eu", 0)..=("us", 1))?, 3);
-        assert_eq!(tx.count(stock, ..("us", 1))?, 2);
-        assert_eq!(tx.count(stock, ("us", 2)..)?, 0);
-        assert_eq!(tx.count(stock, ("us", 2)..("eu", 0))?, 0, "the wrong way round");
+        assert_eq!(tx.range(stock, ("eu", 0)..("eu", u32::MAX))?.count()?, 1);
+        assert_eq!(tx.range(stock, ("eu", 0)..=("us", 1))?.count()?, 3);
+        assert_eq!(tx.range(stock, ..("us", 1))?.count()?, 2);
+        assert_eq!(tx.range(stock, ("us", 2)..)?.count()?, 0);
+        assert_eq!(tx.range(stock, ("us", 2)..("eu", 0))?.count()?, 0, "the wrong way round");
         let between = (Bound::Excluded(("eu", 0)), Bound::Unbounded);
         assert_eq!(tx.first(stock, between)?, Some((("eu\0x".to_owned(), 2), 2)));
         assert_eq!(tx.pop_last(stock, ..)?, Some((("us".to_owned(), 1), 6)));
@@ -51,12 +51,12 @@ fn tuples_are_found_by_their_parts_and_ranges_by_theirs() -> Result<(), Error> {
         tx.put(blobs, b"abc", &1)?;
         tx.put(blobs, &b"abd"[..], &2)?;
         assert_eq!(tx.get(blobs, b"abd".to_vec())?, Some(2));
-        assert_eq!(tx.count(blobs, b"abc"..=b"abd")?, 2);
+        assert_eq!(tx.range(blobs, b"abc"..=b"abd")?.count()?, 2);
 
         tx.put(seats, ('ä', Some(7)), &1)?;
         tx.put(seats, ('ä', None::<u8>), &2)?;
         assert_eq!(tx.first(seats, ('a', None::<u8>)..)?, Some((('ä', None), 2)));
-        assert_eq!(tx.all(seats, ('ä', Some(7)))?.rows().count(), 1);
+        assert_eq!(tx.range(seats, ('ä', Some(7))..=('ä', Some(7)))?.rows().count(), 1);
         Ok(())
     })
 }
@@ -103,10 +103,13 @@ fn an_index_is_searched_by_text() -> Result<(), Error> {
         tx.insert(people, 1, &"Ada".to_owned())?;
         tx.insert(people, 2, &"Bob".to_owned())?;
         tx.insert(people, 3, &"Ada".to_owned())?;
-        let adas: Vec<u64> =
-            tx.all(by_name.keys(), "Ada")?.rows().map(|row| row.map(|(_, key)| key)).collect::<Result<_, _>>()?;
+        let adas: Vec<u64> = tx
+            .range(by_name.keys(), "Ada"..="Ada")?
+            .rows()
+            .map(|row| row.map(|(_, key)| key))
+            .collect::<Result<_, _>>()?;
         assert_eq!(adas, [1, 3]);
-        assert_eq!(tx.count(by_name, "Ad".."B")?, 2);
+        assert_eq!(tx.range(by_name, "Ad".."B")?.count()?, 2);
         assert_eq!(tx.last(by_name, ..="Bob")?, Some(("Bob".to_owned(), (2, "Bob".to_owned()))));
         Ok(())
     })

@@ -183,7 +183,7 @@ fn a_value_at_the_limit_is_like_any_other() -> Result<(), Error> {
     assert!(fits > 64_000, "{fits}");
     let snapshot_of = value(fits, 1);
     db.transact(|tx| tx.put(notes, 1, &snapshot_of))?;
-    let mut snapshot = db.snapshot()?;
+    let snapshot = db.snapshot()?;
     for seed in 2..20 {
         db.transact(|tx| {
             assert_eq!(tx.get(notes, 1)?.map(|bytes| bytes.len()), Some(fits));

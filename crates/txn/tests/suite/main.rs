@@ -10,6 +10,7 @@ mod each;
 mod faults;
 mod full;
 mod indexes;
+mod joins;
 mod keys;
 mod large;
 mod leaks;

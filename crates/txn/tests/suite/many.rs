@@ -95,7 +95,7 @@ impl<K: Key + Clone + Debug> Told<K> {
                     self.model.remove(key);
                 }
                 Before::Ask(keys) => tx.prefetch(table, self.keys(keys).iter())?,
-                Before::AskForParts(keys) => tx.prefetch_lines(table, self.keys(keys).iter(), &WANTED)?,
+                Before::AskForParts(keys) => tx.prefetch(table.columns(&WANTED), self.keys(keys).iter())?,
             }
         }
         Ok(())
@@ -143,9 +143,9 @@ fn agree<S: Config, K: Key + Clone + Debug, O: Kind>(
     let mut explicit = db.begin().expect("open");
     wishes.iter().take(2).try_for_each(|wish| told.look(&mut explicit, table, wish)).expect("alone");
     drop(explicit);
-    db.read(|tx| wishes.iter().try_for_each(|wish| told.look(tx, table, wish))).expect("alone");
+    db.read(|tx| tx.exclusive(|tx| wishes.iter().try_for_each(|wish| told.look(tx, table, wish)))).expect("alone");
     let mut snapshot = db.snapshot().expect("room");
-    wishes.iter().try_for_each(|wish| told.look(&mut snapshot, table, wish)).expect("alone");
+    snapshot.exclusive(|tx| wishes.iter().try_for_each(|wish| told.look(tx, table, wish))).expect("alone");
     drop(snapshot);
 
     let mut tx = db.begin().expect("open");

@@ -96,7 +96,7 @@ macro_rules! ordered {
             is_up: bool,
             most: usize,
         ) -> Result<Option<Rows<Self::Key>>, Error> {
-            let rows = if is_up { tx.range(table, range) } else { tx.range_back(table, range) }?;
+            let rows = if is_up { tx.range(table, range)? } else { tx.range(table, range)?.rev() };
             rows.rows().take(most).collect::<Result<_, _>>().map(Some)
         }
 
@@ -105,7 +105,11 @@ macro_rules! ordered {
             table: Table<Self::Key, Self::Codec, Self::Kind>,
             range: Bounds<Self::Key>,
         ) -> Result<Option<Ends<Self::Key>>, Error> {
-            Ok(Some((tx.count(table, range.clone())?, tx.first(table, range.clone())?, tx.last(table, range)?)))
+            Ok(Some((
+                tx.range(table, range.clone())?.count()?,
+                tx.first(table, range.clone())?,
+                tx.last(table, range)?,
+            )))
         }
 
         fn sweep(
@@ -116,7 +120,7 @@ macro_rules! ordered {
             most: usize,
             value: Option<&Value>,
         ) -> Result<Option<Rows<Self::Key>>, Error> {
-            let mut rows = if is_up { tx.range(table, range) } else { tx.range_back(table, range) }?;
+            let mut rows = if is_up { tx.range(table, range)? } else { tx.range(table, range)?.rev() };
             let mut were = Vec::new();
             while were.len() < most {
                 let row = match value {

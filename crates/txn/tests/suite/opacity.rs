@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use drtm_htm::NoHtm;
 use drtm_testing::rounds;
-use drtm_txn::{Builder, Config, Db, Error, Mutation, Options, Ordered, Pod, Table, TableDef, Tx};
+use drtm_txn::{Builder, Config, Db, Error, Mutation, Options, Ordered, Pod, Range, Table, TableDef, Tx};
 
 use crate::{On, inherit, waits::ends, with_fault};
 
@@ -28,7 +28,8 @@ impl Tables {
             // In several orders.
             sum += tx.get(parts, (key * 5 + turn) % ROWS).ok()?.unwrap_or(0);
         }
-        let mut rows = if turn.is_multiple_of(2) { tx.range(sorted, ..) } else { tx.range_back(sorted, ..) }.ok()?;
+        let mut rows =
+            if turn.is_multiple_of(2) { tx.range(sorted, ..) } else { tx.range(sorted, ..).map(Range::rev) }.ok()?;
         while let Some((_, part)) = rows.next().ok()? {
             sum += part;
         }
@@ -126,7 +127,7 @@ fn a_long_explicit_transaction_commits() {
             tx.update(tables.0, key / 2, |part| *part += 1).expect("nobody is in the way");
         }
     }
-    assert_eq!(tx.count(tables.1, ..).expect("nobody is in the way"), 6_667);
+    assert_eq!(tx.range(tables.1, ..).and_then(Range::count).expect("nobody is in the way"), 6_667);
     // Another transaction that causes no conflict.
     let others = db.table(TableDef::<u64, Pod<u64>>::hash("others")).expect("memory");
     db.transact(|tx| tx.put(others, 1, &1)).expect("memory");

@@ -265,7 +265,7 @@ proptest! {
         db.read(|tx| {
             for key in 0..4 {
                 if let Some(row) = tx.get(hashed, key)? {
-                    let found: Vec<_> = tx.all(by_word, row.word.to_vec())?.rows().collect::<Result<_, _>>()?;
+                    let found: Vec<_> = tx.range(by_word, row.word.to_vec()..=row.word.to_vec())?.rows().collect::<Result<_, _>>()?;
                     assert!(found.iter().any(|(_, (at, by))| (at, by) == (&key, &row)), "{key} is not found by what it is");
                     assert!(found.iter().all(|(_, (_, by))| by.word == row.word), "{key} is found by what it was");
                 }
@@ -352,7 +352,7 @@ fn nothing_is_torn<S: Config>(db: &Db<S>) {
                     .read(|tx| Ok((tx.get(table.column(ONE), key)?, tx.get(table.column(OTHER), key)?)))
                     .expect("in the end");
                 assert_eq!(one.expect("there") + other.expect("there"), TOTAL, "what is read is true together");
-                let mut snapshot = db.snapshot().expect("there are few");
+                let snapshot = db.snapshot().expect("there are few");
                 let row = snapshot.get(table, key).expect("readable").expect("there");
                 let parts = (snapshot.get(table.column(ONE), key), snapshot.get(table.column(OTHER), key));
                 assert_eq!((row.one + row.other, row.filler), (TOTAL, Long([7; 270])));

@@ -86,7 +86,7 @@ impl Tables {
             ControlFlow::Continue(())
         })?;
         let up = tx.range(self.in_order, ..)?.rows().map(|row| Ok(row?.1.0)).sum::<Result<_, Error>>()?;
-        let down = tx.range_back(self.in_order, ..)?.rows().map(|row| Ok(row?.1.0)).sum::<Result<_, Error>>()?;
+        let down = tx.range(self.in_order, ..)?.rev().rows().map(|row| Ok(row?.1.0)).sum::<Result<_, Error>>()?;
         let named = tx.range(self.by_name, ..)?.rows().map(|row| Ok(row?.1.0)).sum::<Result<_, Error>>()?;
         Ok([by_key, many, each, up, down, named])
     }
@@ -123,14 +123,16 @@ fn money_is_neither_made_nor_lost<S: Config>(db: &Db<S>) {
         let reader = scope.spawn(|| {
             let mut reads = 0;
             while !is_over.load(Relaxed) || reads < 50 {
-                let sums = db.read(|tx| tables.sums(tx, KEYS)).expect("nothing is forgotten");
+                let sums = db.read(|tx| tx.exclusive(|tx| tables.sums(tx, KEYS))).expect("nothing is forgotten");
                 assert_eq!(sums, [TOTAL; WAYS]);
                 let mut long = db.snapshot().expect("a slot");
-                let one = (0..KEYS).map(|key| tables.amount(&mut long, key).expect("kept")).collect::<Vec<_>>();
+                let one =
+                    (0..KEYS).map(|key| long.exclusive(|tx| tables.amount(tx, key)).expect("kept")).collect::<Vec<_>>();
                 std::thread::yield_now();
-                let two = (0..KEYS).map(|key| tables.amount(&mut long, key).expect("kept")).collect::<Vec<_>>();
+                let two =
+                    (0..KEYS).map(|key| long.exclusive(|tx| tables.amount(tx, key)).expect("kept")).collect::<Vec<_>>();
                 assert_eq!(one, two);
-                assert_eq!(tables.sums(&mut long, KEYS).expect("kept"), [TOTAL; WAYS]);
+                assert_eq!(long.exclusive(|tx| tables.sums(tx, KEYS)).expect("kept"), [TOTAL; WAYS]);
                 reads += 1;
             }
         });
@@ -146,7 +148,7 @@ fn money_is_neither_made_nor_lost<S: Config>(db: &Db<S>) {
             db.transact(|tx| tables.amount(tx, key).and_then(|amount| tables.set(tx, key, amount))).expect("room");
         }
     }
-    assert_eq!(db.read(|tx| tables.sums(tx, KEYS)).expect("it can be read"), [TOTAL; WAYS]);
+    assert_eq!(db.read(|tx| tx.exclusive(|tx| tables.sums(tx, KEYS))).expect("it can be read"), [TOTAL; WAYS]);
     assert_eq!(db.older_versions(), 0);
 }
 
@@ -166,7 +168,7 @@ fn what_does_not_fit_is_forgotten_and_the_reader_is_told() {
     let db = Builder::new().memory(64 << 20).older_versions(1_000).build().expect("a database");
     let notes = db.table(NOTES).expect("a table");
     db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, key, &[1; 100]))).expect("room");
-    let mut snapshot = db.snapshot().expect("a slot");
+    let snapshot = db.snapshot().expect("a slot");
     db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, key, &[2; 100]))).expect("writers are not told");
     let read: Vec<_> = (0..100).map(|key| snapshot.get(notes, key)).collect();
     let kept = read.iter().filter(|row| matches!(row, Ok(Some(note)) if note[0] == 1)).count();
@@ -184,7 +186,7 @@ fn a_range_is_told_where_something_has_been_forgotten() {
     let db = Builder::new().memory(64 << 20).older_versions(1_000).build().expect("a database");
     let notes = db.table(NOTES).expect("a table");
     db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, key, &[1; 100]))).expect("room");
-    let mut snapshot = db.snapshot().expect("a slot");
+    let snapshot = db.snapshot().expect("a slot");
     // In the order of keys, so that no budget is left for the last ones.
     for key in 50..100 {
         db.transact(|tx| tx.put(notes, key, &[2; 100])).expect("writers are not told");
@@ -218,7 +220,7 @@ fn what_is_forgotten_takes_no_memory() {
     drop(open);
     set(1, 20);
     assert_eq!(db.older_versions(), 0, "nobody asks for it, nor finds it");
-    let mut snapshot = db.snapshot().expect("a slot");
+    let snapshot = db.snapshot().expect("a slot");
     set(2, 1);
     assert_eq!(snapshot.get(notes, 2).expect("there is room again"), Some(vec![0; 500]));
 }
@@ -230,13 +232,13 @@ fn there_is_one_older_version_for_each_open_snapshot() {
     let counters = db.table(COUNTERS).expect("a table");
     let set = |byte: u8| db.transact(|tx| tx.put(counters, 1, &[byte; 64])).expect("room");
     set(0);
-    let mut first = db.snapshot().expect("a slot");
+    let first = db.snapshot().expect("a slot");
     set(1);
     let one = db.older_versions();
     assert!(one > 0);
     // Later snapshots leave nothing behind, however long the first stays open.
     for byte in 2..50 {
-        let mut passing = db.snapshot().expect("a slot");
+        let passing = db.snapshot().expect("a slot");
         set(byte);
         assert_eq!(passing.get(counters, 1).expect("kept"), Some(vec![byte - 1; 64]));
         assert!(db.older_versions() <= 2 * one);
@@ -423,9 +425,9 @@ proptest! {
                     let which = which % open.len();
                     let (snapshot, was) = &mut open[which];
                     for (key, amount) in was.iter().enumerate() {
-                        prop_assert_eq!(tables.amount(snapshot, key as u64).expect("kept"), *amount);
+                        prop_assert_eq!(snapshot.exclusive(|tx| tables.amount(tx, key as u64)).expect("kept"), *amount);
                     }
-                    prop_assert_eq!(tables.sums(snapshot, 6).expect("kept"), [was.iter().sum::<i64>(); WAYS]);
+                    prop_assert_eq!(snapshot.exclusive(|tx| tables.sums(tx, 6)).expect("kept"), [was.iter().sum::<i64>(); WAYS]);
                 }
                 Step::Close(_) | Step::Look(_) => {}
             }

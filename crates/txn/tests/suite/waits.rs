@@ -75,7 +75,7 @@ fn starve<T>(db: &Db, rows: Rows, mut then: impl FnMut(&mut drtm_txn::Tx<'_>) ->
 fn a_snapshot_of_the_same_thread_reads_within_a_closure() {
     ends(|| {
         let (db, rows) = database();
-        let mut yesterday = db.snapshot().expect("memory");
+        let yesterday = db.snapshot().expect("memory");
         let seen = starve(&db, rows, |tx| Ok((yesterday.get(rows, 1)?, tx.get(rows, 3)?, yesterday.get(rows, 3)?)));
         assert_eq!(seen.expect("it commits"), (Some(0), Some(0), Some(0)));
     });
@@ -114,7 +114,7 @@ fn nobody_waits_for_what_a_starved_closure_waits_for() {
         thread::scope(|scope| {
             let (db, is_inside, is_done) = (&db, &is_inside, &is_done);
             scope.spawn(move || {
-                let mut snapshot = db.snapshot().expect("memory");
+                let snapshot = db.snapshot().expect("memory");
                 is_inside.wait();
                 assert_eq!(snapshot.get(rows, 3).expect("kept"), Some(0));
                 assert_eq!(db.read(|tx| tx.get(rows, 3)).expect("sound"), Some(0));
@@ -127,7 +127,7 @@ fn nobody_waits_for_what_a_starved_closure_waits_for() {
             starve(db, rows, |tx| {
                 run += 1;
                 tx.get(rows, 3)?;
-                tx.count(others, ..)?;
+                tx.range(others, ..)?.count()?;
                 // The first run with the ticket has no claims yet.
                 if run > STARVED && !has_waited {
                     has_waited = true;
@@ -199,7 +199,7 @@ fn a_bounded_transaction_says_what_it_conflicted_with() {
         let mut key = 0;
         let failed = db.transact_with(Options::new().attempts(2), |tx| {
             key += 1;
-            tx.count(others, ..)?;
+            tx.range(others, ..)?.count()?;
             thread::scope(|scope| scope.spawn(|| db.transact(|tx| tx.insert(others, key, &1))).join())
                 .expect("no panic")?;
             tx.put(rows, 2, &1)
@@ -268,7 +268,8 @@ fn comes_through(
             };
             scope.spawn(inherit(disturbed));
             let done = db.transact_with(Options::new().attempts(TURNS * (STARVED + 20)), |tx| {
-                let count = tx.get(rows, 1)?.unwrap_or(0) + tx.get(rows, 2)?.unwrap_or(0) + tx.count(others, ..)?;
+                let count =
+                    tx.get(rows, 1)?.unwrap_or(0) + tx.get(rows, 2)?.unwrap_or(0) + tx.range(others, ..)?.count()?;
                 let (before, patience) = (commits.load(Acquire), Instant::now() + patience);
                 // A commit that had begun before this run may be the first.
                 while commits.load(Acquire) < before + 2 && Instant::now() < patience {

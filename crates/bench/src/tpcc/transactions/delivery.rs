@@ -46,7 +46,7 @@ pub(in crate::tpcc) fn deliver<S: Config, O: Layout>(
         }
         let delivered = || delivered.iter().flatten();
         if tables.prefetches {
-            tx.prefetch_lines(tables.customers, delivered().map(|order| order.customer), &OF_CUSTOMER)?;
+            tx.prefetch(tables.customers.columns(&OF_CUSTOMER), delivered().map(|order| order.customer))?;
         }
         for Carried { customer, order, lines } in delivered() {
             let amount = arrive(tx, tables, *order, *lines, date)?;

@@ -58,9 +58,9 @@ pub(in crate::tpcc) fn order<S: Config, O: Layout>(
         let (info, wanted) = info_of(district);
         if tables.prefetches {
             // The rows are all over memory.
-            tx.prefetch_lines(tables.customers, [input.customer].iter(), &OF_CUSTOMER)?;
+            tx.prefetch(tables.customers.columns(&OF_CUSTOMER), [input.customer].iter())?;
             tx.prefetch(tables.items, input.lines().iter().map(|line| &line.item))?;
-            tx.prefetch_lines(tables.stocks, input.stocks().iter(), wanted)?;
+            tx.prefetch(tables.stocks.columns(wanted), input.stocks().iter())?;
         }
         let tax = expect_row(tx.view(tables.warehouses, &warehouse, |row| row.tax.get())?, WAREHOUSE)?;
         let taken = tx.update(tables.districts, &(warehouse, district), |row| {

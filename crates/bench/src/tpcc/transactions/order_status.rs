@@ -46,7 +46,7 @@ impl<O: Layout> ReadBody for LastOrder<'_, O> {
         // The last order is looked up while the customer is being fetched, and the customer is read
         // while the order is being fetched.
         if tables.prefetches {
-            tx.prefetch_lines(tables.customers, iter::once(customer), &OF_CUSTOMER)?;
+            tx.prefetch(tables.customers.columns(&OF_CUSTOMER), iter::once(customer))?;
         }
         let last = tx.last(tables.orders_by_customer, OrderByCustomer::range(customer)?)?;
         let order = expect_row(last, ORDER_BY_CUSTOMER)?.0.order();

@@ -34,7 +34,7 @@ pub(in crate::tpcc) fn pay<S: Config, O: Layout>(
     db.try_transact(|tx| {
         // The steps are separate, so that later rows can be prefetched in the meantime.
         let prefetch_customer =
-            |tx: &mut Tx<'_, S>, key| tx.prefetch_lines(tables.customers, iter::once(key), &OF_CUSTOMER);
+            |tx: &mut Tx<'_, S>, key| tx.prefetch(tables.customers.columns(&OF_CUSTOMER), iter::once(key));
         if tables.prefetches {
             match customer {
                 CustomerChoice::Number(number) => {

@@ -124,7 +124,7 @@ fn many_write<E: Engine>(engine: E, transactions: u64) {
             let mut looks = 0_u64;
             while !is_over.load(Relaxed) || looks == 0 {
                 hall.db.transact(|tx| hall.look(tx)).expect("there is memory").is_true();
-                hall.db.read(|tx| hall.look(tx)).expect("there is memory").is_true();
+                hall.db.read(|tx| tx.exclusive(|tx| hall.look(tx))).expect("there is memory").is_true();
                 // In an explicit transaction each read is consistent with those before, without a
                 // commit.
                 let mut tx = hall.db.begin().expect("there is memory");

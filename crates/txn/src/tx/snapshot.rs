@@ -1,0 +1,478 @@
+//! Read-only transactions, which several readers share.
+//!
+//! A read takes the transaction's state for as long as it lasts. While a closure is shown a row,
+//! the read that shows it is not over. If the closure reads too, it gets another state: the read
+//! is *nested*. At the end, what nested reads have seen is added to the read set, and validated
+//! with it.
+
+use std::{
+    cell::{Cell, RefCell, RefMut},
+    fmt,
+    ops::ControlFlow,
+};
+
+use super::{Range, ReadOnly, Tx};
+use crate::{
+    AsKey, Codec, Config, Conflict, DefaultConfig, Durability, Error, Key, KeyRange, KeyedRow, Point, Prefetched,
+    Sorted, Stored, Table, inner::Inner, position::Way, snapshots, table::Kind,
+};
+
+/// A read-only transaction, or a snapshot. It never blocks or aborts writers.
+///
+/// All reads take `&self`. So several ranges can be open at once, and rows can be read while a
+/// range is open, or while a closure is shown a row. A snapshot can move to another thread, but
+/// threads cannot share it: it is `Send`, and not `Sync`.
+///
+/// A read within a closure that is shown a row sees what any other read of the transaction sees. In
+/// a [snapshot](crate::Db::snapshot) that is the snapshot. In [`Db::read`](crate::Db::read) it is
+/// validated when the transaction ends, together with all others. If such closures read more than
+/// about a thousand rows, the transaction runs again in a snapshot.
+///
+/// # Example
+///
+/// ```
+/// use drtm::{Db, Error, Ordered, Pod, Serde, TableDef};
+///
+/// const ORDERS: TableDef<(u32, u32), Pod<u64>, Ordered> = TableDef::ordered("orders");
+/// const ITEMS: TableDef<u64, Serde<String>> = TableDef::hash("items");
+/// let db = Db::new()?;
+/// let (orders, items) = (db.table(ORDERS)?, db.table(ITEMS)?);
+/// db.transact(|tx| {
+///     tx.insert(items, 17, &"nails".to_owned())?;
+///     tx.insert(items, 18, &"nuts".to_owned())?;
+///     tx.insert(orders, (7, 1), &18)?;
+///     tx.insert(orders, (7, 2), &17)
+/// })?;
+/// let ordered: Vec<_> = db.read(|tx| {
+///     let of_customer = tx.range(orders, (7, 0)..=(7, u32::MAX))?;
+///     of_customer.rows().filter_map(|row| row.and_then(|(_, item)| tx.get(items, item)).transpose()).collect()
+/// })?;
+/// assert_eq!(ordered, ["nuts", "nails"]);
+///
+/// // A row can be read while another one is shown.
+/// let snapshot = db.snapshot()?;
+/// let name = snapshot.view(orders, (7, 1), |item| snapshot.get(items, item))?;
+/// assert_eq!(name.transpose()?.flatten().as_deref(), Some("nuts"));
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// ```
+/// fn moves<T: Send>() {}
+/// moves::<drtm::Snapshot<'_>>();
+/// ```
+///
+/// ```compile_fail
+/// fn is_shared<T: Sync>() {}
+/// is_shared::<drtm::Snapshot<'_>>();
+/// ```
+///
+/// A snapshot has no methods that write. This does not compile:
+///
+/// ```compile_fail
+/// use drtm::{Db, Error, Raw, TableDef};
+///
+/// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
+/// let db = Db::new()?;
+/// let notes = db.table(NOTES)?;
+/// db.read(|tx| tx.put(notes, &1, b"no"))?;
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// It does not end while a range of it is open. Neither does this compile:
+///
+/// ```compile_fail
+/// use drtm::{Db, Error, Ordered, Raw, TableDef};
+///
+/// const NOTES: TableDef<u64, Raw, Ordered> = TableDef::ordered("notes");
+/// let db = Db::new()?;
+/// let notes = db.table(NOTES)?;
+/// let snapshot = db.snapshot()?;
+/// let mut rows = snapshot.range(notes, ..)?;
+/// snapshot.commit()?;
+/// rows.next()?;
+/// # Ok::<(), Error>(())
+/// ```
+pub struct Snapshot<'db, S: Config = DefaultConfig> {
+    db: &'db Inner<S>,
+    main: RefCell<Tx<'db, S, ReadOnly>>,
+    /// The snapshot that all of its reads see. `None` if it began to read in the present.
+    since: Option<snapshots::Opened>,
+    /// Transactions for nested reads, when none is running.
+    nested: Cell<Option<Box<Nested<'db, S>>>>,
+}
+
+/// A transaction for nested reads.
+struct Nested<'db, S: Config> {
+    tx: Tx<'db, S, ReadOnly>,
+    next: Option<Box<Self>>,
+}
+
+impl<S: Config> Drop for Nested<'_, S> {
+    fn drop(&mut self) {
+        // It neither commits nor aborts.
+        if let Some(mut state) = self.tx.state.take() {
+            state.is_nested = false;
+            state.clear();
+            self.tx.db.give_to_others(state);
+        }
+    }
+}
+
+/// What a read has for as long as it lasts.
+enum Reader<'s, 'db, S: Config> {
+    Main(RefMut<'s, Tx<'db, S, ReadOnly>>),
+    Nested(Lease<'s, 'db, S>),
+}
+
+/// A transaction for nested reads while it runs.
+struct Lease<'s, 'db, S: Config> {
+    of: &'s Snapshot<'db, S>,
+    nested: Option<Box<Nested<'db, S>>>,
+}
+
+impl<S: Config> Drop for Lease<'_, '_, S> {
+    fn drop(&mut self) {
+        if let Some(mut nested) = self.nested.take() {
+            nested.next = self.of.nested.take();
+            self.of.nested.set(Some(nested));
+        }
+    }
+}
+
+impl<S: Config> fmt::Debug for Snapshot<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").field("since", &self.since).finish_non_exhaustive()
+    }
+}
+
+impl<'db, S: Config> Snapshot<'db, S> {
+    #[inline(always)]
+    pub(crate) fn new(tx: Tx<'db, S, ReadOnly>) -> Self {
+        Self { db: tx.db, since: tx.snapshot, main: RefCell::new(tx), nested: Cell::new(None) }
+    }
+
+    /// Calls `read` with a transaction that is not in use.
+    #[inline(always)]
+    pub(super) fn with<T>(&self, read: impl FnOnce(&mut Tx<'db, S, ReadOnly>) -> Result<T, Error>) -> Result<T, Error> {
+        let mut reader = match self.main.try_borrow_mut() {
+            Ok(main) => Reader::Main(main),
+            Err(_) => Reader::Nested(self.lease()?),
+        };
+        match &mut reader {
+            Reader::Main(main) => read(main),
+            Reader::Nested(Lease { nested: Some(nested), .. }) => read(&mut nested.tx),
+            Reader::Nested(Lease { nested: None, .. }) => unreachable!("it is there until it is dropped"),
+        }
+    }
+
+    /// Returns a transaction for a nested read.
+    #[cold]
+    #[inline(never)]
+    fn lease(&self) -> Result<Lease<'_, 'db, S>, Error> {
+        if let Some(mut nested) = self.nested.take() {
+            self.nested.set(nested.next.take());
+            nested.tx.snapshot = self.since;
+            return Ok(Lease { of: self, nested: Some(nested) });
+        }
+        let db = self.db;
+        let mut state = db.take(db.thread())?;
+        state.session.admission = db.lifecycle.now(db.engine());
+        state.is_nested = true;
+        let mut tx = Tx::new(db, state, false, false);
+        tx.snapshot = self.since;
+        Ok(Lease { of: self, nested: Some(Box::new(Nested { tx, next: None })) })
+    }
+
+    /// Returns the transaction with all that it has read, to be ended.
+    #[inline(always)]
+    pub(crate) fn whole(&mut self) -> &mut Tx<'db, S, ReadOnly> {
+        if let Some(nested) = self.nested.take() {
+            self.absorb(nested);
+        }
+        self.main.get_mut()
+    }
+
+    /// Adds what nested reads have seen to the read set.
+    #[cold]
+    #[inline(never)]
+    fn absorb(&mut self, nested: Box<Nested<'db, S>>) {
+        let main = self.main.get_mut();
+        // Its own reads are of the snapshot in which it has continued, and the nested ones are not.
+        let is_mixed = main.past().is_some() && self.since.is_none();
+        let mut rest = Some(nested);
+        while let Some(mut nested) = rest {
+            rest = nested.next.take();
+            let reads = &mut nested.tx.state().reads;
+            if is_mixed && !reads.is_empty() {
+                main.doomed.get_or_insert(Conflict::Validation);
+            }
+            main.state().reads.absorb(reads);
+            main.doomed = main.doomed.or(nested.tx.doomed);
+        }
+    }
+
+    /// Calls `read` with the transaction in exclusive use: for code that reads in
+    /// [either mode](crate::Mode).
+    ///
+    /// # Example
+    ///
+    /// See [`Mode`](crate::Mode).
+    #[inline]
+    pub fn exclusive<T>(&mut self, read: impl FnOnce(&mut Tx<'db, S, ReadOnly>) -> T) -> T {
+        let since = self.since.take();
+        let main = self.whole();
+        let done = read(main);
+        // It may be another one now: a mutable reference allows to swap.
+        (self.db, self.since) = (main.db, since.and(main.snapshot));
+        done
+    }
+
+    /// Chooses whether the end waits until what was read is durable. Like [`Tx::set_durability`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::set_durability`].
+    ///
+    /// # Example
+    ///
+    /// See [`Tx::set_durability`].
+    pub fn set_durability(&mut self, durability: Durability) -> Result<(), Error> {
+        self.main.get_mut().set_durability(durability)
+    }
+
+    /// Ends the transaction. Fails if what it has read was not true at one moment. With a log it
+    /// also waits, if the durability demands it, until all that it has read is durable.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::commit`]. A [snapshot](crate::Db::snapshot) never conflicts.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, Pod, TableDef};
+    ///
+    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+    /// let db = Db::new()?;
+    /// let counters = db.table(COUNTERS)?;
+    /// let snapshot = db.snapshot()?;
+    /// assert_eq!(snapshot.get(counters, &1)?, None);
+    /// snapshot.commit()?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn commit(mut self) -> Result<(), Error> {
+        let thread = self.db.thread();
+        self.whole().try_commit(thread)
+    }
+}
+
+/// The reads of [`Tx`], which has their examples: they take `&self` here.
+impl<'db, S: Config> Snapshot<'db, S> {
+    /// Returns a row's value. `None` if there is no such row. Like [`Tx::get`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::get`].
+    ///
+    /// # Example
+    ///
+    /// See [`Snapshot`].
+    #[inline]
+    pub fn get<R: Point>(&self, rows: R, key: impl AsKey<R::Key>) -> Result<Option<R::Row>, Error> {
+        self.with(|tx| tx.get(rows, key))
+    }
+
+    /// Shows a row's value to `visit` without copying it. Returns what `visit` returns, or `None`
+    /// if there is no such row. Like [`Tx::view`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::view`].
+    ///
+    /// # Example
+    ///
+    /// See [`Snapshot`].
+    #[inline]
+    pub fn view<R: Stored, X>(
+        &self,
+        rows: R,
+        key: impl AsKey<R::Key>,
+        visit: impl FnOnce(R::View<'_>) -> X,
+    ) -> Result<Option<X>, Error> {
+        self.with(|tx| tx.view(rows, key, visit))
+    }
+
+    /// Returns whether there is such a row. Like [`Tx::contains`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::contains`].
+    ///
+    /// # Example
+    ///
+    /// See [`Tx::contains`].
+    #[inline]
+    pub fn contains<R: Point>(&self, rows: R, key: impl AsKey<R::Key>) -> Result<bool, Error> {
+        self.with(|tx| tx.contains(rows, key))
+    }
+
+    /// Returns the values of several rows, in the order of the keys. Like [`Tx::get_many`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::get_many`].
+    ///
+    /// # Example
+    ///
+    /// See [`Tx::get_many`].
+    #[inline]
+    pub fn get_many<R: Stored>(
+        &self,
+        rows: R,
+        keys: impl IntoIterator<Item = impl AsKey<R::Key>>,
+    ) -> Result<Vec<Option<R::Row>>, Error> {
+        self.with(|tx| tx.get_many(rows, keys))
+    }
+
+    /// Shows the rows of several keys, in the order of the keys. Like [`Tx::view_many`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::view_many`].
+    ///
+    /// # Example
+    ///
+    /// See [`Tx::view_many`].
+    #[inline]
+    pub fn view_many<R: Stored>(
+        &self,
+        rows: R,
+        keys: impl IntoIterator<Item = impl AsKey<R::Key>>,
+        visit: impl FnMut(Option<R::View<'_>>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        self.with(|tx| tx.view_many(rows, keys, visit))
+    }
+
+    /// Prefetches rows that are going to be read. Like [`Tx::prefetch`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::prefetch`].
+    ///
+    /// # Example
+    ///
+    /// See [`Tx::prefetch`].
+    #[inline]
+    pub fn prefetch<R: Prefetched>(
+        &self,
+        rows: R,
+        keys: impl IntoIterator<Item = impl AsKey<R::Key>>,
+    ) -> Result<(), Error> {
+        self.with(|tx| tx.prefetch(rows, keys))
+    }
+
+    /// Returns the rows of a range, in the order of their keys. Several ranges can be open at once.
+    /// Like [`Tx::range`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::range`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
+    ///
+    /// const OLD: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("old prices");
+    /// const NEW: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("new prices");
+    /// let db = Db::new()?;
+    /// let (old, new) = (db.table(OLD)?, db.table(NEW)?);
+    /// db.transact(|tx| {
+    ///     [(1, 10), (2, 20), (4, 40)].iter().try_for_each(|(item, price)| tx.put(old, item, price))?;
+    ///     [(2, 25), (3, 30), (4, 40)].iter().try_for_each(|(item, price)| tx.put(new, item, price))
+    /// })?;
+    /// let changed = db.read(|tx| {
+    ///     let (mut left, mut right) = (tx.range(old, ..)?, tx.range(new, ..)?);
+    ///     let (mut a, mut b, mut changed) = (left.next()?, right.next()?, Vec::new());
+    ///     while let (Some((item, before)), Some((other, after))) = (a, b) {
+    ///         if item == other && before != after {
+    ///             changed.push(item);
+    ///         }
+    ///         if item <= other {
+    ///             a = left.next()?;
+    ///         }
+    ///         if other <= item {
+    ///             b = right.next()?;
+    ///         }
+    ///     }
+    ///     Ok(changed)
+    /// })?;
+    /// assert_eq!(changed, [2]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn range<R: Sorted>(&self, rows: R, range: impl KeyRange<R::Key>) -> Result<Range<'db, R, &Self, S>, Error> {
+        let at = self.with(|tx| tx.range_in(rows, range, Way::Up))?;
+        Ok(Range::new(self, at))
+    }
+
+    /// Returns the first row of a range, or `None` if the range is empty. Like [`Tx::first`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::first`].
+    ///
+    /// # Example
+    ///
+    /// See [`Tx::first`].
+    #[inline]
+    pub fn first<R: Sorted>(&self, rows: R, range: impl KeyRange<R::Key>) -> Result<Option<KeyedRow<R>>, Error> {
+        self.with(|tx| tx.first(rows, range))
+    }
+
+    /// Returns the last row of a range, or `None` if the range is empty. Like [`Tx::last`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::last`].
+    ///
+    /// # Example
+    ///
+    /// See [`Tx::last`].
+    #[inline]
+    pub fn last<R: Sorted>(&self, rows: R, range: impl KeyRange<R::Key>) -> Result<Option<KeyedRow<R>>, Error> {
+        self.with(|tx| tx.last(rows, range))
+    }
+
+    /// Shows all rows of a table, until they end or `visit` breaks off. Like [`Tx::walk`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::walk`].
+    ///
+    /// # Example
+    ///
+    /// See [`Tx::walk`].
+    #[inline]
+    pub fn walk<K: Key, C: Codec, O: Kind>(
+        &self,
+        table: Table<K, C, O>,
+        visit: impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        self.with(|tx| tx.walk(table, visit))
+    }
+
+    /// Counts the rows of a table, by reading all of them. Like [`Tx::len`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::len`].
+    ///
+    /// # Example
+    ///
+    /// See [`Tx::len`].
+    #[inline]
+    pub fn len<K: Key, C: Codec, O: Kind>(&self, table: Table<K, C, O>) -> Result<u64, Error> {
+        self.with(|tx| tx.len(table))
+    }
+}
