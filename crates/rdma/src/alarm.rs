@@ -59,6 +59,7 @@ impl Alarm {
     /// this returns true, the caller wakes it.
     #[cfg(not(feature = "model"))]
     #[inline]
+    #[cfg_attr(not(feature = "tcp"), allow(dead_code, reason = "the fabric over TCP uses it"))]
     pub(crate) fn call_off(&self) -> bool {
         fence(SeqCst);
         self.0.word().load(Relaxed) == ASLEEP && self.claim()

@@ -5,9 +5,9 @@
 //! - [`Region`]: memory that is reserved once, committed as needed, seen as words, and addressed by
 //!   offsets that are valid wherever it is mapped. [`Offset`], [`Remote`]: typed addresses.
 //! - [`Fabric`]: connects nodes; its documentation says what verbs guarantee. [`LocalFabric`]
-//!   connects nodes of one process, [`ShmFabric`] processes of one machine, and [`TcpFabric`]
-//!   machines. `VerbsFabric` connects machines with RDMA NICs, by the feature `verbs`. [`Sim`] is a
-//!   cluster in virtual time. [`Capabilities`]: what a fabric can do.
+//!   connects nodes of one process, [`ShmFabric`] processes of one machine. `TcpFabric` connects
+//!   machines, by the feature `tcp`, and `VerbsFabric` machines with RDMA NICs, by `verbs`.
+//!   [`Sim`] is a cluster in virtual time. [`Capabilities`]: what a fabric can do.
 //! - [`Endpoint`]: one worker thread's access to a fabric. [`Verbs`]: its operations, one at a
 //!   time; [`Batch`]: several in one round trip; [`Pending`], [`Words`], [`Reply`], [`Message`]:
 //!   their results.
@@ -75,12 +75,12 @@ mod shm;
 mod sim;
 mod sync;
 mod tasks;
-#[cfg(not(feature = "model"))]
+#[cfg(all(feature = "tcp", not(feature = "model")))]
 mod tcp;
 mod tickets;
 mod time;
 mod timers;
-#[cfg(not(feature = "model"))]
+#[cfg(all(feature = "tcp", not(feature = "model")))]
 #[doc(hidden)]
 pub mod untrusted;
 mod verbs;
@@ -113,10 +113,10 @@ pub use sim::{
     Chances, Cost, Fault, NicProfile, Primitive, Published, Remains, RunEnd, Sim, SimConfig, SimFabric, SimPort, Trace,
     Transport,
 };
-#[cfg(not(feature = "model"))]
+#[cfg(all(feature = "tcp", not(feature = "model")))]
 #[doc(hidden)]
 pub use tcp::WorkUnits;
-#[cfg(not(feature = "model"))]
+#[cfg(all(feature = "tcp", not(feature = "model")))]
 pub use tcp::{Refusal, Refusals, TcpConfig, TcpError, TcpFabric, TcpLimits, TcpPort};
 pub use time::{Elapsed, Time};
 pub use verbs::Verbs;

@@ -4,12 +4,16 @@
 //! [`Pod`] and [`PodRef`] are a plain struct's own memory. [`Bincode`] and [`Postcard`] are
 //! whatever serde can describe. Implement [`Codec`] for others.
 
+#[cfg(any(feature = "bincode", feature = "postcard"))]
 mod by_serde;
 mod plain;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "bincode"))]
 pub(crate) use by_serde::LIMIT as BINCODE_LIMIT;
-pub use by_serde::{Bincode, Postcard, Serde};
+#[cfg(feature = "postcard")]
+pub use by_serde::Postcard;
+#[cfg(feature = "bincode")]
+pub use by_serde::{Bincode, Serde};
 pub use plain::{PlainRow, Pod, PodRef};
 
 use std::borrow::Borrow;
@@ -85,7 +89,7 @@ pub enum CodecError {
     message = "`{Self}` is no codec of a table's values",
     label = "a codec is expected here, and not the type of the values",
     note = "`Pod<T>` and `PodRef<T>` are codecs of plain data, `Postcard<T>` and `Bincode<T>` of what serde \
-            describes, `Raw` of bytes"
+            describes (features `postcard` and `bincode`), `Raw` of bytes"
 )]
 pub trait Codec: 'static {
     /// The type that is read.

@@ -11,8 +11,10 @@
 //!
 //! # Features
 //!
-//! Neither is on by default, and neither adds cost to a transaction that succeeds.
+//! All are off by default. `tracing` and `metrics` add no cost to a transaction that succeeds.
 //!
+//! - `bincode` and `postcard`: the serde codecs [`Bincode`] (also [`Serde`]) and [`Postcard`].
+//! - `tcp`: clusters of machines.
 //! - `tracing`: events and spans of the target `drtm`. A database is opened (`info`) or closed
 //!   (`info`, a span `close`). A table is created (`debug`). An index is created (`info`, a span
 //!   `index`) or its creation fails (`warn`). A hash table takes memory (`debug`). A transaction
@@ -67,7 +69,7 @@ mod heap_size;
 mod inner;
 mod key;
 mod lifecycle;
-#[cfg(test)]
+#[cfg(all(test, feature = "bincode"))]
 mod limits;
 mod located;
 mod mutation;
@@ -96,7 +98,11 @@ mod value_sink;
 mod way;
 mod write_set;
 
-pub use codec::{Bincode, Codec, CodecError, PlainRow, Pod, PodRef, Postcard, Raw, Serde};
+#[cfg(feature = "postcard")]
+pub use codec::Postcard;
+#[cfg(feature = "bincode")]
+pub use codec::{Bincode, Serde};
+pub use codec::{Codec, CodecError, PlainRow, Pod, PodRef, Raw};
 pub use column::{Column, Columns};
 pub use config::{Config, DefaultConfig};
 pub use db::{Builder, Compacted, Db, Options};

@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{Codec, CodecError};
 
 /// Whatever serde can describe, in the format of bincode 2 in its standard configuration:
-/// little-endian, with integers of variable length.
+/// little-endian, with integers of variable length. It needs the feature `bincode`.
 ///
 /// The format is fixed. The successor of bincode, which is no longer developed, reads the same
 /// bytes. Choose [`Postcard`] for new tables that other programs read.
@@ -32,10 +32,12 @@ use super::{Codec, CodecError};
 /// assert!(Bincode::<Order>::decode(&bytes[1..]).is_err());
 /// # Ok::<(), drtm::CodecError>(())
 /// ```
+#[cfg(feature = "bincode")]
 #[derive(Debug)]
 pub struct Bincode<T>(PhantomData<fn() -> T>);
 
 /// The default serde codec, for tables where the format does not matter: always [`Bincode`].
+/// It needs the feature `bincode`.
 ///
 /// # Example
 ///
@@ -47,12 +49,15 @@ pub struct Bincode<T>(PhantomData<fn() -> T>);
 /// assert_eq!(Serde::<(u32, String)>::decode(&bytes)?, (7, "tea".to_owned()));
 /// # Ok::<(), drtm::CodecError>(())
 /// ```
+#[cfg(feature = "bincode")]
 pub type Serde<T> = Bincode<T>;
 
 /// The most bytes that a value may make the deserializer allocate. It is far more than a record
 /// holds.
+#[cfg(feature = "bincode")]
 pub(crate) const LIMIT: usize = 1 << 20;
 
+#[cfg(feature = "bincode")]
 const STANDARD: bincode::config::Configuration<
     bincode::config::LittleEndian,
     bincode::config::Varint,
@@ -76,6 +81,7 @@ fn whole<T>(value: T, read: usize, bytes: &[u8]) -> Result<T, CodecError> {
     }
 }
 
+#[cfg(feature = "bincode")]
 impl<T: Serialize + DeserializeOwned + 'static> Codec for Bincode<T> {
     type Value = T;
     type Given = T;
@@ -97,7 +103,7 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec for Bincode<T> {
 }
 
 /// Whatever serde can describe, in the format of postcard 1: that of its specification, which other
-/// languages read too.
+/// languages read too. It needs the feature `postcard`.
 ///
 /// The format is fixed.
 ///
@@ -120,19 +126,23 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec for Bincode<T> {
 /// assert_eq!(db.read(|tx| tx.get(shapes, 1))?, Some(Shape::Circle { radius: 7 }));
 /// # Ok::<(), Error>(())
 /// ```
+#[cfg(feature = "postcard")]
 #[derive(Debug)]
 pub struct Postcard<T>(PhantomData<fn() -> T>);
 
 /// A vector to append to. Postcard drops the collection that it extends when it fails, so it gets
 /// this, not the vector itself, which may hold other values.
+#[cfg(feature = "postcard")]
 struct Behind<'b>(&'b mut Vec<u8>);
 
+#[cfg(feature = "postcard")]
 impl Extend<u8> for Behind<'_> {
     fn extend<I: IntoIterator<Item = u8>>(&mut self, bytes: I) {
         self.0.extend(bytes);
     }
 }
 
+#[cfg(feature = "postcard")]
 impl<T: Serialize + DeserializeOwned + 'static> Codec for Postcard<T> {
     type Value = T;
     type Given = T;
@@ -153,7 +163,7 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec for Postcard<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "bincode", feature = "postcard"))]
 mod tests {
     use std::collections::BTreeMap;
 
