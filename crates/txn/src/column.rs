@@ -103,8 +103,13 @@ impl<K: Key, C: Codec, O: Kind> Prefetched for Columns<K, C, O> {
     type Kind = O;
 
     #[inline(always)]
-    fn to_prefetch(self) -> (Table<K, C, O>, &'static PrefetchMask) {
-        (self.table, self.lines)
+    fn prefetched_table(&self) -> Table<K, C, O> {
+        self.table
+    }
+
+    #[inline(always)]
+    fn prefetched_lines(&self) -> &'static PrefetchMask {
+        self.lines
     }
 }
 

@@ -32,7 +32,7 @@ use crate::{
     inner::Inner,
     lifecycle::thread_name,
     table::Kind,
-    tx::{Handle, in_memory_only},
+    tx::{Handle, Handled, in_memory_only},
 };
 
 /// An in-memory transactional database. Clones share one database, and any thread may use them.
@@ -375,7 +375,7 @@ impl<S: Config> Db<S> {
 
     /// Runs a transaction's closure, retrying until it commits or fails.
     #[inline]
-    fn run<T, F: From<Error>, M: Mode>(
+    fn run<T, F: From<Error>, M: Handled>(
         &self,
         options: Options,
         mut body: impl FnMut(&mut M::Handle<'_, S>) -> Result<T, F>,

@@ -196,9 +196,11 @@ pub trait Prefetched: sealed::Sealed {
     type Codec: Codec;
     #[doc(hidden)]
     type Kind: Kind;
-    /// Returns the table, and which cache lines of a row to prefetch.
     #[doc(hidden)]
-    fn to_prefetch(self) -> (Table<Self::Key, Self::Codec, Self::Kind>, &'static PrefetchMask);
+    fn prefetched_table(&self) -> Table<Self::Key, Self::Codec, Self::Kind>;
+    /// Returns which cache lines of a row to prefetch.
+    #[doc(hidden)]
+    fn prefetched_lines(&self) -> &'static PrefetchMask;
 }
 
 impl<R: Stored> Prefetched for R {
@@ -207,8 +209,13 @@ impl<R: Stored> Prefetched for R {
     type Kind = <R as Stored>::Kind;
 
     #[inline(always)]
-    fn to_prefetch(self) -> (Table<Self::Key, Self::Codec, Self::Kind>, &'static PrefetchMask) {
-        (self.table(), self.lines())
+    fn prefetched_table(&self) -> Table<Self::Key, Self::Codec, Self::Kind> {
+        self.table()
+    }
+
+    #[inline(always)]
+    fn prefetched_lines(&self) -> &'static PrefetchMask {
+        self.lines()
     }
 }
 

@@ -9,6 +9,7 @@
 mod drive;
 mod each;
 mod entry;
+mod handle;
 mod index;
 mod lend;
 mod many;
@@ -27,8 +28,8 @@ mod write;
 mod yield_to_ticket;
 
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
+pub(crate) use handle::{Handle, Handled};
 pub use lend::Lend;
-pub(crate) use mode::Handle;
 pub use mode::{Mode, ReadOnly, Update};
 pub use range::Range;
 pub use savepoint::Savepoint;

@@ -2,9 +2,6 @@
 
 use std::fmt::Debug;
 
-use super::{Snapshot, Tx};
-use crate::Config;
-
 mod sealed {
     pub trait Sealed {}
     impl Sealed for super::Update {}
@@ -12,7 +9,7 @@ mod sealed {
 }
 
 /// The access mode of a transaction. Code that reads in either mode is generic over it. A read-only
-/// transaction calls such code by [`exclusive`](Snapshot::exclusive).
+/// transaction calls such code by [`exclusive`](crate::Snapshot::exclusive).
 ///
 /// # Example
 ///
@@ -38,44 +35,6 @@ mod sealed {
 pub trait Mode: sealed::Sealed + Copy + Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const WRITES: bool;
-
-    /// What the closure of such a transaction gets.
-    #[doc(hidden)]
-    type Handle<'db, S: Config>: Handle<'db, S, Self>;
-}
-
-/// A transaction as a closure gets it.
-pub trait Handle<'db, S: Config, M: Mode> {
-    #[doc(hidden)]
-    fn of(tx: Tx<'db, S, M>) -> Self;
-
-    /// Returns the transaction with all that it has read, to be ended.
-    #[doc(hidden)]
-    fn whole(&mut self) -> &mut Tx<'db, S, M>;
-}
-
-impl<'db, S: Config> Handle<'db, S, Update> for Tx<'db, S> {
-    #[inline(always)]
-    fn of(tx: Self) -> Self {
-        tx
-    }
-
-    #[inline(always)]
-    fn whole(&mut self) -> &mut Self {
-        self
-    }
-}
-
-impl<'db, S: Config> Handle<'db, S, ReadOnly> for Snapshot<'db, S> {
-    #[inline(always)]
-    fn of(tx: Tx<'db, S, ReadOnly>) -> Self {
-        Self::new(tx)
-    }
-
-    #[inline(always)]
-    fn whole(&mut self) -> &mut Tx<'db, S, ReadOnly> {
-        self.whole()
-    }
 }
 
 /// The mode of transactions that read and write.
@@ -96,10 +55,8 @@ pub struct ReadOnly;
 
 impl Mode for Update {
     const WRITES: bool = true;
-    type Handle<'db, S: Config> = Tx<'db, S>;
 }
 
 impl Mode for ReadOnly {
     const WRITES: bool = false;
-    type Handle<'db, S: Config> = Snapshot<'db, S>;
 }

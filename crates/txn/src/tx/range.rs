@@ -172,7 +172,7 @@ impl<'db, R: Sorted, S: Config, M: Mode> Range<'db, R, &mut Tx<'db, S, M>, S> {
     }
 
     /// Lends the transaction between two rows, for reads and writes of any table: joins need no
-    /// buffer.
+    /// buffer. (A [`Snapshot`](crate::Snapshot) is read itself while its ranges are open.)
     ///
     /// The range continues where it was. It returns rows that the transaction writes ahead of it,
     /// and no rows that it removes there.
@@ -192,7 +192,7 @@ impl<'db, R: Sorted, S: Config, M: Mode> Range<'db, R, &mut Tx<'db, S, M>, S> {
     ///     tx.insert(orders, (7, 1), &18)?;
     ///     tx.insert(orders, (7, 2), &17)
     /// })?;
-    /// let ordered = db.read(|tx| {
+    /// let ordered = db.transact(|tx| {
     ///     let (mut rows, mut names) = (tx.range(orders, (7, 0)..=(7, u32::MAX))?, Vec::new());
     ///     while let Some((_, item)) = rows.next()? {
     ///         names.extend(rows.tx().get(items, item)?);

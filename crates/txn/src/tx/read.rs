@@ -166,7 +166,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         rows: R,
         keys: impl IntoIterator<Item = impl AsKey<R::Key>>,
     ) -> Result<(), Error> {
-        let (table, lines) = rows.to_prefetch();
+        let (table, lines) = (rows.prefetched_table(), rows.prefetched_lines());
         let opened = self.opened(table)?;
         if R::Key::FITS {
             let mut keys = keys.into_iter().map(|key| key.packed());

@@ -11,7 +11,7 @@ use std::{
     ops::ControlFlow,
 };
 
-use super::{Range, ReadOnly, Tx};
+use super::{Lend, Range, ReadOnly, Tx, lend::Lender};
 use crate::{
     AsKey, Codec, Config, Conflict, DefaultConfig, Durability, Error, Key, KeyRange, KeyedRow, Point, Prefetched,
     Sorted, Stored, Table, inner::Inner, position::Way, snapshots, table::Kind,
@@ -263,6 +263,17 @@ impl<'db, S: Config> Snapshot<'db, S> {
     pub fn commit(mut self) -> Result<(), Error> {
         let thread = self.db.thread();
         self.whole().try_commit(thread)
+    }
+}
+
+impl<S: Config> Lender for &Snapshot<'_, S> {}
+
+impl<'db, S: Config> Lend<'db, S> for &Snapshot<'db, S> {
+    type Mode = ReadOnly;
+
+    #[inline(always)]
+    fn lend<T>(&mut self, read: impl FnOnce(&mut Tx<'db, S, ReadOnly>) -> Result<T, Error>) -> Result<T, Error> {
+        self.with(read)
     }
 }
 

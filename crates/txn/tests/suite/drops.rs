@@ -56,7 +56,7 @@ fn every_use_is_refused<K: Key, O: Kind>(key: K, def: TableDef<K, Raw, O>) -> Re
         is_dropped(db.read(|tx| tx.get_many(stale, [&key])), def.name());
         is_dropped(db.read(|tx| tx.contains(stale, &key)), def.name());
         is_dropped(db.snapshot()?.get(stale, &key), def.name());
-        is_dropped(db.transact(|tx| tx.prefetch(stale, [&key].into_iter())), def.name());
+        is_dropped(db.transact(|tx| tx.prefetch(stale, [&key])), def.name());
         is_dropped(db.index(stale, IndexDef::unique("an index", |_, _: &[u8]| Some(1_u64))).map(drop), def.name());
         // Then beside another table of its name, which has other rows.
         let new = db.table(def)?;

@@ -41,7 +41,7 @@ impl Tables {
     fn set<S: Config>(self, db: &Db<S>, key: u64, value: u64) -> Result<(), Error> {
         db.transact(|tx| {
             tx.put(self.sorted, key, &value)?;
-            tx.put(self.named, &name(key), &value)?;
+            tx.put(self.named, name(key), &value)?;
             tx.put(self.hashed, key, &value)
         })
     }
@@ -70,12 +70,12 @@ fn pair<S: Config>(
             tx.view(tables.hashed, outer, |row| seen = (Some(row), tx.get(tables.sorted, inner)))?;
         }
         1 => {
-            tx.view(tables.named, &name(outer), |row| {
+            tx.view(tables.named, name(outer), |row| {
                 seen = (Some(row), tx.view(tables.hashed, inner, |row| row));
             })?;
         }
         2 => tx.range(tables.sorted, outer..=outer)?.view_each(|_, row| {
-            seen = (Some(row), tx.get(tables.named, &name(inner)));
+            seen = (Some(row), tx.get(tables.named, name(inner)));
             Continue(())
         })?,
         3 => {
@@ -213,9 +213,9 @@ fn a_nested_read_is_validated() {
                         scope.spawn(|| {
                             db.transact(|tx| {
                                 tx.put(tables.sorted, 1, &7)?;
-                                tx.put(tables.named, &name(1), &7)?;
+                                tx.put(tables.named, name(1), &7)?;
                                 tx.put(tables.sorted, 2, &7)?;
-                                tx.put(tables.named, &name(2), &7)
+                                tx.put(tables.named, name(2), &7)
                             })
                             .expect("room");
                         });

@@ -18,7 +18,7 @@ fn text_is_found_by_text() -> Result<(), Error> {
     db.transact(|tx| {
         tx.put(pages, "/", b"welcome")?;
         tx.insert(pages, "/about".to_owned(), b"us")?;
-        tx.prefetch(pages, ["/", "/about"].into_iter())?;
+        tx.prefetch(pages, ["/", "/about"])?;
         assert_eq!(tx.get(pages, "/".to_owned())?.as_deref(), Some(&b"welcome"[..]));
         assert_eq!(tx.get_many(pages, ["/about", "/none"])?, [Some(b"us".to_vec()), None]);
         assert!(matches!(tx.entry(pages, "/about")?, Entry::Occupied(_)));
