@@ -179,7 +179,7 @@ impl<S: Config> Db<S> {
     /// ```
     #[inline]
     pub fn try_transact<T, F: From<Error>>(&self, body: impl FnMut(&mut Tx<'_, S>) -> Result<T, F>) -> Result<T, F> {
-        self.run::<T, F, Update>(Options::new(), body)
+        self.run::<T, F, Update>(const { &Options::new() }, body)
     }
 
     /// Like [`transact`](Self::transact), but with [`Options`]: a limit on the number of runs, a
@@ -203,7 +203,7 @@ impl<S: Config> Db<S> {
         options: Options,
         body: impl FnMut(&mut Tx<'_, S>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        self.run::<T, Error, Update>(options.begun(), body)
+        self.run::<T, Error, Update>(&options.begun(), body)
     }
 
     /// Like [`transact_with`](Self::transact_with), but for a closure with its own error type.
@@ -245,7 +245,7 @@ impl<S: Config> Db<S> {
         options: Options,
         body: impl FnMut(&mut Tx<'_, S>) -> Result<T, F>,
     ) -> Result<T, F> {
-        self.run::<T, F, Update>(options.begun(), body)
+        self.run::<T, F, Update>(&options.begun(), body)
     }
 
     /// Like [`transact`](Self::transact), but returns before the transaction is durable. The
@@ -268,7 +268,7 @@ impl<S: Config> Db<S> {
         mut body: impl FnMut(&mut Tx<'_, S>) -> Result<T, Error>,
     ) -> Result<(T, CommitToken), Error> {
         const WHAT: &str = "a commit's token";
-        let value = self.run::<T, Error, Update>(Options::new(), |tx: &mut Tx<'_, S>| {
+        let value = self.run::<T, Error, Update>(const { &Options::new() }, |tx: &mut Tx<'_, S>| {
             tx.choose(WHAT, Choice::Token)?;
             body(tx)
         })?;
@@ -337,7 +337,7 @@ impl<S: Config> Db<S> {
     /// ```
     #[inline]
     pub fn try_read<T, F: From<Error>>(&self, body: impl FnMut(&mut Snapshot<'_, S>) -> Result<T, F>) -> Result<T, F> {
-        self.run::<T, F, ReadOnly>(Options::new(), body)
+        self.run::<T, F, ReadOnly>(const { &Options::new() }, body)
     }
 
     /// Opens a snapshot: a read-only transaction over the current state, for as long as it is kept.
@@ -368,61 +368,63 @@ impl<S: Config> Db<S> {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn snapshot(&self) -> Result<Snapshot<'_, S>, Error> {
-        let mut tx = self.begin_any(false)?;
-        tx.turn_to_snapshot()?;
-        Ok(Snapshot::new(tx))
+        let mut snapshot = Snapshot::new(self.begin_any(false)?);
+        snapshot.turn_to_snapshot()?;
+        Ok(snapshot)
     }
 
     /// Runs a transaction's closure, retrying until it commits or fails.
     #[inline]
     fn run<T, F: From<Error>, M: Handled>(
         &self,
-        options: Options,
+        options: &Options,
         mut body: impl FnMut(&mut M::Handle<'_, S>) -> Result<T, F>,
     ) -> Result<T, F> {
         let thread = self.inner.thread();
         let (_until_the_end, mut admission) = self.inner.enter(thread)?;
         let mut retry = Retry::new();
         loop {
-            if !retry.is_first() {
-                admission = self.inner.admit_again(thread)?;
-            }
-            let mut state = self.inner.take(thread)?;
-            state.session.admission = admission;
-            let mut tx = Tx::<S, M>::new(&self.inner, state, options.is_opaque, options.is_bounded());
-            if !M::WRITES && !retry.is_first() {
-                tx.turn_to_snapshot()?;
-            }
-            let mut handle = M::Handle::of(tx);
-            let done = catch_unwind(AssertUnwindSafe(|| body(&mut handle)));
-            let tx = handle.whole();
-            let conflict = match done {
-                Ok(Ok(value)) => match tx.try_commit(thread) {
-                    Ok(()) => return Ok(value),
-                    Err(Error::Conflict(conflict)) => conflict,
-                    Err(_) if retry.finds_memory(&self.inner, thread, &options)? => continue,
-                    Err(error) => return Err(error.into()),
-                },
-                broken_off => match (tx.validation_error(), broken_off) {
-                    (Some(conflict), _) => {
-                        tx.end(Some(conflict), Some(thread));
-                        conflict
-                    }
-                    (None, Ok(failed)) => {
-                        tx.end(None, Some(thread));
-                        if retry.finds_memory(&self.inner, thread, &options)? {
-                            continue;
+            // `None`: there was no memory, and there is some now.
+            let conflict = {
+                let mut state = self.inner.take(thread)?;
+                state.session.admission = admission;
+                let tx = Tx::<S, M>::new(&self.inner, state, options.is_opaque, options.is_bounded());
+                let mut handle = M::Handle::of(tx);
+                if !M::WRITES && !retry.is_first() {
+                    handle.turn_to_snapshot()?;
+                }
+                let done = catch_unwind(AssertUnwindSafe(|| body(&mut handle)));
+                let tx = handle.whole();
+                match done {
+                    Ok(Ok(value)) => match tx.try_commit(thread) {
+                        Ok(()) => return Ok(value),
+                        Err(Error::Conflict(conflict)) => Some(conflict),
+                        Err(_) if retry.finds_memory(&self.inner, thread, options)? => None,
+                        Err(error) => return Err(error.into()),
+                    },
+                    broken_off => match (tx.validation_error(), broken_off) {
+                        (Some(conflict), _) => {
+                            tx.end(Some(conflict), Some(thread));
+                            Some(conflict)
                         }
-                        return failed;
-                    }
-                    (None, Err(panic)) => {
-                        drop(handle);
-                        resume_unwind(panic)
-                    }
-                },
+                        (None, Ok(failed)) => {
+                            tx.end(None, Some(thread));
+                            if !retry.finds_memory(&self.inner, thread, options)? {
+                                return failed;
+                            }
+                            None
+                        }
+                        (None, Err(panic)) => {
+                            tx.end(None, None);
+                            resume_unwind(panic)
+                        }
+                    },
+                }
             };
-            drop(handle);
-            retry.again(&self.inner, thread, conflict, &options, M::WRITES)?;
+            if let Some(conflict) = conflict {
+                retry.again(&self.inner, thread, conflict, options, M::WRITES)?;
+            }
+            admission = self.inner.admit_again(thread)?;
         }
     }
 

@@ -182,7 +182,8 @@ impl Leaves {
         value: &mut R,
         mut show: impl FnMut(u64, V::Found, &mut R) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, KvError> {
-        let (region, leaf, next_leaf) = (table.region(), self.leaf.seen(table)?, self.next_leaf(table));
+        let (region, leaf, next_leaf) =
+            (table.region(), self.leaf.seen(table)?, next_leaf(table, self.hint, self.last));
         while rows.are_there() {
             let since = table.since::<V>();
             let Some((key, link)) = rows.take(region, leaf, || next_leaf) else {
@@ -204,12 +205,13 @@ impl Leaves {
         if !self.rows.are_there() {
             return Ok(None);
         }
-        let mut rows = self.rows;
-        let entry = rows.take(table.region(), self.leaf.seen(table)?, || self.next_leaf(table));
+        let Self { hint, last, .. } = *self;
+        let entry = self.rows.take(table.region(), self.leaf.seen(table)?, || next_leaf(table, hint, last));
         if entry.is_none() {
+            let mut rows = self.rows;
             self.lose(&mut rows);
+            self.rows = rows;
         }
-        self.rows = rows;
         Ok(entry)
     }
 
@@ -252,20 +254,20 @@ impl Leaves {
         (self.leaf, self.beyond, self.hint) = (Known::of(leaf), beyond, hint);
         // Prefetched before this leaf's records, since it leads to more records.
         if self.rows.ahead.goes_beyond(left)
-            && let Some((leaf, _)) = self.next_leaf(table)
+            && let Some((leaf, _)) = next_leaf(table, hint, last)
         {
             leaf.prefetch();
         }
         self.rows.begin(table.region(), node, is_expected, next, (slot, left));
         true
     }
+}
 
-    /// Returns the leaf that is probably next, and the last key of the range.
-    #[inline(always)]
-    fn next_leaf<'t, E: Engine>(&self, table: &'t Table<E>) -> Option<(Node<'t, E>, u64)> {
-        // An error is ignored: this is only a hint.
-        if self.hint == 0 { None } else { Some((table.node_at(self.hint).ok()?, self.last)) }
-    }
+/// Returns the leaf that is probably next, and the last key of the range.
+#[inline(always)]
+fn next_leaf<E: Engine>(table: &Table<E>, hint: u64, last: u64) -> Option<(Node<'_, E>, u64)> {
+    // An error is ignored: this is only a hint.
+    if hint == 0 { None } else { Some((table.node_at(hint).ok()?, last)) }
 }
 
 /// Returns the lowest and the highest key of a range. `None`: the range is empty.

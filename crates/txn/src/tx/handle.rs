@@ -1,7 +1,7 @@
 //! Transactions as closures get them.
 
 use super::{Mode, ReadOnly, Snapshot, Tx, Update};
-use crate::Config;
+use crate::{Config, Error};
 
 /// A mode, and what the closure of a transaction in this mode gets.
 pub(crate) trait Handled: Mode {
@@ -20,6 +20,9 @@ impl Handled for ReadOnly {
 pub(crate) trait Handle<'db, S: Config, M: Mode> {
     fn of(tx: Tx<'db, S, M>) -> Self;
 
+    /// Continues in a snapshot of now, which has read nothing yet.
+    fn turn_to_snapshot(&mut self) -> Result<(), Error>;
+
     /// Returns the transaction with all that it has read, to be ended.
     fn whole(&mut self) -> &mut Tx<'db, S, M>;
 }
@@ -28,6 +31,10 @@ impl<'db, S: Config> Handle<'db, S, Update> for Tx<'db, S> {
     #[inline(always)]
     fn of(tx: Self) -> Self {
         tx
+    }
+
+    fn turn_to_snapshot(&mut self) -> Result<(), Error> {
+        self.turn_to_snapshot()
     }
 
     #[inline(always)]
@@ -40,6 +47,10 @@ impl<'db, S: Config> Handle<'db, S, ReadOnly> for Snapshot<'db, S> {
     #[inline(always)]
     fn of(tx: Tx<'db, S, ReadOnly>) -> Self {
         Self::new(tx)
+    }
+
+    fn turn_to_snapshot(&mut self) -> Result<(), Error> {
+        self.turn_to_snapshot()
     }
 
     #[inline(always)]

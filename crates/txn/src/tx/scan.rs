@@ -231,10 +231,10 @@ fn next_row<E: Engine, K: Key, V: Visibility>(
     into: &mut impl ValueSink,
 ) -> Result<Option<FoundRow<K, V::Found>>, KvError> {
     Ok(match (storage, cursor) {
-        (Storage::TreeOfWords(tree), Position::Words(cursor)) => {
+        (Storage::TreeOfWords(tree), Position::Words(cursor)) if K::FITS => {
             tree.advance(cursor, view, passed, into)?.map(|(word, found)| (K::from_word(word), found))
         }
-        (Storage::TreeOfBytes(tree), Position::Bytes(cursor)) => {
+        (Storage::TreeOfBytes(tree), Position::Bytes(cursor)) if !K::FITS => {
             tree.advance(cursor, view, passed, into)?.map(|(bytes, found)| (K::from_bytes(bytes), found))
         }
         // The table's type says that it is ordered, and which keys it has.

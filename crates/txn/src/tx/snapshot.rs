@@ -6,7 +6,7 @@
 //! with it.
 
 use std::{
-    cell::{Cell, RefCell, RefMut},
+    cell::{OnceCell, RefCell},
     fmt,
     ops::ControlFlow,
 };
@@ -95,46 +95,25 @@ use crate::{
 pub struct Snapshot<'db, S: Config = DefaultConfig> {
     db: &'db Inner<S>,
     main: RefCell<Tx<'db, S, ReadOnly>>,
+    nested: OnceCell<Box<Nested<'db, S>>>,
     /// The snapshot that all of its reads see. `None` if it began to read in the present.
     since: Option<snapshots::Opened>,
-    /// Transactions for nested reads, when none is running.
-    nested: Cell<Option<Box<Nested<'db, S>>>>,
 }
 
-/// A transaction for nested reads.
+/// A transaction for nested reads, and one for those that are nested in these.
 struct Nested<'db, S: Config> {
-    tx: Tx<'db, S, ReadOnly>,
-    next: Option<Box<Self>>,
+    tx: RefCell<Tx<'db, S, ReadOnly>>,
+    next: OnceCell<Box<Self>>,
 }
 
 impl<S: Config> Drop for Nested<'_, S> {
     fn drop(&mut self) {
+        let tx = self.tx.get_mut();
         // It neither commits nor aborts.
-        if let Some(mut state) = self.tx.state.take() {
+        if let Some(mut state) = tx.state.take() {
             state.is_nested = false;
             state.clear();
-            self.tx.db.give_to_others(state);
-        }
-    }
-}
-
-/// What a read has for as long as it lasts.
-enum Reader<'s, 'db, S: Config> {
-    Main(RefMut<'s, Tx<'db, S, ReadOnly>>),
-    Nested(Lease<'s, 'db, S>),
-}
-
-/// A transaction for nested reads while it runs.
-struct Lease<'s, 'db, S: Config> {
-    of: &'s Snapshot<'db, S>,
-    nested: Option<Box<Nested<'db, S>>>,
-}
-
-impl<S: Config> Drop for Lease<'_, '_, S> {
-    fn drop(&mut self) {
-        if let Some(mut nested) = self.nested.take() {
-            nested.next = self.of.nested.take();
-            self.of.nested.set(Some(nested));
+            tx.db.give_to_others(state);
         }
     }
 }
@@ -148,46 +127,60 @@ impl<S: Config> fmt::Debug for Snapshot<'_, S> {
 impl<'db, S: Config> Snapshot<'db, S> {
     #[inline(always)]
     pub(crate) fn new(tx: Tx<'db, S, ReadOnly>) -> Self {
-        Self { db: tx.db, since: tx.snapshot, main: RefCell::new(tx), nested: Cell::new(None) }
+        Self { db: tx.db, main: RefCell::new(tx), nested: OnceCell::new(), since: None }
+    }
+
+    /// Continues in a snapshot of now, which has read nothing yet.
+    #[cold]
+    pub(crate) fn turn_to_snapshot(&mut self) -> Result<(), Error> {
+        let main = self.main.get_mut();
+        main.turn_to_snapshot()?;
+        self.since = main.snapshot;
+        Ok(())
     }
 
     /// Calls `read` with a transaction that is not in use.
     #[inline(always)]
     pub(super) fn with<T>(&self, read: impl FnOnce(&mut Tx<'db, S, ReadOnly>) -> Result<T, Error>) -> Result<T, Error> {
-        let mut reader = match self.main.try_borrow_mut() {
-            Ok(main) => Reader::Main(main),
-            Err(_) => Reader::Nested(self.lease()?),
-        };
-        match &mut reader {
-            Reader::Main(main) => read(main),
-            Reader::Nested(Lease { nested: Some(nested), .. }) => read(&mut nested.tx),
-            Reader::Nested(Lease { nested: None, .. }) => unreachable!("it is there until it is dropped"),
-        }
+        let tx = if self.main.try_borrow_mut().is_ok() { &self.main } else { self.nested()? };
+        read(&mut tx.borrow_mut())
     }
 
     /// Returns a transaction for a nested read.
     #[cold]
     #[inline(never)]
-    fn lease(&self) -> Result<Lease<'_, 'db, S>, Error> {
-        if let Some(mut nested) = self.nested.take() {
-            self.nested.set(nested.next.take());
-            nested.tx.snapshot = self.since;
-            return Ok(Lease { of: self, nested: Some(nested) });
+    fn nested(&self) -> Result<&RefCell<Tx<'db, S, ReadOnly>>, Error> {
+        let mut place = &self.nested;
+        loop {
+            let nested = match place.get() {
+                Some(nested) => nested,
+                None => {
+                    let nested = self.begin_nested()?;
+                    place.get_or_init(|| nested)
+                }
+            };
+            if nested.tx.try_borrow_mut().is_ok() {
+                return Ok(&nested.tx);
+            }
+            place = &nested.next;
         }
+    }
+
+    fn begin_nested(&self) -> Result<Box<Nested<'db, S>>, Error> {
         let db = self.db;
         let mut state = db.take(db.thread())?;
         state.session.admission = db.lifecycle.now(db.engine());
         state.is_nested = true;
         let mut tx = Tx::new(db, state, false, false);
         tx.snapshot = self.since;
-        Ok(Lease { of: self, nested: Some(Box::new(Nested { tx, next: None })) })
+        Ok(Box::new(Nested { tx: RefCell::new(tx), next: OnceCell::new() }))
     }
 
     /// Returns the transaction with all that it has read, to be ended.
     #[inline(always)]
     pub(crate) fn whole(&mut self) -> &mut Tx<'db, S, ReadOnly> {
-        if let Some(nested) = self.nested.take() {
-            self.absorb(nested);
+        if self.nested.get().is_some() {
+            self.absorb();
         }
         self.main.get_mut()
     }
@@ -195,19 +188,20 @@ impl<'db, S: Config> Snapshot<'db, S> {
     /// Adds what nested reads have seen to the read set.
     #[cold]
     #[inline(never)]
-    fn absorb(&mut self, nested: Box<Nested<'db, S>>) {
+    fn absorb(&mut self) {
         let main = self.main.get_mut();
         // Its own reads are of the snapshot in which it has continued, and the nested ones are not.
         let is_mixed = main.past().is_some() && self.since.is_none();
-        let mut rest = Some(nested);
+        let mut rest = self.nested.take();
         while let Some(mut nested) = rest {
             rest = nested.next.take();
-            let reads = &mut nested.tx.state().reads;
+            let tx = nested.tx.get_mut();
+            let reads = &mut tx.state().reads;
             if is_mixed && !reads.is_empty() {
                 main.doomed.get_or_insert(Conflict::Validation);
             }
             main.state().reads.absorb(reads);
-            main.doomed = main.doomed.or(nested.tx.doomed);
+            main.doomed = main.doomed.or(tx.doomed);
         }
     }
 
