@@ -84,7 +84,7 @@ fn money_is_neither_made_nor_lost() {
                     .db
                     .read(|tx| (0..ACCOUNTS).try_fold(0, |sum, key| Ok(sum + tx.get(world.a, key)?.unwrap_or(0))));
                 assert_eq!(sum.expect("sound"), MONEY);
-                let mut snapshot = world.db.snapshot().expect("a snapshot");
+                let snapshot = world.db.snapshot().expect("a snapshot");
                 let kept = |key| snapshot.get(world.a, key).expect("it is kept").unwrap_or(0);
                 assert_eq!((0..ACCOUNTS).map(kept).sum::<u64>(), MONEY);
             }

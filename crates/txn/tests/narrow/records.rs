@@ -114,7 +114,7 @@ fn a_snapshot_goes_on_seeing_what_was() {
     let keys = 0..20_u64;
     keys.clone().for_each(|key| world.insert(world.a, key, key));
     world.db.transact(|tx| keys.clone().try_for_each(|key| tx.insert(world.sorted, key, &key))).expect("room");
-    let mut snapshot = world.db.snapshot().expect("a snapshot");
+    let snapshot = world.db.snapshot().expect("a snapshot");
     snapshot.prefetch(world.a, keys.clone()).expect("its own table");
     for round in 0..10 * ROUND {
         for key in keys.clone().step_by(3) {
