@@ -125,11 +125,11 @@ fn a_later_snapshot_sees_no_less() {
         || World::new(&[1]),
         |world| world.set(&[1], 2),
         |world| {
-            let (mut first, mut second) = (world.snapshot(), world.snapshot());
-            let then = world.seen(&mut second, 1);
-            let before = world.seen(&mut first, 1);
+            let (first, second) = (world.snapshot(), world.snapshot());
+            let then = world.seen(&second, 1);
+            let before = world.seen(&first, 1);
             assert!(before <= then, "time has gone back from {before} to {then}");
-            assert_eq!((world.seen(&mut first, 1), world.seen(&mut second, 1)), (before, then), "they have changed");
+            assert_eq!((world.seen(&first, 1), world.seen(&second, 1)), (before, then), "they have changed");
         },
         |_, (), ()| (),
     );
