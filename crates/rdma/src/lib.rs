@@ -55,6 +55,8 @@ mod fabric;
 #[cfg(all(feature = "verbs", not(feature = "model")))]
 mod ibv;
 mod intent;
+#[cfg(any(not(feature = "model"), all(test, feature = "loom")))]
+mod lead;
 mod local;
 mod loopback;
 mod mailbox;

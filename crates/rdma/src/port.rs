@@ -161,6 +161,13 @@ pub trait Backend: fmt::Debug + Send {
     /// order of posting.
     fn poll(&mut self, events: &mut impl Events) -> Activity;
 
+    /// Returns whether polls have done something for peers since the last call, so that there may
+    /// be more soon.
+    #[inline(always)]
+    fn has_served(&mut self) -> bool {
+        false
+    }
+
     /// Returns whether there may be a message to receive.
     fn has_mail(&mut self) -> bool;
 

@@ -37,6 +37,7 @@ mod attendant;
 mod bell;
 mod config;
 mod dial;
+mod driver;
 mod error;
 mod flow;
 pub(crate) mod hello;
@@ -73,6 +74,7 @@ use crate::{
 };
 pub(crate) use attendant::Attendant;
 use bell::Bell;
+use driver::Work;
 use service::Joining;
 #[cfg(feature = "verbs")]
 pub(crate) use shared::Caller;
@@ -122,7 +124,8 @@ impl<E: Engine> Clone for TcpFabric<E> {
 struct Member<E: Engine> {
     shared: Arc<Shared<E>>,
     address: SocketAddr,
-    service: Mutex<Option<JoinHandle<()>>>,
+    work: Work<E>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl<E: Engine> Member<E> {
@@ -148,8 +151,8 @@ impl<E: Engine> Member<E> {
         let shared = Arc::new(Shared::new(config, kind_of(engine) as u8, home, directory, service, attendant));
         let joining = Arc::new(Joining::default());
         joining.outcome.lock().open = open;
-        let service = service::start(Arc::clone(&shared), listener, Arc::clone(&joining))?;
-        let member = Self { shared, address, service: Mutex::new(Some(service)) };
+        let (thread, work) = service::start(Arc::clone(&shared), listener, Arc::clone(&joining))?;
+        let member = Self { shared, address, work, thread: Mutex::new(Some(thread)) };
         // The service itself gives each node up after the patience; this is for the case that a
         // node has said that it dials, and does not.
         let mut outcome = joining.outcome.lock();
@@ -172,12 +175,13 @@ impl<E: Engine> Member<E> {
     }
 
     fn leave(&self) {
-        let Some(service) = self.service.lock().take() else { return };
+        let Some(thread) = self.thread.lock().take() else { return };
         self.shared.home.end(End::Left);
         self.shared.leaving.store(true, SeqCst);
         self.shared.service.ring();
-        // A service that has panicked has nothing more to say.
-        let _ = service.join();
+        self.shared.lead.wake_thread();
+        // One that has panicked has nothing more to say.
+        let _ = thread.join();
         for node in 0..self.shared.nodes() {
             if let Some(life) = self.shared.life(NodeId(node as u16)) {
                 life.end(End::Left);

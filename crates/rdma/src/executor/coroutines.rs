@@ -125,6 +125,8 @@ impl<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> Coroutines<'e, 
         while self.goes_on() {
             if self.round() {
                 idle.end();
+            } else if self.endpoint.inner().port.has_served() {
+                idle.begin_again();
             } else if !P::VIRTUAL && !idle.is_due(|| self.endpoint.now(), P::YIELDS) {
                 idle.spin(P::YIELDS);
             } else if !self.rest(&mut idle) {

@@ -6,7 +6,10 @@
 //! long. After any other sleep it spins half as long.
 //!
 //! An executor that waits for the system, as with sockets, spins for a shorter time and does not
-//! yield the processor meanwhile: its sleep ends as soon as there is input.
+//! yield the processor meanwhile: its sleep ends as soon as there is input. Where input comes again
+//! and again only when it has gone to sleep, and then at once, spinning is what keeps it from
+//! coming: the peer waits for this processor. Then it hardly spins, for some turns, before it tries
+//! again.
 
 use std::time::Duration;
 
@@ -29,6 +32,14 @@ const LONG: Duration = Duration::from_micros(200);
 /// The longest time of spinning without yielding: a few round trips of a fast network.
 const BRIEF: Duration = Duration::from_micros(50);
 
+/// Spinning where that keeps input from coming: longer than it takes to find what is there.
+const BRIEFEST: Duration = Duration::from_micros(3);
+
+/// How often in a row input comes only during the sleep until spinning is taken to be the cause,
+/// and for how many sleeps it is.
+const STRIKES: u32 = 3;
+const SKIPPED: u32 = 16;
+
 /// A sleep that was too short to be worth while.
 const SHORT: Duration = Duration::from_micros(50);
 
@@ -38,13 +49,30 @@ pub(crate) struct Idle {
     /// The number of such rounds, after the eager ones, before a sleep.
     budget: u32,
     since: Option<Time>,
+    /// Since when it spins.
+    spins_since: Option<Time>,
+    /// How often in a row spinning was in vain, and a short sleep was not.
+    strikes: u32,
+    /// Sleeps before which it hardly spins.
+    skipped: u32,
+    /// Whether it has slept since a coroutine ran.
+    slept: bool,
     /// The length of the next sleep while a peer takes no messages.
     blocked: Duration,
 }
 
 impl Default for Idle {
     fn default() -> Self {
-        Self { rounds: 0, budget: FIRST, since: None, blocked: Self::FIRST_BLOCKED }
+        Self {
+            rounds: 0,
+            budget: FIRST,
+            since: None,
+            spins_since: None,
+            strikes: 0,
+            skipped: 0,
+            slept: false,
+            blocked: Self::FIRST_BLOCKED,
+        }
     }
 }
 
@@ -58,8 +86,16 @@ impl Idle {
     #[inline]
     pub(crate) fn end(&mut self) {
         if self.rounds > 0 {
-            *self = Self { budget: self.budget, ..Self::default() };
+            let strikes = if self.slept { self.strikes } else { 0 };
+            *self = Self { budget: self.budget, strikes, skipped: self.skipped, ..Self::default() };
         }
+    }
+
+    /// Begins to spin anew, after something was done for others.
+    pub(crate) fn begin_again(&mut self) {
+        let since = self.since;
+        self.end();
+        self.since = since;
     }
 
     /// Waits a little, and yields the processor if `yields`.
@@ -84,7 +120,13 @@ impl Idle {
             return false;
         }
         let now = clock();
-        now.since(*self.since.get_or_insert(now)) > if yields { LONG } else { BRIEF }
+        self.since.get_or_insert(now);
+        let long = match (yields, self.skipped) {
+            (true, _) => LONG,
+            (false, 0) => BRIEF,
+            (false, _) => BRIEFEST,
+        };
+        now.since(*self.spins_since.get_or_insert(now)) > long
     }
 
     /// Returns whether no coroutine was ready for longer than `patience`.
@@ -110,6 +152,17 @@ impl Idle {
 
     /// Adapts the spinning to the length of a sleep.
     pub(crate) fn napped(&mut self, long: Duration) {
+        self.slept = true;
+        if self.skipped > 0 {
+            self.skipped -= 1;
+        } else if long >= SHORT {
+            self.strikes = 0;
+        } else {
+            self.strikes += 1;
+            if self.strikes >= STRIKES {
+                (self.strikes, self.skipped) = (0, SKIPPED);
+            }
+        }
         self.budget = if long < SHORT { (self.budget * 2).min(MOST) } else { (self.budget / 2).max(LEAST) };
         // After one more round, it may sleep again.
         self.rounds = self.rounds.max(1);
@@ -133,6 +186,48 @@ mod tests {
             idle.napped(Duration::from_millis(5));
         }
         assert_eq!(idle.budget, LEAST);
+    }
+
+    /// Spins until it is time to sleep, by a clock that goes on by a microsecond each time. Returns
+    /// how long that was.
+    fn spun(idle: &mut Idle) -> u64 {
+        let mut micros = 0;
+        let mut clock = || {
+            micros += 1;
+            Time::default() + Duration::from_micros(micros)
+        };
+        while !idle.is_due(&mut clock, false) {
+            idle.spin(false);
+        }
+        micros
+    }
+
+    #[test]
+    fn spinning_that_keeps_input_from_coming_is_left_off_for_a_while() {
+        let mut idle = Idle::default();
+        let mut spins = |sleeps: u32, slept: u64| {
+            let spin = |_| {
+                let spun = spun(&mut idle);
+                idle.napped(Duration::from_micros(slept));
+                idle.end();
+                spun > BRIEFEST.as_micros() as u64 + 2
+            };
+            (0..sleeps).map(spin).filter(|spun| *spun).count() as u32
+        };
+        assert_eq!(spins(STRIKES, 5), STRIKES);
+        assert_eq!(spins(SKIPPED, 5), 0, "it was in vain");
+        assert_eq!(spins(STRIKES, 5), STRIKES, "it tries again");
+        assert_eq!(spins(SKIPPED, 5), 0);
+        assert_eq!(spins(100, 5000), 100, "there was nothing to come");
+        // What comes while it spins shows that spinning does no harm.
+        for _ in 0..100 {
+            spun(&mut idle);
+            idle.napped(Duration::from_micros(5));
+            idle.end();
+            idle.spin(false);
+            idle.end();
+        }
+        assert_eq!(idle.skipped, 0);
     }
 
     #[test]

@@ -92,6 +92,26 @@ impl Bell {
         epoll::add(&self.epoll, socket, EventData::new_u64(token), interest.flags())
     }
 
+    /// Lets what another bell's sleeper is woken by end this one's sleep.
+    pub(super) fn watch_bell(&self, other: &Self, token: u64) -> Result<(), Errno> {
+        self.watch(&other.epoll, token, Interest::INPUT)
+    }
+
+    pub(super) fn unwatch_bell(&self, other: &Self) {
+        // It fails only for one that is not watched.
+        let _ = epoll::delete(&self.epoll, &other.epoll);
+    }
+
+    /// Announces a sleep on another bell that watches this one. The last look must follow.
+    pub(super) fn announce(&self) {
+        self.alarm.announce();
+    }
+
+    /// That sleep is over.
+    pub(super) fn retract(&self) {
+        self.alarm.retract();
+    }
+
     /// Watches a socket for something else.
     pub(super) fn rewatch(&self, socket: impl AsFd, token: u64, interest: Interest) -> Result<(), Errno> {
         epoll::modify(&self.epoll, socket, EventData::new_u64(token), interest.flags())

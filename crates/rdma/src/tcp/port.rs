@@ -31,6 +31,14 @@ use super::{
     wire::{self, Response},
 };
 
+/// The token of the node's sockets.
+const NODE: u64 = u32::MAX as u64 - 1;
+
+/// Turns without anything after which an endpoint that leads takes only some of the turns that it
+/// could: its own operations may be awaited.
+const EAGER: u32 = 64;
+const SOME: u32 = 16;
+
 /// Frames for replies that a port keeps.
 const SPARE: usize = 256;
 
@@ -50,7 +58,7 @@ const SPARE: usize = 256;
 /// ```
 pub struct TcpPort<E: Engine> {
     /// The node stays while it has endpoints.
-    _member: Arc<Member<E>>,
+    member: Arc<Member<E>>,
     shared: Arc<Shared<E>>,
     endpoint: u16,
     life: u32,
@@ -71,6 +79,14 @@ pub struct TcpPort<E: Engine> {
     /// Changes that were looked at, and what was told of them.
     changes: u32,
     told: Told,
+    /// It has taken over the node's sockets, as far as it knows.
+    leads: bool,
+    /// It has attended to them since the last poll.
+    attended: bool,
+    /// Turns at them since there was something.
+    vain: u32,
+    /// There was something.
+    served: bool,
 }
 
 /// What became of a reply.
@@ -89,7 +105,7 @@ impl<E: Engine> TcpPort<E> {
         let shared = Arc::clone(&member.shared);
         let (endpoint, place) = shared.move_in()?;
         Ok(Self {
-            _member: Arc::clone(member),
+            member: Arc::clone(member),
             endpoint,
             life: place.tenancy.life.load(Acquire),
             place,
@@ -103,6 +119,10 @@ impl<E: Engine> TcpPort<E> {
             ready: Vec::new(),
             changes: shared.changes.load(Acquire),
             told: Told::of(shared.presences()),
+            leads: false,
+            attended: false,
+            vain: 0,
+            served: false,
             shared,
         })
     }
@@ -227,6 +247,93 @@ impl<E: Engine> TcpPort<E> {
         self.unwritten.is_empty()
     }
 
+    /// Takes over the node's sockets where that is offered, and takes a turn at them.
+    #[inline]
+    fn attend(&mut self, receiving: bool) {
+        if self.leads || (receiving && self.shared.lead.adopt(self.endpoint)) {
+            self.take_turn(receiving);
+        }
+    }
+
+    fn take_turn(&mut self, receiving: bool) {
+        if !self.leads {
+            (self.leads, self.vain) = (true, 0);
+            // The thread may sleep on them.
+            self.shared.service.ring();
+            if self.place.bell.watch_bell(&self.shared.service, NODE).is_err() {
+                return self.give_back();
+            }
+        }
+        if !self.shared.lead.turn(self.endpoint) {
+            return self.follow();
+        }
+        self.vain = self.vain.saturating_add(1);
+        if self.vain > EAGER && !self.vain.is_multiple_of(SOME) {
+            return;
+        }
+        // The thread lets go of it soon.
+        let Some(mut work) = self.member.work.try_lock() else { return };
+        let Some(service) = work.as_mut() else { return };
+        let busy = service.attend(receiving);
+        let needs_thread = service.needs_thread;
+        self.unwritten.append(&mut service.hand.unwritten);
+        drop(work);
+        if busy {
+            (self.vain, self.served) = (0, true);
+        }
+        if needs_thread {
+            self.give_back();
+        }
+    }
+
+    /// Leaves the node's sockets to its thread.
+    #[cold]
+    fn give_back(&mut self) {
+        self.shared.lead.give_back(self.endpoint);
+        self.follow();
+    }
+
+    /// The thread has them.
+    #[cold]
+    fn follow(&mut self) {
+        self.place.bell.unwatch_bell(&self.shared.service);
+        self.leads = false;
+    }
+
+    /// Prepares for a sleep on the node's sockets too, where it leads. False where there is still
+    /// something to do.
+    fn rest(&mut self) -> bool {
+        if !self.leads {
+            return true;
+        }
+        let Some(mut work) = self.member.work.try_lock() else { return false };
+        let Some(service) = work.as_mut() else {
+            drop(work);
+            self.give_back();
+            return true;
+        };
+        let quiet = service.lie_down();
+        drop(work);
+        if quiet {
+            if self.shared.lead.rest(self.endpoint) {
+                self.shared.service.announce();
+            } else {
+                self.follow();
+            }
+        }
+        quiet
+    }
+
+    /// That sleep is over.
+    fn rise(&mut self) {
+        if self.leads {
+            self.shared.service.retract();
+            self.shared.starved.store(false, Relaxed);
+            self.shared.lead.rise(self.endpoint);
+            self.vain = 0;
+        }
+    }
+
     /// Sends what was posted since the last poll. False where a connection has ended, which the
     /// next poll reports.
     fn send_all(&mut self) -> bool {
@@ -283,6 +390,9 @@ impl<E: Engine> Backend for TcpPort<E> {
         if self.shared.changes.load(Relaxed) != self.changes {
             self.report_changes(events);
         }
+        if self.leads && !std::mem::take(&mut self.attended) {
+            self.attend(false);
+        }
         let mut activity = Activity::Idle;
         if !self.replies.is_empty() {
             activity = self.send_waiting_replies();
@@ -310,7 +420,16 @@ impl<E: Engine> Backend for TcpPort<E> {
     }
 
     #[inline(always)]
+    fn has_served(&mut self) -> bool {
+        std::mem::take(&mut self.served)
+    }
+
+    #[inline(always)]
     fn has_mail(&mut self) -> bool {
+        if self.shared.mail.is_empty() {
+            self.attended = true;
+            self.attend(true);
+        }
         !self.shared.mail.is_empty()
     }
 
@@ -350,7 +469,10 @@ impl<E: Engine> Backend for TcpPort<E> {
         let written = self.write_replies();
         let gives_up = self.active.iter().filter_map(|active| self.queues[*active as usize].gives_up_at()).min();
         let until = [until, gives_up].into_iter().flatten().min();
-        let (shared, place) = (&self.shared, &self.place);
+        if !self.rest() {
+            return;
+        }
+        let (shared, place, leads) = (&self.shared, &self.place, self.leads);
         if receiving {
             shared.places.lie_down(place);
         }
@@ -360,11 +482,13 @@ impl<E: Engine> Backend for TcpPort<E> {
                 && all_up
                 && shared.changes.load(Relaxed) == self.changes
                 && (!receiving || shared.mail.is_empty())
+                && (!leads || shared.is_quiet())
                 && quiet()
         });
         if receiving {
             shared.places.get_up(place);
         }
+        self.rise();
         for index in 0..self.ready.len() {
             self.activate(self.ready[index].token as usize);
         }
@@ -405,6 +529,9 @@ impl<E: Engine> Backend for TcpPort<E> {
 
 impl<E: Engine> Drop for TcpPort<E> {
     fn drop(&mut self) {
+        if self.leads {
+            self.give_back();
+        }
         // Replies that were given are sent, as far as there is room.
         self.send_waiting_replies();
         for (_, reply) in std::mem::take(&mut self.replies) {

@@ -39,13 +39,36 @@ pub(super) struct Served {
     pub(super) paused: bool,
     /// There is more that has come than its turn was long.
     pub(super) unfinished: bool,
+    /// That messages were delivered is told with the replies to them.
+    pub(super) deferred: bool,
     /// What was done in the last turn: bytes that were moved, with so many for each operation.
     pub(super) turn: usize,
+}
+
+/// What the thread that drives has at hand.
+#[derive(Default)]
+pub(super) struct Hand {
+    /// For words on their way.
+    words: Vec<u64>,
+    /// It receives a message itself, so no other endpoint is woken for one.
+    receives: bool,
+    /// It replies to messages itself, and tells of their delivery by the way.
+    replies: bool,
+    /// Connections on which it has only that to tell.
+    pub(super) unwritten: Vec<Arc<Caller>>,
+}
+
+impl Hand {
+    /// A turn begins, of an endpoint that waits for messages, or of another thread.
+    pub(super) fn begin(&mut self, receiving: bool) {
+        (self.receives, self.replies) = (receiving, receiving);
+    }
 }
 
 /// What became of an operation.
 enum Step {
     Done,
+    Delivered,
     Value(u64),
     /// The words are in the scratch memory.
     Words(usize),
@@ -68,7 +91,7 @@ impl<E: Engine> Shared<E> {
         wire: &mut Wire,
         caller: &Arc<Caller>,
         served: &mut Served,
-        scratch: &mut Vec<u64>,
+        hand: &mut Hand,
     ) -> Fate {
         let most = self.config.limits.held_bytes;
         served.turn = 0;
@@ -85,6 +108,8 @@ impl<E: Engine> Shared<E> {
         let mut out = caller.out.lock();
         let mut done = 0;
         let mut worked = false;
+        // Nothing is to be told but that messages were delivered.
+        let mut mail_only = out.pending() == 0;
         loop {
             if served.turn > TURN {
                 served.unfinished = true;
@@ -113,8 +138,9 @@ impl<E: Engine> Shared<E> {
             served.turn += OPERATION + request.bytes();
             let outcome = match served.broken {
                 Some(failure) => Err(failure),
-                None => self.carry_out(&request, caller, scratch),
+                None => self.carry_out(&request, caller, hand),
             };
+            mail_only &= matches!(outcome, Ok(Step::Delivered));
             match outcome {
                 Ok(Step::Full) => {
                     say_done(&mut done, &mut out);
@@ -129,7 +155,7 @@ impl<E: Engine> Shared<E> {
                 }
                 Ok(Step::Words(count)) if signaled => {
                     say_done(&mut done, &mut out);
-                    wire::words(&scratch[..count], out.frames());
+                    wire::words(&hand.words[..count], out.frames());
                 }
                 Ok(Step::Answer(ticket, bytes)) => {
                     done += 1;
@@ -153,7 +179,12 @@ impl<E: Engine> Shared<E> {
             wire.input.consume(length);
         }
         say_done(&mut done, &mut out);
-        // The service waits until the socket takes the rest.
+        served.deferred = worked && mail_only && hand.replies && came != Came::End;
+        if served.deferred {
+            hand.unwritten.push(Arc::clone(caller));
+            return Fate::Stays(true);
+        }
+        // The rest is written when the socket takes it.
         if out.flush(&caller.socket).is_err() || came == Came::End {
             return Fate::Closed(None);
         }
@@ -161,7 +192,8 @@ impl<E: Engine> Shared<E> {
         Fate::Stays(worked || came == Came::Some)
     }
 
-    fn carry_out(&self, request: &Request<'_>, caller: &Caller, scratch: &mut Vec<u64>) -> Result<Step, Failure> {
+    fn carry_out(&self, request: &Request<'_>, caller: &Caller, hand: &mut Hand) -> Result<Step, Failure> {
+        let scratch = &mut hand.words;
         let at = |region: RegionId, offset: Offset| Remote { node: self.node, region, offset };
         match *request {
             Request::Read { region, offset, words: count } => {
@@ -203,20 +235,22 @@ impl<E: Engine> Shared<E> {
                 Ok(Step::Answer(ticket, reply))
             }
             Request::Send { .. } if self.attendant.is_some() => Err(Failure::UnknownRegion),
-            Request::Send { bytes } => Ok(self.deliver(caller.node, Kind::Message, bytes)),
+            Request::Send { bytes } => Ok(self.deliver(caller.node, Kind::Message, bytes, hand)),
             Request::Call { ticket, bytes } => {
-                Ok(self.deliver(caller.node, Kind::Call(reply_to(caller, ticket)), bytes))
+                Ok(self.deliver(caller.node, Kind::Call(reply_to(caller, ticket)), bytes, hand))
             }
         }
     }
 
-    fn deliver(&self, from: NodeId, kind: Kind, bytes: &[u8]) -> Step {
+    fn deliver(&self, from: NodeId, kind: Kind, bytes: &[u8], hand: &mut Hand) -> Step {
         if !self.mail.deliver(from, kind, bytes) {
             return Step::Full;
         }
         die::site("tcp.delivered");
-        self.places.wake_for_mail();
-        Step::Done
+        if !std::mem::take(&mut hand.receives) {
+            self.places.wake_for_mail();
+        }
+        Step::Delivered
     }
 }
 

@@ -1,10 +1,11 @@
-//! The node's own thread: it accepts connections, carries out what peers ask for, and sees peers
-//! come and go.
+//! A node's sockets: connections are accepted, what peers ask for is carried out, and peers are
+//! seen to come and go.
 //!
-//! It is one thread, so each accepted socket has one reader, operations of a connection take effect
-//! in order without a lock, and a peer's access never waits for a worker of the application. It
-//! spins for a while after something has come, and then sleeps until a socket or an endpoint wakes
-//! it, or it is time to say that the node is still there.
+//! One thread at a time drives them (`driver`), so each accepted socket has one reader, operations
+//! of a connection take effect in order without a lock of their own, and a peer's access does not
+//! wait for a worker of the application. That thread spins for a while after something has come,
+//! and then sleeps until a socket or an endpoint wakes it, or it is time to say that the node is
+//! still there.
 //!
 //! Whatever comes in a round is bounded: so many connections are accepted, and of each connection
 //! so many bytes are read. So a flood on one delays others by that much at most. Strangers get a
@@ -12,13 +13,7 @@
 
 use std::{
     net::TcpListener,
-    sync::{
-        Arc,
-        atomic::{
-            Ordering::{Relaxed, SeqCst},
-            fence,
-        },
-    },
+    sync::Arc,
     thread::JoinHandle,
     time::Duration,
 };
@@ -26,7 +21,7 @@ use std::{
 use drtm_htm::Engine;
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Incarnation, NodeId, Time, executor::idle::Idle, time};
+use crate::{Incarnation, NodeId, Time, time};
 
 use super::{
     Refusal, TcpError,
@@ -35,7 +30,8 @@ use super::{
     flow::Outflow,
     hello::Hello,
     links::Links,
-    responder::Served,
+    driver::{self, Work},
+    responder::{Hand, Served},
     shared::{Caller, End, Peer, Shared},
     shares::{HEAR, Shares, UNIT},
 };
@@ -126,13 +122,13 @@ pub(super) struct Service<E: Engine> {
     pub(super) callers: usize,
     pub(super) links: Links,
     /// Connections of callers that had something lately.
-    hot: Vec<u64>,
+    pub(super) hot: Vec<u64>,
     rounds: u32,
-    ready: Vec<Ready>,
+    pub(super) ready: Vec<Ready>,
     /// Connections whose next operation waits for room in the mailbox.
-    stalled: Vec<u64>,
+    pub(super) stalled: Vec<u64>,
     /// Connections of which more has come than their turns were long.
-    unfinished: Vec<u64>,
+    pub(super) unfinished: Vec<u64>,
     /// No connections are accepted until the next look at what is late: the system has none to
     /// give.
     pub(super) deaf: bool,
@@ -142,8 +138,12 @@ pub(super) struct Service<E: Engine> {
     pub(super) shares: Shares,
     /// When something is next to be done without being asked.
     tick: Time,
-    /// For words on their way.
-    pub(super) scratch: Vec<u64>,
+    /// What the thread that drives has at hand.
+    pub(super) hand: Hand,
+    /// Whether that is an endpoint, which serves members only.
+    pub(super) is_guest: bool,
+    /// There is something that an endpoint leaves to the thread.
+    pub(super) needs_thread: bool,
 }
 
 /// Starts the thread of a node, which begins to connect to its peers.
@@ -151,7 +151,7 @@ pub(super) fn start<E: Engine>(
     shared: Arc<Shared<E>>,
     listener: TcpListener,
     joining: Arc<Joining>,
-) -> Result<JoinHandle<()>, TcpError> {
+) -> Result<(JoinHandle<()>, Work<E>), TcpError> {
     listener.set_nonblocking(true).map_err(TcpError::io("listen"))?;
     shared.service.watch(&listener, LISTENER, Interest::INPUT).map_err(TcpError::system("watch the listener"))?;
     if let Some(channel) = shared.attendant.as_ref().and_then(|attendant| attendant.channel()) {
@@ -159,7 +159,7 @@ pub(super) fn start<E: Engine>(
     }
     let name = format!("drtm-tcp-{}", shared.node.0);
     let now = time::of_this_machine();
-    let mut service = Service {
+    let service = Service {
         links: Links::new(shared.nodes()),
         allowance: (f64::from(shared.config.limits.handshakes_per_second), now),
         shared,
@@ -178,34 +178,20 @@ pub(super) fn start<E: Engine>(
         deaf: false,
         shares: Shares::default(),
         tick: now,
-        scratch: Vec::new(),
+        hand: Hand::default(),
+        is_guest: false,
+        needs_thread: false,
     };
-    let run = move || {
-        service.dial_all();
-        service.run();
-    };
-    std::thread::Builder::new().name(name).spawn(run).map_err(TcpError::io("start the node's thread"))
+    let shared = Arc::clone(&service.shared);
+    let work = Arc::new(Mutex::new(Some(service)));
+    let driven = Arc::clone(&work);
+    let thread = std::thread::Builder::new().name(name).spawn(move || driver::run(&driven, &shared));
+    Ok((thread.map_err(TcpError::io("start the node's thread"))?, work))
 }
 
 impl<E: Engine> Service<E> {
-    fn run(&mut self) {
-        let mut idle = Idle::default();
-        while !self.shared.leaving.load(SeqCst) {
-            if self.round() {
-                idle.end();
-            } else if !idle.is_due(time::of_this_machine, false) {
-                idle.spin(false);
-            } else {
-                let before = time::of_this_machine();
-                self.sleep(before);
-                idle.napped(time::of_this_machine().since(before));
-            }
-        }
-        self.say_goodbye();
-    }
-
     /// Looks at what has come. Tells whether there was something.
-    fn round(&mut self) -> bool {
+    pub(super) fn round(&mut self) -> bool {
         self.rounds = self.rounds.wrapping_add(1);
         self.shares.begin_round(&self.shared.totals);
         let mut busy = false;
@@ -225,29 +211,14 @@ impl<E: Engine> Service<E> {
         busy | self.look_after()
     }
 
-    fn sleep(&mut self, now: Time) {
-        self.hot.clear();
-        let tick = self.next_tick(now).map(|tick| tick.since(now));
-        let at_most = [tick, self.tend()].into_iter().flatten().min();
-        let mut ready = std::mem::take(&mut self.ready);
-        let shared = &self.shared;
-        shared.starved.store(!self.stalled.is_empty(), Relaxed);
-        fence(SeqCst);
-        shared.service.sleep(&mut ready, at_most, || {
-            let room = shared.starved.load(Relaxed) && shared.mail.has_room();
-            !room && !shared.leaving.load(SeqCst) && shared.blocked.lock().is_empty()
-        });
-        shared.starved.store(false, Relaxed);
-        self.shares.begin_round(&self.shared.totals);
-        self.handle(&ready);
-        self.ready = ready;
-        self.look_after();
-    }
-
-    fn handle(&mut self, ready: &[Ready]) -> bool {
+    pub(super) fn handle(&mut self, ready: &[Ready]) -> bool {
         let mut accepts = false;
         let is_stranger = |service: &Self, token| service.get(token).is_some_and(Connection::is_stranger);
         for Ready { token, output, broken } in ready {
+            if self.is_guest && self.is_threads(*token) {
+                self.needs_thread = true;
+                continue;
+            }
             if *token == LISTENER {
                 accepts = true;
                 continue;
@@ -277,7 +248,7 @@ impl<E: Engine> Service<E> {
             self.drive(*token);
         }
         for Ready { token, .. } in ready {
-            if is_stranger(self, *token) {
+            if !self.is_guest && is_stranger(self, *token) {
                 self.flush(*token);
                 self.drive(*token);
             }
@@ -289,8 +260,14 @@ impl<E: Engine> Service<E> {
         !ready.is_empty()
     }
 
+    /// Whether an endpoint leaves a socket to the thread.
+    fn is_threads(&self, token: u64) -> bool {
+        let is_members = |connection: &Connection| matches!(connection.role, Role::Caller(..) | Role::Link(_));
+        matches!(token, LISTENER | CHANNEL) || self.get(token).is_some_and(|connection| !is_members(connection))
+    }
+
     /// What is not brought about by a socket. Tells whether there was something.
-    fn look_after(&mut self) -> bool {
+    pub(super) fn look_after(&mut self) -> bool {
         let mut busy = false;
         if !self.stalled.is_empty() && self.shared.mail.has_room() {
             for token in std::mem::take(&mut self.stalled) {
@@ -301,6 +278,9 @@ impl<E: Engine> Service<E> {
         for token in blocked {
             self.flush(token);
             busy = true;
+        }
+        if self.is_guest {
+            return busy;
         }
         let _ = self.tend();
         let now = time::of_this_machine();
@@ -316,7 +296,7 @@ impl<E: Engine> Service<E> {
     }
 
     /// What an attendant has to do, and after how long it has more.
-    fn tend(&self) -> Option<Duration> {
+    pub(super) fn tend(&self) -> Option<Duration> {
         self.shared.attendant.as_ref().and_then(|attendant| attendant.tend(&self.shared))
     }
 
@@ -326,9 +306,10 @@ impl<E: Engine> Service<E> {
         config.deadline.min(config.limits.handshake_time).min(config.patience) / 4
     }
 
-    fn next_tick(&self, now: Time) -> Option<Time> {
+    /// After how long there is such a look.
+    pub(super) fn next_tick(&self) -> Option<Duration> {
         let alone = self.strangers.is_empty() && self.shared.nodes() == 1 && !self.deaf;
-        (!alone).then_some(self.tick.max(now))
+        (!alone).then(|| self.tick.since(time::of_this_machine()))
     }
 
     /// Adds a connection, and watches it.
@@ -417,7 +398,7 @@ impl<E: Engine> Service<E> {
             Role::Confirmed(..) | Role::Link(_) => self.hear_letters(connection),
             Role::Caller(caller, served) => {
                 let caller = Arc::clone(caller);
-                self.shared.serve(&mut connection.wire, &caller, served, &mut self.scratch)
+                self.shared.serve(&mut connection.wire, &caller, served, &mut self.hand)
             }
         }
     }
@@ -429,6 +410,7 @@ impl<E: Engine> Service<E> {
             Role::Caller(caller, served) => {
                 let flushed = caller.out.lock().flush(&caller.socket);
                 served.paused &= !matches!(flushed, Ok(true));
+                served.deferred = false;
                 flushed
             }
             Role::Dialing(..) => Ok(false),
@@ -446,7 +428,8 @@ impl<E: Engine> Service<E> {
     pub(super) fn watch(&self, connection: &mut Connection) {
         let (input, pending) = match &connection.role {
             Role::Caller(caller, served) => {
-                (!served.stalled && !served.paused, caller.out.try_lock().is_none_or(|out| out.pending() > 0))
+                let pending = !served.deferred && caller.out.try_lock().is_none_or(|out| out.pending() > 0);
+                (!served.stalled && !served.paused, pending)
             }
             Role::Dialing(dial, _) => (true, !dial.connected),
             _ => (true, connection.wire.out.pending() > 0),

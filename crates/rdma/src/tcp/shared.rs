@@ -18,6 +18,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::{
     FabricError, Incarnation, NodeId, Offset, Presence, Region, RegionId, VerbError,
     alarm::Ring,
+    lead::Lead,
     mailbox::Mailbox,
     places::{self, Places, Tenancy},
     port::ReplyTo,
@@ -178,8 +179,10 @@ pub(crate) struct Shared<E: Engine> {
     pub(crate) mail: Mailbox,
     /// For each node, its endpoints' connections.
     callers: Box<[Mutex<Endpoints>]>,
-    /// What the service sleeps on.
+    /// What the thread sleeps on that drives the node's sockets.
     pub(super) service: Arc<Bell>,
+    /// Which thread that is.
+    pub(super) lead: Lead,
     /// Whether the service waits for room in the mailbox.
     pub(super) starved: AtomicBool,
     /// Connections whose sockets took no more.
@@ -214,6 +217,7 @@ impl<E: Engine> Shared<E> {
             mail: Mailbox::new(config.mailbox),
             callers: (0..nodes).map(|_| Mutex::default()).collect(),
             service,
+            lead: Lead::default(),
             starved: AtomicBool::new(false),
             blocked: Mutex::default(),
             leaving: AtomicBool::new(false),
@@ -298,6 +302,13 @@ impl<E: Engine> Shared<E> {
         if self.starved.load(Relaxed) {
             self.service.ring();
         }
+    }
+
+    /// Whether nothing that other threads bring about is to be done for the node's connections: the
+    /// last look of a thread that is about to sleep on them.
+    pub(super) fn is_quiet(&self) -> bool {
+        let room = self.starved.load(Relaxed) && self.mail.has_room();
+        !room && !self.leaving.load(SeqCst) && self.blocked.lock().is_empty()
     }
 
     /// Where replies to an endpoint go.

@@ -86,6 +86,11 @@ impl Shares {
         }
     }
 
+    /// Whether members had something in this round.
+    pub(super) fn had_members(&self) -> bool {
+        self.round > 0
+    }
+
     /// A member's connection had its turn.
     pub(super) fn member(&mut self, units: u64) {
         if units == 0 {

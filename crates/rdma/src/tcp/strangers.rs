@@ -222,7 +222,7 @@ impl<E: Engine> Service<E> {
                     self.close(before, None);
                 }
                 let mut served = Served::default();
-                let fate = self.shared.serve(&mut connection.wire, &caller, &mut served, &mut self.scratch);
+                let fate = self.shared.serve(&mut connection.wire, &caller, &mut served, &mut self.hand);
                 connection.role = Role::Caller(caller, served);
                 fate
             }
