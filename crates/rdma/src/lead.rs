@@ -85,6 +85,13 @@ impl Lead {
         }
     }
 
+    /// The endpoint that sleeps on the sockets: to be read behind a fence by a thread that has
+    /// published something for what drives them.
+    pub(crate) fn resting(&self) -> Option<u16> {
+        let word = self.word.load(Relaxed);
+        (word & RESTING != 0).then(|| ((word & !RESTING) - ENDPOINT) as u16)
+    }
+
     /// The thread: lets an endpoint take over, or not any more.
     pub(crate) fn offer(&self, offered: bool) {
         let (from, to) = if offered { (THREAD, OFFERED) } else { (OFFERED, THREAD) };

@@ -179,6 +179,7 @@ impl<E: Engine> Member<E> {
         self.shared.home.end(End::Left);
         self.shared.leaving.store(true, SeqCst);
         self.shared.service.ring();
+        self.shared.wake_driver();
         self.shared.lead.wake_thread();
         // One that has panicked has nothing more to say.
         let _ = thread.join();

@@ -102,16 +102,6 @@ impl Bell {
         let _ = epoll::delete(&self.epoll, &other.epoll);
     }
 
-    /// Announces a sleep on another bell that watches this one. The last look must follow.
-    pub(super) fn announce(&self) {
-        self.alarm.announce();
-    }
-
-    /// That sleep is over.
-    pub(super) fn retract(&self) {
-        self.alarm.retract();
-    }
-
     /// Watches a socket for something else.
     pub(super) fn rewatch(&self, socket: impl AsFd, token: u64, interest: Interest) -> Result<(), Errno> {
         epoll::modify(&self.epoll, socket, EventData::new_u64(token), interest.flags())

@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 
 use crate::{executor::idle::Idle, lead::Leader, time};
 
-use super::{service::Service, shared::Shared};
+use super::{bell::Ready, service::Service, shared::Shared};
 
 /// What is driven, until the node leaves.
 pub(super) type Work<E> = Arc<Mutex<Option<Service<E>>>>;
@@ -44,17 +44,46 @@ pub(super) fn run<E: Engine>(work: &Mutex<Option<Service<E>>>, shared: &Shared<E
         service.dial_all();
     }
     while !shared.leaving.load(SeqCst) {
-        if shared.lead.leader() == Leader::Thread {
-            if let Some(service) = &mut *work.lock() {
-                service.lead();
-            }
-        } else {
-            watch(work, shared);
+        match shared.lead.leader() {
+            Leader::Thread => lead(work, shared),
+            Leader::Endpoint | Leader::Resting => watch(work, shared),
         }
     }
     let service = work.lock().take();
     if let Some(mut service) = service {
         service.say_goodbye();
+    }
+}
+
+/// Drives the sockets until an endpoint has taken over. It has them only while it does something,
+/// so that an endpoint that takes over need not wait for the system to wake it.
+fn lead<E: Engine>(work: &Mutex<Option<Service<E>>>, shared: &Shared<E>) {
+    let leads = || !shared.leaving.load(SeqCst) && shared.lead.leader() == Leader::Thread;
+    let (mut idle, mut ready) = (Idle::default(), Vec::new());
+    while leads() {
+        let mut driven = work.lock();
+        let Some(service) = driven.as_mut() else { return };
+        service.begin(false, false);
+        if service.round() {
+            service.offer();
+            idle.end();
+        } else if !idle.is_due(time::of_this_machine, false) {
+            drop(driven);
+            idle.spin(false);
+        } else {
+            let before = time::of_this_machine();
+            let at_most = [service.next_tick(), service.tend()].into_iter().flatten().min();
+            service.lie_down();
+            drop(driven);
+            shared.service.sleep(&mut ready, at_most, || shared.is_quiet() && leads());
+            // Otherwise it is an endpoint's.
+            if let Some(service) = work.lock().as_mut()
+                && leads()
+            {
+                service.get_up(&ready);
+            }
+            idle.napped(time::of_this_machine().since(before));
+        }
     }
 }
 
@@ -82,25 +111,6 @@ fn watch<E: Engine>(work: &Mutex<Option<Service<E>>>, shared: &Shared<E>) {
 }
 
 impl<E: Engine> Service<E> {
-    /// Drives the sockets until an endpoint has taken over.
-    fn lead(&mut self) {
-        self.begin(false, false);
-        let mut idle = Idle::default();
-        while !self.shared.leaving.load(SeqCst) && self.shared.lead.leader() == Leader::Thread {
-            if self.round() {
-                idle.end();
-                self.offer();
-            } else if !idle.is_due(time::of_this_machine, false) {
-                idle.spin(false);
-            } else {
-                let before = time::of_this_machine();
-                self.sleep();
-                self.offer();
-                idle.napped(time::of_this_machine().since(before));
-            }
-        }
-    }
-
     /// Lets an endpoint take over that polls anyway, unless there are strangers.
     fn offer(&self) {
         if self.shares.had_members() && self.shared.attendant.is_none() {
@@ -108,18 +118,14 @@ impl<E: Engine> Service<E> {
         }
     }
 
-    fn sleep(&mut self) {
-        let tick = self.next_tick();
-        let at_most = [tick, self.tend()].into_iter().flatten().min();
-        let mut ready = std::mem::take(&mut self.ready);
-        self.lie_down();
-        let shared = &self.shared;
-        shared.service.sleep(&mut ready, at_most, || shared.is_quiet() && shared.lead.leader() == Leader::Thread);
-        shared.starved.store(false, Relaxed);
+    /// The thread has slept.
+    fn get_up(&mut self, ready: &[Ready]) {
+        self.begin(false, false);
+        self.shared.starved.store(false, Relaxed);
         self.shares.begin_round(&self.shared.totals);
-        self.handle(&ready);
-        self.ready = ready;
+        self.handle(ready);
         self.look_after();
+        self.offer();
     }
 
     /// Prepares for a sleep on the sockets. Returns false if there is still something to do.
@@ -147,5 +153,141 @@ impl<E: Engine> Service<E> {
     fn begin(&mut self, is_guest: bool, receiving: bool) {
         (self.is_guest, self.needs_thread) = (is_guest, false);
         self.hand.begin(receiving);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::{Ipv4Addr, SocketAddr, TcpListener},
+        sync::{Arc, mpsc},
+        thread,
+    };
+
+    use drtm_htm::NoHtm;
+
+    use super::*;
+    use crate::{Endpoint, Executor, Fabric, NodeId, Phase, Region, Remote, TcpConfig, TcpFabric, TcpPort, block_on};
+
+    const SERVER: NodeId = NodeId(1);
+
+    /// Two nodes, and a word of the second.
+    fn nodes() -> ([TcpFabric<NoHtm>; 2], Remote) {
+        let free = [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port"));
+        let at = free.each_ref().map(|listener| listener.local_addr().expect("an address"));
+        drop(free);
+        let join = |node: u16, at: [SocketAddr; 2]| {
+            let config = TcpConfig::new(NodeId(node), at[usize::from(node)], [7; 32]);
+            TcpFabric::join(NoHtm, config.peer(NodeId(1 - node), at[1 - usize::from(node)])).expect("it joins")
+        };
+        let fabrics = [join(0, at), join(1, at)];
+        let memory = Arc::new(Region::anonymous(NoHtm, 1 << 16).expect("memory"));
+        let offset = memory.extend(8, 8).expect("room");
+        let region = fabrics[1].register(SERVER, memory).expect("it registers");
+        (fabrics, Remote { node: SERVER, region, offset })
+    }
+
+    /// Calls the server until its endpoint leads.
+    fn call_until_it_leads(endpoint: &Endpoint<TcpPort<NoHtm>>, fabric: &TcpFabric<NoHtm>) {
+        while fabric.member.shared.lead.leader() == Leader::Thread {
+            let call = endpoint.during(Phase::Other).call(SERVER, b"");
+            block_on(endpoint, call).expect("it answers");
+        }
+    }
+
+    fn add(fabric: &TcpFabric<NoHtm>, word: Remote) -> u64 {
+        // Its connection is a stranger's at first.
+        let endpoint = fabric.endpoint(NodeId(0)).expect("an endpoint");
+        block_on(&endpoint, endpoint.during(Phase::Other).fetch_add(word, 1)).expect("it is there")
+    }
+
+    /// Serves until node 0 has left. What is called with something blocks the thread until it is
+    /// told to go on.
+    fn serve(fabric: &TcpFabric<NoHtm>, go_on: &mpsc::Receiver<()>) {
+        let endpoint = fabric.endpoint(SERVER).expect("an endpoint");
+        let mut executor = Executor::new(&endpoint);
+        executor.serve(endpoint.during(Phase::Other).serve(|_, request, _| {
+            if !request.is_empty() {
+                go_on.recv().expect("it is told");
+            }
+        }));
+        executor.spawn(async {
+            while endpoint.presence(NodeId(0)).here().is_some() {
+                endpoint.next_event().await;
+            }
+        });
+        executor.run();
+    }
+
+    #[test]
+    fn verbs_do_not_wait_for_an_endpoint_that_leads_and_is_busy() {
+        let ([one, two], word) = nodes();
+        let (tell, go_on) = mpsc::channel();
+        thread::scope(|scope| {
+            let server = two.clone();
+            scope.spawn(move || serve(&server, &go_on));
+            let endpoint = one.endpoint(NodeId(0)).expect("an endpoint");
+            for turn in 0..20 {
+                call_until_it_leads(&endpoint, &two);
+                let verbs = endpoint.during(Phase::Other);
+                let mut batch = verbs.batch();
+                let blocked = batch.call(SERVER, b"stay").expect("room");
+                batch.ring();
+                block_on(&endpoint, async {
+                    // On the connection of the call, behind it, and on one that is new.
+                    assert_eq!(verbs.fetch_add(word, 1).await, Ok(2 * turn));
+                });
+                assert_eq!(add(&one, word), 2 * turn + 1);
+                tell.send(()).expect("it waits");
+                block_on(&endpoint, blocked).expect("it answers");
+            }
+            drop(endpoint);
+            one.leave();
+        });
+    }
+
+    #[test]
+    fn an_endpoint_that_rests_is_woken_for_all_that_comes() {
+        let ([one, two], word) = nodes();
+        let (_tell, go_on) = mpsc::channel();
+        thread::scope(|scope| {
+            let server = two.clone();
+            scope.spawn(move || serve(&server, &go_on));
+            let endpoint = one.endpoint(NodeId(0)).expect("an endpoint");
+            for turn in 0..20 {
+                call_until_it_leads(&endpoint, &two);
+                while two.member.shared.lead.leader() == Leader::Endpoint {
+                    thread::yield_now();
+                }
+                if turn % 2 == 0 {
+                    assert_eq!(add(&one, word), turn / 2);
+                } else {
+                    block_on(&endpoint, endpoint.during(Phase::Other).call(SERVER, b"")).expect("it answers");
+                }
+            }
+            drop(endpoint);
+            one.leave();
+        });
+    }
+
+    #[test]
+    fn an_endpoint_that_leads_may_be_dropped() {
+        let ([one, two], word) = nodes();
+        for turn in 0..20 {
+            let (stop, stopped) = mpsc::channel::<()>();
+            let server = two.endpoint(SERVER).expect("an endpoint");
+            let endpoint = one.endpoint(NodeId(0)).expect("an endpoint");
+            thread::scope(|scope| {
+                scope.spawn(move || {
+                    let mut executor = Executor::new(&server);
+                    executor.serve(server.during(Phase::Other).serve(|_, _, _| {}));
+                    executor.spawn(server.until(|| stopped.try_recv() == Err(mpsc::TryRecvError::Disconnected)));
+                    executor.run();
+                });
+                call_until_it_leads(&endpoint, &two);
+                drop(stop);
+            });
+            assert_eq!(add(&one, word), turn);
+        }
     }
 }

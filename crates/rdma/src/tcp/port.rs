@@ -240,7 +240,7 @@ impl<E: Engine> TcpPort<E> {
             if let Ok(false) = out.flush(&caller.socket) {
                 drop(out);
                 shared.blocked.lock().push(caller.token);
-                shared.service.ring();
+                shared.wake_driver();
             }
             false
         });
@@ -306,28 +306,19 @@ impl<E: Engine> TcpPort<E> {
         if !self.leads {
             return true;
         }
-        let Some(mut work) = self.member.work.try_lock() else { return false };
-        let Some(service) = work.as_mut() else {
-            drop(work);
-            self.give_back();
-            return true;
-        };
-        let quiet = service.lie_down();
-        drop(work);
-        if quiet {
-            if self.shared.lead.rest(self.endpoint) {
-                self.shared.service.announce();
-            } else {
-                self.follow();
-            }
+        let quiet = self.member.work.try_lock().and_then(|mut work| Some(work.as_mut()?.lie_down()));
+        match quiet {
+            Some(true) if !self.shared.lead.rest(self.endpoint) => self.follow(),
+            Some(_) => {}
+            // The thread was interrupted before it had let go of them, or the node has left.
+            None => self.give_back(),
         }
-        quiet
+        quiet.unwrap_or(true)
     }
 
     /// That sleep is over.
     fn rise(&mut self) {
         if self.leads {
-            self.shared.service.retract();
             self.shared.starved.store(false, Relaxed);
             self.shared.lead.rise(self.endpoint);
             self.vain = 0;
@@ -541,7 +532,7 @@ impl<E: Engine> Drop for TcpPort<E> {
             // The service writes what the socket does not take.
             self.shared.blocked.lock().push(caller.token);
         }
-        self.shared.service.ring();
+        self.shared.wake_driver();
         self.retire();
         self.shared.places.move_out(self.endpoint);
     }

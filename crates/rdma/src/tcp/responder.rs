@@ -86,13 +86,7 @@ fn refusal(error: Forged) -> Fate {
 
 impl<E: Engine> Shared<E> {
     /// Carries out what has come on a connection.
-    pub(super) fn serve(
-        &self,
-        wire: &mut Wire,
-        caller: &Arc<Caller>,
-        served: &mut Served,
-        hand: &mut Hand,
-    ) -> Fate {
+    pub(super) fn serve(&self, wire: &mut Wire, caller: &Arc<Caller>, served: &mut Served, hand: &mut Hand) -> Fate {
         let most = self.config.limits.held_bytes;
         served.turn = 0;
         let mut came = Came::Nothing;

@@ -11,12 +11,7 @@
 //! so many bytes are read. So a flood on one delays others by that much at most. Strangers get a
 //! share of what is done for members (`shares`).
 
-use std::{
-    net::TcpListener,
-    sync::Arc,
-    thread::JoinHandle,
-    time::Duration,
-};
+use std::{net::TcpListener, sync::Arc, thread::JoinHandle, time::Duration};
 
 use drtm_htm::Engine;
 use parking_lot::{Condvar, Mutex};
@@ -27,10 +22,10 @@ use super::{
     Refusal, TcpError,
     bell::{Interest, Ready},
     dial::{Dial, Wire},
+    driver::{self, Work},
     flow::Outflow,
     hello::Hello,
     links::Links,
-    driver::{self, Work},
     responder::{Hand, Served},
     shared::{Caller, End, Peer, Shared},
     shares::{HEAR, Shares, UNIT},

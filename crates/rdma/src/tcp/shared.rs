@@ -300,7 +300,17 @@ impl<E: Engine> Shared<E> {
     pub(super) fn made_room(&self) {
         fence(SeqCst);
         if self.starved.load(Relaxed) {
-            self.service.ring();
+            self.wake_driver();
+        }
+    }
+
+    /// Wakes the thread that sleeps on the node's sockets, after something was published for it.
+    /// One that is awake looks before it sleeps.
+    pub(super) fn wake_driver(&self) {
+        fence(SeqCst);
+        match self.lead.resting().and_then(|endpoint| self.places.get(endpoint)) {
+            Some(place) => place.ring(),
+            None => self.service.ring(),
         }
     }
 
