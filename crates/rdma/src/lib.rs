@@ -56,6 +56,7 @@ mod fabric;
 mod ibv;
 mod intent;
 #[cfg(any(not(feature = "model"), all(test, feature = "loom")))]
+#[cfg_attr(feature = "model", allow(dead_code, reason = "the model uses some of it"))]
 mod lead;
 mod local;
 mod loopback;

@@ -10,11 +10,12 @@
 //! # Verbs and messages
 //!
 //! An endpoint sends its requests as frames, all that were posted between two polls by one system
-//! call (`wire`, `flow`). The node's own thread carries them out in order, through the engine of
-//! the region, and says what became of them, again all by one system call (`service`, `responder`).
-//! So atomics are atomic with what the owner's processors do. Messages go into the node's mailbox,
-//! from which its endpoints receive; a reply is written by the endpoint that gives it. Where the
-//! mailbox is full, the connection waits, and says so.
+//! call (`wire`, `flow`). The node's own thread, or an endpoint that waits for messages anyway
+//! (`driver`), carries them out in order, through the engine of the region, and says what became of
+//! them, again all by one system call (`service`, `responder`). So atomics are atomic with what the
+//! owner's processors do. Messages go into the node's mailbox, from which its endpoints receive; a
+//! reply is written by the endpoint that gives it. Where the mailbox is full, the connection waits,
+//! and says so.
 //!
 //! # Death and silence
 //!
