@@ -37,8 +37,11 @@ const BRIEFEST: Duration = Duration::from_micros(3);
 
 /// How often in a row input comes only during the sleep until spinning is taken to be the cause,
 /// and for how many sleeps it is.
-const STRIKES: u32 = 3;
+const STRIKES: u32 = 6;
 const SKIPPED: u32 = 16;
+
+/// A sleep that input has ended at once, or as soon as the peer has spun as long.
+const PROMPT: Duration = Duration::from_micros(150);
 
 /// A sleep that was too short to be worth while.
 const SHORT: Duration = Duration::from_micros(50);
@@ -155,12 +158,13 @@ impl Idle {
         self.slept = true;
         if self.skipped > 0 {
             self.skipped -= 1;
-        } else if long >= SHORT {
+        } else if long >= PROMPT {
             self.strikes = 0;
         } else {
             self.strikes += 1;
             if self.strikes >= STRIKES {
-                (self.strikes, self.skipped) = (0, SKIPPED);
+                // The next try is one.
+                (self.strikes, self.skipped) = (STRIKES - 1, SKIPPED);
             }
         }
         self.budget = if long < SHORT { (self.budget * 2).min(MOST) } else { (self.budget / 2).max(LEAST) };
@@ -216,9 +220,11 @@ mod tests {
         };
         assert_eq!(spins(STRIKES, 5), STRIKES);
         assert_eq!(spins(SKIPPED, 5), 0, "it was in vain");
-        assert_eq!(spins(STRIKES, 5), STRIKES, "it tries again");
+        assert_eq!(spins(1, 5), 1, "it tries again");
         assert_eq!(spins(SKIPPED, 5), 0);
-        assert_eq!(spins(100, 5000), 100, "there was nothing to come");
+        assert_eq!(spins(1, 5000), 1, "there was nothing to come");
+        assert_eq!(spins(STRIKES, 5), STRIKES);
+        assert_eq!(spins(SKIPPED, 5), 0);
         // What comes while it spins shows that spinning does no harm.
         for _ in 0..100 {
             spun(&mut idle);
