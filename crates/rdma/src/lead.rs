@@ -11,8 +11,8 @@
 //! The word says which thread looks for input; a mutex around what is driven is what keeps two
 //! threads from driving at once. So the word decides about progress only:
 //!
-//! - Only the thread offers, withdraws and takes over. It sleeps on the sockets only while it leads.
-//!   An endpoint that adopts rings it.
+//! - Only the thread offers, withdraws and takes over. It sleeps on the sockets only while it
+//!   leads. An endpoint that adopts rings it.
 //! - Only the named endpoint rests, rises and gives back. It sleeps on the sockets only while it
 //!   rests, and whatever ends that sleep makes it rise.
 //! - An endpoint that leads and does not rest counts its turns. Where the count stands still
@@ -130,8 +130,8 @@ impl Lead {
         self.thread.ring();
     }
 
-    /// An endpoint: takes over, if that is offered. Then it rings the thread, which may sleep on the
-    /// sockets.
+    /// An endpoint: takes over, if that is offered. Then it rings the thread, which may sleep on
+    /// the sockets.
     #[inline(always)]
     pub(crate) fn adopt(&self, endpoint: u16) -> bool {
         self.word.load(Relaxed) == OFFERED && self.change(OFFERED, named(endpoint))
