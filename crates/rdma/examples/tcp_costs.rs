@@ -178,6 +178,7 @@ fn beside(
     endpoint: &Endpoint<TcpPort<NoHtm>>,
 ) -> Result<(), Failed> {
     let (mut ours, mut raws, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut turns, mut lasted) = (0, 0.0);
     for _ in 0..ROUNDS {
         let mut took = Vec::new();
         block_on(endpoint, async {
@@ -189,6 +190,8 @@ fn beside(
             }
             Ok::<_, Failed>(())
         })?;
+        turns += took.len();
+        lasted += took.iter().sum::<f64>();
         let mut raw_took = Vec::new();
         let begin = Instant::now();
         while begin.elapsed() < ROUND {
@@ -202,7 +205,7 @@ fn beside(
         ratios.push(our / floor);
     }
     let (our, floor, ratio) = (median(ours) / 1e3, median(raws) / 1e3, median(ratios));
-    let rate = operations as f64 / our * 1e3;
+    let rate = (operations * turns) as f64 / lasted * 1e6;
     println!(
         "{what:<52}{our:8.1} us, raw {floor:6.1} us: {ratio:5.2} times; {rate:7.0} k/s, {:.2} of raw",
         1.0 / ratio
