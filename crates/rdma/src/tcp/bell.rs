@@ -87,6 +87,12 @@ impl Bell {
         asleep
     }
 
+    /// Wakes the sleeper even where it was roused before: another thread may have taken that ring
+    /// off the event.
+    pub(super) fn insist(&self) {
+        let _ = write(&self.event, &1_u64.to_ne_bytes());
+    }
+
     /// Watches a socket. It is forgotten when it is closed.
     pub(super) fn watch(&self, socket: impl AsFd, token: u64, interest: Interest) -> Result<(), Errno> {
         epoll::add(&self.epoll, socket, EventData::new_u64(token), interest.flags())

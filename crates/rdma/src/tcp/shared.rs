@@ -310,7 +310,7 @@ impl<E: Engine> Shared<E> {
         fence(SeqCst);
         match self.lead.resting().and_then(|endpoint| self.places.get(endpoint)) {
             Some(place) => place.ring(),
-            None => self.service.ring(),
+            None => self.service.insist(),
         }
     }
 
