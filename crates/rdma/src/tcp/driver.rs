@@ -274,18 +274,18 @@ mod tests {
     fn an_endpoint_that_leads_may_be_dropped() {
         let ([one, two], word) = nodes();
         for turn in 0..20 {
-            let (stop, stopped) = mpsc::channel::<()>();
             let server = two.endpoint(SERVER).expect("an endpoint");
             let endpoint = one.endpoint(NodeId(0)).expect("an endpoint");
             thread::scope(|scope| {
                 scope.spawn(move || {
                     let mut executor = Executor::new(&server);
-                    executor.serve(server.during(Phase::Other).serve(|_, _, _| {}));
-                    executor.spawn(server.until(|| stopped.try_recv() == Err(mpsc::TryRecvError::Disconnected)));
+                    let stop = std::cell::Cell::new(false);
+                    executor.serve(server.during(Phase::Other).serve(|_, request, _| stop.set(!request.is_empty())));
+                    executor.spawn(server.until(|| stop.get()));
                     executor.run();
                 });
                 call_until_it_leads(&endpoint, &two);
-                drop(stop);
+                block_on(&endpoint, endpoint.during(Phase::Other).call(SERVER, b"stop")).expect("it answers");
             });
             assert_eq!(add(&one, word), turn);
         }
