@@ -27,6 +27,7 @@ use super::{
     Member,
     bell::Ready,
     queue::{Heard, Queue, Sending},
+    service::Service,
     shared::{Caller, Place, Shared},
     wire::{self, Response},
 };
@@ -271,8 +272,10 @@ impl<E: Engine> TcpPort<E> {
         if self.vain > EAGER && !self.vain.is_multiple_of(SOME) {
             return;
         }
-        // The thread lets go of it soon.
-        let Some(mut work) = self.member.work.try_lock() else { return };
+        let Some(mut work) = self.member.work.try_lock() else {
+            // The thread lets go of it soon, unless it was interrupted by this one.
+            return std::thread::yield_now();
+        };
         let Some(service) = work.as_mut() else { return };
         let busy = service.attend(receiving);
         let needs_thread = service.needs_thread;
@@ -306,14 +309,16 @@ impl<E: Engine> TcpPort<E> {
         if !self.leads {
             return true;
         }
-        let quiet = self.member.work.try_lock().and_then(|mut work| Some(work.as_mut()?.lie_down()));
-        match quiet {
-            Some(true) if !self.shared.lead.rest(self.endpoint) => self.follow(),
-            Some(_) => {}
-            // The thread was interrupted before it had let go of them, or the node has left.
-            None => self.give_back(),
+        // The thread has it for a moment at most.
+        let Some(quiet) = self.member.work.lock().as_mut().map(Service::lie_down) else {
+            // The node has left.
+            self.give_back();
+            return true;
+        };
+        if quiet && !self.shared.lead.rest(self.endpoint) {
+            self.follow();
         }
-        quiet.unwrap_or(true)
+        quiet
     }
 
     /// That sleep is over.
