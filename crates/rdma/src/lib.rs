@@ -55,7 +55,7 @@ mod fabric;
 #[cfg(all(feature = "verbs", not(feature = "model")))]
 mod ibv;
 mod intent;
-#[cfg(any(not(feature = "model"), all(test, feature = "loom")))]
+#[cfg(any(all(feature = "tcp", not(feature = "model")), all(test, feature = "loom")))]
 #[cfg_attr(feature = "model", allow(dead_code, reason = "the model uses some of it"))]
 mod lead;
 mod local;
