@@ -7,10 +7,10 @@
 use std::convert::Infallible;
 
 use crate::{
-    Head, Version,
+    Head, State, Version,
     checksum::checksum,
     keys::Keys,
-    record::{HEAD, HEADER_WORDS, KEY, Shape, VERSION},
+    record::{HEAD, HEADER_WORDS, KEY, STATE, Shape, VERSION},
 };
 
 /// The number of words of the smallest record with a checksum. They have the record's length.
@@ -39,6 +39,8 @@ pub(super) enum Image {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Whole {
     pub(super) version: Version,
+    /// Of the same READ: it may be from before or after the rest.
+    pub(super) state: State,
     pub(super) head: Head,
     pub(super) shape: Shape,
 }
@@ -50,7 +52,7 @@ impl Image {
         let Some(header) = words.first_chunk::<LEAST_WORDS>() else {
             return Self::Longer(LEAST_WORDS, Version::default());
         };
-        let (version, head) = (Version(header[VERSION]), Head(header[HEAD]));
+        let (version, state, head) = (Version(header[VERSION]), State(header[STATE]), Head(header[HEAD]));
         // Incarnations only advance, and this one was complete before its place could be learned.
         if head.incarnation() != incarnation || version.is_removed() {
             return Self::Stale;
@@ -76,10 +78,20 @@ impl Image {
         }
         match shape.key {
             Some(length) => {
-                Self::with_key::<K>(Whole { version, head, shape }, &words[LEAST_WORDS..at.start], length, key)
+                Self::with_key::<K>(Whole { version, state, head, shape }, &words[LEAST_WORDS..at.start], length, key)
             }
-            None => Self::Whole(Whole { version, head, shape }),
+            None => Self::Whole(Whole { version, state, head, shape }),
         }
+    }
+
+    /// Returns the header of a record that is locked, if it still has the version that was seen
+    /// there before. Its value was validated then, and has not changed.
+    pub(super) fn unchanged<K: Keys>(words: &[u64], incarnation: u16, key: K::Key<'_>, seen: Version) -> Option<Whole> {
+        let header = words.first_chunk::<LEAST_WORDS>()?;
+        let (version, state, head) = (Version(header[VERSION]), State(header[STATE]), Head(header[HEAD]));
+        let is_it = head.incarnation() == incarnation && header[KEY] == K::word(key) && head.is_checked();
+        let Ok(shape) = Shape::told::<K, Infallible>(head, || Ok(header[HEADER_WORDS]));
+        (is_it && version == seen && shape.is_possible()).then_some(Whole { version, state, head, shape })
     }
 
     /// Validates the bytes of a long key. The checksum covers the fingerprint, and the fingerprint

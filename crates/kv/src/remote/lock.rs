@@ -5,7 +5,7 @@ use drtm_rdma::{Atomicity, Batch, Capabilities, Pending, Port, Remote, VerbError
 use super::{
     backoff::Backoff,
     error::RemoteError,
-    image::Whole,
+    image::{Image, LEAST_WORDS, Whole},
     record::RecordPeer,
     wire::{Answer, Request, ask},
 };
@@ -151,7 +151,7 @@ impl<K: Keys> RecordPeer<K> {
     ) -> Result<Look<RecordLock>, RemoteError> {
         let mut backoff = Backoff::default();
         loop {
-            match self.lock_and_read(verbs, location, key, holder_and_leases, value, None).await? {
+            match self.lock_and_read(verbs, location, key, holder_and_leases, value, (None, None)).await? {
                 Look::Busy if backoff.again(verbs).await => {}
                 looked => return Ok(looked),
             }
@@ -161,6 +161,9 @@ impl<K: Keys> RecordPeer<K> {
     /// [Locks](Self::lock) the record if it is free, without waiting for it. Also reads two words
     /// of the owner in the same round trip: after the lock was taken, and the first no later than
     /// the second. They are the lock's [line](RecordLock::line).
+    ///
+    /// If the record still has the version that the caller has `seen` there, its value is not
+    /// fetched again, and `value` is invalid.
     ///
     /// # Errors
     ///
@@ -172,13 +175,23 @@ impl<K: Keys> RecordPeer<K> {
         key: K::Key<'_>,
         (holder, leases): (Holder, Leases),
         value: &mut Vec<u8>,
-        line_at: Option<Remote>,
+        (line_at, seen): (Option<Remote>, Option<Version>),
     ) -> Result<Look<RecordLock>, RemoteError> {
         let mut line = Line { at: line_at, is: None, is_prompt: false };
-        let fetched = match self.acquire(verbs, location, key, (holder, leases), &mut line).await?.found() {
+        let words = seen.map_or_else(|| self.expected.words(verbs), |_| LEAST_WORDS);
+        let mut fetched = match self.acquire(verbs, location, key, (holder, leases), words, &mut line).await?.found() {
             Ok(fetched) => fetched,
             Err(not_had) => return Ok(not_had),
         };
+        if let Some(seen) = seen
+            && let Some((words, turn)) = fetched.take()
+            && location.is_within(turn)
+            && let Some(whole) = Image::unchanged::<K>(&words, location.incarnation, key, seen)
+        {
+            let key = K::word(key);
+            let Line { is: line, is_prompt, .. } = line;
+            return Ok(Look::Found(RecordLock { location, holder, key, whole, line, is_prompt }));
+        }
         let looked = self.look(verbs, location, key, fetched, value).await;
         let not_it = match looked.map(Look::found) {
             Ok(Ok(whole)) => {
@@ -212,10 +225,11 @@ impl<K: Keys> RecordPeer<K> {
         location: Location,
         key: K::Key<'_>,
         (holder, leases): (Holder, Leases),
+        words: usize,
         line: &mut Line,
     ) -> Result<Look<Option<(Words<'e, P>, Turn)>>, RemoteError> {
         match Locking::over(verbs.endpoint().capabilities(), self.by_loopback) {
-            Locking::BySwap => self.swap_and_fetch(verbs, location, (holder, leases), line).await,
+            Locking::BySwap => self.swap_and_fetch(verbs, location, (holder, leases), words, line).await,
             Locking::ByMessage => {
                 let place = Place { word: location.record.offset.word(), incarnation: location.incarnation };
                 let request =
@@ -231,12 +245,13 @@ impl<K: Keys> RecordPeer<K> {
     }
 
     /// Swaps the state word as [`acquire`] decides, at first as that of a free record. Fetches the
-    /// record in the same batch.
+    /// record's first words in the same batch.
     async fn swap_and_fetch<'e, P: Port>(
         &self,
         verbs: Verbs<'e, P>,
         location: Location,
         (holder, leases): (Holder, Leases),
+        count: usize,
         line: &mut Line,
     ) -> Result<Look<Option<(Words<'e, P>, Turn)>>, RemoteError> {
         let at = location.record + 8 * STATE as u64;
@@ -244,7 +259,7 @@ impl<K: Keys> RecordPeer<K> {
         while let Acquire::Swap(from) = acquire(seen, holder, leases) {
             let mut batch = verbs.batch();
             let swap = batch.compare_swap(at, from.0, holder.word());
-            let read = batch.read(location.record, self.expected.words(verbs));
+            let read = batch.read(location.record, count);
             let turn = batch.read(turns_of(location.record), 1);
             let line_words = line.at.map(|at| LineWords::post(verbs, &mut batch, at));
             (line.is, line.is_prompt) = (None, false);

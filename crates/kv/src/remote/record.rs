@@ -79,7 +79,8 @@ pub struct RecordPeer<K: Keys> {
     keys: PhantomData<K>,
 }
 
-/// A record's version and state: what [`RecordPeer::check`] finds.
+/// A record's version and state: what [`RecordPeer::check`] and
+/// [`RecordPeer::read_with_state`] find.
 ///
 /// # Example
 ///
@@ -96,7 +97,7 @@ pub struct RecordPeer<K: Keys> {
 pub struct Standing {
     /// The version of its value.
     pub version: Version,
-    /// Its lock and lease, loaded no later than the version.
+    /// Its lock and lease. [`RecordPeer::check`] loads them no later than the version.
     pub state: State,
 }
 
@@ -159,6 +160,24 @@ impl<K: Keys> RecordPeer<K> {
         value: &mut Vec<u8>,
     ) -> Result<Look<Version>, RemoteError> {
         Ok(self.look(verbs, location, key, None, value).await?.map(|whole| whole.version))
+    }
+
+    /// [Reads](Self::read) the record's value, and its state with it. A lock that was taken or
+    /// given up meanwhile may or may not be seen. Only [`check`](Self::check) says that there was
+    /// none.
+    ///
+    /// # Errors
+    ///
+    /// Like [`read`](Self::read).
+    pub async fn read_with_state<P: Port>(
+        &self,
+        verbs: Verbs<'_, P>,
+        location: Location,
+        key: K::Key<'_>,
+        value: &mut Vec<u8>,
+    ) -> Result<Look<Standing>, RemoteError> {
+        let looked = self.look(verbs, location, key, None, value).await?;
+        Ok(looked.map(|Whole { version, state, .. }| Standing { version, state }))
     }
 
     /// Reads the record until it is consistent, at most for a moment.

@@ -279,10 +279,10 @@ fn readers_share_a_lease_and_replace_an_expired_one_by_one_swap_more() {
         }
         let name = (Holder::new(0, 0, 3, 0), Leases::At(300));
         let mut value = Vec::new();
-        let refused = records.lock_and_read(verbs, location, 7, name, &mut value, None).await.expect("sound");
+        let refused = records.lock_and_read(verbs, location, 7, name, &mut value, (None, None)).await.expect("sound");
         assert!(matches!(refused, Look::Busy), "a lease that has not expired: {refused:?}");
         let name = (Holder::new(0, 0, 3, 0), Leases::At(301));
-        let locked = records.lock_and_read(verbs, location, 7, name, &mut value, None).await.expect("sound");
+        let locked = records.lock_and_read(verbs, location, 7, name, &mut value, (None, None)).await.expect("sound");
         let Look::Found(lock) = locked else { panic!("it has expired: {locked:?}") };
         let refused = records.lease_and_read(verbs, location, 7, (900, Leases::At(800)), &mut value).await;
         assert!(matches!(refused, Ok(Look::Busy)), "it is locked: {refused:?}");

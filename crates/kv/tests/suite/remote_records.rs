@@ -208,6 +208,53 @@ fn word(cluster: &Cluster, location: Location, word: u64) -> &drtm_htm::Word {
 }
 
 #[test]
+fn a_lock_of_the_version_that_was_seen_reads_the_header_alone() {
+    for config in moods() {
+        let (cluster, table) = with_table(config);
+        let mut worker = cluster.store.worker().expect("a worker");
+        let inserted = table.insert(&mut worker, 7, &[7; 400]).expect("room").expect("new");
+        cluster.serving(service(&cluster, &table), || {
+            let endpoint = cluster.endpoint(PEERS[0]);
+            let verbs = endpoint.during(Phase::Lock);
+            alone(&endpoint, async {
+                let Peer { lookup, records } = Peer::<Inline>::open(&cluster, verbs, &table).await;
+                let location = lookup.find(verbs, 7).await.expect("sound").expect("inserted above");
+                let me = (holder(PEERS[0], 1), Leases::None);
+                let mut value = Vec::new();
+                assert_eq!(records.read(verbs, location, 7, &mut value).await.expect("sound"), Look::Found(inserted));
+                // Of the version that is there, and of one that is not.
+                for (seen, is_there) in [(inserted, true), (inserted.next(), false)] {
+                    value.clear();
+                    let before = endpoint.counters();
+                    let locked = records.lock_and_read(verbs, location, 7, me, &mut value, (None, Some(seen))).await;
+                    let Look::Found(lock) = locked.expect("sound") else { panic!("it is free") };
+                    let fetched = (endpoint.counters() - before)[Phase::Lock].bytes_in;
+                    assert_eq!((lock.version(), lock.value_length()), (inserted, 400));
+                    let by_verbs = endpoint.capabilities().atomicity == Atomicity::Global;
+                    assert_eq!(fetched < 400, is_there && by_verbs, "{fetched} bytes");
+                    assert!(fetched < 400 || value == [7; 400]);
+                    if is_there {
+                        records.unlock(verbs, lock).await.expect("it is its own");
+                    } else {
+                        records.write(verbs, lock, &[8; 400]).await.expect("as long");
+                    }
+                }
+                // What was locked without its value is written like any other.
+                let Look::Found(written) = records.read(verbs, location, 7, &mut value).await.expect("sound") else {
+                    panic!("it was written")
+                };
+                assert_eq!((value.as_slice(), written > inserted), (&[8; 400][..], true));
+                let locked = records.lock_and_read(verbs, location, 7, me, &mut value, (None, Some(written))).await;
+                let Look::Found(lock) = locked.expect("sound") else { panic!("it is free") };
+                records.write(verbs, lock, &[9; 400]).await.expect("as long");
+                assert!(matches!(records.read(verbs, location, 7, &mut value).await, Ok(Look::Found(_))));
+                assert_eq!(value, [9; 400]);
+            });
+        });
+    }
+}
+
+#[test]
 fn a_lock_keeps_others_out_and_only_its_holder_frees_it() {
     for config in moods() {
         let (cluster, table) = with_table(config);
@@ -234,6 +281,8 @@ fn a_lock_keeps_others_out_and_only_its_holder_frees_it() {
                 assert!(matches!(impatient.remove(&mut local, 7), Err(KvError::Busy)));
                 // No write has begun, so the value is unchanged.
                 assert_eq!(records.read(verbs, location, 7, &mut value).await.expect("sound"), Look::Found(inserted));
+                let read = records.read_with_state(verbs, location, 7, &mut value).await.expect("sound");
+                assert_eq!(read, Look::Found(Standing { version: inserted, state: me.into() }));
                 let standing = records.check(verbs, location).await.expect("sound");
                 assert_eq!(standing, Look::Found(Standing { version: inserted, state: me.into() }));
                 let Look::Found(standing) = standing else { unreachable!() };
