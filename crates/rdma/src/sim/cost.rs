@@ -27,8 +27,10 @@ use super::{clock::Picos, profiles::CpuProfile};
 pub enum Cost {
     /// A lookup of a key in a local table.
     Lookup,
-    /// A change of a local table: inserting, writing or removing a row.
+    /// Writing a row of a local table whose place is known.
     Update,
+    /// Inserting or removing a row of a local table.
+    Insert,
     /// Locking, checking or unlocking a local record.
     Lock,
     /// Copying or checking this many bytes.
@@ -44,6 +46,7 @@ impl CpuProfile {
         match cost {
             Cost::Lookup => self.lookup,
             Cost::Update => self.update,
+            Cost::Insert => self.insert,
             Cost::Lock => self.lock,
             Cost::Copy(bytes) => self.line * bytes.div_ceil(64) as u64,
             Cost::Switch => self.switch,
