@@ -78,14 +78,14 @@ impl Chooser {
     /// What a transaction that begins now is to use.
     pub(super) fn choose(&mut self, now: Time) -> Choice {
         let length = 4.0 * self.all.nanos;
-        let power = (length.max(1.0).log2().ceil() as u32).clamp(SLOT[0], SLOT[1]);
+        let power = (length.max(1.0).log2() as u32).clamp(SLOT[0], SLOT[1]);
         let (slot, within) = (now.nanos() >> power, now.nanos() & ((1 << power) - 1));
         // In the beginning there is nothing to keep to.
         let is_new = self.ways.iter().any(|way| way.seen < MEMORY / 2);
         let place = if is_new { slot % WAYS.len() as u64 } else { slot % PERIOD };
         match usize::try_from(place) {
-            // Those that began in the slot before are still at it in the first quarter.
-            Ok(way) if way < WAYS.len() => Choice { way: way as u8, is_trial: within >> (power - 2) != 0 },
+            // Those that began in the slot before are still at it in the first half.
+            Ok(way) if way < WAYS.len() => Choice { way: way as u8, is_trial: within >> (power - 1) != 0 },
             _ => {
                 self.decide();
                 Choice { way: self.best as u8, is_trial: false }

@@ -94,7 +94,8 @@ impl Asked {
 pub(super) fn cost(of: Ask) -> Cost {
     match of {
         Ask::Read(_) | Ask::Lease(_) | Ask::Scan(_) => Cost::Lookup,
-        Ask::Place(_) | Ask::Apply(_) | Ask::Reap(_) | Ask::Log(_) | Ask::Void(_) => Cost::Update,
+        Ask::Apply(_) | Ask::Log(_) | Ask::Void(_) => Cost::Update,
+        Ask::Place(_) | Ask::Reap(_) => Cost::Insert,
         Ask::Lock(_) | Ask::Line(_) | Ask::Count(_) | Ask::Check(_) | Ask::Guard(_) | Ask::Unlock(_) => Cost::Lock,
         Ask::Durable(_) => Cost::Lock,
     }

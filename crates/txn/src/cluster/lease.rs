@@ -17,7 +17,7 @@ const LOOKUPS: u32 = 8;
 
 impl Peer {
     /// Looks a row up, or looks again where it was not where it had been found.
-    async fn find<P: Port>(
+    pub(super) async fn find<P: Port>(
         &self,
         verbs: Verbs<'_, P>,
         table: u16,
@@ -160,7 +160,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 return outcome;
             }
             // Each with the line: the last one may turn out to be gone.
-            let locked = self.lock_each(state, phase, &left, |_, _| true).await;
+            let locked = self.lock_each(state, phase, (&left, false), |_, _| true).await;
             let mut moved = Vec::new();
             for (row, locked) in left.iter().zip(locked) {
                 if let Err(Error::Conflict(Conflict::Moved)) = locked {

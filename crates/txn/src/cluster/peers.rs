@@ -11,7 +11,7 @@ use std::{
 
 use drtm_kv::{
     BucketCache, Bytes, HashPeer, Holder, Inline, Keys, Leases, Location, Look, PeerError, RecordLock, RecordPeer,
-    RemoteError, TableId, Version,
+    RemoteError, Standing, TableId, Version,
 };
 use drtm_rdma::{Endpoint, NodeId, Offset, Pending, Port, RegionId, Remote, Verbs};
 
@@ -43,7 +43,7 @@ pub(super) enum Glimpse {
     Record { location: Location, version: Version, value: Vec<u8> },
     /// No record. Its owner has to say so, with a guard.
     Nothing,
-    /// A record that is being written.
+    /// A record that is being written, or that another transaction has locked.
     Busy(Location),
 }
 
@@ -107,12 +107,14 @@ impl Peer {
         matches!(self.tables.get(usize::from(table)), Some(Some(_)))
     }
 
-    /// Looks a row up, and reads it.
+    /// Looks a row up, and reads it for a holder. What another one has locked is about to change,
+    /// so that a transaction that had read it would fail later.
     pub(super) async fn read<P: Port>(
         &self,
         verbs: Verbs<'_, P>,
         table: u16,
         key: KeyRef<'_>,
+        holder: Holder,
     ) -> Result<Glimpse, Error> {
         at!(self, table, key, |lookup, records, key| {
             let failed = |source| not_found(self.node, source);
@@ -120,9 +122,12 @@ impl Peer {
             loop {
                 let Some(location) = found else { return Ok(Glimpse::Nothing) };
                 let mut value = Vec::new();
-                let read = records.read(verbs, location, key, &mut value).await;
+                let read = records.read_with_state(verbs, location, key, &mut value).await;
                 match read.map_err(|error| one_sided(self.node, error))? {
-                    Look::Found(version) => return Ok(Glimpse::Record { location, version, value }),
+                    Look::Found(Standing { state, .. }) if !state.may_be_read_by(holder) => {
+                        return Ok(Glimpse::Busy(location));
+                    }
+                    Look::Found(Standing { version, .. }) => return Ok(Glimpse::Record { location, version, value }),
                     Look::Busy => return Ok(Glimpse::Busy(location)),
                     Look::Stale => {
                         let again = lookup.find_again(verbs, key).await.map_err(failed)?;
@@ -159,20 +164,20 @@ impl Peer {
     }
 
     /// Locks a row in a holder's name. Reads its owner's line after that, if it is the last lock of
-    /// its round there, or is taken late.
+    /// its round there, or is taken late. A value of the version that was seen is not read again.
     pub(super) async fn lock<P: Port>(
         &self,
         verbs: Verbs<'_, P>,
         table: u16,
         key: KeyRef<'_>,
-        location: Location,
+        (location, seen): (Location, Option<Version>),
         holder: (Holder, Leases),
         is_last: bool,
     ) -> Result<Locked, Error> {
         at!(self, table, key, |_lookup, records, key| {
             let mut value = Vec::new();
             let line = is_last.then_some(self.line);
-            let locked = records.lock_and_read(verbs, location, key, holder, &mut value, line).await;
+            let locked = records.lock_and_read(verbs, location, key, holder, &mut value, (line, seen)).await;
             let lock = match locked.map_err(|error| one_sided(self.node, error))? {
                 Look::Found(lock) => lock,
                 Look::Busy => return Err(Conflict::Locked.into()),

@@ -50,6 +50,10 @@ pub struct Protocol {
     pub read: Form,
     /// Whether the places of rows that were looked up one-sidedly are remembered.
     pub caches: bool,
+    /// Whether several rows that a transaction reads at once, or prefetches, are requested at the
+    /// same time. Otherwise they are read one after the other, as in systems that do not know a
+    /// transaction's rows in advance.
+    pub outstanding: bool,
     /// Locking rows that are going to be overwritten. Rows that were locked one-sidedly are written
     /// so, unless the owner has a snapshot open.
     pub lock: Form,
@@ -74,6 +78,7 @@ impl Protocol {
         name: "fasst",
         read: Form::Message,
         caches: false,
+        outstanding: true,
         lock: Form::Message,
         log: Form::Message,
         is_passive: false,

@@ -92,14 +92,29 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         self.peer(row.owner).ok_or_else(|| ClusterError::NotHere { node: row.owner }.into())
     }
 
+    /// Looks up where rows of other nodes are.
+    pub(super) async fn locate(&self, state: &State<'e, F::Port>, rows: &[u32]) -> Result<(), Error> {
+        let verbs = self.endpoint().during(Phase::Lookup);
+        let others = rows.iter().map(|row| &state.rows[*row as usize]).filter(|row| row.owner != self.id());
+        let others: Vec<&Row> = others.collect();
+        for row in &others {
+            self.greet(row.owner).await?;
+        }
+        let look = |row: &&Row| {
+            let (peer, table, key) = (self.peer_of(row), row.table, row.key.in_bytes(&state.arena.keys));
+            async move { peer?.find(verbs, table, key, false).await.map(drop) }
+        };
+        all(self.endpoint(), others.iter().map(look).collect()).await.into_iter().collect()
+    }
+
     async fn read_all(&self, state: &mut State<'e, F::Port>, phase: Phase, rows: &[u32]) -> Result<(), Error> {
-        let verbs = self.endpoint().during(phase);
+        let (verbs, holder) = (self.endpoint().during(phase), state.holder);
         let glimpses = {
             let keys = &state.arena.keys;
             let look = |number: &u32| {
                 let row = &state.rows[*number as usize];
                 let peer = self.peer_of(row);
-                async move { peer?.read(verbs, row.table, row.key.in_bytes(keys)).await }
+                async move { peer?.read(verbs, row.table, row.key.in_bytes(keys), holder).await }
             };
             all(self.endpoint(), rows.iter().map(look).collect()).await
         };
@@ -139,7 +154,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let is_here = |other: &&u32| state.rows[**other as usize].owner == state.rows[number as usize].owner;
             rows.iter().rfind(is_here) == Some(&number)
         };
-        let locked = self.lock_each(state, phase, rows, is_last).await;
+        let locked = self.lock_each(state, phase, (rows, true), is_last).await;
         let mut outcome = Ok(());
         for (row, locked) in rows.iter().zip(locked) {
             let locked = state.has_locked_by_verbs(*row, locked, S::has(Mutation::SnapshotsOverwritten));
@@ -153,12 +168,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     /// Locks rows, all at the same time. With those that are `last`, or taken late, comes the line
-    /// of their owners.
+    /// of their owners. If they are known, the values of those that have not changed are not read.
     pub(super) async fn lock_each(
         &self,
         state: &mut State<'e, F::Port>,
         phase: Phase,
-        rows: &[u32],
+        (rows, are_known): (&[u32], bool),
         is_last: impl Fn(&State<'e, F::Port>, u32) -> bool,
     ) -> Vec<Result<Locked, Error>> {
         let (verbs, holder) = (self.endpoint().during(phase), (state.holder, self.leases()));
@@ -173,7 +188,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             async move {
                 let Some(location) = row.location else { return Err(Conflict::Moved.into()) };
                 let key = row.key.in_bytes(&state.arena.keys);
-                peer?.lock(verbs, row.table, key, location, holder, is_last).await
+                let seen = (are_known && row.is_read).then_some(row.seen);
+                peer?.lock(verbs, row.table, key, (location, seen), holder, is_last).await
             }
         };
         all(self.endpoint(), rows.iter().map(lock).collect()).await

@@ -153,7 +153,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
                 false => backup.apply_some(S::has(Mutation::UndecidedApplied), !S::has(Mutation::ReplicasNotLogged)),
             };
             for _ in 0..applied {
-                self.endpoint().charge(Cost::Update);
+                self.endpoint().charge(Cost::Insert);
             }
             if applied > 0 {
                 idle = 0;

@@ -56,12 +56,23 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
             wanted.sort_unstable();
             wanted.dedup();
             let asks: Asks = wanted.into_iter().map(Ask::Read).collect();
-            let outcome = self.round(Phase::Execute, &asks).await;
+            let outcome = match self.worker.protocol().outstanding {
+                true => self.round(Phase::Execute, &asks).await,
+                false => self.one_by_one(&asks).await,
+            };
             if !self.is_to_be_repeated(&outcome, &mut tries, PATIENCE).await {
                 outcome?;
                 return self.check_if_opaque(!asks.is_empty()).await;
             }
         }
+    }
+
+    /// Reads rows one after the other, until one cannot be read.
+    async fn one_by_one(&mut self, asks: &[Ask]) -> Result<(), Error> {
+        for ask in asks {
+            self.round(Phase::Execute, std::slice::from_ref(ask)).await?;
+        }
+        Ok(())
     }
 
     /// The value that a row has for the transaction.
@@ -138,6 +149,25 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
     ) -> Result<(), Error> {
         let rows = self.rows_of(rows.table(), keys)?;
         self.fetch(&rows).await
+    }
+
+    /// Looks up where rows of other nodes are, and reads none of them. Where the protocol
+    /// [remembers](crate::cluster::Protocol::caches) places, reading such a row later takes one
+    /// round trip.
+    ///
+    /// # Errors
+    ///
+    /// When an owner cannot be asked.
+    pub async fn locate<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        keys: impl IntoIterator<Item = impl AsKey<K>>,
+    ) -> Result<(), Error> {
+        let rows = self.rows_of(table, keys)?;
+        match &self.state {
+            Some(state) => self.worker.locate(state, &rows).await,
+            None => Ok(()),
+        }
     }
 
     /// Whether there is such a row.
