@@ -5,6 +5,7 @@
 //! nothing is computed from them. A series that is not available here, because it needs other
 //! hardware or is another system, is listed with the reason and no value.
 
+mod auto;
 mod dbx_factors;
 mod dbx_fig1;
 mod dbx_fig14;
@@ -121,6 +122,14 @@ Panels:
   drtmh-fig14b the same: SmallBank
   drtmh-fig17a whole designs with an older NIC: TPC-C
   drtmh-fig17b the same: SmallBank
+  auto-cx3a    forms chosen at run time beside fixed ones, on a simulated cluster with an older NIC: TPC-C
+  auto-cx3b    the same: SmallBank
+  auto-cx3c    the same: TPC-E's customer-position
+  auto-cx3d    the same, and then only changes of prices
+  auto-cx4a    forms chosen at run time beside fixed ones, on a simulated cluster: TPC-C
+  auto-cx4b    the same: SmallBank
+  auto-cx4c    the same: TPC-E's customer-position
+  auto-cx4d    the same, and then only changes of prices
 
 Examples:
   drtm-bench paper dbx-fig1a                    a table, with the published values
@@ -132,7 +141,9 @@ Examples:
 /// All studies, in the order of the papers.
 fn studies() -> impl Iterator<Item = &'static Study> {
     let dbx = [dbx_fig1::STUDIES, dbx_tpcc::STUDIES, dbx_store::STUDIES, dbx_factors::STUDIES, dbx_fig14::STUDIES];
-    dbx.into_iter().chain([drtm_tab1::STUDIES, drtm_fig2::STUDIES, drtm::STUDIES, drtmh::STUDIES]).flatten()
+    dbx.into_iter()
+        .chain([drtm_tab1::STUDIES, drtm_fig2::STUDIES, drtm::STUDIES, drtmh::STUDIES, auto::STUDIES])
+        .flatten()
 }
 
 /// The panels that one name stands for.
@@ -201,7 +212,7 @@ mod tests {
     fn a_figure_s_name_stands_for_its_panels() {
         let names: Vec<_> =
             studies().flat_map(|study| study.panels).map(|panel| (panel.figure(), panel.name)).collect();
-        assert_eq!((names[0], names.last()), (("dbx-fig1", "dbx-fig1a"), Some(&("drtmh-fig17", "drtmh-fig17b"))));
+        assert_eq!((names[0], names.last()), (("dbx-fig1", "dbx-fig1a"), Some(&("auto-cx4", "auto-cx4d"))));
         let whole = Selection("dbx-fig1".to_owned());
         let panels = studies().flat_map(|study| study.panels).filter(|panel| whole.includes(panel));
         assert_eq!(panels.count(), 4, "and none of dbx-fig14");

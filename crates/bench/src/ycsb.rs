@@ -28,6 +28,7 @@
 mod check;
 mod cluster;
 mod command;
+mod hotspot;
 mod inputs;
 mod layout;
 mod load;
@@ -40,6 +41,7 @@ mod worker;
 
 pub(crate) use cluster::{OrderedRecords, Records, SmallRecords};
 pub(crate) use command::{Args, SmallTransactions};
+pub(crate) use hotspot::Hotspot;
 
 pub use check::{Violation, check};
 pub use inputs::{Inputs, Operation};

@@ -8,7 +8,7 @@
 //! - [`workers`]: the coroutines of one worker, the same on every fabric.
 //! - [`stages`]: the stages of a run, within a process and between processes.
 //! - [`process`]: the processes of a cluster on shared memory or TCP. [`pipes`]: their messages.
-//! - [`read`]: what checks read.
+//! - [`read`]: rows that are read by checks, and before a run.
 //! - [`tally`], [`figures`]: what is counted, and how it is reported.
 
 mod access;
@@ -29,10 +29,10 @@ mod workers;
 mod workload;
 
 pub(crate) use access::{Access, Body, at_once, transact, transact_if};
-pub(super) use figures::Figures;
+pub(crate) use figures::Figures;
 pub(crate) use plan::{Length, Plan, ProtocolOf};
 pub(crate) use process::{MEMBER, run_member};
-pub(crate) use read::read;
+pub(crate) use read::{look_up, read};
 pub(crate) use simulation::simulate;
 pub(crate) use tally::Gathered;
 pub(crate) use testbed::run;

@@ -160,6 +160,7 @@ impl Options {
             length,
             seed,
             memory: (u64::from(self.memory) << 30) / u64::from(self.nodes),
+            warms: false,
         })
     }
 

@@ -167,6 +167,7 @@ impl Args {
             length: Length::Transactions(self.txns.div_ceil(workers)),
             seed,
             memory: MEMORY / u64::from(self.nodes),
+            warms: false,
         };
         let clients = workers as usize * usize::from(coroutines);
         let histories = Histories { workload: self.workload, seed, clients, epoch: Epoch::now() };

@@ -4,6 +4,7 @@ use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 
 use clap::{Args, value_parser};
 use drtm_htm::{Profile, Stats};
+use drtm_rdma::NicProfile;
 
 use crate::{
     Error,
@@ -37,6 +38,45 @@ pub(super) struct EffortArgs {
     /// Simulated clusters as large as the paper's. Takes hours
     #[arg(long, conflicts_with = "quick")]
     full: bool,
+
+    /// Multiply constants of simulated NICs and processors, to see how much results depend on them
+    #[arg(long, value_parser = varied, value_delimiter = ',', value_name = "CONSTANT=FACTOR,...")]
+    vary: Vec<(&'static str, f64)>,
+
+    /// Microseconds of virtual time that are counted of each point of DrTM+H's figures, and half as
+    /// many to warm up [default: 5000, and 2000 to warm up]
+    #[arg(long, value_parser = value_parser!(u64).range(100..=1_000_000), value_name = "US")]
+    virtual_us: Option<u64>,
+
+    /// Of simulated clusters, print to stderr what the phases of each point sent, and its conflicts
+    #[arg(long)]
+    phases: bool,
+
+    /// Coroutines of each thread of simulated clusters, in DrTM+H's figures [default: 1,4,10,16]
+    #[arg(long, value_parser = value_parser!(u16).range(1..=64), value_delimiter = ',', value_name = "N,...")]
+    coroutines: Option<Vec<u16>>,
+}
+
+/// Returns a NIC of which these constants are multiplied.
+pub(super) fn vary(profile: &'static NicProfile, constants: &[(&str, f64)]) -> &'static NicProfile {
+    if constants.is_empty() {
+        return profile;
+    }
+    let vary = |profile: NicProfile, (constant, factor): &(&str, f64)| profile.varied(constant, *factor);
+    let varied = constants.iter().try_fold(profile.clone(), vary);
+    // A simulation keeps it until the process ends.
+    varied.map_or(profile, |varied| Box::leak(Box::new(varied)))
+}
+
+/// Parses a constant's name and a factor.
+fn varied(given: &str) -> Result<(&'static str, f64), String> {
+    let names = || format!("one of {}", NicProfile::CONSTANTS.join(", "));
+    let (name, factor) = given.split_once('=').ok_or("write CONSTANT=FACTOR")?;
+    let constant = NicProfile::CONSTANTS.into_iter().find(|constant| *constant == name).ok_or_else(names)?;
+    match factor.parse::<f64>() {
+        Ok(factor) if (0.0..=1e3).contains(&factor) => Ok((constant, factor)),
+        _ => Err("a factor from 0 to 1000".to_owned()),
+    }
 }
 
 /// The effort of measuring.
@@ -49,6 +89,14 @@ pub(super) struct Effort {
     pub(super) is_quick: bool,
     /// Whether simulated clusters are as large as the papers'.
     pub(super) is_full: bool,
+    /// Constants of simulated clusters that are multiplied.
+    pub(super) varied: Vec<(&'static str, f64)>,
+    /// Whether phases of simulated clusters are printed.
+    pub(super) shows_phases: bool,
+    /// Virtual time that is counted, if it is given.
+    pub(super) counted: Option<Duration>,
+    /// Coroutines of simulated clusters' threads, if they are given.
+    pub(super) coroutines: Option<Vec<u16>>,
     rounds: u16,
     until: Until,
 }
@@ -71,6 +119,11 @@ pub(super) struct Sum {
 }
 
 impl Effort {
+    /// Returns a NIC of simulated clusters, with the constants that are varied.
+    pub(super) fn profile(&self, profile: &'static NicProfile) -> &'static NicProfile {
+        vary(profile, &self.varied)
+    }
+
     pub(super) fn new(args: &EffortArgs, engine: EngineName, seed: u64) -> Self {
         let is_quick = args.quick;
         let threads = match &args.threads {
@@ -80,7 +133,9 @@ impl Effort {
         };
         let (rounds, until) =
             if is_quick { (1, Until::Transactions(200)) } else { (args.rounds, Until::Time(args.secs)) };
-        Self { engine, seed, threads, is_quick, is_full: args.full, rounds, until }
+        let (varied, shows_phases, coroutines) = (args.vary.clone(), args.phases, args.coroutines.clone());
+        let (is_full, counted) = (args.full, args.virtual_us.map(Duration::from_micros));
+        Self { engine, seed, threads, is_quick, is_full, varied, shows_phases, counted, coroutines, rounds, until }
     }
 
     /// Returns where measured numbers come from.

@@ -1,12 +1,14 @@
 //! The throughput of a simulated cluster.
 
-use drtm_rdma::{Atomicity, NicProfile, SimConfig};
+use drtm_rdma::{Atomicity, NicProfile, SimConfig, Transport};
+use drtm_txn::Conflict;
 
+use super::effort::Effort;
 use crate::{
     Error,
     drive::{
         Plain,
-        cluster::{ClusterWorkload, Length, Plan, simulate},
+        cluster::{ClusterWorkload, Figures, Length, Plan, simulate},
     },
 };
 
@@ -15,11 +17,13 @@ use crate::{
 ///
 /// NICs' atomics are atomic with processors', so that locks can be taken by them, as in the papers.
 pub(super) fn throughput<W: ClusterWorkload>(
+    effort: &Effort,
     workload: &W,
     plan: &Plan,
-    profile: &'static NicProfile,
+    (profile, transport): (&'static NicProfile, Transport),
 ) -> Result<f64, Error> {
-    let config = SimConfig::new(profile).atomicity(Atomicity::Global);
+    let profile = effort.profile(profile);
+    let config = SimConfig::new(profile).atomicity(Atomicity::Global).transport(transport);
     let gathered = simulate::<Plain, W>(workload, plan, config)?;
     if let [first, ..] = gathered.violations.as_slice() {
         return Err(Error::Inconsistent { violations: gathered.violations.len(), first: first.clone() });
@@ -28,5 +32,20 @@ pub(super) fn throughput<W: ClusterWorkload>(
         Length::Window { counted, .. } => counted.as_secs_f64(),
         Length::Transactions(_) => gathered.tally.nanos as f64 / 1e9,
     };
-    Ok(gathered.tally.committed as f64 / seconds)
+    let rate = gathered.tally.committed as f64 / seconds;
+    if effort.shows_phases {
+        let Plan { nodes, coroutines, protocol, .. } = plan;
+        let each = |count: &u64| *count as f64 / gathered.tally.committed.max(1) as f64;
+        let conflicts = Conflict::ALL.iter().zip(gathered.tally.conflicts.iter().map(each));
+        let conflicts: Vec<_> = conflicts.map(|(conflict, each)| format!("{conflict:?} {each:.3}")).collect();
+        eprintln!(
+            "{} by {}, {nodes} nodes, {coroutines} coroutines, {}: {rate:.0} transactions/s; conflicts: {}\n{}\n",
+            W::NAME,
+            protocol.0.name,
+            profile.name,
+            conflicts.join(", "),
+            Figures::new(plan, &gathered.tally).text()
+        );
+    }
+    Ok(rate)
 }

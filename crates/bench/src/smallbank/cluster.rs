@@ -21,7 +21,7 @@ use crate::{
     Error,
     drive::{
         Done,
-        cluster::{Access, Body, ClusterWorkload, Place, read, transact},
+        cluster::{Access, Body, ClusterWorkload, Place, look_up, read, transact},
         expect_row, miscounted,
     },
 };
@@ -155,6 +155,20 @@ impl ClusterWorkload for SmallBank {
 
     fn client(&self, _place: Place, number: usize) -> Result<Client, Error> {
         Ok(Client { inputs: self.inputs(number)?, ledger: Ledger::default() })
+    }
+
+    /// The accounts of hot customers.
+    async fn warm<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        worker: &Worker<'_, F, S>,
+        tables: Tables,
+        place: Place,
+        (number, workers): (usize, usize),
+    ) -> Result<(), Error> {
+        let others = (0..self.inputs(0)?.hot_customers()).filter(|customer| !place.owns(*customer));
+        let own = others.skip(number).step_by(workers);
+        look_up(worker, tables.savings, own.clone()).await?;
+        look_up(worker, tables.checking, own).await
     }
 
     async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(

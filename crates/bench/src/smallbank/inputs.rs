@@ -182,6 +182,11 @@ impl Inputs {
         Ok(Self { mix, amounts: Amounts::H_STORE, customers, hot, chance: hot_set.chance(), random })
     }
 
+    /// Returns the number of hot customers, which have the lowest numbers.
+    pub(super) fn hot_customers(&self) -> u64 {
+        self.hot
+    }
+
     /// Replaces the amounts.
     #[must_use]
     pub fn with_amounts(self, amounts: Amounts) -> Self {

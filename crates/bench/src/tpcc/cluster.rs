@@ -34,7 +34,7 @@ use crate::{
     Error,
     drive::{
         Done,
-        cluster::{ClusterWorkload, Place, read, transact},
+        cluster::{ClusterWorkload, Place, look_up, read, transact},
         miscounted, spread,
     },
     names::name_of,
@@ -51,6 +51,8 @@ pub(crate) struct Distributed {
     mix: MixName,
     remote_items: u8,
     remote_payments: u8,
+    /// Whether all items are equally likely.
+    is_uniform: bool,
     seed: u64,
     /// Of the population, in microseconds.
     date: NonZeroU64,
@@ -60,7 +62,12 @@ impl Distributed {
     pub(crate) fn new(scale: Scale, mix: MixName, chances: Chances, seed: u64, date: NonZeroU64) -> Self {
         let (warehouses, customers, items) = (scale.warehouses(), scale.customers(), scale.items());
         let (remote_items, remote_payments) = (chances.remote_item, chances.remote_payment);
-        Self { warehouses, customers, items, mix, remote_items, remote_payments, seed, date }
+        Self { warehouses, customers, items, mix, remote_items, remote_payments, is_uniform: false, seed, date }
+    }
+
+    /// Makes all items equally likely.
+    pub(crate) fn with_uniform_items(self) -> Self {
+        Self { is_uniform: true, ..self }
     }
 
     fn scale(&self) -> Result<Scale, Error> {
@@ -172,7 +179,8 @@ impl ClusterWorkload for Distributed {
         let random = Random::seeded(spread(self.seed, number + 1));
         let scale = loader.scale();
         Ok(Client {
-            inputs: Inputs::new(scale, run, self.chances(), (*warehouse, district), random)?,
+            inputs: Inputs::new(scale, run, self.chances(), (*warehouse, district), random)?
+                .with_uniform_items(self.is_uniform),
             deck: Deck::new(self.mix.mix()),
             node: place.node,
             home: *warehouse,
@@ -182,6 +190,19 @@ impl ClusterWorkload for Distributed {
             remote: Vec::new(),
             oldest: [scale.customers() - scale.undelivered() + 1; DISTRICTS as usize],
         })
+    }
+
+    /// The rows of stock.
+    async fn warm<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        worker: &Worker<'_, F, S>,
+        tables: Tables,
+        place: Place,
+        (number, workers): (usize, usize),
+    ) -> Result<(), Error> {
+        let others = (1..=self.warehouses).filter(|warehouse| !place.owns(of_warehouse(*warehouse)));
+        let stocks = others.flat_map(|warehouse| (1..=self.items).map(move |item| (warehouse, item)));
+        look_up(worker, tables.stocks, stocks.skip(number).step_by(workers)).await
     }
 
     async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(

@@ -143,6 +143,8 @@ pub struct Inputs {
     chances: Chances,
     /// The terminal's district.
     home: DistrictKey,
+    /// Whether all items are equally likely.
+    is_uniform: bool,
     random: Random,
 }
 
@@ -163,7 +165,13 @@ impl Inputs {
         if !(1..=scale.warehouses()).contains(&warehouse) || !(1..=DISTRICTS).contains(&district) {
             return Err(ScaleError::District(warehouse, district));
         }
-        Ok(Self { scale, constants, chances, home, random })
+        Ok(Self { scale, constants, chances, home, is_uniform: false, random })
+    }
+
+    /// Makes all items equally likely. With few items, the specification's distribution has far
+    /// fewer popular rows than with all of them.
+    pub(super) fn with_uniform_items(self, is_uniform: bool) -> Self {
+        Self { is_uniform, ..self }
     }
 
     /// Draws the next NEW-ORDER (2.4.1).
@@ -221,7 +229,10 @@ impl Inputs {
     }
 
     fn line(&mut self) -> NewOrderLine {
-        let item = self.constants.item(&self.scale, &mut self.random);
+        let item = match self.is_uniform {
+            true => self.random.within(1, self.scale.items()),
+            false => self.constants.item(&self.scale, &mut self.random),
+        };
         let is_remote = self.random.percent(self.chances.remote_item);
         let supply_warehouse = if is_remote { self.other_warehouse() } else { self.home.0 };
         NewOrderLine { item, supply_warehouse, quantity: self.random.within(1, 10) }

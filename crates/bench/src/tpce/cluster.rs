@@ -209,7 +209,8 @@ impl ClusterWorkload for CustomerPosition {
         client: &mut Client,
     ) -> Result<Done, Error> {
         let Client { random, customers, first, step, fed } = client;
-        if random.percent(self.feeds) {
+        let only_feeds = self.only_feeds_after.is_some_and(|after| worker.endpoint().now().nanos() >= after);
+        if only_feeds || random.percent(self.feeds) {
             let securities = self.brokerage.securities();
             let from = random.within(0, securities - 1);
             let to = (from + random.within(1, securities - 1)) % securities;

@@ -1,5 +1,7 @@
 //! `drtm-bench tpce-cp`: runs TPC-E's customer-position.
 
+use std::time::Duration;
+
 use clap::{Args as ClapArgs, value_parser};
 use serde::{Deserialize, Serialize};
 
@@ -60,11 +62,18 @@ pub(crate) struct CustomerPosition {
     pub(super) brokerage: Brokerage,
     /// Percent.
     pub(super) feeds: u8,
+    /// After this many nanoseconds, all are.
+    pub(super) only_feeds_after: Option<u64>,
     pub(super) seed: u64,
 }
 
 impl CustomerPosition {
     pub(crate) fn new(customers: u32, feeds: u8, seed: u64) -> Result<Self, Error> {
-        Ok(Self { brokerage: Brokerage::new(customers, seed)?, feeds, seed })
+        Ok(Self { brokerage: Brokerage::new(customers, seed)?, feeds, only_feeds_after: None, seed })
+    }
+
+    /// Changes to transactions that change prices, and no others, after this time.
+    pub(crate) fn only_feeds_after(self, after: Duration) -> Self {
+        Self { only_feeds_after: Some(after.as_nanos() as u64), ..self }
     }
 }

@@ -19,7 +19,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Operation, Row, Shape, check, key,
+    Operation, Row, Shape, check,
+    hotspot::{Hotspot, Hotspots},
+    key,
     layout::{ClusterRecords, Layout, RECORD},
     load::{Dist, Load, MixName},
     number, population,
@@ -47,13 +49,16 @@ pub(crate) struct Distributed<O, const N: usize> {
     seed: u64,
     /// Whether rows are fetched before a transaction runs, whatever the protocol.
     fetches: bool,
+    /// Instead of the load's transactions.
+    hotspot: Option<Hotspot>,
     order: PhantomData<fn() -> O>,
 }
 
 impl<O, const N: usize> Clone for Distributed<O, N> {
     fn clone(&self) -> Self {
-        let Self { records, load, size, seed, fetches, order } = self;
-        Self { records: *records, load: *load, size: size.clone(), seed: *seed, fetches: *fetches, order: *order }
+        let Self { records, load, size, seed, fetches, hotspot, order } = self;
+        let size = size.clone();
+        Self { records: *records, load: *load, size, seed: *seed, fetches: *fetches, hotspot: *hotspot, order: *order }
     }
 }
 
@@ -65,7 +70,7 @@ impl<O, const N: usize> fmt::Debug for Distributed<O, N> {
 
 impl<O: Layout, const N: usize> Distributed<O, N> {
     pub(super) fn new(records: u64, load: Load, size: Vec<(&'static str, Value)>, seed: u64) -> Result<Self, Error> {
-        let distributed = Self { records, load, size, seed, fetches: false, order: PhantomData };
+        let distributed = Self { records, load, size, seed, fetches: false, hotspot: None, order: PhantomData };
         // Whether there are enough records, before they are loaded.
         distributed.task(0)?;
         Ok(distributed)
@@ -81,10 +86,10 @@ impl<O: Layout, const N: usize> Distributed<O, N> {
 pub(crate) type SmallRecords = Distributed<Hash, 1>;
 
 impl SmallRecords {
-    /// Transactions of several operations, whose rows are fetched before they run.
-    pub(crate) fn fetched(records: u64, shape: Shape, seed: u64) -> Result<Self, Error> {
-        let load = Load { mix: MixName::X, dist: Dist::Zipf, fields: 1, shape };
-        Ok(Self { fetches: true, ..Self::new(records, load, Vec::new(), seed)? })
+    /// Hotspot transactions, whose rows are fetched before they run.
+    pub(crate) fn hotspots(records: u64, shape: Hotspot, seed: u64) -> Result<Self, Error> {
+        let load = Load { mix: MixName::X, dist: Dist::Zipf, fields: 1, shape: Shape::STANDARD };
+        Ok(Self { fetches: true, hotspot: Some(shape), ..Self::new(records, load, Vec::new(), seed)? })
     }
 }
 
@@ -114,6 +119,7 @@ impl AddAssign for Written {
 #[derive(Debug)]
 pub(crate) struct Client {
     task: Task,
+    hotspots: Option<Hotspots>,
     number: u64,
     /// Of all nodes.
     clients: u64,
@@ -260,7 +266,10 @@ where
 
     fn client(&self, place: Place, number: usize) -> Result<Client, Error> {
         let clients = place.all_clients() as u64;
-        Ok(Client { task: self.task(number)?, number: number as u64, clients, written: Written::default() })
+        let seed = spread(self.seed, number);
+        let hotspots = self.hotspot.map(|shape| shape.client(self.records, place, number, seed)).transpose()?;
+        let task = self.task(number)?;
+        Ok(Client { task, hotspots, number: number as u64, clients, written: Written::default() })
     }
 
     async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
@@ -270,6 +279,12 @@ where
         client: &mut Client,
     ) -> Result<Done, Error> {
         let fetches = self.fetches || worker.protocol().leases;
+        if let Some(hotspots) = &mut client.hotspots {
+            let accesses = hotspots.draw().iter().copied();
+            client.written.fields += accesses.len() as u64 - 1;
+            transact_if(fetches, worker, &Accesses { records, accesses }).await?;
+            return Ok(Done { kind: SEVERAL, is_committed: true });
+        }
         let operation = match &mut client.task {
             Task::Core(inputs) => inputs.draw(),
             Task::Transactions(transactions) => {

@@ -151,3 +151,36 @@ fn working_sets_have_the_fields_that_scripts_rely_on() {
         assert_eq!((row["fallback_rate"].as_f64(), row["capacity_share"].is_null()), (Some(0.0), true), "{row}");
     }
 }
+
+/// A simulation has the same result each time.
+#[test]
+fn forms_that_are_chosen_are_not_the_worst() {
+    for panel in ["auto-cx3b", "auto-cx4b"] {
+        let rows = rows(panel);
+        let rate = |series: &str| points(&rows, panel, series)[0].1;
+        let fixed = ["fasst", "farm", "drtm-occ", "drtm+h"].map(rate);
+        let worst = fixed.into_iter().fold(f64::INFINITY, f64::min);
+        assert!(rate("auto") > worst, "{panel}: {}, and {fixed:?}", rate("auto"));
+    }
+}
+
+#[test]
+fn a_constant_of_a_simulated_cluster_can_be_varied() {
+    let rates = |vary: &[&str]| {
+        let command = ["paper", "drtmh-fig10b", "--quick", "--json", "--coroutines", "1"];
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_drtm-bench")).args(command).args(vary).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let rows: Vec<Value> = serde_json::from_slice(&output.stdout).expect("rows");
+        points(&rows, "drtmh-fig10b", "one-sided")
+    };
+    let (plain, slow) = (rates(&[]), rates(&["--vary", "wire=4"]));
+    assert_eq!((plain.len(), plain[0].0, slow[0].0), (1, 1, 1));
+    assert!(2.0 * slow[0].1 < plain[0].1, "{plain:?}, {slow:?}");
+    let wrong = |vary: &str| {
+        let command = ["paper", "drtmh-fig10b", "--quick", "--vary", vary];
+        let output = Command::new(env!("CARGO_BIN_EXE_drtm-bench")).args(command).output().expect("it starts");
+        output.status.code()
+    };
+    assert_eq!(["colour=2", "wire", "wire=-1"].map(wrong), [Some(2); 3]);
+}

@@ -65,6 +65,9 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     /// Bytes that each node may use.
     pub(crate) memory: u64,
+    /// Whether caches are filled before the run, as they are after a long one. Only where all nodes
+    /// are loaded before any worker runs: in a simulation.
+    pub(crate) warms: bool,
 }
 
 impl Plan {

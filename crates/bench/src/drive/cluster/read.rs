@@ -1,4 +1,5 @@
-//! Reads of a cluster's rows by workloads' checks, after all transactions have ended.
+//! Reads of a cluster's rows beside its transactions: by workloads' checks, after all of these have
+//! ended, and to fill caches before they begin.
 
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
@@ -28,4 +29,22 @@ where
         rows.extend(keys.iter().copied().zip(found).filter_map(|(key, row)| Some((key, row?))));
     }
     Ok(rows)
+}
+
+/// Looks up the rows of these keys, so that their places are cached.
+pub(crate) async fn look_up<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, K: Key + Copy, C: Codec, O: Kind>(
+    worker: &Worker<'_, F, S>,
+    table: ClusterTable<K, C, O>,
+    mut keys: impl Iterator<Item = K>,
+) -> Result<(), Error>
+where
+    for<'k> &'k K: AsKey<K>,
+{
+    loop {
+        let some: Vec<K> = keys.by_ref().take(AT_A_TIME).collect();
+        if some.is_empty() {
+            return Ok(());
+        }
+        worker.transact(async |tx| tx.locate(table, &some).await).await?;
+    }
 }

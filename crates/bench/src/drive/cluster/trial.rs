@@ -43,6 +43,7 @@ pub(crate) fn run_on<S: Config<Engine = NoHtm>, W: ClusterWorkload>(
         length,
         seed,
         memory: 128 << 20,
+        warms: false,
     };
     run::<S, W>(workload, fabric, &plan).expect("all nodes are here")
 }

@@ -89,6 +89,10 @@ impl<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload> P
     {
         let Self { workload, stages, place, .. } = self;
         let endpoint = worker.endpoint();
+        if self.plan.warms && worker.protocol().caches {
+            let threads = usize::from(self.plan.threads);
+            workload.warm(worker, self.tables, *place, (usize::from(self.thread), threads)).await?;
+        }
         stages.is_loaded();
         endpoint.until(|| stages.has_begun(Stage::Run)).await;
         let shared = self.count(worker, spawner).await?;

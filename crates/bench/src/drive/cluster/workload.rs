@@ -71,6 +71,18 @@ pub(crate) trait ClusterWorkload: Clone + Debug + Send + Sync + Serialize + Dese
     /// Creates the client with this number among those of all nodes.
     fn client(&self, place: Place, number: usize) -> Result<Self::Client, Error>;
 
+    /// Looks up rows of other nodes, so that a cache of places is as full as after a long run. This
+    /// worker is one of so many of its node. Does nothing if a short run fills the cache.
+    async fn warm<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        _worker: &Worker<'_, F, S>,
+        _tables: Self::Tables,
+        _place: Place,
+        (_worker_number, _workers): (usize, usize),
+    ) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Runs a client's next transaction, retrying on conflict.
     async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
