@@ -228,7 +228,7 @@ fn positions(effort: &Effort, profile: &'static NicProfile) -> Result<Measured, 
     let customers = of_thread * u32::from(size.nodes * size.threads);
     let workload = CustomerPosition::new(customers, 0, effort.seed)?;
     let scaled = format!("scaled down to {of_thread} customers for each thread; prices do not change");
-    curves(effort, &size, profile, EXECUTION, |_| Ok(workload.clone()), &scaled)
+    curves(effort, &size, profile, EXECUTION, |_| Ok(workload), &scaled)
 }
 
 fn curves<W: ClusterWorkload>(
