@@ -114,7 +114,7 @@ impl Peer {
         verbs: Verbs<'_, P>,
         table: u16,
         key: KeyRef<'_>,
-        holder: Holder,
+        (holder, has): (Holder, fn(Mutation) -> bool),
     ) -> Result<Glimpse, Error> {
         at!(self, table, key, |lookup, records, key| {
             let failed = |source| not_found(self.node, source);
@@ -124,7 +124,9 @@ impl Peer {
                 let mut value = Vec::new();
                 let read = records.read_with_state(verbs, location, key, &mut value).await;
                 match read.map_err(|error| one_sided(self.node, error))? {
-                    Look::Found(Standing { state, .. }) if !state.may_be_read_by(holder) => {
+                    Look::Found(Standing { state, .. })
+                        if !state.may_be_read_by(holder) && !has(Mutation::LockedReadsBelieved) =>
+                    {
                         return Ok(Glimpse::Busy(location));
                     }
                     Look::Found(Standing { version, .. }) => return Ok(Glimpse::Record { location, version, value }),

@@ -108,7 +108,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     async fn read_all(&self, state: &mut State<'e, F::Port>, phase: Phase, rows: &[u32]) -> Result<(), Error> {
-        let (verbs, holder) = (self.endpoint().during(phase), state.holder);
+        let (verbs, holder) = (self.endpoint().during(phase), (state.holder, S::has as fn(Mutation) -> bool));
         let glimpses = {
             let keys = &state.arena.keys;
             let look = |number: &u32| {
