@@ -9,7 +9,7 @@ use drtm_rdma::{NicProfile, Transport};
 use drtm_txn::cluster::{Form, Protocol};
 
 use super::{
-    effort::{Effort, vary},
+    effort::Effort,
     entries::PER_SECOND,
     panel::{Curve, Kind, Measured, Panel, Study},
     simulated::throughput,
@@ -153,12 +153,6 @@ const OLDER_BANK: Panel =
 /// Backups of each owner: logs are in three memories.
 const BACKUPS: u16 = 2;
 
-/// What a byte of TPC-C costs, relative to the profile. Here, rows are whole, and a NEW-ORDER sends
-/// 14 KB. The payloads of the paper's Table 3 add up to 4 KB: 68 bytes for each of about nine rows
-/// that are read, 157 for each of seven owners, 1,006 for each of two logs, and 34 for each of
-/// seven owners.
-const PAYLOAD: f64 = 0.3;
-
 /// The size of a simulated cluster.
 struct Size {
     nodes: u16,
@@ -194,7 +188,7 @@ impl Size {
 }
 
 fn tpcc(effort: &Effort, profile: &'static NicProfile, series: &[(&'static str, Protocol)]) -> Result<Measured, Error> {
-    let (size, profile) = (Size::of(effort), vary(profile, &[("byte", PAYLOAD), ("link-byte", PAYLOAD)]));
+    let size = Size::of(effort);
     let (customers, stocks) = if effort.is_quick { (10, 4_000) } else { (10, 384_000) };
     let workload = |coroutines: u16| {
         let warehouses = size.nodes * size.threads * coroutines;
@@ -206,7 +200,7 @@ fn tpcc(effort: &Effort, profile: &'static NicProfile, series: &[(&'static str, 
     };
     let scaled = format!(
         "a warehouse for each coroutine, scaled down to {customers} customers a district and to {stocks} rows of stock \
-         in all, equally likely; a byte costs {PAYLOAD} of the profile's, since the paper's rows are so much shorter"
+         in all, equally likely; rows are whole, and longer than the paper's"
     );
     curves(effort, &size, profile, series, workload, &scaled)
 }

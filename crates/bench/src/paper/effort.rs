@@ -58,7 +58,7 @@ pub(super) struct EffortArgs {
 }
 
 /// Returns a NIC of which these constants are multiplied.
-pub(super) fn vary(profile: &'static NicProfile, constants: &[(&str, f64)]) -> &'static NicProfile {
+fn vary(profile: &'static NicProfile, constants: &[(&str, f64)]) -> &'static NicProfile {
     if constants.is_empty() {
         return profile;
     }
