@@ -31,7 +31,7 @@ use crate::{
     alarm::Alarm,
     sync::{
         AtomicU32,
-        Ordering::{Acquire, Relaxed, SeqCst},
+        Ordering::{Acquire, Relaxed, Release, SeqCst},
     },
 };
 
@@ -57,13 +57,20 @@ pub(crate) struct Lead {
     word: AtomicU32,
     /// Turns of endpoints that lead.
     turns: AtomicU32,
+    /// Not zero while the thread looks after an endpoint that leads.
+    watched: AtomicU32,
     /// What the thread sleeps on while an endpoint rests.
     thread: Alarm,
 }
 
 impl Default for Lead {
     fn default() -> Self {
-        Self { word: AtomicU32::new(THREAD), turns: AtomicU32::new(0), thread: Alarm::default() }
+        Self {
+            word: AtomicU32::new(THREAD),
+            turns: AtomicU32::new(0),
+            watched: AtomicU32::new(0),
+            thread: Alarm::default(),
+        }
     }
 }
 
@@ -109,6 +116,17 @@ impl Lead {
             self.change(word, THREAD);
         }
         now
+    }
+
+    /// The thread: looks after whichever endpoint leads, or not any more.
+    pub(crate) fn watch(&self, watched: bool) {
+        self.watched.store(watched.into(), Release);
+    }
+
+    /// An endpoint: whether the thread would soon notice that it takes no turns. The thread may
+    /// also sleep on the sockets still, where the endpoint has taken its ring off the event.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched.load(Acquire) != 0
     }
 
     pub(crate) fn turns(&self) -> u32 {

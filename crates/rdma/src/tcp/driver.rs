@@ -46,7 +46,12 @@ pub(super) fn run<E: Engine>(work: &Mutex<Option<Service<E>>>, shared: &Shared<E
     while !shared.leaving.load(SeqCst) {
         match shared.lead.leader() {
             Leader::Thread => lead(work, shared),
-            Leader::Endpoint | Leader::Resting => watch(work, shared),
+            Leader::Endpoint | Leader::Resting => {
+                shared.lead.watch(true);
+                watch(work, shared);
+                // Before it next has the sockets: see `Service::attend`.
+                shared.lead.watch(false);
+            }
         }
     }
     let service = work.lock().take();
@@ -60,6 +65,9 @@ pub(super) fn run<E: Engine>(work: &Mutex<Option<Service<E>>>, shared: &Shared<E
 fn lead<E: Engine>(work: &Mutex<Option<Service<E>>>, shared: &Shared<E>) {
     let leads = || !shared.leaving.load(SeqCst) && shared.lead.leader() == Leader::Thread;
     let (mut idle, mut ready) = (Idle::default(), Vec::new());
+    if let Some(service) = work.lock().as_mut() {
+        service.tell_deliveries();
+    }
     while leads() {
         let mut driven = work.lock();
         let Some(service) = driven.as_mut() else { return };
@@ -145,8 +153,12 @@ impl<E: Engine> Service<E> {
     }
 
     /// A turn of an endpoint that leads. Tells whether there was something.
+    ///
+    /// It may put off telling of deliveries only while the thread looks after it: when it takes no
+    /// turns any more, the thread tells of them, as the next that has the sockets.
     pub(super) fn attend(&mut self, receiving: bool) -> bool {
         self.begin(true, receiving);
+        self.hand.replies = receiving && self.shared.lead.is_watched();
         self.round()
     }
 
@@ -170,6 +182,7 @@ mod tests {
     use crate::{Endpoint, Executor, Fabric, NodeId, Phase, Region, Remote, TcpConfig, TcpFabric, TcpPort, block_on};
 
     const SERVER: NodeId = NodeId(1);
+    const TURNS: u64 = 20;
 
     /// Two nodes, and a word of the second.
     fn nodes() -> ([TcpFabric<NoHtm>; 2], Remote) {
@@ -227,7 +240,7 @@ mod tests {
             let server = two.clone();
             scope.spawn(move || serve(&server, &go_on));
             let endpoint = one.endpoint(NodeId(0)).expect("an endpoint");
-            for turn in 0..20 {
+            for turn in 0..TURNS {
                 call_until_it_leads(&endpoint, &two);
                 let verbs = endpoint.during(Phase::Other);
                 let mut batch = verbs.batch();
@@ -246,6 +259,37 @@ mod tests {
         });
     }
 
+    /// That a message was delivered is told with the reply to it, or by the thread.
+    #[test]
+    fn a_delivery_is_told_while_the_endpoint_that_led_is_busy() {
+        let ([one, two], _) = nodes();
+        let (tell, go_on) = mpsc::channel();
+        thread::scope(|scope| {
+            let server = two.clone();
+            scope.spawn(move || {
+                let endpoint = server.endpoint(SERVER).expect("an endpoint");
+                block_on(&endpoint, async {
+                    for _ in 0..TURNS {
+                        // Until the endpoint leads. Nothing polls it while the other end waits then.
+                        while endpoint.during(Phase::Other).recv().await.is_empty() {}
+                        go_on.recv().expect("it is told");
+                    }
+                });
+            });
+            let endpoint = one.endpoint(NodeId(0)).expect("an endpoint");
+            let send = |bytes: &'static [u8]| {
+                block_on(&endpoint, endpoint.during(Phase::Other).send(SERVER, bytes)).expect("it is delivered");
+            };
+            for _ in 0..TURNS {
+                while two.member.shared.lead.leader() == Leader::Thread {
+                    send(b"");
+                }
+                send(b"stay");
+                tell.send(()).expect("it waits");
+            }
+        });
+    }
+
     #[test]
     fn an_endpoint_that_rests_is_woken_for_all_that_comes() {
         let ([one, two], word) = nodes();
@@ -254,7 +298,7 @@ mod tests {
             let server = two.clone();
             scope.spawn(move || serve(&server, &go_on));
             let endpoint = one.endpoint(NodeId(0)).expect("an endpoint");
-            for turn in 0..20 {
+            for turn in 0..TURNS {
                 call_until_it_leads(&endpoint, &two);
                 while two.member.shared.lead.leader() == Leader::Endpoint {
                     thread::yield_now();
@@ -273,7 +317,7 @@ mod tests {
     #[test]
     fn an_endpoint_that_leads_may_be_dropped() {
         let ([one, two], word) = nodes();
-        for turn in 0..20 {
+        for turn in 0..TURNS {
             let server = two.endpoint(SERVER).expect("an endpoint");
             let endpoint = one.endpoint(NodeId(0)).expect("an endpoint");
             thread::scope(|scope| {

@@ -53,7 +53,7 @@ pub(super) struct Hand {
     /// It receives a message itself, so no other endpoint is woken for one.
     receives: bool,
     /// It replies to messages itself, and tells of their delivery by the way.
-    replies: bool,
+    pub(super) replies: bool,
     /// Connections on which it has only that to tell.
     pub(super) unwritten: Vec<Arc<Caller>>,
 }
@@ -61,7 +61,7 @@ pub(super) struct Hand {
 impl Hand {
     /// A turn begins, of an endpoint that waits for messages, or of another thread.
     pub(super) fn begin(&mut self, receiving: bool) {
-        (self.receives, self.replies) = (receiving, receiving);
+        (self.receives, self.replies) = (receiving, false);
     }
 }
 

@@ -419,6 +419,18 @@ impl<E: Engine> Service<E> {
         }
     }
 
+    /// Tells of deliveries that an endpoint has put off until it replies: it leads no more, and may
+    /// be busy for long.
+    pub(super) fn tell_deliveries(&mut self) {
+        let is_deferred =
+            |connection: &&Connection| matches!(&connection.role, Role::Caller(_, served) if served.deferred);
+        let deferred: Vec<u64> =
+            self.connections.iter().flatten().filter(is_deferred).map(|connection| connection.token).collect();
+        for token in deferred {
+            self.flush(token);
+        }
+    }
+
     /// Watches a connection for what it waits for.
     pub(super) fn watch(&self, connection: &mut Connection) {
         let (input, pending) = match &connection.role {
