@@ -68,17 +68,20 @@ impl Way<Inline> for Leaves {
             Bound::Unbounded => return,
         };
         self.rows.end();
-        self.hint = 0;
+        (self.leaf, self.hint) = (Known::NOTHING, 0);
         self.beyond = next.filter(|next| if is_up { *next <= last } else { *next >= last });
     }
 
     fn reverse(&mut self) {
+        // What is left begins behind the last row: there may be new ones before the next.
+        if self.has_more() {
+            self.renew();
+        }
         let Rows { step, next, ahead, .. } = self.rows;
-        let (left, step) = (self.left(), step.wrapping_neg());
-        let mut rows = Rows::none(step, self.last);
+        let mut rows = Rows::none(step.wrapping_neg(), self.last);
         rows.ahead = ahead;
-        *self =
-            Self { last: left.unwrap_or(next), leaf: Known::NOTHING, rows, beyond: left.map(|_| self.last), hint: 0 };
+        let (last, beyond) = (self.beyond.unwrap_or(next), self.beyond.map(|_| self.last));
+        *self = Self { last, leaf: Known::NOTHING, rows, beyond, hint: 0 };
     }
 
     fn renew(&mut self) {
@@ -143,9 +146,9 @@ impl Leaves {
         self.beyond
     }
 
-    /// Returns the next key that the rest of the range can have. `None`: the scan is complete.
-    pub(super) fn left(&self) -> Option<u64> {
-        if self.rows.are_there() { Some(self.rows.next) } else { self.beyond }
+    /// Returns whether the scan is not complete.
+    pub(super) fn has_more(&self) -> bool {
+        self.rows.are_there() || self.beyond.is_some()
     }
 
     /// Returns the current leaf, as it was passed.

@@ -116,12 +116,9 @@ impl Way<Bytes> for Walk {
     }
 
     fn reverse(&mut self) {
-        // The rest of the range begins in the deepest layer that has any of it.
+        // What is left begins behind the last row: there may be new ones before the next.
         while let Some(layer) = self.layers.last() {
-            match layer.leaves.left() {
-                Some(word) => self.begin_again(word),
-                None => self.leave(),
-            }
+            if layer.leaves.has_more() { self.renew() } else { self.leave() }
         }
         self.prefix.clear();
         self.direction = match self.direction {

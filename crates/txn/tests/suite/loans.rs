@@ -140,6 +140,29 @@ where
     Ok(())
 }
 
+/// The rest of a range begins behind the last row at each of its ends, and not behind the leaf that
+/// has no more rows.
+#[test]
+fn rows_are_inserted_behind_an_end_that_has_been_left() -> Result<(), Error> {
+    // A leaf is full, and the first step divides it: elsewhere with each number of rows below the
+    // range.
+    for below in 0..10 {
+        let rows: Vec<u8> = (1..=below).chain((10..=50).step_by(2)).chain(51..60 - below).collect();
+        for seen in 1..19_u8 {
+            let put = Step::Put(9 + 2 * seen);
+            let forth = [vec![Step::Next; seen.into()], vec![Step::Back, put, Step::Next, Step::Next]];
+            let put = Step::Put(51 - 2 * seen);
+            let back = [vec![Step::Back; seen.into()], vec![Step::Next, put, Step::Back, Step::Back]];
+            for [seen, then] in [forth, back] {
+                let steps = [vec![Step::Put(0)], seen, then].concat();
+                is_as_modelled(WORDS, u64::from, &rows, &steps)?;
+                is_as_modelled(NAMES, |row| format!("a common prefix {row:03}"), &rows, &steps)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
