@@ -140,10 +140,11 @@ fn tasks_are_as_many_as_they_like() -> Result<(), Error> {
                     // An explicit transaction moves with its task between threads.
                     loop {
                         let mut tx = db.begin()?;
-                        let seen = tx.get(counts, number % 16)?.unwrap_or(0);
+                        // It sees one moment, so a read may conflict, too.
+                        let seen = tx.get(counts, number % 16);
                         tokio::task::yield_now().await;
-                        let written = tx.put(counts, number % 16, &(seen + 1)).and_then(|()| tx.commit());
-                        match written {
+                        let put = |seen: Option<u64>| tx.put(counts, number % 16, &(seen.unwrap_or(0) + 1));
+                        match seen.and_then(put).and_then(|()| tx.commit()) {
                             Err(Error::Conflict(_)) => {}
                             other => break other,
                         }
