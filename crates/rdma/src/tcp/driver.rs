@@ -270,7 +270,7 @@ mod tests {
                 let endpoint = server.endpoint(SERVER).expect("an endpoint");
                 block_on(&endpoint, async {
                     for _ in 0..TURNS {
-                        // Until the endpoint leads. Nothing polls it while the other end waits then.
+                        // Until the endpoint leads. Then nothing polls it, and the other end waits.
                         while endpoint.during(Phase::Other).recv().await.is_empty() {}
                         go_on.recv().expect("it is told");
                     }
