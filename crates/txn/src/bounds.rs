@@ -10,7 +10,7 @@ pub(crate) const fn either<T: Copy>(product: T, model: T) -> T {
 }
 
 /// The least memory of a database. The model checker creates it word by word for each execution.
-pub(crate) const LEAST_MEMORY: u64 = either(4 << 20, 8 << 10);
+pub(crate) const LEAST_MEMORY: u64 = either(4 << 20, 1 << 10);
 
 /// The number of open snapshots that writers know individually. Writers check as many slots as were
 /// ever in use.

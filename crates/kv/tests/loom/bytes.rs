@@ -34,7 +34,7 @@ impl World {
     /// Creates a tree with these keys inserted, each with itself as its value, and some of them
     /// removed.
     fn new(keys: &[&str], removed: &[&str]) -> Self {
-        let store = Store::in_memory(NoHtm, 4096).expect("a store");
+        let store = Store::in_memory(NoHtm, 2048).expect("a store");
         let tree = store.tree_of().expect("a tree");
         let world = Self { store, tree, kept: Arc::default() };
         assert!(keys.iter().all(|key| world.insert(key)));

@@ -21,7 +21,7 @@ struct World {
 impl World {
     /// Creates a table with these keys, each with itself as its value.
     fn new(config: HashConfig, keys: &[u64]) -> Self {
-        let store = Store::in_memory(NoHtm, 8192).expect("a store");
+        let store = Store::in_memory(NoHtm, 2048).expect("a store");
         let table = store.hash_table(config).expect("a table");
         let world = Self { store, table };
         for key in keys {

@@ -95,7 +95,7 @@ struct World<T> {
 impl<T: Table> World<T> {
     /// Creates a table with these keys, the first in version 10, and so on.
     fn new(keys: &[u64]) -> Self {
-        let store = Store::in_memory(NoHtm, 8192).expect("a store");
+        let store = Store::in_memory(NoHtm, 2048).expect("a store");
         let table = T::small(&store);
         let mut world = Self { store, table, kept: Arc::default(), holder: Arc::default(), begun: Vec::new() };
         for (key, number) in keys.iter().zip(10..) {

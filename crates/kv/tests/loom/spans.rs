@@ -48,7 +48,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let store = Store::in_memory(NoHtm, 8192).expect("a store");
+        let store = Store::in_memory(NoHtm, 2048).expect("a store");
         let watch = Arc::new(Visits);
         let weak: Weak<dyn Watch> = Arc::downgrade(&watch) as _;
         store.watched_by(weak);

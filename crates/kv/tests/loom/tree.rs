@@ -25,7 +25,7 @@ impl World {
     /// Creates a tree with these keys inserted, each with itself as its value, and some of them
     /// removed.
     fn new(keys: &[u64], removed: &[u64]) -> Self {
-        let store = Store::in_memory(NoHtm, 2048).expect("a store");
+        let store = Store::in_memory(NoHtm, 1536).expect("a store");
         let tree = store.tree().expect("a tree");
         let world = Self { store, tree };
         for key in keys {

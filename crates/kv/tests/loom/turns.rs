@@ -22,7 +22,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let store = Store::in_memory(NoHtm, 8192).expect("a store");
+        let store = Store::in_memory(NoHtm, 2048).expect("a store");
         let table = store.hash_table(HashConfig::default().fixed()).expect("a table");
         let tree = store.tree().expect("a tree");
         Self { store, table, tree }

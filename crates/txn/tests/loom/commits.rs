@@ -86,7 +86,7 @@ impl Rows {
 impl<F: Fault> World<F> {
     /// Creates a table with these keys, each with a value of one.
     fn new(kind: Kind, keys: &[u64]) -> Self {
-        let db = Builder::new().memory(8 << 10).build_with(NoHtm).expect("memory");
+        let db = Builder::new().memory(2 << 10).build_with(NoHtm).expect("memory");
         let table = match kind {
             Kind::Hash => Rows::Hash(db.table(ROWS).expect("memory")),
             Kind::Tree => Rows::Tree(db.table(SORTED).expect("memory")),
@@ -396,7 +396,7 @@ fn close_beside_a_writer<F: Fault>() {
         explore::model(2).check(move || {
             let counted = Arc::new(Told(AtomicU64::new(0)));
             let db: Db<Model<F>> =
-                Builder::new().memory(8 << 10).sink(counted.clone()).build_with(NoHtm).expect("memory");
+                Builder::new().memory(2 << 10).sink(counted.clone()).build_with(NoHtm).expect("memory");
             let rows = db.table(ROWS).expect("memory");
             // State that the threads of a model share, because they are one thread to the system,
             // is created before they start.

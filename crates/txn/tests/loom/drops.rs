@@ -29,7 +29,7 @@ impl<F: Fault> Clone for World<F> {
 
 impl<F: Fault> World<F> {
     fn new() -> Self {
-        let db = Builder::new().memory(16 << 10).build_with(NoHtm).expect("memory");
+        let db = Builder::new().memory(3 << 10).build_with(NoHtm).expect("memory");
         let (rows, other) = (db.table(ROWS).expect("memory"), db.table(OTHER).expect("memory"));
         let world = Self { db, rows, other };
         world.run(|tx, world| tx.put(world.rows, 1, &1)).expect("no other thread runs");

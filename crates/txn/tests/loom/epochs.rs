@@ -28,7 +28,7 @@ const BESIDE: u64 = 2;
 
 fn open<F: Fault>(disk: &Image) -> Db<Model<F>> {
     let storage = Arc::new(disk.clone());
-    let builder = Builder::new().memory(16 << 10).storage(storage, 1 << 10).durability(Durability::Sync);
+    let builder = Builder::new().memory(3 << 10).storage(storage, 1 << 10).durability(Durability::Sync);
     builder.build_with(NoHtm).expect("the disk is sound")
 }
 

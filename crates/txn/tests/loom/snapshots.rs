@@ -45,7 +45,7 @@ type Rows = Table<u64, Pod<u64>>;
 
 impl<T> World<T> {
     fn of(table: impl FnOnce(&Db<Model>) -> T) -> Self {
-        let db = Builder::new().memory(8 << 10).build_with(NoHtm).expect("memory");
+        let db = Builder::new().memory(2 << 10).build_with(NoHtm).expect("memory");
         let table = table(&db);
         Self { db, table, is_acknowledged: Arc::new(AtomicBool::new(false)) }
     }

@@ -30,7 +30,7 @@ struct World<T> {
 
 impl<T> World<T> {
     fn of(table: impl FnOnce(&Db<Model>) -> T) -> Self {
-        let db = Builder::new().memory(8 << 10).build_with(NoHtm).expect("memory");
+        let db = Builder::new().memory(2 << 10).build_with(NoHtm).expect("memory");
         let table = table(&db);
         // State that threads share here, and have each for itself otherwise, is created before the
         // threads.
