@@ -258,7 +258,6 @@ fn many(criterion: &mut Criterion) {
                 let mut sum = 0_u64;
                 tx.view_many(hashed, keys.iter(), |row| {
                     sum = sum.wrapping_add(row.map_or(0, |row| row[0]));
-                    ControlFlow::Continue(())
                 })?;
                 Ok(sum)
             })

@@ -79,7 +79,7 @@ impl Bank {
                 return Err(Refused::Unknown { account: to });
             }
             let payer = from as u32;
-            let last = tx.last(self.ledger, (payer, 0)..=(payer, u32::MAX))?;
+            let last = tx.range(self.ledger, (payer, 0)..=(payer, u32::MAX))?.last()?;
             let number = last.map_or(1, |((_, number), _)| number + 1);
             Ok(tx.insert(self.ledger, (payer, number), &Movement { to, amount })?)
         })

@@ -103,13 +103,17 @@ impl Inventory {
     /// no article is short.
     fn restock(&self, delivery: u32) -> Result<Option<String>, Error> {
         self.db.transact(|tx| {
-            let Some((_, (number, article))) = tx.first(self.by_shortage, ..)? else { return Ok(None) };
+            let Some((_, (number, article))) = tx.range(self.by_shortage, ..)?.first()? else { return Ok(None) };
             let mut stock = article.stock + delivery;
             if let Entry::Occupied(mut backlog) = tx.entry(self.backlog, &number)? {
                 let count = *backlog.get()?;
                 let served = count.min(stock);
                 stock -= served;
-                if served == count { backlog.remove()? } else { backlog.put(&(count - served))? }
+                if served < count {
+                    backlog.put(&(count - served))?;
+                } else {
+                    backlog.remove()?;
+                }
             }
             tx.put(self.articles, number, &Article { stock, ..article.clone() })?;
             Ok(Some(article.name))

@@ -55,7 +55,7 @@ impl Cache {
         let ends = self.now() + lasts.as_millis() as u64;
         let session = Session { user, data: data.to_owned(), ends };
         self.db.transact(|tx| {
-            if let Some(before) = tx.take(self.sessions, id)? {
+            if let Some(before) = tx.remove(self.sessions, id)? {
                 tx.remove(self.ends, (before.ends, id))?;
             }
             tx.insert(self.sessions, id, &session)?;
@@ -85,7 +85,7 @@ impl Cache {
             let some = self.db.transact(|tx| {
                 let mut some = 0;
                 while some < AT_ONCE {
-                    let Some(((_, id), ())) = tx.pop_first(self.ends, ..(now, ""))? else { break };
+                    let Some(((_, id), ())) = tx.range(self.ends, ..(now, ""))?.pop_first()? else { break };
                     tx.remove(self.sessions, &id)?;
                     some += 1;
                 }

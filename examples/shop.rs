@@ -5,7 +5,7 @@
 //! cargo run --release --example shop
 //! ```
 
-use std::{fmt, ops::ControlFlow, process::ExitCode, thread, time::Instant};
+use std::{fmt, process::ExitCode, thread, time::Instant};
 
 use drtm::{Db, Error, Hash, Index, IndexDef, Multi, Pod, Serde, Table, TableDef};
 use serde::{Deserialize, Serialize};
@@ -155,12 +155,10 @@ pub(crate) fn run(tills: u16, orders: u64) -> Result<u64, Refusal> {
                 sold += gone;
                 worth += gone * product.price;
             }
-            ControlFlow::Continue(())
         })?;
         tx.walk(shop.tills, |_, [orders, total]| {
             count += orders;
             takings += total;
-            ControlFlow::Continue(())
         })
     })?;
     assert_eq!((count, sold, takings), (u64::from(tills) * orders, 3 * count, worth));

@@ -6,7 +6,7 @@
 //! ```
 
 use std::{
-    ops::{ControlFlow, Range},
+    ops::Range,
     process::ExitCode,
     thread,
     time::Instant,
@@ -47,7 +47,6 @@ impl Series {
                 count += 1;
                 sum += value;
                 (least, greatest) = (value.min(least), value.max(greatest));
-                ControlFlow::Continue(())
             })?;
             Ok((count > 0).then(|| [least, sum / f64::from(count), greatest]))
         })
@@ -55,7 +54,7 @@ impl Series {
 
     fn last(&self, sensor: &str) -> Result<Option<(u64, f64)>, Error> {
         self.db.read(|tx| {
-            let last = tx.last(self.measurements, (sensor, 0)..=(sensor, u64::MAX))?;
+            let last = tx.range(self.measurements, (sensor, 0)..=(sensor, u64::MAX))?.last()?;
             Ok(last.map(|((_, time), value)| (time, value)))
         })
     }

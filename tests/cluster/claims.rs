@@ -87,14 +87,14 @@ impl Script for Renames {
                 sets.write(names, &to)
             };
             let renamed = worker.transact_on(declared, |rows| {
-                assert!(rows.remove(names, &from)?);
+                assert!(rows.remove(names, &from)?.is_some());
                 rows.insert(names, &to, vec![1; 8])?;
                 claims()
             });
             renamed.await.expect("no other is in its way");
         } else {
             let renamed = worker.transact_with(Options::new().attempts(2 * RUNS), async |tx| {
-                assert!(tx.remove(names, &from).await?);
+                assert!(tx.remove(names, &from).await?.is_some());
                 tx.insert(names, &to, vec![1; 8]).await?;
                 claims()
             });

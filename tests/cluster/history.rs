@@ -139,7 +139,7 @@ impl Random {
         let next = match (seen, random.u8(0..6)) {
             (_, 0..3) => return Ok(()),
             (Some(_), 3) => {
-                assert!(at!(tables, table, key, |rows, key| tx.remove(rows, key).await)?);
+                assert!(at!(tables, table, key, |rows, key| tx.remove(rows, key).await.map(|row| row.is_some()))?);
                 None
             }
             (Some(before), 4) => {

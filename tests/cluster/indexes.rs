@@ -119,7 +119,7 @@ impl Random {
         }
         let was = Self::read(tx, tables, number, recording, own).await?;
         if random.u8(0..4) == 0 {
-            assert_eq!(tx.remove(people, number).await?, was.is_some());
+            assert_eq!(tx.remove(people, number).await?.is_some(), was.is_some());
             own.entry(number).or_insert((was, None)).1 = None;
             return Ok(());
         }
@@ -341,7 +341,7 @@ impl Script for Drops {
             let changed = worker.transact(async |tx| {
                 tx.put(people, 1, person(nick)).await?;
                 tx.insert(people, 1_000 + nick, person(1_000_000 + nick)).await?;
-                tx.remove(people, 1_000 + nick - 1).await
+                tx.remove(people, 1_000 + nick - 1).await.map(|person| person.is_some())
             });
             match polls {
                 Some(polls) => polled(changed, polls).await,
@@ -406,7 +406,7 @@ fn rows_with_entries_are_fetched_to_be_read_only() {
         |ended: Result<bool, Error>| matches!(ended, Err(Error::Cluster(ClusterError::Indexed { table: "people" })));
     let declared = worker.transact_on(|sets| sets.write(people, 1), |_| Ok(true));
     assert!(is_refused(block_on(&endpoint, declared)));
-    let removed = worker.transact_on(|_| Ok(()), |rows| rows.remove(people, 1));
+    let removed = worker.transact_on(|_| Ok(()), |rows| Ok(rows.remove(people, 1)?.is_some()));
     assert!(is_refused(block_on(&endpoint, removed)));
     let read = worker.transact_on(|sets| sets.read(people, 1), |rows| rows.contains(people, 1));
     assert!(!block_on(&endpoint, read).expect("it is its own node"));

@@ -156,7 +156,7 @@ impl Fetched {
             let next = match (seen, act) {
                 (_, 0..3) => continue,
                 (Some(_), 3) if !self.only_updates => {
-                    assert!(at!(tables, table, number, |all, key| rows.remove(all, key))?);
+                    assert!(at!(tables, table, number, |all, key| rows.remove(all, key).map(|row| row.is_some()))?);
                     None
                 }
                 (Some(before), 3 | 4) => {

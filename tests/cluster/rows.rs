@@ -80,14 +80,13 @@ fn steps(cluster: &Local, tables: Tables, model: &mut Rows, seed: u64) {
                     Err(Error::Exists { .. }) => assert!(model.contains_key(&key)),
                     Err(error) => return Err(error),
                 },
-                3 => assert_eq!(tx.take(rows, &key).await?, model.remove(&key)),
-                4 => assert_eq!(tx.remove(rows, &key).await?, model.remove(&key).is_some()),
+                3 | 4 => assert_eq!(tx.remove(rows, &key).await?, model.remove(&key)),
                 5 => match tx.entry(rows, &key).await? {
                     ClusterEntry::Vacant(entry) => {
                         entry.insert(&value).await?;
                         assert!(model.insert(key, value).is_none());
                     }
-                    ClusterEntry::Occupied(entry) => assert_eq!(Some(entry.take().await?), model.remove(&key)),
+                    ClusterEntry::Occupied(entry) => assert_eq!(Some(entry.remove().await?), model.remove(&key)),
                 },
                 6 => {
                     let seen = tx.view(rows, &key, <[u8]>::len).await?;

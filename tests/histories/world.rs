@@ -187,11 +187,11 @@ impl<S: Config> World<S> {
     }
 
     pub(crate) fn remove(&self, tx: &mut Tx<'_, S>, place: Place) -> Result<bool, Error> {
-        at!(self, place, |table, key| tx.remove(table, key))
+        at!(self, place, |table, key| tx.remove(table, key).map(|row| row.is_some()))
     }
 
     pub(crate) fn take(&self, tx: &mut Tx<'_, S>, place: Place) -> Result<Option<u64>, Error> {
-        Ok(at!(self, place, |table, key| tx.take(table, key))?.map(|value| value_of(&value)))
+        Ok(at!(self, place, |table, key| tx.remove(table, key))?.map(|value| value_of(&value)))
     }
 
     /// Calls `see` with the rows of a table until it returns `false`.
@@ -291,10 +291,10 @@ impl<S: Config> World<S> {
     ) -> Result<Option<(u64, u64)>, Error> {
         let named = (range.start_bound().map(|key| name(*key)), range.end_bound().map(|key| name(*key)));
         Ok(match (table, is_first) {
-            (FIRST_SORTED, true) => tx.first(self.sorted_words, range)?.map(|(key, value)| (key, value_of(&value))),
-            (FIRST_SORTED, false) => tx.last(self.sorted_words, range)?.map(|(key, value)| (key, value_of(&value))),
-            (_, true) => tx.first(self.sorted_names, named)?.map(|(key, value)| (number(&key), value_of(&value))),
-            (_, false) => tx.last(self.sorted_names, named)?.map(|(key, value)| (number(&key), value_of(&value))),
+            (FIRST_SORTED, true) => tx.range(self.sorted_words, range)?.first()?.map(|(key, value)| (key, value_of(&value))),
+            (FIRST_SORTED, false) => tx.range(self.sorted_words, range)?.last()?.map(|(key, value)| (key, value_of(&value))),
+            (_, true) => tx.range(self.sorted_names, named)?.first()?.map(|(key, value)| (number(&key), value_of(&value))),
+            (_, false) => tx.range(self.sorted_names, named)?.last()?.map(|(key, value)| (number(&key), value_of(&value))),
         })
     }
 }

@@ -44,7 +44,7 @@ use proc_macro::TokenStream;
 ///     tx.put(stock, ("eu", 7), &40)?;
 ///     let place = Place { warehouse: "eu".to_owned(), shelf: 7 };
 ///     assert_eq!(tx.get(stock, &place)?, Some(40));
-///     assert_eq!(tx.first(stock, ("eu", 3)..)?, Some((place, 40)));
+///     assert_eq!(tx.range(stock, ("eu", 3)..)?.first()?, Some((place, 40)));
 ///     Ok(())
 /// })?;
 /// # Ok::<(), Error>(())

@@ -36,7 +36,7 @@
 //! let number = db.transact(|tx| {
 //!     let left = tx.update(stock, &7, |left| *left = left.saturating_sub(3))?;
 //!     left.ok_or_else(|| Error::aborted("no such item"))?;
-//!     let number = tx.last(orders, ..)?.map_or(1, |(last, _)| last + 1);
+//!     let number = tx.range(orders, ..)?.last()?.map_or(1, |(last, _)| last + 1);
 //!     tx.insert(orders, &number, &vec![(7, 3)])?;
 //!     Ok(number)
 //! })?;
@@ -63,6 +63,7 @@ mod db;
 pub mod durability;
 mod epoch;
 mod error;
+mod flow;
 mod garbage;
 mod guards;
 mod heap_size;
@@ -95,6 +96,7 @@ mod ticket;
 mod trace;
 mod tx;
 mod value_sink;
+#[cfg(not(feature = "model"))]
 mod way;
 mod write_set;
 
@@ -111,6 +113,7 @@ pub use drtm_derive::Key;
 pub use drtm_kv::PrefetchMask;
 pub use durability::{Checkpoint, CommitToken, Durability, LogError, Progress, RecoveryStep};
 pub use error::{Conflict, Error, SinkError};
+pub use flow::Flow;
 #[doc(hidden)]
 pub use key::PrefixEnd;
 pub use key::{AsKey, Key, KeyRange, KeyReader, Prefix, prefix};

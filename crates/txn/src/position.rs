@@ -6,6 +6,7 @@ use drtm_kv::{Bytes, Cursor, Inline};
 
 #[cfg(not(feature = "model"))]
 use crate::storage::KeyRef;
+#[cfg(not(feature = "model"))]
 pub(crate) use crate::way::Way;
 use crate::{AsKey, Key, KeyRange, removed};
 
@@ -55,36 +56,25 @@ impl Ends {
 }
 
 impl Position {
-    /// Returns the position at one end of a range.
+    /// Returns the position at the start of a range.
     #[inline]
-    pub(crate) fn at(ends: Ends, way: Way) -> Self {
+    pub(crate) fn at(ends: Ends) -> Self {
         match ends {
-            Ends::Words(start, end) => Self::of_words((start, end), way),
-            Ends::Bytes(start, end) => Self::of_bytes((start, end), way),
+            Ends::Words(start, end) => Self::Words(Cursor::up((start, end))),
+            Ends::Bytes(start, end) => Self::of_bytes(start, end),
         }
     }
 
-    pub(crate) fn new<K: Key>(range: impl KeyRange<K>, way: Way) -> Self {
+    pub(crate) fn new<K: Key>(range: impl KeyRange<K>) -> Self {
         let (start, end) = range.ends();
         if K::FITS {
-            return Self::of_words((start.map(|key| key.packed()), end.map(|key| key.packed())), way);
+            return Self::Words(Cursor::up((start.map(|key| key.packed()), end.map(|key| key.packed()))));
         }
-        Self::of_bytes((start.map(|key| bytes(key, true)), end.map(|key| bytes(key, true))), way)
+        Self::of_bytes(start.map(|key| bytes(key, true)), end.map(|key| bytes(key, true)))
     }
 
-    fn of_words(bounds: (Bound<u64>, Bound<u64>), way: Way) -> Self {
-        Self::Words(match way {
-            Way::Up => Cursor::up(bounds),
-            Way::Down => Cursor::down(bounds),
-        })
-    }
-
-    fn of_bytes((start, end): (Bound<Vec<u8>>, Bound<Vec<u8>>), way: Way) -> Self {
-        let bounds = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
-        Self::Bytes(match way {
-            Way::Up => Cursor::up(bounds),
-            Way::Down => Cursor::down(bounds),
-        })
+    fn of_bytes(start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
+        Self::Bytes(Cursor::up((start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice))))
     }
 
     /// Skips the keys from one to before another, all in encoded form, including the current one.

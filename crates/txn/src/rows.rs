@@ -13,7 +13,7 @@ use crate::{
     AsKey, Codec, CodecError, Config, Error, Key, KeyRange, Mode, Ordered, Table, Tx,
     codec::expected_bytes,
     name::Name,
-    position::{Position, Way},
+    position::Position,
     projection::Projection,
     table::Kind,
     tx::Found,
@@ -35,7 +35,7 @@ pub(crate) mod sealed {
 ///
 /// /// The best row of anything that has an order.
 /// fn best<R: Sorted>(tx: &mut Tx<'_>, rows: R) -> Result<Option<R::Row>, Error> {
-///     Ok(tx.last(rows, ..)?.map(|(_, row)| row))
+///     Ok(tx.range(rows, ..)?.last()?.map(|(_, row)| row))
 /// }
 ///
 /// let db = Db::new()?;
@@ -128,7 +128,7 @@ pub trait Sorted: Rows {
     #[doc(hidden)]
     fn entries<S: Config, M: Mode>(self, tx: &Tx<'_, S, M>) -> Result<Table<Self::Entry, Self::Codec, Ordered>, Error>;
     #[doc(hidden)]
-    fn position(bounds: impl KeyRange<Self::Key>, way: Way) -> Position;
+    fn position(bounds: impl KeyRange<Self::Key>) -> Position;
     #[doc(hidden)]
     fn row<S: Config, M: Mode>(
         self,
@@ -301,8 +301,8 @@ impl<R: Stored<Kind = Ordered>> Sorted for R {
     }
 
     #[inline]
-    fn position(bounds: impl KeyRange<R::Key>, way: Way) -> Position {
-        Position::new(bounds, way)
+    fn position(bounds: impl KeyRange<R::Key>) -> Position {
+        Position::new(bounds)
     }
 
     #[inline(always)]

@@ -229,7 +229,6 @@ impl<K: Key, C: Codec, O: Kind> TableDef<K, C, O> {
     ///     let mut rows = Vec::new();
     ///     tx.walk(old, |key, name| {
     ///         rows.push((key, name));
-    ///         std::ops::ControlFlow::Continue(())
     ///     })?;
     ///     Ok(rows)
     /// })? {

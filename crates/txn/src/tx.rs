@@ -53,7 +53,7 @@ use crate::{
     write_set::WriteOp,
 };
 
-/// A transaction. If it is dropped without a [commit](Self::commit), none of its writes are
+/// A transaction. Dropping it without a [commit](Self::commit) aborts it: none of its writes are
 /// applied.
 ///
 /// It can move to another thread: it is `Send`.
@@ -76,7 +76,7 @@ use crate::{
 /// tx.commit()?;
 ///
 /// let mut abandoned = db.begin()?;
-/// assert!(abandoned.remove(stock, &2)?);
+/// assert_eq!(abandoned.remove(stock, &2)?, Some(20));
 /// drop(abandoned);
 /// assert_eq!(db.transact(|tx| tx.get(stock, &2))?, Some(20));
 /// # Ok::<(), Error>(())
@@ -86,6 +86,7 @@ use crate::{
 /// fn moves<T: Send>() {}
 /// moves::<drtm::Tx<'_>>();
 /// ```
+#[doc(alias("rollback", "abort"))]
 #[derive(Debug)]
 pub struct Tx<'db, S: Config = DefaultConfig, M: Mode = Update> {
     pub(crate) db: &'db Inner<S>,
@@ -448,26 +449,6 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         };
         self.end(conflict, Some(thread));
         error
-    }
-
-    /// Aborts the transaction, like dropping it.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm::{Db, Error, Raw, TableDef};
-    ///
-    /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
-    /// let db = Db::new()?;
-    /// let notes = db.table(NOTES)?;
-    /// let mut tx = db.begin()?;
-    /// tx.insert(notes, &1, b"never")?;
-    /// tx.rollback();
-    /// assert!(!db.transact(|tx| tx.contains(notes, &1))?);
-    /// # Ok::<(), Error>(())
-    /// ```
-    pub fn rollback(mut self) {
-        self.end(None, None);
     }
 
     #[inline(always)]

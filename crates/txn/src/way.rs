@@ -2,7 +2,7 @@
 
 /// The direction of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub(crate) enum Way {
     Up,
     Down,
 }

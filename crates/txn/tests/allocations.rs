@@ -29,11 +29,11 @@ fn reads_and_writes(db: &Db, counters: Counters, lines: PrefetchMask, round: u32
     })?;
     db.transact(|tx| {
         (0..30).try_for_each(|line| tx.remove(lines, (3, line)).map(drop))?;
-        Ok(tx.remove(counters, 1_000)? && tx.remove(lines, (1, 100 + round % 3))?)
+        Ok(tx.remove(counters, 1_000)?.is_some() && tx.remove(lines, (1, 100 + round % 3))?.is_some())
     })?;
     db.read(|tx| {
         tx.get(counters, 5)?;
-        tx.first(lines, ..)?;
+        tx.range(lines, ..)?.first()?;
         Ok(0)
     })
 }

@@ -56,7 +56,7 @@ impl<S: Config> Client<'_, S> {
         let ended = match self.steps(&mut tx, &mut open.operations) {
             Ok(()) => tx.commit(),
             Err(error) => {
-                tx.rollback();
+                drop(tx);
                 Err(error)
             }
         };

@@ -113,7 +113,7 @@ impl Tables {
             }
             [Operation::Remove { key, version }, ..] => {
                 *version = 0;
-                if tx.remove(self.sorted_registers, *key).await? {
+                if tx.remove(self.sorted_registers, *key).await?.is_some() {
                     *version = clock.version();
                 }
             }

@@ -94,7 +94,7 @@ impl Store {
             [Operation::Read { key, seen }, Operation::Remove { key: removed, version }, ..]
                 if key == removed && random.bool() =>
             {
-                *seen = in_table!(self, registers, sorted_registers, *key, |table| tx.take(table, *key))?;
+                *seen = in_table!(self, registers, sorted_registers, *key, |table| tx.remove(table, *key))?;
                 *version = if seen.is_some() { clock.version() } else { 0 };
                 return Ok(2);
             }
@@ -104,8 +104,8 @@ impl Store {
             }
             [Operation::Remove { key, version }, ..] => {
                 let given = clock.version();
-                let was_there = in_table!(self, registers, sorted_registers, *key, |table| tx.remove(table, *key))?;
-                *version = if was_there { given } else { 0 };
+                let removed = in_table!(self, registers, sorted_registers, *key, |table| tx.remove(table, *key))?;
+                *version = if removed.is_some() { given } else { 0 };
             }
             [operation, ..] => self.read(tx, operation)?,
             [] => return Ok(0),

@@ -126,7 +126,7 @@ impl Body for Ask<'_> {
             }
             Transaction::DeleteCallForwarding { number, facility, start_time } => {
                 let Some(subscriber) = tables.find(tx, number).await? else { return Ok(false) };
-                tx.remove(tables.call_forwardings, (subscriber, *facility, *start_time)).await
+                Ok(tx.remove(tables.call_forwardings, (subscriber, *facility, *start_time)).await?.is_some())
             }
         }
     }

@@ -161,7 +161,7 @@ fn run<S: Config>(tx: &mut Tx<'_, S>, tables: &Tables, transaction: &Transaction
         }
         Transaction::DeleteCallForwarding { number, facility, start_time } => {
             let Some(subscriber) = find(tx, tables, number)? else { return Ok(false) };
-            tx.remove(tables.call_forwardings, (subscriber, *facility, *start_time))
+            Ok(tx.remove(tables.call_forwardings, (subscriber, *facility, *start_time))?.is_some())
         }
     }
 }

@@ -15,8 +15,6 @@ pub(super) use order_status::{LastOrder, Status};
 pub(super) use payment::{Paid, history_row, paid_by, pay, remember};
 pub(super) use stock_level::{LowStock, RECENT};
 
-use std::ops::ControlFlow;
-
 use drtm_txn::{Config, Mode, Part, PrefetchMask, Tx, part};
 use fixedbitset::FixedBitSet;
 
@@ -61,7 +59,6 @@ fn choose<S: Config, M: Mode, O: Layout>(
         if names.last == *last {
             named.push((*names.first.padded(), key.customer().2));
         }
-        ControlFlow::Continue(())
     })?;
     Ok((warehouse, district, expect_row(middle(named), CUSTOMER)?))
 }

@@ -180,7 +180,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Rows<'_, 'e, F, S> {
         Ok(Some(result))
     }
 
-    /// Removes a row. Tells whether it was there.
+    /// Removes a row, and returns its value. Returns `None` if there is no such row.
     ///
     /// # Errors
     ///
@@ -189,13 +189,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Rows<'_, 'e, F, S> {
         &mut self,
         table: ClusterTable<K, C, O>,
         key: impl AsKey<K>,
-    ) -> Result<bool, Error> {
+    ) -> Result<Option<C::Value>, Error> {
         let row = self.tx.fetched(table, key, Intent::Write)?;
-        let is_there = self.tx.is_there(row);
-        if is_there {
+        let value = self.tx.decode(table, row)?;
+        if value.is_some() {
             self.tx.note(row, Op::Remove);
         }
-        Ok(is_there)
+        Ok(value)
     }
 }
 

@@ -245,7 +245,7 @@ tuples! {
 ///     assert_eq!(tx.range(ages, "Ada".."Bob")?.count()?, 1);
 ///     assert_eq!(tx.range(ages, "Bob"..)?.count()?, 2);
 ///     assert_eq!(tx.range(ages, "Cleo".."Ada")?.count()?, 0);
-///     assert_eq!(tx.first(ages, ..)?, Some(("Ada".to_owned(), 36)));
+///     assert_eq!(tx.range(ages, ..)?.first()?, Some(("Ada".to_owned(), 36)));
 ///     Ok(())
 /// })?;
 /// # Ok::<(), Error>(())

@@ -25,7 +25,7 @@ pub struct Prefix<'k>(&'k [u8]);
 /// db.transact(|tx| {
 ///     ["/about", "/docs", "/docs/a", "/docs/b", "/e"].iter().try_for_each(|path| tx.put(pages, *path, b""))?;
 ///     assert_eq!(tx.range(pages, prefix("/docs"))?.count()?, 3);
-///     assert_eq!(tx.first(pages, prefix("/docs/"))?.map(|(path, _)| path).as_deref(), Some("/docs/a"));
+///     assert_eq!(tx.range(pages, prefix("/docs/"))?.first()?.map(|(path, _)| path).as_deref(), Some("/docs/a"));
 ///     assert_eq!(tx.range(pages, prefix(""))?.count()?, 5);
 ///     Ok(())
 /// })?;

@@ -75,7 +75,7 @@ impl<S: Config> Db<S> {
     /// })?;
     ///
     /// let by_score = db.index(scores, BY_SCORE)?;
-    /// assert_eq!(db.read(|tx| tx.last(by_score, ..))?, Some((900, (2, 900))));
+    /// assert_eq!(db.read(|tx| tx.range(by_score, ..)?.last())?, Some((900, (2, 900))));
     ///
     /// match db.index(scores, BY_DIGIT) {
     ///     Err(Error::NotUnique { index: "players by digit", key, .. }) => assert_eq!(u32::from_bytes(&key), Some(0)),

@@ -11,7 +11,7 @@ use super::{
     scan::{RangeState, Scan},
 };
 use crate::{
-    Config, Error, Key, Ordered, Sorted, Stored, arena::Arena, name::Name, position::Position, projection::Projection,
+    Config, Error, Flow, Key, Ordered, Sorted, Stored, arena::Arena, name::Name, position::Position, projection::Projection,
     read_set::ReadSet, state::TxState, storage::Storage, value_sink::CodecSink, write_set::WriteTarget,
 };
 
@@ -76,8 +76,8 @@ impl<'db, R: Stored<Kind = Ordered>, L: Lend<'db, S>, S: Config> Range<'db, R, L
     /// # Ok::<(), drtm::Error>(())
     /// ```
     #[inline]
-    pub fn view_each(&mut self, visit: impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>) -> Result<(), Error> {
-        self.with(|mut scan| scan.view_each(visit))
+    pub fn view_each<F: Flow>(&mut self, mut visit: impl FnMut(R::Key, R::View<'_>) -> F) -> Result<(), Error> {
+        self.with(|mut scan| scan.view_each(|key, row| visit(key, row).flow()))
     }
 }
 

@@ -51,7 +51,7 @@ pub enum Entry<'t, 'db, K: Key, C: Codec, S: Config = DefaultConfig, A: AsKey<K>
 ///     db.transact(|tx| match tx.entry(leases, &1)? {
 ///         Entry::Vacant(entry) => entry.insert(&1).map(|()| "taken"),
 ///         Entry::Occupied(mut entry) => match entry.get()? {
-///             0 => entry.remove().map(|()| "used up"),
+///             0 => entry.remove().map(|_| "used up"),
 ///             _ => entry.update(|uses| *uses -= 1).map(|()| "used"),
 ///         },
 ///     })
@@ -317,7 +317,7 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A>
     ///     let Entry::Occupied(entry) = tx.entry(counters, 1)? else { return Err(Error::aborted("no counter")) };
     ///     let value = entry.into_value()?;
     ///     let Entry::Occupied(entry) = tx.entry(counters, 1)? else { return Err(Error::aborted("no counter")) };
-    ///     Ok((value, entry.take()?))
+    ///     Ok((value, entry.remove()?))
     /// })?;
     /// assert_eq!((value, taken), (7, 7));
     /// assert!(!db.read(|tx| tx.contains(counters, 1))?);
@@ -373,35 +373,21 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A>
         self.change(change)
     }
 
-    /// Removes the row.
+    /// Removes the row, and returns its value.
     ///
     /// # Errors
     ///
-    /// As for [`Tx::put`].
+    /// As for [`Tx::remove`].
     ///
     /// # Example
     ///
     /// See [`OccupiedEntry`].
     #[inline]
-    pub fn remove(mut self) -> Result<(), Error> {
-        let Row { found: Some(found), record: Some(record) } = self.row()? else { return Ok(()) };
-        let Place { tx, opened, key } = self.place;
-        tx.with_key(key, |tx, key| tx.remove_found(opened, key, found, record))
-    }
-
-    /// Removes the row, and returns its value.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Tx::put`].
-    ///
-    /// # Example
-    ///
-    /// See [`into_value`](Self::into_value).
-    #[inline]
-    pub fn take(mut self) -> Result<C::Value, Error> {
+    pub fn remove(mut self) -> Result<C::Value, Error> {
         let value = self.value()?;
-        self.remove()?;
+        let Row { found: Some(found), record: Some(record) } = self.row()? else { return Ok(value) };
+        let Place { tx, opened, key } = self.place;
+        tx.with_key(key, |tx, key| tx.remove_found(opened, key, found, record))?;
         Ok(value)
     }
 

@@ -8,7 +8,7 @@ use crate::{
     AsKey, Codec, Config, Error, Index, IndexKeys, Key, KeyRange, Ordered, Point, Rows, Sorted, Table, Unique,
     Uniqueness,
     name::Name,
-    position::{Ends, Position, Way, bytes},
+    position::{Ends, Position, bytes},
     table::Kind,
 };
 
@@ -41,8 +41,8 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for Index<K, C, I,
     }
 
     #[inline]
-    fn position(bounds: impl KeyRange<I>, way: Way) -> Position {
-        Position::at(Ends::of_entries::<K, I, U>(bounds), way)
+    fn position(bounds: impl KeyRange<I>) -> Position {
+        Position::at(Ends::of_entries::<K, I, U>(bounds))
     }
 
     #[inline]
@@ -112,8 +112,8 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for IndexKeys<K, C
     }
 
     #[inline]
-    fn position(bounds: impl KeyRange<I>, way: Way) -> Position {
-        Position::at(Ends::of_entries::<K, I, U>(bounds), way)
+    fn position(bounds: impl KeyRange<I>) -> Position {
+        Position::at(Ends::of_entries::<K, I, U>(bounds))
     }
 
     #[inline]

@@ -12,7 +12,7 @@ use super::{
     read::{Group, Row},
 };
 use crate::{
-    AsKey, Codec, CodecError, Config, Error, Key, Stored,
+    AsKey, Codec, CodecError, Config, Error, Flow, Key, Stored,
     arena::Arena,
     catalog::Opened,
     located::Located,
@@ -71,8 +71,6 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
     /// # Example
     ///
     /// ```
-    /// use std::ops::ControlFlow;
-    ///
     /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// const PRICES: TableDef<u64, Pod<u32>> = TableDef::hash("prices");
@@ -82,12 +80,9 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
     /// let (sum, missing) = db.transact(|tx| {
     ///     [(3, 20), (4, 5), (7, 10)].iter().try_for_each(|(item, price)| tx.put(prices, item, price))?;
     ///     let (mut sum, mut missing) = (0, 0);
-    ///     tx.view_many(prices, order.iter(), |price| {
-    ///         match price {
-    ///             Some(price) => sum += price,
-    ///             None => missing += 1,
-    ///         }
-    ///         ControlFlow::Continue(())
+    ///     tx.view_many(prices, order.iter(), |price| match price {
+    ///         Some(price) => sum += price,
+    ///         None => missing += 1,
     ///     })?;
     ///     Ok((sum, missing))
     /// })?;
@@ -95,13 +90,13 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
-    pub fn view_many<R: Stored>(
+    pub fn view_many<R: Stored, F: Flow>(
         &mut self,
         rows: R,
         keys: impl IntoIterator<Item = impl AsKey<R::Key>>,
-        mut visit: impl FnMut(Option<R::View<'_>>) -> ControlFlow<()>,
+        mut visit: impl FnMut(Option<R::View<'_>>) -> F,
     ) -> Result<(), Error> {
-        self.each_of(rows, keys, |part| Ok(visit(part.map(|part| rows.show(part)).transpose()?)))
+        self.each_of(rows, keys, |part| Ok(visit(part.map(|part| rows.show(part)).transpose()?).flow()))
     }
 
     /// Shows the projected parts of the rows of several keys.

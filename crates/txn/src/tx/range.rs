@@ -4,7 +4,7 @@ use super::{
     Lend, Mode, Tx,
     scan::{RangeState, Scan},
 };
-use crate::{Config, DefaultConfig, Error, KeyRange, KeyedRow, Sorted, position::Way};
+use crate::{Config, DefaultConfig, Error, KeyRange, KeyedRow, Sorted};
 
 /// The rows of a range, in order, with the transaction's own writes among them.
 ///
@@ -103,6 +103,57 @@ impl<'db, R: Sorted, L: Lend<'db, S>, S: Config> Range<'db, R, L, S> {
     /// ```
     pub fn next_back(&mut self) -> Result<Option<KeyedRow<R>>, Error> {
         self.with(|mut scan| scan.next_back())
+    }
+
+    /// Returns the first row of the range, or `None` if the range is empty. Unlike
+    /// [`next`](Self::next) it does not prefetch the rows behind.
+    ///
+    /// # Errors
+    ///
+    /// As for [`next`](Self::next).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
+    ///
+    /// const QUEUE: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("queue");
+    /// let db = Db::new()?;
+    /// let queue = db.table(QUEUE)?;
+    /// db.transact(|tx| {
+    ///     tx.put(queue, &5, &50)?;
+    ///     tx.put(queue, &6, &60)?;
+    ///     assert_eq!(tx.range(queue, ..)?.first()?, Some((5, 50)));
+    ///     assert_eq!(tx.range(queue, ..)?.last()?, Some((6, 60)));
+    ///     assert_eq!(tx.range(queue, 7..)?.first()?, None);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn first(self) -> Result<Option<KeyedRow<R>>, Error> {
+        self.for_one().next()
+    }
+
+    /// Returns the last row of the range, or `None` if the range is empty. Unlike
+    /// [`next_back`](Self::next_back) it does not prefetch the rows before.
+    ///
+    /// # Errors
+    ///
+    /// As for [`next`](Self::next).
+    ///
+    /// # Example
+    ///
+    /// See [`first`](Self::first).
+    #[inline]
+    pub fn last(self) -> Result<Option<KeyedRow<R>>, Error> {
+        self.for_one().next_back()
+    }
+
+    /// Prepares the range to read a single row.
+    #[inline(always)]
+    pub(super) fn for_one(self) -> Self {
+        Self { at: self.at.for_one(), ..self }
     }
 
     /// Returns the remaining rows as a double-ended iterator. It ends after the first error.
@@ -249,10 +300,9 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         &mut self,
         rows: R,
         range: impl KeyRange<R::Key>,
-        way: Way,
     ) -> Result<RangeState<'db, R, S>, Error> {
         let opened = self.opened(rows.entries(self)?)?;
-        Ok(RangeState::new(rows, opened, R::position(range, way)))
+        Ok(RangeState::new(rows, opened, R::position(range)))
     }
 
     /// Returns the rows of a range, in the order of their keys.
@@ -270,52 +320,7 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         rows: R,
         range: impl KeyRange<R::Key>,
     ) -> Result<Range<'db, R, &mut Self, S>, Error> {
-        let at = self.range_in(rows, range, Way::Up)?;
+        let at = self.range_in(rows, range)?;
         Ok(Range::new(self, at))
-    }
-
-    /// Returns the first row of a range, or `None` if the range is empty.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
-    ///
-    /// const QUEUE: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("queue");
-    /// let db = Db::new()?;
-    /// let queue = db.table(QUEUE)?;
-    /// db.transact(|tx| {
-    ///     tx.put(queue, &5, &50)?;
-    ///     tx.put(queue, &6, &60)?;
-    ///     assert_eq!(tx.first(queue, ..)?, Some((5, 50)));
-    ///     assert_eq!(tx.last(queue, ..)?, Some((6, 60)));
-    ///     assert_eq!(tx.first(queue, 7..)?, None);
-    ///     Ok(())
-    /// })?;
-    /// # Ok::<(), Error>(())
-    /// ```
-    #[inline]
-    pub fn first<R: Sorted>(&mut self, rows: R, range: impl KeyRange<R::Key>) -> Result<Option<KeyedRow<R>>, Error> {
-        let at = &mut self.range_in(rows, range, Way::Up)?.for_one();
-        Scan { tx: self, at }.next()
-    }
-
-    /// Returns the last row of a range, or `None` if the range is empty.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    ///
-    /// # Example
-    ///
-    /// See [`first`](Self::first).
-    #[inline]
-    pub fn last<R: Sorted>(&mut self, rows: R, range: impl KeyRange<R::Key>) -> Result<Option<KeyedRow<R>>, Error> {
-        let at = &mut self.range_in(rows, range, Way::Down)?.for_one();
-        Scan { tx: self, at }.next()
     }
 }

@@ -8,13 +8,12 @@
 use std::{
     cell::{OnceCell, RefCell},
     fmt,
-    ops::ControlFlow,
 };
 
 use super::{Lend, Range, ReadOnly, Tx, lend::Lender};
 use crate::{
-    AsKey, Codec, Config, Conflict, DefaultConfig, Durability, Error, Key, KeyRange, KeyedRow, Point, Prefetched,
-    Sorted, Stored, Table, inner::Inner, position::Way, snapshots, table::Kind,
+    AsKey, Codec, Config, Conflict, DefaultConfig, Durability, Error, Flow, Key, KeyRange, Point, Prefetched,
+    Sorted, Stored, Table, inner::Inner, snapshots, table::Kind,
 };
 
 /// A read-only transaction, or a snapshot. It never blocks or aborts writers.
@@ -349,11 +348,11 @@ impl<'db, S: Config> Snapshot<'db, S> {
     ///
     /// See [`Tx::view_many`].
     #[inline]
-    pub fn view_many<R: Stored>(
+    pub fn view_many<R: Stored, F: Flow>(
         &self,
         rows: R,
         keys: impl IntoIterator<Item = impl AsKey<R::Key>>,
-        visit: impl FnMut(Option<R::View<'_>>) -> ControlFlow<()>,
+        visit: impl FnMut(Option<R::View<'_>>) -> F,
     ) -> Result<(), Error> {
         self.with(|tx| tx.view_many(rows, keys, visit))
     }
@@ -417,36 +416,8 @@ impl<'db, S: Config> Snapshot<'db, S> {
     /// ```
     #[inline]
     pub fn range<R: Sorted>(&self, rows: R, range: impl KeyRange<R::Key>) -> Result<Range<'db, R, &Self, S>, Error> {
-        let at = self.with(|tx| tx.range_in(rows, range, Way::Up))?;
+        let at = self.with(|tx| tx.range_in(rows, range))?;
         Ok(Range::new(self, at))
-    }
-
-    /// Returns the first row of a range, or `None` if the range is empty. Like [`Tx::first`].
-    ///
-    /// # Errors
-    ///
-    /// As for [`Tx::first`].
-    ///
-    /// # Example
-    ///
-    /// See [`Tx::first`].
-    #[inline]
-    pub fn first<R: Sorted>(&self, rows: R, range: impl KeyRange<R::Key>) -> Result<Option<KeyedRow<R>>, Error> {
-        self.with(|tx| tx.first(rows, range))
-    }
-
-    /// Returns the last row of a range, or `None` if the range is empty. Like [`Tx::last`].
-    ///
-    /// # Errors
-    ///
-    /// As for [`Tx::last`].
-    ///
-    /// # Example
-    ///
-    /// See [`Tx::last`].
-    #[inline]
-    pub fn last<R: Sorted>(&self, rows: R, range: impl KeyRange<R::Key>) -> Result<Option<KeyedRow<R>>, Error> {
-        self.with(|tx| tx.last(rows, range))
     }
 
     /// Shows all rows of a table, until they end or `visit` breaks off. Like [`Tx::walk`].
@@ -459,10 +430,10 @@ impl<'db, S: Config> Snapshot<'db, S> {
     ///
     /// See [`Tx::walk`].
     #[inline]
-    pub fn walk<K: Key, C: Codec, O: Kind>(
+    pub fn walk<K: Key, C: Codec, O: Kind, F: Flow>(
         &self,
         table: Table<K, C, O>,
-        visit: impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
+        visit: impl FnMut(K, C::View<'_>) -> F,
     ) -> Result<(), Error> {
         self.with(|tx| tx.walk(table, visit))
     }

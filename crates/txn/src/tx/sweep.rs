@@ -10,11 +10,11 @@ use super::{
     scan::{RangeState, Scan},
 };
 use crate::{
-    Codec, Config, Error, Key, KeyRange, Ordered, Table,
+    Codec, Config, Error, Flow, Key, Ordered, Table,
     arena::Arena,
     arena::ArenaKey,
     mutation::Mutation,
-    position::{Position, Way},
+    position::Position,
     projection::Projection,
     read_set::ReadSet,
     state::TxState,
@@ -71,8 +71,6 @@ impl<'db, K: Key, C: Codec, S: Config> Range<'db, Table<K, C, Ordered>, &mut Tx<
     /// # Example
     ///
     /// ```
-    /// use std::ops::ControlFlow;
-    ///
     /// use drtm::{Db, Error, Ordered, Pod, TableDef};
     ///
     /// const LINES: TableDef<(u32, u8), Pod<u64>, Ordered> = TableDef::ordered("order lines");
@@ -84,7 +82,6 @@ impl<'db, K: Key, C: Codec, S: Config> Range<'db, Table<K, C, Ordered>, &mut Tx<
     ///     tx.range(lines, (7, 2)..=(7, u8::MAX))?.update_each(|_, amount| {
     ///         before += *amount;
     ///         *amount += 1;
-    ///         ControlFlow::Continue(())
     ///     })?;
     ///     Ok(before)
     /// })?;
@@ -93,11 +90,11 @@ impl<'db, K: Key, C: Codec, S: Config> Range<'db, Table<K, C, Ordered>, &mut Tx<
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
-    pub fn update_each(&mut self, change: impl FnMut(&K, &mut C::Value) -> ControlFlow<()>) -> Result<(), Error>
+    pub fn update_each<F: Flow>(&mut self, mut change: impl FnMut(&K, &mut C::Value) -> F) -> Result<(), Error>
     where
         C::Value: Borrow<C::Given>,
     {
-        self.scan().update_each(change)
+        self.scan().update_each(|key, value| change(key, value).flow())
     }
 
     /// Removes the next row in place, and returns its key and value. Returns `None` if there are no
@@ -109,10 +106,51 @@ impl<'db, K: Key, C: Codec, S: Config> Range<'db, Table<K, C, Ordered>, &mut Tx<
     ///
     /// # Example
     ///
-    /// See [`Tx::pop_first`].
+    /// See [`pop_first`](Self::pop_first).
     #[inline]
     pub fn remove_next(&mut self) -> Result<Option<(K, C::Value)>, Error> {
         self.scan().remove_next()
+    }
+
+    /// Removes the first row of the range, and returns its key and value. Returns `None` if the
+    /// range is empty.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::put`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
+    ///
+    /// const JOBS: TableDef<u64, Pod<u32>, Ordered> = TableDef::ordered("jobs");
+    /// let db = Db::new()?;
+    /// let jobs = db.table(JOBS)?;
+    /// db.transact(|tx| [1, 2, 3].iter().try_for_each(|job| tx.insert(jobs, job, &0)))?;
+    /// assert_eq!(db.transact(|tx| tx.range(jobs, 2..)?.pop_first())?, Some((2, 0)));
+    /// assert_eq!(db.transact(|tx| tx.range(jobs, ..)?.pop_last())?, Some((3, 0)));
+    /// assert_eq!(db.transact(|tx| tx.range(jobs, 2..)?.pop_first())?, None);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn pop_first(self) -> Result<Option<(K, C::Value)>, Error> {
+        self.for_one().remove_next()
+    }
+
+    /// Removes the last row of the range, and returns its key and value. Returns `None` if the
+    /// range is empty.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::put`].
+    ///
+    /// # Example
+    ///
+    /// See [`pop_first`](Self::pop_first).
+    #[inline]
+    pub fn pop_last(self) -> Result<Option<(K, C::Value)>, Error> {
+        self.rev().for_one().remove_next()
     }
 
     /// Removes the remaining rows, and returns them in order. All of them are in one transaction's
@@ -261,58 +299,5 @@ impl<K: Key, C: Codec, S: Config> Scan<'_, '_, Table<K, C, Ordered>, S, Update> 
             tx.remove_found(opened, key, found, record)
         })?;
         Ok(Some((key, value)))
-    }
-}
-
-impl<S: Config> Tx<'_, S> {
-    /// Removes the first row of a range, and returns its key and value. Returns `None` if the range
-    /// is empty.
-    ///
-    /// # Errors
-    ///
-    /// As for [`put`](Self::put).
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
-    ///
-    /// const JOBS: TableDef<u64, Pod<u32>, Ordered> = TableDef::ordered("jobs");
-    /// let db = Db::new()?;
-    /// let jobs = db.table(JOBS)?;
-    /// db.transact(|tx| [1, 2, 3].iter().try_for_each(|job| tx.insert(jobs, job, &0)))?;
-    /// assert_eq!(db.transact(|tx| tx.pop_first(jobs, 2..))?, Some((2, 0)));
-    /// assert_eq!(db.transact(|tx| tx.pop_last(jobs, ..))?, Some((3, 0)));
-    /// assert_eq!(db.transact(|tx| tx.pop_first(jobs, 2..))?, None);
-    /// # Ok::<(), Error>(())
-    /// ```
-    #[inline]
-    pub fn pop_first<K: Key, C: Codec>(
-        &mut self,
-        table: Table<K, C, Ordered>,
-        range: impl KeyRange<K>,
-    ) -> Result<Option<(K, C::Value)>, Error> {
-        let at = &mut self.range_in(table, range, Way::Up)?.for_one();
-        Scan { tx: self, at }.remove_next()
-    }
-
-    /// Removes the last row of a range, and returns its key and value. Returns `None` if the range
-    /// is empty.
-    ///
-    /// # Errors
-    ///
-    /// As for [`put`](Self::put).
-    ///
-    /// # Example
-    ///
-    /// See [`pop_first`](Self::pop_first).
-    #[inline]
-    pub fn pop_last<K: Key, C: Codec>(
-        &mut self,
-        table: Table<K, C, Ordered>,
-        range: impl KeyRange<K>,
-    ) -> Result<Option<(K, C::Value)>, Error> {
-        let at = &mut self.range_in(table, range, Way::Down)?.for_one();
-        Scan { tx: self, at }.remove_next()
     }
 }

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use super::{Mode, Tx, read::Row, scan::Scan};
 use crate::{
-    Codec, Config, Error, Key, Table, catalog::Opened, position::Way, projection::Projection, storage::OwnedKey,
+    Codec, Config, Error, Flow, Key, Table, catalog::Opened, projection::Projection, storage::OwnedKey,
     table::Kind,
 };
 
@@ -26,8 +26,6 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
     /// # Example
     ///
     /// ```
-    /// use std::ops::ControlFlow;
-    ///
     /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// const STOCK: TableDef<String, Pod<u64>> = TableDef::hash("stock");
@@ -38,25 +36,24 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
     ///     let mut few = Vec::new();
     ///     tx.walk(stock, |name, count| {
     ///         few.extend((count < 10).then_some(name));
-    ///         ControlFlow::Continue(())
     ///     })?;
     ///     Ok(few)
     /// })?;
     /// assert_eq!(few, ["nuts"]);
     /// # Ok::<(), Error>(())
     /// ```
-    pub fn walk<K: Key, C: Codec, O: Kind>(
+    pub fn walk<K: Key, C: Codec, O: Kind, F: Flow>(
         &mut self,
         table: Table<K, C, O>,
-        mut visit: impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
+        mut visit: impl FnMut(K, C::View<'_>) -> F,
     ) -> Result<(), Error> {
         if O::ORDERED {
-            let at = &mut self.range_in(table.as_ordered(), .., Way::Up)?;
-            return Scan { tx: self, at }.view_each(visit);
+            let at = &mut self.range_in(table.as_ordered(), ..)?;
+            return Scan { tx: self, at }.view_each(|key, row| visit(key, row).flow());
         }
         let opened = self.opened(table)?;
         self.walk_hash::<K, C, O>(opened, &Projection::TO_READ, |tx, key, found| {
-            tx.read_found(&opened.name, found, |bytes| C::view(bytes).map(|view| visit(key, view)))
+            tx.read_found(&opened.name, found, |bytes| C::view(bytes).map(|view| visit(key, view).flow()))
         })
     }
 
@@ -151,9 +148,8 @@ impl<S: Config> Tx<'_, S> {
             if !keep(&key, row) {
                 gone.push(key);
             }
-            ControlFlow::Continue(())
         })?;
-        gone.iter().try_for_each(|key| self.remove(table, key).map(drop))?;
+        gone.iter().try_for_each(|key| self.discard(table, key).map(drop))?;
         Ok(gone.len() as u64)
     }
 
@@ -170,7 +166,7 @@ impl<S: Config> Tx<'_, S> {
     pub fn clear<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>) -> Result<u64, Error> {
         let mut keys = Vec::new();
         if O::ORDERED {
-            let at = &mut self.range_in(table.as_ordered(), .., Way::Up)?;
+            let at = &mut self.range_in(table.as_ordered(), ..)?;
             while let Some((key, ..)) = (Scan { tx: self, at }).advance(&Projection::NOTHING)? {
                 keys.push(key);
             }
@@ -181,7 +177,7 @@ impl<S: Config> Tx<'_, S> {
                 Ok(ControlFlow::Continue(()))
             })?;
         }
-        keys.iter().try_for_each(|key| self.remove(table, key).map(drop))?;
+        keys.iter().try_for_each(|key| self.discard(table, key).map(drop))?;
         Ok(keys.len() as u64)
     }
 }

@@ -162,27 +162,46 @@ impl<S: Config> Tx<'_, S> {
         Ok(result)
     }
 
-    /// Removes a row. Returns whether there was one.
+    /// Removes a row, and returns its value. Returns `None` if there is no such row.
     ///
     /// # Errors
     ///
-    /// As for [`put`](Self::put).
+    /// As for [`put`](Self::put). [`Error::Codec`] if the value cannot be decoded. The row is then
+    /// still there; [`put`](Self::put) replaces it, and [`clear`](Self::clear) removes all rows.
     ///
     /// # Example
     ///
     /// ```
     /// use drtm::{Db, Error, Pod, TableDef};
     ///
-    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+    /// const TASKS: TableDef<u64, Pod<u64>> = TableDef::hash("tasks");
     /// let db = Db::new()?;
-    /// let counters = db.table(COUNTERS)?;
-    /// db.transact(|tx| tx.put(counters, &1, &10))?;
-    /// assert!(db.transact(|tx| tx.remove(counters, &1))?);
-    /// assert!(!db.transact(|tx| tx.remove(counters, &1))?);
+    /// let tasks = db.table(TASKS)?;
+    /// db.transact(|tx| tx.put(tasks, &1, &10))?;
+    /// assert_eq!(db.transact(|tx| tx.remove(tasks, &1))?, Some(10));
+    /// assert_eq!(db.transact(|tx| tx.remove(tasks, &1))?, None);
     /// # Ok::<(), Error>(())
     /// ```
+    #[doc(alias = "take")]
     #[inline]
     pub fn remove<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: Table<K, C, O>,
+        key: impl AsKey<K>,
+    ) -> Result<Option<C::Value>, Error> {
+        let opened = self.opened(table)?;
+        self.with_key(key, |tx, key| {
+            let row = tx.row::<C, O>(opened, key, &Projection::TO_READ)?;
+            let Row { found: Some(found), record: Some(record) } = row else { return Ok(None) };
+            let value = tx.decode::<C>(opened, found)?;
+            tx.remove_found(opened, key, found, record)?;
+            Ok(Some(value))
+        })
+    }
+
+    /// Removes a row without reading its value, unless the table has indexes. Returns whether there
+    /// was one.
+    pub(crate) fn discard<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: Table<K, C, O>,
         key: impl AsKey<K>,
@@ -211,40 +230,6 @@ impl<S: Config> Tx<'_, S> {
         let Row { found: Some(_), record: Some(record) } = row else { return Ok(false) };
         self.write_at(opened, key, record, WriteOp::Remove)?;
         Ok(true)
-    }
-
-    /// Removes a row and returns its value, or `None` if there was none.
-    ///
-    /// # Errors
-    ///
-    /// As for [`put`](Self::put).
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm::{Db, Error, Pod, TableDef};
-    ///
-    /// const TASKS: TableDef<u64, Pod<u64>> = TableDef::hash("tasks");
-    /// let db = Db::new()?;
-    /// let tasks = db.table(TASKS)?;
-    /// db.transact(|tx| tx.put(tasks, &1, &10))?;
-    /// assert_eq!(db.transact(|tx| tx.take(tasks, &1))?, Some(10));
-    /// assert_eq!(db.transact(|tx| tx.take(tasks, &1))?, None);
-    /// # Ok::<(), Error>(())
-    /// ```
-    pub fn take<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: Table<K, C, O>,
-        key: impl AsKey<K>,
-    ) -> Result<Option<C::Value>, Error> {
-        let opened = self.opened(table)?;
-        self.with_key(key, |tx, key| {
-            let row = tx.row::<C, O>(opened, key, &Projection::TO_READ)?;
-            let Row { found: Some(found), record: Some(record) } = row else { return Ok(None) };
-            let value = tx.decode::<C>(opened, found)?;
-            tx.remove_found(opened, key, found, record)?;
-            Ok(Some(value))
-        })
     }
 
     /// Removes a row that was found.

@@ -72,7 +72,7 @@ impl Rows {
     }
 
     fn remove<F: Fault>(self, tx: &mut Tx<'_, Model<F>>, key: u64) -> Result<bool, Error> {
-        on!(self, |table| tx.remove(table, key))
+        on!(self, |table| tx.remove(table, key).map(|row| row.is_some()))
     }
 
     fn count<F: Fault>(self, tx: &mut Tx<'_, Model<F>>) -> Result<u64, Error> {

@@ -39,7 +39,7 @@ impl World {
     }
 
     pub(crate) fn remove(&self, table: Rows, key: u64) {
-        assert!(self.db.transact(|tx| tx.remove(table, key)).expect("sound"));
+        assert!(self.db.transact(|tx| tx.remove(table, key)).expect("sound").is_some());
     }
 
     pub(crate) fn get(&self, table: Rows, key: u64) -> Option<u64> {

@@ -136,7 +136,7 @@ fn rows_are_found_by_derived_keys() -> Result<(), Error> {
             tx.put(bytes, name.as_bytes(), &number)?;
         }
         assert_eq!((tx.range(names, prefix("ab"))?.count()?, tx.range(bytes, prefix(b"a"))?.count()?), (2, 4));
-        assert_eq!(tx.last(names, prefix("ab"))?, Some((Name("abc".to_owned()), 3)));
+        assert_eq!(tx.range(names, prefix("ab"))?.last()?, Some((Name("abc".to_owned()), 3)));
         Ok(())
     })?;
     let (stock, ages, visits) = (db.table(STOCK)?, db.table(AGES)?, db.table(VISITS)?);
@@ -151,9 +151,9 @@ fn rows_are_found_by_derived_keys() -> Result<(), Error> {
     db.transact(|tx| {
         assert_eq!(tx.get(ages, Name("Ada".to_owned()))?, Some(36));
         assert_eq!(tx.get(visits, (1, 2, 3))?, Some(4));
-        assert_eq!(tx.first(visits, Customer(1, 2, 4)..)?, Some((Customer(1, 3, 3), 5)));
+        assert_eq!(tx.range(visits, Customer(1, 2, 4)..)?.first()?, Some((Customer(1, 3, 3), 5)));
         let eu = Place { warehouse: "eu".to_owned(), shelf: 10 };
-        assert_eq!(tx.last(stock, ("eu", 0)..("us", 0))?, Some((eu, 10)));
+        assert_eq!(tx.range(stock, ("eu", 0)..("us", 0))?.last()?, Some((eu, 10)));
         assert_eq!(tx.range(stock, ("eu", 0)..=("eu", u32::MAX))?.count()?, 2);
         Ok(())
     })

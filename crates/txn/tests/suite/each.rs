@@ -208,7 +208,6 @@ fn a_long_read_goes_on_in_a_snapshot() {
                     });
                 });
             }
-            ControlFlow::Continue(())
         })?;
         Ok(sum)
     });
@@ -232,7 +231,6 @@ fn a_transaction_that_cannot_commit_does_not_go_on_for_long() {
                 });
             }
             assert!(tries.get() > 1 || shown.get() < 100, "it goes on");
-            ControlFlow::Continue(())
         })
     })
     .expect("the second time");
@@ -261,7 +259,7 @@ fn no_change_of_many_rows_is_lost() {
         scope.spawn(|| {
             for turn in 0..TURNS {
                 let key = (turn * 13) % ROWS;
-                let row = db.transact(|tx| tx.take(table, key)).expect("room").expect("nobody else takes any");
+                let row = db.transact(|tx| tx.remove(table, key)).expect("room").expect("nobody else takes any");
                 db.transact(|tx| tx.insert(table, key, &row)).expect("room");
             }
         });

@@ -12,7 +12,7 @@ use std::{
 
 use drtm_htm::{Emulated, EmulatedConfig, NoHtm};
 use drtm_testing::rounds;
-use drtm_txn::{Builder, Config, Db, Error, Ordered, Pod, Snapshot, Table, TableDef};
+use drtm_txn::{Builder, Config, Db, Error, Ordered, Pod, Range, Snapshot, Table, TableDef};
 use proptest::{collection::vec, prelude::*};
 
 use crate::On;
@@ -76,10 +76,9 @@ fn pair<S: Config>(
         }
         2 => tx.range(tables.sorted, outer..=outer)?.view_each(|_, row| {
             seen = (Some(row), tx.get(tables.named, name(inner)));
-            Continue(())
         })?,
         3 => {
-            let shown = tx.range(tables.named, name(outer)..)?.view_next(|row| (row, tx.first(tables.sorted, inner..)));
+            let shown = tx.range(tables.named, name(outer)..)?.view_next(|row| (row, tx.range(tables.sorted, inner..).and_then(Range::first)));
             if let Some((found, (row, first))) = shown?
                 && found == name(outer)
             {
@@ -90,7 +89,6 @@ fn pair<S: Config>(
             // Nested twice.
             let nested = row.map(|_| tx.view(tables.sorted, outer, |_| tx.get(tables.hashed, inner)));
             seen = (row, nested.map_or(Ok(None), |nested| nested.and_then(|inner| inner.unwrap_or(Ok(None)))));
-            Continue(())
         })?,
         _ => tx.walk(tables.hashed, |key, row| {
             if key != outer {
@@ -321,7 +319,6 @@ fn a_nested_read_within_a_long_one_is_of_the_same_moment() {
                     });
                     last = tx.get(tables.hashed, 7);
                 }
-                Continue(())
             })?;
             Ok((sum, last?))
         })

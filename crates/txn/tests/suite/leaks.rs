@@ -5,7 +5,6 @@ use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     mem,
-    ops::ControlFlow::Continue,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     pin::Pin,
     sync::{Arc, Mutex, mpsc},
@@ -126,13 +125,12 @@ fn failures_at_every_step_leave_others_live() {
                             let mut rows = tx.range(savings, ..)?;
                             rows.update_each(|_, money| {
                                 *money += 1;
-                                Continue(())
                             })?;
                             tx.update(money, to, |money| *money -= ROWS as i64).map(drop)
                         };
                         let ended = catch_unwind(AssertUnwindSafe(|| match random.u8(..4) {
                             0 => db.begin().and_then(|mut tx| pay(&mut tx).and_then(|()| tx.commit())),
-                            1 => db.read(|tx| tx.range(savings, ..)?.view_each(|_, _| Continue(()))),
+                            1 => db.read(|tx| tx.range(savings, ..)?.view_each(|_, _| ())),
                             _ => db.transact(pay),
                         }));
                         FAILING.set(None);
@@ -234,7 +232,6 @@ fn a_range_goes_on_behind_a_caught_panic() -> Result<(), Error> {
                 rows.view_each(|key, _| {
                     panics_at(key);
                     seen.push(key);
-                    Continue(())
                 })
             })?;
             Ok(seen)
@@ -250,7 +247,6 @@ fn a_range_goes_on_behind_a_caught_panic() -> Result<(), Error> {
                 rows.update_each(|key, value| {
                     panics_at(*key);
                     *value += 1;
-                    Continue(())
                 })
             })
         })?;
@@ -277,9 +273,9 @@ fn a_transaction_that_ends_on_another_thread_takes_nothing_with_it() {
                 for round in 0..count {
                     let mut tx = db.begin().expect("memory");
                     let key = round % 2;
-                    let toggled = tx.remove(accounts, key).and_then(|was_there| match was_there {
-                        true => Ok(()),
-                        false => tx.insert(accounts, key, &1),
+                    let toggled = tx.remove(accounts, key).and_then(|removed| match removed {
+                        Some(_) => Ok(()),
+                        None => tx.insert(accounts, key, &1),
                     });
                     ends_well(toggled);
                     send.send(tx).expect("it goes on");

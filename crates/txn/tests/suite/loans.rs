@@ -124,7 +124,7 @@ where
                     continue;
                 }
                 Step::Remove(row) => {
-                    assert_eq!(range.tx().remove(table, &key(row))?, model.rows.remove(&key(row)).is_some());
+                    assert_eq!(range.tx().remove(table, &key(row))?, model.rows.remove(&key(row)));
                     continue;
                 }
             };

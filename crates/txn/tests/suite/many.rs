@@ -198,7 +198,6 @@ fn what_others_write_meanwhile_is_found_out() {
                 }
                 seen += 1;
                 sum += row.map_or(0, |row| row.front);
-                ControlFlow::Continue(())
             })?;
             Ok((seen, sum))
         })

@@ -107,8 +107,8 @@ macro_rules! ordered {
         ) -> Result<Option<Ends<Self::Key>>, Error> {
             Ok(Some((
                 tx.range(table, range.clone())?.count()?,
-                tx.first(table, range.clone())?,
-                tx.last(table, range)?,
+                tx.range(table, range.clone())?.first()?,
+                tx.range(table, range)?.last()?,
             )))
         }
 
@@ -211,7 +211,6 @@ enum Step<K> {
     InsertMany(Vec<(K, Value)>),
     Update(K, Value),
     Remove(K),
-    Take(K),
     Range {
         bounds: Bounds<K>,
         is_up: bool,
@@ -265,8 +264,7 @@ fn program<S: Shape>() -> impl Strategy<Value = Program<S::Key>> {
             Step::InsertMany(rows)
         }),
         3 => (S::key(), value()).prop_map(|(key, value)| Step::Update(key, value)),
-        3 => S::key().prop_map(Step::Remove),
-        2 => S::key().prop_map(Step::Take),
+        5 => S::key().prop_map(Step::Remove),
         2 => (bounds::<S>(), any::<bool>(), 0..50_usize)
             .prop_map(|(bounds, is_up, most)| Step::Range { bounds, is_up, most }),
         1 => bounds::<S>().prop_map(Step::Ends),
@@ -406,8 +404,7 @@ where
                 let updated = tx.update(table, key, |row| std::mem::replace(row, value.clone()))?;
                 same(&updated, &rows.get_mut(key).map(|row| std::mem::replace(row, value.clone())))
             }
-            Step::Remove(key) => same(&tx.remove(table, key)?, &rows.remove(key).is_some()),
-            Step::Take(key) => same(&tx.take(table, key)?, &rows.remove(key)),
+            Step::Remove(key) => same(&tx.remove(table, key)?, &rows.remove(key)),
             Step::Range { bounds, is_up, most } => match S::range(tx, table, bounds.clone(), *is_up, *most)? {
                 Some(found) => {
                     let mut expected = within(rows, bounds);

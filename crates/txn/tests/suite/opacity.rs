@@ -47,12 +47,12 @@ impl Tables {
                 if tx.contains(parts, one)? { tx.put(sorted, two, &(left + 7)) } else { Ok(()) }
             }
             1 => {
-                let moved = tx.take(parts, one)?.unwrap_or(0);
+                let moved = tx.remove(parts, one)?.unwrap_or(0);
                 let left = tx.get(parts, two)?.unwrap_or(0);
                 tx.put(parts, two, &(left + moved))
             }
             _ => {
-                let moved = tx.take(sorted, one)?.unwrap_or(0);
+                let moved = tx.remove(sorted, one)?.unwrap_or(0);
                 let left = tx.get(parts, two)?.unwrap_or(0);
                 tx.put(parts, two, &(left + moved))
             }
@@ -156,7 +156,7 @@ fn a_write_whose_record_is_taken_out_is_not_overlooked() -> Result<(), Error> {
         tx.get(parts, key)?;
     }
     tx.put(parts, ROWS, &2)?;
-    other.rollback();
+    drop(other);
     assert!(matches!(tx.get(parts, ROWS), Err(Error::Conflict(_))));
     assert!(matches!(tx.commit(), Err(Error::Conflict(_))));
     Ok(())

@@ -4,7 +4,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt::Debug,
-    ops::{ControlFlow, Range},
+    ops::Range,
 };
 
 use drtm_htm::NoHtm;
@@ -79,7 +79,7 @@ fn run<K: Key + Ord + Debug>(
         match *step {
             Step::PopFirst(from) => {
                 let expected = model.range(from..).next().map(|(key, value)| (*key, *value));
-                let popped = tx.pop_first(rows, &name(from)..)?;
+                let popped = tx.range(rows, &name(from)..)?.pop_first()?;
                 assert_eq!(
                     popped.map(|(key, value)| (key == name(expected.unwrap_or_default().0), value)),
                     expected.map(|(_, value)| (true, value))
@@ -88,14 +88,14 @@ fn run<K: Key + Ord + Debug>(
             }
             Step::PopLast(to) => {
                 let expected = model.range(..to).next_back().map(|(key, value)| (*key, *value));
-                let popped = tx.pop_last(rows, ..&name(to))?;
+                let popped = tx.range(rows, ..&name(to))?.pop_last()?;
                 assert_eq!(
                     popped.map(|(key, value)| (key == name(expected.unwrap_or_default().0), value)),
                     expected.map(|(_, value)| (true, value))
                 );
                 expected.map(|(key, _)| model.remove(&key));
             }
-            Step::Remove(key) => assert_eq!(tx.remove(rows, &name(key))?, model.remove(&key).is_some()),
+            Step::Remove(key) => assert_eq!(tx.remove(rows, &name(key))?, model.remove(&key)),
             Step::Put(key) => {
                 tx.put(rows, &name(key), &number)?;
                 model.insert(key, number);
@@ -118,7 +118,6 @@ fn run<K: Key + Ord + Debug>(
             Step::UpdateEach(from, to) => {
                 tx.range(rows, by_ref(&between(from, to)))?.update_each(|_, value| {
                     *value += 1_000;
-                    ControlFlow::Continue(())
                 })?;
                 model.range_mut(range(from, to)).for_each(|(_, value)| *value += 1_000);
             }
@@ -126,7 +125,6 @@ fn run<K: Key + Ord + Debug>(
                 let mut seen = Vec::new();
                 tx.range(rows, by_ref(&between(from, to)))?.view_each(|key, value| {
                     seen.push((key, value));
-                    ControlFlow::Continue(())
                 })?;
                 let expected: Vec<_> = model.range(range(from, to)).map(|(key, value)| (name(*key), *value)).collect();
                 assert!(seen == expected, "{} rows instead of {}", seen.len(), expected.len());
@@ -201,13 +199,13 @@ fn twenty_thousand_rows_are_popped_in_one_transaction() {
     db.transact(|tx| (0..ROWS).try_for_each(|key| tx.put(rows, key, &key))).expect("memory");
     let popped = db.transact(|tx| {
         let mut popped = 0;
-        while let Some((key, _)) = tx.pop_first(rows, ..)? {
+        while let Some((key, _)) = tx.range(rows, ..)?.pop_first()? {
             assert_eq!(key, popped);
             popped += 1;
             if popped % 3 == 0 && popped < ROWS / 2 {
                 // It is inserted among removed rows, and popped again.
                 tx.put(rows, popped / 2, &0)?;
-                assert_eq!(tx.pop_first(rows, ..)?, Some((popped / 2, 0)));
+                assert_eq!(tx.range(rows, ..)?.pop_first()?, Some((popped / 2, 0)));
             }
         }
         Ok(popped)

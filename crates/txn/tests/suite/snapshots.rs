@@ -2,7 +2,6 @@
 //! needed.
 
 use std::{
-    ops::ControlFlow,
     sync::atomic::{
         AtomicBool, AtomicU64, AtomicUsize,
         Ordering::{Acquire, Relaxed, Release},
@@ -83,7 +82,6 @@ impl Tables {
         let mut each = 0;
         tx.range(self.in_order, ..)?.view_each(|_, row| {
             each += row.0;
-            ControlFlow::Continue(())
         })?;
         let up = tx.range(self.in_order, ..)?.rows().map(|row| Ok(row?.1.0)).sum::<Result<_, Error>>()?;
         let down = tx.range(self.in_order, ..)?.rev().rows().map(|row| Ok(row?.1.0)).sum::<Result<_, Error>>()?;
@@ -194,7 +192,6 @@ fn a_range_is_told_where_something_has_been_forgotten() {
     let mut seen = Vec::new();
     let read = snapshot.range(notes, ..).expect("it is this database's").view_each(|key, note| {
         seen.push((key, note[0]));
-        ControlFlow::Continue(())
     });
     assert!(matches!(read, Err(Error::SnapshotTooOld { table: "notes" })), "{read:?}");
     let known = seen.len() as u64;
@@ -305,7 +302,6 @@ fn four_hundred_readers_at_once() {
                         if key % 250 == 0 {
                             assert_eq!(*seen.get_or_insert(value), value, "a transaction in part");
                         }
-                        ControlFlow::Continue(())
                     })?;
                     // All have read more than fits into a validated transaction, and none ends
                     // before all have.

@@ -30,7 +30,7 @@ fn fill<O: Kind>(db: &Db, table: Table<u64, Raw, O>, bytes: usize, first: u64) -
 
 fn remove<O: Kind>(db: &Db, table: Table<u64, Raw, O>, keys: std::ops::Range<u64>) -> Result<(), Error> {
     for key in keys {
-        assert!(db.transact(|tx| tx.remove(table, key))?);
+        assert!(db.transact(|tx| tx.remove(table, key))?.is_some());
     }
     Ok(())
 }
@@ -186,8 +186,8 @@ fn run<O: Kind>(def: TableDef<u64, Raw, O>, steps: &[Step], bytes: usize) -> Res
             }
             Step::Remove { first, rows, every } => {
                 for key in (first..first + rows).step_by(every.into()) {
-                    let is_removed = db.transact(|tx| tx.remove(table, u64::from(key)))?;
-                    assert_eq!(is_removed, model.remove(&u64::from(key)).is_some());
+                    let removed = db.transact(|tx| tx.remove(table, u64::from(key)))?;
+                    assert_eq!(removed.is_some(), model.remove(&u64::from(key)).is_some());
                 }
             }
         }
@@ -302,7 +302,7 @@ fn rows_of_all_sizes_come_and_go_beside_late_writers() -> Result<(), Error> {
                     let end = (first..most).find(|key| put(*key).is_err()).unwrap_or(most);
                     for key in first..end {
                         let taken =
-                            db.transact(|tx| if key % 2 == 0 { tx.take(hashed, key) } else { tx.take(sorted, key) });
+                            db.transact(|tx| if key % 2 == 0 { tx.remove(hashed, key) } else { tx.remove(sorted, key) });
                         let taken = taken.expect("sound").expect("it is there");
                         // Nothing but zeros, unless the late writer has had it, which writes all of
                         // it.

@@ -47,8 +47,8 @@ fn one_who_reads_everything_while_others_write() {
                     let done = db.transact(|tx| {
                         tx.update(counters, one, |count| *count += 1)?;
                         match tx.remove(queue, two)? {
-                            true => Ok(()),
-                            false => tx.insert(queue, two, &1),
+                            Some(_) => Ok(()),
+                            None => tx.insert(queue, two, &1),
                         }
                     });
                     done.expect("room");

@@ -314,7 +314,7 @@ fn one_whose_range_gets_keys_again_and_again_comes_through() {
 fn one_whose_absent_key_comes_and_goes_comes_through() {
     fn toggle<S: Config>(db: &Db<S>, rows: Rows, _: Table<u64, Pod<u64>, Ordered>, turn: u64) -> Result<(), Error> {
         db.transact(|tx| {
-            if !tx.remove(rows, 2)? {
+            if tx.remove(rows, 2)?.is_none() {
                 tx.insert(rows, 2, &turn)?;
             }
             Ok(())

@@ -68,7 +68,7 @@ pub(crate) trait Access {
         &mut self,
         table: ClusterTable<K, C, O>,
         key: impl AsKey<K>,
-    ) -> Result<bool, Error>;
+    ) -> Result<Option<C::Value>, Error>;
 
     async fn range<K: Key, C: Codec>(
         &mut self,
@@ -161,7 +161,7 @@ macro_rules! accesses {
                 &mut self,
                 table: ClusterTable<K, C, O>,
                 key: impl AsKey<K>,
-            ) -> Result<bool, Error> {
+            ) -> Result<Option<C::Value>, Error> {
                 <$type>::remove(self, table, key)$(.$awaits)?
             }
 

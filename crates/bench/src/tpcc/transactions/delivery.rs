@@ -78,7 +78,7 @@ fn take_oldest<S: Config, O: Layout>(
     tables: &Tables<O>,
     (warehouse, district): DistrictKey,
 ) -> Result<Option<OrderKey>, Error> {
-    let first = tx.pop_first(tables.new_orders, (warehouse, district, 0)..=(warehouse, district, u32::MAX))?;
+    let first = tx.range(tables.new_orders, (warehouse, district, 0)..=(warehouse, district, u32::MAX))?.pop_first()?;
     Ok(first.map(|(key, _)| key))
 }
 

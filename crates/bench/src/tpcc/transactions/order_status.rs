@@ -1,6 +1,6 @@
 //! ORDER-STATUS (2.6): reads only.
 
-use std::{iter, ops::ControlFlow};
+use std::iter;
 
 use drtm_txn::{Config, Mode, Part, Tx, part};
 use zerocopy::little_endian::I64;
@@ -48,7 +48,7 @@ impl<O: Layout> ReadBody for LastOrder<'_, O> {
         if tables.prefetches {
             tx.prefetch(tables.customers.columns(&OF_CUSTOMER), iter::once(customer))?;
         }
-        let last = tx.last(tables.orders_by_customer, OrderByCustomer::range(customer)?)?;
+        let last = tx.range(tables.orders_by_customer, OrderByCustomer::range(customer)?)?.last()?;
         let order = expect_row(last, ORDER_BY_CUSTOMER)?.0.order();
         let (warehouse, district, _) = customer;
         let key = (warehouse, district, order);
@@ -64,7 +64,6 @@ impl<O: Layout> ReadBody for LastOrder<'_, O> {
         rows.view_each(|_, row| {
             status.lines += 1;
             status.amount += row.amount.get();
-            ControlFlow::Continue(())
         })?;
         Ok(status)
     }

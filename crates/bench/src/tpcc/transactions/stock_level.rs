@@ -46,7 +46,6 @@ impl<O: Layout> ReadBody for LowStock<'_, O> {
             if !met.put(item as usize) {
                 items.push(item);
             }
-            ControlFlow::Continue(())
         })?;
         let (mut low, mut are_there) = (0, true);
         let stocks = items.iter().map(|item| (warehouse, *item));

@@ -94,7 +94,7 @@ pub struct ClusterOccupiedEntry<'t, 'e, K, C: Codec, F: Fabric, S: Config<Engine
 ///         .transact(async move |tx| match tx.entry(leases, 1).await? {
 ///             ClusterEntry::Vacant(entry) => entry.insert(&1).await.map(|()| "taken"),
 ///             ClusterEntry::Occupied(entry) => match *entry.get() {
-///                 0 => entry.remove().await.map(|()| "used up"),
+///                 0 => entry.remove().await.map(|_| "used up"),
 ///                 _ => entry.update(|uses| *uses -= 1).await.map(|()| "used"),
 ///             },
 ///         })
@@ -249,22 +249,12 @@ impl<K: Key, C: Codec, F: Fabric, S: Config<Engine = F::Engine>, O: Kind> Cluste
         self.change(change).await
     }
 
-    /// Removes the row.
+    /// Removes the row, and returns its value.
     ///
     /// # Errors
     ///
     /// As for [`ClusterTx::remove`].
-    pub async fn remove(self) -> Result<(), Error> {
-        let Place { tx, table, row } = self.place;
-        tx.write(row, Op::Remove, table.name).await
-    }
-
-    /// Removes the row, and gives its value.
-    ///
-    /// # Errors
-    ///
-    /// As for [`ClusterTx::remove`].
-    pub async fn take(self) -> Result<C::Value, Error> {
+    pub async fn remove(self) -> Result<C::Value, Error> {
         let Self { place: Place { tx, table, row }, value } = self;
         tx.write(row, Op::Remove, table.name).await?;
         Ok(value)

@@ -16,7 +16,7 @@ use crate::{
     cluster::{
         ClusterTable, Sorted,
         ask::{Ask, Asks},
-        state::{ScannedRange, State},
+        state::{Op, ScannedRange, State},
     },
     key::ByRef,
     position::Way,
@@ -202,7 +202,9 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         row: Option<(K, C::Value)>,
     ) -> Result<Option<(K, C::Value)>, Error> {
         if let Some((key, _)) = &row {
-            self.remove(table, key).await?;
+            let row = self.row_to_write(table, key)?;
+            self.fetch(&[row]).await?;
+            self.write(row, Op::Remove, table.name).await?;
         }
         Ok(row)
     }

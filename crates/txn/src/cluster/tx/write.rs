@@ -108,31 +108,13 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         Ok(Some(result))
     }
 
-    /// Removes a row. Tells whether it was there.
+    /// Removes a row, and returns its value. Returns `None` if there is no such row.
     ///
     /// # Errors
     ///
     /// [`Error::Replicated`]; otherwise as for [`get`](Self::get).
+    #[doc(alias = "take")]
     pub async fn remove<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: ClusterTable<K, C, O>,
-        key: impl AsKey<K>,
-    ) -> Result<bool, Error> {
-        let row = self.row_to_write(table, key)?;
-        self.fetch(&[row]).await?;
-        let is_there = self.is_there(row);
-        if is_there {
-            self.write(row, Op::Remove, table.name).await?;
-        }
-        Ok(is_there)
-    }
-
-    /// Removes a row and gives its value, if there was one.
-    ///
-    /// # Errors
-    ///
-    /// As for [`remove`](Self::remove).
-    pub async fn take<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: ClusterTable<K, C, O>,
         key: impl AsKey<K>,

@@ -78,7 +78,7 @@ impl<S: Config> Hall<S> {
             4 => tx.remove(self.seats, key).map(drop),
             // Two holders swap seats.
             5 => {
-                let (one, two) = (tx.take(self.seats, key)?, tx.take(self.seats, other)?);
+                let (one, two) = (tx.remove(self.seats, key)?, tx.remove(self.seats, other)?);
                 if let Some(row) = one {
                     tx.put(self.seats, other, &row)?;
                 }
