@@ -31,10 +31,10 @@ fn attempt<E: Engine>(worker: &mut Worker<E>, lines: &[Line]) {
 }
 
 /// Shows that an attempt costs nothing without htm transactions.
-fn without_regions(criterion: &mut Criterion) {
+fn without_htm(criterion: &mut Criterion) {
     let shared = lines(4);
     let mut worker = Htm::new(NoHtm).worker();
-    let mut group = criterion.benchmark_group("without-regions");
+    let mut group = criterion.benchmark_group("without-transactions");
     group.bench_function("software-alone", |bench| bench.iter(|| software(&NoHtm, black_box(&shared))));
     group.bench_function("software-behind-an-attempt", |bench| {
         bench.iter(|| attempt(&mut worker, black_box(&shared)));
@@ -43,11 +43,11 @@ fn without_regions(criterion: &mut Criterion) {
 }
 
 /// The cost of an htm transaction on each engine by lines touched, compared with the elided lock.
-fn regions(criterion: &mut Criterion) {
+fn transactions(criterion: &mut Criterion) {
     let lock = FallbackLock::new();
     let mut emulated = Htm::new(Emulated::default()).worker();
     let mut hardware = Rtm::detect().ok().map(|rtm| Htm::new(rtm).worker());
-    let mut group = criterion.benchmark_group("region");
+    let mut group = criterion.benchmark_group("transaction");
     for count in [1, 4, 16, 64] {
         let shared = lines(count);
         group.bench_function(BenchmarkId::new("under-the-lock", count), |bench| {
@@ -65,5 +65,5 @@ fn regions(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, without_regions, regions);
+criterion_group!(benches, without_htm, transactions);
 criterion_main!(benches);

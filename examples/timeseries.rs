@@ -5,12 +5,7 @@
 //! cargo run --release --example timeseries
 //! ```
 
-use std::{
-    ops::Range,
-    process::ExitCode,
-    thread,
-    time::Instant,
-};
+use std::{ops::Range, process::ExitCode, thread, time::Instant};
 
 use drtm::{Db, Error, Ordered, Pod, Table, TableDef};
 

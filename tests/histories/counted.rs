@@ -83,7 +83,7 @@ impl<S: Config> World<S> {
     fn row<M: Mode>(&self, tx: &mut Tx<'_, S, M>, (table, key): Place) -> Result<Row, Error> {
         let row = if table == 0 { tx.get(self.hashed, key)? } else { tx.get(self.sorted, key)? };
         let row = row.expect("no row is removed");
-        assert_eq!((row.before, row.behind), ([key; 3], [key; 2]), "bytes that nobody writes");
+        assert_eq!((row.before, row.behind), ([key; 3], [key; 2]), "bytes that no transaction writes");
         Ok(row)
     }
 

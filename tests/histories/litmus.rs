@@ -38,7 +38,7 @@ fn write_of(is_long: bool) -> u64 {
 /// Commits a transaction in between.
 fn meanwhile<S: Config>(world: &World<S>, body: impl FnOnce(&mut Tx<'_, S>) -> Result<(), Error>) {
     let mut tx = world.db.begin().expect("a transaction");
-    body(&mut tx).and_then(|()| tx.commit()).expect("nobody is in its way");
+    body(&mut tx).and_then(|()| tx.commit()).expect("nothing is in its way");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn keys_that_begin_alike_are_inserted_at_once() {
     let [mut one, mut two] = [0, 1].map(|_| world.db.begin().expect("a transaction"));
     assert!(world.insert(&mut one, Place { table: 3, key: keys[0] }, 1).expect("memory"));
     assert!(world.insert(&mut two, Place { table: 3, key: keys[1] }, 2).expect("memory"));
-    one.commit().expect("nobody is in its way");
+    one.commit().expect("nothing is in its way");
     two.commit().expect("only the leaf has changed, in which it has seen nothing");
     meanwhile(&world, |tx| {
         let found = keys.map(|key| world.get(tx, Place { table: 3, key }));
@@ -146,7 +146,7 @@ fn a_savepoint_is_of_one_transaction_and_of_what_was_not_undone() {
     assert!(matches!(one.return_to(undone), Err(Error::OtherSavepoint)));
     let later = one.savepoint();
     assert!(matches!(one.return_to(undone), Err(Error::OtherSavepoint)), "nor is it the later one");
-    one.return_to(later).and_then(|()| one.commit()).expect("nobody is in its way");
+    one.return_to(later).and_then(|()| one.commit()).expect("nothing is in its way");
     meanwhile(&world, |tx| {
         let found = [first, second, third].map(|place| world.get(tx, place).expect("sound"));
         assert_eq!(found, [None, Some(2), Some(3)]);

@@ -26,7 +26,7 @@ pub(crate) struct On<E, F = Sound>(PhantomData<fn() -> (E, F)>);
 
 impl<E: Engine, F: Fault> Config for On<E, F> {
     type Engine = E;
-    const REGIONS_FROM: usize = 1;
+    const HTM_FROM: usize = 1;
 
     fn fault() -> Option<Mutation> {
         F::FAULT

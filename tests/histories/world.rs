@@ -291,10 +291,18 @@ impl<S: Config> World<S> {
     ) -> Result<Option<(u64, u64)>, Error> {
         let named = (range.start_bound().map(|key| name(*key)), range.end_bound().map(|key| name(*key)));
         Ok(match (table, is_first) {
-            (FIRST_SORTED, true) => tx.range(self.sorted_words, range)?.first()?.map(|(key, value)| (key, value_of(&value))),
-            (FIRST_SORTED, false) => tx.range(self.sorted_words, range)?.last()?.map(|(key, value)| (key, value_of(&value))),
-            (_, true) => tx.range(self.sorted_names, named)?.first()?.map(|(key, value)| (number(&key), value_of(&value))),
-            (_, false) => tx.range(self.sorted_names, named)?.last()?.map(|(key, value)| (number(&key), value_of(&value))),
+            (FIRST_SORTED, true) => {
+                tx.range(self.sorted_words, range)?.first()?.map(|(key, value)| (key, value_of(&value)))
+            }
+            (FIRST_SORTED, false) => {
+                tx.range(self.sorted_words, range)?.last()?.map(|(key, value)| (key, value_of(&value)))
+            }
+            (_, true) => {
+                tx.range(self.sorted_names, named)?.first()?.map(|(key, value)| (number(&key), value_of(&value)))
+            }
+            (_, false) => {
+                tx.range(self.sorted_names, named)?.last()?.map(|(key, value)| (number(&key), value_of(&value)))
+            }
         })
     }
 }

@@ -190,7 +190,7 @@ impl<const N: usize> ByHand<'_, N> {
                 self.writes.push(Write { seen, value });
             }
             if !self.finish_by_hand()? {
-                return Err("nobody else is here, and yet a transaction has failed".into());
+                return Err("no other thread is here, and yet a transaction has failed".into());
             }
         }
         Ok(())

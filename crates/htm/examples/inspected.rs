@@ -19,7 +19,7 @@ use drtm_htm::{
 /// How often `main` calls each function.
 const CALLS: u64 = 1_000;
 
-/// Two loads and a store in a hardware region: `xbegin`, moves, `xend`, and no call in between.
+/// Two loads and a store in a hardware transaction: `xbegin`, moves, `xend`, and no call between.
 #[inline(never)]
 fn two_loads_one_store(worker: &mut Worker<Rtm>, from: &Word, also: &Word, to: &Word) -> Outcome<()> {
     worker.attempt(Policy::DBX, |tx| {
@@ -28,7 +28,7 @@ fn two_loads_one_store(worker: &mut Worker<Rtm>, from: &Word, also: &Word, to: &
     })
 }
 
-/// What a caller does without regions.
+/// What a caller does without transactions.
 #[inline(always)]
 fn software<E: Engine>(engine: &E, from: &Word, also: &Word, to: &Word) {
     let sum = engine.load(from).wrapping_add(engine.load(also));
@@ -41,7 +41,7 @@ fn software_alone(worker: &mut Worker<NoHtm>, from: &Word, also: &Word, to: &Wor
     software(worker.engine(), from, also, to);
 }
 
-/// The software path behind an attempt, on the engine without regions: not one instruction more.
+/// The software path behind an attempt, on the engine without htm: not one instruction more.
 #[inline(never)]
 fn software_behind_an_attempt(worker: &mut Worker<NoHtm>, from: &Word, also: &Word, to: &Word) {
     let outcome = worker.attempt(Policy::DBX, |tx| {
@@ -70,7 +70,7 @@ enum Chosen {
     None(Worker<NoHtm>),
 }
 
-/// Runs the region on whichever engine the machine has, to show that it is the same source.
+/// Runs the transaction on whichever engine the machine has, to show that it is the same source.
 struct Run<'a>([&'a Word; 3]);
 
 impl EngineVisitor for Run<'_> {

@@ -52,7 +52,7 @@ pub(crate) fn load(words: &[Word], into: &mut [u8]) {
     }
     match <&mut [u8; WORD]>::try_from(&mut *into) {
         Ok(word) => *word = words[0].get(Relaxed).to_le_bytes(),
-        Err(_) => load_apart(words, into),
+        Err(_) => load_slow(words, into),
     }
 }
 
@@ -65,19 +65,19 @@ pub(crate) fn store(words: &[Word], from: &[u8]) {
     }
     match <[u8; WORD]>::try_from(from) {
         Ok(word) => words[0].set(u64::from_le_bytes(word), Relaxed),
-        Err(_) => store_apart(words, from),
+        Err(_) => store_slow(words, from),
     }
 }
 
 /// Copies bytes of words, word by word. Not inlined, so that it takes no registers from the usual
 /// path.
 #[inline(never)]
-fn load_apart(words: &[Word], into: &mut [u8]) {
+fn load_slow(words: &[Word], into: &mut [u8]) {
     load_by_words(words, into, |word| word.get(Relaxed));
 }
 
-/// Copies bytes to words, word by word. Not inlined, like [`load_apart`].
+/// Copies bytes to words, word by word. Not inlined, like [`load_slow`].
 #[inline(never)]
-fn store_apart(words: &[Word], from: &[u8]) {
+fn store_slow(words: &[Word], from: &[u8]) {
     store_by_words(words, from, |word, value| word.set(value, Relaxed));
 }

@@ -55,7 +55,7 @@ impl fmt::Display for Cause {
             Self::Explicit(code) => write!(f, "explicit abort with code {code}"),
             Self::LockHeld => f.write_str("fallback lock held"),
             Self::Nested => f.write_str("nested too deep"),
-            Self::Panicked => f.write_str("panic in the region"),
+            Self::Panicked => f.write_str("panic in the htm transaction"),
             Self::Unavailable => f.write_str("no transactional memory"),
             Self::NotTried => f.write_str("not tried"),
         }
@@ -73,7 +73,7 @@ impl fmt::Display for Cause {
 /// assert_eq!(outcome.or_fall_back(|cause| if cause == Cause::Capacity { 1 } else { 0 }), 1);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a region that gave up has done nothing; its caller must take the software path"]
+#[must_use = "an htm transaction that gave up has done nothing; its caller must take the software path"]
 pub enum Outcome<T> {
     /// All stores became visible at once. Has the body's return value.
     Committed(T),

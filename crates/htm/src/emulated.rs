@@ -35,14 +35,14 @@ mod clock;
 mod config;
 mod lines;
 mod mutation;
-mod region;
+mod transaction;
 
 pub(crate) use cache::Cache;
 pub use config::{EmulatedConfig, Profile, Timer};
 #[cfg(feature = "model")]
 #[doc(hidden)]
 pub use mutation::Mutation;
-pub use region::{EmulatedRegion, RegionAborted};
+pub use transaction::{EmulatedTransaction, TransactionAborted};
 
 use std::{
     cell::Cell,
@@ -63,7 +63,7 @@ use lines::Lines;
 #[cfg(not(feature = "model"))]
 use mutation::Mutation;
 use mutation::Mutations;
-use region::Local;
+use transaction::Local;
 
 /// The emulated engine. Clones are the same engine: they detect each other's conflicts.
 ///
@@ -179,8 +179,8 @@ impl Default for Emulated {
 
 impl Engine for Emulated {
     const KIND: EngineKind = EngineKind::Emulated;
-    type Region<'m> = EmulatedRegion<'m>;
-    type Abort = RegionAborted;
+    type Transaction<'m> = EmulatedTransaction<'m>;
+    type Abort = TransactionAborted;
     type Local = Option<Local>;
 
     fn local(&self) -> Option<Local> {
@@ -191,25 +191,25 @@ impl Engine for Emulated {
     fn once<'m, T>(
         &self,
         local: &mut Option<Local>,
-        body: &mut impl FnMut(&mut EmulatedRegion<'m>) -> Result<T, RegionAborted>,
+        body: &mut impl FnMut(&mut EmulatedTransaction<'m>) -> Result<T, TransactionAborted>,
     ) -> Result<T, Abort> {
-        assert!(!INSIDE_REGION.with(Cell::get), "{}", crate::REGION_INSIDE_REGION);
+        assert!(!INSIDE_REGION.with(Cell::get), "{}", crate::NESTED_TRANSACTION);
         let kept = local.take().unwrap_or_else(|| {
             // It was lost to a panic that left this function, so a new one is made.
             Local::new(&self.shared, self.shared.workers.fetch_add(1, Relaxed))
         });
-        let mut region = EmulatedRegion::begin(Arc::clone(&self.shared), kept);
+        let mut transaction = EmulatedTransaction::begin(Arc::clone(&self.shared), kept);
         INSIDE_REGION.with(|inside| inside.set(true));
-        let returned = catch_unwind(AssertUnwindSafe(|| body(&mut region)));
+        let returned = catch_unwind(AssertUnwindSafe(|| body(&mut transaction)));
         INSIDE_REGION.with(|inside| inside.set(false));
         let outcome = match returned {
-            Ok(Ok(value)) => region.commit().map(|()| value),
+            Ok(Ok(value)) => transaction.commit().map(|()| value),
             // A token from an earlier transaction aborts this one as well, as an explicit abort.
-            Ok(Err(RegionAborted { .. })) => Err(region.doom().unwrap_or(Cause::Explicit(0))),
+            Ok(Err(TransactionAborted { .. })) => Err(transaction.doom().unwrap_or(Cause::Explicit(0))),
             Err(payload) if is_contract_violation(payload.as_ref()) => resume_unwind(payload),
             Err(_) => Err(Cause::Panicked),
         };
-        *local = Some(region.into_local());
+        *local = Some(transaction.into_local());
         outcome.map_err(Abort::by)
     }
 
@@ -263,5 +263,5 @@ impl Engine for Emulated {
 fn is_contract_violation(payload: &(dyn std::any::Any + Send)) -> bool {
     payload
         .downcast_ref::<String>()
-        .is_some_and(|message| [crate::PLAIN_INSIDE_REGION, crate::REGION_INSIDE_REGION].contains(&message.as_str()))
+        .is_some_and(|message| [crate::PLAIN_INSIDE_REGION, crate::NESTED_TRANSACTION].contains(&message.as_str()))
 }

@@ -6,8 +6,8 @@ mod rtm;
 mod traced;
 
 pub use native::Native;
-pub use none::{NoHtm, NoRegion};
-pub use rtm::{Rtm, RtmRegion};
+pub use none::{NoHtm, NoTransaction};
+pub use rtm::{Rtm, RtmTransaction};
 pub use traced::{Trace, Traced};
 
 use std::fmt;
@@ -100,7 +100,7 @@ pub trait Engine: Clone + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
     const KIND: EngineKind;
 
     /// The accessor that a transaction's body gets.
-    type Region<'m>: Access<'m, Abort = Self::Abort>;
+    type Transaction<'m>: Access<'m, Abort = Self::Abort>;
 
     /// Proof that a transaction has aborted. Uninhabited in hardware, where an abort is a jump.
     type Abort;
@@ -117,13 +117,13 @@ pub trait Engine: Clone + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
     fn once<'m, T>(
         &self,
         local: &mut Self::Local,
-        body: &mut impl FnMut(&mut Self::Region<'m>) -> Result<T, Self::Abort>,
+        body: &mut impl FnMut(&mut Self::Transaction<'m>) -> Result<T, Self::Abort>,
     ) -> Result<T, Abort>;
 
     /// Returns whether the engine has htm transactions. Where that is known at compile time, the
     /// code that depends on it is too.
     #[inline(always)]
-    fn has_regions(&self) -> bool {
+    fn has_htm(&self) -> bool {
         !matches!(Self::KIND, EngineKind::None)
     }
 

@@ -118,7 +118,7 @@ impl<E: Engine> Worker<E> {
     pub fn attempt<'m, T>(
         &mut self,
         policy: Policy,
-        body: impl FnMut(&mut E::Region<'m>) -> Result<T, E::Abort>,
+        body: impl FnMut(&mut E::Transaction<'m>) -> Result<T, E::Abort>,
     ) -> Outcome<T> {
         self.run(policy, None, body)
     }
@@ -130,7 +130,7 @@ impl<E: Engine> Worker<E> {
         &mut self,
         lock: &'m FallbackLock,
         policy: Policy,
-        mut body: impl FnMut(&mut E::Region<'m>) -> Result<T, E::Abort>,
+        mut body: impl FnMut(&mut E::Transaction<'m>) -> Result<T, E::Abort>,
     ) -> Outcome<T> {
         self.run(policy, Some(lock), move |tx| {
             lock.subscribe(tx)?;
@@ -156,10 +156,10 @@ impl<E: Engine> Worker<E> {
         &mut self,
         lock: &'m FallbackLock,
         policy: Policy,
-        region: impl FnMut(&mut E::Region<'m>) -> Result<T, E::Abort>,
+        transaction: impl FnMut(&mut E::Transaction<'m>) -> Result<T, E::Abort>,
         fallback: impl FnOnce(&mut Exclusive<'m, E>) -> Result<T, Cause>,
     ) -> Result<T, Cause> {
-        match self.attempt_unless(lock, policy, region) {
+        match self.attempt_unless(lock, policy, transaction) {
             Outcome::Committed(value) => Ok(value),
             Outcome::Fallback(_) => lock.run(&self.engine, fallback),
         }
@@ -170,9 +170,9 @@ impl<E: Engine> Worker<E> {
         &mut self,
         policy: Policy,
         lock: Option<&FallbackLock>,
-        mut body: impl FnMut(&mut E::Region<'m>) -> Result<T, E::Abort>,
+        mut body: impl FnMut(&mut E::Transaction<'m>) -> Result<T, E::Abort>,
     ) -> Outcome<T> {
-        if !self.engine.has_regions() {
+        if !self.engine.has_htm() {
             return Outcome::Fallback(Cause::Unavailable);
         }
         if policy.never() {

@@ -1,11 +1,10 @@
 //! Hardware transactional memory (HTM) behind a small safe API.
 //!
-//! An *htm transaction*, which the names of types call a *region*, is a closure over an accessor.
-//! Its stores become visible all at once, or not at all. Where the processor has Intel's RTM, the
-//! transaction runs in hardware, and an access is one move. On other machines, which are most, a
-//! transaction is not even begun, and the caller takes its software path at no cost. An emulated
-//! engine has the hardware's limits in software, so that every transaction is tested on every
-//! machine.
+//! An *htm transaction* is a closure over an accessor. Its stores become visible all at once, or
+//! not at all. Where the processor has Intel's RTM, the transaction runs in hardware, and an access
+//! is one move. On other machines, which are most, a transaction is not even begun, and the caller
+//! takes its software path at no cost. An emulated engine has the hardware's limits in software, so
+//! that every transaction is tested on every machine.
 //!
 //! ```
 //! use drtm_htm::{Access, Engine, Htm, NoHtm, Outcome, Policy, Word};
@@ -92,8 +91,8 @@ pub use cause::{Cause, Outcome};
 #[cfg(feature = "model")]
 #[doc(hidden)]
 pub use emulated::Mutation;
-pub use emulated::{Emulated, EmulatedConfig, EmulatedRegion, Profile, RegionAborted, Timer};
-pub use engine::{Engine, EngineKind, Native, NoHtm, NoRegion, Rtm, RtmRegion, Sharing, Trace, Traced};
+pub use emulated::{Emulated, EmulatedConfig, EmulatedTransaction, Profile, Timer, TransactionAborted};
+pub use engine::{Engine, EngineKind, Native, NoHtm, NoTransaction, Rtm, RtmTransaction, Sharing, Trace, Traced};
 pub use error::EngineError;
 pub use fallback::{Exclusive, FallbackLock};
 pub use htm::{Htm, Worker};
@@ -107,5 +106,5 @@ pub use sync::Waiter;
 pub use word::{LINE_BYTES, LINE_WORDS, Line, Word};
 
 const PLAIN_INSIDE_REGION: &str =
-    "plain access inside a region: use the region's accessor, or make the access before or after";
-const REGION_INSIDE_REGION: &str = "region begun inside a region: use Access::nested, or pass the accessor on";
+    "plain access inside an htm transaction: use its accessor, or make the access before or after";
+const NESTED_TRANSACTION: &str = "htm transaction begun inside another: use Access::nested, or pass the accessor on";

@@ -157,7 +157,7 @@ impl Default for Policy {
 #[non_exhaustive]
 pub enum PolicyError {
     /// Zero tries for a cause.
-    #[error("zero tries for {cause:?}: use 1 to give up at the first, or Policy::NEVER not to enter regions")]
+    #[error("zero tries for {cause:?}: use 1 to give up at the first, or Policy::NEVER not to enter transactions")]
     ZeroTries {
         /// The cause.
         cause: Retryable,

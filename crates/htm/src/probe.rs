@@ -79,7 +79,7 @@ impl fmt::Display for Probe {
                 f.write_str("CPUID lists RTM as disabled by microcode")
             }
             Self { trial_commits, trials, .. } => {
-                write!(f, "CPUID lists RTM, {trial_commits} of {trials} trial regions committed")
+                write!(f, "CPUID lists RTM, {trial_commits} of {trials} trial transactions committed")
             }
         }
     }

@@ -114,25 +114,25 @@ fn add_to_both<'m, A: Access<'m>>(tx: &mut A, memory: &'m Memory, amount: u64) -
     tx.store(&memory.y[0], y + amount)
 }
 
-fn add_in_a_region(world: &World) {
+fn add_in_a_transaction(world: &World) {
     let outcome = world.htm.worker().attempt(ONCE, |tx| add_to_both(tx, &world.memory, 1));
     assert!(matches!(outcome, Outcome::Committed(()) | Outcome::Fallback(Cause::Conflict)));
 }
 
 #[test]
 fn two_regions_never_lose_an_update() {
-    mirrored(Emulated::new, add_in_a_region, add_in_a_region, |world| {
+    mirrored(Emulated::new, add_in_a_transaction, add_in_a_transaction, |world| {
         let commits = world.htm.stats().commits;
         assert_eq!(world.both(), (commits, commits));
     });
 }
 
 #[test]
-fn a_region_and_a_plain_writer_never_lose_an_update() {
+fn a_transaction_and_a_plain_writer_never_lose_an_update() {
     let plain = |world: &World| {
         world.htm.engine().fetch_add(&world.memory.x[0], 10);
     };
-    explore(Emulated::new, add_in_a_region, plain, |world| {
+    explore(Emulated::new, add_in_a_transaction, plain, |world| {
         let commits = world.htm.stats().commits;
         assert_eq!(world.both(), (10 + commits, commits));
     });
@@ -144,11 +144,11 @@ fn a_plain_reader_sees_all_of_a_commit_once_it_sees_some() {
         let (x, y) = world.both();
         assert!(x <= y, "saw the store to x ({x}) and not the one to y ({y})");
     };
-    explore(Emulated::new, add_in_a_region, read, |_| {});
+    explore(Emulated::new, add_in_a_transaction, read, |_| {});
 }
 
 /// Reads both words in an htm transaction; they are equal even in one that will abort.
-fn read_both_in_a_region(world: &World) {
+fn read_both_in_a_transaction(world: &World) {
     let _ = world.htm.worker().attempt(ONCE, |tx| {
         let x = tx.load(&world.memory.x[0])?;
         let y = tx.load(&world.memory.y[0])?;
@@ -159,8 +159,8 @@ fn read_both_in_a_region(world: &World) {
 }
 
 #[test]
-fn a_region_never_sees_half_of_another() {
-    explore(Emulated::new, read_both_in_a_region, add_in_a_region, |_| {});
+fn a_transaction_never_sees_half_of_another() {
+    explore(Emulated::new, read_both_in_a_transaction, add_in_a_transaction, |_| {});
 }
 
 /// Sets one word if the other is still zero. Write skew would set both.
@@ -203,8 +203,8 @@ fn mutation_without_validation_write_skew_is_found() {
 fn mutation_without_validation_a_zombie_is_found() {
     explore(
         |config| Emulated::mutated(config, Mutation::SkipValidation),
-        read_both_in_a_region,
-        add_in_a_region,
+        read_both_in_a_transaction,
+        add_in_a_transaction,
         |_| {},
     );
 }
@@ -220,7 +220,7 @@ fn section(world: &World) {
     let memory = &*world.memory;
     let done = memory.lock.run(world.htm.engine(), |held| {
         let (x, y) = (held.load(&memory.x[0])?, held.load(&memory.y[0])?);
-        assert_eq!(x, y, "a region committed into the critical section");
+        assert_eq!(x, y, "a transaction committed into the critical section");
         held.store(&memory.x[0], x + 10)?;
         held.store(&memory.y[0], y + 10)
     });
@@ -233,8 +233,8 @@ fn nothing_lost(world: &World) {
 }
 
 #[test]
-fn a_region_that_subscribes_excludes_the_section() {
-    let region = |world: &World| {
+fn a_transaction_that_subscribes_excludes_the_section() {
+    let transaction = |world: &World| {
         let memory = &*world.memory;
         let outcome = world.htm.worker().attempt(ONCE, |tx| {
             memory.lock.subscribe(tx)?;
@@ -242,11 +242,11 @@ fn a_region_that_subscribes_excludes_the_section() {
         });
         assert!(matches!(outcome, Outcome::Committed(()) | Outcome::Fallback(Cause::Conflict | Cause::LockHeld)));
     };
-    explore_within(long(3, 2), Emulated::new, region, section, nothing_lost);
+    explore_within(long(3, 2), Emulated::new, transaction, section, nothing_lost);
 }
 
 #[test]
-fn elision_counts_every_section_whether_region_or_not() {
+fn elision_counts_every_section_whether_transaction_or_not() {
     let elide = |world: &World| {
         let memory = &*world.memory;
         let done = world.htm.worker().elide(
@@ -261,9 +261,9 @@ fn elision_counts_every_section_whether_region_or_not() {
 }
 
 #[test]
-#[should_panic(expected = "a region committed into the critical section")]
+#[should_panic(expected = "a transaction committed into the critical section")]
 fn mutation_without_subscription_a_torn_section_is_found() {
-    explore(Emulated::new, add_in_a_region, section, |_| {});
+    explore(Emulated::new, add_in_a_transaction, section, |_| {});
 }
 
 #[test]
@@ -279,5 +279,5 @@ fn mutation_without_subscription_a_lost_update_is_found() {
         });
         assert_eq!(done, Ok(()));
     };
-    explore(Emulated::new, add_in_a_region, section, nothing_lost);
+    explore(Emulated::new, add_in_a_transaction, section, nothing_lost);
 }

@@ -57,7 +57,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
 
     /// The key type as the table's records store it.
     #[doc(hidden)]
-    type Kept: for<'k> Keys<Key<'k> = K::Key<'k>>;
+    type InRecord: for<'k> Keys<Key<'k> = K::Key<'k>>;
 
     #[doc(hidden)]
     fn base(&self) -> &Base<E>;
@@ -217,7 +217,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     #[doc(hidden)]
     fn update_slow(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
         // An absent key gets the same errors.
-        Shape::of::<Self::Kept>(key, value.len(), false)?;
+        Shape::of::<Self::InRecord>(key, value.len(), false)?;
         let waiting = self.base().patience.begin();
         while let Some((ReadEntry { at, .. }, since)) = self.find(key)? {
             let record = Record::at(self.region(), at.place())?;
@@ -274,7 +274,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     ///
     /// When the key is too long, or the store is corrupt.
     fn remove(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
-        Self::Kept::kept(key)?;
+        Self::InRecord::kept(key)?;
         let waiting = self.base().patience.begin();
         while let Some((seen, since)) = self.find(key)? {
             if self.take_out(worker, key, seen, Some(since), || ())? == Reaped::Out {
@@ -376,9 +376,9 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     ) -> Option<V::Found> {
         let record = Record::at(self.region(), at.place()).ok()?;
         if K::FITS {
-            return record.try_read::<Self::Kept, V>(KeyWord(Self::Kept::word(key)), &view, into);
+            return record.try_read::<Self::InRecord, V>(KeyWord(Self::InRecord::word(key)), &view, into);
         }
-        match record.read::<Self::Kept, V>(WholeKey::<Self::Kept>(key), &mut view, into) {
+        match record.read::<Self::InRecord, V>(WholeKey::<Self::InRecord>(key), &mut view, into) {
             Ok(Look::Found(found)) => Some(found),
             _ => None,
         }
@@ -471,7 +471,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     ///
     /// As for [`update`](Self::update).
     fn reserve(&self, worker: &mut Worker<E>, at: Handle, length: usize) -> Result<Option<Reserved>, KvError> {
-        Record::at(self.region(), at.place())?.reserve::<Self::Kept>(worker, length)
+        Record::at(self.region(), at.place())?.reserve::<Self::InRecord>(worker, length)
     }
 
     /// Writes a record that the caller has locked, with the version that the caller chose, and
@@ -486,7 +486,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     /// See [`Records`](crate::Records).
     #[inline]
     fn write_held(&self, at: Handle, version: Version, value: &[u8]) -> Result<(), KvError> {
-        Record::at(self.region(), at.place())?.write_held::<Self::Kept>(version, value)
+        Record::at(self.region(), at.place())?.write_held::<Self::InRecord>(version, value)
     }
 
     /// [Writes](Self::write_held) a record to [other memory](Self::reserve). Returns its new
@@ -507,8 +507,8 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     ) -> Result<Handle, KvError> {
         let mut place = at.place();
         let changed = self.change_entry(key, at, |record| {
-            let locked = record.held::<Self::Kept>()?;
-            place = locked.copy_to::<Self::Kept>(&to, key, version, value)?;
+            let locked = record.held::<Self::InRecord>()?;
+            place = locked.copy_to::<Self::InRecord>(&to, key, version, value)?;
             Ok(Ok((locked, Some(place))))
         });
         if let Ok(Ok(class)) = changed {
@@ -548,7 +548,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
             if version.is_removed() || record.has_past() || !self.leads_to(key, found.at)? {
                 return Ok(Relocated::Busy);
             }
-            let (to, value) = record.copy_out::<Self::Kept>(worker)?;
+            let (to, value) = record.copy_out::<Self::InRecord>(worker)?;
             self.move_held(worker, key, found.at, to, version, &value).map(|_| Relocated::Moved)
         };
         let moved = move_it();
@@ -610,7 +610,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         going: impl FnOnce(),
     ) -> Result<Reaped, KvError> {
         let changed = self.change_entry(key, seen.at, |record| {
-            let locked = match record.lock_seen::<Self::Kept>(seen, worker.holder())? {
+            let locked = match record.lock_seen::<Self::InRecord>(seen, worker.holder())? {
                 Ok(locked) => locked,
                 Err(in_the_way) => return Ok(Err(in_the_way)),
             };

@@ -3,8 +3,8 @@
 //! A [`Node`] keeps its part of each table in a database of its own. A [`Cluster`] is a node with
 //! threads, to which any thread or async runtime gives transactions. Programs with executors of
 //! their own use [`Worker`]s, which run the transactions of an executor's coroutines. A
-//! [`ClusterTx`] reads and writes rows of any node. Who owns a row is said by the table's
-//! [`Partition`].
+//! [`ClusterTx`] reads and writes rows of any node. The table's [`Partition`] says which node owns
+//! a row.
 //!
 //! # The protocol
 //!
@@ -58,7 +58,7 @@ mod error;
 mod fetched;
 mod handle;
 mod index;
-mod kept;
+mod index_info;
 mod lease;
 mod log;
 mod node;

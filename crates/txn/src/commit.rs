@@ -17,10 +17,10 @@
 //! transaction. A commit of one row runs the same sequence, compiled for one row.
 
 mod apply;
+mod htm;
 mod lock;
 #[cfg(not(feature = "model"))]
 mod participant;
-mod region;
 mod validate;
 
 use std::slice;
@@ -29,7 +29,7 @@ use drtm_htm::{Engine, fence_locked};
 use drtm_kv::{Holder, KvError, ReadEntry, Records, Version, Worker};
 
 #[cfg(not(feature = "model"))]
-pub(crate) use self::participant::{apply_row, lock_in_region, lock_row, log_rows};
+pub(crate) use self::participant::{apply_row, lock_in_htm, lock_row, log_rows};
 pub(crate) use self::validate::validate_all;
 use self::{
     apply::apply,
@@ -204,7 +204,7 @@ impl<S: Config> Parts<'_, S> {
     #[inline(always)]
     fn commit(self, writes: &mut [Write]) -> Result<Option<Version>, Error> {
         let Self { db, worker, reads, arena, scratch, holder, admission, session } = self;
-        let (epoch, summary) = match region::lock_and_validate(db, worker, reads, writes, holder)? {
+        let (epoch, summary) = match htm::lock_and_validate(db, worker, reads, writes, holder)? {
             Some(done) => done,
             None => lock_and_validate(db, scratch, reads, writes, holder)?,
         };

@@ -20,7 +20,7 @@ use crate::mutation::Mutation;
 ///
 /// impl Config for Tested {
 ///     type Engine = Emulated;
-///     const REGIONS_FROM: usize = 1;
+///     const HTM_FROM: usize = 1;
 /// }
 ///
 /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
@@ -36,7 +36,7 @@ pub trait Config: Sized + Send + Sync + Debug + 'static {
     /// The number of writes from which on a commit begins an htm transaction, where there are any.
     /// Fewer rows are locked one by one: beginning and ending an htm transaction costs about ten
     /// locks. With `1`, every commit that writes tries one first, for tests and measurements.
-    const REGIONS_FROM: usize = 16;
+    const HTM_FROM: usize = 16;
 
     /// The deliberate fault, if tests inject one.
     #[doc(hidden)]

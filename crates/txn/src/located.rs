@@ -197,12 +197,12 @@ impl Located {
             stream.next += 1;
             return entry.at;
         }
-        self.find_apart(table, word)
+        self.find_slow(table, word)
     }
 
     /// Like [`find`](Self::find), for a row that is read again, or out of order.
     #[inline(never)]
-    fn find_apart(&mut self, table: u16, word: u64) -> Whereabouts {
+    fn find_slow(&mut self, table: u16, word: u64) -> Whereabouts {
         let stream = &mut self.streams[usize::from(table) % STREAMS];
         let (begin, next, end) = (stream.begin as usize, stream.next as usize, stream.end as usize);
         let before = (begin..next).next_back().into_iter();

@@ -10,13 +10,8 @@ use std::{borrow::Borrow, fmt};
 use drtm_kv::PrefetchMask;
 
 use crate::{
-    AsKey, Codec, CodecError, Config, Error, Key, KeyRange, Mode, Ordered, Table, Tx,
-    codec::expected_bytes,
-    name::Name,
-    position::Position,
-    projection::Projection,
-    table::Kind,
-    tx::Found,
+    AsKey, Codec, CodecError, Config, Error, Key, KeyRange, Mode, Ordered, Table, Tx, codec::expected_bytes,
+    name::Name, position::Position, projection::Projection, table::Kind, tx::Found,
 };
 
 pub(crate) mod sealed {

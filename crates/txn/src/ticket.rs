@@ -216,7 +216,7 @@ mod tests {
         ticket.claim(2, [guard(8)].into_iter());
         ticket.claim(1, [guard(16)].into_iter());
         assert!(ticket.is_taken() && held.is_current());
-        assert_eq!(ticket.claimed_in(2, [guard(8), guard(24)].into_iter()), None, "nobody claims it");
+        assert_eq!(ticket.claimed_in(2, [guard(8), guard(24)].into_iter()), None, "no holder claims it");
         assert_eq!(ticket.claimed_in(1, [guard(16)].into_iter()), None, "it is its own");
         assert_eq!(ticket.claimed_in(2, [guard(8), guard(16)].into_iter()), Some(1));
         drop(held);
@@ -234,7 +234,7 @@ mod tests {
         assert!(!ticket.is_taken() && !held.is_current());
         let next = ticket.take(2).expect("it is over");
         drop(held);
-        assert!(next.is_current(), "who held it before ends nothing");
+        assert!(next.is_current(), "an earlier holder ends nothing");
     }
 
     #[test]

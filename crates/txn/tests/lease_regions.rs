@@ -20,7 +20,7 @@ struct Tested;
 
 impl Config for Tested {
     type Engine = Emulated;
-    const REGIONS_FROM: usize = 1;
+    const HTM_FROM: usize = 1;
 }
 
 const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");

@@ -15,26 +15,26 @@ use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, Share
 
 /// Keeps the published values: counters as they are, gauges as the bits of a `f64`.
 #[derive(Default)]
-struct Kept {
+struct Recorded {
     values: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
     described: Mutex<BTreeMap<String, Option<Unit>>>,
 }
 
-impl Kept {
+impl Recorded {
     fn value(&self, key: &Key) -> Arc<AtomicU64> {
         let labels: Vec<_> =
             key.labels().filter(|label| label.key() != "database").map(|label| label.value()).collect();
         assert!(key.labels().any(|label| label.key() == "database"), "{key} does not say of which");
         let name = [&[key.name()][..], &labels].concat().join(" ");
-        Arc::clone(self.values.lock().expect("nobody panics here").entry(name).or_default())
+        Arc::clone(self.values.lock().expect("no thread panics here").entry(name).or_default())
     }
 
     fn describe(&self, name: KeyName, unit: Option<Unit>) {
-        self.described.lock().expect("nobody panics here").insert(name.as_str().to_owned(), unit);
+        self.described.lock().expect("no thread panics here").insert(name.as_str().to_owned(), unit);
     }
 
     fn counter(&self, name: &str) -> u64 {
-        self.values.lock().expect("nobody panics here")[name].load(Relaxed)
+        self.values.lock().expect("no thread panics here")[name].load(Relaxed)
     }
 
     fn gauge(&self, name: &str) -> f64 {
@@ -42,7 +42,7 @@ impl Kept {
     }
 }
 
-impl Recorder for Kept {
+impl Recorder for Recorded {
     fn describe_counter(&self, name: KeyName, unit: Option<Unit>, _: SharedString) {
         self.describe(name, unit);
     }
@@ -73,7 +73,7 @@ struct Regions;
 
 impl Config for Regions {
     type Engine = Emulated;
-    const REGIONS_FROM: usize = 1;
+    const HTM_FROM: usize = 1;
 }
 
 const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
@@ -81,7 +81,7 @@ const BY_COUNT: IndexDef<u64, Pod<u64>, u64, Multi> = IndexDef::multi("by count"
 
 #[test]
 fn figures_are_handed_over_when_somebody_asks() -> Result<(), Error> {
-    let recorder = Kept::default();
+    let recorder = Recorded::default();
     metrics::with_local_recorder(&recorder, || {
         let db: Db<Regions> = Builder::new().memory(32 << 20).build_with(Emulated::default())?;
         let counters = db.table(COUNTERS)?;
@@ -98,7 +98,7 @@ fn figures_are_handed_over_when_somebody_asks() -> Result<(), Error> {
         assert!(two.commit().is_err());
         let _snapshot = db.snapshot()?;
         db.transact(|tx| tx.put(counters, 1, &7))?;
-        assert!(recorder.values.lock().expect("nobody panics here").is_empty(), "nobody has asked");
+        assert!(recorder.values.lock().expect("no thread panics here").is_empty(), "no thread has asked");
 
         db.describe_metrics();
         for _ in 0..2 {
@@ -112,7 +112,7 @@ fn figures_are_handed_over_when_somebody_asks() -> Result<(), Error> {
                 assert_eq!(recorder.counter(&name), stats.conflicts(cause));
             }
             assert_eq!(stats.all_conflicts(), 1);
-            assert_eq!(recorder.counter("drtm_regions_total commit"), db.htm_stats().commits);
+            assert_eq!(recorder.counter("drtm_htm_transactions_total commit"), db.htm_stats().commits);
             assert!(db.htm_stats().commits > 0);
             assert_eq!(recorder.gauge("drtm_table_records counters"), 10.0);
             for (table, records) in db.tables()? {
@@ -125,10 +125,10 @@ fn figures_are_handed_over_when_somebody_asks() -> Result<(), Error> {
             assert_eq!(recorder.gauge("drtm_memory_most_bytes"), f64::from(32 << 20));
         }
         // Every published metric is described, and vice versa.
-        let values = recorder.values.lock().expect("nobody panics here");
+        let values = recorder.values.lock().expect("no thread panics here");
         let published: std::collections::BTreeSet<&str> =
             values.keys().filter_map(|name| name.split(' ').next()).collect();
-        let described = recorder.described.lock().expect("nobody panics here");
+        let described = recorder.described.lock().expect("no thread panics here");
         assert!(described.keys().map(String::as_str).eq(published));
         Ok(())
     })

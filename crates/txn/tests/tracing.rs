@@ -19,16 +19,16 @@ use tracing::{
 
 /// Keeps a line for each event and each span.
 #[derive(Clone, Default)]
-struct Kept {
+struct Recorded {
     lines: Arc<Mutex<Vec<String>>>,
     spans: Arc<AtomicU64>,
 }
 
 /// Serializes the tests. Interest is cached for the whole process: a callsite that is first reached
 /// while another thread subscribes may be cached wrongly.
-fn alone() -> (MutexGuard<'static, ()>, Kept) {
+fn alone() -> (MutexGuard<'static, ()>, Recorded) {
     static ALONE: Mutex<()> = Mutex::new(());
-    (ALONE.lock().unwrap_or_else(PoisonError::into_inner), Kept::default())
+    (ALONE.lock().unwrap_or_else(PoisonError::into_inner), Recorded::default())
 }
 
 struct Line(String);
@@ -44,12 +44,12 @@ impl Visit for Line {
     }
 }
 
-impl Kept {
+impl Recorded {
     fn keep(&self, metadata: &Metadata<'_>, record: impl FnOnce(&mut Line)) {
         assert_eq!(metadata.target(), "drtm");
         let mut line = Line(metadata.level().to_string());
         record(&mut line);
-        self.lines.lock().expect("nobody panics here").push(line.0);
+        self.lines.lock().expect("no thread panics here").push(line.0);
     }
 
     /// Returns the events of `body` on this thread.
@@ -60,11 +60,11 @@ impl Kept {
     }
 
     fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.lines.lock().expect("nobody panics here"))
+        std::mem::take(&mut *self.lines.lock().expect("no thread panics here"))
     }
 }
 
-impl Subscriber for Kept {
+impl Subscriber for Recorded {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target() == "drtm"
     }

@@ -40,7 +40,7 @@ pub(crate) struct Simulated;
 
 impl Config for Simulated {
     type Engine = Emulated;
-    const REGIONS_FROM: usize = 1;
+    const HTM_FROM: usize = 1;
 }
 
 /// The configuration with record locks, and all accesses to the store traced.
@@ -75,14 +75,14 @@ impl EngineName {
         Ok(match self {
             Self::Auto => {
                 let engine = Native::chosen()?;
-                let name = if engine.has_regions() { Self::Rtm } else { Self::None };
+                let name = if engine.has_htm() { Self::Rtm } else { Self::None };
                 (name.name(), task.execute::<DefaultConfig>(engine)?)
             }
             Self::Rtm => {
                 let rtm = Rtm::detect().map_err(Error::no_rtm)?;
                 (self.name(), task.execute::<DefaultConfig>(rtm.into())?)
             }
-            Self::None => (self.name(), task.execute::<DefaultConfig>(Native::without_regions())?),
+            Self::None => (self.name(), task.execute::<DefaultConfig>(Native::without_htm())?),
             Self::Emulated => (self.name(), task.execute::<Simulated>(Emulated::default())?),
         })
     }

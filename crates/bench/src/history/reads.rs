@@ -137,7 +137,7 @@ impl<K: Ord + Clone> Reads<'_, '_, K> {
                 reader,
             }),
             // The reader's own earlier writes do not reach this point.
-            Origin::Written(_) | Origin::Nobody => {
+            Origin::Written(_) | Origin::Unwritten => {
                 let row = self.rows.name(row);
                 self.anomalies.push(Anomaly::UnwrittenRead { row, seen, reader });
             }

@@ -92,7 +92,7 @@ pub(super) enum Origin<'v> {
     /// Written by a transaction that aborted.
     Aborted(TxnId),
     /// Written by no transaction.
-    Nobody,
+    Unwritten,
 }
 
 /// All versions of all rows, and the outcomes of transactions.
@@ -216,7 +216,7 @@ impl Versions {
         } else if let Some(version) = by(Outcome::Aborted) {
             Origin::Aborted(version.writer)
         } else {
-            Origin::Nobody
+            Origin::Unwritten
         }
     }
 

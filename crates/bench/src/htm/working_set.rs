@@ -135,7 +135,7 @@ impl Scope {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let pace = Pace { threads, until: Until::Transactions(self.transactions), memory, prefault: 0 };
         let finished =
-            run_in::<DefaultConfig, _>(&Whole::new(workload(threads)?, rtm.into()), Native::without_regions(), pace)?;
+            run_in::<DefaultConfig, _>(&Whole::new(workload(threads)?, rtm.into()), Native::without_htm(), pace)?;
         if let [first, ..] = finished.violations.as_slice() {
             return Err(Error::Inconsistent { violations: finished.violations.len(), first: first.clone() });
         }

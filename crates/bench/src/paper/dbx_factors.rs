@@ -89,7 +89,7 @@ fn tpcc<O: Layout>(
 fn plain<'e, O: Layout>(series: &'static str, effort: &'e Effort, mix: MixName) -> Entry<'e> {
     let workload = tpcc::<O>(effort, mix, Reading::Auto);
     let pace = |threads| effort.pace(threads);
-    Entry::within::<DefaultConfig, _>(series, Native::without_regions(), pace, workload)
+    Entry::within::<DefaultConfig, _>(series, Native::without_htm(), pace, workload)
 }
 
 fn by_tables(effort: &Effort, mix: MixName) -> Result<Grid, Error> {
@@ -123,7 +123,7 @@ fn factors(effort: &Effort) -> Result<Measured, Error> {
     let entries = [
         plain::<Ordered>(BASE, effort, MixName::Standard),
         plain::<Hash>(WITH_HASH, effort, MixName::Standard),
-        Entry::within::<DefaultConfig, _>(WITH_MEMORY, Native::without_regions(), prefault, hash(Reading::Auto)),
+        Entry::within::<DefaultConfig, _>(WITH_MEMORY, Native::without_htm(), prefault, hash(Reading::Auto)),
         on_rtm(WITH_RTM, Reading::Auto),
         Entry::absent(
             "+ fallback handler",

@@ -268,7 +268,7 @@ fn entry<'e, R: Records>(series: &'static str, effort: &'e Effort, subject: &'e 
 fn measure(effort: &Effort) -> Result<Measured, Error> {
     let records = if effort.is_quick { 1_000 } else { 1_000_000 };
     let (tree, hash) = (InTree::filled(records)?, InHash::filled(records)?);
-    let plain = InDatabase::filled(records, Native::without_regions())?;
+    let plain = InDatabase::filled(records, Native::without_htm())?;
     let in_rtm = Rtm::detect().ok().map(|rtm| InDatabase::filled(records, rtm.into())).transpose()?;
     let entries = [
         entry(TREE, effort, &tree, records),

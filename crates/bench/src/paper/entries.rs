@@ -90,16 +90,16 @@ impl<'e> Entry<'e> {
     pub(super) fn whole<W: Workload + 'e>(
         series: &'static str,
         effort: &'e Effort,
-        has_regions: bool,
+        has_htm: bool,
         workload: impl Fn(usize) -> Result<W, Error> + 'e,
     ) -> Self {
-        let engine = match (has_regions, Rtm::detect()) {
+        let engine = match (has_htm, Rtm::detect()) {
             (true, Ok(rtm)) => rtm.into(),
             (true, Err(_)) => return Self::absent(series, NO_RTM),
-            (false, _) => Native::without_regions(),
+            (false, _) => Native::without_htm(),
         };
         let whole = move |threads| Ok(Whole::new(workload(threads)?, engine));
-        Self::within::<DefaultConfig, _>(series, Native::without_regions(), |threads| effort.pace(threads), whole)
+        Self::within::<DefaultConfig, _>(series, Native::without_htm(), |threads| effort.pace(threads), whole)
     }
 }
 

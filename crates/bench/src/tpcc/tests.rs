@@ -60,7 +60,7 @@ impl<S: Config> World<S> {
 
 #[test]
 fn a_loaded_database_is_consistent_and_its_rows_are_counted() {
-    let world = world::<DefaultConfig>(Native::without_regions());
+    let world = world::<DefaultConfig>(Native::without_htm());
     assert_eq!(world.violations(), [""; 0]);
     let tables = world.db.tables().expect("sound");
     let of = |name| tables.iter().find(|table| table.0 == name).expect("open").1;
@@ -69,7 +69,7 @@ fn a_loaded_database_is_consistent_and_its_rows_are_counted() {
 
 #[test]
 fn an_order_takes_from_stock_and_is_found_by_its_customer() {
-    let world = world::<DefaultConfig>(Native::without_regions());
+    let world = world::<DefaultConfig>(Native::without_htm());
     let World { db, tables, .. } = &world;
     let mut inputs = world.inputs(Chances { rollback: 0, remote_item: 50, ..Chances::STANDARD });
     let before = db.transact(|tx| tx.get_many(tables.stocks, (1..=100).map(|item| (2, item)).collect::<Vec<_>>()));
@@ -118,7 +118,7 @@ fn an_order_takes_from_stock_and_is_found_by_its_customer() {
 
 #[test]
 fn nothing_is_left_of_an_order_of_an_unused_item() {
-    let world = world::<DefaultConfig>(Native::without_regions());
+    let world = world::<DefaultConfig>(Native::without_htm());
     let before = world.db.tables().expect("sound");
     let mut inputs = world.inputs(Chances { rollback: 100, ..Chances::STANDARD });
     for _ in 0..20 {
@@ -133,7 +133,7 @@ fn nothing_is_left_of_an_order_of_an_unused_item() {
 
 #[test]
 fn the_customer_in_the_middle_pays() {
-    let mut world = world::<DefaultConfig>(Native::without_regions());
+    let mut world = world::<DefaultConfig>(Native::without_htm());
     // The seventh customer's last name: with thirty names for thirty customers, one customer has
     // it; then three, and four.
     let (last, seventh) = (last_name(6), (1, 3, 7));
@@ -173,7 +173,7 @@ fn the_customer_in_the_middle_pays() {
 
 #[test]
 fn the_oldest_orders_are_delivered_until_there_are_none() {
-    let world = world::<DefaultConfig>(Native::without_regions());
+    let world = world::<DefaultConfig>(Native::without_htm());
     let World { db, tables, .. } = &world;
     let input = Delivery { warehouse: 1, carrier: 4 };
     for round in 0..9 {
@@ -191,7 +191,7 @@ fn the_oldest_orders_are_delivered_until_there_are_none() {
 
 #[test]
 fn a_stock_level_counts_items_and_not_lines() {
-    let world = world::<DefaultConfig>(Native::without_regions());
+    let world = world::<DefaultConfig>(Native::without_htm());
     let World { db, tables, .. } = &world;
     let level = |threshold| {
         let input = StockLevel { district: (2, 9), threshold };
@@ -224,7 +224,7 @@ fn a_stock_level_counts_items_and_not_lines() {
 
 #[test]
 fn what_is_done_wrongly_is_seen() {
-    let world = world::<DefaultConfig>(Native::without_regions());
+    let world = world::<DefaultConfig>(Native::without_htm());
     let World { db, tables, .. } = &world;
     let sees = |what: &str, wrong: &dyn Fn(), right: &dyn Fn()| {
         wrong();

@@ -62,7 +62,7 @@ fn a_cache_saves_reads_the_more_the_larger_and_the_warmer_it_is() {
         }
         assert!([20, 80, 320].into_iter().all(|mb| reads(keys, mb, true) < reads(keys, mb, false)));
     }
-    // Who has no room for a bucket fetches it: without a cache it would be 1.05 READs.
+    // A reader without room for a bucket fetches it: without a cache it would be 1.05 READs.
     assert!((0.9..1.06).contains(&reads("uniform", 20, true)));
     // DrTM says that 20 MB save about three quarters of the READs of Zipf keys, and 320 MB nearly
     // all when warm.

@@ -126,9 +126,9 @@ fn workloads_with_a_log_hold_when_they_are_opened_again() {
 #[test]
 fn smallbank() {
     run_everywhere(&["smallbank", "--customers", "200"], 5_000, 6);
-    // Few customers, who are all hot or cold: transactions meet all the time.
+    // Few customers, all of them hot or cold: transactions meet all the time.
     let report = run(&["smallbank", "--customers", "100", "--transactions", "50000"], "none");
-    assert!(report["aborts"]["user"].as_u64() > Some(0), "somebody has nothing left: {report}");
+    assert!(report["aborts"]["user"].as_u64() > Some(0), "an account has nothing left: {report}");
     run(&["smallbank", "--customers", "2000", "--hot", "alomari", "--secs", "0.1"], "auto");
     run(&["smallbank", "--customers", "2", "--hot", "none", "--secs", "0.1"], "none");
 }

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aborted_region_loses_only_the_time_up_to_the_interrupt() {
+    fn an_aborted_transaction_loses_only_the_time_up_to_the_interrupt() {
         let mut clock = virtual_clock(10);
         assert!(clock.spin(1_000));
         assert!(!clock.spin(9));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wall_clock_counts_from_the_region_s_beginning() {
+    fn a_wall_clock_counts_from_the_transaction_s_beginning() {
         let origin = Instant::now();
         let mut clock = Clock::Wall { origin, period_ns: 1, at_begin: 0 };
         clock.begin();

@@ -10,9 +10,9 @@
 //!   and the same both times. So it never sees the middle of a commit. If it sees one word of a
 //!   commit, every line of that commit is locked or already new.
 //! - A *plain write* locks, writes, and releases the line with a new version.
-//! - A *transaction* records the stamp of each line at its first touch (see [`super::region`]). It
-//!   commits in three steps: it locks the lines it writes, provided their stamps are unchanged,
-//!   validates the stamps of all others, and writes.
+//! - A *transaction* records the stamp of each line at its first touch (see
+//!   [`super::transaction`]). It commits in three steps: it locks the lines it writes, provided
+//!   their stamps are unchanged, validates the stamps of all others, and writes.
 //!
 //! Versions only grow: a version is issued while the line's lock is held, and the next holder's is
 //! issued later.

@@ -1,7 +1,7 @@
 //! The engine of this machine: htm transactions in hardware, or none. Chosen at run time.
 
 use crate::{
-    Engine, EngineError, EngineKind, NoHtm, Rtm, RtmRegion, Word,
+    Engine, EngineError, EngineKind, NoHtm, Rtm, RtmTransaction, Word,
     cause::{Abort, Cause},
 };
 
@@ -20,7 +20,7 @@ use crate::{
 /// engine.store(&word, 2);
 /// let outcome = Htm::new(engine).worker().attempt(Policy::DBX, |tx| tx.load(&word));
 /// assert!(matches!(outcome, Outcome::Committed(2) | Outcome::Fallback(_)));
-/// assert!(engine.has_regions() || matches!(outcome, Outcome::Fallback(_)));
+/// assert!(engine.has_htm() || matches!(outcome, Outcome::Fallback(_)));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Native(Option<Rtm>);
@@ -57,7 +57,7 @@ impl Native {
 
     /// Returns an engine without htm transactions, whatever the machine has.
     #[must_use]
-    pub const fn without_regions() -> Self {
+    pub const fn without_htm() -> Self {
         Self(None)
     }
 }
@@ -71,7 +71,7 @@ impl From<Rtm> for Native {
 impl Engine for Native {
     /// The kind that it may turn out to be.
     const KIND: EngineKind = EngineKind::Rtm;
-    type Region<'m> = RtmRegion<'m>;
+    type Transaction<'m> = RtmTransaction<'m>;
     type Abort = <Rtm as Engine>::Abort;
     type Local = ();
 
@@ -79,7 +79,7 @@ impl Engine for Native {
     fn local(&self) {}
 
     #[inline(always)]
-    fn has_regions(&self) -> bool {
+    fn has_htm(&self) -> bool {
         self.0.is_some()
     }
 
@@ -87,7 +87,7 @@ impl Engine for Native {
     fn once<'m, T>(
         &self,
         local: &mut (),
-        body: &mut impl FnMut(&mut RtmRegion<'m>) -> Result<T, Self::Abort>,
+        body: &mut impl FnMut(&mut RtmTransaction<'m>) -> Result<T, Self::Abort>,
     ) -> Result<T, Abort> {
         match &self.0 {
             Some(rtm) => rtm.once(local, body),

@@ -31,21 +31,21 @@ pub struct NoHtm;
 ///
 /// ```
 /// // A body for `NoHtm` type-checks like any other, and is compiled to nothing.
-/// use drtm_htm::{Access, NoRegion, Word};
+/// use drtm_htm::{Access, NoTransaction, Word};
 ///
-/// fn body<'m>(tx: &mut NoRegion<'m>, word: &'m Word) -> Result<u64, std::convert::Infallible> {
+/// fn body<'m>(tx: &mut NoTransaction<'m>, word: &'m Word) -> Result<u64, std::convert::Infallible> {
 ///     tx.load(word)
 /// }
 /// ```
 #[derive(Debug)]
-pub struct NoRegion<'m> {
+pub struct NoTransaction<'m> {
     never: Infallible,
     memory: PhantomData<&'m Word>,
 }
 
 impl Engine for NoHtm {
     const KIND: EngineKind = EngineKind::None;
-    type Region<'m> = NoRegion<'m>;
+    type Transaction<'m> = NoTransaction<'m>;
     type Abort = Infallible;
     type Local = ();
 
@@ -56,7 +56,7 @@ impl Engine for NoHtm {
     fn once<'m, T>(
         &self,
         (): &mut (),
-        _body: &mut impl FnMut(&mut NoRegion<'m>) -> Result<T, Infallible>,
+        _body: &mut impl FnMut(&mut NoTransaction<'m>) -> Result<T, Infallible>,
     ) -> Result<T, Abort> {
         Err(Abort::by(Cause::Unavailable))
     }
@@ -72,7 +72,7 @@ impl Engine for NoHtm {
     }
 }
 
-impl<'m> Access<'m> for NoRegion<'m> {
+impl<'m> Access<'m> for NoTransaction<'m> {
     type Abort = Infallible;
 
     fn load(&mut self, _word: &'m Word) -> Result<u64, Infallible> {

@@ -53,7 +53,7 @@ use crate::{
 ///         let word = Word::new(1);
 ///         let _ = Htm::new(rtm).worker().attempt(Policy::DBX, |tx| tx.store(&word, 2));
 ///     }
-///     Err(EngineError::RtmUnavailable { probe }) => println!("no regions here: {probe:?}"),
+///     Err(EngineError::RtmUnavailable { probe }) => println!("no htm transactions here: {probe:?}"),
 ///     Err(other) => panic!("{other}"),
 /// }
 /// ```
@@ -88,31 +88,31 @@ impl Rtm {
 /// # Example
 ///
 /// ```
-/// use drtm_htm::{Access, RtmRegion, Word};
+/// use drtm_htm::{Access, RtmTransaction, Word};
 ///
 /// // Bodies are usually closures; a named one may be generic over the accessor, or take one engine's.
-/// fn increment<'m>(tx: &mut RtmRegion<'m>, word: &'m Word) -> Result<(), std::convert::Infallible> {
+/// fn increment<'m>(tx: &mut RtmTransaction<'m>, word: &'m Word) -> Result<(), std::convert::Infallible> {
 ///     let value = tx.load(word)?;
 ///     tx.store(word, value + 1)
 /// }
 /// ```
 #[derive(Debug)]
-pub struct RtmRegion<'m> {
+pub struct RtmTransaction<'m> {
     /// The number of transactions begun inside this one and not yet ended.
     depth: u8,
-    open: OpenRegion,
+    open: OpenTransaction,
     memory: PhantomData<&'m Word>,
 }
 
 /// An open htm transaction in hardware. If unwinding drops it, it aborts: the panic is undone with
 /// everything else.
 #[derive(Debug)]
-struct OpenRegion(());
+struct OpenTransaction(());
 
-impl OpenRegion {
+impl OpenTransaction {
     #[inline(always)]
     fn abort<const CODE: u8>(&self) -> ! {
-        // SAFETY: an `OpenRegion` exists only between XBEGIN and XEND, on the processor that
+        // SAFETY: an `OpenTransaction` exists only between XBEGIN and XEND, on the processor that
         // executed XBEGIN.
         unsafe { arch::xabort::<CODE>() };
         // XABORT is a no-op outside a transaction. No transaction is left to abort then, so the
@@ -121,7 +121,7 @@ impl OpenRegion {
     }
 }
 
-impl Drop for OpenRegion {
+impl Drop for OpenTransaction {
     #[inline(always)]
     fn drop(&mut self) {
         self.abort::<{ code::PANICKED }>()
@@ -130,7 +130,7 @@ impl Drop for OpenRegion {
 
 impl Engine for Rtm {
     const KIND: EngineKind = EngineKind::Rtm;
-    type Region<'m> = RtmRegion<'m>;
+    type Transaction<'m> = RtmTransaction<'m>;
     type Abort = Infallible;
     type Local = ();
 
@@ -141,22 +141,22 @@ impl Engine for Rtm {
     fn once<'m, T>(
         &self,
         (): &mut (),
-        body: &mut impl FnMut(&mut RtmRegion<'m>) -> Result<T, Infallible>,
+        body: &mut impl FnMut(&mut RtmTransaction<'m>) -> Result<T, Infallible>,
     ) -> Result<T, Abort> {
-        debug_assert!(!self.inside_region(), "{}", crate::REGION_INSIDE_REGION);
+        debug_assert!(!self.inside_transaction(), "{}", crate::NESTED_TRANSACTION);
         fence(Release);
         // SAFETY: `self` proves that the processor has RTM. The transaction begun here is ended
-        // below, aborted by `OpenRegion` when the body unwinds, or aborted by the hardware.
+        // below, aborted by `OpenTransaction` when the body unwinds, or aborted by the hardware.
         let status = unsafe { arch::xbegin() };
         if status != Status::STARTED {
             return Err(status.abort());
         }
-        let mut region = RtmRegion { depth: 1, open: OpenRegion(()), memory: PhantomData };
-        let value = match body(&mut region) {
+        let mut transaction = RtmTransaction { depth: 1, open: OpenTransaction(()), memory: PhantomData };
+        let value = match body(&mut transaction) {
             Ok(value) => value,
             Err(never) => match never {},
         };
-        std::mem::forget(region);
+        std::mem::forget(transaction);
         // SAFETY: the transaction begun above is open: had it aborted, control would have left
         // through XBEGIN.
         unsafe { arch::xend() };
@@ -166,7 +166,7 @@ impl Engine for Rtm {
 
     #[inline(always)]
     fn before_plain_access(&self) {
-        debug_assert!(!self.inside_region(), "{}", crate::PLAIN_INSIDE_REGION);
+        debug_assert!(!self.inside_transaction(), "{}", crate::PLAIN_INSIDE_REGION);
     }
 
     #[inline(always)]
@@ -183,13 +183,13 @@ impl Engine for Rtm {
 }
 
 impl Rtm {
-    fn inside_region(&self) -> bool {
+    fn inside_transaction(&self) -> bool {
         // SAFETY: `self` proves that the processor has RTM.
         unsafe { arch::xtest() }
     }
 }
 
-impl<'m> Access<'m> for RtmRegion<'m> {
+impl<'m> Access<'m> for RtmTransaction<'m> {
     type Abort = Infallible;
 
     #[inline(always)]

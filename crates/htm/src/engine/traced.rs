@@ -5,7 +5,7 @@ use std::{cell::RefCell, convert::Infallible};
 use rustc_hash::FxHashSet;
 
 use crate::{
-    Engine, EngineKind, NoHtm, NoRegion, Profile, Word, WorkingSet,
+    Engine, EngineKind, NoHtm, NoTransaction, Profile, Word, WorkingSet,
     cause::{Abort, Cause},
     emulated::Cache,
 };
@@ -101,7 +101,7 @@ impl Trace {
 
 impl Engine for Traced {
     const KIND: EngineKind = EngineKind::None;
-    type Region<'m> = NoRegion<'m>;
+    type Transaction<'m> = NoTransaction<'m>;
     type Abort = Infallible;
     type Local = ();
 
@@ -110,7 +110,7 @@ impl Engine for Traced {
     fn once<'m, T>(
         &self,
         (): &mut (),
-        _body: &mut impl FnMut(&mut NoRegion<'m>) -> Result<T, Infallible>,
+        _body: &mut impl FnMut(&mut NoTransaction<'m>) -> Result<T, Infallible>,
     ) -> Result<T, Abort> {
         Err(Abort::by(Cause::Unavailable))
     }

@@ -59,20 +59,20 @@ fn path(body: &[&'static str], start: &str, end: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_hardware_region_is_its_moves() {
+fn a_hardware_transaction_is_its_moves() {
     let body = function("two_loads_one_store").expect("not inlined away");
     assert_eq!(body.iter().filter(|line| line.starts_with("xbegin")).count(), 1, "{body:#?}");
     assert_eq!(body.iter().filter(|line| line.starts_with("xend")).count(), 1, "{body:#?}");
 
     let inside = path(&body, "xbegin", "xend");
-    let (test, region) = inside.split_first().expect("at least the test of the status");
+    let (test, transaction) = inside.split_first().expect("at least the test of the status");
     assert!(test.starts_with("cmpl\t$-1, %eax"), "{inside:#?}");
-    let loads = region.iter().filter(|line| line.starts_with("movq\t(")).count();
-    let adds_from_memory = region.iter().filter(|line| line.starts_with("addq\t(")).count();
-    let stores = region.iter().filter(|line| line.starts_with("movq\t%") && line.ends_with(')')).count();
-    assert_eq!((loads + adds_from_memory, stores), (2, 1), "{region:#?}");
-    assert!(region.iter().all(|line| line.starts_with("movq") || line.starts_with("addq")), "{region:#?}");
-    assert!(region.len() <= 4, "two loads, an addition and a store: {region:#?}");
+    let loads = transaction.iter().filter(|line| line.starts_with("movq\t(")).count();
+    let adds_from_memory = transaction.iter().filter(|line| line.starts_with("addq\t(")).count();
+    let stores = transaction.iter().filter(|line| line.starts_with("movq\t%") && line.ends_with(')')).count();
+    assert_eq!((loads + adds_from_memory, stores), (2, 1), "{transaction:#?}");
+    assert!(transaction.iter().all(|line| line.starts_with("movq") || line.starts_with("addq")), "{transaction:#?}");
+    assert!(transaction.len() <= 4, "two loads, an addition and a store: {transaction:#?}");
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::{
 };
 
 use drtm_htm::{
-    Access, Cause, Emulated, EmulatedConfig, EmulatedRegion, Engine, EngineError, FallbackLock, Htm, Line, Metered,
-    Outcome, Policy, Profile, RegionAborted, Sharing, Stats, Timer, Word,
+    Access, Cause, Emulated, EmulatedConfig, EmulatedTransaction, Engine, EngineError, FallbackLock, Htm, Line,
+    Metered, Outcome, Policy, Profile, Sharing, Stats, Timer, TransactionAborted, Word,
 };
 
 use crate::support::{lines, values};
@@ -29,7 +29,7 @@ fn engine(config: EmulatedConfig) -> Htm<Emulated> {
 
 fn once<'m, T>(
     config: EmulatedConfig,
-    body: impl FnMut(&mut EmulatedRegion<'m>) -> Result<T, RegionAborted>,
+    body: impl FnMut(&mut EmulatedTransaction<'m>) -> Result<T, TransactionAborted>,
 ) -> Outcome<T> {
     engine(config).worker().attempt(ONCE, body)
 }
@@ -107,7 +107,7 @@ fn reads_before_writes_tolerate_more_than_writes_before_reads() {
 }
 
 #[test]
-fn a_region_longer_than_the_period_always_aborts_and_a_shorter_one_at_most_every_other_time() {
+fn a_transaction_longer_than_the_period_always_aborts_and_a_shorter_one_at_most_every_other_time() {
     let rate = |duration: u64| {
         let timer = Timer::Virtual { period: 1_000, access: 0 };
         let htm = engine(EmulatedConfig::new(Profile::L1_32K_8).with_timer(timer));
@@ -296,21 +296,21 @@ fn breaking_the_contract_panics_and_leaves_everything_usable() {
     let (memory, lock) = (lines(1), FallbackLock::new());
     let htm = Htm::new(Emulated::default());
     let mut worker = htm.worker();
-    panics_with("plain access inside a region", || {
+    panics_with("plain access inside an htm transaction", || {
         let _ = worker.attempt(Policy::DBX, |tx| {
             tx.store(&memory[0][0], 1)?;
             htm.engine().store(&memory[0][0], 2);
             Ok(())
         });
     });
-    panics_with("region begun inside a region", || {
+    panics_with("htm transaction begun inside another", || {
         let _ = worker.attempt(Policy::DBX, |tx| {
             tx.store(&memory[0][0], 1)?;
             Ok(htm.worker().attempt(Policy::DBX, |_| Ok(())))
         });
     });
     // `run` takes its lock by a plain access.
-    panics_with("plain access inside a region", || {
+    panics_with("plain access inside an htm transaction", || {
         let _ = worker.attempt(Policy::DBX, |_| Ok(lock.run(htm.engine(), |_| Ok(()))));
     });
     assert_eq!(values(htm.engine(), &memory), [0]);
@@ -319,7 +319,7 @@ fn breaking_the_contract_panics_and_leaves_everything_usable() {
 }
 
 #[test]
-fn a_token_kept_from_another_region_aborts_this_one() {
+fn a_token_kept_from_another_transaction_aborts_this_one() {
     let memory = lines(1);
     let mut worker = Htm::new(Emulated::default()).worker();
     let mut kept = None;

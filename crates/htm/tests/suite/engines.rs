@@ -45,22 +45,22 @@ macro_rules! on_every_engine {
 }
 
 on_every_engine!(
-    a_committed_region_is_visible_whole,
+    a_committed_transaction_is_visible_whole,
     an_abort_rolls_back_every_store,
-    a_region_reads_its_own_stores,
+    a_transaction_reads_its_own_stores,
     explicit_codes_reach_the_caller,
     a_swallowed_abort_still_aborts,
     concurrent_increments_are_all_counted,
-    a_region_sees_plain_writers_at_one_moment,
-    plain_readers_see_a_region_at_one_moment,
-    a_panic_in_the_region_alone_is_undone_and_forgotten,
+    a_transaction_sees_plain_writers_at_one_moment,
+    plain_readers_see_a_transaction_at_one_moment,
+    a_panic_in_the_transaction_alone_is_undone_and_forgotten,
     a_recurring_panic_surfaces_with_nothing_stored_and_nothing_held,
-    regions_nest_flat_to_the_limit_and_no_deeper,
-    an_abort_inside_a_nested_region_aborts_the_outermost,
+    transactions_nest_flat_to_the_limit_and_no_deeper,
+    an_abort_inside_a_nested_transaction_aborts_the_outermost,
     the_lock_excludes_regions_and_sections_alike,
     a_held_lock_is_waited_for_and_not_fallen_back_from,
     counters_add_up_over_workers_living_and_departed,
-    a_policy_of_never_enters_no_region,
+    a_policy_of_never_enters_no_transaction,
     a_try_more_is_a_try_more,
 );
 
@@ -90,7 +90,7 @@ fn committed<E: Engine, T: PartialEq + std::fmt::Debug>(outcome: Outcome<T>, val
     }
 }
 
-fn a_committed_region_is_visible_whole<E: Engine>(htm: Htm<E>) {
+fn a_committed_transaction_is_visible_whole<E: Engine>(htm: Htm<E>) {
     let shared = lines(8);
     let mut worker = htm.worker();
     let outcome = worker.attempt(Policy::DBX, |tx| add_to_all(tx, &shared, 3).map(|()| 42));
@@ -122,8 +122,8 @@ fn an_abort_rolls_back_every_store<E: Engine>(htm: Htm<E>) {
     }
     let mut worker = htm.worker();
     for stores in 0..=shared.len() {
-        let region = worker.attempt(Policy::DBX, |tx| store_then_abort(tx, &shared, stores));
-        assert!(region.committed().is_none());
+        let transaction = worker.attempt(Policy::DBX, |tx| store_then_abort(tx, &shared, stores));
+        assert!(transaction.committed().is_none());
         assert_eq!(values(htm.engine(), &shared), before);
         let section = lock.run(htm.engine(), |held| store_then_abort(held, &shared, stores));
         assert_eq!(section, Err(Cause::Explicit(EMPTY)));
@@ -131,7 +131,7 @@ fn an_abort_rolls_back_every_store<E: Engine>(htm: Htm<E>) {
     }
 }
 
-fn a_region_reads_its_own_stores<E: Engine>(htm: Htm<E>) {
+fn a_transaction_reads_its_own_stores<E: Engine>(htm: Htm<E>) {
     fn twice<'m, A: Access<'m>>(tx: &mut A, line: &'m Line) -> Result<(u64, u64), A::Abort> {
         tx.store(&line[0], 1)?;
         let first = tx.load(&line[0])?;
@@ -174,8 +174,8 @@ fn a_swallowed_abort_still_aborts<E: Engine>(htm: Htm<E>) {
         Ok(())
     }
     let (lock, shared) = (FallbackLock::new(), lines(1));
-    let region = htm.worker().attempt(Policy::DBX, |tx| stubborn(tx, &shared[0]));
-    assert!(region.committed().is_none());
+    let transaction = htm.worker().attempt(Policy::DBX, |tx| stubborn(tx, &shared[0]));
+    assert!(transaction.committed().is_none());
     let section = lock.run(htm.engine(), |held| stubborn(held, &shared[0]));
     assert_eq!(section, Err(Cause::Explicit(EMPTY)));
     assert_eq!(values(htm.engine(), &shared), [0]);
@@ -203,7 +203,7 @@ fn concurrent_increments_are_all_counted<E: Engine>(htm: Htm<E>) {
     assert_eq!(values(htm.engine(), &shared), vec![3 * rounds; 3]);
 }
 
-fn a_region_sees_plain_writers_at_one_moment<E: Engine>(htm: Htm<E>) {
+fn a_transaction_sees_plain_writers_at_one_moment<E: Engine>(htm: Htm<E>) {
     let (shared, stop) = (lines(2), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -231,7 +231,7 @@ fn a_region_sees_plain_writers_at_one_moment<E: Engine>(htm: Htm<E>) {
     });
 }
 
-fn plain_readers_see_a_region_at_one_moment<E: Engine>(htm: Htm<E>) {
+fn plain_readers_see_a_transaction_at_one_moment<E: Engine>(htm: Htm<E>) {
     let (shared, stop) = (lines(4), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -256,7 +256,7 @@ fn quiet_panic() -> ! {
     resume_unwind(Box::new("on purpose"))
 }
 
-fn a_panic_in_the_region_alone_is_undone_and_forgotten<E: Engine>(htm: Htm<E>) {
+fn a_panic_in_the_transaction_alone_is_undone_and_forgotten<E: Engine>(htm: Htm<E>) {
     let (lock, shared) = (FallbackLock::new(), lines(2));
     let mut worker = htm.worker();
     let done = worker.elide(
@@ -314,7 +314,7 @@ fn nest<'m, A: Access<'m>>(tx: &mut A, line: &'m Line, depth: u8) -> Result<u64,
     if depth == 1 { Ok(value) } else { tx.nested(|tx| nest(tx, line, depth - 1)) }
 }
 
-fn regions_nest_flat_to_the_limit_and_no_deeper<E: Engine>(htm: Htm<E>) {
+fn transactions_nest_flat_to_the_limit_and_no_deeper<E: Engine>(htm: Htm<E>) {
     let (lock, shared) = (FallbackLock::new(), lines(1));
     let mut worker = htm.worker();
     let mut to_depth = |depth| {
@@ -330,7 +330,7 @@ fn regions_nest_flat_to_the_limit_and_no_deeper<E: Engine>(htm: Htm<E>) {
     assert_eq!(in_a_row, Ok(()));
 }
 
-fn an_abort_inside_a_nested_region_aborts_the_outermost<E: Engine>(htm: Htm<E>) {
+fn an_abort_inside_a_nested_transaction_aborts_the_outermost<E: Engine>(htm: Htm<E>) {
     let shared = lines(1);
     let outcome = htm.worker().attempt(Policy::DBX, |tx| {
         tx.store(&shared[0][0], 1)?;
@@ -395,7 +395,7 @@ fn a_held_lock_is_waited_for_and_not_fallen_back_from<E: Engine>(htm: Htm<E>) {
             let done = lock.run(htm.engine(), |held| {
                 taken.store(true, Relaxed);
                 held.spin(200_000)?;
-                assert!(!entered.load(Relaxed), "a region was entered although the lock was held");
+                assert!(!entered.load(Relaxed), "a transaction was entered although the lock was held");
                 held.store(&shared[0][0], 1)
             });
             assert_eq!(done, Ok(()));
@@ -440,7 +440,7 @@ fn counters_add_up_over_workers_living_and_departed<E: Engine>(htm: Htm<E>) {
     assert_eq!(htm.stats() - before, counted, "a departed worker's counts stay");
 }
 
-fn a_policy_of_never_enters_no_region<E: Engine>(htm: Htm<E>) {
+fn a_policy_of_never_enters_no_transaction<E: Engine>(htm: Htm<E>) {
     let entered = Cell::new(false);
     let outcome = htm.worker().attempt(Policy::NEVER, |_tx| {
         entered.set(true);

@@ -92,12 +92,12 @@ fn agrees_with_the_model<E: Engine>(htm: &Htm<E>, programs: &[Vec<Step>]) -> Res
 
 proptest! {
     #[test]
-    fn without_regions(programs in prop::collection::vec(steps(), 1..12)) {
+    fn without_htm(programs in prop::collection::vec(steps(), 1..12)) {
         agrees_with_the_model(&Htm::new(NoHtm), &programs)?;
     }
 
     #[test]
-    fn in_regions(programs in prop::collection::vec(steps(), 1..12)) {
+    fn in_transactions(programs in prop::collection::vec(steps(), 1..12)) {
         agrees_with_the_model(&Htm::new(Emulated::default()), &programs)?;
     }
 

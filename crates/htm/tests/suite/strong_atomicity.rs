@@ -14,7 +14,9 @@
 
 use std::thread;
 
-use drtm_htm::{Access, Cause, Emulated, EmulatedRegion, Engine, Htm, Line, Outcome, Policy, RegionAborted, Word};
+use drtm_htm::{
+    Access, Cause, Emulated, EmulatedTransaction, Engine, Htm, Line, Outcome, Policy, TransactionAborted, Word,
+};
 
 use crate::support::lines;
 
@@ -76,7 +78,7 @@ impl Record {
     }
 
     /// The paper's LOCAL_READ and LOCAL_WRITE.
-    fn local<'m>(&'m self, tx: &mut EmulatedRegion<'m>, kind: Kind) -> Result<u64, RegionAborted> {
+    fn local<'m>(&'m self, tx: &mut EmulatedTransaction<'m>, kind: Kind) -> Result<u64, TransactionAborted> {
         let state = tx.load(self.state())?;
         if is_locked(state) {
             return Err(tx.abort::<LOCKED>());
@@ -134,7 +136,7 @@ fn meet(local: Kind, remote: Kind, meeting: Meeting) -> Outcome<u64> {
         Ok(value)
     });
     if outcome.committed().is_none() {
-        assert_ne!(engine.load(record.value()), LOCAL, "an aborted region left its store");
+        assert_ne!(engine.load(record.value()), LOCAL, "an aborted transaction left its store");
     }
     outcome
 }
@@ -184,7 +186,7 @@ fn without_the_state_check_strong_atomicity_alone_would_not_do() {
 
 /// Strong atomicity makes a write-back after the check safe.
 #[test]
-fn a_write_back_between_check_and_commit_aborts_the_region() {
+fn a_write_back_between_check_and_commit_aborts_the_transaction() {
     let htm = Htm::new(Emulated::default());
     let record = Record::new(htm.engine());
     let outcome = htm.worker().attempt(ONCE, |tx| {

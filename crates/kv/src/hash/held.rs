@@ -175,7 +175,7 @@ impl<E: Engine, K: Keys> Sealed for HashTable<E, K> {}
 
 impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
     type Guard = BucketVersion;
-    type Kept = K;
+    type InRecord = K;
 
     #[inline(always)]
     fn base(&self) -> &Base<E> {

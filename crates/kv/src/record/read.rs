@@ -154,14 +154,14 @@ pub trait See {
 
     /// Returns whether the reader sees this version, on the fast path.
     #[inline(always)]
-    fn sees_at_once<E: Engine>(&self, _record: &Record<'_, E>, _version: Version) -> bool {
+    fn sees_fast<E: Engine>(&self, _record: &Record<'_, E>, _version: Version) -> bool {
         true
     }
 
     /// Returns what the reader sees of a record with this version.
     #[inline(always)]
-    fn see<E: Engine>(&mut self, record: &Record<'_, E>, version: Version) -> Seen {
-        if self.sees_at_once(record, version) { Seen::Now } else { Seen::Locked }
+    fn visibility_of<E: Engine>(&mut self, record: &Record<'_, E>, version: Version) -> Seen {
+        if self.sees_fast(record, version) { Seen::Now } else { Seen::Locked }
     }
 
     /// Follows a record's links to older versions.
@@ -190,7 +190,7 @@ impl See for ForHolder {
     type Found = ReadEntry;
 
     #[inline(always)]
-    fn sees_at_once<E: Engine>(&self, record: &Record<'_, E>, _version: Version) -> bool {
+    fn sees_fast<E: Engine>(&self, record: &Record<'_, E>, _version: Version) -> bool {
         State(record.engine().load_relaxed(&record.header[STATE])).may_be_read_by(self.0)
     }
 }
@@ -199,7 +199,7 @@ impl See for AsOf {
     type Found = Past;
 
     #[inline(always)]
-    fn see<E: Engine>(&mut self, record: &Record<'_, E>, version: Version) -> Seen {
+    fn visibility_of<E: Engine>(&mut self, record: &Record<'_, E>, version: Version) -> Seen {
         // A transaction that holds a record with a version that is too new writes a later one.
         if !self.includes(version) {
             return Seen::Older;
@@ -209,7 +209,7 @@ impl See for AsOf {
     }
 
     #[inline(always)]
-    fn sees_at_once<E: Engine>(&self, record: &Record<'_, E>, version: Version) -> bool {
+    fn sees_fast<E: Engine>(&self, record: &Record<'_, E>, version: Version) -> bool {
         self.includes(version) && !State(record.engine().load(&record.header[STATE])).is_locked()
     }
 
@@ -305,7 +305,7 @@ impl<E: Engine> Record<'_, E> {
         into: &mut impl ValueSink,
     ) -> Option<(Version, Head)> {
         let version = self.version();
-        if version.is_writing() || version.is_removed() || !view.sees_at_once(self, version) {
+        if version.is_writing() || version.is_removed() || !view.sees_fast(self, version) {
             return None;
         }
         let head = self.head();
@@ -334,7 +334,7 @@ impl<E: Engine> Record<'_, E> {
             cold_path();
             return Ok(if is_current { Look::Busy } else { Look::Stale });
         }
-        let seen = view.see(self, version);
+        let seen = view.visibility_of(self, version);
         let is_it = match identity.is(self, head) {
             Ok(true) if seen == Seen::Now && !version.is_removed() => {
                 self.shape::<K>(head).and_then(|shape| self.copy_wanted(shape, into)).map(|()| true)

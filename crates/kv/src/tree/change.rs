@@ -28,9 +28,9 @@ impl<E: Engine> Table<E> {
         value: &[u8],
         version: Version,
     ) -> Result<(Shape, Place), KvError> {
-        let shape = Shape::of::<K::Kept>(key, value.len(), self.base.checked)?;
+        let shape = Shape::of::<K::InRecord>(key, value.len(), self.base.checked)?;
         let memory = worker.allocate(shape.class())?;
-        let place = Record::create::<K::Kept>(self.region(), memory, shape, key, value, version)?;
+        let place = Record::create::<K::InRecord>(self.region(), memory, shape, key, value, version)?;
         Ok((shape, place))
     }
 
@@ -100,7 +100,7 @@ impl<E: Engine> Table<E> {
                 }
                 Ok(Put::Below(floor)) => {
                     version = first(floor);
-                    Record::create::<K::Kept>(self.region(), place.word, shape, key, value, version)?;
+                    Record::create::<K::InRecord>(self.region(), place.word, shape, key, value, version)?;
                     continue;
                 }
                 Ok(Put::Retry) => waiter.pause(),

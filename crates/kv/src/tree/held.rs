@@ -268,7 +268,7 @@ impl<E: Engine, K: TreeKeys> Sealed for Tree<E, K> {}
 
 impl<E: Engine, K: TreeKeys> KvTable<E, K> for Tree<E, K> {
     type Guard = NodeVersion;
-    type Kept = K::Kept;
+    type InRecord = K::InRecord;
 
     #[inline(always)]
     fn base(&self) -> &Base<E> {

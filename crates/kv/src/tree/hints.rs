@@ -394,7 +394,7 @@ impl<E: Engine> Table<E> {
         if self.hints.are_kept() {
             // The record's memory may be another's by now, and the number arbitrary. It only says
             // how many lines are prefetched.
-            let words = record.words::<K::Kept>().unwrap_or(HEADER_WORDS);
+            let words = record.words::<K::InRecord>().unwrap_or(HEADER_WORDS);
             let hint = |slot, link: u64| {
                 let beyond = (Place::from_link(link).word as usize % LINE_WORDS + words - 1) / LINE_WORDS;
                 Hint { leaf: point.leaf.node.place, slot, link, beyond }

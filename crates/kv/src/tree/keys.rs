@@ -17,7 +17,7 @@ use crate::{
 
 impl Kind for Inline {
     type Owned = u64;
-    type Kept = Self;
+    type InRecord = Self;
     type Way = Leaves;
 
     fn key(owned: &u64) -> u64 {
@@ -60,7 +60,7 @@ impl Kind for Inline {
 
 impl Kind for Bytes {
     type Owned = Vec<u8>;
-    type Kept = Sliced;
+    type InRecord = Sliced;
     type Way = Walk;
 
     fn key(owned: &Vec<u8>) -> &[u8] {

@@ -60,7 +60,7 @@ pub trait Kind: Keys {
     type Owned: Clone + Debug + Default + Eq + Ord;
 
     /// The key type as the tree's records store it.
-    type Kept: for<'k> Keys<Key<'k> = Self::Key<'k>>;
+    type InRecord: for<'k> Keys<Key<'k> = Self::Key<'k>>;
 
     /// The position of a scan.
     type Way: Way<Self>;

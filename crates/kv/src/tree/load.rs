@@ -126,7 +126,7 @@ impl<'t, E: Engine> Made<'t, E> {
         let (mut before, mut now, mut depth, mut count) = (K::Owned::default(), K::Owned::default(), 0, 0);
         for (key, value) in rows {
             let (key, value) = (key.as_key(), value.as_ref());
-            let shape = Shape::of::<K::Kept>(key, value.len(), self.table.base.checked)?;
+            let shape = Shape::of::<K::InRecord>(key, value.len(), self.table.base.checked)?;
             K::keep(key, &mut now);
             if count > 0 {
                 if before >= now {
@@ -138,7 +138,7 @@ impl<'t, E: Engine> Made<'t, E> {
                 depth = common;
             }
             let memory = worker.allocate(shape.class())?;
-            match Record::create::<K::Kept>(self.table.region(), memory, shape, key, value, version) {
+            match Record::create::<K::InRecord>(self.table.region(), memory, shape, key, value, version) {
                 Ok(place) => {
                     Record::at(self.table.region(), place)?.unlock();
                     self.pending = Some(place);
@@ -234,7 +234,7 @@ impl<'t, E: Engine> Made<'t, E> {
                 while record.acquire(worker.holder(), Leases::None).is_err() {
                     waiter.pause();
                 }
-                let class = record.shape::<K::Kept>(record.head())?.class();
+                let class = record.shape::<K::InRecord>(record.head())?.class();
                 record.discard(worker.holder());
                 worker.free(class, place.word);
             }

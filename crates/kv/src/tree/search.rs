@@ -215,7 +215,7 @@ impl<E: Engine> Table<E> {
         mut view: V,
         into: &mut impl ValueSink,
     ) -> Result<Result<V::Found, InsertPoint<'_, E>>, KvError> {
-        self.search::<K, _>(key, |record| record.read::<K::Kept, V>(WholeKey::<K::Kept>(key), &mut view, into))
+        self.search::<K, _>(key, |record| record.read::<K::InRecord, V>(WholeKey::<K::InRecord>(key), &mut view, into))
     }
 
     /// [Reads](Self::read) a key that will be inserted if it is absent. The caller must validate

@@ -177,7 +177,7 @@ impl<T: Table> World<T> {
     }
 
     /// Looks up the key's record.
-    fn sight(&self, worker: &Worker<NoHtm>, key: u64) -> ReadEntry {
+    fn locate(&self, worker: &Worker<NoHtm>, key: u64) -> ReadEntry {
         match self.fetch(worker, key) {
             Ok(seen) => seen,
             Err(_) => panic!("key {key} is not there"),
@@ -190,7 +190,7 @@ impl<T: Table> World<T> {
             match self.store.records().lock(at, worker.holder()).expect("sound") {
                 Locking::Taken { version, .. } => return version,
                 Locking::Held(_) => thread::yield_now(),
-                Locking::Mine { .. } | Locking::Gone => panic!("it is another's, and nobody takes it away"),
+                Locking::Mine { .. } | Locking::Gone => panic!("it is another's, and no other takes it away"),
             }
         }
     }
@@ -284,7 +284,7 @@ fn what_is_still_so_is_of_one_moment<T: Table>() {
         },
         |world| {
             world.work(|worker| {
-                let seen = [1, 2].map(|key| world.sight(worker, key));
+                let seen = [1, 2].map(|key| world.locate(worker, key));
                 if seen.iter().all(|seen| world.store.records().is_still(*seen, worker.holder())) {
                     let [one, other] = seen.map(|seen| seen.version.number() == 20);
                     assert_eq!(one, other, "two moments");
@@ -311,7 +311,7 @@ fn a_record_that_moves_is_found_whole<T: Table>() {
         },
         |world| {
             world.work(|worker| {
-                let seen = world.sight(worker, 1);
+                let seen = world.locate(worker, 1);
                 assert!([10, 20].contains(&seen.version.number()), "{seen:?}");
                 if let Locking::Taken { version, .. } =
                     world.store.records().lock(seen.at, worker.holder()).expect("sound")
@@ -359,7 +359,7 @@ fn another_use_of_memory_is_not_locked<T: Table>() {
 fn who_moves_and_who_writes_come_one_after_the_other<T: Table>() {
     fn attempt<T: Table>(world: &World<T>, length: usize) -> u64 {
         world.work(|worker| {
-            let seen = world.sight(worker, 1);
+            let seen = world.locate(worker, 1);
             let is_mine = world.lock_seen(worker, seen);
             if is_mine {
                 world.write(worker, 1, seen.at, seen.version.number() + 10, length);
@@ -373,7 +373,7 @@ fn who_moves_and_who_writes_come_one_after_the_other<T: Table>() {
         |world| attempt(world, LONG),
         |world| attempt(world, SHORT),
         |world, one, other| {
-            assert!(one + other > 0, "nobody has come through");
+            assert!(one + other > 0, "no thread has come through");
             assert_eq!(world.now(1), Some(10 + 10 * (one + other)), "a write is lost");
         },
     );
@@ -409,7 +409,7 @@ fn a_record_is_taken_out_or_used_again<T: Table>() {
         },
         |world, one, other| {
             let Did::Write(written) = other else { panic!("the second writes") };
-            assert!(one == Did::Reap(Reaped::Out) || written.is_some(), "nobody has come through: {one:?}");
+            assert!(one == Did::Reap(Reaped::Out) || written.is_some(), "no thread has come through: {one:?}");
             assert_eq!(world.now(1), written, "a key is lost with its record: {one:?}");
             assert_eq!(world.table.count().expect("sound"), u64::from(written.is_some()));
         },
@@ -608,7 +608,7 @@ fn an_earlier_writer_is_waited_for<T: Table>() {
                 world.write_keeping(worker, 1, at, 20, SHORT);
             });
         },
-        |world| assert_eq!(world.was(1, 15), Past::Present(version(14)), "who came before is not seen"),
+        |world| assert_eq!(world.was(1, 15), Past::Present(version(14)), "what came before is not seen"),
         |world, (), ()| assert_eq!(world.was(1, 15), Past::Present(version(14))),
     );
 }

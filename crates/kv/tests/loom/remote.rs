@@ -160,7 +160,7 @@ fn a_peer_reads_what_the_owner_has_written_or_says_that_it_cannot() {
 #[test]
 fn the_owner_reads_what_a_peer_has_written() {
     explore(World::add_ten, Local::get, |world, added, read| {
-        assert!(added, "nobody else locks");
+        assert!(added, "no other locks");
         assert!([1, 11].contains(&read), "{read}");
         assert_eq!(world.read(), Some((11, 2)));
         assert_eq!(world.local().get(), 11);
@@ -173,7 +173,7 @@ fn of_two_writers_each_has_the_lock_for_itself() {
         World::add_ten,
         |owner| owner.update(2),
         |world, added, ()| {
-            let left = world.read().expect("nobody writes any more");
+            let left = world.read().expect("no thread writes any more");
             // Added before the update, which overwrites it; or after; or not at all.
             let possible = if added { [(2, 3), (12, 3)] } else { [(2, 2); 2] };
             assert!(possible.contains(&left), "{left:?}");

@@ -161,7 +161,7 @@ fn stale_after(change: impl Fn(&HashTable<NoHtm>, &mut drtm_kv::Worker<NoHtm>)) 
                 for key in [7, 8] {
                     if table.contains(key).expect("sound") {
                         let free = table.impatient().update(&mut worker, key, b"after");
-                        free.expect("nobody holds it").expect("it is there");
+                        free.expect("it is not held").expect("it is there");
                         let location = lookup.find(verbs, key).await.expect("sound").expect("it is there");
                         let read = records.read(verbs, location, key, &mut value).await.expect("sound");
                         assert!(matches!(read, Look::Found(_)) && value == b"after", "{read:?}");
@@ -304,7 +304,7 @@ fn a_lock_keeps_others_out_and_only_its_holder_frees_it() {
                 let Look::Found(lock) = locked else { panic!("{locked:?}") };
                 let written = records.write(verbs, lock, b"SEVEN").await.expect("of the same length");
                 assert_eq!(table.version(7).expect("sound"), Some(written));
-                assert!(table.update(&mut local, 7, b"seven").expect("room").is_some(), "nobody holds it");
+                assert!(table.update(&mut local, 7, b"seven").expect("room").is_some(), "it is not held");
 
                 // A peer waits for a lease's end, by its own clock.
                 NoHtm.store(word(&cluster, location, 1), 1_000 << 9);
@@ -356,7 +356,7 @@ fn a_value_is_written_if_its_version_is_the_expected_one() {
                 let mut found = [0; 5];
                 assert_eq!(table.get(7, &mut found).expect("sound").map(|read| read.version), Some(second));
                 assert_eq!(&found, b"later");
-                assert!(table.update(&mut worker, 7, b"local").expect("room").is_some(), "nobody holds it");
+                assert!(table.update(&mut worker, 7, b"local").expect("room").is_some(), "it is not held");
             });
         });
     }
@@ -437,7 +437,7 @@ fn a_record_that_contradicts_its_checksum_is_corrupt_and_what_has_none_is_refuse
                 }
                 assert!(
                     table.update(&mut cluster.store.worker().expect("a worker"), 7, b"x").expect("room").is_some(),
-                    "nobody holds it"
+                    "it is not held"
                 );
 
                 let open = |offset| RecordPeer::<Inline>::open(verbs, cluster.at(offset), TableId(0));

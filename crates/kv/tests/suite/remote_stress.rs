@@ -79,7 +79,7 @@ impl History {
         for key in 0..self.keys {
             let last = table.version(key).expect("sound").expect("it is there").number();
             let count = written.iter().filter(|(of, ..)| *of == key).count() as u64;
-            assert_eq!(last, 1 + count, "key {key}: a version that nobody says to have written");
+            assert_eq!(last, 1 + count, "key {key}: a version that no thread says to have written");
             values.insert((key, 1), 0);
         }
         let read = self.read.into_inner().expect("no panic");

@@ -209,7 +209,7 @@ fn scan_change_scan<E: Engine>(store: &Store<E>, turns: u64) {
             .collect();
         workers.into_iter().map(|worker| worker.join().expect("no thread panics")).sum()
     });
-    assert!(held > 0, "nobody was ever alone");
+    assert!(held > 0, "no thread was ever alone");
 }
 
 #[test]

@@ -18,25 +18,25 @@ use super::{
     lane::{Owner, Sent},
     letters::{HEAD, Head},
     mouth::Mouth,
-    setup::Desk,
+    setup::Contact,
 };
 
 #[derive(Debug)]
 pub(super) struct Guest {
     pub(super) owner: Owner,
     /// Where it gets its datagrams.
-    pub(super) desk: Desk,
+    pub(super) contact: Contact,
     closed: AtomicBool,
     pub(super) talk: Mutex<Talk>,
 }
 
 impl Guest {
     /// A talk with the endpoint of a caller, which sends datagrams with the token that the node's
-    /// desk has.
-    pub(super) fn new(caller: &Caller, theirs: Desk, mine: &Desk, message_bytes: usize) -> Self {
+    /// contact has.
+    pub(super) fn new(caller: &Caller, theirs: Contact, mine: &Contact, message_bytes: usize) -> Self {
         let parcel = mine.datagram().min(theirs.datagram()) - PREFIX;
         let talk = Talk::new(theirs.token, mine.token, parcel, HEAD + message_bytes);
-        Self { owner: Owner::of(caller), desk: theirs, closed: AtomicBool::new(false), talk: Mutex::new(talk) }
+        Self { owner: Owner::of(caller), contact: theirs, closed: AtomicBool::new(false), talk: Mutex::new(talk) }
     }
 
     pub(super) fn close(&self) {
@@ -64,7 +64,7 @@ impl Guest {
             return Ok(Sent::Busy);
         }
         talk.post(&head.encode(), bytes, false);
-        mouth.speak(&mut talk, &self.desk)?;
+        mouth.speak(&mut talk, &self.contact)?;
         mouth.flush(posted)?;
         die::site("nic.replied");
         Ok(Sent::Done)

@@ -128,7 +128,7 @@ impl Intake {
         mouth.repost(place)?;
         let Some(prefix) = prefix else { return Ok(()) };
         let Some(guest) = self.guests.get(&prefix.token) else { return Ok(()) };
-        if guest.desk.pair != from || guest.is_closed() {
+        if guest.contact.pair != from || guest.is_closed() {
             return Ok(());
         }
         let room = self.waiting.len() < self.most_waiting;
@@ -141,7 +141,7 @@ impl Intake {
             waiting.push_back(Waiting::Taken(Arc::clone(guest), bytes));
         });
         match heard {
-            Ok(_) => mouth.speak(&mut talk, &guest.desk),
+            Ok(_) => mouth.speak(&mut talk, &guest.contact),
             Err(nonsense) => {
                 // It has the token, so it is the endpoint, which is then not answered any more.
                 guest.close();

@@ -7,7 +7,7 @@ use crate::datagrams::{PREFIX, Prefix, Talk};
 use super::{
     Posted, VerbsError,
     context::Number,
-    setup::Desk,
+    setup::Contact,
     sys::{Action, Address, Completion, CompletionQueue, Device, End, Exit, QueuePair, Requests, Shape, Slab},
 };
 
@@ -41,7 +41,7 @@ pub(super) struct Mouth {
     /// By the address of the port. They are kept, since requests name them.
     addresses: HashMap<([u8; 16], u16), Address>,
     /// Where it gets datagrams, but for the token.
-    desk: Desk,
+    contact: Contact,
     device: Arc<Device>,
     exit: Exit,
 }
@@ -65,8 +65,8 @@ impl Mouth {
         // Unprivileged keys have no high bit.
         let key = (super::random() >> 33) as u32;
         pair.open(exit, key)?;
-        let desk = Desk { token: 0, pair: pair.number(), key, gid: end.gid, lid: end.lid, mtu: end.mtu };
-        let most = desk.datagram();
+        let contact = Contact { token: 0, pair: pair.number(), key, gid: end.gid, lid: end.lid, mtu: end.mtu };
+        let most = contact.datagram();
         let (requests, completions, addresses) = Default::default();
         let mut mouth = Self {
             pair,
@@ -80,7 +80,7 @@ impl Mouth {
             requests,
             completions,
             addresses,
-            desk,
+            contact,
             device: Arc::clone(device),
             exit,
         };
@@ -91,8 +91,8 @@ impl Mouth {
     }
 
     /// Returns where it gets datagrams with a token.
-    pub(super) fn desk(&self, token: u64) -> Desk {
-        Desk { token, ..self.desk }
+    pub(super) fn contact(&self, token: u64) -> Contact {
+        Contact { token, ..self.contact }
     }
 
     /// Returns whether so many datagrams can be sent.
@@ -106,7 +106,7 @@ impl Mouth {
 
     /// Prepares what one side of a talk has to say, as far as there is room. [`flush`](Self::flush)
     /// sends it.
-    pub(super) fn speak(&mut self, talk: &mut Talk, to: &Desk) -> Result<(), VerbsError> {
+    pub(super) fn speak(&mut self, talk: &mut Talk, to: &Contact) -> Result<(), VerbsError> {
         while let Some((prefix, parcel)) = talk.next() {
             if !self.has_room(1)? {
                 break;
@@ -117,7 +117,7 @@ impl Mouth {
         Ok(())
     }
 
-    fn prepare(&mut self, to: &Desk, prefix: &Prefix, parcel: &[u8]) -> Result<(), VerbsError> {
+    fn prepare(&mut self, to: &Contact, prefix: &Prefix, parcel: &[u8]) -> Result<(), VerbsError> {
         if !self.addresses.contains_key(&(to.gid, to.lid)) {
             let address = Address::new(&self.device, self.exit, to.gid, to.lid)?;
             self.addresses.insert((to.gid, to.lid), address);
@@ -194,6 +194,6 @@ fn open(
 
 impl std::fmt::Debug for Mouth {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mouth").field("desk", &self.desk).finish_non_exhaustive()
+        f.debug_struct("Mouth").field("contact", &self.contact).finish_non_exhaustive()
     }
 }

@@ -45,7 +45,7 @@ enum Line {
 
 /// What becomes of an operation when it is its turn.
 #[derive(Clone, Copy, Debug)]
-enum Fate {
+enum PostOutcome {
     /// As the NIC says.
     Posted(Slot),
     /// As the node says, to which it goes by datagrams.
@@ -78,7 +78,7 @@ pub(super) struct Queue {
     /// Not posted yet.
     waiting: VecDeque<Work>,
     /// Posted, or failed, and not reported: the first has the number `first`.
-    sent: VecDeque<(Work, Fate)>,
+    sent: VecDeque<(Work, PostOutcome)>,
     first: u32,
     /// Calls that the node has, or will have, and has not answered.
     calls: VecDeque<Ticket>,
@@ -283,7 +283,7 @@ impl Queue {
     /// Reports what is over by itself, with all before it.
     #[inline]
     fn report_done<E: Engine>(&mut self, context: &mut QueueContext<'_, E>, events: &mut impl Events) {
-        while let Some((_, Fate::Done | Fate::Failed(_))) = self.sent.front() {
+        while let Some((_, PostOutcome::Done | PostOutcome::Failed(_))) = self.sent.front() {
             self.report_first(context, events);
         }
     }
@@ -295,11 +295,11 @@ impl Queue {
         self.first = self.first.wrapping_add(1);
         self.taken -= 1;
         let outcome = match fate {
-            Fate::Cast => {
+            PostOutcome::Cast => {
                 self.casts -= 1;
                 Ok(0)
             }
-            Fate::Posted(slot) => {
+            PostOutcome::Posted(slot) => {
                 self.posted -= 1;
                 let at = slot.at as usize;
                 let mut found = [0];
@@ -311,8 +311,8 @@ impl Queue {
                 context.slots.put(slot);
                 Ok(found[0])
             }
-            Fate::Done => Ok(0),
-            Fate::Failed(error) => {
+            PostOutcome::Done => Ok(0),
+            PostOutcome::Failed(error) => {
                 if let (Verb::Call { .. }, Some(ticket)) = (&work.verb, work.ticket) {
                     self.calls.retain(|call| *call != ticket);
                 }
@@ -438,13 +438,13 @@ impl Queue {
         while let Some((work, fate)) = self.sent.pop_front() {
             self.taken -= 1;
             let outcome = match fate {
-                Fate::Posted(slot) => {
+                PostOutcome::Posted(slot) => {
                     context.slots.put(slot);
                     Err(cut_off)
                 }
-                Fate::Cast => Err(cut_off),
-                Fate::Done => Ok(0),
-                Fate::Failed(error) => Err(error),
+                PostOutcome::Cast => Err(cut_off),
+                PostOutcome::Done => Ok(0),
+                PostOutcome::Failed(error) => Err(error),
             };
             events.completed(work.ticket, work.verb, outcome);
         }

@@ -3,16 +3,16 @@
 //! ```text
 //! connect    1 | end                                    an endpoint's end of a connection
 //! ask        2 | region u16                             what of a region can be accessed
-//! greet      3 | desk                                   where an endpoint gets datagrams
+//! greet      3 | contact                                   where an endpoint gets datagrams
 //!
 //! connected  1 | end                                    the node's end of it
 //! region     2 | allocated u64 | (start u64 | end u64 | key u32)...
 //! unknown    3                                          no such region
 //! refused    4 | why, as text
-//! greeted    5 | desk                                   where the node gets the endpoint's
+//! greeted    5 | contact                                   where the node gets the endpoint's
 //!
 //! end        pair u32 | first packet u32 | gid 16 bytes | lid u16 | mtu u8 | reads in u8 | reads out u8
-//! desk       token u64 | pair u32 | key u32 | gid 16 bytes | lid u16 | mtu u8
+//! contact       token u64 | pair u32 | key u32 | gid 16 bytes | lid u16 | mtu u8
 //! ```
 //!
 //! All numbers are little-endian. It is said on a connection whose peer has the cluster's key, and
@@ -41,7 +41,7 @@ pub(super) struct Extent {
 
 /// Where one side of a talk gets its datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Desk {
+pub(super) struct Contact {
     /// What they begin with.
     pub(super) token: u64,
     pub(super) pair: u32,
@@ -52,7 +52,7 @@ pub(super) struct Desk {
     pub(super) mtu: u8,
 }
 
-impl Desk {
+impl Contact {
     /// Returns the bytes of the largest datagram.
     pub(super) fn datagram(&self) -> usize {
         128 << self.mtu
@@ -64,7 +64,7 @@ impl Desk {
 pub(super) enum Request {
     Connect(End),
     Ask(RegionId),
-    Greet(Desk),
+    Greet(Contact),
 }
 
 /// What a node answers.
@@ -74,7 +74,7 @@ pub(super) enum Answer {
     Region { allocated: u64, extents: Vec<Extent> },
     UnknownRegion,
     Refused(String),
-    Greeted(Desk),
+    Greeted(Contact),
 }
 
 fn put_end(end: &End, into: &mut Vec<u8>) {
@@ -97,16 +97,16 @@ fn end_of(bytes: &[u8]) -> Option<End> {
     (pair < NUMBERS && first_packet < NUMBERS && MTUS.contains(&mtu)).then_some(end)
 }
 
-fn put_desk(desk: &Desk, into: &mut Vec<u8>) {
-    into.extend(desk.token.to_le_bytes());
-    into.extend(desk.pair.to_le_bytes());
-    into.extend(desk.key.to_le_bytes());
-    into.extend(desk.gid);
-    into.extend(desk.lid.to_le_bytes());
-    into.push(desk.mtu);
+fn put_contact(contact: &Contact, into: &mut Vec<u8>) {
+    into.extend(contact.token.to_le_bytes());
+    into.extend(contact.pair.to_le_bytes());
+    into.extend(contact.key.to_le_bytes());
+    into.extend(contact.gid);
+    into.extend(contact.lid.to_le_bytes());
+    into.push(contact.mtu);
 }
 
-fn desk_of(bytes: &[u8]) -> Option<Desk> {
+fn contact_of(bytes: &[u8]) -> Option<Contact> {
     let (token, rest) = bytes.split_first_chunk()?;
     let (pair, rest) = rest.split_first_chunk()?;
     let (key, rest) = rest.split_first_chunk()?;
@@ -114,8 +114,8 @@ fn desk_of(bytes: &[u8]) -> Option<Desk> {
     let (lid, rest) = rest.split_first_chunk()?;
     let [mtu] = *rest else { return None };
     let (token, pair, key) = (u64::from_le_bytes(*token), u32::from_le_bytes(*pair), u32::from_le_bytes(*key));
-    let desk = Desk { token, pair, key, gid: *gid, lid: u16::from_le_bytes(*lid), mtu };
-    (pair < NUMBERS && MTUS.contains(&mtu)).then_some(desk)
+    let contact = Contact { token, pair, key, gid: *gid, lid: u16::from_le_bytes(*lid), mtu };
+    (pair < NUMBERS && MTUS.contains(&mtu)).then_some(contact)
 }
 
 impl Request {
@@ -130,9 +130,9 @@ impl Request {
                 bytes.push(2);
                 bytes.extend(region.0.to_le_bytes());
             }
-            Self::Greet(desk) => {
+            Self::Greet(contact) => {
                 bytes.push(3);
-                put_desk(desk, &mut bytes);
+                put_contact(contact, &mut bytes);
             }
         }
         bytes
@@ -142,7 +142,7 @@ impl Request {
         match bytes.split_first()? {
             (1, end) => end_of(end).map(Self::Connect),
             (2, region) => Some(Self::Ask(RegionId(u16::from_le_bytes(region.try_into().ok()?)))),
-            (3, desk) => desk_of(desk).map(Self::Greet),
+            (3, contact) => contact_of(contact).map(Self::Greet),
             _ => None,
         }
     }
@@ -169,9 +169,9 @@ impl Answer {
                 bytes.push(4);
                 bytes.extend(why.as_bytes());
             }
-            Self::Greeted(desk) => {
+            Self::Greeted(contact) => {
                 bytes.push(5);
-                put_desk(desk, bytes);
+                put_contact(contact, bytes);
             }
         }
     }
@@ -188,7 +188,7 @@ impl Answer {
             }
             (3, []) => Some(Self::UnknownRegion),
             (4, why) => Some(Self::Refused(std::str::from_utf8(why).ok()?.into())),
-            (5, desk) => desk_of(desk).map(Self::Greeted),
+            (5, contact) => contact_of(contact).map(Self::Greeted),
             _ => None,
         }
     }
@@ -221,9 +221,9 @@ mod tests {
         })
     }
 
-    fn desks() -> impl Strategy<Value = Desk> {
+    fn contacts() -> impl Strategy<Value = Contact> {
         let numbers = (any::<u64>(), 0..NUMBERS, any::<u32>(), any::<[u8; 16]>(), any::<u16>(), MTUS);
-        numbers.prop_map(|(token, pair, key, gid, lid, mtu)| Desk { token, pair, key, gid, lid, mtu })
+        numbers.prop_map(|(token, pair, key, gid, lid, mtu)| Contact { token, pair, key, gid, lid, mtu })
     }
 
     fn extents() -> impl Strategy<Value = Vec<Extent>> {
@@ -237,8 +237,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn requests_are_what_they_were(end in ends(), region in any::<u16>(), desk in desks()) {
-            for request in [Request::Connect(end), Request::Ask(RegionId(region)), Request::Greet(desk)] {
+        fn requests_are_what_they_were(end in ends(), region in any::<u16>(), contact in contacts()) {
+            for request in [Request::Connect(end), Request::Ask(RegionId(region)), Request::Greet(contact)] {
                 let bytes = request.encode();
                 prop_assert_eq!(Request::decode(&bytes), Some(request));
                 prop_assert_eq!(Request::decode(&bytes[..bytes.len() - 1]), None);
@@ -251,11 +251,11 @@ mod tests {
             allocated in any::<u64>(),
             extents in extents(),
             why in ".*",
-            desk in desks(),
+            contact in contacts(),
         ) {
             let region = Answer::Region { allocated, extents };
             let refused = Answer::Refused(why);
-            for answer in [Answer::Connected(end), region, Answer::UnknownRegion, refused, Answer::Greeted(desk)] {
+            for answer in [Answer::Connected(end), region, Answer::UnknownRegion, refused, Answer::Greeted(contact)] {
                 let mut bytes = Vec::new();
                 answer.encode(&mut bytes);
                 prop_assert_eq!(Answer::decode(&bytes), Some(answer));

@@ -31,7 +31,7 @@ use super::{
     intake::{BURST, Intake},
     lane::{self, Lane, Outgoing},
     mouth::Mouth,
-    setup::{Answer, Desk, Request},
+    setup::{Answer, Contact, Request},
     sys::{Abilities, CompletionQueue, Device, End, Exit, PortState, QueuePair, Shape},
 };
 
@@ -299,13 +299,13 @@ impl<E: Engine> Station<E> {
     }
 
     /// Begins a talk by datagrams.
-    fn greet(&self, caller: &Caller, theirs: &Desk) -> Result<Answer, VerbsError> {
+    fn greet(&self, caller: &Caller, theirs: &Contact) -> Result<Answer, VerbsError> {
         self.close(caller, |lane| lane.owner.token != caller.token, |_| true);
         let mut intake = self.intake.lock();
         let Some(mouth) = &intake.mouth else {
             return Ok(Answer::Refused("its messages do not go by datagrams; configure all nodes alike".into()));
         };
-        let mine = mouth.desk(super::random());
+        let mine = mouth.contact(super::random());
         let guest = Arc::new(Guest::new(caller, *theirs, &mine, self.message_bytes));
         intake.guests.insert(mine.token, Arc::clone(&guest));
         drop(intake);

@@ -108,7 +108,7 @@ const DESCRIBED: [usize; 4] = [0, 1, 2, ENGINE];
 /// at all.
 pub(crate) fn kind_of<E: Engine>(engine: &E) -> u64 {
     match E::KIND {
-        _ if !engine.has_regions() => 1,
+        _ if !engine.has_htm() => 1,
         EngineKind::None => 1,
         EngineKind::Rtm => 2,
         EngineKind::Emulated => 3,

@@ -44,7 +44,7 @@ pub(super) struct World<E: Engine> {
 }
 
 /// The outcome of a packet.
-enum Fate {
+enum PacketOutcome {
     /// It arrives, after this time.
     Arrives(Picos),
     Lost,
@@ -165,9 +165,9 @@ impl<E: Engine> World<E> {
     }
 
     /// Decides the outcome of a packet between two nodes.
-    fn fate(&mut self, from: NodeId, to: NodeId) -> Fate {
+    fn fate(&mut self, from: NodeId, to: NodeId) -> PacketOutcome {
         if !self.reaches(from, to) {
-            return Fate::Lost;
+            return PacketOutcome::Lost;
         }
         let mut late = match picos(self.config.jitter) {
             0 => 0,
@@ -175,13 +175,13 @@ impl<E: Engine> World<E> {
         };
         if from != to {
             if self.chances.loss > 0.0 && self.rng.f64() < self.chances.loss {
-                return Fate::Lost;
+                return PacketOutcome::Lost;
             }
             if self.chances.delay > 0.0 && self.rng.f64() < self.chances.delay {
                 late += self.rng.u64(..=picos(self.chances.at_most));
             }
         }
-        Fate::Arrives(late)
+        PacketOutcome::Arrives(late)
     }
 
     /// Returns when a packet is sent again after this many losses. `None` if there were enough

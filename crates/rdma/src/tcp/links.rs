@@ -19,7 +19,7 @@ use super::{
     dial::{Dial, Failed},
     flow::{Came, Inflow},
     hello::{Letter, Purpose, VERSION, Verdict},
-    service::{Connection, Fate, Link, Role, Service},
+    service::{Connection, Link, Liveness, Role, Service},
     shared::{End, Peer},
     strangers::is_over,
 };
@@ -85,27 +85,27 @@ impl<E: Engine> Service<E> {
     }
 
     /// A link is lost, and with it the peer, unless there is another link.
-    pub(super) fn lose(&mut self, peer: &Peer, token: u64, end: End) -> Fate {
+    pub(super) fn lose(&mut self, peer: &Peer, token: u64, end: End) -> Liveness {
         let linked = &mut self.links.linked[usize::from(peer.node.0)];
         if linked.take_if(|linked| *linked == token).is_some() {
             self.shared.part(peer, end);
             self.cut_off(peer.node, peer.incarnation);
         }
-        Fate::Closed(None)
+        Liveness::Closed(None)
     }
 
     /// What a peer says on a link.
-    pub(super) fn hear_letters(&mut self, connection: &mut Connection) -> Fate {
+    pub(super) fn hear_letters(&mut self, connection: &mut Connection) -> Liveness {
         let came = match (connection.wire.fill(), &connection.role) {
             (Ok(came), _) => came,
             (Err(error), Role::Link(link)) if is_silence(&error) => {
                 let peer = Arc::clone(&link.peer);
                 return self.lose(&peer, connection.token, End::Suspected);
             }
-            (Err(_), _) => return Fate::Closed(None),
+            (Err(_), _) => return Liveness::Closed(None),
         };
         if connection.wire.input.open_all().is_err() {
-            return Fate::Closed(Some(Refusal::Forged));
+            return Liveness::Closed(Some(Refusal::Forged));
         }
         while let Some(byte) = connection.wire.input.frames().first().copied() {
             connection.wire.input.consume(1);
@@ -114,7 +114,7 @@ impl<E: Engine> Service<E> {
                     let (node, incarnation) = (*node, *incarnation);
                     // Another may have come meanwhile.
                     if is_over(self.shared.presence(usize::from(node.0)), incarnation) {
-                        return Fate::Closed(Some(Refusal::Stale));
+                        return Liveness::Closed(Some(Refusal::Stale));
                     }
                     self.link(connection, node, incarnation);
                 }
@@ -127,12 +127,12 @@ impl<E: Engine> Service<E> {
                     let peer = Arc::clone(&link.peer);
                     return self.lose(&peer, connection.token, End::Suspected);
                 }
-                _ => return Fate::Closed(Some(Refusal::Malformed)),
+                _ => return Liveness::Closed(Some(Refusal::Malformed)),
             }
         }
         match came {
-            Came::End => Fate::Closed(None),
-            came => Fate::Stays(came == Came::Some),
+            Came::End => Liveness::Closed(None),
+            came => Liveness::Stays(came == Came::Some),
         }
     }
 
@@ -160,11 +160,11 @@ impl<E: Engine> Service<E> {
     }
 
     /// The answer to a dial.
-    pub(super) fn go_on_dialing(&mut self, connection: &mut Connection) -> Fate {
-        let Role::Dialing(dial, node) = &mut connection.role else { return Fate::Closed(None) };
+    pub(super) fn go_on_dialing(&mut self, connection: &mut Connection) -> Liveness {
+        let Role::Dialing(dial, node) = &mut connection.role else { return Liveness::Closed(None) };
         let node = *node;
         let answer = match dial.advance(&mut connection.wire) {
-            Ok(None) => return Fate::Stays(false),
+            Ok(None) => return Liveness::Stays(false),
             Ok(Some(answer)) => answer,
             Err(failed) => {
                 self.links.dialed(node, connection.token);
@@ -173,7 +173,7 @@ impl<E: Engine> Service<E> {
                 if std::mem::take(&mut self.links.promised[usize::from(node.0)]) {
                     self.dial(node);
                 }
-                return Fate::Closed(None);
+                return Liveness::Closed(None);
             }
         };
         let incarnation = self.shared.home.incarnation;
@@ -182,11 +182,11 @@ impl<E: Engine> Service<E> {
                 connection.role = Role::Confirmed(node, answer.incarnation);
                 return match connection.wire.flush() {
                     Ok(_) => self.hear_letters(connection),
-                    Err(_) => Fate::Closed(None),
+                    Err(_) => Liveness::Closed(None),
                 };
             }
             // The other side dials: the link comes from there.
-            Verdict::Duplicate => return Fate::Closed(None),
+            Verdict::Duplicate => return Liveness::Closed(None),
             Verdict::Addressee => TcpError::Addressee { node },
             Verdict::Unknown => TcpError::Unknown { node },
             Verdict::Stale | Verdict::Incarnation => TcpError::Stale { node, incarnation },
@@ -195,7 +195,7 @@ impl<E: Engine> Service<E> {
             Verdict::Full => TcpError::Full { node },
         };
         self.resolve(node, Some(error));
-        Fate::Closed(None)
+        Liveness::Closed(None)
     }
 
     /// A dial has failed.
@@ -229,7 +229,7 @@ impl<E: Engine> Service<E> {
             let Some(mut connection) = self.take(token) else { continue };
             // What it has said may not have been heard yet, where this process was stopped.
             if matches!(&connection.role, Role::Link(link) if now.since(link.heard) > deadline)
-                && let Fate::Closed(refusal) = self.hear_letters(&mut connection)
+                && let Liveness::Closed(refusal) = self.hear_letters(&mut connection)
             {
                 self.close(connection, refusal);
                 continue;

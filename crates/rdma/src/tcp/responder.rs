@@ -17,7 +17,7 @@ use super::{
     dial::Wire,
     flow::{Came, Outflow},
     noise::Forged,
-    service::Fate,
+    service::Liveness,
     shared::{Caller, Shared},
     shares::UNIT,
     wire::{self, Failure, Request, Response},
@@ -79,24 +79,30 @@ enum Step {
 }
 
 /// Why a connection is cut off.
-fn refusal(error: Forged) -> Fate {
+fn refusal(error: Forged) -> Liveness {
     let Forged = error;
-    Fate::Closed(Some(Refusal::Forged))
+    Liveness::Closed(Some(Refusal::Forged))
 }
 
 impl<E: Engine> Shared<E> {
     /// Carries out what has come on a connection.
-    pub(super) fn serve(&self, wire: &mut Wire, caller: &Arc<Caller>, served: &mut Served, hand: &mut Hand) -> Fate {
+    pub(super) fn serve(
+        &self,
+        wire: &mut Wire,
+        caller: &Arc<Caller>,
+        served: &mut Served,
+        hand: &mut Hand,
+    ) -> Liveness {
         let most = self.config.limits.held_bytes;
         served.turn = 0;
         let mut came = Came::Nothing;
         let unfinished = std::mem::take(&mut served.unfinished);
         if !served.stalled && !served.paused && !unfinished && wire.input.held() <= most {
             match wire.fill() {
-                Ok(Came::Nothing) if wire.input.held() == 0 => return Fate::Stays(false),
+                Ok(Came::Nothing) if wire.input.held() == 0 => return Liveness::Stays(false),
                 Ok(found) => came = found,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => return Fate::Closed(None),
+                Err(_) => return Liveness::Closed(None),
             }
         }
         let mut out = caller.out.lock();
@@ -117,7 +123,7 @@ impl<E: Engine> Shared<E> {
                         served.paused = true;
                         break;
                     }
-                    Err(_) => return Fate::Closed(None),
+                    Err(_) => return Liveness::Closed(None),
                 }
             }
             let (request, signaled, length) = match wire::decode_request(wire.input.frames()) {
@@ -127,7 +133,7 @@ impl<E: Engine> Shared<E> {
                     Ok(false) => break,
                     Err(error) => return refusal(error),
                 },
-                Err(wire::Malformed) => return Fate::Closed(Some(Refusal::Malformed)),
+                Err(wire::Malformed) => return Liveness::Closed(Some(Refusal::Malformed)),
             };
             served.turn += OPERATION + request.bytes();
             let outcome = match served.broken {
@@ -176,14 +182,14 @@ impl<E: Engine> Shared<E> {
         served.deferred = worked && mail_only && hand.replies && came != Came::End;
         if served.deferred {
             hand.unwritten.push(Arc::clone(caller));
-            return Fate::Stays(true);
+            return Liveness::Stays(true);
         }
         // The rest is written when the socket takes it.
         if out.flush(&caller.socket).is_err() || came == Came::End {
-            return Fate::Closed(None);
+            return Liveness::Closed(None);
         }
         die::site("tcp.answered");
-        Fate::Stays(worked || came == Came::Some)
+        Liveness::Stays(worked || came == Came::Some)
     }
 
     fn carry_out(&self, request: &Request<'_>, caller: &Caller, hand: &mut Hand) -> Result<Step, Failure> {

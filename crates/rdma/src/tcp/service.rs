@@ -82,7 +82,7 @@ impl Connection {
 
 /// Whether a connection goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Liveness {
     /// It does; and whether something came.
     Stays(bool),
     /// It is closed, as what its role was then.
@@ -361,7 +361,7 @@ impl<E: Engine> Service<E> {
             self.shares.member(served.turn.div_ceil(UNIT) as u64);
         }
         match fate {
-            Fate::Stays(busy) => {
+            Liveness::Stays(busy) => {
                 if let Role::Caller(_, served) = &connection.role {
                     if served.stalled && !self.stalled.contains(&token) {
                         self.stalled.push(token);
@@ -378,14 +378,14 @@ impl<E: Engine> Service<E> {
                 self.put_back(connection);
                 busy
             }
-            Fate::Closed(refusal) => {
+            Liveness::Closed(refusal) => {
                 self.close(connection, refusal);
                 true
             }
         }
     }
 
-    fn advance(&mut self, connection: &mut Connection) -> Fate {
+    fn advance(&mut self, connection: &mut Connection) -> Liveness {
         match &mut connection.role {
             Role::Stranger => self.hear_stranger(connection),
             Role::Answered(_) => self.hear_confirmation(connection),

@@ -177,7 +177,7 @@ mod tests {
                         }
                         prop_assert!(free < FREE + STEP, "it is time for the next round");
                     }
-                    Deed::Stranger(_) => prop_assert!(of_round > 0 || free >= FREE, "nobody else has work"),
+                    Deed::Stranger(_) => prop_assert!(of_round > 0 || free >= FREE, "no other has work"),
                 }
                 prop_assert!(SHARE * beside <= members);
             }

@@ -19,7 +19,7 @@ use super::{
     hello::{Answer, CONFIRM, Hello, Letter, PREAMBLE, Purpose, VERSION, Verdict, preamble_of, version_of},
     noise::{self, HANDSHAKE, LENGTH},
     responder::Served,
-    service::{Connection, Fate, LISTENER, Role, Service, take_out},
+    service::{Connection, LISTENER, Liveness, Role, Service, take_out},
     shared::{Caller, ENDPOINTS},
     shares::{ACCEPT, ANSWER},
 };
@@ -92,16 +92,16 @@ impl<E: Engine> Service<E> {
     }
 
     /// A stranger introduces itself.
-    pub(super) fn hear_stranger(&mut self, connection: &mut Connection) -> Fate {
+    pub(super) fn hear_stranger(&mut self, connection: &mut Connection) -> Liveness {
         let came = match connection.wire.fill() {
             Ok(came) => came,
-            Err(_) => return Fate::Closed(Some(Refusal::Truncated)),
+            Err(_) => return Liveness::Closed(Some(Refusal::Truncated)),
         };
         let raw = connection.wire.input.raw();
         let expected = preamble_of(VERSION);
         let known = raw.len().min(PREAMBLE);
         if raw[..known.min(4)] != expected[..known.min(4)] {
-            return Fate::Closed(Some(Refusal::Format));
+            return Liveness::Closed(Some(Refusal::Format));
         }
         let Some((preamble, rest)) = raw.split_first_chunk::<PREAMBLE>() else { return unfinished(came) };
         match version_of(preamble) {
@@ -110,24 +110,24 @@ impl<E: Engine> Service<E> {
                 // Its version is this one's to say, so that the other can tell.
                 connection.wire.out.wire().extend_from_slice(&expected);
                 let _ = connection.wire.flush();
-                return Fate::Closed(Some(Refusal::Version));
+                return Liveness::Closed(Some(Refusal::Version));
             }
-            None => return Fate::Closed(Some(Refusal::Format)),
+            None => return Liveness::Closed(Some(Refusal::Format)),
         }
         if let Some(length) = rest.first_chunk::<LENGTH>()
             && usize::from(u16::from_le_bytes(*length)) > HANDSHAKE
         {
-            return Fate::Closed(Some(Refusal::Malformed));
+            return Liveness::Closed(Some(Refusal::Malformed));
         }
         let Some(record) = record_in(rest) else { return unfinished(came) };
         let length = PREAMBLE + LENGTH + record.len();
         // By the key alone, without a multiplication on the curve.
         let Ok((state, hello)) = noise::respond(&self.shared.config.key, record) else {
-            return Fate::Closed(Some(Refusal::Key));
+            return Liveness::Closed(Some(Refusal::Key));
         };
-        let Some(hello) = Hello::decode(&hello) else { return Fate::Closed(Some(Refusal::Malformed)) };
+        let Some(hello) = Hello::decode(&hello) else { return Liveness::Closed(Some(Refusal::Malformed)) };
         if !self.may_answer() {
-            return Fate::Closed(Some(Refusal::Rate));
+            return Liveness::Closed(Some(Refusal::Rate));
         }
         self.shares.stranger(ANSWER);
         let verdict = self.judge(&hello);
@@ -138,11 +138,11 @@ impl<E: Engine> Service<E> {
         let wire = &mut connection.wire;
         wire.input.consume_raw(length);
         let Ok(session) = noise::answer(state, &answer.encode(), wire.out.wire()) else {
-            return Fate::Closed(Some(Refusal::Key));
+            return Liveness::Closed(Some(Refusal::Key));
         };
         // An empty socket takes so few bytes at once.
         if !matches!(wire.flush(), Ok(true)) || verdict != Verdict::Welcome {
-            return Fate::Closed(refusal_of(verdict));
+            return Liveness::Closed(refusal_of(verdict));
         }
         let (sealer, opener) = session.split();
         // The confirmation is sealed in any case.
@@ -166,22 +166,22 @@ impl<E: Engine> Service<E> {
     }
 
     /// What was answered proves that it was not a copy.
-    pub(super) fn hear_confirmation(&mut self, connection: &mut Connection) -> Fate {
-        let Role::Answered(hello) = connection.role else { return Fate::Closed(None) };
+    pub(super) fn hear_confirmation(&mut self, connection: &mut Connection) -> Liveness {
+        let Role::Answered(hello) = connection.role else { return Liveness::Closed(None) };
         let wire = &mut connection.wire;
         if wire.input.raw().is_empty() || record_in(wire.input.raw()).is_none() {
             match wire.fill() {
-                Ok(Came::End) | Err(_) => return Fate::Closed(Some(Refusal::Truncated)),
+                Ok(Came::End) | Err(_) => return Liveness::Closed(Some(Refusal::Truncated)),
                 Ok(_) => {}
             }
         }
         match wire.input.open() {
             Ok(true) => {}
-            Ok(false) => return Fate::Stays(false),
-            Err(noise::Forged) => return Fate::Closed(Some(Refusal::Forged)),
+            Ok(false) => return Liveness::Stays(false),
+            Err(noise::Forged) => return Liveness::Closed(Some(Refusal::Forged)),
         }
         if wire.input.frames().first() != Some(&CONFIRM) {
-            return Fate::Closed(Some(Refusal::Malformed));
+            return Liveness::Closed(Some(Refusal::Malformed));
         }
         wire.input.consume(1);
         if !hello.sealed {
@@ -190,7 +190,7 @@ impl<E: Engine> Service<E> {
         // Much may have happened meanwhile.
         match self.judge(&hello) {
             Verdict::Welcome => {}
-            verdict => return Fate::Closed(refusal_of(verdict)),
+            verdict => return Liveness::Closed(refusal_of(verdict)),
         }
         self.known(connection.token);
         match hello.purpose {
@@ -199,7 +199,7 @@ impl<E: Engine> Service<E> {
                 self.link(connection, hello.from, hello.incarnation);
                 connection.wire.out.frames().push(Letter::Welcome as u8);
                 if connection.wire.flush().is_err() {
-                    return Fate::Closed(None);
+                    return Liveness::Closed(None);
                 }
                 self.hear_letters(connection)
             }
@@ -302,9 +302,9 @@ pub(super) fn is_over(stands: Presence, incarnation: Incarnation) -> bool {
 }
 
 /// Some of the introduction is still to come.
-fn unfinished(came: Came) -> Fate {
+fn unfinished(came: Came) -> Liveness {
     match came {
-        Came::End => Fate::Closed(Some(Refusal::Truncated)),
-        came => Fate::Stays(came == Came::Some),
+        Came::End => Liveness::Closed(Some(Refusal::Truncated)),
+        came => Liveness::Stays(came == Came::Some),
     }
 }

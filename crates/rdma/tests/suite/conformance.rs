@@ -468,7 +468,7 @@ fn coroutines_share_an_endpoint<R: Testbed>(mood: R::Mood) {
         for value in 0..10 {
             verbs.write(mine, &[value + index as u64; 12]).await?;
             let words = verbs.read(mine, 12).await?;
-            assert!(words.iter().all(|word| *word == words[0]), "nobody else writes there");
+            assert!(words.iter().all(|word| *word == words[0]), "no other writes there");
             sum += words[0];
         }
         Ok::<_, VerbError>(sum)

@@ -162,7 +162,7 @@ fn endpoints_of_a_node_that_left_may_finish_and_there_are_no_more() {
 }
 
 /// A call that fails early because the node leaves, while its request is still on the way: that it
-/// fails too is nobody's business any more.
+/// fails too is reported to no caller.
 fn a_late_failure_is_not_taken_for_anothers<R: Testbed>(mood: R::Mood) {
     let world = World::<R>::new(3, mood);
     let endpoint = world.endpoint();

@@ -633,7 +633,7 @@ fn what_a_process_holds_for_peers_is_bounded() {
         link
     });
     let _link = link.expect("honest so far");
-    // READs whose results are not taken; messages that nobody receives; and beginnings of frames.
+    // READs whose results are not taken; messages that are not received; and beginnings of frames.
     let frames = [read(0, BASE.bytes(), 8192).repeat(32), message(60_000), message(60_000)[..50_000].to_vec()];
     let mut greedy: Vec<_> = (0..GREEDY)
         .map(|endpoint| {

@@ -126,7 +126,7 @@ fn a_caller_may_lose_interest_at_any_step<R: Testbed>(mood: R::Mood) {
         });
         executor.run();
     }
-    // The last replies may be on their way to nobody.
+    // The last replies may be on their way to endpoints that are gone.
     let mut executor = Executor::new(&endpoint);
     executor.serve(verbs.serve(|_, _, _| {}));
     executor.spawn(endpoint.until(|| endpoint.at_rest() == rest));

@@ -522,7 +522,7 @@ fn no_permission_for_the_device_says_so() {
     }
     // A machine that is this test's own: see `scripts/rxe/image`.
     if std::fs::read_to_string("/etc/kernel").is_err() {
-        println!("skipped: it changes who may open the device");
+        println!("skipped: it changes which users may open the device");
         return;
     }
     let allow = |mode| std::fs::set_permissions(DEVICE, std::fs::Permissions::from_mode(mode)).expect("it is root's");

@@ -8,7 +8,7 @@ use drtm_rdma::{Atomicity, Fabric, NodeId, RegionId, rpc::Once};
 use super::{
     ClusterError, ClusterIndex, Node, Partition, Protocol, Timing,
     access::Access,
-    kept::kept,
+    index_info::index_info,
     log::{Backup, LogConfig, OnlyLogged, Replica, ReplicaTable},
     participant::{Home, Reservations, Served},
     partition::{digest, mix},
@@ -352,7 +352,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         let place = self.tables.get(usize::from(table.number)).map_or(0, |served| served.indexes.len());
         let entries = self.serve(number, writers, is_replicated, Some((table.number, place)))?;
         if !is_replicated && let Some(served) = self.tables.get_mut(usize::from(table.number)) {
-            served.indexes.push(kept(def, entries, table.name, partition));
+            served.indexes.push(index_info(def, entries, table.name, partition));
         }
         let shape = def.entries().shape();
         self.described.push_str(&format!("{shape}, an index of {}, by {}; ", table.name, partition.name()));
@@ -392,7 +392,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     fn describe_replicas(&mut self) -> Result<(), Error> {
         for table in 0..self.tables.len() {
             let Served { number, is_replicated: true, .. } = self.tables[table] else { continue };
-            self.set_writers(number, Writers::Nobody)?;
+            self.set_writers(number, Writers::Nothing)?;
             let served = &self.tables[table];
             let (mut rows, mut sum) = (0_u64, 0_u64);
             let mut tour = served.storage.tour()?;
@@ -485,7 +485,7 @@ fn replica<S: Config>(db: &Db<S>, tables: &[Served<S::Engine>], owner: NodeId) -
             let name = format!("replica of {owner}: {}", of.name.get());
             let announce = |id, shape| db.announce(&CatalogChange::Table(id, shape));
             if let Some(table) = catalog.replica(&db.store, (&name, of), announce)? {
-                table.indexes.set_writers(Writers::Nobody, || db.lifecycle.advance_count(db.engine()));
+                table.indexes.set_writers(Writers::Nothing, || db.lifecycle.advance_count(db.engine()));
                 return Ok(ReplicaTable::new(table.storage.clone(), of.key_size, catalog.id(table.number)));
             }
         }

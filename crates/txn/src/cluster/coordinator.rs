@@ -21,7 +21,7 @@ use super::{
     ClusterError, Protocol,
     adapt::{Choice, Chooser},
     clock::WorkerClock,
-    kept::Kept,
+    index_info::IndexInfo,
     log::Rings,
     participant::Participant,
     peers::Peer,
@@ -258,12 +258,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     /// The indexes of a table.
-    pub(super) fn indexes_of(&self, table: u16) -> &[Box<dyn Kept>] {
+    pub(super) fn indexes_of(&self, table: u16) -> &[Box<dyn IndexInfo>] {
         self.node.home.tables.get(usize::from(table)).map_or(&[], |served| &served.indexes)
     }
 
     /// The index whose entries a table has.
-    pub(super) fn index(&self, entries: u16) -> Option<&dyn Kept> {
+    pub(super) fn index(&self, entries: u16) -> Option<&dyn IndexInfo> {
         let (table, place) = self.node.home.tables.get(usize::from(entries))?.is_index_of?;
         Some(&**self.indexes_of(table).get(place)?)
     }

@@ -218,14 +218,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             self.fetch_ranges(PATIENCE).await?;
         } else {
             self.fetch_ranges(PATIENCE).await?;
-            self.seize().await?;
+            self.lock_and_lease().await?;
         }
         self.lock_rest().await
     }
 
     /// Locks rows that are found by verbs, leases what is read of other nodes, and reads the
     /// others: one round.
-    async fn seize(&mut self) -> Result<(), Error> {
+    async fn lock_and_lease(&mut self) -> Result<(), Error> {
         let id = self.worker.id();
         let (mut leases, mut writes) = (false, false);
         for row in &self.state().rows {
@@ -265,7 +265,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     async fn enter(&mut self) -> Result<(), Error> {
         self.reserve_log().await?;
         self.place().await?;
-        self.enter_region()?;
+        self.enter_htm()?;
         // Rows that are here, or were claimed, are locked once more in any case: that brings the
         // epoch.
         let (id, claims) = (self.worker.id(), self.state().claims);
@@ -287,9 +287,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// Locks what is written of this node, and looks again at what is read, at one moment: where
     /// there is transactional memory. What is left to do, such as memory for values, is done when
     /// the rows are asked for their locks once more.
-    fn enter_region(&mut self) -> Result<(), Error> {
+    fn enter_htm(&mut self) -> Result<(), Error> {
         let db = &self.worker.node.home.db;
-        if !db.engine().has_regions() || db.store.region().is_swapped_by_nic() {
+        if !db.engine().has_htm() || db.store.region().is_swapped_by_nic() {
             return Ok(());
         }
         let (id, worker) = (self.worker.id(), Rc::clone(&self.worker));

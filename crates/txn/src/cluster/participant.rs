@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 
 use super::{
     access::{Access, Entered},
-    kept::Kept,
+    index_info::IndexInfo,
     log::Backup,
     wire::{
         ApplyRows, Change, ChangedRow, Found, Is, LeasedRow, LineIs, Placed, Refusal, Scanned, ScannedRow, Shifts,
@@ -90,7 +90,7 @@ pub(super) struct Served<E: Engine> {
     pub(super) key_size: usize,
     /// Whether every node has all rows, and they are only read.
     pub(super) is_replicated: bool,
-    pub(super) indexes: Vec<Box<dyn Kept>>,
+    pub(super) indexes: Vec<Box<dyn IndexInfo>>,
     /// The table whose index it is, and which of that one's indexes.
     pub(super) is_index_of: Option<(u16, usize)>,
 }
@@ -415,7 +415,7 @@ impl<S: Config> Participant<S> {
         // Neither key nor value plays a part: memory for values is reserved when they are locked.
         let lock = |seen: &ReadEntry| Write::found(*seen, 0, WriteOp::Remove, ArenaKey::Word(0), true);
         let mut writes: Vec<Write> = writes.iter().map(lock).collect();
-        commit::lock_in_region(&self.home.db, &mut self.state, &mut writes, reads, holder)
+        commit::lock_in_htm(&self.home.db, &mut self.state, &mut writes, reads, holder)
     }
 
     /// The line of this owner, read after every lock that was taken before.

@@ -228,7 +228,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
         }
     }
 
-    /// Whether a row was looked for in vain by verbs.
+    /// Whether a row was looked up by verbs, and missed.
     fn was_missed(&self, ask: Ask) -> bool {
         matches!(ask, Ask::Read(row) | Ask::Lease(row) if self.rows[row as usize].is_missed && !self.rows[row as usize].is_known)
     }

@@ -117,8 +117,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
             let _ = spawner.serve(async move { freer.inner.free_the_dead().await });
         }
         if self.inner.has_backups() {
-            let (teller, applier) = (self.clone(), self.clone());
-            let _ = spawner.serve(async move { teller.inner.tell_backups().await });
+            let (sender, applier) = (self.clone(), self.clone());
+            let _ = spawner.serve(async move { sender.inner.tell_backups().await });
             let _ = spawner.serve(async move { applier.apply_logs().await });
         }
     }

@@ -7,9 +7,9 @@ use drtm_htm::{Engine, fence_locked};
 use drtm_kv::{Holder, KvError, ReadEntry, Reserved, Version};
 
 use super::{
-    LockedRows, apply, check_keys,
+    LockedRows, apply, check_keys, htm,
     lock::{NotLocked, lock},
-    region, reserve, take_out_removed,
+    reserve, take_out_removed,
 };
 use crate::{
     Commit, Config, Conflict, Error,
@@ -73,7 +73,7 @@ fn has_further_version<S: Config>(db: &Inner<S>, before: Version) -> Result<(), 
 /// # Errors
 ///
 /// A conflict; then nothing is locked.
-pub(crate) fn lock_in_region<S: Config>(
+pub(crate) fn lock_in_htm<S: Config>(
     db: &Inner<S>,
     state: &mut TxState<S::Engine>,
     writes: &mut [Write],
@@ -83,7 +83,7 @@ pub(crate) fn lock_in_region<S: Config>(
     let TxState { worker, reads: again, .. } = state;
     again.clear();
     again.records.extend_from_slice(reads);
-    let entered = region::lock_and_validate(db, worker, again, writes, holder);
+    let entered = htm::lock_and_validate(db, worker, again, writes, holder);
     again.clear();
     Ok(entered?.is_some())
 }

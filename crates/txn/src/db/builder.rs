@@ -462,7 +462,7 @@ impl Builder {
             database = inner.number,
             memory = inner.store.region().capacity(),
             older_versions = self.older_versions,
-            has_regions = inner.engine().has_regions(),
+            has_htm = inner.engine().has_htm(),
             "a database is open"
         );
         let inner = Arc::new(inner);

@@ -9,7 +9,7 @@ use crate::{Config, Conflict, Error};
 const COMMITTED: &str = "drtm_transactions_committed_total";
 const GIVEN_UP: &str = "drtm_transactions_given_up_total";
 const CONFLICTS: &str = "drtm_transactions_conflicts_total";
-const REGIONS: &str = "drtm_regions_total";
+const HTM_TRANSACTIONS: &str = "drtm_htm_transactions_total";
 const RECORDS: &str = "drtm_table_records";
 const SNAPSHOTS: &str = "drtm_snapshots_open";
 const OLDER_VERSIONS: &str = "drtm_older_versions_bytes";
@@ -27,7 +27,7 @@ impl<S: Config> Db<S> {
         describe_counter!(COMMITTED, Unit::Count, "Transactions that committed");
         describe_counter!(GIVEN_UP, Unit::Count, "Transactions that their application gave up, or that failed");
         describe_counter!(CONFLICTS, Unit::Count, "Runs of transactions that could not go on beside others, by cause");
-        describe_counter!(REGIONS, Unit::Count, "Hardware regions, by what became of them");
+        describe_counter!(HTM_TRANSACTIONS, Unit::Count, "Htm transactions, by outcome");
         describe_gauge!(RECORDS, Unit::Count, "Records of a table, about as many as its rows");
         describe_gauge!(SNAPSHOTS, Unit::Count, "Snapshots that are open");
         describe_gauge!(OLDER_VERSIONS, Unit::Bytes, "Memory that holds what rows were, for snapshots");
@@ -43,7 +43,7 @@ impl<S: Config> Db<S> {
     /// | `drtm_transactions_committed_total` | counter | | [`Stats::commits`](crate::Stats::commits) |
     /// | `drtm_transactions_given_up_total` | counter | | [`Stats::given_up`](crate::Stats::given_up) |
     /// | `drtm_transactions_conflicts_total` | counter | `cause`: a [`Conflict`]'s [name](Conflict::name) | [`Stats::conflicts`](crate::Stats::conflicts) |
-    /// | `drtm_regions_total` | counter | `outcome`: `commit`, `fallback`, or why it was aborted: `conflict`, `capacity`, `system`, `explicit`, `lock_held`, `nested`, `panicked` | [`htm_stats`](Self::htm_stats) |
+    /// | `drtm_htm_transactions_total` | counter | `outcome`: `commit`, `fallback`, or why it was aborted: `conflict`, `capacity`, `system`, `explicit`, `lock_held`, `nested`, `panicked` | [`htm_stats`](Self::htm_stats) |
     /// | `drtm_table_records` | gauge | `table` | [`tables`](Self::tables), indexes included |
     /// | `drtm_snapshots_open` | gauge | | [`snapshot_count`](Self::snapshot_count) |
     /// | `drtm_older_versions_bytes` | gauge | | [`older_versions`](Self::older_versions) |
@@ -78,20 +78,20 @@ impl<S: Config> Db<S> {
         for cause in Conflict::ALL {
             counter!(CONFLICTS, with("cause", cause.name())).absolute(stats.conflicts(cause));
         }
-        let regions = self.htm_stats();
+        let htm = self.htm_stats();
         let outcomes = [
-            ("commit", regions.commits),
-            ("fallback", regions.fallbacks),
-            ("conflict", regions.conflict),
-            ("capacity", regions.capacity),
-            ("system", regions.system),
-            ("explicit", regions.explicit),
-            ("lock_held", regions.lock_held),
-            ("nested", regions.nested),
-            ("panicked", regions.panicked),
+            ("commit", htm.commits),
+            ("fallback", htm.fallbacks),
+            ("conflict", htm.conflict),
+            ("capacity", htm.capacity),
+            ("system", htm.system),
+            ("explicit", htm.explicit),
+            ("lock_held", htm.lock_held),
+            ("nested", htm.nested),
+            ("panicked", htm.panicked),
         ];
         for (outcome, count) in outcomes {
-            counter!(REGIONS, with("outcome", outcome)).absolute(count);
+            counter!(HTM_TRANSACTIONS, with("outcome", outcome)).absolute(count);
         }
         for (table, records) in self.tables()? {
             gauge!(RECORDS, with("table", table)).set(records as f64);

@@ -209,7 +209,7 @@ impl<'s> Recovered<'s> {
         Ok((next, segments))
     }
 
-    fn has_happened(&self, found: &Found<'s>) -> bool {
+    fn is_committed(&self, found: &Found<'s>) -> bool {
         let epoch = found.record.epoch;
         let is_void =
             |(segment, epochs): &(usize, Range<u64>)| *segment > found.place.segment && epochs.contains(&epoch);
@@ -241,7 +241,7 @@ impl<'s> Recovered<'s> {
 
     /// Returns the records of a piece that count.
     pub(super) fn replayed<'p>(&'p self, piece: Piece<'p, 's>) -> impl Iterator<Item = Result<Found<'s>, LogError>> {
-        self.records(piece).filter(|found| found.as_ref().map_or(true, |found| self.has_happened(found)))
+        self.records(piece).filter(|found| found.as_ref().map_or(true, |found| self.is_committed(found)))
     }
 
     /// Applies changes of the catalog to the tables of a checkpoint. One up to epoch `until` may be

@@ -55,11 +55,11 @@ pub(crate) enum Writers {
     /// Only transactions of a cluster: its index entries may be on other nodes.
     Cluster,
     /// None: every node of a cluster has the same rows.
-    Nobody,
+    Nothing,
 }
 
 impl Writers {
-    const ALL: [Self; 4] = [Self::Own, Self::Shared, Self::Cluster, Self::Nobody];
+    const ALL: [Self; 4] = [Self::Own, Self::Shared, Self::Cluster, Self::Nothing];
 }
 
 /// The names of indexes that are recorded in a log.
@@ -257,7 +257,7 @@ impl Indexes {
         match self.writers() {
             Writers::Own | Writers::Shared => Ok(()),
             Writers::Cluster => Err(Error::OfCluster { table: table.get() }),
-            Writers::Nobody => Err(Error::Replicated { table: table.get() }),
+            Writers::Nothing => Err(Error::Replicated { table: table.get() }),
         }
     }
 
@@ -325,7 +325,7 @@ impl Indexes {
 
     /// Updates the flag that says whether there may be any index.
     fn look_again(&self) {
-        let is_refused = matches!(self.writers(), Writers::Cluster | Writers::Nobody);
+        let is_refused = matches!(self.writers(), Writers::Cluster | Writers::Nothing);
         let has_some = is_refused
             || self.all().any(|listed| listed.stage.load(Relaxed) != GIVEN_UP)
             || self.not_opened().is_some();

@@ -11,8 +11,9 @@ use super::{
     scan::{RangeState, Scan},
 };
 use crate::{
-    Config, Error, Flow, Key, Ordered, Sorted, Stored, arena::Arena, name::Name, position::Position, projection::Projection,
-    read_set::ReadSet, state::TxState, storage::Storage, value_sink::CodecSink, write_set::WriteTarget,
+    Config, Error, Flow, Key, Ordered, Sorted, Stored, arena::Arena, name::Name, position::Position,
+    projection::Projection, read_set::ReadSet, state::TxState, storage::Storage, value_sink::CodecSink,
+    write_set::WriteTarget,
 };
 
 impl<'db, R: Stored<Kind = Ordered>, L: Lend<'db, S>, S: Config> Range<'db, R, L, S> {

@@ -12,8 +12,8 @@ use std::{
 
 use super::{Lend, Range, ReadOnly, Tx, lend::Lender};
 use crate::{
-    AsKey, Codec, Config, Conflict, DefaultConfig, Durability, Error, Flow, Key, KeyRange, Point, Prefetched,
-    Sorted, Stored, Table, inner::Inner, snapshots, table::Kind,
+    AsKey, Codec, Config, Conflict, DefaultConfig, Durability, Error, Flow, Key, KeyRange, Point, Prefetched, Sorted,
+    Stored, Table, inner::Inner, snapshots, table::Kind,
 };
 
 /// A read-only transaction, or a snapshot. It never blocks or aborts writers.

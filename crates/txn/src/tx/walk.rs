@@ -7,8 +7,7 @@ use std::ops::ControlFlow;
 
 use super::{Mode, Tx, read::Row, scan::Scan};
 use crate::{
-    Codec, Config, Error, Flow, Key, Table, catalog::Opened, projection::Projection, storage::OwnedKey,
-    table::Kind,
+    Codec, Config, Error, Flow, Key, Table, catalog::Opened, projection::Projection, storage::OwnedKey, table::Kind,
 };
 
 impl<S: Config, M: Mode> Tx<'_, S, M> {

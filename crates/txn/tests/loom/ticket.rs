@@ -136,7 +136,7 @@ fn no_key_comes_into_what_the_holder_has_read() {
         |world| insert_unless(world, 1),
         |world| insert_unless(world, 2),
         |world, one, two| {
-            assert!(one != two, "a phantom, or nobody: {one} {two}");
+            assert!(one != two, "a phantom, or no holder: {one} {two}");
             let rows = world.db.transact(|tx| tx.range(world.table, ..)?.count()).expect("no other thread runs");
             assert_eq!(rows, 1);
         },

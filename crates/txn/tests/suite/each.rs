@@ -259,7 +259,7 @@ fn no_change_of_many_rows_is_lost() {
         scope.spawn(|| {
             for turn in 0..TURNS {
                 let key = (turn * 13) % ROWS;
-                let row = db.transact(|tx| tx.remove(table, key)).expect("room").expect("nobody else takes any");
+                let row = db.transact(|tx| tx.remove(table, key)).expect("room").expect("no other takes any");
                 db.transact(|tx| tx.insert(table, key, &row)).expect("room");
             }
         });

@@ -98,17 +98,17 @@ fn overlooked_phantoms(is_ordered: bool) -> usize {
         let (rows, sorted) = (db.table(ROWS).expect("memory"), db.table(SORTED).expect("memory"));
         let mut tx = db.begin().expect("memory");
         let looked = if is_ordered { tx.get(sorted, missing) } else { tx.get(rows, missing) };
-        assert_eq!(looked.expect("nobody is in the way"), None);
+        assert_eq!(looked.expect("nothing is in the way"), None);
         // Around the missing key.
         for key in (0..600).filter(|key| *key != missing) {
             let inserted = if is_ordered { tx.insert(sorted, key, &1) } else { tx.insert(rows, key, &1) };
-            inserted.expect("nobody is in the way");
+            inserted.expect("nothing is in the way");
         }
         let other = db.begin().and_then(|mut other| {
             if is_ordered { other.insert(sorted, missing, &2) } else { other.insert(rows, missing, &2) }?;
             other.commit()
         });
-        other.expect("nobody is in the way");
+        other.expect("nothing is in the way");
         tx.commit().is_ok()
     };
     (0..600).step_by(23).filter(|missing| overlooked(*missing)).count()

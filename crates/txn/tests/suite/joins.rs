@@ -78,7 +78,9 @@ fn pair<S: Config>(
             seen = (Some(row), tx.get(tables.named, name(inner)));
         })?,
         3 => {
-            let shown = tx.range(tables.named, name(outer)..)?.view_next(|row| (row, tx.range(tables.sorted, inner..).and_then(Range::first)));
+            let shown = tx
+                .range(tables.named, name(outer)..)?
+                .view_next(|row| (row, tx.range(tables.sorted, inner..).and_then(Range::first)));
             if let Some((found, (row, first))) = shown?
                 && found == name(outer)
             {

@@ -166,8 +166,8 @@ fn failures_at_every_step_leave_others_live() {
                 tx.put(savings, key, &(key as i64))
             })
         });
-        written.expect("nobody has a lock");
-        db.close().expect("nobody is inside");
+        written.expect("nothing is locked");
+        db.close().expect("no thread is inside");
     });
 }
 
@@ -303,7 +303,7 @@ fn what_is_leaked_holds_up_nobody() {
         let begun = move |key: u64| {
             let mut tx = db.begin().expect("memory");
             tx.put(accounts, key, &7).expect("memory");
-            tx.get(accounts, key + 1).expect("nobody is in the way");
+            tx.get(accounts, key + 1).expect("nothing is in the way");
             tx.insert(sorted, key, &7).expect("memory");
             tx
         };
@@ -325,7 +325,7 @@ fn what_is_leaked_holds_up_nobody() {
                 tx.put(sorted, 100, &1)?;
                 tx.remove(sorted, 100).map(drop)
             });
-            written.expect("nobody has a lock");
+            written.expect("nothing is locked");
         }
         assert_eq!(db.read(|tx| tx.get(accounts, 4)).expect("sound"), Some(20));
         // This thread began the leaked transactions.
@@ -413,7 +413,7 @@ fn transactions_are_held_across_await() {
         let counts = counts.expect("sound");
         assert_eq!(counts[0], Some(20 * (TASKS as i64 - 1)));
         assert!(counts[1..].iter().all(|count| *count == Some(20)), "{counts:?}");
-        db.close().expect("nobody is inside");
+        db.close().expect("no thread is inside");
     });
 }
 

@@ -67,7 +67,7 @@ struct On<E>(PhantomData<E>);
 
 impl<E: Engine> Config for On<E> {
     type Engine = E;
-    const REGIONS_FROM: usize = 1;
+    const HTM_FROM: usize = 1;
 
     fn fault() -> Option<Mutation> {
         FAULT.get()

@@ -315,7 +315,7 @@ where
                 let mut tx = self.db.begin().expect("a transaction");
                 Self::steps(&mut tx, table, steps, &mut rows)?;
                 if end == End::Commit {
-                    tx.commit().expect("nobody is in its way");
+                    tx.commit().expect("nothing is in its way");
                     self.rows = rows;
                 }
             }

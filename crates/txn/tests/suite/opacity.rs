@@ -120,22 +120,22 @@ fn a_long_explicit_transaction_commits() {
     let tables = Tables(db.table(PARTS).expect("memory"), db.table(SORTED).expect("memory"));
     let mut tx = db.begin().expect("memory");
     for key in 0..20_000 {
-        assert_eq!(tx.get(tables.0, key).expect("nobody is in the way"), None);
+        assert_eq!(tx.get(tables.0, key).expect("nothing is in the way"), None);
         tx.insert(tables.0, key, &1).expect("memory");
         if key % 3 == 0 {
             tx.put(tables.1, key, &2).expect("memory");
-            tx.update(tables.0, key / 2, |part| *part += 1).expect("nobody is in the way");
+            tx.update(tables.0, key / 2, |part| *part += 1).expect("nothing is in the way");
         }
     }
-    assert_eq!(tx.range(tables.1, ..).and_then(Range::count).expect("nobody is in the way"), 6_667);
+    assert_eq!(tx.range(tables.1, ..).and_then(Range::count).expect("nothing is in the way"), 6_667);
     // Another transaction that causes no conflict.
     let others = db.table(TableDef::<u64, Pod<u64>>::hash("others")).expect("memory");
     db.transact(|tx| tx.put(others, 1, &1)).expect("memory");
-    assert_eq!(tx.get(tables.0, 1).expect("nobody is in the way"), Some(2));
-    tx.commit().expect("nobody is in the way");
+    assert_eq!(tx.get(tables.0, 1).expect("nothing is in the way"), Some(2));
+    tx.commit().expect("nothing is in the way");
     let mut tx = db.begin().expect("memory");
     for key in 0..1_000 {
-        tx.get(tables.0, key).expect("nobody is in the way");
+        tx.get(tables.0, key).expect("nothing is in the way");
     }
     db.transact(|tx| tx.put(tables.0, 500, &1)).expect("memory");
     assert!(matches!(tx.get(tables.0, 1_000), Err(Error::Conflict(_))), "a row has changed that it has read");

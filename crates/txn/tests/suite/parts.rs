@@ -246,7 +246,7 @@ proptest! {
         let sorted = db.table(TableDef::<u64, Pod<Row>, Ordered>::ordered("sorted")).expect("room");
         agree(&db, sorted, u64::from, &programs)?;
         // The last reported value of each row is its value.
-        let told = ears.0.lock().expect("nobody panicked").clone();
+        let told = ears.0.lock().expect("no thread panicked").clone();
         let rows: BTreeMap<Vec<u8>, Vec<u8>> = db
             .read(|tx| tx.range(sorted, ..)?.rows().collect::<Result<Vec<_>, _>>())
             .expect("alone")
@@ -284,7 +284,7 @@ struct Ears(Mutex<BTreeMap<Vec<u8>, Vec<u8>>>);
 
 impl Sink for Ears {
     fn commit(&self, commit: &Commit<'_>) -> Result<(), SinkError> {
-        let mut rows = self.0.lock().expect("nobody panics here");
+        let mut rows = self.0.lock().expect("no thread panics here");
         for row in commit.rows() {
             match row.change() {
                 RowChange::Put(value) => drop(rows.insert(row.key().to_vec(), value.to_vec())),
@@ -380,7 +380,7 @@ fn a_part_that_was_changed_meanwhile_is_a_conflict() {
     db.transact(|tx| tx.insert(table, 1, &Row::of(1))).expect("room");
     let mut late = db.begin().expect("open");
     late.update(table.column(TAIL), 1, |tail| *tail = [9; 6]).expect("it is there");
-    db.transact(|tx| tx.update(table.column(HEAD), 1, |head| *head = [2; 3])).expect("nobody else is in the way");
+    db.transact(|tx| tx.update(table.column(HEAD), 1, |head| *head = [2; 3])).expect("nothing else is in the way");
     // A patch of an old version conflicts, whichever part the others have changed.
     assert!(matches!(late.get(table, 1), Err(Error::Conflict(_))));
     assert!(matches!(late.commit(), Err(Error::Conflict(_))));

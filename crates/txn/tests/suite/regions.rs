@@ -34,7 +34,7 @@ fn add_to_some<S: Config>(db: &Db<S>, counters: Table<u64, Pod<u64>, Hash>, some
 
 #[test]
 fn few_writes_are_not_worth_a_region() -> Result<(), Error> {
-    let least = Usual::REGIONS_FROM;
+    let least = Usual::HTM_FROM;
     assert_eq!(regions::<Usual>(&[1, least - 1, least, 1, least + 1])?, [0, 0, 1, 1, 2]);
     // A read-only transaction never begins one.
     assert_eq!(regions::<On<Emulated>>(&[0, 1, least, 0])?, [0, 1, 2, 2]);

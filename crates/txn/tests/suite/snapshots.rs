@@ -174,7 +174,7 @@ fn what_does_not_fit_is_forgotten_and_the_reader_is_told() {
     assert!(kept > 0 && forgotten > 0 && kept + forgotten == 100, "{kept} kept, {forgotten} forgotten");
     assert!(matches!(snapshot.get_many(notes, Vec::from_iter(0..100)), Err(Error::SnapshotTooOld { table: "notes" })));
     drop(snapshot);
-    let now = db.snapshot().expect("a slot").get(notes, 7).expect("nobody has written since");
+    let now = db.snapshot().expect("a slot").get(notes, 7).expect("no thread has written since");
     assert_eq!(now, Some(vec![2; 100]));
 }
 
@@ -216,7 +216,7 @@ fn what_is_forgotten_takes_no_memory() {
     assert!(matches!(open[0].get(notes, 1), Err(Error::SnapshotTooOld { table: "notes" })));
     drop(open);
     set(1, 20);
-    assert_eq!(db.older_versions(), 0, "nobody asks for it, nor finds it");
+    assert_eq!(db.older_versions(), 0, "no reader asks for it, nor finds it");
     let snapshot = db.snapshot().expect("a slot");
     set(2, 1);
     assert_eq!(snapshot.get(notes, 2).expect("there is room again"), Some(vec![0; 500]));
@@ -377,7 +377,7 @@ fn a_read_that_fails_is_noticed_on_the_way_and_goes_to_a_snapshot_at_once() {
     });
     assert_eq!(open.expect("nothing is forgotten"), 1);
     let [first, 1_000] = read[..] else { panic!("{read:?}") };
-    assert!(first < 300, "{first} rows were read by who could not commit");
+    assert!(first < 300, "{first} rows were read by a transaction that could not commit");
 }
 
 #[derive(Clone, Debug)]

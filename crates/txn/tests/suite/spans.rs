@@ -301,8 +301,8 @@ fn rows_of_all_sizes_come_and_go_beside_late_writers() -> Result<(), Error> {
                     };
                     let end = (first..most).find(|key| put(*key).is_err()).unwrap_or(most);
                     for key in first..end {
-                        let taken =
-                            db.transact(|tx| if key % 2 == 0 { tx.remove(hashed, key) } else { tx.remove(sorted, key) });
+                        let taken = db
+                            .transact(|tx| if key % 2 == 0 { tx.remove(hashed, key) } else { tx.remove(sorted, key) });
                         let taken = taken.expect("sound").expect("it is there");
                         // Nothing but zeros, unless the late writer has had it, which writes all of
                         // it.

@@ -29,7 +29,7 @@ where
 
 #[test]
 fn transactions_under_record_locks_are_strictly_serializable() {
-    is_sound::<DefaultConfig>(&Native::without_regions());
+    is_sound::<DefaultConfig>(&Native::without_htm());
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn scans_show_commits_despite_phantoms() {
 fn one_client_s_history_is_a_function_of_the_seed() {
     let operations = |seed| -> Vec<(Outcome, Vec<Operation>)> {
         let run = run(Workload::ListAppend, 1, 500, seed);
-        let record = run.execute::<DefaultConfig>(Native::without_regions()).expect("memory");
+        let record = run.execute::<DefaultConfig>(Native::without_htm()).expect("memory");
         record.into_iter().map(|observed| (observed.outcome, observed.operations)).collect()
     };
     assert_eq!(operations(1), operations(1));

@@ -14,7 +14,7 @@ use crate::{
     port::Verb,
 };
 
-use super::{Fate, Line, Queue, View};
+use super::{Line, PostOutcome, Queue, View};
 
 /// Whether the NIC can be given an operation.
 enum Check {
@@ -117,7 +117,7 @@ impl Queue {
             if let Some(error) = failure {
                 // Unheard of, it takes the place of the next.
                 self.broken = work.ticket.is_none().then_some(error);
-                self.over(Fate::Failed(error));
+                self.over(PostOutcome::Failed(error));
                 continue;
             }
             if cast {
@@ -135,7 +135,7 @@ impl Queue {
                 Verb::Send { bytes, .. } | Verb::Call { bytes, .. } => (Action::Send, HEAD + bytes.len()),
             };
             if bytes == 0 {
-                self.over(Fate::Done);
+                self.over(PostOutcome::Done);
                 continue;
             }
             let Some(slot) = context.slots.take(bytes) else { break };
@@ -173,7 +173,7 @@ impl Queue {
             let request = self.first.wrapping_add(self.sent.len() as u32);
             let number = Number { queue: self.node.0, connection: self.connection, request };
             context.requests.push(number.encode(), action, context.slab.span(at, bytes), inline);
-            self.over(Fate::Posted(slot));
+            self.over(PostOutcome::Posted(slot));
         }
         Ok(())
     }
@@ -184,12 +184,12 @@ impl Queue {
 
     /// The first that waits has got its fate.
     #[inline]
-    pub(super) fn over(&mut self, fate: Fate) {
+    pub(super) fn over(&mut self, fate: PostOutcome) {
         self.answered = false;
         match fate {
-            Fate::Posted(_) => self.posted += 1,
-            Fate::Cast => self.casts += 1,
-            Fate::Done | Fate::Failed(_) => {}
+            PostOutcome::Posted(_) => self.posted += 1,
+            PostOutcome::Cast => self.casts += 1,
+            PostOutcome::Done | PostOutcome::Failed(_) => {}
         }
         if let Some(work) = self.waiting.pop_front() {
             self.sent.push_back((work, fate));

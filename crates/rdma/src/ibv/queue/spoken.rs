@@ -10,14 +10,14 @@ use crate::{
         VerbsError,
         context::QueueContext,
         letters::{HEAD, Head},
-        setup::{Desk, Request},
+        setup::{Contact, Request},
         station::Station,
     },
     port::{Events, Frame, Ticket, Verb},
     time,
 };
 
-use super::{Fate, Queue};
+use super::{PostOutcome, Queue};
 
 /// How far the talk with the node is.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(super) struct Conversation {
     talk: Talk,
     pace: Pace,
     /// Where the node gets datagrams.
-    desk: Desk,
+    contact: Contact,
 }
 
 impl Queue {
@@ -58,8 +58,8 @@ impl Queue {
         }
         let Some(mouth) = context.mouth else { return };
         // The node's number is within, so that what comes is found by it.
-        let desk = mouth.desk(u64::from(self.node.0) << 48 | crate::ibv::random() >> 16);
-        match self.ask(context, Request::Greet(desk)) {
+        let contact = mouth.contact(u64::from(self.node.0) << 48 | crate::ibv::random() >> 16);
+        match self.ask(context, Request::Greet(contact)) {
             Ok(()) => self.spoken = Spoken::Greeting,
             Err(error) => self.sever(context.station, error),
         }
@@ -67,11 +67,11 @@ impl Queue {
 
     /// The node has said where it gets datagrams.
     #[cold]
-    pub(super) fn begin_talk<E: Engine>(&mut self, station: &Station<E>, mine: &Desk, theirs: Desk) {
+    pub(super) fn begin_talk<E: Engine>(&mut self, station: &Station<E>, mine: &Contact, theirs: Contact) {
         let parcel = mine.datagram().min(theirs.datagram()) - PREFIX;
         let talk = Talk::new(theirs.token, mine.token, parcel, HEAD + station.message_bytes);
         let pace = Pace::new(station.silence);
-        self.spoken = Spoken::Up(Box::new(Conversation { talk, pace, desk: theirs }));
+        self.spoken = Spoken::Up(Box::new(Conversation { talk, pace, contact: theirs }));
         die::site("nic.connects");
     }
 
@@ -91,13 +91,13 @@ impl Queue {
             // Calls always have a ticket.
             (_, _) => debug_assert!(false, "a message"),
         }
-        self.over(Fate::Cast);
+        self.over(PostOutcome::Cast);
     }
 
     /// Sends what the talk has to say, as far as there is room.
     fn speak<E: Engine>(&mut self, context: &mut QueueContext<'_, E>) {
         let (Spoken::Up(conversation), Some(mouth)) = (&mut self.spoken, &mut *context.mouth) else { return };
-        if let Err(error) = mouth.speak(&mut conversation.talk, &conversation.desk) {
+        if let Err(error) = mouth.speak(&mut conversation.talk, &conversation.contact) {
             self.sever(context.station, error);
         }
     }

@@ -2,7 +2,7 @@
 
 use drtm_htm::Engine;
 
-use super::{Fate, World};
+use super::{PacketOutcome, World};
 use crate::{
     NodeId, VerbError,
     port::{Frame, Reply, ReplyTo, Verb},
@@ -201,14 +201,14 @@ impl<E: Engine> World<E> {
         let taken = unit.engine.serve(self.now, service.request);
         let sent = unit.out.serve(taken, wire);
         match self.fate(from, to) {
-            Fate::Arrives(late) => {
+            PacketOutcome::Arrives(late) => {
                 let at = sent + profile.wire + late;
                 if by_datagram && self.chances.duplicate > 0.0 && self.rng.f64() < self.chances.duplicate {
                     self.double(slot, at);
                 }
                 self.agenda.plan(at, Event::ParcelIn(slot));
             }
-            Fate::Lost => self.lose(slot, by_datagram),
+            PacketOutcome::Lost => self.lose(slot, by_datagram),
         }
     }
 

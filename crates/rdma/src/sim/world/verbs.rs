@@ -6,7 +6,7 @@
 
 use drtm_htm::Engine;
 
-use super::{Fate, World};
+use super::{PacketOutcome, World};
 use crate::{
     Atomicity, NodeId, VerbError,
     memory::{self, Units},
@@ -83,8 +83,8 @@ impl<E: Engine> World<E> {
         let taken = unit.engine.serve(held, service.request + crossing);
         let sent = unit.out.serve(taken, wire);
         match self.fate(from, to) {
-            Fate::Arrives(late) => self.agenda.plan(sent + self.config.profile.wire + late, Event::Arrive(id)),
-            Fate::Lost => {
+            PacketOutcome::Arrives(late) => self.agenda.plan(sent + self.config.profile.wire + late, Event::Arrive(id)),
+            PacketOutcome::Lost => {
                 if let Some(op) = self.op(id) {
                     (op.stage, op.losses) = (Stage::Staged, losses + 1);
                 }
@@ -386,8 +386,10 @@ impl<E: Engine> World<E> {
         let wire = self.on_link(back);
         let sent = self.nodes[usize::from(to.0)].nics[nic].out.serve(ready, wire);
         match self.fate(to, from) {
-            Fate::Arrives(late) => self.agenda.plan(sent + self.config.profile.wire + late, Event::Complete(id)),
-            Fate::Lost => {
+            PacketOutcome::Arrives(late) => {
+                self.agenda.plan(sent + self.config.profile.wire + late, Event::Complete(id))
+            }
+            PacketOutcome::Lost => {
                 if let Some(op) = self.op(id) {
                     op.losses += 1;
                 }

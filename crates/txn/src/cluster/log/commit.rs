@@ -202,7 +202,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         for Logged { ring, position, .. } in state.log.records.drain(..) {
             ring.producer.borrow_mut().settle(position);
         }
-        self.rings.wake_teller();
+        self.rings.wake_sender();
     }
 
     /// Makes the records of a transaction void that is given up, where it has any.

@@ -49,7 +49,7 @@ pub(in crate::cluster) struct Rings {
     /// How many transactions of this worker were logged.
     sequence: Cell<u64>,
     /// What tells backups what is settled, when it has nothing to do.
-    pub(super) teller: Cell<Option<Waker>>,
+    pub(super) waker: Cell<Option<Waker>>,
 }
 
 /// That a ring is being asked for, until it is dropped.
@@ -108,8 +108,8 @@ impl Rings {
     }
 
     /// Has backups told of what is settled.
-    pub(super) fn wake_teller(&self) {
-        if let Some(waker) = self.teller.take() {
+    pub(super) fn wake_sender(&self) {
+        if let Some(waker) = self.waker.take() {
             waker.wake();
         }
     }

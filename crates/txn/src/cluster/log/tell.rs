@@ -81,7 +81,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 if self.rings.all().iter().any(has_news) {
                     return Poll::Ready(());
                 }
-                self.rings.teller.set(Some(context.waker().clone()));
+                self.rings.waker.set(Some(context.waker().clone()));
                 Poll::Pending
             });
             news.await;

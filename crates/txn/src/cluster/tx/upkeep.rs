@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::ClusterTx;
 use crate::{
     Config, Error,
-    cluster::{kept::Kept, state::Op},
+    cluster::{index_info::IndexInfo, state::Op},
     mutation::Mutation,
     secondary::{Entries, Entry, RowEntries},
     storage::KeyRef,
@@ -59,7 +59,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         entries.list(list, key, state.value(row), new)?;
         let mut rows_of = |all: &mut dyn Iterator<Item = Entry<'_>>| -> Result<Numbers, Error> {
             let row_of = |entry: Entry<'_>| {
-                let index: Option<&dyn Kept> = worker.index(entry.index);
+                let index: Option<&dyn IndexInfo> = worker.index(entry.index);
                 let index = index.ok_or(Error::OtherDatabase)?;
                 state.row(entry.index, entry.key, index.owner(entry.key, owners, here)?)
             };

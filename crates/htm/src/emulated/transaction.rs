@@ -33,16 +33,16 @@ use crate::{
 /// # Example
 ///
 /// ```
-/// use drtm_htm::{Access, Emulated, EmulatedRegion, Htm, Outcome, Cause, Policy, RegionAborted};
+/// use drtm_htm::{Access, Emulated, EmulatedTransaction, Htm, Outcome, Cause, Policy, TransactionAborted};
 ///
-/// fn refuse(tx: &mut EmulatedRegion<'_>) -> Result<(), RegionAborted> {
+/// fn refuse(tx: &mut EmulatedTransaction<'_>) -> Result<(), TransactionAborted> {
 ///     Err(tx.abort::<1>())
 /// }
 /// let outcome = Htm::new(Emulated::default()).worker().attempt(Policy::DBX, refuse);
 /// assert_eq!(outcome, Outcome::Fallback(Cause::Explicit(1)));
 /// ```
 #[derive(Debug)]
-pub struct RegionAborted(());
+pub struct TransactionAborted(());
 
 /// A worker's state between transactions: its clock, and buffers that are emptied, not freed.
 #[derive(Debug)]
@@ -99,9 +99,9 @@ impl Local {
 ///
 /// # Example
 ///
-/// See [`RegionAborted`].
+/// See [`TransactionAborted`].
 #[derive(Debug)]
-pub struct EmulatedRegion<'m> {
+pub struct EmulatedTransaction<'m> {
     shared: Arc<Shared>,
     local: Local,
     /// A version at which everything touched was unchanged.
@@ -112,7 +112,7 @@ pub struct EmulatedRegion<'m> {
     depth: u8,
 }
 
-impl<'m> EmulatedRegion<'m> {
+impl<'m> EmulatedTransaction<'m> {
     pub(super) fn begin(shared: Arc<Shared>, mut local: Local) -> Self {
         local.clear();
         local.clock.begin();
@@ -131,7 +131,7 @@ impl<'m> EmulatedRegion<'m> {
 
     /// Makes all stores visible at once, or none.
     pub(super) fn commit(&mut self) -> Result<(), Cause> {
-        self.check().map_err(|RegionAborted(())| self.doom.unwrap_or(Cause::Conflict))?;
+        self.check().map_err(|TransactionAborted(())| self.doom.unwrap_or(Cause::Conflict))?;
         if self.local.clock.access() {
             return Err(Cause::System);
         }
@@ -189,20 +189,20 @@ impl<'m> EmulatedRegion<'m> {
         })
     }
 
-    fn check(&self) -> Result<(), RegionAborted> {
+    fn check(&self) -> Result<(), TransactionAborted> {
         match self.doom {
             None => Ok(()),
-            Some(_) => Err(RegionAborted(())),
+            Some(_) => Err(TransactionAborted(())),
         }
     }
 
-    fn doomed<T>(&mut self, cause: Cause) -> Result<T, RegionAborted> {
+    fn doomed<T>(&mut self, cause: Cause) -> Result<T, TransactionAborted> {
         self.doom.get_or_insert(cause);
-        Err(RegionAborted(()))
+        Err(TransactionAborted(()))
     }
 
     /// Charges an access: time, a possible system event, and cache space.
-    fn pay_for_access(&mut self, word: &Word, write: bool) -> Result<(), RegionAborted> {
+    fn pay_for_access(&mut self, word: &Word, write: bool) -> Result<(), TransactionAborted> {
         self.check()?;
         let Local { clock, events, cache, .. } = &mut self.local;
         let one_in = self.shared.config.events_one_in;
@@ -217,7 +217,7 @@ impl<'m> EmulatedRegion<'m> {
 
     /// Returns the word's value, with its line's stamp, at a moment when everything touched before
     /// is unchanged.
-    fn consistent_snapshot(&mut self, slot: Slot, word: &Word) -> Result<(Stamp, u64), RegionAborted> {
+    fn consistent_snapshot(&mut self, slot: Slot, word: &Word) -> Result<(Stamp, u64), TransactionAborted> {
         let waiter = Waiter::new();
         for _ in 0..PATIENCE {
             match self.shared.lines.snapshot(slot, word) {
@@ -238,7 +238,7 @@ impl<'m> EmulatedRegion<'m> {
     }
 
     /// Records a line at its first touch. At later touches, its stamp must be the same.
-    fn remember(&mut self, line: usize, slot: Slot, stamp: Stamp, write: bool) -> Result<(), RegionAborted> {
+    fn remember(&mut self, line: usize, slot: Slot, stamp: Stamp, write: bool) -> Result<(), TransactionAborted> {
         let Local { touched, by_line, lines_read, .. } = &mut self.local;
         let at = *by_line.entry(line).or_insert_with(|| {
             touched.push(Touched { slot, stamp, read: false, written: false });
@@ -260,7 +260,7 @@ impl<'m> EmulatedRegion<'m> {
     }
 
     /// Touches the word's line. Returns the word's value in memory.
-    fn touch(&mut self, word: &Word, write: bool) -> Result<u64, RegionAborted> {
+    fn touch(&mut self, word: &Word, write: bool) -> Result<u64, TransactionAborted> {
         self.pay_for_access(word, write)?;
         let line = word.line();
         let slot = self.shared.lines.slot(line);
@@ -270,16 +270,16 @@ impl<'m> EmulatedRegion<'m> {
     }
 }
 
-impl<'m> Access<'m> for EmulatedRegion<'m> {
-    type Abort = RegionAborted;
+impl<'m> Access<'m> for EmulatedTransaction<'m> {
+    type Abort = TransactionAborted;
 
-    fn load(&mut self, word: &'m Word) -> Result<u64, RegionAborted> {
+    fn load(&mut self, word: &'m Word) -> Result<u64, TransactionAborted> {
         let in_memory = self.touch(word, false)?;
         let stored = self.local.by_word.get(&word.address()).map(|&at| self.stores[at].1);
         Ok(stored.unwrap_or(in_memory))
     }
 
-    fn store(&mut self, word: &'m Word, value: u64) -> Result<(), RegionAborted> {
+    fn store(&mut self, word: &'m Word, value: u64) -> Result<(), TransactionAborted> {
         self.touch(word, true)?;
         let at = *self.local.by_word.entry(word.address()).or_insert_with(|| {
             self.stores.push((word, value));
@@ -293,7 +293,7 @@ impl<'m> Access<'m> for EmulatedRegion<'m> {
         &mut self.depth
     }
 
-    fn spin(&mut self, iterations: u64) -> Result<(), RegionAborted> {
+    fn spin(&mut self, iterations: u64) -> Result<(), TransactionAborted> {
         self.check()?;
         if self.local.clock.spin(iterations) {
             return self.doomed(Cause::System);
@@ -301,8 +301,8 @@ impl<'m> Access<'m> for EmulatedRegion<'m> {
         Ok(())
     }
 
-    fn raise<const CODE: u8>(&mut self) -> RegionAborted {
+    fn raise<const CODE: u8>(&mut self) -> TransactionAborted {
         self.doom.get_or_insert(code::cause(CODE));
-        RegionAborted(())
+        TransactionAborted(())
     }
 }

@@ -15,7 +15,7 @@ use crate::{
 
 /// What a node knows of an index: which entries a row has, and which node has an entry. Without
 /// types, which the table has.
-pub(super) trait Kept: Send + Sync {
+pub(super) trait IndexInfo: Send + Sync {
     /// The index's name.
     fn name(&self) -> &'static str;
 
@@ -26,9 +26,9 @@ pub(super) trait Kept: Send + Sync {
     fn owner(&self, entry: KeyRef<'_>, owners: &[NodeId], here: NodeId) -> Result<NodeId, Error>;
 }
 
-impl fmt::Debug for dyn Kept {
+impl fmt::Debug for dyn IndexInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Kept").field(&self.name()).finish()
+        f.debug_tuple("IndexInfo").field(&self.name()).finish()
     }
 }
 
@@ -41,17 +41,17 @@ struct Definition<L, K, I, U> {
 }
 
 /// What a node is to know of an index, whose entries are in the table of this number.
-pub(super) fn kept<K: Key, C: Codec, I: Key, U: Uniqueness>(
+pub(super) fn index_info<K: Key, C: Codec, I: Key, U: Uniqueness>(
     def: IndexDef<K, C, I, U>,
     number: u16,
     table: &'static str,
     partition: Partition<I>,
-) -> Box<dyn Kept> {
+) -> Box<dyn IndexInfo> {
     let lister = lister(def, Name::new(table));
     Box::new(Definition { name: def.name(), number, lister, partition, types: PhantomData::<fn() -> (K, U)> })
 }
 
-impl<L: Lister, K: Key, I: Key, U: Uniqueness> Kept for Definition<L, K, I, U> {
+impl<L: Lister, K: Key, I: Key, U: Uniqueness> IndexInfo for Definition<L, K, I, U> {
     fn name(&self) -> &'static str {
         self.name
     }

@@ -31,7 +31,7 @@ pub(super) fn lock_and_validate<S: Config>(
 ) -> Result<Option<(u64, Summary)>, Error> {
     // An htm transaction is not atomic with swaps of a NIC that are atomic with each other only.
     let is_looped = db.store.region().is_swapped_by_nic();
-    if writes.len() < S::REGIONS_FROM || !db.engine().has_regions() || is_looped {
+    if writes.len() < S::HTM_FROM || !db.engine().has_htm() || is_looped {
         return Ok(None);
     }
     let (records, number) = (&db.store.records(), db.snapshot_number()?);
