@@ -111,7 +111,7 @@ fn filled<K: Key, C: Codec, O: Kind>(
 
 /// Reads rows, and sums a part of each.
 fn read<S: Config, M: Mode, K: Key, O: Kind>(
-    tx: &mut Tx<'_, S, M>,
+    tx: &Tx<'_, S, M>,
     table: Table<K, Pod<Row>, O>,
     keys: &[K],
 ) -> Result<u64, Error> {
@@ -129,7 +129,7 @@ fn update<S: Config, K: Key, O: Kind>(
 }
 
 fn scan<S: Config, M: Mode>(
-    tx: &mut Tx<'_, S, M>,
+    tx: &Tx<'_, S, M>,
     table: Table<u64, Pod<Row>, Ordered>,
     from: u64,
     rows: u64,
@@ -229,9 +229,9 @@ fn reads(criterion: &mut Criterion) {
         measure(&mut group, ("kv", size), &keys, |keys| alone.read(keys));
         measure(&mut group, ("transact", size), &keys, |keys| db.transact(|tx| read(tx, hashed, keys)));
         measure(&mut group, ("begin", size), &keys, |keys| step_by_step(&db, |tx| read(tx, hashed, keys)));
-        measure(&mut group, ("read", size), &keys, |keys| db.read(|tx| tx.exclusive(|tx| read(tx, hashed, keys))));
-        let mut snapshot = db.snapshot().expect("there is no other");
-        measure(&mut group, ("snapshot", size), &keys, |keys| snapshot.exclusive(|tx| read(tx, hashed, keys)));
+        measure(&mut group, ("read", size), &keys, |keys| db.read(|tx| read(tx, hashed, keys)));
+        let snapshot = db.snapshot().expect("there is no other");
+        measure(&mut group, ("snapshot", size), &keys, |keys| read(&snapshot, hashed, keys));
     }
     group.finish();
 }
@@ -395,13 +395,13 @@ fn ranges(criterion: &mut Criterion) {
             Ok(sum)
         });
         measure("transact", &mut |from| db.transact(|tx| scan(tx, ordered, from, rows)));
-        measure("read", &mut |from| db.read(|tx| tx.exclusive(|tx| scan(tx, ordered, from, rows))));
-        let mut snapshot = db.snapshot().expect("there is no other");
-        measure("snapshot", &mut |from| snapshot.exclusive(|tx| scan(tx, ordered, from, rows)));
+        measure("read", &mut |from| db.read(|tx| scan(tx, ordered, from, rows)));
+        let snapshot = db.snapshot().expect("there is no other");
+        measure("snapshot", &mut |from| scan(&snapshot, ordered, from, rows));
         for keys in keys.chunks(SOME) {
             db.transact(|tx| update(tx, ordered, keys)).expect("memory for older versions");
         }
-        measure("snapshot-of-older-rows", &mut |from| snapshot.exclusive(|tx| scan(tx, ordered, from, rows)));
+        measure("snapshot-of-older-rows", &mut |from| scan(&snapshot, ordered, from, rows));
     }
     group.finish();
 }

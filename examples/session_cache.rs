@@ -85,7 +85,7 @@ impl Cache {
             let some = self.db.transact(|tx| {
                 let mut some = 0;
                 while some < AT_ONCE {
-                    let Some(((_, id), ())) = tx.range(self.ends, ..(now, ""))?.pop_first()? else { break };
+                    let Some(((_, id), ())) = tx.range_mut(self.ends, ..(now, ""))?.pop_first()? else { break };
                     tx.remove(self.sessions, &id)?;
                     some += 1;
                 }

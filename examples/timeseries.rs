@@ -59,7 +59,7 @@ impl Series {
         let mut forgotten = 0;
         loop {
             let some = self.db.transact(|tx| {
-                let mut old = tx.range(self.measurements, (sensor, 0)..(sensor, before))?;
+                let mut old = tx.range_mut(self.measurements, (sensor, 0)..(sensor, before))?;
                 let mut some = 0;
                 while some < AT_ONCE && old.remove_next()?.is_some() {
                     some += 1;

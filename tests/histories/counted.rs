@@ -80,7 +80,7 @@ impl<S: Config> World<S> {
         Ok(was.expect("no row is removed"))
     }
 
-    fn row<M: Mode>(&self, tx: &mut Tx<'_, S, M>, (table, key): Place) -> Result<Row, Error> {
+    fn row<M: Mode>(&self, tx: &Tx<'_, S, M>, (table, key): Place) -> Result<Row, Error> {
         let row = if table == 0 { tx.get(self.hashed, key)? } else { tx.get(self.sorted, key)? };
         let row = row.expect("no row is removed");
         assert_eq!((row.before, row.behind), ([key; 3], [key; 2]), "bytes that no transaction writes");
@@ -88,7 +88,7 @@ impl<S: Config> World<S> {
     }
 
     /// Reads a row, or only its count.
-    fn read<M: Mode>(&self, tx: &mut Tx<'_, S, M>, (table, key): Place, is_whole: bool) -> Result<u64, Error> {
+    fn read<M: Mode>(&self, tx: &Tx<'_, S, M>, (table, key): Place, is_whole: bool) -> Result<u64, Error> {
         if is_whole {
             return Ok(self.row(tx, (table, key))?.count);
         }
@@ -130,14 +130,14 @@ fn run<S: Config>(
 /// Reads all rows in a read-only transaction, in any order.
 fn read_all<S: Config>(
     world: &World<S>,
-    tx: &mut Snapshot<'_, S>,
+    tx: &Snapshot<'_, S>,
     random: &mut Rng,
     recording: &mut Recording<'_, u64>,
 ) -> Result<(), Error> {
     let mut places: Vec<Place> = (0..2).flat_map(|table| (0..ROWS).map(move |key| (table, key))).collect();
     random.shuffle(&mut places);
     for place in places {
-        recording.read(place.0, place.1, Some(tx.exclusive(|tx| world.read(tx, place, random.bool()))?));
+        recording.read(place.0, place.1, Some(world.read(tx, place, random.bool())?));
         // Lets writers run.
         thread::yield_now();
     }
@@ -184,10 +184,9 @@ fn anomalies<E: Engine, F: Fault>(engine: &E, size: Size, seed: u64) -> Vec<Anom
                         let mut recording = log.begin();
                         if number >= size.writers {
                             let read = match random.bool() {
-                                true => world
-                                    .db
-                                    .snapshot()
-                                    .and_then(|mut tx| read_all(world, &mut tx, &mut random, &mut recording)),
+                                true => {
+                                    world.db.snapshot().and_then(|tx| read_all(world, &tx, &mut random, &mut recording))
+                                }
                                 false => world.db.read(|tx| {
                                     recording.retry();
                                     read_all(world, tx, &mut random, &mut recording)

@@ -105,17 +105,17 @@ macro_rules! at {
 
 /// Runs an expression with the rows of a table's range.
 macro_rules! in_range {
-    ($world:expr, $tx:expr, $table:expr, $range:expr, $is_up:expr, $walk:ident) => {
+    ($world:expr, $tx:ident.$method:ident, $table:expr, $range:expr, $is_up:expr, $walk:ident) => {
         match $table {
             FIRST_SORTED => {
                 let table = $world.sorted_words;
-                let rows = $tx.range(table, $range)?;
+                let rows = $tx.$method(table, $range)?;
                 $walk!(if $is_up { rows } else { rows.rev() }, |key| key)
             }
             _ => {
                 let (low, high) = $range;
                 let (table, named) = ($world.sorted_names, (low.map(name), high.map(name)));
-                let rows = $tx.range(table, named)?;
+                let rows = $tx.$method(table, named)?;
                 $walk!(if $is_up { rows } else { rows.rev() }, |key: Name| number(&key))
             }
         }
@@ -253,7 +253,7 @@ impl<S: Config> World<S> {
                 }
             }};
         }
-        in_range!(self, tx, table, range, is_up, walk);
+        in_range!(self, tx.range, table, range, is_up, walk);
         Ok(())
     }
 
@@ -277,7 +277,7 @@ impl<S: Config> World<S> {
                 })?
             };
         }
-        in_range!(self, tx, table, range, is_up, walk);
+        in_range!(self, tx.range_mut, table, range, is_up, walk);
         Ok(())
     }
 

@@ -144,7 +144,7 @@ fn ordered(criterion: &mut Criterion) {
     measure(criterion, || {
         let db = Db::new().expect("memory");
         let table = db.table(SORTED).expect("memory");
-        let pop: Pop<_> = |tx, table| Ok(tx.range(table, ..)?.pop_first()?.is_some());
+        let pop: Pop<_> = |tx, table| Ok(tx.range_mut(table, ..)?.pop_first()?.is_some());
         Box::new(Ours { name: "ordered", db, table, pop: Some(pop) })
     });
 }

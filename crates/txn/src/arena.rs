@@ -18,6 +18,8 @@ pub(crate) struct Arena {
     pub(crate) keys: Vec<u8>,
     /// The value that was read last.
     pub(crate) value: Values,
+    /// A copy of the row that a closure is shown.
+    pub(crate) copy: Values,
     /// The key that is being looked up.
     pub(crate) key: Vec<u8>,
 }
@@ -25,7 +27,8 @@ pub(crate) struct Arena {
 impl Arena {
     /// Returns its size on the heap, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.values.capacity() + self.value.capacity() + self.keys.capacity() + self.key.capacity()
+        let values = self.values.capacity() + self.value.capacity() + self.copy.capacity();
+        values + self.keys.capacity() + self.key.capacity()
     }
 
     /// Keeps a key until the transaction ends.

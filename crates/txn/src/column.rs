@@ -4,8 +4,8 @@ use drtm_kv::PrefetchMask;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{
-    AsKey, Codec, CodecError, Config, Error, Flat, Key, Part, Prefetched, Rows, Stored, Table, Tx, copied::copied,
-    part::WORD, projection::Projection, rows::sealed::Sealed, table::Kind,
+    AsKey, Codec, CodecError, Config, Error, Flat, Key, Part, Prefetched, Rows, Stored, Table, copied::copied,
+    part::WORD, projection::Projection, rows::sealed::Sealed, table::Kind, tx::Exclusive,
 };
 
 /// A column of a table: a part of every row, as a source of rows.
@@ -22,8 +22,8 @@ pub struct Column<K, C: Codec, O, T> {
 impl<K: Key, C: Flat, O: Kind> Table<K, C, O> {
     /// Returns a part of every row of the table, as a source of rows.
     ///
-    /// A read copies only the part. An [update](Tx::update) copies only the part too, both when it
-    /// reads and at the commit, unless the table has indexes.
+    /// A read copies only the part. An [update](crate::Tx::update) copies only the part too, both
+    /// when it reads and at the commit, unless the table has indexes.
     ///
     /// # Example
     ///
@@ -163,7 +163,7 @@ impl<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable + KnownLayou
     #[inline(always)]
     fn update<S: Config, X>(
         self,
-        tx: &mut Tx<'_, S>,
+        tx: &mut Exclusive<'_, S>,
         key: impl AsKey<K>,
         change: impl FnOnce(&mut T) -> X,
     ) -> Result<Option<X>, Error> {

@@ -32,7 +32,7 @@ use crate::{
     inner::Inner,
     lifecycle::thread_name,
     table::Kind,
-    tx::{Handle, Handled, in_memory_only},
+    tx::in_memory_only,
 };
 
 /// An in-memory transactional database. Clones share one database, and any thread may use them.
@@ -368,17 +368,17 @@ impl<S: Config> Db<S> {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn snapshot(&self) -> Result<Snapshot<'_, S>, Error> {
-        let mut snapshot = Snapshot::new(self.begin_any(false)?);
+        let mut snapshot: Snapshot<'_, S> = self.begin_any(false)?;
         snapshot.turn_to_snapshot()?;
         Ok(snapshot)
     }
 
     /// Runs a transaction's closure, retrying until it commits or fails.
     #[inline]
-    fn run<T, F: From<Error>, M: Handled>(
+    fn run<T, F: From<Error>, M: Mode>(
         &self,
         options: &Options,
-        mut body: impl FnMut(&mut M::Handle<'_, S>) -> Result<T, F>,
+        mut body: impl FnMut(&mut Tx<'_, S, M>) -> Result<T, F>,
     ) -> Result<T, F> {
         let thread = self.inner.thread();
         let (_until_the_end, mut admission) = self.inner.enter(thread)?;
@@ -388,13 +388,11 @@ impl<S: Config> Db<S> {
             let conflict = {
                 let mut state = self.inner.take(thread)?;
                 state.session.admission = admission;
-                let tx = Tx::<S, M>::new(&self.inner, state, options.is_opaque, options.is_bounded());
-                let mut handle = M::Handle::of(tx);
+                let mut tx = Tx::<S, M>::new(&self.inner, state, options.is_opaque, options.is_bounded());
                 if !M::WRITES && !retry.is_first() {
-                    handle.turn_to_snapshot()?;
+                    tx.turn_to_snapshot()?;
                 }
-                let done = catch_unwind(AssertUnwindSafe(|| body(&mut handle)));
-                let tx = handle.whole();
+                let done = catch_unwind(AssertUnwindSafe(|| body(&mut tx)));
                 match done {
                     Ok(Ok(value)) => match tx.try_commit(thread) {
                         Ok(()) => return Ok(value),

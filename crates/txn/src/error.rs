@@ -315,8 +315,9 @@ pub enum Error {
     #[error("the savepoint is none of this transaction's, or of a part that was undone")]
     OtherSavepoint,
     /// `transact` or `read` was called within the closure of another transaction, with which it
-    /// would conflict.
-    #[error("a transaction within a transaction: use the one that the closure is given, or a savepoint")]
+    /// would conflict. Or an iterator over keys reads the transaction that it is given to, which
+    /// has written: collect the keys first.
+    #[error("a transaction within another: use the closure's, or a savepoint, and collect keys before reading by them")]
     Nested,
     /// The database is closed.
     #[error("the database is closed, for all its clones: make another")]

@@ -2,16 +2,21 @@
 //!
 //! A table is a source of its rows. A [column](Table::column) is a source of parts of them, and an
 //! index of the rows in another order. An index's [keys](crate::Index::keys) are a source of the
-//! rows' keys. The methods of [`Tx`] take any source that supports them. A range of a hash table,
-//! or an update through an index, does not compile.
+//! rows' keys. The methods of [`Tx`](crate::Tx) take any source that supports them. A range of a
+//! hash table, or an update through an index, does not compile.
 
 use std::{borrow::Borrow, fmt};
 
 use drtm_kv::PrefetchMask;
 
 use crate::{
-    AsKey, Codec, CodecError, Config, Error, Key, KeyRange, Mode, Ordered, Table, Tx, codec::expected_bytes,
-    name::Name, position::Position, projection::Projection, table::Kind, tx::Found,
+    AsKey, Codec, CodecError, Config, Error, Key, KeyRange, Mode, Ordered, Table,
+    codec::expected_bytes,
+    name::Name,
+    position::Position,
+    projection::Projection,
+    table::Kind,
+    tx::{Exclusive, Found},
 };
 
 pub(crate) mod sealed {
@@ -29,7 +34,7 @@ pub(crate) mod sealed {
 /// const BY_SCORE: IndexDef<u64, Pod<u32>, u32> = IndexDef::unique("by score", |_, score| Some(score));
 ///
 /// /// The best row of anything that has an order.
-/// fn best<R: Sorted>(tx: &mut Tx<'_>, rows: R) -> Result<Option<R::Row>, Error> {
+/// fn best<R: Sorted>(tx: &Tx<'_>, rows: R) -> Result<Option<R::Row>, Error> {
 ///     Ok(tx.range(rows, ..)?.last()?.map(|(_, row)| row))
 /// }
 ///
@@ -89,7 +94,7 @@ pub trait Rows: Copy + fmt::Debug + sealed::Sealed {
 /// See [`Rows`].
 pub type KeyedRow<R> = (<R as Rows>::Key, <R as Rows>::Row);
 
-/// A source with lookups by key: [`Tx::get`].
+/// A source with lookups by key: [`Tx::get`](crate::Tx::get).
 ///
 /// # Example
 ///
@@ -102,14 +107,18 @@ pub trait Point: Rows {
     #[doc(hidden)]
     fn get<S: Config, M: Mode>(
         self,
-        tx: &mut Tx<'_, S, M>,
+        tx: &mut Exclusive<'_, S, M>,
         key: impl AsKey<Self::Key>,
     ) -> Result<Option<Self::Row>, Error>;
     #[doc(hidden)]
-    fn contains<S: Config, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: impl AsKey<Self::Key>) -> Result<bool, Error>;
+    fn contains<S: Config, M: Mode>(
+        self,
+        tx: &mut Exclusive<'_, S, M>,
+        key: impl AsKey<Self::Key>,
+    ) -> Result<bool, Error>;
 }
 
-/// A source that is ordered by keys: [`Tx::range`].
+/// A source that is ordered by keys: [`Tx::range`](crate::Tx::range).
 ///
 /// # Example
 ///
@@ -121,13 +130,16 @@ pub trait Sorted: Rows {
     #[doc(hidden)]
     type Codec: Codec;
     #[doc(hidden)]
-    fn entries<S: Config, M: Mode>(self, tx: &Tx<'_, S, M>) -> Result<Table<Self::Entry, Self::Codec, Ordered>, Error>;
+    fn entries<S: Config, M: Mode>(
+        self,
+        tx: &Exclusive<'_, S, M>,
+    ) -> Result<Table<Self::Entry, Self::Codec, Ordered>, Error>;
     #[doc(hidden)]
     fn position(bounds: impl KeyRange<Self::Key>) -> Position;
     #[doc(hidden)]
     fn row<S: Config, M: Mode>(
         self,
-        tx: &mut Tx<'_, S, M>,
+        tx: &mut Exclusive<'_, S, M>,
         table: &Name,
         entry: Self::Entry,
         found: Found,
@@ -170,7 +182,7 @@ pub trait Stored: Rows {
     #[doc(hidden)]
     fn update<S: Config, X>(
         self,
-        tx: &mut Tx<'_, S>,
+        tx: &mut Exclusive<'_, S>,
         key: impl AsKey<Self::Key>,
         change: impl FnOnce(&mut Self::Row) -> X,
     ) -> Result<Option<X>, Error>
@@ -178,8 +190,8 @@ pub trait Stored: Rows {
         Self::Row: Borrow<Self::Given>;
 }
 
-/// A source whose rows can be prefetched, whole or in part: [`Tx::prefetch`]. These are tables,
-/// columns, and [several columns](Table::columns) at once.
+/// A source whose rows can be prefetched, whole or in part: [`Tx::prefetch`](crate::Tx::prefetch).
+/// These are tables, columns, and [several columns](Table::columns) at once.
 ///
 /// # Example
 ///
@@ -260,7 +272,7 @@ impl<K: Key, C: Codec, O: Kind> Stored for Table<K, C, O> {
     #[inline(always)]
     fn update<S: Config, X>(
         self,
-        tx: &mut Tx<'_, S>,
+        tx: &mut Exclusive<'_, S>,
         key: impl AsKey<K>,
         change: impl FnOnce(&mut C::Value) -> X,
     ) -> Result<Option<X>, Error>
@@ -273,12 +285,20 @@ impl<K: Key, C: Codec, O: Kind> Stored for Table<K, C, O> {
 
 impl<R: Stored> Point for R {
     #[inline(always)]
-    fn get<S: Config, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: impl AsKey<R::Key>) -> Result<Option<R::Row>, Error> {
+    fn get<S: Config, M: Mode>(
+        self,
+        tx: &mut Exclusive<'_, S, M>,
+        key: impl AsKey<R::Key>,
+    ) -> Result<Option<R::Row>, Error> {
         tx.find(self, key, |part| self.decode(part))
     }
 
     #[inline(always)]
-    fn contains<S: Config, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: impl AsKey<R::Key>) -> Result<bool, Error> {
+    fn contains<S: Config, M: Mode>(
+        self,
+        tx: &mut Exclusive<'_, S, M>,
+        key: impl AsKey<R::Key>,
+    ) -> Result<bool, Error> {
         tx.is_there(self.table(), key)
     }
 }
@@ -290,7 +310,7 @@ impl<R: Stored<Kind = Ordered>> Sorted for R {
     #[inline(always)]
     fn entries<S: Config, M: Mode>(
         self,
-        _tx: &Tx<'_, S, M>,
+        _tx: &Exclusive<'_, S, M>,
     ) -> Result<Table<R::Key, <R as Stored>::Codec, Ordered>, Error> {
         Ok(self.table())
     }
@@ -303,7 +323,7 @@ impl<R: Stored<Kind = Ordered>> Sorted for R {
     #[inline(always)]
     fn row<S: Config, M: Mode>(
         self,
-        tx: &mut Tx<'_, S, M>,
+        tx: &mut Exclusive<'_, S, M>,
         table: &Name,
         key: R::Key,
         found: Found,

@@ -5,11 +5,19 @@
 //! inserted gets its record at once, marked absent. So a transaction finds its own insertions by
 //! every access path, ranges included. Any other transaction that looks up the key reads a record
 //! that changes if the insertion commits.
+//!
+//! A read has the transaction for itself for as long as it lasts ([`Exclusive`]). While a closure
+//! is shown a row in place, the read that shows it is not over. If the closure reads too, it gets
+//! another state: the read is *nested*. At the end, what nested reads have seen is added to the
+//! read set, and validated with it. Another state does not have the transaction's writes, nor what
+//! an opaque transaction validates at each read. So where there are any, a row is copied before it
+//! is shown, and the read is over by then.
 
+mod copies;
 mod drive;
 mod each;
 mod entry;
-mod handle;
+mod exclusive;
 mod index;
 mod lend;
 mod many;
@@ -17,46 +25,46 @@ mod mode;
 mod part;
 mod range;
 mod read;
+mod reads;
 mod run;
 mod savepoint;
 mod scan;
-mod snapshot;
 mod sweep;
 mod upkeep;
 mod walk;
 mod write;
+mod writes;
 mod yield_to_ticket;
 
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
-pub(crate) use handle::{Handle, Handled};
+pub(crate) use exclusive::{Exclusive, Found, encode, in_memory_only};
 pub use lend::Lend;
 pub use mode::{Mode, ReadOnly, Update};
 pub use range::Range;
 pub use savepoint::Savepoint;
-pub use snapshot::Snapshot;
 
-use std::{hint::cold_path, marker::PhantomData};
-
-use drtm_htm::fence_locked;
-use drtm_kv::{ReadEntry, Version};
+use std::{
+    cell::{OnceCell, RefCell},
+    fmt,
+};
 
 use crate::{
-    AsKey, Codec, CommitToken, Config, Conflict, DefaultConfig, Durability, Error, Key, Table,
-    catalog::Opened,
-    commit, culprit,
-    durability::{Choice, Log},
+    Config, Conflict, DefaultConfig, Error,
     inner::{Inner, Thread},
-    reclaim, snapshots,
-    state::{LONG_READ, TxState},
-    storage::{Absence, KeyRef},
-    trace::event,
-    write_set::WriteOp,
+    snapshots,
+    state::TxState,
 };
 
 /// A transaction. Dropping it without a [commit](Self::commit) aborts it: none of its writes are
 /// applied.
 ///
-/// It can move to another thread: it is `Send`.
+/// Reads take `&self`. So several ranges can be open at once, and rows can be read while a range is
+/// open, or while a closure is shown a row. Such reads see what all others see, the transaction's
+/// own writes included. What writes takes `&mut self`: no closure and no range sees a row change
+/// under it. A [`range_mut`](Self::range_mut) writes where it reads.
+///
+/// A transaction can move to another thread, but threads cannot share it: it is `Send`, and not
+/// `Sync`.
 ///
 /// # Example
 ///
@@ -86,459 +94,221 @@ use crate::{
 /// fn moves<T: Send>() {}
 /// moves::<drtm::Tx<'_>>();
 /// ```
+///
+/// ```compile_fail
+/// fn is_shared<T: Sync>() {}
+/// is_shared::<drtm::Tx<'_>>();
+/// ```
 #[doc(alias("rollback", "abort"))]
-#[derive(Debug)]
 pub struct Tx<'db, S: Config = DefaultConfig, M: Mode = Update> {
-    pub(crate) db: &'db Inner<S>,
-    /// `None` once the transaction has ended.
-    state: Option<Box<TxState<S::Engine>>>,
-    /// Whether every read validates those before it.
-    is_opaque: bool,
-    /// Whether a failed transaction notes which row was in conflict.
-    explains: bool,
-    /// The conflict that keeps it from committing, once one has been reported.
-    pub(crate) doomed: Option<Conflict>,
-    /// The snapshot that is read, unless it is the present.
-    snapshot: Option<snapshots::Opened>,
-    mode: PhantomData<M>,
+    db: &'db Inner<S>,
+    main: RefCell<Exclusive<'db, S, M>>,
+    nested: OnceCell<Box<Nested<'db, S, M>>>,
+    /// The snapshot that all of its reads see. `None` if it began to read in the present.
+    since: Option<snapshots::Opened>,
+    /// Whether a row is copied before a closure is shown it: there may be writes, or it is opaque.
+    copies: bool,
 }
 
-/// Where a found value is.
-#[derive(Clone, Copy, Debug)]
-pub enum Found {
-    /// In the buffer of the last read.
-    Read,
-    /// In the write set. The fields are whole words, because this is passed from function to
-    /// function: a value stored by halves and loaded as a whole stalls.
-    Own { start: usize, length: usize },
+/// A read-only transaction, or a snapshot. It never blocks or aborts writers.
+///
+/// A read within a closure that is shown a row sees what any other read of the transaction sees. In
+/// a [snapshot](crate::Db::snapshot) that is the snapshot. In [`Db::read`](crate::Db::read) it is
+/// validated when the transaction ends, together with all others. If such closures read more than
+/// about a thousand rows, the transaction runs again in a snapshot.
+///
+/// # Example
+///
+/// ```
+/// use drtm::{Db, Error, Ordered, Pod, Serde, TableDef};
+///
+/// const ORDERS: TableDef<(u32, u32), Pod<u64>, Ordered> = TableDef::ordered("orders");
+/// const ITEMS: TableDef<u64, Serde<String>> = TableDef::hash("items");
+/// let db = Db::new()?;
+/// let (orders, items) = (db.table(ORDERS)?, db.table(ITEMS)?);
+/// db.transact(|tx| {
+///     tx.insert(items, 17, &"nails".to_owned())?;
+///     tx.insert(items, 18, &"nuts".to_owned())?;
+///     tx.insert(orders, (7, 1), &18)?;
+///     tx.insert(orders, (7, 2), &17)
+/// })?;
+/// let ordered: Vec<_> = db.read(|tx| {
+///     let of_customer = tx.range(orders, (7, 0)..=(7, u32::MAX))?;
+///     of_customer.rows().filter_map(|row| row.and_then(|(_, item)| tx.get(items, item)).transpose()).collect()
+/// })?;
+/// assert_eq!(ordered, ["nuts", "nails"]);
+///
+/// // A row can be read while another one is shown.
+/// let snapshot = db.snapshot()?;
+/// let name = snapshot.view(orders, (7, 1), |item| snapshot.get(items, item))?;
+/// assert_eq!(name.transpose()?.flatten().as_deref(), Some("nuts"));
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// ```
+/// fn moves<T: Send>() {}
+/// moves::<drtm::Snapshot<'_>>();
+/// ```
+///
+/// ```compile_fail
+/// fn is_shared<T: Sync>() {}
+/// is_shared::<drtm::Snapshot<'_>>();
+/// ```
+///
+/// A snapshot has no methods that write. This does not compile:
+///
+/// ```compile_fail
+/// use drtm::{Db, Error, Raw, TableDef};
+///
+/// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
+/// let db = Db::new()?;
+/// let notes = db.table(NOTES)?;
+/// db.read(|tx| tx.put(notes, &1, b"no"))?;
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// It does not end while a range of it is open. Neither does this compile:
+///
+/// ```compile_fail
+/// use drtm::{Db, Error, Ordered, Raw, TableDef};
+///
+/// const NOTES: TableDef<u64, Raw, Ordered> = TableDef::ordered("notes");
+/// let db = Db::new()?;
+/// let notes = db.table(NOTES)?;
+/// let snapshot = db.snapshot()?;
+/// let mut rows = snapshot.range(notes, ..)?;
+/// snapshot.commit()?;
+/// rows.next()?;
+/// # Ok::<(), Error>(())
+/// ```
+pub type Snapshot<'db, S = DefaultConfig> = Tx<'db, S, ReadOnly>;
+
+/// A transaction for nested reads, and one for those that are nested in these.
+struct Nested<'db, S: Config, M: Mode> {
+    tx: RefCell<Exclusive<'db, S, M>>,
+    next: OnceCell<Box<Self>>,
 }
 
-impl Found {
-    /// Returns the value of a row in the write set. `None` if the row is to be removed.
-    #[inline(always)]
-    fn of(op: WriteOp) -> Option<Self> {
-        match op {
-            WriteOp::Put(value) | WriteOp::Insert(value) => {
-                Some(Self::Own { start: value.range().start, length: value.length() })
-            }
-            // The reader of such a row reads the record, and applies the patch to what was read.
-            WriteOp::Patch { .. } => Some(Self::Read),
-            WriteOp::Remove => None,
-        }
+impl<S: Config, M: Mode> Drop for Nested<'_, S, M> {
+    fn drop(&mut self) {
+        self.tx.get_mut().leave_nested();
     }
 }
 
-/// Encodes a key as the store takes it.
-#[inline(always)]
-pub(crate) fn encode<K: Key>(key: impl AsKey<K>, buffer: &mut Vec<u8>) -> KeyRef<'_> {
-    if K::FITS {
-        KeyRef::Word(key.packed())
-    } else {
-        buffer.clear();
-        key.write_key(buffer, true);
-        KeyRef::Bytes(buffer)
+impl<S: Config, M: Mode> fmt::Debug for Tx<'_, S, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tx").field("since", &self.since).finish_non_exhaustive()
     }
 }
 
 impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
     #[inline(always)]
-    pub(crate) fn new(db: &'db Inner<S>, mut state: Box<TxState<S::Engine>>, is_opaque: bool, explains: bool) -> Self {
-        if is_opaque {
-            state.opacity.begin();
-        }
-        Self { db, state: Some(state), is_opaque, explains, doomed: None, snapshot: None, mode: PhantomData }
+    pub(crate) fn new(db: &'db Inner<S>, state: Box<TxState<S::Engine>>, is_opaque: bool, explains: bool) -> Self {
+        let main = RefCell::new(Exclusive::new(db, state, is_opaque, explains));
+        Self { db, main, nested: OnceCell::new(), since: None, copies: M::WRITES && is_opaque }
     }
 
-    /// Returns the transaction's state. It is there until the transaction ends, which consumes it.
-    #[inline(always)]
-    pub(crate) fn state(&mut self) -> &mut TxState<S::Engine> {
-        match &mut self.state {
-            Some(state) => state,
-            None => unreachable!("the transaction has ended"),
-        }
-    }
-
-    /// Encodes a key once, and calls `then` with it.
-    #[inline(always)]
-    fn with_key<K: Key, T>(&mut self, key: impl AsKey<K>, then: impl FnOnce(&mut Self, KeyRef<'_>) -> T) -> T {
-        if K::FITS {
-            return then(self, KeyRef::Word(key.packed()));
-        }
-        let mut buffer = std::mem::take(&mut self.state().arena.key);
-        let done = then(self, encode(key, &mut buffer));
-        self.state().arena.key = buffer;
-        done
-    }
-
-    #[inline(always)]
-    fn opened<K, C, O>(&self, table: Table<K, C, O>) -> Result<&'db Opened<S::Engine>, Error> {
-        self.db.catalog.opened(table.database, table.number)
-    }
-
-    /// Records that the transaction cannot commit.
+    /// Continues in a snapshot of now, which has read nothing yet.
     #[cold]
-    pub(crate) fn doom(&mut self, conflict: Conflict) -> Error {
-        self.doomed = Some(conflict);
-        Error::Conflict(conflict)
-    }
-
-    /// Adds a record to the read set. From time to time it validates the whole read set, so that a
-    /// transaction that cannot commit does not run on for long.
-    #[inline(always)]
-    pub(crate) fn track_read(&mut self, seen: ReadEntry) -> Result<(), Error> {
-        if self.past().is_some() {
-            return Ok(());
-        }
-        self.state().reads.records.push(seen);
-        if self.is_to_check() { self.check() } else { Ok(()) }
-    }
-
-    /// Like [`track_read`](Self::track_read), for a row that is going to be changed. It is not
-    /// added to the read set here: it is once [the change has failed](crate::work::Changing), and
-    /// otherwise is in the write set.
-    #[inline(always)]
-    pub(crate) fn track_read_to_change(&mut self, seen: ReadEntry) -> Result<(), Error> {
-        if self.is_to_check() {
-            cold_path();
-            self.track_read(seen)?;
-            self.state().reads.untrack(seen);
-        }
+    pub(crate) fn turn_to_snapshot(&mut self) -> Result<(), Error> {
+        let main = self.main.get_mut();
+        main.turn_to_snapshot()?;
+        self.since = main.snapshot();
         Ok(())
     }
 
-    /// Returns whether it is time to validate the read set.
+    /// Calls `read` with a transaction that is not in use.
     #[inline(always)]
-    fn is_to_check(&mut self) -> bool {
-        let is_opaque = self.is_opaque;
-        let state = self.state();
-        state.seen() >= state.reads.next_check || is_opaque
+    fn with<T>(&self, read: impl FnOnce(&mut Exclusive<'db, S, M>) -> Result<T, Error>) -> Result<T, Error> {
+        let tx = if self.main.try_borrow_mut().is_ok() { &self.main } else { self.nested()? };
+        read(&mut tx.borrow_mut())
     }
 
-    /// Adds the place where a key was missing to the read set.
-    #[inline]
-    fn track_absent(&mut self, absence: Absence) -> Result<(), Error> {
-        self.state().reads.track_absent(absence);
-        self.passed()
+    /// Returns the transaction to write with.
+    #[inline(always)]
+    pub(crate) fn exclusive(&mut self) -> &mut Exclusive<'db, S, M> {
+        self.copies = M::WRITES;
+        self.main.get_mut()
     }
 
-    /// Validates the read set, in an opaque transaction, after something other than a record was
-    /// read.
-    #[inline]
-    fn passed(&mut self) -> Result<(), Error> {
-        if self.is_opaque { self.check() } else { Ok(()) }
-    }
-
-    /// Validates the read set. A read-only transaction that has read much continues in a snapshot.
+    /// Returns a transaction for a nested read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Nested`] if it would not see the transaction's writes: an iterator over keys reads
+    /// the transaction that iterates over them.
     #[cold]
     #[inline(never)]
-    fn check(&mut self) -> Result<(), Error> {
-        if !M::WRITES && self.state().seen() >= LONG_READ {
-            if self.state().is_nested {
-                // Those that it is nested in go on in the present. The next run is in a snapshot.
-                return Err(self.doom(Conflict::Validation));
+    fn nested(&self) -> Result<&RefCell<Exclusive<'db, S, M>>, Error> {
+        if self.copies {
+            return Err(Error::Nested);
+        }
+        let mut place = &self.nested;
+        loop {
+            let nested = match place.get() {
+                Some(nested) => nested,
+                None => {
+                    let nested = self.begin_nested()?;
+                    place.get_or_init(|| nested)
+                }
+            };
+            if nested.tx.try_borrow_mut().is_ok() {
+                return Ok(&nested.tx);
             }
-            return self.turn_to_snapshot();
+            place = &nested.next;
         }
-        let (db, is_opaque) = (self.db, self.is_opaque);
-        let state = self.state();
-        let TxState { reads, writes, opacity, holder, .. } = &mut *state;
-        let rows = reads.records.len() + reads.buckets.len() + reads.leaves.len() + writes.len();
-        if is_opaque && !db.for_peers && !opacity.may_have_changed(db.engine(), &db.registry, rows) {
-            // The earlier reads still hold.
-            let records = db.store.records();
-            if reads.records.last().is_none_or(|last| records.is_still(*last, *holder)) {
-                return Ok(());
+    }
+
+    fn begin_nested(&self) -> Result<Box<Nested<'db, S, M>>, Error> {
+        let tx = RefCell::new(Exclusive::new_nested(self.db, self.since)?);
+        Ok(Box::new(Nested { tx, next: OnceCell::new() }))
+    }
+
+    /// Returns the transaction with all that it has read, to be ended.
+    #[inline(always)]
+    fn whole(&mut self) -> &mut Exclusive<'db, S, M> {
+        if self.nested.get().is_some() {
+            self.absorb();
+        }
+        self.main.get_mut()
+    }
+
+    /// Adds what nested reads have seen to the read set.
+    #[cold]
+    #[inline(never)]
+    fn absorb(&mut self) {
+        let main = self.main.get_mut();
+        // Its own reads are of the snapshot in which it has continued, and the nested ones are not.
+        let is_mixed = main.snapshot().is_some() && self.since.is_none();
+        let mut rest = self.nested.take();
+        while let Some(mut nested) = rest {
+            rest = nested.next.take();
+            let tx = nested.tx.get_mut();
+            let reads = &mut tx.state().reads;
+            if is_mixed && !reads.is_empty() {
+                main.doomed.get_or_insert(Conflict::Validation);
             }
+            main.state().reads.absorb(reads);
+            main.doomed = main.doomed.or(tx.doomed);
         }
-        state.reads.next_check = 2 * state.seen();
-        match commit::validate_all(db, state) {
-            Ok(()) => Ok(()),
-            Err(conflict) => Err(self.doom(conflict)),
-        }
+    }
+
+    /// Commits by reference. The transaction has ended afterwards, whatever the result. `thread` is
+    /// this thread.
+    #[inline(always)]
+    pub(crate) fn try_commit(&mut self, thread: &Thread<S::Engine>) -> Result<(), Error> {
+        self.whole().try_commit(thread)
     }
 
     /// Returns the conflict that keeps the transaction from committing. `None` if its reads still
     /// hold.
     pub(crate) fn validation_error(&mut self) -> Option<Conflict> {
-        let db = self.db;
-        self.doomed.or_else(|| commit::validate_all(db, self.state()).err())
+        self.whole().validation_error()
     }
 
-    /// Commits the transaction: its writes become visible atomically.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Conflict`] when other transactions have changed what this one has read; or when
-    /// memory has run out. Its writes are then not applied.
-    ///
-    /// # Example
-    ///
-    /// See [`Tx`].
-    pub fn commit(mut self) -> Result<(), Error> {
-        self.try_commit(self.db.thread())
-    }
-
-    /// Returns the first version that the transaction's snapshot does not see. `None` if it reads
-    /// the present.
-    #[inline(always)]
-    fn past(&self) -> Option<Version> {
-        if M::WRITES { None } else { self.snapshot.map(|snapshot| snapshot.before) }
-    }
-
-    /// Continues in a snapshot of now, if all reads still hold.
-    #[cold]
-    pub(crate) fn turn_to_snapshot(&mut self) -> Result<(), Error> {
-        let db = self.db;
-        let snapshot = db.snapshots.open(&db.store)?;
-        event!(trace, database = db.number, until = snapshot.before.number(), "a snapshot is open");
-        self.snapshot = Some(snapshot);
-        // From here on, a thread that closes the database sees this transaction, or this thread
-        // sees that it is closed: opening the snapshot was a fence.
-        fence_locked();
-        db.lifecycle.admit(db.engine(), true)?;
-        // A read that still holds did hold when the snapshot was opened: a writer that was about to
-        // change the record by then has it locked, or has changed it.
-        if let Err(conflict) = commit::validate_all(db, self.state()) {
-            return Err(self.doom(conflict));
-        }
-        self.state().clear();
-        Ok(())
-    }
-
-    /// Commits like [`commit`](Self::commit), by reference. The transaction has ended afterwards,
-    /// whatever the result. `thread` is this thread.
-    #[inline(always)]
-    pub(crate) fn try_commit(&mut self, thread: &Thread<S::Engine>) -> Result<(), Error> {
-        // A transaction that has only read a row pays for nothing that follows: no registers, and
-        // no stack.
-        if commit::is_trivially_committed::<S, M>(self.db, self.state())
-            && self.doomed.is_none()
-            && self.db.log.is_none()
-        {
-            self.state().session.counters.has_read();
-            self.has_committed(thread);
-            return Ok(());
-        }
-        self.try_commit_all(thread)
-    }
-
-    /// The slow path of [`try_commit`](Self::try_commit), where there is something to do.
-    #[inline(never)]
-    fn try_commit_all(&mut self, thread: &Thread<S::Engine>) -> Result<(), Error> {
-        let db = self.db;
-        let committed = match self.doomed {
-            Some(conflict) => Err(conflict.into()),
-            None => commit::commit::<S, M>(db, self.state()),
-        };
-        if self.state().is_large() && committed.is_ok() {
-            cold_path();
-            self.state().shed();
-        }
-        match committed {
-            Ok(()) => match &db.log {
-                None => {
-                    self.has_committed(thread);
-                    Ok(())
-                }
-                Some(log) => {
-                    cold_path();
-                    self.has_committed_to(log, thread)
-                }
-            },
-            Err(error) => Err(self.end_with(error, thread)),
-        }
-    }
-
-    /// Ends a transaction that has committed, and waits for the log if its durability demands it.
-    #[inline(never)]
-    fn has_committed_to(&mut self, log: &Log<S::Engine>, thread: &Thread<S::Engine>) -> Result<(), Error> {
-        let past = self.past();
-        let state = self.state();
-        let choice = std::mem::take(&mut state.session.choice);
-        let depends_on = match state.session.logged_in {
-            0 => log.depends_on(&state.reads, state.writes.is_empty(), past),
-            epoch => Ok(epoch),
-        };
-        self.has_committed(thread);
-        let epoch = depends_on?;
-        if choice == Choice::Token {
-            thread.submitted.set(epoch);
-        }
-        log.after_commit(epoch, choice)
-    }
-
-    /// Chooses when this transaction's commit returns: as soon as it is durable, or at once. It
-    /// overrides the [database's](crate::Builder::durability) choice.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Config`] for [`Durability::None`], and in a database that is in memory only.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm::{Db, Durability, Error, Raw, TableDef};
-    ///
-    /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
-    /// let directory = std::env::temp_dir().join(format!("drtm-choice-{}", std::process::id()));
-    /// let db = Db::builder().path(&directory).durability(Durability::Sync).build()?;
-    /// let notes = db.table(NOTES)?;
-    /// db.transact(|tx| {
-    ///     tx.set_durability(Durability::Async)?;
-    ///     tx.put(notes, &1, b"not worth waiting for")
-    /// })?;
-    /// # drop(db);
-    /// # std::fs::remove_dir_all(&directory).expect("it is there");
-    /// # Ok::<(), Error>(())
-    /// ```
-    pub fn set_durability(&mut self, durability: Durability) -> Result<(), Error> {
-        let choice = match durability {
-            Durability::Async => Choice::Async,
-            Durability::Sync => Choice::Sync,
-            Durability::None => return Err(in_memory_only("a transaction's durability", "`Async` or `Sync`")),
-        };
-        self.choose("a transaction's durability", choice)
-    }
-
-    /// Sets the durability of this run of the transaction.
-    pub(crate) fn choose(&mut self, what: &'static str, choice: Choice) -> Result<(), Error> {
-        if self.db.log.is_none() {
-            return Err(in_memory_only(what, "of a database with a path"));
-        }
-        self.state().session.choice = choice;
-        Ok(())
-    }
-
-    /// Like [`commit`](Self::commit), but returns before the transaction is durable. The returned
-    /// token can be waited for, or awaited.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Config`] in a database that is in memory only. Otherwise as for
-    /// [`commit`](Self::commit).
-    ///
-    /// # Example
-    ///
-    /// See [`CommitToken`].
-    pub fn submit(mut self) -> Result<CommitToken, Error> {
-        const WHAT: &str = "a commit's token";
-        self.choose(WHAT, Choice::Token)?;
-        let (db, thread) = (self.db, self.db.thread());
-        self.try_commit(thread)?;
-        let token = db.log.as_ref().and_then(|log| log.token(thread.submitted.get()));
-        token.ok_or_else(|| in_memory_only(WHAT, "of a database with a path"))
-    }
-
-    #[inline(always)]
-    fn has_committed(&mut self, thread: &Thread<S::Engine>) {
-        let Some(mut state) = self.state.take() else { return };
-        let db = self.db;
-        state.session.commits = state.session.commits.wrapping_add(1);
-        state.clear();
-        self.leave_snapshot(&mut state);
-        db.give_back(thread, state);
-    }
-
-    /// Aborts the transaction because of this error, and returns it.
-    #[cold]
-    #[inline(never)]
-    fn end_with(&mut self, error: Error, thread: &Thread<S::Engine>) -> Error {
-        let conflict = match error {
-            Error::Conflict(conflict) => Some(conflict),
-            _ => None,
-        };
-        self.end(conflict, Some(thread));
-        error
-    }
-
-    #[inline(always)]
-    fn leave_snapshot(&mut self, state: &mut TxState<S::Engine>) {
-        if !M::WRITES
-            && let Some(snapshot) = self.snapshot.take()
-        {
-            self.db.snapshots.close(&self.db.store, snapshot);
-            event!(trace, database = self.db.number, until = snapshot.before.number(), "a snapshot is closed");
-            // A corrupt store is reported to its next user; `drop` has no way to report it.
-            let _ = reclaim::try_some(self.db, state);
-        }
-    }
-
-    /// Aborts the transaction: discards its write set, and removes the records made for it.
-    /// `thread` is this thread, if it is known.
+    /// Aborts the transaction.
     #[cold]
     pub(crate) fn end(&mut self, conflict: Option<Conflict>, thread: Option<&Thread<S::Engine>>) {
-        let Some(mut state) = self.state.take() else { return };
-        self.leave_snapshot(&mut state);
-        match conflict {
-            Some(conflict) => self.conflicted(&state, conflict),
-            None => state.session.counters.gave_up(),
-        }
-        state.session.choice = Choice::Default;
-        state.give_back_reserved();
-        reclaim::undo_inserts(self.db, &mut state);
-        if state.is_large() {
-            state.shed();
-        }
-        state.clear();
-        match thread {
-            Some(thread) => self.db.give_back(thread, state),
-            // This may be another thread than the one that began it, or one whose thread-local data
-            // are gone.
-            None => self.db.give_to_others(state),
-        }
-    }
-
-    /// Counts the conflict, and publishes the touched places if this thread holds the ticket.
-    #[cold]
-    fn conflicted(&self, state: &TxState<S::Engine>, conflict: Conflict) {
-        let db = self.db;
-        state.session.counters.conflicted(conflict);
-        if db.ticket.is_taken() {
-            db.ticket.claim(db.this_thread(), state.places());
-        }
-        if self.explains {
-            *db.thread().culprit.borrow_mut() = culprit::find(db, state);
-        }
-    }
-
-    /// Returns whether the transaction reads the present and is not opaque, so that it may use fast
-    /// paths.
-    #[inline(always)]
-    fn is_plain(&self) -> bool {
-        !self.is_opaque && self.past().is_none()
-    }
-
-    fn codec_error<T>(opened: &Opened<S::Engine>, result: Result<T, crate::CodecError>) -> Result<T, Error> {
-        result.map_err(|source| Error::Codec { table: opened.name.get(), source })
-    }
-
-    /// Returns the bytes of a value that was found.
-    #[inline(always)]
-    fn bytes(state: &TxState<S::Engine>, found: Found) -> &[u8] {
-        match found {
-            Found::Read => state.arena.value.bytes(),
-            Found::Own { start, length } => state.arena.values.bytes().get(start..start + length).unwrap_or(&[]),
-        }
-    }
-
-    #[inline(always)]
-    fn decode<C: Codec>(&mut self, opened: &Opened<S::Engine>, found: Found) -> Result<C::Value, Error> {
-        Self::codec_error(opened, C::decode(Self::bytes(self.state(), found)))
-    }
-}
-
-/// Returns the error of an operation that needs a log.
-#[cold]
-pub(crate) fn in_memory_only(what: &'static str, must_be: &'static str) -> Error {
-    Error::Config { what, must_be, is: "in memory only".to_owned() }
-}
-
-impl<S: Config, M: Mode> Drop for Tx<'_, S, M> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        // Most transactions have ended by now.
-        if self.state.is_some() {
-            self.end(None, None);
-        }
+        self.whole().end(conflict, thread);
     }
 }

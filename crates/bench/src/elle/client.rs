@@ -81,8 +81,7 @@ impl<S: Config> Client<'_, S> {
         let ended = db.read(|tx| {
             self.retry(&mut open, left)?;
             let operations = &mut open.operations;
-            let ended =
-                tx.exclusive(|tx| operations.iter_mut().try_for_each(|operation| self.store.read(tx, operation)));
+            let ended = operations.iter_mut().try_for_each(|operation| self.store.read(tx, operation));
             self.journal.returns(&mut open);
             ended
         });

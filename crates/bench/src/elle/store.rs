@@ -50,11 +50,7 @@ impl Store {
     }
 
     /// Runs one operation of a read-only transaction.
-    pub(super) fn read<S: Config, M: Mode>(
-        &self,
-        tx: &mut Tx<'_, S, M>,
-        operation: &mut Operation,
-    ) -> Result<(), Error> {
+    pub(super) fn read<S: Config, M: Mode>(&self, tx: &Tx<'_, S, M>, operation: &mut Operation) -> Result<(), Error> {
         match operation {
             Operation::List { key, seen } => {
                 let bytes = in_table!(self, lists, sorted_lists, *key, |table| tx.get(table, *key))?;

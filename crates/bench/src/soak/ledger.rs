@@ -188,7 +188,7 @@ impl Ledger {
     /// Runs a transaction that only reads lists.
     pub(super) fn read<S: Config, M: Mode>(
         &self,
-        tx: &mut Tx<'_, S, M>,
+        tx: &Tx<'_, S, M>,
         random: &mut Rng,
         seen: &mut Vec<Seen>,
     ) -> Result<(), Error> {

@@ -149,7 +149,7 @@ impl Life {
             let invoked = CLOCK.fetch_add(1, SeqCst);
             let kind = random.u8(0..10);
             let done = match kind {
-                0 => db.read(|tx| tx.exclusive(|tx| ledger.read(tx, &mut random, &mut seen))),
+                0 => db.read(|tx| ledger.read(tx, &mut random, &mut seen)),
                 1 => db.transact(|tx| ledger.read(tx, &mut random, &mut seen)),
                 _ => db.transact(|tx| ledger.write(tx, id, &mut random, &mut seen)),
             };

@@ -24,7 +24,7 @@ pub(crate) enum Reading {
 pub(super) trait ReadBody {
     type Output;
 
-    fn run<S: Config, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<Self::Output, Error>;
+    fn run<S: Config, M: Mode>(&mut self, tx: &Tx<'_, S, M>) -> Result<Self::Output, Error>;
 }
 
 impl Reading {
@@ -40,7 +40,7 @@ impl Reading {
         let seen = match self {
             Self::Auto => db.try_read(|tx| {
                 runs += 1;
-                tx.exclusive(|tx| body.run(tx))
+                body.run(tx)
             }),
             Self::Validated => db.try_transact(|tx| {
                 runs += 1;
@@ -48,8 +48,8 @@ impl Reading {
             }),
             Self::Snapshot => loop {
                 runs += 1;
-                let mut tx = db.snapshot()?;
-                match tx.exclusive(|tx| body.run(tx)) {
+                let tx = db.snapshot()?;
+                match body.run(&tx) {
                     Ok(seen) => break tx.commit().map(|()| seen).map_err(Error::from),
                     // A snapshot should never conflict. The count of retries verifies that.
                     Err(Error::Database(drtm_txn::Error::Conflict(_))) => {}

@@ -43,7 +43,7 @@ pub(super) struct Scratch {
 
 /// Finds the given customer: among those with a last name, the [middle] one.
 fn choose<S: Config, M: Mode, O: Layout>(
-    tx: &mut Tx<'_, S, M>,
+    tx: &Tx<'_, S, M>,
     tables: &Tables<O>,
     (warehouse, district): DistrictKey,
     choice: &CustomerChoice,

@@ -61,7 +61,7 @@ pub(crate) fn append<T>(
 
 /// The values of a transaction, stored contiguously.
 #[derive(Debug, Default)]
-pub(crate) struct Values {
+pub struct Values {
     bytes: Vec<u8>,
     /// The number of bytes that belong to values. The bytes behind them are left over from earlier
     /// ones.
@@ -98,6 +98,11 @@ impl Values {
             self.bytes.resize(self.length, 0);
         }
         &mut self.bytes[start..self.length]
+    }
+
+    /// Keeps this value only.
+    pub(crate) fn set(&mut self, value: &[u8]) {
+        self.room(0, value.len()).copy_from_slice(value);
     }
 
     /// Keeps a value that `write` appends, and returns its range. If that fails, nothing is kept.

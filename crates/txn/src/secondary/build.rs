@@ -173,7 +173,9 @@ impl<S: Config> Db<S> {
             let has_more = opened.storage.visit_some(&mut tour, |key| keys.push(key.into()))?;
             if keys.len() >= BATCH || !has_more {
                 for some in keys.chunks(BATCH) {
-                    self.transact(|tx| some.iter().try_for_each(|key| tx.complete(opened, key.as_ref(), index)))?;
+                    self.transact(|tx| {
+                        some.iter().try_for_each(|key| tx.exclusive().complete(opened, key.as_ref(), index))
+                    })?;
                 }
                 keys.clear();
             }

@@ -41,7 +41,11 @@ impl<'db, R: Stored<Kind = Ordered>, L: Lend<'db, S>, S: Config> Range<'db, R, L
     /// ```
     #[inline]
     pub fn view_next<X>(&mut self, visit: impl FnOnce(R::View<'_>) -> X) -> Result<Option<(R::Key, X)>, Error> {
-        self.with(|mut scan| scan.view_next(visit))
+        if self.lender.copies() {
+            self.view_next_copy(|key, row| (key, visit(row)))
+        } else {
+            self.with(|mut scan| scan.view_next(visit))
+        }
     }
 
     /// Shows the following rows one by one, until the range ends or `visit` breaks off. For many
@@ -78,6 +82,10 @@ impl<'db, R: Stored<Kind = Ordered>, L: Lend<'db, S>, S: Config> Range<'db, R, L
     /// ```
     #[inline]
     pub fn view_each<F: Flow>(&mut self, mut visit: impl FnMut(R::Key, R::View<'_>) -> F) -> Result<(), Error> {
+        if self.lender.copies() {
+            while self.view_next_copy(|key, row| visit(key, row).flow())?.is_some_and(|flow| flow.is_continue()) {}
+            return Ok(());
+        }
         self.with(|mut scan| scan.view_each(|key, row| visit(key, row).flow()))
     }
 }

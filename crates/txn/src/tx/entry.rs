@@ -3,14 +3,14 @@
 
 use std::{borrow::Borrow, fmt, marker::PhantomData};
 
-use super::{Tx, read::Row};
+use super::{Exclusive, read::Row};
 use crate::{
     AsKey, Codec, Config, DefaultConfig, Error, Key, Raw, Table, catalog::Opened, key::ByRef, projection::Projection,
     table::Any, table::Kind,
 };
 
-/// The entry of a key in a table, like that of a map: returned by [`Tx::entry`]. The row is looked
-/// up once, whatever is then done.
+/// The entry of a key in a table, like that of a map: returned by [`Tx::entry`](crate::Tx::entry).
+/// The row is looked up once, whatever is then done.
 ///
 /// # Example
 ///
@@ -89,7 +89,7 @@ pub struct VacantEntry<'t, 'db, K: Key, C: Codec, S: Config = DefaultConfig, A: 
 /// The common part of both kinds of entries.
 #[derive(Debug)]
 struct Place<'t, 'db, S: Config, A> {
-    tx: &'t mut Tx<'db, S>,
+    tx: &'t mut Exclusive<'db, S>,
     opened: &'db Opened<S::Engine>,
     key: A,
 }
@@ -113,18 +113,9 @@ impl<S: Config, A> Place<'_, '_, S, A> {
     }
 }
 
-impl<'db, S: Config> Tx<'db, S> {
-    /// Looks up a key's entry, to read and write the row there.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    ///
-    /// # Example
-    ///
-    /// See [`Entry`].
+impl<'db, S: Config> Exclusive<'db, S> {
     #[inline]
-    pub fn entry<'t, K: Key, C: Codec, O: Kind, A: AsKey<K>>(
+    pub(crate) fn entry<'t, K: Key, C: Codec, O: Kind, A: AsKey<K>>(
         &'t mut self,
         table: Table<K, C, O>,
         key: A,
@@ -169,7 +160,7 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
     ///
     /// # Errors
     ///
-    /// As for [`Tx::put`].
+    /// As for [`Tx::put`](crate::Tx::put).
     ///
     /// # Example
     ///
@@ -186,7 +177,7 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
     ///
     /// # Errors
     ///
-    /// As for [`Tx::put`].
+    /// As for [`Tx::put`](crate::Tx::put).
     ///
     /// # Example
     ///
@@ -206,7 +197,7 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
     ///
     /// # Errors
     ///
-    /// As for [`Tx::put`].
+    /// As for [`Tx::put`](crate::Tx::put).
     ///
     /// # Example
     ///
@@ -224,7 +215,7 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
     ///
     /// # Errors
     ///
-    /// As for [`Tx::put`].
+    /// As for [`Tx::put`](crate::Tx::put).
     ///
     /// # Example
     ///
@@ -258,7 +249,7 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
     ///
     /// # Errors
     ///
-    /// As for [`Tx::put`].
+    /// As for [`Tx::put`](crate::Tx::put).
     ///
     /// # Example
     ///
@@ -287,7 +278,7 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A>
     ///
     /// # Errors
     ///
-    /// As for [`Tx::get`].
+    /// As for [`Tx::get`](crate::Tx::get).
     ///
     /// # Example
     ///
@@ -302,7 +293,7 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A>
     ///
     /// # Errors
     ///
-    /// As for [`Tx::get`].
+    /// As for [`Tx::get`](crate::Tx::get).
     ///
     /// # Example
     ///
@@ -332,7 +323,7 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A>
     ///
     /// # Errors
     ///
-    /// As for [`Tx::put`].
+    /// As for [`Tx::put`](crate::Tx::put).
     ///
     /// # Example
     ///
@@ -360,7 +351,7 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A>
     ///
     /// # Errors
     ///
-    /// As for [`Tx::put`].
+    /// As for [`Tx::put`](crate::Tx::put).
     ///
     /// # Example
     ///
@@ -377,7 +368,7 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A>
     ///
     /// # Errors
     ///
-    /// As for [`Tx::remove`].
+    /// As for [`Tx::remove`](crate::Tx::remove).
     ///
     /// # Example
     ///
@@ -439,7 +430,7 @@ impl<K: Key, C: Codec, S: Config, A: AsKey<K>> VacantEntry<'_, '_, K, C, S, A> {
     ///
     /// # Errors
     ///
-    /// As for [`Tx::put`].
+    /// As for [`Tx::put`](crate::Tx::put).
     ///
     /// # Example
     ///

@@ -3,7 +3,7 @@
 
 use std::{ops::Bound, sync::atomic::Ordering::Relaxed};
 
-use super::{Found, Mode, Tx};
+use super::{Exclusive, Found, Mode};
 use crate::{
     AsKey, Codec, Config, Error, Index, IndexKeys, Key, KeyRange, Ordered, Point, Rows, Sorted, Table, Unique,
     Uniqueness,
@@ -19,14 +19,18 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Rows for Index<K, C, I, U
 
 impl<K: Key, C: Codec, I: Key, O: Kind> Point for Index<K, C, I, Unique, O> {
     #[inline]
-    fn get<S: Config, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: impl AsKey<I>) -> Result<Option<(K, C::Value)>, Error> {
+    fn get<S: Config, M: Mode>(
+        self,
+        tx: &mut Exclusive<'_, S, M>,
+        by: impl AsKey<I>,
+    ) -> Result<Option<(K, C::Value)>, Error> {
         let Some(key) = self.keys().get(tx, by)? else { return Ok(None) };
         let row = self.of_entry(tx, &key)?;
         Ok(Some((key, row)))
     }
 
     #[inline]
-    fn contains<S: Config, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: impl AsKey<I>) -> Result<bool, Error> {
+    fn contains<S: Config, M: Mode>(self, tx: &mut Exclusive<'_, S, M>, by: impl AsKey<I>) -> Result<bool, Error> {
         self.keys().contains(tx, by)
     }
 }
@@ -36,7 +40,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for Index<K, C, I,
     type Codec = U::Codec<K>;
 
     #[inline]
-    fn entries<S: Config, M: Mode>(self, tx: &Tx<'_, S, M>) -> Result<EntryTable<K, I, U>, Error> {
+    fn entries<S: Config, M: Mode>(self, tx: &Exclusive<'_, S, M>) -> Result<EntryTable<K, I, U>, Error> {
         self.keys().entries(tx)
     }
 
@@ -48,7 +52,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for Index<K, C, I,
     #[inline]
     fn row<S: Config, M: Mode>(
         self,
-        tx: &mut Tx<'_, S, M>,
+        tx: &mut Exclusive<'_, S, M>,
         index: &Name,
         entry: U::Key<K, I>,
         found: Found,
@@ -65,7 +69,7 @@ type EntryTable<K, I, U> = Table<<U as Uniqueness>::Key<K, I>, <U as Uniqueness>
 impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Index<K, C, I, U, O> {
     /// Reads the row that an entry points to.
     #[inline]
-    fn of_entry<S: Config, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: impl AsKey<K>) -> Result<C::Value, Error> {
+    fn of_entry<S: Config, M: Mode>(self, tx: &mut Exclusive<'_, S, M>, key: impl AsKey<K>) -> Result<C::Value, Error> {
         match self.table.get(tx, key)? {
             Some(row) => Ok(row),
             None => {
@@ -83,12 +87,12 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Rows for IndexKeys<K, C, 
 
 impl<K: Key, C: Codec, I: Key, O: Kind> Point for IndexKeys<K, C, I, Unique, O> {
     #[inline]
-    fn get<S: Config, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: impl AsKey<I>) -> Result<Option<K>, Error> {
+    fn get<S: Config, M: Mode>(self, tx: &mut Exclusive<'_, S, M>, by: impl AsKey<I>) -> Result<Option<K>, Error> {
         self.entries(tx)?.get(tx, by)
     }
 
     #[inline]
-    fn contains<S: Config, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: impl AsKey<I>) -> Result<bool, Error> {
+    fn contains<S: Config, M: Mode>(self, tx: &mut Exclusive<'_, S, M>, by: impl AsKey<I>) -> Result<bool, Error> {
         self.entries(tx)?.contains(tx, by)
     }
 }
@@ -100,7 +104,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for IndexKeys<K, C
     /// Returns the table of the index's entries. Refuses a snapshot that is older than the complete
     /// index.
     #[inline]
-    fn entries<S: Config, M: Mode>(self, tx: &Tx<'_, S, M>) -> Result<EntryTable<K, I, U>, Error> {
+    fn entries<S: Config, M: Mode>(self, tx: &Exclusive<'_, S, M>) -> Result<EntryTable<K, I, U>, Error> {
         let entries = self.index.entries();
         if let Some(before) = tx.past() {
             let opened = tx.opened(entries)?;
@@ -119,7 +123,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for IndexKeys<K, C
     #[inline]
     fn row<S: Config, M: Mode>(
         self,
-        tx: &mut Tx<'_, S, M>,
+        tx: &mut Exclusive<'_, S, M>,
         index: &Name,
         entry: U::Key<K, I>,
         found: Found,
@@ -181,7 +185,7 @@ fn beyond(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     None
 }
 
-impl<S: Config, M: Mode> Tx<'_, S, M> {
+impl<S: Config, M: Mode> Exclusive<'_, S, M> {
     /// Returns the error for an index that disagrees with its table. Either what was read of them
     /// no longer holds, or the index is corrupt.
     #[cold]

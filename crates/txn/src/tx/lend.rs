@@ -1,16 +1,16 @@
 //! What a range reads through.
 
-use super::{Mode, Tx};
-use crate::{Config, Error};
+use super::{Exclusive, Mode, Tx};
+use crate::{Config, Error, arena::Values};
 
 mod sealed {
     pub trait Lender {}
 }
 
-pub(super) use sealed::Lender;
+use sealed::Lender;
 
-/// What lends a range the transaction to read with, for one step: a transaction that the range has
-/// for itself, or a [`Snapshot`](crate::Snapshot) that others read too.
+/// What lends a range the transaction to read with, for one step: a transaction that others read
+/// too, or one that the range has for itself.
 ///
 /// # Example
 ///
@@ -20,7 +20,18 @@ pub trait Lend<'db, S: Config>: Lender {
     type Mode: Mode;
 
     #[doc(hidden)]
-    fn lend<T>(&mut self, read: impl FnOnce(&mut Tx<'db, S, Self::Mode>) -> Result<T, Error>) -> Result<T, Error>;
+    fn lend<T>(
+        &mut self,
+        read: impl FnOnce(&mut Exclusive<'db, S, Self::Mode>) -> Result<T, Error>,
+    ) -> Result<T, Error>;
+
+    /// Whether a row is copied before a closure is shown it.
+    #[doc(hidden)]
+    fn copies(&self) -> bool;
+
+    /// Gives back the memory of a copy.
+    #[doc(hidden)]
+    fn give_back(&mut self, copy: Values);
 }
 
 impl<S: Config, M: Mode> Lender for &mut Tx<'_, S, M> {}
@@ -29,7 +40,34 @@ impl<'db, S: Config, M: Mode> Lend<'db, S> for &mut Tx<'db, S, M> {
     type Mode = M;
 
     #[inline(always)]
-    fn lend<T>(&mut self, read: impl FnOnce(&mut Tx<'db, S, M>) -> Result<T, Error>) -> Result<T, Error> {
-        read(self)
+    fn lend<T>(&mut self, read: impl FnOnce(&mut Exclusive<'db, S, M>) -> Result<T, Error>) -> Result<T, Error> {
+        read(self.exclusive())
+    }
+
+    #[inline(always)]
+    fn copies(&self) -> bool {
+        false
+    }
+
+    fn give_back(&mut self, _copy: Values) {}
+}
+
+impl<S: Config, M: Mode> Lender for &Tx<'_, S, M> {}
+
+impl<'db, S: Config, M: Mode> Lend<'db, S> for &Tx<'db, S, M> {
+    type Mode = M;
+
+    #[inline(always)]
+    fn lend<T>(&mut self, read: impl FnOnce(&mut Exclusive<'db, S, M>) -> Result<T, Error>) -> Result<T, Error> {
+        self.with(read)
+    }
+
+    #[inline(always)]
+    fn copies(&self) -> bool {
+        self.copies
+    }
+
+    fn give_back(&mut self, copy: Values) {
+        Tx::give_back(self, copy);
     }
 }

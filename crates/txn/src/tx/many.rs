@@ -7,7 +7,7 @@ use drtm_htm::Engine;
 use drtm_kv::{AsOf, ForHolder, HashTable, KvTable, PrefetchMask, Visibility, Whereabouts};
 
 use super::{
-    Mode, Tx,
+    Exclusive, Mode,
     drive::{Present, Reader, Snapshot},
     read::{Group, Row},
 };
@@ -25,29 +25,8 @@ use crate::{
     write_set::WriteTarget,
 };
 
-impl<S: Config, M: Mode> Tx<'_, S, M> {
-    /// Returns the values of several rows, in the order of the keys.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm::{Db, Error, Pod, TableDef};
-    ///
-    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
-    /// let db = Db::new()?;
-    /// let counters = db.table(COUNTERS)?;
-    /// let found = db.transact(|tx| {
-    ///     tx.put(counters, &2, &20)?;
-    ///     tx.get_many(counters, &[1, 2])
-    /// })?;
-    /// assert_eq!(found, [None, Some(20)]);
-    /// # Ok::<(), Error>(())
-    /// ```
-    pub fn get_many<R: Stored>(
+impl<S: Config, M: Mode> Exclusive<'_, S, M> {
+    pub(crate) fn get_many<R: Stored>(
         &mut self,
         rows: R,
         keys: impl IntoIterator<Item = impl AsKey<R::Key>>,
@@ -60,37 +39,8 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         Ok(values)
     }
 
-    /// Shows the rows of several keys, in the order of the keys, until the keys end or `visit`
-    /// breaks off. It [prefetches](Self::prefetch) a few rows ahead, if they were not prefetched
-    /// before. For more than one or two rows it is faster than to [`view`](Self::view) each.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm::{Db, Error, Pod, TableDef};
-    ///
-    /// const PRICES: TableDef<u64, Pod<u32>> = TableDef::hash("prices");
-    /// let db = Db::new()?;
-    /// let prices = db.table(PRICES)?;
-    /// let order = [7, 3, 9, 4];
-    /// let (sum, missing) = db.transact(|tx| {
-    ///     [(3, 20), (4, 5), (7, 10)].iter().try_for_each(|(item, price)| tx.put(prices, item, price))?;
-    ///     let (mut sum, mut missing) = (0, 0);
-    ///     tx.view_many(prices, order.iter(), |price| match price {
-    ///         Some(price) => sum += price,
-    ///         None => missing += 1,
-    ///     })?;
-    ///     Ok((sum, missing))
-    /// })?;
-    /// assert_eq!((sum, missing), (35, 1));
-    /// # Ok::<(), Error>(())
-    /// ```
     #[inline]
-    pub fn view_many<R: Stored, F: Flow>(
+    pub(crate) fn view_many<R: Stored, F: Flow>(
         &mut self,
         rows: R,
         keys: impl IntoIterator<Item = impl AsKey<R::Key>>,

@@ -8,8 +8,7 @@ mod sealed {
     impl Sealed for super::ReadOnly {}
 }
 
-/// The access mode of a transaction. Code that reads in either mode is generic over it. A read-only
-/// transaction calls such code by [`exclusive`](crate::Snapshot::exclusive).
+/// The access mode of a transaction. Code that reads in either mode is generic over it.
 ///
 /// # Example
 ///
@@ -18,7 +17,7 @@ mod sealed {
 ///
 /// const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
 ///
-/// fn wealth<S: Config, M: Mode>(tx: &mut Tx<'_, S, M>, accounts: Table<u64, Pod<i64>>) -> Result<i64, Error> {
+/// fn wealth<S: Config, M: Mode>(tx: &Tx<'_, S, M>, accounts: Table<u64, Pod<i64>>) -> Result<i64, Error> {
 ///     Ok(tx.get_many(accounts, &[1, 2])?.into_iter().flatten().sum())
 /// }
 ///
@@ -29,7 +28,7 @@ mod sealed {
 ///     assert_eq!(wealth(tx, accounts)?, 30);
 ///     Ok(())
 /// })?;
-/// assert_eq!(db.read(|tx| tx.exclusive(|tx| wealth(tx, accounts)))?, 30);
+/// assert_eq!(db.read(|tx| wealth(tx, accounts))?, 30);
 /// # Ok::<(), Error>(())
 /// ```
 pub trait Mode: sealed::Sealed + Copy + Debug + Send + Sync + 'static {

@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{Found, Tx, read::Row};
+use super::{Exclusive, Found, read::Row};
 use crate::{
     AsKey, Config, Error, Flat, Key, Part, Table,
     arena::{Arena, ArenaRange},
@@ -14,7 +14,7 @@ use crate::{
     write_set::{WriteOp, WriteTarget},
 };
 
-impl<S: Config> Tx<'_, S> {
+impl<S: Config> Exclusive<'_, S> {
     /// Changes a part of a row: the rest of it is not copied, neither now nor at the commit. If the
     /// table has indexes, the value is written as a whole.
     #[inline(always)]

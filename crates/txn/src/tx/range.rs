@@ -1,7 +1,7 @@
 //! Reading ranges of rows.
 
 use super::{
-    Lend, Mode, Tx,
+    Exclusive, Lend, Mode, Tx,
     scan::{RangeState, Scan},
 };
 use crate::{Config, DefaultConfig, Error, KeyRange, KeyedRow, Sorted};
@@ -37,8 +37,8 @@ use crate::{Config, DefaultConfig, Error, KeyRange, KeyedRow, Sorted};
 /// ```
 #[derive(Debug)]
 pub struct Range<'db, R: Sorted, L: Lend<'db, S>, S: Config = DefaultConfig> {
-    lender: L,
-    at: RangeState<'db, R, S>,
+    pub(super) lender: L,
+    pub(super) at: RangeState<'db, R, S>,
 }
 
 impl<'db, R: Sorted, L: Lend<'db, S>, S: Config> Range<'db, R, L, S> {
@@ -219,11 +219,11 @@ impl<'db, R: Sorted, L: Lend<'db, S>, S: Config> Range<'db, R, L, S> {
 impl<'db, R: Sorted, S: Config, M: Mode> Range<'db, R, &mut Tx<'db, S, M>, S> {
     #[inline(always)]
     pub(super) fn scan(&mut self) -> Scan<'_, 'db, R, S, M> {
-        Scan { tx: self.lender, at: &mut self.at }
+        Scan { tx: self.lender.exclusive(), at: &mut self.at }
     }
 
-    /// Lends the transaction between two rows, for reads and writes of any table: joins need no
-    /// buffer. (A [`Snapshot`](crate::Snapshot) is read itself while its ranges are open.)
+    /// Lends the transaction between two rows, for writes to any table, and for reads. (Where rows
+    /// are only read, [`range`](Tx::range) leaves the transaction to be read itself.)
     ///
     /// The range continues where it was. It returns rows that the transaction writes ahead of it,
     /// and no rows that it removes there.
@@ -244,7 +244,7 @@ impl<'db, R: Sorted, S: Config, M: Mode> Range<'db, R, &mut Tx<'db, S, M>, S> {
     ///     tx.insert(orders, (7, 2), &17)
     /// })?;
     /// let ordered = db.transact(|tx| {
-    ///     let (mut rows, mut names) = (tx.range(orders, (7, 0)..=(7, u32::MAX))?, Vec::new());
+    ///     let (mut rows, mut names) = (tx.range_mut(orders, (7, 0)..=(7, u32::MAX))?, Vec::new());
     ///     while let Some((_, item)) = rows.next()? {
     ///         names.extend(rows.tx().get(items, item)?);
     ///     }
@@ -255,7 +255,7 @@ impl<'db, R: Sorted, S: Config, M: Mode> Range<'db, R, &mut Tx<'db, S, M>, S> {
     /// ```
     #[inline]
     pub fn tx(&mut self) -> &mut Tx<'db, S, M> {
-        self.at.lend(self.lender.state().writes.ever());
+        self.at.lend(self.lender.exclusive().state().writes.ever());
         self.lender
     }
 }
@@ -294,7 +294,7 @@ impl<'db, R: Sorted, L: Lend<'db, S>, S: Config> DoubleEndedIterator for OwnedRo
     }
 }
 
-impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
+impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
     #[inline]
     pub(super) fn range_in<R: Sorted>(
         &mut self,
@@ -303,24 +303,5 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
     ) -> Result<RangeState<'db, R, S>, Error> {
         let opened = self.opened(rows.entries(self)?)?;
         Ok(RangeState::new(rows, opened, R::position(range)))
-    }
-
-    /// Returns the rows of a range, in the order of their keys.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OtherDatabase`]. Other errors are returned when the rows are read.
-    ///
-    /// # Example
-    ///
-    /// See [`Range`].
-    #[inline]
-    pub fn range<R: Sorted>(
-        &mut self,
-        rows: R,
-        range: impl KeyRange<R::Key>,
-    ) -> Result<Range<'db, R, &mut Self, S>, Error> {
-        let at = self.range_in(rows, range)?;
-        Ok(Range::new(self, at))
     }
 }

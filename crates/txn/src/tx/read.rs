@@ -5,7 +5,7 @@ use std::hint::cold_path;
 use drtm_htm::Engine;
 use drtm_kv::{ForHolder, Handle, MAX_KEY, Past, PrefetchMask, ReadEntry};
 
-use super::{Found, Mode, Tx};
+use super::{Exclusive, Found, Mode};
 use crate::{
     AsKey, Codec, CodecError, Config, Conflict, Error, Key, Point, Prefetched, Stored, Table,
     arena::Arena,
@@ -63,71 +63,14 @@ pub(super) fn was_found<E: Engine>(opened: &Opened<E>, past: Past) -> Result<Opt
     }
 }
 
-impl<S: Config, M: Mode> Tx<'_, S, M> {
-    /// Returns a row's value. `None` if there is no such row.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Conflict`]; or when the key is too long, or the value cannot be decoded.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm::{Db, Error, Serde, TableDef};
-    ///
-    /// const CAPITALS: TableDef<String, Serde<String>> = TableDef::hash("capitals");
-    /// let db = Db::new()?;
-    /// let capitals = db.table(CAPITALS)?;
-    /// let found = db.transact(|tx| {
-    ///     tx.put(capitals, "France", &"Paris".to_owned())?;
-    ///     tx.get(capitals, "France")
-    /// })?;
-    /// assert_eq!(found.as_deref(), Some("Paris"));
-    /// # Ok::<(), Error>(())
-    /// ```
+impl<S: Config, M: Mode> Exclusive<'_, S, M> {
     #[inline]
-    pub fn get<R: Point>(&mut self, rows: R, key: impl AsKey<R::Key>) -> Result<Option<R::Row>, Error> {
+    pub(crate) fn get<R: Point>(&mut self, rows: R, key: impl AsKey<R::Key>) -> Result<Option<R::Row>, Error> {
         rows.get(self, key)
     }
 
-    /// Shows a row's value to `visit` without copying it. Returns what `visit` returns, or `None`
-    /// if there is no such row. With a codec that views values in place, nothing is allocated.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm::{Db, Error, Raw, TableDef};
-    ///
-    /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
-    /// let db = Db::new()?;
-    /// let notes = db.table(NOTES)?;
-    /// let length = db.transact(|tx| {
-    ///     tx.put(notes, &1, b"seven")?;
-    ///     tx.view(notes, &1, |note| note.len())
-    /// })?;
-    /// assert_eq!(length, Some(5));
-    /// # Ok::<(), Error>(())
-    /// ```
-    ///
-    /// The closure cannot use a transaction that writes, which is borrowed meanwhile. It returns
-    /// what the next read needs. (A [`Snapshot`](crate::Snapshot) can be read within.) This does
-    /// not compile:
-    ///
-    /// ```compile_fail
-    /// use drtm::{Db, Error, Raw, TableDef};
-    ///
-    /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
-    /// let db = Db::new()?;
-    /// let notes = db.table(NOTES)?;
-    /// db.transact(|tx| tx.view(notes, &1, |_| tx.contains(notes, &2)))?;
-    /// # Ok::<(), Error>(())
-    /// ```
     #[inline(always)]
-    pub fn view<R: Stored, X>(
+    pub(crate) fn view<R: Stored, X>(
         &mut self,
         rows: R,
         key: impl AsKey<R::Key>,
@@ -136,32 +79,8 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         self.find(rows, key, |part| rows.show(part).map(visit))
     }
 
-    /// Prefetches rows that are going to be read or updated, so that their cache misses overlap. It
-    /// is a hint, for keys that pack into eight bytes; it does nothing for others. In a hash table
-    /// it remembers where the rows are, for later accesses in about the order of the keys. In an
-    /// ordered table it prefetches the leaves that hold the keys, or would hold them.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OtherDatabase`].
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm::{Db, Error, Pod, TableDef};
-    ///
-    /// const STOCK: TableDef<u64, Pod<u64>> = TableDef::hash("stock");
-    /// let db = Db::new()?;
-    /// let stock = db.table(STOCK)?;
-    /// let order = [7, 3, 9];
-    /// db.transact(|tx| {
-    ///     tx.prefetch(stock, order)?;
-    ///     order.iter().try_for_each(|item| tx.update(stock, item, |left| *left -= 1).map(drop))
-    /// })?;
-    /// # Ok::<(), Error>(())
-    /// ```
     #[inline]
-    pub fn prefetch<R: Prefetched>(
+    pub(crate) fn prefetch<R: Prefetched>(
         &mut self,
         rows: R,
         keys: impl IntoIterator<Item = impl AsKey<R::Key>>,
@@ -197,25 +116,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         opened.prefetch::<O>(worker, located, words, lines, |located| db.catalog.advance_prefetches(located, false));
     }
 
-    /// Returns whether there is such a row.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm::{Db, Error, Pod, TableDef};
-    ///
-    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
-    /// let db = Db::new()?;
-    /// let counters = db.table(COUNTERS)?;
-    /// db.transact(|tx| tx.put(counters, 1, &7))?;
-    /// assert_eq!(db.read(|tx| Ok((tx.contains(counters, 1)?, tx.contains(counters, 2)?)))?, (true, false));
-    /// # Ok::<(), Error>(())
-    /// ```
-    pub fn contains<R: Point>(&mut self, rows: R, key: impl AsKey<R::Key>) -> Result<bool, Error> {
+    pub(crate) fn contains<R: Point>(&mut self, rows: R, key: impl AsKey<R::Key>) -> Result<bool, Error> {
         rows.contains(self, key)
     }
 

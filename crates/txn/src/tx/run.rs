@@ -1,6 +1,6 @@
 //! Inserting several rows together.
 
-use super::Tx;
+use super::Exclusive;
 use crate::{
     Codec, Config, Error, Key, Table,
     arena::{ArenaKey, ArenaRange},
@@ -21,34 +21,8 @@ struct Row {
     value: ArenaRange,
 }
 
-impl<S: Config> Tx<'_, S> {
-    /// Inserts several rows that do not exist yet. In an ordered table with keys that pack into
-    /// eight bytes, ascending neighbours are inserted together: an order's lines, say, or events.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Exists`] if one of them exists; the rows before it are then inserted. Otherwise as
-    /// for [`put`](Self::put), and some of the rows before may be inserted. To continue without any
-    /// of them, return to a [savepoint](Self::savepoint).
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
-    ///
-    /// const LINES: TableDef<(u32, u8), Pod<u64>, Ordered> = TableDef::ordered("lines");
-    /// let db = Db::new()?;
-    /// let lines = db.table(LINES)?;
-    /// let order = [((7, 1), 100), ((7, 2), 250), ((7, 3), 80)];
-    /// db.transact(|tx| tx.insert_many(lines, order.iter().map(|(key, amount)| (*key, amount))))?;
-    /// assert_eq!(db.transact(|tx| tx.range(lines, (7, 0)..=(7, u8::MAX))?.count())?, 3);
-    ///
-    /// let again = db.transact(|tx| tx.insert_many(lines, [((7, 4), &5), ((7, 2), &5)]));
-    /// assert!(matches!(again, Err(Error::Exists { table: "lines" })));
-    /// assert_eq!(db.transact(|tx| tx.get(lines, &(7, 4)))?, None, "all of it, or nothing");
-    /// # Ok::<(), Error>(())
-    /// ```
-    pub fn insert_many<'v, K: Key, C: Codec<Given: 'v>, O: Kind>(
+impl<S: Config> Exclusive<'_, S> {
+    pub(crate) fn insert_many<'v, K: Key, C: Codec<Given: 'v>, O: Kind>(
         &mut self,
         table: Table<K, C, O>,
         rows: impl IntoIterator<Item = (K, &'v C::Given)>,

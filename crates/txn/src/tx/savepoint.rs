@@ -2,7 +2,7 @@
 
 use drtm_kv::Holder;
 
-use super::Tx;
+use super::Exclusive;
 use crate::{Config, Error, state::TxState, write_set::Mark};
 
 /// A point in a transaction to which its writes can be rolled back.
@@ -37,29 +37,14 @@ pub struct Savepoint {
     database: u32,
 }
 
-impl<S: Config> Tx<'_, S> {
-    /// Takes a savepoint.
-    ///
-    /// # Example
-    ///
-    /// See [`Savepoint`].
-    pub fn savepoint(&mut self) -> Savepoint {
+impl<S: Config> Exclusive<'_, S> {
+    pub(crate) fn savepoint(&mut self) -> Savepoint {
         let database = self.db.number;
         let TxState { writes, holder, .. } = self.state();
         Savepoint { mark: writes.savepoint(), holder: *holder, database }
     }
 
-    /// Undoes the writes since a savepoint. The savepoint stays valid.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OtherSavepoint`] if the savepoint belongs to another transaction, or to a part that
-    /// was undone.
-    ///
-    /// # Example
-    ///
-    /// See [`Savepoint`].
-    pub fn return_to(&mut self, savepoint: Savepoint) -> Result<(), Error> {
+    pub(crate) fn return_to(&mut self, savepoint: Savepoint) -> Result<(), Error> {
         let database = self.db.number;
         let TxState { writes, reads, removed, holder, .. } = self.state();
         if savepoint.holder != *holder || savepoint.database != database {

@@ -6,7 +6,7 @@ use drtm_htm::Engine;
 use drtm_kv::{AsOf, ForHolder, KvError, NoValue, Passed, Past, ReadEntry, ValueSink, Visibility};
 
 use super::{
-    Found, Mode, Tx, encode,
+    Exclusive, Found, Mode, encode,
     read::{Row, was_found},
 };
 use crate::{
@@ -66,7 +66,7 @@ impl<'db, R: Sorted, S: Config> RangeState<'db, R, S> {
 /// A range, and the transaction that reads it now.
 #[derive(Debug)]
 pub(super) struct Scan<'r, 'db, R: Sorted, S: Config, M: Mode> {
-    pub(super) tx: &'r mut Tx<'db, S, M>,
+    pub(super) tx: &'r mut Exclusive<'db, S, M>,
     pub(super) at: &'r mut RangeState<'db, R, S>,
 }
 

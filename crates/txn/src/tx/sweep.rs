@@ -41,7 +41,7 @@ impl<'db, K: Key, C: Codec, S: Config> Range<'db, Table<K, C, Ordered>, &mut Tx<
     /// let lines = db.table(LINES)?;
     /// db.transact(|tx| (1..=3).try_for_each(|line| tx.insert(lines, &(7, line), &10)))?;
     /// let raised = db.transact(|tx| {
-    ///     let mut rows = tx.range(lines, (7, 2)..=(7, u8::MAX))?;
+    ///     let mut rows = tx.range_mut(lines, (7, 2)..=(7, u8::MAX))?;
     ///     let mut count = 0;
     ///     while rows.update_next(|_, amount| *amount += 1)?.is_some() {
     ///         count += 1;
@@ -79,7 +79,7 @@ impl<'db, K: Key, C: Codec, S: Config> Range<'db, Table<K, C, Ordered>, &mut Tx<
     /// let before = db.transact(|tx| {
     ///     (1..=3).try_for_each(|line| tx.insert(lines, &(7, line), &10))?;
     ///     let mut before = 0;
-    ///     tx.range(lines, (7, 2)..=(7, u8::MAX))?.update_each(|_, amount| {
+    ///     tx.range_mut(lines, (7, 2)..=(7, u8::MAX))?.update_each(|_, amount| {
     ///         before += *amount;
     ///         *amount += 1;
     ///     })?;
@@ -128,9 +128,9 @@ impl<'db, K: Key, C: Codec, S: Config> Range<'db, Table<K, C, Ordered>, &mut Tx<
     /// let db = Db::new()?;
     /// let jobs = db.table(JOBS)?;
     /// db.transact(|tx| [1, 2, 3].iter().try_for_each(|job| tx.insert(jobs, job, &0)))?;
-    /// assert_eq!(db.transact(|tx| tx.range(jobs, 2..)?.pop_first())?, Some((2, 0)));
-    /// assert_eq!(db.transact(|tx| tx.range(jobs, ..)?.pop_last())?, Some((3, 0)));
-    /// assert_eq!(db.transact(|tx| tx.range(jobs, 2..)?.pop_first())?, None);
+    /// assert_eq!(db.transact(|tx| tx.range_mut(jobs, 2..)?.pop_first())?, Some((2, 0)));
+    /// assert_eq!(db.transact(|tx| tx.range_mut(jobs, ..)?.pop_last())?, Some((3, 0)));
+    /// assert_eq!(db.transact(|tx| tx.range_mut(jobs, 2..)?.pop_first())?, None);
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
@@ -171,7 +171,7 @@ impl<'db, K: Key, C: Codec, S: Config> Range<'db, Table<K, C, Ordered>, &mut Tx<
     /// let db = Db::new()?;
     /// let timers = db.table(TIMERS)?;
     /// db.transact(|tx| [(10, 0), (10, 1), (30, 0)].iter().try_for_each(|timer| tx.put(timers, timer, &7)))?;
-    /// let due = db.transact(|tx| tx.range(timers, ..(20, 0))?.drain())?;
+    /// let due = db.transact(|tx| tx.range_mut(timers, ..(20, 0))?.drain())?;
     /// assert_eq!(due, [((10, 0), 7), ((10, 1), 7)]);
     /// assert_eq!(db.read(|tx| tx.len(timers))?, 1);
     /// # Ok::<(), Error>(())

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use super::{Found, Tx};
+use super::{Exclusive, Found};
 use crate::{
     Config, Conflict, Error, Ordered, Raw, Table,
     catalog::Opened,
@@ -13,7 +13,7 @@ use crate::{
     write_set::WriteOp,
 };
 
-impl<'db, S: Config> Tx<'db, S> {
+impl<'db, S: Config> Exclusive<'db, S> {
     /// Writes a row by calling `write`, and updates its index entries from those of the old value
     /// to those of the new one.
     #[inline(always)]

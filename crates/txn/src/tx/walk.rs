@@ -5,43 +5,17 @@
 
 use std::ops::ControlFlow;
 
-use super::{Mode, Tx, read::Row, scan::Scan};
+use super::{Exclusive, Mode, read::Row, scan::Scan};
 use crate::{
-    Codec, Config, Error, Flow, Key, Table, catalog::Opened, projection::Projection, storage::OwnedKey, table::Kind,
+    Codec, Config, Error, Flow, Key, Table,
+    catalog::Opened,
+    projection::Projection,
+    storage::{OwnedKey, Tour},
+    table::Kind,
 };
 
-impl<S: Config, M: Mode> Tx<'_, S, M> {
-    /// Shows all rows of a table, until they end or `visit` breaks off. Rows of an ordered table
-    /// come in key order, those of a hash table in no order. If the transaction commits, they are
-    /// all the rows there were at one moment.
-    ///
-    /// A hash table with frequent insertions is better walked in a [snapshot](crate::Db::read),
-    /// which never conflicts.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm::{Db, Error, Pod, TableDef};
-    ///
-    /// const STOCK: TableDef<String, Pod<u64>> = TableDef::hash("stock");
-    /// let db = Db::new()?;
-    /// let stock = db.table(STOCK)?;
-    /// db.transact(|tx| [("nails", 500), ("nuts", 7)].iter().try_for_each(|(name, count)| tx.put(stock, *name, count)))?;
-    /// let few = db.read(|tx| {
-    ///     let mut few = Vec::new();
-    ///     tx.walk(stock, |name, count| {
-    ///         few.extend((count < 10).then_some(name));
-    ///     })?;
-    ///     Ok(few)
-    /// })?;
-    /// assert_eq!(few, ["nuts"]);
-    /// # Ok::<(), Error>(())
-    /// ```
-    pub fn walk<K: Key, C: Codec, O: Kind, F: Flow>(
+impl<S: Config, M: Mode> Exclusive<'_, S, M> {
+    pub(crate) fn walk<K: Key, C: Codec, O: Kind, F: Flow>(
         &mut self,
         table: Table<K, C, O>,
         mut visit: impl FnMut(K, C::View<'_>) -> F,
@@ -56,18 +30,10 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         })
     }
 
-    /// Counts the rows of a table, by reading all of them.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    ///
-    /// # Example
-    ///
-    /// See [`retain`](Self::retain).
-    pub fn len<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>) -> Result<u64, Error> {
+    pub(crate) fn len<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>) -> Result<u64, Error> {
         if O::ORDERED {
-            return self.range(table.as_ordered(), ..)?.count();
+            let at = &mut self.range_in(table.as_ordered(), ..)?;
+            return Scan { tx: self, at }.count();
         }
         let (opened, mut rows) = (self.opened(table)?, 0);
         self.walk_hash::<K, C, O>(opened, &Projection::NOTHING, |_, _, _| {
@@ -77,6 +43,31 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         Ok(rows)
     }
 
+    /// Replaces `keys` by those of the next few buckets of a hash table. Returns whether there are
+    /// more.
+    pub(super) fn next_keys(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        tour: &mut Tour,
+        keys: &mut Vec<OwnedKey>,
+    ) -> Result<bool, Error> {
+        keys.clear();
+        let is_past = self.past().is_some();
+        let reads = &mut self.state().reads;
+        let has_more = opened.storage.visit_some_guarded(
+            tour,
+            |guard| {
+                // Nothing is inserted into a snapshot.
+                if !is_past {
+                    reads.track_absent(guard);
+                }
+            },
+            |key| keys.push(key.into()),
+        )?;
+        self.passed()?;
+        Ok(has_more)
+    }
+
     /// Looks up the keys of a hash table, and shows the rows that exist.
     fn walk_hash<K: Key, C: Codec, O: Kind>(
         &mut self,
@@ -84,22 +75,9 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         wanted: &Projection,
         mut show: impl FnMut(&mut Self, K, super::Found) -> Result<ControlFlow<()>, Error>,
     ) -> Result<(), Error> {
-        let (mut tour, mut keys, mut has_more) = (opened.storage.tour()?, Vec::<OwnedKey>::new(), true);
+        let (mut tour, mut keys, mut has_more) = (opened.storage.tour()?, Vec::new(), true);
         while has_more {
-            keys.clear();
-            let is_past = self.past().is_some();
-            let reads = &mut self.state().reads;
-            has_more = opened.storage.visit_some_guarded(
-                &mut tour,
-                |guard| {
-                    // Nothing is inserted into a snapshot.
-                    if !is_past {
-                        reads.track_absent(guard);
-                    }
-                },
-                |key| keys.push(key.into()),
-            )?;
-            self.passed()?;
+            has_more = self.next_keys(opened, &mut tour, &mut keys)?;
             for key in &keys {
                 let key = key.as_ref();
                 let Row { found: Some(found), .. } = self.row::<C, O>(opened, key, wanted)? else { continue };
@@ -113,31 +91,8 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
     }
 }
 
-impl<S: Config> Tx<'_, S> {
-    /// Removes the rows of a table for which `keep` returns false. Returns how many. All of them
-    /// are in one transaction's write set.
-    ///
-    /// # Errors
-    ///
-    /// As for [`put`](Self::put).
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm::{Db, Error, Pod, TableDef};
-    ///
-    /// /// When sessions end.
-    /// const SESSIONS: TableDef<u64, Pod<u64>> = TableDef::hash("sessions");
-    /// let db = Db::new()?;
-    /// let sessions = db.table(SESSIONS)?;
-    /// db.transact(|tx| (0..100).try_for_each(|session| tx.put(sessions, session, &(1_000 + session))))?;
-    /// let ended = db.transact(|tx| tx.retain(sessions, |_, end| end > 1_030))?;
-    /// assert_eq!(ended, 31);
-    /// assert_eq!(db.read(|tx| tx.len(sessions))?, 69);
-    /// assert_eq!(db.transact(|tx| tx.clear(sessions))?, 69);
-    /// # Ok::<(), Error>(())
-    /// ```
-    pub fn retain<K: Key, C: Codec, O: Kind>(
+impl<S: Config> Exclusive<'_, S> {
+    pub(crate) fn retain<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: Table<K, C, O>,
         mut keep: impl FnMut(&K, C::View<'_>) -> bool,
@@ -152,17 +107,7 @@ impl<S: Config> Tx<'_, S> {
         Ok(gone.len() as u64)
     }
 
-    /// Removes all rows of a table, without reading their values unless it has indexes. Returns how
-    /// many there were.
-    ///
-    /// # Errors
-    ///
-    /// As for [`put`](Self::put).
-    ///
-    /// # Example
-    ///
-    /// See [`retain`](Self::retain).
-    pub fn clear<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>) -> Result<u64, Error> {
+    pub(crate) fn clear<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>) -> Result<u64, Error> {
         let mut keys = Vec::new();
         if O::ORDERED {
             let at = &mut self.range_in(table.as_ordered(), ..)?;

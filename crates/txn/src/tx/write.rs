@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use drtm_kv::Placed;
 
-use super::{Found, Tx, read::Row};
+use super::{Exclusive, Found, read::Row};
 use crate::{
     AsKey, Codec, Config, Error, Key, Stored, Table,
     arena::{Arena, ArenaRange},
@@ -16,31 +16,9 @@ use crate::{
     write_set::{Write, WriteOp, WriteTarget},
 };
 
-impl<S: Config> Tx<'_, S> {
-    /// Sets a row's value, whether the row exists or not.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Conflict`]; or when the key or the value is too long, the value cannot be encoded,
-    /// or memory has run out.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm::{Db, Error, Pod, TableDef};
-    ///
-    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
-    /// let db = Db::new()?;
-    /// let counters = db.table(COUNTERS)?;
-    /// db.transact(|tx| {
-    ///     tx.put(counters, &1, &1)?;
-    ///     tx.put(counters, &1, &2)
-    /// })?;
-    /// assert_eq!(db.transact(|tx| tx.get(counters, &1))?, Some(2));
-    /// # Ok::<(), Error>(())
-    /// ```
+impl<S: Config> Exclusive<'_, S> {
     #[inline]
-    pub fn put<K: Key, C: Codec, O: Kind>(
+    pub(crate) fn put<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: Table<K, C, O>,
         key: impl AsKey<K>,
@@ -49,17 +27,8 @@ impl<S: Config> Tx<'_, S> {
         self.place::<K, C, O>(table, key, value, true)
     }
 
-    /// Inserts a row that does not exist yet.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Exists`] if it exists; otherwise as for [`put`](Self::put).
-    ///
-    /// # Example
-    ///
-    /// See [`Error`].
     #[inline]
-    pub fn insert<K: Key, C: Codec, O: Kind>(
+    pub(crate) fn insert<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: Table<K, C, O>,
         key: impl AsKey<K>,
@@ -68,29 +37,8 @@ impl<S: Config> Tx<'_, S> {
         self.place::<K, C, O>(table, key, value, false)
     }
 
-    /// Changes the value of an existing row. Returns what `change` returns, or `None` if there is
-    /// no such row.
-    ///
-    /// # Errors
-    ///
-    /// As for [`put`](Self::put).
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm::{Db, Error, Pod, TableDef};
-    ///
-    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
-    /// let db = Db::new()?;
-    /// let counters = db.table(COUNTERS)?;
-    /// db.transact(|tx| tx.put(counters, &1, &10))?;
-    /// let was = db.transact(|tx| tx.update(counters, &1, |count| std::mem::replace(count, 11)))?;
-    /// assert_eq!(was, Some(10));
-    /// assert_eq!(db.transact(|tx| tx.update(counters, &2, |count| *count += 1))?, None);
-    /// # Ok::<(), Error>(())
-    /// ```
     #[inline(always)]
-    pub fn update<R: Stored, X>(
+    pub(crate) fn update<R: Stored, X>(
         &mut self,
         rows: R,
         key: impl AsKey<R::Key>,
@@ -162,29 +110,9 @@ impl<S: Config> Tx<'_, S> {
         Ok(result)
     }
 
-    /// Removes a row, and returns its value. Returns `None` if there is no such row.
-    ///
-    /// # Errors
-    ///
-    /// As for [`put`](Self::put). [`Error::Codec`] if the value cannot be decoded. The row is then
-    /// still there; [`put`](Self::put) replaces it, and [`clear`](Self::clear) removes all rows.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm::{Db, Error, Pod, TableDef};
-    ///
-    /// const TASKS: TableDef<u64, Pod<u64>> = TableDef::hash("tasks");
-    /// let db = Db::new()?;
-    /// let tasks = db.table(TASKS)?;
-    /// db.transact(|tx| tx.put(tasks, &1, &10))?;
-    /// assert_eq!(db.transact(|tx| tx.remove(tasks, &1))?, Some(10));
-    /// assert_eq!(db.transact(|tx| tx.remove(tasks, &1))?, None);
-    /// # Ok::<(), Error>(())
-    /// ```
     #[doc(alias = "take")]
     #[inline]
-    pub fn remove<K: Key, C: Codec, O: Kind>(
+    pub(crate) fn remove<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: Table<K, C, O>,
         key: impl AsKey<K>,

@@ -2,7 +2,7 @@
 
 use drtm_kv::{ForHolder, NoValue, PhantomGuard};
 
-use super::Tx;
+use super::Exclusive;
 use crate::{
     Config, Error,
     catalog::Opened,
@@ -12,7 +12,7 @@ use crate::{
     ticket::Claim,
 };
 
-impl<S: Config> Tx<'_, S> {
+impl<S: Config> Exclusive<'_, S> {
     /// Waits if the ticket's holder claims the place that a key is going to be inserted into.
     #[cold]
     #[inline(never)]

@@ -101,7 +101,7 @@ fn move_some(tx: &mut drtm_txn::Tx<'_>, world: &World, from: u64, to: u64) -> Re
     if from == to {
         return Ok(());
     }
-    let Some(money) = tx.take(world.a, from)? else { return Ok(()) };
+    let Some(money) = tx.remove(world.a, from)? else { return Ok(()) };
     let there = tx.get(world.a, to)?.unwrap_or(0);
     // The excess of one account is divided.
     if there + money > 40 {

@@ -79,7 +79,7 @@ case! {
     a_prefetched_place_does_not_lead_to_another_row {
         let world = World::new();
         (1..=3).for_each(|key| world.insert(world.a, key, 100 + key));
-        let mut tx = world.db.begin().expect("a transaction");
+        let tx = world.db.begin().expect("a transaction");
         tx.prefetch(world.a, [1_u64, 2, 3].iter()).expect("its own table");
         // From here on the rows' places are known.
         assert_eq!(tx.get(world.a, 3).expect("alone"), Some(103));
@@ -96,7 +96,7 @@ case! {
         let world = World::new();
         world.insert(world.a, 1, 100);
         world.insert(world.a, 2, 200);
-        let mut reader = world.db.begin().expect("a transaction");
+        let reader = world.db.begin().expect("a transaction");
         assert_eq!(reader.get(world.a, 1).expect("alone"), Some(100));
         world.remove(world.a, 1);
         world.use_memory(ROUND - 1);

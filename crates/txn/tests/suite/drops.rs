@@ -41,7 +41,7 @@ fn every_use_is_refused<K: Key, O: Kind>(key: K, def: TableDef<K, Raw, O>) -> Re
     let db = Db::new()?;
     let stale = db.table(def)?;
     db.transact(|tx| tx.put(stale, &key, b"old"))?;
-    let (mut running, snapshot) = (db.begin()?, db.snapshot()?);
+    let (running, snapshot) = (db.begin()?, db.snapshot()?);
     assert!(snapshot.get(stale, &key)?.is_some());
     db.drop_table(def.name())?;
     is_dropped(running.get(stale, &key), def.name());
@@ -81,7 +81,7 @@ fn commits_after_a_drop() -> Result<[Result<(), Error>; 3], Error> {
     let db = Builder::new().memory(16 << 20).build_with::<On<NoHtm>>(NoHtm)?;
     let (notes, other) = (db.table(NOTES)?, db.table(OTHER)?);
     db.transact(|tx| (1..4).try_for_each(|key| tx.put(notes, key, b"old")))?;
-    let (mut writes, mut uses, mut reads) = (db.begin()?, db.begin()?, db.begin()?);
+    let (mut writes, mut uses, reads) = (db.begin()?, db.begin()?, db.begin()?);
     writes.put(notes, 1, b"new")?;
     writes.put(other, 1, &1)?;
     uses.get(notes, 2)?;

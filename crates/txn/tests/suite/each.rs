@@ -59,7 +59,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// Returns all rows of a range, read in batches, with single rows in between.
 fn rows<S: Config, M: Mode, K: Key, C: Codec>(
-    tx: &mut Tx<'_, S, M>,
+    tx: &Tx<'_, S, M>,
     table: Table<K, C, Ordered>,
     range: RangeInclusive<K>,
     is_up: bool,
@@ -91,7 +91,7 @@ fn raise<S: Config, K: Key>(
     most: usize,
 ) -> Result<usize, Error> {
     let range = range.start()..=range.end();
-    let mut rows = if is_up { tx.range(table, range)? } else { tx.range(table, range)?.rev() };
+    let mut rows = if is_up { tx.range_mut(table, range)? } else { tx.range_mut(table, range)?.rev() };
     let mut raised = 0;
     rows.update_each(|_, row| {
         row.second = row.second.wrapping_add(1);
@@ -165,10 +165,10 @@ fn agree<S: Config>(db: &Db<S>, steps: &[Step]) {
     })
     .expect("alone");
     let expected: Vec<_> = model.into_iter().collect();
-    let found = db.read(|tx| tx.exclusive(|tx| rows(tx, numbers, 0..=KEYS, true, 7, |row| row))).expect("alone");
+    let found = db.read(|tx| rows(tx, numbers, 0..=KEYS, true, 7, |row| row)).expect("alone");
     assert_eq!(found, expected);
-    let mut tx = db.begin().expect("open");
-    assert_eq!(rows(&mut tx, numbers, 0..=KEYS, true, 200, |row| row).expect("alone"), expected);
+    let tx = db.begin().expect("open");
+    assert_eq!(rows(&tx, numbers, 0..=KEYS, true, 200, |row| row).expect("alone"), expected);
 }
 
 proptest! {
@@ -265,7 +265,7 @@ fn no_change_of_many_rows_is_lost() {
         });
         raisers.into_iter().map(|raiser| raiser.join().expect("no panic")).sum()
     });
-    let rows = db.read(|tx| tx.exclusive(|tx| rows(tx, table, 0..=ROWS, true, 1_000, |row| row))).expect("alone");
+    let rows = db.read(|tx| rows(tx, table, 0..=ROWS, true, 1_000, |row| row)).expect("alone");
     assert_eq!(rows.len() as u64, ROWS);
     assert_eq!(rows.iter().map(|(_, row)| row.second).sum::<u64>(), raised);
 }
@@ -282,9 +282,9 @@ fn a_row_that_could_not_be_changed_has_been_read() {
     let ways: [Way; 4] = [
         |tx, table| tx.update(table, 3, |row| fail(&mut row.second)).map(drop),
         |tx, table| tx.update(table.column(SECOND), 3, fail).map(drop),
-        |tx, table| tx.range(table, 3..)?.update_next(|_, row| fail(&mut row.second)).map(drop),
+        |tx, table| tx.range_mut(table, 3..)?.update_next(|_, row| fail(&mut row.second)).map(drop),
         |tx, table| {
-            tx.range(table, 3..)?.update_each(|_, row| {
+            tx.range_mut(table, 3..)?.update_each(|_, row| {
                 fail(&mut row.second);
                 ControlFlow::Break(())
             })

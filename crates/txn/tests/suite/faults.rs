@@ -19,9 +19,9 @@ fn leaves_entries() -> bool {
     let by_value = db.index(sorted, BY_VALUE).expect("memory");
     db.transact(|tx| (0..10).try_for_each(|key| tx.insert(sorted, key, &(100 + key)))).expect("memory");
     let removed = db.transact(|tx| {
-        let mut rows = tx.range(sorted, 3..6)?;
+        let mut rows = tx.range_mut(sorted, 3..6)?;
         while rows.remove_next()?.is_some() {}
-        tx.range(sorted, ..)?.pop_last()
+        tx.range_mut(sorted, ..)?.pop_last()
     });
     assert_eq!(removed.expect("sound"), Some((9, 109)));
     let left = |value: u64| db.read(|tx| tx.get(by_value.keys(), value));

@@ -1,5 +1,5 @@
-//! Read-only transactions with several ranges open at once, and reads within closures that are
-//! shown a row: compared with a model, and while other threads write.
+//! Several ranges open at once, and reads within closures that are shown a row, in transactions of
+//! each kind: compared with a model, and while other threads write.
 
 use std::{
     cell::Cell,
@@ -12,7 +12,7 @@ use std::{
 
 use drtm_htm::{Emulated, EmulatedConfig, NoHtm};
 use drtm_testing::rounds;
-use drtm_txn::{Builder, Config, Db, Error, Ordered, Pod, Range, Snapshot, Table, TableDef};
+use drtm_txn::{Builder, Config, Db, Error, Mode, Ordered, Pod, Range, Table, TableDef, Tx};
 use proptest::{collection::vec, prelude::*};
 
 use crate::On;
@@ -39,11 +39,19 @@ impl Tables {
 
     /// Gives all three tables this row.
     fn set<S: Config>(self, db: &Db<S>, key: u64, value: u64) -> Result<(), Error> {
-        db.transact(|tx| {
-            tx.put(self.sorted, key, &value)?;
-            tx.put(self.named, name(key), &value)?;
-            tx.put(self.hashed, key, &value)
-        })
+        db.transact(|tx| self.put(tx, key, value))
+    }
+
+    fn put<S: Config>(self, tx: &mut Tx<'_, S>, key: u64, value: u64) -> Result<(), Error> {
+        tx.put(self.sorted, key, &value)?;
+        tx.put(self.named, name(key), &value)?;
+        tx.put(self.hashed, key, &value)
+    }
+
+    fn remove<S: Config>(self, tx: &mut Tx<'_, S>, key: u64) -> Result<(), Error> {
+        tx.remove(self.sorted, key)?;
+        tx.remove(self.named, name(key))?;
+        tx.remove(self.hashed, key).map(drop)
     }
 }
 
@@ -58,8 +66,8 @@ fn database() -> Db {
 /// A way to read the row of one key while the row of another is shown. Both are returned.
 const WAYS: usize = 6;
 
-fn pair<S: Config>(
-    tx: &Snapshot<'_, S>,
+fn pair<S: Config, M: Mode>(
+    tx: &Tx<'_, S, M>,
     tables: Tables,
     way: usize,
     (outer, inner): (u64, u64),
@@ -123,8 +131,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Reads with up to four ranges open, and compares with the rows that there must be.
-fn follow<S: Config>(
-    tx: &Snapshot<'_, S>,
+fn follow<S: Config, M: Mode>(
+    tx: &Tx<'_, S, M>,
     tables: Tables,
     model: &BTreeMap<u64, u64>,
     steps: &[Step],
@@ -176,6 +184,7 @@ proptest! {
     fn ranges_and_nested_reads_agree_with_a_model(
         rows in prop::collection::btree_map(0..40_u64, any::<u64>(), 0..30),
         later in vec((0..40_u64, any::<u64>()), 0..20),
+        own in vec((0..40_u64, any::<Option<u64>>()), 1..20),
         steps in steps(),
     ) {
         let db = Builder::new().memory(16 << 20).build().expect("memory");
@@ -189,6 +198,35 @@ proptest! {
         let mut rows = rows;
         rows.extend(later);
         db.read(|tx| follow(tx, tables, &rows, &steps)).expect("alone");
+        // Transactions that write: before they do, and after that. Opaque ones validate each read.
+        for is_opaque in [false, true] {
+            let mut now = rows.clone();
+            // It may run again: a bucket is split by its own insertions.
+            let mut run = |tx: &mut Tx<'_>| {
+                now.clone_from(&rows);
+                follow(tx, tables, &now, &steps)?;
+                for (key, row) in &own {
+                    match row {
+                        Some(row) => tables.put(tx, *key, *row)?,
+                        None => tables.remove(tx, *key)?,
+                    }
+                    match row {
+                        Some(row) => now.insert(*key, *row),
+                        None => now.remove(key),
+                    };
+                }
+                follow(tx, tables, &now, &steps)
+            };
+            if is_opaque {
+                let mut tx = db.begin().expect("memory");
+                run(&mut tx).expect("alone");
+                drop(tx);
+            } else {
+                db.transact(run).expect("alone");
+                db.read(|tx| follow(tx, tables, &now, &steps)).expect("alone");
+                rows = now;
+            }
+        }
     }
 }
 
@@ -201,32 +239,88 @@ fn a_nested_read_is_validated() {
     for way in 0..WAYS {
         [1, 2].iter().try_for_each(|key| tables.set(&db, *key, 0)).expect("room");
         let mut runs = 0;
+        let seen = db.transact(|tx| {
+            runs += 1;
+            nested_beside_a_write(&db, tx, tables, way, runs == 1)
+        });
+        let (outer, _) = seen.expect("it is retried").expect("there is such a row");
+        assert_eq!((runs, outer), (2, 0), "by way {way}, in a transaction that may write");
+        [1, 2].iter().try_for_each(|key| tables.set(&db, *key, 0)).expect("room");
+        let mut runs = 0;
+        let seen = db.transact(|tx| {
+            runs += 1;
+            tx.put(tables.hashed, 3, &1)?;
+            nested_beside_a_write(&db, tx, tables, way, runs == 1)
+        });
+        let (outer, _) = seen.expect("it is retried").expect("there is such a row");
+        assert_eq!((runs, outer), (2, 0), "by way {way}, in a transaction that has written");
+        [1, 2].iter().try_for_each(|key| tables.set(&db, *key, 0)).expect("room");
+        let mut runs = 0;
         let seen = db.read(|tx| {
             runs += 1;
-            let mut seen = None;
-            // The outer row is not read again, and the nested read alone shows what changed.
-            tx.view(tables.named, "absent", |_| ())?;
-            tx.view(tables.hashed, 1, |outer| {
-                seen = Some(pair(tx, tables, way, (2, 1)).map(|(_, inner)| (outer, inner)));
-                if runs == 1 {
-                    thread::scope(|scope| {
-                        scope.spawn(|| {
-                            db.transact(|tx| {
-                                tx.put(tables.sorted, 1, &7)?;
-                                tx.put(tables.named, name(1), &7)?;
-                                tx.put(tables.sorted, 2, &7)?;
-                                tx.put(tables.named, name(2), &7)
-                            })
-                            .expect("room");
-                        });
-                    });
-                }
-            })?;
-            seen.transpose()
+            nested_beside_a_write(&db, tx, tables, way, runs == 1)
         });
         let (outer, _) = seen.expect("it is retried").expect("there is such a row");
         assert_eq!((runs, outer), (2, 0), "by way {way}");
     }
+}
+
+/// Reads a row while another one is shown, and writes both by another thread in between.
+fn nested_beside_a_write<M: Mode>(
+    db: &Db,
+    tx: &Tx<'_, drtm_txn::DefaultConfig, M>,
+    tables: Tables,
+    way: usize,
+    writes: bool,
+) -> Result<Option<(u64, Option<u64>)>, Error> {
+    let mut seen = None;
+    // The outer row is not read again, and the nested read alone shows what changed.
+    tx.view(tables.named, "absent", |_| ())?;
+    tx.view(tables.hashed, 1, |outer| {
+        seen = Some(pair(tx, tables, way, (2, 1)).map(|(_, inner)| (outer, inner)));
+        if writes {
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    db.transact(|tx| {
+                        tx.put(tables.sorted, 1, &7)?;
+                        tx.put(tables.named, name(1), &7)?;
+                        tx.put(tables.sorted, 2, &7)?;
+                        tx.put(tables.named, name(2), &7)
+                    })
+                    .expect("room");
+                });
+            });
+        }
+    })?;
+    seen.transpose()
+}
+
+/// An iterator over keys that reads the transaction does not miss what it has written.
+#[test]
+fn keys_are_not_read_past_writes() {
+    let db = database();
+    let tables = Tables::of(&db);
+    (0..3).try_for_each(|key| tables.set(&db, key, key)).expect("room");
+    db.transact(|tx| {
+        let key_of = |tx: &Tx<'_>, key| tx.get(tables.sorted, key).map(|row| row.unwrap_or(9));
+        let read = |tx: &Tx<'_>| {
+            let mut failed = Ok(());
+            let keys = (0..3).map_while(|key| match key_of(tx, key) {
+                Ok(key) => Some(key),
+                Err(error) => {
+                    failed = Err(error);
+                    None
+                }
+            });
+            let rows = tx.get_many(tables.hashed, keys)?;
+            failed.map(|()| rows)
+        };
+        assert_eq!(read(tx)?, [Some(0), Some(1), Some(2)]);
+        tx.put(tables.sorted, 1, &0)?;
+        assert!(matches!(read(tx), Err(Error::Nested)));
+        Ok(())
+    })
+    .expect("alone");
 }
 
 /// Two tables have the same rows at every moment. So do an outer read and a nested one.
@@ -251,6 +345,14 @@ fn pairs_are_equal<S: Config>(db: &Db<S>) {
                         let (key, way) = ((turn + reader) % KEYS, turn as usize % WAYS);
                         let (outer, inner) = db.read(|tx| pair(tx, tables, way, (key, key))).expect("it is retried");
                         assert_eq!(outer, inner, "by way {way}");
+                        let seen = db.transact(|tx| {
+                            if turn % 2 == 0 {
+                                tx.put(tables.hashed, KEYS + reader, &turn)?;
+                            }
+                            pair(tx, tables, way, (key, key))
+                        });
+                        let (outer, inner) = seen.expect("it is retried");
+                        assert_eq!(outer, inner, "by way {way}, in a transaction that writes");
                         let snapshot = db.snapshot().expect("room");
                         let (outer, inner) = pair(&snapshot, tables, way, (key, key)).expect("it is kept");
                         assert_eq!(outer, inner, "by way {way}, in a snapshot");
@@ -378,9 +480,9 @@ fn nested_reads_see_the_snapshot_that_is_there() {
     for way in 0..WAYS {
         assert_eq!(pair(&old, tables, way, (1, 1)).expect("kept"), (Some(1), Some(1)));
         assert_eq!(pair(&new, tables, way, (1, 1)).expect("kept"), (Some(2), Some(2)));
-        new.exclusive(|new| old.exclusive(|old| std::mem::swap(old, new)));
+        std::mem::swap(&mut old, &mut new);
         assert_eq!(pair(&old, tables, way, (1, 1)).expect("kept"), (Some(2), Some(2)));
-        old.exclusive(|old| new.exclusive(|new| std::mem::swap(old, new)));
+        std::mem::swap(&mut old, &mut new);
     }
 }
 

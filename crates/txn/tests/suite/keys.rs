@@ -46,7 +46,7 @@ fn tuples_are_found_by_their_parts_and_ranges_by_theirs() -> Result<(), Error> {
         assert_eq!(tx.range(stock, ("us", 2)..("eu", 0))?.count()?, 0, "the wrong way round");
         let between = (Bound::Excluded(("eu", 0)), Bound::Unbounded);
         assert_eq!(tx.range(stock, between)?.first()?, Some((("eu\0x".to_owned(), 2), 2)));
-        assert_eq!(tx.range(stock, ..)?.pop_last()?, Some((("us".to_owned(), 1), 6)));
+        assert_eq!(tx.range_mut(stock, ..)?.pop_last()?, Some((("us".to_owned(), 1), 6)));
 
         tx.put(blobs, b"abc", &1)?;
         tx.put(blobs, &b"abd"[..], &2)?;

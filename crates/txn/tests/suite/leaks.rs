@@ -122,7 +122,7 @@ fn failures_at_every_step_leave_others_live() {
                         let pay = |tx: &mut Tx<'_>| {
                             tx.update(money, from, |money| *money -= amount)?;
                             tx.update(savings, to, |money| *money += amount)?;
-                            let mut rows = tx.range(savings, ..)?;
+                            let mut rows = tx.range_mut(savings, ..)?;
                             rows.update_each(|_, money| {
                                 *money += 1;
                             })?;
@@ -242,7 +242,7 @@ fn a_range_goes_on_behind_a_caught_panic() -> Result<(), Error> {
         }
         assert_eq!(seen, wanted);
         db.transact(|tx| {
-            let mut rows = if is_up { tx.range(sorted, ..)? } else { tx.range(sorted, ..)?.rev() };
+            let mut rows = if is_up { tx.range_mut(sorted, ..)? } else { tx.range_mut(sorted, ..)?.rev() };
             until_no_panic(|| {
                 rows.update_each(|key, value| {
                     panics_at(*key);

@@ -81,7 +81,7 @@ where
     let after = db.transact(|tx| {
         let left = (Included(first.clone()), Included(last.clone()));
         let mut model = Model { rows: before.clone(), left };
-        let mut range = tx.range(table, (Included(&first), Included(&last)))?;
+        let mut range = tx.range_mut(table, (Included(&first), Included(&last)))?;
         for (number, step) in (1_000..).zip(steps) {
             let expected;
             let found = match *step {
@@ -184,7 +184,7 @@ fn a_transaction_of_another_database_is_refused() -> Result<(), Error> {
     one.transact(|tx| tx.put(here, 1, &1))?;
     other.transact(|tx| tx.put(there, 1, &2))?;
     let (mut of_one, mut of_other) = (one.begin()?, other.begin()?);
-    let mut rows = of_one.range(here, ..)?;
+    let mut rows = of_one.range_mut(here, ..)?;
     std::mem::swap(rows.tx(), &mut of_other);
     assert!(matches!(rows.next(), Err(Error::OtherDatabase)));
     assert!(matches!(rows.next_back(), Err(Error::OtherDatabase)));

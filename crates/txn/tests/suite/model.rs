@@ -120,7 +120,7 @@ macro_rules! ordered {
             most: usize,
             value: Option<&Value>,
         ) -> Result<Option<Rows<Self::Key>>, Error> {
-            let mut rows = if is_up { tx.range(table, range)? } else { tx.range(table, range)?.rev() };
+            let mut rows = if is_up { tx.range_mut(table, range)? } else { tx.range_mut(table, range)?.rev() };
             let mut were = Vec::new();
             while were.len() < most {
                 let row = match value {

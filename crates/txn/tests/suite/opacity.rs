@@ -133,7 +133,7 @@ fn a_long_explicit_transaction_commits() {
     db.transact(|tx| tx.put(others, 1, &1)).expect("memory");
     assert_eq!(tx.get(tables.0, 1).expect("nothing is in the way"), Some(2));
     tx.commit().expect("nothing is in the way");
-    let mut tx = db.begin().expect("memory");
+    let tx = db.begin().expect("memory");
     for key in 0..1_000 {
         tx.get(tables.0, key).expect("nothing is in the way");
     }

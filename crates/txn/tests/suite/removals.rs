@@ -79,7 +79,7 @@ fn run<K: Key + Ord + Debug>(
         match *step {
             Step::PopFirst(from) => {
                 let expected = model.range(from..).next().map(|(key, value)| (*key, *value));
-                let popped = tx.range(rows, &name(from)..)?.pop_first()?;
+                let popped = tx.range_mut(rows, &name(from)..)?.pop_first()?;
                 assert_eq!(
                     popped.map(|(key, value)| (key == name(expected.unwrap_or_default().0), value)),
                     expected.map(|(_, value)| (true, value))
@@ -88,7 +88,7 @@ fn run<K: Key + Ord + Debug>(
             }
             Step::PopLast(to) => {
                 let expected = model.range(..to).next_back().map(|(key, value)| (*key, *value));
-                let popped = tx.range(rows, ..&name(to))?.pop_last()?;
+                let popped = tx.range_mut(rows, ..&name(to))?.pop_last()?;
                 assert_eq!(
                     popped.map(|(key, value)| (key == name(expected.unwrap_or_default().0), value)),
                     expected.map(|(_, value)| (true, value))
@@ -102,7 +102,7 @@ fn run<K: Key + Ord + Debug>(
             }
             Step::RemoveNext(from, count) => {
                 let keys: Vec<u16> = model.range(from..).take(count).map(|(key, _)| *key).collect();
-                let mut range = tx.range(rows, &name(from)..)?;
+                let mut range = tx.range_mut(rows, &name(from)..)?;
                 for key in keys {
                     let removed = range.remove_next()?.expect("there is a row");
                     assert!(removed == (name(key), model[&key]));
@@ -116,7 +116,7 @@ fn run<K: Key + Ord + Debug>(
                 );
             }
             Step::UpdateEach(from, to) => {
-                tx.range(rows, by_ref(&between(from, to)))?.update_each(|_, value| {
+                tx.range_mut(rows, by_ref(&between(from, to)))?.update_each(|_, value| {
                     *value += 1_000;
                 })?;
                 model.range_mut(range(from, to)).for_each(|(_, value)| *value += 1_000);
@@ -132,7 +132,7 @@ fn run<K: Key + Ord + Debug>(
             Step::BothEnds(from, to, mut ends, removes) => {
                 let mut left: VecDeque<_> = model.range(range(from, to)).map(|(key, value)| (*key, *value)).collect();
                 let most = if removes { left.len() / 2 } else { left.len() + 1 };
-                let mut range = tx.range(rows, by_ref(&between(from, to)))?;
+                let mut range = tx.range_mut(rows, by_ref(&between(from, to)))?;
                 for _ in 0..most {
                     ends = ends.rotate_left(1);
                     let (row, expected) = if ends & 1 == 0 {
@@ -152,7 +152,7 @@ fn run<K: Key + Ord + Debug>(
                 }
             }
             Step::Drain(from, to) => {
-                let drained = tx.range(rows, by_ref(&between(from, to)))?.drain()?;
+                let drained = tx.range_mut(rows, by_ref(&between(from, to)))?.drain()?;
                 let keys: Vec<_> = model.range(range(from, to)).map(|(key, value)| (*key, *value)).collect();
                 assert!(drained == keys.iter().map(|(key, value)| (name(*key), *value)).collect::<Vec<_>>());
                 keys.iter().for_each(|(key, _)| assert!(model.remove(key).is_some()));
@@ -199,13 +199,13 @@ fn twenty_thousand_rows_are_popped_in_one_transaction() {
     db.transact(|tx| (0..ROWS).try_for_each(|key| tx.put(rows, key, &key))).expect("memory");
     let popped = db.transact(|tx| {
         let mut popped = 0;
-        while let Some((key, _)) = tx.range(rows, ..)?.pop_first()? {
+        while let Some((key, _)) = tx.range_mut(rows, ..)?.pop_first()? {
             assert_eq!(key, popped);
             popped += 1;
             if popped % 3 == 0 && popped < ROWS / 2 {
                 // It is inserted among removed rows, and popped again.
                 tx.put(rows, popped / 2, &0)?;
-                assert_eq!(tx.range(rows, ..)?.pop_first()?, Some((popped / 2, 0)));
+                assert_eq!(tx.range_mut(rows, ..)?.pop_first()?, Some((popped / 2, 0)));
             }
         }
         Ok(popped)
@@ -225,7 +225,7 @@ fn a_row_that_comes_between_both_ends_is_a_phantom() {
             runs += 1;
             // Scans from 500 to 1,600, and from 1,700 back to the same; and a few rows at the
             // lowest end.
-            let mut range = tx.range(rows, 500..=1_700)?;
+            let mut range = tx.range_mut(rows, 500..=1_700)?;
             for _ in 0..50 {
                 range.next_back()?;
             }

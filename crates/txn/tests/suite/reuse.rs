@@ -28,7 +28,7 @@ fn what_was_seen_is_told_from_a_later_row_in_its_memory() {
     reader.put(churn, u64::MAX, &1).expect("room");
     let mut writer = db.begin().expect("a transaction");
     writer.update(a, 1, |value| *value = 999).expect("alone");
-    let mut asking = db.begin().expect("a transaction");
+    let asking = db.begin().expect("a transaction");
     asking.prefetch(a, [1_u64, 2, 3].iter()).expect("its own table");
     assert_eq!(asking.get(a, 3).expect("alone"), Some(103));
     assert!(db.transact(|tx| tx.remove(a, 1)).expect("sound").is_some());

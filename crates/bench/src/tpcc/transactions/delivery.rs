@@ -78,7 +78,8 @@ fn take_oldest<S: Config, O: Layout>(
     tables: &Tables<O>,
     (warehouse, district): DistrictKey,
 ) -> Result<Option<OrderKey>, Error> {
-    let first = tx.range(tables.new_orders, (warehouse, district, 0)..=(warehouse, district, u32::MAX))?.pop_first()?;
+    let first =
+        tx.range_mut(tables.new_orders, (warehouse, district, 0)..=(warehouse, district, u32::MAX))?.pop_first()?;
     Ok(first.map(|(key, _)| key))
 }
 
@@ -106,7 +107,7 @@ fn arrive<S: Config, O: Layout>(
     date: u64,
 ) -> Result<i64, Error> {
     let (mut delivered, mut amount) = (0, 0);
-    tx.range(tables.order_lines, (warehouse, district, number, 1)..=(warehouse, district, number, lines))?
+    tx.range_mut(tables.order_lines, (warehouse, district, number, 1)..=(warehouse, district, number, lines))?
         .update_each(|_, row| {
             row.delivery_date = U64::new(date);
             amount += row.amount.get();

@@ -40,7 +40,7 @@ pub(in crate::tpcc) struct LastOrder<'t, O: Layout> {
 impl<O: Layout> ReadBody for LastOrder<'_, O> {
     type Output = Status;
 
-    fn run<S: Config, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<Status, Error> {
+    fn run<S: Config, M: Mode>(&mut self, tx: &Tx<'_, S, M>) -> Result<Status, Error> {
         let Self { tables, input, scratch } = self;
         let customer = choose(tx, tables, input.district, &input.customer, &mut scratch.named)?;
         // The last order is looked up while the customer is being fetched, and the customer is read

@@ -32,7 +32,7 @@ pub(in crate::tpcc) struct LowStock<'t, O: Layout> {
 impl<O: Layout> ReadBody for LowStock<'_, O> {
     type Output = u32;
 
-    fn run<S: Config, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<u32, Error> {
+    fn run<S: Config, M: Mode>(&mut self, tx: &Tx<'_, S, M>) -> Result<u32, Error> {
         let Self { tables, input, scratch } = self;
         let (warehouse, district) = input.district;
         let Scratch { items, met, .. } = &mut **scratch;

@@ -266,7 +266,7 @@ fn item(name: &str) -> Row {
 fn who_has_written_without_an_index_is_told_so() -> Result<(), Error> {
     let db = Db::new()?;
     let items = db.table(ITEMS)?;
-    let (mut before, mut reader, mut elsewhere) = (db.begin()?, db.begin()?, db.begin()?);
+    let (mut before, reader, mut elsewhere) = (db.begin()?, db.begin()?, db.begin()?);
     before.insert(items, 1, &item("a"))?;
     assert!(!reader.contains(items, 5)?, "reading is not writing");
     let others = db.table(TableDef::<u16, Serde<Row>>::hash("other items"))?;

@@ -81,7 +81,7 @@ fn run<S: Config<Engine = NoHtm>>(steps: &[(u8, Step)], length: usize, is_indexe
             assert_eq!(tx.get(counters, key)?, model.get(key).copied());
         }
         tx.commit()?;
-        let mut tx = db.begin()?;
+        let tx = db.begin()?;
         for key in 0..4 {
             assert_eq!(tx.get(counters, key)?, model.get(&key).copied());
         }

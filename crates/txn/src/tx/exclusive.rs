@@ -1,0 +1,448 @@
+//! A transaction while one call has it for itself: what reads and writes do.
+
+use std::{hint::cold_path, marker::PhantomData};
+
+use drtm_htm::fence_locked;
+use drtm_kv::{ReadEntry, Version};
+
+use super::{Mode, Update};
+use crate::{
+    AsKey, Codec, Config, Conflict, DefaultConfig, Durability, Error, Key, Table,
+    catalog::Opened,
+    commit, culprit,
+    durability::{Choice, Log},
+    inner::{Inner, Thread},
+    reclaim, snapshots,
+    state::{LONG_READ, TxState},
+    storage::{Absence, KeyRef},
+    trace::event,
+    write_set::WriteOp,
+};
+
+/// A transaction that nothing else uses meanwhile. Dropping it without a
+/// [commit](Self::commit) aborts it.
+#[derive(Debug)]
+pub struct Exclusive<'db, S: Config = DefaultConfig, M: Mode = Update> {
+    pub(crate) db: &'db Inner<S>,
+    /// `None` once the transaction has ended.
+    pub(super) state: Option<Box<TxState<S::Engine>>>,
+    /// Whether every read validates those before it.
+    pub(super) is_opaque: bool,
+    /// Whether a failed transaction notes which row was in conflict.
+    pub(super) explains: bool,
+    /// The conflict that keeps it from committing, once one has been reported.
+    pub(crate) doomed: Option<Conflict>,
+    /// The snapshot that is read, unless it is the present.
+    pub(super) snapshot: Option<snapshots::Opened>,
+    mode: PhantomData<M>,
+}
+
+/// Where a found value is.
+#[derive(Clone, Copy, Debug)]
+pub enum Found {
+    /// In the buffer of the last read.
+    Read,
+    /// In the write set. The fields are whole words, because this is passed from function to
+    /// function: a value stored by halves and loaded as a whole stalls.
+    Own { start: usize, length: usize },
+}
+
+impl Found {
+    /// Returns the value of a row in the write set. `None` if the row is to be removed.
+    #[inline(always)]
+    pub(super) fn of(op: WriteOp) -> Option<Self> {
+        match op {
+            WriteOp::Put(value) | WriteOp::Insert(value) => {
+                Some(Self::Own { start: value.range().start, length: value.length() })
+            }
+            // The reader of such a row reads the record, and applies the patch to what was read.
+            WriteOp::Patch { .. } => Some(Self::Read),
+            WriteOp::Remove => None,
+        }
+    }
+}
+
+/// Encodes a key as the store takes it.
+#[inline(always)]
+pub(crate) fn encode<K: Key>(key: impl AsKey<K>, buffer: &mut Vec<u8>) -> KeyRef<'_> {
+    if K::FITS {
+        KeyRef::Word(key.packed())
+    } else {
+        buffer.clear();
+        key.write_key(buffer, true);
+        KeyRef::Bytes(buffer)
+    }
+}
+
+impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
+    #[inline(always)]
+    pub(crate) fn new(db: &'db Inner<S>, mut state: Box<TxState<S::Engine>>, is_opaque: bool, explains: bool) -> Self {
+        if is_opaque {
+            state.opacity.begin();
+        }
+        Self { db, state: Some(state), is_opaque, explains, doomed: None, snapshot: None, mode: PhantomData }
+    }
+
+    /// Begins a transaction for reads that are nested in those of another one.
+    pub(super) fn new_nested(db: &'db Inner<S>, snapshot: Option<snapshots::Opened>) -> Result<Self, Error> {
+        let mut state = db.take(db.thread())?;
+        state.session.admission = db.lifecycle.now(db.engine());
+        state.is_nested = true;
+        let mut tx = Self::new(db, state, false, false);
+        tx.snapshot = snapshot;
+        Ok(tx)
+    }
+
+    /// Ends a nested transaction, which neither commits nor aborts.
+    pub(super) fn leave_nested(&mut self) {
+        if let Some(mut state) = self.state.take() {
+            state.is_nested = false;
+            state.clear();
+            self.db.give_to_others(state);
+        }
+    }
+
+    /// Returns the snapshot that is read. `None` if it reads the present.
+    pub(super) fn snapshot(&self) -> Option<snapshots::Opened> {
+        self.snapshot
+    }
+
+    /// Returns the transaction's state. It is there until the transaction ends, which consumes it.
+    #[inline(always)]
+    pub(crate) fn state(&mut self) -> &mut TxState<S::Engine> {
+        match &mut self.state {
+            Some(state) => state,
+            None => unreachable!("the transaction has ended"),
+        }
+    }
+
+    /// Encodes a key once, and calls `then` with it.
+    #[inline(always)]
+    pub(super) fn with_key<K: Key, T>(
+        &mut self,
+        key: impl AsKey<K>,
+        then: impl FnOnce(&mut Self, KeyRef<'_>) -> T,
+    ) -> T {
+        if K::FITS {
+            return then(self, KeyRef::Word(key.packed()));
+        }
+        let mut buffer = std::mem::take(&mut self.state().arena.key);
+        let done = then(self, encode(key, &mut buffer));
+        self.state().arena.key = buffer;
+        done
+    }
+
+    #[inline(always)]
+    pub(super) fn opened<K, C, O>(&self, table: Table<K, C, O>) -> Result<&'db Opened<S::Engine>, Error> {
+        self.db.catalog.opened(table.database, table.number)
+    }
+
+    /// Records that the transaction cannot commit.
+    #[cold]
+    pub(crate) fn doom(&mut self, conflict: Conflict) -> Error {
+        self.doomed = Some(conflict);
+        Error::Conflict(conflict)
+    }
+
+    /// Adds a record to the read set. From time to time it validates the whole read set, so that a
+    /// transaction that cannot commit does not run on for long.
+    #[inline(always)]
+    pub(crate) fn track_read(&mut self, seen: ReadEntry) -> Result<(), Error> {
+        if self.past().is_some() {
+            return Ok(());
+        }
+        self.state().reads.records.push(seen);
+        if self.is_to_check() { self.check() } else { Ok(()) }
+    }
+
+    /// Like [`track_read`](Self::track_read), for a row that is going to be changed. It is not
+    /// added to the read set here: it is once [the change has failed](crate::work::Changing), and
+    /// otherwise is in the write set.
+    #[inline(always)]
+    pub(crate) fn track_read_to_change(&mut self, seen: ReadEntry) -> Result<(), Error> {
+        if self.is_to_check() {
+            cold_path();
+            self.track_read(seen)?;
+            self.state().reads.untrack(seen);
+        }
+        Ok(())
+    }
+
+    /// Returns whether it is time to validate the read set.
+    #[inline(always)]
+    fn is_to_check(&mut self) -> bool {
+        let is_opaque = self.is_opaque;
+        let state = self.state();
+        state.seen() >= state.reads.next_check || is_opaque
+    }
+
+    /// Adds the place where a key was missing to the read set.
+    #[inline]
+    pub(super) fn track_absent(&mut self, absence: Absence) -> Result<(), Error> {
+        self.state().reads.track_absent(absence);
+        self.passed()
+    }
+
+    /// Validates the read set, in an opaque transaction, after something other than a record was
+    /// read.
+    #[inline]
+    pub(super) fn passed(&mut self) -> Result<(), Error> {
+        if self.is_opaque { self.check() } else { Ok(()) }
+    }
+
+    /// Validates the read set. A read-only transaction that has read much continues in a snapshot.
+    #[cold]
+    #[inline(never)]
+    fn check(&mut self) -> Result<(), Error> {
+        if !M::WRITES && self.state().seen() >= LONG_READ {
+            if self.state().is_nested {
+                // Those that it is nested in go on in the present. The next run is in a snapshot.
+                return Err(self.doom(Conflict::Validation));
+            }
+            return self.turn_to_snapshot();
+        }
+        let (db, is_opaque) = (self.db, self.is_opaque);
+        let state = self.state();
+        let TxState { reads, writes, opacity, holder, .. } = &mut *state;
+        let rows = reads.records.len() + reads.buckets.len() + reads.leaves.len() + writes.len();
+        if is_opaque && !db.for_peers && !opacity.may_have_changed(db.engine(), &db.registry, rows) {
+            // The earlier reads still hold.
+            let records = db.store.records();
+            if reads.records.last().is_none_or(|last| records.is_still(*last, *holder)) {
+                return Ok(());
+            }
+        }
+        state.reads.next_check = 2 * state.seen();
+        match commit::validate_all(db, state) {
+            Ok(()) => Ok(()),
+            Err(conflict) => Err(self.doom(conflict)),
+        }
+    }
+
+    /// Returns the conflict that keeps the transaction from committing. `None` if its reads still
+    /// hold.
+    pub(crate) fn validation_error(&mut self) -> Option<Conflict> {
+        let db = self.db;
+        self.doomed.or_else(|| commit::validate_all(db, self.state()).err())
+    }
+
+    /// Returns the first version that the transaction's snapshot does not see. `None` if it reads
+    /// the present.
+    #[inline(always)]
+    pub(super) fn past(&self) -> Option<Version> {
+        if M::WRITES { None } else { self.snapshot.map(|snapshot| snapshot.before) }
+    }
+
+    /// Continues in a snapshot of now, if all reads still hold.
+    #[cold]
+    pub(crate) fn turn_to_snapshot(&mut self) -> Result<(), Error> {
+        let db = self.db;
+        let snapshot = db.snapshots.open(&db.store)?;
+        event!(trace, database = db.number, until = snapshot.before.number(), "a snapshot is open");
+        self.snapshot = Some(snapshot);
+        // From here on, a thread that closes the database sees this transaction, or this thread
+        // sees that it is closed: opening the snapshot was a fence.
+        fence_locked();
+        db.lifecycle.admit(db.engine(), true)?;
+        // A read that still holds did hold when the snapshot was opened: a writer that was about to
+        // change the record by then has it locked, or has changed it.
+        if let Err(conflict) = commit::validate_all(db, self.state()) {
+            return Err(self.doom(conflict));
+        }
+        self.state().clear();
+        Ok(())
+    }
+
+    /// Commits like [`commit`](Self::commit), by reference. The transaction has ended afterwards,
+    /// whatever the result. `thread` is this thread.
+    #[inline(always)]
+    pub(crate) fn try_commit(&mut self, thread: &Thread<S::Engine>) -> Result<(), Error> {
+        // A transaction that has only read a row pays for nothing that follows: no registers, and
+        // no stack.
+        if commit::is_trivially_committed::<S, M>(self.db, self.state())
+            && self.doomed.is_none()
+            && self.db.log.is_none()
+        {
+            self.state().session.counters.has_read();
+            self.has_committed(thread);
+            return Ok(());
+        }
+        self.try_commit_all(thread)
+    }
+
+    /// The slow path of [`try_commit`](Self::try_commit), where there is something to do.
+    #[inline(never)]
+    fn try_commit_all(&mut self, thread: &Thread<S::Engine>) -> Result<(), Error> {
+        let db = self.db;
+        let committed = match self.doomed {
+            Some(conflict) => Err(conflict.into()),
+            None => commit::commit::<S, M>(db, self.state()),
+        };
+        if self.state().is_large() && committed.is_ok() {
+            cold_path();
+            self.state().shed();
+        }
+        match committed {
+            Ok(()) => match &db.log {
+                None => {
+                    self.has_committed(thread);
+                    Ok(())
+                }
+                Some(log) => {
+                    cold_path();
+                    self.has_committed_to(log, thread)
+                }
+            },
+            Err(error) => Err(self.end_with(error, thread)),
+        }
+    }
+
+    /// Ends a transaction that has committed, and waits for the log if its durability demands it.
+    #[inline(never)]
+    fn has_committed_to(&mut self, log: &Log<S::Engine>, thread: &Thread<S::Engine>) -> Result<(), Error> {
+        let past = self.past();
+        let state = self.state();
+        let choice = std::mem::take(&mut state.session.choice);
+        let depends_on = match state.session.logged_in {
+            0 => log.depends_on(&state.reads, state.writes.is_empty(), past),
+            epoch => Ok(epoch),
+        };
+        self.has_committed(thread);
+        let epoch = depends_on?;
+        if choice == Choice::Token {
+            thread.submitted.set(epoch);
+        }
+        log.after_commit(epoch, choice)
+    }
+
+    pub(crate) fn set_durability(&mut self, durability: Durability) -> Result<(), Error> {
+        let choice = match durability {
+            Durability::Async => Choice::Async,
+            Durability::Sync => Choice::Sync,
+            Durability::None => return Err(in_memory_only("a transaction's durability", "`Async` or `Sync`")),
+        };
+        self.choose("a transaction's durability", choice)
+    }
+
+    /// Sets the durability of this run of the transaction.
+    pub(crate) fn choose(&mut self, what: &'static str, choice: Choice) -> Result<(), Error> {
+        if self.db.log.is_none() {
+            return Err(in_memory_only(what, "of a database with a path"));
+        }
+        self.state().session.choice = choice;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn has_committed(&mut self, thread: &Thread<S::Engine>) {
+        let Some(mut state) = self.state.take() else { return };
+        let db = self.db;
+        state.session.commits = state.session.commits.wrapping_add(1);
+        state.clear();
+        self.leave_snapshot(&mut state);
+        db.give_back(thread, state);
+    }
+
+    /// Aborts the transaction because of this error, and returns it.
+    #[cold]
+    #[inline(never)]
+    fn end_with(&mut self, error: Error, thread: &Thread<S::Engine>) -> Error {
+        let conflict = match error {
+            Error::Conflict(conflict) => Some(conflict),
+            _ => None,
+        };
+        self.end(conflict, Some(thread));
+        error
+    }
+
+    #[inline(always)]
+    fn leave_snapshot(&mut self, state: &mut TxState<S::Engine>) {
+        if !M::WRITES
+            && let Some(snapshot) = self.snapshot.take()
+        {
+            self.db.snapshots.close(&self.db.store, snapshot);
+            event!(trace, database = self.db.number, until = snapshot.before.number(), "a snapshot is closed");
+            // A corrupt store is reported to its next user; `drop` has no way to report it.
+            let _ = reclaim::try_some(self.db, state);
+        }
+    }
+
+    /// Aborts the transaction: discards its write set, and removes the records made for it.
+    /// `thread` is this thread, if it is known.
+    #[cold]
+    pub(crate) fn end(&mut self, conflict: Option<Conflict>, thread: Option<&Thread<S::Engine>>) {
+        let Some(mut state) = self.state.take() else { return };
+        self.leave_snapshot(&mut state);
+        match conflict {
+            Some(conflict) => self.conflicted(&state, conflict),
+            None => state.session.counters.gave_up(),
+        }
+        state.session.choice = Choice::Default;
+        state.give_back_reserved();
+        reclaim::undo_inserts(self.db, &mut state);
+        if state.is_large() {
+            state.shed();
+        }
+        state.clear();
+        match thread {
+            Some(thread) => self.db.give_back(thread, state),
+            // This may be another thread than the one that began it, or one whose thread-local data
+            // are gone.
+            None => self.db.give_to_others(state),
+        }
+    }
+
+    /// Counts the conflict, and publishes the touched places if this thread holds the ticket.
+    #[cold]
+    fn conflicted(&self, state: &TxState<S::Engine>, conflict: Conflict) {
+        let db = self.db;
+        state.session.counters.conflicted(conflict);
+        if db.ticket.is_taken() {
+            db.ticket.claim(db.this_thread(), state.places());
+        }
+        if self.explains {
+            *db.thread().culprit.borrow_mut() = culprit::find(db, state);
+        }
+    }
+
+    /// Returns whether the transaction reads the present and is not opaque, so that it may use fast
+    /// paths.
+    #[inline(always)]
+    pub(super) fn is_plain(&self) -> bool {
+        !self.is_opaque && self.past().is_none()
+    }
+
+    pub(super) fn codec_error<T>(opened: &Opened<S::Engine>, result: Result<T, crate::CodecError>) -> Result<T, Error> {
+        result.map_err(|source| Error::Codec { table: opened.name.get(), source })
+    }
+
+    /// Returns the bytes of a value that was found.
+    #[inline(always)]
+    pub(super) fn bytes(state: &TxState<S::Engine>, found: Found) -> &[u8] {
+        match found {
+            Found::Read => state.arena.value.bytes(),
+            Found::Own { start, length } => state.arena.values.bytes().get(start..start + length).unwrap_or(&[]),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn decode<C: Codec>(&mut self, opened: &Opened<S::Engine>, found: Found) -> Result<C::Value, Error> {
+        Self::codec_error(opened, C::decode(Self::bytes(self.state(), found)))
+    }
+}
+
+/// Returns the error of an operation that needs a log.
+#[cold]
+pub(crate) fn in_memory_only(what: &'static str, must_be: &'static str) -> Error {
+    Error::Config { what, must_be, is: "in memory only".to_owned() }
+}
+
+impl<S: Config, M: Mode> Drop for Exclusive<'_, S, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // Most transactions have ended by now.
+        if self.state.is_some() {
+            self.end(None, None);
+        }
+    }
+}
