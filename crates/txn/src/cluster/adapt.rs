@@ -1,43 +1,127 @@
-//! Which forms a worker uses under [`Protocol::AUTO`](super::Protocol::AUTO): it tries all of them
-//! from time to time, and keeps to those under which its transactions end soonest.
+//! Which forms transactions take under [`Protocol::AUTO`](super::Protocol::AUTO): a node tries all
+//! ways from time to time, and keeps to the one under which its transactions end soonest.
 //!
 //! What a form costs others is as important as what it costs the one that uses it: a message takes
-//! the owner's processor, and a verb its NIC. So all workers try the same forms at the same time:
-//! time is divided into slots, by the fabric's clock, and the first slots of each period are for
-//! trying one way each. Then a worker sees in its own transactions what all pay. Where nodes'
-//! clocks differ, each sees what the others do now, and its own part.
+//! the owner's processor, and a verb its NIC. So all nodes try a way at the same time: time is
+//! divided into slots, by the fabric's clock, and some slots are for trying. Then a node sees in
+//! its own transactions what all pay. Where nodes' clocks differ, each sees what the others do now,
+//! and its own part.
+//!
+//! - The workers of a node share what they find: a [`Chooser`] adds up times by itself, and takes
+//!   them to the node's [`Board`] once a slot.
+//! - A way is tried the more seldom, the worse it was, so that all trials cost about as little.
+//! - When the times of the present way change by half, everything is tried again at once.
+//!
+//! `docs/decisions/0067` has the reasons.
 
-use std::time::Duration;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use drtm_rdma::Time;
 
 use super::protocol::{Form, Forms};
 
 /// What is chosen from: a row is locked one-sidedly only where it was read so.
-pub(super) const WAYS: [Forms; 3] = [
+pub(super) const WAYS: [Forms; COUNT] = [
     Forms { read: Form::Message, lock: Form::Message },
     Forms { read: Form::OneSided, lock: Form::Message },
     Forms { read: Form::OneSided, lock: Form::OneSided },
 ];
 
-/// Slots of a period, of which the first are for trying.
+const COUNT: usize = 3;
+
+/// The place of the present way's times, after those of trials.
+const PRESENT: usize = COUNT;
+
+/// A way as good as the best is tried in one slot of so many.
 const PERIOD: u64 = 64;
 
+/// How often its period a bad way's is doubled at most.
+const MOST_DOUBLED: u8 = 3;
+
 /// The shortest and the longest slot: two to this power of nanoseconds.
-const SLOT: [u32; 2] = [15, 27];
+const SLOT: [u8; 2] = [15, 27];
 
-/// How many transactions are remembered: each later one counts as one of so many.
-const MEMORY: u32 = 16;
+/// How many transactions are remembered of a way.
+const MEMORY: u64 = 128;
 
-/// Another way is taken if it needs less than this part of the time.
+/// How many transactions show how good a way is, and how many that it is [`HOPELESS`].
+const ENOUGH: [u64; 2] = [64, 16];
+
+/// A way that takes so much longer is not tried further at first.
+const HOPELESS: f64 = 1.5;
+
+/// Another way is taken if it takes less than this part of the time.
 const BETTER: f64 = 0.97;
+
+/// How many transactions are compared with those before them, to see a change.
+const WINDOW: u64 = 256;
+
+/// Times have changed if they are longer, or shorter, by this factor.
+const CHANGED: f64 = 1.5;
+
+/// What all workers of a node do. It fits a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Plan {
+    best: u8,
+    /// Slots are two to this power of nanoseconds long.
+    power: u8,
+    /// The ways of which not enough is known: bits.
+    unknown: u8,
+    /// How often each way's period is doubled.
+    doubled: [u8; COUNT],
+    /// Times of transactions that began under another plan do not count.
+    era: u16,
+}
+
+impl Plan {
+    fn to_word(self) -> u64 {
+        let Self { best, power, unknown, doubled: [one, two, three], era } = self;
+        let [low, high] = era.to_le_bytes();
+        u64::from_le_bytes([best, power, unknown, one, two, three, low, high])
+    }
+
+    fn from_word(word: u64) -> Self {
+        let [best, power, unknown, one, two, three, low, high] = word.to_le_bytes();
+        Self { best, power, unknown, doubled: [one, two, three], era: u16::from_le_bytes([low, high]) }
+    }
+
+    fn slot(self, now: Time) -> u64 {
+        now.nanos() >> self.power
+    }
+
+    fn choice(self, now: Time) -> Choice {
+        let slot = self.slot(now);
+        let is_in_turn = |way: u8| match self.unknown {
+            0 => slot % (PERIOD << self.doubled[usize::from(way)]) == u64::from(way),
+            unknown => unknown & 1 << way != 0 && slot % COUNT as u64 == u64::from(way),
+        };
+        let tried = (0..COUNT as u8).find(|way| is_in_turn(*way));
+        // Those that began in the slot before are still at it in the first half.
+        let is_settled = now.nanos() >> (self.power - 1) & 1 != 0;
+        let place = match tried {
+            Some(way) => Some(way),
+            None => (self.unknown == 0).then_some(PRESENT as u8),
+        };
+        Choice { way: tried.unwrap_or(self.best), place: place.filter(|_| is_settled), era: self.era }
+    }
+}
 
 /// A transaction's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     way: u8,
-    /// Whether the way was being tried, so that its time tells something.
-    is_trial: bool,
+    /// Among which times its own counts. `None` if it tells nothing.
+    place: Option<u8>,
+    era: u16,
 }
 
 impl Choice {
@@ -46,144 +130,188 @@ impl Choice {
     }
 }
 
-/// How long transactions take.
+/// How many transactions there were, and how long they took together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    count: u64,
+    nanos: u64,
+}
+
+impl Sum {
+    fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.nanos = self.nanos.saturating_add(other.nanos);
+    }
+
+    fn mean(self) -> f64 {
+        self.nanos as f64 / self.count.max(1) as f64
+    }
+}
+
+/// How long the last transactions took.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean {
     nanos: f64,
-    seen: u32,
+    seen: u64,
 }
 
 impl Mean {
-    fn add(&mut self, took: Duration) {
-        self.seen = (self.seen + 1).min(MEMORY);
-        self.nanos += (took.as_nanos() as f64 - self.nanos) / f64::from(self.seen);
+    fn add(&mut self, sum: Sum) {
+        if sum.count > 0 {
+            self.seen = (self.seen + sum.count).min(MEMORY.max(sum.count));
+            self.nanos += (sum.mean() - self.nanos) * sum.count as f64 / self.seen as f64;
+        }
+    }
+}
+
+/// What is concluded from times.
+#[derive(Debug, Default)]
+struct Found {
+    /// By trials.
+    ways: [Mean; COUNT],
+    /// Everything, while ways are unknown.
+    all: Sum,
+    /// The last times of the present way, and the usual ones if they are known.
+    recent: Sum,
+    usual: Option<f64>,
+}
+
+impl Found {
+    /// Adds times, and returns the plan from now on.
+    fn plan(&mut self, old: Plan, sums: &[Sum; COUNT + 1]) -> Plan {
+        let mut plan = old;
+        for (mean, sum) in self.ways.iter_mut().zip(sums) {
+            mean.add(*sum);
+            self.all.add(*sum);
+        }
+        self.recent.add(sums[PRESENT]);
+        if self.recent.count >= WINDOW {
+            let recent = std::mem::take(&mut self.recent);
+            let now = recent.mean();
+            match self.usual {
+                Some(usual) if now > CHANGED * usual || usual > CHANGED * now => {
+                    // What is known is of other transactions.
+                    *self = Self { all: recent, ..Self::default() };
+                    plan.unknown = UNKNOWN;
+                }
+                Some(usual) => self.usual = Some(usual + (now - usual) / 4.0),
+                None => self.usual = Some(now),
+            }
+        }
+        plan.power = self.power(plan);
+        if plan.power > old.power {
+            // In shorter slots, ways were mixed.
+            (self.ways, self.all) = Default::default();
+            plan.unknown = UNKNOWN;
+        }
+        self.decide(&mut plan);
+        if (plan.best, plan.power, plan.unknown) != (old.best, old.power, old.unknown) {
+            (self.recent, self.usual) = Default::default();
+        }
+        if (plan.best, plan.power) != (old.best, old.power) || plan.unknown & !old.unknown != 0 {
+            plan.era = old.era.wrapping_add(1);
+        }
+        plan
+    }
+
+    /// The length of slots: two to four transactions, and not less than half or more than twice as
+    /// long before it changes.
+    fn power(&self, Plan { power, best, unknown, .. }: Plan) -> u8 {
+        let mean = match self.usual {
+            Some(usual) => usual,
+            None if unknown == 0 => self.ways[usize::from(best)].nanos,
+            None if self.all.count >= ENOUGH[1] => self.all.mean(),
+            None => return power,
+        };
+        let best = (4.0 * mean).max(1.0).log2();
+        let differs = best - f64::from(power) - 0.5;
+        if differs.abs() <= 1.0 { power } else { (best as u8).clamp(SLOT[0], SLOT[1]) }
+    }
+
+    /// Takes the way that needs least, and how often the others are tried.
+    fn decide(&self, plan: &mut Plan) {
+        let seen = self.ways.iter().enumerate().filter(|(_, mean)| mean.seen >= ENOUGH[1]);
+        let Some((least, mean)) = seen.min_by(|(_, one), (_, other)| one.nanos.total_cmp(&other.nanos)) else { return };
+        let best = &self.ways[usize::from(plan.best)];
+        if best.seen < ENOUGH[1] || mean.nanos < BETTER * best.nanos {
+            plan.best = least as u8;
+        }
+        let best = self.ways[usize::from(plan.best)].nanos.max(1.0);
+        for (way, mean) in self.ways.iter().enumerate() {
+            let is_hopeless = mean.seen >= ENOUGH[1] && mean.nanos > HOPELESS * best;
+            if mean.seen >= ENOUGH[0] || is_hopeless {
+                plan.unknown &= !(1 << way);
+            }
+            // What a trial costs, in tenths of a slot.
+            let worse = (mean.nanos / best - 1.0).max(0.0);
+            plan.doubled[way] = ((1.0 + 8.0 * worse).log2() as u8).min(MOST_DOUBLED);
+        }
+    }
+}
+
+const UNKNOWN: u8 = (1 << COUNT) - 1;
+
+/// What the workers of a node have found out.
+#[derive(Debug)]
+pub(super) struct Board {
+    plan: Line,
+    /// No worker waits for it: one that finds it locked comes back with its next transaction.
+    found: Mutex<Found>,
+}
+
+/// A plan's word, on a line of its own: it is read far more often than anything else.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Line(AtomicU64);
+
+impl Board {
+    /// One whose workers begin with this way.
+    pub(super) fn new(forms: Forms) -> Self {
+        let best = WAYS.iter().position(|way| *way == forms).unwrap_or_default() as u8;
+        let plan = Plan { best, power: SLOT[0], unknown: UNKNOWN, doubled: [0; COUNT], era: 0 };
+        Self { plan: Line(AtomicU64::new(plan.to_word())), found: Mutex::default() }
+    }
+
+    fn plan(&self) -> Plan {
+        Plan::from_word(self.plan.0.load(Relaxed))
     }
 }
 
 /// One worker's choices. See the [module](self).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Chooser {
-    ways: [Mean; WAYS.len()],
-    all: Mean,
-    best: usize,
+    /// Its transactions since it was last at the board, in this slot.
+    sums: [Sum; COUNT + 1],
+    slot: u64,
+    era: u16,
 }
 
 impl Chooser {
-    /// One that begins with this way.
-    pub(super) fn new(forms: Forms) -> Self {
-        let best = WAYS.iter().position(|way| *way == forms).unwrap_or_default();
-        Self { ways: Default::default(), all: Mean::default(), best }
-    }
-
     /// What a transaction that begins now is to use.
-    pub(super) fn choose(&mut self, now: Time) -> Choice {
-        let length = 4.0 * self.all.nanos;
-        let power = (length.max(1.0).log2() as u32).clamp(SLOT[0], SLOT[1]);
-        let (slot, within) = (now.nanos() >> power, now.nanos() & ((1 << power) - 1));
-        // In the beginning there is nothing to keep to.
-        let is_new = self.ways.iter().any(|way| way.seen < MEMORY / 2);
-        let place = if is_new { slot % WAYS.len() as u64 } else { slot % PERIOD };
-        match usize::try_from(place) {
-            // Those that began in the slot before are still at it in the first half.
-            Ok(way) if way < WAYS.len() => Choice { way: way as u8, is_trial: within >> (power - 1) != 0 },
-            _ => {
-                self.decide();
-                Choice { way: self.best as u8, is_trial: false }
-            }
-        }
-    }
-
-    /// Takes the way that needs least.
-    fn decide(&mut self) {
-        let least = self.ways.iter().enumerate().min_by(|(_, one), (_, other)| one.nanos.total_cmp(&other.nanos));
-        if let Some((way, mean)) = least
-            && mean.nanos < BETTER * self.ways[self.best].nanos
+    pub(super) fn choose(&mut self, board: &Board, now: Time) -> Choice {
+        let mut plan = board.plan();
+        if (plan.slot(now), plan.era) != (self.slot, self.era)
+            && let Ok(mut found) = board.found.try_lock()
         {
-            self.best = way;
+            // Another worker may have changed it meanwhile.
+            plan = board.plan();
+            let sums = std::mem::take(&mut self.sums);
+            if plan.era == self.era {
+                plan = found.plan(plan, &sums);
+                board.plan.0.store(plan.to_word(), Relaxed);
+            }
+            (self.slot, self.era) = (plan.slot(now), plan.era);
         }
+        plan.choice(now)
     }
 
     /// A transaction has committed.
     pub(super) fn ended(&mut self, choice: Choice, took: Duration) {
-        self.all.add(took);
-        if choice.is_trial {
-            self.ways[usize::from(choice.way)].add(took);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// Runs transactions one after the other, which take so long by way. Gives how many took each
-    /// way.
-    fn run(chooser: &mut Chooser, now: &mut u64, transactions: u32, took: impl Fn(usize) -> u64) -> [u32; 3] {
-        let mut ways = [0; 3];
-        for _ in 0..transactions {
-            let choice = chooser.choose(Time::from_nanos(*now));
-            let nanos = took(usize::from(choice.way));
-            *now += nanos;
-            chooser.ended(choice, Duration::from_nanos(nanos));
-            ways[usize::from(choice.way)] += 1;
-        }
-        ways
-    }
-
-    #[test]
-    fn the_best_way_is_found_and_found_again() {
-        for best in 0..3 {
-            let (mut chooser, mut now) = (Chooser::new(WAYS[2]), 12_345);
-            let took = |best: usize| move |way: usize| if way == best { 20_000 } else { 30_000 };
-            run(&mut chooser, &mut now, 1_000, took(best));
-            let ways = run(&mut chooser, &mut now, 10_000, took(best));
-            assert!(ways[best] > 9_400, "{ways:?}");
-            // Things change.
-            let other = (best + 1) % 3;
-            run(&mut chooser, &mut now, 2_000, took(other));
-            let ways = run(&mut chooser, &mut now, 10_000, took(other));
-            assert!(ways[other] > 9_400, "{ways:?}");
-        }
-    }
-
-    #[test]
-    fn ways_that_are_as_good_are_kept_to() {
-        let (mut chooser, mut now) = (Chooser::new(WAYS[1]), 0);
-        run(&mut chooser, &mut now, 1_000, |_| 10_000);
-        let best = chooser.best;
-        run(&mut chooser, &mut now, 10_000, |way| 10_000 - 100 * way as u64);
-        assert_eq!(chooser.best, best);
-    }
-
-    #[test]
-    fn workers_try_the_same_at_the_same_time() {
-        let mut choosers = [Chooser::new(WAYS[0]), Chooser::new(WAYS[2])];
-        let mut nows = [0; 2];
-        for (chooser, now) in choosers.iter_mut().zip(&mut nows) {
-            run(chooser, now, 2_000, |way| 20_000 + 1_000 * way as u64);
-        }
-        let [mut one, mut other] = choosers;
-        let tried = (0..100_000).filter(|step| {
-            let now = Time::from_nanos(nows[0].max(nows[1]) + step * 1_000);
-            let [one, other] = [one.choose(now), other.choose(now)];
-            assert_eq!(one.is_trial, other.is_trial);
-            assert!(!one.is_trial || one == other);
-            one.is_trial
-        });
-        assert!((1_000..10_000).contains(&tried.count()));
-    }
-
-    proptest! {
-        #[test]
-        fn any_times_will_do(times in proptest::collection::vec((any::<u64>(), any::<u64>()), 1..200)) {
-            let mut chooser = Chooser::new(WAYS[0]);
-            for (now, took) in times {
-                let choice = chooser.choose(Time::from_nanos(now));
-                prop_assert!(WAYS.contains(&choice.forms()));
-                chooser.ended(choice, Duration::from_nanos(took));
-            }
+        if let Some(place) = choice.place
+            && choice.era == self.era
+        {
+            let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+            self.sums[usize::from(place)].add(Sum { count: 1, nanos });
         }
     }
 }

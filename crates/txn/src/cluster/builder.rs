@@ -8,6 +8,7 @@ use drtm_rdma::{Atomicity, Fabric, NodeId, RegionId, rpc::Once};
 use super::{
     ClusterError, ClusterIndex, Node, Partition, Protocol, Timing,
     access::Access,
+    adapt::Board,
     index_info::index_info,
     log::{Backup, LogConfig, OnlyLogged, Replica, ReplicaTable},
     participant::{Home, Reservations, Served},
@@ -451,12 +452,14 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             false => None,
         };
         let (home, once) = (Arc::new(home), Once::default());
+        let board = protocol.adapts.then(|| Board::new(protocol.forms()));
         let shared = Shared {
             fabric,
             node,
             owners,
             region,
             protocol,
+            board,
             timing,
             log,
             only_logged,

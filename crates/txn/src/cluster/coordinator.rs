@@ -76,8 +76,8 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Config> {
     /// For each node.
     met: RefCell<Vec<Option<Met>>>,
     random: Cell<u64>,
-    /// What it has found of the forms of phases, if the protocol lets it choose.
-    chooser: Option<RefCell<Chooser>>,
+    /// What it finds of the forms of phases, if the protocol lets them be chosen.
+    chooser: RefCell<Chooser>,
     /// Its rings at backups.
     pub(super) rings: Rings,
     /// How often closures were run again, by cause.
@@ -102,10 +102,9 @@ pub struct Rounds {
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     pub(super) fn new(node: Arc<Shared<F, S>>, endpoint: &'e Endpoint<F::Port>, participant: Participant<S>) -> Self {
         let holder = participant.holder();
-        let chooser = node.protocol.adapts.then(|| RefCell::new(Chooser::new(node.protocol.forms())));
         Self {
             node,
-            chooser,
+            chooser: RefCell::default(),
             endpoint,
             rpc: Rpc::new(endpoint.during(Phase::Other)),
             participant: RefCell::new(participant),
@@ -158,16 +157,16 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
 
     /// Chooses the forms of a transaction that begins, where the protocol lets it choose.
     pub(super) fn choose(&self, state: &mut State<'e, F::Port>) -> Option<Chosen> {
-        let (mut chooser, began) = (self.chooser.as_ref()?.borrow_mut(), self.endpoint.now());
-        let choice = chooser.choose(began);
+        let (board, began) = (self.node.board.as_ref()?, self.endpoint.now());
+        let choice = self.chooser.borrow_mut().choose(board, began);
         state.forms = choice.forms();
         Some(Chosen { choice, began })
     }
 
     /// A transaction has committed whose forms were chosen.
     pub(super) fn learn(&self, chosen: Option<Chosen>) {
-        if let (Some(chooser), Some(Chosen { choice, began })) = (&self.chooser, chosen) {
-            chooser.borrow_mut().ended(choice, self.endpoint.now().since(began));
+        if let Some(Chosen { choice, began }) = chosen {
+            self.chooser.borrow_mut().ended(choice, self.endpoint.now().since(began));
         }
     }
 

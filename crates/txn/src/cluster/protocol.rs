@@ -61,7 +61,7 @@ pub struct Protocol {
     pub log: Form,
     /// Whether a commit returns when its last phase is on its way, without waiting for its end.
     pub is_passive: bool,
-    /// Whether each worker may take messages where this says verbs, as it finds them better.
+    /// Whether each node may take messages where this says verbs, as it finds them better.
     pub adapts: bool,
     /// Whether owners lock their own rows by their NICs, where those are
     /// [atomic](drtm_rdma::Atomicity::Hca) with each other only: then peers may lock by verbs.
@@ -98,8 +98,8 @@ impl Protocol {
     pub const DRTM_H: Self = Self { name: "drtm+h", is_passive: true, ..Self::DRTM_OCC };
 
     /// [`DRTM_H`](Self::DRTM_H), [`FARM`](Self::FARM) or [`FASST`](Self::FASST) with a passive
-    /// commit, as each worker finds its transactions to end soonest. It tries all three from time
-    /// to time, together with all other workers, and so follows what changes.
+    /// commit, as each node finds its transactions to end soonest. It tries all three from time to
+    /// time, together with all other nodes, and so follows what changes.
     pub const AUTO: Self = Self { name: "auto", adapts: true, ..Self::DRTM_H };
 
     /// As [`DRTM_OCC`](Self::DRTM_OCC), with locks and leases for transactions that [fetch their

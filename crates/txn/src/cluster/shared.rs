@@ -7,6 +7,7 @@ use drtm_rdma::{Fabric, NodeId, Offset, RegionId, rpc::Once};
 
 use super::{
     Protocol, Timing,
+    adapt::Board,
     log::{LogConfig, OnlyLogged},
     participant::Home,
     wire::Welcome,
@@ -24,6 +25,8 @@ pub(super) struct Shared<F: Fabric, S: Config> {
     /// The node's memory, as the fabric knows it.
     pub(super) region: RegionId,
     pub(super) protocol: Protocol,
+    /// What is found of the forms of phases, if the protocol lets them be chosen.
+    pub(super) board: Option<Board>,
     pub(super) timing: Timing,
     pub(super) log: LogConfig,
     pub(super) only_logged: Arc<OnlyLogged>,
