@@ -38,6 +38,7 @@ mod random;
 mod reading;
 mod scale;
 mod schema;
+mod stock;
 #[cfg(test)]
 mod stored;
 mod tables;

@@ -10,13 +10,13 @@ use super::{
     effort::Effort,
     entries::PER_SECOND,
     panel::{Curve, Found, Kind, Measured, Panel, Study},
-    simulated::throughput,
+    simulated::{NARROW, Size},
 };
 use crate::{
     Error,
-    drive::cluster::{ClusterWorkload, Length, Plan, ProtocolOf},
+    drive::cluster::ClusterWorkload,
     smallbank::{Hot, SmallBank},
-    tpcc::{Chances, Distributed, MixName, Scale},
+    tpcc::{Chances, Distributed, MixName, Scale, Supply},
     tpce::CustomerPosition,
 };
 
@@ -45,47 +45,33 @@ const BANK_4: Panel = panel("auto-cx4b", "Forms chosen at run time, on ConnectX-
 const POSITION_4: Panel = panel("auto-cx4c", "Forms chosen at run time, on ConnectX-4: customer-position");
 const CHANGING_4: Panel = panel("auto-cx4d", "Forms chosen at run time, on ConnectX-4: changing from reads to writes");
 
-/// The size of a simulated cluster.
-struct Size {
-    nodes: u16,
-    threads: u16,
-    coroutines: u16,
-    warm: Duration,
-    counted: Duration,
-}
-
-impl Size {
-    fn of(effort: &Effort) -> Self {
-        let micros = Duration::from_micros;
-        match effort.is_quick {
-            true => Self { nodes: 2, threads: 2, coroutines: 2, warm: micros(500), counted: micros(1_000) },
-            false => Self { nodes: 4, threads: 8, coroutines: 4, warm: micros(4_000), counted: micros(12_000) },
-        }
-    }
-
-    fn clients(&self) -> u16 {
-        self.nodes * self.threads * self.coroutines
-    }
+fn size(effort: &Effort) -> Size {
+    let (nodes, threads, coroutines) = if effort.is_quick { (2, 2, 2) } else { (4, 8, 4) };
+    let (warm, counted) = if effort.is_quick { (500, 1_000) } else { (4_000, 12_000) };
+    let (backups, memory, zero) = (2.min(nodes - 1), 1 << 30, Duration::ZERO);
+    let size = Size { nodes, threads, coroutines, backups, memory, warm: zero, counted: zero };
+    size.lasting(effort, warm, counted)
 }
 
 fn tpcc(effort: &Effort, profile: &'static NicProfile) -> Result<Measured, Error> {
-    let size = Size::of(effort);
+    let size = size(effort);
     let items = if effort.is_quick { 100 } else { 1_000 };
     let scale = Scale::new(size.clients())?.with_customers(10)?.with_items(items)?;
     let chances = Chances { remote_item: 100, ..Chances::STANDARD };
-    let workload = Distributed::new(scale, MixName::NewOrder, chances, effort.seed, NonZeroU64::MIN);
-    measured(effort, &size, profile, &workload.with_uniform_items(), "all items from other warehouses")
+    let workload = Distributed::<Supply>::new(scale, MixName::NewOrder, chances, effort.seed, NonZeroU64::MIN);
+    let what = format!("all items from other warehouses; {NARROW}");
+    measured(effort, &size, profile, &workload.with_uniform_items(), &what)
 }
 
 fn bank(effort: &Effort, profile: &'static NicProfile) -> Result<Measured, Error> {
-    let size = Size::of(effort);
+    let size = size(effort);
     let of_thread = if effort.is_quick { 1_000 } else { 10_000 };
     let workload = SmallBank::new(of_thread * u64::from(size.nodes * size.threads), Hot::DrtmH, effort.seed)?;
     measured(effort, &size, profile, &workload, "4 % of the customers have 90 % of the transactions")
 }
 
 fn positions(effort: &Effort, profile: &'static NicProfile, changes: bool) -> Result<Measured, Error> {
-    let size = Size::of(effort);
+    let size = size(effort);
     let of_thread = if effort.is_quick { 20 } else { 200 };
     let workload = CustomerPosition::new(of_thread * u32::from(size.nodes * size.threads), 0, effort.seed)?;
     if changes {
@@ -102,21 +88,13 @@ fn measured<W: ClusterWorkload>(
     workload: &W,
     what: &str,
 ) -> Result<Measured, Error> {
-    let Size { nodes, threads, coroutines, warm, counted } = *size;
-    let backups = 2.min(nodes - 1);
     let value = |protocol: Protocol| {
-        let (protocol, length) = (ProtocolOf(protocol), Length::Window { warm, counted });
-        let (seed, memory) = (effort.seed, 1 << 30);
-        let plan = Plan { nodes, threads, coroutines, protocol, backups, length, seed, memory, warms: true };
-        let y = throughput(effort, workload, &plan, (profile, Transport::Datagrams))?;
-        Ok(Curve { series: protocol.0.name, found: Found::Points { kind: Kind::Simulated, points: vec![(None, y)] } })
+        let y = size.run(effort, protocol, workload, (profile, Transport::Datagrams))?;
+        Ok(Curve { series: protocol.name, found: Found::Points { kind: Kind::Simulated, points: vec![(None, y)] } })
     };
     let curves = Protocol::ALL.into_iter().map(value).collect::<Result<_, Error>>()?;
-    let [warm, counted] = [warm, counted].map(|time| time.as_micros() as f64 / 1_000.0);
-    let source = format!(
-        "SIMULATED in virtual time: {nodes} nodes of {threads} threads with {coroutines} coroutines, {}; {warm} ms to \
-         warm up, {counted} ms counted; logs to {backups} backups; {what}",
-        profile.name
-    );
+    let Size { nodes, threads, coroutines, .. } = *size;
+    let cluster = format!("{nodes} nodes of {threads} threads with {coroutines} coroutines");
+    let source = size.source(&cluster, profile, what);
     Ok(Measured { curves: vec![curves], source, failure: None })
 }

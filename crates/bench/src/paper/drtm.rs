@@ -13,13 +13,13 @@ use super::{
     effort::Effort,
     entries::PER_SECOND,
     panel::{Curve, Kind, Measured, Panel, Published, Study},
-    simulated::throughput,
+    simulated::{NARROW, Size},
 };
 use crate::{
     Error,
-    drive::cluster::{ClusterWorkload, Length, Plan, ProtocolOf},
+    drive::cluster::ClusterWorkload,
     report::chart::{Axis, Scale as AxisScale},
-    tpcc::{Chances, Distributed, MixName, Scale},
+    tpcc::{Chances, Distributed, MixName, Scale, Supply},
     units::Quantity,
     ycsb::{Hotspot, SmallRecords},
 };
@@ -65,69 +65,36 @@ const LEASES: Panel = Panel {
            records, a tenth of them of another thread's warehouse, and reads one of 120 hot ones.",
 };
 
-/// How large a simulated cluster is, and for how long it runs.
-struct Size {
-    nodes: &'static [u16],
-    threads: u16,
-    warm: Duration,
-    counted: Duration,
+/// Of one node. Each thread runs one transaction at a time, as in the paper.
+fn size(effort: &Effort) -> Size {
+    let (threads, warm, counted) = if effort.is_quick { (2, 100, 500) } else { (8, 2_000, 5_000) };
+    let (memory, zero) = (512 << 20, Duration::ZERO);
+    let size = Size { nodes: 1, threads, coroutines: 1, backups: 0, memory, warm: zero, counted: zero };
+    size.lasting(effort, warm, counted)
 }
 
-impl Size {
-    fn of(effort: &Effort) -> Self {
-        let micros = Duration::from_micros;
-        match effort.is_quick {
-            true => Self { nodes: &[1, 2], threads: 2, warm: micros(100), counted: micros(500) },
-            false => Self { nodes: &[1, 2, 3, 4, 5, 6], threads: 8, warm: micros(2_000), counted: micros(5_000) },
-        }
-    }
+/// How many nodes there are at most.
+fn most_nodes(effort: &Effort) -> u16 {
+    if effort.is_quick { 2 } else { 6 }
+}
 
-    /// Returns how many transactions this many nodes run in a second. Each thread runs one at a
-    /// time, as in the paper.
-    fn run<W: ClusterWorkload>(
-        &self,
-        effort: &Effort,
-        nodes: u16,
-        protocol: Protocol,
-        workload: &W,
-    ) -> Result<f64, Error> {
-        let plan = Plan {
-            nodes,
-            threads: self.threads,
-            coroutines: 1,
-            backups: 0,
-            protocol: ProtocolOf(protocol),
-            length: Length::Window { warm: self.warm, counted: self.counted },
-            seed: effort.seed,
-            memory: 512 << 20,
-            warms: true,
-        };
-        throughput(effort, workload, &plan, (&NicProfile::CONNECTX_3, Transport::Connection))
-    }
+/// Returns how many transactions such a cluster runs in a second.
+fn run<W: ClusterWorkload>(effort: &Effort, size: &Size, protocol: Protocol, workload: &W) -> Result<f64, Error> {
+    size.run(effort, protocol, workload, (&NicProfile::CONNECTX_3, Transport::Connection))
+}
 
-    fn measured(&self, curves: Vec<Curve>, scaled: &str) -> Measured {
-        let [warm, counted] = [self.warm, self.counted].map(|time| time.as_micros() as f64 / 1_000.0);
-        let source = format!(
-            "SIMULATED in virtual time: {} threads a node, {}; {warm} ms to warm up, {counted} ms counted; {scaled}",
-            self.threads,
-            NicProfile::CONNECTX_3.name
-        );
-        Measured { curves: vec![curves], source, failure: None }
-    }
+fn measured(size: &Size, curves: Vec<Curve>, scaled: &str) -> Measured {
+    let cluster = format!("{} threads a node", size.threads);
+    Measured { curves: vec![curves], source: size.source(&cluster, &NicProfile::CONNECTX_3, scaled), failure: None }
 }
 
 /// A warehouse for each thread.
-fn tpcc(
-    effort: &Effort,
-    size: &Size,
-    nodes: u16,
-    mix: MixName,
-    chances: Chances,
-) -> Result<(Distributed, String), Error> {
+fn tpcc(effort: &Effort, size: &Size, mix: MixName, chances: Chances) -> Result<(Distributed<Supply>, String), Error> {
     let (customers, items) = if effort.is_quick { (10, 100) } else { (60, 2_000) };
-    let scale = Scale::new(nodes * size.threads)?.with_customers(customers)?.with_items(items)?;
-    let scaled =
-        format!("a warehouse for each thread, scaled down to {customers} customers a district and {items} items");
+    let scale = Scale::new(size.clients())?.with_customers(customers)?.with_items(items)?;
+    let scaled = format!(
+        "a warehouse for each thread, scaled down to {customers} customers a district and {items} items; {NARROW}"
+    );
     Ok((Distributed::new(scale, mix, chances, effort.seed, NonZeroU64::MIN), scaled))
 }
 
@@ -138,25 +105,26 @@ fn over_first(points: Vec<(usize, f64)>) -> Vec<(usize, f64)> {
 }
 
 fn scale_out(effort: &Effort) -> Result<Measured, Error> {
-    let (size, mut scaled, mut points) = (Size::of(effort), String::new(), Vec::new());
-    for nodes in size.nodes {
-        let (workload, described) = tpcc(effort, &size, *nodes, MixName::Standard, Chances::STANDARD)?;
-        points.push((usize::from(*nodes), size.run(effort, *nodes, Protocol::DRTM, &workload)?));
+    let (size, mut scaled, mut points) = (size(effort), String::new(), Vec::new());
+    for nodes in 1..=most_nodes(effort) {
+        let size = Size { nodes, ..size };
+        let (workload, described) = tpcc(effort, &size, MixName::Standard, Chances::STANDARD)?;
+        points.push((usize::from(nodes), run(effort, &size, Protocol::DRTM, &workload)?));
         scaled = described;
     }
-    Ok(size.measured(vec![Curve::new(DRTM, Kind::Simulated, over_first(points))], &scaled))
+    Ok(measured(&size, vec![Curve::new(DRTM, Kind::Simulated, over_first(points))], &scaled))
 }
 
 fn remote_items(effort: &Effort) -> Result<Measured, Error> {
-    let (size, mut scaled, mut points) = (Size::of(effort), String::new(), Vec::new());
-    let nodes = size.nodes.iter().copied().max().unwrap_or(1);
+    let size = Size { nodes: most_nodes(effort), ..size(effort) };
+    let (mut scaled, mut points) = (String::new(), Vec::new());
     for remote_item in [0, 1, 5, 10, 25, 50, 75, 100] {
         let chances = Chances { remote_item, ..Chances::STANDARD };
-        let (workload, described) = tpcc(effort, &size, nodes, MixName::NewOrder, chances)?;
-        points.push((usize::from(remote_item), size.run(effort, nodes, Protocol::DRTM, &workload)?));
-        scaled = format!("{nodes} nodes; {described}");
+        let (workload, described) = tpcc(effort, &size, MixName::NewOrder, chances)?;
+        points.push((usize::from(remote_item), run(effort, &size, Protocol::DRTM, &workload)?));
+        scaled = format!("{} nodes; {described}", size.nodes);
     }
-    Ok(size.measured(vec![Curve::new(DRTM, Kind::Simulated, over_first(points))], &scaled))
+    Ok(measured(&size, vec![Curve::new(DRTM, Kind::Simulated, over_first(points))], &scaled))
 }
 
 const READERS: &[(&str, Protocol)] =
@@ -167,18 +135,18 @@ const READERS: &[(&str, Protocol)] =
 const SHAPE: Hotspot = Hotspot { accesses: 10, hot: 120, remote: 10 };
 
 fn leases(effort: &Effort) -> Result<Measured, Error> {
-    let size = Size::of(effort);
+    let size = size(effort);
     let of_node: u64 = if effort.is_quick { 1_000 } else { 100_000 };
     let curve = |(name, protocol): &(&'static str, Protocol)| {
-        let point = |nodes: &u16| {
-            let workload = SmallRecords::hotspots(of_node * u64::from(*nodes), SHAPE, effort.seed)?;
-            Ok((usize::from(*nodes), size.run(effort, *nodes, *protocol, &workload)?))
+        let point = |nodes: u16| {
+            let workload = SmallRecords::hotspots(of_node * u64::from(nodes), SHAPE, effort.seed)?;
+            Ok((usize::from(nodes), run(effort, &Size { nodes, ..size }, *protocol, &workload)?))
         };
-        let points = size.nodes.iter().map(point).collect::<Result<Vec<_>, Error>>()?;
+        let points = (1..=most_nodes(effort)).map(point).collect::<Result<Vec<_>, Error>>()?;
         Ok(Curve::new(name, Kind::Simulated, points))
     };
     let curves = READERS.iter().map(curve).collect::<Result<_, Error>>()?;
-    Ok(size.measured(curves, &format!("{of_node} records a node")))
+    Ok(measured(&size, curves, &format!("{of_node} records a node")))
 }
 
 #[cfg(test)]

@@ -12,14 +12,14 @@ use super::{
     effort::Effort,
     entries::PER_SECOND,
     panel::{Curve, Kind, Measured, Panel, Study},
-    simulated::throughput,
+    simulated::{NARROW, Size},
 };
 use crate::{
     Error,
-    drive::cluster::{ClusterWorkload, Length, Plan, ProtocolOf},
+    drive::cluster::ClusterWorkload,
     report::chart::{Axis, Scale as AxisScale},
     smallbank::{Hot, SmallBank},
-    tpcc::{Chances, Distributed, MixName, Scale},
+    tpcc::{Chances, Distributed, MixName, Scale, Supply},
     tpce::CustomerPosition,
     units::Quantity,
 };
@@ -150,63 +150,45 @@ const OLDER_TPCC: Panel = Panel {
 const OLDER_BANK: Panel =
     Panel { name: "drtmh-fig17b", title: "DrTM+H Fig. 17b: designs on ConnectX-3, SmallBank", ..OLDER_TPCC };
 
-/// Backups of each owner: logs are in three memories.
-const BACKUPS: u16 = 2;
-
-/// The size of a simulated cluster.
-struct Size {
-    nodes: u16,
-    threads: u16,
-    coroutines: Vec<u16>,
-    warm: Duration,
-    counted: Duration,
+/// Of one coroutine.
+fn size(effort: &Effort) -> Size {
+    let (nodes, threads) = match (effort.is_quick, effort.is_full) {
+        (true, _) => (2, 2),
+        (_, true) => (16, 24),
+        _ => (4, 24),
+    };
+    let (warm, counted) = if effort.is_quick { (100, 500) } else { (2_000, 5_000) };
+    // Logs are in three memories.
+    let (backups, memory, zero) = (2.min(nodes - 1), 1 << 30, Duration::ZERO);
+    let size = Size { nodes, threads, coroutines: 1, backups, memory, warm: zero, counted: zero };
+    size.lasting(effort, warm, counted)
 }
 
-impl Size {
-    fn of(effort: &Effort) -> Self {
-        let micros = Duration::from_micros;
-        if effort.is_quick {
-            let coroutines = effort.coroutines.clone().unwrap_or_else(|| vec![1, 4]);
-            return Self { nodes: 2, threads: 2, coroutines, warm: micros(100), counted: micros(500) };
-        }
-        let nodes = if effort.is_full { 16 } else { 4 };
-        let coroutines = effort.coroutines.clone().unwrap_or_else(|| vec![1, 4, 10, 16]);
-        let (warm, counted) = effort.counted.map_or((micros(2_000), micros(5_000)), |counted| (counted / 2, counted));
-        Self { nodes, threads: 24, coroutines, warm, counted }
-    }
-
-    fn source(&self, profile: &NicProfile, scaled: &str) -> String {
-        let Self { nodes, threads, warm, counted, .. } = self;
-        let [warm, counted] = [warm, counted].map(|time| time.as_micros() as f64 / 1_000.0);
-        format!(
-            "SIMULATED in virtual time: {nodes} nodes of {threads} threads, {}; {warm} ms to warm up, {counted} ms \
-             counted; logs to {} backups; {scaled}",
-            profile.name,
-            BACKUPS.min(self.nodes - 1)
-        )
-    }
+fn coroutines(effort: &Effort) -> Vec<u16> {
+    let usual = if effort.is_quick { vec![1, 4] } else { vec![1, 4, 10, 16] };
+    effort.coroutines.clone().unwrap_or(usual)
 }
 
 fn tpcc(effort: &Effort, profile: &'static NicProfile, series: &[(&'static str, Protocol)]) -> Result<Measured, Error> {
-    let size = Size::of(effort);
+    let size = size(effort);
     let (customers, stocks) = if effort.is_quick { (10, 4_000) } else { (10, 384_000) };
     let workload = |coroutines: u16| {
-        let warehouses = size.nodes * size.threads * coroutines;
+        let warehouses = Size { coroutines, ..size }.clients();
         let scale = Scale::new(warehouses)?.with_customers(customers)?.with_items(stocks / u32::from(warehouses))?;
         let chances = Chances { remote_item: 100, ..Chances::STANDARD };
-        let workload = Distributed::new(scale, MixName::NewOrder, chances, effort.seed, NonZeroU64::MIN);
+        let workload = Distributed::<Supply>::new(scale, MixName::NewOrder, chances, effort.seed, NonZeroU64::MIN);
         // As likely to conflict as the specification's choice among a hundred times as many rows.
         Ok(workload.with_uniform_items())
     };
     let scaled = format!(
         "a warehouse for each coroutine, scaled down to {customers} customers a district and to {stocks} rows of stock \
-         in all, equally likely; rows are whole, and longer than the paper's"
+         in all, equally likely; {NARROW}"
     );
     curves(effort, &size, profile, series, workload, &scaled)
 }
 
 fn bank(effort: &Effort, profile: &'static NicProfile, series: &[(&'static str, Protocol)]) -> Result<Measured, Error> {
-    let size = Size::of(effort);
+    let size = size(effort);
     let of_thread = if effort.is_quick { 1_000 } else { 10_000 };
     let customers = of_thread * u64::from(size.nodes * size.threads);
     let workload = SmallBank::new(customers, Hot::DrtmH, effort.seed)?;
@@ -217,7 +199,7 @@ fn bank(effort: &Effort, profile: &'static NicProfile, series: &[(&'static str, 
 
 /// Measures customer-position alone: nothing changes prices.
 fn positions(effort: &Effort, profile: &'static NicProfile) -> Result<Measured, Error> {
-    let size = Size::of(effort);
+    let size = size(effort);
     let of_thread = if effort.is_quick { 20 } else { 200 };
     let customers = of_thread * u32::from(size.nodes * size.threads);
     let workload = CustomerPosition::new(customers, 0, effort.seed)?;
@@ -234,25 +216,16 @@ fn curves<W: ClusterWorkload>(
     scaled: &str,
 ) -> Result<Measured, Error> {
     let curve = |(name, protocol): &(&'static str, Protocol)| {
-        let point = |coroutines: &u16| {
-            let plan = Plan {
-                nodes: size.nodes,
-                threads: size.threads,
-                coroutines: *coroutines,
-                backups: BACKUPS.min(size.nodes - 1),
-                protocol: ProtocolOf(*protocol),
-                length: Length::Window { warm: size.warm, counted: size.counted },
-                seed: effort.seed,
-                memory: 1 << 30,
-                warms: true,
-            };
+        let point = |coroutines: u16| {
             // As in the paper, messages are datagrams.
             let nic = (profile, Transport::Datagrams);
-            Ok((usize::from(*coroutines), throughput(effort, &workload(*coroutines)?, &plan, nic)?))
+            let y = Size { coroutines, ..*size }.run(effort, *protocol, &workload(coroutines)?, nic)?;
+            Ok((usize::from(coroutines), y))
         };
-        let points = size.coroutines.iter().map(point).collect::<Result<Vec<_>, Error>>()?;
+        let points = coroutines(effort).into_iter().map(point).collect::<Result<Vec<_>, Error>>()?;
         Ok(Curve::new(name, Kind::Simulated, points))
     };
     let curves = series.iter().map(curve).collect::<Result<_, Error>>()?;
-    Ok(Measured { curves: vec![curves], source: size.source(profile, scaled), failure: None })
+    let cluster = format!("{} nodes of {} threads", size.nodes, size.threads);
+    Ok(Measured { curves: vec![curves], source: size.source(&cluster, profile, scaled), failure: None })
 }

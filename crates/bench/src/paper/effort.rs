@@ -43,8 +43,8 @@ pub(super) struct EffortArgs {
     #[arg(long, value_parser = varied, value_delimiter = ',', value_name = "CONSTANT=FACTOR,...")]
     vary: Vec<(&'static str, f64)>,
 
-    /// Microseconds of virtual time that are counted of each point of DrTM+H's figures, and half as
-    /// many to warm up [default: 5000, and 2000 to warm up]
+    /// Microseconds of virtual time that are counted of each point of simulated clusters, and half
+    /// as many to warm up [default: 5000, and 2000 to warm up; 12000 and 4000 for auto's]
     #[arg(long, value_parser = value_parser!(u64).range(100..=1_000_000), value_name = "US")]
     virtual_us: Option<u64>,
 

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Customer, CustomerByName, CustomerKey, DISTRICTS, District, DistrictKey, History, HistoryKey, LOADER, Order,
-    OrderByCustomer, OrderKey, OrderLine, OrderLineKey, Scale, View, Warehouse, WarehouseKey, check,
+    OrderByCustomer, OrderKey, OrderLine, OrderLineKey, Scale, Stock, View, Warehouse, WarehouseKey, check,
+    stock::StockRow,
     tables::{self, Layout, Tables, expect_row},
 };
 use crate::{
@@ -29,9 +30,9 @@ pub(super) struct Payments {
 }
 
 /// A database in which no transaction is in progress.
-pub(super) struct Audit<'db, S: Config, O: Layout> {
+pub(super) struct Audit<'db, S: Config, O: Layout, R: StockRow = Stock> {
     db: &'db Db<S>,
-    tables: Tables<O>,
+    tables: Tables<O, R>,
     scale: Scale,
     /// The first warehouse on this node, and the distance to its next one.
     here: (WarehouseKey, u16),
@@ -43,11 +44,11 @@ pub(super) struct Audit<'db, S: Config, O: Layout> {
     seen: RefCell<BTreeMap<&'static str, u64>>,
 }
 
-impl<'db, S: Config, Shelved: Layout> Audit<'db, S, Shelved> {
+impl<'db, S: Config, Shelved: Layout, R: StockRow> Audit<'db, S, Shelved, R> {
     /// Creates an audit, with the recorded payments except the loader's.
     pub(super) fn new(
         db: &'db Db<S>,
-        tables: Tables<Shelved>,
+        tables: Tables<Shelved, R>,
         scale: Scale,
         payments: impl IntoIterator<Item = Payments>,
     ) -> Self {
@@ -68,10 +69,11 @@ impl<'db, S: Config, Shelved: Layout> Audit<'db, S, Shelved> {
         let mut violations: Vec<String> = here.map(ToString::to_string).collect();
         self.check_names(&mut violations)?;
         self.check_orders(&mut violations)?;
-        self.seen.borrow_mut().extend([
-            (tables::ITEM, self.scale.items().into()),
-            (tables::STOCK, self.warehouse_keys().count() as u64 * u64::from(self.scale.items())),
-        ]);
+        let stocks = self.warehouse_keys().count() as u64 * u64::from(self.scale.items());
+        self.seen.borrow_mut().extend([(tables::ITEM, self.scale.items().into()), (tables::STOCK, stocks)]);
+        if self.tables.stock_infos.is_some() {
+            self.seen.borrow_mut().insert(tables::STOCK_INFO, stocks);
+        }
         let seen: Vec<(&str, u64)> = self.seen.borrow().iter().map(|(table, rows)| (*table, *rows)).collect();
         violations.extend(miscounted(self.db, &seen)?);
         Ok(violations)
@@ -110,7 +112,7 @@ impl<'db, S: Config, Shelved: Layout> Audit<'db, S, Shelved> {
         *self.seen.borrow_mut().entry(table).or_default() += rows;
     }
 
-    fn warehouse_keys(&self) -> impl Iterator<Item = WarehouseKey> + use<S, Shelved> {
+    fn warehouse_keys(&self) -> impl Iterator<Item = WarehouseKey> + use<S, Shelved, R> {
         let (first, step) = self.here;
         (first..=self.scale.warehouses()).step_by(step.into())
     }
@@ -120,7 +122,7 @@ impl<'db, S: Config, Shelved: Layout> Audit<'db, S, Shelved> {
         warehouse % step == first % step
     }
 
-    fn district_keys(&self) -> impl Iterator<Item = DistrictKey> + use<S, Shelved> {
+    fn district_keys(&self) -> impl Iterator<Item = DistrictKey> + use<S, Shelved, R> {
         self.warehouse_keys().flat_map(|warehouse| (1..=DISTRICTS).map(move |district| (warehouse, district)))
     }
 
@@ -156,7 +158,7 @@ impl<'db, S: Config, Shelved: Layout> Audit<'db, S, Shelved> {
     }
 }
 
-impl<S: Config, O: Layout> View for Audit<'_, S, O> {
+impl<S: Config, O: Layout, R: StockRow> View for Audit<'_, S, O, R> {
     type Error = Error;
 
     fn warehouses(&self) -> impl Iterator<Item = Result<(WarehouseKey, Warehouse), Error>> {

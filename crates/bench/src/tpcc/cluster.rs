@@ -13,7 +13,7 @@ mod tests;
 mod tables;
 mod transactions;
 
-use std::{collections::BTreeMap, hint::black_box, num::NonZeroU64, ops::AddAssign};
+use std::{collections::BTreeMap, hint::black_box, marker::PhantomData, num::NonZeroU64, ops::AddAssign};
 
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
@@ -25,8 +25,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Chances, Constants, DISTRICTS, Deck, DistrictKey, HistoryKey, Inputs, Item, Kind, Loader, MixName, OrderLine,
-    Random, Scale, Stock, StockKey, WarehouseKey,
+    Random, Scale, Stock, StockKey, Supply, WarehouseKey,
     audit::{Audit, Payments},
+    stock::StockRow,
     tables::{DISTRICT, ITEM, Layout, Loading, Tables as LocalTables, expect_row},
     terminals::KINDS,
 };
@@ -42,9 +43,10 @@ use crate::{
 use tables::{ITEM_COPY, ItemCopyKey, Tables, of_warehouse};
 use transactions::{Deliver, LastOrder, LowStock, Oldest, Order, Pay, UNUSED_ITEM};
 
-/// TPC-C on a cluster, with its size.
+/// TPC-C on a cluster, with its size. Rows of stock are like `R`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Distributed {
+#[serde(bound = "")]
+pub(crate) struct Distributed<R: StockRow = Stock> {
     warehouses: u16,
     customers: u32,
     items: u32,
@@ -56,13 +58,15 @@ pub(crate) struct Distributed {
     seed: u64,
     /// Of the population, in microseconds.
     date: NonZeroU64,
+    stocks: PhantomData<R>,
 }
 
-impl Distributed {
+impl<R: StockRow> Distributed<R> {
     pub(crate) fn new(scale: Scale, mix: MixName, chances: Chances, seed: u64, date: NonZeroU64) -> Self {
         let (warehouses, customers, items) = (scale.warehouses(), scale.customers(), scale.items());
         let (remote_items, remote_payments) = (chances.remote_item, chances.remote_payment);
-        Self { warehouses, customers, items, mix, remote_items, remote_payments, is_uniform: false, seed, date }
+        let (is_uniform, stocks) = (false, PhantomData);
+        Self { warehouses, customers, items, mix, remote_items, remote_payments, is_uniform, seed, date, stocks }
     }
 
     /// Makes all items equally likely.
@@ -84,7 +88,7 @@ impl Distributed {
     }
 
     /// The warehouses of a node.
-    fn own(&self, place: Place) -> impl Iterator<Item = WarehouseKey> + use<> {
+    fn own(&self, place: Place) -> impl Iterator<Item = WarehouseKey> + use<R> {
         (place.node + 1..=self.warehouses).step_by(place.nodes.into())
     }
 }
@@ -118,10 +122,11 @@ pub(crate) struct Client {
     oldest: Oldest,
 }
 
-impl ClusterWorkload for Distributed {
+impl<R: StockRow> ClusterWorkload for Distributed<R> {
     const NAME: &'static str = "tpcc";
+    const MEMBER: &'static str = if R::IS_NARROW { "tpcc with narrow stocks" } else { Self::NAME };
     const KINDS: &'static [&'static str] = KINDS;
-    type Tables = Tables;
+    type Tables = Tables<R>;
     type Client = Client;
     type Count = Paid;
 
@@ -140,7 +145,7 @@ impl ClusterWorkload for Distributed {
     fn open<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         node: &mut NodeBuilder<F, S>,
-    ) -> Result<Tables, Error> {
+    ) -> Result<Tables<R>, Error> {
         Tables::open(node, &self.scale()?)
     }
 
@@ -151,7 +156,7 @@ impl ClusterWorkload for Distributed {
     ) -> Result<(), Error> {
         let (db, loader) = (node.local(), self.loader()?);
         // The tables of one node: those of the cluster, and that of the items.
-        let local = LocalTables::<Hash>::open(db, &loader.scale())?;
+        let local = LocalTables::<Hash, R>::open(db, &loader.scale())?;
         let copies = db.table::<ItemCopyKey, PodRef<Item>, _>(Hash::def(ITEM_COPY, self.items.into()))?;
         loader.items(&mut Loading { db, tables: local })?;
         for item in 1..=self.items {
@@ -196,7 +201,7 @@ impl ClusterWorkload for Distributed {
     async fn warm<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
-        tables: Tables,
+        tables: Tables<R>,
         place: Place,
         (number, workers): (usize, usize),
     ) -> Result<(), Error> {
@@ -208,7 +213,7 @@ impl ClusterWorkload for Distributed {
     async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
-        tables: Tables,
+        tables: Tables<R>,
         client: &mut Client,
     ) -> Result<Done, Error> {
         let Client { inputs, deck, node, home, writer, payments, remote, oldest } = client;
@@ -262,7 +267,7 @@ impl ClusterWorkload for Distributed {
     async fn check<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
-        tables: Tables,
+        tables: Tables<R>,
         _count: &mut Paid,
     ) -> Result<Vec<String>, Error> {
         let warehouses = 1..=self.warehouses;
@@ -282,7 +287,7 @@ impl ClusterWorkload for Distributed {
         let mut violations = Vec::new();
         for warehouse in warehouses {
             for (key, stock) in read(worker, tables.stocks, (1..=self.items).map(|item| (warehouse, item))).await? {
-                let (says, taken) = (Taken::of(&stock), taken.remove(&key).unwrap_or_default());
+                let (says, taken) = (Taken::of(stock.supply()), taken.remove(&key).unwrap_or_default());
                 if says != taken {
                     violations.push(format!("stock {key:?} says that {says:?}, and orders that {taken:?}"));
                 }
@@ -297,7 +302,7 @@ impl ClusterWorkload for Distributed {
     async fn check_node<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
-        tables: Tables,
+        tables: Tables<R>,
         node: &Node<F, S>,
         place: Place,
         count: &Paid,
@@ -305,7 +310,7 @@ impl ClusterWorkload for Distributed {
         let is_elsewhere = |key: &HistoryKey| !place.owns(of_warehouse(key.0));
         let elsewhere = read(worker, tables.histories, count.remote.iter().copied().filter(is_elsewhere)).await?;
         let (db, scale) = (node.local(), self.scale()?);
-        let local = LocalTables::<Hash>::open(db, &scale)?;
+        let local = LocalTables::<Hash, R>::open(db, &scale)?;
         let payments = count.payments.iter().copied();
         let audit = Audit::new(db, local, scale, payments).of(place.node + 1, place.nodes, elsewhere);
         let mut violations = audit.violations()?;
@@ -315,9 +320,9 @@ impl ClusterWorkload for Distributed {
 }
 
 /// The number of a district's next order, at the moment.
-async fn next_order<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+async fn next_order<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, R: StockRow>(
     worker: &Worker<'_, F, S>,
-    tables: Tables,
+    tables: Tables<R>,
     district: DistrictKey,
 ) -> Result<u32, Error> {
     let row = worker.transact(async |tx| expect_row(tx.get(tables.districts, district).await?, DISTRICT)).await?;
@@ -333,8 +338,7 @@ struct Taken {
 }
 
 impl Taken {
-    fn of(stock: &Stock) -> Self {
-        let supply = &stock.supply;
+    fn of(supply: &Supply) -> Self {
         Self { quantity: supply.ytd.get(), orders: supply.order_count.get(), remote: supply.remote_count.get() }
     }
 

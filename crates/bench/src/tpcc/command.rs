@@ -11,7 +11,7 @@ use drtm_txn::{Config, Db, Hash};
 use serde_json::Value;
 
 use super::{
-    Chances, Loader, MixName, Scale,
+    Chances, Loader, MixName, Scale, Stock,
     audit::Audit,
     cluster::Distributed,
     reading::Reading,
@@ -153,7 +153,7 @@ impl Args {
         if scale.warehouses() < self.options.nodes {
             return refused("--warehouses", "more nodes", "each node has one warehouse at least");
         }
-        measure_cluster(&Distributed::new(scale, self.mix, chances, seed, date()), &self.options, seed)
+        measure_cluster(&Distributed::<Stock>::new(scale, self.mix, chances, seed, date()), &self.options, seed)
     }
 }
 

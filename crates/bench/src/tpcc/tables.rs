@@ -9,6 +9,7 @@ use super::{
     Customer, CustomerByName, CustomerKey, CustomerNames, DISTRICTS, District, DistrictKey, History, HistoryKey, Item,
     ItemKey, NewOrder, Order, OrderByCustomer, OrderKey, OrderLine, OrderLineKey, Scale, Sink, Stock, StockKey,
     Warehouse, WarehouseKey,
+    stock::{Infos, StockRow},
 };
 use crate::Error as BenchError;
 
@@ -32,9 +33,9 @@ impl Layout for Ordered {
     }
 }
 
-/// The tables of a database.
+/// The tables of a database, whose stocks have rows like this.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tables<O: Layout = Hash> {
+pub(crate) struct Tables<O: Layout = Hash, R: StockRow = Stock> {
     pub(super) warehouses: Table<WarehouseKey, PodRef<Warehouse>, O>,
     pub(super) districts: Table<DistrictKey, PodRef<District>, O>,
     pub(super) customers: Table<CustomerKey, PodRef<Customer>, O>,
@@ -45,7 +46,9 @@ pub(crate) struct Tables<O: Layout = Hash> {
     /// The lines of the last twenty orders are a range.
     pub(super) order_lines: Table<OrderLineKey, PodRef<OrderLine>, Ordered>,
     pub(super) items: Table<ItemKey, PodRef<Item>, O>,
-    pub(super) stocks: Table<StockKey, PodRef<Stock>, O>,
+    pub(super) stocks: Table<StockKey, PodRef<R>, O>,
+    /// The other columns of stocks, if their rows are narrow.
+    pub(super) stock_infos: Option<Table<StockKey, PodRef<Infos>, O>>,
     /// The customers with one name are a range.
     pub(super) customers_by_name: Table<CustomerByName, PodRef<CustomerNames>, Ordered>,
     /// A customer's last order is the last of a range.
@@ -63,12 +66,14 @@ pub(super) const ORDER: &str = "order";
 pub(super) const ORDER_LINE: &str = "order-line";
 pub(super) const ITEM: &str = "item";
 pub(super) const STOCK: &str = "stock";
+pub(super) const STOCK_INFO: &str = "stock info";
 pub(super) const CUSTOMER_BY_NAME: &str = "customer by name";
 pub(super) const ORDER_BY_CUSTOMER: &str = "order by customer";
 
-impl<O: Layout> Tables<O> {
+impl<O: Layout, R: StockRow> Tables<O, R> {
     pub(super) fn open<S: Config>(db: &Db<S>, scale: &Scale) -> Result<Self, Error> {
         let warehouses = u64::from(scale.warehouses());
+        let stocks = warehouses * u64::from(scale.items());
         let customers = warehouses * u64::from(DISTRICTS) * u64::from(scale.customers());
         Ok(Self {
             warehouses: db.table(O::def(WAREHOUSE, warehouses))?,
@@ -79,7 +84,8 @@ impl<O: Layout> Tables<O> {
             orders: db.table(O::def(ORDER, customers))?,
             order_lines: db.table(TableDef::ordered(ORDER_LINE))?,
             items: db.table(O::def(ITEM, scale.items().into()))?,
-            stocks: db.table(O::def(STOCK, warehouses * u64::from(scale.items())))?,
+            stocks: db.table(O::def(STOCK, stocks))?,
+            stock_infos: R::IS_NARROW.then(|| db.table(O::def(STOCK_INFO, stocks))).transpose()?,
             customers_by_name: db.table(TableDef::ordered(CUSTOMER_BY_NAME))?,
             orders_by_customer: db.table(TableDef::ordered(ORDER_BY_CUSTOMER))?,
             prefetches: true,
@@ -94,9 +100,9 @@ impl<O: Layout> Tables<O> {
 
 /// A database as the sink of a [`Loader`](super::Loader): each row in a transaction of its own,
 /// together with its index entry.
-pub(super) struct Loading<'db, S: Config, O: Layout> {
+pub(super) struct Loading<'db, S: Config, O: Layout, R: StockRow = Stock> {
     pub(super) db: &'db Db<S>,
-    pub(super) tables: Tables<O>,
+    pub(super) tables: Tables<O, R>,
 }
 
 macro_rules! plainly {
@@ -107,7 +113,7 @@ macro_rules! plainly {
     };
 }
 
-impl<S: Config, O: Layout> Sink for Loading<'_, S, O> {
+impl<S: Config, O: Layout, R: StockRow> Sink for Loading<'_, S, O, R> {
     type Error = BenchError;
 
     plainly! {
@@ -117,7 +123,14 @@ impl<S: Config, O: Layout> Sink for Loading<'_, S, O> {
         new_orders, new_order: OrderKey => NewOrder;
         order_lines, order_line: OrderLineKey => OrderLine;
         items, item: ItemKey => Item;
-        stocks, stock: StockKey => Stock;
+    }
+
+    fn stock(&mut self, key: StockKey, row: &Stock) -> Result<(), BenchError> {
+        let Self { db, tables } = self;
+        Ok(db.transact(|tx| {
+            tx.insert(tables.stocks, key, &R::of(row))?;
+            tables.stock_infos.map_or(Ok(()), |infos| tx.insert(infos, key, &row.districts))
+        })?)
     }
 
     fn customer(&mut self, key: CustomerKey, row: &Customer) -> Result<(), BenchError> {

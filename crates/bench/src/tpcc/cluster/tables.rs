@@ -11,8 +11,9 @@ use crate::{
     Error,
     tpcc::{
         Customer, CustomerByName, CustomerKey, CustomerNames, DISTRICTS, District, DistrictKey, History, HistoryKey,
-        Item, NewOrder, Order, OrderByCustomer, OrderKey, OrderLine, OrderLineKey, Scale, Stock, StockKey, Warehouse,
+        Item, NewOrder, Order, OrderByCustomer, OrderKey, OrderLine, OrderLineKey, Scale, StockKey, Warehouse,
         WarehouseKey,
+        stock::StockRow,
         tables::{self, Layout},
     },
 };
@@ -23,7 +24,7 @@ pub(super) const ITEM_COPY: &str = "item copy";
 pub(super) type ItemCopyKey = (u16, u32);
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tables {
+pub(crate) struct Tables<R: StockRow> {
     pub(super) warehouses: ClusterTable<WarehouseKey, PodRef<Warehouse>>,
     pub(super) districts: ClusterTable<DistrictKey, PodRef<District>>,
     pub(super) customers: ClusterTable<CustomerKey, PodRef<Customer>>,
@@ -32,7 +33,7 @@ pub(crate) struct Tables {
     pub(super) new_orders: ClusterTable<OrderKey, PodRef<NewOrder>, Ordered>,
     pub(super) orders: ClusterTable<OrderKey, PodRef<Order>>,
     pub(super) order_lines: ClusterTable<OrderLineKey, PodRef<OrderLine>, Ordered>,
-    pub(super) stocks: ClusterTable<StockKey, PodRef<Stock>>,
+    pub(super) stocks: ClusterTable<StockKey, PodRef<R>>,
     /// The workload keeps these two itself.
     pub(super) customers_by_name: ClusterTable<CustomerByName, PodRef<CustomerNames>, Ordered>,
     pub(super) orders_by_customer: ClusterTable<OrderByCustomer, PodRef<()>, Ordered>,
@@ -53,7 +54,7 @@ macro_rules! by_warehouse {
     };
 }
 
-impl Tables {
+impl<R: StockRow> Tables<R> {
     pub(super) fn open<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         node: &mut NodeBuilder<F, S>,
         scale: &Scale,

@@ -13,11 +13,11 @@ use crate::drive::{
 
 /// Terminals that put rows back which they have read in another transaction: what was done to them
 /// meanwhile is lost.
-impl Carelessly for Distributed {
+impl<R: StockRow> Carelessly for Distributed<R> {
     async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
-        tables: Tables,
+        tables: Tables<R>,
         client: &mut Client,
     ) -> Result<Done, Error> {
         let stock = client.inputs.new_order().stocks()[0];
@@ -42,14 +42,14 @@ impl Carelessly for Distributed {
     }
 }
 
-fn small(warehouses: u16, mix: MixName, chances: Chances) -> Distributed {
+fn small<R: StockRow>(warehouses: u16, mix: MixName, chances: Chances) -> Distributed<R> {
     let scale = Scale::new(warehouses).and_then(|scale| scale.with_customers(10)?.with_items(40)).expect("small");
     Distributed::new(scale, mix, chances, 3, NonZeroU64::MIN)
 }
 
 /// Runs so many transactions on each node, in every protocol, of which all conditions must hold.
 /// Returns how many of each kind there were.
-fn is_consistent(transactions: u64, of: impl Fn(u16) -> Distributed) -> Vec<u64> {
+fn is_consistent<R: StockRow>(transactions: u64, of: impl Fn(u16) -> Distributed<R>) -> Vec<u64> {
     let mut kinds = vec![0; KINDS.len()];
     for fabric in FABRICS {
         for (warehouses, protocol) in (3..).zip(protocols()) {
@@ -65,29 +65,44 @@ fn is_consistent(transactions: u64, of: impl Fn(u16) -> Distributed) -> Vec<u64>
 
 #[test]
 fn all_conditions_hold_of_the_whole_cluster() {
-    let kinds = is_consistent(100, |warehouses| small(warehouses, MixName::Standard, Chances::STANDARD));
+    let kinds = is_consistent::<Stock>(100, |warehouses| small(warehouses, MixName::Standard, Chances::STANDARD));
     assert!(kinds.iter().all(|count| *count > 10), "{kinds:?}");
 }
 
 #[test]
 fn all_conditions_hold_when_all_is_remote() {
     let all = Chances { remote_item: 100, remote_payment: 100, ..Chances::STANDARD };
-    is_consistent(60, |warehouses| small(warehouses, MixName::Standard, all));
+    is_consistent::<Stock>(60, |warehouses| small(warehouses, MixName::Standard, all));
+}
+
+#[test]
+fn all_conditions_hold_when_rows_of_stock_are_narrow() {
+    let some = Chances { remote_item: 50, ..Chances::STANDARD };
+    is_consistent::<Supply>(60, |warehouses| small(warehouses, MixName::Standard, some));
 }
 
 #[test]
 fn districts_of_which_all_is_delivered_are_skipped() {
     // Ten customers have ordered, of which three are not delivered.
-    let kinds = is_consistent(20, |warehouses| small(warehouses, MixName::Delivery, Chances::STANDARD));
+    let kinds = is_consistent::<Stock>(20, |warehouses| small(warehouses, MixName::Delivery, Chances::STANDARD));
     assert_eq!(kinds.iter().sum::<u64>(), kinds[Kind::Delivery as usize]);
 }
 
 #[test]
 fn what_careless_terminals_lose_is_found() {
+    loses::<Stock>();
+}
+
+#[test]
+fn what_careless_terminals_lose_of_narrow_rows_is_found() {
+    loses::<Supply>();
+}
+
+fn loses<R: StockRow>() {
     for fabric in FABRICS {
         let careless = |mix| {
             let chances = Chances { remote_item: 50, remote_payment: 50, ..Chances::STANDARD };
-            run_on::<Plain, _>(&Careless(small(3, mix, chances)), fabric, 60, 3, Protocol::FASST).violations
+            run_on::<Plain, _>(&Careless(small::<R>(3, mix, chances)), fabric, 60, 3, Protocol::FASST).violations
         };
         let violations = careless(MixName::NewOrder);
         assert!(violations.iter().any(|found| found.starts_with("stock")), "{fabric}: {violations:?}");

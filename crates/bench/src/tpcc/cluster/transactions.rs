@@ -13,6 +13,7 @@ use crate::{
     tpcc::{
         CustomerByName, CustomerChoice, CustomerKey, DISTRICTS, Delivery, DistrictKey, HistoryKey, KeyError, NewOrder,
         NewOrderInput, OrderByCustomer, OrderKey, OrderStatus, Payment, StockLevel,
+        stock::StockRow,
         tables::{CUSTOMER, DISTRICT, ORDER, ORDER_BY_CUSTOMER, ORDER_LINE, STOCK, WAREHOUSE, expect_row},
         transactions::{
             Paid, RECENT, Receipt, Status, delivered_to, history_row, is_original, line_row, middle, order_row,
@@ -36,8 +37,8 @@ fn no_key(error: KeyError) -> Error {
 }
 
 /// NEW-ORDER (2.4): all lines of an input, or none.
-pub(super) struct Order<'t> {
-    pub(super) tables: Tables,
+pub(super) struct Order<'t, R: StockRow> {
+    pub(super) tables: Tables<R>,
     pub(super) node: u16,
     pub(super) input: &'t NewOrderInput,
     pub(super) date: u64,
@@ -45,7 +46,7 @@ pub(super) struct Order<'t> {
     pub(super) number: Option<u32>,
 }
 
-impl Body for Order<'_> {
+impl<R: StockRow> Body for Order<'_, R> {
     type Output = Receipt;
 
     fn declare<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
@@ -88,9 +89,8 @@ impl Body for Order<'_> {
             let amount = item.price.get() * i64::from(line.quantity);
             let is_remote = line.supply_warehouse != warehouse;
             let sold = tx.update(tables.stocks, (line.supply_warehouse, line.item), |stock| {
-                take(&mut stock.supply, line.quantity, is_remote);
-                let info = stock.districts[usize::from(district.wrapping_sub(1) % DISTRICTS)];
-                (info, is_original(&stock.supply.data))
+                take(stock.supply_mut(), line.quantity, is_remote);
+                (stock.info(district), is_original(&stock.supply().data))
             });
             let (info, is_original_stock) = expect_row(sold.await?, STOCK)?;
             let key = (warehouse, district, number, place);
@@ -110,14 +110,14 @@ impl Body for Order<'_> {
 
 /// PAYMENT (2.5), written down under a key of its own. The customer may be of another node, and is
 /// read before the rows that all payments of the warehouse write.
-pub(super) struct Pay<'t> {
-    pub(super) tables: Tables,
+pub(super) struct Pay<'t, R: StockRow> {
+    pub(super) tables: Tables<R>,
     pub(super) input: &'t Payment,
     pub(super) key: HistoryKey,
     pub(super) date: u64,
 }
 
-impl Body for Pay<'_> {
+impl<R: StockRow> Body for Pay<'_, R> {
     type Output = Paid;
 
     /// A customer by its last name is found out.
@@ -163,12 +163,12 @@ impl Body for Pay<'_> {
 }
 
 /// ORDER-STATUS (2.6): reads only. What is the last order is found out.
-pub(super) struct LastOrder<'t> {
-    pub(super) tables: Tables,
+pub(super) struct LastOrder<'t, R: StockRow> {
+    pub(super) tables: Tables<R>,
     pub(super) input: &'t OrderStatus,
 }
 
-impl Body for LastOrder<'_> {
+impl<R: StockRow> Body for LastOrder<'_, R> {
     type Output = Status;
 
     async fn run(&self, tx: &mut impl Access) -> Result<Status, Error> {
@@ -195,14 +195,14 @@ impl Body for LastOrder<'_> {
 
 /// DELIVERY (2.7): one transaction for all districts of a warehouse. What are the oldest orders is
 /// found out.
-pub(super) struct Deliver<'t> {
-    pub(super) tables: Tables,
+pub(super) struct Deliver<'t, R: StockRow> {
+    pub(super) tables: Tables<R>,
     pub(super) input: &'t Delivery,
     pub(super) oldest: &'t Oldest,
     pub(super) date: u64,
 }
 
-impl Body for Deliver<'_> {
+impl<R: StockRow> Body for Deliver<'_, R> {
     /// What is the oldest order of each district afterwards, as far as the transaction has seen.
     type Output = Oldest;
 
@@ -249,12 +249,12 @@ impl Body for Deliver<'_> {
 
 /// STOCK-LEVEL (2.8): of the items of the last orders, how many there are few of. Reads only; what
 /// are the last orders is found out.
-pub(super) struct LowStock<'t> {
-    pub(super) tables: Tables,
+pub(super) struct LowStock<'t, R: StockRow> {
+    pub(super) tables: Tables<R>,
     pub(super) input: &'t StockLevel,
 }
 
-impl Body for LowStock<'_> {
+impl<R: StockRow> Body for LowStock<'_, R> {
     type Output = usize;
 
     async fn run(&self, tx: &mut impl Access) -> Result<usize, Error> {
@@ -269,13 +269,13 @@ impl Body for LowStock<'_> {
         stocks.dedup();
         let mut low = 0;
         for stock in tx.get_many(tables.stocks, &stocks).await? {
-            low += usize::from(expect_row(stock, STOCK)?.supply.quantity.get() < input.threshold);
+            low += usize::from(expect_row(stock, STOCK)?.supply().quantity.get() < input.threshold);
         }
         Ok(low)
     }
 }
 
-impl Tables {
+impl<R: StockRow> Tables<R> {
     /// The oldest order of a district that is not delivered, if there is one, from a number on. The
     /// number becomes the first after those that were looked at in vain.
     async fn find_oldest(
