@@ -355,7 +355,11 @@ fn writers_beside_drops_write_to_their_table_or_not_at_all() {
                 });
             }
             let mut held = None;
-            for generation in 1..=rounds(150) {
+            for generation in 1.. {
+                // On a busy machine, writers seldom run while a table is dropped.
+                if generation > rounds(150) && refused.load(Relaxed) > 0 {
+                    break;
+                }
                 if generation.is_multiple_of(5) {
                     held = Some(db.snapshot().expect("it is open"));
                 }
@@ -384,7 +388,6 @@ fn writers_beside_drops_write_to_their_table_or_not_at_all() {
             .read(|tx| Ok((tx.range(table, ..)?.count()?, tx.get(counts, generation)?.unwrap_or(0))))
             .expect("it is open");
         assert_eq!(rows, count);
-        assert!(refused.into_inner() > 0, "no writer has met a drop");
     });
 }
 
