@@ -18,14 +18,12 @@
 mod tests;
 
 use std::{
-    sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
 
 use drtm_rdma::Time;
+use parking_lot::Mutex;
 
 use super::protocol::{Form, Forms};
 
@@ -41,14 +39,18 @@ const COUNT: usize = 3;
 /// The place of the present way's times, after those of trials.
 const PRESENT: usize = COUNT;
 
-/// A way as good as the best is tried in one slot of so many.
-const PERIOD: u64 = 64;
+/// After everything was tried, a way is tried in one slot of so many.
+const PERIOD: u64 = 16;
 
-/// How often its period a bad way's is doubled at most.
-const MOST_DOUBLED: u8 = 3;
+/// How often the period of a way that is as good as the best is doubled, a time for each trial, and
+/// that of any way.
+const DOUBLED: [u8; 2] = [2, 5];
 
-/// The shortest and the longest slot: two to this power of nanoseconds.
-const SLOT: [u8; 2] = [15, 27];
+/// The shortest and the longest slot: two to this power of nanoseconds. All nodes are to have slots
+/// of one length, so that they try a way together. So there are few lengths, far apart: what a node
+/// tries by itself, it measures beside others that do not.
+const SLOT: [u8; 2] = [17, 26];
+const SLOT_STEP: u8 = 3;
 
 /// How many transactions are remembered of a way.
 const MEMORY: u64 = 128;
@@ -169,6 +171,8 @@ impl Mean {
 struct Found {
     /// By trials.
     ways: [Mean; COUNT],
+    /// In how many slots each was tried since all were known, and the last such slot.
+    tried: [(u8, u64); COUNT],
     /// Everything, while ways are unknown.
     all: Sum,
     /// The last times of the present way, and the usual ones if they are known.
@@ -177,12 +181,18 @@ struct Found {
 }
 
 impl Found {
-    /// Adds times, and returns the plan from now on.
-    fn plan(&mut self, old: Plan, sums: &[Sum; COUNT + 1]) -> Plan {
+    /// Adds times of a slot, and returns the plan from now on.
+    fn plan(&mut self, old: Plan, slot: u64, sums: &[Sum; COUNT + 1]) -> Plan {
         let mut plan = old;
         for (mean, sum) in self.ways.iter_mut().zip(sums) {
             mean.add(*sum);
             self.all.add(*sum);
+        }
+        if old.unknown == 0 {
+            for ((count, last), _) in self.tried.iter_mut().zip(sums).filter(|(_, sum)| sum.count > 0) {
+                *count = count.saturating_add(u8::from(*last != slot));
+                *last = slot;
+            }
         }
         self.recent.add(sums[PRESENT]);
         if self.recent.count >= WINDOW {
@@ -191,7 +201,7 @@ impl Found {
             match self.usual {
                 Some(usual) if now > CHANGED * usual || usual > CHANGED * now => {
                     // What is known is of other transactions.
-                    *self = Self { all: recent, ..Self::default() };
+                    *self = Self::default();
                     plan.unknown = UNKNOWN;
                 }
                 Some(usual) => self.usual = Some(usual + (now - usual) / 4.0),
@@ -201,10 +211,14 @@ impl Found {
         plan.power = self.power(plan);
         if plan.power > old.power {
             // In shorter slots, ways were mixed.
-            (self.ways, self.all) = Default::default();
+            (self.ways, self.all, self.tried) = Default::default();
             plan.unknown = UNKNOWN;
         }
         self.decide(&mut plan);
+        if plan.unknown == 0 && old.unknown != 0 {
+            // Other nodes may have learned at other times, so the next trials count for more.
+            self.ways.iter_mut().for_each(|mean| mean.seen = mean.seen.min(ENOUGH[1]));
+        }
         if (plan.best, plan.power, plan.unknown) != (old.best, old.power, old.unknown) {
             (self.recent, self.usual) = Default::default();
         }
@@ -214,8 +228,8 @@ impl Found {
         plan
     }
 
-    /// The length of slots: two to four transactions, and not less than half or more than twice as
-    /// long before it changes.
+    /// The length of slots: two transactions at least, since those that began before are still at it
+    /// in the first half, and 32 at most.
     fn power(&self, Plan { power, best, unknown, .. }: Plan) -> u8 {
         let mean = match self.usual {
             Some(usual) => usual,
@@ -223,9 +237,14 @@ impl Found {
             None if self.all.count >= ENOUGH[1] => self.all.mean(),
             None => return power,
         };
-        let best = (4.0 * mean).max(1.0).log2();
-        let differs = best - f64::from(power) - 0.5;
-        if differs.abs() <= 1.0 { power } else { (best as u8).clamp(SLOT[0], SLOT[1]) }
+        let slot = (1_u64 << power) as f64;
+        if 2.0 * mean > slot && power < SLOT[1] {
+            power + SLOT_STEP
+        } else if 32.0 * mean < slot && power > SLOT[0] {
+            power - SLOT_STEP
+        } else {
+            power
+        }
     }
 
     /// Takes the way that needs least, and how often the others are tried.
@@ -242,9 +261,10 @@ impl Found {
             if mean.seen >= ENOUGH[0] || is_hopeless {
                 plan.unknown &= !(1 << way);
             }
-            // What a trial costs, in tenths of a slot.
+            // Trials of all ways are to cost about as little.
             let worse = (mean.nanos / best - 1.0).max(0.0);
-            plan.doubled[way] = ((1.0 + 8.0 * worse).log2() as u8).min(MOST_DOUBLED);
+            let least = (1.0 + 8.0 * worse).log2() as u8;
+            plan.doubled[way] = self.tried[way].0.clamp(least, DOUBLED[0] + least).min(DOUBLED[1]);
         }
     }
 }
@@ -291,13 +311,13 @@ impl Chooser {
     pub(super) fn choose(&mut self, board: &Board, now: Time) -> Choice {
         let mut plan = board.plan();
         if (plan.slot(now), plan.era) != (self.slot, self.era)
-            && let Ok(mut found) = board.found.try_lock()
+            && let Some(mut found) = board.found.try_lock()
         {
             // Another worker may have changed it meanwhile.
             plan = board.plan();
             let sums = std::mem::take(&mut self.sums);
             if plan.era == self.era {
-                plan = found.plan(plan, &sums);
+                plan = found.plan(plan, self.slot, &sums);
                 board.plan.0.store(plan.to_word(), Relaxed);
             }
             (self.slot, self.era) = (plan.slot(now), plan.era);

@@ -39,7 +39,7 @@ fn the_best_way_is_found_and_found_again() {
         let took = |best: usize| move |way: usize| if way == best { 20_000 } else { 30_000 };
         run.run(1_000, took(best));
         let ways = run.run(10_000, took(best));
-        assert!(ways[best] > 9_800, "{ways:?}");
+        assert!(ways[best] > 9_700, "{ways:?}");
         // Things change, and times of the way that was best hardly do.
         let other = (best + 1) % COUNT;
         let changed = move |way: usize| {
@@ -53,7 +53,7 @@ fn the_best_way_is_found_and_found_again() {
         };
         run.run(60_000, changed);
         let ways = run.run(10_000, changed);
-        assert!(ways[other] > 9_800, "{ways:?}");
+        assert!(ways[other] > 9_700, "{ways:?}");
     }
 }
 
@@ -67,7 +67,7 @@ fn a_change_is_seen_at_once() {
         let changed = |way: usize| [300_000, 200_000, 100_000][way] / factor;
         run.run(800, changed);
         let ways = run.run(1_000, changed);
-        assert!(ways[2] > 950, "{factor}, {workers}: {ways:?}");
+        assert!(ways[2] > 900, "{factor}, {workers}: {ways:?}");
     }
 }
 
