@@ -228,8 +228,8 @@ impl Found {
         plan
     }
 
-    /// The length of slots: two transactions at least, since those that began before are still at it
-    /// in the first half, and 32 at most.
+    /// The length of slots: two transactions at least, since those that began before are still at
+    /// it in the first half, and 32 at most.
     fn power(&self, Plan { power, best, unknown, .. }: Plan) -> u8 {
         let mean = match self.usual {
             Some(usual) => usual,
