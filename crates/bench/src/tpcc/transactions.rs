@@ -15,12 +15,12 @@ pub(super) use order_status::{LastOrder, Status};
 pub(super) use payment::{Paid, history_row, paid_by, pay, remember};
 pub(super) use stock_level::{LowStock, RECENT};
 
-use drtm_txn::{Config, Mode, Part, PrefetchMask, Tx, part};
+use drtm_txn::{Config, Lend, Ordered, Part, PodRef, PrefetchMask, Range, Table, part};
 use fixedbitset::FixedBitSet;
 
 use super::{
-    Account, Customer, CustomerByName, CustomerChoice, CustomerKey, DistrictKey,
-    tables::{CUSTOMER, Layout, Tables, expect_row},
+    Account, Customer, CustomerByName, CustomerNames, Text,
+    tables::{CUSTOMER, expect_row},
 };
 use crate::Error;
 
@@ -41,26 +41,22 @@ pub(super) struct Scratch {
     met: FixedBitSet,
 }
 
-/// Finds the given customer: among those with a last name, the [middle] one.
-fn choose<S: Config, M: Mode, O: Layout>(
-    tx: &Tx<'_, S, M>,
-    tables: &Tables<O>,
-    (warehouse, district): DistrictKey,
-    choice: &CustomerChoice,
+/// Customers by their last name, in a district.
+type Names<'db, L, S> = Range<'db, Table<CustomerByName, PodRef<CustomerNames>, Ordered>, L, S>;
+
+/// Finds the [middle] one of the customers with a last name.
+fn middle_of<'db, S: Config, L: Lend<'db, S>>(
+    mut rows: Names<'db, L, S>,
+    last: &Text<16>,
     named: &mut Vec<([u8; 16], u32)>,
-) -> Result<CustomerKey, Error> {
-    let last = match choice {
-        CustomerChoice::Number(number) => return Ok((warehouse, district, *number)),
-        CustomerChoice::LastName(last) => last,
-    };
+) -> Result<u32, Error> {
     named.clear();
-    let mut rows = tx.range(tables.customers_by_name, CustomerByName::range((warehouse, district), last)?)?;
     rows.view_each(|key, names| {
         if names.last == *last {
             named.push((*names.first.padded(), key.customer().2));
         }
     })?;
-    Ok((warehouse, district, expect_row(middle(named), CUSTOMER)?))
+    Ok(expect_row(middle(named), CUSTOMER)?)
 }
 
 /// Returns the middle customer with a last name, by first names, rounded up (2.5.2.2).

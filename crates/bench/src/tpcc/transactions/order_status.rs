@@ -5,11 +5,11 @@ use std::iter;
 use drtm_txn::{Config, Mode, Part, Tx, part};
 use zerocopy::little_endian::I64;
 
-use super::{OF_CUSTOMER, Scratch, choose};
+use super::{OF_CUSTOMER, Scratch, middle_of};
 use crate::{
     Error,
     tpcc::{
-        Customer, CustomerKey, OrderByCustomer, OrderStatus,
+        Customer, CustomerByName, CustomerChoice, CustomerKey, OrderByCustomer, OrderStatus,
         reading::ReadBody,
         tables::{CUSTOMER, Layout, ORDER, ORDER_BY_CUSTOMER, Tables, expect_row},
     },
@@ -42,7 +42,15 @@ impl<O: Layout> ReadBody for LastOrder<'_, O> {
 
     fn run<S: Config, M: Mode>(&mut self, tx: &Tx<'_, S, M>) -> Result<Status, Error> {
         let Self { tables, input, scratch } = self;
-        let customer = choose(tx, tables, input.district, &input.customer, &mut scratch.named)?;
+        let (warehouse, district) = input.district;
+        let number = match &input.customer {
+            CustomerChoice::Number(number) => *number,
+            CustomerChoice::LastName(last) => {
+                let rows = tx.range(tables.customers_by_name, CustomerByName::range(input.district, last)?)?;
+                middle_of(rows, last, &mut scratch.named)?
+            }
+        };
+        let customer = (warehouse, district, number);
         // The last order is looked up while the customer is being fetched, and the customer is read
         // while the order is being fetched.
         if tables.prefetches {
@@ -50,7 +58,6 @@ impl<O: Layout> ReadBody for LastOrder<'_, O> {
         }
         let last = tx.range(tables.orders_by_customer, OrderByCustomer::range(customer)?)?.last()?;
         let order = expect_row(last, ORDER_BY_CUSTOMER)?.0.order();
-        let (warehouse, district, _) = customer;
         let key = (warehouse, district, order);
         if tables.prefetches {
             tx.prefetch(tables.orders, iter::once(key))?;

@@ -5,7 +5,7 @@ use std::{io::Write, iter};
 use drtm_txn::{Config, Db, Tx};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 
-use super::{ACCOUNT, OF_CUSTOMER, Scratch, choose};
+use super::{ACCOUNT, OF_CUSTOMER, Scratch, middle_of};
 use crate::{
     Error,
     tpcc::{
@@ -51,11 +51,20 @@ pub(in crate::tpcc) fn pay<S: Config, O: Layout>(
             row.ytd += I64::new(*amount);
             row.name
         })?;
-        let is_named = matches!(customer, CustomerChoice::LastName(_));
-        let customer = choose(tx, tables, *customer_district, customer, &mut scratch.named)?;
-        if is_named && tables.prefetches {
-            prefetch_customer(tx, customer)?;
-        }
+        let (in_warehouse, in_district) = *customer_district;
+        let customer = match customer {
+            CustomerChoice::Number(number) => (in_warehouse, in_district, *number),
+            CustomerChoice::LastName(last) => {
+                let range = CustomerByName::range(*customer_district, last)?;
+                // The transaction has written, so `range` would copy rows before it shows them.
+                let rows = tx.range_mut(tables.customers_by_name, range)?;
+                let customer = (in_warehouse, in_district, middle_of(rows, last, &mut scratch.named)?);
+                if tables.prefetches {
+                    prefetch_customer(tx, customer)?;
+                }
+                customer
+            }
+        };
         let district_name = tx.update(tables.districts, district, |row| {
             row.ytd += I64::new(*amount);
             row.name
