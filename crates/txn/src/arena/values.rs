@@ -61,7 +61,7 @@ pub(crate) fn append<T>(
 
 /// The values of a transaction, stored contiguously.
 #[derive(Debug, Default)]
-pub struct Values {
+pub(crate) struct Values {
     bytes: Vec<u8>,
     /// The number of bytes that belong to values. The bytes behind them are left over from earlier
     /// ones.

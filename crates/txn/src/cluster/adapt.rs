@@ -196,8 +196,7 @@ impl Found {
         }
         self.recent.add(sums[PRESENT]);
         if self.recent.count >= WINDOW {
-            let recent = std::mem::take(&mut self.recent);
-            let now = recent.mean();
+            let now = std::mem::take(&mut self.recent).mean();
             match self.usual {
                 Some(usual) if now > CHANGED * usual || usual > CHANGED * now => {
                     // What is known is of other transactions.

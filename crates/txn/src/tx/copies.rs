@@ -18,8 +18,14 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
         if let Ok(Some(())) = found {
             return Ok(Some((copy, name)));
         }
-        self.state().arena.copy = copy;
+        self.give_back(copy)?;
         found.map(|_| None)
+    }
+
+    /// Keeps the memory of a copy for the next one.
+    fn give_back(&mut self, copy: Values) -> Result<(), Error> {
+        self.state().arena.copy = copy;
+        Ok(())
     }
 }
 
@@ -46,19 +52,23 @@ impl<'db, R: Stored<Kind = Ordered>, L: Lend<'db, S>, S: Config> Range<'db, R, L
         let Some((key, copy)) = self.with(|mut scan| scan.copy_next())? else { return Ok(None) };
         let (rows, table) = (self.at.rows, &self.at.opened.name);
         let shown = rows.show(rows.part(copy.bytes())).map(|row| visit(key, row));
-        self.lender.give_back(copy);
+        self.lender.lend(|tx| tx.give_back(copy))?;
         shown.map(Some).map_err(|source| Error::Codec { table: table.get(), source })
     }
 }
 
 /// The methods of [`Tx`] for a transaction that copies.
 impl<S: Config, M: Mode> Tx<'_, S, M> {
-    /// Keeps the memory of a copy for the next one.
-    pub(super) fn give_back(&self, copy: Values) {
-        // If it is in use, the copy was for a key that a closure has made, and there is another.
-        if let Ok(mut tx) = self.main.try_borrow_mut() {
-            tx.state().arena.copy = copy;
-        }
+    /// Shows a row that was copied.
+    fn show_copy<R: Stored, X>(
+        &self,
+        rows: R,
+        (copy, table): (Values, &Name),
+        visit: impl FnOnce(R::View<'_>) -> X,
+    ) -> Result<X, Error> {
+        let shown = rows.show(copy.bytes()).map(visit);
+        self.with(|tx| tx.give_back(copy))?;
+        shown.map_err(|source| Error::Codec { table: table.get(), source })
     }
 
     #[inline(never)]
@@ -68,10 +78,8 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         key: impl AsKey<R::Key>,
         visit: impl FnOnce(R::View<'_>) -> X,
     ) -> Result<Option<X>, Error> {
-        let Some((copy, table)) = self.with(|tx| tx.copied(rows, key))? else { return Ok(None) };
-        let shown = rows.show(copy.bytes()).map(visit);
-        self.give_back(copy);
-        shown.map(Some).map_err(|source| Error::Codec { table: table.get(), source })
+        let copied = self.with(|tx| tx.copied(rows, key))?;
+        copied.map(|copied| self.show_copy(rows, copied, visit)).transpose()
     }
 
     pub(super) fn view_copies<R: Stored, F: Flow>(
@@ -105,10 +113,8 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
                 let Some(key) = key.as_ref().decode::<K>() else {
                     return Err(Error::Key { table: opened.name.get() });
                 };
-                let Some((copy, table)) = self.with(|tx| tx.copied(table, &key))? else { continue };
-                let shown = C::view(copy.bytes()).map(|row| visit(key, row).flow());
-                self.give_back(copy);
-                if shown.map_err(|source| Error::Codec { table: table.get(), source })?.is_break() {
+                let Some(copied) = self.with(|tx| tx.copied(table, &key))? else { continue };
+                if self.show_copy(table, copied, |row| visit(key, row).flow())?.is_break() {
                     return Ok(());
                 }
             }

@@ -25,15 +25,15 @@ use crate::{
 pub struct Exclusive<'db, S: Config = DefaultConfig, M: Mode = Update> {
     pub(crate) db: &'db Inner<S>,
     /// `None` once the transaction has ended.
-    pub(super) state: Option<Box<TxState<S::Engine>>>,
+    state: Option<Box<TxState<S::Engine>>>,
     /// Whether every read validates those before it.
-    pub(super) is_opaque: bool,
+    is_opaque: bool,
     /// Whether a failed transaction notes which row was in conflict.
-    pub(super) explains: bool,
+    explains: bool,
     /// The conflict that keeps it from committing, once one has been reported.
     pub(crate) doomed: Option<Conflict>,
     /// The snapshot that is read, unless it is the present.
-    pub(super) snapshot: Option<snapshots::Opened>,
+    snapshot: Option<snapshots::Opened>,
     mode: PhantomData<M>,
 }
 

@@ -1,7 +1,7 @@
 //! What a range reads through.
 
 use super::{Exclusive, Mode, Tx};
-use crate::{Config, Error, arena::Values};
+use crate::{Config, Error};
 
 mod sealed {
     pub trait Lender {}
@@ -28,10 +28,6 @@ pub trait Lend<'db, S: Config>: Lender {
     /// Whether a row is copied before a closure is shown it.
     #[doc(hidden)]
     fn copies(&self) -> bool;
-
-    /// Gives back the memory of a copy.
-    #[doc(hidden)]
-    fn give_back(&mut self, copy: Values);
 }
 
 impl<S: Config, M: Mode> Lender for &mut Tx<'_, S, M> {}
@@ -48,8 +44,6 @@ impl<'db, S: Config, M: Mode> Lend<'db, S> for &mut Tx<'db, S, M> {
     fn copies(&self) -> bool {
         false
     }
-
-    fn give_back(&mut self, _copy: Values) {}
 }
 
 impl<S: Config, M: Mode> Lender for &Tx<'_, S, M> {}
@@ -65,9 +59,5 @@ impl<'db, S: Config, M: Mode> Lend<'db, S> for &Tx<'db, S, M> {
     #[inline(always)]
     fn copies(&self) -> bool {
         self.copies
-    }
-
-    fn give_back(&mut self, copy: Values) {
-        Tx::give_back(self, copy);
     }
 }

@@ -110,7 +110,6 @@ impl<S: Config> Exclusive<'_, S> {
         Ok(result)
     }
 
-    #[doc(alias = "take")]
     #[inline]
     pub(crate) fn remove<K: Key, C: Codec, O: Kind>(
         &mut self,

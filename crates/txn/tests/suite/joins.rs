@@ -236,32 +236,33 @@ proptest! {
 fn a_nested_read_is_validated() {
     let db = database();
     let tables = Tables::of(&db);
+    type Seen = Result<Option<(u64, Option<u64>)>, Error>;
+    let runs_again = |way, what, run: &dyn Fn(&mut u32) -> Seen| {
+        [1, 2].iter().try_for_each(|key| tables.set(&db, *key, 0)).expect("room");
+        let mut runs = 0;
+        let (outer, _) = run(&mut runs).expect("it is retried").expect("there is such a row");
+        assert_eq!((runs, outer), (2, 0), "by way {way}, in a transaction that {what}");
+    };
     for way in 0..WAYS {
-        [1, 2].iter().try_for_each(|key| tables.set(&db, *key, 0)).expect("room");
-        let mut runs = 0;
-        let seen = db.transact(|tx| {
-            runs += 1;
-            nested_beside_a_write(&db, tx, tables, way, runs == 1)
+        runs_again(way, "may write", &|runs| {
+            db.transact(|tx| {
+                *runs += 1;
+                nested_beside_a_write(&db, tx, tables, way, *runs == 1)
+            })
         });
-        let (outer, _) = seen.expect("it is retried").expect("there is such a row");
-        assert_eq!((runs, outer), (2, 0), "by way {way}, in a transaction that may write");
-        [1, 2].iter().try_for_each(|key| tables.set(&db, *key, 0)).expect("room");
-        let mut runs = 0;
-        let seen = db.transact(|tx| {
-            runs += 1;
-            tx.put(tables.hashed, 3, &1)?;
-            nested_beside_a_write(&db, tx, tables, way, runs == 1)
+        runs_again(way, "has written", &|runs| {
+            db.transact(|tx| {
+                *runs += 1;
+                tx.put(tables.hashed, 3, &1)?;
+                nested_beside_a_write(&db, tx, tables, way, *runs == 1)
+            })
         });
-        let (outer, _) = seen.expect("it is retried").expect("there is such a row");
-        assert_eq!((runs, outer), (2, 0), "by way {way}, in a transaction that has written");
-        [1, 2].iter().try_for_each(|key| tables.set(&db, *key, 0)).expect("room");
-        let mut runs = 0;
-        let seen = db.read(|tx| {
-            runs += 1;
-            nested_beside_a_write(&db, tx, tables, way, runs == 1)
+        runs_again(way, "only reads", &|runs| {
+            db.read(|tx| {
+                *runs += 1;
+                nested_beside_a_write(&db, tx, tables, way, *runs == 1)
+            })
         });
-        let (outer, _) = seen.expect("it is retried").expect("there is such a row");
-        assert_eq!((runs, outer), (2, 0), "by way {way}");
     }
 }
 
