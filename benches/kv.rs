@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime};
-use drtm_bench::kv::{Draw, Fill, Key, MapName, Op, Style, Subject, Work};
+use drtm_paper::kv::{Draw, Fill, Key, MapName, Op, Style, Subject, Work};
 
 /// Operations of a thread in one iteration: enough to make the start negligible.
 const SLICE: usize = 16_384;

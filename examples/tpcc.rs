@@ -12,13 +12,12 @@
 //!
 //! With several nodes on `shm` or `tcp`, it starts a process for each node.
 //!
-//! It runs `drtm-bench tpcc`. The code in `crates/bench/src/tpcc/transactions` shows transactions
-//! over a dozen tables: the plain form, and rows that are prefetched `if tables.prefetches`. With
-//! `--prefetch both`, it runs both forms, and reports what prefetching adds.
+//! The code in `crates/bench/tpcc/src/transactions` shows transactions over a dozen tables: the
+//! plain form, and rows that are prefetched `if tables.prefetches`. With `--prefetch both`, it runs
+//! both forms, and reports what prefetching adds.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let command = ["drtm-bench", "tpcc"].map(Into::into);
-    drtm_bench::run(command.into_iter().chain(std::env::args_os().skip(1)))
+    drtm_tpcc::run(std::env::args_os())
 }

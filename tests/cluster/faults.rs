@@ -2,7 +2,7 @@
 
 use std::{panic::catch_unwind, sync::mpsc, thread, time::Duration};
 
-use drtm_bench::history::{Anomaly, CycleKind};
+use drtm_history::{Anomaly, CycleKind};
 use drtm_testing::rounds;
 use drtm_txn::{Mutation, cluster::Protocol};
 

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use drtm_bench::history::{Anomaly, History, Log, Order, Recorder, Recording, check};
+use drtm_history::{Anomaly, History, Log, Order, Recorder, Recording, check};
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 #[cfg(feature = "verbs")]

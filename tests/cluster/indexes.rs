@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use drtm_bench::history::{Anomaly, History, Log, Order, Recorder, Recording, check};
+use drtm_history::{Anomaly, History, Log, Order, Recorder, Recording, check};
 use drtm_htm::NoHtm;
 use drtm_rdma::{Fabric, LocalConfig, LocalFabric, block_on};
 use drtm_testing::rounds;

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use drtm_bench::history::{Anomaly, Log, Recording};
+use drtm_history::{Anomaly, Log, Recording};
 use drtm_htm::NoHtm;
 use drtm_rdma::{Atomicity, Fabric, NicProfile, NodeId, SimConfig};
 use drtm_testing::rounds;

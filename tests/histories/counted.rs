@@ -7,7 +7,7 @@
 
 use std::thread;
 
-use drtm_bench::history::{Anomaly, CycleKind, Order, Recorder, Recording, check};
+use drtm_history::{Anomaly, CycleKind, Order, Recorder, Recording, check};
 use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_testing::rounds;
 use drtm_txn::{Builder, Config, Db, Error, Mode, Mutation, Ordered, Part, Pod, Snapshot, Table, TableDef, Tx, part};
@@ -221,7 +221,7 @@ fn anomalies<E: Engine, F: Fault>(engine: &E, size: Size, seed: u64) -> Vec<Anom
         threads.into_iter().for_each(|thread| logs.push(thread.join().expect("no panic")));
     });
     drop(open);
-    let history = drtm_bench::history::History::of(logs);
+    let history = drtm_history::History::of(logs);
     check(&history, Order::RealTime).expect("what was noted makes sense")
 }
 

@@ -1,7 +1,7 @@
 //! Databases with deliberate faults. The checker must find each; otherwise it might miss an unknown
 //! fault.
 
-use drtm_bench::history::{Anomaly, CycleKind};
+use drtm_history::{Anomaly, CycleKind};
 use drtm_htm::{Emulated, NoHtm};
 use drtm_testing::rounds;
 use drtm_txn::Mutation;

@@ -13,7 +13,7 @@ use std::{
     ops::{Bound, RangeBounds},
 };
 
-use drtm_bench::history::{History, Log, Operation, Recording, Seen};
+use drtm_history::{History, Log, Operation, Recording, Seen};
 
 use crate::{
     scribe::{Left, Scribe},

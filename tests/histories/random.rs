@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-use drtm_bench::history::{Anomaly, Order, Recorder, check};
+use drtm_history::{Anomaly, Order, Recorder, check};
 use drtm_htm::{Emulated, Native, NoHtm};
 use drtm_testing::rounds;
 use drtm_txn::{Config, Error, Savepoint, Tx};

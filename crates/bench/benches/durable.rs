@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use drtm_bench::rates::Rates;
+use drtm_drive::rates::Rates;
 use drtm_txn::{Db, Durability, Pod, Table, TableDef};
 use serde_json::Value;
 

@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use drtm_bench::rates::Rates;
+use drtm_drive::rates::Rates;
 use drtm_kv::record_bytes;
 use drtm_txn::{Builder, Db, Kind, Ordered, Pod, Raw, Table, TableDef};
 

@@ -1,39 +1,27 @@
 //! The top of the command line: parse, run, exit status.
 
-use std::{
-    ffi::{OsStr, OsString},
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::{Parser, Subcommand};
+use drtm_drive::cluster::run_as_member;
+use drtm_paper::{fabric, htm, kv, paper};
+use drtm_report::{Common, Report};
+use drtm_soak::{elle, soak};
+use drtm_tool::log;
+use drtm_workloads::{smallbank, tatp, tpce, ycsb};
 
-use crate::{
-    Error, compare,
-    drive::cluster::{ClusterWorkload, MEMBER, run_member},
-    elle, fabric, htm, kv, log, paper,
-    report::Report,
-    smallbank, soak, tatp, tpcc, tpce, ycsb,
-};
+use crate::{Error, compare};
 
 /// Measure drtm, and regenerate the figures of the papers it is based on
 #[derive(Debug, Parser)]
 #[command(name = "drtm-bench", version, propagate_version = true, after_help = AFTER_HELP)]
 struct Cli {
-    /// Print exactly one JSON value on stdout; tables and progress go to stderr
-    #[arg(long, global = true, display_order = LAST)]
-    json: bool,
-
-    /// Seed of all randomness: the same seed gives the same result
-    #[arg(long, global = true, value_name = "N", default_value_t = 0, display_order = LAST)]
-    seed: u64,
+    #[command(flatten)]
+    common: Common,
 
     #[command(subcommand)]
     command: Command,
 }
-
-/// The display order of global options: after a command's own.
-const LAST: usize = 900;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -90,7 +78,7 @@ enum Command {
         command: soak::Command,
     },
     Tatp(tatp::Args),
-    Tpcc(tpcc::Args),
+    Tpcc(drtm_tpcc::Args),
     TpceCp(tpce::Args),
     Ycsb(ycsb::Args),
 }
@@ -106,68 +94,34 @@ enum Command {
 /// assert_eq!(drtm_bench::run(["drtm-bench", "htm", "probe"]), ExitCode::SUCCESS);
 /// assert_eq!(drtm_bench::run(["drtm-bench", "htm", "limits", "--threads", "0"]), ExitCode::from(2));
 /// ```
-pub fn run<I, T>(arguments: I) -> ExitCode
-where
-    I: IntoIterator<Item = T>,
-    T: Into<OsString> + Clone,
-{
-    if let Some(workload) = std::env::var_os(MEMBER) {
-        return be_a_member_of(&workload);
-    }
-    let cli = match Cli::try_parse_from(arguments) {
-        Ok(cli) => cli,
-        Err(not_a_command) => {
-            // A request for help is reported as an error too.
-            let _ = not_a_command.print();
-            return ExitCode::from(u8::try_from(not_a_command.exit_code()).unwrap_or(2));
-        }
+pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    let member = |workload: &str| {
+        drtm_tpcc::run_member(workload)
+            .or_else(|| drtm_workloads::run_member(workload))
+            .or_else(|| elle::run_member(workload))
     };
-    match cli.execute() {
-        Ok(()) => ExitCode::SUCCESS,
-        // The reader closed the pipe: it has read enough.
-        Err(Error::Report(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "drtm-bench: {error}");
-            ExitCode::from(error.exit_status())
-        }
-    }
-}
-
-/// Runs one node of a cluster, in a process that another process started for it.
-fn be_a_member_of(workload: &OsStr) -> ExitCode {
-    match workload.to_str() {
-        Some(<smallbank::SmallBank as ClusterWorkload>::MEMBER) => run_member::<smallbank::SmallBank>(),
-        Some(<tatp::Tatp as ClusterWorkload>::MEMBER) => run_member::<tatp::Tatp>(),
-        Some(<tpcc::Distributed as ClusterWorkload>::MEMBER) => run_member::<tpcc::Distributed>(),
-        Some(<tpce::CustomerPosition as ClusterWorkload>::MEMBER) => run_member::<tpce::CustomerPosition>(),
-        Some(<ycsb::SmallRecords as ClusterWorkload>::MEMBER) => run_member::<ycsb::SmallRecords>(),
-        Some(<ycsb::Records as ClusterWorkload>::MEMBER) => run_member::<ycsb::Records>(),
-        Some(<ycsb::OrderedRecords as ClusterWorkload>::MEMBER) => run_member::<ycsb::OrderedRecords>(),
-        Some(<elle::Histories as ClusterWorkload>::MEMBER) => run_member::<elle::Histories>(),
-        _ => {
-            let _ = writeln!(io::stderr(), "drtm-bench: {MEMBER} is for its own processes: unset it");
-            ExitCode::from(2)
-        }
-    }
+    run_as_member(member).unwrap_or_else(|| drtm_report::run("drtm-bench", arguments, |cli: Cli| cli.execute()))
 }
 
 impl Cli {
     fn execute(&self) -> Result<(), Error> {
-        let report = Report::new(self.json);
+        let Common { json, seed } = self.common;
+        let report = &Report::new(json);
         match &self.command {
-            Command::Compare(args) => args.execute(self.seed, &report),
-            Command::Fabric { command } => command.execute(self.seed, &report),
-            Command::History(args) => args.execute(self.seed, &report),
-            Command::Htm { command } => command.execute(self.seed, &report),
-            Command::Kv { command } => command.execute(self.seed, &report),
-            Command::Log { command } => command.execute(&report),
-            Command::Paper(args) => args.execute(self.seed, &report),
-            Command::Smallbank(args) => args.execute(self.seed, &report),
-            Command::Soak { command } => command.execute(self.seed, &report),
-            Command::Tatp(args) => args.execute(self.seed, &report),
-            Command::Tpcc(args) => args.execute(self.seed, &report),
-            Command::TpceCp(args) => args.execute(self.seed, &report),
-            Command::Ycsb(args) => args.execute(self.seed, &report),
+            Command::Compare(args) => args.execute(seed, report)?,
+            Command::Fabric { command } => command.execute(seed, report)?,
+            Command::History(args) => args.execute(seed, report)?,
+            Command::Htm { command } => command.execute(seed, report)?,
+            Command::Kv { command } => command.execute(seed, report)?,
+            Command::Log { command } => command.execute(report)?,
+            Command::Paper(args) => args.execute(seed, report)?,
+            Command::Smallbank(args) => args.execute(seed, report)?,
+            Command::Soak { command } => command.execute(seed, report)?,
+            Command::Tatp(args) => args.execute(seed, report)?,
+            Command::Tpcc(args) => args.execute(seed, report)?,
+            Command::TpceCp(args) => args.execute(seed, report)?,
+            Command::Ycsb(args) => args.execute(seed, report)?,
         }
+        Ok(())
     }
 }

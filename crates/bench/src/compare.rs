@@ -30,6 +30,16 @@ mod ycsb;
 use std::{path::PathBuf, thread, time::Duration};
 
 use clap::{Args as ClapArgs, ValueEnum, value_parser};
+use drtm_drive::{
+    DurabilityName, EngineName, Until,
+    rates::{Rates, interleave},
+    reject_limit,
+};
+use drtm_report::{Report, name_of, prose, table, units};
+use drtm_workloads::{
+    smallbank::{Hot, SmallBank},
+    ycsb::SmallTransactions,
+};
 use serde::Serialize;
 
 use self::{
@@ -37,16 +47,8 @@ use self::{
     order_queue::{Order, OrderQueue, Seat},
     raw::Raw,
 };
-use crate::{
-    Error,
-    drive::{DurabilityName, EngineName, Until, reject_limit},
-    names::name_of,
-    rates::{Rates, interleave},
-    report::{Report, prose, table},
-    smallbank::{Hot, SmallBank},
-    units,
-    ycsb::SmallTransactions,
-};
+use crate::StoreError;
+use drtm_drive::Error;
 
 /// Measure workloads on this database beside other transactional stores
 ///
@@ -188,7 +190,7 @@ struct Row {
     records: u64,
     rounds: u16,
     transactions_per_s: Rates,
-    #[serde(serialize_with = "crate::drive::ok_or_violations")]
+    #[serde(serialize_with = "drtm_drive::ok_or_violations")]
     consistency: Vec<String>,
 }
 
@@ -199,7 +201,7 @@ impl Args {
         let able: Vec<StoreName> = stores.iter().copied().filter(|store| store.refusal(workload).is_none()).collect();
         if let (Some(first), true) = (stores.first(), able.is_empty()) {
             let why = first.refusal(workload).unwrap_or("is not for this");
-            return Err(Error::NotSupported { engine: name_of(first), why });
+            return Err(StoreError::NotSupported { engine: name_of(first), why }.into());
         }
         let mut rows = Vec::new();
         for threads in self.threads(workload) {
@@ -313,7 +315,7 @@ impl Args {
             StoreName::SurrealMx => peer::host::<W, surrealmx::SurrealMx>(workload, threads, orders),
             #[cfg(feature = "stores")]
             StoreName::Redb => peer::host::<W, redb::Redb>(workload, threads, orders),
-            _ => Err(Error::NotSupported { engine: name_of(&store), why: "is not for this" }),
+            _ => Err(StoreError::NotSupported { engine: name_of(&store), why: "is not for this" }.into()),
         }
     }
 
@@ -361,7 +363,7 @@ fn host_durably(store: StoreName, ground: &Ground, threads: usize, orders: &Orde
         #[cfg(feature = "stores")]
         StoreName::Fjall => durable::host::<fjall::Fjall>(&directory, threads, orders),
         #[cfg(not(feature = "stores"))]
-        _ => Err(Error::NotSupported { engine: name_of(&store), why: "is not in this build" }),
+        _ => Err(StoreError::NotSupported { engine: name_of(&store), why: "is not in this build" }.into()),
     }
 }
 
@@ -373,6 +375,6 @@ impl<W: peer::OnPeers> Contest for W {}
 
 /// A workload that runs on all stores of this build.
 #[cfg(not(feature = "stores"))]
-trait Contest: crate::drive::Workload {}
+trait Contest: drtm_drive::Workload {}
 #[cfg(not(feature = "stores"))]
-impl<W: crate::drive::Workload> Contest for W {}
+impl<W: drtm_drive::Workload> Contest for W {}

@@ -1,8 +1,9 @@
 //! How thorough this workspace's tests are: the one place that reads the environment variables
-//! which say so. And the corpora of what is fuzzed.
+//! which say so. And the corpora of what is fuzzed, and statistical assertions.
 
 #![forbid(unsafe_code)]
 
+pub mod chance;
 pub mod corpus;
 
 use std::{env, str::FromStr};

@@ -6,13 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use drtm_drive::{Client, Done};
+use drtm_report::is_occupied;
 use drtm_txn::{Db, Durability, Raw as Bytes, Table, TableDef};
 
 use super::order_queue::OrderQueue;
-use crate::{
-    Error,
-    drive::{Client, Done, is_occupied},
-};
+use drtm_drive::Error;
 
 /// Bytes of a row.
 pub(super) const VALUE: usize = 100;
@@ -101,7 +100,7 @@ impl Ground {
     /// Uses a directory that is empty or not there yet, or one among the system's temporary files.
     pub(super) fn new(path: Option<&Path>) -> Result<Self, Error> {
         if let Some(path) = path.filter(|path| is_occupied(path)) {
-            return Err(Error::Occupied { path: path.to_owned() });
+            return Err(drtm_report::Error::Occupied { path: path.to_owned() }.into());
         }
         let own = || std::env::temp_dir().join(format!("drtm-compare-{}", std::process::id()));
         Ok(Self { path: path.map_or_else(own, Path::to_owned) })
@@ -111,7 +110,7 @@ impl Ground {
     pub(super) fn directory(&self, name: &str) -> Result<PathBuf, Error> {
         let path = self.path.join(name);
         let made: io::Result<()> = fs::create_dir_all(&path);
-        made.map_err(|source| Error::File { path: path.clone(), source })?;
+        made.map_err(|source| drtm_report::Error::File { path: path.clone(), source })?;
         Ok(path)
     }
 }

@@ -8,7 +8,7 @@ use super::{
     durable::{Durable, VALUE},
     peer::failed,
 };
-use crate::Error;
+use drtm_drive::Error;
 
 const NAME: &str = "fjall";
 

@@ -14,7 +14,7 @@ use super::{
     durable::{Durable, VALUE},
     peer::failed,
 };
-use crate::Error;
+use drtm_drive::Error;
 
 const NAME: &str = "heed";
 

@@ -6,10 +6,10 @@ use std::{
     thread::{Builder, Scope},
 };
 
-use crate::{
-    Error,
-    drive::{Client, Tally, Until, run_clients},
-};
+use drtm_drive::{Client, Tally, Until, run_clients};
+
+use crate::StoreError;
+use drtm_drive::Error;
 
 /// An order to a store.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +90,7 @@ impl Seat {
     }
 
     fn answer(&self) -> Result<Answer, Error> {
-        let gone = || Error::Misbehaved { engine: self.name.clone(), did: "has ended before it was asked to" };
+        let gone = || StoreError::Misbehaved { engine: self.name.clone(), did: "has ended before it was asked to" };
         self.answers.recv().map_err(|_| gone())?
     }
 }

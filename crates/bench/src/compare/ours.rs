@@ -1,12 +1,10 @@
 //! This database as a compared store.
 
+use drtm_drive::{Task, Workload, load_quietly};
 use drtm_txn::{Builder, Config};
 
 use super::order_queue::OrderQueue;
-use crate::{
-    Error,
-    drive::{Task, Workload, load_quietly},
-};
+use drtm_drive::Error;
 
 /// The database with a workload, served by orders.
 pub(super) struct Ours<'w, W> {

@@ -1,11 +1,11 @@
 //! Other stores behind one trait: rows of bytes under numbers. An operation is a virtual call,
 //! which costs a thousandth of the operation.
 
+use drtm_drive::{Client, Workload};
+
 use super::order_queue::OrderQueue;
-use crate::{
-    Error,
-    drive::{Client, Workload},
-};
+use crate::StoreError;
+use drtm_drive::Error;
 
 /// A transactional store.
 pub(super) trait Peer: Sized + Sync {
@@ -59,11 +59,11 @@ pub(super) fn copied(store: &'static str, found: Option<&[u8]>, into: &mut [u8])
             into.copy_from_slice(found);
             Ok(())
         }
-        _ => Err(Error::Misbehaved { engine: store.to_owned(), did: "has lost a row" }),
+        _ => Err(StoreError::Misbehaved { engine: store.to_owned(), did: "has lost a row" }.into()),
     }
 }
 
 /// Wraps an error of a store.
 pub(super) fn failed(store: &'static str) -> impl Fn(Box<dyn std::error::Error + Send + Sync>) -> Error + Copy {
-    move |source| Error::Foreign { store, source }
+    move |source| StoreError::Foreign { store, source }.into()
 }

@@ -13,7 +13,8 @@ use parking_lot::{Condvar, Mutex};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::durable::{Durable, VALUE};
-use crate::Error;
+use crate::StoreError;
+use drtm_drive::Error;
 
 /// Bytes of a record of this database with one row: its header, the entry's header, a key, a value,
 /// and an end mark.
@@ -61,7 +62,7 @@ impl Durable for Raw {
     fn open(directory: &Path) -> Result<Self, Error> {
         let path = directory.join("raw");
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
-        let file = file.map_err(|source| Error::File { path, source })?;
+        let file = file.map_err(|source| drtm_report::Error::File { path, source })?;
         Ok(Self { file, state: Mutex::default(), woken: Condvar::new() })
     }
 
@@ -93,7 +94,7 @@ impl Durable for Raw {
                 (state.durable, state.end) = (upto, end + bytes.len() as u64);
             }
             self.woken.notify_all();
-            written.map_err(|source| Error::Foreign { store: "raw", source: source.into() })?;
+            written.map_err(|source| StoreError::Foreign { store: "raw", source: source.into() })?;
         }
         Ok(())
     }

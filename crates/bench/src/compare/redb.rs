@@ -12,7 +12,8 @@ use super::{
     durable::{Durable, VALUE},
     peer::{Peer, Rows, copied, failed},
 };
-use crate::Error;
+use crate::StoreError;
+use drtm_drive::Error;
 
 const NAME: &str = "redb";
 const ROWS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("rows");
@@ -77,7 +78,11 @@ impl Rows for Reading {
     }
 
     fn put(&mut self, _key: u64, _value: &[u8]) -> Result<(), Error> {
-        Err(Error::Misbehaved { engine: NAME.to_owned(), did: "was asked to write in a transaction that only reads" })
+        Err(StoreError::Misbehaved {
+            engine: NAME.to_owned(),
+            did: "was asked to write in a transaction that only reads",
+        }
+        .into())
     }
 }
 

@@ -1,15 +1,13 @@
 //! SmallBank on other stores: two rows for each customer.
 
+use drtm_drive::{pieces, rows_of_piece};
+use drtm_workloads::smallbank::{
+    Accounts, BankClient, Checking, CustomerKey, Ledger, Refused, Savings, SmallBank, View, check, rules::Refusal,
+};
 use zerocopy::little_endian::I64;
 
 use super::peer::{OnPeers, Peer, Rows};
-use crate::{
-    Error,
-    drive::{pieces, rows_of_piece},
-    smallbank::{
-        Accounts, BankClient, Checking, CustomerKey, Ledger, Refused, Savings, SmallBank, View, check, rules::Refusal,
-    },
-};
+use drtm_drive::Error;
 
 fn savings(customer: CustomerKey) -> u64 {
     2 * customer

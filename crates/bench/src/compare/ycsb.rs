@@ -2,14 +2,12 @@
 
 use std::hint::black_box;
 
+use drtm_drive::{Client, Done, pieces, rows_of_piece};
+use drtm_workloads::ycsb::{SmallRow, SmallTransactions, Transactions, check, key, population};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::peer::{OnPeers, Peer, Rows};
-use crate::{
-    Error,
-    drive::{Client, Done, pieces, rows_of_piece},
-    ycsb::{SmallRow, SmallTransactions, Transactions, check, key, population},
-};
+use drtm_drive::Error;
 
 fn read(rows: &mut dyn Rows, number: u64) -> Result<SmallRow, Error> {
     let mut row = SmallRow::new_zeroed();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use drtm_bench::htm::{Load, Machine, Order, Setup, Testbed, abort_rate};
 use drtm_htm::{Profile, Stats};
+use drtm_paper::htm::{Load, Machine, Order, Setup, Testbed, abort_rate};
 
 const K: usize = 1 << 10;
 const M: usize = 1 << 20;

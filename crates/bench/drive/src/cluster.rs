@@ -1,0 +1,40 @@
+//! Workloads on several nodes: nodes are started on a fabric and loaded, their workers run
+//! transactions, and what they did is added up and checked over the whole cluster.
+//!
+//! - [`workload`]: what a workload provides.
+//! - [`access`]: bodies of transactions.
+//! - [`plan`]: how large a run is.
+//! - [`testbed`]: a cluster on each fabric: [`threads`], processes, or a [`simulation`].
+//! - [`workers`]: the coroutines of one worker, the same on every fabric.
+//! - [`stages`]: the stages of a run, within a process and between processes.
+//! - [`process`]: the processes of a cluster on shared memory or TCP. [`pipes`]: their messages.
+//! - [`read`]: rows that are read by checks, and before a run.
+//! - [`tally`], [`figures`]: what is counted, and how it is reported.
+
+#![expect(async_fn_in_trait, reason = "coroutines stay on their thread, so that no future needs to be `Send`")]
+
+mod access;
+mod figures;
+mod pipes;
+mod places;
+mod plan;
+mod process;
+mod read;
+mod simulation;
+mod stages;
+mod tally;
+mod testbed;
+mod threads;
+pub mod trial;
+mod workers;
+mod workload;
+
+pub use access::{Access, Body, at_once, transact, transact_if};
+pub use figures::Figures;
+pub use plan::{Length, Plan, ProtocolOf};
+pub use process::{run_as_member, run_member};
+pub use read::{look_up, read};
+pub use simulation::simulate;
+pub use tally::Gathered;
+pub use testbed::run;
+pub use workload::{ClusterWorkload, Place};

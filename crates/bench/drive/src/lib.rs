@@ -1,0 +1,52 @@
+//! Runs workloads of drtm: threads or nodes, options, counters and reports.
+//!
+//! This is an interface for drtm's own packages. It follows their needs, and promises nothing to
+//! others.
+//!
+//! - [`Workload`] is loaded, run and checked on one node by [`measure`], with [`Options`] of the
+//!   command line; [`ClusterWorkload`](cluster::ClusterWorkload) on several by [`measure_cluster`].
+//! - `workers`: threads of clients. `cluster`: nodes on a fabric, and their coroutines.
+//! - [`EngineName`], [`FabricName`], [`DurabilityName`]: names on the command line.
+//! - [`Random`], [`mix`], [`zipf`], [`scatter`], [`Text`]: inputs and populations, determined by a
+//!   seed.
+//! - [`rates`]: measures several subjects in turns. [`memory`]: memory use, as the system counts it.
+//! - [`faulty`], [`cluster::trial`]: databases with deliberate faults, and small clusters, for tests
+//!   of workloads.
+
+#![forbid(unsafe_code)]
+
+pub mod cluster;
+mod engine;
+mod error;
+mod fabric;
+pub mod faulty;
+mod latency;
+mod log;
+mod loopback;
+pub mod memory;
+pub mod mix;
+mod options;
+mod outcome;
+mod population;
+mod progress;
+mod random;
+pub mod rates;
+pub mod scatter;
+mod text;
+mod workers;
+mod workload;
+pub mod zipf;
+
+pub use engine::{EngineName, Plain, Simulated, Task, Watched, reject_limit};
+pub use error::Error;
+pub use fabric::FabricName;
+pub use log::DurabilityName;
+pub use loopback::{loopback, tcp_config};
+pub use options::{Options, seconds};
+pub use outcome::{Outcome, measure, measure_cluster, ok_or_violations};
+pub use population::{expect_row, pieces, row_with_key, rows_of_piece, spread};
+pub use progress::Progress;
+pub use random::Random;
+pub use text::Text;
+pub use workers::{Client, Done, Tally, Until, run as run_clients};
+pub use workload::{Finished, Pace, Run, Workload, load, load_quietly, miscounted, run_in};

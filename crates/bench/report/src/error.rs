@@ -1,0 +1,58 @@
+//! Errors of what a command writes.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use crate::Failure;
+
+/// A report, a chart or a file could not be written. Every message says what to do instead.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A chart could not be drawn.
+    #[error("the chart cannot be drawn ({0}): leave out --svg")]
+    Chart(String),
+
+    /// A directory that must be empty has files.
+    #[error("{} has files: name a directory that is empty or not there yet", path.display())]
+    Occupied {
+        /// The directory.
+        path: PathBuf,
+    },
+
+    /// A file could not be written.
+    #[error("cannot write {}: {source}", path.display())]
+    File {
+        /// The path.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+
+    /// The report itself could not be written.
+    #[error("cannot write the report: {0}")]
+    Report(#[source] io::Error),
+}
+
+impl Failure for Error {
+    fn exit_status(&self) -> u8 {
+        match self {
+            Self::Chart(_) | Self::Report(_) => 1,
+            Self::Occupied { .. } | Self::File { .. } => 2,
+        }
+    }
+
+    fn is_closed_pipe(&self) -> bool {
+        matches!(self, Self::Report(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+/// Returns whether `directory` has files or is not a directory.
+pub fn is_occupied(directory: &Path) -> bool {
+    match fs::read_dir(directory) {
+        Ok(mut files) => files.next().is_some(),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
+}

@@ -1,0 +1,238 @@
+//! SmallBank on several nodes: accounts are where their customer is, and customers are divided by
+//! their numbers, so that the hot ones are everywhere. No customer prefers a node, as in FaSST and
+//! DrTM+H.
+
+#[cfg(test)]
+mod tests;
+
+use drtm_drive::{
+    Done, Error,
+    cluster::{Access, Body, ClusterWorkload, Place, look_up, read, transact},
+    expect_row, miscounted,
+};
+use drtm_htm::NoHtm;
+use drtm_rdma::Fabric;
+use drtm_txn::{
+    Config, Error as DbError, Pod, TableDef,
+    cluster::{ClusterTable, Node, NodeBuilder, Partition, Sets, Worker},
+};
+
+use super::{
+    Checking, CustomerKey, Inputs, Ledger, Savings, SmallBank, Transaction, View, check,
+    ours::{CHECKING, SAVINGS},
+    rules::Refusal,
+};
+
+/// The reason why a rule refuses a transaction.
+const RULE: &str = "a rule does not allow it";
+
+const BY_CUSTOMER: Partition<CustomerKey> = Partition::by("customer", |customer| *customer);
+
+#[derive(Clone, Copy, Debug)]
+pub struct Tables {
+    savings: ClusterTable<CustomerKey, Pod<Savings>>,
+    checking: ClusterTable<CustomerKey, Pod<Checking>>,
+}
+
+/// A coroutine that serves customers.
+#[derive(Debug)]
+pub struct Client {
+    inputs: Inputs,
+    ledger: Ledger,
+}
+
+fn allowed<T>(ruled: Result<T, Refusal>) -> Result<T, DbError> {
+    ruled.map_err(|_| DbError::aborted(RULE))
+}
+
+impl Tables {
+    async fn checking(self, tx: &mut impl Access, customer: CustomerKey) -> Result<i64, DbError> {
+        Ok(expect_row(tx.get(self.checking, customer).await?, CHECKING)?.balance.get())
+    }
+
+    async fn set_checking(self, tx: &mut impl Access, customer: CustomerKey, balance: i64) -> Result<(), DbError> {
+        tx.put(self.checking, customer, &Checking { balance: balance.into() }).await
+    }
+}
+
+/// A transaction on these tables.
+struct Serve<'t>(Tables, &'t Transaction);
+
+impl Body for Serve<'_> {
+    /// What it puts into the bank: negative if it takes.
+    type Output = i64;
+
+    fn declare<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        sets: &mut Sets<'_, '_, F, S>,
+    ) -> Result<(), DbError> {
+        let Self(Tables { savings, checking }, transaction) = self;
+        let touched = transaction.touched();
+        if let Some(customer) = touched.savings {
+            match touched.writes_savings {
+                true => sets.write(*savings, customer)?,
+                false => sets.read(*savings, customer)?,
+            }
+        }
+        touched.checking.into_iter().flatten().try_for_each(|customer| match touched.writes_checking {
+            true => sets.write(*checking, customer),
+            false => sets.read(*checking, customer),
+        })
+    }
+
+    async fn run(&self, tx: &mut impl Access) -> Result<i64, DbError> {
+        let Self(tables, transaction) = *self;
+        let touched = transaction.touched();
+        let [first, second] = touched.checking;
+        // In one round trip for each table.
+        tx.prefetch(tables.savings, touched.savings).await?;
+        tx.prefetch(tables.checking, first.into_iter().chain(second)).await?;
+        let (mut savings, mut checking) = (0, [0; 2]);
+        if let Some(customer) = touched.savings {
+            savings = expect_row(tx.get(tables.savings, customer).await?, SAVINGS)?.balance.get();
+        }
+        for (balance, customer) in checking.iter_mut().zip(touched.checking) {
+            if let Some(customer) = customer {
+                *balance = tables.checking(tx, customer).await?;
+            }
+        }
+        let made = allowed(transaction.outcome(savings, checking))?;
+        if let Some(customer) = touched.savings.filter(|_| touched.writes_savings) {
+            tx.put(tables.savings, customer, &Savings { balance: made.savings.into() }).await?;
+        }
+        for (balance, customer) in made.checking.into_iter().zip(touched.checking) {
+            if let Some(customer) = customer.filter(|_| touched.writes_checking) {
+                tables.set_checking(tx, customer, balance).await?;
+            }
+        }
+        Ok(made.put)
+    }
+}
+
+impl ClusterWorkload for SmallBank {
+    const NAME: &'static str = "smallbank";
+    const KINDS: &'static [&'static str] = super::bank_client::KINDS;
+    type Tables = Tables;
+    type Client = Client;
+    type Count = Ledger;
+
+    fn size(&self) -> Vec<(&'static str, serde_json::Value)> {
+        drtm_drive::Workload::size(self)
+    }
+
+    fn open<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        node: &mut NodeBuilder<F, S>,
+    ) -> Result<Tables, Error> {
+        let customers = self.bank.customers();
+        Ok(Tables {
+            savings: node.table(TableDef::hash(SAVINGS).with_room_for(customers), BY_CUSTOMER)?,
+            checking: node.table(TableDef::hash(CHECKING).with_room_for(customers), BY_CUSTOMER)?,
+        })
+    }
+
+    fn load<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        node: &Node<F, S>,
+        place: Place,
+    ) -> Result<(), Error> {
+        let (db, customers) = (node.local(), self.bank.customers());
+        let savings = db.table::<CustomerKey, Pod<Savings>, _>(TableDef::hash(SAVINGS).with_room_for(customers))?;
+        let checking = db.table::<CustomerKey, Pod<Checking>, _>(TableDef::hash(CHECKING).with_room_for(customers))?;
+        for (customer, of_savings, of_checking) in self.bank.balances(0..customers) {
+            if place.owns(customer) {
+                db.transact(|tx| {
+                    tx.insert(savings, customer, &of_savings)?;
+                    tx.insert(checking, customer, &of_checking)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn client(&self, _place: Place, number: usize) -> Result<Client, Error> {
+        Ok(Client { inputs: self.inputs(number)?, ledger: Ledger::default() })
+    }
+
+    /// The accounts of hot customers.
+    async fn warm<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        worker: &Worker<'_, F, S>,
+        tables: Tables,
+        place: Place,
+        (number, workers): (usize, usize),
+    ) -> Result<(), Error> {
+        let others = (0..self.inputs(0)?.hot_customers()).filter(|customer| !place.owns(*customer));
+        let own = others.skip(number).step_by(workers);
+        look_up(worker, tables.savings, own.clone()).await?;
+        look_up(worker, tables.checking, own).await
+    }
+
+    async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        worker: &Worker<'_, F, S>,
+        tables: Tables,
+        client: &mut Client,
+    ) -> Result<Done, Error> {
+        let transaction = client.inputs.draw();
+        let kind = transaction.kind() as usize;
+        let ended = transact(worker, &Serve(tables, &transaction)).await;
+        match ended {
+            Ok(put) => {
+                client.ledger.put(put);
+                Ok(Done { kind, is_committed: true })
+            }
+            Err(DbError::Aborted { reason }) if reason == RULE => Ok(Done { kind, is_committed: false }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn count(client: Client) -> Ledger {
+        client.ledger
+    }
+
+    async fn check<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        worker: &Worker<'_, F, S>,
+        tables: Tables,
+        ledger: &mut Ledger,
+    ) -> Result<Vec<String>, Error> {
+        let customers = self.bank.customers();
+        let rows = AllRows {
+            savings: read(worker, tables.savings, 0..customers).await?,
+            checking: read(worker, tables.checking, 0..customers).await?,
+        };
+        Ok(check(&rows, &self.bank, ledger)?.iter().map(ToString::to_string).collect())
+    }
+
+    async fn check_node<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        _worker: &Worker<'_, F, S>,
+        _tables: Tables,
+        node: &Node<F, S>,
+        place: Place,
+        _count: &Ledger,
+    ) -> Result<Vec<String>, Error> {
+        // The check of the whole cluster finds missing accounts; this one finds further ones.
+        let own = (0..self.bank.customers()).filter(|customer| place.owns(*customer)).count() as u64;
+        miscounted(node.local(), &[(SAVINGS, own), (CHECKING, own)])
+    }
+}
+
+/// The rows that the check has read.
+struct AllRows {
+    savings: Vec<(CustomerKey, Savings)>,
+    checking: Vec<(CustomerKey, Checking)>,
+}
+
+impl View for AllRows {
+    type Error = Error;
+
+    fn savings(&self) -> impl Iterator<Item = Result<(CustomerKey, Savings), Error>> {
+        self.savings.iter().copied().map(Ok)
+    }
+
+    fn checkings(&self) -> impl Iterator<Item = Result<(CustomerKey, Checking), Error>> {
+        self.checking.iter().copied().map(Ok)
+    }
+}

@@ -1,0 +1,54 @@
+//! Money on small clusters: of sound clients, and of clients that lose some.
+
+use drtm_drive::{
+    FabricName, Plain,
+    cluster::{
+        Gathered,
+        trial::{Careless, Carelessly, FABRICS, NODES, protocols, run_on},
+    },
+};
+use drtm_txn::cluster::Protocol;
+
+use super::*;
+use crate::smallbank::Hot;
+
+/// A bank whose clients read in one transaction, and write in another.
+impl Carelessly for SmallBank {
+    async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        worker: &Worker<'_, F, S>,
+        tables: Tables,
+        client: &mut Client,
+    ) -> Result<Done, Error> {
+        let customer = client.ledger.put as u64 % self.bank.customers();
+        let balance = worker.transact(async |tx| tables.checking(tx, customer).await).await?;
+        worker.transact(async |tx| tables.set_checking(tx, customer, balance + 1).await).await?;
+        client.ledger.put(1);
+        Ok(Done { kind: 1, is_committed: true })
+    }
+}
+
+/// Each fabric with each protocol.
+fn all() -> impl Iterator<Item = (FabricName, Protocol)> {
+    protocols().flat_map(|protocol| FABRICS.into_iter().map(move |fabric| (fabric, protocol)))
+}
+
+#[test]
+fn money_is_lost_only_by_careless_clients() {
+    // Few customers, so that transactions meet all the time.
+    let smallbank = SmallBank::new(12, Hot::None, 7).expect("some customers");
+    for (fabric, protocol) in all() {
+        let Gathered { tally, violations, .. } = run_on::<Plain, _>(&smallbank, fabric, 300, 7, protocol);
+        assert_eq!(
+            (violations, tally.committed + tally.given_up),
+            (vec![], u64::from(NODES) * 300),
+            "{fabric}, {protocol:?}"
+        );
+        assert!(tally.conflicts.iter().sum::<u64>() > 50, "{fabric}, {protocol:?}: {tally:?}");
+    }
+    for fabric in FABRICS {
+        let Gathered { violations, .. } =
+            run_on::<Plain, _>(&Careless(smallbank.clone()), fabric, 200, 7, Protocol::FASST);
+        assert!(violations.iter().any(|found| found.contains("MoneyIsConserved")), "{fabric}: {violations:?}");
+    }
+}

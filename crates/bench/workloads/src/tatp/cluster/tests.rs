@@ -1,0 +1,48 @@
+//! A network of small clusters: of sound clients, and of clients that delete in two transactions.
+
+use drtm_drive::{
+    Plain,
+    cluster::{
+        Gathered,
+        trial::{Careless, Carelessly, FABRICS, NODES, protocols, run_on},
+    },
+};
+use drtm_txn::cluster::Protocol;
+
+use super::*;
+use crate::tatp::{Kind, Register, command::ChoiceName};
+
+/// Clients that count a forwarding as deleted when they have seen it in another transaction.
+impl Carelessly for Tatp {
+    async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        worker: &Worker<'_, F, S>,
+        tables: Tables,
+        client: &mut Client,
+    ) -> Result<Done, Error> {
+        let key = (1, 1, 0);
+        let was_there = worker.transact(async |tx| tx.contains(tables.call_forwardings, key).await).await?;
+        worker.transact(async |tx| tx.remove(tables.call_forwardings, key).await).await?;
+        client.inserted -= i64::from(was_there);
+        let row = CallForwarding { end_time: 1, number: subscriber_number(1) };
+        worker.transact(async |tx| tx.put(tables.call_forwardings, key, &row).await).await?;
+        client.inserted += 1;
+        Ok(Done { kind: Kind::DeleteCallForwarding as usize, is_committed: true })
+    }
+}
+
+#[test]
+fn forwardings_are_miscounted_only_by_careless_clients() {
+    // Few subscribers, so that transactions meet.
+    let tatp = Tatp { register: Register::new(20, 7).expect("some"), choice: ChoiceName::Uniform, seed: 7 };
+    for (fabric, protocol) in FABRICS.into_iter().flat_map(|fabric| protocols().map(move |protocol| (fabric, protocol)))
+    {
+        let Gathered { tally, violations, .. } = run_on::<Plain, _>(&tatp, fabric, 300, 7, protocol);
+        assert_eq!((violations, tally.committed), (vec![], u64::from(NODES) * 300), "{fabric}, {protocol:?}");
+        assert!(tally.counts().all(|count| count > 0), "{fabric}, {protocol:?}: {tally:?}");
+    }
+    for fabric in FABRICS {
+        let Gathered { violations, .. } = run_on::<Plain, _>(&Careless(tatp), fabric, 100, 7, Protocol::FASST);
+        assert!(violations.iter().any(|found| found.contains("ForwardingsAreCounted")), "{fabric}: {violations:?}");
+    }
+}

@@ -1,0 +1,348 @@
+//! YCSB on several nodes: the core package's workloads, and transactions of several operations, on
+//! records that are divided by their numbers. No client prefers a node.
+//!
+//! Nodes share no memory, so clients do not know how many records others have inserted. Each
+//! chooses among those of the beginning and its own.
+
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, hint::black_box, iter, marker::PhantomData, ops::AddAssign};
+
+use drtm_drive::{
+    Done, Error,
+    cluster::{Access, Body, ClusterWorkload, Place, read, transact_if},
+    expect_row, miscounted, spread,
+};
+use drtm_htm::NoHtm;
+use drtm_rdma::Fabric;
+use drtm_txn::{
+    Config, Error as DbError, Hash, Ordered,
+    cluster::{Node, NodeBuilder, Partition, Sets, Worker},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    Operation, Row, Shape, check,
+    hotspot::{Hotspot, Hotspots},
+    key,
+    layout::{ClusterRecords, Layout, RECORD},
+    load::{Dist, Load, MixName},
+    number, population,
+    worker::{KINDS, SEVERAL, Task},
+};
+
+/// Records of a cluster, of so many fields (`FIELDS` is a name that serde takes), and what is done
+/// with them.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct Distributed<O, const N: usize> {
+    records: u64,
+    load: Load,
+    /// Only reported, where the run was started.
+    #[serde(skip)]
+    size: Vec<(&'static str, Value)>,
+    seed: u64,
+    /// Whether rows are fetched before a transaction runs, whatever the protocol.
+    fetches: bool,
+    /// Instead of the load's transactions.
+    hotspot: Option<Hotspot>,
+    order: PhantomData<fn() -> O>,
+}
+
+impl<O, const N: usize> Clone for Distributed<O, N> {
+    fn clone(&self) -> Self {
+        let Self { records, load, size, seed, fetches, hotspot, order } = self;
+        let size = size.clone();
+        Self { records: *records, load: *load, size, seed: *seed, fetches: *fetches, hotspot: *hotspot, order: *order }
+    }
+}
+
+impl<O, const N: usize> fmt::Debug for Distributed<O, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Distributed").field("records", &self.records).field("load", &self.load).finish_non_exhaustive()
+    }
+}
+
+impl<O: Layout, const N: usize> Distributed<O, N> {
+    pub(super) fn new(records: u64, load: Load, size: Vec<(&'static str, Value)>, seed: u64) -> Result<Self, Error> {
+        let distributed = Self { records, load, size, seed, fetches: false, hotspot: None, order: PhantomData };
+        // Whether there are enough records, before they are loaded.
+        distributed.task(0)?;
+        Ok(distributed)
+    }
+
+    /// What a client does. Its own plan has one worker: itself.
+    fn task(&self, client: usize) -> Result<Task, Error> {
+        self.load.shared(self.records, 0, 1)?.task(self.records, 0, spread(self.seed, client))
+    }
+}
+
+/// Of a hundred bytes.
+pub type SmallRecords = Distributed<Hash, 1>;
+
+impl SmallRecords {
+    /// Hotspot transactions, whose rows are fetched before they run.
+    pub fn hotspots(records: u64, shape: Hotspot, seed: u64) -> Result<Self, Error> {
+        let load = Load { mix: MixName::X, dist: Dist::Zipf, fields: 1, shape: Shape::STANDARD };
+        Ok(Self { fetches: true, hotspot: Some(shape), ..Self::new(records, load, Vec::new(), seed)? })
+    }
+}
+
+/// Of a thousand bytes.
+pub type Records = Distributed<Hash, 10>;
+
+/// Of a thousand bytes, which can be scanned.
+pub type OrderedRecords = Distributed<Ordered, 10>;
+
+/// What clients have done to records.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Written {
+    /// Fields, each once more.
+    fields: u64,
+    /// Numbers of records that were inserted.
+    inserted: Vec<u64>,
+}
+
+impl AddAssign for Written {
+    fn add_assign(&mut self, other: Self) {
+        self.fields += other.fields;
+        self.inserted.extend(other.inserted);
+    }
+}
+
+/// A coroutine with its task.
+#[derive(Debug)]
+pub struct Client {
+    task: Task,
+    hotspots: Option<Hotspots>,
+    number: u64,
+    /// Of all nodes.
+    clients: u64,
+    written: Written,
+}
+
+impl Client {
+    /// The number that a record has in the cluster, of the number that it has in the client's plan:
+    /// clients take turns at the numbers of new ones.
+    fn number(&self, records: u64, number: u64) -> u64 {
+        match number.checked_sub(records) {
+            Some(inserted) => records + inserted * self.clients + self.number,
+            None => number,
+        }
+    }
+}
+
+/// A transaction that reads records, or writes a field of each.
+struct Accesses<O, I, const N: usize> {
+    records: ClusterRecords<O, N>,
+    /// The numbers of the records, and the fields that are written.
+    accesses: I,
+}
+
+impl<O: Layout, I: Iterator<Item = (u64, Option<u8>)> + Clone, const N: usize> Body for Accesses<O, I, N> {
+    type Output = ();
+
+    fn declare<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        sets: &mut Sets<'_, '_, F, S>,
+    ) -> Result<(), DbError> {
+        self.accesses.clone().try_for_each(|(number, writes)| match writes {
+            Some(_) => sets.write(self.records, key(number)),
+            None => sets.read(self.records, key(number)),
+        })
+    }
+
+    async fn run(&self, tx: &mut impl Access) -> Result<(), DbError> {
+        let records = self.records;
+        // All of them at once.
+        tx.prefetch(records, self.accesses.clone().map(|(number, _)| key(number))).await?;
+        for (number, writes) in self.accesses.clone() {
+            match writes {
+                Some(field) => {
+                    expect_row(tx.update(records, key(number), |row| row.write(number, field)).await?, RECORD)?;
+                }
+                None => {
+                    black_box(expect_row(tx.get(records, key(number)).await?, RECORD)?);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A transaction that inserts a record.
+struct Insert<O, const N: usize> {
+    records: ClusterRecords<O, N>,
+    number: u64,
+}
+
+impl<O: Layout, const N: usize> Body for Insert<O, N> {
+    type Output = ();
+
+    fn declare<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        sets: &mut Sets<'_, '_, F, S>,
+    ) -> Result<(), DbError> {
+        sets.write(self.records, key(self.number))
+    }
+
+    async fn run(&self, tx: &mut impl Access) -> Result<(), DbError> {
+        tx.insert(self.records, key(self.number), &Row::inserted(self.number)).await
+    }
+}
+
+/// A transaction that reads records in the order of their keys, from one on. Which these are is not
+/// known before.
+struct Scan<O, const N: usize> {
+    records: ClusterRecords<O, N>,
+    from: u64,
+    length: u16,
+}
+
+impl<O: Layout, const N: usize> Body for Scan<O, N> {
+    type Output = u16;
+
+    async fn run(&self, tx: &mut impl Access) -> Result<u16, DbError> {
+        O::scan_nodes(tx, self.records, self.from, self.length).await
+    }
+}
+
+/// What names a size to a process.
+trait Named {
+    const NAME: &'static str;
+}
+
+impl Named for SmallRecords {
+    const NAME: &'static str = "ycsb-100";
+}
+
+impl Named for Records {
+    const NAME: &'static str = "ycsb-1000";
+}
+
+impl Named for OrderedRecords {
+    const NAME: &'static str = "ycsb-ordered";
+}
+
+impl<O: Layout, const N: usize> ClusterWorkload for Distributed<O, N>
+where
+    Self: Named,
+{
+    const NAME: &'static str = "ycsb";
+    const MEMBER: &'static str = <Self as Named>::NAME;
+    const KINDS: &'static [&'static str] = KINDS;
+    type Tables = ClusterRecords<O, N>;
+    type Client = Client;
+    type Count = Written;
+
+    fn size(&self) -> Vec<(&'static str, Value)> {
+        self.size.clone()
+    }
+
+    fn open<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        node: &mut NodeBuilder<F, S>,
+    ) -> Result<Self::Tables, Error> {
+        Ok(node.table(O::def(self.records), Partition::by("record", |key| number(*key)))?)
+    }
+
+    fn load<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        node: &Node<F, S>,
+        place: Place,
+    ) -> Result<(), Error> {
+        let db = node.local();
+        let records = db.table(O::def::<N>(self.records))?;
+        for (key, row) in population(0..self.records).filter(|(key, _)| place.owns(number(*key))) {
+            db.transact(|tx| tx.insert(records, key, &row))?;
+        }
+        Ok(())
+    }
+
+    fn client(&self, place: Place, number: usize) -> Result<Client, Error> {
+        let clients = place.all_clients() as u64;
+        let seed = spread(self.seed, number);
+        let hotspots = self.hotspot.map(|shape| shape.client(self.records, place, number, seed)).transpose()?;
+        let task = self.task(number)?;
+        Ok(Client { task, hotspots, number: number as u64, clients, written: Written::default() })
+    }
+
+    async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        worker: &Worker<'_, F, S>,
+        records: Self::Tables,
+        client: &mut Client,
+    ) -> Result<Done, Error> {
+        let fetches = self.fetches || worker.protocol().leases;
+        if let Some(hotspots) = &mut client.hotspots {
+            let accesses = hotspots.draw().iter().copied();
+            client.written.fields += accesses.len() as u64 - 1;
+            transact_if(fetches, worker, &Accesses { records, accesses }).await?;
+            return Ok(Done { kind: SEVERAL, is_committed: true });
+        }
+        let operation = match &mut client.task {
+            Task::Core(inputs) => inputs.draw(),
+            Task::Transactions(transactions) => {
+                let transaction = transactions.draw();
+                let accesses = transaction.accesses().iter().map(|of| (of.number, of.writes.then_some(0)));
+                transact_if(fetches, worker, &Accesses { records, accesses }).await?;
+                client.written.fields += transaction.writes() as u64;
+                return Ok(Done { kind: SEVERAL, is_committed: true });
+            }
+        };
+        match operation {
+            Operation::Read { number } => {
+                let accesses = iter::once((client.number(self.records, number), None));
+                transact_if(fetches, worker, &Accesses { records, accesses }).await?;
+            }
+            Operation::Update { number, field } | Operation::ReadModifyWrite { number, field } => {
+                let accesses = iter::once((client.number(self.records, number), Some(field)));
+                transact_if(fetches, worker, &Accesses { records, accesses }).await?;
+                client.written.fields += 1;
+            }
+            Operation::Insert { number } => {
+                let number = client.number(self.records, number);
+                transact_if(fetches, worker, &Insert { records, number }).await?;
+                client.written.inserted.push(number);
+                if let Task::Core(inputs) = &mut client.task {
+                    inputs.inserted();
+                }
+            }
+            Operation::Scan { number, length } => {
+                let from = key(client.number(self.records, number));
+                black_box(transact_if(fetches, worker, &Scan { records, from, length }).await?);
+            }
+        }
+        Ok(Done { kind: operation.kind() as usize, is_committed: true })
+    }
+
+    fn count(client: Client) -> Written {
+        client.written
+    }
+
+    async fn check<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        worker: &Worker<'_, F, S>,
+        records: Self::Tables,
+        written: &mut Written,
+    ) -> Result<Vec<String>, Error> {
+        let numbers = (0..self.records).chain(written.inserted.iter().copied());
+        let rows = read(worker, records, numbers.map(key)).await?.into_iter().map(Ok::<_, Error>);
+        let count = self.records + written.inserted.len() as u64;
+        Ok(check(rows, count, written.fields)?.iter().map(ToString::to_string).collect())
+    }
+
+    async fn check_node<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &self,
+        _worker: &Worker<'_, F, S>,
+        _records: Self::Tables,
+        node: &Node<F, S>,
+        place: Place,
+        written: &Written,
+    ) -> Result<Vec<String>, Error> {
+        let numbers = (0..self.records).chain(written.inserted.iter().copied());
+        miscounted(node.local(), &[(RECORD, numbers.filter(|number| place.owns(*number)).count() as u64)])
+    }
+}

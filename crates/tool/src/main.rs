@@ -1,0 +1,47 @@
+//! The program `drtm`: the command line, and its exit status.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use drtm_report::Report;
+use drtm_tool::{Error, log};
+
+/// Look after the databases of drtm
+#[derive(Debug, Parser)]
+#[command(name = "drtm", version, propagate_version = true, after_help = AFTER_HELP)]
+struct Cli {
+    /// Print exactly one JSON value on stdout; tables and progress go to stderr
+    #[arg(long, global = true)]
+    json: bool,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  drtm log verify DIR                  whether all of a database's log can be read
+  drtm log salvage DIR --into NEW      what can be read, as a log that can be opened
+
+Workloads, soaks and studies are commands of `drtm-bench`.
+
+Exit status: 0 done, 1 the log is damaged, 2 wrong usage.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Read a database's log directory
+    #[command(after_help = log::AFTER_HELP)]
+    Log {
+        #[command(subcommand)]
+        command: log::Command,
+    },
+}
+
+fn main() -> ExitCode {
+    drtm_report::run("drtm", std::env::args_os(), |cli: Cli| -> Result<(), Error> {
+        let Command::Log { command } = cli.command;
+        command.execute(&Report::new(cli.json))
+    })
+}
