@@ -11,9 +11,35 @@ use std::{
 
 use circles::Crate;
 
-/// The crates from the ground up. Each may depend on those before it, and on no others of the
-/// workspace. Those with `unsafe` first, but for the macro, which depends on nothing.
-const LAYERS: [&str; 6] = ["derive", "htm", "rdma", "kv", "txn", "bench"];
+/// The folders of the crates from the ground up. Each crate may depend on those before it, and on
+/// no others of the workspace. Those with `unsafe` first, but for the macro, which depends on
+/// nothing.
+const LAYERS: [&str; 14] = [
+    "crates/derive",
+    "crates/htm",
+    "crates/rdma",
+    "crates/kv",
+    "crates/txn",
+    "crates/bench/history",
+    "crates/bench/report",
+    "crates/tool",
+    "crates/bench/drive",
+    "crates/bench/tpcc",
+    "crates/bench/workloads",
+    "crates/bench/soak",
+    "crates/bench/paper",
+    "crates/bench",
+];
+
+/// The crates whose files are checked for circles.
+fn without_circles() -> impl Iterator<Item = &'static str> {
+    LAYERS.into_iter().skip_while(|layer| *layer != "crates/kv")
+}
+
+/// The package of a folder.
+fn package(layer: &str) -> String {
+    format!("drtm-{}", layer.rsplit('/').next().unwrap_or_default())
+}
 
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap_or_else(|why| panic!("{path}: {why}"))
@@ -24,7 +50,7 @@ fn no_arrow_runs_upward() {
     for (height, layer) in LAYERS.iter().enumerate() {
         let manifest = dependencies(layer);
         for above in LAYERS[height..].iter().filter(|above| above != &layer) {
-            assert!(!manifest.contains(&format!("\ndrtm-{above}")), "{layer} depends on {above}");
+            assert!(!manifest.contains(&format!("\n{}", package(above))), "{layer} depends on {above}");
         }
         assert!(!manifest.contains("\ndrtm.") && !manifest.contains("\ndrtm ="), "{layer} depends on the facade");
     }
@@ -32,28 +58,56 @@ fn no_arrow_runs_upward() {
 
 /// What a crate's manifest says but for its tests: examples of the lower crates use the facade.
 fn dependencies(layer: &str) -> String {
-    let manifest = read(&format!("crates/{layer}/Cargo.toml"));
+    let manifest = read(&format!("{layer}/Cargo.toml"));
     manifest.split("\n[").filter(|section| !section.starts_with("dev-dependencies]")).collect::<Vec<_>>().join("\n[")
 }
 
 #[test]
 fn the_macro_depends_on_nothing() {
-    assert!(!dependencies("derive").contains("dependencies]"));
+    assert!(!dependencies("crates/derive").contains("dependencies]"));
+}
+
+#[test]
+fn the_checker_of_histories_knows_nothing_of_the_database() {
+    assert!(!dependencies("crates/bench/history").contains("\ndrtm-"));
+}
+
+/// `cargo run --example tpcc` compiles all that tests and examples of the facade depend on.
+#[test]
+fn the_first_command_builds_no_study_and_no_bench() {
+    let manifest = read("Cargo.toml");
+    let (_, own) = manifest.split_once("[dev-dependencies]").expect("the facade has tests");
+    let (own, _) = own.split_once("\n[").expect("more sections");
+    for other in ["criterion", "drtm-bench", "drtm-paper", "drtm-soak", "drtm-workloads"] {
+        assert!(!own.contains(&format!("\n{other}")), "the examples build {other}");
+    }
+}
+
+/// Lines of a package of the yardstick, tests included.
+const MOST_LINES: usize = 12_000;
+
+#[test]
+fn packages_of_the_yardstick_are_small() {
+    for layer in LAYERS.iter().filter(|layer| layer.starts_with("crates/bench") || **layer == "crates/tool") {
+        let parts = ["src", "tests", "benches", "examples"];
+        let folders = parts.map(|part| format!("{layer}/{part}")).into_iter();
+        let files = folders.filter(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).exists());
+        let lines: usize = files.flat_map(|folder| texts(&folder, true)).map(|(_, text)| text.lines().count()).sum();
+        assert!(lines > 0 && lines <= MOST_LINES, "{layer} has {lines} lines");
+    }
 }
 
 #[test]
 fn unsafe_code_is_forbidden_outside_htm_and_rdma() {
-    for layer in LAYERS.iter().filter(|layer| !["htm", "rdma"].contains(layer)) {
-        assert!(read(&format!("crates/{layer}/src/lib.rs")).contains("#![forbid(unsafe_code)]"), "{layer}");
+    for layer in LAYERS.iter().filter(|layer| !["crates/htm", "crates/rdma"].contains(layer)) {
+        assert!(read(&format!("{layer}/src/lib.rs")).contains("#![forbid(unsafe_code)]"), "{layer}");
     }
     assert!(read("src/lib.rs").contains("#![forbid(unsafe_code)]"));
 }
 
 #[test]
 fn every_crate_takes_part_in_the_lints() {
-    for manifest in
-        LAYERS.map(|layer| format!("crates/{layer}/Cargo.toml")).iter().map(String::as_str).chain(["Cargo.toml"])
-    {
+    for manifest in LAYERS.map(|layer| format!("{layer}/Cargo.toml")).iter().map(String::as_str).chain(["Cargo.toml"]) {
         assert!(read(manifest).contains("[lints]\nworkspace = true"), "{manifest}");
     }
 }
@@ -61,13 +115,13 @@ fn every_crate_takes_part_in_the_lints() {
 /// Circles that are allowed, by crate. A circle passes if all of its files are in one entry.
 ///
 /// They are to go, and their entries with them, except where a data structure is recursive.
-const ALLOWED_CIRCLES: &[(&str, &[&str])] = &[("txn", &["secondary::entries", "secondary::upkeep"])];
+const ALLOWED_CIRCLES: &[(&str, &[&str])] = &[("crates/txn", &["secondary::entries", "secondary::upkeep"])];
 
 #[test]
 fn no_files_depend_on_each_other_in_a_circle() {
     let mut found = Vec::new();
-    for layer in ["kv", "txn", "bench"] {
-        let texts = sources(&format!("crates/{layer}/src"));
+    for layer in without_circles() {
+        let texts = texts(&format!("{layer}/src"), false);
         let files = Crate::new(texts.iter().map(|(module, text)| (module.as_str(), text.as_str())));
         for circle in files.circles() {
             let allows = |(of, allowed): &(&str, &[&str])| {
@@ -81,14 +135,14 @@ fn no_files_depend_on_each_other_in_a_circle() {
     assert!(found.is_empty(), "files depend on each other in a circle:\n{}", found.join("\n"));
 }
 
-/// The files of a crate but for its tests: the path of each one's module, and its text.
-fn sources(src: &str) -> Vec<(String, String)> {
+/// The files of a folder, with or without tests: the path of each one's module, and its text.
+fn texts(src: &str, tests: bool) -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(src);
     let (mut texts, mut folders) = (Vec::new(), vec![root.clone()]);
     while let Some(folder) = folders.pop() {
         let entries = fs::read_dir(&folder).unwrap_or_else(|why| panic!("{}: {why}", folder.display()));
         for path in entries.map(|entry| entry.expect("an entry of a folder").path()) {
-            let is_test = path.file_stem().is_some_and(|name| name == "tests");
+            let is_test = !tests && path.file_stem().is_some_and(|name| name == "tests");
             if path.is_dir() && !is_test {
                 folders.push(path);
             } else if path.extension().is_some_and(|kind| kind == "rs") && !is_test {

@@ -11,8 +11,8 @@
 //! - `cli`: the top of the command line. A new family of commands is a variant there, and a module
 //!   of one of the packages.
 //! - `compare`: workloads on this database beside other stores.
-//! - [`drtm_tpcc`], [`drtm_workloads`]: workloads: tables, initial population, inputs, transactions,
-//!   and consistency checks. [`drtm_drive`] runs them.
+//! - [`drtm_tpcc`], [`drtm_workloads`]: workloads: tables, initial population, inputs,
+//!   transactions, and consistency checks. [`drtm_drive`] runs them.
 //! - [`drtm_soak`]: histories of clients, which [`drtm_history`] checks; crashes, kills and disk
 //!   failures.
 //! - [`drtm_paper`]: studies of transactional memory, maps and fabrics; the figures of the papers.

@@ -3,15 +3,17 @@
 //! This is an interface for drtm's own packages. It follows their needs, and promises nothing to
 //! others.
 //!
-//! - [`Workload`] is loaded, run and checked on one node by [`measure`], with [`Options`] of the
-//!   command line; [`ClusterWorkload`](cluster::ClusterWorkload) on several by [`measure_cluster`].
+//! - [`measure`] loads, runs and checks a [`Workload`] on one node, with [`Options`] of the command
+//!   line. [`measure_cluster`] does it on several nodes, to a
+//!   [`ClusterWorkload`](cluster::ClusterWorkload).
 //! - `workers`: threads of clients. `cluster`: nodes on a fabric, and their coroutines.
 //! - [`EngineName`], [`FabricName`], [`DurabilityName`]: names on the command line.
 //! - [`Random`], [`mix`], [`zipf`], [`scatter`], [`Text`]: inputs and populations, determined by a
 //!   seed.
-//! - [`rates`]: measures several subjects in turns. [`memory`]: memory use, as the system counts it.
-//! - [`faulty`], [`cluster::trial`]: databases with deliberate faults, and small clusters, for tests
-//!   of workloads.
+//! - [`rates`]: measures several subjects in turns.
+//! - [`memory`]: memory use, as the system counts it.
+//! - [`faulty`], [`cluster::trial`]: databases with deliberate faults, and small clusters, for
+//!   tests of workloads.
 
 #![forbid(unsafe_code)]
 

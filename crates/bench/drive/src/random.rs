@@ -26,8 +26,8 @@ impl Random {
         Self(SmallRng::seed_from_u64(seed))
     }
 
-    /// Creates one of many independent generators of a seed. TPC-C's population uses the one of each
-    /// warehouse's number, and number 0. Use another seed for other draws.
+    /// Creates one of many independent generators of a seed. TPC-C's population uses the one of
+    /// each warehouse's number, and number 0. Use another seed for other draws.
     pub fn stream(seed: u64, stream: u64) -> Self {
         // The seed is mixed first: states that are made from neighbouring seeds could have words in
         // common.

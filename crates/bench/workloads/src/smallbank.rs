@@ -8,7 +8,8 @@
 //! - [`Account`], [`Savings`], [`Checking`]: rows as plain data; [`account_name`]: the key of the
 //!   first.
 //! - [`Bank`]: the number of customers, and their initial balances.
-//! - [`Inputs`]: the inputs of transactions, drawn by a [`Mix`](drtm_drive::mix::Mix) and a [`HotSet`].
+//! - [`Inputs`]: the inputs of transactions, drawn by a [`Mix`](drtm_drive::mix::Mix) and a
+//!   [`HotSet`].
 //! - [`rules`]: computes the new balances of each transaction.
 //! - [`check`]: checks over a [`View`] of the rows that no money is lost, given the [`Ledger`] of
 //!   committed transactions.
