@@ -38,6 +38,8 @@ Examples:
   drtm-bench paper dbx-fig1 --svg figures           all panels of a figure, as tables and as charts
   drtm-bench paper --all --json                     every figure, for a script
 
+`log` is the command of the program `drtm`, for operators; `cargo run --release --example tpcc` builds `tpcc` alone.
+
 Exit status: 0 done and every check held, 1 a check failed, 2 wrong usage.";
 
 /// The families of commands.

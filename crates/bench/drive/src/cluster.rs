@@ -20,6 +20,7 @@ mod places;
 mod plan;
 mod process;
 mod read;
+#[cfg(feature = "studies")]
 mod simulation;
 mod stages;
 mod tally;
@@ -34,6 +35,7 @@ pub use figures::Figures;
 pub use plan::{Length, Plan, ProtocolOf};
 pub use process::{run_as_member, run_member};
 pub use read::{look_up, read};
+#[cfg(feature = "studies")]
 pub use simulation::simulate;
 pub use tally::Gathered;
 pub use testbed::run;

@@ -84,7 +84,10 @@ impl EngineName {
                 (self.name(), task.execute::<DefaultConfig>(rtm.into())?)
             }
             Self::None => (self.name(), task.execute::<DefaultConfig>(Native::without_htm())?),
-            Self::Emulated => (self.name(), task.execute::<Simulated>(Emulated::default())?),
+            #[cfg(feature = "studies")]
+            Self::Emulated => (self.name(), task.execute::<Simulated>(drtm_htm::Emulated::default())?),
+            #[cfg(not(feature = "studies"))]
+            Self::Emulated => return Err(Error::Study { option: "--engine emulated", instead: "" }),
         })
     }
 }

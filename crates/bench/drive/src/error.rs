@@ -40,6 +40,17 @@ pub enum Error {
         instead: &'static str,
     },
 
+    /// The program is built without what the option needs.
+    #[error(
+        "{option} is for studies, and this program is built without them: {instead}`drtm-bench` has it (cargo run --release -p drtm-bench -- --help)"
+    )]
+    Study {
+        /// The refused option.
+        option: &'static str,
+        /// What else to do: empty, or with a semicolon at its end.
+        instead: &'static str,
+    },
+
     /// A workload cannot have that size or shape.
     #[error(transparent)]
     Size(Box<dyn std::error::Error + Send + Sync>),
@@ -140,5 +151,29 @@ impl Failure for Error {
 
     fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Output(error) if error.is_closed_pipe())
+    }
+}
+
+#[cfg(all(test, not(feature = "studies")))]
+mod tests {
+    use super::*;
+    use crate::{EngineName, Task};
+
+    struct Nothing;
+
+    impl Task for Nothing {
+        type Output = ();
+
+        fn execute<S: drtm_txn::Config>(self, _engine: S::Engine) -> Result<(), Error> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_for_studies_is_refused_with_the_command_that_has_it() {
+        let refusal = EngineName::Emulated.dispatch(Nothing).expect_err("it is not built");
+        assert!(refusal.to_string().contains("cargo run --release -p drtm-bench"), "{refusal}");
+        assert_eq!(refusal.exit_status(), 2);
+        assert!(EngineName::None.dispatch(Nothing).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! The compiled code of htm transactions, in a release build.
+//! The compiled code of htm transactions, as it is measured.
 //!
 //! Few machines have RTM, so the tests inspect its engine's assembly everywhere. Between `xbegin`
 //! and `xend` there are only the body's moves. Without htm transactions, an attempt must leave no
@@ -6,13 +6,13 @@
 
 use std::{fs, path::PathBuf, process::Command, sync::OnceLock};
 
-/// Returns the assembly of `examples/inspected.rs`, as released.
+/// Returns the assembly of `examples/inspected.rs`, with the optimisation of benches.
 fn assembly() -> &'static str {
     static ASSEMBLY: OnceLock<String> = OnceLock::new();
     ASSEMBLY.get_or_init(|| {
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("inspected.s");
         let built = Command::new(env!("CARGO"))
-            .args(["rustc", "--release", "--quiet", "--package", "drtm-htm", "--example", "inspected", "--"])
+            .args(["rustc", "--profile", "bench", "--quiet", "--package", "drtm-htm", "--example", "inspected", "--"])
             .arg(format!("--emit=asm={}", path.display()))
             .status()
             .expect("cargo runs");
