@@ -1,15 +1,15 @@
 //! Workloads on several nodes: nodes are started on a fabric and loaded, their workers run
 //! transactions, and what they did is added up and checked over the whole cluster.
 //!
-//! - [`workload`]: what a workload provides.
-//! - [`access`]: bodies of transactions.
-//! - [`plan`]: how large a run is.
-//! - [`testbed`]: a cluster on each fabric: [`threads`], processes, or a [`simulation`].
-//! - [`workers`]: the coroutines of one worker, the same on every fabric.
-//! - [`stages`]: the stages of a run, within a process and between processes.
-//! - [`process`]: the processes of a cluster on shared memory or TCP. [`pipes`]: their messages.
-//! - [`read`]: rows that are read by checks, and before a run.
-//! - [`tally`], [`figures`]: what is counted, and how it is reported.
+//! - `workload`: what a workload provides.
+//! - `access`: bodies of transactions.
+//! - `plan`: how large a run is.
+//! - `testbed`: a cluster on each fabric: `threads`, processes, or a `simulation`.
+//! - `workers`: the coroutines of one worker, the same on every fabric.
+//! - `stages`: the stages of a run, within a process and between processes.
+//! - `process`: the processes of a cluster on shared memory or TCP. `pipes`: their messages.
+//! - `read`: rows that are read by checks, and before a run.
+//! - `tally`, `figures`: what is counted, and how it is reported.
 
 #![expect(async_fn_in_trait, reason = "coroutines stay on their thread, so that no future needs to be `Send`")]
 

@@ -259,6 +259,6 @@ mod tests {
         file.sync().expect("a disk");
         assert_eq!(meter.settle(), Written { bytes: 10, syncs: 1 });
         assert!(matches!(place.fresh(), Err(Error::Output(drtm_report::Error::Occupied { .. }))));
-        fs::remove_dir_all(&directory).expect("it is there");
+        std::fs::remove_dir_all(&directory).expect("it is there");
     }
 }

@@ -159,7 +159,7 @@ mod tests {
 
         fn run_next(&mut self, date: u64) -> Result<Done, Error> {
             assert!(date > 1_600_000_000_000_000, "in microseconds since 1970");
-            self.left = self.left.checked_sub(1).ok_or(Error::Full { what: "counters" })?;
+            self.left = self.left.checked_sub(1).ok_or(Error::Size("no transactions left".into()))?;
             let kind = (self.left % 2) as usize;
             Ok(Done { kind, is_committed: kind == 0 })
         }
@@ -178,7 +178,7 @@ mod tests {
     fn a_failure_ends_the_run_for_all() {
         let mut clients = [Counting { left: u64::MAX }, Counting { left: 10 }];
         let until = Until::Time(Duration::from_secs(3_600));
-        assert!(matches!(run(&mut clients, until, |_| {}), Err(Error::Full { .. })));
+        assert!(matches!(run(&mut clients, until, |_| {}), Err(Error::Size(_))));
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! `drtm-bench history`: records histories of the database's clients in Elle's format, and checks
 //! them.
 //!
-//! - [`record`]: what a client requested and read, transaction by transaction.
-//! - [`draw`]: random transactions of the three workloads.
-//! - [`client`]: a thread that runs them, and records them in its [`journal`]. [`store`]: the
+//! - `record`: what a client requested and read, transaction by transaction.
+//! - `draw`: random transactions of the three workloads.
+//! - `client`: a thread that runs them, and records them in its `journal`. `store`: the
 //!   operations on the database.
-//! - [`run`]: all clients, and the last reads. [`cluster`]: both on several nodes.
-//! - [`edn`]: the file.
-//! - [`judge`]: converts a record into a [`History`](drtm_history::History), and checks it.
+//! - `run`: all clients, and the last reads. `cluster`: both on several nodes.
+//! - `edn`: the file.
+//! - `judge`: converts a record into a [`History`](drtm_history::History), and checks it.
 
 mod client;
 mod cluster;

@@ -266,6 +266,9 @@ fn every_level_of_help_has_examples() {
         assert_eq!(output.status.code(), Some(0), "{level:?}");
         assert!(String::from_utf8_lossy(&output.stdout).contains("Examples:"), "{level:?}");
     }
+    let help = drtm_bench(&["--help"]);
+    let help = String::from_utf8_lossy(&help.stdout);
+    assert!(help.contains("program `drtm`") && help.contains("--example tpcc"), "other programs: {help}");
 }
 
 #[test]

@@ -102,7 +102,7 @@ enum Prefetch {
     Both,
 }
 
-/// Where other commands are, for a program that has this one alone.
+/// Where other commands are.
 const ELSEWHERE: &str = "\
 `cargo run --release -p drtm-bench -- tpcc` is the same command. That program has other workloads and studies, too.";
 
@@ -171,9 +171,9 @@ impl Args {
     }
 }
 
-/// Run TPC-C, and check its consistency
+// The command line of a program that has this command alone. A doc comment would replace the command's help.
 #[derive(Debug, Parser)]
-#[command(name = "tpcc", after_help = ELSEWHERE)]
+#[command(name = "tpcc", verbatim_doc_comment, after_help = format!("{AFTER_HELP}\n\n{ELSEWHERE}"))]
 struct Cli {
     #[command(flatten)]
     args: Args,
@@ -307,5 +307,20 @@ impl<O: Layout> Workload for Tpcc<O> {
     ) -> Result<Vec<String>, Error> {
         let payments = clients.iter().map(|client| client.payments());
         Audit::new(db, tables, self.loader.scale(), payments).violations()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn help_of_the_program_alone_has_the_command_s_and_says_where_others_are() {
+        let help = Cli::command().render_long_help().to_string();
+        for part in ["JSON: {workload", "--remote-items", "--seed", "drtm-bench tpcc --prefetch both", "studies"] {
+            assert!(help.contains(part), "no {part} in {help}");
+        }
     }
 }

@@ -1,10 +1,8 @@
 //! Workloads on drtm: tables, initial population, inputs, transactions, and consistency checks.
 //! `drtm-bench` runs them.
 //!
-//! - [`smallbank`]: SmallBank.
-//! - [`tatp`]: TATP.
-//! - [`tpce`]: TPC-E's customer-position.
-//! - [`ycsb`]: YCSB.
+//! - [`smallbank`], [`tatp`] and [`ycsb`] are the workloads of these names.
+//! - [`tpce`] is a part of TPC-E: customer-position.
 
 #![forbid(unsafe_code)]
 

@@ -79,7 +79,6 @@ impl Tally {
     }
 
     /// Returns the number of transactions of each kind.
-    #[cfg(test)]
     pub fn counts(&self) -> impl Iterator<Item = u64> {
         self.latencies.iter().map(Latencies::count)
     }

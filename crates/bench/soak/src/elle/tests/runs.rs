@@ -1,6 +1,7 @@
 //! Random transactions.
 
 use drtm_drive::faulty::{Faulty, with_fault};
+use drtm_report::Failure;
 
 use super::*;
 
