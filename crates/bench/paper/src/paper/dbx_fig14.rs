@@ -116,6 +116,8 @@ fn aborted_in_snapshots(sums: &[(usize, Vec<Option<Sum>>)]) -> Option<Error> {
 
 #[cfg(test)]
 mod tests {
+    use drtm_report::Failure;
+
     use super::*;
 
     fn sum(reruns: u64) -> Sum {
