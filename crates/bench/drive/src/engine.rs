@@ -102,3 +102,29 @@ pub fn reject_limit<V: ValueEnum + Send + Sync + 'static>() -> impl TypedValuePa
     let known = offered.chain([PossibleValue::new("limit").hide(true)]);
     PossibleValuesParser::new(known).try_map(|name| V::from_str(&name, false).map_err(|_| NO_LIMIT))
 }
+
+#[cfg(test)]
+#[cfg(not(feature = "studies"))]
+mod tests {
+    use drtm_report::Failure;
+
+    use super::*;
+
+    struct Nothing;
+
+    impl Task for Nothing {
+        type Output = ();
+
+        fn execute<S: Config>(self, _engine: S::Engine) -> Result<(), Error> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_for_studies_is_refused_with_the_command_that_has_it() {
+        let refusal = EngineName::Emulated.dispatch(Nothing).expect_err("it is not built");
+        assert!(refusal.to_string().contains("cargo run --release -p drtm-bench"), "{refusal}");
+        assert_eq!(refusal.exit_status(), 2);
+        assert!(EngineName::None.dispatch(Nothing).is_ok());
+    }
+}

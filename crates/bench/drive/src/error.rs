@@ -153,27 +153,3 @@ impl Failure for Error {
         matches!(self, Self::Output(error) if error.is_closed_pipe())
     }
 }
-
-#[cfg(all(test, not(feature = "studies")))]
-mod tests {
-    use super::*;
-    use crate::{EngineName, Task};
-
-    struct Nothing;
-
-    impl Task for Nothing {
-        type Output = ();
-
-        fn execute<S: drtm_txn::Config>(self, _engine: S::Engine) -> Result<(), Error> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn what_is_for_studies_is_refused_with_the_command_that_has_it() {
-        let refusal = EngineName::Emulated.dispatch(Nothing).expect_err("it is not built");
-        assert!(refusal.to_string().contains("cargo run --release -p drtm-bench"), "{refusal}");
-        assert_eq!(refusal.exit_status(), 2);
-        assert!(EngineName::None.dispatch(Nothing).is_ok());
-    }
-}
