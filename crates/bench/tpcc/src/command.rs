@@ -171,8 +171,8 @@ impl Args {
     }
 }
 
-// The command line of a program that has this command alone. A doc comment would replace the help of
-// the command.
+// The command line of a program that has this command alone. A doc comment would replace the help
+// of the command.
 #[derive(Debug, Parser)]
 #[command(name = "tpcc", verbatim_doc_comment, after_help = format!("{AFTER_HELP}\n\n{ELSEWHERE}"))]
 struct Cli {
