@@ -1,6 +1,6 @@
 //! Figures of the papers, regenerated: `drtm-bench paper`.
 //!
-//! A [`Study`](panel::Study) is an experiment. A [`Panel`](panel::Panel) is one diagram or column
+//! A `Study` is an experiment. A `Panel` is one diagram or column
 //! of its results, with the values in the paper's text. Published values are shown beside ours, and
 //! nothing is computed from them. A series that is not available here, because it needs other
 //! hardware or is another system, is listed with the reason and no value.
