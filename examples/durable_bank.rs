@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Opens the bank of a directory, checks it, and moves money for this many seconds.
 pub(crate) fn run(directory: &str, seconds: u64) -> Result<(), Box<dyn Error>> {
-    let db = Db::open(directory)?;
+    let db = Db::create(directory)?;
     let (accounts, transfers) = (db.table(ACCOUNTS)?, db.table(TRANSFERS)?);
     db.transact(|tx| {
         // All accounts are created, or none if this is interrupted.

@@ -105,7 +105,7 @@ const ROWS: u64 = 1_000_000;
 
 fn checkpoints(directory: &Path, rounds: usize) {
     const DEF: TableDef<u64, Pod<[u8; 100]>> = TableDef::hash("rows");
-    let builder = Db::builder().path(directory).durability(Durability::Async).checkpoint_every(u64::MAX);
+    let builder = Db::builder().path(directory).create(true).durability(Durability::Async).checkpoint_every(u64::MAX);
     let db = builder.build().expect("a directory");
     let rows = db.table(DEF).expect("memory");
     for from in (0..ROWS).step_by(1000) {

@@ -48,7 +48,7 @@ pub use self::{
 };
 pub(crate) use self::{
     log::{Choice, Log, LogConfig, Participant},
-    open::open,
+    open::{Creation, open},
     progress::Observer,
 };
 
@@ -61,7 +61,7 @@ pub(crate) use self::{
 ///
 /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
 /// let directory = std::env::temp_dir().join(format!("drtm-durability-{}", std::process::id()));
-/// let open = || Db::builder().path(&directory).durability(Durability::Async).build();
+/// let open = || Db::builder().path(&directory).create(true).durability(Durability::Async).build();
 ///
 /// let db = open()?;
 /// let counters = db.table(COUNTERS)?;

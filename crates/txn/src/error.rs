@@ -388,7 +388,7 @@ pub enum Error {
     ///
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let directory = std::env::temp_dir().join(format!("drtm-not-yet-{}", std::process::id()));
-    /// let db = Db::open(&directory)?;
+    /// let db = Db::create(&directory)?;
     /// let notes = db.table(NOTES)?;
     /// let ((), token) = db.submit(|tx| tx.put(notes, &1, b"one"))?;
     /// match token.wait_within(Duration::ZERO) {

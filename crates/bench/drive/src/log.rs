@@ -95,7 +95,7 @@ pub struct Written {
 impl Meter {
     fn open(directory: PathBuf) -> Result<Self, Error> {
         let files =
-            Files::open(directory.clone()).map_err(|source| drtm_report::Error::File { path: directory, source })?;
+            Files::create(directory.clone()).map_err(|source| drtm_report::Error::File { path: directory, source })?;
         Ok(Self { files, counts: Arc::default() })
     }
 

@@ -132,7 +132,8 @@ const TABLE: TableDef<u64, Bytes> = TableDef::hash("rows");
 
 impl Durable for Ours {
     fn open(directory: &Path) -> Result<Self, Error> {
-        let db = Db::builder().memory(4 << 30).path(directory).durability(Durability::Sync).build()?;
+        let builder = Db::builder().memory(4 << 30).path(directory).create(true);
+        let db = builder.durability(Durability::Sync).build()?;
         let rows = db.table(TABLE)?;
         Ok(Self { db, rows })
     }

@@ -67,7 +67,7 @@ struct Out {
 
 impl Out {
     fn begin(directory: &Path) -> io::Result<Self> {
-        let files = Files::open(directory.to_owned())?;
+        let files = Files::create(directory.to_owned())?;
         let (log, mut frame) = (fastrand::u128(..), Vec::new());
         begin_frame(&mut frame);
         let file = segment(&files, SegmentHeader { log, sequence: 1, after: 0, begins: 1 })?;

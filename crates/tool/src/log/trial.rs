@@ -30,7 +30,8 @@ impl Config for Plain {
 /// Returns the error of opening it.
 pub(super) fn open(directory: &Path, memory: u64) -> Result<Db<Plain>, drtm_txn::Error> {
     let trial: Arc<dyn Storage> = Arc::new(Trial { directory: directory.to_owned() });
-    Builder::new().memory(memory).storage(trial, u64::MAX).durability(Durability::Sync).build_with(NoHtm)
+    let builder = Builder::new().memory(memory).storage(trial, u64::MAX).create(false);
+    builder.durability(Durability::Sync).build_with(NoHtm)
 }
 
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! Configuring and creating a database.
 
 use std::{
+    io::ErrorKind,
     path::PathBuf,
     sync::{
         Arc, Weak,
@@ -13,7 +14,7 @@ use crossbeam_queue::SegQueue;
 #[cfg(feature = "tracing")]
 use drtm_htm::Engine;
 use drtm_htm::Native;
-use drtm_kv::{Store, Watch};
+use drtm_kv::{MOST_MEMORY, Store, Watch};
 use drtm_rdma::capacity_within_limits;
 use thread_local::ThreadLocal;
 
@@ -24,7 +25,7 @@ use crate::{
     budget::Budget,
     catalog::Catalog,
     durability::{
-        self, LogConfig, Observer, Progress,
+        self, Creation, LogConfig, Observer, Progress,
         storage::{Files, Storage},
     },
     garbage,
@@ -59,6 +60,7 @@ pub struct Builder {
     sink: Option<Arc<dyn Sink>>,
     path: Option<PathBuf>,
     storage: Option<Arc<dyn Storage>>,
+    creation: Creation,
     durability: Option<Durability>,
     pub(crate) flush_within: Duration,
     pub(crate) sync_within: Option<Duration>,
@@ -121,6 +123,7 @@ impl Builder {
             sink: None,
             path: None,
             storage: None,
+            creation: Creation::No,
             durability: None,
             flush_within: FLUSH_WITHIN,
             sync_within: None,
@@ -215,8 +218,8 @@ impl Builder {
         Self { sink: Some(sink), ..self }
     }
 
-    /// Keeps the database in a directory, which is created if it does not exist. A database that is
-    /// already there is recovered.
+    /// Keeps the database in a directory, and recovers it from there. Without
+    /// [`create`](Self::create) or [`create_new`](Self::create_new), it must be there already.
     ///
     /// Commits are [`Sync`](Durability::Sync) unless [something else](Self::durability) is chosen.
     ///
@@ -226,6 +229,49 @@ impl Builder {
     #[must_use]
     pub fn path(self, directory: impl Into<PathBuf>) -> Self {
         Self { path: Some(directory.into()), ..self }
+    }
+
+    /// Sets whether a database is created if there is none in the [directory](Self::path): false by
+    /// default, as in [`std::fs::OpenOptions`]. The directory is created too, with its parents. A
+    /// directory that has other files is refused.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, LogError};
+    ///
+    /// let directory = std::env::temp_dir().join(format!("drtm-create-{}", std::process::id()));
+    /// let absent = Db::builder().path(&directory).build();
+    /// assert!(matches!(absent, Err(Error::Log(LogError::NoDatabase { .. }))));
+    /// let db = Db::builder().path(&directory).create(true).build()?;
+    /// # drop(db);
+    /// # std::fs::remove_dir_all(&directory).expect("it is there");
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn create(self, creates: bool) -> Self {
+        Self { creation: if creates { Creation::IfMissing } else { Creation::No }, ..self }
+    }
+
+    /// Sets whether the database is new: one that is there already is refused, with
+    /// [`LogError::DatabaseExists`]. False by default. Of this and [`create`](Self::create), the
+    /// last call counts.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, LogError};
+    ///
+    /// let directory = std::env::temp_dir().join(format!("drtm-create-new-{}", std::process::id()));
+    /// let create = || Db::builder().path(&directory).create_new(true).build();
+    /// drop(create()?);
+    /// assert!(matches!(create(), Err(Error::Log(LogError::DatabaseExists { .. }))));
+    /// # std::fs::remove_dir_all(&directory).expect("it is there");
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn create_new(self, is_new: bool) -> Self {
+        Self { creation: if is_new { Creation::New } else { Creation::No }, ..self }
     }
 
     /// Chooses when commits are durable. Needs a [path](Self::path), except for
@@ -250,7 +296,7 @@ impl Builder {
     /// use drtm::{Db, Durability, Error};
     ///
     /// let directory = std::env::temp_dir().join(format!("drtm-flush-within-{}", std::process::id()));
-    /// let builder = Db::builder().path(&directory).durability(Durability::Async);
+    /// let builder = Db::builder().path(&directory).create(true).durability(Durability::Async);
     /// let db = builder.flush_within(Duration::from_millis(2)).build()?;
     /// db.close()?;
     /// # drop(db);
@@ -272,7 +318,7 @@ impl Builder {
     /// use drtm::{Db, Error};
     ///
     /// let directory = std::env::temp_dir().join(format!("drtm-sync-within-{}", std::process::id()));
-    /// let db = Db::builder().path(&directory).sync_within(Duration::from_secs(10)).build()?;
+    /// let db = Db::builder().path(&directory).create(true).sync_within(Duration::from_secs(10)).build()?;
     /// # drop(db);
     /// # std::fs::remove_dir_all(&directory).expect("it is there");
     /// # Ok::<(), Error>(())
@@ -292,7 +338,7 @@ impl Builder {
     /// use drtm::{Db, Error};
     ///
     /// let directory = std::env::temp_dir().join(format!("drtm-checkpoint-every-{}", std::process::id()));
-    /// let db = Db::builder().path(&directory).checkpoint_every(64 << 20).build()?;
+    /// let db = Db::builder().path(&directory).create(true).checkpoint_every(64 << 20).build()?;
     /// # drop(db);
     /// # std::fs::remove_dir_all(&directory).expect("it is there");
     /// # Ok::<(), Error>(())
@@ -327,11 +373,12 @@ impl Builder {
     }
 
     /// Keeps the database in other storage than a directory, with segments of about this size: for
-    /// tests.
+    /// tests. It is created if there is none.
     #[doc(hidden)]
     #[must_use]
     pub fn storage(self, storage: Arc<dyn Storage>, segment_bytes: u64) -> Self {
-        Self { storage: Some(storage), segment_bytes: segment_bytes.max(LEAST_SEGMENT), ..self }
+        let segment_bytes = segment_bytes.max(LEAST_SEGMENT);
+        Self { storage: Some(storage), segment_bytes, creation: Creation::IfMissing, ..self }
     }
 
     /// Returns the log's storage, and when commits wait for it. `None` if there is no log.
@@ -343,9 +390,15 @@ impl Builder {
             (_, _, Some(Durability::None)) => refused("`Async` or `Sync`, or have no path", "`None`, with a path"),
             (Some(storage), _, mode) => Ok(Some((Arc::clone(storage), mode.unwrap_or(DURABILITY)))),
             (None, Some(path), mode) => {
-                let files = Files::open(path.clone());
-                let file = path.display().to_string();
-                let files = files.map_err(|source| LogError::Io { action: "open the directory", file, source })?;
+                let directory = path.display().to_string();
+                let files = match self.creation {
+                    Creation::No => Files::open(path.clone()),
+                    Creation::IfMissing | Creation::New => Files::create(path.clone()),
+                };
+                let files = files.map_err(|source| match source.kind() {
+                    ErrorKind::NotFound => LogError::NoDatabase { directory },
+                    _ => LogError::Io { action: "open the directory", file: directory, source },
+                })?;
                 Ok(Some((Arc::new(files), mode.unwrap_or(DURABILITY))))
             }
         }
@@ -399,10 +452,10 @@ impl Builder {
     /// Returns the most bytes that the database may use.
     pub(crate) fn capacity(&self) -> Result<u64, Error> {
         let memory = self.memory.unwrap_or_else(|| capacity_within_limits(MEMORY));
-        if memory < LEAST_MEMORY {
+        if !(LEAST_MEMORY..=MOST_MEMORY).contains(&memory) {
             return Err(Error::Config {
-                what: "the memory of a database",
-                must_be: "at least 4 MiB",
+                what: "the memory of a database (`Builder::memory`)",
+                must_be: "from 4 MiB to 8 TiB",
                 is: format!("{memory} bytes"),
             });
         }
@@ -434,6 +487,7 @@ impl Builder {
                     most_logged,
                     lags,
                     fault,
+                    creation: self.creation,
                 };
                 Some(durability::open(&storage, (&store, &snapshots, &catalog), config, &self.observer)?)
             }
@@ -486,26 +540,28 @@ impl Db {
         Builder::new().build()
     }
 
-    /// Opens the database in a directory, with all that was committed to it. It is empty if there
-    /// is none yet. A commit returns when it is [durable](Durability::Sync).
+    /// Opens the database in a directory, with all that was committed to it. A commit returns when
+    /// it is [durable](Durability::Sync). [`create`](Self::create) makes a database where there is
+    /// none.
     ///
     /// Tables and indexes are opened as those of any database. Their definitions must be the ones
     /// they were created with.
     ///
     /// # Errors
     ///
-    /// [`Error::Log`] when the log is in use, is damaged, has another format, or an I/O operation
-    /// fails; or when memory cannot be allocated.
+    /// [`Error::Log`] when there is no database, or the log is in use, is damaged, has another
+    /// format, or an I/O operation fails; or when memory cannot be allocated.
     ///
     /// # Example
     ///
     /// ```
-    /// use drtm::{Db, Error, Raw, TableDef};
+    /// use drtm::{Db, Error, LogError, Raw, TableDef};
     ///
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let directory = std::env::temp_dir().join(format!("drtm-open-{}", std::process::id()));
+    /// assert!(matches!(Db::open(&directory), Err(Error::Log(LogError::NoDatabase { .. }))));
     ///
-    /// let db = Db::open(&directory)?;
+    /// let db = Db::create(&directory)?;
     /// let notes = db.table(NOTES)?;
     /// db.transact(|tx| tx.put(notes, &1, b"kept"))?;
     /// drop(db);
@@ -519,6 +575,23 @@ impl Db {
     /// ```
     pub fn open(directory: impl Into<PathBuf>) -> Result<Self, Error> {
         Builder::new().path(directory).build()
+    }
+
+    /// Opens the database in a directory like [`open`](Self::open), but creates an empty one if
+    /// there is none. The directory must be absent or empty then.
+    ///
+    /// [`Builder::create_new`] refuses a database that is there already.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open). [`LogError::Foreign`] if there is no database, but the
+    /// directory has files.
+    ///
+    /// # Example
+    ///
+    /// See [`open`](Self::open).
+    pub fn create(directory: impl Into<PathBuf>) -> Result<Self, Error> {
+        Builder::new().path(directory).create(true).build()
     }
 
     /// Returns a builder, to change the default settings.

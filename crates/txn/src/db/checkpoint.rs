@@ -29,7 +29,7 @@ impl<S: Config> Db<S> {
     ///
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let directory = std::env::temp_dir().join(format!("drtm-checkpoint-{}", std::process::id()));
-    /// let db = Db::open(&directory)?;
+    /// let db = Db::create(&directory)?;
     /// let notes = db.table(NOTES)?;
     /// db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, &key, b"kept")))?;
     /// let checkpoint = db.checkpoint()?;
@@ -72,7 +72,7 @@ impl<S: Config> Db<S> {
     ///
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let directory = std::env::temp_dir().join(format!("drtm-backup-{}", std::process::id()));
-    /// let db = Db::open(directory.join("live"))?;
+    /// let db = Db::create(directory.join("live"))?;
     /// let notes = db.table(NOTES)?;
     /// db.transact(|tx| tx.put(notes, &1, b"kept"))?;
     /// db.backup(directory.join("copy"))?;
@@ -88,7 +88,7 @@ impl<S: Config> Db<S> {
         let directory = directory.into();
         let file = directory.display().to_string();
         let files =
-            Files::open(directory).map_err(|source| LogError::Io { action: "open the directory", file, source })?;
+            Files::create(directory).map_err(|source| LogError::Io { action: "open the directory", file, source })?;
         let target: Arc<dyn Storage> = Arc::new(files);
         self.backup_to(&target)
     }

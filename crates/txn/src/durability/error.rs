@@ -10,7 +10,7 @@ use std::io;
 /// use drtm::{Db, Error, LogError};
 ///
 /// let directory = std::env::temp_dir().join(format!("drtm-in-use-{}", std::process::id()));
-/// let db = Db::open(&directory)?;
+/// let db = Db::create(&directory)?;
 /// match Db::open(&directory) {
 ///     Err(Error::Log(LogError::InUse { holder, .. })) => {
 ///         assert_eq!(holder, format!("process {}", std::process::id()));
@@ -24,8 +24,31 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
+    /// There is no database in the directory, or no directory.
+    #[error("there is no database in {directory}: make one with `Db::create` or `Builder::create(true)`")]
+    NoDatabase {
+        /// The directory.
+        directory: String,
+    },
+    /// There is a database in the directory, which was to get a new one.
+    #[error("{directory} has a database already: open it with `Db::open`, or choose another directory")]
+    DatabaseExists {
+        /// The directory.
+        directory: String,
+    },
+    /// There is no database in the directory, but other files: it may be the wrong directory.
+    #[error(
+        "{directory} has no database, but other files ({}): choose another directory, or an empty one",
+        files.join(", ")
+    )]
+    Foreign {
+        /// The directory.
+        directory: String,
+        /// The names of the first few of these files.
+        files: Vec<String>,
+    },
     /// An I/O operation failed.
-    #[error("cannot {action} {file}: {source}")]
+    #[error("cannot {action} {file}: {source}{}", remedy(source))]
     Io {
         /// The operation.
         action: &'static str,
@@ -81,6 +104,17 @@ pub enum LogError {
         /// The holder of the directory.
         holder: String,
     },
+}
+
+/// Returns what to do about an error of the system, where that is known.
+fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => "; allow this process to read and write there, or choose another directory",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room there",
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => "; name a directory, not a file",
+        io::ErrorKind::ReadOnlyFilesystem => "; mount it writable, or choose another directory",
+        _ => "",
+    }
 }
 
 impl LogError {

@@ -25,6 +25,10 @@ pub const VERSION: u32 = 3;
 /// The name of the file that marks an unfinished backup.
 pub const INCOMPLETE: &str = "INCOMPLETE";
 
+/// The name of the file that the process locks which has the directory open. It contains that
+/// process.
+pub const LOCK: &str = "LOCK";
+
 /// Everything in a log begins at a multiple of this.
 pub const ALIGN: usize = 8;
 

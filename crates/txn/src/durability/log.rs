@@ -33,7 +33,7 @@ pub(crate) use self::{
     token::Choice,
 };
 use super::{
-    Durability, LogError,
+    Creation, Durability, LogError,
     format::CatalogChange,
     storage::{DirectoryLock, Storage},
 };
@@ -59,6 +59,7 @@ pub(crate) struct LogConfig {
     /// that other nodes carry out here.
     pub(crate) lags: bool,
     pub(crate) fault: Option<Mutation>,
+    pub(crate) creation: Creation,
 }
 
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use drtm_htm::Engine;
 use super::{
     Durability, Log, LogError,
     checkpoint::{CheckpointImage, newest, remove},
-    format::{INCOMPLETE, SegmentHeader, number_of, segment_name, sequence_of},
+    format::{INCOMPLETE, LOCK, SegmentHeader, number_of, segment_name, sequence_of},
     log::{LogConfig, Memory, UNFINISHED, Writer, WriterConfig},
     progress::Observer,
     recovery::{Base, Segments},
@@ -30,15 +30,16 @@ pub(crate) fn open<E: Engine>(
     let LogConfig { mode, segment_bytes, fault, .. } = config;
     let (store, snapshots, catalog) = memory;
     let directory = storage.name();
+    // Nothing is written to a directory that is refused, not even the lock.
+    admit(&**storage, config.creation)?;
     let lock = match storage.lock().map_err(LogError::io("lock", &directory))? {
         Ok(lock) => lock,
         Err(holder) => return Err(LogError::InUse { directory, holder }.into()),
     };
-    let names = storage.list().map_err(LogError::io("list", &directory))?;
-    if names.iter().any(|name| name == INCOMPLETE) {
-        return Err(LogError::Incomplete { directory }.into());
-    }
-    let (unfinished, names): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| name.ends_with(UNFINISHED));
+    // Another process may have created it meanwhile.
+    let names = admit(&**storage, config.creation)?;
+    let is_unfinished = |name: &String| name.strip_suffix(UNFINISHED).is_some_and(is_part);
+    let (unfinished, names): (Vec<_>, Vec<_>) = names.into_iter().partition(is_unfinished);
     remove(&**storage, &unfinished)?;
     let checkpoint = match newest(&names) {
         None => None,
@@ -94,6 +95,44 @@ pub(crate) fn open<E: Engine>(
         log.start_flusher()?;
     }
     Ok(log)
+}
+
+/// Whether opening a directory creates a database there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Creation {
+    /// There must be one.
+    No,
+    /// If there is none.
+    IfMissing,
+    /// There must be none.
+    New,
+}
+
+/// The most names of files that an error lists.
+const MOST_NAMED: usize = 4;
+
+/// Returns whether a file of this name is a segment or a checkpoint.
+fn is_part(name: &str) -> bool {
+    sequence_of(name).is_some() || number_of(name).is_some()
+}
+
+/// Returns the names of a directory's files, if a database may be opened or created there.
+fn admit(storage: &dyn Storage, creation: Creation) -> Result<Vec<String>, LogError> {
+    let directory = storage.name();
+    let names = storage.list().map_err(LogError::io("list", &directory))?;
+    if names.iter().any(|name| name == INCOMPLETE) {
+        return Err(LogError::Incomplete { directory });
+    }
+    let is_own = |name: &str| name == LOCK || is_part(name.strip_suffix(UNFINISHED).unwrap_or(name));
+    let foreign = || names.iter().filter(|name| !is_own(name)).take(MOST_NAMED).cloned().collect::<Vec<_>>();
+    match (names.iter().any(|name| is_part(name)), creation) {
+        (true, Creation::New) => Err(LogError::DatabaseExists { directory }),
+        // The file system or a tool may have put other files beside a database: `docs/decisions/0077`.
+        (true, Creation::No | Creation::IfMissing) => Ok(names),
+        (false, _) if !foreign().is_empty() => Err(LogError::Foreign { directory, files: foreign() }),
+        (false, Creation::No) => Err(LogError::NoDatabase { directory }),
+        (false, Creation::IfMissing | Creation::New) => Ok(names),
+    }
 }
 
 /// Returns a random number that identifies a log.

@@ -34,7 +34,7 @@ pub enum RecoveryStep {
 ///
 /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
 /// let directory = std::env::temp_dir().join(format!("drtm-progress-{}", std::process::id()));
-/// let db = Db::open(&directory)?;
+/// let db = Db::create(&directory)?;
 /// let notes = db.table(NOTES)?;
 /// db.transact(|tx| tx.put(notes, &1, b"kept"))?;
 /// drop(db);

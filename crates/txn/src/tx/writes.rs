@@ -286,7 +286,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
     ///
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let directory = std::env::temp_dir().join(format!("drtm-choice-{}", std::process::id()));
-    /// let db = Db::builder().path(&directory).durability(Durability::Sync).build()?;
+    /// let db = Db::builder().path(&directory).create(true).durability(Durability::Sync).build()?;
     /// let notes = db.table(NOTES)?;
     /// db.transact(|tx| {
     ///     tx.set_durability(Durability::Async)?;

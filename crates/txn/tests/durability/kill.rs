@@ -21,7 +21,7 @@ const BANK: u32 = 16;
 const OPENING: i64 = 1_000;
 
 fn bank(directory: &str) -> Result<Db, Error> {
-    Db::builder().memory(64 << 20).path(directory).durability(Durability::Sync).build()
+    Db::builder().memory(64 << 20).path(directory).create(true).durability(Durability::Sync).build()
 }
 
 /// Moves money forever, and reports acknowledged transfers. Runs only if the other test started it.

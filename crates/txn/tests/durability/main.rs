@@ -13,6 +13,7 @@ mod format;
 mod hooked;
 mod kill;
 mod limits;
+mod opening;
 mod reopen;
 mod waiting;
 

@@ -196,7 +196,7 @@ fn a_directory_is_one_database_at_a_time() -> Result<(), Error> {
     open(&disk)?;
 
     let directory = std::env::temp_dir().join(format!("drtm-one-at-a-time-{}", std::process::id()));
-    let db = Db::open(&directory)?;
+    let db = Db::create(&directory)?;
     let holder = format!("process {}", std::process::id());
     match Db::open(&directory) {
         Err(Error::Log(error @ LogError::InUse { .. })) => assert!(error.to_string().contains(&holder), "{error}"),

@@ -96,6 +96,15 @@ fn a_key_that_is_too_long_is_no_row_s() -> Result<(), Error> {
     })
 }
 
+/// The error for a limit that no database can have names the setting, and what it can be.
+#[test]
+fn a_limit_out_of_range_is_refused_by_name() {
+    for bytes in [0, 1 << 20, (8 << 40) + 1, 1 << 50, u64::MAX] {
+        let said = Builder::new().memory(bytes).build().expect_err("it is out of range").to_string();
+        assert!(said.contains("`Builder::memory`") && said.contains("8 TiB"), "{said}");
+    }
+}
+
 /// In a process with limited address space, the default takes half of it, and an error suggests a
 /// size.
 #[test]

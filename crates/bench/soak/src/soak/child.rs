@@ -37,6 +37,7 @@ impl Args {
         let builder = Db::builder()
             .memory(MEMORY)
             .path(&self.path)
+            .create(true)
             .durability(Durability::Sync)
             .checkpoint_every(CHECKPOINT_EVERY);
         let db: Db<Plain> = builder.build_with(NoHtm)?;

@@ -103,7 +103,8 @@ fn run(directory: &Path, random: &mut Rng, tally: &mut Tally) -> Result<(), Erro
 }
 
 fn check(directory: &Path, book: &mut Book, said: &str) -> Vec<Finding> {
-    let builder = Db::builder().memory(MEMORY).path(directory).durability(Durability::Sync);
+    // A child that was killed early has made no database.
+    let builder = Db::builder().memory(MEMORY).path(directory).create(true).durability(Durability::Sync);
     let checked = builder.build_with::<Plain>(NoHtm).map_err(Error::from).and_then(|db| {
         let ledger = Ledger::open(&db)?;
         let findings = book.check(&db, &ledger)?;

@@ -46,7 +46,7 @@ trait Awaited: Debug + Send + Sync {
 ///
 /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
 /// let directory = std::env::temp_dir().join(format!("drtm-token-{}", std::process::id()));
-/// let db = Db::open(&directory)?;
+/// let db = Db::create(&directory)?;
 /// let notes = db.table(NOTES)?;
 /// let ((), first) = db.submit(|tx| tx.put(notes, &1, b"one"))?;
 /// let ((), second) = db.submit(|tx| tx.put(notes, &2, b"two"))?;

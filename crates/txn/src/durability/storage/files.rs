@@ -12,9 +12,7 @@ use std::{
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::{DirectoryLock, Storage, StoredFile};
-
-/// The lock file. It contains the process that holds the lock.
-const LOCK: &str = "LOCK";
+use crate::durability::format::LOCK;
 
 /// How often a lock that another process holds is tried, and how long to wait in between.
 const LOCK_TRIES: u32 = 40;
@@ -27,12 +25,22 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens a directory, and creates it if it does not exist.
+    /// Opens an existing directory.
     ///
     /// # Errors
     ///
     /// The system's.
     pub fn open(directory: PathBuf) -> io::Result<Self> {
+        fs::read_dir(&directory)?;
+        Ok(Self { directory })
+    }
+
+    /// Opens a directory, and creates it with its parents if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn create(directory: PathBuf) -> io::Result<Self> {
         if !directory.is_dir() {
             fs::create_dir_all(&directory)?;
             // Its own name must be durable too.
@@ -40,7 +48,7 @@ impl Files {
                 File::open(parent)?.sync_all()?;
             }
         }
-        Ok(Self { directory })
+        Self::open(directory)
     }
 }
 
