@@ -4,7 +4,7 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read},
     os::unix::fs::FileExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     thread,
     time::Duration,
 };
@@ -41,10 +41,12 @@ impl Files {
     ///
     /// The system's.
     pub fn create(directory: PathBuf) -> io::Result<Self> {
-        if !directory.is_dir() {
-            fs::create_dir_all(&directory)?;
+        let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.is_dir();
+        let missing: Vec<_> = directory.ancestors().take_while(is_missing).collect();
+        fs::create_dir_all(&directory)?;
+        for path in missing {
             // Its own name must be durable too.
-            if let Some(parent) = directory.canonicalize()?.parent() {
+            if let Some(parent) = path.canonicalize()?.parent() {
                 File::open(parent)?.sync_all()?;
             }
         }
