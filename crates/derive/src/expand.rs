@@ -52,6 +52,13 @@ impl Keyed {
 
 /// `Key`: parts one after the other, as in a tuple.
 fn key(keyed: &Keyed) -> TokenStream {
+    let has_names = keyed.fields.iter().any(|field| matches!(field.name, TokenTree::Ident(_)));
+    let (types, around) = if has_names {
+        let types = "::std::format!(\"{}:{}\", ::core::stringify!($name), <$type as $path::Key>::describe()),";
+        (keyed.each(types), fill("\"{}{{{}}}\"", &[]))
+    } else {
+        (keyed.each("<$type as $path::Key>::describe(),"), fill("\"{}({})\"", &[]))
+    };
     let with = [
         (
             "sizes",
@@ -64,6 +71,8 @@ fn key(keyed: &Keyed) -> TokenStream {
             ),
         ),
         ("shapes", keyed.each("<$type as $path::Key>::shape(),")),
+        ("types", types),
+        ("around", around),
         ("parts", keyed.each("$name: $variable,")),
         ("packs", keyed.each("let word = <$type as $path::Key>::pack($variable, word);")),
         ("writes", keyed.each("<$type as $path::Key>::write($variable, bytes, $last);")),
@@ -83,6 +92,10 @@ fn key(keyed: &Keyed) -> TokenStream {
                     [part] => ::std::clone::Clone::clone(part),
                     parts => ::std::format!(\"({})\", parts.join(\",\")),
                 }
+            }
+            fn describe() -> ::std::string::String {
+                let parts: &[::std::string::String] = &[$types];
+                ::std::format!($around, ::core::stringify!($name), parts.join(\",\"))
             }
             #[inline(always)]
             fn pack(&self, word: u64) -> u64 {

@@ -91,18 +91,23 @@ impl<E: Engine> Opened<E> {
         self.standing.load(Relaxed) == standing
     }
 
-    /// Sets the types of the table. Refuses types other than the table has, or a shape other than
-    /// the one recovered.
-    fn give_types(&self, types: &Types, shape: &TableShape) -> Result<(), Error> {
+    /// Sets the types of the table. Refuses types other than the table has, or other than those
+    /// that were recorded.
+    fn give_types<K: Key, C: Codec, O: Kind>(&self, def: TableDef<K, C, O>, types: &Types) -> Result<(), Error> {
         let is_other = |is: String, asked: String| Err(Error::OtherTypes { name: self.name.get(), is, asked });
-        match (self.types.get(), &self.shape) {
-            (Some(its), _) if its.are_as(types) => Ok(()),
-            (Some(its), _) => is_other(its.to_string(), types.to_string()),
-            (None, Some(its)) if its.is_as(shape) && !types.is_index() => {
+        match self.types.get() {
+            Some(its) if its.are_as(types) => return Ok(()),
+            Some(its) => return is_other(its.to_string(), types.to_string()),
+            None => {}
+        }
+        // Only now: a type is described by deserializing it.
+        let shape = def.shape();
+        match &self.shape {
+            Some(its) if def.opens(its, &shape) && !types.is_index() => {
                 self.types.get_or_init(|| types.clone());
                 Ok(())
             }
-            (None, its) => is_other(its.as_ref().map_or_else(String::new, ToString::to_string), shape.to_string()),
+            its => is_other(its.as_ref().map_or_else(String::new, ToString::to_string), shape.to_string()),
         }
     }
 
@@ -451,7 +456,7 @@ impl<E: Engine> Catalog<E> {
         let Some((number, table)) = self.all().find(|(_, table)| table.name.get() == def.name()) else {
             return Ok(None);
         };
-        table.give_types(types, &def.shape())?;
+        table.give_types(def, types)?;
         Ok(Some(number))
     }
 

@@ -6,7 +6,10 @@
 
 #[cfg(any(feature = "bincode", feature = "postcard"))]
 mod by_serde;
+pub(crate) mod describe;
 mod plain;
+#[cfg(any(feature = "bincode", feature = "postcard"))]
+mod trace;
 
 #[cfg(all(test, feature = "bincode"))]
 pub(crate) use by_serde::LIMIT as BINCODE_LIMIT;
@@ -111,6 +114,32 @@ pub trait Codec: 'static {
     /// The bytes of a value, if all values have the same number.
     const SIZE: Option<usize> = None;
 
+    /// Describes the type of the values, which is checked when a table is opened again. So a type
+    /// that would misread the bytes is refused. It always returns the same for the same type.
+    ///
+    /// [`Postcard`](crate::Postcard) and [`Bincode`](crate::Bincode) describe all that serde knows
+    /// of a type: names, fields, variants and their order. [`Pod`] and the default implementation
+    /// return the name of the type, without its modules.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Codec, Pod, Postcard};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize)]
+    /// struct User {
+    ///     name: String,
+    ///     age: Option<u32>,
+    /// }
+    ///
+    /// assert_eq!(Postcard::<User>::describe(), "User{name:string,age:u32?}");
+    /// assert_eq!(Pod::<[u16; 4]>::describe(), "[u16; 4]");
+    /// ```
+    fn describe() -> String {
+        describe::name_of::<Self::Value>()
+    }
+
     /// Appends a value's bytes. It must not change the existing bytes, even if it fails: they
     /// belong to other values.
     ///
@@ -196,6 +225,10 @@ impl Codec for Raw {
     type Given = [u8];
     type View<'b> = &'b [u8];
     const FAMILY: &'static str = "raw";
+
+    fn describe() -> String {
+        "bytes".to_owned()
+    }
 
     #[inline]
     fn encode(value: &[u8], bytes: &mut Vec<u8>) -> Result<(), CodecError> {

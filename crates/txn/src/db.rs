@@ -83,8 +83,8 @@ impl<S: Config> Db<S> {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherTypes`] if the table is open with other types; [`Error::TooManyTables`];
-    /// [`Error::Closed`]; or when memory has run out.
+    /// [`Error::OtherTypes`] if the table is open, or was written, with other types;
+    /// [`Error::TooManyTables`]; [`Error::Closed`]; or when memory has run out.
     ///
     /// # Example
     ///

@@ -245,10 +245,10 @@ pub enum Error {
     /// The store is corrupt, or failed otherwise.
     #[error(transparent)]
     Store(KvError),
-    /// The table is open, or was written, with another shape of keys, codec, or version.
+    /// The table is open, or was written, with other types or another encoding of keys or values.
     #[error(
-        "table `{name}` is {is}, and was opened as {asked}: use the same definition everywhere, or convert its rows as \
-         `TableDef::version` says"
+        "table `{name}` is {is}, and was opened as {asked}: use the same definition everywhere, convert its rows \
+         (`Db::migrate`), or say that the types mean the same (`TableDef::was`)"
     )]
     OtherTypes {
         /// The table.

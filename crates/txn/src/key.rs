@@ -77,6 +77,28 @@ pub trait Key: Clone + Send + Sync + 'static {
     /// struct of these. A name never changes, and never means another encoding.
     fn shape() -> String;
 
+    /// Describes the type beyond its encoding, for the same check. A derived implementation has the
+    /// names of the struct and its fields: `Place{shop:string,shelf:u32}`. The default
+    /// implementation returns the [shape](Self::shape).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::Key;
+    ///
+    /// #[derive(Clone, Key)]
+    /// struct Place {
+    ///     shop: String,
+    ///     shelf: u32,
+    /// }
+    ///
+    /// assert_eq!(Place::shape(), <(String, u32)>::shape());
+    /// assert_eq!(Place::describe(), "Place{shop:string,shelf:u32}");
+    /// ```
+    fn describe() -> String {
+        Self::shape()
+    }
+
     /// Whether a key fits into a word.
     const FITS: bool = matches!(Self::SIZE, Some(size) if size <= 8);
 
@@ -279,6 +301,9 @@ impl<K: Key, const N: usize> Key for [K; N] {
     fn shape() -> String {
         format!("[{};{N}]", K::shape())
     }
+    fn describe() -> String {
+        format!("[{};{N}]", K::describe())
+    }
     #[inline(always)]
     fn pack(&self, word: u64) -> u64 {
         self.iter().fold(word, |word, part| part.pack(word))
@@ -321,6 +346,9 @@ impl<K: Key> Key for Option<K> {
     };
     fn shape() -> String {
         format!("option<{}>", K::shape())
+    }
+    fn describe() -> String {
+        format!("option<{}>", K::describe())
     }
     #[inline(always)]
     fn pack(&self, word: u64) -> u64 {
@@ -391,6 +419,10 @@ macro_rules! tuples {
             fn shape() -> String {
                 // A tuple of one is encoded like its part.
                 let parts: &[String] = &[$($part::shape(),)* $last::shape()];
+                if let [part] = parts { part.clone() } else { format!("({})", parts.join(",")) }
+            }
+            fn describe() -> String {
+                let parts: &[String] = &[$($part::describe(),)* $last::describe()];
                 if let [part] = parts { part.clone() } else { format!("({})", parts.join(",")) }
             }
             #[inline(always)]

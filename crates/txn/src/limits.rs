@@ -37,6 +37,7 @@ fn limits() -> BTreeMap<&'static str, String> {
         ("tables that a directory has ever had", count(catalog::MOST_IDS.into())),
         ("longest name of a table with a log", bytes(u16::MAX.into())),
         ("highest version of a table's definition", count(u16::MAX.into())),
+        ("longest description of a table's types that a log has whole", bytes(codec::describe::LONGEST as u64)),
         ("most that a value of `Bincode` makes its reader allocate", bytes(codec::BINCODE_LIMIT as u64)),
         ("memory of a database, if the process may use as much", bytes(db::MEMORY)),
         ("least memory of a database", bytes(bounds::LEAST_MEMORY)),

@@ -121,6 +121,10 @@ impl<K: Key> Codec for RowKey<K> {
     type View<'b> = K;
     const FAMILY: &'static str = "key";
 
+    fn describe() -> String {
+        K::describe()
+    }
+
     fn encode(value: &K, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
         value.write(bytes, true);
         Ok(())

@@ -4,6 +4,7 @@ use std::{any::TypeId, fmt, marker::PhantomData};
 
 use crate::{
     Codec, Key,
+    codec::describe::{LONGEST, shortened},
     copied::copied,
     durability::format::TableShape,
     name::{Name, kept},
@@ -83,11 +84,12 @@ type Typed<T> = PhantomData<fn() -> T>;
 /// A table's definition: its name, and the types of its keys and values. Define it as a constant.
 ///
 /// Within a process, all handles of a table have the same types. A durable database records each
-/// table's kind, the [shape](Key::shape) and size of its keys, the [family](Codec::FAMILY) and size
-/// of its codec, and its [version](Self::version). Opening it with others fails with
-/// [`Error::OtherTypes`](crate::Error::OtherTypes). Names of types are not recorded, so they can
-/// change.
-/// can change.
+/// table's kind, how keys and values are encoded ([`Key::shape`], [`Codec::FAMILY`]) and in how
+/// many bytes, and the types themselves, as their [description](Codec::describe) or
+/// [version](Self::version). Opening it with others fails with
+/// [`Error::OtherTypes`](crate::Error::OtherTypes), since they could misread its bytes. A type that
+/// was renamed says so with [`was`](Self::was), and `Db::migrate` converts
+/// the rows of one that has changed. Modules are not recorded, so types can move.
 ///
 /// # Example
 ///
@@ -112,7 +114,10 @@ pub struct TableDef<K, C, O = Hash> {
     name: &'static str,
     /// The expected number of rows.
     pub(crate) rows: u64,
-    version: u16,
+    /// The version of the types, in place of their description.
+    version: Option<u16>,
+    /// Other descriptions of the types.
+    was: &'static [&'static str],
     types: Typed<(K, C, O)>,
 }
 
@@ -124,7 +129,7 @@ impl<K: Key, C: Codec> TableDef<K, C, Hash> {
     /// See [`TableDef`].
     #[must_use]
     pub const fn hash(name: &'static str) -> Self {
-        Self { name, rows: 0, version: 0, types: PhantomData }
+        Self { name, rows: 0, version: None, was: &[], types: PhantomData }
     }
 
     /// Allocates room for this many rows at once. A table grows by itself; this saves the growth if
@@ -155,7 +160,7 @@ impl<K: Key, C: Codec> TableDef<K, C, Ordered> {
     /// See [`TableDef`].
     #[must_use]
     pub const fn ordered(name: &'static str) -> Self {
-        Self { name, rows: 0, version: 0, types: PhantomData }
+        Self { name, rows: 0, version: None, was: &[], types: PhantomData }
     }
 }
 
@@ -201,45 +206,74 @@ impl<K: Key, C: Codec, O: Kind> TableDef<K, C, O> {
         Self { name: kept(name), ..self }
     }
 
-    /// Sets the version of the application's types that the rows have: 0 by default.
+    /// Sets a version of the table's types, which identifies them in place of their
+    /// [description](Codec::describe).
     ///
-    /// Bytes do not say which type they are. When a type changes so that it would misread its old
-    /// bytes, such as by a new field, the definition gets the next version. A table that was
-    /// written with another version is then refused. To convert it, rename it, open it with the old
-    /// definition, and copy its rows.
+    /// The application then answers for the types: when one changes so that it would misread its
+    /// old bytes, the definition gets the next version. A table that was written with another
+    /// version, or with none, is refused.
     ///
     /// # Example
     ///
     /// ```
     /// use drtm::{Db, Error, Postcard, TableDef};
     ///
-    /// /// As it was written by the program's first release.
-    /// const OLD: TableDef<u64, Postcard<String>> = TableDef::hash("users");
-    /// /// A name and an age.
-    /// const USERS: TableDef<u64, Postcard<(String, u8)>> = TableDef::hash("users").version(1);
-    ///
+    /// const USERS: TableDef<u64, Postcard<String>> = TableDef::hash("users").version(1);
     /// let db = Db::new()?;
-    /// let old = db.table(OLD)?;
-    /// db.transact(|tx| tx.put(old, 7, &"Ada".to_owned()))?;
-    ///
-    /// assert!(matches!(db.table(USERS), Err(Error::OtherTypes { .. })));
-    /// db.rename_table("users", "users, version 0")?;
-    /// let users = db.table(USERS)?;
-    /// for (key, name) in db.read(|tx| {
-    ///     let mut rows = Vec::new();
-    ///     tx.walk(old, |key, name| {
-    ///         rows.push((key, name));
-    ///     })?;
-    ///     Ok(rows)
-    /// })? {
-    ///     db.transact(|tx| tx.put(users, key, &(name.clone(), 0)))?;
-    /// }
-    /// db.drop_table("users, version 0")?;
+    /// db.table(USERS)?;
+    /// assert!(matches!(db.table(USERS.version(2)), Err(Error::OtherTypes { .. })));
     /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
     pub const fn version(self, version: u16) -> Self {
-        Self { version, ..self }
+        Self { version: Some(version), ..self }
+    }
+
+    /// Accepts a table whose types are recorded in one of these ways, as
+    /// [`Error::OtherTypes`](crate::Error::OtherTypes) shows them: the application says that they
+    /// mean the same.
+    ///
+    /// Keys and values must still be encoded alike. What is recorded stays, so the definition keeps
+    /// this as long as there are such databases. For a type that serde describes,
+    /// `#[serde(rename = "...")]` with its old name does the same.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, Postcard, TableDef};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize)]
+    /// struct User {
+    ///     name: String,
+    /// }
+    ///
+    /// /// The same, by a better name.
+    /// #[derive(Serialize, Deserialize)]
+    /// struct Customer {
+    ///     name: String,
+    /// }
+    ///
+    /// const USERS: TableDef<u64, Postcard<User>> = TableDef::hash("users");
+    /// const CUSTOMERS: TableDef<u64, Postcard<Customer>> =
+    ///     TableDef::hash("users").was(&["u64 to User{name:string}"]);
+    ///
+    /// let directory = std::env::temp_dir().join(format!("drtm-was-{}", std::process::id()));
+    /// let db = Db::create(&directory)?;
+    /// let users = db.table(USERS)?;
+    /// db.transact(|tx| tx.put(users, 7, &User { name: "Ada".to_owned() }))?;
+    /// drop(db);
+    ///
+    /// let db = Db::open(&directory)?;
+    /// let customers = db.table(CUSTOMERS)?;
+    /// assert_eq!(db.read(|tx| tx.get(customers, 7))?.map(|customer| customer.name).as_deref(), Some("Ada"));
+    /// # drop(db);
+    /// # std::fs::remove_dir_all(&directory).expect("it is there");
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub const fn was(self, others: &'static [&'static str]) -> Self {
+        Self { was: others, ..self }
     }
 
     /// Returns what identifies the table across restarts.
@@ -251,8 +285,16 @@ impl<K: Key, C: Codec, O: Kind> TableDef<K, C, O> {
             value_size: C::SIZE.and_then(|size| size.try_into().ok()),
             key: K::shape(),
             codec: C::FAMILY.to_owned(),
-            version: self.version,
+            types: match self.version {
+                Some(version) => format!("version {version}"),
+                None => shortened(format!("{} to {}", K::describe(), C::describe()), LONGEST),
+            },
         }
+    }
+
+    /// Returns whether a recorded table can be opened by this definition, whose shape is given.
+    pub(crate) fn opens(&self, recorded: &TableShape, shape: &TableShape) -> bool {
+        recorded.is_as(shape) || recorded.is_encoded_as(shape) && self.was.contains(&&*recorded.types)
     }
 
     /// Returns the types that identify the table. The entries of an index differ from a table of
@@ -274,7 +316,7 @@ pub(crate) struct Types {
     ids: [TypeId; 3],
     names: [&'static str; 2],
     is_ordered: bool,
-    version: u16,
+    version: Option<u16>,
     /// The number and name of the table that it indexes, if it holds an index's entries. The number
     /// tells tables apart.
     of: Option<(u16, Name)>,
@@ -315,7 +357,8 @@ impl fmt::Display for Types {
             Some((_, table)) => write!(f, "an index of `{}` with entries of {key} to {codec}", table.get()),
             None => {
                 let kind = if self.is_ordered { "an ordered table" } else { "a hash table" };
-                write!(f, "{kind} of {key} to {codec}, version {}", self.version)
+                write!(f, "{kind} of {key} to {codec}")?;
+                self.version.map_or(Ok(()), |version| write!(f, ", version {version}"))
             }
         }
     }

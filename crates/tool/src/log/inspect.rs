@@ -24,7 +24,7 @@ use crate::Error;
 /// JSON: {directory, closed, checkpoints: [{file, bytes, log, number, since, until, first, frames,
 /// rows, whole, damaged}], segments: [{file, bytes, log, sequence, after, begins, frames,
 /// first_closes, last_closes, records, rows, end, damaged}], tables: [{table, name, dropped,
-/// ordered, key, codec, version, key_size, value_size, indexes, puts, checkpoint_rows, patches,
+/// ordered, key, codec, types, key_size, value_size, indexes, puts, checkpoint_rows, patches,
 /// removals, bytes}], unfinished: [file], damages: [{file, offset, why}], frames (with --frames):
 /// [{file, offset, bytes, closes, previous, records}], records (with --records): [{file, offset,
 /// epoch, kind, rows, void}]}
@@ -163,7 +163,7 @@ struct TableRow {
     ordered: Option<bool>,
     key: Option<String>,
     codec: Option<String>,
-    version: Option<u16>,
+    types: Option<String>,
     /// Null if keys vary in size.
     key_size: Option<u32>,
     value_size: Option<u32>,
@@ -179,8 +179,8 @@ struct TableRow {
 
 impl TableRow {
     fn is_created(&mut self, shape: TableShape) {
-        let TableShape { name, is_ordered, key_size, value_size, key, codec, version } = shape;
-        self.version = Some(version);
+        let TableShape { name, is_ordered, key_size, value_size, key, codec, types } = shape;
+        self.types = Some(types);
         (self.name, self.ordered, self.key, self.codec) = (Some(name), Some(is_ordered), Some(key), Some(codec));
         (self.key_size, self.value_size) = (key_size, value_size);
     }
@@ -426,7 +426,8 @@ mod tests {
     fn tables_are_shown_as_changes_leave_them() {
         let shape = |name: &str| {
             let (name, key, codec) = (name.to_owned(), "u64".to_owned(), "raw".to_owned());
-            TableShape { name, is_ordered: true, key_size: Some(8), value_size: None, key, codec, version: 3 }
+            let types = "u64 to bytes".to_owned();
+            TableShape { name, is_ordered: true, key_size: Some(8), value_size: None, key, codec, types }
         };
         let changes = [
             CatalogChange::Table(0, shape("one")),

@@ -18,7 +18,12 @@ use super::{
 };
 use crate::{
     Builder, Codec, Config, Db, DefaultConfig, Error, IndexDef, Key, Table, TableDef, Uniqueness,
-    durability::format::CatalogChange, mutation::Mutation, secondary::Writers, storage::KeyRef, table::Kind,
+    codec::describe::shortened,
+    durability::format::{CatalogChange, TableShape},
+    mutation::Mutation,
+    secondary::Writers,
+    storage::KeyRef,
+    table::Kind,
 };
 
 /// Memory for where rows of other nodes were.
@@ -299,7 +304,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         }
         let writers = if partition.is_replicated() { Writers::Own } else { Writers::Shared };
         let number = self.serve(table.number, writers, partition.is_replicated(), None)?;
-        let shape = def.shape();
+        let shape = brief(def.shape());
         self.described.push_str(&format!("{shape}, named {}, by {}; ", shape.name, partition.name()));
         Ok(ClusterTable::new(number, def.name(), partition))
     }
@@ -355,7 +360,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         if !is_replicated && let Some(served) = self.tables.get_mut(usize::from(table.number)) {
             served.indexes.push(index_info(def, entries, table.name, partition));
         }
-        let shape = def.entries().shape();
+        let shape = brief(def.entries().shape());
         self.described.push_str(&format!("{shape}, an index of {}, by {}; ", table.name, partition.name()));
         Ok(ClusterIndex::new(table, entries, def.name(), partition))
     }
@@ -472,6 +477,12 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         };
         Ok(Node::new(shared))
     }
+}
+
+/// Shortens the description of a table's types, so that those of many tables fit a message.
+fn brief(shape: TableShape) -> TableShape {
+    const MOST: usize = 60;
+    TableShape { types: shortened(shape.types, MOST), ..shape }
 }
 
 /// The replica of an owner's tables: tables of the node's database, if it has a log, so that they

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Codec, CodecError};
+use super::{Codec, CodecError, trace};
 
 /// Whatever serde can describe, in the format of bincode 2 in its standard configuration:
 /// little-endian, with integers of variable length. It needs the feature `bincode`.
@@ -88,6 +88,10 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec for Bincode<T> {
     type View<'b> = T;
     const FAMILY: &'static str = "bincode2";
 
+    fn describe() -> String {
+        trace::describe::<T>()
+    }
+
     fn encode(value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
         bincode::serde::encode_into_std_write(value, bytes, STANDARD).map(drop).map_err(refused_value)
     }
@@ -148,6 +152,10 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec for Postcard<T> {
     type Given = T;
     type View<'b> = T;
     const FAMILY: &'static str = "postcard1";
+
+    fn describe() -> String {
+        trace::describe::<T>()
+    }
 
     fn encode(value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
         postcard::to_extend(value, Behind(bytes)).map(drop).map_err(refused_value)

@@ -20,7 +20,7 @@ pub use self::{
 };
 
 /// The version of the format that this code writes, and the only one that it reads.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The name of the file that marks an unfinished backup.
 pub const INCOMPLETE: &str = "INCOMPLETE";

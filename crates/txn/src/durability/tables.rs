@@ -107,9 +107,9 @@ mod tests {
     use super::*;
 
     fn shape(name: &str) -> TableShape {
-        let (key, codec) = (String::new(), String::new());
+        let (key, codec, types) = Default::default();
         let name = name.to_owned();
-        TableShape { name, is_ordered: false, key_size: None, value_size: None, key, codec, version: 0 }
+        TableShape { name, is_ordered: false, key_size: None, value_size: None, key, codec, types }
     }
 
     /// Makes a change that fits from some numbers, given the identity that the next table would

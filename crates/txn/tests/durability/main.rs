@@ -15,6 +15,7 @@ mod kill;
 mod limits;
 mod opening;
 mod reopen;
+mod types;
 mod waiting;
 
 // As an application knows it: derived code says so.

@@ -19,7 +19,7 @@ struct RawTable {
     name: U16,
     key: U16,
     codec: U16,
-    version: U16,
+    types: U16,
 }
 
 /// The layout of every other change of a table or an index.
@@ -50,25 +50,31 @@ pub struct TableShape {
     pub key: String,
     /// The name of the format of values.
     pub codec: String,
-    /// The version that the application has given it.
-    pub version: u16,
+    /// A description of the types of keys and values, or the version that the application has given
+    /// them.
+    pub types: String,
 }
 
 impl TableShape {
     /// Returns whether a table of this shape can be used as one of the other, whatever their names.
     pub(crate) fn is_as(&self, other: &Self) -> bool {
-        let Self { name, .. } = self;
-        *self == Self { name: name.clone(), ..other.clone() }
+        self.is_encoded_as(other) && self.types == other.types
+    }
+
+    /// Returns whether keys and values of both are encoded alike, whatever their types are.
+    pub(crate) fn is_encoded_as(&self, other: &Self) -> bool {
+        let Self { name, types, .. } = self;
+        *self == Self { name: name.clone(), types: types.clone(), ..other.clone() }
     }
 }
 
 impl fmt::Display for TableShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = |size: Option<u32>| size.map_or_else(|| "any number of".to_owned(), |size| size.to_string());
-        let Self { name: _, is_ordered, key, codec, key_size, value_size, version } = self;
+        let Self { name: _, is_ordered, key, codec, key_size, value_size, types } = self;
         let kind = if *is_ordered { "an ordered table" } else { "a hash table" };
         let (key_size, value_size) = (size(*key_size), size(*value_size));
-        write!(f, "{kind} of {key} ({key_size} bytes) to {codec} ({value_size} bytes), version {version}")
+        write!(f, "{kind} of {key} ({key_size} bytes) to {codec} ({value_size} bytes), with types \"{types}\"")
     }
 }
 
@@ -113,11 +119,12 @@ impl CatalogChange {
                     name: size(&shape.name)?,
                     key: size(&shape.key)?,
                     codec: size(&shape.codec)?,
-                    version: shape.version.into(),
+                    types: size(&shape.types)?,
                 };
                 let mut record = RecordWriter::begin(bytes, epoch, RecordKind::Table);
                 record.content(raw.as_bytes());
-                [&shape.name, &shape.key, &shape.codec].iter().for_each(|text| record.content(text.as_bytes()));
+                let texts = [&shape.name, &shape.key, &shape.codec, &shape.types];
+                texts.iter().for_each(|text| record.content(text.as_bytes()));
                 record.finish()
             }
             Self::Index(table, name) => named(RecordKind::Index, *table, name),
@@ -155,11 +162,11 @@ impl CatalogChange {
             RecordKind::Table => {
                 let raw = RawTable::read_from_bytes(take(&mut rest, size_of::<RawTable>())?).ok()?;
                 let mut text = |size: U16| String::from_utf8(take(&mut rest, size.get().into())?.to_vec()).ok();
-                let (name, key, codec) = (text(raw.name)?, text(raw.key)?, text(raw.codec)?);
+                let (name, key, codec, types) = (text(raw.name)?, text(raw.key)?, text(raw.codec)?, text(raw.types)?);
                 let size = |size: U32| Some(size.get()).filter(|size| *size != VARIES);
                 let (key_size, value_size) = (size(raw.key_size), size(raw.value_size));
-                let (is_ordered, version) = (raw.is_ordered.get() != 0, raw.version.get());
-                let shape = TableShape { name, is_ordered, key_size, value_size, key, codec, version };
+                let is_ordered = raw.is_ordered.get() != 0;
+                let shape = TableShape { name, is_ordered, key_size, value_size, key, codec, types };
                 Some(Self::Table(raw.table.get(), shape))
             }
             RecordKind::Index | RecordKind::TableDropped | RecordKind::TableRenamed | RecordKind::IndexDropped => {
