@@ -91,6 +91,14 @@ impl<E: Engine> Opened<E> {
         self.standing.load(Relaxed) == standing
     }
 
+    /// Returns whether a definition opens the table.
+    pub(crate) fn fits<K: Key, C: Codec, O: Kind>(&self, def: TableDef<K, C, O>) -> bool {
+        match (self.types.get(), &self.shape) {
+            (Some(its), _) => its.are_as(&def.types(None)),
+            (None, its) => its.as_ref().is_some_and(|its| def.opens(its, &def.shape())),
+        }
+    }
+
     /// Sets the types of the table. Refuses types other than the table has, or other than those
     /// that were recorded.
     fn give_types<K: Key, C: Codec, O: Kind>(&self, def: TableDef<K, C, O>, types: &Types) -> Result<(), Error> {
@@ -193,6 +201,11 @@ impl<E: Engine> Clone for Catalog<E> {
         let (tables, infos, count) = (Arc::clone(tables), Arc::clone(infos), Arc::clone(count));
         Self { database: *database, tables, infos, count, dropped_at: Arc::clone(dropped_at) }
     }
+}
+
+/// Returns the name that the table `name` has while a migration fills it.
+pub(crate) fn beside(name: &str) -> String {
+    format!("{name} (migrating)")
 }
 
 /// A table as a log records it.

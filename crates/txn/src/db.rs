@@ -6,6 +6,7 @@ mod close;
 mod compact;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod migrate;
 mod options;
 mod report;
 mod retry;
@@ -28,6 +29,7 @@ pub(crate) use {
 
 use crate::{
     Codec, CommitToken, Config, DefaultConfig, Error, Key, Mode, ReadOnly, Snapshot, Table, TableDef, Tx, Update,
+    catalog::beside,
     durability::{Choice, format::CatalogChange},
     inner::Inner,
     lifecycle::thread_name,
@@ -84,12 +86,21 @@ impl<S: Config> Db<S> {
     /// # Errors
     ///
     /// [`Error::OtherTypes`] if the table is open, or was written, with other types;
+    /// [`Error::Unmigrated`] if a [migration](Self::migrate) of it was interrupted;
     /// [`Error::TooManyTables`]; [`Error::Closed`]; or when memory has run out.
     ///
     /// # Example
     ///
     /// See [`TableDef`].
     pub fn table<K: Key, C: Codec, O: Kind>(&self, def: TableDef<K, C, O>) -> Result<Table<K, C, O>, Error> {
+        if self.inner.catalog.named(&beside(def.name())).is_some() {
+            return Err(Error::Unmigrated { table: def.name() });
+        }
+        self.open_table(def)
+    }
+
+    /// [Opens](Self::table) a table, even if a migration is under way.
+    fn open_table<K: Key, C: Codec, O: Kind>(&self, def: TableDef<K, C, O>) -> Result<Table<K, C, O>, Error> {
         self.inner.lifecycle.admit(self.inner.engine(), false)?;
         let db = &*self.inner;
         let number = db

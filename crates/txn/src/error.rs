@@ -267,6 +267,12 @@ pub enum Error {
         /// The most that there can be.
         most: usize,
     },
+    /// A migration of this table was interrupted, so that it lacks rows.
+    #[error("the rows of `{table}` were being converted when the process ended: call `Db::migrate`, which continues")]
+    Unmigrated {
+        /// The table.
+        table: &'static str,
+    },
     /// The table or index was dropped. All of its handles are invalid.
     ///
     /// # Example

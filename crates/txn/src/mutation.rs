@@ -52,6 +52,8 @@ pub enum Mutation {
     CheckpointTooEarly,
     /// After a checkpoint, segments that are still needed are removed.
     SegmentsRemovedTooFar,
+    /// A migration removes rows from the old table after the transaction that copies them.
+    MigratedRowsLeft,
     /// All transactions of a cluster's worker lock with the same name.
     SlotsNotNamed,
     /// A transaction of a cluster validates rows by verbs without checking their locks.

@@ -88,7 +88,7 @@ type Typed<T> = PhantomData<fn() -> T>;
 /// many bytes, and the types themselves, as their [description](Codec::describe) or
 /// [version](Self::version). Opening it with others fails with
 /// [`Error::OtherTypes`](crate::Error::OtherTypes), since they could misread its bytes. A type that
-/// was renamed says so with [`was`](Self::was), and `Db::migrate` converts
+/// was renamed says so with [`was`](Self::was), and [`Db::migrate`](crate::Db::migrate) converts
 /// the rows of one that has changed. Modules are not recorded, so types can move.
 ///
 /// # Example

@@ -103,6 +103,11 @@ pub(crate) struct Log<E: Engine> {
 pub(crate) type Memory<'m, E> = (&'m Store<E>, &'m Snapshots, &'m Catalog<E>);
 
 impl<E: Engine> Log<E> {
+    /// Returns whether the log has this deliberate fault.
+    pub(crate) fn has(&self, fault: Mutation) -> bool {
+        self.config.fault == Some(fault)
+    }
+
     pub(super) fn new(
         (store, snapshots, catalog): Memory<'_, E>,
         config: LogConfig,

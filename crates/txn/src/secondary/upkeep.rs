@@ -169,6 +169,15 @@ impl Listed {
     }
 }
 
+/// Indexes whose recorded names do not matter for a while.
+struct Without<'i>(&'i Indexes);
+
+impl Drop for Without<'_> {
+    fn drop(&mut self) {
+        self.0.has_unopened.store(!self.0.names.lock().unopened.is_empty(), SeqCst);
+    }
+}
+
 impl Indexes {
     fn all(&self) -> impl Iterator<Item = &Listed> {
         std::iter::successors(self.first.get(), |listed| listed.next.get()).map(|listed| &**listed)
@@ -234,6 +243,39 @@ impl Indexes {
     /// there is none.
     pub(crate) fn not_opened(&self) -> Option<String> {
         if self.has_unopened.load(Acquire) { self.names.lock().unopened.first().cloned() } else { None }
+    }
+
+    /// Records an index that is not open, and calls `announce` unless the log has it already.
+    /// `publish` notifies writers.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `announce`; the index is then not recorded.
+    pub(crate) fn expect(
+        &self,
+        name: &str,
+        announce: impl FnOnce() -> Result<(), Error>,
+        publish: impl FnOnce() -> u64,
+    ) -> Result<(), Error> {
+        let mut names = self.names.lock();
+        if names.opened.iter().chain(&names.unopened).any(|one| one == name) {
+            return Ok(());
+        }
+        announce()?;
+        names.unopened.push(name.to_owned());
+        drop(names);
+        self.change(publish, || {
+            self.has_unopened.store(true, SeqCst);
+            self.has_some.store(true, SeqCst);
+        });
+        Ok(())
+    }
+
+    /// Lets the table be written although recorded indexes are not open, until the returned value
+    /// is dropped.
+    pub(crate) fn without_unopened(&self) -> impl Drop {
+        self.has_unopened.store(false, SeqCst);
+        Without(self)
     }
 
     /// Sets which transactions may write the table from now on. `publish` notifies running ones.

@@ -13,6 +13,7 @@ mod format;
 mod hooked;
 mod kill;
 mod limits;
+mod migrate;
 mod opening;
 mod reopen;
 mod types;
