@@ -1,11 +1,11 @@
 //! Tracing what serde describes: the shape of a type, found by deserializing it from nothing.
 //!
-//! [`describe`] runs the type's `Deserialize` over a deserializer that has no bytes. Each request is
-//! recorded as a node of a [`Graph`](graph::Graph), and answered with a made-up value. One run sees
-//! one variant of each enum, and one side of each option. So the type is deserialized again until
-//! every variant, and the inside of each option, sequence and map, has been seen. The answer at each
-//! such choice leads to what has not been seen; within itself, a recursive type gets a variant that
-//! is known to end.
+//! [`describe`] runs the type's `Deserialize` over a deserializer that has no bytes. Each request
+//! is recorded as a node of a [`Graph`](graph::Graph), and answered with a made-up value. One run
+//! sees one variant of each enum, and one side of each option. So the type is deserialized again
+//! until every variant, and the inside of each option, sequence and map, has been seen. The answer
+//! at each such choice leads to what has not been seen; within itself, a recursive type gets a
+//! variant that is known to end.
 //!
 //! A type whose own code refuses the made-up values is seen up to there: the rest is a `?` in the
 //! description, which begins with the type's name then. Memory and time are bounded.

@@ -487,9 +487,13 @@ impl Builder {
                     most_logged,
                     lags,
                     fault,
-                    creation: self.creation,
                 };
-                Some(durability::open(&storage, (&store, &snapshots, &catalog), config, &self.observer)?)
+                Some(durability::open(
+                    (&storage, self.creation),
+                    (&store, &snapshots, &catalog),
+                    config,
+                    &self.observer,
+                )?)
             }
         };
         let lifecycle = Lifecycle::new(store.region().engine());

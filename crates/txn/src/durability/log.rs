@@ -33,7 +33,7 @@ pub(crate) use self::{
     token::Choice,
 };
 use super::{
-    Creation, Durability, LogError,
+    Durability, LogError,
     format::CatalogChange,
     storage::{DirectoryLock, Storage},
 };
@@ -59,7 +59,6 @@ pub(crate) struct LogConfig {
     /// that other nodes carry out here.
     pub(crate) lags: bool,
     pub(crate) fault: Option<Mutation>,
-    pub(crate) creation: Creation,
 }
 
 #[derive(Debug)]

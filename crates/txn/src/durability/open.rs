@@ -22,7 +22,7 @@ use crate::{Error, mutation::Mutation, trace::event};
 
 /// Recovers a database from its log, and opens the log for writing.
 pub(crate) fn open<E: Engine>(
-    storage: &Arc<dyn Storage>,
+    (storage, creation): (&Arc<dyn Storage>, Creation),
     memory: Memory<'_, E>,
     config: LogConfig,
     observer: &Observer,
@@ -31,13 +31,13 @@ pub(crate) fn open<E: Engine>(
     let (store, snapshots, catalog) = memory;
     let directory = storage.name();
     // Nothing is written to a directory that is refused, not even the lock.
-    admit(&**storage, config.creation)?;
+    admit(&**storage, creation)?;
     let lock = match storage.lock().map_err(LogError::io("lock", &directory))? {
         Ok(lock) => lock,
         Err(holder) => return Err(LogError::InUse { directory, holder }.into()),
     };
     // Another process may have created it meanwhile.
-    let names = admit(&**storage, config.creation)?;
+    let names = admit(&**storage, creation)?;
     let is_unfinished = |name: &String| name.strip_suffix(UNFINISHED).is_some_and(is_part);
     let (unfinished, names): (Vec<_>, Vec<_>) = names.into_iter().partition(is_unfinished);
     remove(&**storage, &unfinished)?;

@@ -222,6 +222,7 @@ fn long_arrays_and_wide_types_are_bounded() {
 
     /// Twice as many paths with each level.
     #[derive(Deserialize)]
+    #[expect(dead_code, reason = "only its shape matters")]
     struct Twice<T>(Box<T>, Box<T>, Option<Box<T>>);
     type Wide = Twice<Twice<Twice<Twice<Twice<Twice<Twice<Twice<Kind>>>>>>>>;
     let text = describe::<Wide>();
