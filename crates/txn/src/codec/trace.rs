@@ -52,8 +52,8 @@ pub(super) fn describe<T: DeserializeOwned>() -> String {
     for _ in 0..MOST_PASSES {
         graph.borrow_mut().begin_pass();
         let tracer = Tracer::new(&graph, Slot::ROOT);
-        // Nothing of a pass is used but the graph. A panic of the type's own code ends the trace: it
-        // reaches the panic hook, once.
+        // Nothing of a pass is used but the graph. A panic of the type's own code ends the trace,
+        // so that it reaches the panic hook only once.
         let done = catch_unwind(AssertUnwindSafe(|| T::deserialize(tracer).is_ok()));
         is_accepted = done.as_ref().is_ok_and(|done| *done);
         if done.is_err() || !graph.borrow_mut().end_pass(is_accepted) {

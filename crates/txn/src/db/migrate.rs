@@ -53,10 +53,11 @@ impl<S: Config> Db<S> {
     ///
     /// # Errors
     ///
-    /// The error of `convert`. [`Error::Exists`] if two rows get the same key. [`Error::OtherTypes`]
-    /// if the table was written with neither definition. [`Error::NameTaken`] if there is a table
-    /// of either name. [`Error::Nested`] within the closure of a transaction. [`Error::OfCluster`].
-    /// Otherwise as for [`transact`](Self::transact) and [`table`](Self::table).
+    /// The error of `convert`. [`Error::Exists`] if two rows get the same key.
+    /// [`Error::OtherTypes`] if the table was written with neither definition.
+    /// [`Error::NameTaken`] if there is a table of each of two names. [`Error::Nested`] within the
+    /// closure of a transaction. [`Error::OfCluster`]. Otherwise as for
+    /// [`transact`](Self::transact) and [`table`](Self::table).
     ///
     /// # Example
     ///

@@ -127,7 +127,7 @@ fn admit(storage: &dyn Storage, creation: Creation) -> Result<Vec<String>, LogEr
     let foreign = || names.iter().filter(|name| !is_own(name)).take(MOST_NAMED).cloned().collect::<Vec<_>>();
     match (names.iter().any(|name| is_part(name)), creation) {
         (true, Creation::New) => Err(LogError::DatabaseExists { directory }),
-        // The file system or a tool may have put other files beside a database: `docs/decisions/0077`.
+        // The file system or a tool may have put other files there: `docs/decisions/0077`.
         (true, Creation::No | Creation::IfMissing) => Ok(names),
         (false, _) if !foreign().is_empty() => Err(LogError::Foreign { directory, files: foreign() }),
         (false, Creation::No) => Err(LogError::NoDatabase { directory }),
