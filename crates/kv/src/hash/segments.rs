@@ -10,7 +10,10 @@
 
 use std::{
     hint::select_unpredictable,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use drtm_htm::{Engine, Word};
@@ -48,7 +51,12 @@ pub(super) struct Segments {
     /// The places that this handle has learned, by [run] of buckets. Each is the word where bucket
     /// 0 would be if all buckets before the run lay right before it, or [`UNKNOWN`]. So a bucket's
     /// number alone leads to its place.
+    /// This has the first runs.
     known: Box<[AtomicU64]>,
+    /// The further runs, as many as the region has room for, once there is one.
+    further: OnceLock<Box<[AtomicU64]>>,
+    /// The number of all runs.
+    runs: usize,
     /// Segments that were allocated concurrently with others, and not needed.
     spare: Mutex<Vec<(u64, Offset)>>,
 }
@@ -72,10 +80,19 @@ fn segment(bucket: u64) -> usize {
 /// first segment.
 const SHORT_RUNS: usize = (WHOLE / FIRST) as usize;
 
+/// The number of runs that every handle has room for: those of a table of six million keys. Few
+/// tables need more, and room for all that a region could hold takes more than an empty table.
+const FIRST_RUNS: usize = 2 * SHORT_RUNS;
+
 /// Makes the error that there is no room for this many bytes.
-pub(super) fn full<E: Engine>(region: &Region<E>, asked: u64) -> RegionError {
-    let capacity = region.capacity();
-    RegionError::Full { asked, left: capacity - region.allocated(), capacity }
+pub(super) fn full<E: Engine>(store: &Store<E>, asked: u64) -> KvError {
+    let (capacity, allocated) = (store.region().capacity(), store.region().allocated());
+    store.explained(RegionError::Full { asked, left: capacity - allocated, capacity }.into(), None)
+}
+
+/// Makes room for what is known of this many runs.
+fn unknown(runs: usize) -> Box<[AtomicU64]> {
+    (0..runs).map(|_| AtomicU64::new(UNKNOWN)).collect()
 }
 
 /// Returns the run of a bucket. The segments that double the array have several runs each, the
@@ -131,7 +148,13 @@ impl Segments {
     pub(super) fn new<E: Engine>(region: &Region<E>, header: Offset) -> Self {
         // No more segments than the region has room for.
         let runs = SHORT_RUNS + (region.capacity() / (WHOLE * BUCKET_BYTES)) as usize + 1;
-        Self { header, known: (0..runs).map(|_| AtomicU64::new(UNKNOWN)).collect(), spare: Mutex::default() }
+        Self { header, known: unknown(runs.min(FIRST_RUNS)), further: OnceLock::new(), runs, spare: Mutex::default() }
+    }
+
+    /// Returns what this handle knows of a run. `None`: there is no room for it, or not yet.
+    #[inline(always)]
+    fn known(&self, run: usize) -> Option<&AtomicU64> {
+        self.known.get(run).or_else(|| self.further.get()?.get(run - self.known.len()))
     }
 
     /// Returns a bucket. `None`: its segment does not exist.
@@ -146,7 +169,7 @@ impl Segments {
     /// Returns a bucket whose segment this handle knows. `None` otherwise.
     #[inline(always)]
     pub(super) fn try_get<'r, E: Engine>(&self, region: &'r Region<E>, bucket: u64) -> Option<&'r Bucket> {
-        let begins = self.known.get(run(bucket))?.load(Relaxed);
+        let begins = self.known(run(bucket))?.load(Relaxed);
         region.array(Self::offset(begins, bucket)).ok()
     }
 
@@ -157,13 +180,13 @@ impl Segments {
 
     /// Returns the place of a bucket whose segment this handle knows.
     pub(super) fn place(&self, bucket: u64) -> Offset {
-        let begins = self.known.get(run(bucket)).map_or(UNKNOWN, |known| known.load(Relaxed));
+        let begins = self.known(run(bucket)).map_or(UNKNOWN, |known| known.load(Relaxed));
         Self::offset(begins, bucket)
     }
 
     #[cold]
     fn reach<'r, E: Engine>(&self, region: &'r Region<E>, bucket: u64) -> Result<Option<&'r Bucket>, KvError> {
-        if run(bucket) >= self.known.len() || !self.learn(region, segment(bucket))? {
+        if run(bucket) >= self.runs || !self.learn(region, segment(bucket))? {
             return Ok(None);
         }
         Ok(Some(region.array(self.place(bucket))?))
@@ -182,7 +205,11 @@ impl Segments {
         let (first, buckets) = (first_in(segment), buckets_in(segment));
         region.words(Offset::new(at), buckets as usize * BUCKET_WORDS)?;
         let begins = Offset::new(at).word().wrapping_sub(first * BUCKET_WORDS as u64);
-        self.known[run(first)..=run(first + buckets - 1)].iter().for_each(|known| known.store(begins, Relaxed));
+        let runs = run(first)..=run(first + buckets - 1);
+        if *runs.end() >= self.known.len() {
+            self.further.get_or_init(|| unknown(self.runs - self.known.len()));
+        }
+        runs.filter_map(|run| self.known(run)).for_each(|known| known.store(begins, Relaxed));
         Ok(true)
     }
 
@@ -210,8 +237,8 @@ impl Segments {
             return Ok(false);
         }
         let (segment, _) = locate(bucket);
-        if run(bucket) >= self.known.len() {
-            return Err(full(region, buckets_in(segment) * BUCKET_BYTES).into());
+        if run(bucket) >= self.runs {
+            return Err(full(store, buckets_in(segment) * BUCKET_BYTES));
         }
         if let SegmentPlace::Directory { word, length, .. } = kept(segment) {
             self.install(store, self.header_word(region, word)?, 8 * length)?;
@@ -283,17 +310,18 @@ mod tests {
 
     #[test]
     fn what_one_handle_installs_another_finds() {
-        let store = Store::in_memory(NoHtm, 64 << 20).expect("a store");
+        let store = Store::in_memory(NoHtm, 1 << 30).expect("a store");
         let region = store.region();
         let header = region.extend(8 * HEADER_WORDS as u64, 8).expect("room");
         let (one, two) = (Segments::new(region, header), Segments::new(region, header));
-        for bucket in [0, 15, 16, 4095, 4096, 8192, 40_000] {
+        let further = WHOLE * (FIRST_RUNS - SHORT_RUNS + 3) as u64;
+        for bucket in [0, 15, 16, 4095, 4096, 8192, 40_000, further] {
             assert!(one.get(region, bucket).expect("sound").is_none() || bucket == 15);
             one.ensure(&store, bucket).expect("room");
             two.ensure(&store, bucket).expect("room");
             let [here, there] = [&one, &two].map(|handle| handle.get(region, bucket).expect("sound").expect("there"));
             assert!(std::ptr::eq(here, there));
         }
-        assert!(matches!(one.ensure(&store, 10_000_000), Err(KvError::Region(RegionError::Full { .. }))));
+        assert!(matches!(one.ensure(&store, 10_000_000), Err(KvError::Full(_))));
     }
 }
