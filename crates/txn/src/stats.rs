@@ -57,6 +57,9 @@ pub struct MemoryUse {
     /// The bytes that tables have taken: records, buckets and nodes. Freed memory is reused for
     /// rows of the same size, or becomes [free](Self::free).
     pub tables: u64,
+    /// The bytes of tables and free memory that are in physical memory. The system provides pages
+    /// whole, and where it can, huge ones of 2 MiB. `None` if it does not tell.
+    pub resident: Option<u64>,
     /// The bytes that rows of any size can take, which `tables` does not count. Memory gets here by
     /// [`Db::compact`](crate::Db::compact), or when an allocation needs it.
     pub free: u64,

@@ -219,3 +219,37 @@ fn a_region_in_huge_pages_has_them_or_says_that_there_are_none() {
         }
     }
 }
+
+/// Returns the resident bytes of the mapping that an address is in, as the system lists it.
+fn listed(address: usize) -> u64 {
+    let listed = std::fs::read_to_string("/proc/self/smaps").expect("a system with /proc");
+    let mut is_it = false;
+    for line in listed.lines() {
+        let first = line.split_whitespace().next().unwrap_or_default();
+        if let Some((begin, end)) = first.split_once('-') {
+            let bounds = [begin, end].map(|bound| usize::from_str_radix(bound, 16).unwrap_or_default());
+            is_it = (bounds[0]..bounds[1]).contains(&address);
+        } else if is_it && first == "Rss:" {
+            let kib: u64 = line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number");
+            return kib << 10;
+        }
+    }
+    panic!("no mapping has {address:#x}");
+}
+
+#[test]
+fn resident_pages_are_counted_as_the_system_lists_them() {
+    let region = Region::anonymous(NoHtm, 256 << 20).expect("memory");
+    let first = std::ptr::from_ref(&region.words(Offset::new(0), 1).expect("the superblock")[0]).addr();
+    for megabytes in [1, 7, 40] {
+        let at = region.extend(megabytes << 20, 4096).expect("room");
+        let words = region.words(at, 1 << 16).expect("it is allocated");
+        words.iter().for_each(|word| NoHtm.store(word, 1));
+        let (told, listed) = (region.resident().expect("it is told"), listed(first));
+        assert!(told.abs_diff(listed) <= listed / 10, "told {told}, listed {listed}");
+        assert!(told >= 512 << 10, "{told}");
+    }
+    region.populate(100 << 20).expect("memory");
+    let (told, listed) = (region.resident().expect("it is told"), listed(first));
+    assert!(told >= 100 << 20 && told.abs_diff(listed) <= listed / 10, "told {told}, listed {listed}");
+}
