@@ -2,6 +2,8 @@
 
 use drtm_rdma::{OutOfBounds, RegionError};
 
+use crate::Shortage;
+
 /// An operation that the store refuses, or cannot execute. The table stays usable.
 ///
 /// # Example
@@ -47,6 +49,9 @@ pub enum KvError {
         /// Where it ends.
         end: usize,
     },
+    /// Memory is full.
+    #[error("{0}")]
+    Full(Box<Shortage>),
     /// Memory cannot be allocated.
     #[error(transparent)]
     Region(#[from] RegionError),

@@ -28,6 +28,7 @@
 mod bucket;
 mod chain;
 mod change;
+mod empty;
 mod grow;
 mod held;
 mod hint;
@@ -232,7 +233,7 @@ impl<E: Engine> Store<E> {
         // Checked before any memory is taken: a table that fails to be created would leak it.
         let (asked, region) = (buckets.saturating_mul(BUCKET_BYTES), self.region());
         if asked > region.capacity() - region.allocated() {
-            return Err(segments::full(region, asked).into());
+            return Err(segments::full(self, asked));
         }
         let base = Base::create(self, header::HEADER, config.for_peers)?;
         base.set(header::BASE, buckets)?;

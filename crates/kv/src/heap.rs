@@ -22,7 +22,7 @@ use crate::{
     beside::Beside,
     bounds::PAGE_WORDS,
     layout::Place,
-    spans::{Free, Run, Spans, Use},
+    spans::{Free, Retired, Run, Spans, Use},
     units::Units,
 };
 
@@ -80,7 +80,7 @@ const BATCH: usize = 64;
 
 /// A size class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Class(u8);
+pub struct Class(pub(crate) u8);
 
 impl Class {
     /// The smallest class for so many words.
@@ -188,6 +188,17 @@ impl Heap {
         }
     }
 
+    /// Lets a retired span serve its class again. Its objects are as they were freed.
+    pub(crate) fn revive<E: Engine>(&self, engine: &E, class: Class, run: Run) {
+        let (begin, words) = (run.first * self.spans.unit_words(), class.words());
+        let objects = run.units * self.spans.unit_words() / words;
+        // It was not retired in the last generation.
+        let is_made = self.spans.make(engine, run, class.0, objects);
+        debug_assert!(is_made, "a retired span has another generation");
+        let left = std::mem::replace(&mut *self.cut[usize::from(class.0)].lock(), (begin, begin + objects * words));
+        self.give_page(engine, class, left);
+    }
+
     /// So many units in a row, all zeros: of the pool, or of the region. Where there are not so
     /// many, as many as there are, of as few as must be.
     fn units_for_span<E: Engine>(&self, region: &Region<E>, wanted: u64, least: u64) -> Result<Run, KvError> {
@@ -246,7 +257,7 @@ impl Heap {
     }
 
     /// Retires the spans of which no object is out.
-    pub(crate) fn retire<E: Engine>(&self, engine: &E) -> Vec<Run> {
+    pub(crate) fn retire<E: Engine>(&self, engine: &E) -> Vec<Retired> {
         self.settle(engine);
         let retired = self.spans.retire(engine);
         if !retired.is_empty() {
@@ -273,6 +284,19 @@ impl Heap {
         }
     }
 
+    /// Returns how many bytes are free in spans of other classes than this one, and the size of the
+    /// objects, in bytes, that most of them are for.
+    pub(crate) fn free_for_others<E: Engine>(&self, engine: &E, class: Option<Class>) -> (u64, u64) {
+        let mut free = [0; COUNT];
+        for span in self.spans.uses(engine).filter(|span| class != Some(Class(span.class))) {
+            let words = Class(span.class).words();
+            let objects = span.units * self.spans.unit_words() / words;
+            free[usize::from(span.class)] += 8 * words * objects.saturating_sub(span.out);
+        }
+        let most = (0..COUNT).max_by_key(|class| free[*class]).unwrap_or(0);
+        (free.iter().sum(), 8 * Class(most as u8).words())
+    }
+
     /// Chooses spans to be emptied, of each class as many as the others have room for, and lets
     /// none of their free objects be given out.
     pub(crate) fn choose_sparse<E: Engine>(&self, engine: &E) -> Vec<u64> {
@@ -290,13 +314,15 @@ impl Heap {
                 out = out.saturating_sub(has);
             }
         }
-        sparse.iter().for_each(|first| self.spans.set_sparse(engine, *first, true));
+        sparse.retain(|first| self.spans.set_sparse(engine, *first, true));
         sparse
     }
 
     /// Lets the objects of spans that were to be emptied be given out again.
     pub(crate) fn leave_sparse<E: Engine>(&self, engine: &E, sparse: &[u64]) {
-        sparse.iter().for_each(|first| self.spans.set_sparse(engine, *first, false));
+        for first in sparse {
+            self.spans.set_sparse(engine, *first, false);
+        }
         let aside = std::mem::take(&mut *self.aside.lock());
         for (class, free) in aside {
             if self.spans.is_current(engine, free) {
@@ -319,8 +345,8 @@ impl Heap {
     }
 
     /// Takes spans into the common pool in which nothing can have a place any more.
-    pub(crate) fn pool<E: Engine>(&self, engine: &E, spans: Vec<Run>) {
-        for run in spans {
+    pub(crate) fn pool<E: Engine>(&self, engine: &E, spans: Vec<Retired>) {
+        for Retired { run, .. } in spans {
             self.spans.dissolve(engine, run);
             self.units.give(run);
         }

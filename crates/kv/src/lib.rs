@@ -56,6 +56,7 @@ mod quarantine;
 mod record;
 mod records;
 mod remote;
+mod shortage;
 mod spans;
 mod store;
 mod table;
@@ -81,7 +82,8 @@ pub use remote::{
     Leased, Page, PeerRow, RecordLock, RecordPeer, Refusal, RemoteError, Service, Standing, TableId, TablePeer,
     Unwritten,
 };
-pub use store::{Compaction, MOST_MEMORY, MOST_WORKERS, Store, Visit, Worker};
+pub use shortage::Shortage;
+pub use store::{Compaction, Emptied, MOST_MEMORY, MOST_WORKERS, Store, Visit, Worker};
 #[doc(hidden)]
 pub use store::{forget_lack, has_lacked_memory};
 pub use table::KvTable;

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::{
     heap::{Class, Object},
-    spans::Run,
+    spans::Retired,
 };
 
 pub(crate) use crate::bounds::DETAINED;
@@ -30,22 +30,20 @@ pub(crate) struct Quarantine {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Batch {
     pub(crate) objects: Vec<Object>,
-    pub(crate) spans: Vec<Run>,
+    pub(crate) spans: Vec<Retired>,
 }
 
 #[derive(Debug, Default)]
 struct Batches {
     open: Batch,
-    closed: Batch,
+    /// One that waits, even if all of its spans have been [called back](Quarantine::call_back): its
+    /// turn may be about to be counted.
+    closed: Option<Batch>,
     /// The turn that was counted for the closed batch, once it was.
     turn: Option<u64>,
 }
 
 impl Batch {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.objects.is_empty() && self.spans.is_empty()
-    }
-
     pub(crate) fn append(&mut self, mut other: Self) {
         self.objects.append(&mut other.objects);
         self.spans.append(&mut other.spans);
@@ -59,7 +57,7 @@ impl Quarantine {
     }
 
     /// Takes spans in.
-    pub(crate) fn add_spans(&self, spans: impl IntoIterator<Item = Run>) {
+    pub(crate) fn add_spans(&self, spans: impl IntoIterator<Item = Retired>) {
         self.batches.lock().open.spans.extend(spans);
     }
 
@@ -68,9 +66,9 @@ impl Quarantine {
     pub(crate) fn close(&self, least: usize) -> bool {
         let mut batches = self.batches.lock();
         let is_wanted = batches.open.objects.len() >= least || !batches.open.spans.is_empty();
-        let is_to_close = batches.closed.is_empty() && is_wanted;
+        let is_to_close = batches.closed.is_none() && is_wanted;
         if is_to_close {
-            batches.closed = std::mem::take(&mut batches.open);
+            batches.closed = Some(std::mem::take(&mut batches.open));
         }
         is_to_close
     }
@@ -82,7 +80,7 @@ impl Quarantine {
     /// The turn of the closed batch, and whether there are spans in it.
     pub(crate) fn turn(&self) -> Option<(u64, bool)> {
         let batches = self.batches.lock();
-        Some((batches.turn?, !batches.closed.spans.is_empty()))
+        Some((batches.turn?, batches.closed.as_ref().is_some_and(|closed| !closed.spans.is_empty())))
     }
 
     /// Takes the batch that was closed in this turn, unless another thread has.
@@ -90,22 +88,35 @@ impl Quarantine {
         let mut batches = self.batches.lock();
         if batches.turn == Some(turn) {
             batches.turn = None;
-            std::mem::take(&mut batches.closed)
+            batches.closed.take().unwrap_or_default()
         } else {
             Batch::default()
         }
     }
 
+    /// Takes a span out early, to serve the class again that it served before. Its objects are
+    /// records of the same size then, so a stale place is detected by their incarnations.
+    pub(crate) fn call_back(&self, class: u8) -> Option<Retired> {
+        let mut batches = self.batches.lock();
+        let Batches { open, closed, .. } = &mut *batches;
+        std::iter::once(open).chain(closed).find_map(|batch| {
+            let at = batch.spans.iter().position(|span| span.class == class)?;
+            Some(batch.spans.swap_remove(at))
+        })
+    }
+
     /// Returns how many units of retired spans there are.
     pub(crate) fn units(&self) -> u64 {
         let batches = self.batches.lock();
-        batches.open.spans.iter().chain(&batches.closed.spans).map(|run| run.units).sum()
+        let spans = std::iter::once(&batches.open).chain(&batches.closed).flat_map(|batch| &batch.spans);
+        spans.map(|span| span.run.units).sum()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spans::Run;
 
     #[test]
     fn one_batch_is_closed_at_a_time() {
@@ -129,13 +140,29 @@ mod tests {
 
     #[test]
     fn a_span_is_reason_enough_to_close_a_batch() {
-        let (quarantine, class, span) =
-            (Quarantine::default(), Class::of(4).expect("small"), Run { first: 3, units: 2 });
+        let (quarantine, class) = (Quarantine::default(), Class::of(4).expect("small"));
+        let span = Retired { run: Run { first: 3, units: 2 }, class: 0 };
         quarantine.add(class, 1);
         quarantine.add_spans([span]);
         assert!(quarantine.close(DETAINED));
         quarantine.closed_in(7);
         assert_eq!((quarantine.turn(), quarantine.units()), (Some((7, true)), 2));
         assert_eq!(quarantine.take(7), Batch { objects: vec![(class, 1)], spans: vec![span] });
+    }
+
+    #[test]
+    fn a_span_is_called_back_only_for_its_class() {
+        let quarantine = Quarantine::default();
+        let span = |first, class| Retired { run: Run { first, units: 1 }, class };
+        quarantine.add_spans([span(3, 7)]);
+        assert!(quarantine.close(DETAINED));
+        quarantine.add_spans([span(4, 8)]);
+        assert_eq!((quarantine.call_back(6), quarantine.call_back(8)), (None, Some(span(4, 8))));
+        // Its turn has not been counted yet.
+        assert_eq!((quarantine.call_back(7), quarantine.call_back(7)), (Some(span(3, 7)), None));
+        quarantine.add_spans([span(5, 7)]);
+        assert!(!quarantine.close(DETAINED), "what is counted now was not closed before");
+        quarantine.closed_in(9);
+        assert_eq!((quarantine.take(9), quarantine.units()), (Batch::default(), 1));
     }
 }

@@ -105,6 +105,18 @@ impl Run {
     }
 }
 
+/// A retired span, and the class that it served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Retired {
+    pub(crate) run: Run,
+    /// [`NO_CLASS`] if it cannot serve its class again, since its objects were not freed one by
+    /// one: their incarnations are those of records.
+    pub(crate) class: u8,
+}
+
+/// A number that is no class's.
+pub(crate) const NO_CLASS: u8 = u8::MAX;
+
 /// What a span is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Use {
@@ -222,8 +234,8 @@ impl Spans {
         Free::of(word, before >> GENERATION_AT)
     }
 
-    /// Makes a span of units that are nothing yet, or were in the pool. All of its objects are out.
-    /// `false`: it cannot be one any more.
+    /// Makes a span of units that are nothing yet, were in the pool, or are a retired span. All of
+    /// its objects are out. `false`: it cannot be one any more.
     pub(crate) fn make<E: Engine>(&self, engine: &E, run: Run, class: u8, objects: u64) -> bool {
         let generations = run.all().map(|unit| engine.load(self.word(unit)) >> GENERATION_AT);
         // What is listed of any of its units is of an earlier generation than this.
@@ -240,7 +252,7 @@ impl Spans {
     }
 
     /// Retires the spans of which no object is out, but for those that have been retired too often.
-    pub(crate) fn retire<E: Engine>(&self, engine: &E) -> Vec<Run> {
+    pub(crate) fn retire<E: Engine>(&self, engine: &E) -> Vec<Retired> {
         let mut retired = Vec::new();
         for first in 0..self.count {
             let word = self.word(first);
@@ -250,7 +262,8 @@ impl Spans {
             }
             // From here on, no object of it can be taken.
             if engine.compare_exchange(word, says, says & !KIND | RETIRED).is_ok() {
-                retired.push(Run { first, units: self.units_of(engine, first) });
+                let run = Run { first, units: self.units_of(engine, first) };
+                retired.push(Retired { run, class: (says >> CLASS_AT & CLASS) as u8 });
             }
         }
         retired
@@ -260,6 +273,37 @@ impl Spans {
     fn units_of<E: Engine>(&self, engine: &E, first: u64) -> u64 {
         let is_part = |unit: &u64| engine.load_relaxed(self.word(*unit)) == (unit - first) << 3 | PART;
         1 + (first + 1..self.count).take_while(is_part).count() as u64
+    }
+
+    /// Returns the first unit of an object's span. `None` if this store has not made the span.
+    pub(crate) fn first_unit_of<E: Engine>(&self, engine: &E, word: u64) -> Option<u64> {
+        let unit = word >> self.shift;
+        let says = engine.load_relaxed(self.word(unit));
+        match says & KIND {
+            UNKNOWN => None,
+            PART => unit.checked_sub(says >> 3),
+            _ => Some(unit),
+        }
+    }
+
+    /// Returns whether this many objects of a sparse span are out, and the span can be retired.
+    pub(crate) fn is_sparse_with<E: Engine>(&self, engine: &E, first: u64, out: u64) -> bool {
+        let says = engine.load(self.word(first));
+        says & KIND == SPARSE && (says & COUNT) >> 3 == out && says >> GENERATION_AT < LAST
+    }
+
+    /// Retires a sparse span of which exactly this many objects are out: the caller frees all of
+    /// them. `None` if others are out.
+    pub(crate) fn retire_whole<E: Engine>(&self, engine: &E, first: u64, out: u64) -> Option<Retired> {
+        if !self.is_sparse_with(engine, first, out) {
+            return None;
+        }
+        let word = self.word(first);
+        let says = engine.load(word);
+        // None of its objects can be taken while it is sparse, and all that are out are the
+        // caller's.
+        engine.compare_exchange(word, says, says & !(KIND | COUNT) | RETIRED).ok()?;
+        Some(Retired { run: Run { first, units: self.units_of(engine, first) }, class: NO_CLASS })
     }
 
     /// Notes that a retired span is none any more.
@@ -278,17 +322,24 @@ impl Spans {
         })
     }
 
-    /// Lets no object of a span be given out, or lets them be again.
-    pub(crate) fn set_sparse<E: Engine>(&self, engine: &E, first: u64, is_sparse: bool) {
+    /// Returns how many units there are.
+    pub(crate) fn units(&self) -> u64 {
+        self.count
+    }
+
+    /// Lets no object of a span be given out, or lets them be again. Returns whether this has
+    /// changed anything.
+    pub(crate) fn set_sparse<E: Engine>(&self, engine: &E, first: u64, is_sparse: bool) -> bool {
         let (from, to) = if is_sparse { (LIVE, SPARSE) } else { (SPARSE, LIVE) };
         let span = self.word(first);
         let mut says = engine.load(span);
         while says & KIND == from {
             match engine.compare_exchange(span, says, says & !KIND | to) {
-                Ok(_) => return,
+                Ok(_) => return true,
                 Err(found) => says = found,
             }
         }
+        false
     }
 
     /// Returns whether an object is in a span that is being emptied.
@@ -335,7 +386,7 @@ mod tests {
         let free = objects.map(|word| spans.give(&NoHtm, word));
         assert!(spans.take(&NoHtm, free[1]) && spans.retire(&NoHtm).is_empty(), "one is out");
         assert_eq!(spans.give(&NoHtm, objects[1]), free[1]);
-        assert_eq!(spans.retire(&NoHtm), [SPAN]);
+        assert_eq!(spans.retire(&NoHtm), [Retired { run: SPAN, class: 7 }]);
         assert!(free.iter().all(|free| !spans.take(&NoHtm, *free)), "it is retired");
         spans.dissolve(&NoHtm, SPAN);
         assert!(free.iter().all(|free| !spans.take(&NoHtm, *free) && !spans.is_current(&NoHtm, *free)));
@@ -345,6 +396,31 @@ mod tests {
         assert!(free.iter().all(|free| !spans.take(&NoHtm, *free)), "it is another span");
         let again = spans.give(&NoHtm, 4 * unit);
         assert!(spans.take(&NoHtm, again));
+    }
+
+    /// Lists of its free objects may still have them, and may not: which is unknown.
+    #[test]
+    fn a_span_that_serves_its_class_again_lists_its_objects_anew() {
+        let spans = Spans::new(1 << 20);
+        assert!(spans.make(&NoHtm, SPAN, 7, 1));
+        let before = spans.give(&NoHtm, 2 * spans.unit_words());
+        assert_eq!(spans.retire(&NoHtm).len(), 1);
+        assert!(spans.make(&NoHtm, SPAN, 7, 1));
+        let after = spans.give(&NoHtm, 2 * spans.unit_words());
+        assert!(!spans.take(&NoHtm, before) && spans.take(&NoHtm, after));
+    }
+
+    #[test]
+    fn a_sparse_span_is_retired_whole_if_no_other_object_is_out() {
+        let spans = Spans::new(1 << 20);
+        assert!(spans.make(&NoHtm, SPAN, 7, 3));
+        let last = 4 * spans.unit_words();
+        assert_eq!((spans.first_unit_of(&NoHtm, last), spans.first_unit_of(&NoHtm, 0)), (Some(2), None));
+        assert_eq!(spans.retire_whole(&NoHtm, 2, 3), None, "its objects can be taken");
+        assert!(spans.set_sparse(&NoHtm, 2, true) && !spans.set_sparse(&NoHtm, 2, true));
+        assert!(!spans.is_sparse_with(&NoHtm, 2, 2) && spans.retire_whole(&NoHtm, 2, 2).is_none());
+        assert_eq!(spans.retire_whole(&NoHtm, 2, 3), Some(Retired { run: SPAN, class: NO_CLASS }));
+        assert!(spans.retire(&NoHtm).is_empty() && spans.uses(&NoHtm).next().is_none());
     }
 
     #[test]
@@ -358,8 +434,8 @@ mod tests {
             let free = spans.give(&NoHtm, 2 * spans.unit_words());
             assert!(!before.contains(&free));
             before.push(free);
-            for run in spans.retire(&NoHtm) {
-                spans.dissolve(&NoHtm, run);
+            for retired in spans.retire(&NoHtm) {
+                spans.dissolve(&NoHtm, retired.run);
             }
         }
         let most = if GENERATION_USED == 3 { 7 } else { 20 };

@@ -1,8 +1,11 @@
 //! A store: a region, the memory in it for records, and the workers that use it.
 
+mod census;
 mod compact;
 mod reuse;
 
+pub use census::Emptied;
+pub(crate) use census::{Census, Entry};
 pub use compact::Compaction;
 pub use reuse::{Visit, forget_lack, has_lacked_memory};
 
@@ -15,7 +18,7 @@ use std::{
 };
 
 use drtm_htm::{Engine, Htm, Line};
-use drtm_rdma::{NodeId, Offset, Region, RegionError};
+use drtm_rdma::{NodeId, Offset, Region};
 use parking_lot::Mutex;
 
 use crate::{
@@ -245,7 +248,7 @@ impl<E: Engine> Store<E> {
 
     /// Allocates memory for something other than an object, which is never freed. Memory outside of
     /// the region, such as hints, is given back for it if necessary.
-    pub(crate) fn extend(&self, bytes: u64, align: u64) -> Result<Offset, RegionError> {
+    pub(crate) fn extend(&self, bytes: u64, align: u64) -> Result<Offset, KvError> {
         let mut extended = self.shared.heap.extend(self.region(), bytes, align);
         if extended.is_err() {
             if self.find_memory() {
@@ -255,7 +258,7 @@ impl<E: Engine> Store<E> {
                 self.note_lack();
             }
         }
-        extended
+        extended.map_err(|error| self.explained(error.into(), None))
     }
 
     pub(crate) fn hints_at_once(&self) -> bool {

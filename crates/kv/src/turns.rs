@@ -28,6 +28,8 @@ use std::fmt::Debug;
 use drtm_htm::{Engine, fence_acquire};
 use drtm_rdma::Region;
 
+use crate::Shortage;
+
 /// The number of turns that a reader sees, at least, while a counter wraps around to the same
 /// value.
 ///
@@ -137,5 +139,10 @@ pub trait Watch: Debug + Send + Sync {
     fn have_all_ended(&self, turn: u64) -> bool {
         let _ = turn;
         false
+    }
+
+    /// Adds to a report what holds memory, as far as it knows.
+    fn explain(&self, shortage: &mut Shortage) {
+        let _ = shortage;
     }
 }

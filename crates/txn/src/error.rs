@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use drtm_kv::KvError;
+use drtm_kv::{KvError, Shortage};
 use drtm_rdma::RegionError;
 
 use crate::{CodecError, LogError};
@@ -210,18 +210,11 @@ pub enum Error {
         table: &'static str,
     },
     /// Memory has run out. The transaction's writes were not applied.
-    #[error(
-        "memory is full: {asked} bytes were to be had, and {left} are left of {capacity}; remove rows, or give the \
-         database more with `Builder::memory`"
-    )]
-    Full {
-        /// The requested bytes.
-        asked: u64,
-        /// The bytes that are left, never used so far.
-        left: u64,
-        /// The memory limit, in bytes.
-        capacity: u64,
-    },
+    ///
+    /// The [report](Shortage) says what holds the memory: open snapshots, rows of other sizes, older
+    /// versions. What fitted before the failed write still fits.
+    #[error("{0}; remove rows, or give the database more with `Builder::memory`")]
+    Full(Box<Shortage>),
     /// A key or a value is longer than a row can hold.
     #[error("a {what} of {length} bytes is too long: the longest has {longest}; {remedy}")]
     TooLong {
@@ -516,6 +509,7 @@ impl From<KvError> for Error {
     fn from(error: KvError) -> Self {
         match error {
             KvError::Region(error) => error.into(),
+            KvError::Full(shortage) => Self::Full(shortage),
             KvError::KeyTooLong { length, longest } => {
                 Self::TooLong { what: "key", length, longest, remedy: "use a digest of it" }
             }
@@ -531,7 +525,11 @@ impl From<RegionError> for Error {
     #[cold]
     fn from(error: RegionError) -> Self {
         match error {
-            RegionError::Full { asked, left, capacity } => Self::Full { asked, left, capacity },
+            RegionError::Full { asked, left, capacity } => {
+                let mut shortage = Box::<Shortage>::default();
+                (shortage.asked, shortage.left, shortage.capacity) = (asked, left, capacity);
+                Self::Full(shortage)
+            }
             RegionError::Map { bytes, source } | RegionError::Populate { bytes, source } => {
                 Self::NoMemory { bytes, source }
             }

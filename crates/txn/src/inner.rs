@@ -8,7 +8,7 @@ use std::{
 
 use crossbeam_queue::SegQueue;
 use drtm_htm::{Engine, Word};
-use drtm_kv::{KvError, Store, Watch};
+use drtm_kv::{KvError, Shortage, Store, Watch};
 use thread_local::ThreadLocal;
 
 use crate::{
@@ -121,6 +121,12 @@ impl<S: Config> Watch for Inner<S> {
 
     fn have_all_ended(&self, turn: u64) -> bool {
         S::has(Mutation::MemoryCutEarly) || self.quiescence.since(turn, self.engine(), &self.lifecycle, &self.garbage)
+    }
+
+    fn explain(&self, shortage: &mut Shortage) {
+        shortage.older_versions = self.past.used();
+        shortage.snapshots = self.snapshots.count(&self.store).unwrap_or(0);
+        shortage.oldest = self.snapshots.oldest(&self.store);
     }
 }
 

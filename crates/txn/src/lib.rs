@@ -110,7 +110,7 @@ pub use config::{Config, DefaultConfig};
 pub use db::{Builder, Compacted, Db, Options};
 /// See the trait [`Key`](trait@Key).
 pub use drtm_derive::Key;
-pub use drtm_kv::PrefetchMask;
+pub use drtm_kv::{PrefetchMask, Shortage};
 pub use durability::{Checkpoint, CommitToken, Durability, LogError, Progress, RecoveryStep};
 pub use error::{Conflict, Error, SinkError};
 pub use flow::Flow;

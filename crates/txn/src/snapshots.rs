@@ -26,11 +26,19 @@
 //! Members that wait for the crowd's lock at the same time share a number: it was taken after they
 //! began, and they have read nothing since.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use drtm_htm::{Engine, LINE_WORDS, Word, fence_locked};
 use drtm_kv::{KvError, Store, Version};
 use drtm_rdma::Offset;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
     bounds::SNAPSHOT_SLOTS,
@@ -54,8 +62,18 @@ const UNNUMBERED: u64 = 1;
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshots {
     at: Offset,
-    /// The number of members of the crowd, by the first versions that they do not see.
-    crowd: Arc<Mutex<BTreeMap<u64, usize>>>,
+    /// The members of the crowd, by the first versions that they do not see.
+    crowd: Arc<Mutex<BTreeMap<u64, Members>>>,
+    /// When the snapshots in slots were opened, for reports only.
+    opened_at: Arc<[AtomicU64]>,
+}
+
+/// Members of the crowd that share a number.
+#[derive(Debug)]
+struct Members {
+    count: usize,
+    /// When the first of them was opened.
+    opened_at: u64,
 }
 
 /// An open snapshot.
@@ -117,7 +135,8 @@ impl Needs {
 impl Snapshots {
     pub(crate) fn create<E: Engine>(store: &Store<E>) -> Result<Self, KvError> {
         let at = store.region().extend(8 * WORDS as u64, 64)?;
-        let snapshots = Self { at, crowd: Arc::default() };
+        let opened_at = (0..SNAPSHOT_SLOTS).map(|_| AtomicU64::new(0)).collect();
+        let snapshots = Self { at, crowd: Arc::default(), opened_at };
         // Epoch zero belongs to records that hold no row yet.
         store.region().engine().store(snapshots.number(store)?, 1);
         Ok(snapshots)
@@ -146,6 +165,7 @@ impl Snapshots {
         engine.fetch_add(&words[OPEN], 1);
         let opened = match claim_slot(engine, words) {
             Some(slot) => {
+                self.opened_at[slot].store(now(), Relaxed);
                 let before = take_number(engine, words);
                 engine.store(&words[SLOTS + slot], before.number());
                 Opened { slot: Some(slot), before }
@@ -177,15 +197,15 @@ impl Snapshots {
                 before
             }
         };
-        *crowd.entry(before.number()).or_default() += 1;
+        crowd.entry(before.number()).or_insert_with(|| Members { count: 0, opened_at: now() }).count += 1;
         before
     }
 
     fn leave_crowd<E: Engine>(&self, engine: &E, words: &[Word; WORDS], before: Version) {
         let mut crowd = self.crowd.lock();
         if let Some(members) = crowd.get_mut(&before.number()) {
-            *members -= 1;
-            if *members == 0 {
+            members.count -= 1;
+            if members.count == 0 {
                 crowd.remove(&before.number());
             }
         }
@@ -209,6 +229,18 @@ impl Snapshots {
         Ok(store.region().engine().load(&self.words(store)?[OPEN]))
     }
 
+    /// Returns how long the oldest snapshot has been open, to about ten milliseconds. `None` if none
+    /// is open.
+    #[cold]
+    pub(crate) fn oldest<E: Engine>(&self, store: &Store<E>) -> Option<Duration> {
+        let (words, engine) = (self.words(store).ok()?, store.region().engine());
+        let slots = words[SLOTS..].iter().zip(&*self.opened_at).filter(|(slot, _)| engine.load(slot) > UNNUMBERED);
+        let in_slots = slots.map(|(_, opened_at)| opened_at.load(Relaxed)).min();
+        let in_crowd = self.crowd.lock().values().map(|members| members.opened_at).min();
+        let opened_at = in_slots.into_iter().chain(in_crowd).min()?;
+        Some(Duration::from_nanos(now().saturating_sub(opened_at)))
+    }
+
     /// Collects what open snapshots need. The writer must have read its epoch before.
     #[inline]
     pub(crate) fn needs<E: Engine>(&self, store: &Store<E>, needs: &mut Needs) -> Result<(), KvError> {
@@ -228,6 +260,12 @@ impl Snapshots {
         }
         Ok(())
     }
+}
+
+/// Returns the time by the system's coarse clock, which costs a few nanoseconds to read.
+fn now() -> u64 {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    1_000_000_000 * now.tv_sec as u64 + now.tv_nsec as u64
 }
 
 /// Claims a slot, if one is free.

@@ -1,7 +1,6 @@
 //! Growing by one bucket at a time.
 
 use drtm_htm::Engine;
-use drtm_rdma::RegionError;
 
 use super::{
     BucketChange, Table, bucket, header,
@@ -48,7 +47,7 @@ impl<E: Engine> Table<E> {
         while keys > self.buckets()? as f64 * keys_per_bucket {
             match self.split::<K>() {
                 Ok(Some(change)) => note(change),
-                Ok(None) | Err(KvError::Region(RegionError::Full { .. })) => break,
+                Ok(None) | Err(KvError::Full(_)) => break,
                 Err(error) => return Err(error),
             }
         }

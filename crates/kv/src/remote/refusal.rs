@@ -1,6 +1,5 @@
 //! The owner's reasons to refuse a request: errors that are sent in messages.
 
-use drtm_rdma::RegionError;
 
 use crate::KvError;
 
@@ -125,7 +124,7 @@ impl From<KvError> for Refusal {
         match error {
             KvError::ValueTooLong { length, longest } => Self::ValueTooLong { length, longest },
             KvError::KeyTooLong { length, .. } => Self::NotItsKey { length },
-            KvError::Region(RegionError::Full { asked, left, .. }) => Self::RegionFull { asked, left },
+            KvError::Full(shortage) => Self::RegionFull { asked: shortage.asked, left: shortage.left },
             KvError::TooCrowded => Self::TooCrowded,
             other => Self::Failed { why: other.to_string() },
         }

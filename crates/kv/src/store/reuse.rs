@@ -7,11 +7,11 @@ use std::{
 };
 
 use drtm_htm::{Engine, fence_locked};
-use drtm_rdma::Offset;
+use drtm_rdma::{Offset, RegionError};
 
 use super::{Shared, Store, Worker};
 use crate::{
-    KvError, Turn, Watch,
+    KvError, Shortage, Turn, Watch,
     heap::{Class, Object},
     layout::Head,
     mutation::{self, Mutation},
@@ -134,10 +134,15 @@ impl<E: Engine> Store<E> {
 
     /// Retires spans of which no object is out, if the end of operations can be determined.
     pub(crate) fn retire(&self) {
-        if self.watch().is_some_and(|watch| watch.is_certain()) {
+        if self.is_certain() {
             let retired = self.shared.heap.retire(self.region().engine());
             self.shared.quarantine.add_spans(retired);
         }
+    }
+
+    /// Returns whether the end of operations can be determined, so that spans can be retired.
+    pub(super) fn is_certain(&self) -> bool {
+        self.watch().is_some_and(|watch| watch.is_certain())
     }
 
     /// Looks for memory when there is none: retires free spans, and takes memory out of quarantine
@@ -151,6 +156,39 @@ impl<E: Engine> Store<E> {
         // There is no worker here to take them.
         objects.iter().for_each(|(class, word)| self.shared.heap.free(self.region().engine(), *class, *word));
         has_spans
+    }
+
+    /// Lets a retired span that served this class serve it again, if one is in quarantine. So an
+    /// allocation for another class that fails takes nothing away.
+    fn call_back(&self, class: Class) -> bool {
+        let retired = self.shared.quarantine.call_back(class.0);
+        retired.is_some_and(|retired| {
+            self.shared.heap.revive(self.region().engine(), class, retired.run);
+            true
+        })
+    }
+
+    /// Adds to an error of full memory what holds the memory: of other sizes than this class.
+    #[cold]
+    pub(crate) fn explained(&self, error: KvError, class: Option<Class>) -> KvError {
+        let KvError::Region(RegionError::Full { asked, left, capacity }) = error else { return error };
+        let Shared { heap, .. } = &*self.shared;
+        let (other_sizes, other_size) = heap.free_for_others(self.region().engine(), class);
+        let (pieces, waiting) = (heap.pooled(), self.waiting_spans());
+        let mut shortage =
+            Shortage { asked, left, capacity, pieces, waiting, other_sizes, other_size, ..Shortage::default() };
+        if let Some(watch) = self.watch() {
+            watch.explain(&mut shortage);
+        }
+        KvError::Full(Box::new(shortage))
+    }
+
+    /// Takes memory out of quarantine, if operations have ended that may refer to it, but retires
+    /// no spans.
+    #[doc(hidden)]
+    pub fn release_spans(&self) {
+        let (objects, _) = self.let_out(DETAINED);
+        objects.iter().for_each(|(class, word)| self.shared.heap.free(self.region().engine(), *class, *word));
     }
 
     /// Records that this thread got no memory while some is in quarantine.
@@ -243,15 +281,18 @@ impl<E: Engine> Worker<E> {
             }
         }
         self.leave_free();
-        let found = if self.store.find_memory() {
-            self.arena.allocate(&self.store.shared.heap, &self.store.shared.region, class)
-        } else {
-            Err(error)
-        };
-        if found.is_err() {
-            self.store.note_lack();
+        let mut found = Err(error);
+        if self.store.find_memory() {
+            found = self.arena.allocate(&self.store.shared.heap, &self.store.shared.region, class);
         }
-        found
+        // Another thread may take all that one span has.
+        while found.is_err() && self.store.call_back(class) {
+            found = self.arena.allocate(&self.store.shared.heap, &self.store.shared.region, class);
+        }
+        found.map_err(|error| {
+            self.store.note_lack();
+            self.store.explained(error, Some(class))
+        })
     }
 
     /// Leaves its free memory to all workers, as it does when it is dropped.

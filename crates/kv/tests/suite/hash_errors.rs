@@ -2,7 +2,7 @@
 
 use drtm_htm::NoHtm;
 use drtm_kv::{Bytes, HashConfig, Inline, KvError, KvTable, MAX_KEY, MAX_VALUE, Store};
-use drtm_rdma::{Offset, RegionError};
+use drtm_rdma::Offset;
 
 use crate::support::{MIB, store};
 
@@ -44,7 +44,7 @@ fn a_full_region_refuses_insertions_and_keeps_the_rest() {
         Ok(None) => panic!("{key} was not there"),
         Err(error) => Some(error),
     });
-    assert!(matches!(refused, Some(KvError::Region(RegionError::Full { .. }))), "{refused:?}");
+    assert!(matches!(refused, Some(KvError::Full(_))), "{refused:?}");
     assert!(inserted.len() > 500, "{}", inserted.len());
     let mut value = [0; 500];
     for key in &inserted {
@@ -99,6 +99,6 @@ fn configurations_that_describe_no_table_are_refused() {
         assert!(matches!(refused, KvError::Config { .. }), "{refused}");
     }
     let refused = store.hash_table(HashConfig::for_keys(u64::MAX)).expect_err("more than there is room for");
-    assert!(matches!(refused, KvError::Region(RegionError::Full { .. })), "{refused}");
+    assert!(matches!(refused, KvError::Full(_)), "{refused}");
     assert!(matches!(Store::in_memory(NoHtm, 1 << 47), Err(KvError::RegionTooLarge { .. } | KvError::Region(_))));
 }

@@ -2,7 +2,7 @@
 
 use drtm_htm::NoHtm;
 use drtm_kv::{Cursor, ForHolder, HashConfig, Inline, KvError, KvTable, MAX_VALUE, Tree, Worker};
-use drtm_rdma::{Offset, RegionError};
+use drtm_rdma::Offset;
 
 use crate::support::{MIB, store};
 
@@ -35,7 +35,7 @@ fn fill(tree: &Tree<NoHtm>, worker: &mut Worker<NoHtm>, length: usize, order: fn
         Ok(None) => panic!("{key} was not there"),
         Err(error) => Some(error),
     });
-    assert!(matches!(refused, Some(KvError::Region(RegionError::Full { .. }))), "{refused:?}");
+    assert!(matches!(refused, Some(KvError::Full(_))), "{refused:?}");
     inserted
 }
 
@@ -102,7 +102,7 @@ fn a_run_that_fails_leaves_nothing_behind() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(refused, KvError::Region(RegionError::Full { .. })), "{refused:?}");
+    assert!(matches!(refused, KvError::Full(_)), "{refused:?}");
     assert!(next > 500, "{next}");
     assert_eq!(tree.count().expect("sound"), next);
     let (mut cursor, mut passed, mut found) = (Cursor::up(..), Vec::new(), Vec::new());
@@ -120,7 +120,7 @@ fn a_load_that_fails_leaves_nothing_behind() {
     let (tree, mut worker) = (store.tree().expect("a tree"), store.worker().expect("a worker"));
     let rows = |count: u64| (0..count).map(|key| (key, [7; 100]));
     let refused = tree.load(&mut worker, rows(1_000_000)).expect_err("more than there is room for");
-    assert!(matches!(refused, KvError::Region(RegionError::Full { .. })), "{refused}");
+    assert!(matches!(refused, KvError::Full(_)), "{refused}");
     for out_of_order in [0, 5, 999, 19_999] {
         let refused = tree.load(&mut worker, rows(20_000).chain([(out_of_order, [0; 100])]));
         assert!(matches!(refused, Err(KvError::NotAscending { row: 20_000 })), "{refused:?}");
@@ -161,6 +161,6 @@ fn a_region_has_room_for_so_many_trees_and_no_more() {
     let store = store(NoHtm, MIB);
     let trees: Vec<_> = std::iter::from_fn(|| store.tree().ok()).collect();
     assert!(trees.len() > 500, "{}", trees.len());
-    assert!(matches!(store.tree(), Err(KvError::Region(RegionError::Full { .. }))));
+    assert!(matches!(store.tree(), Err(KvError::Full(_))));
     assert!(trees.iter().all(|tree| tree.count().expect("sound") == 0));
 }

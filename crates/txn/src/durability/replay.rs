@@ -21,7 +21,6 @@ use std::{
 
 use drtm_htm::Engine;
 use drtm_kv::{KvError, Locking, Placed, Store, Version, Worker};
-use drtm_rdma::RegionError;
 
 use self::{
     base::{Changed, rows_of},
@@ -222,7 +221,7 @@ impl<E: Engine> Filler<'_, E> {
             (!is_full).then(|| table.storage.place::<Any>(&mut self.worker, key, value, &Expected::Nothing, |_| ()));
         let seen = match placed {
             Some(Ok(Placed::Made(seen) | Placed::Found(seen))) => seen,
-            Some(Err(error)) if !matches!(error, KvError::Region(RegionError::Full { .. })) => return Err(error),
+            Some(Err(error)) if !matches!(error, KvError::Full(_)) => return Err(error),
             // Rows that do not fit are counted, to report how much memory is missing.
             None | Some(Err(_)) => {
                 missed.fetch_add(bytes, Relaxed);

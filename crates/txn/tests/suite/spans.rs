@@ -114,6 +114,44 @@ fn memory_is_not_cut_anew_while_a_transaction_may_know_it() -> Result<(), Error>
     Ok(())
 }
 
+/// A row of another size that is refused takes no memory away, even while a snapshot keeps it from
+/// being divided anew; and the error says what would free it.
+#[test]
+fn what_fitted_still_fits_after_a_row_of_another_size_was_refused() -> Result<(), Error> {
+    let db = database(8 << 20)?;
+    let table = db.table(HASHED)?;
+    let rows = fill(&db, table, 100, 0);
+    remove(&db, table, 0..rows)?;
+    let snapshot = db.snapshot()?;
+    for round in 1..4 {
+        let refused = db.transact(|tx| tx.put(table, first(9), &[1; 4_000]));
+        let Err(Error::Full(shortage)) = refused else { panic!("{refused:?}") };
+        assert!(shortage.waiting > 6 << 20 && shortage.snapshots == 1, "{shortage:?}");
+        let said = Error::Full(shortage).to_string();
+        assert!(said.contains("1 snapshot is open, the oldest for ") && said.contains("Builder::memory"), "{said}");
+        let again = fill(&db, table, 100, 0);
+        assert!(again >= rows - 64, "round {round}: {again} rows of {rows} fit");
+        remove(&db, table, 0..again)?;
+    }
+    drop(snapshot);
+    db.transact(|tx| tx.put(table, first(9), &[1; 4_000]))
+}
+
+#[test]
+fn an_error_says_which_sizes_memory_serves() -> Result<(), Error> {
+    let db = database(8 << 20)?;
+    let table = db.table(HASHED)?;
+    let rows = fill(&db, table, 1_000, 0);
+    // One row of each span is left.
+    (0..rows).filter(|row| row % 5 > 0).try_for_each(|row| remove(&db, table, row..row + 1))?;
+    let refused = db.transact(|tx| tx.put(table, first(9), &[1; 4_000]));
+    let Err(Error::Full(shortage)) = refused else { panic!("{refused:?}") };
+    assert!(shortage.other_sizes > 4 << 20 && (1_032..1_200).contains(&shortage.other_size), "{shortage:?}");
+    assert!(shortage.to_string().ends_with("compact the memory"), "{shortage}");
+    db.compact()?;
+    db.transact(|tx| tx.put(table, first(9), &[1; 4_000]))
+}
+
 /// A closure that fails for a reason of its own is not run again because of an earlier transaction.
 #[test]
 fn a_lack_of_memory_ends_with_its_transaction() -> Result<(), Error> {

@@ -59,7 +59,7 @@ pub(super) enum NotApplied {
 impl From<KvError> for NotApplied {
     fn from(error: KvError) -> Self {
         match error {
-            KvError::Region(RegionError::Full { .. } | RegionError::Allocate { .. }) => Self::Full,
+            KvError::Full(_) | KvError::Region(RegionError::Allocate { .. }) => Self::Full,
             _ => Self::Wrong,
         }
     }
