@@ -52,6 +52,7 @@ macro_rules! until {
 }
 
 mod change;
+mod empty;
 mod held;
 mod hints;
 mod insert_point;

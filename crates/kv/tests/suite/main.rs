@@ -7,6 +7,7 @@ mod bytes_noting;
 mod bytes_phantoms;
 mod cache;
 mod cluster;
+mod empty;
 mod hash_errors;
 mod hash_model;
 mod hash_peer;
