@@ -4,12 +4,14 @@
 //! - *churn*: rows of mixed sizes are replaced by others, ten times over; how much of the memory
 //!   that tables have taken then holds rows.
 //! - *reuse*: transactions that remove a row and insert another, by several threads.
+//! - *leave*: how long it takes to remove all rows of a table: one by one, at once, and with the
+//!   table; and how much memory serves rows of any size then.
 //! - *apart*: point reads of an ordered table by two threads, beside two threads that have a
 //!   database each.
 //!
 //! `DRTM_BENCH_RECORDS` (1,000,000) is the number of rows, `DRTM_BENCH_THREADS` (as many as there
 //! are cores) the most threads, `DRTM_BENCH_ROUNDS` (5) the rounds of which medians are printed,
-//! and `DRTM_BENCH_ONLY` one of the four names.
+//! and `DRTM_BENCH_ONLY` one of the five names.
 
 use std::{
     env,
@@ -178,6 +180,25 @@ fn reuse<O: Kind>(name: &str, def: TableDef<u64, Pod<[u8; 100]>, O>, threads: u6
     println!("reuse     {name:<8} {threads:>2} threads  {both:>12.0} removals and insertions/s");
 }
 
+/// Removes all rows of a table, which another table has as many rows beside.
+fn leave<O: Kind>(name: &str, def: TableDef<u64, Pod<[u8; 100]>, O>) {
+    let db = Builder::new().memory(4 << 30).build().expect("memory");
+    let other = db.table(MIXED).expect("memory");
+    (0..rows()).for_each(|key| db.transact(|tx| tx.put(other, key, &[1; 60])).expect("memory"));
+    let leave = |how: &str, leave: &dyn Fn(Table<u64, Pod<[u8; 100]>, O>)| {
+        let table = db.table(def).expect("memory");
+        load(&db, table, rows());
+        let (before, began) = (db.memory().free, Instant::now());
+        leave(table);
+        let took = began.elapsed();
+        let free = (db.memory().free - before) >> 20;
+        println!("leave     {name:<8} {how:<11}  {took:>9.2?}, {free} MiB are free for any size");
+    };
+    leave("Tx::clear", &|table| db.transact(|tx| tx.clear(table).map(drop)).expect("memory"));
+    leave("clear_table", &|table| db.clear_table(table).expect("memory"));
+    leave("drop_table", &|_| db.drop_table(def.name()).expect("memory"));
+}
+
 /// Point reads of two threads that share a database, and of two that have one each, in turns.
 fn apart() {
     let rows = rows();
@@ -222,6 +243,10 @@ fn main() {
             reuse("hash", HASHED, threads);
             reuse("ordered", SORTED, threads);
         }
+    }
+    if is_wanted("leave") {
+        leave("hashed", HASHED);
+        leave("sorted", SORTED);
     }
     if is_wanted("apart") {
         apart();

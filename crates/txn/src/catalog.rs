@@ -14,6 +14,7 @@ pub(crate) use self::change::Dropped;
 use crate::{
     Codec, Error, Key, TableDef,
     durability::format::TableShape,
+    lifecycle::Admission,
     located::{Asked, Left, Located},
     name::{self, Name},
     secondary::Indexes,
@@ -53,6 +54,9 @@ pub(crate) struct Opened<E: Engine> {
     /// before it does not see all entries of an index that was created later.
     pub(crate) whole_since: AtomicU64,
     standing: AtomicU8,
+    /// The database's count of changes from which on transactions wait while all rows are removed;
+    /// or zero.
+    cleared_at: AtomicU64,
     /// The types that it was opened with. A recovered table has none until it is opened.
     types: OnceLock<Types>,
     /// Identifies the table across restarts. An index's table has none.
@@ -82,6 +86,7 @@ impl<E: Engine> Opened<E> {
             indexes: Indexes::default(),
             whole_since: AtomicU64::new(0),
             standing: AtomicU8::new(OPEN),
+            cleared_at: AtomicU64::new(0),
             types: OnceLock::new(),
             shape: None,
         }
@@ -260,15 +265,20 @@ impl<E: Engine> Catalog<E> {
         Self { database, tables, infos, count: Arc::new(Mutex::new(count)), dropped_at: Arc::default() }
     }
 
-    /// Returns the table of a handle.
+    /// Returns the table of a handle, for a transaction that was admitted under this word.
     // The field that marks a dropped table is one that a handle is compared with anyway. It is read
     // before the transaction relies on the table: a thread that drops a table advances the
     // database's count of changes afterwards, and a commit reads that count.
     #[inline(always)]
-    pub(crate) fn opened(&self, database: u32, number: u16) -> Result<&Opened<E>, Error> {
+    pub(crate) fn opened(
+        &self,
+        database: u32,
+        number: u16,
+        admitted: impl FnOnce() -> Admission,
+    ) -> Result<&Opened<E>, Error> {
         match self.get(number) {
             Some(opened) if opened.database.load(Relaxed) == database => Ok(opened),
-            _ => self.not_there(database, number),
+            _ => self.not_there(database, number, admitted()),
         }
     }
 

@@ -43,6 +43,11 @@ pub(crate) const fn last_of(version: Version) -> u64 {
     epoch_of(version.next()) - 1
 }
 
+/// Returns the last version that there can be in an epoch.
+pub(crate) const fn last_version_of(epoch: u64) -> Version {
+    Version::new(first_after(epoch).number() - 1)
+}
+
 /// Returns the first version of the epoch after this one.
 pub(crate) const fn first_after(epoch: u64) -> Version {
     Version::new((epoch + 1) << COUNT_BITS)

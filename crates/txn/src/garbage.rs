@@ -26,7 +26,7 @@ use crossbeam_queue::SegQueue;
 use drtm_kv::{Handle, ReadEntry, Version};
 use smallvec::SmallVec;
 
-use crate::storage::{OwnedKey, Tour};
+use crate::storage::OwnedKey;
 
 /// Something that cannot be reclaimed yet.
 #[derive(Debug)]
@@ -36,8 +36,8 @@ pub(crate) enum Garbage {
     /// Older versions of rows, which may be needed as long as a snapshot is open that does not see
     /// this version.
     Past { rows: Rows, until: Version, age: u64 },
-    /// The rows of a table that this change of the schema dropped, from a tour's position on.
-    Table { table: u16, at: u64, tour: Option<Box<Tour>> },
+    /// The rows of a table that this change of the schema dropped.
+    Table { table: u16, at: u64 },
 }
 
 /// A few rows that one commit has written. A retry prefetches all of them first, since they are

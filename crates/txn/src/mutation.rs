@@ -34,6 +34,8 @@ pub enum Mutation {
     EpochNotPublished,
     /// Recovery forgets removals before it has seen every older value.
     RemovalsDropped,
+    /// Recovery keeps rows that were removed with all others of their table.
+    ClearNotReplayed,
     /// Recovery does not count the identities of dropped tables.
     IdsReused,
     /// Recovery does not restore the snapshot number.

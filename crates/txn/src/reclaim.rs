@@ -1,25 +1,35 @@
 //! Taking back what transactions leave behind (see `garbage`): tried by the thread that leaves it,
 //! then now and then by threads that commit, and by a thread that closes a snapshot.
 
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
 use drtm_htm::Engine;
-use drtm_kv::{ForHolder, Handle, KvError, Locking, NoValue, ReadEntry, Reaped, Worker};
+use drtm_kv::{Emptied, Handle, KvError, Locking, ReadEntry, Reaped, Worker};
 
 use crate::{
     Config, Error,
     budget::Spent,
-    catalog::Dropped,
+    catalog::{Dropped, Opened},
+    epoch::last_version_of,
     garbage::Garbage,
     inner::Inner,
     state::TxState,
     stats::Counters,
-    storage::{KeyRef, OwnedKey, Tour},
-    table::Any,
+    storage::KeyRef,
 };
 
 /// How many commits there are between attempts to take something back, and how much is tried at
 /// once: whatever a snapshot that stays open holds up, a commit does not become slow for it.
 const TURN: u32 = 32;
 const BATCH: usize = 512;
+
+/// How long the thread that drops a table waits for open transactions, and how long it sleeps
+/// between looks.
+const PATIENCE: Duration = Duration::from_millis(50);
+const NAP: Duration = Duration::from_micros(200);
 
 /// Takes a record out of its table, or keeps it in mind.
 pub(crate) fn reap<S: Config>(
@@ -100,9 +110,9 @@ fn try_each<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>, spent: &mu
                 }
                 None => true,
             },
-            Garbage::Table { table, at, tour } => {
+            Garbage::Table { table, at } => {
                 tried = BATCH;
-                db.lifecycle.has_passed(db.engine(), *at) && !empty_some(db, state, *table, tour, spent)?
+                empty(db, state, *table, *at)?
             }
             Garbage::Past { rows, age, .. } => {
                 tried += rows.len() - 1;
@@ -132,76 +142,84 @@ fn try_each<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>, spent: &mu
     Ok(())
 }
 
-/// Takes the rows out of tables that were dropped: now, if no transaction is running that was
-/// admitted before, or else later.
+/// Takes the rows out of tables that were dropped: now, if the transactions that were admitted
+/// before end soon, or else later.
 pub(crate) fn empty_dropped<S: Config>(db: &Inner<S>, Dropped { tables, at }: Dropped) -> Result<(), Error> {
-    if !db.lifecycle.has_passed(db.engine(), at) {
-        tables.into_iter().for_each(|table| db.garbage.push(Garbage::Table { table, at, tour: None }));
-        return Ok(());
-    }
     let thread = db.thread();
     let mut state = db.take(thread)?;
-    // No transaction of this thread tells that it looks at records.
-    let _visit = db.store.visit();
-    let mut spent = Spent::default();
-    let emptied = tables.into_iter().try_for_each(|table| {
-        let mut tour = None;
-        while empty_some(db, &mut state, table, &mut tour, &mut spent)? {
-            // Garbage that another thread is about to take out.
-            if tour.is_none() {
-                db.garbage.push(Garbage::Table { table, at, tour });
-                break;
+    let emptied = await_end(db, &mut state, at).and_then(|has_ended| {
+        for table in tables {
+            if !has_ended || !empty(db, &mut state, table, at)? {
+                db.garbage.push(Garbage::Table { table, at });
             }
         }
-        Ok::<(), KvError>(())
+        Ok(())
     });
-    db.past.enter(spent);
     db.give_back(thread, state);
+    await_spans(db);
     Ok(emptied?)
 }
 
-/// Takes some rows out of a table that was dropped, and which no transaction uses any more. Returns
-/// whether there are others. If that is so at the end of a tour, another is begun.
-fn empty_some<S: Config>(
+/// Waits a while until memory that left its tables in whole spans can be used again. Otherwise it
+/// is taken out of quarantine when memory is needed.
+pub(crate) fn await_spans<S: Config>(db: &Inner<S>) {
+    let until = Instant::now() + PATIENCE;
+    db.store.release_spans();
+    while db.store.waiting_spans() > 0 && Instant::now() < until {
+        thread::sleep(NAP);
+        db.store.release_spans();
+    }
+}
+
+/// Waits a while until no operation is left that was admitted before a change of the schema.
+/// Returns whether none is.
+pub(crate) fn await_end<S: Config>(
     db: &Inner<S>,
     state: &mut TxState<S::Engine>,
-    table: u16,
-    left: &mut Option<Box<Tour>>,
-    spent: &mut Spent,
+    at: u64,
 ) -> Result<bool, KvError> {
-    let Some(opened) = db.catalog.get(table) else { return Ok(false) };
-    let tour = match left {
-        Some(tour) => tour,
-        None => left.insert(Box::new(opened.storage.tour()?)),
-    };
-    let (mut keys, mut has_more) = (Vec::<OwnedKey>::new(), true);
-    while has_more && keys.len() < BATCH {
-        has_more = opened.storage.visit_some(tour, |key| keys.push(key.into()))?;
-    }
-    let records = db.store.records();
-    for key in &keys {
-        let TxState { worker, holder, session, .. } = &mut *state;
-        let view = ForHolder(*holder);
-        let Ok(seen) = opened.storage.read::<Any, _>(key.as_ref(), view, &mut NoValue)? else { continue };
-        // What it was is counted.
-        if let Locking::Taken { .. } = records.lock(seen.at, *holder)? {
-            let freed = records.forget(worker, seen.at, |_, _| false);
-            records.unlock(seen.at);
-            spent.give_back(freed?);
+    let until = Instant::now() + PATIENCE;
+    while !has_ended(db, at) {
+        if Instant::now() >= until {
+            return Ok(false);
         }
-        if seen.is_present() {
-            opened.storage.remove(worker, key.as_ref())?;
-        } else {
-            let going = || session.counters.takes_out(db.engine());
-            opened.storage.reap(worker, key.as_ref(), seen, going)?;
-        }
+        // No transaction of this thread tells that it looks at records.
+        let visit = db.store.visit();
+        let tried = try_some(db, state);
+        drop(visit);
+        tried?;
+        thread::sleep(NAP);
     }
-    if has_more {
-        return Ok(true);
+    Ok(true)
+}
+
+/// Returns whether no operation is left that was admitted before a change of the schema, nor what
+/// it has left behind: older versions among them.
+fn has_ended<S: Config>(db: &Inner<S>, at: u64) -> bool {
+    db.quiescence.seems_since(at, db.engine(), &db.lifecycle, &db.garbage)
+}
+
+/// Takes all rows out of a table that was dropped, if no operation that may use it is left. Returns
+/// whether its storage is empty: another table can have it then.
+fn empty<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>, table: u16, at: u64) -> Result<bool, KvError> {
+    let Some(opened) = db.catalog.get(table) else { return Ok(true) };
+    if !has_ended(db, at) {
+        return Ok(false);
     }
-    *left = None;
-    // Another table can have all of its memory.
-    Ok(!db.catalog.reuse_storage(opened)?)
+    empty_all(db, state, opened)?;
+    // Garbage may be about to be taken out by another thread.
+    db.catalog.reuse_storage(opened)
+}
+
+/// Takes all rows out of a table that no operation uses.
+pub(crate) fn empty_all<S: Config>(
+    db: &Inner<S>,
+    state: &mut TxState<S::Engine>,
+    table: &Opened<S::Engine>,
+) -> Result<Emptied, KvError> {
+    // Rows that are inserted from now on are of this epoch, or a later one.
+    let epoch = db.engine().fetch_add(db.snapshot_number()?, 1);
+    table.storage.empty(&mut state.worker, last_version_of(epoch))
 }
 
 /// Drops the older versions of a row that no snapshot needs. Returns whether none is left.

@@ -6,7 +6,7 @@ pub(crate) use self::tour::Tour;
 
 use drtm_htm::Engine;
 use drtm_kv::{
-    AsOf, BucketVersion, Bytes, ForHolder, GuardChange, Handle, HashConfig, HashTable, Inline, KvError, KvTable,
+    AsOf, BucketVersion, Bytes, Emptied, ForHolder, GuardChange, Handle, HashConfig, HashTable, Inline, KvError, KvTable,
     NoValue, NodeVersion, Past, Placed, ReadEntry, Reaped, Relocated, Reserved, Store, Tree, Turn, ValueSink, Version,
     Visibility, Worker,
 };
@@ -447,9 +447,15 @@ impl<E: Engine> Storage<E> {
         dispatch!(Any, self, key, |table, key| table.relocate(worker, key))
     }
 
-    /// Removes a row and its older versions, without a transaction.
-    pub(crate) fn remove(&self, worker: &mut Worker<E>, key: KeyRef<'_>) -> Result<(), KvError> {
-        dispatch!(Any, self, key, |table, key| table.remove(worker, key).map(drop))
+    /// Removes all rows, whose versions are up to `last`. Nothing else uses the table, no row has
+    /// older versions.
+    pub(crate) fn empty(&self, worker: &mut Worker<E>, last: Version) -> Result<Emptied, KvError> {
+        match self {
+            Self::HashOfWords(table) => table.empty(worker, last),
+            Self::HashOfBytes(table) => table.empty(worker, last),
+            Self::TreeOfWords(tree) => tree.empty(worker, last),
+            Self::TreeOfBytes(tree) => tree.empty(worker, last),
+        }
     }
 
     /// Frees the memory of the hints of an unused table.

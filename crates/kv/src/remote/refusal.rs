@@ -1,6 +1,5 @@
 //! The owner's reasons to refuse a request: errors that are sent in messages.
 
-
 use crate::KvError;
 
 /// What an owner refuses, or cannot execute. Nothing has changed at the owner.

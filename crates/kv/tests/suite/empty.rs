@@ -98,12 +98,12 @@ impl<E: Engine> Subject<E> {
         ])
     }
 
-    fn insert(&self, worker: &mut Worker<E>, key: u64, value: &[u8]) -> Result<Version, KvError> {
-        on!(self, key, |table, key| Ok(table.insert(worker, key, value)?.expect("it is new")))
+    fn insert(&self, worker: &mut Worker<E>, row: u64, value: &[u8]) -> Result<Version, KvError> {
+        on!(self, row, |table, key| Ok(table.insert(worker, key, value)?.expect("it is new")))
     }
 
-    fn get(&self, key: u64, value: &mut Vec<u8>) -> Result<bool, KvError> {
-        on!(self, key, |table, key| Ok(table.read(key, Current, value)?.is_ok_and(|found| found.is_present())))
+    fn get(&self, row: u64, value: &mut Vec<u8>) -> Result<bool, KvError> {
+        on!(self, row, |table, key| Ok(table.read(key, Current, value)?.is_ok_and(|found| found.is_present())))
     }
 
     fn count(&self) -> Result<u64, KvError> {

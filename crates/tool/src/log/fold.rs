@@ -115,8 +115,8 @@ pub(super) fn fold<'c>(survey: &Survey<'c>, unclosed: bool) -> Folded<'c> {
     let Told { mut entries, mut changes } = told;
     // A checkpoint's changes come first.
     changes.sort_by_key(|(epoch, _)| *epoch);
-    let dropped = folded.change_tables(changes);
-    entries.retain(|entry| !dropped.contains(&entry.table));
+    let gone = folded.change_tables(changes);
+    entries.retain(|entry| gone.get(&entry.table).is_none_or(|before| entry.epoch() >= *before));
     // Groups the changes of a row in the order of their versions. A checkpoint's put has the
     // version of the last change before it, and comes after that change.
     entries.sort_by_key(|entry| (entry.table, entry.key, entry.version, matches!(entry.change, Change::Put(_))));
@@ -140,17 +140,22 @@ impl<'c> Told<'c> {
 }
 
 impl<'c> Folded<'c> {
-    /// Applies changes to the tables in order. Returns the dropped tables.
-    fn change_tables(&mut self, changes: Vec<(u64, CatalogChange)>) -> BTreeSet<u16> {
-        let (tables, mut dropped) = (&mut self.tables, BTreeSet::new());
-        for (_, change) in changes {
+    /// Applies changes to the tables in order. Returns the tables of which no rows of epochs before
+    /// this one are left: of a dropped table, none at all.
+    fn change_tables(&mut self, changes: Vec<(u64, CatalogChange)>) -> BTreeMap<u16, u64> {
+        let (tables, mut gone) = (&mut self.tables, BTreeMap::new());
+        for (epoch, change) in changes {
             let id = change.table();
             match (change, tables.get_mut(&id)) {
                 (CatalogChange::TableDropped(_), _) => {
                     tables.remove(&id);
-                    dropped.insert(id);
+                    gone.insert(id, u64::MAX);
                 }
-                (CatalogChange::Table(_, shape), None) if !dropped.contains(&id) => {
+                (CatalogChange::TableCleared(_), _) => {
+                    let before = gone.entry(id).or_insert(epoch);
+                    *before = epoch.max(*before);
+                }
+                (CatalogChange::Table(_, shape), None) if gone.get(&id) != Some(&u64::MAX) => {
                     tables.insert(id, (shape, Vec::new()));
                 }
                 (CatalogChange::TableRenamed(_, name), Some((shape, _))) => shape.name = name,
@@ -167,7 +172,7 @@ impl<'c> Folded<'c> {
                 self.left.doubled_names += 1;
             }
         }
-        dropped
+        gone
     }
 
     fn row(&mut self, changes: &[Entry<'c>]) {

@@ -160,6 +160,8 @@ struct TableRow {
     name: Option<String>,
     /// Whether a record dropped it.
     dropped: bool,
+    /// How often all of its rows were removed at once.
+    cleared: u64,
     ordered: Option<bool>,
     key: Option<String>,
     codec: Option<String>,
@@ -197,6 +199,7 @@ impl TableRow {
             CatalogChange::Table(_, shape) => self.is_created(shape),
             CatalogChange::Index(_, name) => self.is_indexed(name),
             CatalogChange::TableDropped(_) => self.dropped = true,
+            CatalogChange::TableCleared(_) => self.cleared += 1,
             CatalogChange::TableRenamed(_, name) => self.name = Some(name),
             CatalogChange::IndexDropped(_, name) => self.indexes.retain(|index| *index != name),
         }
@@ -226,6 +229,7 @@ fn name_of(kind: RecordKind) -> &'static str {
         RecordKind::TableDropped => "table dropped",
         RecordKind::TableRenamed => "table renamed",
         RecordKind::IndexDropped => "index dropped",
+        RecordKind::TableCleared => "table cleared",
     }
 }
 

@@ -21,7 +21,7 @@ use drtm_htm::Engine;
 use drtm_kv::KvError;
 
 use super::{Catalog, DROPPED, NO_DATABASE, OPEN, Opened};
-use crate::{Conflict, Error, name, table::Types};
+use crate::{Conflict, Error, lifecycle::Admission, name, table::Types};
 
 /// A change that has not finished: it is later than all that have.
 const UNDER_WAY: u64 = u64::MAX;
@@ -38,10 +38,14 @@ impl<E: Engine> Catalog<E> {
     /// Returns the error for a handle without a table, unless the table is there after all.
     #[cold]
     #[inline(never)]
-    pub(super) fn not_there(&self, database: u32, number: u16) -> Result<&Opened<E>, Error> {
+    pub(super) fn not_there(&self, database: u32, number: u16, admitted: Admission) -> Result<&Opened<E>, Error> {
         let Some(opened) = self.get(number).filter(|_| database == self.database) else {
             return Err(Error::OtherDatabase);
         };
+        // The thread that clears the table waits for this transaction, which is to be retried.
+        if admitted.count() < opened.cleared_at.load(SeqCst) {
+            return Err(Conflict::Validation.into());
+        }
         // The dropping thread may not have advanced the count yet, or may have to restore the
         // table. Nothing may depend on a drop before that.
         drop(self.count.lock());
@@ -98,8 +102,44 @@ impl<E: Engine> Catalog<E> {
         Ok(Dropped { tables, at })
     }
 
+    /// Lets `clear` remove all rows of a table, and the entries of its indexes, while no transaction
+    /// uses them. `publish` advances the database's count of changes, and returns it. `clear` gets
+    /// the count and the tables; it returns `None` if it has done nothing.
+    ///
+    /// Transactions that were admitted before the change are retried, as for a
+    /// [drop](Self::drop_table). Later ones wait until `clear` has returned.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Dropped`]. The errors of `clear`.
+    pub(crate) fn clear_table<T>(
+        &self,
+        table: &Opened<E>,
+        next: u64,
+        publish: impl FnOnce() -> u64,
+        clear: impl FnOnce(u64, &[&Opened<E>]) -> Result<Option<T>, Error>,
+    ) -> Result<Option<T>, Error> {
+        let _count = self.count.lock();
+        table.check_open()?;
+        let all: Vec<_> = std::iter::once(table).chain(self.indexes_of(table.number)).collect();
+        for table in &all {
+            table.cleared_at.store(next, SeqCst);
+            table.database.store(NO_DATABASE, SeqCst);
+        }
+        self.dropped_at.store(UNDER_WAY, SeqCst);
+        let at = publish();
+        self.dropped_at.store(at, SeqCst);
+        all.iter().for_each(|table| table.cleared_at.store(at, SeqCst));
+        let cleared = clear(at, &all);
+        for table in &all {
+            table.database.store(self.database, SeqCst);
+            table.cleared_at.store(0, SeqCst);
+        }
+        cleared
+    }
+
     /// Makes the storage of a dropped table, which no transaction uses any more, available to
-    /// another table, if it is empty. Returns whether it is not.
+    /// another table, if it is empty. Returns whether it is.
     ///
     /// # Errors
     ///

@@ -1,7 +1,9 @@
 //! Dropping and renaming tables, and dropping indexes.
 
 use super::Db;
-use crate::{Config, Error, catalog::Opened, durability::format::CatalogChange, reclaim, trace::event};
+use crate::{
+    Codec, Config, Error, Key, Kind, Table, catalog::Opened, durability::format::CatalogChange, reclaim, trace::event,
+};
 
 impl<S: Config> Db<S> {
     /// Drops a table with all of its rows and indexes. A table that is created later under the same
@@ -13,10 +15,11 @@ impl<S: Config> Db<S> {
     /// [`Conflict::Validation`](crate::Conflict::Validation). An open range may continue to the end
     /// of its transaction with the rows that there were.
     ///
-    /// If no transaction or snapshot is open, the memory of the rows is reused at once, which takes
-    /// some time for each row. Otherwise it is freed after those that were open before have ended,
-    /// a part of it with every few commits. Buckets and nodes are then reused by another table of
-    /// the same kind, with keys like its own. The table's number, of which there are [so
+    /// If the transactions and snapshots that are open end soon, the memory of the rows is freed at
+    /// once. Otherwise a later commit frees it, after they have ended. This takes time for each of
+    /// the table's buckets or nodes, and for each span of memory; rows are visited only where they
+    /// are in memory together with another table's. Buckets and nodes are then reused by another
+    /// table of the same kind, with keys like its own. The table's number, of which there are [so
     /// many](Error::TooManyTables), is kept until the database is closed.
     ///
     /// With a [log](crate::Builder::path), the drop is durable when a commit would be durable.
@@ -61,6 +64,81 @@ impl<S: Config> Db<S> {
         drop(turn);
         event!(info, table = name, "a table has been dropped");
         db.after_announcement()
+    }
+
+    /// Removes all rows of a table at once, in a transaction of its own.
+    ///
+    /// Like [`Tx::clear`](crate::Tx::clear), but does not look at each row: it visits the table's
+    /// index, and frees memory in whole spans. That needs a moment in which nothing uses the table.
+    /// Transactions that run are retried, as for [`drop_table`](Self::drop_table); later ones that
+    /// use the table wait. Where there is no such moment soon, since a snapshot or a transaction
+    /// stays open, this removes the rows one by one, as `Tx::clear` does. So it does for a database
+    /// with a [sink](crate::Builder::sink), which is told of each row.
+    ///
+    /// A row that is in memory together with another table's rows is freed by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Dropped`]. [`Error::IndexNotOpened`]. [`Error::OfCluster`]. [`Error::Nested`]
+    /// within the closure of a transaction. [`Error::Closed`]. [`Error::Poisoned`]; the rows then
+    /// stay. [`Error::OutcomeUnknown`] if the log fails meanwhile.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, Raw, TableDef};
+    ///
+    /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
+    /// let db = Db::new()?;
+    /// let notes = db.table(NOTES)?;
+    /// db.transact(|tx| (0..1_000).try_for_each(|key| tx.put(notes, key, b"note")))?;
+    /// db.clear_table(notes)?;
+    /// assert_eq!(db.read(|tx| tx.len(notes))?, 0);
+    /// db.transact(|tx| tx.insert(notes, 7, b"new"))?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn clear_table<K: Key, C: Codec, O: Kind>(&self, table: Table<K, C, O>) -> Result<(), Error> {
+        let db = &*self.inner;
+        let admitted = db.lifecycle.admit(db.engine(), false)?;
+        if self.is_in_closure() {
+            return Err(Error::Nested);
+        }
+        let opened = db.catalog.opened(table.database, table.number, || admitted)?;
+        let turn = opened.indexes.turn();
+        opened.indexes.check_own(&opened.name)?;
+        opened.indexes.check_opened(&opened.name)?;
+        let cleared = self.clear_whole(opened)?;
+        drop(turn);
+        if !cleared {
+            return self.transact(|tx| tx.clear(table).map(drop));
+        }
+        event!(info, table = opened.name.get(), "a table has been cleared");
+        db.after_announcement()
+    }
+
+    /// Removes all rows of a table and its indexes while nothing uses them. Returns whether there
+    /// was such a moment.
+    fn clear_whole(&self, table: &Opened<S::Engine>) -> Result<bool, Error> {
+        let db = &*self.inner;
+        if db.sink.is_some() || self.snapshot_count()? > 0 {
+            return Ok(false);
+        }
+        let thread = db.thread();
+        let mut state = db.take(thread)?;
+        let next = db.lifecycle.now(db.engine()).count() + 1;
+        let tell = || db.lifecycle.advance_count(db.engine());
+        let cleared = db.catalog.clear_table(table, next, tell, |at, tables| {
+            if !reclaim::await_end(db, &mut state, at)? {
+                return Ok(None);
+            }
+            // Rows of earlier epochs are removed, and no other commits meanwhile.
+            db.announce(&CatalogChange::TableCleared(db.catalog.id(table.number).unwrap_or_default()))?;
+            tables.iter().try_for_each(|table| reclaim::empty_all(db, &mut state, table).map(drop))?;
+            Ok(Some(()))
+        });
+        db.give_back(thread, state);
+        reclaim::await_spans(db);
+        Ok(cleared?.is_some())
     }
 
     /// Renames a table. Its handles stay valid, and transactions are not affected. The definition

@@ -39,6 +39,7 @@ use super::{
 use crate::{
     Error,
     catalog::{Catalog, Opened},
+    epoch::epoch_of,
     mutation::Mutation,
     storage::{Expected, KeyRef, Storage},
     table::Any,
@@ -95,12 +96,15 @@ pub(super) fn replay<E: Engine>(
         catalog.begin_identities_at(checkpoint.end.next_table);
     }
     let Gathered { origins, mut shares } = gather(recovered, (&mut tables, sources.until()), fault)?;
-    // Rows of a dropped table are ignored. None can be of a later epoch.
+    // Rows of a dropped table are ignored, and those that were removed with all others. None of a
+    // dropped table can be of a later epoch.
     let is_late = |item: &&Item<'_>| tables.dropped_in(item.table).is_some_and(|epoch| item.epoch() >= epoch);
     if let Some(late) = shares.iter().flatten().find(is_late) {
         return Err(sources.damaged(&origins, late, "a row was written to a table after it was dropped"));
     }
-    shares.iter_mut().for_each(|share| share.retain(|item| tables.dropped_in(item.table).is_none()));
+    if fault != Some(Mutation::ClearNotReplayed) {
+        shares.iter_mut().for_each(|share| share.retain(|item| !tables.lack(item.table, item.epoch())));
+    }
     if fault != Some(Mutation::IdsReused) {
         catalog.begin_identities_at(tables.next());
     }
@@ -155,7 +159,7 @@ fn restore<E: Engine>(
             let mut found = 0;
             rows_of(checkpoint, (offset, frame), |entry, value, encoded| {
                 found += 1;
-                if tables.dropped_in(entry.table).is_some() {
+                if tables.lack(entry.table, epoch_of(Version::new(entry.version))) {
                     return Ok(());
                 }
                 let hash = hash_of(entry.table, entry.key);

@@ -15,6 +15,8 @@ pub(super) struct Tables {
     standing: BTreeMap<u16, (TableShape, Vec<String>)>,
     /// The epochs in which tables were dropped, by the tables.
     dropped: BTreeMap<u16, u64>,
+    /// The epochs in which all rows were removed last, by the tables.
+    cleared: BTreeMap<u16, u64>,
     /// Tables that a change names, but a checkpoint lacks: they must have been dropped while it was
     /// made.
     lacking: BTreeSet<u16>,
@@ -38,6 +40,10 @@ impl Tables {
             CatalogChange::Table(_, as_created) => may_be_known && shape.is_as(&as_created),
             CatalogChange::TableRenamed(_, name) => {
                 shape.name = name;
+                true
+            }
+            CatalogChange::TableCleared(_) => {
+                self.cleared.insert(id, epoch);
                 true
             }
             CatalogChange::TableDropped(_) => {
@@ -72,7 +78,10 @@ impl Tables {
                 self.dropped.insert(id, epoch);
                 may_be_known
             }
-            CatalogChange::TableRenamed(id, _) | CatalogChange::Index(id, _) | CatalogChange::IndexDropped(id, _) => {
+            CatalogChange::TableRenamed(id, _)
+            | CatalogChange::TableCleared(id)
+            | CatalogChange::Index(id, _)
+            | CatalogChange::IndexDropped(id, _) => {
                 self.lacking.insert(id);
                 may_be_known
             }
@@ -87,6 +96,12 @@ impl Tables {
     /// Returns the epoch in which a table was dropped.
     pub(super) fn dropped_in(&self, table: u16) -> Option<u64> {
         self.dropped.get(&table).copied()
+    }
+
+    /// Returns whether rows of an epoch are in no table: it was dropped, or they were removed with
+    /// all others.
+    pub(super) fn lack(&self, table: u16, epoch: u64) -> bool {
+        self.dropped.contains_key(&table) || self.cleared.get(&table).is_some_and(|cleared| epoch < *cleared)
     }
 
     /// Returns an identity above those of all tables, present or dropped.
@@ -123,6 +138,7 @@ mod tests {
         let has_it = indexes.contains(&name);
         match kind {
             1 => Some(CatalogChange::TableDropped(*id)),
+            5 => Some(CatalogChange::TableCleared(*id)),
             2 => Some(CatalogChange::TableRenamed(*id, name)),
             3 if !has_it => Some(CatalogChange::Index(*id, name)),
             _ if has_it => Some(CatalogChange::IndexDropped(*id, name)),
@@ -144,7 +160,7 @@ mod tests {
         /// changes since that epoch.
         #[test]
         fn changes_that_a_checkpoint_has_lead_to_the_same_again(
-            steps in prop::collection::vec((0..5_u8, any::<usize>(), 0..3_u8), 0..40),
+            steps in prop::collection::vec((0..6_u8, any::<usize>(), 0..3_u8), 0..40),
             since: prop::sample::Index,
             taken: prop::sample::Index,
             durable: prop::sample::Index,
@@ -187,6 +203,11 @@ mod tests {
         assert!(tables.apply(CatalogChange::TableDropped(3), 5, false));
         assert!(!tables.apply(created(), 6, true), "no identity is used twice");
         assert_eq!((tables.next(), tables.dropped_in(3), tables.dropped_in(5)), (5, Some(5), None));
+        // Rows are removed up to the epoch of the last removal of all.
+        let mut tables = Tables::default();
+        assert!(tables.apply(created(), 1, false));
+        assert!([4, 9].into_iter().all(|epoch| tables.apply(CatalogChange::TableCleared(3), epoch, false)));
+        assert_eq!([3, 4, 8, 9, 10].map(|epoch| tables.lack(3, epoch)), [true, true, true, false, false]);
         // A checkpoint may lack a table that was dropped while it was made, and no other.
         let mut tables = Tables::default();
         assert!(tables.apply(CatalogChange::TableRenamed(7, "b".to_owned()), 1, true));

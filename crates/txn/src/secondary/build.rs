@@ -91,8 +91,8 @@ impl<S: Config> Db<S> {
         def: IndexDef<K, C, I, U>,
     ) -> Result<Index<K, C, I, U, O>, Error> {
         let db = &*self.inner;
-        db.lifecycle.admit(db.engine(), false)?;
-        let opened = db.catalog.opened(table.database, table.number)?;
+        let admitted = db.lifecycle.admit(db.engine(), false)?;
+        let opened = db.catalog.opened(table.database, table.number, || admitted)?;
         let (entries, types) = (def.entries(), def.entries().types(Some((opened.number, opened.name.clone()))));
         let number = if opened.indexes.have(def.name)
             && let Some(number) = db.catalog.find(entries, &types)?

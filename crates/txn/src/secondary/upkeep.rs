@@ -308,6 +308,14 @@ impl Indexes {
         if self.writers() == Writers::Own { Ok(()) } else { Err(Error::OfCluster { table: table.get() }) }
     }
 
+    /// Refuses to change a table that has an index which is recorded and was not opened.
+    pub(crate) fn check_opened(&self, table: &Name) -> Result<(), Error> {
+        match self.not_opened() {
+            Some(index) => Err(Error::IndexNotOpened { table: table.get(), index }),
+            None => Ok(()),
+        }
+    }
+
     /// Returns whether there is a whole index of this name.
     pub(super) fn have(&self, name: &str) -> bool {
         self.all().any(|listed| listed.index.name() == name && listed.stage.load(Acquire) == WHOLE)

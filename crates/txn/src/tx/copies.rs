@@ -105,7 +105,7 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         if O::ORDERED {
             return self.range(table.as_ordered(), ..)?.view_each(visit);
         }
-        let opened = self.db.catalog.opened(table.database, table.number)?;
+        let opened = self.with(|tx| tx.opened(table))?;
         let (mut tour, mut keys, mut has_more) = (opened.storage.tour()?, Vec::new(), true);
         while has_more {
             has_more = self.with(|tx| tx.next_keys(opened, &mut tour, &mut keys))?;

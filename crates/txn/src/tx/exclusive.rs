@@ -134,7 +134,8 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
 
     #[inline(always)]
     pub(super) fn opened<K, C, O>(&self, table: Table<K, C, O>) -> Result<&'db Opened<S::Engine>, Error> {
-        self.db.catalog.opened(table.database, table.number)
+        let admitted = || self.state.as_ref().map(|state| state.session.admission).unwrap_or_default();
+        self.db.catalog.opened(table.database, table.number, admitted)
     }
 
     /// Records that the transaction cannot commit.

@@ -22,6 +22,7 @@ const BY_VALUE: IndexDef<u32, Pod<u64>, u64, Multi> = IndexDef::multi("by value"
 enum Step {
     Open(usize),
     Drop(usize),
+    Clear(usize),
     Rename(usize, usize),
     Index(usize),
     DropIndex,
@@ -37,6 +38,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => name().prop_map(Step::Open),
         2 => name().prop_map(Step::Drop),
+        2 => name().prop_map(Step::Clear),
         2 => (name(), name()).prop_map(|(from, to)| Step::Rename(from, to)),
         2 => name().prop_map(Step::Index),
         1 => Just(Step::DropIndex),
@@ -51,7 +53,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 fn random_step(random: &mut fastrand::Rng) -> Step {
     let (one, other, key) = (random.usize(0..3), random.usize(0..3), random.u32(0..4));
-    match random.u32(0..21) {
+    match random.u32(0..23) {
         0..4 => Step::Open(one),
         4..7 => Step::Drop(one),
         7..9 => Step::Rename(one, other),
@@ -59,6 +61,7 @@ fn random_step(random: &mut fastrand::Rng) -> Step {
         11 => Step::DropIndex,
         12 => Step::Checkpoint,
         13 | 14 => Step::Remove(one, key),
+        21 | 22 => Step::Clear(one),
         _ => Step::Put(one, key),
     }
 }
@@ -147,8 +150,12 @@ fn carry_out(db: &Db<Sound>, model: &Model, step: Step, value: u64) -> (Model, R
             next.entry(name(table)).or_default().rows.remove(&key);
             db.table(TABLES[table]).and_then(|table| db.transact(|tx| tx.remove(table, key).map(drop)))
         }
+        Step::Clear(table) if next.contains_key(name(table)) => {
+            next.entry(name(table)).or_default().rows.clear();
+            db.table(TABLES[table]).and_then(|table| db.clear_table(table))
+        }
         Step::Checkpoint => db.checkpoint().map(drop),
-        Step::Drop(_) | Step::Rename(..) | Step::Put(..) | Step::Remove(..) | Step::Reopen | Step::Backup => Ok(()),
+        Step::Drop(_) | Step::Clear(_) | Step::Rename(..) | Step::Put(..) | Step::Remove(..) | Step::Reopen | Step::Backup => Ok(()),
     };
     (next, done)
 }
@@ -260,6 +267,11 @@ fn at_every_crash_a_change_of_the_catalog_has_happened_or_not() {
 #[test]
 fn crash_images_notice_identities_that_are_used_twice() {
     assert!(check_all(Some(Mutation::IdsReused), 20).is_err());
+}
+
+#[test]
+fn crash_images_notice_rows_that_come_back_after_all_were_removed() {
+    assert!(check_all(Some(Mutation::ClearNotReplayed), 20).is_err());
 }
 
 /// A table is dropped, renamed, and another is created, before every write to a checkpoint.

@@ -2,6 +2,7 @@
 //! compilation. Model checking is in `tests/loom`.
 #![cfg(not(feature = "model"))]
 
+mod clears;
 mod close;
 mod counts;
 mod derived;

@@ -91,6 +91,8 @@ pub enum CatalogChange {
     TableRenamed(u16, String),
     /// An index of a table was dropped.
     IndexDropped(u16, String),
+    /// All rows of a table were removed, and the entries of its indexes.
+    TableCleared(u16),
 }
 
 impl CatalogChange {
@@ -131,6 +133,7 @@ impl CatalogChange {
             Self::TableDropped(table) => named(RecordKind::TableDropped, *table, ""),
             Self::TableRenamed(table, name) => named(RecordKind::TableRenamed, *table, name),
             Self::IndexDropped(table, name) => named(RecordKind::IndexDropped, *table, name),
+            Self::TableCleared(table) => named(RecordKind::TableCleared, *table, ""),
         }
     }
 
@@ -142,7 +145,8 @@ impl CatalogChange {
             | Self::Index(table, _)
             | Self::TableDropped(table)
             | Self::TableRenamed(table, _)
-            | Self::IndexDropped(table, _) => *table,
+            | Self::IndexDropped(table, _)
+            | Self::TableCleared(table) => *table,
         }
     }
 
@@ -169,13 +173,18 @@ impl CatalogChange {
                 let shape = TableShape { name, is_ordered, key_size, value_size, key, codec, types };
                 Some(Self::Table(raw.table.get(), shape))
             }
-            RecordKind::Index | RecordKind::TableDropped | RecordKind::TableRenamed | RecordKind::IndexDropped => {
+            RecordKind::Index
+            | RecordKind::TableDropped
+            | RecordKind::TableRenamed
+            | RecordKind::IndexDropped
+            | RecordKind::TableCleared => {
                 let raw = RawNamed::read_from_bytes(take(&mut rest, size_of::<RawNamed>())?).ok()?;
                 let name = String::from_utf8(take(&mut rest, raw.name.get().into())?.to_vec()).ok()?;
                 let table = raw.table.get();
                 Some(match record.kind {
-                    RecordKind::TableDropped if !name.is_empty() => return None,
+                    RecordKind::TableDropped | RecordKind::TableCleared if !name.is_empty() => return None,
                     RecordKind::TableDropped => Self::TableDropped(table),
+                    RecordKind::TableCleared => Self::TableCleared(table),
                     RecordKind::TableRenamed => Self::TableRenamed(table, name),
                     RecordKind::IndexDropped => Self::IndexDropped(table, name),
                     _ => Self::Index(table, name),

@@ -80,6 +80,8 @@ pub enum RecordKind {
     TableRenamed = 6,
     /// An index that was dropped.
     IndexDropped = 7,
+    /// A table of which all rows were removed.
+    TableCleared = 8,
 }
 
 impl RecordKind {
@@ -88,7 +90,12 @@ impl RecordKind {
     pub const fn is_of_catalog(self) -> bool {
         match self {
             Self::Rows | Self::End => false,
-            Self::Table | Self::Index | Self::TableDropped | Self::TableRenamed | Self::IndexDropped => true,
+            Self::Table
+            | Self::Index
+            | Self::TableDropped
+            | Self::TableRenamed
+            | Self::IndexDropped
+            | Self::TableCleared => true,
         }
     }
 }
@@ -122,6 +129,14 @@ pub struct Entry<'b> {
     pub version: u64,
     /// The change of the row.
     pub change: Change<'b>,
+}
+
+impl Entry<'_> {
+    /// Returns the epoch in which the row was written.
+    #[must_use]
+    pub const fn epoch(&self) -> u64 {
+        self.version >> COUNT_BITS
+    }
 }
 
 /// Returns the version to which those of a record's entries are relative: the first that a row can
@@ -293,6 +308,7 @@ impl<'b> Record<'b> {
             5 => RecordKind::TableDropped,
             6 => RecordKind::TableRenamed,
             7 => RecordKind::IndexDropped,
+            8 => RecordKind::TableCleared,
             _ => return Err("a record is of another kind"),
         };
         let record = Self { epoch: raw.epoch.get(), kind, entries: raw.entries.get(), content: &content[HEADER..] };
