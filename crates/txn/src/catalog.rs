@@ -1,18 +1,24 @@
 //! The tables of a database: found by number, without a lock; opened by name.
 
 mod change;
+mod numbers;
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{
-        AtomicU8, AtomicU32, AtomicU64,
-        Ordering::{Relaxed, SeqCst},
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, OnceLock,
+        atomic::{
+            AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
 };
 
 pub(crate) use self::change::Dropped;
+use self::numbers::NewTable;
+pub(crate) use self::numbers::next_use;
 use crate::{
-    Codec, Error, Key, TableDef,
+    Codec, Error, Key, Table, TableDef,
     durability::format::TableShape,
     lifecycle::Admission,
     located::{Asked, Left, Located},
@@ -26,8 +32,7 @@ use crate::{
 use drtm_htm::Engine;
 use drtm_kv::{AsOf, Handle, KvError, Past, PrefetchMask, Store, ValueSink, Version, Whereabouts, Worker};
 
-/// The most tables that a database can have, including those of indexes and dropped ones. No number
-/// is reused, so that a handle of a dropped table never refers to another.
+/// The most tables that a database can have, including those of indexes.
 pub(crate) const MOST_TABLES: usize = 1024;
 
 /// The most identities of tables in a log. None is reused.
@@ -41,14 +46,17 @@ const NO_DATABASE: u32 = u32::MAX;
 pub(crate) struct Opened<E: Engine> {
     pub(crate) number: u16,
     /// The database that the table is in, until it is dropped. A handle's database is compared with
-    /// it.
+    /// it. A table that got the number of a dropped one has another, so that no
+    /// handle of that one refers to it.
     database: AtomicU32,
+    /// The same, which stays when the table is dropped.
+    used_as: AtomicU32,
     pub(crate) name: Name,
     pub(crate) storage: Storage<E>,
     /// The bytes of a key that packs into a word.
-    pub(crate) key_size: usize,
-    /// The bytes of a value, if all values have the same number.
-    pub(crate) value_size: Option<usize>,
+    key_size: AtomicUsize,
+    /// The bytes of a value, if all values have the same number, or [`VARIES`].
+    value_size: AtomicUsize,
     pub(crate) indexes: Indexes,
     /// The number of the first version from which on the table is whole. A snapshot that ends
     /// before it does not see all entries of an index that was created later.
@@ -57,11 +65,20 @@ pub(crate) struct Opened<E: Engine> {
     /// The database's count of changes from which on transactions wait while all rows are removed;
     /// or zero.
     cleared_at: AtomicU64,
+    identity: Mutex<Identity>,
+}
+
+/// What a table is.
+#[derive(Clone, Debug, Default)]
+struct Identity {
     /// The types that it was opened with. A recovered table has none until it is opened.
-    types: OnceLock<Types>,
+    types: Option<Types>,
     /// Identifies the table across restarts. An index's table has none.
     shape: Option<TableShape>,
 }
+
+/// The size of values that vary in size.
+const VARIES: usize = usize::MAX;
 
 /// The table can be found by its name.
 const OPEN: u8 = 0;
@@ -75,21 +92,29 @@ const LOST: u8 = 2;
 const DROPPED: u8 = 3;
 
 impl<E: Engine> Opened<E> {
-    fn new(info: &TableInfo, storage: Storage<E>, value_size: Option<usize>) -> Self {
-        Self {
-            number: 0,
-            database: AtomicU32::new(NO_DATABASE),
-            name: info.name.clone(),
-            storage,
-            key_size: info.key_size,
-            value_size,
-            indexes: Indexes::default(),
-            whole_since: AtomicU64::new(0),
-            standing: AtomicU8::new(OPEN),
-            cleared_at: AtomicU64::new(0),
-            types: OnceLock::new(),
-            shape: None,
-        }
+    /// Returns the bytes of a key that packs into a word.
+    #[inline(always)]
+    pub(crate) fn key_size(&self) -> usize {
+        self.key_size.load(Relaxed)
+    }
+
+    /// Returns the bytes of a value, if all values have the same number.
+    #[inline(always)]
+    pub(crate) fn value_size(&self) -> Option<usize> {
+        Some(self.value_size.load(Relaxed)).filter(|size| *size != VARIES)
+    }
+
+    /// Returns what a handle of the table has as its database.
+    pub(crate) fn used_as(&self) -> u32 {
+        self.used_as.load(SeqCst)
+    }
+
+    fn types(&self) -> Option<Types> {
+        self.identity.lock().types.clone()
+    }
+
+    fn shape(&self) -> Option<TableShape> {
+        self.identity.lock().shape.clone()
     }
 
     fn stands(&self, standing: u8) -> bool {
@@ -98,9 +123,9 @@ impl<E: Engine> Opened<E> {
 
     /// Returns whether a definition opens the table.
     pub(crate) fn fits<K: Key, C: Codec, O: Kind>(&self, def: TableDef<K, C, O>) -> bool {
-        match (self.types.get(), &self.shape) {
-            (Some(its), _) => its.are_as(&def.types(None)),
-            (None, its) => its.as_ref().is_some_and(|its| def.opens(its, &def.shape())),
+        match self.types() {
+            Some(its) => its.are_as(&def.types(None)),
+            None => self.shape().is_some_and(|its| def.opens(&its, &def.shape())),
         }
     }
 
@@ -108,19 +133,22 @@ impl<E: Engine> Opened<E> {
     /// that were recorded.
     fn give_types<K: Key, C: Codec, O: Kind>(&self, def: TableDef<K, C, O>, types: &Types) -> Result<(), Error> {
         let is_other = |is: String, asked: String| Err(Error::OtherTypes { name: self.name.get(), is, asked });
-        match self.types.get() {
+        match self.types() {
             Some(its) if its.are_as(types) => return Ok(()),
             Some(its) => return is_other(its.to_string(), types.to_string()),
             None => {}
         }
-        // Only now: a type is described by deserializing it.
+        // Only now, and without the lock: a type is described by deserializing it.
         let shape = def.shape();
-        match &self.shape {
-            Some(its) if def.opens(its, &shape) && !types.is_index() => {
-                self.types.get_or_init(|| types.clone());
+        let identity = &mut *self.identity.lock();
+        match (&identity.types, &identity.shape) {
+            (Some(its), _) if its.are_as(types) => Ok(()),
+            (Some(its), _) => is_other(its.to_string(), types.to_string()),
+            (None, Some(its)) if def.opens(its, &shape) && !types.is_index() => {
+                identity.types = Some(types.clone());
                 Ok(())
             }
-            its => is_other(its.as_ref().map_or_else(String::new, ToString::to_string), shape.to_string()),
+            (None, its) => is_other(its.as_ref().map_or_else(String::new, ToString::to_string), shape.to_string()),
         }
     }
 
@@ -230,8 +258,13 @@ struct Count<E: Engine> {
     next_id: u16,
     /// Whether peers read rows by verbs.
     for_peers: bool,
-    /// The empty storage of dropped tables, for reuse.
-    spare: Vec<Storage<E>>,
+    /// The numbers of dropped tables whose storage is empty, for reuse with it.
+    spare: Vec<u16>,
+    /// Former tables of numbers that were used again, by what their handles have as their
+    /// database: for errors. The oldest are forgotten.
+    former: VecDeque<(u16, u32, &'static str)>,
+    /// Storage that was created for tables which could not be announced.
+    unused: Vec<Storage<E>>,
 }
 
 impl<E: Engine> Count<E> {
@@ -242,26 +275,14 @@ impl<E: Engine> Count<E> {
         }
         Ok(self.next_id)
     }
-
-    /// Returns storage for a table of about this many rows.
-    fn storage(
-        &mut self,
-        store: &Store<E>,
-        (is_ordered, fits): (bool, bool),
-        rows: u64,
-    ) -> Result<Storage<E>, KvError> {
-        match self.spare.iter().position(|spare| spare.is_as(is_ordered, fits)) {
-            Some(at) if rows == 0 => Ok(self.spare.swap_remove(at)),
-            _ => Storage::create(store, is_ordered, fits, rows, self.for_peers),
-        }
-    }
 }
 
 impl<E: Engine> Catalog<E> {
     pub(crate) fn new(database: u32, for_peers: bool) -> Self {
         let tables = (0..MOST_TABLES).map(|_| OnceLock::new()).collect();
         let infos = (0..MOST_TABLES).map(|_| OnceLock::new()).collect();
-        let count = Count { tables: 0, next_id: 0, for_peers, spare: Vec::new() };
+        let count =
+            Count { tables: 0, next_id: 0, for_peers, spare: Vec::new(), former: VecDeque::new(), unused: Vec::new() };
         Self { database, tables, infos, count: Arc::new(Mutex::new(count)), dropped_at: Arc::default() }
     }
 
@@ -358,13 +379,13 @@ impl<E: Engine> Catalog<E> {
 
     /// Returns the identity of a table.
     pub(crate) fn id(&self, number: u16) -> Option<u16> {
-        Some(self.infos.get(usize::from(number))?.get()?.id)
+        Some(self.infos.get(usize::from(number))?.get()?.id())
     }
 
     /// Returns the table with this identity, if it was recovered.
     pub(crate) fn with_id(&self, id: u16) -> Option<&Opened<E>> {
-        let number = self.infos.iter().position(|info| info.get().is_some_and(|info| info.id == id && !info.is_index));
-        self.tables.get(number?)?.get()
+        let is_it = |number: u16| self.id(number) == Some(id);
+        self.all().find(|(number, table)| is_it(*number) && !table.is_index()).map(|(_, table)| table)
     }
 
     /// Returns what a log records of all tables that were announced before this, and the identity
@@ -372,7 +393,7 @@ impl<E: Engine> Catalog<E> {
     pub(crate) fn recorded(&self) -> (Vec<Recorded>, u16) {
         let count = self.count.lock();
         let recorded = self.all().filter_map(|(number, table)| {
-            let (id, shape) = (self.id(number)?, table.shape.clone()?);
+            let (id, shape) = (self.id(number)?, table.shape()?);
             let shape = TableShape { name: table.name.get().to_owned(), ..shape };
             Some(Recorded { number, id, shape, indexes: table.indexes.logged() })
         });
@@ -409,15 +430,14 @@ impl<E: Engine> Catalog<E> {
         let size = |size: Option<u32>| size.map(|size| size as usize);
         let (key_size, value_size) = (size(shape.key_size), size(shape.value_size));
         let fits = key_size.is_some_and(|size| size <= size_of::<u64>());
-        let storage = count.storage(store, (shape.is_ordered, fits), 0)?;
-        let name = Name::new(name::kept(&shape.name));
-        let info = TableInfo { id, name, key_size: key_size.unwrap_or(0), is_index: false };
-        let opened = Opened {
-            indexes: Indexes::recorded(indexes),
-            shape: Some(shape),
-            ..Opened::new(&info, storage, value_size)
-        };
-        self.add(count, info, opened)?;
+        let place = self.place(count, store, (shape.is_ordered, fits), 0)?;
+        let (name, key_size) = (name::kept(&shape.name), key_size.unwrap_or(0));
+        let identity = Identity { types: None, shape: Some(shape) };
+        let new = NewTable { name, id, key_size, value_size, is_index: false, identity };
+        let number = self.put(count, place, new);
+        if let Some(opened) = self.get(number) {
+            opened.indexes.begin_with(indexes);
+        }
         count.next_id = count.next_id.max(id.saturating_add(1));
         Ok(())
     }
@@ -436,12 +456,12 @@ impl<E: Engine> Catalog<E> {
         (name, of): (&str, &Opened<E>),
         announce: impl FnOnce(u16, TableShape) -> Result<(), Error>,
     ) -> Result<Option<&Opened<E>>, Error> {
-        let Some(shape) = of.shape.clone().map(|shape| TableShape { name: name.to_owned(), ..shape }) else {
+        let Some(shape) = of.shape().map(|shape| TableShape { name: name.to_owned(), ..shape }) else {
             return Ok(None);
         };
         let mut count = self.count.lock();
         if let Some(table) = self.named(name) {
-            return match &table.shape {
+            return match &table.shape() {
                 Some(its) if its.is_as(&shape) => Ok(Some(table)),
                 its => {
                     let is = its.as_ref().map_or_else(String::new, ToString::to_string);
@@ -455,18 +475,7 @@ impl<E: Engine> Catalog<E> {
         Ok(self.named(name))
     }
 
-    /// Appends a table.
-    fn add(&self, count: &mut Count<E>, info: TableInfo, opened: Opened<E>) -> Result<u16, Error> {
-        let number = count.tables;
-        let Some(slot) = self.tables.get(number) else { return Err(Error::TooManyTables { most: MOST_TABLES }) };
-        self.infos[number].get_or_init(|| info);
-        slot.get_or_init(|| Opened { number: number as u16, database: self.database.into(), ..opened });
-        count.tables += 1;
-        Ok(number as u16)
-    }
-
-    /// Returns the number of the table with this definition. `None` if there is no table of its
-    /// name.
+    /// Returns a handle of the table with this definition. `None` if there is no table of its name.
     ///
     /// # Errors
     ///
@@ -475,51 +484,54 @@ impl<E: Engine> Catalog<E> {
         &self,
         def: TableDef<K, C, O>,
         types: &Types,
-    ) -> Result<Option<u16>, Error> {
-        let Some((number, table)) = self.all().find(|(_, table)| table.name.get() == def.name()) else {
-            return Ok(None);
-        };
-        table.give_types(def, types)?;
-        Ok(Some(number))
+    ) -> Result<Option<Table<K, C, O>>, Error> {
+        for (number, table) in self.all() {
+            let used_as = table.used_as();
+            if table.name.get() != def.name() {
+                continue;
+            }
+            let is_it = table.give_types(def, types);
+            // Otherwise it was dropped meanwhile, and the number is another table's.
+            if table.used_as() == used_as {
+                return is_it.map(|()| Some(Table::new(used_as, number)));
+            }
+        }
+        Ok(None)
     }
 
-    /// Returns the number of the table with this definition, and creates it if there is none.
+    /// Returns a handle of the table with this definition, and creates it if there is none.
     /// Before it is created, `announce` gets its identity and shape, unless it is an index's table.
     pub(crate) fn open<K: Key, C: Codec, O: Kind>(
         &self,
         store: &Store<E>,
         (def, types): (TableDef<K, C, O>, Types),
         announce: impl FnOnce(u16, TableShape) -> Result<(), Error>,
-    ) -> Result<u16, Error> {
+    ) -> Result<Table<K, C, O>, Error> {
         let mut count = self.count.lock();
-        if let Some(number) = self.find(def, &types)? {
-            return Ok(number);
+        if let Some(table) = self.find(def, &types)? {
+            return Ok(table);
         }
-        let has_types = |table: &Opened<E>| table.types.get().is_some_and(|its| its.are_as(&types));
+        let has_types = |table: &Opened<E>| table.types().is_some_and(|its| its.are_as(&types));
         let is_the_same = |table: &Opened<E>| table.stands(EMPTY) && table.name.get() == def.name() && has_types(table);
         if let Some((number, table)) = self.made().find(|(_, table)| is_the_same(table)) {
             table.standing.store(OPEN, SeqCst);
-            return Ok(number);
-        }
-        if count.tables == MOST_TABLES {
-            return Err(Error::TooManyTables { most: MOST_TABLES });
+            return Ok(Table::new(table.used_as(), number));
         }
         let id = if types.is_index() { count.next_id } else { count.unused_id()? };
-        let storage = count.storage(store, (O::ORDERED, K::FITS), def.rows)?;
-        let (name, key_size) = (Name::new(def.name()), K::SIZE.unwrap_or(0));
-        let info = TableInfo { id, name, key_size, is_index: types.is_index() };
-        let shape = (!types.is_index()).then(|| def.shape());
+        let place = self.place(&mut count, store, (O::ORDERED, K::FITS), def.rows)?;
+        let (is_index, key_size) = (types.is_index(), K::SIZE.unwrap_or(0));
+        let shape = (!is_index).then(|| def.shape());
         if let Some(shape) = &shape {
-            if let Err(error) = announce(info.id, shape.clone()) {
-                count.spare.push(storage);
+            if let Err(error) = announce(id, shape.clone()) {
+                count.give_back(place);
                 return Err(error);
             }
             count.next_id += 1;
         }
-        let opened = Opened { types: types.into(), shape, ..Opened::new(&info, storage, C::SIZE) };
-        let number = self.add(&mut count, info, opened)?;
-        drop(count);
+        let identity = Identity { types: Some(types), shape };
+        let new = NewTable { name: def.name(), id, key_size, value_size: C::SIZE, is_index, identity };
+        let number = self.put(&mut count, place, new);
         event!(debug, table = def.name(), is_ordered = O::ORDERED, "a table has been made");
-        Ok(number)
+        Ok(Table::new(self.get(number).map_or(self.database, Opened::used_as), number))
     }
 }

@@ -42,6 +42,6 @@ fn has<E: drtm_htm::Engine>(opened: &Opened<E>, key: KeyRef<'_>, at: Handle) -> 
 
 fn named<E: drtm_htm::Engine>(opened: &Opened<E>, key: KeyRef<'_>) -> Option<Culprit> {
     let mut bytes = Vec::new();
-    key.write(opened.key_size, &mut bytes);
+    key.write(opened.key_size(), &mut bytes);
     Some(Culprit { table: opened.name.get(), key: bytes })
 }

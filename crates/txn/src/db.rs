@@ -103,11 +103,10 @@ impl<S: Config> Db<S> {
     fn open_table<K: Key, C: Codec, O: Kind>(&self, def: TableDef<K, C, O>) -> Result<Table<K, C, O>, Error> {
         self.inner.lifecycle.admit(self.inner.engine(), false)?;
         let db = &*self.inner;
-        let number = db
-            .catalog
-            .open(&db.store, (def, def.types(None)), |id, shape| db.announce(&CatalogChange::Table(id, shape)))?;
+        let announce = |id, shape| db.announce(&CatalogChange::Table(id, shape));
+        let table = db.catalog.open(&db.store, (def, def.types(None)), announce)?;
         db.after_announcement()?;
-        Ok(Table::new(self.inner.number, number))
+        Ok(table)
     }
 
     /// Runs `body` in a serializable transaction, retrying on conflict. Its writes become visible

@@ -254,7 +254,7 @@ pub enum Error {
     /// There are as many tables as there can be, indexes and dropped tables included. Reopening the
     /// database makes room for as many as were dropped.
     #[error(
-        "there have been {most} tables and indexes, which is all there can be: put several kinds of rows into one, under keys with a prefix"
+        "there are {most} tables and indexes, or the log has had as many, which is all there can be: drop some, or put several kinds of rows into one, under keys with a prefix"
     )]
     TooManyTables {
         /// The most that there can be.

@@ -33,7 +33,7 @@ fn limits() -> BTreeMap<&'static str, String> {
         ("longest key, encoded", bytes(MAX_KEY as u64)),
         ("longest value, encoded", bytes(MAX_VALUE as u64)),
         ("longest key that is kept in the index itself", bytes(size_of::<u64>() as u64)),
-        ("tables and indexes opened in one process, dropped ones included", count(catalog::MOST_TABLES as u64)),
+        ("tables and indexes that are open at the same time", count(catalog::MOST_TABLES as u64)),
         ("tables that a directory has ever had", count(catalog::MOST_IDS.into())),
         ("longest name of a table with a log", bytes(u16::MAX.into())),
         ("highest version of a table's definition", count(u16::MAX.into())),

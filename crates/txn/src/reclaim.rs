@@ -173,11 +173,7 @@ pub(crate) fn await_spans<S: Config>(db: &Inner<S>) {
 
 /// Waits a while until no operation is left that was admitted before a change of the schema.
 /// Returns whether none is.
-pub(crate) fn await_end<S: Config>(
-    db: &Inner<S>,
-    state: &mut TxState<S::Engine>,
-    at: u64,
-) -> Result<bool, KvError> {
+pub(crate) fn await_end<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>, at: u64) -> Result<bool, KvError> {
     let until = Instant::now() + PATIENCE;
     while !has_ended(db, at) {
         if Instant::now() >= until {

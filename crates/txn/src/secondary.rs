@@ -330,6 +330,8 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness> IndexDef<K, C, I, U> {
 /// See [`IndexDef`].
 pub struct Index<K, C, I, U = Unique, O = Hash> {
     pub(crate) table: Table<K, C, O>,
+    /// The database and the number of the table of its entries.
+    database: u32,
     number: u16,
     types: PhantomData<fn() -> (I, U)>,
 }
@@ -348,7 +350,7 @@ impl<K: Key, C, I: Key, U: Uniqueness, O> Index<K, C, I, U, O> {
     }
 
     pub(crate) const fn entries(self) -> Table<U::Key<K, I>, U::Codec<K>, Ordered> {
-        Table::new(self.table.database, self.number)
+        Table::new(self.database, self.number)
     }
 }
 

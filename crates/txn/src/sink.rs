@@ -225,7 +225,8 @@ impl<'t> Row<'t> {
         self.table.name.get()
     }
 
-    /// Returns the table's number, which a sink can use to find its own data for the table.
+    /// Returns the table's number, which a sink can use to find its own data for the table. When a
+    /// table is dropped, a later one may get its number.
     #[must_use]
     #[inline]
     pub fn table_number(&self) -> u16 {
@@ -235,7 +236,7 @@ impl<'t> Row<'t> {
     /// Returns what identifies the table across restarts.
     #[inline]
     pub(crate) fn table_id(&self) -> u16 {
-        self.table.id
+        self.table.id()
     }
 
     /// Returns whether the table holds the entries of an index, which follow from the rows of
@@ -247,7 +248,7 @@ impl<'t> Row<'t> {
     #[must_use]
     #[inline]
     pub fn is_index(&self) -> bool {
-        self.table.is_index
+        self.table.is_index()
     }
 
     /// Returns the key's encoding. Encodings are in the order of the keys.
@@ -260,7 +261,7 @@ impl<'t> Row<'t> {
     pub fn key(&self) -> &[u8] {
         match self.write.key.in_bytes(&self.arena.keys) {
             KeyRef::Bytes(bytes) => bytes,
-            KeyRef::Word(_) => &self.word[self.word.len() - self.table.key_size.min(self.word.len())..],
+            KeyRef::Word(_) => &self.word[self.word.len() - self.table.key_size().min(self.word.len())..],
         }
     }
 

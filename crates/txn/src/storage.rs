@@ -6,9 +6,9 @@ pub(crate) use self::tour::Tour;
 
 use drtm_htm::Engine;
 use drtm_kv::{
-    AsOf, BucketVersion, Bytes, Emptied, ForHolder, GuardChange, Handle, HashConfig, HashTable, Inline, KvError, KvTable,
-    NoValue, NodeVersion, Past, Placed, ReadEntry, Reaped, Relocated, Reserved, Store, Tree, Turn, ValueSink, Version,
-    Visibility, Worker,
+    AsOf, BucketVersion, Bytes, Emptied, ForHolder, GuardChange, Handle, HashConfig, HashTable, Inline, KvError,
+    KvTable, NoValue, NodeVersion, Past, Placed, ReadEntry, Reaped, Relocated, Reserved, Store, Tree, Turn, ValueSink,
+    Version, Visibility, Worker,
 };
 #[cfg(not(feature = "model"))]
 use {

@@ -1,6 +1,11 @@
 //! Tables: their definitions, and handles of open tables.
 
-use std::{any::TypeId, fmt, marker::PhantomData};
+use std::{
+    any::TypeId,
+    fmt,
+    marker::PhantomData,
+    sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering::Relaxed},
+};
 
 use crate::{
     Codec, Key,
@@ -182,8 +187,8 @@ impl<K: Key, C: Codec, O: Kind> TableDef<K, C, O> {
 
     /// Replaces the name by one that is no constant: for tables that are only known at run time.
     ///
-    /// The name is kept until the process ends, once for each different name. A process can open
-    /// 1,024 tables.
+    /// The name is kept until the process ends, once for each different name. A database can have
+    /// 1,024 tables and indexes at the same time.
     ///
     /// # Example
     ///
@@ -323,15 +328,47 @@ pub(crate) struct Types {
 }
 
 /// A table, as described to a sink.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct TableInfo {
-    /// Identifies the table across restarts. An index has none: its entries follow from rows.
-    pub(crate) id: u16,
     pub(crate) name: Name,
-    /// The bytes of a key that packs into a word.
-    pub(crate) key_size: usize,
-    /// Whether it holds the entries of an index.
-    pub(crate) is_index: bool,
+    /// The identity, the size of keys, and whether it is an index. They change when another table
+    /// gets the number.
+    id: AtomicU16,
+    key_size: AtomicU32,
+    is_index: AtomicBool,
+}
+
+impl TableInfo {
+    pub(crate) fn new(name: Name, id: u16, key_size: usize, is_index: bool) -> Self {
+        Self { name, id: id.into(), key_size: AtomicU32::new(key_size as u32), is_index: is_index.into() }
+    }
+
+    /// Makes it that of another table. No transaction writes to a table of this number.
+    pub(crate) fn become_another(&self, name: &'static str, id: u16, key_size: usize, is_index: bool) {
+        self.name.set(name);
+        self.id.store(id, Relaxed);
+        self.key_size.store(key_size as u32, Relaxed);
+        self.is_index.store(is_index, Relaxed);
+    }
+
+    /// Returns what identifies the table across restarts. An index has no such identity: its
+    /// entries follow from rows.
+    #[inline(always)]
+    pub(crate) fn id(&self) -> u16 {
+        self.id.load(Relaxed)
+    }
+
+    /// Returns the bytes of a key that packs into a word.
+    #[inline(always)]
+    pub(crate) fn key_size(&self) -> usize {
+        self.key_size.load(Relaxed) as usize
+    }
+
+    /// Returns whether it holds the entries of an index.
+    #[inline(always)]
+    pub(crate) fn is_index(&self) -> bool {
+        self.is_index.load(Relaxed)
+    }
 }
 
 impl Types {
@@ -370,6 +407,7 @@ impl fmt::Display for Types {
 ///
 /// See [`TableDef`].
 pub struct Table<K, C, O = Hash> {
+    /// Identifies the database, and this use of the number.
     pub(crate) database: u32,
     pub(crate) number: u16,
     types: Typed<(K, C, O)>,

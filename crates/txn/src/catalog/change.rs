@@ -1,8 +1,8 @@
 //! Dropping and renaming tables, concurrently with transactions that use them.
 //!
-//! A handle holds its table's number, and no number is reused. A dropped table loses its database,
-//! which every use of a handle compares with the handle's own. So later uses of the handle are
-//! refused.
+//! A dropped table loses its database, which every use of a handle compares with the handle's own.
+//! So later uses of the handle are refused, also when another table has got its number (see
+//! `numbers`).
 //!
 //! A transaction that has used the table before is refused by its commit. The thread that drops the
 //! table first removes the database from it, and then advances the database's count of changes (see
@@ -39,17 +39,21 @@ impl<E: Engine> Catalog<E> {
     #[cold]
     #[inline(never)]
     pub(super) fn not_there(&self, database: u32, number: u16, admitted: Admission) -> Result<&Opened<E>, Error> {
-        let Some(opened) = self.get(number).filter(|_| database == self.database) else {
-            return Err(Error::OtherDatabase);
-        };
+        let Some(opened) = self.get(number) else { return Err(Error::OtherDatabase) };
         // The thread that clears the table waits for this transaction, which is to be retried.
         if admitted.count() < opened.cleared_at.load(SeqCst) {
             return Err(Conflict::Validation.into());
         }
         // The dropping thread may not have advanced the count yet, or may have to restore the
         // table. Nothing may depend on a drop before that.
-        drop(self.count.lock());
-        if opened.database.load(SeqCst) == database { Ok(opened) } else { Err(opened.dropped()) }
+        let count = self.count.lock();
+        if opened.database.load(SeqCst) == database {
+            return Ok(opened);
+        }
+        if opened.used_as() == database {
+            return Err(opened.dropped());
+        }
+        Err(count.former(number, database).map_or(Error::OtherDatabase, |table| Error::Dropped { table }))
     }
 
     /// Returns the open table of this name that is not an index's.
@@ -64,7 +68,7 @@ impl<E: Engine> Catalog<E> {
 
     fn indexes_of(&self, table: u16) -> impl Iterator<Item = &Opened<E>> {
         let is_of = move |types: &Types| types.of() == Some(table);
-        self.all().map(|(_, entries)| entries).filter(move |entries| entries.types.get().is_some_and(is_of))
+        self.all().map(|(_, entries)| entries).filter(move |entries| entries.types().as_ref().is_some_and(is_of))
     }
 
     /// Checks that no table was dropped since a transaction was admitted at this count: it may have
@@ -82,19 +86,23 @@ impl<E: Engine> Catalog<E> {
     /// [`Error::Dropped`] if it was dropped before. The errors of `announce`; the table then stays.
     pub(crate) fn drop_table(
         &self,
-        table: &Opened<E>,
+        (table, name): (&Opened<E>, &str),
         publish: impl FnOnce() -> u64,
         announce: impl FnOnce() -> Result<(), Error>,
     ) -> Result<Dropped, Error> {
         let _count = self.count.lock();
         table.check_open()?;
+        if table.name.get() != name {
+            // It was dropped meanwhile, and another table has got its number.
+            return Err(Error::Dropped { table: name::kept(name) });
+        }
         let all = || std::iter::once(table).chain(self.indexes_of(table.number));
         all().for_each(|table| table.database.store(NO_DATABASE, SeqCst));
         self.dropped_at.store(UNDER_WAY, SeqCst);
         let at = publish();
         self.dropped_at.store(at, SeqCst);
         if let Err(error) = announce() {
-            all().for_each(|table| table.database.store(self.database, SeqCst));
+            all().for_each(|table| table.database.store(table.used_as(), SeqCst));
             return Err(error);
         }
         let tables: Vec<_> = all().map(|table| table.number).collect();
@@ -114,13 +122,13 @@ impl<E: Engine> Catalog<E> {
     /// [`Error::Dropped`]. The errors of `clear`.
     pub(crate) fn clear_table<T>(
         &self,
-        table: &Opened<E>,
+        (table, used_as): (&Opened<E>, u32),
         next: u64,
         publish: impl FnOnce() -> u64,
         clear: impl FnOnce(u64, &[&Opened<E>]) -> Result<Option<T>, Error>,
     ) -> Result<Option<T>, Error> {
         let _count = self.count.lock();
-        table.check_open()?;
+        table.check_open_as(used_as)?;
         let all: Vec<_> = std::iter::once(table).chain(self.indexes_of(table.number)).collect();
         for table in &all {
             table.cleared_at.store(next, SeqCst);
@@ -132,14 +140,14 @@ impl<E: Engine> Catalog<E> {
         all.iter().for_each(|table| table.cleared_at.store(at, SeqCst));
         let cleared = clear(at, &all);
         for table in &all {
-            table.database.store(self.database, SeqCst);
+            table.database.store(table.used_as(), SeqCst);
             table.cleared_at.store(0, SeqCst);
         }
         cleared
     }
 
-    /// Makes the storage of a dropped table, which no transaction uses any more, available to
-    /// another table, if it is empty. Returns whether it is.
+    /// Makes the number and the storage of a dropped table, which no transaction uses any more,
+    /// available to another table, if the storage is empty. Returns whether it is.
     ///
     /// # Errors
     ///
@@ -148,7 +156,7 @@ impl<E: Engine> Catalog<E> {
         let is_empty = dropped.storage.records()? == 0;
         if is_empty {
             dropped.storage.forget_hints();
-            self.count.lock().spare.push(dropped.storage.clone());
+            self.count.lock().spare.push(dropped.number);
         }
         Ok(is_empty)
     }
@@ -186,13 +194,22 @@ impl<E: Engine> Opened<E> {
         if self.stands(OPEN) { Ok(()) } else { Err(self.dropped()) }
     }
 
+    /// Checks that the table was not dropped since its number had this use.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Dropped`].
+    pub(crate) fn check_open_as(&self, used_as: u32) -> Result<(), Error> {
+        if self.used_as() == used_as { self.check_open() } else { Err(self.dropped()) }
+    }
+
     /// Returns whether the table was dropped, or is being dropped.
     pub(crate) fn is_dropped(&self) -> bool {
         self.database.load(Relaxed) == NO_DATABASE
     }
 
     pub(crate) fn is_index(&self) -> bool {
-        self.types.get().is_some_and(Types::is_index)
+        self.identity.lock().types.as_ref().is_some_and(Types::is_index)
     }
 
     #[cold]

@@ -380,7 +380,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         }
         let db = self.db()?;
         let opened = db.inner.catalog.opened(db.inner.number, number, Admission::default)?;
-        let (storage, key_size) = (opened.storage.impatient(), opened.key_size);
+        let (storage, key_size) = (opened.storage.impatient(), opened.key_size());
         let served = Served { number, storage, key_size, is_replicated, indexes: Vec::new(), is_index_of };
         let number = u16::try_from(self.tables.len()).map_err(|_| Error::TooManyTables { most: u16::MAX.into() })?;
         self.tables.push(served);
@@ -501,10 +501,10 @@ fn replica<S: Config>(db: &Db<S>, tables: &[Served<S::Engine>], owner: NodeId) -
             let announce = |id, shape| db.announce(&CatalogChange::Table(id, shape));
             if let Some(table) = catalog.replica(&db.store, (&name, of), announce)? {
                 table.indexes.set_writers(Writers::Nothing, || db.lifecycle.advance_count(db.engine()));
-                return Ok(ReplicaTable::new(table.storage.clone(), of.key_size, catalog.id(table.number)));
+                return Ok(ReplicaTable::new(table.storage.clone(), of.key_size(), catalog.id(table.number)));
             }
         }
-        Ok(ReplicaTable::like(&served.storage, &db.store, of.key_size)?)
+        Ok(ReplicaTable::like(&served.storage, &db.store, of.key_size())?)
     };
     Ok(Replica { owner, tables: tables.iter().map(table).collect::<Result<_, Error>>()? })
 }

@@ -3,10 +3,7 @@
 use std::{
     io::ErrorKind,
     path::PathBuf,
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicU32, Ordering::Relaxed},
-    },
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -23,7 +20,7 @@ use crate::{
     Config, Durability, Error, LogError, Sink,
     bounds::LEAST_MEMORY,
     budget::Budget,
-    catalog::Catalog,
+    catalog::{Catalog, next_use},
     durability::{
         self, Creation, LogConfig, Observer, Progress,
         storage::{Files, Storage},
@@ -464,13 +461,12 @@ impl Builder {
 
     /// Creates a database in an empty store.
     pub(crate) fn build_in<S: Config>(self, store: Store<S::Engine>) -> Result<Db<S>, Error> {
-        static DATABASES: AtomicU32 = AtomicU32::new(0);
         if self.prefault > 0 {
             store.region().populate(self.prefault)?;
         }
         let store = if self.hints { store } else { store.without_hints() };
         let snapshots = Snapshots::create(&store)?;
-        let number = DATABASES.fetch_add(1, Relaxed);
+        let number = next_use();
         let catalog = Catalog::new(number, self.for_peers);
         let log = match self.log()? {
             None => None,

@@ -154,12 +154,13 @@ impl<S: Config> Db<S> {
         let Some((_, table)) = self.inner.catalog.all().find(|(_, table)| table.name.get() == name) else {
             return Err(Error::NoSuchTable { name: name.to_owned() });
         };
+        let used_as = table.used_as();
         let (mut tour, mut stats) = (table.storage.tour()?, TableStats::default());
         let mut has_more = true;
         while has_more {
             has_more = table.storage.rows(&mut tour, |key, value, _| {
                 let (key, kept) = match key {
-                    KeyRef::Word(_) => (table.key_size, None),
+                    KeyRef::Word(_) => (table.key_size(), None),
                     KeyRef::Bytes(key) => (key.len(), Some(key.len())),
                 };
                 stats.rows += 1;
@@ -167,7 +168,7 @@ impl<S: Config> Db<S> {
                 stats.value_bytes += value.len() as u64;
                 stats.record_bytes += record_bytes(kept, value.len());
             })?;
-            table.check_open()?;
+            table.check_open_as(used_as)?;
         }
         Ok(stats)
     }

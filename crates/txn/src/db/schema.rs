@@ -19,8 +19,8 @@ impl<S: Config> Db<S> {
     /// once. Otherwise a later commit frees it, after they have ended. This takes time for each of
     /// the table's buckets or nodes, and for each span of memory; rows are visited only where they
     /// are in memory together with another table's. Buckets and nodes are then reused by another
-    /// table of the same kind, with keys like its own. The table's number, of which there are [so
-    /// many](Error::TooManyTables), is kept until the database is closed.
+    /// table of the same kind, with keys like its own; and so is the table's number, of which there
+    /// are [so many](Error::TooManyTables).
     ///
     /// With a [log](crate::Builder::path), the drop is durable when a commit would be durable.
     /// After a crash before that, the table and all of its rows are there; after a later one,
@@ -60,7 +60,7 @@ impl<S: Config> Db<S> {
         let turn = table.indexes.turn();
         table.indexes.check_own(&table.name)?;
         let id = db.catalog.id(table.number).unwrap_or_default();
-        self.drop_from_catalog(table, || db.announce(&CatalogChange::TableDropped(id)))?;
+        self.drop_from_catalog((table, name), || db.announce(&CatalogChange::TableDropped(id)))?;
         drop(turn);
         event!(info, table = name, "a table has been dropped");
         db.after_announcement()
@@ -107,7 +107,7 @@ impl<S: Config> Db<S> {
         let turn = opened.indexes.turn();
         opened.indexes.check_own(&opened.name)?;
         opened.indexes.check_opened(&opened.name)?;
-        let cleared = self.clear_whole(opened)?;
+        let cleared = self.clear_whole(opened, table.database)?;
         drop(turn);
         if !cleared {
             return self.transact(|tx| tx.clear(table).map(drop));
@@ -118,7 +118,7 @@ impl<S: Config> Db<S> {
 
     /// Removes all rows of a table and its indexes while nothing uses them. Returns whether there
     /// was such a moment.
-    fn clear_whole(&self, table: &Opened<S::Engine>) -> Result<bool, Error> {
+    fn clear_whole(&self, table: &Opened<S::Engine>, used_as: u32) -> Result<bool, Error> {
         let db = &*self.inner;
         if db.sink.is_some() || self.snapshot_count()? > 0 {
             return Ok(false);
@@ -127,7 +127,7 @@ impl<S: Config> Db<S> {
         let mut state = db.take(thread)?;
         let next = db.lifecycle.now(db.engine()).count() + 1;
         let tell = || db.lifecycle.advance_count(db.engine());
-        let cleared = db.catalog.clear_table(table, next, tell, |at, tables| {
+        let cleared = db.catalog.clear_table((table, used_as), next, tell, |at, tables| {
             if !reclaim::await_end(db, &mut state, at)? {
                 return Ok(None);
             }
@@ -228,7 +228,7 @@ impl<S: Config> Db<S> {
         // retried.
         table.indexes.remove(name, || db.lifecycle.advance_count(db.engine()));
         if let Some(entries) = db.catalog.entries_of(table.number, name) {
-            self.drop_from_catalog(entries, || Ok(()))?;
+            self.drop_from_catalog((entries, name), || Ok(()))?;
         }
         drop(turn);
         event!(info, index = name, "an index has been dropped");
@@ -238,7 +238,7 @@ impl<S: Config> Db<S> {
     /// Removes a table from the catalog, and reclaims its memory as soon as nothing uses it.
     fn drop_from_catalog(
         &self,
-        table: &Opened<S::Engine>,
+        table: (&Opened<S::Engine>, &str),
         announce: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
         let db = &*self.inner;

@@ -112,7 +112,7 @@ impl<E: Engine> Log<E> {
                 }
                 has_more = file.rows(self.block(), |add| {
                     table.storage.rows(&mut tour, |key, value, version| {
-                        add((*id, key.encoded(table.key_size, &mut [0; 8])), value, version)
+                        add((*id, key.encoded(table.key_size(), &mut [0; 8])), value, version)
                     })
                 })?;
             }

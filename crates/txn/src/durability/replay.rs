@@ -339,5 +339,5 @@ impl<E: Engine> Replay<'_, '_, E> {
 /// Returns a key in the form that the table's storage takes.
 fn encoded<'k, E: Engine>(table: &Opened<E>, key: &'k [u8]) -> Option<KeyRef<'k>> {
     let is_of_words = matches!(table.storage, Storage::HashOfWords(_) | Storage::TreeOfWords(_));
-    KeyRef::of_encoding(key, is_of_words.then_some(table.key_size))
+    KeyRef::of_encoding(key, is_of_words.then_some(table.key_size()))
 }

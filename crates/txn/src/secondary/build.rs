@@ -94,25 +94,29 @@ impl<S: Config> Db<S> {
         let admitted = db.lifecycle.admit(db.engine(), false)?;
         let opened = db.catalog.opened(table.database, table.number, || admitted)?;
         let (entries, types) = (def.entries(), def.entries().types(Some((opened.number, opened.name.clone()))));
-        let number = if opened.indexes.have(def.name)
-            && let Some(number) = db.catalog.find(entries, &types)?
+        let entries = if opened.indexes.have(def.name)
+            && let Some(entries) = db.catalog.find(entries, &types)?
         {
-            number
+            entries
         } else if self.is_in_closure() {
             return Err(Error::Nested);
         } else {
             // Another thread that creates an index of this table may be creating this one.
             let _turn = opened.indexes.turn();
-            opened.check_open()?;
+            opened.check_open_as(table.database)?;
             opened.indexes.check_own(&opened.name)?;
-            let number = db.catalog.open(&db.store, (entries, types), |_, _| Ok(()))?;
+            let entries = db.catalog.open(&db.store, (entries, types), |_, _| Ok(()))?;
             if !opened.indexes.have(def.name) {
-                within!("index", [index = def.name, table = opened.name.get()], self.build(opened, def, number))?;
+                within!(
+                    "index",
+                    [index = def.name, table = opened.name.get()],
+                    self.build(opened, def, entries.number)
+                )?;
                 self.record_index(opened, def.name)?;
             }
-            number
+            entries
         };
-        Ok(Index { table, number, types: PhantomData })
+        Ok(Index { table, database: entries.database, number: entries.number, types: PhantomData })
     }
 
     /// Records an index in the log, unless it was recovered from there.
@@ -187,7 +191,8 @@ impl<S: Config> Db<S> {
 
     /// Removes the entries of an index that no writer maintains any more.
     fn empty<K: Key>(&self, number: u16) -> Result<(), Error> {
-        let entries: Table<K, Raw, Ordered> = Table::new(self.inner.number, number);
+        let used_as = self.inner.catalog.get(number).ok_or(Error::OtherDatabase)?.used_as();
+        let entries: Table<K, Raw, Ordered> = Table::new(used_as, number);
         loop {
             let removed = self.transact(|tx| {
                 let mut some = Vec::new();

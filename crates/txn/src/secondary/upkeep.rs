@@ -183,16 +183,14 @@ impl Indexes {
         std::iter::successors(self.first.get(), |listed| listed.next.get()).map(|listed| &**listed)
     }
 
-    /// Returns the indexes that a log has recorded, none of them open.
-    pub(crate) fn recorded(names: Vec<String>) -> Self {
+    /// Makes them those of a new table: indexes that a log has recorded, none of them open.
+    pub(crate) fn begin_with(&self, recorded: Vec<String>) {
+        self.all().for_each(|listed| listed.stage.store(GIVEN_UP, SeqCst));
+        self.writers.store(Writers::Own as u8, SeqCst);
+        self.has_unopened.store(!recorded.is_empty(), SeqCst);
+        *self.names.lock() = Names { opened: Vec::new(), unopened: recorded };
         // With unopened indexes, a writer takes the slow path.
-        let has_some = !names.is_empty();
-        Self {
-            has_some: AtomicBool::new(has_some),
-            has_unopened: AtomicBool::new(has_some),
-            names: Mutex::new(Names { opened: Vec::new(), unopened: names }),
-            ..Self::default()
-        }
+        self.look_again();
     }
 
     /// Records an open index, and calls `announce` unless the log has it already.

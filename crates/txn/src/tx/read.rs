@@ -219,7 +219,7 @@ impl<S: Config, M: Mode> Exclusive<'_, S, M> {
         let state = self.state();
         let TxState { arena: Arena { value, values, .. }, holder, .. } = &mut *state;
         let start = values.len();
-        let room = &mut ProjectedSink::new(value, values, wanted, opened.value_size);
+        let room = &mut ProjectedSink::new(value, values, wanted, opened.value_size());
         if let Some(before) = past {
             let found = opened.read_past::<O>(near, key, before, room)?;
             return Ok(Row { found: was_found(opened, found)?, record: None });

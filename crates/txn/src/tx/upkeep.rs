@@ -49,7 +49,7 @@ impl<'db, S: Config> Exclusive<'db, S> {
         let mut entries = mem::take(&mut state.entries);
         let (old, new) = (old.map(|old| Self::bytes(state, old)), Found::of(op).map(|new| Self::bytes(state, new)));
         let listed =
-            entries.list(|row, value, into| opened.indexes.list(row, value, into), (key, opened.key_size), old, new);
+            entries.list(|row, value, into| opened.indexes.list(row, value, into), (key, opened.key_size()), old, new);
         let before = self.savepoint();
         let written = listed.and_then(|()| write(self)).and_then(|()| self.change_entries(opened, &entries));
         self.state().entries = entries;
@@ -79,7 +79,9 @@ impl<'db, S: Config> Exclusive<'db, S> {
 
     /// Returns the table of an entry's index, with bytes as keys and values.
     fn index_of(&self, entry: Entry<'_>) -> Result<&'db Opened<S::Engine>, Error> {
-        self.opened(Table::<u64, Raw, Ordered>::new(self.db.number, entry.index))
+        // While this transaction is active, the number has one use.
+        let used_as = self.db.catalog.get(entry.index).map_or(self.db.number, Opened::used_as);
+        self.opened(Table::<u64, Raw, Ordered>::new(used_as, entry.index))
     }
 
     /// Removes an entry. Returns whether it was there, or may rightly have been missing.
@@ -117,7 +119,7 @@ impl<'db, S: Config> Exclusive<'db, S> {
         let Some(found) = self.row::<Raw, Any>(opened, key, &Projection::TO_READ)?.found else { return Ok(()) };
         let state = self.state();
         let mut entries = mem::take(&mut state.entries);
-        let listed = entries.list_in(index, (key, opened.key_size), Self::bytes(state, found));
+        let listed = entries.list_in(index, (key, opened.key_size()), Self::bytes(state, found));
         let added = listed.and_then(|()| self.add_lacking(opened, &entries));
         self.state().entries = entries;
         added
@@ -129,7 +131,7 @@ impl<'db, S: Config> Exclusive<'db, S> {
                 Err(Error::Exists { table }) => {
                     if self.owner(entry)?.is_some_and(|owner| owner != entries.row) {
                         let (index, table, mut key) = (table, opened.name.get(), Vec::new());
-                        entry.key.write(self.index_of(entry)?.key_size, &mut key);
+                        entry.key.write(self.index_of(entry)?.key_size(), &mut key);
                         return Err(Error::NotUnique { index, table, key });
                     }
                 }

@@ -155,7 +155,13 @@ fn carry_out(db: &Db<Sound>, model: &Model, step: Step, value: u64) -> (Model, R
             db.table(TABLES[table]).and_then(|table| db.clear_table(table))
         }
         Step::Checkpoint => db.checkpoint().map(drop),
-        Step::Drop(_) | Step::Clear(_) | Step::Rename(..) | Step::Put(..) | Step::Remove(..) | Step::Reopen | Step::Backup => Ok(()),
+        Step::Drop(_)
+        | Step::Clear(_)
+        | Step::Rename(..)
+        | Step::Put(..)
+        | Step::Remove(..)
+        | Step::Reopen
+        | Step::Backup => Ok(()),
     };
     (next, done)
 }

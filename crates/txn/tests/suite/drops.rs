@@ -239,20 +239,71 @@ fn what_cannot_be_dropped_or_renamed_is_refused() -> Result<(), Error> {
 }
 
 #[test]
-fn numbers_of_tables_are_not_used_again() -> Result<(), Error> {
+fn numbers_of_dropped_tables_are_used_again() -> Result<(), Error> {
     let db = Builder::new().memory(64 << 20).build()?;
-    let first = db.table(NOTES)?;
-    for _ in 0..1_023 {
-        db.drop_table("notes")?;
+    let sorted = db.table(SORTED)?;
+    let by_value = db.index(sorted, BY_VALUE)?;
+    db.transact(|tx| tx.put(sorted, 1, &10))?;
+    // Other types, sizes and names, each after the other, with an index and without.
+    let mut handles = Vec::new();
+    for round in 0..3_000_u64 {
+        let name = format!("round {}", round % 7);
+        if round % 2 == 0 {
+            let notes = db.table(NOTES.named(&name))?;
+            assert_eq!(db.read(|tx| tx.get(notes, 1))?, None);
+            db.transact(|tx| tx.put(notes, 1, &round.to_le_bytes()))?;
+            handles.push((notes, name.clone()));
+        } else {
+            let other = db.table(OTHER.named(&name))?;
+            assert_eq!(db.read(|tx| tx.len(other))?, 0);
+            db.transact(|tx| (0..3).try_for_each(|key| tx.put(other, key, &round)))?;
+            if round % 3 == 0 {
+                let by = IndexDef::<u64, Pod<u64>, u64, Multi>::multi("by half", |_, value| Some(value / 2));
+                let by = db.index(other, by)?;
+                assert_eq!(db.read(|tx| tx.range(by, ..)?.count())?, 3);
+            }
+        }
+        db.drop_table(&name)?;
+    }
+    for (stale, name) in handles.iter().rev().take(1_000) {
+        is_dropped(db.read(|tx| tx.get(*stale, 1)), name);
+        is_dropped(db.transact(|tx| tx.put(*stale, 1, b"stale")), name);
+        is_dropped(db.clear_table(*stale), name);
+        is_dropped(db.index(*stale, IndexDef::unique("an index", |_, _: &[u8]| Some(1_u64))).map(drop), name);
+    }
+    assert_eq!(db.read(|tx| tx.get(by_value, 10))?, Some((1, 10)));
+    assert_eq!(db.tables()?, [("sorted", 1), ("sorted by value", 1)]);
+    // As many as there can be at the same time.
+    let all: Vec<_> =
+        (0..1_022).map(|table| db.table(NOTES.named(&format!("table {table}")))).collect::<Result<_, _>>()?;
+    assert!(matches!(db.table(NOTES), Err(Error::TooManyTables { most: 1024 })));
+    db.drop_table("table 500")?;
+    let notes = db.table(NOTES)?;
+    db.transact(|tx| tx.put(notes, 1, b"new"))?;
+    is_dropped(db.read(|tx| tx.get(all[500], 1)), "table 500");
+    Ok(())
+}
+
+/// A handle of a number's earlier use is refused, however the number is used by then.
+#[test]
+fn a_transaction_that_meets_a_number_again_does_not_write_to_another_table() -> Result<(), Error> {
+    let db = Builder::new().memory(16 << 20).build()?;
+    for round in 0..10 {
         let notes = db.table(NOTES)?;
-        db.transact(|tx| tx.put(notes, 1, b"new"))?;
+        let mut running = db.begin()?;
+        running.put(notes, 1, b"old")?;
+        let snapshot = db.snapshot()?;
+        db.drop_table("notes")?;
+        // Not yet: it is still in use.
+        let other = db.table(OTHER)?;
+        db.transact(|tx| tx.put(other, 1, &round))?;
+        is_dropped(running.commit(), "notes");
+        is_dropped(snapshot.get(notes, 1), "notes");
+        drop(snapshot);
+        assert_eq!(db.read(|tx| tx.get(other, 1))?, Some(round));
+        db.drop_table("other")?;
     }
-    is_dropped(db.read(|tx| tx.get(first, 1)), "notes");
-    db.drop_table("notes")?;
-    match db.table(NOTES) {
-        Err(Error::TooManyTables { most: 1024 }) => Ok(()),
-        other => panic!("{other:?}"),
-    }
+    Ok(())
 }
 
 #[test]
