@@ -293,11 +293,19 @@ impl<S: Config> Db<S> {
     /// validation fails. One that reads more, or that has failed, continues in a
     /// [snapshot](Self::snapshot), which never conflicts.
     ///
+    /// In a database whose commits are [`Sync`](crate::Durability::Sync), it returns when the rows
+    /// that it has read are durable. If it has found keys absent, or continued in a snapshot, it
+    /// waits for everything that was committed before. To read what is not durable yet, without
+    /// waiting, call [`set_durability`](Tx::set_durability) with
+    /// [`Async`](crate::Durability::Async) in the closure, or use a [snapshot](Self::snapshot).
+    ///
     /// # Errors
     ///
     /// The closure's error; [`Error::Nested`] within the closure of another transaction;
     /// [`Error::Closed`]; or [`Error::SnapshotTooOld`] when there was no memory for older versions
-    /// that its snapshot needed.
+    /// that its snapshot needed. When it has read what is not durable: [`Error::NotYetDurable`] if
+    /// that does not become durable in time or the disk is full, and [`Error::Poisoned`] if the log
+    /// has failed.
     ///
     /// # Panics
     ///

@@ -376,8 +376,9 @@ pub enum Error {
         /// The log's error.
         reason: String,
     },
-    /// A commit was not durable in time. Its writes are applied in memory, and become durable
-    /// unless the log fails.
+    /// A commit was not durable in time, or the disk became full meanwhile. Its writes are applied
+    /// in memory, and become durable unless the log fails. A read-only transaction gets it for what
+    /// it has read.
     ///
     /// # Example
     ///
@@ -401,18 +402,44 @@ pub enum Error {
     /// ```
     #[error(
         "the transaction has committed, and is not durable after {waited:?}{}; it becomes durable unless the log fails",
-        thread.as_ref().map_or_else(String::new, |thread| format!(", since thread `{thread}` is committing another all the while"))
+        of_wait(thread.as_deref(), full.as_deref())
     )]
     NotYetDurable {
         /// How long the commit waited.
         waited: Duration,
         /// The thread whose commit has not ended, if that is the reason.
         thread: Option<String>,
+        /// The log's error, if the disk is full: it becomes durable when there is room.
+        full: Option<String>,
     },
-    /// The log failed earlier, so nothing can be committed any more. Reads still work.
-    #[error("the log failed, and nothing is committed any more: {reason}; open the database again")]
+    /// The log failed earlier, so nothing can be committed any more. Reads still work, except that
+    /// a transaction gets this error when it has read what is not durable: [`Db::read`] says how to
+    /// read that.
+    ///
+    /// [`Db::read`]: crate::Db::read
+    #[error(
+        "the log failed, and nothing is committed any more: {reason}; open the database again (what is in memory can \
+         still be read: `Db::snapshot`)"
+    )]
     Poisoned {
         /// The log's error.
+        reason: String,
+    },
+    /// The disk, or a quota on it, has no room for the log. The transaction's writes were not
+    /// applied. Commits succeed again when there is room.
+    #[error(
+        "there is no room for the log, and the transaction has not happened: {reason}; free some, and run it again"
+    )]
+    DiskFull {
+        /// The log's error.
+        reason: String,
+    },
+    /// The database was opened for reading only, and the transaction writes. Its writes were not
+    /// applied.
+    #[error("the database is only read: {reason}; open it again for writing")]
+    ReadOnly {
+        /// Why it is: [`Builder::read_only`](crate::Builder::read_only), or the error that opening
+        /// it for writing met.
         reason: String,
     },
     /// The table has an index that is recorded in the log, but was not opened since the database
@@ -455,6 +482,15 @@ pub enum Error {
 /// Formats a row for a conflict's message.
 fn of_row(table: Option<&'static str>, key: &[u8]) -> String {
     table.map_or_else(String::new, |table| format!(" (the row of `{table}` with the key \"{}\")", key.escape_ascii()))
+}
+
+/// Formats what a commit waits for.
+fn of_wait(thread: Option<&str>, full: Option<&str>) -> String {
+    match (thread, full) {
+        (_, Some(full)) => format!(", since there is no room for the log: {full}"),
+        (Some(thread), None) => format!(", since thread `{thread}` is committing another all the while"),
+        (None, None) => String::new(),
+    }
 }
 
 impl Error {

@@ -46,6 +46,8 @@ pub enum Mutation {
     PreviousNotChecked,
     /// A new segment's name is not made durable.
     DirectoryNotSynced,
+    /// A frame that finds no room on the disk is forgotten.
+    FullFrameForgotten,
     /// Frames are accepted wherever they are found.
     RecycledBelieved,
     /// The epoch in which a transaction commits can be closed before its rows are written.

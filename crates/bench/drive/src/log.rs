@@ -14,7 +14,7 @@ use std::{
 use clap::ValueEnum;
 use drtm_txn::{
     Builder, Config, Db, Durability,
-    durability::storage::{DirectoryLock, Files, Storage, StoredFile},
+    durability::storage::{Access, DirectoryLock, Files, Storage, StoredFile},
 };
 use serde::Serialize;
 
@@ -146,8 +146,8 @@ impl Storage for Meter {
         self.files.name()
     }
 
-    fn lock(&self) -> io::Result<Result<Box<dyn DirectoryLock>, String>> {
-        self.files.lock()
+    fn lock(&self, access: Access) -> io::Result<Result<Box<dyn DirectoryLock>, String>> {
+        self.files.lock(access)
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn StoredFile>> {

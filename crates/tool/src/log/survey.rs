@@ -4,7 +4,7 @@
 //! instead finds every valid frame, and every valid record in the holes between frames: frames and
 //! records have checksums of their own.
 
-use std::{fs, io, path::Path};
+use std::{fs, path::Path};
 
 use drtm_txn::{
     LogError,
@@ -13,7 +13,7 @@ use drtm_txn::{
             CheckpointEnd, CheckpointHeader, INCOMPLETE, Position, SEGMENT_HEADER, SegmentHeader, checkpoint_name,
             find_frame, number_of, segment_name, sequence_of,
         },
-        storage::{DirectoryLock, Files, Storage},
+        storage::{Access, DirectoryLock, Files, Storage},
     },
 };
 
@@ -38,7 +38,7 @@ pub(super) struct Contents {
     is_incomplete: bool,
     /// Unfinished files of a crash, which recovery removes.
     pub(super) unfinished: Vec<String>,
-    _lock: Option<Box<dyn DirectoryLock>>,
+    _lock: Box<dyn DirectoryLock>,
 }
 
 impl Contents {
@@ -53,20 +53,10 @@ impl Contents {
             return Err(Error::NoLog { path: directory.to_owned() });
         }
         let files = Files::open(directory.to_owned()).map_err(unreadable)?;
-        let lock = match files.lock() {
-            Ok(Ok(lock)) => Some(lock),
-            Ok(Err(holder)) => {
-                let directory = directory.display().to_string();
-                return Err(drtm_txn::Error::from(LogError::InUse { directory, holder }).into());
-            }
-            // A copy without write permission cannot be open in any process.
-            Err(error)
-                if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) =>
-            {
-                None
-            }
-            Err(error) => return Err(unreadable(error)),
-        };
+        let lock = files.lock(Access::Read).map_err(unreadable)?.map_err(|holder| {
+            let directory = directory.display().to_string();
+            drtm_txn::Error::from(LogError::InUse { directory, holder })
+        })?;
         let names = files.list().map_err(unreadable)?;
         let read = |number: fn(&str) -> Option<u64>, name: fn(u64) -> String| {
             let mut numbers: Vec<u64> = names.iter().filter_map(|name| number(name)).collect();

@@ -11,7 +11,7 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_txn::{
     Builder, Config, Db, Durability,
-    durability::storage::{DirectoryLock, Storage, StoredFile},
+    durability::storage::{Access, DirectoryLock, Storage, StoredFile},
 };
 
 /// The configuration without htm transactions.
@@ -57,7 +57,7 @@ impl Storage for Trial {
         self.directory.display().to_string()
     }
 
-    fn lock(&self) -> io::Result<Result<Box<dyn DirectoryLock>, String>> {
+    fn lock(&self, _access: Access) -> io::Result<Result<Box<dyn DirectoryLock>, String>> {
         Ok(Ok(Box::new(NoLock)))
     }
 

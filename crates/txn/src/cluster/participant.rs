@@ -151,7 +151,11 @@ impl From<Error> for Refusal {
             Error::Full { .. } | Error::NoMemory { .. } => Self::Full,
             Error::TooLong { .. } | Error::TooLarge { .. } => Self::TooLong,
             Error::Closed => Self::Closed,
-            Error::Poisoned { .. } | Error::OutcomeUnknown { .. } | Error::Log(_) => Self::LogFailed,
+            Error::Poisoned { .. }
+            | Error::OutcomeUnknown { .. }
+            | Error::DiskFull { .. }
+            | Error::ReadOnly { .. }
+            | Error::Log(_) => Self::LogFailed,
             _ => Self::Corrupt,
         }
     }

@@ -64,6 +64,7 @@ pub struct Builder {
     pub(crate) segment_bytes: u64,
     pub(crate) checkpoint_every: u64,
     pub(crate) most_logged: usize,
+    read_only: bool,
     observer: Observer,
     fault: Option<Mutation>,
     for_peers: bool,
@@ -127,6 +128,7 @@ impl Builder {
             segment_bytes: SEGMENT,
             checkpoint_every: CHECKPOINT_EVERY,
             most_logged: MOST_LOGGED,
+            read_only: false,
             observer: Observer::NONE,
             fault: None,
             for_peers: false,
@@ -345,6 +347,39 @@ impl Builder {
         Self { checkpoint_every: bytes, ..self }
     }
 
+    /// Opens the database in a directory for reading only: nothing in the directory is created or
+    /// changed, whatever [`create`](Self::create) says. A transaction that writes gets
+    /// [`Error::ReadOnly`].
+    ///
+    /// Any number of processes can have a directory open so at a time, while none has it open for
+    /// writing. Without this, a directory on a read-only disk is opened so, too:
+    /// [`Db::check_writable`] tells.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, Pod, TableDef};
+    ///
+    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+    /// let directory = std::env::temp_dir().join(format!("drtm-read-only-{}", std::process::id()));
+    /// let db = Db::create(&directory)?;
+    /// let counters = db.table(COUNTERS)?;
+    /// db.transact(|tx| tx.put(counters, 1, &7))?;
+    /// drop(db);
+    ///
+    /// let db = Db::builder().path(&directory).read_only(true).build()?;
+    /// let counters = db.table(COUNTERS)?;
+    /// assert_eq!(db.read(|tx| tx.get(counters, 1))?, Some(7));
+    /// assert!(matches!(db.transact(|tx| tx.put(counters, 1, &8)), Err(Error::ReadOnly { .. })));
+    /// # drop(db);
+    /// # std::fs::remove_dir_all(&directory).expect("it is there");
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn read_only(self, is_read_only: bool) -> Self {
+        Self { read_only: is_read_only, ..self }
+    }
+
     /// Sets a function that is called with the progress of recovery, possibly from several threads.
     ///
     /// # Example
@@ -378,17 +413,27 @@ impl Builder {
         Self { storage: Some(storage), segment_bytes, creation: Creation::IfMissing, ..self }
     }
 
+    /// Returns whether opening creates a database.
+    fn creation(&self) -> Creation {
+        if self.read_only { Creation::No } else { self.creation }
+    }
+
     /// Returns the log's storage, and when commits wait for it. `None` if there is no log.
     fn log(&self) -> Result<Option<LogPlace>, Error> {
         let refused = |must_be, is: &str| Err(Error::Config { what: "durability", must_be, is: is.to_owned() });
         match (&self.storage, &self.path, self.durability) {
+            (None, None, _) if self.read_only => Err(Error::Config {
+                what: "a database that is only read",
+                must_be: "in a directory",
+                is: "in memory".to_owned(),
+            }),
             (None, None, None | Some(Durability::None)) => Ok(None),
             (None, None, Some(_)) => refused("`None`, or have a path", "without a path"),
             (_, _, Some(Durability::None)) => refused("`Async` or `Sync`, or have no path", "`None`, with a path"),
             (Some(storage), _, mode) => Ok(Some((Arc::clone(storage), mode.unwrap_or(DURABILITY)))),
             (None, Some(path), mode) => {
                 let directory = path.display().to_string();
-                let files = match self.creation {
+                let files = match self.creation() {
                     Creation::No => Files::open(path.clone()),
                     Creation::IfMissing | Creation::New => Files::create(path.clone()),
                 };
@@ -468,10 +513,12 @@ impl Builder {
         let snapshots = Snapshots::create(&store)?;
         let number = next_use();
         let catalog = Catalog::new(number, self.for_peers);
+        let creation = self.creation();
         let log = match self.log()? {
             None => None,
             Some((storage, mode)) => {
-                let Self { flush_within, sync_within, segment_bytes, checkpoint_every, most_logged, .. } = self;
+                let Self { flush_within, sync_within, segment_bytes, checkpoint_every, most_logged, read_only, .. } =
+                    self;
                 let fault = S::fault().or(self.fault);
                 let lags = self.of_cluster;
                 let config = LogConfig {
@@ -482,10 +529,11 @@ impl Builder {
                     checkpoint_every,
                     most_logged,
                     lags,
+                    read_only,
                     fault,
                 };
                 Some(durability::open(
-                    (&storage, self.creation),
+                    (&storage, creation),
                     (&store, &snapshots, &catalog),
                     config,
                     &self.observer,

@@ -69,6 +69,26 @@ impl<S: Config> Db<S> {
         Ok(self.inner.snapshots.count(&self.inner.store)?)
     }
 
+    /// Checks that the database can be written at present. A database in memory always can.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReadOnly`] if it was opened for reading only; the reason is an error if it is on a
+    /// read-only disk. [`Error::DiskFull`] if there was no room for the log when it was tried last.
+    /// [`Error::Poisoned`] if the log has failed.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error};
+    ///
+    /// Db::new()?.check_writable()?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn check_writable(&self) -> Result<(), Error> {
+        self.inner.log.as_ref().map_or(Ok(()), |log| log.check())
+    }
+
     /// Returns how much memory the database uses, by kind.
     ///
     /// This asks the system which pages are in memory, which takes about two milliseconds for each

@@ -8,7 +8,7 @@ use super::{
     Checkpoint, Log, LogError,
     format::{INCOMPLETE, number_of, segment_name, sequence_of},
     log::UNFINISHED,
-    storage::{Storage, read_all_at, write_all_at},
+    storage::{Access, Storage, read_all_at, write_all_at},
 };
 use crate::{
     Error,
@@ -30,7 +30,7 @@ impl<E: Engine> Log<E> {
         let last = self.checkpoints.lock();
         within!("backup", [to = target.name().as_str()], {
             let directory = target.name();
-            let _lock = match target.lock().map_err(LogError::io("lock", &directory))? {
+            let _lock = match target.lock(Access::Write).map_err(LogError::io("lock", &directory))? {
                 Ok(lock) => lock,
                 Err(holder) => return Err(LogError::InUse { directory, holder }.into()),
             };

@@ -52,8 +52,9 @@ impl<E: Engine> Log<E> {
     ///
     /// # Errors
     ///
-    /// [`Error::Poisoned`] and [`Error::OutcomeUnknown`]. [`Error::Closed`] if the database is
-    /// closed meanwhile. [`Error::Log`] when an I/O operation fails; the log then stays usable.
+    /// [`Error::Poisoned`], [`Error::ReadOnly`] and [`Error::OutcomeUnknown`]. [`Error::Closed`] if
+    /// the database is closed meanwhile. [`Error::Log`] when an I/O operation fails, and
+    /// [`Error::NotYetDurable`] or [`Error::DiskFull`] on a full disk; the log then stays usable.
     pub(crate) fn checkpoint(&self) -> Result<Checkpoint, Error> {
         let mut last = self.checkpoints.lock();
         within!("checkpoint", [number = *last + 1], {
@@ -79,13 +80,12 @@ impl<E: Engine> Log<E> {
         if self.is_stopped() {
             return Err(Error::Closed);
         }
+        self.check_lasting()?;
         self.wait_until_all_is_durable()?;
         let since = self.durable();
         let header = self.change_stream(|writer| {
             // So the present segment can be removed after another checkpoint.
-            if writer.has_frames() {
-                writer.rotate()?;
-            }
+            writer.rotate()?;
             Ok(CheckpointHeader { log: writer.log(), number, since, first: writer.first_after(since) })
         })?;
         let mut file = CheckpointFile::create(storage, header)?;

@@ -4,13 +4,14 @@ mod background;
 mod buffer;
 mod lead;
 mod participant;
+mod refusals;
 mod token;
 mod writer;
 
 use std::{
     hint::cold_path,
     sync::{
-        Arc, OnceLock, Weak,
+        Arc, Weak,
         atomic::{
             AtomicBool, AtomicU64,
             Ordering::{Acquire, Relaxed, SeqCst},
@@ -25,9 +26,9 @@ use drtm_htm::{Engine, Word};
 use drtm_kv::{KvError, Records, Store};
 use parking_lot::{Condvar, Mutex};
 
-use self::background::Background;
 pub use self::token::CommitToken;
-pub(super) use self::writer::{Finished, UNFINISHED, Writer, WriterConfig, believed};
+pub(super) use self::writer::{Finished, UNFINISHED, Unwritten, Writer, WriterConfig, believed};
+use self::{background::Background, refusals::Refusals};
 pub(crate) use self::{
     participant::{Open, Participant},
     token::Choice,
@@ -58,6 +59,8 @@ pub(crate) struct LogConfig {
     /// Whether records may be of later epochs than their rows' versions, as those of transactions
     /// that other nodes carry out here.
     pub(crate) lags: bool,
+    /// Whether nothing is ever written.
+    pub(crate) read_only: bool,
     pub(crate) fault: Option<Mutation>,
 }
 
@@ -77,8 +80,7 @@ pub(crate) struct Log<E: Engine> {
     is_dirty: AtomicBool,
     /// Whether a flush is running.
     is_flushing: AtomicBool,
-    /// The reason why nothing can be written any more.
-    failed: OnceLock<String>,
+    refusals: Refusals,
     participants: sync::Mutex<Vec<Arc<Participant>>>,
     /// The participant that appends changes of the catalog.
     announcer: Mutex<Arc<Participant>>,
@@ -111,7 +113,7 @@ impl<E: Engine> Log<E> {
         (store, snapshots, catalog): Memory<'_, E>,
         config: LogConfig,
         (storage, lock): (Arc<dyn Storage>, Box<dyn DirectoryLock>),
-        (writer, last_checkpoint): (Writer, u64),
+        (writer, last_checkpoint, read_only): (Writer, u64, Option<String>),
     ) -> Arc<Self> {
         let announcer = Arc::new(Participant::default());
         Arc::new_cyclic(|me| Self {
@@ -125,7 +127,7 @@ impl<E: Engine> Log<E> {
             must_close: AtomicU64::new(0),
             is_dirty: AtomicBool::new(false),
             is_flushing: AtomicBool::new(false),
-            failed: OnceLock::new(),
+            refusals: Refusals::new(read_only),
             participants: sync::Mutex::new(vec![Arc::clone(&announcer)]),
             announcer: Mutex::new(announcer),
             writer: Mutex::new(writer),
@@ -217,22 +219,41 @@ impl<E: Engine> Log<E> {
     ///
     /// # Errors
     ///
-    /// [`Error::Poisoned`].
+    /// [`Error::Poisoned`], [`Error::ReadOnly`], [`Error::DiskFull`].
     pub(crate) fn enter<'p>(&'p self, participant: &'p Participant) -> Result<Open<'p, E>, Error> {
-        if participant.pending() > MOST_PENDING {
+        if participant.pending() > MOST_PENDING || self.refusals.are_any() {
             cold_path();
-            self.wait_until_all_is_durable()?;
+            self.flush_before_entering()?;
         }
-        self.enter_at_once(participant)
+        self.publish(participant)
     }
 
-    /// Like [`enter`](Self::enter), but never waits for a flush.
+    /// Writes what is pending, and checks that there is room for more.
+    #[inline(never)]
+    fn flush_before_entering(&self) -> Result<(), Error> {
+        self.refusals.check_lasting()?;
+        // The flush looks for room. Its failure is kept, and refuses this transaction.
+        let _ = self.wait_until_all_is_durable();
+        self.refusals.check()
+    }
+
+    /// Like [`enter`](Self::enter), but never waits for a flush, and takes transactions on a full
+    /// disk: they were decided when it had room.
     ///
     /// # Errors
     ///
-    /// [`Error::Poisoned`].
+    /// [`Error::Poisoned`], [`Error::ReadOnly`].
+    #[cfg(not(feature = "model"))]
     pub(crate) fn enter_at_once<'p>(&'p self, participant: &'p Participant) -> Result<Open<'p, E>, Error> {
-        self.check()?;
+        if self.refusals.are_any() {
+            cold_path();
+            self.refusals.check_lasting()?;
+        }
+        self.publish(participant)
+    }
+
+    #[inline(always)]
+    fn publish<'p>(&'p self, participant: &'p Participant) -> Result<Open<'p, E>, Error> {
         participant.is_of_this_thread();
         let epoch = self.now()?;
         let is_published = self.config.fault != Some(Mutation::EpochNotPublished);
@@ -243,12 +264,15 @@ impl<E: Engine> Log<E> {
     ///
     /// # Errors
     ///
-    /// [`Error::Poisoned`].
+    /// [`Error::Poisoned`], [`Error::ReadOnly`]. [`Error::DiskFull`] if there was no room when it
+    /// was tried last.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        match self.failed.get() {
-            None => Ok(()),
-            Some(reason) => Err(Error::Poisoned { reason: reason.clone() }),
-        }
+        self.refusals.check()
+    }
+
+    /// Like [`check`](Self::check), whether the disk is full or not.
+    pub(super) fn check_lasting(&self) -> Result<(), Error> {
+        self.refusals.check_lasting()
     }
 
     /// Appends a transaction's record. Returns whether it has any rows to log.
@@ -334,6 +358,6 @@ impl<E: Engine> Log<E> {
     // A flush marks itself as running before it clears the dirty mark, and stores its failure
     // before it stops running.
     fn is_clean(&self) -> bool {
-        !self.is_dirty.load(SeqCst) && !self.is_flushing.load(SeqCst) && self.failed.get().is_none()
+        !self.is_dirty.load(SeqCst) && !self.is_flushing.load(SeqCst) && self.refusals.failed().is_none()
     }
 }

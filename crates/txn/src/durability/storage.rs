@@ -20,13 +20,13 @@ pub trait Storage: Send + Sync + Debug + 'static {
     /// Returns the directory's name, for messages.
     fn name(&self) -> String;
 
-    /// Locks the directory until the returned value is dropped. Returns the holder if it is already
-    /// locked.
+    /// Locks the directory until the returned value is dropped: against all others, or against
+    /// writers only. Returns the holder if it is already locked.
     ///
     /// # Errors
     ///
     /// The system's.
-    fn lock(&self) -> io::Result<Result<Box<dyn DirectoryLock>, String>>;
+    fn lock(&self, access: Access) -> io::Result<Result<Box<dyn DirectoryLock>, String>>;
 
     /// Creates an empty file. Replaces an existing file of that name.
     ///
@@ -35,7 +35,7 @@ pub trait Storage: Send + Sync + Debug + 'static {
     /// The system's.
     fn create(&self, name: &str) -> io::Result<Box<dyn StoredFile>>;
 
-    /// Opens an existing file.
+    /// Opens an existing file: for reading only, where it cannot be written.
     ///
     /// # Errors
     ///
@@ -69,6 +69,20 @@ pub trait Storage: Send + Sync + Debug + 'static {
     ///
     /// The system's.
     fn sync_directory(&self) -> io::Result<()>;
+}
+
+/// What a directory is locked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading. Nothing is created or changed, the lock file included.
+    Read,
+    /// Reading and writing.
+    Write,
+}
+
+/// Returns whether an error says that a disk, or a quota on it, is full.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// A file.

@@ -304,7 +304,8 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
         let past = self.past();
         let state = self.state();
         let choice = std::mem::take(&mut state.session.choice);
-        let depends_on = match state.session.logged_in {
+        let logged_in = state.session.logged_in;
+        let depends_on = match logged_in {
             0 => log.depends_on(&state.reads, state.writes.is_empty(), past),
             epoch => Ok(epoch),
         };
@@ -313,7 +314,11 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
         if choice == Choice::Token {
             thread.submitted.set(epoch);
         }
-        log.after_commit(epoch, choice)
+        log.after_commit(epoch, choice).map_err(|error| match error {
+            // Nothing of it is in the log: only what it has read may be lost.
+            Error::OutcomeUnknown { reason } if logged_in == 0 => Error::Poisoned { reason },
+            error => error,
+        })
     }
 
     pub(crate) fn set_durability(&mut self, durability: Durability) -> Result<(), Error> {

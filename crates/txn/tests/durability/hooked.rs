@@ -4,7 +4,7 @@ use std::{fmt, io, sync::Arc, time::Duration};
 
 use drtm_txn::{
     Builder, Durability,
-    durability::storage::{DirectoryLock, Image, Storage, StoredFile},
+    durability::storage::{Access, DirectoryLock, Image, Storage, StoredFile},
 };
 use parking_lot::Mutex;
 
@@ -65,8 +65,8 @@ impl Storage for Hooked {
         self.disk.name()
     }
 
-    fn lock(&self) -> io::Result<Result<Box<dyn DirectoryLock>, String>> {
-        self.disk.lock()
+    fn lock(&self, access: Access) -> io::Result<Result<Box<dyn DirectoryLock>, String>> {
+        self.disk.lock(access)
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn StoredFile>> {

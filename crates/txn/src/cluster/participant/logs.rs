@@ -22,7 +22,10 @@ impl<S: Config> Participant<S> {
         let (Some(log), Some(participant)) = (&self.home.db.log, &self.state.session.participant) else {
             return Ok(());
         };
-        log.check().map_err(|_| Refusal::LogFailed)?;
+        if let Err(refused) = log.check() {
+            // A flush finds out whether a full disk has room by now.
+            return log.request_flush().map_err(|_| Refusal::LogFailed).and(Err(refused.into()));
+        }
         if participant.is_full() {
             // The disk is slower than memory. It is tried again after a pause.
             return log.request_flush().map_err(|_| Refusal::LogFailed).and(Err(Refusal::Locked));

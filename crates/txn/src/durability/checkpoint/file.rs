@@ -35,9 +35,16 @@ impl<'s> CheckpointFile<'s> {
     pub(super) fn create(storage: &'s dyn Storage, header: CheckpointHeader) -> Result<Self, LogError> {
         let unfinished = format!("{}{UNFINISHED}", checkpoint_name(header.number));
         let file = storage.create(&unfinished).map_err(LogError::io("create", &unfinished))?;
-        write_all_at(&*file, 0, &header.encode()).map_err(LogError::io("write", &unfinished))?;
         let end = CHECKPOINT_HEADER as u64;
-        Ok(Self { storage, file, header, unfinished, end, frames: 0, rows: 0, frame: Vec::new() })
+        let created = Self { storage, file, header, unfinished, end, frames: 0, rows: 0, frame: Vec::new() };
+        match write_all_at(&*created.file, 0, &header.encode()) {
+            Ok(()) => Ok(created),
+            Err(error) => {
+                let error = LogError::io("write", &created.unfinished)(error);
+                created.discard();
+                Err(error)
+            }
+        }
     }
 
     pub(in crate::durability) fn header(&self) -> CheckpointHeader {

@@ -11,7 +11,7 @@ use std::{
 
 use drtm_htm::{Engine, Waiter, fence_locked};
 
-use super::{Log, Participant, Writer};
+use super::{Log, Participant, Unwritten, Writer};
 use crate::{Error, trace::event};
 
 /// How often the leader checks for open epochs before it sleeps between checks.
@@ -41,15 +41,26 @@ impl Deadline {
     }
 }
 
+/// How a flush has ended that has not failed.
+#[derive(Debug)]
+enum Flushed {
+    Done,
+    /// An epoch was open until the deadline. No buffer was taken.
+    Late,
+    /// There is no room for what is pending.
+    Full(String),
+}
+
 impl<E: Engine> Log<E> {
     /// Waits until every transaction of this epoch, and of those before, is durable.
     ///
     /// # Errors
     ///
-    /// [`Error::OutcomeUnknown`]. [`Error::NotYetDurable`] when the deadline has passed.
+    /// [`Error::OutcomeUnknown`]. [`Error::NotYetDurable`] when the deadline has passed, or the
+    /// disk is full.
     pub(super) fn wait_until_durable(&self, epoch: u64, deadline: Deadline) -> Result<(), Error> {
         while self.durable() < epoch {
-            if let Some(reason) = self.failed.get() {
+            if let Some(reason) = self.refusals.failed() {
                 return Err(Error::OutcomeUnknown { reason: reason.clone() });
             }
             if deadline.is_over() {
@@ -68,8 +79,12 @@ impl<E: Engine> Log<E> {
                 *is_led = true;
                 drop(is_led);
                 let leading = Leading(self);
-                self.flush(deadline);
+                let flushed = self.flush(deadline);
                 drop(leading);
+                if let (Flushed::Full(reason), true) = (flushed, self.durable() < epoch) {
+                    let waited = deadline.since.elapsed();
+                    return Err(Error::NotYetDurable { waited, thread: None, full: Some(reason) });
+                }
             }
         }
         Ok(())
@@ -80,7 +95,7 @@ impl<E: Engine> Log<E> {
         let participants = self.participants.lock().clone();
         let holds = |one: &&Arc<Participant>| one.holds(self.engine(), epoch);
         let thread = participants.iter().find(holds).map(|holder| holder.thread());
-        Error::NotYetDurable { waited: deadline.since.elapsed(), thread }
+        Error::NotYetDurable { waited: deadline.since.elapsed(), thread, full: None }
     }
 
     pub(super) fn flush_if_dirty(&self) -> Result<(), Error> {
@@ -113,64 +128,81 @@ impl<E: Engine> Log<E> {
         Ok(())
     }
 
-    /// Changes the stream of frames. If that fails, the log is poisoned.
+    /// Changes the stream of frames. If that fails, the log is poisoned, unless the disk is full.
     ///
     /// # Errors
     ///
-    /// [`Error::Poisoned`].
-    pub(crate) fn change_stream<T>(&self, change: impl FnOnce(&mut Writer) -> Result<T, Error>) -> Result<T, Error> {
+    /// [`Error::Poisoned`], [`Error::ReadOnly`], [`Error::DiskFull`].
+    pub(crate) fn change_stream<T>(
+        &self,
+        change: impl FnOnce(&mut Writer) -> Result<T, Unwritten>,
+    ) -> Result<T, Error> {
         let mut writer = self.writer.lock();
-        self.check()?;
-        let changed = change(&mut writer);
-        if let Err(error) = &changed {
-            self.fail(error);
-        }
+        self.refusals.check_lasting()?;
+        let changed = change(&mut writer).map_err(|unwritten| match unwritten {
+            Unwritten::NoRoom(error) => Error::DiskFull { reason: self.refusals.disk_is_full(&error) },
+            Unwritten::Failed(error) => {
+                let error = error.into();
+                self.refusals.fail(&error);
+                error
+            }
+        });
         drop(writer);
         self.wake_tasks();
         changed
     }
 
+    /// Creates the first segment that is written. On a full disk that is left to the first commit
+    /// that finds room, unless the database is `new`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Log`] when an I/O operation fails.
+    pub(crate) fn begin(&self, is_new: bool) -> Result<(), Error> {
+        match self.writer.lock().look_ahead() {
+            Err(Unwritten::NoRoom(error)) if !is_new => drop(self.refusals.disk_is_full(&error)),
+            Err(Unwritten::NoRoom(error) | Unwritten::Failed(error)) => return Err(error.into()),
+            Ok(()) => {}
+        }
+        Ok(())
+    }
+
     /// Closes the present epoch and makes it durable. The calling thread leads.
-    fn flush(&self, deadline: Deadline) {
+    fn flush(&self, deadline: Deadline) -> Flushed {
         let mut writer = self.writer.lock();
-        if self.failed.get().is_some() {
-            return;
+        if self.refusals.failed().is_some() {
+            return Flushed::Late;
         }
         self.is_flushing.store(true, SeqCst);
         self.is_dirty.store(false, SeqCst);
-        match self.flush_with(&mut writer, deadline) {
-            Ok(true) => {}
-            // No buffer was taken.
-            Ok(false) => self.is_dirty.store(true, SeqCst),
-            Err(error) => {
-                self.fail(&error);
-                // The buffers that were taken are not durable, and will not be.
-                self.is_dirty.store(true, SeqCst);
-            }
+        let flushed = self.flush_with(&mut writer, deadline).unwrap_or_else(|error| {
+            self.refusals.fail(&error);
+            // The buffers that were taken are not durable, and will not be.
+            Flushed::Late
+        });
+        if !matches!(flushed, Flushed::Done) {
+            self.is_dirty.store(true, SeqCst);
         }
         self.is_flushing.store(false, SeqCst);
         drop(writer);
         self.wake_tasks();
+        flushed
     }
 
-    fn fail(&self, error: &Error) {
-        let reason = error.to_string();
-        event!(error, reason = reason.as_str(), "the log cannot be written any more");
-        self.failed.get_or_init(|| reason);
-    }
-
-    /// Returns whether the flush is complete. It is not if an epoch was open until the deadline.
-    fn flush_with(&self, writer: &mut Writer, deadline: Deadline) -> Result<bool, Error> {
+    fn flush_with(&self, writer: &mut Writer, deadline: Deadline) -> Result<Flushed, Error> {
         let epoch = self.engine().fetch_add(self.number()?, 1);
         fence_locked();
         // This is a copy, since no word may be accessed while the list is locked.
         let participants = self.participants.lock().clone();
         if !self.wait_until_closed(&participants, epoch, deadline) {
-            return Ok(false);
+            return Ok(Flushed::Late);
         }
-        writer.begin();
         participants.iter().for_each(|participant| participant.drain(|buffer| writer.add(buffer)));
-        let written = writer.write(epoch, self.must_close.load(SeqCst))?;
+        let written = match writer.write(epoch, self.must_close.load(SeqCst)) {
+            Ok(written) => written,
+            Err(Unwritten::NoRoom(error)) => return Ok(Flushed::Full(self.refusals.disk_is_full(&error))),
+            Err(Unwritten::Failed(error)) => return Err(error.into()),
+        };
         self.durable.store(epoch, Release);
         drop(participants);
         // The list holds one reference. A dropped state holds none, and appends nothing any more.
@@ -178,7 +210,13 @@ impl<E: Engine> Log<E> {
         if self.unsaved.fetch_add(written, Relaxed) + written >= self.config.checkpoint_every && written > 0 {
             self.request_checkpoint();
         }
-        Ok(true)
+        // What is committed next must have room before it is committed.
+        match writer.look_ahead() {
+            Ok(()) => self.refusals.disk_has_room(),
+            Err(Unwritten::NoRoom(error)) => drop(self.refusals.disk_is_full(&error)),
+            Err(Unwritten::Failed(error)) => return Err(error.into()),
+        }
+        Ok(Flushed::Done)
     }
 
     /// Waits until the epoch is closed, and returns true. Returns false when the deadline has
@@ -235,7 +273,7 @@ impl<E: Engine> Log<E> {
         if tasks.is_empty() {
             return;
         }
-        let (durable, has_failed) = (self.durable.load(Acquire), self.failed.get().is_some());
+        let (durable, has_failed) = (self.durable.load(Acquire), self.refusals.failed().is_some());
         let woken: Vec<_> = tasks.extract_if(.., |(epoch, _)| has_failed || *epoch <= durable).collect();
         drop(tasks);
         woken.into_iter().for_each(|(_, task)| task.wake());

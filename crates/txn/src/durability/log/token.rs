@@ -186,7 +186,7 @@ impl<E: Engine> Log<E> {
         if self.durable() >= epoch {
             return Some(Ok(()));
         }
-        self.failed.get().map(|reason| Err(Error::OutcomeUnknown { reason: reason.clone() }))
+        self.refusals.failed().map(|reason| Err(Error::OutcomeUnknown { reason: reason.clone() }))
     }
 
     /// Returns the last epoch that a transaction without logged rows depends on. It was validated

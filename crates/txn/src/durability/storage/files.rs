@@ -11,7 +11,7 @@ use std::{
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use super::{DirectoryLock, Storage, StoredFile};
+use super::{Access, DirectoryLock, Storage, StoredFile, is_full};
 use crate::durability::format::LOCK;
 
 /// How often a lock that another process holds is tried, and how long to wait in between.
@@ -61,28 +61,52 @@ struct Locked {
 
 impl DirectoryLock for Locked {}
 
+/// A directory without a lock file.
+#[derive(Debug)]
+struct NeverLocked;
+
+impl DirectoryLock for NeverLocked {}
+
+/// Names this process in the lock file, for messages. A full disk may have no room for that.
+fn write_holder(file: &File) -> io::Result<()> {
+    let holder = format!("process {}", std::process::id());
+    let written = file.write_all_at(holder.as_bytes(), 0).and_then(|()| file.set_len(holder.len() as u64));
+    written.or_else(|error| if is_full(&error) { file.set_len(0) } else { Err(error) })
+}
+
 impl Storage for Files {
     fn name(&self) -> String {
         self.directory.display().to_string()
     }
 
-    fn lock(&self) -> io::Result<Result<Box<dyn DirectoryLock>, String>> {
+    fn lock(&self, access: Access) -> io::Result<Result<Box<dyn DirectoryLock>, String>> {
         let path = self.directory.join(LOCK);
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        let mut locked = file.try_lock();
+        let writes = access == Access::Write;
+        let mut file = match OpenOptions::new().read(true).write(writes).create(writes).truncate(false).open(path) {
+            // No database has had the directory open for writing.
+            Err(error) if !writes && error.kind() == io::ErrorKind::NotFound => return Ok(Ok(Box::new(NeverLocked))),
+            opened => opened?,
+        };
+        let lock = |file: &File| if writes { file.try_lock() } else { file.try_lock_shared() };
+        let mut locked = lock(&file);
         // A killed process may hold its lock for a moment.
         for _ in 0..LOCK_TRIES {
             if !matches!(locked, Err(TryLockError::WouldBlock)) {
                 break;
             }
             thread::sleep(LOCK_NAP);
-            locked = file.try_lock();
+            locked = lock(&file);
         }
         match locked {
             Ok(()) => {
-                file.set_len(0)?;
-                file.write_all_at(format!("process {}", std::process::id()).as_bytes(), 0)?;
+                if writes {
+                    write_holder(&file)?;
+                }
                 Ok(Ok(Box::new(Locked { _file: file })))
+            }
+            // The file still names the last writer.
+            Err(TryLockError::WouldBlock) if writes && file.try_lock_shared().is_ok() => {
+                Ok(Err("processes that only read it".to_owned()))
             }
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
@@ -99,7 +123,15 @@ impl Storage for Files {
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn StoredFile>> {
-        Ok(Box::new(OpenOptions::new().read(true).write(true).open(self.directory.join(name))?))
+        let path = self.directory.join(name);
+        match OpenOptions::new().read(true).write(true).open(&path) {
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied) =>
+            {
+                Ok(Box::new(File::open(path)?))
+            }
+            opened => Ok(Box::new(opened?)),
+        }
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

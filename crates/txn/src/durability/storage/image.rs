@@ -1,5 +1,5 @@
-//! A simulated disk, for tests: it separates synced from unsynced writes, and can crash and fail at
-//! any call.
+//! A simulated disk, for tests: it separates synced from unsynced writes, can crash and fail at any
+//! call, and can be full or read-only.
 //!
 //! A crash keeps what was synced, and of the rest what the test chooses. Each sector of an unsynced
 //! write is present, missing, zero or torn, independently of others, so that writes are reordered.
@@ -13,7 +13,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{DirectoryLock, Storage, StoredFile};
+use super::{Access, DirectoryLock, Storage, StoredFile};
 
 /// The bytes that a disk writes atomically.
 const SECTOR: usize = 512;
@@ -49,9 +49,19 @@ struct Disk {
     calls: u64,
     fault: Option<(u64, Fault)>,
     has_crashed: bool,
-    is_locked: bool,
+    /// Who has the directory locked.
+    locked: Option<Locks>,
+    /// The most bytes that its files can have together, if there is a limit.
+    most: Option<u64>,
+    is_read_only: bool,
     /// Whether reserved space has the old content of a removed file.
     recycles: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Locks {
+    Writer,
+    Readers(u32),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -75,6 +85,23 @@ impl Image {
     /// Makes the call with this number fail, counted from the disk's beginning.
     pub fn fail_at(&self, call: u64, fault: Fault) {
         self.disk.lock().fault = Some((call, fault));
+    }
+
+    /// Limits the bytes that all files can have together. Calls that would exceed it fail: the disk
+    /// is full. `None` removes the limit.
+    pub fn limit(&self, most: Option<u64>) {
+        self.disk.lock().most = most;
+    }
+
+    /// Makes the disk read-only, or writable again.
+    pub fn read_only(&self, is_read_only: bool) {
+        self.disk.lock().is_read_only = is_read_only;
+    }
+
+    /// Returns the bytes that all files have together.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.disk.lock().used()
     }
 
     /// Returns the number of calls so far.
@@ -151,6 +178,26 @@ impl Image {
 }
 
 impl Disk {
+    fn used(&self) -> u64 {
+        self.names.values().map(|number| self.files[*number].now.len() as u64).sum()
+    }
+
+    /// Checks that the disk can be changed, and has room for so many more bytes.
+    fn change(&self, more: usize) -> io::Result<()> {
+        if self.is_read_only {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
+        match self.most {
+            Some(most) if self.used() + more as u64 > most => Err(io::ErrorKind::StorageFull.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that a file can have this length.
+    fn grow(&self, number: Number, length: usize) -> io::Result<()> {
+        self.change(length.saturating_sub(self.files[number].now.len()))
+    }
+
     /// Returns the content of the file that was removed last, if reserved space has it.
     fn recycled(&self) -> Option<Vec<u8>> {
         let is_removed = |number: &Number| !self.names.values().any(|named| named == number);
@@ -203,7 +250,11 @@ impl DirectoryLock for Locked {}
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        self.0.disk.lock().is_locked = false;
+        let locked = &mut self.0.disk.lock().locked;
+        *locked = match *locked {
+            Some(Locks::Readers(readers)) if readers > 1 => Some(Locks::Readers(readers - 1)),
+            _ => None,
+        };
     }
 }
 
@@ -212,11 +263,15 @@ impl Storage for Image {
         "a simulated disk".to_owned()
     }
 
-    fn lock(&self) -> io::Result<Result<Box<dyn DirectoryLock>, String>> {
+    fn lock(&self, access: Access) -> io::Result<Result<Box<dyn DirectoryLock>, String>> {
         let mut disk = self.disk.lock();
-        if std::mem::replace(&mut disk.is_locked, true) {
-            return Ok(Err("another database".to_owned()));
-        }
+        disk.locked = match (access, disk.locked) {
+            (Access::Write, None) if disk.is_read_only => return Err(io::ErrorKind::ReadOnlyFilesystem.into()),
+            (Access::Write, None) => Some(Locks::Writer),
+            (Access::Read, None) => Some(Locks::Readers(1)),
+            (Access::Read, Some(Locks::Readers(readers))) => Some(Locks::Readers(readers + 1)),
+            _ => return Ok(Err("another database".to_owned())),
+        };
         Ok(Ok(Box::new(Locked(self.clone()))))
     }
 
@@ -224,6 +279,7 @@ impl Storage for Image {
         self.call(|disk, fault| match fault {
             Some(Fault::Device) => Err(device()),
             _ => {
+                disk.change(0)?;
                 let number = disk.files.len();
                 disk.files.push(Content::default());
                 disk.names.insert(name.to_owned(), number);
@@ -247,6 +303,7 @@ impl Storage for Image {
             if fault == Some(Fault::Device) {
                 return Err(device());
             }
+            disk.change(0)?;
             let number = disk.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
             disk.names.insert(to.to_owned(), number);
             Ok(())
@@ -257,6 +314,9 @@ impl Storage for Image {
         self.call(|disk, fault| {
             if fault == Some(Fault::Device) {
                 return Err(device());
+            }
+            if disk.is_read_only {
+                return Err(io::ErrorKind::ReadOnlyFilesystem.into());
             }
             disk.names.remove(name).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
         })
@@ -315,12 +375,14 @@ impl StoredFile for ImageFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
-        self.call(|content, fault| {
+        self.image.call(|disk, fault| {
             let written = match fault {
                 Some(Fault::Device) => return Err(device()),
                 Some(Fault::Short) => &bytes[..bytes.len().div_ceil(2)],
                 _ => bytes,
             };
+            disk.grow(self.number, offset as usize + written.len())?;
+            let content = &mut disk.files[self.number];
             put(&mut content.now, offset as usize, written);
             content.unsynced.push((offset as usize, written.to_vec()));
             Ok(written.len())
@@ -332,6 +394,7 @@ impl StoredFile for ImageFile {
             if fault == Some(Fault::Device) {
                 return Err(device());
             }
+            disk.grow(self.number, length as usize)?;
             let recycled = disk.recycled();
             let content = &mut disk.files[self.number];
             let (before, length) = (content.now.len(), content.now.len().max(length as usize));
@@ -347,11 +410,14 @@ impl StoredFile for ImageFile {
     }
 
     fn truncate(&self, length: u64) -> io::Result<()> {
-        self.call(|content, fault| {
+        self.image.call(|disk, fault| {
             if fault == Some(Fault::Device) {
                 return Err(device());
             }
-            content.now.truncate(length as usize);
+            if disk.is_read_only {
+                return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+            }
+            disk.files[self.number].now.truncate(length as usize);
             Ok(())
         })
     }
