@@ -3,6 +3,7 @@
 mod background;
 mod buffer;
 mod lead;
+mod pace;
 mod participant;
 mod refusals;
 mod token;
@@ -26,9 +27,11 @@ use drtm_htm::{Engine, Word};
 use drtm_kv::{KvError, Records, Store};
 use parking_lot::{Condvar, Mutex};
 
+#[cfg(any(test, not(feature = "model")))]
+pub(crate) use self::pace::MOST_PENDING;
 pub use self::token::CommitToken;
 pub(super) use self::writer::{Finished, UNFINISHED, Unwritten, Writer, WriterConfig, believed};
-use self::{background::Background, refusals::Refusals};
+use self::{background::Background, pace::Pace, refusals::Refusals};
 pub(crate) use self::{
     participant::{Open, Participant},
     token::Choice,
@@ -39,10 +42,6 @@ use super::{
     storage::{DirectoryLock, Storage},
 };
 use crate::{Commit, Error, catalog::Catalog, mutation::Mutation, snapshots::Snapshots, sync, trace::event};
-
-/// The most bytes that may be pending in one buffer. A thread with more first writes them itself
-/// before its next commit, so that a disk that is slower than memory slows writers down.
-pub(crate) const MOST_PENDING: u64 = 4 << 20;
 
 /// How a log is written.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +80,7 @@ pub(crate) struct Log<E: Engine> {
     /// Whether a flush is running.
     is_flushing: AtomicBool,
     refusals: Refusals,
+    pace: Pace,
     participants: sync::Mutex<Vec<Arc<Participant>>>,
     /// The participant that appends changes of the catalog.
     announcer: Mutex<Arc<Participant>>,
@@ -128,6 +128,7 @@ impl<E: Engine> Log<E> {
             is_dirty: AtomicBool::new(false),
             is_flushing: AtomicBool::new(false),
             refusals: Refusals::new(read_only),
+            pace: Pace::default(),
             participants: sync::Mutex::new(vec![Arc::clone(&announcer)]),
             announcer: Mutex::new(announcer),
             writer: Mutex::new(writer),
@@ -221,20 +222,26 @@ impl<E: Engine> Log<E> {
     ///
     /// [`Error::Poisoned`], [`Error::ReadOnly`], [`Error::DiskFull`].
     pub(crate) fn enter<'p>(&'p self, participant: &'p Participant) -> Result<Open<'p, E>, Error> {
-        if participant.pending() > MOST_PENDING || self.refusals.are_any() {
+        if participant.pending() > self.pace.allowance() || self.refusals.are_any() {
             cold_path();
-            self.flush_before_entering()?;
+            self.flush_before_entering(participant)?;
         }
         self.publish(participant)
     }
 
-    /// Writes what is pending, and checks that there is room for more.
+    /// Waits until a flush has taken what the thread has pending, and checks that there is room for
+    /// more. So a disk that is slower than memory slows writers down.
     #[inline(never)]
-    fn flush_before_entering(&self) -> Result<(), Error> {
-        self.refusals.check_lasting()?;
-        // The flush looks for room. Its failure is kept, and refuses this transaction.
-        let _ = self.wait_until_all_is_durable();
-        self.refusals.check()
+    fn flush_before_entering(&self, participant: &Participant) -> Result<(), Error> {
+        loop {
+            self.refusals.check_lasting()?;
+            // The flush looks for room. Its failure is kept, and refuses this transaction.
+            let _ = self.flush_once();
+            self.refusals.check()?;
+            if participant.pending() <= self.pace.allowance() {
+                return Ok(());
+            }
+        }
     }
 
     /// Like [`enter`](Self::enter), but never waits for a flush, and takes transactions on a full

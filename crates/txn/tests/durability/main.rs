@@ -16,6 +16,7 @@ mod kill;
 mod limits;
 mod migrate;
 mod opening;
+mod pace;
 mod read_only;
 mod reopen;
 mod types;

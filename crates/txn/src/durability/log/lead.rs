@@ -12,10 +12,11 @@ use std::{
 use drtm_htm::{Engine, Waiter, fence_locked};
 
 use super::{Log, Participant, Unwritten, Writer};
-use crate::{Error, trace::event};
+use crate::{Error, bounds::MODEL, trace::event};
 
-/// How often the leader checks for open epochs before it sleeps between checks.
-const LOOKS: u32 = 1 << 10;
+/// How long the leader watches an open epoch before it sleeps between looks. A commit takes less.
+/// If it takes longer, its thread probably lacks a processor, perhaps that of the leader.
+const WATCH: Duration = Duration::from_micros(20);
 const NAP: Duration = Duration::from_micros(50);
 
 /// How long an epoch may stay open before that is reported.
@@ -59,6 +60,12 @@ impl<E: Engine> Log<E> {
     /// [`Error::OutcomeUnknown`]. [`Error::NotYetDurable`] when the deadline has passed, or the
     /// disk is full.
     pub(super) fn wait_until_durable(&self, epoch: u64, deadline: Deadline) -> Result<(), Error> {
+        self.pace.hurry();
+        self.flush_until(epoch, deadline)
+    }
+
+    /// [Waits](Self::wait_until_durable) without a hurry.
+    fn flush_until(&self, epoch: u64, deadline: Deadline) -> Result<(), Error> {
         while self.durable() < epoch {
             if let Some(reason) = self.refusals.failed() {
                 return Err(Error::OutcomeUnknown { reason: reason.clone() });
@@ -111,7 +118,16 @@ impl<E: Engine> Log<E> {
     ///
     /// [`Error::OutcomeUnknown`].
     pub(crate) fn wait_until_all_is_durable(&self) -> Result<(), Error> {
-        self.wait_until_durable(self.now()?, Deadline::within(None))
+        self.flush_until(self.now()?, Deadline::within(None))
+    }
+
+    /// Waits until the flush that is under way ends, or the next one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`wait_until_all_is_durable`](Self::wait_until_all_is_durable).
+    pub(super) fn flush_once(&self) -> Result<(), Error> {
+        self.flush_until(self.durable() + 1, Deadline::within(None))
     }
 
     /// Waits until a frame closes this epoch, or a later one.
@@ -197,7 +213,8 @@ impl<E: Engine> Log<E> {
         if !self.wait_until_closed(&participants, epoch, deadline) {
             return Ok(Flushed::Late);
         }
-        participants.iter().for_each(|participant| participant.drain(|buffer| writer.add(buffer)));
+        let took = |participant: &&Arc<Participant>| participant.drain(|buffer| writer.add(buffer));
+        self.pace.has_flushed(participants.iter().filter(took).count() as u64);
         let written = match writer.write(epoch, self.must_close.load(SeqCst)) {
             Ok(written) => written,
             Err(Unwritten::NoRoom(error)) => return Ok(Flushed::Full(self.refusals.disk_is_full(&error))),
@@ -222,11 +239,10 @@ impl<E: Engine> Log<E> {
     /// Waits until the epoch is closed, and returns true. Returns false when the deadline has
     /// passed.
     fn wait_until_closed(&self, participants: &[Arc<Participant>], epoch: u64, deadline: Deadline) -> bool {
-        let (waiter, mut looks, began) = (Waiter::new(), 0_u32, Instant::now());
+        let (waiter, began) = (Waiter::new(), Instant::now());
         let mut is_reported = false;
         while let Some(_holder) = participants.iter().find(|participant| participant.holds(self.engine(), epoch)) {
-            looks = looks.saturating_add(1);
-            if looks < LOOKS {
+            if MODEL || began.elapsed() < WATCH {
                 waiter.pause();
                 continue;
             }

@@ -164,15 +164,18 @@ impl Participant {
         Ok(())
     }
 
-    /// Calls `take` to empty the buffers.
-    pub(super) fn drain(&self, mut take: impl FnMut(&mut Buffer)) {
+    /// Calls `take` to empty the buffers. Returns whether they had anything.
+    pub(super) fn drain(&self, mut take: impl FnMut(&mut Buffer)) -> bool {
+        let mut had_any = false;
         for buffer in &self.buffers {
             let mut buffer = buffer.lock();
             if !buffer.bytes.is_empty() {
                 self.pending.fetch_sub(buffer.bytes.len() as u64, Relaxed);
                 take(&mut buffer);
+                had_any = true;
             }
         }
+        had_any
     }
 }
 

@@ -133,6 +133,7 @@ impl<E: Engine> Awaited for Log<E> {
         if let Some(ended) = self.has_ended(epoch) {
             return Poll::Ready(ended);
         }
+        self.pace.hurry();
         match self.request_flush() {
             Ok(()) => Poll::Pending,
             // No background thread can be started, so this thread waits.
