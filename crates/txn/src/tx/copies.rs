@@ -32,7 +32,6 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
 impl<'db, R: Sorted, S: Config, M: Mode> Scan<'_, 'db, R, S, M> {
     /// Passes the next row, and returns a copy of it.
     pub(super) fn copy_next(&mut self) -> Result<Option<(R::Entry, Values)>, Error> {
-        self.face_front()?;
         let Some((entry, found, _)) = self.advance(&Projection::TO_READ)? else { return Ok(None) };
         let mut copy = std::mem::take(&mut self.tx.state().arena.copy);
         self.tx.read_found(&self.at.opened.name, found, |whole| {

@@ -127,7 +127,6 @@ impl<R: Sorted, S: Config, M: Mode> Scan<'_, '_, R, S, M> {
 impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Scan<'_, '_, R, S, M> {
     #[inline(always)]
     fn view_next<X>(&mut self, visit: impl FnOnce(R::View<'_>) -> X) -> Result<Option<(R::Key, X)>, Error> {
-        self.face_front()?;
         let Some((entry, found, _)) = self.advance(&Projection::TO_READ)? else { return Ok(None) };
         self.show(entry, found, |key, view| (key, visit(view))).map(Some)
     }
@@ -137,7 +136,6 @@ impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Scan<'_, '_, R, S, M> {
         &mut self,
         mut visit: impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        self.face_front()?;
         while let Some(stop) = self.run_in_place(&mut visit)? {
             match stop {
                 Stop::Over => return self.tx.passed(),
@@ -188,7 +186,7 @@ impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Scan<'_, '_, R, S, M> {
         visit: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
     ) -> Result<Option<Stop>, Error> {
         let before = self.tx.state().seen();
-        let Self { tx, at: RangeState { opened, cursor, rows, .. } } = self;
+        let Self { tx, at: RangeState { opened, cursor, rows, .. }, .. } = self;
         let (Storage::TreeOfWords(tree), Position::Words(cursor)) = (&opened.storage, cursor) else { return Ok(None) };
         let TxState { reads, arena: Arena { value, .. }, writes, holder, .. } = tx.state();
         let ReadSet { leaves, records, next_check, .. } = reads;
@@ -207,7 +205,7 @@ impl<R: Stored<Kind = Ordered>, S: Config, M: Mode> Scan<'_, '_, R, S, M> {
         before: Version,
         visit: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
     ) -> Result<Option<Stop>, Error> {
-        let Self { tx, at: RangeState { opened, cursor, rows, .. } } = self;
+        let Self { tx, at: RangeState { opened, cursor, rows, .. }, .. } = self;
         let (Storage::TreeOfWords(tree), Position::Words(cursor)) = (&opened.storage, cursor) else { return Ok(None) };
         let (view, reader) = (&mut AsOf::new(before), &mut Snapshot { table: &opened.name });
         let room = &mut CodecSink::<R::Codec, _>::new(&mut tx.state().arena.value);

@@ -47,14 +47,14 @@ impl<'db, R: Sorted, L: Lend<'db, S>, S: Config> Range<'db, R, L, S> {
         Self { lender, at }
     }
 
-    /// Calls `read` with the range and the transaction that it reads with.
+    /// Calls `read` with the range, which faces its front, and the transaction that it reads with.
     #[inline(always)]
     pub(super) fn with<T>(
         &mut self,
         read: impl FnOnce(Scan<'_, 'db, R, S, L::Mode>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let Self { lender, at } = self;
-        lender.lend(|tx| read(Scan { tx, at }))
+        lender.lend(|tx| read(Scan::at_front(tx, at)?))
     }
 
     /// Returns the next row, or `None` if there are no more.
@@ -102,7 +102,8 @@ impl<'db, R: Sorted, L: Lend<'db, S>, S: Config> Range<'db, R, L, S> {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn next_back(&mut self) -> Result<Option<KeyedRow<R>>, Error> {
-        self.with(|mut scan| scan.next_back())
+        let Self { lender, at } = self;
+        lender.lend(|tx| Scan::at_back(tx, at)?.next())
     }
 
     /// Returns the first row of the range, or `None` if the range is empty. Unlike
@@ -218,8 +219,8 @@ impl<'db, R: Sorted, L: Lend<'db, S>, S: Config> Range<'db, R, L, S> {
 
 impl<'db, R: Sorted, S: Config, M: Mode> Range<'db, R, &mut Tx<'db, S, M>, S> {
     #[inline(always)]
-    pub(super) fn scan(&mut self) -> Scan<'_, 'db, R, S, M> {
-        Scan { tx: self.lender.exclusive(), at: &mut self.at }
+    pub(super) fn scan(&mut self) -> Result<Scan<'_, 'db, R, S, M>, Error> {
+        Scan::at_front(self.lender.exclusive(), &mut self.at)
     }
 
     /// Lends the transaction between two rows, for writes to any table, and for reads. (Where rows

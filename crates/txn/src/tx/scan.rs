@@ -63,60 +63,67 @@ impl<'db, R: Sorted, S: Config> RangeState<'db, R, S> {
     }
 }
 
-/// A range, and the transaction that reads it now.
+/// A range that faces one of its ends, and the transaction that reads it now.
+///
+/// Every operation on a range needs one. [`at_front`](Self::at_front) and
+/// [`at_back`](Self::at_back) alone create it, so no operation can miss what a loan of the
+/// transaction has changed.
 #[derive(Debug)]
 pub(super) struct Scan<'r, 'db, R: Sorted, S: Config, M: Mode> {
     pub(super) tx: &'r mut Exclusive<'db, S, M>,
     pub(super) at: &'r mut RangeState<'db, R, S>,
+    _checked: Checked,
 }
 
-impl<R: Sorted, S: Config, M: Mode> Scan<'_, '_, R, S, M> {
-    /// Returns the row at the range's front, or at its back, and passes it.
+/// Proof that a range was checked: only this file can create it.
+#[derive(Debug)]
+struct Checked;
+
+impl<'r, 'db, R: Sorted, S: Config, M: Mode> Scan<'r, 'db, R, S, M> {
+    /// Turns a range to its front.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherDatabase`] if the range was lent a transaction of another database.
+    #[inline(always)]
+    pub(super) fn at_front(tx: &'r mut Exclusive<'db, S, M>, at: &'r mut RangeState<'db, R, S>) -> Result<Self, Error> {
+        Self::facing(tx, at, false)
+    }
+
+    /// Turns a range to its back.
+    ///
+    /// # Errors
+    ///
+    /// As for [`at_front`](Self::at_front).
+    #[inline(always)]
+    pub(super) fn at_back(tx: &'r mut Exclusive<'db, S, M>, at: &'r mut RangeState<'db, R, S>) -> Result<Self, Error> {
+        Self::facing(tx, at, true)
+    }
+
+    #[inline(always)]
+    fn facing(
+        tx: &'r mut Exclusive<'db, S, M>,
+        at: &'r mut RangeState<'db, R, S>,
+        is_back: bool,
+    ) -> Result<Self, Error> {
+        let mut scan = Self { tx, at, _checked: Checked };
+        if let Some(before) = scan.at.lent_at {
+            scan.check_loan(before)?;
+        }
+        if scan.at.is_reversed != is_back {
+            scan.reverse();
+        }
+        Ok(scan)
+    }
+
+    /// Returns the row at the end that the range faces, and passes it.
     #[inline(always)]
     pub(super) fn next(&mut self) -> Result<Option<KeyedRow<R>>, Error> {
-        self.face_front()?;
         let Some((entry, found, _)) = self.advance(&Projection::TO_READ)? else { return Ok(None) };
         self.at.rows.row(self.tx, &self.at.opened.name, entry, found).map(Some)
     }
 
-    /// Like [`next`](Self::next), at the range's back.
-    #[inline(always)]
-    pub(super) fn next_back(&mut self) -> Result<Option<KeyedRow<R>>, Error> {
-        self.check_after_loan()?;
-        if !self.at.is_reversed {
-            self.reverse();
-        }
-        let Some((entry, found, _)) = self.advance(&Projection::TO_READ)? else { return Ok(None) };
-        self.at.rows.row(self.tx, &self.at.opened.name, entry, found).map(Some)
-    }
-
-    /// Turns the cursor to the range's front.
-    ///
-    /// # Errors
-    ///
-    /// As for [`check_after_loan`](Self::check_after_loan).
-    #[inline(always)]
-    pub(super) fn face_front(&mut self) -> Result<(), Error> {
-        self.check_after_loan()?;
-        if self.at.is_reversed {
-            self.reverse();
-        }
-        Ok(())
-    }
-
-    /// Looks at what a loan of the transaction may have changed.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OtherDatabase`] if the range is now given a transaction of another database.
-    #[inline(always)]
-    fn check_after_loan(&mut self) -> Result<(), Error> {
-        match self.at.lent_at {
-            Some(before) => self.check_loan(before),
-            None => Ok(()),
-        }
-    }
-
+    /// Checks what a loan of the transaction has changed.
     #[cold]
     #[inline(never)]
     fn check_loan(&mut self, before: usize) -> Result<(), Error> {

@@ -57,7 +57,7 @@ impl<'db, K: Key, C: Codec, S: Config> Range<'db, Table<K, C, Ordered>, &mut Tx<
     where
         C::Value: Borrow<C::Given>,
     {
-        self.scan().update_next(change)
+        self.scan()?.update_next(change)
     }
 
     /// Changes the values of the following rows one by one, until the range ends or `change` breaks
@@ -94,7 +94,7 @@ impl<'db, K: Key, C: Codec, S: Config> Range<'db, Table<K, C, Ordered>, &mut Tx<
     where
         C::Value: Borrow<C::Given>,
     {
-        self.scan().update_each(|key, value| change(key, value).flow())
+        self.scan()?.update_each(|key, value| change(key, value).flow())
     }
 
     /// Removes the next row in place, and returns its key and value. Returns `None` if there are no
@@ -109,7 +109,7 @@ impl<'db, K: Key, C: Codec, S: Config> Range<'db, Table<K, C, Ordered>, &mut Tx<
     /// See [`pop_first`](Self::pop_first).
     #[inline]
     pub fn remove_next(&mut self) -> Result<Option<(K, C::Value)>, Error> {
-        self.scan().remove_next()
+        self.scan()?.remove_next()
     }
 
     /// Removes the first row of the range, and returns its key and value. Returns `None` if the
@@ -178,7 +178,7 @@ impl<'db, K: Key, C: Codec, S: Config> Range<'db, Table<K, C, Ordered>, &mut Tx<
     /// ```
     pub fn drain(mut self) -> Result<Vec<(K, C::Value)>, Error> {
         let mut drained = Vec::new();
-        while let Some(row) = self.scan().remove_next()? {
+        while let Some(row) = self.scan()?.remove_next()? {
             drained.push(row);
         }
         Ok(drained)
@@ -191,10 +191,9 @@ impl<K: Key, C: Codec, S: Config> Scan<'_, '_, Table<K, C, Ordered>, S, Update> 
     where
         C::Value: Borrow<C::Given>,
     {
-        self.face_front()?;
         let wanted = self.tx.wanted_for_change(self.at.opened);
         let Some((key, found, record)) = self.advance(wanted)? else { return Ok(None) };
-        let Self { tx, at: RangeState { opened, .. } } = self;
+        let Self { tx, at: RangeState { opened, .. }, .. } = self;
         let result = tx.with_key(&key, |tx, encoded| {
             tx.change_found::<C, R>(opened, encoded, wanted, found, record, |value| change(&key, value))
         })?;
@@ -206,7 +205,6 @@ impl<K: Key, C: Codec, S: Config> Scan<'_, '_, Table<K, C, Ordered>, S, Update> 
     where
         C::Value: Borrow<C::Given>,
     {
-        self.face_front()?;
         let wanted = &Projection::TO_CHANGE;
         while let Some((stop, end)) = self.run_changing(&mut change)? {
             match stop {
@@ -244,7 +242,7 @@ impl<K: Key, C: Codec, S: Config> Scan<'_, '_, Table<K, C, Ordered>, S, Update> 
             return Ok(None);
         }
         let before = self.tx.state().seen();
-        let Self { tx, at: RangeState { opened, cursor, .. } } = self;
+        let Self { tx, at: RangeState { opened, cursor, .. }, .. } = self;
         let (Storage::TreeOfWords(tree), Position::Words(cursor)) = (&opened.storage, cursor) else { return Ok(None) };
         let TxState { reads, arena: Arena { values, .. }, writes, holder, .. } = tx.state();
         let ReadSet { leaves, records, next_check, .. } = reads;
@@ -288,10 +286,9 @@ impl<K: Key, C: Codec, S: Config> Scan<'_, '_, Table<K, C, Ordered>, S, Update> 
 
     #[inline(always)]
     fn remove_next(&mut self) -> Result<Option<(K, C::Value)>, Error> {
-        self.face_front()?;
         let Some((key, found, record)) = self.advance(&Projection::TO_READ)? else { return Ok(None) };
         let value = self.tx.decode::<C>(self.at.opened, found)?;
-        let Self { tx, at: RangeState { opened, .. } } = self;
+        let Self { tx, at: RangeState { opened, .. }, .. } = self;
         tx.with_key(&key, |tx, key| {
             if S::has(Mutation::EntriesLeftByRanges) {
                 return tx.write_at(opened, key, record, WriteOp::Remove);

@@ -22,7 +22,7 @@ impl<S: Config, M: Mode> Exclusive<'_, S, M> {
     ) -> Result<(), Error> {
         if O::ORDERED {
             let at = &mut self.range_in(table.as_ordered(), ..)?;
-            return Scan { tx: self, at }.view_each(|key, row| visit(key, row).flow());
+            return Scan::at_front(self, at)?.view_each(|key, row| visit(key, row).flow());
         }
         let opened = self.opened(table)?;
         self.walk_hash::<K, C, O>(opened, &Projection::TO_READ, |tx, key, found| {
@@ -33,7 +33,7 @@ impl<S: Config, M: Mode> Exclusive<'_, S, M> {
     pub(crate) fn len<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>) -> Result<u64, Error> {
         if O::ORDERED {
             let at = &mut self.range_in(table.as_ordered(), ..)?;
-            return Scan { tx: self, at }.count();
+            return Scan::at_front(self, at)?.count();
         }
         let (opened, mut rows) = (self.opened(table)?, 0);
         self.walk_hash::<K, C, O>(opened, &Projection::NOTHING, |_, _, _| {
@@ -111,7 +111,8 @@ impl<S: Config> Exclusive<'_, S> {
         let mut keys = Vec::new();
         if O::ORDERED {
             let at = &mut self.range_in(table.as_ordered(), ..)?;
-            while let Some((key, ..)) = (Scan { tx: self, at }).advance(&Projection::NOTHING)? {
+            let mut scan = Scan::at_front(self, at)?;
+            while let Some((key, ..)) = scan.advance(&Projection::NOTHING)? {
                 keys.push(key);
             }
         } else {

@@ -6,8 +6,8 @@ use std::{
     ops::Bound::{self, Excluded, Included},
 };
 
-use drtm_txn::{AsKey, Db, Error, Key, Ordered, Pod, TableDef};
-use proptest::{collection::vec, prelude::*};
+use drtm_txn::{AsKey, Db, Error, Key, Ordered, Pod, Range, Table, TableDef, Tx};
+use proptest::{collection::vec, prelude::*, sample::select};
 
 const WORDS: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("words");
 const NAMES: TableDef<String, Pod<u64>, Ordered> = TableDef::ordered("names");
@@ -38,6 +38,74 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// What a range does last.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Count,
+    CountBack,
+    Rows,
+    RowsBack,
+    First,
+    Last,
+    ViewNext,
+    ViewEach,
+    UpdateEach,
+    PopFirst,
+    PopLast,
+    Drain,
+}
+
+const ENDS: [End; 12] = [
+    End::Count,
+    End::CountBack,
+    End::Rows,
+    End::RowsBack,
+    End::First,
+    End::Last,
+    End::ViewNext,
+    End::ViewEach,
+    End::UpdateEach,
+    End::PopFirst,
+    End::PopLast,
+    End::Drain,
+];
+
+type Words<'t, 'db, K> = Range<'db, Table<K, Pod<u64>, Ordered>, &'t mut Tx<'db>>;
+
+impl End {
+    /// Ends a range, and returns what it has shown.
+    fn of<K: Key>(self, mut range: Words<'_, '_, K>) -> Result<Shown<K>, Error> {
+        let mut rows = Vec::new();
+        match self {
+            Self::Count => return range.count().map(Shown::Count),
+            Self::CountBack => return range.rev().count().map(Shown::Count),
+            Self::Rows => rows = range.rows().collect::<Result<_, _>>()?,
+            Self::RowsBack => rows = range.rows().rev().collect::<Result<_, _>>()?,
+            Self::First => rows.extend(range.first()?),
+            Self::Last => rows.extend(range.last()?),
+            Self::ViewNext => rows.extend(range.view_next(|value| value)?),
+            Self::ViewEach => range.view_each(|key, value| rows.push((key, value)))?,
+            Self::UpdateEach => {
+                range.update_each(|key, value| rows.push((key.clone(), std::mem::replace(value, CHANGED))))?;
+            }
+            Self::PopFirst => rows.extend(range.pop_first()?),
+            Self::PopLast => rows.extend(range.pop_last()?),
+            Self::Drain => rows = range.drain()?,
+        }
+        Ok(Shown::Rows(rows))
+    }
+}
+
+/// What a range has shown at its end.
+#[derive(Debug, PartialEq)]
+enum Shown<K> {
+    Count(u64),
+    Rows(Vec<(K, u64)>),
+}
+
+/// The value that [`End::UpdateEach`] writes.
+const CHANGED: u64 = 99;
+
 /// The rest of a range, of the rows as the transaction sees them.
 struct Model<K> {
     rows: BTreeMap<K, u64>,
@@ -60,6 +128,26 @@ impl<K: Ord + Clone> Model<K> {
         }
         row
     }
+
+    fn end(&mut self, how: End) -> Shown<K> {
+        let rows: Vec<(K, u64)> = match how {
+            End::First | End::ViewNext | End::PopFirst => self.next().into_iter().collect(),
+            End::Last | End::PopLast => self.back().into_iter().collect(),
+            End::RowsBack => std::iter::from_fn(|| self.back()).collect(),
+            _ => std::iter::from_fn(|| self.next()).collect(),
+        };
+        for (key, _) in &rows {
+            match how {
+                End::UpdateEach => _ = self.rows.insert(key.clone(), CHANGED),
+                End::PopFirst | End::PopLast | End::Drain => _ = self.rows.remove(key),
+                _ => {}
+            }
+        }
+        match how {
+            End::Count | End::CountBack => Shown::Count(rows.len() as u64),
+            _ => Shown::Rows(rows),
+        }
+    }
 }
 
 /// Compares a range, and the operations through its loans, with the model.
@@ -68,6 +156,7 @@ fn is_as_modelled<K>(
     key: impl Fn(u8) -> K,
     rows: &[u8],
     steps: &[Step],
+    end: End,
 ) -> Result<(), Error>
 where
     K: Key + Ord + Clone + Debug,
@@ -133,6 +222,7 @@ where
                 break;
             }
         }
+        assert_eq!(end.of(range)?, model.end(end), "{end:?}");
         Ok(model.rows)
     })?;
     let found: BTreeMap<K, u64> = db.read(|tx| tx.range(table, ..)?.rows().collect())?;
@@ -149,14 +239,31 @@ fn rows_are_inserted_behind_an_end_that_has_been_left() -> Result<(), Error> {
     for below in 0..10 {
         let rows: Vec<u8> = (1..=below).chain((10..=50).step_by(2)).chain(51..60 - below).collect();
         for seen in 1..19_u8 {
+            let end = ENDS[usize::from(below + seen) % ENDS.len()];
             let put = Step::Put(9 + 2 * seen);
             let forth = [vec![Step::Next; seen.into()], vec![Step::Back, put, Step::Next, Step::Next]];
             let put = Step::Put(51 - 2 * seen);
             let back = [vec![Step::Back; seen.into()], vec![Step::Next, put, Step::Back, Step::Back]];
             for [seen, then] in [forth, back] {
                 let steps = [vec![Step::Put(0)], seen, then].concat();
-                is_as_modelled(WORDS, u64::from, &rows, &steps)?;
-                is_as_modelled(NAMES, |row| format!("a common prefix {row:03}"), &rows, &steps)?;
+                is_as_modelled(WORDS, u64::from, &rows, &steps, end)?;
+                is_as_modelled(NAMES, |row| format!("a common prefix {row:03}"), &rows, &steps, end)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A loan writes rows ahead of each end of a range, and removes one.
+#[test]
+fn every_operation_on_a_range_sees_what_a_loan_has_changed() -> Result<(), Error> {
+    let rows: Vec<u8> = (10..=50).step_by(10).collect();
+    for end in ENDS {
+        for seen in [Step::Next, Step::Back] {
+            for steps in [[Step::Insert(25), Step::Insert(45)], [Step::Remove(30), Step::Insert(31)]] {
+                let steps = [vec![seen], steps.to_vec()].concat();
+                is_as_modelled(WORDS, u64::from, &rows, &steps, end)?;
+                is_as_modelled(NAMES, |row| format!("a common prefix {row:03}"), &rows, &steps, end)?;
             }
         }
     }
@@ -167,13 +274,21 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_range_is_as_if_nothing_had_been_lent(rows in vec(0..60_u8, 0..60), steps in vec(steps(), 0..80)) {
-        is_as_modelled(WORDS, u64::from, &rows, &steps).expect("sound");
+    fn a_range_is_as_if_nothing_had_been_lent(
+        rows in vec(0..60_u8, 0..60),
+        steps in vec(steps(), 0..80),
+        end in select(&ENDS[..]),
+    ) {
+        is_as_modelled(WORDS, u64::from, &rows, &steps, end).expect("sound");
     }
 
     #[test]
-    fn so_is_one_of_long_keys(rows in vec(0..60_u8, 0..60), steps in vec(steps(), 0..80)) {
-        is_as_modelled(NAMES, |row| format!("a common prefix {row:03}"), &rows, &steps).expect("sound");
+    fn so_is_one_of_long_keys(
+        rows in vec(0..60_u8, 0..60),
+        steps in vec(steps(), 0..80),
+        end in select(&ENDS[..]),
+    ) {
+        is_as_modelled(NAMES, |row| format!("a common prefix {row:03}"), &rows, &steps, end).expect("sound");
     }
 }
 
@@ -184,6 +299,12 @@ fn a_transaction_of_another_database_is_refused() -> Result<(), Error> {
     one.transact(|tx| tx.put(here, 1, &1))?;
     other.transact(|tx| tx.put(there, 1, &2))?;
     let (mut of_one, mut of_other) = (one.begin()?, other.begin()?);
+    for end in ENDS {
+        let mut rows = of_one.range_mut(here, ..)?;
+        std::mem::swap(rows.tx(), &mut of_other);
+        assert!(matches!(end.of(rows), Err(Error::OtherDatabase)), "{end:?}");
+        std::mem::swap(&mut of_one, &mut of_other);
+    }
     let mut rows = of_one.range_mut(here, ..)?;
     std::mem::swap(rows.tx(), &mut of_other);
     assert!(matches!(rows.next(), Err(Error::OtherDatabase)));
