@@ -3,14 +3,17 @@
 //!
 //! # Times
 //!
-//! All logs read one monotonic clock, before the first operation and after the commit. So a
+//! All logs read one monotonic clock, before the transaction begins and after its commit. So a
 //! recorded transaction is never shorter than the real one, and order by the clock is real order. A
 //! fence keeps the processor from delaying writes until after it has read the clock.
+//!
+//! A closure that is retried cannot say when its next run begins: the store may have taken a
+//! snapshot, or locked rows, before it calls the closure again. So that run is recorded from the
+//! moment of the last operation of the failed one, which is earlier.
 //!
 //! # Versions
 //!
 //! The checker orders a row's versions by their numbers. The numbers come from one of two sources:
-//! such numbers:
 //! - The store numbers a row's versions, and returns the numbers.
 //! - Each written value contains a number from [`Recording::version`]. Numbers are unique and
 //!   increase over time. They follow the order of the writes *if every transaction reads a row, or
@@ -168,8 +171,8 @@ pub struct Log<K> {
 impl<K> Log<K> {
     /// Begins to record a transaction. Call it just before the transaction begins.
     pub fn begin(&mut self) -> Recording<'_, K> {
-        let transaction = Transaction::unknown(self.clock.moment());
-        Recording { log: self, transaction }
+        let invoked = self.clock.moment();
+        Recording { log: self, transaction: Transaction::unknown(invoked), noted: invoked }
     }
 }
 
@@ -240,6 +243,8 @@ impl<K> History<K> {
 pub struct Recording<'l, K> {
     log: &'l mut Log<K>,
     transaction: Transaction<K>,
+    /// The moment at which the last operation was recorded.
+    noted: u64,
 }
 
 impl<K> Recording<'_, K> {
@@ -288,13 +293,15 @@ impl<K> Recording<'_, K> {
     pub fn retry(&mut self) {
         if !self.transaction.operations.is_empty() {
             self.end(Outcome::Aborted);
-            let next = Transaction::unknown(self.log.clock.moment());
+            // The store may have begun this run before it called the closure.
+            let next = Transaction::unknown(self.noted);
             self.log.transactions.push(std::mem::replace(&mut self.transaction, next));
         }
     }
 
     fn note(&mut self, operation: Operation<K>) {
         self.transaction.operations.push(operation);
+        self.noted = self.log.clock.moment();
     }
 
     fn end(&mut self, outcome: Outcome) {

@@ -129,3 +129,24 @@ fn a_retry_before_the_first_operation_is_none() {
     let outcomes: Vec<_> = History::of([log]).transactions.iter().map(|one| one.outcome).collect();
     assert_eq!(outcomes, [Outcome::Aborted, Outcome::Aborted]);
 }
+
+/// A store may begin the next run of a closure, and take its snapshot, before it calls the closure.
+#[test]
+fn a_retried_run_is_recorded_from_before_its_snapshot() {
+    let mut recorder = Recorder::start();
+    let [mut one, mut other] = [(); 2].map(|()| recorder.log().expect("two logs"));
+    let mut first = other.begin();
+    first.write(0, 1, 1);
+    first.commit();
+    let mut reading = one.begin();
+    reading.read(0, 1, Some(1));
+    // The run fails, the store takes a snapshot for the next one, and another transaction commits.
+    let mut writing = other.begin();
+    writing.read(0, 1, Some(1));
+    writing.write(0, 1, 2);
+    writing.commit();
+    reading.retry();
+    reading.read(0, 1, Some(1));
+    reading.commit();
+    assert_eq!(check(&History::of([one, other]), Order::RealTime), Ok(vec![]));
+}
