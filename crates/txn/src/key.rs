@@ -18,10 +18,13 @@
 
 mod as_key;
 mod prefix;
+mod within;
 
-pub(crate) use as_key::ByRef;
 pub use as_key::{AsKey, KeyRange};
+pub(crate) use as_key::{ByRef, bytes};
 pub use prefix::{Prefix, PrefixEnd, prefix};
+pub(crate) use within::pairs_of;
+pub use within::{PairEnd, Within, within};
 
 /// A type whose values can be keys.
 ///

@@ -114,14 +114,14 @@ pub use drtm_kv::{PrefetchMask, Shortage};
 pub use durability::{Checkpoint, CommitToken, Durability, LogError, Progress, RecoveryStep};
 pub use error::{Conflict, Error, SinkError};
 pub use flow::Flow;
+pub use key::{AsKey, Key, KeyRange, KeyReader, Prefix, Within, prefix, within};
 #[doc(hidden)]
-pub use key::PrefixEnd;
-pub use key::{AsKey, Key, KeyRange, KeyReader, Prefix, prefix};
+pub use key::{PairEnd, PrefixEnd};
 #[doc(hidden)]
 pub use mutation::Mutation;
 pub use part::{Flat, Part};
 pub use rows::{KeyedRow, Point, Prefetched, Rows, Sorted, Stored};
-pub use secondary::{Index, IndexDef, IndexKeys, Multi, Unique, Uniqueness};
+pub use secondary::{Index, IndexDef, IndexKeys, Multi, Pairs, Unique, Uniqueness};
 pub use sink::{Commit, Row, RowChange, Sink};
 pub use stats::{MemoryUse, Stats, TableStats};
 pub use table::{Hash, Kind, Ordered, Table, TableDef};

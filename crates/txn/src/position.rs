@@ -8,7 +8,7 @@ use drtm_kv::{Bytes, Cursor, Inline};
 use crate::storage::KeyRef;
 #[cfg(not(feature = "model"))]
 pub(crate) use crate::way::Way;
-use crate::{AsKey, Key, KeyRange, removed};
+use crate::{AsKey, Key, KeyRange, key::bytes, removed};
 
 /// The position of a range, for either kind of keys.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub enum Ends {
 }
 
 impl Ends {
-    #[cfg(not(feature = "model"))]
+    #[inline]
     pub(crate) fn new<K: Key>(range: impl KeyRange<K>) -> Self {
         let (start, end) = range.ends();
         if K::FITS {
@@ -61,20 +61,14 @@ impl Position {
     pub(crate) fn at(ends: Ends) -> Self {
         match ends {
             Ends::Words(start, end) => Self::Words(Cursor::up((start, end))),
-            Ends::Bytes(start, end) => Self::of_bytes(start, end),
+            Ends::Bytes(start, end) => {
+                Self::Bytes(Cursor::up((start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice))))
+            }
         }
     }
 
     pub(crate) fn new<K: Key>(range: impl KeyRange<K>) -> Self {
-        let (start, end) = range.ends();
-        if K::FITS {
-            return Self::Words(Cursor::up((start.map(|key| key.packed()), end.map(|key| key.packed()))));
-        }
-        Self::of_bytes(start.map(|key| bytes(key, true)), end.map(|key| bytes(key, true)))
-    }
-
-    fn of_bytes(start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
-        Self::Bytes(Cursor::up((start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice))))
+        Self::at(Ends::new(range))
     }
 
     /// Skips the keys from one to before another, all in encoded form, including the current one.
@@ -115,11 +109,4 @@ impl Position {
             Self::Bytes(cursor) => Self::Bytes(cursor.expecting(rows, bytes)),
         }
     }
-}
-
-/// Returns the encoding of a key, or of its first part.
-pub(crate) fn bytes<K: Key>(key: impl AsKey<K>, last: bool) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    key.write_key(&mut bytes, last);
-    bytes
 }

@@ -354,6 +354,69 @@ impl<K: Key, C, I: Key, U: Uniqueness, O> Index<K, C, I, U, O> {
     }
 }
 
+impl<K: Key, C, I: Key, O> Index<K, C, I, Multi, O> {
+    /// Returns the index's rows by pairs of an index key and a row's key, so that a range can begin
+    /// behind any row of a key. With [`within`](crate::within), it stays within that key.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::ops::Bound::{Excluded, Unbounded};
+    ///
+    /// use drtm::{Db, Error, IndexDef, Multi, Pod, TableDef, within};
+    ///
+    /// const TASKS: TableDef<u64, Pod<u32>> = TableDef::hash("tasks");
+    /// const BY_OWNER: IndexDef<u64, Pod<u32>, u32, Multi> = IndexDef::multi("tasks by owner", |_, owner| Some(owner));
+    ///
+    /// let db = Db::new()?;
+    /// let tasks = db.table(TASKS)?;
+    /// let by_owner = db.index(tasks, BY_OWNER)?;
+    /// db.transact(|tx| (0..100_u32).try_for_each(|task| tx.put(tasks, u64::from(task), &(task % 3))))?;
+    ///
+    /// /// The next two tasks of an owner, after a page that ended with `last`.
+    /// let page = |owner: u32, last: u64| {
+    ///     db.read(|tx| {
+    ///         let rest = tx.range(by_owner.pairs(), within(owner, (Excluded(last), Unbounded)))?;
+    ///         rest.rows().take(2).map(|row| Ok(row?.0.1)).collect::<Result<Vec<u64>, Error>>()
+    ///     })
+    /// };
+    /// assert_eq!(page(1, 1)?, [4, 7]);
+    /// assert_eq!(page(1, 94)?, [97]);
+    /// // And backwards, without access to the table.
+    /// let before = db.read(|tx| tx.range(by_owner.keys().pairs(), within(1, ..7))?.last())?;
+    /// assert_eq!(before, Some(((1, 4), ())));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    #[inline(always)]
+    pub const fn pairs(self) -> Pairs<Self> {
+        Pairs { of: self }
+    }
+}
+
+impl<K: Key, C, I: Key, O> IndexKeys<K, C, I, Multi, O> {
+    /// Returns the pairs of an index key and a row's key: reading them does not access the table.
+    ///
+    /// # Example
+    ///
+    /// See [`Index::pairs`].
+    #[must_use]
+    #[inline(always)]
+    pub const fn pairs(self) -> Pairs<Self> {
+        Pairs { of: self }
+    }
+}
+
+/// An index, or its keys, by pairs of an index key and a row's key.
+///
+/// # Example
+///
+/// See [`Index::pairs`].
+#[derive(Clone, Copy, Debug)]
+pub struct Pairs<R> {
+    pub(crate) of: R,
+}
+
 /// The keys of the rows of an index, in the index's order.
 ///
 /// # Example
@@ -365,6 +428,7 @@ pub struct IndexKeys<K, C, I, U = Unique, O = Hash> {
 
 impl<K, C, I, U, O> Sealed for Index<K, C, I, U, O> {}
 impl<K, C, I, U, O> Sealed for IndexKeys<K, C, I, U, O> {}
+impl<R: Sealed> Sealed for Pairs<R> {}
 
 copied! {
     <K, C: Codec, I, U> IndexDef<K, C, I, U> as "IndexDef" { name };

@@ -304,3 +304,10 @@ impl<K: Key, A: AsKey<K>> KeyRange<K> for (Bound<A>, Bound<A>) {
         self
     }
 }
+
+/// Returns the encoding of a key, or of its first part.
+pub(crate) fn bytes<K: Key>(key: impl AsKey<K>, last: bool) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    key.write_key(&mut bytes, last);
+    bytes
+}

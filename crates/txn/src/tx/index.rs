@@ -1,14 +1,15 @@
 //! Reading rows by secondary indexes: the index's entry gives the row's key, and the table has the
 //! row.
 
-use std::{ops::Bound, sync::atomic::Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Exclusive, Found, Mode};
 use crate::{
-    AsKey, Codec, Config, Error, Index, IndexKeys, Key, KeyRange, Ordered, Point, Rows, Sorted, Table, Unique,
-    Uniqueness,
+    AsKey, Codec, Config, Error, Index, IndexKeys, Key, KeyRange, Multi, Ordered, Pairs, Point, Rows, Sorted, Table,
+    Unique, Uniqueness,
+    key::{PairEnd, pairs_of},
     name::Name,
-    position::{Ends, Position, bytes},
+    position::{Ends, Position},
     table::Kind,
 };
 
@@ -132,57 +133,82 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for IndexKeys<K, C
     }
 }
 
-impl Ends {
-    /// Returns a position over an index's entries, for a range of the first part of their keys.
+impl<K: Key, C: Codec, I: Key, O: Kind> Rows for Pairs<Index<K, C, I, Multi, O>> {
+    type Key = (I, K);
+    type Row = C::Value;
+}
+
+impl<K: Key, C: Codec, I: Key, O: Kind> Sorted for Pairs<Index<K, C, I, Multi, O>> {
+    type Entry = (I, K);
+    type Codec = <Multi as Uniqueness>::Codec<K>;
+
     #[inline]
-    pub(crate) fn of_entries<K: Key, I: Key, U: Uniqueness>(range: impl KeyRange<I>) -> Self {
-        let (start, end) = range.ends();
-        if U::IS_UNIQUE && I::FITS {
-            return Self::Words(start.map(|key| key.packed()), end.map(|key| key.packed()));
-        }
-        if U::IS_UNIQUE {
-            return Self::Bytes(start.map(|key| bytes(key, true)), end.map(|key| bytes(key, true)));
-        }
-        if <(I, K)>::FITS {
-            // All keys that begin with a part are from `low` to `high`. (An empty part is shifted
-            // out.)
-            let bits = 8 * K::SIZE.unwrap_or(0) as u32;
-            let low = |part: u64| part.checked_shl(bits).unwrap_or(0);
-            let high = |part: u64| low(part) | !u64::MAX.checked_shl(bits).unwrap_or(0);
-            let start = match start.map(|key| key.packed()) {
-                Bound::Excluded(part) => Bound::Excluded(high(part)),
-                start => start.map(low),
-            };
-            let end = match end.map(|key| key.packed()) {
-                Bound::Included(part) => Bound::Included(high(part)),
-                end => end.map(low),
-            };
-            return Self::Words(start, end);
-        }
-        let end = match end.map(|part| bytes(part, false)) {
-            Bound::Included(part) => beyond(part).map_or(Bound::Unbounded, Bound::Excluded),
-            end => end,
-        };
-        match start.map(|part| bytes(part, false)) {
-            Bound::Excluded(part) => match beyond(part.clone()) {
-                Some(start) => Self::Bytes(Bound::Included(start), end),
-                // No string comes after all that begin with this one.
-                None => Self::Bytes(Bound::Included(part.clone()), Bound::Excluded(part)),
-            },
-            start => Self::Bytes(start, end),
-        }
+    fn entries<S: Config, M: Mode>(self, tx: &Exclusive<'_, S, M>) -> Result<EntryTable<K, I, Multi>, Error> {
+        self.of.keys().entries(tx)
+    }
+
+    #[inline]
+    fn position(bounds: impl KeyRange<(I, K)>) -> Position {
+        Position::new(bounds)
+    }
+
+    #[inline]
+    fn row<S: Config, M: Mode>(
+        self,
+        tx: &mut Exclusive<'_, S, M>,
+        _index: &Name,
+        entry: (I, K),
+        _found: Found,
+    ) -> Result<((I, K), C::Value), Error> {
+        let row = self.of.of_entry(tx, &entry.1)?;
+        Ok((entry, row))
     }
 }
 
-/// Returns the least string after all that begin with this one. `None` if there is none.
-fn beyond(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
-    while let Some(last) = bytes.pop() {
-        if let Some(next) = last.checked_add(1) {
-            bytes.push(next);
-            return Some(bytes);
-        }
+impl<K: Key, C: Codec, I: Key, O: Kind> Rows for Pairs<IndexKeys<K, C, I, Multi, O>> {
+    type Key = (I, K);
+    type Row = ();
+}
+
+impl<K: Key, C: Codec, I: Key, O: Kind> Sorted for Pairs<IndexKeys<K, C, I, Multi, O>> {
+    type Entry = (I, K);
+    type Codec = <Multi as Uniqueness>::Codec<K>;
+
+    #[inline]
+    fn entries<S: Config, M: Mode>(self, tx: &Exclusive<'_, S, M>) -> Result<EntryTable<K, I, Multi>, Error> {
+        self.of.entries(tx)
     }
-    None
+
+    #[inline]
+    fn position(bounds: impl KeyRange<(I, K)>) -> Position {
+        Position::new(bounds)
+    }
+
+    #[inline]
+    fn row<S: Config, M: Mode>(
+        self,
+        _tx: &mut Exclusive<'_, S, M>,
+        _index: &Name,
+        entry: (I, K),
+        _found: Found,
+    ) -> Result<((I, K), ()), Error> {
+        Ok((entry, ()))
+    }
+}
+
+impl Ends {
+    /// Returns the ends of a range of an index's entries, from a range of its keys.
+    #[inline]
+    pub(crate) fn of_entries<K: Key, I: Key, U: Uniqueness>(range: impl KeyRange<I>) -> Self {
+        if U::IS_UNIQUE {
+            return Self::new(range);
+        }
+        let (start, end) = pairs_of::<I, K>(range);
+        if <(I, K)>::FITS {
+            return Self::Words(start.map(PairEnd::word), end.map(PairEnd::word));
+        }
+        Self::Bytes(start.map(PairEnd::bytes), end.map(PairEnd::bytes))
+    }
 }
 
 impl<S: Config, M: Mode> Exclusive<'_, S, M> {

@@ -3,4 +3,5 @@
 mod build;
 mod entries;
 mod model;
+mod pages;
 mod stress;
