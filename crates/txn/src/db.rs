@@ -29,12 +29,7 @@ pub(crate) use {
 
 use crate::{
     Codec, CommitToken, Config, DefaultConfig, Error, Key, Mode, ReadOnly, Snapshot, Table, TableDef, Tx, Update,
-    catalog::beside,
-    durability::{Choice, format::CatalogChange},
-    inner::Inner,
-    lifecycle::thread_name,
-    table::Kind,
-    tx::in_memory_only,
+    catalog::beside, durability::format::CatalogChange, inner::Inner, lifecycle::thread_name, table::Kind,
 };
 
 /// An in-memory transactional database. Clones share one database, and any thread may use them.
@@ -263,8 +258,7 @@ impl<S: Config> Db<S> {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] in a database that is in memory only. Otherwise as for
-    /// [`transact`](Self::transact).
+    /// As for [`transact`](Self::transact).
     ///
     /// # Panics
     ///
@@ -277,13 +271,12 @@ impl<S: Config> Db<S> {
         &self,
         mut body: impl FnMut(&mut Tx<'_, S>) -> Result<T, Error>,
     ) -> Result<(T, CommitToken), Error> {
-        const WHAT: &str = "a commit's token";
         let value = self.run::<T, Error, Update>(const { &Options::new() }, |tx: &mut Tx<'_, S>| {
-            tx.choose(WHAT, Choice::Token)?;
+            tx.be_submitted();
             body(tx)
         })?;
-        let token = self.inner.log.as_ref().and_then(|log| log.token(self.inner.thread().submitted.get()));
-        Ok((value, token.ok_or_else(|| in_memory_only(WHAT, "of a database with a path"))?))
+        let db = &*self.inner;
+        Ok((value, CommitToken::new(db.log.as_ref(), db.thread().submitted.get())))
     }
 
     /// Runs a read-only transaction. It never blocks or aborts writers. It sees a consistent state,

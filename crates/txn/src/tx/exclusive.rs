@@ -327,16 +327,18 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
             Durability::Sync => Choice::Sync,
             Durability::None => return Err(in_memory_only("a transaction's durability", "`Async` or `Sync`")),
         };
-        self.choose("a transaction's durability", choice)
-    }
-
-    /// Sets the durability of this run of the transaction.
-    pub(crate) fn choose(&mut self, what: &'static str, choice: Choice) -> Result<(), Error> {
         if self.db.log.is_none() {
-            return Err(in_memory_only(what, "of a database with a path"));
+            return Err(in_memory_only("a transaction's durability", "of a database with a path"));
         }
         self.state().session.choice = choice;
         Ok(())
+    }
+
+    /// Makes the commit of this run return before the transaction is durable.
+    pub(crate) fn be_submitted(&mut self) {
+        if self.db.log.is_some() {
+            self.state().session.choice = Choice::Token;
+        }
     }
 
     #[inline(always)]

@@ -2,11 +2,8 @@
 
 use std::borrow::Borrow;
 
-use super::{Entry, Mode, Range, Savepoint, Tx, in_memory_only};
-use crate::{
-    AsKey, Codec, CommitToken, Config, Durability, Error, Key, KeyRange, Sorted, Stored, Table, durability::Choice,
-    table::Kind,
-};
+use super::{Entry, Mode, Range, Savepoint, Tx};
+use crate::{AsKey, Codec, CommitToken, Config, Durability, Error, Key, KeyRange, Sorted, Stored, Table, table::Kind};
 
 impl<'db, S: Config> Tx<'db, S> {
     /// Sets a row's value, whether the row exists or not.
@@ -301,9 +298,9 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
         self.main.get_mut().set_durability(durability)
     }
 
-    /// Sets the durability of this run of the transaction.
-    pub(crate) fn choose(&mut self, what: &'static str, choice: Choice) -> Result<(), Error> {
-        self.main.get_mut().choose(what, choice)
+    /// Makes the commit of this run return before the transaction is durable.
+    pub(crate) fn be_submitted(&mut self) {
+        self.main.get_mut().be_submitted();
     }
 
     /// Commits the transaction: its writes become visible atomically.
@@ -327,19 +324,16 @@ impl<S: Config, M: Mode> Tx<'_, S, M> {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] in a database that is in memory only. Otherwise as for
-    /// [`commit`](Self::commit).
+    /// As for [`commit`](Self::commit).
     ///
     /// # Example
     ///
     /// See [`CommitToken`].
     #[inline]
     pub fn submit(mut self) -> Result<CommitToken, Error> {
-        const WHAT: &str = "a commit's token";
-        self.choose(WHAT, Choice::Token)?;
+        self.be_submitted();
         let (db, thread) = (self.db, self.db.thread());
         self.try_commit(thread)?;
-        let token = db.log.as_ref().and_then(|log| log.token(thread.submitted.get()));
-        token.ok_or_else(|| in_memory_only(WHAT, "of a database with a path"))
+        Ok(CommitToken::new(db.log.as_ref(), thread.submitted.get()))
     }
 }

@@ -67,9 +67,7 @@ fn a_transaction_chooses_for_itself() -> Result<(), Error> {
         assert!(matches!(db.begin()?.set_durability(Durability::None), Err(Error::Config { .. })));
     }
     let memory = Db::new()?;
-    assert!(matches!(memory.submit(|_| Ok(())), Err(Error::Config { .. })));
     assert!(matches!(memory.begin()?.set_durability(Durability::Sync), Err(Error::Config { .. })));
-    assert!(matches!(memory.begin()?.submit(), Err(Error::Config { .. })));
     Ok(())
 }
 
@@ -118,6 +116,25 @@ fn tokens_are_waited_for_or_awaited() -> Result<(), Error> {
         drop(db);
         assert!(token.is_durable(), "dropping a database makes all durable");
     }
+    Ok(())
+}
+
+/// So that the same code runs with a directory and without one.
+#[test]
+fn tokens_of_a_database_in_memory_are_ready_at_once() -> Result<(), Error> {
+    let db = Db::new()?;
+    let counts = db.table(COUNTS)?;
+    let ((), first) = db.submit(|tx| tx.put(counts, 1, &1))?;
+    let mut tx = db.begin()?;
+    tx.put(counts, 2, &2)?;
+    let second = tx.submit()?;
+    assert_eq!(db.read(|tx| tx.get_many(counts, [1, 2]))?, [Some(1), Some(2)]);
+    assert!(first.is_durable() && second.is_durable());
+    first.wait()?;
+    first.wait_within(Duration::ZERO)?;
+    block_on(second)?;
+    let failed = db.submit(|_| Err::<(), _>(Error::aborted("on purpose")));
+    assert!(matches!(failed, Err(Error::Aborted { .. })));
     Ok(())
 }
 
