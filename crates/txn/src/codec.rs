@@ -17,7 +17,7 @@ pub(crate) use by_serde::LIMIT as BINCODE_LIMIT;
 pub use by_serde::Postcard;
 #[cfg(feature = "bincode")]
 pub use by_serde::{Bincode, Serde};
-pub use plain::{PlainRow, Pod, PodRef};
+pub use plain::{PlainData, PlainRow, Pod, PodRef};
 
 use std::borrow::Borrow;
 

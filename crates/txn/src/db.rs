@@ -105,7 +105,8 @@ impl<S: Config> Db<S> {
     }
 
     /// Runs `body` in a serializable transaction, retrying on conflict. Its writes become visible
-    /// atomically. Returns the closure's result.
+    /// atomically. Returns the closure's result. (A closure with its own error type is for
+    /// [`try_transact`](Self::try_transact).)
     ///
     /// If the closure fails, none of its writes are applied, and its error is returned.
     ///
@@ -135,8 +136,12 @@ impl<S: Config> Db<S> {
     /// # Example
     ///
     /// See [`Db`].
+    // The compiler shows the line of a parameter that a closure does not match.
     #[inline]
-    pub fn transact<T>(&self, body: impl FnMut(&mut Tx<'_, S>) -> Result<T, Error>) -> Result<T, Error> {
+    pub fn transact<T>(
+        &self,
+        body: impl FnMut(&mut Tx<'_, S>) -> Result<T, Error>, // with another error type: `try_transact`
+    ) -> Result<T, Error> {
         self.try_transact(body)
     }
 
@@ -206,7 +211,7 @@ impl<S: Config> Db<S> {
     pub fn transact_with<T>(
         &self,
         options: Options,
-        body: impl FnMut(&mut Tx<'_, S>) -> Result<T, Error>,
+        body: impl FnMut(&mut Tx<'_, S>) -> Result<T, Error>, // with another error type: `try_transact_with`
     ) -> Result<T, Error> {
         self.run::<T, Error, Update>(&options.begun(), body)
     }
@@ -318,7 +323,10 @@ impl<S: Config> Db<S> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
-    pub fn read<T>(&self, body: impl FnMut(&mut Snapshot<'_, S>) -> Result<T, Error>) -> Result<T, Error> {
+    pub fn read<T>(
+        &self,
+        body: impl FnMut(&mut Snapshot<'_, S>) -> Result<T, Error>, // with another error type: `try_read`
+    ) -> Result<T, Error> {
         self.try_read(body)
     }
 

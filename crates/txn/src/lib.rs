@@ -104,7 +104,7 @@ mod write_set;
 pub use codec::Postcard;
 #[cfg(feature = "bincode")]
 pub use codec::{Bincode, Serde};
-pub use codec::{Codec, CodecError, PlainRow, Pod, PodRef, Raw};
+pub use codec::{Codec, CodecError, PlainData, PlainRow, Pod, PodRef, Raw};
 pub use column::{Column, Columns};
 pub use config::{Config, DefaultConfig};
 pub use db::{Builder, Compacted, Db, Options};

@@ -15,7 +15,7 @@ use crate::{
     name::Name,
     position::Position,
     projection::Projection,
-    table::Kind,
+    table::{HasOrder, Kind},
     tx::{Exclusive, Found},
 };
 
@@ -303,7 +303,8 @@ impl<R: Stored> Point for R {
     }
 }
 
-impl<R: Stored<Kind = Ordered>> Sorted for R {
+// The bound is a trait, and not `Kind = Ordered`, for the sake of the compiler's message.
+impl<R: Stored<Kind: HasOrder>> Sorted for R {
     type Entry = R::Key;
     type Codec = <R as Stored>::Codec;
 
@@ -312,7 +313,7 @@ impl<R: Stored<Kind = Ordered>> Sorted for R {
         self,
         _tx: &Exclusive<'_, S, M>,
     ) -> Result<Table<R::Key, <R as Stored>::Codec, Ordered>, Error> {
-        Ok(self.table())
+        Ok(self.table().as_ordered())
     }
 
     #[inline]

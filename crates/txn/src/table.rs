@@ -31,6 +31,17 @@ pub trait Kind: sealed::Sealed + Reach + Copy + fmt::Debug + Send + Sync + 'stat
     const ORDERED: bool;
 }
 
+/// The kind of tables whose rows are in order. It is public only as the bound of
+/// [`Sorted`](crate::Sorted): other crates cannot name it.
+#[diagnostic::on_unimplemented(
+    message = "a hash table has no order, and so no ranges",
+    note = "define the table by `TableDef::ordered` to read it in the order of its keys",
+    note = "`Tx::walk` reads all rows of a hash table, in no order"
+)]
+pub trait HasOrder: Kind {}
+
+impl HasOrder for Ordered {}
+
 /// The kinds of tables that an operation may access, so that code for others is not compiled. It is
 /// public only as a supertrait of [`Kind`]: other crates cannot name it.
 pub trait Reach {

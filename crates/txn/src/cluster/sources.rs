@@ -11,8 +11,10 @@ use super::{
     table::{everywhere, owner_of},
 };
 use crate::{
-    AsKey, Codec, CodecError, Config, Error, Key, KeyRange, KeyedRow, Ordered, Rows, position::Ends,
-    rows::sealed::Sealed, table::Kind,
+    AsKey, Codec, CodecError, Config, Error, Key, KeyRange, KeyedRow, Rows,
+    position::Ends,
+    rows::sealed::Sealed,
+    table::{HasOrder, Kind},
 };
 
 /// Nodes that are asked for a range.
@@ -161,7 +163,7 @@ impl<R: Stored> Point for R {
     }
 }
 
-impl<R: Stored<Kind = Ordered>> Sorted for R {
+impl<R: Stored<Kind: HasOrder>> Sorted for R {
     fn entries(self) -> (u16, &'static str) {
         let table = self.table();
         (table.number, table.name)

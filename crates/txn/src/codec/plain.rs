@@ -38,7 +38,24 @@ const PLAIN: &str = "plain";
 #[derive(Debug)]
 pub struct Pod<T>(PhantomData<fn() -> T>);
 
-impl<T: FromBytes + IntoBytes + Immutable + 'static> Codec for Pod<T> {
+/// Types whose memory is their encoding: implemented for all types that have the traits of
+/// `zerocopy`.
+///
+/// # Example
+///
+/// See [`Pod`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no plain data, so `Pod<{Self}>` cannot store it",
+    note = "derive `FromBytes`, `IntoBytes` and `Immutable` of `zerocopy` for a struct of numbers and arrays",
+    note = "strings, vectors, enums and maps have no fixed bytes: store them with `Postcard<T>` or `Serde<T>`, \
+            which need serde's traits, or bytes with `Raw`"
+)]
+pub trait PlainData: FromBytes + IntoBytes + Immutable + 'static {}
+
+#[diagnostic::do_not_recommend]
+impl<T: FromBytes + IntoBytes + Immutable + 'static> PlainData for T {}
+
+impl<T: PlainData> Codec for Pod<T> {
     type Value = T;
     type Given = T;
     type View<'b> = T;
@@ -114,6 +131,8 @@ pub struct PodRef<T>(PhantomData<fn() -> T>);
             integers in place of aligned ones; or use `Pod`, which copies"
 )]
 pub trait PlainRow: FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned + 'static {}
+
+#[diagnostic::do_not_recommend]
 impl<T: FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned + 'static> PlainRow for T {}
 
 impl<T: PlainRow> Codec for PodRef<T> {

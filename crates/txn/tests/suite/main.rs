@@ -18,6 +18,7 @@ mod leaks;
 mod loans;
 mod many;
 mod memory;
+mod messages;
 mod model;
 mod opacity;
 mod parts;
