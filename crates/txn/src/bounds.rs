@@ -18,3 +18,7 @@ pub(crate) const SNAPSHOT_SLOTS: usize = either(124, 2);
 
 /// The number of failed runs after which a transaction asks for the ticket.
 pub(crate) const TRIES: u32 = either(48, 1);
+
+/// The number of rows that failed runs have read or written, after which it asks sooner: such runs
+/// are long.
+pub(crate) const ROWS_TRIED: usize = 1 << 16;

@@ -121,7 +121,11 @@ impl<S: Config> Db<S> {
     ///   index may be out of bounds. Where that matters, use [opacity](Options::opaque).
     /// - *Wait for another thread's transaction that writes what this one reads.* Each of its runs
     ///   then fails, and it retries for ever, unless the [options](Self::transact_with) bound it.
-    ///   It delays other transactions by at most 100 ms at a time, and unrelated ones not at all.
+    ///   It delays other transactions meanwhile: by at most 2 s at a time, and those that write
+    ///   nothing that it has read only once it has failed four times more.
+    /// - *Read for longer than others wait.* A transaction that fails repeatedly gets priority, for
+    ///   100 ms at first and 2 s in the end. One whose single run takes longer may never commit
+    ///   among writers: [`read`](Self::read) does not conflict.
     /// - *Run another closure of the same database.* This fails with [`Error::Nested`].
     ///
     /// # Errors

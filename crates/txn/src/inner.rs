@@ -71,6 +71,8 @@ pub(crate) struct Thread<E: Engine> {
     spare: Cell<Option<Box<TxState<E>>>>,
     /// The row that was in conflict in the last run of a closure whose options bound its runs.
     pub(crate) culprit: RefCell<Option<Culprit>>,
+    /// The number of rows that the last failed run of a closure had read or written.
+    pub(crate) tried: Cell<usize>,
     /// The slot that says whether a closure is running.
     pub(crate) slot: Arc<ActiveSlot>,
     /// The epoch that the last submitted transaction depends on.
@@ -155,6 +157,7 @@ impl<S: Config> Inner<S> {
         self.threads.get_or(|| Thread {
             spare: Cell::default(),
             culprit: RefCell::default(),
+            tried: Cell::new(0),
             slot: self.lifecycle.slot(),
             submitted: Cell::new(0),
         })

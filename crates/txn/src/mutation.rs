@@ -14,6 +14,8 @@ pub enum Mutation {
     UnlockBeforeVersions,
     /// A transaction writes a place that the ticket's holder claims.
     ClaimsIgnored,
+    /// The ticket's holder claims only places that its runs have touched, however often they fail.
+    OthersAdmitted,
     /// A commit does not count itself before it writes, so opaque transactions miss it.
     CommitsNotCounted,
     /// A range that removes rows leaves their index entries.

@@ -89,6 +89,11 @@ impl Session {
         self.is_explicit = true;
     }
 
+    /// Returns whether the transaction runs no closure.
+    pub(crate) const fn is_explicit(&self) -> bool {
+        self.is_explicit
+    }
+
     /// Marks an explicit transaction as ended.
     #[inline(always)]
     pub(crate) fn leave<E: Engine>(&mut self, engine: &E) {

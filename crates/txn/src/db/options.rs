@@ -65,7 +65,8 @@ impl Options {
     }
 
     /// Sets a time after which the closure is not retried. A run is not interrupted. A transaction
-    /// that is about to commit may wait up to 100 ms for one that has starved.
+    /// that is about to commit may wait for one that has starved: up to 100 ms at first, and up to
+    /// 2 s for one that has starved repeatedly.
     ///
     /// # Example
     ///

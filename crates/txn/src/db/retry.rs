@@ -11,11 +11,11 @@ use drtm_kv::{forget_lack, has_lacked_memory};
 use super::options::Options;
 use crate::{
     Config, Conflict, Error,
-    bounds::TRIES,
+    bounds::{ROWS_TRIED, TRIES},
     inner::{Inner, Thread},
     reclaim,
     sync::this_thread,
-    ticket::Held,
+    ticket::{Held, LONGEST_TERM, TERM, doubled},
     trace::{self, event},
 };
 
@@ -32,9 +32,13 @@ pub(super) struct Retry<'d> {
     waiter: Waiter,
     /// The number of failed runs.
     pub(super) runs: u32,
-    /// The number of failed runs after which the transaction asks for the ticket.
+    /// The number of failed runs after which the transaction asks for the ticket, and of rows that
+    /// runs have tried since it last could ask.
     next_ticket: u32,
+    rows: usize,
     ticket: Option<Held<'d>>,
+    /// How often it has held the ticket until its time was over.
+    expired: u32,
     /// How many runs failed for want of memory that was there then.
     for_memory: u32,
 }
@@ -44,7 +48,7 @@ impl<'d> Retry<'d> {
     pub(super) fn new() -> Self {
         // An explicit transaction of this thread may have lacked memory before.
         forget_lack();
-        Self { waiter: Waiter::new(), runs: 0, next_ticket: TRIES, ticket: None, for_memory: 0 }
+        Self { waiter: Waiter::new(), runs: 0, next_ticket: TRIES, rows: 0, ticket: None, expired: 0, for_memory: 0 }
     }
 
     /// Returns whether this is the first run.
@@ -96,22 +100,37 @@ impl<'d> Retry<'d> {
             let (table, key) = thread.culprit.take().map_or((None, Vec::new()), |row| (Some(row.table), row.key));
             return Err(Error::Contended { attempts: runs, conflict, table, key });
         }
-        if self.ticket.as_ref().is_some_and(|ticket| !ticket.is_current()) {
-            // The ticket has expired, and other transactions go first.
-            self.ticket = None;
-            self.next_ticket = runs + TRIES;
+        self.rows = self.rows.saturating_add(thread.tried.take());
+        if self.ticket.as_ref().is_some_and(|ticket| !ticket.is_current()) && self.expire() {
+            event!(
+                warn,
+                database = db.number,
+                tries = runs,
+                "a transaction takes longer than others wait for it: read in `Db::read`, or write less at once"
+            );
         }
-        if writes && self.ticket.is_none() && runs >= self.next_ticket {
+        if writes && self.ticket.is_none() && (runs >= self.next_ticket || self.rows >= ROWS_TRIED) {
             event!(
                 warn,
                 database = db.number,
                 tries = runs,
                 "a transaction that has failed too often asks for the ticket"
             );
-            self.ticket = db.ticket.take(this_thread(thread.slot.name));
+            let term = doubled(TERM, self.expired, LONGEST_TERM);
+            self.ticket = db.ticket.take(this_thread(thread.slot.name), term);
         }
         self.waiter.pause();
         Ok(())
+    }
+
+    /// Lets other transactions go first, as the ticket has expired. Returns whether no ticket would
+    /// be longer.
+    fn expire(&mut self) -> bool {
+        self.ticket = None;
+        self.next_ticket = self.runs + TRIES;
+        self.rows = 0;
+        self.expired += 1;
+        doubled(TERM, self.expired - 1, LONGEST_TERM) == LONGEST_TERM
     }
 }
 

@@ -12,6 +12,7 @@ use crate::{
     commit, culprit,
     durability::{Choice, Log},
     inner::{Inner, Thread},
+    mutation::Mutation,
     reclaim, snapshots,
     state::{LONG_READ, TxState},
     storage::{Absence, KeyRef},
@@ -301,8 +302,9 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
     /// Ends a transaction that has committed, and waits for the log if its durability demands it.
     #[inline(never)]
     fn has_committed_to(&mut self, log: &Log<S::Engine>, thread: &Thread<S::Engine>) -> Result<(), Error> {
-        let past = self.past();
+        let (db, past) = (self.db, self.past());
         let state = self.state();
+        let is_closure = !state.session.is_explicit();
         let choice = std::mem::take(&mut state.session.choice);
         let logged_in = state.session.logged_in;
         let depends_on = match logged_in {
@@ -310,6 +312,9 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
             epoch => Ok(epoch),
         };
         self.has_committed(thread);
+        if is_closure && db.ticket.is_taken() {
+            db.ticket.give_back(db.this_thread());
+        }
         let epoch = depends_on?;
         if choice == Choice::Token {
             thread.submitted.set(epoch);
@@ -405,8 +410,10 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
     fn conflicted(&self, state: &TxState<S::Engine>, conflict: Conflict) {
         let db = self.db;
         state.session.counters.conflicted(conflict);
+        db.thread().tried.set(state.seen());
         if db.ticket.is_taken() {
-            db.ticket.claim(db.this_thread(), state.places());
+            let is_counted = !S::has(Mutation::OthersAdmitted);
+            db.ticket.claim(db.this_thread(), state.places(), is_counted);
         }
         if self.explains {
             *db.thread().culprit.borrow_mut() = culprit::find(db, state);

@@ -6,7 +6,7 @@ use std::{
         Barrier,
         atomic::{
             AtomicBool, AtomicU32, AtomicU64,
-            Ordering::{Acquire, Relaxed, Release},
+            Ordering::{AcqRel, Acquire, Relaxed, Release},
         },
         mpsc,
     },
@@ -244,32 +244,54 @@ fn at_last(is_so: impl Fn() -> bool) -> bool {
     (0..5).any(|_| is_so())
 }
 
+/// The tables of the transactions: rows 1 and 2, those of runs, and a range.
+type Tables = (Rows, Table<u64, Pod<u64>, Ordered>);
+
+/// The number of the disturbing transaction, and the row that the present run has read.
+type Turn = (u64, u64);
+
+/// Rows of which each run reads another.
+const ROWS_OF_RUNS: std::ops::Range<u64> = 1_000..2_000;
+
 /// Runs a transaction that gives others time to write its read set in every run; `disturb` causes
 /// the conflicts. Each run waits at most `patience`. Returns whether it commits within a few runs
 /// more than it takes to starve a few times.
 fn comes_through(
     patience: Duration,
-    disturb: impl Fn(&Db<On<NoHtm>>, Rows, Table<u64, Pod<u64>, Ordered>, u64) -> Result<(), Error> + Send + Sync + 'static,
+    disturb: impl Fn(&Db<On<NoHtm>>, Tables, Turn) -> Result<(), Error> + Send + Sync + 'static,
+) -> bool {
+    comes_through_within(TURNS * (STARVED + 20), 0, patience, disturb)
+}
+
+/// Runs such a transaction within this many runs, each of which also reads so many rows of a range.
+fn comes_through_within(
+    attempts: u32,
+    rows_of_range: u64,
+    patience: Duration,
+    disturb: impl Fn(&Db<On<NoHtm>>, Tables, Turn) -> Result<(), Error> + Send + Sync + 'static,
 ) -> bool {
     ends(move || {
         let db: Db<On<NoHtm>> = Builder::new().memory(16 << 20).build_with(NoHtm).expect("memory");
         let (rows, others) = (db.table(ROWS).expect("memory"), db.table(OTHERS).expect("memory"));
         db.transact(|tx| tx.put(rows, 1, &0)).expect("memory");
-        let (commits, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+        db.transact(|tx| ROWS_OF_RUNS.into_iter().try_for_each(|key| tx.put(rows, key, &0))).expect("memory");
+        db.transact(|tx| (0..rows_of_range).try_for_each(|key| tx.put(others, key, &0))).expect("memory");
+        let (commits, is_over, row) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU64::new(ROWS_OF_RUNS.start));
         thread::scope(|scope| {
             let disturbed = || {
                 for turn in 0.. {
                     if is_over.load(Relaxed) {
                         break;
                     }
-                    disturb(&db, rows, others, turn).expect("memory");
+                    disturb(&db, (rows, others), (turn, row.load(Acquire))).expect("memory");
                     commits.fetch_add(1, Release);
                 }
             };
             scope.spawn(inherit(disturbed));
-            let done = db.transact_with(Options::new().attempts(TURNS * (STARVED + 20)), |tx| {
-                let count =
-                    tx.get(rows, 1)?.unwrap_or(0) + tx.get(rows, 2)?.unwrap_or(0) + tx.range(others, ..)?.count()?;
+            let done = db.transact_with(Options::new().attempts(attempts), |tx| {
+                let of_run = row.fetch_add(1, AcqRel) + 1;
+                let seen = tx.get_many(rows, [1, 2, of_run])?;
+                let count = seen.into_iter().flatten().sum::<u64>() + tx.range(others, ..)?.count()?;
                 let (before, patience) = (commits.load(Acquire), Instant::now() + patience);
                 // A commit that had begun before this run may be the first.
                 while commits.load(Acquire) < before + 2 && Instant::now() < patience {
@@ -289,7 +311,7 @@ fn comes_through(
 
 #[test]
 fn one_whose_row_is_written_again_and_again_comes_through() {
-    fn write<S: Config>(db: &Db<S>, rows: Rows, _: Table<u64, Pod<u64>, Ordered>, _: u64) -> Result<(), Error> {
+    fn write<S: Config>(db: &Db<S>, (rows, _): Tables, _: Turn) -> Result<(), Error> {
         db.transact(|tx| tx.update(rows, 1, |count| *count += 1).map(drop))
     }
     assert!(at_last(|| comes_through(WAITED_FOR, write)));
@@ -299,7 +321,7 @@ fn one_whose_row_is_written_again_and_again_comes_through() {
 
 #[test]
 fn one_whose_range_gets_keys_again_and_again_comes_through() {
-    fn insert<S: Config>(db: &Db<S>, _: Rows, others: Table<u64, Pod<u64>, Ordered>, turn: u64) -> Result<(), Error> {
+    fn insert<S: Config>(db: &Db<S>, (_, others): Tables, (turn, _): Turn) -> Result<(), Error> {
         db.transact(|tx| {
             tx.remove(others, turn.saturating_sub(20))?;
             tx.insert(others, turn, &1)
@@ -312,7 +334,7 @@ fn one_whose_range_gets_keys_again_and_again_comes_through() {
 
 #[test]
 fn one_whose_absent_key_comes_and_goes_comes_through() {
-    fn toggle<S: Config>(db: &Db<S>, rows: Rows, _: Table<u64, Pod<u64>, Ordered>, turn: u64) -> Result<(), Error> {
+    fn toggle<S: Config>(db: &Db<S>, (rows, _): Tables, (turn, _): Turn) -> Result<(), Error> {
         db.transact(|tx| {
             if tx.remove(rows, 2)?.is_none() {
                 tx.insert(rows, 2, &turn)?;
@@ -323,4 +345,26 @@ fn one_whose_absent_key_comes_and_goes_comes_through() {
     assert!(at_last(|| comes_through(WAITED_FOR, toggle)));
     let ignored = with_fault(Mutation::ClaimsIgnored, || comes_through(FOR_EVER, toggle));
     assert!(!ignored, "the fault is not noticed");
+}
+
+/// No claim of a failed run is of any use for the next one.
+#[test]
+fn one_whose_rows_differ_at_every_run_comes_through() {
+    fn follow<S: Config>(db: &Db<S>, (rows, _): Tables, (_, row): Turn) -> Result<(), Error> {
+        db.transact(|tx| tx.update(rows, row, |count| *count += 1).map(drop))
+    }
+    assert!(at_last(|| comes_through(WAITED_FOR, follow)));
+    let admitted = with_fault(Mutation::OthersAdmitted, || comes_through(FOR_EVER, follow));
+    assert!(!admitted, "the fault is not noticed");
+}
+
+/// It asks for the ticket as soon as its failed runs have read much, and not after as many runs as
+/// a short one.
+#[test]
+fn a_long_one_comes_through_in_few_runs() {
+    const ROWS_OF_RANGE: u64 = 40_000;
+    fn write<S: Config>(db: &Db<S>, (_, others): Tables, (turn, _): Turn) -> Result<(), Error> {
+        db.transact(|tx| tx.update(others, turn % ROWS_OF_RANGE, |count| *count += 1).map(drop))
+    }
+    assert!(at_last(|| comes_through_within(STARVED - 8, ROWS_OF_RANGE, WAITED_FOR, write)));
 }
