@@ -283,9 +283,11 @@ fn lock_and_validate<S: Config>(
     }
 }
 
-/// Prepares rows that are not plain. Checks that their keys still lead to them, reserves memory for
-/// values that do not fit in place, and finds out what snapshots need. Returns whether the rows can
-/// be written in place all the same.
+/// Prepares rows that are not plain. Reserves memory for values that do not fit in place, and finds
+/// out what snapshots need. Returns whether the rows can be written in place all the same.
+///
+/// A row that another transaction has written since it was found is still its key's: the lock has
+/// checked the record's incarnation, and [`confirm`] that it cannot have wrapped.
 #[inline(never)]
 fn prepare<S: Config>(
     db: &Inner<S>,
@@ -295,9 +297,6 @@ fn prepare<S: Config>(
     writes: &[Write],
     (epoch, summary): (u64, Summary),
 ) -> Result<bool, Error> {
-    if summary.has_changed() {
-        check_keys(db, arena, writes)?;
-    }
     if summary.lacks_room() {
         reserve(db, worker, arena, scratch, writes)?;
     }
@@ -346,20 +345,6 @@ fn confirm<S: Config>(db: &Inner<S>, admitted: Admission, now: Admission, writes
 fn confirm_reads<S: Config>(db: &Inner<S>, admitted: Admission) -> Result<(), Conflict> {
     db.lifecycle.check_turns(db.engine(), admitted)?;
     if S::has(Mutation::DropsNotChecked) { Ok(()) } else { db.catalog.check_drops(admitted.count()) }
-}
-
-/// Checks that rows that other transactions have written meanwhile still have the records that
-/// their keys lead to.
-#[cold]
-#[inline(never)]
-fn check_keys<S: Config>(db: &Inner<S>, arena: &Arena, writes: &[Write]) -> Result<(), Error> {
-    for write in writes.iter().filter(|write| write.before != write.seen) {
-        let Some(opened) = db.catalog.get(write.table) else { continue };
-        if !opened.storage.leads_to(write.key.in_bytes(&arena.keys), write.at)? {
-            return Err(Conflict::Moved.into());
-        }
-    }
-    Ok(())
 }
 
 /// Reserves memory for the values that do not fit in place.

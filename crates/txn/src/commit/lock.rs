@@ -22,7 +22,6 @@ pub(super) struct Summary {
 
 const HAS_PAST: u64 = 1;
 const LACKS_ROOM: u64 = 1 << 1;
-const HAS_CHANGED: u64 = 1 << 2;
 
 impl Summary {
     const NOTHING: Self = Self { newest: Version::new(0), oldest: Version::new(u64::MAX), marks: 0 };
@@ -32,8 +31,8 @@ impl Summary {
         self.newest
     }
 
-    /// Returns whether every row is plain: unchanged since it was found, without older versions,
-    /// with a value that fits, and not needed by a snapshot at a commit of this epoch.
+    /// Returns whether every row is plain: without older versions, with a value that fits, and not
+    /// needed by a snapshot at a commit of this epoch.
     #[inline(always)]
     pub(super) fn is_plain(&self, epoch: u64) -> bool {
         self.marks == 0 && epoch_of(self.oldest) >= epoch
@@ -42,11 +41,6 @@ impl Summary {
     /// Returns whether the new value of a row does not fit in place.
     pub(super) fn lacks_room(&self) -> bool {
         self.marks & LACKS_ROOM != 0
-    }
-
-    /// Returns whether a row has changed since it was found.
-    pub(super) fn has_changed(&self) -> bool {
-        self.marks & HAS_CHANGED != 0
     }
 
     /// Returns whether a row has older versions.
@@ -86,8 +80,7 @@ impl Summary {
             None => true,
         };
         let mark = |is_so, mark| if is_so { mark } else { 0 };
-        self.marks |=
-            mark(head.has_older(), HAS_PAST) | mark(!write.has_room, LACKS_ROOM) | mark(!is_same, HAS_CHANGED);
+        self.marks |= mark(head.has_older(), HAS_PAST) | mark(!write.has_room, LACKS_ROOM);
         Ok(is_same || !write.is_read || S::has(Mutation::CommitWithoutValidation))
     }
 }

@@ -7,7 +7,7 @@ use drtm_htm::{Engine, fence_locked};
 use drtm_kv::{Holder, KvError, ReadEntry, Reserved, Version};
 
 use super::{
-    LockedRows, apply, check_keys, htm,
+    LockedRows, apply, htm,
     lock::{NotLocked, lock},
     reserve, take_out_removed,
 };
@@ -40,9 +40,6 @@ pub(crate) fn lock_row<S: Config>(
         Err(NotLocked::Conflict(conflict)) => return Err(conflict.into()),
     };
     let locked = LockedRows { records: db.store.records(), writes };
-    if summary.has_changed() {
-        check_keys(db, arena, locked.writes)?;
-    }
     let before = summary.newest();
     has_further_version(db, before)?;
     let reserved = if summary.lacks_room() {
