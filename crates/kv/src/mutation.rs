@@ -10,6 +10,8 @@
 pub enum Mutation {
     /// A reader does not validate a record's version after it has copied the value.
     ReadWithoutVersion,
+    /// A reader that goes straight to a place does not validate the record's incarnation.
+    PlaceWithoutIncarnation,
     /// A reader that goes straight from a slot to its record does not validate the slot.
     FollowWithoutSight,
     /// No fence orders the mark of a record that is being written before the words of its value.

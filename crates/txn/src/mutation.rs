@@ -18,6 +18,8 @@ pub enum Mutation {
     OthersAdmitted,
     /// A commit does not count itself before it writes, so opaque transactions miss it.
     CommitsNotCounted,
+    /// A transaction that returns to a savepoint forgets rows that it has read only to write them.
+    UndoneReadsForgotten,
     /// A range that removes rows leaves their index entries.
     EntriesLeftByRanges,
     /// A commit that runs out of memory leaves its rows locked.
@@ -46,6 +48,8 @@ pub enum Mutation {
     VoidRevived,
     /// Recovery applies a patch to a version that it was not made from.
     PreviousNotChecked,
+    /// Recovery takes a checkpoint to be complete before the last epoch that it may contain.
+    LastEpochExcluded,
     /// A new segment's name is not made durable.
     DirectoryNotSynced,
     /// A frame that finds no room on the disk is forgotten.

@@ -80,6 +80,45 @@ mod barrier {
     }
 }
 
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use drtm_htm::NoHtm;
+    use drtm_kv::{Handle, Version};
+
+    use super::*;
+    use crate::garbage::{Garbage, NewPast};
+
+    #[test]
+    fn garbage_that_was_left_before_is_waited_for() {
+        let (quiescence, lifecycle, garbage) = (Quiescence::of_threads(), Lifecycle::new(&NoHtm), Queue::default());
+        assert!(quiescence.is_certain(), "the system has the barrier");
+        let leave = || NewPast::new(&garbage).add(Handle::default(), Version::new(1));
+        let take = || match garbage.pop() {
+            Some(Garbage::Past { age, .. }) => garbage.end(age),
+            other => panic!("{other:?}"),
+        };
+        let has_ended = |turn| quiescence.since(turn, &NoHtm, &lifecycle, &garbage);
+        leave();
+        let turn = lifecycle.advance_count(&NoHtm);
+        assert!(!has_ended(turn), "an entry may refer to the memory");
+        // What is left from now on does not.
+        leave();
+        take();
+        assert!(has_ended(turn));
+        let next = lifecycle.advance_count(&NoHtm);
+        assert!(!has_ended(next), "the second entry may");
+        take();
+        assert!(has_ended(next));
+        // A transaction that was admitted before is waited for, too.
+        let slot = lifecycle.slot();
+        slot.enter(&NoHtm, lifecycle.now(&NoHtm));
+        let last = lifecycle.advance_count(&NoHtm);
+        assert!(!has_ended(last));
+        slot.leave(&NoHtm);
+        assert!(has_ended(last));
+    }
+}
+
 /// The model checker knows no such barrier.
 #[cfg(feature = "model")]
 mod barrier {

@@ -295,3 +295,27 @@ fn look_as_far_as<E: Engine>(engine: &E, used: &Word, slots: u64) {
         }
     }
 }
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use super::*;
+    use crate::epoch::first_after;
+
+    /// No version that a snapshot may read is taken for one that none needs.
+    #[test]
+    fn versions_up_to_the_first_that_a_snapshot_does_not_see_are_needed() {
+        let bound = first_after(6);
+        let around = || bound.number() - 2..bound.number() + 3;
+        let of_slot = Needs { bounds: vec![bound.number()], ..Needs::default() };
+        let of_crowd = Needs { crowd: bound.number(), ..Needs::default() };
+        for needs in [of_slot, of_crowd] {
+            for until in around().map(Version::new) {
+                assert_eq!(needs.include_any_before(until), bound <= until, "{until:?}");
+                let is_needed = around().map(Version::new).any(|from| from < until && needs.include(from, until));
+                assert!(needs.include_any_before(until) || !is_needed, "{until:?}");
+            }
+        }
+        assert!(!Needs::default().include_any_before(first_after(1 << 30)));
+        assert!(Needs { has_unnumbered: true, ..Needs::default() }.include_any_before(Version::new(1)));
+    }
+}

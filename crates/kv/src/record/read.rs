@@ -273,8 +273,10 @@ impl<E: Engine> Record<'_, E> {
         into: &mut impl ValueSink,
     ) -> Option<V::Found> {
         let (version, _) = self.look_once::<K, V>(identity, view, into)?;
-        let is_same = self.head().incarnation() == self.place.incarnation;
-        (is_same || mutation::includes(Mutation::ReadWithoutVersion)).then(|| self.entry(version).into())
+        let is_same = self.head().incarnation() == self.place.incarnation
+            || mutation::includes(Mutation::ReadWithoutVersion)
+            || mutation::includes(Mutation::PlaceWithoutIncarnation);
+        is_same.then(|| self.entry(version).into())
     }
 
     /// Reads by the fast path a record whose incarnation is not known, only its place. The caller

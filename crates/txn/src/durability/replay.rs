@@ -299,7 +299,8 @@ impl<E: Engine> Replay<'_, '_, E> {
         // after the patch.
         let mut gap: Option<&Item<'_>> = None;
         for (item, Entry { version, change, .. }) in row {
-            let may_be_missing = item.epoch() <= self.sources.until();
+            let is_late = self.fault == Some(Mutation::LastEpochExcluded);
+            let may_be_missing = item.epoch() + u64::from(is_late) <= self.sources.until();
             now = match (*change, now) {
                 (Change::Put(value), _) => Some((Cow::Borrowed(value), *version)),
                 (Change::Remove, _) => {

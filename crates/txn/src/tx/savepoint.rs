@@ -3,7 +3,7 @@
 use drtm_kv::Holder;
 
 use super::Exclusive;
-use crate::{Config, Error, state::TxState, write_set::Mark};
+use crate::{Config, Error, mutation::Mutation, state::TxState, write_set::Mark};
 
 /// A point in a transaction to which its writes can be rolled back.
 ///
@@ -52,6 +52,10 @@ impl<S: Config> Exclusive<'_, S> {
         }
         // Rows that the transaction has removed since exist again.
         removed.clear();
-        writes.return_to(savepoint.mark, |seen| reads.records.push(seen))
+        writes.return_to(savepoint.mark, |seen| {
+            if !S::has(Mutation::UndoneReadsForgotten) {
+                reads.records.push(seen);
+            }
+        })
     }
 }

@@ -16,11 +16,12 @@ use drtm_txn::{
         },
         storage::{Image, Storage},
     },
+    part,
 };
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
-use super::{Pair, Rows, Sound, Tables, builder, hooked::Hooked, open, with};
+use super::{Pair, Rows, Sound, Tables, builder, hooked::Hooked, open, open_with, with};
 
 const WORDS: TableDef<u64, Pod<u64>> = TableDef::hash("words");
 const NAMES: TableDef<String, Raw> = TableDef::hash("names");
@@ -155,6 +156,42 @@ fn they_are_made_by_themselves_as_the_log_grows() -> Result<(), Error> {
     assert!(segments * 1024 < 200 << 10, "{segments} segments");
     let db = open(&disk)?;
     assert_eq!(Tables::of(&db)?.rows()?, rows);
+    Ok(())
+}
+
+/// Patches a row and removes it in one epoch, while a checkpoint is made that does not contain it,
+/// and whose last epoch this is. The log then has a patch without the value before it.
+fn patched_and_removed_in_the_last_epoch() -> Result<Image, Error> {
+    let disk = Image::default();
+    let hooked = Hooked::new(&disk);
+    let db = hooked.builder(Durability::Async).build_with::<Sound>(NoHtm)?;
+    let tables = Tables::of(&db)?;
+    let first = tables.pairs.column(part!(Pair, first));
+    db.transact(|tx| tx.put(tables.pairs, 1, &Pair { first: 1, second: 1 }))?;
+    let other = db.clone();
+    hooked.before_writes({
+        let pairs = tables.pairs;
+        move || {
+            let patched = other.transact(|tx| tx.update(first, 1, |first| *first += 1));
+            if patched.expect("it has no fault").is_some() {
+                other.transact(|tx| tx.remove(pairs, 1)).expect("it has no fault");
+            }
+        }
+    });
+    assert_eq!(db.checkpoint()?.rows, 0, "the row is gone before it is read");
+    hooked.no_more();
+    Ok(disk.after_crash(&mut |most| most - 1))
+}
+
+#[test]
+fn a_row_may_be_missing_that_was_removed_in_the_last_epoch_of_a_checkpoint() -> Result<(), Error> {
+    let disk = patched_and_removed_in_the_last_epoch()?;
+    let db = open(&disk.after_kill())?;
+    assert_eq!(db.read(|tx| tx.len(Tables::of(&db)?.pairs))?, 0);
+    match open_with(&disk, Some(Mutation::LastEpochExcluded)) {
+        Err(Error::Log(LogError::Damaged { why, .. })) => assert!(why.contains("patch"), "{why}"),
+        other => panic!("the fault is not noticed: {other:?}"),
+    }
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Reuse of records' memory.
 
+use drtm_kv::{Mutation, mutated};
 use drtm_txn::{Conflict, Error, Tx};
 
 use crate::world::{ROUND, World, case, elsewhere};
@@ -105,6 +106,37 @@ case! {
         let seen = reader.get(world.a, 2);
         assert!(matches!(seen, Err(Error::Conflict(Conflict::Validation))), "wrong: {seen:?}");
     }
+}
+
+/// Returns what a run reads at a prefetched place whose memory is another table's row by then. The
+/// run will be retried; but not even then may it see that row.
+fn read_at_a_stale_place() -> Option<u64> {
+    let world = World::new();
+    (1..=3).for_each(|key| world.insert(world.a, key, 100 + key));
+    let mut seen = Vec::new();
+    let read = world.db.read(|tx| {
+        if seen.is_empty() {
+            tx.prefetch(world.a, [1_u64, 2, 3].iter())?;
+            // From here on the rows' places are known.
+            assert_eq!(tx.get(world.a, 3)?, Some(103));
+            elsewhere(|| {
+                world.remove(world.a, 1);
+                world.insert(world.b, 1, 777);
+            });
+            seen.push(tx.get(world.a, 1)?);
+        }
+        Ok(())
+    });
+    read.expect("sound");
+    seen[0]
+}
+
+#[test]
+fn a_place_is_of_one_use_of_its_memory() {
+    assert_eq!(read_at_a_stale_place(), None);
+    mutated(Mutation::PlaceWithoutIncarnation, || {
+        assert_eq!(read_at_a_stale_place(), Some(777), "the fault is not noticed");
+    });
 }
 
 /// Snapshots keep their places, however much memory is reused meanwhile, and do not fail.

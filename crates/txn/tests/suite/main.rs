@@ -25,6 +25,7 @@ mod parts;
 mod regions;
 mod removals;
 mod reuse;
+mod savepoints;
 mod sinks;
 mod snapshots;
 mod spans;
