@@ -23,6 +23,7 @@ use crate::{
     Codec, Config, Error, Key, Table, TableDef,
     catalog::{Opened, beside},
     durability::format::CatalogChange,
+    inner::Inner,
     mutation::Mutation,
     storage::OwnedKey,
     table::Kind,
@@ -105,7 +106,8 @@ impl<S: Config> Db<S> {
         if self.is_in_closure() {
             return Err(Error::Nested);
         }
-        let catalog = &self.inner.catalog;
+        let Inner { catalog, lifecycle, .. } = &*self.inner;
+        let admitted = lifecycle.admit(self.inner.engine(), false)?;
         let name = beside(new.name());
         let has_old = catalog.named(old.name()).is_some();
         match catalog.named(new.name()) {
@@ -117,11 +119,11 @@ impl<S: Config> Db<S> {
         }
         if has_old {
             let from = self.open_table(old)?;
-            let opened = catalog.opened(from.database, from.number)?;
+            let opened = catalog.opened(from.database, from.number, || admitted)?;
             opened.indexes.check_own(&opened.name)?;
             let to = self.open_table(new.named(&name))?;
             self.move_rows(opened, (from, to), &mut convert)?;
-            self.move_indexes((opened, catalog.opened(to.database, to.number)?))?;
+            self.move_indexes((opened, catalog.opened(to.database, to.number, || admitted)?))?;
             self.drop_table(old.name())?;
             event!(info, table = new.name(), "a table has been migrated");
         }
