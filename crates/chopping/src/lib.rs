@@ -84,6 +84,7 @@ mod merge;
 mod mutation;
 mod options;
 mod program;
+pub mod programs;
 mod report;
 mod text;
 
