@@ -235,6 +235,10 @@ impl Chopping {
         let of = |one: &&Deferral| one.publisher == piece.transaction;
         self.deferrals.iter().filter(of).any(|one| one.concerns(&self.program, piece))
     }
+
+    pub(crate) fn links(&self) -> &[Joint] {
+        &self.links
+    }
 }
 
 impl Chopped {

@@ -7,7 +7,8 @@
 //!
 //! A [`Program`] describes transactions as [pieces](Piece) over tables. [`Chopping::finest`] merges
 //! the pieces that must run together, and says why for each. [`Chopping::insist`] checks pieces that
-//! the caller wants. A [`Chopping`] is displayed as text.
+//! the caller wants. A [`Chopping`] is displayed as text, and drawn by [`Chopping::to_svg`] and
+//! [`Chopping::to_dot`].
 //!
 //! # Example
 //!
@@ -77,6 +78,7 @@ mod claims;
 mod cycle;
 mod deferral;
 mod describe;
+mod dot;
 mod footprint;
 mod graph;
 mod insist;
@@ -86,6 +88,7 @@ mod options;
 mod program;
 pub mod programs;
 mod report;
+mod svg;
 mod text;
 
 pub use chopping::{Chopped, Chopping, Edges, Execution, Merged};
