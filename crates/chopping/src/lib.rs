@@ -91,6 +91,9 @@ mod report;
 mod svg;
 mod text;
 
+#[cfg(test)]
+mod tests;
+
 pub use chopping::{Chopped, Chopping, Edges, Execution, Merged};
 pub use claims::Claim;
 pub use cycle::{Cycle, Edge, Vertex};
