@@ -15,6 +15,12 @@
 #[doc(inline)]
 pub use drtm_txn::*;
 
+/// Which transactions can run in pieces, each as a transaction of its own, and stay serializable.
+pub mod chopping {
+    #[doc(inline)]
+    pub use drtm_chopping::*;
+}
+
 /// A lower layer: transactional memory. Applications need it to choose an engine
 /// ([`Config`]), and seldom otherwise.
 pub mod htm {
