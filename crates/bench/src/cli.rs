@@ -10,7 +10,7 @@ use drtm_soak::{elle, soak};
 use drtm_tool::log;
 use drtm_workloads::{smallbank, tatp, tpce, ycsb};
 
-use crate::{Error, compare};
+use crate::{Error, chop, compare};
 
 /// Measure drtm, and regenerate the figures of the papers it is based on
 #[derive(Debug, Parser)]
@@ -31,6 +31,7 @@ Examples:
   drtm-bench ycsb --mix a --threads 2               the same of YCSB; smallbank and tatp likewise
   drtm-bench smallbank --nodes 3 --fabric shm       on several nodes; tcp, or sim for a simulated cluster
   drtm-bench compare smallbank                      this database beside others, in turns
+  drtm-bench chop --svg tpcc.svg                    which transactions can run in pieces, and why
   drtm-bench log verify DIR                         whether all of a database's log can be read
   drtm-bench soak crash --secs 60                   power cuts on a simulated disk, and what is left
   drtm-bench history --out list-append.edn          whether transactions are strictly serializable
@@ -45,6 +46,7 @@ Exit status: 0 done and every check held, 1 a check failed, 2 wrong usage.";
 /// The families of commands.
 #[derive(Debug, Subcommand)]
 enum Command {
+    Chop(chop::Args),
     Compare(compare::Args),
     /// Study fabrics: the cost of verbs, and simulated clusters
     #[command(after_help = fabric::AFTER_HELP)]
@@ -110,6 +112,7 @@ impl Cli {
         let Common { json, seed } = self.common;
         let report = &Report::new(json);
         match &self.command {
+            Command::Chop(args) => args.execute(report)?,
             Command::Compare(args) => args.execute(seed, report)?,
             Command::Fabric { command } => command.execute(seed, report)?,
             Command::History(args) => args.execute(seed, report)?,

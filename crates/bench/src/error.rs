@@ -1,5 +1,7 @@
 //! Errors of the commands of `drtm-bench`, and their exit statuses.
 
+use std::{io, path::PathBuf};
+
 use drtm_report::Failure;
 
 /// A command failed. Every message says what to do instead.
@@ -21,6 +23,27 @@ pub enum Error {
     /// A log is damaged, or could not be read.
     #[error(transparent)]
     Log(#[from] drtm_tool::Error),
+
+    /// A text is not a program of transactions.
+    #[error(transparent)]
+    Program(#[from] drtm_chopping::TextError),
+
+    /// Pieces that were insisted on are refused.
+    #[error(transparent)]
+    Chopping(#[from] drtm_chopping::Refusal),
+
+    /// A program could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Unreadable {
+        /// The path.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+
+    /// A report or a picture could not be written.
+    #[error(transparent)]
+    Report(#[from] drtm_report::Error),
 }
 
 /// A store under comparison failed.
@@ -72,6 +95,9 @@ impl Failure for Error {
             Self::Soak(error) => error.exit_status(),
             Self::Study(error) => error.exit_status(),
             Self::Log(error) => error.exit_status(),
+            Self::Report(error) => error.exit_status(),
+            Self::Chopping(_) => 1,
+            Self::Program(_) | Self::Unreadable { .. } => 2,
         }
     }
 
@@ -81,6 +107,8 @@ impl Failure for Error {
             Self::Soak(error) => error.is_closed_pipe(),
             Self::Study(error) => error.is_closed_pipe(),
             Self::Log(error) => error.is_closed_pipe(),
+            Self::Report(error) => error.is_closed_pipe(),
+            Self::Chopping(_) | Self::Program(_) | Self::Unreadable { .. } => false,
         }
     }
 }

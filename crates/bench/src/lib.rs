@@ -8,6 +8,7 @@
 //!
 //! # The parts
 //!
+//! - `chop`: which transactions of a program can run in pieces.
 //! - `cli`: the top of the command line. A new family of commands is a variant there, and a module
 //!   of one of the packages.
 //! - `compare`: workloads on this database beside other stores.
@@ -21,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+mod chop;
 mod cli;
 mod compare;
 mod error;
