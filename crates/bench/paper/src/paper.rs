@@ -13,6 +13,7 @@ mod dbx_store;
 mod dbx_tpcc;
 mod drtm;
 mod drtm_fig2;
+mod drtm_fig7;
 mod drtm_tab1;
 mod drtmh;
 mod effort;
@@ -50,8 +51,8 @@ use crate::{Error, htm::EngineName};
 /// here is listed with the reason.
 ///
 /// JSON: [{figure, series, x, y, published, kind, x_unit, y_unit, why}], where published is the
-/// paper's value at that x or null, kind is "simulated", "measured" or "unavailable" (then y is
-/// null, and why says why), and x is null where a panel has no such axis.
+/// paper's value at that x or null, kind is "exact", "simulated", "measured" or "unavailable" (then
+/// y is null, and why says why), and x is null where a panel has no such axis.
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub struct Args {
@@ -107,6 +108,9 @@ Panels:
   drtm-tab1d   the same: how many of these for capacity
   drtm-fig2a   abort rate against working set, in sequence
   drtm-fig2b   the same at random
+  drtm-fig7a   pieces of TPC-C's transactions, by the classical analysis
+  drtm-fig7b   the same with independent pieces reordered
+  drtm-fig7c   the same with all optimisations
   drtm-s86     scale-out of TPC-C by locks and leases, on a simulated cluster
   drtm-fig18b  NEW-ORDER by the share of remote items, on a simulated cluster
   drtm-fig19   read leases, on records of which few are hot, on a simulated cluster
@@ -139,7 +143,14 @@ Examples:
 fn studies() -> impl Iterator<Item = &'static Study> {
     let dbx = [dbx_fig1::STUDIES, dbx_tpcc::STUDIES, dbx_store::STUDIES, dbx_factors::STUDIES, dbx_fig14::STUDIES];
     dbx.into_iter()
-        .chain([drtm_tab1::STUDIES, drtm_fig2::STUDIES, drtm::STUDIES, drtmh::STUDIES, auto::STUDIES])
+        .chain([
+            drtm_tab1::STUDIES,
+            drtm_fig2::STUDIES,
+            drtm_fig7::STUDIES,
+            drtm::STUDIES,
+            drtmh::STUDIES,
+            auto::STUDIES,
+        ])
         .flatten()
 }
 

@@ -36,6 +36,8 @@ pub enum Quantity {
     Operations,
     /// A ratio of two measured values.
     Ratio,
+    /// Pieces of a transaction.
+    Pieces,
 }
 
 impl Quantity {
@@ -54,6 +56,7 @@ impl Quantity {
             Self::Throughput => "transactions/s",
             Self::Operations => "operations/s",
             Self::Ratio => "ratio",
+            Self::Pieces => "pieces",
         }
     }
 
@@ -71,6 +74,7 @@ impl Quantity {
             | Self::Percent
             | Self::Throughput
             | Self::Operations
+            | Self::Pieces
             | Self::MeanBytes => {
                 format!("{value:.0}")
             }

@@ -82,6 +82,8 @@ pub(super) enum Found {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {
+    /// By computation alone.
+    Exact,
     /// From a model.
     Simulated,
     /// From this machine.
@@ -93,6 +95,7 @@ pub(super) enum Kind {
 impl Kind {
     pub(super) fn name(self) -> &'static str {
         match self {
+            Self::Exact => "exact",
             Self::Simulated => "simulated",
             Self::Measured => "measured",
             Self::Unavailable => "unavailable",
