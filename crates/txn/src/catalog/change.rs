@@ -15,7 +15,7 @@
 //! announced, the table is restored. Transactions that have met it meanwhile wait for that, or are
 //! retried.
 
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 
 use drtm_htm::Engine;
 use drtm_kv::KvError;
@@ -205,7 +205,8 @@ impl<E: Engine> Opened<E> {
 
     /// Returns whether the table was dropped, or is being dropped.
     pub(crate) fn is_dropped(&self) -> bool {
-        self.database.load(Relaxed) == NO_DATABASE
+        // A table that is being cleared has none for a moment. It gets it back before the mark goes.
+        self.database.load(SeqCst) == NO_DATABASE && self.cleared_at.load(SeqCst) == 0
     }
 
     pub(crate) fn is_index(&self) -> bool {
