@@ -61,9 +61,19 @@ pub(super) fn open<S: Config>(
     builder.durability(mode).build_with(engine)
 }
 
-/// Returns whether an error means only that the disk stopped.
+/// Returns whether an error means only that the disk stopped, or is full.
 pub(super) fn is_stop(error: &DbError) -> bool {
-    matches!(error, DbError::OutcomeUnknown { .. } | DbError::Poisoned { .. } | DbError::Log(LogError::Io { .. }))
+    is_unknown(error) || is_refusal(error) || matches!(error, DbError::Log(LogError::Io { .. }))
+}
+
+/// Returns whether a transaction with this error may survive.
+fn is_unknown(error: &DbError) -> bool {
+    matches!(error, DbError::OutcomeUnknown { .. } | DbError::NotYetDurable { .. })
+}
+
+/// Returns whether a transaction with this error has not happened.
+fn is_refusal(error: &DbError) -> bool {
+    matches!(error, DbError::Poisoned { .. } | DbError::DiskFull { .. } | DbError::ReadOnly { .. })
 }
 
 impl Life {
@@ -168,11 +178,11 @@ impl Life {
                 Ok(()) => {}
                 Err(error) => {
                     match error {
-                        DbError::OutcomeUnknown { .. } if writes => {
+                        error if is_unknown(&error) && writes => {
                             deeds.made.push(Made { id, invoked, completed: None, seen });
                         }
-                        DbError::Poisoned { .. } if writes => deeds.refused.push(id),
-                        DbError::OutcomeUnknown { .. } | DbError::Poisoned { .. } => {}
+                        error if is_refusal(&error) && writes => deeds.refused.push(id),
+                        error if is_unknown(&error) || is_refusal(&error) => {}
                         error => return Err(error.into()),
                     }
                     return Ok((deeds, Ended::Stopped));
