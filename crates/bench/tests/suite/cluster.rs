@@ -68,6 +68,7 @@ fn smallbank() {
     simulate(&["smallbank", "--customers", "100"]);
     run_on(&["shm"], &["smallbank", "--customers", "200", "--protocol", "drtm+h"], 200, 6);
     run_on(&["shm"], &["smallbank", "--customers", "200", "--protocol", "drtm"], 200, 6);
+    run_on(&["shm"], &["smallbank", "--customers", "200", "--protocol", "drtm+r"], 200, 6);
 }
 
 #[test]

@@ -93,6 +93,9 @@ impl Protocol {
     /// Every phase is one-sided, and places are remembered, as in DrTM-OCC.
     pub const DRTM_OCC: Self = Self { name: "drtm-occ", caches: true, lock: Form::OneSided, ..Self::FARM };
 
+    /// As [`DRTM_OCC`](Self::DRTM_OCC), with one row read after the other, as in DrTM+R.
+    pub const DRTM_R: Self = Self { name: "drtm+r", outstanding: false, ..Self::DRTM_OCC };
+
     /// As [`DRTM_OCC`](Self::DRTM_OCC), and a commit does not wait for its last phase, as in
     /// DrTM+H.
     pub const DRTM_H: Self = Self { name: "drtm+h", is_passive: true, ..Self::DRTM_OCC };
@@ -108,13 +111,27 @@ impl Protocol {
     pub const DRTM: Self = Self { name: "drtm", leases: true, ..Self::DRTM_OCC };
 
     /// Those by which optimistic transactions differ: all that have names but for
-    /// [`DRTM`](Self::DRTM).
+    /// [`DRTM`](Self::DRTM), and [`DRTM_R`](Self::DRTM_R), which only reads in another order.
     pub const ALL: [Self; 5] = [Self::FASST, Self::FARM, Self::DRTM_OCC, Self::DRTM_H, Self::AUTO];
+
+    /// Returns all protocols that have names.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::cluster::Protocol;
+    ///
+    /// let names: Vec<_> = Protocol::with_names().map(|protocol| protocol.name).collect();
+    /// assert_eq!(names, ["fasst", "farm", "drtm-occ", "drtm+h", "auto", "drtm+r", "drtm"]);
+    /// ```
+    pub fn with_names() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().chain([Self::DRTM_R, Self::DRTM])
+    }
 
     /// The one of a name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().chain([Self::DRTM]).find(|protocol| protocol.name == name)
+        Self::with_names().find(|protocol| protocol.name == name)
     }
 
     pub(super) fn forms(&self) -> Forms {

@@ -32,7 +32,7 @@ impl ProtocolOf {
 
     /// Returns a parser of the option's value.
     pub fn parser() -> impl TypedValueParser<Value = Self> {
-        let names = Protocol::ALL.into_iter().chain([Protocol::DRTM]).map(|protocol| protocol.name);
+        let names = Protocol::with_names().map(|protocol| protocol.name);
         PossibleValuesParser::new(names).map(|name| Self(Protocol::named(&name).unwrap_or_default()))
     }
 }

@@ -19,7 +19,7 @@ pub const NODES: u16 = 3;
 
 /// All protocols that have names.
 pub fn protocols() -> impl Iterator<Item = Protocol> {
-    Protocol::ALL.into_iter().chain([Protocol::DRTM])
+    Protocol::with_names()
 }
 
 /// Coroutines of each node.

@@ -61,8 +61,7 @@ const LOGGING: &[(&str, Protocol)] =
 
 const FASST: (&str, Protocol) = ("FaSST", Protocol { name: "fasst-one", outstanding: false, ..Protocol::FASST });
 const FARM: (&str, Protocol) = ("FaRM", Protocol { name: "farm-one", outstanding: false, ..Protocol::FARM });
-const DRTM_R: (&str, Protocol) =
-    ("DrTM+R", Protocol { name: "drtm-occ-one", outstanding: false, ..Protocol::DRTM_OCC });
+const DRTM_R: (&str, Protocol) = ("DrTM+R", Protocol::DRTM_R);
 const AUTO: (&str, Protocol) = ("auto", Protocol::AUTO);
 
 /// Whole designs, and the protocol that chooses its forms. Only DrTM+H runs transactions ahead of
