@@ -93,7 +93,7 @@ impl Bell {
         let _ = write(&self.event, &1_u64.to_ne_bytes());
     }
 
-    /// Watches a socket. It is forgotten when it is closed.
+    /// Watches a socket, until it is [forgotten](Self::forget) or its last descriptor is closed.
     pub(super) fn watch(&self, socket: impl AsFd, token: u64, interest: Interest) -> Result<(), Errno> {
         epoll::add(&self.epoll, socket, EventData::new_u64(token), interest.flags())
     }
@@ -111,6 +111,12 @@ impl Bell {
     /// Watches a socket for something else.
     pub(super) fn rewatch(&self, socket: impl AsFd, token: u64, interest: Interest) -> Result<(), Errno> {
         epoll::modify(&self.epoll, socket, EventData::new_u64(token), interest.flags())
+    }
+
+    /// Watches a socket no more.
+    pub(super) fn forget(&self, socket: impl AsFd) {
+        // It fails only for a socket that is not watched.
+        let _ = epoll::delete(&self.epoll, socket);
     }
 
     /// Tells of the sockets that have something, without a wait.

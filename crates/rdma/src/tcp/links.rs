@@ -94,6 +94,18 @@ impl<E: Engine> Service<E> {
         Liveness::Closed(None)
     }
 
+    /// Ends a link that takes no more bytes, having heard what the peer had said on it: a peer that
+    /// suspects this node says so, and closes the link. It has not died.
+    pub(super) fn end_link(&mut self, mut connection: Connection) {
+        loop {
+            match self.hear_letters(&mut connection) {
+                Liveness::Stays(true) => {}
+                Liveness::Stays(false) => return self.close(connection, None),
+                Liveness::Closed(refusal) => return self.close(connection, refusal),
+            }
+        }
+    }
+
     /// What a peer says on a link.
     pub(super) fn hear_letters(&mut self, connection: &mut Connection) -> Liveness {
         let came = match (connection.wire.fill(), &connection.role) {
@@ -247,7 +259,11 @@ impl<E: Engine> Service<E> {
                     if says && connection.wire.out.pending() == 0 {
                         connection.wire.out.frames().push(Letter::Ping as u8);
                     }
-                    connection.wire.flush().is_err()
+                    if connection.wire.flush().is_err() {
+                        self.end_link(connection);
+                        continue;
+                    }
+                    false
                 }
                 Role::Dialing(dial, node) if now.since(connection.since) > patience => {
                     let node = *node;

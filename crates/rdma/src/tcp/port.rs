@@ -156,6 +156,10 @@ impl<E: Engine> TcpPort<E> {
                 self.activate(index);
             }
         }
+        // Their sockets are closed when none has them any more.
+        for caller in self.callers.iter_mut().flatten() {
+            caller.take_if(|caller| caller.is_closed());
+        }
         events.changed();
     }
 

@@ -11,7 +11,12 @@
 //! so many bytes are read. So a flood on one delays others by that much at most. Strangers get a
 //! share of what is done for members (`shares`).
 
-use std::{net::TcpListener, sync::Arc, thread::JoinHandle, time::Duration};
+use std::{
+    net::{Shutdown, TcpListener},
+    sync::Arc,
+    thread::JoinHandle,
+    time::Duration,
+};
 
 use drtm_htm::Engine;
 use parking_lot::{Condvar, Mutex};
@@ -210,6 +215,10 @@ impl<E: Engine> Service<E> {
         let mut accepts = false;
         let is_stranger = |service: &Self, token| service.get(token).is_some_and(Connection::is_stranger);
         for Ready { token, output, broken } in ready {
+            if !matches!(*token, LISTENER | CHANNEL) && self.get(*token).is_none() {
+                self.shares.stray();
+                continue;
+            }
             if self.is_guest && self.is_threads(*token) {
                 self.needs_thread = true;
                 continue;
@@ -414,6 +423,8 @@ impl<E: Engine> Service<E> {
         if flushed.is_ok() {
             self.watch(&mut connection);
             self.put_back(connection);
+        } else if matches!(connection.role, Role::Link(_)) {
+            self.end_link(connection);
         } else {
             self.close(connection, None);
         }
@@ -457,6 +468,11 @@ impl<E: Engine> Service<E> {
         let token = connection.token;
         self.vacant.push(token as u32);
         self.known(token);
+        // Endpoints remember the callers that they have replied to, and with each its socket. So
+        // the descriptor may stay open, and epoll would report the dead peer's end for ever.
+        self.shared.service.forget(&connection.wire.socket);
+        // Where that fails, the connection has ended already.
+        let _ = connection.wire.socket.shutdown(Shutdown::Both);
         match connection.role {
             Role::Caller(caller, _) => {
                 self.callers -= 1;

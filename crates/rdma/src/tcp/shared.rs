@@ -149,7 +149,13 @@ pub(crate) struct Caller {
 impl Caller {
     pub(super) fn is_for(&self, to: &ReplyTo) -> bool {
         (self.node, self.incarnation, self.endpoint, self.life) == (to.node, to.incarnation, to.endpoint, to.life)
-            && !self.closed.load(Acquire)
+            && !self.is_closed()
+    }
+}
+
+impl Caller {
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Acquire)
     }
 }
 

@@ -44,23 +44,26 @@ pub struct WorkUnits {
     pub aside: u64,
     /// The most for one connection of a peer in one turn.
     pub longest_turn: u64,
+    /// Reports of sockets whose connections were closed before. Each ends a sleep for nothing.
+    pub strays: u64,
 }
 
 /// The totals, for others to read.
 #[derive(Debug, Default)]
-pub(super) struct Totals([AtomicU64; 4]);
+pub(super) struct Totals([AtomicU64; 5]);
 
 impl Totals {
     fn write(&self, units: &WorkUnits) {
-        let WorkUnits { members, strangers, aside, longest_turn } = *units;
-        for (total, units) in self.0.iter().zip([members, strangers, aside, longest_turn]) {
+        let WorkUnits { members, strangers, aside, longest_turn, strays } = *units;
+        for (total, units) in self.0.iter().zip([members, strangers, aside, longest_turn, strays]) {
             total.store(units, Relaxed);
         }
     }
 
     pub(super) fn read(&self) -> WorkUnits {
-        let [members, strangers, aside, longest_turn] = [0, 1, 2, 3].map(|index: usize| self.0[index].load(Relaxed));
-        WorkUnits { members, strangers, aside, longest_turn }
+        let [members, strangers, aside, longest_turn, strays] =
+            [0, 1, 2, 3, 4].map(|index: usize| self.0[index].load(Relaxed));
+        WorkUnits { members, strangers, aside, longest_turn, strays }
     }
 }
 
@@ -100,6 +103,12 @@ impl Shares {
         self.credit = (self.credit + units).min(SHARE * SAVED);
         self.units.members += units;
         self.units.longest_turn = self.units.longest_turn.max(units);
+        self.changed = true;
+    }
+
+    /// A socket was reported that belongs to no connection.
+    pub(super) fn stray(&mut self) {
+        self.units.strays += 1;
         self.changed = true;
     }
 

@@ -2,6 +2,7 @@
 //! calls, collects messages, leaves.
 
 use std::{
+    convert::Infallible,
     sync::{
         Arc,
         atomic::{
@@ -31,6 +32,9 @@ pub(crate) enum Order {
     Collect(u64),
     /// Begins to answer calls, and to call the other nodes, of so many, by so many coroutines.
     CallAround(u16, u64),
+    /// Begins to answer calls, and to call each other node, of so many, in turns, whatever becomes
+    /// of the connections. Gives the turns so far, once there was one.
+    KeepCalling(u16),
     /// Registers another region, and begins to enlarge it, so often. See [`grow`].
     Grow(u64),
     /// Waits until what was begun is done, as far as it ends by itself. Gives how much was done.
@@ -122,6 +126,11 @@ pub(crate) fn begin<'f, P: Port, E: Engine>(
             }
             worker.serve(verbs.serve(|_, request, reply| reply.extend_from_slice(request)))
         }
+        Order::KeepCalling(nodes) => {
+            let progress = Arc::clone(progress);
+            worker.serve(async move { keep_calling(verbs, nodes, &progress).await }).expect("it runs");
+            worker.serve(verbs.serve(|_, request, reply| reply.extend_from_slice(request)))
+        }
         Order::Grow(steps) => {
             let progress = Arc::clone(progress);
             worker.spawn(async move { grow(verbs, &memory, steps, &progress).await })
@@ -142,7 +151,9 @@ impl<F: Fabric> Site<F> {
         let word = |at| &self.memory.words(at, 1).expect("a word")[0];
         match order {
             Order::Load(at) => return self.memory.engine().load(word(at)),
-            Order::Serve(_) | Order::Collect(_) | Order::CallAround(..) | Order::Grow(_) => self.begin(order),
+            Order::Serve(_) | Order::Collect(_) | Order::CallAround(..) | Order::KeepCalling(_) | Order::Grow(_) => {
+                self.begin(order);
+            }
             Order::Await => return self.wait(),
             Order::Halt => self.halt(),
             Order::Leave | Order::Die => unreachable!("for what holds the fabric"),
@@ -268,5 +279,25 @@ pub(crate) async fn call_around<P: Port>(verbs: Verbs<'_, P>, nodes: u16) {
         let to = (verbs.endpoint().node().0 + 1 + (number % u64::from(nodes - 1)) as u16) % nodes;
         let reply = verbs.call(NodeId(to), &number.to_le_bytes()).await.expect("a reply");
         assert_eq!(reply[..], number.to_le_bytes());
+    }
+}
+
+/// Calls the other nodes in turns, for ever. One that is gone is awaited.
+async fn keep_calling<P: Port>(verbs: Verbs<'_, P>, nodes: u16, progress: &Progress) -> Infallible {
+    let endpoint = verbs.endpoint();
+    loop {
+        for node in (0..nodes).map(NodeId).filter(|node| *node != endpoint.node()) {
+            endpoint.until(|| endpoint.presence(node).here().is_some()).await;
+            match verbs.call(node, b"drtm").await {
+                Ok(_) => drop(progress.done.fetch_add(1, Release)),
+                // It may have gone meanwhile: the next turn awaits it.
+                Err(error) if error.is_departure() => drop(endpoint.reconnect(node)),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        if progress.done.load(Acquire) > 0 {
+            progress.finished.store(true, Release);
+        }
+        endpoint.sleep(Duration::from_millis(1)).await;
     }
 }

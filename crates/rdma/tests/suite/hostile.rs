@@ -61,6 +61,9 @@ impl Hello {
         bytes.extend(self.expected.to_le_bytes());
         bytes.extend(self.endpoint.to_le_bytes());
         bytes.extend([0; 6]);
+        bytes.extend(ip.to_ipv6_mapped().octets());
+        bytes.extend(port.to_le_bytes());
+        bytes.extend([0; 2]);
         bytes
     }
 }
@@ -492,6 +495,50 @@ fn a_flood_of_reads_that_are_never_taken_is_stopped_by_a_bound() {
     println!("{sent} READs of 64 KiB were taken in, and no more");
     assert!(fabric.held_bytes() < 2 << 20, "{} bytes are held", fabric.held_bytes());
     is_served(&endpoint);
+}
+
+/// A peer that was replied to dies, and leaves the beginning of a frame. The endpoint that has
+/// replied remembers it, and does not poll; the node's thread is not woken for that socket again.
+#[test]
+fn a_peer_that_dies_within_a_frame_costs_nothing_afterwards() {
+    let fabric = node(&config(TcpLimits::default()).1);
+    let replier = fabric.endpoint(NodeId(0)).expect("room");
+    let honest = fabric.endpoint(NodeId(0)).expect("room");
+    for end in [Shutdown::Write, Shutdown::Both] {
+        let incarnation = if end == Shutdown::Write { 5 } else { 6 };
+        let mut link = Insider::enter(&fabric, Hello { incarnation, ..LINK }).expect("honest so far");
+        assert_eq!(link.hear(), [1], "welcome");
+        let mut insider = Insider::enter(&fabric, Hello { incarnation, ..ENDPOINT }).expect("it is linked");
+        let mut call = message(4);
+        call[0] = 6;
+        insider.say(&call);
+        block_on(&replier, async {
+            let call = replier.during(Phase::Other).recv().await;
+            assert!(call.is_call());
+            call.reply(&[8; 4]).expect("it is a call");
+        });
+        let mut heard = Vec::new();
+        while !heard.ends_with(&[8; 4]) {
+            replier.progress();
+            heard.extend(insider.hear());
+        }
+        let record = insider.sealed(&call);
+        insider.stream.write_all(&record[..record.len() - 1]).expect("it listens");
+        insider.stream.shutdown(end).expect("a socket");
+        drop((insider, link));
+        let start = Instant::now();
+        while honest.presence(NodeId(3)) != Presence::Died(Incarnation(incarnation)) {
+            assert!(start.elapsed() < PATIENCE);
+            thread::yield_now();
+        }
+        let before = fabric.work().strays;
+        for _ in 0..400 {
+            is_served(&honest);
+        }
+        // What was reported together with the end of its connection.
+        let strays = fabric.work().strays - before;
+        assert!(strays < 4, "woken {strays} times by a dead peer's socket");
+    }
 }
 
 /// More connections than are read without a look ask for as much as they can, and take it.

@@ -57,7 +57,7 @@ impl Agent for Member {
     fn ask(&self, order: Order) -> u64 {
         match order {
             Order::Load(at) => return NoHtm.load(&self.memory.words(at, 1).expect("a word")[0]),
-            Order::Serve(_) | Order::Collect(_) | Order::CallAround(..) | Order::Grow(_) => {
+            Order::Serve(_) | Order::Collect(_) | Order::CallAround(..) | Order::KeepCalling(_) | Order::Grow(_) => {
                 self.halt();
                 let progress = Arc::new(Progress::default());
                 let memory = match order {
