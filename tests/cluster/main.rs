@@ -3,6 +3,7 @@
 
 mod bank;
 mod bed;
+mod broken;
 mod claims;
 mod clients;
 mod clocks;

@@ -31,6 +31,8 @@ pub(crate) struct Completions {
     pub(crate) calls: usize,
     /// Replies that are no longer waited for.
     pub(super) unwanted: Vec<Frame>,
+    /// Nodes to which the queue has ended, and is not connected again.
+    pub(super) ended: Vec<NodeId>,
 }
 
 impl Completions {
@@ -126,6 +128,9 @@ impl Events for Completions {
     }
 
     fn departed(&mut self, node: NodeId, error: VerbError) {
+        if !self.ended.contains(&node) {
+            self.ended.push(node);
+        }
         while let Some(ticket) = self.tickets.call_to(node) {
             self.settle::<()>(ticket, Err(error));
             self.calls -= 1;

@@ -55,6 +55,7 @@ impl<P: Port> Inner<P> {
                 under_way: 0,
                 calls: 0,
                 unwanted: Vec::new(),
+                ended: Vec::new(),
             },
             receivers: TaskSet::default(),
             occupied: false,

@@ -26,6 +26,34 @@ impl<P: Port> Endpoint<P> {
         .await
     }
 
+    /// Returns whether this endpoint's queue to a node has ended, so that all operations to it fail
+    /// until [`reconnect`](Self::reconnect) succeeds.
+    ///
+    /// A queue ends with the node's incarnation, and between machines also where the connection
+    /// breaks or the node is suspected. So the same incarnation may be here.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, block_on};
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
+    /// let endpoint = fabric.endpoint(NodeId(0))?;
+    /// block_on(&endpoint, endpoint.during(Phase::Other).send(NodeId(1), b"hello"))?;
+    /// fabric.kill(NodeId(1))?;
+    /// fabric.revive(NodeId(1))?;
+    /// let refused = block_on(&endpoint, endpoint.during(Phase::Other).send(NodeId(1), b"hello"));
+    /// assert!(refused.is_err() && endpoint.needs_reconnect(NodeId(1)));
+    /// endpoint.reconnect(NodeId(1))?;
+    /// assert!(!endpoint.needs_reconnect(NodeId(1)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn needs_reconnect(&self, node: NodeId) -> bool {
+        self.inner().completions.ended.contains(&node)
+    }
+
     /// Connects this endpoint's queue to the incarnation of a node that is here now, and returns
     /// it.
     ///
@@ -39,9 +67,12 @@ impl<P: Port> Endpoint<P> {
         loop {
             // Operations that are pending to the old incarnation end before the new connection.
             self.progress();
-            if let Some(incarnation) = self.inner().port.reconnect(node)? {
+            let mut inner = self.inner();
+            if let Some(incarnation) = inner.port.reconnect(node)? {
+                inner.completions.ended.retain(|ended| *ended != node);
                 return Ok(incarnation);
             }
+            drop(inner);
             std::thread::yield_now();
         }
     }

@@ -277,12 +277,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let here = self.endpoint().presence(node).here();
         let index = usize::from(node.0);
         let known = self.met.borrow().get(index).and_then(|met| met.as_ref()?.incarnation);
-        if known.is_some() && known == here {
+        let has_ended = self.endpoint().needs_reconnect(node);
+        if known.is_some() && known == here && !has_ended {
             return Ok(());
         }
         let unreachable = |source: rpc::RpcError| Error::from(ClusterError::Unreachable { node, source });
-        if known.is_some() && here.is_some() {
-            // It has come back, with another memory.
+        if here.is_some() && (known.is_some() || has_ended) {
+            // It has come back with another memory, or the connection to it has broken. It may also
+            // have been suspected, and be the same as before.
             self.endpoint().reconnect(node).map_err(|error| unreachable(error.into()))?;
         }
         let Shared { described, protocol, home, cache, .. } = &*self.node;
