@@ -139,6 +139,7 @@ impl<E: Engine> Member<E> {
         }
         let listener = TcpListener::bind(config.listen).map_err(TcpError::io("listen"))?;
         let address = listener.local_addr().map_err(TcpError::io("listen"))?;
+        let at = config.says_it_is_at(address)?;
         let mut directory = vec![None; config.nodes()].into_boxed_slice();
         for (node, address) in &config.peers {
             directory[usize::from(node.0)] = Some(*address);
@@ -149,7 +150,7 @@ impl<E: Engine> Member<E> {
         let home = Peer::new(node, config.incarnation.unwrap_or_else(incarnation_by_the_clock));
         let open = config.peers.iter().map(|(node, _)| *node).collect();
         let service = Arc::new(Bell::new()?);
-        let shared = Arc::new(Shared::new(config, kind_of(engine) as u8, home, directory, service, attendant));
+        let shared = Arc::new(Shared::new(config, kind_of(engine) as u8, home, (directory, at), service, attendant));
         let joining = Arc::new(Joining::default());
         joining.outcome.lock().open = open;
         let (thread, work) = service::start(Arc::clone(&shared), listener, Arc::clone(&joining))?;
@@ -228,9 +229,9 @@ impl<E: Engine> TcpFabric<E> {
     ///
     /// # Errors
     ///
-    /// When a node that is there has another key, version or engine, knows a later incarnation of
-    /// this one, or does not answer in [time](TcpConfig::patience); or when the system refuses
-    /// something.
+    /// When a node that is there has another key, version or engine, has this one at another
+    /// address, knows a later incarnation of it, or does not answer in [time](TcpConfig::patience);
+    /// or when the system refuses something.
     pub fn join(engine: E, config: TcpConfig) -> Result<Self, TcpError> {
         Ok(Self { member: Arc::new(Member::join(&engine, config, None)?) })
     }

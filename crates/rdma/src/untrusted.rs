@@ -172,7 +172,8 @@ pub fn samples(kind: Said, carried: usize) -> Vec<u8> {
                 life => Purpose::Endpoint { endpoint: 3, life: life as u32, expected: Incarnation(2) },
             };
             let (from, to, incarnation) = (NodeId(1), NodeId(2), Incarnation(5));
-            bytes.extend(Hello { purpose, sealed: true, engine: 1, from, to, incarnation }.encode());
+            let at = (std::net::Ipv4Addr::LOCALHOST, 7001).into();
+            bytes.extend(Hello { purpose, sealed: true, engine: 1, from, to, incarnation, at }.encode());
         }
         Said::Answer => {
             let verdict = if carried.is_empty() { Verdict::Welcome } else { Verdict::Stale };

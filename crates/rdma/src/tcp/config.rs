@@ -4,7 +4,7 @@ use std::{fmt, net::SocketAddr, time::Duration};
 
 use crate::{Atomicity, Buffers, Capabilities, Delivery, Incarnation, NodeId, Order};
 
-use super::noise::Key;
+use super::{TcpError, noise::Key};
 
 /// Bounds on what peers, and strangers, can take of a node.
 ///
@@ -66,6 +66,9 @@ pub struct TcpConfig {
     pub(super) incarnation: Option<Incarnation>,
     pub(super) listen: SocketAddr,
     pub(super) peers: Vec<(NodeId, SocketAddr)>,
+    /// Where a directory of the whole cluster has this node.
+    pub(super) own: Option<SocketAddr>,
+    pub(super) advertised: Option<SocketAddr>,
     pub(super) key: Key,
     pub(super) sealed: bool,
     pub(super) patience: Duration,
@@ -86,6 +89,8 @@ impl TcpConfig {
             incarnation: None,
             listen,
             peers: Vec::new(),
+            own: None,
+            advertised: None,
             key,
             sealed: true,
             patience: Duration::from_secs(10),
@@ -98,14 +103,56 @@ impl TcpConfig {
         }
     }
 
-    /// Where another node listens. A directory of the whole cluster may name this node, too, which
-    /// is passed over.
+    /// Where another node listens. A directory of the whole cluster may name this node, too: it
+    /// must have the address at which the node listens.
     pub fn peer(mut self, node: NodeId, address: SocketAddr) -> Self {
         self.peers.retain(|(known, _)| *known != node);
-        if node != self.node {
+        if node == self.node {
+            self.own = Some(address);
+        } else {
             self.peers.push((node, address));
         }
         self
+    }
+
+    /// The address at which peers reach this node, as their directories have it: where that is not
+    /// the one at which it listens, as behind a container's mapped port.
+    ///
+    /// A node refuses peers that say that they are elsewhere than in its directory, since two
+    /// processes may have been given one number.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_rdma::{NodeId, TcpConfig};
+    ///
+    /// let inside = "172.17.0.2:7000".parse()?;
+    /// let config = TcpConfig::new(NodeId(0), inside, [7; 32]).advertise("10.0.0.1:17000".parse()?);
+    /// # let _ = config;
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    pub fn advertise(self, address: SocketAddr) -> Self {
+        Self { advertised: Some(address), ..self }
+    }
+
+    /// Where the node says that it is, which listens at this address.
+    ///
+    /// # Errors
+    ///
+    /// [`TcpError::OwnAddress`].
+    pub(super) fn says_it_is_at(&self, listens: SocketAddr) -> Result<SocketAddr, TcpError> {
+        match (self.advertised, self.own) {
+            (Some(advertised), _) => Ok(advertised),
+            (None, None) => Ok(listens),
+            (None, Some(directory)) => {
+                let is_there =
+                    listens.ip().is_unspecified() || listens.ip().to_canonical() == directory.ip().to_canonical();
+                match is_there && listens.port() == directory.port() {
+                    true => Ok(directory),
+                    false => Err(TcpError::OwnAddress { node: self.node, listens, directory }),
+                }
+            }
+        }
     }
 
     /// Which of the node's lives this is: more than every one before. By default the seconds since

@@ -2,6 +2,7 @@
 
 use std::{
     fmt, io,
+    net::SocketAddr,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -65,6 +66,32 @@ pub enum TcpError {
     Unknown {
         /// The node.
         node: NodeId,
+    },
+    /// The node has this one at another address, where another process may have its number.
+    #[error(
+        "{node} has this node at another address than {address}; if the other address is another process's, give this \
+         one a number of its own, otherwise mend the directory of addresses, or name the address with \
+         `TcpConfig::advertise`"
+    )]
+    Elsewhere {
+        /// The node.
+        node: NodeId,
+        /// Where this node says that it is.
+        address: SocketAddr,
+    },
+    /// The directory has this node elsewhere than where it listens.
+    #[error(
+        "{node} listens at {listens}, and is at {directory} in its directory of addresses; if another process is \
+         there, give this one a number of its own, otherwise mend the directory, or name the address at which peers \
+         reach it with `TcpConfig::advertise`"
+    )]
+    OwnAddress {
+        /// This node.
+        node: NodeId,
+        /// Where it listens.
+        listens: SocketAddr,
+        /// Where it is in the directory.
+        directory: SocketAddr,
     },
     /// A later incarnation of this node was there, or this one's end is known.
     #[error("{node} knows {incarnation} of this node to be over; come back with a larger number")]
@@ -157,11 +184,13 @@ pub enum Refusal {
     Malformed,
     /// An access outside of what is registered. The connection goes on; the operation fails.
     OutOfGrant,
+    /// It is from another address than its node's.
+    Elsewhere,
 }
 
 impl Refusal {
     /// Each of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Format,
         Self::Version,
         Self::Key,
@@ -177,6 +206,7 @@ impl Refusal {
         Self::Forged,
         Self::Malformed,
         Self::OutOfGrant,
+        Self::Elsewhere,
     ];
 }
 

@@ -3,7 +3,8 @@
 //! ```text
 //! preamble   "drtm" | version u16 | zero u16                                       in the clear
 //! hello      kind u8 | sealed u8 | engine u8 | zero u8 | from u16 | to u16 | incarnation u32
-//!            | expected incarnation u32 | endpoint u16 | zero u16 | life u32       sealed by the handshake
+//!            | expected incarnation u32 | endpoint u16 | zero u16 | life u32
+//!            | address 16 bytes, as of IPv6 | port u16 | zero u16                  sealed by the handshake
 //! answer     verdict u8 | zero u8 | zero u16 | incarnation u32                     sealed by the handshake
 //! ```
 //!
@@ -11,13 +12,15 @@
 //! only acted on when the handshake is [confirmed](super::noise): until then it may be a copy of
 //! an earlier one.
 
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
 use crate::{Incarnation, NodeId};
 
 /// The version of everything that is said.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 
 pub(crate) const PREAMBLE: usize = 8;
-pub(crate) const HELLO: usize = 24;
+pub(crate) const HELLO: usize = 44;
 pub(crate) const ANSWER: usize = 8;
 
 pub(crate) fn preamble_of(version: u16) -> [u8; PREAMBLE] {
@@ -50,6 +53,9 @@ pub(crate) struct Hello {
     pub(crate) from: NodeId,
     pub(crate) to: NodeId,
     pub(crate) incarnation: Incarnation,
+    /// Where the sender is reached. Without an address where it listens at all that its machine
+    /// has.
+    pub(crate) at: SocketAddr,
 }
 
 impl Hello {
@@ -66,6 +72,12 @@ impl Hello {
         bytes[12..16].copy_from_slice(&expected.0.to_le_bytes());
         bytes[16..18].copy_from_slice(&endpoint.to_le_bytes());
         bytes[20..24].copy_from_slice(&life.to_le_bytes());
+        let address = match self.at.ip() {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        bytes[24..40].copy_from_slice(&address.octets());
+        bytes[40..42].copy_from_slice(&self.at.port().to_le_bytes());
         bytes
     }
 
@@ -78,6 +90,7 @@ impl Hello {
             2 => Purpose::Endpoint { endpoint: u16_at(16), life: u32_at(20), expected: Incarnation(u32_at(12)) },
             _ => return None,
         };
+        let address: [u8; 16] = bytes[24..40].try_into().ok()?;
         let hello = Self {
             purpose,
             sealed: bytes[1] == 1,
@@ -85,9 +98,24 @@ impl Hello {
             from: NodeId(u16_at(4)),
             to: NodeId(u16_at(6)),
             incarnation: Incarnation(u32_at(8)),
+            at: (Ipv6Addr::from(address).to_canonical(), u16_at(40)).into(),
         };
         // One encoding of each.
         (hello.encode() == *bytes).then_some(hello)
+    }
+
+    /// Whether the sender is another process than the one which is `known` to be reached there,
+    /// as its connection comes from this address.
+    ///
+    /// A machine may have several addresses. So where a node listens at all of them, the one that
+    /// its connection comes from says nothing, unless another process `has_its_number` here.
+    pub(crate) fn is_elsewhere(&self, known: SocketAddr, source: Option<IpAddr>, has_its_number: bool) -> bool {
+        let is_known = |ip: IpAddr| ip.to_canonical() == known.ip().to_canonical();
+        let is_there = match self.at.ip() {
+            ip if ip.is_unspecified() => !has_its_number || source.is_some_and(is_known),
+            ip => is_known(ip),
+        };
+        !is_there || self.at.port() != known.port()
     }
 }
 
@@ -110,10 +138,12 @@ pub(crate) enum Verdict {
     Full,
     /// The expected incarnation of this node is not this one.
     Incarnation,
+    /// The sender is not where this node's directory has it.
+    Elsewhere,
 }
 
 impl Verdict {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Welcome,
         Self::Addressee,
         Self::Unknown,
@@ -123,6 +153,7 @@ impl Verdict {
         Self::Duplicate,
         Self::Full,
         Self::Incarnation,
+        Self::Elsewhere,
     ];
 }
 
@@ -169,5 +200,41 @@ pub(crate) enum Letter {
 impl Letter {
     pub(crate) fn decode(byte: u8) -> Option<Self> {
         [Self::Welcome, Self::Ping, Self::Goodbye, Self::Suspicion].into_iter().find(|letter| *letter as u8 == byte)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_is_where_the_directory_has_it_or_elsewhere() {
+        let known = "10.0.0.1:7000".parse().expect("an address");
+        let [here, there] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse().expect("an address"));
+        let is_elsewhere = |at: &str, source: IpAddr, has_its_number| {
+            let at = at.parse().expect("an address");
+            let hello = Hello {
+                purpose: Purpose::Link,
+                sealed: true,
+                engine: 1,
+                from: NodeId(1),
+                to: NodeId(0),
+                incarnation: Incarnation(2),
+                at,
+            };
+            assert_eq!(Hello::decode(&hello.encode()), Some(hello));
+            hello.is_elsewhere(known, Some(source), has_its_number)
+        };
+        for has_its_number in [false, true] {
+            // What it says decides, and not where the packets come from.
+            assert!(!is_elsewhere("10.0.0.1:7000", there, has_its_number));
+            assert!(is_elsewhere("10.0.0.2:7000", here, has_its_number));
+            assert!(is_elsewhere("10.0.0.1:7001", here, has_its_number));
+            assert!(!is_elsewhere("0.0.0.0:7000", here, has_its_number));
+            assert!(is_elsewhere("[::]:7001", here, has_its_number));
+        }
+        // It listens everywhere, and its machine may have several addresses.
+        assert!(!is_elsewhere("[::]:7000", there, false));
+        assert!(is_elsewhere("[::]:7000", there, true));
     }
 }

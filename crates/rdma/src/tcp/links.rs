@@ -205,6 +205,7 @@ impl<E: Engine> Service<E> {
             Verdict::Engine => TcpError::Engine { node },
             Verdict::Sealing => TcpError::Sealing { node },
             Verdict::Full => TcpError::Full { node },
+            Verdict::Elsewhere => TcpError::Elsewhere { node, address: self.shared.at },
         };
         self.resolve(node, Some(error));
         Liveness::Closed(None)

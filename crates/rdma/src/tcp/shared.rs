@@ -176,6 +176,8 @@ pub(crate) struct Shared<E: Engine> {
     pub(crate) home: Arc<Peer>,
     /// Where each node listens, this one included.
     pub(super) directory: Box<[Option<SocketAddr>]>,
+    /// Where this node says that it is.
+    pub(super) at: SocketAddr,
     regions: Registry<E>,
     lives: Box<[RwLock<Option<Arc<Peer>>>]>,
     /// How often a node has come or gone, so that a port finds out by one look.
@@ -207,7 +209,7 @@ impl<E: Engine> Shared<E> {
         config: TcpConfig,
         engine: u8,
         home: Peer,
-        directory: Box<[Option<SocketAddr>]>,
+        (directory, at): (Box<[Option<SocketAddr>]>, SocketAddr),
         service: Arc<Bell>,
         attendant: Option<Arc<dyn Attendant<E>>>,
     ) -> Self {
@@ -232,6 +234,7 @@ impl<E: Engine> Shared<E> {
             totals: Totals::default(),
             attendant,
             directory,
+            at,
             home: Arc::clone(&home),
             config,
         };
@@ -383,6 +386,7 @@ impl<E: Engine> Shared<E> {
             from: self.node,
             to,
             incarnation: self.home.incarnation,
+            at: self.at,
         }
     }
 }

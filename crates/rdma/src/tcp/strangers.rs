@@ -5,7 +5,11 @@
 //! has confirmed. What strangers can take is bounded: their number, their time, and how many are
 //! answered.
 
-use std::{io, net::TcpStream, sync::Arc};
+use std::{
+    io,
+    net::{IpAddr, TcpStream},
+    sync::Arc,
+};
 
 use drtm_htm::Engine;
 
@@ -36,6 +40,7 @@ fn refusal_of(verdict: Verdict) -> Option<Refusal> {
         Verdict::Engine | Verdict::Sealing => Some(Refusal::Mismatch),
         Verdict::Duplicate => Some(Refusal::Duplicate),
         Verdict::Full => Some(Refusal::Full),
+        Verdict::Elsewhere => Some(Refusal::Elsewhere),
     }
 }
 
@@ -130,7 +135,7 @@ impl<E: Engine> Service<E> {
             return Liveness::Closed(Some(Refusal::Rate));
         }
         self.shares.stranger(ANSWER);
-        let verdict = self.judge(&hello);
+        let verdict = self.judge(&hello, source_of(&connection.wire));
         if verdict == Verdict::Duplicate {
             self.links.promised[usize::from(hello.from.0)] = true;
         }
@@ -188,7 +193,7 @@ impl<E: Engine> Service<E> {
             wire.input.open_up();
         }
         // Much may have happened meanwhile.
-        match self.judge(&hello) {
+        match self.judge(&hello, source_of(&connection.wire)) {
             Verdict::Welcome => {}
             verdict => return Liveness::Closed(refusal_of(verdict)),
         }
@@ -230,7 +235,7 @@ impl<E: Engine> Service<E> {
     }
 
     /// What becomes of a connection whose sender has the key.
-    fn judge(&self, hello: &Hello) -> Verdict {
+    fn judge(&self, hello: &Hello, source: Option<IpAddr>) -> Verdict {
         let shared = &self.shared;
         let node = usize::from(hello.from.0);
         if hello.to != shared.node {
@@ -242,12 +247,12 @@ impl<E: Engine> Service<E> {
         if hello.sealed != shared.config.sealed {
             return Verdict::Sealing;
         }
-        if shared.directory.get(node).is_none_or(Option::is_none) {
-            return Verdict::Unknown;
-        }
+        let Some(known) = shared.directory.get(node).copied().flatten() else { return Verdict::Unknown };
         let presence = shared.presence(node);
+        let has_its_number = presence.here().is_some_and(|here| here != hello.incarnation);
         match hello.purpose {
             Purpose::Link if hello.from == shared.node => Verdict::Unknown,
+            Purpose::Link if hello.is_elsewhere(known, source, has_its_number) => Verdict::Elsewhere,
             Purpose::Link => self.judge_link(hello, presence),
             Purpose::Endpoint { expected, .. } if expected != shared.home.incarnation => Verdict::Incarnation,
             Purpose::Endpoint { endpoint, .. } => {
@@ -299,6 +304,11 @@ pub(super) fn is_over(stands: Presence, incarnation: Incarnation) -> bool {
         Presence::Here(last) | Presence::Suspected(last) => last > incarnation,
         Presence::Left(last) | Presence::Died(last) => last >= incarnation,
     }
+}
+
+/// Where a connection comes from, unless it has ended.
+fn source_of(wire: &Wire) -> Option<IpAddr> {
+    Some(wire.socket.peer_addr().ok()?.ip())
 }
 
 /// Some of the introduction is still to come.

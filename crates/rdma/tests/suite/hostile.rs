@@ -5,7 +5,7 @@
 
 use std::{
     io::{ErrorKind, Read, Write},
-    net::{Shutdown, SocketAddr, TcpStream},
+    net::{IpAddr, Shutdown, SocketAddr, TcpStream},
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
@@ -24,7 +24,7 @@ use crate::{
     support::{BASE, Sets, fresh, word},
 };
 
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const CONFIRM: u8 = 0xC0;
 const PING: u8 = 2;
 
@@ -53,7 +53,14 @@ const LINK: Hello = Hello { kind: 1, engine: 1, sealed: 1, from: 3, to: 0, incar
 const ENDPOINT: Hello = Hello { kind: 2, expected: 1, ..LINK };
 
 impl Hello {
-    fn bytes(self) -> Vec<u8> {
+    /// Its bytes, to a node at this address.
+    fn bytes(self, address: SocketAddr) -> Vec<u8> {
+        self.bytes_from(address.ip(), address.port() - self.to + self.from)
+    }
+
+    /// The same of a node that says that it is there.
+    fn bytes_from(self, ip: IpAddr, port: u16) -> Vec<u8> {
+        let IpAddr::V4(ip) = ip else { panic!("{ip} is none of these tests'") };
         let mut bytes = vec![self.kind, self.sealed, self.engine, 0];
         bytes.extend(self.from.to_le_bytes());
         bytes.extend(self.to.to_le_bytes());
@@ -127,8 +134,12 @@ impl Insider {
     }
 
     fn enter_at(address: SocketAddr, hello: Hello) -> Result<Self, u8> {
+        Self::enter_saying(address, &hello.bytes(address))
+    }
+
+    fn enter_saying(address: SocketAddr, hello: &[u8]) -> Result<Self, u8> {
         let mut stream = connect_to(address);
-        let (mut state, bytes) = introduction(&KEY, VERSION, &hello.bytes());
+        let (mut state, bytes) = introduction(&KEY, VERSION, hello);
         stream.write_all(&bytes).expect("it listens");
         let mut head = [0; 10];
         stream.read_exact(&mut head).expect("an answer");
@@ -224,11 +235,11 @@ fn strangers_are_refused_and_counted_by_cause() {
         assert!(is_closed(&mut stream));
         until_refused(&fabric, refusal, before + 1);
     };
-    let honest = introduction(&KEY, VERSION, &LINK.bytes()).1;
+    let honest = introduction(&KEY, VERSION, &LINK.bytes(fabric.address())).1;
     refused(b"GET / HTTP/1.1\r\n\r\n", Refusal::Format);
     refused(b"drtm\x01\0\x07\0", Refusal::Format);
-    refused(&introduction(&KEY, 2, &LINK.bytes()).1, Refusal::Version);
-    refused(&introduction(&[8; 32], VERSION, &LINK.bytes()).1, Refusal::Key);
+    refused(&introduction(&KEY, VERSION + 1, &LINK.bytes(fabric.address())).1, Refusal::Version);
+    refused(&introduction(&[8; 32], VERSION, &LINK.bytes(fabric.address())).1, Refusal::Key);
     let mut changed = honest.clone();
     *changed.last_mut().expect("bytes") ^= 1;
     refused(&changed, Refusal::Key);
@@ -278,6 +289,14 @@ fn holders_of_the_key_are_refused_by_what_they_say_they_are() {
     refused(Hello { incarnation: 6, ..ENDPOINT }, Refusal::Unknown);
     let endpoint = fabric.endpoint(NodeId(0)).expect("room");
     assert_eq!(endpoint.presence(NodeId(3)), Presence::Here(Incarnation(5)));
+    // Another process with its number: it is not where the directory has it.
+    let before = fabric.refusals().of(Refusal::Elsewhere);
+    let home = fabric.address();
+    for (ip, port) in [(home.ip(), home.port() + 5), ([10, 0, 0, 9].into(), home.port() + 3)] {
+        let stray = Hello { incarnation: 6, ..LINK }.bytes_from(ip, port);
+        assert!(Insider::enter_saying(home, &stray).is_err());
+    }
+    until_refused(&fabric, Refusal::Elsewhere, before + 2);
     // Another incarnation takes its place, and the connection of the one before ends.
     let mut queue = Insider::enter(&fabric, ENDPOINT).expect("it is linked");
     queue.say(&read(0, BASE.bytes(), 1));
@@ -305,7 +324,7 @@ fn what_is_replayed_changed_or_malformed_ends_its_connection() {
     assert_eq!(link.hear(), [1], "welcome");
 
     // A copy of a handshake is answered, and cannot be confirmed.
-    let (_, honest) = introduction(&KEY, VERSION, &Hello { from: 2, ..LINK }.bytes());
+    let (_, honest) = introduction(&KEY, VERSION, &Hello { from: 2, ..LINK }.bytes(fabric.address()));
     let mut copy = connect(&fabric);
     copy.write_all(&honest).expect("it listens");
     copy.write_all(&record(&[0x55; 17])).expect("it listens");
@@ -443,7 +462,7 @@ fn until_refused_at_least(fabric: &TcpFabric<NoHtm>, count: u64) {
 fn handshakes_are_answered_at_a_bounded_rate() {
     let fabric = node(&config(TcpLimits { handshakes_per_second: 2, ..TcpLimits::default() }).1);
     // Copies of one that was overheard.
-    let honest = introduction(&KEY, VERSION, &LINK.bytes()).1;
+    let honest = introduction(&KEY, VERSION, &LINK.bytes(fabric.address())).1;
     let streams: Vec<TcpStream> = (0..20)
         .map(|_| {
             let mut stream = connect(&fabric);
@@ -591,8 +610,8 @@ fn members_have_their_share_under_a_flood_of_strangers() {
     let (over, left, done) = (AtomicBool::new(false), AtomicU64::new(3), AtomicU64::new(0));
     thread::scope(|scope| {
         // Copies, which are answered and cannot be confirmed; wrong keys; noise.
-        let copies = introduction(&KEY, VERSION, &LINK.bytes()).1;
-        let keyless = introduction(&[8; 32], VERSION, &LINK.bytes()).1;
+        let copies = introduction(&KEY, VERSION, &LINK.bytes(fabric.address())).1;
+        let keyless = introduction(&[8; 32], VERSION, &LINK.bytes(fabric.address())).1;
         for bytes in [copies, keyless, b"GET / HTTP/1.1\r\n\r\n".to_vec()] {
             let (fabric, over, left) = (&fabric, &over, &left);
             scope.spawn(move || {
@@ -660,7 +679,7 @@ fn what_a_process_holds_for_peers_is_bounded() {
     let before = target.resident();
     target.forget_peak();
     // Halves of an introduction, and what comes after a copy of one.
-    let (_, honest) = introduction(&KEY, VERSION, &to_it(LINK).bytes());
+    let (_, honest) = introduction(&KEY, VERSION, &to_it(LINK).bytes(address));
     let mut open = std::collections::VecDeque::new();
     for number in 0..connects {
         let mut stream = connect_to(address);

@@ -395,6 +395,106 @@ fn a_silent_node_is_suspected_and_may_come_back() {
     }
 }
 
+/// A node between two others is stopped until they suspect it, and goes on: all three call each
+/// other again, as the same incarnations, whichever of two dials.
+#[test]
+fn a_node_that_was_stopped_is_met_again_by_all() {
+    const NODES: u16 = 3;
+    let deadline = Duration::from_millis(500);
+    let world = World::<Machines>::new(NODES, TcpMood::default().deadline(500));
+    let mine = Machines::own(&world);
+    let agents: [&dyn Agent; 3] = [&*mine, world.agent(1), world.agent(2)];
+    for agent in agents {
+        agent.ask(Order::KeepCalling(NODES));
+    }
+    let endpoint = world.endpoint();
+    let until = |presence: Presence, round: u64| {
+        let start = std::time::Instant::now();
+        while endpoint.presence(NodeId(1)) != presence {
+            let found = endpoint.presence(NodeId(1));
+            assert!(start.elapsed() < PATIENCE, "{found:?} in round {round}, and not {presence:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    for round in 0..rounds(4) {
+        let before = agents.map(|agent| agent.ask(Order::Await));
+        world.agent(1).signal(rustix::process::Signal::STOP);
+        until(Presence::Suspected(Incarnation(1)), round);
+        if round % 2 == 1 {
+            // Until those that dial it are silent, too.
+            std::thread::sleep(3 * deadline);
+        }
+        world.agent(1).signal(rustix::process::Signal::CONT);
+        until(Presence::Here(Incarnation(1)), round);
+        let start = std::time::Instant::now();
+        // More calls than can have been answered before it was stopped.
+        let all_go_on = || agents.iter().zip(before).all(|(agent, before)| agent.ask(Order::Await) > before + 40);
+        while !all_go_on() {
+            assert!(start.elapsed() < PATIENCE, "calls are not answered any more in round {round}, after {before:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    for agent in agents {
+        agent.ask(Order::Halt);
+    }
+}
+
+/// A node that has not started is another case than one that the directory does not have.
+#[test]
+fn a_node_that_has_not_joined_yet_is_not_unknown() {
+    let addresses = Addresses::new();
+    let first = join(&NoHtm, &addresses.config(NodeId(0), 1));
+    let endpoint = first.endpoint(NodeId(0)).expect("room");
+    let call = |node| block_on(&endpoint, endpoint.during(Phase::Other).send(node, b""));
+    let (late, nobody) = (NodeId(1), NodeId(NODES));
+    assert_eq!(call(late), Err(VerbError::NotJoined { node: late }));
+    assert_eq!(endpoint.reconnect(late), Err(VerbError::NotJoined { node: late }));
+    assert_eq!(call(nobody), Err(VerbError::UnknownNode { node: nobody }));
+    let second = join(&NoHtm, &addresses.config(late, 1));
+    assert_eq!(call(late), Ok(()));
+    drop(second);
+}
+
+/// A second process that was given a node's number is refused by all, wherever it listens, and the
+/// node stays a member.
+#[test]
+fn a_second_process_with_a_nodes_number_is_refused_by_all() {
+    let addresses = Addresses::new();
+    let (holder, elsewhere) = (NodeId(1), addresses.of(NodeId(7)));
+    let _third = join(&NoHtm, &addresses.config(NodeId(0), 1));
+    let _held = join(&NoHtm, &addresses.config(holder, 1));
+    let other = join(&NoHtm, &addresses.config(NodeId(2), 1));
+    let everywhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), elsewhere.port());
+    // What is told the whole directory finds out by itself.
+    for listens in [elsewhere, everywhere] {
+        let config = TcpConfig::new(holder, listens, KEY).incarnation(Incarnation(2)).patience(PATIENCE);
+        let config = (0..4).map(NodeId).fold(config, |config, peer| config.peer(peer, addresses.of(peer)));
+        let error = TcpFabric::join(NoHtm, config).expect_err("another has its number");
+        assert!(matches!(error, TcpError::OwnAddress { node: NodeId(1), .. }), "{error}");
+    }
+    // What is not is told by each node that it meets, of which the holder of its number is none.
+    for (listens, met) in [(elsewhere, 0), (elsewhere, 2), (everywhere, 0), (everywhere, 2)] {
+        let config = TcpConfig::new(holder, listens, KEY).incarnation(Incarnation(2)).patience(PATIENCE);
+        let error = TcpFabric::join(NoHtm, config.peer(NodeId(met), addresses.of(NodeId(met))));
+        let error = error.expect_err("another has its number");
+        assert!(matches!(error, TcpError::Elsewhere { node, .. } if node == NodeId(met)), "{error}");
+    }
+    // The holder itself is another node to it, if it is one at all.
+    let config = TcpConfig::new(holder, elsewhere, KEY).incarnation(Incarnation(2)).patience(PATIENCE);
+    let error = TcpFabric::join(NoHtm, config.peer(NodeId(5), addresses.of(holder))).expect_err("not node 5");
+    assert!(matches!(error, TcpError::Addressee { node: NodeId(5) }), "{error}");
+    let endpoint = other.endpoint(NodeId(2)).expect("room");
+    for node in [NodeId(0), holder] {
+        assert_eq!(endpoint.presence(node), Presence::Here(Incarnation(1)), "it stays");
+        assert_eq!(block_on(&endpoint, endpoint.during(Phase::Other).send(node, b"")), Ok(()));
+    }
+    // Behind a mapped port, it says where peers reach it.
+    drop(_held);
+    let config = TcpConfig::new(holder, elsewhere, KEY).incarnation(Incarnation(2)).advertise(addresses.of(holder));
+    let mapped = join(&NoHtm, &config.peer(NodeId(2), addresses.of(NodeId(2))));
+    assert_eq!(endpoint.presence(holder), Presence::Here(mapped.incarnation()));
+}
+
 /// Connections break at any moment. What was acknowledged has happened once; of the rest, each once
 /// or not at all.
 #[test]
