@@ -22,9 +22,15 @@ use crate::{Incarnation, NodeId, RegionId, Remote};
 // Its tag is a word, so that results with an error in them are moved by words.
 #[repr(u64)]
 pub enum VerbError {
-    /// No such node has joined.
+    /// The fabric has no such node.
     #[error("{node} is not part of this fabric; check the cluster's configuration")]
     UnknownNode {
+        /// The node.
+        node: NodeId,
+    },
+    /// The node is part of the fabric, and was never here.
+    #[error("{node} has not joined the fabric yet; start it, or wait until it has joined")]
+    NotJoined {
         /// The node.
         node: NodeId,
     },

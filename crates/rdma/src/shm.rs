@@ -67,7 +67,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::{
     Capabilities, Endpoint, Fabric, FabricError, Incarnation, NodeId, Presence, Region, RegionError, RegionId, Salvage,
-    die,
+    VerbError, die,
 };
 use control::Control;
 use inbox::Inbox;
@@ -163,6 +163,14 @@ impl<E: Engine> Shared<E> {
     /// Returns the incarnation of a node that is here, or was last.
     fn life(&self, node: NodeId) -> Option<Arc<Peer<E>>> {
         self.lives.get(usize::from(node.0))?.read().now.clone()
+    }
+
+    /// The same, or why there is none. Any process may join as any node of a group.
+    fn last_life(&self, node: NodeId) -> Result<Arc<Peer<E>>, VerbError> {
+        match usize::from(node.0) < NODES {
+            true => self.life(node).ok_or(VerbError::NotJoined { node }),
+            false => Err(VerbError::UnknownNode { node }),
+        }
     }
 
     /// Returns this incarnation of a node, if it is still known.

@@ -62,7 +62,8 @@ impl<P: Port> Endpoint<P> {
     ///
     /// # Errors
     ///
-    /// [`VerbError::Gone`] if the node is not here. [`VerbError::UnknownNode`] if it never was.
+    /// [`VerbError::Gone`] if the node is not here. [`VerbError::NotJoined`] if it never was.
+    /// [`VerbError::UnknownNode`] if the fabric has no such node.
     pub fn reconnect(&self, node: NodeId) -> Result<Incarnation, VerbError> {
         loop {
             // Operations that are pending to the old incarnation end before the new connection.

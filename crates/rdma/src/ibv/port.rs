@@ -187,7 +187,7 @@ impl<E: Engine> VerbsPort<E> {
         let unknown = VerbError::UnknownNode { node: to };
         let queue = self.queues.get_mut(usize::from(to.0)).ok_or(unknown)?;
         if queue.life().is_none() {
-            queue.connect(self.shared.life(to).ok_or(unknown)?);
+            queue.connect(self.shared.life_in_directory(to)?);
         }
         if queue.taken >= self.depth {
             return Err(VerbError::QueueFull { node: to, depth: self.depth });
@@ -509,7 +509,7 @@ impl<E: Engine> Backend for VerbsPort<E> {
     }
 
     fn reconnect(&mut self, node: NodeId) -> Result<Option<Incarnation>, VerbError> {
-        let life = self.shared.life(node).ok_or(VerbError::UnknownNode { node })?;
+        let life = self.shared.life_in_directory(node)?;
         if life.is_over() {
             return Err(life.gone());
         }

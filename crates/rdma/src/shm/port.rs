@@ -176,7 +176,7 @@ impl<E: Engine> ShmPort<E> {
         let unknown = VerbError::UnknownNode { node: to };
         let queue = self.queues.get_mut(usize::from(to.0)).ok_or(unknown)?;
         if queue.life().is_none() {
-            let life = self.shared.life(to).ok_or(unknown)?;
+            let life = self.shared.last_life(to)?;
             if life.is_over() {
                 // The port has seen the change before, but this queue has not.
                 self.changes = self.changes.wrapping_sub(1);
@@ -331,7 +331,7 @@ impl<E: Engine> Backend for ShmPort<E> {
     }
 
     fn reconnect(&mut self, node: NodeId) -> Result<Option<Incarnation>, VerbError> {
-        let life: Arc<Peer<E>> = self.shared.life(node).ok_or(VerbError::UnknownNode { node })?;
+        let life: Arc<Peer<E>> = self.shared.last_life(node)?;
         if life.is_over() {
             return Err(life.gone());
         }

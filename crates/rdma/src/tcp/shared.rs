@@ -246,6 +246,14 @@ impl<E: Engine> Shared<E> {
         self.lives.len()
     }
 
+    /// The incarnation of a node of the directory that is here, or was last.
+    pub(crate) fn life_in_directory(&self, node: NodeId) -> Result<Arc<Peer>, VerbError> {
+        match self.directory.get(usize::from(node.0)) {
+            Some(Some(_)) => self.life(node).ok_or(VerbError::NotJoined { node }),
+            Some(None) | None => Err(VerbError::UnknownNode { node }),
+        }
+    }
+
     /// The incarnation of a node that is here, or was last.
     pub(crate) fn life(&self, node: NodeId) -> Option<Arc<Peer>> {
         self.lives.get(usize::from(node.0))?.read().clone()
