@@ -157,7 +157,8 @@ fn is_strictly_serializable(arguments: &[&str], transactions: u64) -> Value {
     assert_eq!((&report["nodes"], &report["coroutines"]), (&3.into(), &4.into()));
     assert_eq!(report["simulated"], arguments.contains(&"sim"));
     assert!(report["txns"].as_u64() >= Some(transactions), "{report}");
-    assert!(report["committed"].as_u64() > Some(transactions / 2), "{report}");
+    // Transactions that scan make each other fail, and are given up after a while.
+    assert!(report["committed"].as_u64() > Some(transactions / 3), "{report}");
     report
 }
 
@@ -180,6 +181,21 @@ fn run_history(arguments: &[&str]) -> Value {
     assert_eq!(written.lines().count() as u64, 2 * all, "an invocation and a completion of each");
     std::fs::remove_file(&file).expect("it was there");
     report
+}
+
+#[test]
+fn nodes_whose_memory_is_full_say_so() {
+    for fabric in PROCESSES {
+        // A third of a GiB for each node, and 400 MB of values.
+        let output = Command::new(env!("CARGO_BIN_EXE_drtm-bench"))
+            .args(["ycsb", "--nodes", "3", "--fabric", fabric, "--memory", "1"])
+            .args(["--mix", "x", "--records", "1200000", "--value-bytes", "1000"])
+            .output()
+            .expect("the binary starts");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains("memory is full"), "{errors}");
+    }
 }
 
 #[test]

@@ -47,8 +47,9 @@ use crate::Error;
 /// are not checked.
 ///
 /// On several nodes, clients are coroutines. There, a retry after a conflict adds a transaction to
-/// the history beyond --txns. All nodes run on this machine, whose processes share one monotonic
-/// clock: their records are merged and checked together.
+/// the history beyond --txns, and after twelve runs a client gives its transaction up. All nodes
+/// run on this machine, whose processes share one monotonic clock: their records are merged and
+/// checked together.
 ///
 /// JSON: {workload, threads, nodes, fabric, engine, simulated, txns, committed, aborted,
 /// last_reads, anomalies: [text]}, where txns does not count the last_reads; on several nodes also

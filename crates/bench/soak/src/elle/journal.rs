@@ -62,7 +62,7 @@ impl Journal {
     pub(super) fn complete(&mut self, open: Open, ended: Result<(), DbError>) -> Result<Outcome, Error> {
         let outcome = match ended {
             Ok(()) => Outcome::Committed,
-            Err(DbError::Conflict(_)) => Outcome::Aborted,
+            Err(DbError::Conflict(_) | DbError::Contended { .. }) => Outcome::Aborted,
             Err(DbError::Aborted { reason }) if reason == ON_PURPOSE => Outcome::Aborted,
             Err(error) => return Err(error.into()),
         };
