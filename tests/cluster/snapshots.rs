@@ -1,15 +1,80 @@
 //! A snapshot of one node sees what was there, whatever other nodes write meanwhile.
 
+use std::{
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    time::Duration,
+};
+
 use drtm_htm::NoHtm;
-use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, block_on};
+use drtm_rdma::{Executor, Fabric, LocalConfig, LocalFabric, NodeId, block_on};
+use drtm_testing::rounds;
 use drtm_txn::{
     Builder, Mutation, Raw, TableDef,
     cluster::{Node, Partition, Protocol},
 };
 
-use crate::bed::{Setup, Tested};
+use crate::bed::{Setup, Tested, WORDS, node};
 
 const ROWS: TableDef<u64, Raw> = TableDef::hash("rows");
+
+/// Writes two rows to one value, over and over, by verbs that take one lock late: the row has been
+/// leased. Whether a snapshot of their owner has seen two values.
+fn sees_halves(writes: u64) -> bool {
+    // So long that a snapshot can be opened between two locks of a round.
+    let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect().latency(Duration::from_micros(200)));
+    let (owner, tables) = node(&fabric, 0, 1, Protocol::DRTM);
+    let (client, _) = node(&fabric, 1, 1, Protocol::DRTM);
+    let (served, done, halves) = (owner.clone(), &AtomicBool::new(false), &AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(Setup::inherited(move || {
+            let endpoint = served.endpoint().expect("room");
+            let mut executor = Executor::new(&endpoint);
+            served.worker(&endpoint).expect("few").serve(&executor.spawner());
+            executor.spawn(endpoint.until(|| done.load(SeqCst)));
+            executor.run();
+        }));
+        scope.spawn(Setup::inherited(|| {
+            let (db, words) = (owner.local(), owner.local().table(WORDS).expect("it is there"));
+            while !done.load(SeqCst) {
+                let seen = db.read(|tx| Ok((tx.get(words, 1)?, tx.get(words, 2)?))).expect("sound");
+                halves.fetch_or(seen.0 != seen.1, SeqCst);
+            }
+        }));
+        let endpoint = client.endpoint().expect("room");
+        let worker = client.worker(&endpoint).expect("few");
+        let mut executor = Executor::new(&endpoint);
+        worker.serve(&executor.spawner());
+        executor.spawn(async move {
+            for turn in 0..writes {
+                let value = turn.to_le_bytes();
+                let written = worker.transact(async |tx| {
+                    tx.get_many(tables.words, [1, 2]).await?;
+                    tx.put(tables.words, 1, &value[..]).await?;
+                    tx.put(tables.words, 2, &value[..]).await
+                });
+                written.await.expect("both are here");
+                if halves.load(SeqCst) {
+                    break;
+                }
+                let leased = worker.transact_on(|sets| sets.read(tables.words, 1), |rows| rows.get(tables.words, 1));
+                leased.await.expect("both are here");
+                // Until the lease is over, whatever is known of the time.
+                worker.endpoint().sleep(Duration::from_millis(4)).await;
+            }
+            done.store(true, SeqCst);
+        });
+        executor.run();
+        done.store(true, SeqCst);
+    });
+    halves.load(SeqCst)
+}
+
+#[test]
+fn a_snapshot_sees_all_of_a_transaction_whose_locks_are_late() {
+    assert!(!sees_halves(rounds(40)));
+    let found = Setup::faulty(Mutation::LateLinesNotRead).run(|| (0..rounds(20)).any(|_| sees_halves(100)));
+    assert!(found, "no snapshot comes in between");
+}
 
 /// What a snapshot sees of a row that another node overwrites after it was opened.
 fn seen(protocol: Protocol) -> Vec<u8> {

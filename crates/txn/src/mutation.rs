@@ -106,4 +106,6 @@ pub enum Mutation {
     RowsLoggedApart,
     /// A transaction of a cluster returns before it is durable at all owners.
     OwnersNotAwaited,
+    /// A lock that verbs take late counts as taken before its owner's line was read.
+    LateLinesNotRead,
 }

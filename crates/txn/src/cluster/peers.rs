@@ -174,7 +174,7 @@ impl Peer {
         key: KeyRef<'_>,
         (location, seen): (Location, Option<Version>),
         holder: (Holder, Leases),
-        is_last: bool,
+        (is_last, has): (bool, fn(Mutation) -> bool),
     ) -> Result<Locked, Error> {
         at!(self, table, key, |_lookup, records, key| {
             let mut value = Vec::new();
@@ -187,7 +187,7 @@ impl Peer {
             };
             let line = match lock.line() {
                 Some(line) => Some(line),
-                None if !is_last && lock.is_prompt() => None,
+                None if !is_last && (lock.is_prompt() || has(Mutation::LateLinesNotRead)) => None,
                 // One after the other, so that a snapshot is seen that was opened before the number
                 // was read.
                 None => {

@@ -189,7 +189,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 let Some(location) = row.location else { return Err(Conflict::Moved.into()) };
                 let key = row.key.in_bytes(&state.arena.keys);
                 let seen = (are_known && row.is_read).then_some(row.seen);
-                peer?.lock(verbs, row.table, key, (location, seen), holder, is_last).await
+                peer?.lock(verbs, row.table, key, (location, seen), holder, (is_last, S::has)).await
             }
         };
         all(self.endpoint(), rows.iter().map(lock).collect()).await
