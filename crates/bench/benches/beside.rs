@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use drtm_bench::rates::{Rates, interleave};
+use drtm_drive::rates::{Rates, interleave};
 use drtm_txn::{Db, Durability, Error, Ordered, Pod, Table, TableDef};
 
 const HOT: TableDef<u64, Pod<u64>> = TableDef::hash("hot");

@@ -156,7 +156,8 @@ impl Args {
             Some(refused) => report.text(&format!("refused: {refused}\n\nThe finest chopping is\n\n{chopping}"))?,
         }
         let write = |path: &Option<PathBuf>, text: fn(&Chopping) -> String| match path {
-            Some(path) => fs::write(path, text(&chopping)).map_err(|source| drtm_report::Error::File { path: path.clone(), source }),
+            Some(path) => fs::write(path, text(&chopping))
+                .map_err(|source| drtm_report::Error::File { path: path.clone(), source }),
             None => Ok(()),
         };
         write(&self.dot, Chopping::to_dot)?;

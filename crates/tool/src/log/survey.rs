@@ -38,7 +38,7 @@ pub(super) struct Contents {
     is_incomplete: bool,
     /// Unfinished files of a crash, which recovery removes.
     pub(super) unfinished: Vec<String>,
-    _lock: Box<dyn DirectoryLock>,
+    _lock: Option<Box<dyn DirectoryLock>>,
 }
 
 impl Contents {
@@ -74,7 +74,7 @@ impl Contents {
         }
         let mut unfinished: Vec<_> = names.into_iter().filter(|name| name.ends_with(UNFINISHED)).collect();
         unfinished.sort_unstable();
-        Ok(Self { segments, checkpoints, is_incomplete, unfinished, _lock: lock })
+        Ok(Self { segments, checkpoints, is_incomplete, unfinished, _lock: Some(lock) })
     }
 
     /// Creates contents of these segments.

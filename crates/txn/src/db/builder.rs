@@ -532,12 +532,7 @@ impl Builder {
                     read_only,
                     fault,
                 };
-                Some(durability::open(
-                    (&storage, creation),
-                    (&store, &snapshots, &catalog),
-                    config,
-                    &self.observer,
-                )?)
+                Some(durability::open((&storage, creation), (&store, &snapshots, &catalog), config, &self.observer)?)
             }
         };
         let lifecycle = Lifecycle::new(store.region().engine());

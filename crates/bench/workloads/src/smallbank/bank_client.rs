@@ -98,6 +98,7 @@ pub struct BankClient<A> {
 }
 
 impl<A: Accounts> BankClient<A> {
+    /// Creates a client of these accounts that runs what `inputs` draw.
     pub fn new(accounts: A, inputs: Inputs) -> Self {
         Self { accounts, inputs, ledger: Ledger::default() }
     }

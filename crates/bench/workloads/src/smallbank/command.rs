@@ -103,6 +103,7 @@ impl SmallBank {
         Ok(smallbank)
     }
 
+    /// Returns the bank that is filled and checked.
     #[cfg(feature = "stores")]
     pub fn bank(&self) -> &Bank {
         &self.bank
