@@ -71,7 +71,7 @@ use drtm_drive::Error;
 /// Other stores are in the binary only if it was built with `--features stores`.
 ///
 /// JSON: [{workload, hot (of SmallBank), store, threads, records, rounds, transactions_per_s: {min,
-/// median, max}, consistency: "ok"|[violations]}]
+/// median, max}, consistency: "ok"|[TEXT, ...]}]
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {

@@ -54,7 +54,7 @@ pub struct Options {
     pub nodes: u16,
 
     /// The fabric: local (threads of this process), shm or tcp (a process for each node; tcp-clear
-    /// does not encrypt) or sim[:PROFILE] (simulated)
+    /// does not encrypt) or sim, sim:PROFILE (simulated)
     #[arg(long, default_value = "local")]
     pub fabric: FabricName,
 

@@ -42,7 +42,7 @@ use super::{
 /// JSON: {workload, threads, warehouses, customers, items, scaled_down, mix, reads, prefetch,
 /// remote_items, remote_payments, read_reruns, engine, simulated, nodes, fabric, protocol,
 /// durability, seconds, committed, throughput, aborts: {cause: n}, latency_us: {transaction: {p50,
-/// p90, p99, p999}}, consistency: "ok"|[violations], max_rss_mib}; with a log also
+/// p90, p99, p999}}, consistency: "ok"|[TEXT, ...], max_rss_mib}; with a log also
 /// {log_bytes_per_transaction, log_bytes_per_s, log_syncs_per_s, recovery_s, recovery_rows,
 /// recovery_log_bytes}; on several nodes without reads, prefetch and read_reruns, and also
 /// {coroutines, cpu_us, per_transaction: {round_trips, messages, one_sided, bytes, wait_us,

@@ -14,10 +14,8 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// Removes all keys, whose versions are up to `last`. Visits all buckets, and few records: most
     /// memory is freed by whole spans, once no operation can refer to it.
     ///
-    /// No other operation on the table may be running, except [visits](Store::visit), and those
-    /// that take out absent rows or move records. No record may have older versions.
-    ///
-    /// [`Store::visit`]: crate::Store::visit
+    /// No other operation on the table may be running, except [visits](crate::Store::visit), and
+    /// those that take out absent rows or move records. No record may have older versions.
     ///
     /// # Errors
     ///

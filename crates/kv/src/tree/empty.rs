@@ -17,10 +17,8 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// Removes all keys, whose versions are up to `last`. Visits all nodes, and few records: most
     /// memory is freed by whole spans, once no operation can refer to it.
     ///
-    /// No other operation on the tree may be running, except [visits](Store::visit), and those that
-    /// take out absent rows or move records. No record may have older versions.
-    ///
-    /// [`Store::visit`]: crate::Store::visit
+    /// No other operation on the tree may be running, except [visits](crate::Store::visit), and
+    /// those that take out absent rows or move records. No record may have older versions.
     ///
     /// # Errors
     ///

@@ -52,8 +52,8 @@ use crate::Error;
 /// checked together.
 ///
 /// JSON: {workload, threads, nodes, fabric, engine, simulated, txns, committed, aborted,
-/// last_reads, anomalies: [text]}, where txns does not count the last_reads; on several nodes also
-/// coroutines
+/// last_reads, anomalies: [TEXT, ...]}, where txns does not count the last_reads; on several nodes
+/// also coroutines
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub struct Args {

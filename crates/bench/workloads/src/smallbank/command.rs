@@ -29,7 +29,7 @@ use super::{
 ///
 /// JSON: {workload, threads, customers, hot, engine, simulated, nodes, fabric, protocol,
 /// durability, seconds, committed, throughput, aborts: {cause: n}, latency_us: {transaction: {p50,
-/// p90, p99, p999}}, consistency: "ok"|[violations], max_rss_mib}; with a log also
+/// p90, p99, p999}}, consistency: "ok"|[TEXT, ...], max_rss_mib}; with a log also
 /// {log_bytes_per_transaction, log_bytes_per_s, log_syncs_per_s, recovery_s, recovery_rows,
 /// recovery_log_bytes}; on several nodes also {coroutines, cpu_us, per_transaction: {round_trips,
 /// messages, one_sided, bytes, wait_us, round_us}, per_phase: {phase: the same}}, of committed

@@ -25,7 +25,7 @@ use super::Brokerage;
 /// protocol, coroutines, cpu_us,
 /// per_transaction: {round_trips, messages, one_sided, bytes, wait_us, round_us},
 /// per_phase: {phase: the same}, durability, seconds, committed, throughput, aborts: {cause: n},
-/// latency_us: {transaction: {p50, p90, p99, p999}}, consistency: "ok"|[violations], max_rss_mib}
+/// latency_us: {transaction: {p50, p90, p99, p999}}, consistency: "ok"|[TEXT, ...], max_rss_mib}
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub struct Args {
