@@ -16,8 +16,8 @@ use crate::Error;
 /// Chop transactions into pieces that can run as transactions of their own
 ///
 /// Reads a program, TPC-C's or SmallBank's or from a file, and finds the finest pieces with which
-/// all transactions stay serializable, whatever their interleaving. It says for each two pieces that
-/// must be one why they must: the cycle of conflicts that they would be on.
+/// all transactions stay serializable, whatever their interleaving. It says for each two pieces
+/// that must be one why they must: the cycle of conflicts that they would be on.
 ///
 /// A file has a line for each table, transaction and piece:
 ///

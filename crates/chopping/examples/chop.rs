@@ -1,4 +1,5 @@
-//! Chops a program from a file: `cargo run -p drtm-chopping --example chop -- FILE [--default] [--svg|--dot]`.
+//! Chops a program from a file: `cargo run -p drtm-chopping --example chop -- FILE [--default]
+//! [--svg|--dot]`.
 
 use std::{env, error::Error, fs};
 

@@ -16,8 +16,8 @@ use crate::{
 ///
 /// # Example
 ///
-/// A transfer withdraws first, which may abort, and then deposits. Audits read both accounts, by two
-/// rounds. Since withdrawals read the balance that others add to, the two pieces must be one.
+/// A transfer withdraws first, which may abort, and then deposits. Audits read both accounts, by
+/// two rounds. Since withdrawals read the balance that others add to, the two pieces must be one.
 ///
 /// ```
 /// use drtm_chopping::{Chopping, Options, Piece, Program, Table, Transaction, Why};
@@ -64,7 +64,8 @@ pub struct Edges {
 pub enum Execution {
     /// Piece by piece.
     Pieces,
-    /// As a whole, by two rounds of reads, while no transaction that it conflicts with is under way.
+    /// As a whole, by two rounds of reads, while no transaction that it conflicts with is under
+    /// way.
     TwoRounds {
         /// Whether a publication of what was deferred comes first.
         after_publication: bool,

@@ -48,8 +48,8 @@ fn voids(program: &Program, runs: impl Fn(usize) -> bool, by: PieceId, table: us
                 known.accesses.iter().map(move |access| (PieceId { transaction, piece }, access))
             })
         };
-        // A row and its key are inserted together: both pieces conflict with the one that claims, so
-        // the analysis merges them.
+        // A row and its key are inserted together: both pieces conflict with the one that claims,
+        // so the analysis merges them.
         let inserts_keys = accesses().any(|(_, access)| access.table == keys && inserts(access.kind));
         let is_allowed = |access: &KnownAccess| match access.claimed_by {
             _ if inserts_keys => inserts(access.kind),

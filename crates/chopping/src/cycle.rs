@@ -68,8 +68,8 @@ pub enum Edge {
 /// A cycle with both S-edges and C-edges: if its pieces are run apart, the transactions may not be
 /// serializable.
 ///
-/// It is displayed piece by piece, and ends where it begins. `=` is an S-edge, `-[table]-` a C-edge;
-/// `#2` is the transaction's other instance.
+/// It is displayed piece by piece, and ends where it begins. `=` is an S-edge, `-[table]-` a
+/// C-edge; `#2` is the transaction's other instance.
 ///
 /// # Example
 ///

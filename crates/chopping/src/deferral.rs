@@ -2,12 +2,12 @@
 //!
 //! # Why the premise is enough
 //!
-//! A publication is a moment when neither a publisher nor a subscriber is under way. So each of them
-//! is wholly before or after it. A publisher's additions take effect with the first publication
-//! after it. So it comes after all subscribers before that moment, and before those after it. If no
-//! path of conflicts leads from publishers to subscribers, nothing else orders the two groups. The
-//! transactions between two publications can then be put in order as first all those that are
-//! connected to subscribers, then all those that are connected to publishers.
+//! A publication is a moment when neither a publisher nor a subscriber is under way. So each of
+//! them is wholly before or after it. A publisher's additions take effect with the first
+//! publication after it. So it comes after all subscribers before that moment, and before those
+//! after it. If no path of conflicts leads from publishers to subscribers, nothing else orders the
+//! two groups. The transactions between two publications can then be put in order as first all
+//! those that are connected to subscribers, then all those that are connected to publishers.
 //!
 //! All deferrals share one publication. With one for each, two deferrals could make a cycle: each
 //! one's publishers conflict with the other's subscribers.
@@ -149,8 +149,8 @@ impl Parties {
             Through::Read { transaction } => !excluded[transaction],
             Through::Publication => true,
         };
-        // The publication connects publishers with each other, and subscribers with each other. Since
-        // any path from one group to the other counts, it adds none.
+        // The publication connects publishers with each other, and subscribers with each other.
+        // Since any path from one group to the other counts, it adds none.
         let of = |group: &[bool]| (0..group.len()).filter(|&place| group[place]).collect::<Vec<_>>();
         for publisher in of(&self.publishers) {
             for subscriber in of(&self.subscribers) {

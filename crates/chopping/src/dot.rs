@@ -3,8 +3,8 @@
 use crate::chopping::{Chopping, Execution};
 
 impl Chopping {
-    /// Returns the graph for Graphviz: two instances of each transaction that runs in pieces, S-edges
-    /// as lines, C-edges dashed, with the tables of the conflict.
+    /// Returns the graph for Graphviz: two instances of each transaction that runs in pieces,
+    /// S-edges as lines, C-edges dashed, with the tables of the conflict.
     ///
     /// # Example
     ///

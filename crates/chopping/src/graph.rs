@@ -79,8 +79,8 @@ impl Graph {
         &self.links[piece.transaction][piece.piece]
     }
 
-    /// Returns the shortest path of conflicts from `from` to another piece of the same instance, for
-    /// each piece that there is a path to. It leaves the instance at once.
+    /// Returns the shortest path of conflicts from `from` to another piece of the same instance,
+    /// for each piece that there is a path to. It leaves the instance at once.
     pub(crate) fn paths(&self, from: PieceId) -> Vec<Option<Vec<Step>>> {
         let count = self.links.len();
         let mut search = Search::new(count + self.moments.len());

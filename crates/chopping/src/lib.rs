@@ -6,9 +6,9 @@
 //! run beside it. This crate decides that before anything runs. It executes nothing.
 //!
 //! A [`Program`] describes transactions as [pieces](Piece) over tables. [`Chopping::finest`] merges
-//! the pieces that must run together, and says why for each. [`Chopping::insist`] checks pieces that
-//! the caller wants. A [`Chopping`] is displayed as text, and drawn by [`Chopping::to_svg`] and
-//! [`Chopping::to_dot`].
+//! the pieces that must run together, and says why for each. [`Chopping::insist`] checks pieces
+//! that the caller wants. A [`Chopping`] is displayed as text, and drawn by [`Chopping::to_svg`]
+//! and [`Chopping::to_dot`].
 //!
 //! # Example
 //!
@@ -47,8 +47,8 @@
 //!
 //! Two instances are enough. A path that passes a third one can take a short cut: all instances of
 //! a transaction have the same conflicts. For the same reason all pieces with C-edges of a
-//! transaction that can run beside itself are one: the *conflicting piece*. What can be gained is to
-//! have few pieces with C-edges, which the [`Options`] are about. A transaction that runs
+//! transaction that can run beside itself are one: the *conflicting piece*. What can be gained is
+//! to have few pieces with C-edges, which the [`Options`] are about. A transaction that runs
 //! [alone](Transaction::alone) can have several.
 //!
 //! The analysis knows columns and no keys, so it may merge pieces whose cycle no execution has. It

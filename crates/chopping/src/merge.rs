@@ -1,7 +1,7 @@
 //! The finest pieces of one transaction: what must be merged, and the order of the rest.
 //!
-//! Three rules merge pieces. Each leaves no choice, so there is one finest chopping, and it does not
-//! depend on how other transactions are chopped.
+//! Three rules merge pieces. Each leaves no choice, so there is one finest chopping, and it does
+//! not depend on how other transactions are chopped.
 //!
 //! 1. Two pieces that a path of conflicts connects outside of their instance are one: the path and
 //!    the S-edge between them are an SC-cycle.

@@ -48,9 +48,9 @@ pub struct Options {
     /// Defers additions where that makes a chopping finer: they are published together, at a moment
     /// when neither a publisher nor a subscriber is under way.
     ///
-    /// A *publisher* only adds to the column, a *subscriber* reads or writes it. The premise is that
-    /// no other path of conflicts leads from one to the other: a subscriber could see by it that the
-    /// publisher has run.
+    /// A *publisher* only adds to the column, a *subscriber* reads or writes it. The premise is
+    /// that no other path of conflicts leads from one to the other: a subscriber could see by it
+    /// that the publisher has run.
     pub deferral: bool,
 }
 

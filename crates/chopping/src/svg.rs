@@ -1,8 +1,8 @@
 //! A chopping's graph as a picture: pieces below each other, conflicts as brackets beside them.
 //!
-//! One instance of each transaction is drawn. A piece that conflicts with itself in another instance
-//! has a loop. So nothing crosses a piece, and each conflict has a line of its own, with its tables
-//! at both ends.
+//! One instance of each transaction is drawn. A piece that conflicts with itself in another
+//! instance has a loop. So nothing crosses a piece, and each conflict has a line of its own, with
+//! its tables at both ends.
 
 mod layout;
 

@@ -211,8 +211,8 @@ pub enum Error {
     },
     /// Memory has run out. The transaction's writes were not applied.
     ///
-    /// The [report](Shortage) says what holds the memory: open snapshots, rows of other sizes, older
-    /// versions. What fitted before the failed write still fits.
+    /// The [report](Shortage) says what holds the memory: open snapshots, rows of other sizes,
+    /// older versions. What fitted before the failed write still fits.
     #[error("{0}; remove rows, or give the database more with `Builder::memory`")]
     Full(Box<Shortage>),
     /// A key or a value is longer than a row can hold.

@@ -229,8 +229,8 @@ impl Snapshots {
         Ok(store.region().engine().load(&self.words(store)?[OPEN]))
     }
 
-    /// Returns how long the oldest snapshot has been open, to about ten milliseconds. `None` if none
-    /// is open.
+    /// Returns how long the oldest snapshot has been open, to about ten milliseconds. `None` if
+    /// none is open.
     #[cold]
     pub(crate) fn oldest<E: Engine>(&self, store: &Store<E>) -> Option<Duration> {
         let (words, engine) = (self.words(store).ok()?, store.region().engine());

@@ -141,8 +141,8 @@ impl Layout {
 
     /// Gives the lines their places, so that few cross.
     fn connect(&mut self, ties: &[Tie]) {
-        // The ends on a tile from the top: lines upward, the nearest first, its own, and lines downward,
-        // the farthest first.
+        // The ends on a tile from the top: lines upward, the nearest first, its own, and lines
+        // downward, the farthest first.
         let ports: Vec<Vec<usize>> = (0..self.tiles.len())
             .map(|place| {
                 let mut own: Vec<usize> =

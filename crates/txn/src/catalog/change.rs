@@ -110,9 +110,9 @@ impl<E: Engine> Catalog<E> {
         Ok(Dropped { tables, at })
     }
 
-    /// Lets `clear` remove all rows of a table, and the entries of its indexes, while no transaction
-    /// uses them. `publish` advances the database's count of changes, and returns it. `clear` gets
-    /// the count and the tables; it returns `None` if it has done nothing.
+    /// Lets `clear` remove all rows of a table, and the entries of its indexes, while no
+    /// transaction uses them. `publish` advances the database's count of changes, and returns it.
+    /// `clear` gets the count and the tables; it returns `None` if it has done nothing.
     ///
     /// Transactions that were admitted before the change are retried, as for a
     /// [drop](Self::drop_table). Later ones wait until `clear` has returned.
@@ -205,7 +205,8 @@ impl<E: Engine> Opened<E> {
 
     /// Returns whether the table was dropped, or is being dropped.
     pub(crate) fn is_dropped(&self) -> bool {
-        // A table that is being cleared has none for a moment. It gets it back before the mark goes.
+        // A table that is being cleared has none for a moment. It gets it back before the mark
+        // goes.
         self.database.load(SeqCst) == NO_DATABASE && self.cleared_at.load(SeqCst) == 0
     }
 
