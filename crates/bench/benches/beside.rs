@@ -54,7 +54,7 @@ struct World {
 
 impl World {
     fn open(directory: &Path) -> Result<Self, Error> {
-        let db = Db::open(directory)?;
+        let db = Db::create(directory)?;
         let (hot, kept) = (db.table(HOT)?, db.table(KEPT)?);
         Ok(Self { db, hot, kept, is_over: AtomicBool::new(false), done: AtomicU64::new(0), slowest: AtomicU64::new(0) })
     }

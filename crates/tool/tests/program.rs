@@ -21,7 +21,7 @@ fn drtm(arguments: &[&str]) -> (Option<i32>, String, String) {
 fn database(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("drtm-tool-{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&path);
-    let db = Builder::new().path(&path).durability(Durability::Sync).build().expect("a database");
+    let db = Builder::new().path(&path).create(true).durability(Durability::Sync).build().expect("a database");
     let texts = db.table(TEXTS).expect("a table");
     for key in 0..100_u64 {
         db.transact(|tx| tx.put(texts, key, &[7; 100])).expect("space");

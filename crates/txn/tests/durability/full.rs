@@ -219,7 +219,7 @@ fn a_real_file_system_that_is_full_and_then_read_only() -> Result<(), Error> {
     };
     let [directory, filler, spare] = ["db", "filler", "spare"].map(|name| mounted.0.join(name));
     let open = || -> Result<(Db, Texts), Error> {
-        let db = Db::builder().path(&directory).memory(64 << 20).build()?;
+        let db = Db::builder().path(&directory).create(true).memory(64 << 20).build()?;
         let texts = db.table(TEXTS)?;
         Ok((db, texts))
     };
