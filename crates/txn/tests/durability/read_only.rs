@@ -94,7 +94,7 @@ fn there_are_several_readers_or_one_writer() -> Result<(), Error> {
 fn directories_are_locked_alike_and_never_made() -> Result<(), Error> {
     let directory = std::env::temp_dir().join(format!("drtm-read-only-directory-{}", std::process::id()));
     let reading = || Builder::new().path(&directory).memory(16 << 20).read_only(true).build();
-    let writing = || Builder::new().path(&directory).memory(16 << 20).build();
+    let writing = || Builder::new().path(&directory).create(true).memory(16 << 20).build();
     assert!(matches!(reading(), Err(Error::Log(LogError::Io { .. }))));
     assert!(!directory.exists());
     let holder = |opened: Result<Db, Error>| match opened {
