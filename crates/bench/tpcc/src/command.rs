@@ -177,10 +177,11 @@ impl Args {
 #[command(name = "tpcc", verbatim_doc_comment, after_help = format!("{AFTER_HELP}\n\n{ELSEWHERE}"))]
 struct Cli {
     #[command(flatten)]
-    args: Args,
-
-    #[command(flatten)]
     common: Common,
+
+    // Last: the help is of what is flattened last.
+    #[command(flatten)]
+    args: Args,
 }
 
 /// Parses `arguments`, the program's name first, runs TPC-C, and returns the process's exit status.

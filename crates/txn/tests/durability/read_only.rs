@@ -95,7 +95,7 @@ fn directories_are_locked_alike_and_never_made() -> Result<(), Error> {
     let directory = std::env::temp_dir().join(format!("drtm-read-only-directory-{}", std::process::id()));
     let reading = || Builder::new().path(&directory).memory(16 << 20).read_only(true).build();
     let writing = || Builder::new().path(&directory).create(true).memory(16 << 20).build();
-    assert!(matches!(reading(), Err(Error::Log(LogError::Io { .. }))));
+    assert!(matches!(reading(), Err(Error::Log(LogError::NoDatabase { .. }))));
     assert!(!directory.exists());
     let holder = |opened: Result<Db, Error>| match opened {
         Err(Error::Log(LogError::InUse { holder, .. })) => holder,
@@ -119,5 +119,5 @@ fn directories_are_locked_alike_and_never_made() -> Result<(), Error> {
 #[test]
 fn memory_cannot_be_read_only_and_an_empty_disk_has_no_database() {
     assert!(matches!(Builder::new().read_only(true).build(), Err(Error::Config { .. })));
-    assert!(matches!(reading(&Image::default()), Err(Error::Log(LogError::Io { .. }))));
+    assert!(matches!(reading(&Image::default()), Err(Error::Log(LogError::NoDatabase { .. }))));
 }
