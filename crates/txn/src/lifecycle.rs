@@ -113,6 +113,9 @@ const NAP: Duration = Duration::from_millis(1);
 pub(crate) struct Admission(u64);
 
 impl Admission {
+    /// A later one than all: what has it waits for changes of tables, and conflicts with none.
+    pub(crate) const LATEST: Self = Self(u64::MAX);
+
     /// Returns the count.
     #[inline(always)]
     pub(crate) const fn count(self) -> u64 {

@@ -286,10 +286,10 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
             let tx = nested.tx.get_mut();
             let reads = &mut tx.state().reads;
             if is_mixed && !reads.is_empty() {
-                main.doomed.get_or_insert(Conflict::Validation);
+                main.doomed.set(main.doomed.get().or(Some(Conflict::Validation)));
             }
             main.state().reads.absorb(reads);
-            main.doomed = main.doomed.or(tx.doomed);
+            main.doomed.set(main.doomed.get().or(tx.doomed.get()));
         }
     }
 

@@ -24,6 +24,7 @@ use crate::{
     catalog::{Opened, beside},
     durability::format::CatalogChange,
     inner::Inner,
+    lifecycle::Admission,
     mutation::Mutation,
     storage::OwnedKey,
     table::Kind,
@@ -107,7 +108,7 @@ impl<S: Config> Db<S> {
             return Err(Error::Nested);
         }
         let Inner { catalog, lifecycle, .. } = &*self.inner;
-        let admitted = lifecycle.admit(self.inner.engine(), false)?;
+        lifecycle.admit(self.inner.engine(), false)?;
         let name = beside(new.name());
         let has_old = catalog.named(old.name()).is_some();
         match catalog.named(new.name()) {
@@ -119,11 +120,11 @@ impl<S: Config> Db<S> {
         }
         if has_old {
             let from = self.open_table(old)?;
-            let opened = catalog.opened(from.database, from.number, || admitted)?;
+            let opened = catalog.opened(from.database, from.number, || Admission::LATEST)?;
             opened.indexes.check_own(&opened.name)?;
             let to = self.open_table(new.named(&name))?;
             self.move_rows(opened, (from, to), &mut convert)?;
-            self.move_indexes((opened, catalog.opened(to.database, to.number, || admitted)?))?;
+            self.move_indexes((opened, catalog.opened(to.database, to.number, || Admission::LATEST)?))?;
             self.drop_table(old.name())?;
             event!(info, table = new.name(), "a table has been migrated");
         }

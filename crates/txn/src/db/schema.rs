@@ -2,7 +2,8 @@
 
 use super::Db;
 use crate::{
-    Codec, Config, Error, Key, Kind, Table, catalog::Opened, durability::format::CatalogChange, reclaim, trace::event,
+    Codec, Config, Error, Key, Kind, Table, catalog::Opened, durability::format::CatalogChange, lifecycle::Admission,
+    reclaim, trace::event,
 };
 
 impl<S: Config> Db<S> {
@@ -99,11 +100,11 @@ impl<S: Config> Db<S> {
     /// ```
     pub fn clear_table<K: Key, C: Codec, O: Kind>(&self, table: Table<K, C, O>) -> Result<(), Error> {
         let db = &*self.inner;
-        let admitted = db.lifecycle.admit(db.engine(), false)?;
+        db.lifecycle.admit(db.engine(), false)?;
         if self.is_in_closure() {
             return Err(Error::Nested);
         }
-        let opened = db.catalog.opened(table.database, table.number, || admitted)?;
+        let opened = db.catalog.opened(table.database, table.number, || Admission::LATEST)?;
         let turn = opened.indexes.turn();
         opened.indexes.check_own(&opened.name)?;
         opened.indexes.check_opened(&opened.name)?;

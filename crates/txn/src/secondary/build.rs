@@ -22,6 +22,7 @@ use crate::{
     catalog::Opened,
     durability::format::CatalogChange,
     epoch::first_after,
+    lifecycle::Admission,
     storage::OwnedKey,
     table::Kind,
     trace::{event, within},
@@ -91,8 +92,8 @@ impl<S: Config> Db<S> {
         def: IndexDef<K, C, I, U>,
     ) -> Result<Index<K, C, I, U, O>, Error> {
         let db = &*self.inner;
-        let admitted = db.lifecycle.admit(db.engine(), false)?;
-        let opened = db.catalog.opened(table.database, table.number, || admitted)?;
+        db.lifecycle.admit(db.engine(), false)?;
+        let opened = db.catalog.opened(table.database, table.number, || Admission::LATEST)?;
         let (entries, types) = (def.entries(), def.entries().types(Some((opened.number, opened.name.clone()))));
         let entries = if opened.indexes.have(def.name)
             && let Some(entries) = db.catalog.find(entries, &types)?

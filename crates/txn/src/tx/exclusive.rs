@@ -1,6 +1,6 @@
 //! A transaction while one call has it for itself: what reads and writes do.
 
-use std::{hint::cold_path, marker::PhantomData};
+use std::{cell::Cell, hint::cold_path, marker::PhantomData};
 
 use drtm_htm::fence_locked;
 use drtm_kv::{ReadEntry, Version};
@@ -32,7 +32,7 @@ pub struct Exclusive<'db, S: Config = DefaultConfig, M: Mode = Update> {
     /// Whether a failed transaction notes which row was in conflict.
     explains: bool,
     /// The conflict that keeps it from committing, once one has been reported.
-    pub(crate) doomed: Option<Conflict>,
+    pub(crate) doomed: Cell<Option<Conflict>>,
     /// The snapshot that is read, unless it is the present.
     snapshot: Option<snapshots::Opened>,
     mode: PhantomData<M>,
@@ -81,7 +81,7 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
         if is_opaque {
             state.opacity.begin();
         }
-        Self { db, state: Some(state), is_opaque, explains, doomed: None, snapshot: None, mode: PhantomData }
+        Self { db, state: Some(state), is_opaque, explains, doomed: Cell::new(None), snapshot: None, mode: PhantomData }
     }
 
     /// Begins a transaction for reads that are nested in those of another one.
@@ -136,13 +136,22 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
     #[inline(always)]
     pub(super) fn opened<K, C, O>(&self, table: Table<K, C, O>) -> Result<&'db Opened<S::Engine>, Error> {
         let admitted = || self.state.as_ref().map(|state| state.session.admission).unwrap_or_default();
-        self.db.catalog.opened(table.database, table.number, admitted)
+        self.db.catalog.opened(table.database, table.number, admitted).map_err(|error| self.refused(error))
+    }
+
+    /// Records that the transaction cannot commit, if a table that it uses is being cleared.
+    #[cold]
+    fn refused(&self, error: Error) -> Error {
+        if let Error::Conflict(conflict) = error {
+            self.doomed.set(Some(conflict));
+        }
+        error
     }
 
     /// Records that the transaction cannot commit.
     #[cold]
     pub(crate) fn doom(&mut self, conflict: Conflict) -> Error {
-        self.doomed = Some(conflict);
+        self.doomed.set(Some(conflict));
         Error::Conflict(conflict)
     }
 
@@ -225,7 +234,7 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
     /// hold.
     pub(crate) fn validation_error(&mut self) -> Option<Conflict> {
         let db = self.db;
-        self.doomed.or_else(|| commit::validate_all(db, self.state()).err())
+        self.doomed.get().or_else(|| commit::validate_all(db, self.state()).err())
     }
 
     /// Returns the first version that the transaction's snapshot does not see. `None` if it reads
@@ -262,7 +271,7 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
         // A transaction that has only read a row pays for nothing that follows: no registers, and
         // no stack.
         if commit::is_trivially_committed::<S, M>(self.db, self.state())
-            && self.doomed.is_none()
+            && self.doomed.get().is_none()
             && self.db.log.is_none()
         {
             self.state().session.counters.has_read();
@@ -276,7 +285,7 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
     #[inline(never)]
     fn try_commit_all(&mut self, thread: &Thread<S::Engine>) -> Result<(), Error> {
         let db = self.db;
-        let committed = match self.doomed {
+        let committed = match self.doomed.get() {
             Some(conflict) => Err(conflict.into()),
             None => commit::commit::<S, M>(db, self.state()),
         };
