@@ -106,6 +106,10 @@ pub enum Mutation {
     RowsLoggedApart,
     /// A transaction of a cluster returns before it is durable at all owners.
     OwnersNotAwaited,
+    /// A transaction of a cluster takes a row for unlocked if its lock's outcome is unknown.
+    UnknownLocksForgotten,
+    /// A transaction of a cluster takes a row for unlocked although its owner was not asked.
+    UnlocksNotRepeated,
     /// A lock that verbs take late counts as taken before its owner's line was read.
     LateLinesNotRead,
 }

@@ -51,7 +51,7 @@ pub(super) enum Asked {
     Apply(u32, Slot<Apply>),
     /// These rows, all or none.
     ApplyAll(Asks, Slot<ApplyAll>),
-    Unlock(Slot<Unlock>),
+    Unlock(u32, Slot<Unlock>),
     Reap(Slot<Reap>),
     Log(u32, Slot<Append>),
     Void(Slot<Append>),

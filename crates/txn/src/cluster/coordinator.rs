@@ -201,6 +201,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
+    /// Whether a node that had locked something for a transaction may have it locked still: it can
+    /// be met again as the same incarnation.
+    pub(super) fn may_be_met_again(&self, node: NodeId) -> bool {
+        matches!(self.endpoint.presence(node), Presence::Here(_) | Presence::Suspected(_))
+    }
+
     /// Counts a round that has ended.
     pub(super) fn count_round(&self, phase: Phase, took: Duration) {
         let rounds = &self.rounds[phase as usize];

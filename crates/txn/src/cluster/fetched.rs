@@ -20,6 +20,7 @@ use drtm_rdma::{Fabric, Phase};
 use super::{
     ClusterTx, Rows, Sets, Worker,
     ask::{Ask, Asks},
+    round::keep_first,
     state::{Intent, Op, Row},
     tx::PATIENCE,
     worker::CLAIM_AFTER,
@@ -102,15 +103,15 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     ) -> Result<T, Error> {
         let mut tx = self.begin().await;
         if let Err(error) = declare(&mut Sets { tx: &mut tx }) {
-            tx.give_up().await;
-            return Err(error);
+            return Err(tx.give_up(error).await);
         }
         let (mut runs, mut scouts) = (0, tx.state().rows.is_empty() && tx.state().ranges.is_empty());
         loop {
             let mut ended = Ok(());
             if scouts {
                 ended = tx.scout(&mut body).await;
-                tx.give_up().await;
+                // It has locked nothing.
+                keep_first(&mut ended, tx.finish(true).await);
                 tx.run_again_on(runs >= CLAIM_AFTER);
                 scouts = ended.is_err();
             }
@@ -179,28 +180,24 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     ) -> Result<T, Error> {
         let value = match self.start().await {
             Ok(()) => body(&mut Rows { tx: self }),
-            Err(error) => {
-                self.give_up().await;
-                return Err(error);
-            }
+            Err(error) => return Err(self.give_up(error).await),
         };
         // Whatever the body has made of that.
         let value = if self.state().is_outside { Err(Conflict::Unfetched.into()) } else { value };
-        let ended = match value {
+        let error = match value {
             Ok(value) => match self.enter().await {
                 Ok(()) => {
                     self.state().is_decided = true;
                     self.finish(true).await?;
                     return self.until_durable().await.map(|()| value);
                 }
-                Err(error) => Err(error),
+                Err(error) => error,
             },
-            Err(error @ Error::Conflict(_)) => Err(error),
+            Err(error @ Error::Conflict(_)) => error,
             // What it has seen may never have been there.
-            Err(error) => Err(self.confirm().await.err().unwrap_or(error)),
+            Err(error) => self.confirm().await.err().unwrap_or(error),
         };
-        self.give_up().await;
-        ended
+        Err(self.give_up(error).await)
     }
 
     /// Locks, leases and reads the rows.

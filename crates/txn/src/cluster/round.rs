@@ -23,7 +23,7 @@ use super::{
         Line, Lock, LockRow, Place, PlaceRow, Read, ReadRow, Reap, ReapRow, Refusal, Scan, ScanRows, Unlock, UnlockRow,
     },
 };
-use crate::{Config, Conflict, Error, position::Way};
+use crate::{Config, Conflict, Error, mutation::Mutation, position::Way};
 
 /// Bytes of rows of a range that are read at once on this node.
 const PAGE: usize = 1 << 16;
@@ -164,6 +164,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                     }
                 }
                 Err(error) => {
+                    if S::has(Mutation::UnknownLocksForgotten) {
+                        let locks = sent.asked.iter().filter(|asked| matches!(asked, Asked::Lock(..)));
+                        locks.filter_map(Asked::row).for_each(|row| state.rows[row as usize].is_locked = false);
+                    }
                     keep_first(&mut outcome, Err(state.failed(node, error)));
                 }
             }
@@ -300,7 +304,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
             }
             Ask::Unlock(number) => {
                 let (table, _, at, _) = row(number);
-                Asked::Unlock(calls.add::<Unlock>(&UnlockRow { table, at, holder, borrows })?)
+                Asked::Unlock(number, calls.add::<Unlock>(&UnlockRow { table, at, holder, borrows })?)
             }
             Ask::Reap(number) => {
                 let (table, key, at, seen) = row(number);
@@ -416,6 +420,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
             }
             Ask::Unlock(number) => {
                 owner.unlock(row(self, number).1, holder);
+                self.rows[number as usize].is_locked = false;
                 Ok(())
             }
             Ask::Reap(number) => {
@@ -489,7 +494,11 @@ impl<P: drtm_rdma::Port> State<'_, P> {
             },
             Asked::Apply(_, slot) => results.get(slot).map_err(|error| self.failed(node, error)),
             Asked::ApplyAll(_, slot) => results.get(slot).map_err(|error| self.failed(node, error)),
-            Asked::Unlock(slot) => results.get(slot).map_err(|error| self.failed(node, error)),
+            Asked::Unlock(row, slot) => {
+                results.get(slot).map_err(|error| self.failed(node, error))?;
+                self.rows[*row as usize].is_locked = false;
+                Ok(())
+            }
             Asked::Reap(slot) => results.get(slot).map_err(|error| self.failed(node, error)),
             Asked::Log(piece, slot) => {
                 let freed = results.get(slot).map_err(|error| self.failed(node, error))?;

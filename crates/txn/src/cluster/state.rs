@@ -249,6 +249,9 @@ pub(super) struct State<'e, P: Port> {
     pub(super) is_decided: bool,
     /// Whether nothing of the transaction is under way, nor locked.
     pub(super) is_over: bool,
+    /// Whether it has ended but for locks whose owner could not be asked to free them, and may be
+    /// met again.
+    pub(super) owes: bool,
     /// Whether its rows are to be locked before they are used, or are.
     pub(super) claims: bool,
     /// Until when its body may hold these locks. `None` before the body runs.
@@ -289,6 +292,7 @@ impl<P: Port> State<'_, P> {
             log: Logging::default(),
             is_decided: false,
             is_over: false,
+            owes: false,
             claims: false,
             claims_until: None,
             given_up: GivenUp::default(),
@@ -320,6 +324,7 @@ impl<P: Port> State<'_, P> {
         self.log.clear();
         (self.is_decided, self.is_over, self.claims, self.culprit) = (false, false, false, None);
         (self.is_scout, self.is_outside, self.claims_until) = (false, false, None);
+        self.owes = false;
         self.forget_index();
     }
 

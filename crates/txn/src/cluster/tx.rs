@@ -15,6 +15,7 @@ pub use self::entry::{ClusterEntry, ClusterOccupiedEntry, ClusterVacantEntry};
 use super::{
     ask::{Ask, Asks},
     coordinator::Coordinator,
+    round::keep_first,
     state::{Culprit, Row, State},
 };
 use crate::{Config, Conflict, DefaultConfig, Durability, Error, mutation::Mutation};
@@ -106,19 +107,20 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
 
     /// Gives the transaction up: nothing has happened.
     pub async fn abort(mut self) {
-        self.give_up().await;
+        // What stays locked for now is the worker's.
+        let _ = self.finish(true).await;
     }
 
-    /// As [`commit`](Self::commit). The transaction is over then, and may be [run
+    /// As [`commit`](Self::commit). After a conflict the transaction is over, and may be [run
     /// again](Self::run_again).
     pub(super) async fn try_commit(&mut self) -> Result<(), Error> {
-        let prepared = self.prepare().await;
-        if prepared.is_ok() {
+        let mut ended = self.prepare().await;
+        if ended.is_ok() {
             self.state().is_decided = true;
         }
         let waits = !self.worker.protocol().is_passive || self.awaits_owners();
-        let finished = self.finish(waits).await;
-        prepared.and(finished)?;
+        keep_first(&mut ended, self.finish(waits).await);
+        ended?;
         self.until_durable().await
     }
 
@@ -160,16 +162,20 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         ended
     }
 
-    /// As [`abort`](Self::abort).
-    pub(super) async fn give_up(&mut self) {
-        // Nothing has been decided, so nothing can be unknown of it.
-        let _ = self.finish(true).await;
+    /// Gives the transaction up because of an error, which it returns. If that is a conflict, the
+    /// transaction is over, and may be [run again](Self::run_again). So where rows may stay locked,
+    /// it is the error of their owner instead.
+    pub(super) async fn give_up(&mut self, error: Error) -> Error {
+        match (error, self.finish(true).await) {
+            (Error::Conflict(_), Err(worse)) => worse,
+            (error, _) => error,
+        }
     }
 
     /// Gives the transaction up, after a look at whether all that it has read is still so.
     pub(super) async fn validate(&mut self) -> Result<(), Error> {
-        let valid = self.check(|_| true).await;
-        self.give_up().await;
+        let mut valid = self.check(|_| true).await;
+        keep_first(&mut valid, self.finish(true).await);
         valid
     }
 
@@ -265,11 +271,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// Carries a decided transaction out, or gives up what an undecided one has taken; whatever was
     /// done of that before. The transaction has ended then, unless it does not wait (`waits`) for
     /// the last phase of one that is decided: that is the worker's then, as if the transaction was
-    /// dropped.
+    /// dropped. So are locks whose owner cannot be asked, until it is met again or is gone.
     ///
     /// # Errors
     ///
-    /// When it is not known whether all of a decided transaction was carried out.
+    /// When it is not known whether all of a decided transaction was carried out; or when a lock of
+    /// another one may not be free.
     pub(super) async fn finish(&mut self, waits: bool) -> Result<(), Error> {
         // What is under way may still take a lock.
         let mut outcome = match &mut self.state {
@@ -309,15 +316,28 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         } else {
             let is_locked = |row: &Row| row.is_locked || S::has(Mutation::OthersUnlocked);
             let mut asks = self.ask(Ask::Unlock, |row| is_locked(row) && row.at.is_some());
-            asks.extend(self.ask(Ask::Reap, |row| row.is_made));
-            // An owner that cannot be asked any more has taken its locks with it.
-            let _ = self.round(Phase::Commit, &asks).await;
+            if !self.state().owes {
+                asks.extend(self.ask(Ask::Reap, |row| row.is_made));
+            }
+            outcome = self.round(Phase::Commit, &asks).await;
             if let Some(state) = &mut self.state {
                 self.worker.void_log(state).await;
             }
         }
-        self.state().is_over = true;
-        outcome
+        let owes = self.holds_locks() && !S::has(Mutation::UnlocksNotRepeated);
+        let state = self.state();
+        (state.is_over, state.owes) = (!owes, owes);
+        if owes || state.is_decided { outcome } else { Ok(()) }
+    }
+}
+
+impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
+    /// Whether rows are locked, or may be, that are not freed by what was sent. An owner that is
+    /// gone has taken its locks with it.
+    fn holds_locks(&self) -> bool {
+        let is_held =
+            |row: &Row| row.is_locked && row.at.is_some() && !row.is_sent && self.worker.may_be_met_again(row.owner);
+        self.state.as_ref().is_some_and(|state| state.rows.iter().any(is_held))
     }
 }
 

@@ -24,6 +24,9 @@ use crate::{Config, Conflict, Db, DefaultConfig, Error, Options, mutation::Mutat
 /// After how many runs a closure's rows are locked before it is run again.
 pub(super) const CLAIM_AFTER: u32 = 4;
 
+/// How soon an owner is asked again to free locks, where it could not be.
+const FREED_AFTER: Duration = Duration::from_millis(1);
+
 /// How soon a backup looks for records again that has found none, in microseconds, and how often
 /// that doubles.
 const APPLY_AFTER: u64 = 8;
@@ -123,7 +126,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         }
     }
 
-    /// Waits until all transactions that were dropped have been ended: their locks are free then.
+    /// Waits until all transactions that were dropped, or could not free all they had locked, have
+    /// been ended: their locks are free then. An owner that is suspected is waited for until it is
+    /// met again or is gone.
     pub async fn settle(&self) {
         self.endpoint().until(|| self.inner.unfinished.get() == 0).await;
     }
@@ -231,10 +236,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
             }
             let ended = match ended {
                 Ok(value) => tx.try_commit().await.map(|()| value),
-                Err(error @ Error::Conflict(_)) => {
-                    tx.give_up().await;
-                    Err(error)
-                }
+                Err(error @ Error::Conflict(_)) => Err(tx.give_up(error).await),
                 // What it has seen may never have been there.
                 Err(error) => Err(tx.validate().await.err().unwrap_or(error)),
             };
@@ -371,9 +373,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     }
 
     /// Waits until no transaction of this worker is running, and has told backups of the last ones.
+    /// Does not wait for owners to be met again. Their locks are those of a node that has left.
     pub(super) async fn drained(&self) {
         let inner = &*self.inner;
-        self.endpoint().until(|| inner.idle.borrow().len() == usize::from(inner.states.get())).await;
+        let owing = || inner.abandoned.borrow().iter().filter(|state| state.owes).count();
+        self.endpoint().until(|| inner.idle.borrow().len() + owing() == usize::from(inner.states.get())).await;
         inner.tell_last().await;
     }
 
@@ -388,10 +392,16 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
                     Poll::Pending
                 }
             });
-            let state = next.await;
+            let mut tx = ClusterTx::new(Rc::clone(&self.inner), next.await);
             // The future that could report a failure was dropped.
-            let _ = ClusterTx::new(Rc::clone(&self.inner), state).finish(true).await;
+            let _ = tx.finish(true).await;
+            let owes = tx.state().owes;
+            // Where it still holds locks, it comes back as one that was dropped.
+            drop(tx);
             inner.unfinished.set(inner.unfinished.get() - 1);
+            if owes {
+                self.endpoint().sleep(FREED_AFTER).await;
+            }
         }
     }
 
