@@ -432,3 +432,40 @@ fn nodes_with_other_backups_do_not_meet() {
         });
     }
 }
+
+/// Writes rows of one length at all owners, beside snapshots of the own node, which begin epochs.
+#[derive(Clone)]
+struct Epochs;
+
+impl Script for Epochs {
+    fn rings(&self) -> Rings {
+        RINGS
+    }
+
+    async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, number: u64) {
+        for turn in 0..12_u64 {
+            let value = [number as u8, turn as u8, 0, 0, 0, 0, 0, 0];
+            let written = worker.transact(async |tx| {
+                tx.get_many(tables.words, 0..6).await?;
+                for row in 0..6 {
+                    tx.put(tables.words, row, &value[..]).await?;
+                }
+                Ok(())
+            });
+            written.await.expect("all nodes are here");
+            if turn % 3 == number % 3 {
+                // It reads nothing, and so waits for nothing.
+                drop(worker.local().snapshot().expect("no closure runs here"));
+            }
+        }
+    }
+}
+
+/// Rows that verbs write have versions of their owner's epoch, as those in the rings have.
+#[test]
+fn versions_of_the_wrong_epoch_are_found() {
+    let run = |seed| Bed::atomic(seed).run(Size { protocol: Protocol::DRTM_OCC, ..SIZE }, &Epochs);
+    (0..rounds(4)).for_each(run);
+    let finds = |seed| catch_unwind(|| Setup::faulty(Mutation::EpochNotWritten).run(|| run(seed))).is_err();
+    assert!((0..rounds(20)).any(finds));
+}

@@ -106,10 +106,16 @@ pub enum Mutation {
     RowsLoggedApart,
     /// A transaction of a cluster returns before it is durable at all owners.
     OwnersNotAwaited,
+    /// A lease counts until the latest time at which it may end, and not the earliest.
+    LeasesTrustedTooLong,
+    /// Rows that verbs write have the next version, whatever their owner's epoch is.
+    EpochNotWritten,
     /// A transaction of a cluster takes a row for unlocked if its lock's outcome is unknown.
     UnknownLocksForgotten,
     /// A transaction of a cluster takes a row for unlocked although its owner was not asked.
     UnlocksNotRepeated,
+    /// A single row that was read by verbs is not validated.
+    SingleReadsBelieved,
     /// A lock that verbs take late counts as taken before its owner's line was read.
     LateLinesNotRead,
 }

@@ -27,8 +27,8 @@ use super::{
     index_info::IndexInfo,
     log::Backup,
     wire::{
-        ApplyRows, Change, ChangedRow, Found, Is, LeasedRow, LineIs, Placed, Refusal, Scanned, ScannedRow, Shifts,
-        Wire as _,
+        ApplyRows, Change, ChangedRow, Found, Is, LeasedRow, LineIs, Placed, Refusal, Scanned, ScannedRow, Shifted,
+        Shifts, Wire as _,
     },
 };
 use crate::{
@@ -40,7 +40,7 @@ use crate::{
     position::Way,
     reclaim,
     state::TxState,
-    storage::{Absence, Expected, KeyRef, Storage},
+    storage::{Absence, Expected, KeyRef, Shift, Storage},
     table::Any,
     write_set::{Write, WriteOp},
 };
@@ -345,7 +345,13 @@ impl<S: Config> Participant<S> {
         let count = self.count()?;
         let served = Self::table_to_write(&self.home, table, key)?;
         let mut shifts = Shifts::new();
-        let note = |shift: crate::storage::Shift| shifts.push(shift.into());
+        let note = |shift: Shift| {
+            let mut shifted = Shifted::from(shift);
+            if S::has(Mutation::SplitsNotGuarded) {
+                shifted.split_off = None;
+            }
+            shifts.push(shifted);
+        };
         let placed = served.storage.place::<Any>(&mut self.state.worker, key, value, &Expected::Nothing, note);
         if let Err(KvError::Busy) = placed
             && let Ok(ReadEntry { at, .. }) = served.storage.read::<Any, _>(key, Current, &mut NoValue)?

@@ -226,9 +226,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             keep_first(outcome, self.peer_of(row).map(drop));
             return Room::Enough;
         };
-        let version = match S::has(Mutation::VersionNotWritten) {
-            true => lock.version(),
-            false => version_in(state.epoch_of(number), lock.version()),
+        let version = match () {
+            () if S::has(Mutation::VersionNotWritten) => lock.version(),
+            () if S::has(Mutation::EpochNotWritten) => lock.version().next(),
+            () => version_in(state.epoch_of(number), lock.version()),
         };
         let value = state.value(number).unwrap_or_default();
         let key = row.key.in_bytes(&state.arena.keys);

@@ -200,7 +200,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             self.place().await?;
             self.lock().await?;
             self.worker.fence();
-        } else if self.state().is_of_one_moment(S::has(Mutation::LockedReadsBelieved)) {
+        } else if self
+            .state()
+            .is_of_one_moment(S::has(Mutation::LockedReadsBelieved) || S::has(Mutation::SingleReadsBelieved))
+        {
             return Ok(());
         }
         if !S::has(Mutation::CommitWithoutValidation) {

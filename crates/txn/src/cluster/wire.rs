@@ -17,7 +17,7 @@ use drtm_rdma::rpc::{Decode, DecodeError, Encode, Procedure, Reader};
 
 pub use self::refusal::Refusal;
 pub(super) use self::{
-    replies::{Before, Found, Is, LeasedRow, LineIs, Placed, RingPlace, Scanned, ScannedRow, Shifts, Welcome},
+    replies::{Before, Found, Is, LeasedRow, LineIs, Placed, RingPlace, Scanned, ScannedRow, Shifted, Shifts, Welcome},
     requests::{
         AppendTo, ApplyRow, ApplyRows, Change, ChangedRow, CheckRow, GuardOf, Hello, LeaseRow, LockRow, OpenRingFor,
         PlaceRow, ReadRow, ReapRow, ScanRows, SettleUpTo, UnlockRow,
@@ -289,7 +289,7 @@ mod tests {
         let rows = encoded(|into| [row, named].iter().for_each(|row| row.put(into)));
         let scanned =
             Scanned { count, is_whole: other.is_multiple_of(2), passed: [absence].into_iter().collect(), rows: &rows };
-        let shift = replies::Shifted { before: absence, after: absence, split_off: Some(absence) };
+        let shift = Shifted { before: absence, after: absence, split_off: Some(absence) };
         let placed = Placed { count, at, version, is_made: true, shifts: [shift].into_iter().collect() };
         let durability = [None, Some(Durability::Async), Some(Durability::Sync)][other as usize % 3];
         let welcome = Welcome { region: other as u16, line: count, durability, tables: vec![None, Some(other)] };
