@@ -182,7 +182,8 @@ fn the_memory_of_rows_is_used_again() -> Result<(), Error> {
         Ok::<_, Error>((notes, texts, sorted))
     };
     let drop_all = || ["notes", "texts", "sorted"].into_iter().try_for_each(|name| db.drop_table(name));
-    // A table gets the nodes of any table of its kind, so all of a kind become as large as the largest.
+    // A table gets the nodes of any table of its kind, so all of a kind become as large as the
+    // largest.
     for _ in 0..2 {
         round()?;
         drop_all()?;
