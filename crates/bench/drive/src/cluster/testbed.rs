@@ -54,6 +54,7 @@ fn in_this_process<S: Config<Engine = NoHtm>, W: ClusterWorkload>(
 }
 
 #[cfg(not(feature = "studies"))]
+#[expect(clippy::extra_unused_type_parameters, reason = "the same call as with studies")]
 fn in_this_process<S: Config<Engine = NoHtm>, W: ClusterWorkload>(
     _workload: &W,
     fabric: FabricName,
