@@ -2,7 +2,7 @@
 //! be counted:
 //!
 //! ```text
-//! cargo build --release -p drtm-htm --example inspected
+//! cargo build --profile bench -p drtm-htm --example inspected
 //! valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*software_alone*' target/release/examples/inspected
 //! valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*software_behind_a_choice*' target/release/examples/inspected
 //! ```

@@ -11,8 +11,10 @@ fn assembly() -> &'static str {
     static ASSEMBLY: OnceLock<String> = OnceLock::new();
     ASSEMBLY.get_or_init(|| {
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("inspected.s");
+        // Not by `--profile bench`, for which `cargo rustc` builds a harness of tests.
         let built = Command::new(env!("CARGO"))
-            .args(["rustc", "--profile", "bench", "--quiet", "--package", "drtm-htm", "--example", "inspected", "--"])
+            .envs([("CARGO_PROFILE_RELEASE_LTO", "fat"), ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1")])
+            .args(["rustc", "--release", "--quiet", "--package", "drtm-htm", "--example", "inspected", "--"])
             .arg(format!("--emit=asm={}", path.display()))
             .status()
             .expect("cargo runs");
