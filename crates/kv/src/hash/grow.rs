@@ -84,7 +84,7 @@ impl<E: Engine> Table<E> {
                 engine.store(buckets, number + 1);
                 self.release(old);
             }
-            Ok(None) | Err(KvError::Region(_)) => bucket::release_unchanged(engine, old),
+            Ok(None) | Err(KvError::Full(_) | KvError::Region(_)) => bucket::release_unchanged(engine, old),
             Err(_) => self.release(old),
         }
         let Some(emptied) = divided? else { return Ok(None) };
