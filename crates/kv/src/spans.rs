@@ -114,8 +114,8 @@ pub(crate) struct Retired {
     pub(crate) class: u8,
 }
 
-/// A number that is no class's.
-pub(crate) const NO_CLASS: u8 = u8::MAX;
+/// A number that is no class's, and fits into a span's word.
+pub(crate) const NO_CLASS: u8 = CLASS as u8;
 
 /// What a span is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -292,18 +292,26 @@ impl Spans {
         says & KIND == SPARSE && (says & COUNT) >> 3 == out && says >> GENERATION_AT < LAST
     }
 
-    /// Retires a sparse span of which exactly this many objects are out: the caller frees all of
-    /// them. `None` if others are out.
-    pub(crate) fn retire_whole<E: Engine>(&self, engine: &E, first: u64, out: u64) -> Option<Retired> {
-        if !self.is_sparse_with(engine, first, out) {
-            return None;
-        }
+    /// Takes so many objects of a sparse span back at once, and retires the span. `None` if it is
+    /// not sparse, or others are out: it is [retired](Self::retire) after those were given back.
+    pub(crate) fn retire_whole<E: Engine>(&self, engine: &E, first: u64, objects: u64) -> Option<Retired> {
         let word = self.word(first);
-        let says = engine.load(word);
-        // None of its objects can be taken while it is sparse, and all that are out are the
-        // caller's.
-        engine.compare_exchange(word, says, says & !(KIND | COUNT) | RETIRED).ok()?;
-        Some(Retired { run: Run { first, units: self.units_of(engine, first) }, class: NO_CLASS })
+        let mut says = engine.load(word);
+        while says & KIND == SPARSE {
+            debug_assert!(says & COUNT >= objects * ONE, "{says:x} has no {objects} objects out");
+            // None of its objects can be taken while it is sparse.
+            let left = (says - objects * ONE) | u64::from(NO_CLASS) << CLASS_AT;
+            let is_whole = left & COUNT == 0;
+            match engine.compare_exchange(word, says, if is_whole { left & !KIND | RETIRED } else { left }) {
+                Ok(_) if is_whole => {
+                    let run = Run { first, units: self.units_of(engine, first) };
+                    return Some(Retired { run, class: NO_CLASS });
+                }
+                Ok(_) => return None,
+                Err(found) => says = found,
+            }
+        }
+        None
     }
 
     /// Notes that a retired span is none any more.
@@ -418,9 +426,21 @@ mod tests {
         assert_eq!((spans.first_unit_of(&NoHtm, last), spans.first_unit_of(&NoHtm, 0)), (Some(2), None));
         assert_eq!(spans.retire_whole(&NoHtm, 2, 3), None, "its objects can be taken");
         assert!(spans.set_sparse(&NoHtm, 2, true) && !spans.set_sparse(&NoHtm, 2, true));
-        assert!(!spans.is_sparse_with(&NoHtm, 2, 2) && spans.retire_whole(&NoHtm, 2, 2).is_none());
+        assert!(!spans.is_sparse_with(&NoHtm, 2, 2) && spans.is_sparse_with(&NoHtm, 2, 3));
         assert_eq!(spans.retire_whole(&NoHtm, 2, 3), Some(Retired { run: SPAN, class: NO_CLASS }));
         assert!(spans.retire(&NoHtm).is_empty() && spans.uses(&NoHtm).next().is_none());
+    }
+
+    /// Another thread may free an object that it has taken out, while the others are taken back.
+    #[test]
+    fn a_span_of_which_an_object_is_still_out_is_retired_once_that_is_given_back() {
+        let spans = Spans::new(1 << 20);
+        assert!(spans.make(&NoHtm, SPAN, 7, 3) && spans.set_sparse(&NoHtm, 2, true));
+        assert!(spans.retire_whole(&NoHtm, 2, 2).is_none() && spans.retire(&NoHtm).is_empty());
+        let free = spans.give(&NoHtm, 2 * spans.unit_words());
+        assert!(!spans.take(&NoHtm, free));
+        assert_eq!(spans.retire(&NoHtm), [Retired { run: SPAN, class: NO_CLASS }]);
+        assert!(!spans.take(&NoHtm, free));
     }
 
     #[test]

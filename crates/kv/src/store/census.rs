@@ -36,7 +36,8 @@ pub struct Emptied {
 #[derive(Debug)]
 pub(crate) struct Census<E: Engine> {
     store: Store<E>,
-    /// The table's records in each span, by the span's first unit; then those that were taken out.
+    /// The table's records in each span, by the span's first unit. After the decision: one more than
+    /// were taken out of a span that leaves as a whole, and zero for all others.
     objects: Vec<u64>,
     /// The first units of spans of which nothing is given out.
     spans: Vec<u64>,
@@ -88,8 +89,8 @@ impl<E: Engine> Census<E> {
         let is_whole = |first: &u64| heap.spans.is_sparse_with(engine, *first, objects[*first as usize]);
         let (whole, shared): (Vec<_>, Vec<_>) = spans.iter().copied().partition(is_whole);
         heap.leave_sparse(engine, &shared);
-        objects.fill(NOT_WHOLE);
-        whole.iter().for_each(|first| objects[*first as usize] = 0);
+        shared.iter().for_each(|first| objects[*first as usize] = 0);
+        whole.iter().for_each(|first| objects[*first as usize] = 1);
         *spans = whole;
     }
 
@@ -99,7 +100,7 @@ impl<E: Engine> Census<E> {
         let (spans, region) = (&self.store.shared.heap.spans, self.store.region());
         let first = spans.first_unit_of(region.engine(), place.word);
         match first.and_then(|first| self.objects.get_mut(first as usize)) {
-            Some(objects) if *objects != NOT_WHOLE => *objects += 1,
+            Some(objects) if *objects != 0 => *objects += 1,
             _ => {
                 let record = Record::at(region, place)?;
                 // The holder of the lock may be waiting for the bucket or leaf.
@@ -118,21 +119,17 @@ impl<E: Engine> Census<E> {
         self.freed.drain(..).for_each(|(class, word)| worker.free(class, word));
     }
 
-    /// Retires the spans of which every record was taken out.
+    /// Retires the spans of which every record was taken out. Where another thread has taken one
+    /// out meanwhile, the span is retired once that thread has freed its memory.
     pub(crate) fn end(mut self) -> Emptied {
         let (heap, engine) = (&self.store.shared.heap, self.store.region().engine());
-        let objects = |first: &u64| self.objects[*first as usize];
+        let taken_out = |first: &u64| self.objects[*first as usize] - 1;
         let retired: Vec<_> =
-            self.spans.iter().filter_map(|first| heap.spans.retire_whole(engine, *first, objects(first))).collect();
-        debug_assert_eq!(retired.len(), self.spans.len(), "a span that was whole has changed");
+            self.spans.iter().filter_map(|first| heap.spans.retire_whole(engine, *first, taken_out(first))).collect();
         self.emptied.spans = retired.len() as u64;
         self.store.shared.quarantine.add_spans(retired);
-        self.spans.clear();
         // What was free in other spans meanwhile.
         heap.leave_sparse(engine, &[]);
         self.emptied
     }
 }
-
-/// The count of a span that does not leave as a whole.
-const NOT_WHOLE: u64 = u64::MAX;

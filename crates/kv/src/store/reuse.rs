@@ -152,8 +152,13 @@ impl<E: Engine> Store<E> {
     #[inline(never)]
     pub fn find_memory(&self) -> bool {
         self.retire();
-        let (objects, has_spans) = self.let_out(1);
-        // There is no worker here to take them.
+        self.release(1)
+    }
+
+    /// Frees the objects that come out of quarantine: there is no worker here to take them. Returns
+    /// whether spans have come out, too.
+    fn release(&self, least: usize) -> bool {
+        let (objects, has_spans) = self.let_out(least);
         objects.iter().for_each(|(class, word)| self.shared.heap.free(self.region().engine(), *class, *word));
         has_spans
     }
@@ -187,8 +192,7 @@ impl<E: Engine> Store<E> {
     /// no spans.
     #[doc(hidden)]
     pub fn release_spans(&self) {
-        let (objects, _) = self.let_out(DETAINED);
-        objects.iter().for_each(|(class, word)| self.shared.heap.free(self.region().engine(), *class, *word));
+        self.release(DETAINED);
     }
 
     /// Records that this thread got no memory while some is in quarantine.
