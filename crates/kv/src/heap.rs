@@ -179,23 +179,38 @@ impl Heap {
         let (engine, wanted) = (region.engine(), self.spans.units_for(words));
         loop {
             let run = self.units_for_span(region, wanted, words.div_ceil(unit))?;
-            let begin = run.first * unit;
-            let objects = run.units * unit / words;
-            debug_assert!(begin + run.units * unit <= Place::MAX_WORD + 1);
-            if self.spans.make(engine, run, class.0, objects) {
-                return Ok((begin, begin + objects * words));
+            if let Some(span) = self.make(engine, run, class) {
+                return Ok(span);
             }
         }
     }
 
+    /// Makes a span of units. Gives the words where it begins and ends. `None`: they cannot be one
+    /// any more.
+    fn make<E: Engine>(&self, engine: &E, run: Run, class: Class) -> Option<(u64, u64)> {
+        let (begin, objects) = (run.first * self.spans.unit_words(), self.objects(run.units, class));
+        let end = begin + objects * class.words();
+        debug_assert!(end <= Place::MAX_WORD + 1);
+        self.spans.make(engine, run, class.0, objects).then_some((begin, end))
+    }
+
+    /// Returns how many objects a span of so many units has.
+    fn objects(&self, units: u64, class: Class) -> u64 {
+        units * self.spans.unit_words() / class.words()
+    }
+
     /// Lets a retired span serve its class again. Its objects are as they were freed.
     pub(crate) fn revive<E: Engine>(&self, engine: &E, class: Class, run: Run) {
-        let (begin, words) = (run.first * self.spans.unit_words(), class.words());
-        let objects = run.units * self.spans.unit_words() / words;
-        // It was not retired in the last generation.
-        let is_made = self.spans.make(engine, run, class.0, objects);
-        debug_assert!(is_made, "a retired span has another generation");
-        let left = std::mem::replace(&mut *self.cut[usize::from(class.0)].lock(), (begin, begin + objects * words));
+        let span = self.make(engine, run, class);
+        debug_assert!(span.is_some(), "a span that was retired has another generation");
+        if let Some(span) = span {
+            self.cut_from(engine, class, span);
+        }
+    }
+
+    /// Cuts the next pages from this span, and gives back what is left of the one before.
+    fn cut_from<E: Engine>(&self, engine: &E, class: Class, span: (u64, u64)) {
+        let left = std::mem::replace(&mut *self.cut[usize::from(class.0)].lock(), span);
         self.give_page(engine, class, left);
     }
 
@@ -227,9 +242,8 @@ impl Heap {
         }
         let mut span = self.span(region, class)?;
         let page = cut_page(&mut span, words, class.words()).unwrap_or_default();
-        let left = std::mem::replace(&mut *cut.lock(), span);
-        // Another thread has made a span at the same time.
-        self.give_page(region.engine(), class, left);
+        // Another thread may have made a span at the same time.
+        self.cut_from(region.engine(), class, span);
         Ok(page)
     }
 
@@ -289,9 +303,9 @@ impl Heap {
     pub(crate) fn free_for_others<E: Engine>(&self, engine: &E, class: Option<Class>) -> (u64, u64) {
         let mut free = [0; COUNT];
         for span in self.spans.uses(engine).filter(|span| class != Some(Class(span.class))) {
-            let words = Class(span.class).words();
-            let objects = span.units * self.spans.unit_words() / words;
-            free[usize::from(span.class)] += 8 * words * objects.saturating_sub(span.out);
+            let class = Class(span.class);
+            let objects = self.objects(span.units, class).saturating_sub(span.out);
+            free[usize::from(span.class)] += 8 * class.words() * objects;
         }
         let most = (0..COUNT).max_by_key(|class| free[*class]).unwrap_or(0);
         (free.iter().sum(), 8 * Class(most as u8).words())
@@ -307,7 +321,7 @@ impl Heap {
             spans.sort_unstable_by_key(|span| std::cmp::Reverse(span.out));
             let mut out: u64 = spans.iter().map(|span| span.out).sum();
             for span in spans {
-                let has = span.units * self.spans.unit_words() / Class(class).words();
+                let has = self.objects(span.units, Class(class));
                 if out == 0 {
                     sparse.push(span.first);
                 }

@@ -48,10 +48,9 @@ pub(super) type Bucket = [Word; BUCKET_WORDS];
 pub(super) struct Segments {
     /// The first of the header's words, which have the places.
     header: Offset,
-    /// The places that this handle has learned, by [run] of buckets. Each is the word where bucket
-    /// 0 would be if all buckets before the run lay right before it, or [`UNKNOWN`]. So a bucket's
-    /// number alone leads to its place.
-    /// This has the first runs.
+    /// The places that this handle has learned, of the first runs, by [run] of buckets. Each is the
+    /// word where bucket 0 would be if all buckets before the run lay right before it, or
+    /// [`UNKNOWN`]. So a bucket's number alone leads to its place.
     known: Box<[AtomicU64]>,
     /// The further runs, as many as the region has room for, once there is one.
     further: OnceLock<Box<[AtomicU64]>>,

@@ -36,7 +36,7 @@ pub enum RemoteError {
     /// The table's records have no checksums, so torn READs cannot be detected.
     #[error("the table at {at} is not made for peers; make it so, or ask its owner by message")]
     NotForPeers {
-        /// The table, or the record.
+        /// The table.
         at: Remote,
     },
     /// A record contradicts its checksum although it is not being written.

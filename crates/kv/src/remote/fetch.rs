@@ -150,9 +150,6 @@ pub(super) async fn look<K: Keys, P: Port>(
             Image::Stale => Looked::At(Look::Stale),
             Image::Writing => Looked::At(Look::Busy),
             Image::Torn(version) => Looked::Torn(version),
-            // The table's records have checksums: this is another table's, after the owner has
-            // started again, for example.
-            Image::Unchecked => Looked::At(Look::Stale),
         });
     }
 }

@@ -31,8 +31,6 @@ pub(super) enum Image {
     Torn(Version),
     /// A record that has this many words, of which fewer were fetched.
     Longer(usize, Version),
-    /// A record without a checksum.
-    Unchecked,
 }
 
 /// The header of a record that was fetched consistently.
@@ -61,7 +59,9 @@ impl Image {
             return Self::Writing;
         }
         if !head.is_checked() {
-            return Self::Unchecked;
+            // The table's records have checksums, so this is another table's: after the owner has
+            // restarted, for example.
+            return Self::Stale;
         }
         let Ok(shape) = Shape::told::<K, Infallible>(head, || Ok(header[HEADER_WORDS]));
         if !shape.is_possible() {

@@ -5,7 +5,7 @@ use drtm_htm::{Engine, Waiter};
 use super::{Cursor, Table, Tree, TreeKeys, kind::Kind, node::Node};
 use crate::{
     Current, Emptied, KvError, Version, Worker,
-    layout::{Place, Target},
+    layout::Target,
     store::{Census, Entry},
     value_sink::NoValue,
 };
@@ -41,7 +41,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         let table = &*self.table;
         table.base.raise_floor(last)?;
         let mut census = Census::begin(worker);
-        table.count_records::<K>(&mut census)?;
+        table.count_records(&mut census)?;
         census.decide();
         let (waiter, mut key) = (Waiter::new(), K::Owned::default());
         // From the end, where an empty leaf leaves the tree most easily.
@@ -67,12 +67,12 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
 impl<E: Engine> Table<E> {
     /// Counts the records of the tree. Nodes are read from left to right, since a node that leaves
     /// passes its entries to the left: none is counted twice.
-    fn count_records<K: Kind>(&self, census: &mut Census<E>) -> Result<(), KvError> {
+    fn count_records(&self, census: &mut Census<E>) -> Result<(), KvError> {
         let mut waiting = vec![self.root];
         while let Some(place) = waiting.pop() {
             let Some((level, links)) = links_of(self.node(place)?) else { continue };
             for link in links.into_iter().rev() {
-                match target::<K>(link) {
+                match Target::of(link) {
                     _ if level > 0 => waiting.push(link),
                     Target::Record(place) => census.count(place),
                     Target::Layer(place) => waiting.push(place),
@@ -94,7 +94,7 @@ impl<E: Engine> Table<E> {
         let Some(leaf) = point.leaf.try_lock() else { return Ok(false) };
         let (before, mut count, mut failed) = (leaf.count(), leaf.count(), Ok(()));
         while count > 0 {
-            let Target::Record(place) = target::<K>(leaf.node.link(count - 1)) else { break };
+            let Target::Record(place) = Target::of(leaf.node.link(count - 1)) else { break };
             match census.take_out::<K::InRecord>(worker, place) {
                 Ok(Entry::Removed) => count -= 1,
                 Ok(Entry::Busy) => break,
@@ -112,11 +112,6 @@ impl<E: Engine> Table<E> {
         }
         Ok(count < before)
     }
-}
-
-/// Returns what a link of a leaf leads to. Only byte strings have layers.
-fn target<K: Kind>(link: u64) -> Target {
-    if K::FITS { Target::Record(Place::from_link(link)) } else { Target::of(link) }
 }
 
 /// Returns a node's level and its links, as they were at one moment. `None` if it has left the
