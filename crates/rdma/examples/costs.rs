@@ -2,7 +2,7 @@
 //! by the wall clock.
 //!
 //! ```text
-//! cargo run --release -p drtm-rdma --example costs
+//! cargo run --profile bench -p drtm-rdma --example costs
 //! ```
 
 #[cfg(not(feature = "model"))]

@@ -2,8 +2,8 @@
 //! `scripts/verb-cost`.
 //!
 //! ```text
-//! cargo run --release -p drtm-rdma --example counted -- local read 1000
-//! cargo run --release -p drtm-rdma --example counted -- shm read 1000
+//! cargo run --profile bench -p drtm-rdma --example counted -- local read 1000
+//! cargo run --profile bench -p drtm-rdma --example counted -- shm read 1000
 //! ```
 //!
 //! A fourth argument is the number of coroutines, which is 8 without it.

@@ -2,7 +2,7 @@
 //! nanoseconds by the wall clock.
 //!
 //! ```text
-//! cargo run --release -p drtm-rdma --example shared_costs
+//! cargo run --profile bench -p drtm-rdma --example shared_costs
 //! ```
 //!
 //! Meant for an idle machine with two processors or more. The program starts itself once more, as

@@ -2,7 +2,7 @@
 //! the wall clock, of turns that alternate with raw ones.
 //!
 //! ```text
-//! cargo run --release -p drtm-rdma --example tcp_costs [clear]
+//! cargo run --profile bench -p drtm-rdma --example tcp_costs [clear]
 //! ```
 //!
 //! Meant for an idle machine with two processors or more. The program starts itself once more, as

@@ -151,9 +151,7 @@ impl Caller {
         (self.node, self.incarnation, self.endpoint, self.life) == (to.node, to.incarnation, to.endpoint, to.life)
             && !self.is_closed()
     }
-}
 
-impl Caller {
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Acquire)
     }
@@ -246,7 +244,9 @@ impl<E: Engine> Shared<E> {
         self.lives.len()
     }
 
-    /// The incarnation of a node of the directory that is here, or was last.
+    /// Returns the incarnation of a node of the directory that is here, or was last.
+    /// [`VerbError::NotJoined`] if none was, [`VerbError::UnknownNode`] if the directory does not
+    /// have the node.
     pub(crate) fn life_in_directory(&self, node: NodeId) -> Result<Arc<Peer>, VerbError> {
         match self.directory.get(usize::from(node.0)) {
             Some(Some(_)) => self.life(node).ok_or(VerbError::NotJoined { node }),
@@ -254,7 +254,7 @@ impl<E: Engine> Shared<E> {
         }
     }
 
-    /// The incarnation of a node that is here, or was last.
+    /// Returns the incarnation of a node that is here, or was last.
     pub(crate) fn life(&self, node: NodeId) -> Option<Arc<Peer>> {
         self.lives.get(usize::from(node.0))?.read().clone()
     }

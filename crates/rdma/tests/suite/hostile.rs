@@ -58,7 +58,7 @@ impl Hello {
         self.bytes_from(address.ip(), address.port() - self.to + self.from)
     }
 
-    /// The same of a node that says that it is there.
+    /// Its bytes, of a node that says that it is at this address.
     fn bytes_from(self, ip: IpAddr, port: u16) -> Vec<u8> {
         let IpAddr::V4(ip) = ip else { panic!("{ip} is none of these tests'") };
         let mut bytes = vec![self.kind, self.sealed, self.engine, 0];

@@ -446,10 +446,10 @@ fn a_node_that_has_not_joined_yet_is_not_unknown() {
     let first = join(&NoHtm, &addresses.config(NodeId(0), 1));
     let endpoint = first.endpoint(NodeId(0)).expect("room");
     let call = |node| block_on(&endpoint, endpoint.during(Phase::Other).send(node, b""));
-    let (late, nobody) = (NodeId(1), NodeId(NODES));
+    let (late, unknown) = (NodeId(1), NodeId(NODES));
     assert_eq!(call(late), Err(VerbError::NotJoined { node: late }));
     assert_eq!(endpoint.reconnect(late), Err(VerbError::NotJoined { node: late }));
-    assert_eq!(call(nobody), Err(VerbError::UnknownNode { node: nobody }));
+    assert_eq!(call(unknown), Err(VerbError::UnknownNode { node: unknown }));
     let second = join(&NoHtm, &addresses.config(late, 1));
     assert_eq!(call(late), Ok(()));
     drop(second);
@@ -462,7 +462,7 @@ fn a_second_process_with_a_nodes_number_is_refused_by_all() {
     let addresses = Addresses::new();
     let (holder, elsewhere) = (NodeId(1), addresses.of(NodeId(7)));
     let _third = join(&NoHtm, &addresses.config(NodeId(0), 1));
-    let _held = join(&NoHtm, &addresses.config(holder, 1));
+    let held = join(&NoHtm, &addresses.config(holder, 1));
     let other = join(&NoHtm, &addresses.config(NodeId(2), 1));
     let everywhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), elsewhere.port());
     // What is told the whole directory finds out by itself.
@@ -489,7 +489,7 @@ fn a_second_process_with_a_nodes_number_is_refused_by_all() {
         assert_eq!(block_on(&endpoint, endpoint.during(Phase::Other).send(node, b"")), Ok(()));
     }
     // Behind a mapped port, it says where peers reach it.
-    drop(_held);
+    drop(held);
     let config = TcpConfig::new(holder, elsewhere, KEY).incarnation(Incarnation(2)).advertise(addresses.of(holder));
     let mapped = join(&NoHtm, &config.peer(NodeId(2), addresses.of(NodeId(2))));
     assert_eq!(endpoint.presence(holder), Presence::Here(mapped.incarnation()));

@@ -95,8 +95,8 @@ fn a_new_incarnation_must_be_accepted<R: Testbed>(mood: R::Mood) {
     until_gone(&endpoint);
     let gone = VerbError::Gone { node: NodeId(1), incarnation: Incarnation(1) };
     assert_eq!(endpoint.reconnect(NodeId(1)), Err(gone));
-    let nobody = NodeId(1000);
-    assert_eq!(endpoint.reconnect(nobody), Err(VerbError::UnknownNode { node: nobody }));
+    let unknown = NodeId(1000);
+    assert_eq!(endpoint.reconnect(unknown), Err(VerbError::UnknownNode { node: unknown }));
     world.restart(1);
     let mut executor = Executor::new(&endpoint).patience(PATIENCE);
     executor.spawn(endpoint.until(|| endpoint.presence(NodeId(1)).here().is_some()));
