@@ -5,7 +5,7 @@ use crate::{
     claims::{self, Claim},
     cycle::{Step, Through},
     deferral::{self, Deferral, Parties, Undeferred},
-    footprint::Touch,
+    footprint::{Touch, conflict},
     graph::{Graph, Moment},
     merge::{Merge, Merger, Needs},
     mutation::{self, Mutation},
@@ -45,11 +45,8 @@ impl<'p> Analysis<'p> {
         for transaction in (0..all.len()).filter(|&place| is_read[place]) {
             in_pieces[transaction].iter_mut().for_each(Vec::clear);
             readers[transaction] = all[transaction].concat();
-            let touched = &readers[transaction];
-            let conflicts = |pieces: &Vec<Vec<Touch>>| {
-                pieces.iter().flatten().any(|one| touched.iter().any(|other| one.conflicts(other)))
-            };
-            let waits_for = (0..all.len()).map(|other| !is_read[other] && conflicts(&all[other])).collect();
+            let conflicts = |other: usize| all[other].iter().any(|piece| conflict(piece, &readers[transaction]));
+            let waits_for = (0..all.len()).map(|other| !is_read[other] && conflicts(other)).collect();
             reads.push(Moment { through: Through::Read { transaction }, waits_for });
         }
 
@@ -64,8 +61,12 @@ impl<'p> Analysis<'p> {
 
     /// Returns the finest pieces of a transaction.
     pub(crate) fn finest(&self, transaction: usize) -> Pieces {
-        Merger::new(self.program, transaction, &self.needs[transaction]).finest(self.program, &self.graph)
+        finest(self.program, &self.needs, &self.graph, transaction)
     }
+}
+
+fn finest(program: &Program, needs: &[Needs], graph: &Graph, transaction: usize) -> Pieces {
+    Merger::new(program, transaction, &needs[transaction]).finest(program, graph)
 }
 
 /// What decides on deferrals.
@@ -104,10 +105,8 @@ impl Draft<'_> {
 
     /// Returns how many pieces all transactions have together.
     fn count(&self, graph: &Graph) -> usize {
-        let finest = |transaction: usize| {
-            Merger::new(self.program, transaction, &self.needs[transaction]).finest(self.program, graph).0.len()
-        };
-        (0..self.program.transactions.len()).map(finest).sum()
+        let pieces = |transaction| finest(self.program, &self.needs, graph, transaction).0.len();
+        (0..self.program.transactions.len()).map(pieces).sum()
     }
 
     /// Returns how many pieces there are with these deferrals, or the path that forbids them.
@@ -122,7 +121,7 @@ impl Draft<'_> {
         let mut most = self.count_with(&[]).unwrap_or_else(|_| unreachable!("nothing is deferred"));
         for publisher in 0..self.program.transactions.len() {
             let own: Vec<Deferral> = candidates.iter().filter(|one| one.publisher == publisher).cloned().collect();
-            let together = if own.len() > 1 { Some(own.clone()) } else { None };
+            let together = (own.len() > 1).then(|| own.clone());
             for set in together.into_iter().chain(own.into_iter().map(|one| vec![one])) {
                 let mut trial = self.deferrals.clone();
                 trial.extend(set.iter().filter(|one| !self.deferrals.contains(one)).cloned());
@@ -175,8 +174,6 @@ fn grant(program: &Program, touches: &[Vec<Vec<Touch>>], claims: &[Claim]) -> Ve
 /// Returns the order within a transaction.
 fn needs(program: &Program, touches: &[Vec<Touch>], transaction: usize, options: Options) -> Needs {
     let known = &program.transactions[transaction].pieces;
-    let conflict =
-        |one: &[Touch], other: &[Touch]| one.iter().any(|one| other.iter().any(|other| one.conflicts(other)));
     let of = |after: usize| {
         let is_needed = |before: &usize| {
             let stated = known[after].after.contains(before) && !mutation::includes(Mutation::DependenciesForgotten);

@@ -122,6 +122,9 @@ impl Chopping {
             let transaction = program.transactions.iter().position(|known| known.name == name);
             let unknown = || Refusal::Unknown { what: "transaction", name: name.to_owned() };
             let transaction = transaction.ok_or_else(unknown)?;
+            if choppings.iter().any(|(other, _)| *other == transaction) {
+                return Err(Refusal::Twice { transaction: name.to_owned() });
+            }
             choppings.push((transaction, insist::check(&analysis, transaction, pieces)?));
         }
         Ok(Self::new(&analysis, options, &choppings))

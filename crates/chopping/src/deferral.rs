@@ -38,8 +38,8 @@ pub struct Deferral {
 impl Deferral {
     /// Returns whether a piece accesses the columns. A search does not.
     pub(crate) fn concerns(&self, program: &Program, piece: PieceId) -> bool {
-        let accesses = program.at(piece).accesses.iter().filter(|access| access.kind != Kind::Search);
-        accesses.into_iter().any(|access| access.table == self.table && access.columns & self.columns != 0)
+        let mut accesses = program.at(piece).accesses.iter().filter(|access| access.kind != Kind::Search);
+        accesses.any(|access| access.table == self.table && access.columns & self.columns != 0)
     }
 }
 

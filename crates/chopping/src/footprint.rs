@@ -68,3 +68,8 @@ impl Touch {
         self.table == other.table && of(self, other) | of(other, self) != 0
     }
 }
+
+/// Returns whether any access of one piece conflicts with any of another.
+pub(crate) fn conflict(one: &[Touch], other: &[Touch]) -> bool {
+    one.iter().any(|one| other.iter().any(|other| one.conflicts(other)))
+}

@@ -10,6 +10,13 @@ pub enum Refusal {
     #[error("the chopping is not serializable: {0}; merge two pieces of one transaction on this cycle")]
     Cycle(Cycle),
 
+    /// A transaction is named twice.
+    #[error("{transaction} is named twice: name all of its pieces at once")]
+    Twice {
+        /// The transaction.
+        transaction: String,
+    },
+
     /// A piece would run before one that it depends on.
     #[error("{transaction}: {piece} runs before {needed}, which it depends on: exchange them, or merge them")]
     Order {
