@@ -79,7 +79,7 @@ enum Optimisation {
     SplitSearch,
     /// Transactions that only read, as a whole
     TwoRounds,
-    /// Rows that belong to whoever removed their key
+    /// Rows that belong to the transaction that removed their key
     Claims,
     /// Additions that are published later
     Deferral,
@@ -156,8 +156,7 @@ impl Args {
             Some(refused) => report.text(&format!("refused: {refused}\n\nThe finest chopping is\n\n{chopping}"))?,
         }
         let write = |path: &Option<PathBuf>, text: fn(&Chopping) -> String| match path {
-            Some(path) => fs::write(path, text(&chopping))
-                .map_err(|source| drtm_report::Error::File { path: path.clone(), source }),
+            Some(path) => fs::write(path, text(&chopping)).map_err(drtm_report::Error::file(path)),
             None => Ok(()),
         };
         write(&self.dot, Chopping::to_dot)?;

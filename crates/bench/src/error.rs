@@ -6,8 +6,7 @@ use drtm_report::Failure;
 
 /// A command failed. Every message says what to do instead.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
+pub(crate) enum Error {
     /// A workload's run failed.
     #[error(transparent)]
     Run(#[from] drtm_drive::Error),
@@ -48,8 +47,7 @@ pub enum Error {
 
 /// A store under comparison failed.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StoreError {
+pub(crate) enum StoreError {
     /// It does not support the requested measurement.
     #[error("{engine} {why}")]
     NotSupported {

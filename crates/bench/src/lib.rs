@@ -14,7 +14,7 @@
 //! - `compare`: workloads on this database beside other stores.
 //! - [`drtm_tpcc`], [`drtm_workloads`]: workloads: tables, initial population, inputs,
 //!   transactions, and consistency checks. [`drtm_drive`] runs them.
-//! - [`drtm_soak`]: histories of clients, which [`drtm_history`] checks; crashes, kills and disk
+//! - [`drtm_soak`]: histories of clients, which `drtm-history` checks; crashes, kills and disk
 //!   failures.
 //! - [`drtm_paper`]: studies of transactional memory, maps and fabrics; the figures of the papers.
 //! - [`drtm_tool`]: the commands of the program `drtm`, which `drtm-bench log` is another name for.
@@ -33,4 +33,4 @@ mod error;
 mod from_redb {}
 
 pub use cli::run;
-pub use error::{Error, StoreError};
+use error::{Error, StoreError};

@@ -65,9 +65,7 @@ impl LogPlace<'_> {
     ///
     /// Returns an error if the directory has files.
     pub fn fresh(&self) -> Result<Arc<Meter>, Error> {
-        if drtm_report::is_occupied(self.directory) {
-            return Err(drtm_report::Error::Occupied { path: self.directory.to_owned() }.into());
-        }
+        drtm_report::refuse_occupied(self.directory)?;
         Meter::open(self.directory.to_owned()).map(Arc::new)
     }
 }
@@ -94,8 +92,7 @@ pub struct Written {
 
 impl Meter {
     fn open(directory: PathBuf) -> Result<Self, Error> {
-        let files =
-            Files::create(directory.clone()).map_err(|source| drtm_report::Error::File { path: directory, source })?;
+        let files = Files::create(directory.clone()).map_err(drtm_report::Error::file(&directory))?;
         Ok(Self { files, counts: Arc::default() })
     }
 
@@ -154,8 +151,8 @@ impl Storage for Meter {
         Ok(self.metered(self.files.create(name)?))
     }
 
-    fn open(&self, name: &str) -> io::Result<Box<dyn StoredFile>> {
-        Ok(self.metered(self.files.open(name)?))
+    fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn StoredFile>> {
+        Ok(self.metered(self.files.open(name, access)?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

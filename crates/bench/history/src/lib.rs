@@ -53,7 +53,6 @@
 //!   alone can have written.
 //! - In very large groups, the search for the worst and shortest cycle is cut short. Some cycle is
 //!   still reported.
-//!   cycle is cut short. That there is one is still reported.
 
 #![forbid(unsafe_code)]
 

@@ -152,7 +152,6 @@ from_runs!(
     drtm_txn::Error,
     drtm_workloads::smallbank::BankError,
     drtm_workloads::tpce::BrokerageError,
-    drtm_workloads::ycsb::ShapeError,
 );
 
 /// A study's own client runs in the driver of all workloads.

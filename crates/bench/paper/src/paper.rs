@@ -214,7 +214,7 @@ fn is_svg(path: &Path) -> bool {
 }
 
 fn file_in(directory: &Path, name: &str) -> Result<PathBuf, Error> {
-    fs::create_dir_all(directory).map_err(|source| drtm_report::Error::File { path: directory.to_owned(), source })?;
+    fs::create_dir_all(directory).map_err(drtm_report::Error::file(directory))?;
     Ok(directory.join(name).with_extension("svg"))
 }
 

@@ -76,7 +76,7 @@ impl Chart {
     ///
     /// Returns an error if the chart cannot be drawn, or the file not be written.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
-        fs::write(path, self.svg()?).map_err(|source| Error::File { path: path.to_owned(), source })
+        fs::write(path, self.svg()?).map_err(Error::file(path))
     }
 
     #[cfg(not(feature = "plots"))]

@@ -49,10 +49,22 @@ impl Failure for Error {
     }
 }
 
-/// Returns whether `directory` has files or is not a directory.
-pub fn is_occupied(directory: &Path) -> bool {
-    match fs::read_dir(directory) {
+impl Error {
+    /// Returns a function that makes an error of the system one of writing `path`.
+    pub fn file(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
+        move |source| Self::File { path: path.to_owned(), source }
+    }
+}
+
+/// Refuses a directory that has files, and a path that is not a directory.
+///
+/// # Errors
+///
+/// [`Error::Occupied`].
+pub fn refuse_occupied(directory: &Path) -> Result<(), Error> {
+    let is_occupied = match fs::read_dir(directory) {
         Ok(mut files) => files.next().is_some(),
         Err(error) => error.kind() != io::ErrorKind::NotFound,
-    }
+    };
+    if is_occupied { Err(Error::Occupied { path: directory.to_owned() }) } else { Ok(()) }
 }

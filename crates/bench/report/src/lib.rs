@@ -20,7 +20,7 @@ mod table;
 pub mod units;
 
 pub use command::{Common, Failure, run};
-pub use error::{Error, is_occupied};
+pub use error::{Error, refuse_occupied};
 pub use names::name_of;
 pub use report::Report;
 pub use table::{prose, table};

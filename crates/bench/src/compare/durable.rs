@@ -2,12 +2,12 @@
 //! rows.
 
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 
 use drtm_drive::{Client, Done};
-use drtm_report::is_occupied;
+use drtm_report::refuse_occupied;
 use drtm_txn::{Db, Durability, Raw as Bytes, Table, TableDef};
 
 use super::order_queue::OrderQueue;
@@ -99,9 +99,7 @@ pub(super) struct Ground {
 impl Ground {
     /// Uses a directory that is empty or not there yet, or one among the system's temporary files.
     pub(super) fn new(path: Option<&Path>) -> Result<Self, Error> {
-        if let Some(path) = path.filter(|path| is_occupied(path)) {
-            return Err(drtm_report::Error::Occupied { path: path.to_owned() }.into());
-        }
+        path.map_or(Ok(()), refuse_occupied)?;
         let own = || std::env::temp_dir().join(format!("drtm-compare-{}", std::process::id()));
         Ok(Self { path: path.map_or_else(own, Path::to_owned) })
     }
@@ -109,8 +107,7 @@ impl Ground {
     /// Makes a subdirectory.
     pub(super) fn directory(&self, name: &str) -> Result<PathBuf, Error> {
         let path = self.path.join(name);
-        let made: io::Result<()> = fs::create_dir_all(&path);
-        made.map_err(|source| drtm_report::Error::File { path: path.clone(), source })?;
+        fs::create_dir_all(&path).map_err(drtm_report::Error::file(&path))?;
         Ok(path)
     }
 }

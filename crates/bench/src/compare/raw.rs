@@ -62,7 +62,7 @@ impl Durable for Raw {
     fn open(directory: &Path) -> Result<Self, Error> {
         let path = directory.join("raw");
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
-        let file = file.map_err(|source| drtm_report::Error::File { path, source })?;
+        let file = file.map_err(drtm_report::Error::file(&path))?;
         Ok(Self { file, state: Mutex::default(), woken: Condvar::new() })
     }
 

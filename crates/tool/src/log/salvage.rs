@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::{ArgGroup, Args as ClapArgs, value_parser};
-use drtm_report::{Report, is_occupied, prose};
+use drtm_report::{Report, prose, refuse_occupied};
 use drtm_txn::durability::format::checkpoint_name;
 use serde::Serialize;
 
@@ -94,20 +94,16 @@ struct Outcome {
 
 impl Args {
     pub(super) fn execute(&self, report: &Report) -> Result<(), Error> {
-        if let Some(path) = self.into.as_deref().filter(|path| is_occupied(path)) {
-            return Err(drtm_report::Error::Occupied { path: path.to_owned() }.into());
-        }
+        self.into.as_deref().map_or(Ok(()), refuse_occupied)?;
         let contents = Contents::read(&self.directory)?;
         let survey = contents.survey();
         let folded = fold(&survey, self.unclosed);
-        let written = |path: &Path, written: io::Result<()>| {
-            written.map_err(|source| drtm_report::Error::File { path: path.to_owned(), source })
-        };
         if let Some(path) = &self.rows {
-            written(path, File::create(path).and_then(|file| write_rows(&folded, BufWriter::new(file))))?;
+            let written = File::create(path).and_then(|file| write_rows(&folded, BufWriter::new(file)));
+            written.map_err(drtm_report::Error::file(path))?;
         }
         if let Some(path) = &self.into {
-            written(path, rewrite::write(path, &folded))?;
+            rewrite::write(path, &folded).map_err(drtm_report::Error::file(path))?;
             self.check(path, &folded)?;
         }
         let shown = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());

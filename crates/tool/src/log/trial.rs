@@ -65,7 +65,7 @@ impl Storage for Trial {
         Ok(Box::new(TrialFile { file: None }))
     }
 
-    fn open(&self, name: &str) -> io::Result<Box<dyn StoredFile>> {
+    fn open(&self, name: &str, _access: Access) -> io::Result<Box<dyn StoredFile>> {
         Ok(Box::new(TrialFile { file: Some(File::open(self.directory.join(name))?) }))
     }
 

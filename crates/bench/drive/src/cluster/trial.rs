@@ -17,9 +17,9 @@ pub const FABRICS: [FabricName; 2] = [FabricName::Local, FabricName::Sim(&NicPro
 /// Nodes of a trial.
 pub const NODES: u16 = 3;
 
-/// All protocols that have names.
-pub fn protocols() -> impl Iterator<Item = Protocol> {
-    Protocol::with_names()
+/// Returns each fabric with each protocol that has a name.
+pub fn everywhere() -> impl Iterator<Item = (FabricName, Protocol)> {
+    Protocol::with_names().flat_map(|protocol| FABRICS.into_iter().map(move |fabric| (fabric, protocol)))
 }
 
 /// Coroutines of each node.

@@ -28,7 +28,7 @@ const DEFAULT: Panel = Panel {
 
 const REORDERED: Panel = Panel {
     name: "drtm-fig7b",
-    title: "DrTM Fig. 7: the same with independent pieces reordered",
+    title: "DrTM Fig. 7: pieces of TPC-C's transactions with independent pieces reordered",
     x: None,
     y: PIECES,
     published: &[Published::of("new-order", 4.0)],
@@ -38,7 +38,7 @@ const REORDERED: Panel = Panel {
 
 const OPTIMISED: Panel = Panel {
     name: "drtm-fig7c",
-    title: "DrTM Fig. 7: the same with all optimisations",
+    title: "DrTM Fig. 7: pieces of TPC-C's transactions with all optimisations",
     x: None,
     y: PIECES,
     published: &[],

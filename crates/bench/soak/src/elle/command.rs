@@ -145,7 +145,7 @@ impl Args {
         let is_cluster = !is_alone || self.coroutines.is_some() || self.backups > 0;
         let (setup, record) = if is_cluster { self.on_a_cluster(seed)? } else { self.on_one_node(seed)? };
         if let Some(path) = &self.out {
-            save(&record, path).map_err(|source| drtm_report::Error::File { path: path.clone(), source })?;
+            save(&record, path).map_err(drtm_report::Error::file(path))?;
         }
         Verdict::of(self.workload, setup, &record).print(report)
     }

@@ -12,7 +12,7 @@ use std::{
 
 use drtm_drive::{Plain, Progress};
 use drtm_htm::NoHtm;
-use drtm_report::is_occupied;
+use drtm_report::refuse_occupied;
 use drtm_txn::{Db, Durability};
 use fastrand::Rng;
 
@@ -47,9 +47,7 @@ impl Drop for Place {
 
 /// Kills children until the end.
 pub(super) fn soak(seed: u64, end: End, path: Option<&Path>) -> Result<Tally, Error> {
-    if let Some(path) = path.filter(|path| is_occupied(path)) {
-        return Err(drtm_report::Error::Occupied { path: path.to_owned() }.into());
-    }
+    path.map_or(Ok(()), refuse_occupied)?;
     let own = || env::temp_dir().join(format!("drtm-soak-{}", std::process::id()));
     let place = Place { path: path.map_or_else(own, Path::to_owned), is_own: path.is_none() };
     let mut tally = Tally::new("kill", "files", seed);
@@ -66,8 +64,7 @@ pub(super) fn soak(seed: u64, end: End, path: Option<&Path>) -> Result<Tally, Er
             std::mem::forget(place);
             return Ok(tally);
         }
-        let removed = fs::remove_dir_all(&directory);
-        removed.map_err(|source| drtm_report::Error::File { path: directory, source })?;
+        fs::remove_dir_all(&directory).map_err(drtm_report::Error::file(&directory))?;
         tally.runs += 1;
     }
     Ok(tally)

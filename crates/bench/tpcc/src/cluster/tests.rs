@@ -4,7 +4,7 @@ use drtm_drive::{
     Plain,
     cluster::{
         Gathered,
-        trial::{Careless, Carelessly, FABRICS, NODES, protocols, run_on},
+        trial::{Careless, Carelessly, FABRICS, NODES, run_on},
     },
 };
 use drtm_txn::cluster::Protocol;
@@ -52,7 +52,7 @@ fn small<R: StockRow>(warehouses: u16, mix: MixName, chances: Chances) -> Distri
 fn is_consistent<R: StockRow>(transactions: u64, of: impl Fn(u16) -> Distributed<R>) -> Vec<u64> {
     let mut kinds = vec![0; KINDS.len()];
     for fabric in FABRICS {
-        for (warehouses, protocol) in (3..).zip(protocols()) {
+        for (warehouses, protocol) in (3..).zip(Protocol::with_names()) {
             let Gathered { tally, violations, .. } =
                 run_on::<Plain, _>(&of(warehouses), fabric, transactions, 3, protocol);
             let all = (Vec::new(), u64::from(NODES) * transactions);

@@ -2,7 +2,7 @@
 
 use drtm_drive::{
     FabricName, Plain,
-    cluster::trial::{COROUTINES, FABRICS, NODES, protocols, run_on},
+    cluster::trial::{COROUTINES, FABRICS, NODES, run_on},
     faulty::{Faulty, with_fault},
 };
 use drtm_history::Epoch;
@@ -29,7 +29,7 @@ fn record<S: Config<Engine = NoHtm>>(
 fn transactions_on_several_nodes_are_strictly_serializable() {
     for fabric in FABRICS {
         let workloads = [Workload::ListAppend, Workload::Register, Workload::Predicate];
-        for (workload, protocol) in protocols().flat_map(|protocol| workloads.map(|of| (of, protocol))) {
+        for (workload, protocol) in Protocol::with_names().flat_map(|protocol| workloads.map(|of| (of, protocol))) {
             let record = record::<Plain>(workload, fabric, 5, protocol);
             let told = judge::anomalies(&record);
             assert!(told.is_empty(), "{workload:?} on {fabric} by {protocol:?}:\n{}", told.join("\n"));

@@ -1,10 +1,10 @@
 //! Money on small clusters: of sound clients, and of clients that lose some.
 
 use drtm_drive::{
-    FabricName, Plain,
+    Plain,
     cluster::{
         Gathered,
-        trial::{Careless, Carelessly, FABRICS, NODES, protocols, run_on},
+        trial::{Careless, Carelessly, FABRICS, NODES, everywhere, run_on},
     },
 };
 use drtm_txn::cluster::Protocol;
@@ -28,16 +28,11 @@ impl Carelessly for SmallBank {
     }
 }
 
-/// Each fabric with each protocol.
-fn all() -> impl Iterator<Item = (FabricName, Protocol)> {
-    protocols().flat_map(|protocol| FABRICS.into_iter().map(move |fabric| (fabric, protocol)))
-}
-
 #[test]
 fn money_is_lost_only_by_careless_clients() {
     // Few customers, so that transactions meet all the time.
     let smallbank = SmallBank::new(12, Hot::None, 7).expect("some customers");
-    for (fabric, protocol) in all() {
+    for (fabric, protocol) in everywhere() {
         let Gathered { tally, violations, .. } = run_on::<Plain, _>(&smallbank, fabric, 300, 7, protocol);
         assert_eq!(
             (violations, tally.committed + tally.given_up),

@@ -4,7 +4,7 @@ use drtm_drive::{
     Plain,
     cluster::{
         Gathered,
-        trial::{Careless, Carelessly, FABRICS, NODES, protocols, run_on},
+        trial::{Careless, Carelessly, FABRICS, NODES, everywhere, run_on},
     },
 };
 use drtm_txn::cluster::Protocol;
@@ -35,8 +35,7 @@ impl Carelessly for Tatp {
 fn forwardings_are_miscounted_only_by_careless_clients() {
     // Few subscribers, so that transactions meet.
     let tatp = Tatp { register: Register::new(20, 7).expect("some"), choice: ChoiceName::Uniform, seed: 7 };
-    for (fabric, protocol) in FABRICS.into_iter().flat_map(|fabric| protocols().map(move |protocol| (fabric, protocol)))
-    {
+    for (fabric, protocol) in everywhere() {
         let Gathered { tally, violations, .. } = run_on::<Plain, _>(&tatp, fabric, 300, 7, protocol);
         assert_eq!((violations, tally.committed), (vec![], u64::from(NODES) * 300), "{fabric}, {protocol:?}");
         assert!(tally.counts().all(|count| count > 0), "{fabric}, {protocol:?}: {tally:?}");

@@ -4,7 +4,7 @@ use drtm_drive::{
     Plain,
     cluster::{
         Gathered,
-        trial::{Careless, Carelessly, FABRICS, NODES, protocols, run_on},
+        trial::{Careless, Carelessly, FABRICS, NODES, everywhere, run_on},
     },
 };
 use drtm_txn::cluster::Protocol;
@@ -34,8 +34,7 @@ impl Carelessly for CustomerPosition {
 fn prices_are_lost_only_by_careless_clients() {
     // With fewer securities, positions would read all that change all the time.
     let position = CustomerPosition::new(300, 20, 7).expect("enough customers");
-    for (fabric, protocol) in FABRICS.into_iter().flat_map(|fabric| protocols().map(move |protocol| (fabric, protocol)))
-    {
+    for (fabric, protocol) in everywhere() {
         let Gathered { tally, violations, .. } = run_on::<Plain, _>(&position, fabric, 40, 7, protocol);
         assert_eq!((violations, tally.committed), (vec![], u64::from(NODES) * 40), "{fabric}, {protocol:?}");
         assert!(tally.counts().all(|count| count > 5), "{fabric}, {protocol:?}: {tally:?}");

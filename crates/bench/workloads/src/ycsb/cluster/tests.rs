@@ -4,7 +4,7 @@ use drtm_drive::{
     Plain,
     cluster::{
         Gathered,
-        trial::{Careless, Carelessly, FABRICS, NODES, protocols, run_on},
+        trial::{Careless, Carelessly, FABRICS, NODES, everywhere, run_on},
     },
 };
 use drtm_txn::cluster::Protocol;
@@ -37,7 +37,7 @@ where
     let load = Load::of(mix, Dist::Zipf, FIELDS as u8);
     let records = Distributed::<O, FIELDS>::new(100, load, Vec::new(), 5).expect("enough records");
     let mut kinds = vec![0; KINDS.len()];
-    for (protocol, fabric) in protocols().flat_map(|protocol| FABRICS.map(|fabric| (protocol, fabric))) {
+    for (fabric, protocol) in everywhere() {
         let Gathered { tally, violations, .. } = run_on::<Plain, _>(&records, fabric, transactions, 5, protocol);
         let all = (vec![], u64::from(NODES) * transactions);
         assert_eq!((violations, tally.committed), all, "{mix:?} on {fabric}, {protocol:?}");
