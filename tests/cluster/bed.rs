@@ -7,7 +7,7 @@ use std::{
     ops::Deref,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     thread,
     time::Duration,
@@ -296,6 +296,15 @@ fn joined<F: Fabric<Engine = NoHtm>>(size: Size, script: &impl Script, join: imp
     };
     let fabrics: Vec<_> = (0..size.nodes).map(start).collect();
     threads(fabrics.into_iter(), size, script);
+}
+
+/// Ends the other threads of a test when it is dropped, by a panic too.
+pub(crate) struct SetAtEnd<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
 }
 
 /// Ends a run when a coroutine panics, or a thread.

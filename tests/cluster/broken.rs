@@ -16,7 +16,7 @@ use drtm_txn::{
     cluster::{Node, Protocol},
 };
 
-use crate::bed::{Setup, Tables, Tested, node};
+use crate::bed::{SetAtEnd, Setup, Tables, Tested, node};
 
 /// Long enough for anything but a deadlock.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -56,15 +56,6 @@ struct Shared {
     /// The client is about to send a lock.
     locks: AtomicBool,
     is_over: AtomicBool,
-}
-
-/// Ends the other threads of a run, also when this one panics.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
-    }
 }
 
 /// Serves as the owner, except while it is held.
@@ -116,14 +107,14 @@ fn locks_while_it_breaks(protocol: Protocol, turns: u64) -> (u64, bool) {
     thread::scope(|scope| {
         scope.spawn(Setup::inherited(move || serve(&owner, shared)));
         scope.spawn(move || break_connections(&fabric, shared));
-        let _ends = Ends(&shared.is_over);
+        let _ends = SetAtEnd(&shared.is_over);
         let endpoint = client.endpoint().expect("room");
         let worker = client.worker(&endpoint).expect("few");
         let mut executor = Executor::new(&endpoint);
         worker.serve(&executor.spawner());
         let (unknown, is_free) = (&mut unknown, &mut is_free);
         executor.spawn(async move {
-            let _ends = Ends(&shared.is_over);
+            let _ends = SetAtEnd(&shared.is_over);
             let endpoint = worker.endpoint();
             let put = worker.transact(async |tx| tx.put(tables.words, ROW, vec![0; 8]).await);
             put.await.expect("room");
@@ -191,13 +182,13 @@ fn meet(protocol: Protocol) {
     let shared = &Shared::default();
     thread::scope(|scope| {
         scope.spawn(Setup::inherited(move || serve(&owner, shared)));
-        let _ends = Ends(&shared.is_over);
+        let _ends = SetAtEnd(&shared.is_over);
         let endpoint = client.endpoint().expect("room");
         let worker = client.worker(&endpoint).expect("few");
         let mut executor = Executor::new(&endpoint);
         worker.serve(&executor.spawner());
         executor.spawn(async move {
-            let _ends = Ends(&shared.is_over);
+            let _ends = SetAtEnd(&shared.is_over);
             let put = worker.transact(async |tx| tx.put(tables.words, ROW, vec![1; 8]).await);
             put.await.expect("room");
             // Some protocols do not wait for the last phase, which must not break.

@@ -23,7 +23,7 @@ use drtm_txn::{
 };
 use fastrand::Rng;
 
-use crate::bed::{Tables, Tested, node};
+use crate::bed::{SetAtEnd, Tables, Tested, node};
 
 type Local = LocalFabric<NoHtm>;
 
@@ -175,15 +175,9 @@ impl Stage {
     /// Runs something on the client's thread, while both owners answer.
     fn run(&self, hostile: impl Fn(u16) -> Made + Sync, body: impl AsyncFnOnce(Worker<'_, Local, Tested>)) {
         let (done, hostile) = (&AtomicBool::new(false), &hostile);
-        struct Ends<'a>(&'a AtomicBool);
-        impl Drop for Ends<'_> {
-            fn drop(&mut self) {
-                self.0.store(true, SeqCst);
-            }
-        }
         thread::scope(|scope| {
             scope.spawn(move || {
-                let _ends = Ends(done);
+                let _ends = SetAtEnd(done);
                 let endpoint = self.owner.endpoint().expect("room");
                 let mut executor = Executor::new(&endpoint);
                 self.owner.worker(&endpoint).expect("few").serve(&executor.spawner());
@@ -191,7 +185,7 @@ impl Stage {
                 executor.run();
             });
             scope.spawn(move || {
-                let _ends = Ends(done);
+                let _ends = SetAtEnd(done);
                 let endpoint = drtm_rdma::Fabric::endpoint(&self.fabric, NodeId(1)).expect("room");
                 let mut executor = Executor::new(&endpoint);
                 let (verbs, once) = (endpoint.during(Phase::Other), Once::default());
@@ -201,7 +195,7 @@ impl Stage {
                 executor.spawn(endpoint.until(|| done.load(SeqCst)));
                 executor.run();
             });
-            let _ends = Ends(done);
+            let _ends = SetAtEnd(done);
             let endpoint = self.client.endpoint().expect("room");
             let worker = self.client.worker(&endpoint).expect("few");
             let mut executor = Executor::new(&endpoint).patience(Duration::from_secs(60));

@@ -13,7 +13,7 @@ use drtm_txn::{
     cluster::{Node, Partition, Protocol},
 };
 
-use crate::bed::{Setup, Tested, WORDS, node};
+use crate::bed::{SetAtEnd, Setup, Tested, WORDS, node};
 
 const ROWS: TableDef<u64, Raw> = TableDef::hash("rows");
 
@@ -40,6 +40,7 @@ fn sees_halves(writes: u64) -> bool {
                 halves.fetch_or(seen.0 != seen.1, SeqCst);
             }
         }));
+        let _ends = SetAtEnd(done);
         let endpoint = client.endpoint().expect("room");
         let worker = client.worker(&endpoint).expect("few");
         let mut executor = Executor::new(&endpoint);
@@ -64,7 +65,6 @@ fn sees_halves(writes: u64) -> bool {
             done.store(true, SeqCst);
         });
         executor.run();
-        done.store(true, SeqCst);
     });
     halves.load(SeqCst)
 }

@@ -12,7 +12,7 @@ use drtm_txn::{
 };
 use fastrand::Rng;
 
-use crate::bed::{Tested, node};
+use crate::bed::{SetAtEnd, Tested, node};
 
 type Local = Cluster<LocalFabric<NoHtm>, Tested>;
 
@@ -21,15 +21,6 @@ const WORDS: TableDef<u64, Raw> = TableDef::hash("words");
 
 const ROWS: u64 = 6;
 const START: i64 = 1_000;
-
-/// Ends all threads when one panics.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
-    }
-}
 
 fn number(bytes: &[u8]) -> i64 {
     i64::from_le_bytes(bytes.try_into().expect("eight bytes"))
@@ -54,7 +45,7 @@ fn run(protocol: Protocol, config: &LocalConfig) {
     std::thread::scope(|scope| {
         for (first, db) in databases.iter().enumerate() {
             scope.spawn(move || {
-                let _ends = Ends(is_over);
+                let _ends = SetAtEnd(is_over);
                 let words = db.table(WORDS).expect("it is there");
                 let keys: Vec<u64> = (0..ROWS).map(|row| 2 * row + first as u64).collect();
                 let mut last = 0;
@@ -79,7 +70,7 @@ fn run(protocol: Protocol, config: &LocalConfig) {
                 }
             });
         }
-        let _ends = Ends(is_over);
+        let _ends = SetAtEnd(is_over);
         let mut random = Rng::with_seed(7);
         for turn in 0..rounds(300) {
             let [from, to] = [random.u64(0..ROWS), random.u64(0..ROWS)];
