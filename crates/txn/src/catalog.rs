@@ -46,10 +46,10 @@ const NO_DATABASE: u32 = u32::MAX;
 pub(crate) struct Opened<E: Engine> {
     pub(crate) number: u16,
     /// The database that the table is in, until it is dropped. A handle's database is compared with
-    /// it. A table that got the number of a dropped one has another, so that no
-    /// handle of that one refers to it.
+    /// it. A table that got the number of a dropped one has another, so that no handle of that one
+    /// refers to it.
     database: AtomicU32,
-    /// The same, which stays when the table is dropped.
+    /// What `database` was set to for this use of the number. It stays when the table is dropped.
     used_as: AtomicU32,
     pub(crate) name: Name,
     pub(crate) storage: Storage<E>,
@@ -263,7 +263,8 @@ struct Count<E: Engine> {
     /// Former tables of numbers that were used again, by what their handles have as their
     /// database: for errors. The oldest are forgotten.
     former: VecDeque<(u16, u32, &'static str)>,
-    /// Storage that was created for tables which could not be announced.
+    /// Empty storage without a number: of tables that could not be announced, and of tables that
+    /// were dropped in a node of a cluster.
     unused: Vec<Storage<E>>,
 }
 
@@ -384,8 +385,10 @@ impl<E: Engine> Catalog<E> {
 
     /// Returns the table with this identity, if it was recovered.
     pub(crate) fn with_id(&self, id: u16) -> Option<&Opened<E>> {
-        let is_it = |number: u16| self.id(number) == Some(id);
-        self.all().find(|(number, table)| is_it(*number) && !table.is_index()).map(|(_, table)| table)
+        // Without the lock of a table's identity: recovery looks each row's table up.
+        let is_it = |info: &TableInfo| info.id() == id && !info.is_index();
+        let has_it = |number: u16| self.infos[usize::from(number)].get().is_some_and(is_it);
+        self.all().find(|(number, _)| has_it(*number)).map(|(_, table)| table)
     }
 
     /// Returns what a log records of all tables that were announced before this, and the identity

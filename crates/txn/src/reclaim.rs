@@ -7,7 +7,7 @@ use std::{
 };
 
 use drtm_htm::Engine;
-use drtm_kv::{Emptied, Handle, KvError, Locking, ReadEntry, Reaped, Worker};
+use drtm_kv::{Handle, KvError, Locking, ReadEntry, Reaped, Worker};
 
 use crate::{
     Config, Error,
@@ -153,11 +153,13 @@ pub(crate) fn empty_dropped<S: Config>(db: &Inner<S>, Dropped { tables, at }: Dr
                 db.garbage.push(Garbage::Table { table, at });
             }
         }
-        Ok(())
+        Ok(has_ended)
     });
     db.give_back(thread, state);
-    await_spans(db);
-    Ok(emptied?)
+    if emptied? {
+        await_spans(db);
+    }
+    Ok(())
 }
 
 /// Waits a while until memory that left its tables in whole spans can be used again. Otherwise it
@@ -212,7 +214,7 @@ pub(crate) fn empty_all<S: Config>(
     db: &Inner<S>,
     state: &mut TxState<S::Engine>,
     table: &Opened<S::Engine>,
-) -> Result<Emptied, KvError> {
+) -> Result<(), KvError> {
     // Rows that are inserted from now on are of this epoch, or a later one.
     let epoch = db.engine().fetch_add(db.snapshot_number()?, 1);
     table.storage.empty(&mut state.worker, last_version_of(epoch))

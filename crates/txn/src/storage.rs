@@ -6,9 +6,9 @@ pub(crate) use self::tour::Tour;
 
 use drtm_htm::Engine;
 use drtm_kv::{
-    AsOf, BucketVersion, Bytes, Emptied, ForHolder, GuardChange, Handle, HashConfig, HashTable, Inline, KvError,
-    KvTable, NoValue, NodeVersion, Past, Placed, ReadEntry, Reaped, Relocated, Reserved, Store, Tree, Turn, ValueSink,
-    Version, Visibility, Worker,
+    AsOf, BucketVersion, Bytes, ForHolder, GuardChange, Handle, HashConfig, HashTable, Inline, KvError, KvTable,
+    NoValue, NodeVersion, Past, Placed, ReadEntry, Reaped, Relocated, Reserved, Store, Tree, Turn, ValueSink, Version,
+    Visibility, Worker,
 };
 #[cfg(not(feature = "model"))]
 use {
@@ -449,13 +449,14 @@ impl<E: Engine> Storage<E> {
 
     /// Removes all rows, whose versions are up to `last`. Nothing else uses the table, no row has
     /// older versions.
-    pub(crate) fn empty(&self, worker: &mut Worker<E>, last: Version) -> Result<Emptied, KvError> {
-        match self {
+    pub(crate) fn empty(&self, worker: &mut Worker<E>, last: Version) -> Result<(), KvError> {
+        let emptied = match self {
             Self::HashOfWords(table) => table.empty(worker, last),
             Self::HashOfBytes(table) => table.empty(worker, last),
             Self::TreeOfWords(tree) => tree.empty(worker, last),
             Self::TreeOfBytes(tree) => tree.empty(worker, last),
-        }
+        };
+        emptied.map(drop)
     }
 
     /// Frees the memory of the hints of an unused table.

@@ -112,7 +112,7 @@ impl<E: Engine> Catalog<E> {
 
     /// Lets `clear` remove all rows of a table, and the entries of its indexes, while no
     /// transaction uses them. `publish` advances the database's count of changes, and returns it.
-    /// `clear` gets the count and the tables; it returns `None` if it has done nothing.
+    /// `clear` gets the count and the tables; it returns `false` if it has done nothing.
     ///
     /// Transactions that were admitted before the change are retried, as for a
     /// [drop](Self::drop_table). Later ones wait until `clear` has returned.
@@ -120,18 +120,18 @@ impl<E: Engine> Catalog<E> {
     /// # Errors
     ///
     /// [`Error::Dropped`]. The errors of `clear`.
-    pub(crate) fn clear_table<T>(
+    pub(crate) fn clear_table(
         &self,
         (table, used_as): (&Opened<E>, u32),
-        next: u64,
         publish: impl FnOnce() -> u64,
-        clear: impl FnOnce(u64, &[&Opened<E>]) -> Result<Option<T>, Error>,
-    ) -> Result<Option<T>, Error> {
+        clear: impl FnOnce(u64, &[&Opened<E>]) -> Result<bool, Error>,
+    ) -> Result<bool, Error> {
         let _count = self.count.lock();
         table.check_open_as(used_as)?;
         let all: Vec<_> = std::iter::once(table).chain(self.indexes_of(table.number)).collect();
         for table in &all {
-            table.cleared_at.store(next, SeqCst);
+            // Later than all real admissions: until the count is known, all are retried.
+            table.cleared_at.store(Admission::LATEST.count(), SeqCst);
             table.database.store(NO_DATABASE, SeqCst);
         }
         self.dropped_at.store(UNDER_WAY, SeqCst);
@@ -156,7 +156,13 @@ impl<E: Engine> Catalog<E> {
         let is_empty = dropped.storage.records()? == 0;
         if is_empty {
             dropped.storage.forget_hints();
-            self.count.lock().spare.push(dropped.number);
+            let mut count = self.count.lock();
+            if count.for_peers {
+                // Nodes of a cluster know tables by their numbers alone.
+                count.unused.push(dropped.storage.clone());
+            } else {
+                count.spare.push(dropped.number);
+            }
         }
         Ok(is_empty)
     }
@@ -205,9 +211,10 @@ impl<E: Engine> Opened<E> {
 
     /// Returns whether the table was dropped, or is being dropped.
     pub(crate) fn is_dropped(&self) -> bool {
-        // A table that is being cleared has none for a moment. It gets it back before the mark
-        // goes.
-        self.database.load(SeqCst) == NO_DATABASE && self.cleared_at.load(SeqCst) == 0
+        // A table that is being cleared has none for a moment. It gets it back before the mark goes,
+        // so a second look tells the two apart.
+        let has_none = || self.database.load(SeqCst) == NO_DATABASE;
+        has_none() && self.cleared_at.load(SeqCst) == 0 && has_none()
     }
 
     pub(crate) fn is_index(&self) -> bool {

@@ -47,7 +47,7 @@ pub(super) enum Place<E: Engine> {
 }
 
 impl<E: Engine> Count<E> {
-    /// Takes back what a table got that is not created after all.
+    /// Returns a place to the catalog, after the creation of its table has failed.
     pub(super) fn give_back(&mut self, place: Place<E>) {
         match place {
             Place::New(storage) => self.unused.push(storage),
@@ -74,9 +74,7 @@ impl<E: Engine> Catalog<E> {
     ) -> Result<Place<E>, Error> {
         let is_full = count.tables == MOST_TABLES;
         let is_as = |number: &u16| self.get(*number).is_some_and(|table| table.storage.is_as(is_ordered, fits));
-        // Nodes of a cluster know tables by their numbers alone.
-        if !count.for_peers
-            && (rows == 0 || is_full)
+        if (rows == 0 || is_full)
             && let Some(at) = count.spare.iter().position(is_as)
         {
             return Ok(Place::Former(count.spare.swap_remove(at)));

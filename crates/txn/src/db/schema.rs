@@ -31,8 +31,8 @@ impl<S: Config> Db<S> {
     ///
     /// [`Error::NoSuchTable`]. [`Error::Dropped`] if another thread drops the table at the same
     /// time. [`Error::OfCluster`]. [`Error::Nested`] within the closure of a transaction.
-    /// [`Error::Closed`]. [`Error::Poisoned`]; the table then stays. [`Error::OutcomeUnknown`] if
-    /// the log fails meanwhile.
+    /// [`Error::Closed`]. [`Error::Poisoned`], [`Error::ReadOnly`], [`Error::DiskFull`]; the table
+    /// then stays. [`Error::OutcomeUnknown`] if the log fails meanwhile.
     ///
     /// # Example
     ///
@@ -81,8 +81,9 @@ impl<S: Config> Db<S> {
     /// # Errors
     ///
     /// [`Error::Dropped`]. [`Error::IndexNotOpened`]. [`Error::OfCluster`]. [`Error::Nested`]
-    /// within the closure of a transaction. [`Error::Closed`]. [`Error::Poisoned`]; the rows then
-    /// stay. [`Error::OutcomeUnknown`] if the log fails meanwhile.
+    /// within the closure of a transaction. [`Error::Closed`]. [`Error::Poisoned`],
+    /// [`Error::ReadOnly`], [`Error::DiskFull`]; the rows then stay. [`Error::OutcomeUnknown`] if
+    /// the log fails meanwhile.
     ///
     /// # Example
     ///
@@ -126,20 +127,22 @@ impl<S: Config> Db<S> {
         }
         let thread = db.thread();
         let mut state = db.take(thread)?;
-        let next = db.lifecycle.now(db.engine()).count() + 1;
         let tell = || db.lifecycle.advance_count(db.engine());
-        let cleared = db.catalog.clear_table((table, used_as), next, tell, |at, tables| {
+        let cleared = db.catalog.clear_table((table, used_as), tell, |at, tables| {
             if !reclaim::await_end(db, &mut state, at)? {
-                return Ok(None);
+                return Ok(false);
             }
             // Rows of earlier epochs are removed, and no other commits meanwhile.
             db.announce(&CatalogChange::TableCleared(db.catalog.id(table.number).unwrap_or_default()))?;
-            tables.iter().try_for_each(|table| reclaim::empty_all(db, &mut state, table).map(drop))?;
-            Ok(Some(()))
+            tables.iter().try_for_each(|table| reclaim::empty_all(db, &mut state, table))?;
+            Ok(true)
         });
         db.give_back(thread, state);
-        reclaim::await_spans(db);
-        Ok(cleared?.is_some())
+        let is_cleared = cleared?;
+        if is_cleared {
+            reclaim::await_spans(db);
+        }
+        Ok(is_cleared)
     }
 
     /// Renames a table. Its handles stay valid, and transactions are not affected. The definition
@@ -151,8 +154,9 @@ impl<S: Config> Db<S> {
     ///
     /// [`Error::NoSuchTable`]. [`Error::NameTaken`] if a table or an index has the new name, or it
     /// is the table's own name. [`Error::TooLarge`] if the new name is longer than 64 KiB, and
-    /// there is a log. [`Error::Closed`]. [`Error::Poisoned`]; the table then keeps its name.
-    /// [`Error::OutcomeUnknown`] if the log fails meanwhile.
+    /// there is a log. [`Error::Closed`]. [`Error::Poisoned`], [`Error::ReadOnly`],
+    /// [`Error::DiskFull`]; the table then keeps its name. [`Error::OutcomeUnknown`] if the log
+    /// fails meanwhile.
     ///
     /// # Example
     ///
@@ -189,8 +193,9 @@ impl<S: Config> Db<S> {
     /// # Errors
     ///
     /// [`Error::NoSuchIndex`]. [`Error::OfCluster`]. [`Error::Nested`] within the closure of a
-    /// transaction. [`Error::Closed`]. [`Error::Poisoned`]; the index then stays.
-    /// [`Error::OutcomeUnknown`] if the log fails meanwhile.
+    /// transaction. [`Error::Closed`]. [`Error::Poisoned`], [`Error::ReadOnly`],
+    /// [`Error::DiskFull`]; the index then stays. [`Error::OutcomeUnknown`] if the log fails
+    /// meanwhile.
     ///
     /// # Example
     ///
