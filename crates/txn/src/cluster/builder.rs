@@ -299,7 +299,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     ) -> Result<ClusterTable<K, C, O>, Error> {
         let db = self.db()?;
         let table = db.table(def)?;
-        let opened = db.inner.catalog.opened(table.database, table.number, Admission::default)?;
+        let opened = db.inner.catalog.opened(table.database, table.number, || Admission::LATEST)?;
         if !opened.indexes.are_none() {
             return Err(Error::OfCluster { table: def.name() });
         }
@@ -345,7 +345,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         let number = if is_replicated {
             db.index(Table::<K, C, O>::new(database, indexed), def)?.entries().number
         } else {
-            let opened = db.inner.catalog.opened(database, indexed, Admission::default)?;
+            let opened = db.inner.catalog.opened(database, indexed, || Admission::LATEST)?;
             // A table that was recovered with its entries has them all.
             let is_recovered = db.inner.catalog.named(def.entries().name()).is_some();
             if !is_recovered && opened.storage.records()? > 0 {
@@ -379,7 +379,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             self.only_logged.allow(number);
         }
         let db = self.db()?;
-        let opened = db.inner.catalog.opened(db.inner.number, number, Admission::default)?;
+        let opened = db.inner.catalog.opened(db.inner.number, number, || Admission::LATEST)?;
         let (storage, key_size) = (opened.storage.impatient(), opened.key_size());
         let served = Served { number, storage, key_size, is_replicated, indexes: Vec::new(), is_index_of };
         let number = u16::try_from(self.tables.len()).map_err(|_| Error::TooManyTables { most: u16::MAX.into() })?;
@@ -390,7 +390,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     /// Says what may write a table of the node's database.
     fn set_writers(&mut self, number: u16, writers: Writers) -> Result<(), Error> {
         let db = self.db()?.inner;
-        let opened = db.catalog.opened(db.number, number, Admission::default)?;
+        let opened = db.catalog.opened(db.number, number, || Admission::LATEST)?;
         opened.indexes.set_writers(writers, || db.lifecycle.advance_count(db.engine()));
         Ok(())
     }
@@ -495,7 +495,7 @@ fn replica<S: Config>(db: &Db<S>, tables: &[Served<S::Engine>], owner: NodeId) -
         log.start_flusher()?;
     }
     let table = |served: &Served<S::Engine>| {
-        let of = catalog.opened(db.number, served.number, Admission::default)?;
+        let of = catalog.opened(db.number, served.number, || Admission::LATEST)?;
         if db.log.is_some() && !served.is_replicated {
             let name = format!("replica of {owner}: {}", of.name.get());
             let announce = |id, shape| db.announce(&CatalogChange::Table(id, shape));

@@ -323,8 +323,7 @@ impl<P: Port> State<'_, P> {
         self.written.clear();
         self.log.clear();
         (self.is_decided, self.is_over, self.claims, self.culprit) = (false, false, false, None);
-        (self.is_scout, self.is_outside, self.claims_until) = (false, false, None);
-        self.owes = false;
+        (self.is_scout, self.is_outside, self.owes, self.claims_until) = (false, false, false, None);
         self.forget_index();
     }
 

@@ -332,11 +332,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         (state.is_over, state.owes) = (!owes, owes);
         if owes || state.is_decided { outcome } else { Ok(()) }
     }
-}
 
-impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
-    /// Whether rows are locked, or may be, that are not freed by what was sent. An owner that is
-    /// gone has taken its locks with it.
+    /// Returns whether rows are locked, or may be, that are not freed by what was sent. An owner
+    /// that is gone has taken its locks with it.
     fn holds_locks(&self) -> bool {
         let is_held =
             |row: &Row| row.is_locked && row.at.is_some() && !row.is_sent && self.worker.may_be_met_again(row.owner);

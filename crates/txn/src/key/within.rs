@@ -89,7 +89,7 @@ impl<I: Key, K: Key, A: AsKey<I>, R: KeyRange<K>> KeyRange<(I, K)> for Within<A,
         let (start, end) = rest.ends();
         let pair = |second: &R::End| pair_end::<I, K>(&first, second);
         let start = match &start {
-            Unbounded => least_with::<I, K>(&first),
+            Unbounded => Included(least_with::<I, K>(&first)),
             bound => bound.as_ref().map(pair),
         };
         let end = match &end {
@@ -110,12 +110,8 @@ fn pair_end<I: Key, K: Key>(first: &impl AsKey<I>, second: &impl AsKey<K>) -> Pa
 }
 
 /// Returns where the pairs with this first part begin.
-fn least_with<I: Key, K: Key>(first: &impl AsKey<I>) -> Bound<PairEnd> {
-    Included(if <(I, K)>::FITS {
-        PairEnd::Word(low::<I, K>(first))
-    } else {
-        PairEnd::Bytes(bytes::<I>(ByRef(first), false))
-    })
+fn least_with<I: Key, K: Key>(first: &impl AsKey<I>) -> PairEnd {
+    if <(I, K)>::FITS { PairEnd::Word(low::<I, K>(first)) } else { PairEnd::Bytes(bytes::<I>(ByRef(first), false)) }
 }
 
 /// Returns where the pairs with this first part end.
@@ -142,7 +138,7 @@ pub(crate) fn pairs_of<I: Key, K: Key>(range: impl KeyRange<I>) -> (Bound<PairEn
     let (start, end) = range.ends();
     let start = match &start {
         Unbounded => Unbounded,
-        Included(first) => least_with::<I, K>(first),
+        Included(first) => Included(least_with::<I, K>(first)),
         Excluded(first) => match most_with::<I, K>(first) {
             Included(last) => Excluded(last),
             Excluded(next) => Included(next),
@@ -153,10 +149,7 @@ pub(crate) fn pairs_of<I: Key, K: Key>(range: impl KeyRange<I>) -> (Bound<PairEn
     let end = match &end {
         Unbounded => Unbounded,
         Included(first) => most_with::<I, K>(first),
-        Excluded(first) => match least_with::<I, K>(first) {
-            Included(least) => Excluded(least),
-            other => other,
-        },
+        Excluded(first) => Excluded(least_with::<I, K>(first)),
     };
     (start, end)
 }

@@ -3,11 +3,11 @@
 //! They are a list that only grows at its end, so that a writer iterates over it without a lock.
 //! One flag tells a writer whether there are any. An index that could not be created, or was
 //! dropped, stays in the list and is skipped. An index of the same definition reuses its place
-//! later, so the list is never longer than the number of definitions in the program.
+//! later, so the list is never longer than the number of definitions that tables of this number
+//! have had.
 //!
 //! A thread that adds an index, or gives one up, then advances the database's count of changes (see
 //! `lifecycle`). Every writer that commits after that has seen the new list.
-//! on every writer that commits has known the list as it is.
 
 use std::{
     any::Any,
@@ -169,7 +169,7 @@ impl Listed {
     }
 }
 
-/// Indexes whose recorded names do not matter for a while.
+/// Restores, when it is dropped, the check that recorded indexes are open.
 struct Without<'i>(&'i Indexes);
 
 impl Drop for Without<'_> {

@@ -46,6 +46,11 @@ impl Form {
     fn is_optional(&self) -> bool {
         matches!(self, Self::Option | Self::Sequence | Self::Map)
     }
+
+    /// Returns whether a value of it is one of several branches, or none.
+    fn is_choice(&self) -> bool {
+        self.is_optional() || matches!(self, Self::Enum(..))
+    }
 }
 
 /// What is in a variant of an enum.
@@ -287,8 +292,7 @@ impl Graph {
                 continue;
             }
             let Node { form, branches, .. } = &self.nodes[node];
-            let is_choice = form.is_optional() || matches!(form, Form::Enum(..));
-            if is_choice && branches.iter().any(|branch| self.is_open(branch)) {
+            if form.is_choice() && branches.iter().any(|branch| self.is_open(branch)) {
                 return true;
             }
             next.extend(branches.iter().flat_map(|branch| branch.parts.iter().copied().flatten()));
@@ -344,7 +348,7 @@ impl Graph {
     /// Returns whether everything has been seen.
     pub(super) fn is_whole(&self) -> bool {
         self.nodes.iter().enumerate().all(|(number, Node { form, branches, .. })| {
-            let is_choice = form.is_optional() || matches!(form, Form::Enum(..));
+            let is_choice = form.is_choice();
             branches.iter().all(|branch| {
                 let expected = match (form, branch.content) {
                     _ if number == 0 => 1,
