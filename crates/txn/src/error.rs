@@ -251,10 +251,12 @@ pub enum Error {
         /// The types it was opened with.
         asked: String,
     },
-    /// There are as many tables as there can be, indexes and dropped tables included. Reopening the
-    /// database makes room for as many as were dropped.
+    /// There are as many tables and indexes as there can be, or the log has had as many. The number
+    /// of a dropped table is used again by one of its kind, with keys like its own. Reopening the
+    /// database makes room for tables of other kinds, too.
     #[error(
-        "there are {most} tables and indexes, or the log has had as many, which is all there can be: drop some, or put several kinds of rows into one, under keys with a prefix"
+        "there are {most} tables and indexes, or the log has had as many, which is all there can be: drop some, or \
+         put several kinds of rows into one, under keys with a prefix"
     )]
     TooManyTables {
         /// The most that there can be.

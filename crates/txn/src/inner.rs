@@ -101,7 +101,7 @@ impl<E: Engine> Drop for Inside<'_, E> {
 impl<S: Config> Drop for Inner<S> {
     fn drop(&mut self) {
         if let Some(log) = &self.log
-            && let Err(_why) = log.shut_down()
+            && let Err(_why) = log.shut_down_for_good()
         {
             event!(error, database = self.number, why = %_why, "not everything is durable of a database that was dropped");
         }
@@ -208,7 +208,7 @@ impl<S: Config> Inner<S> {
     ///
     /// # Errors
     ///
-    /// [`Error::Poisoned`], or when a name is too long.
+    /// [`Error::Poisoned`], [`Error::ReadOnly`], [`Error::DiskFull`], or when a name is too long.
     pub(crate) fn announce(&self, change: &CatalogChange) -> Result<(), Error> {
         self.log.as_ref().map_or(Ok(()), |log| log.announce(change))
     }

@@ -113,7 +113,8 @@ const NAP: Duration = Duration::from_millis(1);
 pub(crate) struct Admission(u64);
 
 impl Admission {
-    /// A later one than all: what has it waits for changes of tables, and conflicts with none.
+    /// An admission later than all others. A caller outside of a transaction passes it: it waits
+    /// until a table has been cleared, and gets no conflict.
     pub(crate) const LATEST: Self = Self(u64::MAX);
 
     /// Returns the count.

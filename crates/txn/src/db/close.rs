@@ -28,6 +28,10 @@ impl<S: Config> Db<S> {
     /// [`Error::OutcomeUnknown`] if the log could not be written: all that was acknowledged as
     /// durable is durable, but perhaps not the rest.
     ///
+    /// [`Error::NotYetDurable`] if there is something that is not durable, and the disk is full.
+    /// The database then admits no transactions, but keeps its directory. It can be closed again
+    /// when there is room. What is not durable by then is lost when the last clone is dropped.
+    ///
     /// [`Error::InTransaction`] if this thread has begun a transaction or a snapshot that has not
     /// ended: it would wait for itself. The database stays open.
     ///

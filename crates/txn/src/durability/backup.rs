@@ -6,7 +6,7 @@ use drtm_htm::Engine;
 
 use super::{
     Checkpoint, Log, LogError,
-    format::{INCOMPLETE, number_of, segment_name, sequence_of},
+    format::{INCOMPLETE, is_part, segment_name},
     log::UNFINISHED,
     storage::{Access, Storage, read_all_at, write_all_at},
 };
@@ -37,7 +37,7 @@ impl<E: Engine> Log<E> {
             let names = target.list().map_err(LogError::io("list", &directory))?;
             let is_ours = |name: &&String| {
                 let is_unfinished = name.ends_with(UNFINISHED) || *name == INCOMPLETE;
-                sequence_of(name).is_some() || number_of(name).is_some() || is_unfinished
+                is_part(name) || is_unfinished
             };
             if let Some(name) = names.iter().find(is_ours) {
                 let is = format!("in use: it has {name}");
@@ -70,7 +70,7 @@ impl<E: Engine> Log<E> {
     fn copy_segment(&self, target: &dyn Storage, sequence: u64, length: Option<u64>) -> Result<(), LogError> {
         let name = segment_name(sequence);
         let unfinished = format!("{name}{UNFINISHED}");
-        let from = self.storage.open(&name).map_err(LogError::io("open", &name))?;
+        let from = self.storage.open(&name, Access::Read).map_err(LogError::io("open", &name))?;
         let length = match length {
             Some(length) => length,
             None => from.length().map_err(LogError::io("read the length of", &name))?,

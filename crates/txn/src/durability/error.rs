@@ -2,6 +2,8 @@
 
 use std::io;
 
+use super::storage::is_full;
+
 /// Why a log cannot be opened or written.
 ///
 /// # Example
@@ -110,7 +112,7 @@ pub enum LogError {
 fn remedy(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::PermissionDenied => "; allow this process to read and write there, or choose another directory",
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room there",
+        _ if is_full(source) => "; make room there",
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => "; name a directory, not a file",
         io::ErrorKind::ReadOnlyFilesystem => "; mount it writable, or choose another directory",
         _ => "",

@@ -25,9 +25,14 @@ pub const VERSION: u32 = 4;
 /// The name of the file that marks an unfinished backup.
 pub const INCOMPLETE: &str = "INCOMPLETE";
 
-/// The name of the file that the process locks which has the directory open. It contains that
-/// process.
+/// The name of the lock file. A process that writes the directory locks it exclusively, and writes
+/// its own number into it. Readers share the lock.
 pub const LOCK: &str = "LOCK";
+
+/// Returns whether a file of this name is a segment or a checkpoint.
+pub(crate) fn is_part(name: &str) -> bool {
+    sequence_of(name).is_some() || number_of(name).is_some()
+}
 
 /// Everything in a log begins at a multiple of this.
 pub const ALIGN: usize = 8;

@@ -340,7 +340,7 @@ impl<E: Engine> Log<E> {
     ///
     /// # Errors
     ///
-    /// [`Error::Poisoned`], or when a name is too long.
+    /// [`Error::Poisoned`], [`Error::ReadOnly`], [`Error::DiskFull`], or when a name is too long.
     pub(crate) fn announce(&self, created: &CatalogChange) -> Result<(), Error> {
         let participant = self.announcer.lock();
         let open = self.enter(&participant)?;

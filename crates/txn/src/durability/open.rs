@@ -16,7 +16,7 @@ use drtm_htm::Engine;
 use super::{
     Durability, Log, LogError,
     checkpoint::{CheckpointImage, newest, remove},
-    format::{CheckpointHeader, INCOMPLETE, LOCK, SegmentHeader, number_of, segment_name, sequence_of},
+    format::{CheckpointHeader, INCOMPLETE, LOCK, SegmentHeader, is_part, number_of, segment_name, sequence_of},
     log::{LogConfig, Memory, UNFINISHED, Writer, WriterConfig},
     progress::Observer,
     recovery::{Base, Segments},
@@ -81,9 +81,9 @@ pub(crate) fn open<E: Engine>(
     let log = Log::new(memory, config, (Arc::clone(storage), lock), (writer, last_checkpoint, read_only));
     if is_written {
         log.begin(last.is_none())?;
-    }
-    if is_written && mode == Durability::Async {
-        log.start_flusher()?;
+        if mode == Durability::Async {
+            log.start_flusher()?;
+        }
     }
     Ok(log)
 }
@@ -101,11 +101,6 @@ pub(crate) enum Creation {
 
 /// The most names of files that an error lists.
 const MOST_NAMED: usize = 4;
-
-/// Returns whether a file of this name is a segment or a checkpoint.
-fn is_part(name: &str) -> bool {
-    sequence_of(name).is_some() || number_of(name).is_some()
-}
 
 /// Returns the names of a directory's files, if a database may be opened or created there.
 fn admit(storage: &dyn Storage, creation: Creation) -> Result<Vec<String>, LogError> {
@@ -126,11 +121,9 @@ fn admit(storage: &dyn Storage, creation: Creation) -> Result<Vec<String>, LogEr
     }
 }
 
-/// Why a database is only read that is not written for want of permission. `None` if it is written.
-type ReadOnly = Option<String>;
-
-/// Locks a directory: for reading, if it is only to be read, or is on a read-only disk.
-fn lock(storage: &dyn Storage, config: &LogConfig) -> Result<(Box<dyn DirectoryLock>, ReadOnly), Error> {
+/// Locks a directory: for reading, if it is only to be read, or is on a read-only disk. Also
+/// returns why it is only read; `None` if it is written.
+fn lock(storage: &dyn Storage, config: &LogConfig) -> Result<(Box<dyn DirectoryLock>, Option<String>), Error> {
     let directory = storage.name();
     let lock = |access| match storage.lock(access).map_err(LogError::io("lock", &directory))? {
         Ok(lock) => Ok(lock),
@@ -175,7 +168,7 @@ fn tidy_up(
     if let Some((sequence, end)) = last {
         // The writes of a killed process may be only in the system's cache.
         let name = segment_name(sequence);
-        let file = storage.open(&name).map_err(LogError::io("open", &name))?;
+        let file = storage.open(&name, Access::Write).map_err(LogError::io("open", &name))?;
         file.sync().map_err(LogError::io("sync", &name))?;
         // No frame begins behind the last valid one.
         file.truncate(end).map_err(LogError::io("truncate", name))?;

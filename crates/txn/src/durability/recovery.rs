@@ -16,7 +16,7 @@ use super::{
     },
     log::{Finished, believed},
     progress::{Observer, RecoveryStep},
-    storage::Storage,
+    storage::{Access, Storage},
     tables::Tables,
 };
 use crate::mutation::Mutation;
@@ -105,7 +105,7 @@ impl Segments {
                 let why = "the segment before this one is missing";
                 return Err(LogError::Damaged { file: name, offset: 0, why });
             }
-            let file = storage.open(&name).map_err(LogError::io("open", &name))?;
+            let file = storage.open(&name, Access::Read).map_err(LogError::io("open", &name))?;
             total += file.length().map_err(LogError::io("read the length of", &name))?;
             files.push((sequence, name, file));
         }

@@ -39,7 +39,6 @@ use super::{
 use crate::{
     Error,
     catalog::{Catalog, Opened},
-    epoch::epoch_of,
     mutation::Mutation,
     storage::{Expected, KeyRef, Storage},
     table::Any,
@@ -159,7 +158,7 @@ fn restore<E: Engine>(
             let mut found = 0;
             rows_of(checkpoint, (offset, frame), |entry, value, encoded| {
                 found += 1;
-                if tables.lack(entry.table, epoch_of(Version::new(entry.version))) {
+                if tables.lack(entry.table, entry.epoch()) {
                     return Ok(());
                 }
                 let hash = hash_of(entry.table, entry.key);

@@ -35,12 +35,12 @@ pub trait Storage: Send + Sync + Debug + 'static {
     /// The system's.
     fn create(&self, name: &str) -> io::Result<Box<dyn StoredFile>>;
 
-    /// Opens an existing file: for reading only, where it cannot be written.
+    /// Opens an existing file.
     ///
     /// # Errors
     ///
     /// The system's.
-    fn open(&self, name: &str) -> io::Result<Box<dyn StoredFile>>;
+    fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn StoredFile>>;
 
     /// Renames a file.
     ///
@@ -71,7 +71,7 @@ pub trait Storage: Send + Sync + Debug + 'static {
     fn sync_directory(&self) -> io::Result<()>;
 }
 
-/// What a directory is locked for.
+/// What a directory is locked, or a file opened, for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reading. Nothing is created or changed, the lock file included.

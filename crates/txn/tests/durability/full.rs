@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Command, sync::Arc, time::Duration};
 
 use drtm_htm::NoHtm;
 use drtm_txn::{
-    Builder, Db, Durability, Error, Mutation, Ordered, Raw, Table, TableDef,
+    Builder, Db, Durability, Error, LogError, Mutation, Ordered, Raw, Table, TableDef,
     durability::storage::{Image, Storage},
 };
 
@@ -128,6 +128,42 @@ fn is_kept_until_there_is_room(fault: Option<Mutation>) -> Result<bool, Error> {
 fn what_has_happened_is_written_when_there_is_room() -> Result<(), Error> {
     assert!(is_kept_until_there_is_room(None)?);
     assert!(!is_kept_until_there_is_room(Some(Mutation::FullFrameForgotten))?, "the fault is noticed");
+    Ok(())
+}
+
+/// Closing keeps the directory while it must still be written, and can be tried again.
+#[test]
+fn a_database_on_a_full_disk_is_closed_once_there_is_room() -> Result<(), Error> {
+    let disk = Image::default();
+    let (db, texts) = database(&disk, None)?;
+    disk.limit(Some(disk.used()));
+    let large = db.transact(|tx| (0..2).try_for_each(|key| tx.put(texts, key, &[1; 60_000])));
+    assert!(matches!(large, Err(Error::NotYetDurable { full: Some(_), .. })));
+    assert!(matches!(db.close(), Err(Error::NotYetDurable { full: Some(_), .. })));
+    assert!(matches!(db.transact(|tx| tx.get(texts, 1)), Err(Error::Closed)));
+    assert!(matches!(database(&disk, None), Err(Error::Log(LogError::InUse { .. }))));
+    disk.limit(None);
+    db.close()?;
+    assert_eq!(durable(&disk), [0, 1]);
+    database(&disk, None)?;
+    Ok(())
+}
+
+/// A database that is dropped writes nothing afterwards: another one may have the directory.
+#[test]
+fn what_a_dropped_database_could_not_write_is_not_written_later() -> Result<(), Error> {
+    let disk = Image::default();
+    let (db, texts) = database(&disk, None)?;
+    disk.limit(Some(disk.used()));
+    let ((), token) = db.submit(|tx| (0..2).try_for_each(|key| tx.put(texts, key, &[1; 60_000])))?;
+    assert!(matches!(token.wait(), Err(Error::NotYetDurable { full: Some(_), .. })));
+    drop(db);
+    disk.limit(None);
+    let (other, texts) = database(&disk, None)?;
+    other.transact(|tx| tx.put(texts, 7, b"acknowledged"))?;
+    assert!(matches!(token.wait(), Err(Error::OutcomeUnknown { .. })));
+    other.transact(|tx| tx.put(texts, 8, b"acknowledged"))?;
+    assert_eq!(durable(&disk), [7, 8]);
     Ok(())
 }
 

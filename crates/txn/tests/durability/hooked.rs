@@ -75,8 +75,8 @@ impl Storage for Hooked {
         Ok(if is_checkpoint { Box::new(HookedFile { file, hooked: self.clone() }) } else { file })
     }
 
-    fn open(&self, name: &str) -> io::Result<Box<dyn StoredFile>> {
-        Storage::open(&self.disk, name)
+    fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn StoredFile>> {
+        Storage::open(&self.disk, name, access)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

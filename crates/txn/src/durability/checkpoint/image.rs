@@ -8,7 +8,7 @@ use crate::durability::{
         CHECKPOINT_END, CHECKPOINT_HEADER, CheckpointEnd, CheckpointHeader, Damage, FRAME_HEADER, Frame, HeaderError,
         VERSION, frame_length, read_frame, records,
     },
-    storage::{Storage, StoredFile, read_all_at},
+    storage::{Access, Storage, StoredFile, read_all_at},
 };
 
 /// A checkpoint whose beginning and end are valid. The frames between are checked as they are read,
@@ -40,7 +40,7 @@ impl CheckpointImage {
     /// When it is damaged or of another format, or an I/O operation fails.
     pub(in crate::durability) fn open(storage: &dyn Storage, name: String, number: u64) -> Result<Self, LogError> {
         let damaged = |offset, why| LogError::Damaged { file: name.clone(), offset, why };
-        let file = storage.open(&name).map_err(LogError::io("open", &name))?;
+        let file = storage.open(&name, Access::Read).map_err(LogError::io("open", &name))?;
         let length = file.length().map_err(LogError::io("read the length of", &name))?;
         let last = length.checked_sub(CHECKPOINT_END as u64).filter(|last| *last >= CHECKPOINT_HEADER as u64);
         let Some(last) = last else { return Err(damaged(length, "a checkpoint is cut off")) };

@@ -1,6 +1,7 @@
 //! Records: one for each transaction, or each change of the catalog. The backups of a cluster get
 //! the same bytes.
 
+use drtm_kv::Version;
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout,
     little_endian::{U16, U32, U64},
@@ -10,7 +11,7 @@ use super::{
     ALIGN, Damage, take,
     varint::{self, LONGEST, put, signed, take_varint, unsigned},
 };
-use crate::epoch::COUNT_BITS;
+use crate::epoch::{COUNT_BITS, epoch_of};
 
 const HEADER: usize = 24;
 const MARK: usize = 8;
@@ -135,7 +136,7 @@ impl Entry<'_> {
     /// Returns the epoch in which the row was written.
     #[must_use]
     pub const fn epoch(&self) -> u64 {
-        self.version >> COUNT_BITS
+        epoch_of(Version::new(self.version))
     }
 }
 

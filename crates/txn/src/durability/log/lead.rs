@@ -42,12 +42,13 @@ impl Deadline {
     }
 }
 
-/// How a flush has ended that has not failed.
+/// How a flush has ended.
 #[derive(Debug)]
 enum Flushed {
     Done,
-    /// An epoch was open until the deadline. No buffer was taken.
-    Late,
+    /// An epoch was open until the deadline, and no buffer was taken; or the log has failed, which
+    /// [`Refusals::failed`](super::refusals::Refusals::failed) says.
+    Unfinished,
     /// There is no room for what is pending.
     Full(String),
 }
@@ -64,7 +65,8 @@ impl<E: Engine> Log<E> {
         self.flush_until(epoch, deadline)
     }
 
-    /// [Waits](Self::wait_until_durable) without a hurry.
+    /// Waits like [`wait_until_durable`](Self::wait_until_durable), but does not limit what other
+    /// threads may have pending.
     fn flush_until(&self, epoch: u64, deadline: Deadline) -> Result<(), Error> {
         while self.durable() < epoch {
             if let Some(reason) = self.refusals.failed() {
@@ -116,7 +118,7 @@ impl<E: Engine> Log<E> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutcomeUnknown`].
+    /// [`Error::OutcomeUnknown`]. [`Error::NotYetDurable`] if the disk is full.
     pub(crate) fn wait_until_all_is_durable(&self) -> Result<(), Error> {
         self.flush_until(self.now()?, Deadline::within(None))
     }
@@ -187,14 +189,14 @@ impl<E: Engine> Log<E> {
     fn flush(&self, deadline: Deadline) -> Flushed {
         let mut writer = self.writer.lock();
         if self.refusals.failed().is_some() {
-            return Flushed::Late;
+            return Flushed::Unfinished;
         }
         self.is_flushing.store(true, SeqCst);
         self.is_dirty.store(false, SeqCst);
         let flushed = self.flush_with(&mut writer, deadline).unwrap_or_else(|error| {
             self.refusals.fail(&error);
             // The buffers that were taken are not durable, and will not be.
-            Flushed::Late
+            Flushed::Unfinished
         });
         if !matches!(flushed, Flushed::Done) {
             self.is_dirty.store(true, SeqCst);
@@ -211,7 +213,7 @@ impl<E: Engine> Log<E> {
         // This is a copy, since no word may be accessed while the list is locked.
         let participants = self.participants.lock().clone();
         if !self.wait_until_closed(&participants, epoch, deadline) {
-            return Ok(Flushed::Late);
+            return Ok(Flushed::Unfinished);
         }
         let took = |participant: &&Arc<Participant>| participant.drain(|buffer| writer.add(buffer));
         self.pace.has_flushed(participants.iter().filter(took).count() as u64);
@@ -267,20 +269,48 @@ impl<E: Engine> Log<E> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutcomeUnknown`] if not everything is durable.
+    /// [`Error::OutcomeUnknown`] if not everything is durable. [`Error::NotYetDurable`] if the disk
+    /// is full: the log is not shut down, and this can be called again when there is room.
     pub(crate) fn shut_down(&self) -> Result<(), Error> {
         let flushed = self.flush_if_dirty();
+        if !matches!(flushed, Err(Error::NotYetDurable { .. })) {
+            self.release(flushed.is_ok());
+        }
+        flushed
+    }
+
+    /// Shuts the log down, whether everything is durable or not.
+    ///
+    /// # Errors
+    ///
+    /// As for [`shut_down`](Self::shut_down), but the log is shut down.
+    pub(crate) fn shut_down_for_good(&self) -> Result<(), Error> {
+        let flushed = self.shut_down();
+        if let Err(error @ Error::NotYetDurable { .. }) = &flushed {
+            let writer = self.writer.lock();
+            // A token may still be waited for. Another process may write the directory from now on,
+            // so this one must not.
+            self.refusals.fail(error);
+            drop(writer);
+            self.release(false);
+            self.wake_tasks();
+        }
+        flushed
+    }
+
+    /// Ends the log's threads, and lets others lock the directory.
+    fn release(&self, all_is_durable: bool) {
         self.is_stopped.store(true, Release);
         self.flusher.join();
         self.checkpointer.join();
         // A checkpoint of another thread ends early.
         let checkpoints = self.checkpoints.lock();
-        if self.lock.lock().take().is_some() && flushed.is_ok() {
+        let lock = self.lock.lock().take();
+        if lock.is_some() && all_is_durable {
             // The reserved space is freed. If that fails, the next recovery frees it.
             let _ = self.writer.lock().trim();
         }
-        drop(checkpoints);
-        flushed
+        drop((lock, checkpoints));
     }
 
     /// Wakes tasks whose epoch is durable, or never will be.

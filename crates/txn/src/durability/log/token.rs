@@ -89,7 +89,8 @@ impl CommitToken {
     ///
     /// # Errors
     ///
-    /// [`Error::OutcomeUnknown`] if the log fails meanwhile.
+    /// [`Error::OutcomeUnknown`] if the log fails meanwhile. [`Error::NotYetDurable`] if the disk is
+    /// full: the token can be waited for again.
     ///
     /// # Example
     ///
@@ -102,8 +103,7 @@ impl CommitToken {
     ///
     /// # Errors
     ///
-    /// [`Error::NotYetDurable`] when the time is over: the token can be waited for again. Otherwise
-    /// as for [`wait`](Self::wait).
+    /// [`Error::NotYetDurable`] when the time is over, too. Otherwise as for [`wait`](Self::wait).
     ///
     /// # Example
     ///

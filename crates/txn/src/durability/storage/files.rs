@@ -122,16 +122,9 @@ impl Storage for Files {
         Ok(Box::new(OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?))
     }
 
-    fn open(&self, name: &str) -> io::Result<Box<dyn StoredFile>> {
+    fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn StoredFile>> {
         let path = self.directory.join(name);
-        match OpenOptions::new().read(true).write(true).open(&path) {
-            Err(error)
-                if matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied) =>
-            {
-                Ok(Box::new(File::open(path)?))
-            }
-            opened => Ok(Box::new(opened?)),
-        }
+        Ok(Box::new(OpenOptions::new().read(true).write(access == Access::Write).open(path)?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

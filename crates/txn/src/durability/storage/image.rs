@@ -49,7 +49,7 @@ struct Disk {
     calls: u64,
     fault: Option<(u64, Fault)>,
     has_crashed: bool,
-    /// Who has the directory locked.
+    /// The holders of the directory's lock, if it is locked.
     locked: Option<Locks>,
     /// The most bytes that its files can have together, if there is a limit.
     most: Option<u64>,
@@ -182,11 +182,14 @@ impl Disk {
         self.names.values().map(|number| self.files[*number].now.len() as u64).sum()
     }
 
+    /// Checks that the disk can be changed.
+    fn check_writable(&self) -> io::Result<()> {
+        if self.is_read_only { Err(io::ErrorKind::ReadOnlyFilesystem.into()) } else { Ok(()) }
+    }
+
     /// Checks that the disk can be changed, and has room for so many more bytes.
     fn change(&self, more: usize) -> io::Result<()> {
-        if self.is_read_only {
-            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
-        }
+        self.check_writable()?;
         match self.most {
             Some(most) if self.used() + more as u64 > most => Err(io::ErrorKind::StorageFull.into()),
             _ => Ok(()),
@@ -288,7 +291,7 @@ impl Storage for Image {
         })
     }
 
-    fn open(&self, name: &str) -> io::Result<Box<dyn StoredFile>> {
+    fn open(&self, name: &str, _access: Access) -> io::Result<Box<dyn StoredFile>> {
         self.call(|disk, fault| match (fault, disk.names.get(name)) {
             (Some(Fault::Device), _) => Err(device()),
             (_, None) => Err(io::ErrorKind::NotFound.into()),
@@ -315,9 +318,7 @@ impl Storage for Image {
             if fault == Some(Fault::Device) {
                 return Err(device());
             }
-            if disk.is_read_only {
-                return Err(io::ErrorKind::ReadOnlyFilesystem.into());
-            }
+            disk.check_writable()?;
             disk.names.remove(name).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
         })
     }
@@ -414,9 +415,7 @@ impl StoredFile for ImageFile {
             if fault == Some(Fault::Device) {
                 return Err(device());
             }
-            if disk.is_read_only {
-                return Err(io::ErrorKind::ReadOnlyFilesystem.into());
-            }
+            disk.check_writable()?;
             disk.files[self.number].now.truncate(length as usize);
             Ok(())
         })
