@@ -15,7 +15,7 @@ use drtm_txn::{
             CHECKPOINT_END, CHECKPOINT_HEADER, CheckpointHeader, RecordKind, SEGMENT_HEADER, SegmentHeader, find_frame,
             number_of, read_frame, records, segment_name,
         },
-        storage::{Image, Storage},
+        storage::{Access, Image, Storage},
     },
 };
 
@@ -107,7 +107,7 @@ fn write_checkpoint(disk: &Image) {
         .expect("no fault");
     db.checkpoint().expect("no fault");
     let name = disk.list().expect("no fault").into_iter().find(|name| number_of(name).is_some());
-    let file = Storage::open(disk, &name.expect("it was made")).expect("no fault");
+    let file = Storage::open(disk, &name.expect("it was made"), Access::Read).expect("no fault");
     let bytes = file.read().expect("no fault");
     for (name, length) in
         [("whole", bytes.len()), ("torn", bytes.len() - 20), ("half", bytes.len() / 2), ("header", CHECKPOINT_HEADER)]
@@ -124,7 +124,9 @@ fn write_corpus() {
     write_checkpoint(&disk.after_kill());
     let mut number = 0;
     for sequence in 1.. {
-        let Ok(bytes) = Storage::open(&disk, &segment_name(sequence)).and_then(|file| file.read()) else { break };
+        let Ok(bytes) = Storage::open(&disk, &segment_name(sequence), Access::Read).and_then(|file| file.read()) else {
+            break;
+        };
         let SegmentHeader { log, .. } = SegmentHeader::decode(&bytes).expect("a header");
         let (mut at, mut end) = (SEGMENT_HEADER, SEGMENT_HEADER);
         while let Some(offset) = find_frame(&bytes, at, log, sequence) {

@@ -15,7 +15,7 @@ use drtm_txn::{
     Builder, Db, Durability, Error as DbError, IndexDef, LogError, Ordered, Pod, Raw, TableDef,
     durability::{
         format::{FRAME_HEADER, SEGMENT_HEADER, segment_name},
-        storage::{Fault, Image, Storage},
+        storage::{Access, Fault, Image, Storage},
     },
     part,
 };
@@ -82,7 +82,9 @@ fn small_log() -> Vec<(u64, Vec<u8>)> {
 
 fn segments(disk: &Image) -> Vec<(u64, Vec<u8>)> {
     let names = (1..).map(|sequence| (sequence, segment_name(sequence)));
-    names.map_while(|(sequence, name)| Some((sequence, Storage::open(disk, &name).ok()?.read().ok()?))).collect()
+    names
+        .map_while(|(sequence, name)| Some((sequence, Storage::open(disk, &name, Access::Read).ok()?.read().ok()?)))
+        .collect()
 }
 
 fn rows(folded: &Folded<'_>) -> Rows {

@@ -14,7 +14,7 @@ use drtm_txn::{
         format::{
             CheckpointEnd, CheckpointHeader, RecordKind, checkpoint_name, number_of, records, segment_name, sequence_of,
         },
-        storage::{Image, Storage},
+        storage::{Access, Image, Storage},
     },
     part,
 };
@@ -218,7 +218,7 @@ fn small() -> Result<(Image, Vec<Rows>), Error> {
 fn every_truncation_and_every_flipped_bit_of_a_checkpoint_is_refused() -> Result<(), Error> {
     let (disk, rows) = small()?;
     let name = checkpoint_name(1);
-    let bytes = Storage::open(&disk, &name).and_then(|file| file.read()).expect("it is there");
+    let bytes = Storage::open(&disk, &name, Access::Read).and_then(|file| file.read()).expect("it is there");
     let is_refused = |disk: &Image, why: &str| match open(disk) {
         Err(Error::Log(LogError::Damaged { file, .. } | LogError::OtherFormat { file, .. })) => {
             assert_eq!(file, name, "{why}");

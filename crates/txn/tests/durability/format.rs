@@ -11,7 +11,7 @@ use drtm_txn::{
             SEGMENT_HEADER, SegmentHeader, TableShape, begin_frame, find_frame, finish_frame, read_frame, records,
             segment_name, sequence_of,
         },
-        storage::{Image, Storage},
+        storage::{Access, Image, Storage},
     },
     part,
 };
@@ -253,7 +253,7 @@ fn check_damaged(disk: &Image, after: &[Rows], why: &str) -> bool {
 fn every_truncation_and_every_flipped_bit_is_refused_or_leaves_a_prefix() {
     let (disk, after) = small_log();
     let name = segment_name(1);
-    let bytes = Storage::open(&disk, &name).and_then(|file| file.read()).expect("it is there");
+    let bytes = Storage::open(&disk, &name, Access::Read).and_then(|file| file.read()).expect("it is there");
     let (mut opened, mut refused) = (0, 0);
     for length in 0..bytes.len() {
         let disk = disk.after_kill();
@@ -305,7 +305,7 @@ fn what_does_not_change_is_not_logged() {
     let mut logged = Vec::new();
     let bytes = disk.clone();
     for number in 1.. {
-        let Ok(file) = Storage::open(&bytes, &segment_name(number)) else { break };
+        let Ok(file) = Storage::open(&bytes, &segment_name(number), Access::Read) else { break };
         let bytes = file.read().expect("it is there");
         let log = SegmentHeader::decode(&bytes).expect("a header").log;
         let mut at = SEGMENT_HEADER;

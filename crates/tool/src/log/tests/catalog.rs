@@ -7,7 +7,7 @@ use crate::log::fold::Left;
 fn laid(name: &str, disk: &Image) -> Directory {
     let directory = Directory::of(name, &[]);
     for name in Storage::list(disk).expect("a disk") {
-        let bytes = Storage::open(disk, &name).and_then(|file| file.read()).expect("it is listed");
+        let bytes = Storage::open(disk, &name, Access::Read).and_then(|file| file.read()).expect("it is listed");
         fs::write(directory.path().join(name), bytes).expect("space");
     }
     directory

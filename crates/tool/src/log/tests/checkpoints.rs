@@ -16,7 +16,7 @@ const ONCE: std::ops::Range<u64> = 100..108;
 fn files(disk: &Image) -> Files {
     let names = Storage::list(disk).expect("a disk");
     let read = |name: String| {
-        let bytes = Storage::open(disk, &name).and_then(|file| file.read()).expect("it is listed");
+        let bytes = Storage::open(disk, &name, Access::Read).and_then(|file| file.read()).expect("it is listed");
         (name, bytes)
     };
     names.into_iter().map(read).collect()
