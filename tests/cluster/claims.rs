@@ -12,12 +12,12 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Conflict, Error, Options,
-    cluster::{Protocol, Sets, Worker},
+    Conflict, Error, Mutation, Options,
+    cluster::{ClusterTx, Protocol, Sets, Worker},
 };
 
 use crate::{
-    bed::{Bed, Script, Size, Tables, Tested},
+    bed::{Bed, Script, Setup, Size, Tables, Tested},
     deadlines::clusters,
 };
 
@@ -176,13 +176,13 @@ impl Script for Claimers {
         worker.settle().await;
         // In the same name, on the same rows: what was sent for the dropped one does nothing to it.
         for _ in 0..20 {
-            let added = worker.transact(async |tx| {
+            let written = worker.transact(async |tx| {
                 for row in 0..4 {
                     tx.update(tables.words, row, |value| value[1] += 1).await?;
                 }
                 Ok(())
             });
-            added.await.expect("all nodes are here");
+            written.await.expect("all nodes are here");
         }
     }
 }
@@ -199,4 +199,89 @@ fn claims_end_though_their_transaction_does_not_and_whenever_it_is_dropped() {
             }
         }
     }
+}
+
+/// For how long a transaction holds claims at most.
+const HOLDING: Duration = Duration::from_millis(100);
+
+/// A transaction adds to a row that it has claimed, and its body ends when its claims have been given
+/// up. The row's owner adds to it as soon as it is not locked, over and over.
+#[derive(Clone, Default)]
+struct Adders {
+    /// The turn whose row is claimed, and the one that is over.
+    turn: Arc<AtomicU64>,
+    over: Arc<AtomicU64>,
+    /// Additions that have been lost.
+    lost: Arc<AtomicU64>,
+}
+
+impl Adders {
+    const TURNS: u64 = 20;
+
+    /// The owner's additions to the row of a turn.
+    async fn add<F: Fabric<Engine = NoHtm>>(&self, worker: &Worker<'_, F, Tested>, tables: Tables, turn: u64) {
+        let filled = worker.transact(async |tx| tx.put(tables.words, turn, vec![0; 8]).await);
+        filled.await.expect("room");
+        let (endpoint, mut added) = (worker.endpoint(), 1_u8);
+        self.turn.store(turn, SeqCst);
+        while self.over.load(SeqCst) < turn {
+            let add =
+                async |tx: &mut ClusterTx<'_, F, Tested>| tx.update(tables.words, turn, |value| value[0] += 1).await;
+            added += u8::from(worker.transact_with(Options::new().attempts(1), add).await.is_ok());
+            endpoint.sleep(Duration::from_micros(20)).await;
+        }
+        let read = worker.transact(async |tx| tx.get(tables.words, turn).await).await;
+        let lost = read.expect("it is here").expect("it was filled")[0] != added;
+        self.lost.fetch_add(u64::from(lost), SeqCst);
+    }
+
+    /// The addition of another node, which claims the row when it has failed four times.
+    async fn add_claimed<F: Fabric<Engine = NoHtm>>(&self, worker: &Worker<'_, F, Tested>, tables: Tables, turn: u64) {
+        let (endpoint, mut runs) = (worker.endpoint(), 0);
+        endpoint.until(|| self.turn.load(SeqCst) == turn).await;
+        let added = worker.transact(async |tx| {
+            let ends = endpoint.now() + HOLDING;
+            tx.update(tables.words, turn, |value| value[0] += 1).await?;
+            runs += 1;
+            match runs {
+                1..5 => return Err(Conflict::Locked.into()),
+                5 => endpoint.sleep((ends + Duration::from_micros(1)).since(endpoint.now())).await,
+                _ => {}
+            }
+            Ok(())
+        });
+        added.await.expect("all nodes are here");
+        self.over.store(turn, SeqCst);
+    }
+}
+
+impl Script for Adders {
+    async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, number: u64) {
+        for turn in 1..=Self::TURNS {
+            match number {
+                0 => self.add(&worker, tables, turn).await,
+                _ => self.add_claimed(&worker, tables, turn).await,
+            }
+        }
+    }
+}
+
+/// Additions that are lost where messages are, too, so that what is sent later is there earlier.
+fn lost(seed: u64) -> u64 {
+    let adders = Adders::default();
+    let size = Size { nodes: 2, owners: 1, coroutines: 1, protocol: Protocol::FASST };
+    Bed::lossy(seed).run(size, &adders);
+    adders.lost.load(SeqCst)
+}
+
+#[test]
+fn rows_are_locked_again_when_their_claims_have_ended() {
+    assert!((0..4).all(|seed| lost(seed) == 0));
+}
+
+#[test]
+fn claims_whose_end_is_not_awaited_are_found() {
+    // The write of a row that is not locked any more may also be refused.
+    let loses = |seed| std::panic::catch_unwind(|| lost(seed)).map_or(true, |lost| lost > 0);
+    assert!(Setup::faulty(Mutation::ClaimsNotAwaited).run(|| (0..20).any(loses)));
 }

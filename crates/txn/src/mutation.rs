@@ -110,10 +110,15 @@ pub enum Mutation {
     LeasesTrustedTooLong,
     /// Rows that verbs write have the next version, whatever their owner's epoch is.
     EpochNotWritten,
+    /// A transaction of a cluster commits although names may have come round since it read.
+    TurnsNotChecked,
     /// A transaction of a cluster takes a row for unlocked if its lock's outcome is unknown.
     UnknownLocksForgotten,
     /// A transaction of a cluster takes a row for unlocked although its owner was not asked.
     UnlocksNotRepeated,
+    /// A transaction of a cluster goes on before the unlocks of claims have arrived that it has
+    /// given up.
+    ClaimsNotAwaited,
     /// A single row that was read by verbs is not validated.
     SingleReadsBelieved,
     /// A lock that verbs take late counts as taken before its owner's line was read.

@@ -149,7 +149,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// The first that there is.
     pub(super) async fn collect(&self, state: &mut State<'e, F::Port>) -> Result<(), Error> {
         let mut outcome = Ok(());
-        let given_up = state.given_up.take().into_iter();
+        let given_up = state.given_up.take().into_iter().filter(|_| !S::has(Mutation::ClaimsNotAwaited));
         state.sent.extend(given_up.map(|posted| Sent { posted, asked: Vec::new() }));
         while let Some(sent) = state.sent.last_mut() {
             let node = sent.posted.node();

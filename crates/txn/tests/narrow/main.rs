@@ -9,6 +9,7 @@
 //! which shows that it tests something.
 
 mod buckets;
+mod cluster;
 mod progress;
 mod records;
 mod spans;
