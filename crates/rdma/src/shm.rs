@@ -165,9 +165,9 @@ impl<E: Engine> Shared<E> {
         self.lives.get(usize::from(node.0))?.read().now.clone()
     }
 
-    /// Returns the incarnation of a node that is here, or was last. [`VerbError::NotJoined`] if none
-    /// was: any process may join as any node of a group. [`VerbError::UnknownNode`] if a group has no
-    /// such node.
+    /// Returns the incarnation of a node that is here, or was last. [`VerbError::NotJoined`] if
+    /// none was: any process may join as any node of a group. [`VerbError::UnknownNode`] if a group
+    /// has no such node.
     fn last_life(&self, node: NodeId) -> Result<Arc<Peer<E>>, VerbError> {
         match usize::from(node.0) < NODES {
             true => self.life(node).ok_or(VerbError::NotJoined { node }),

@@ -36,8 +36,8 @@ pub struct Emptied {
 #[derive(Debug)]
 pub(crate) struct Census<E: Engine> {
     store: Store<E>,
-    /// The table's records in each span, by the span's first unit. After the decision: one more than
-    /// were taken out of a span that leaves as a whole, and zero for all others.
+    /// The table's records in each span, by the span's first unit. After the decision: one more
+    /// than were taken out of a span that leaves as a whole, and zero for all others.
     objects: Vec<u64>,
     /// The first units of spans of which nothing is given out.
     spans: Vec<u64>,

@@ -211,8 +211,8 @@ impl<E: Engine> Opened<E> {
 
     /// Returns whether the table was dropped, or is being dropped.
     pub(crate) fn is_dropped(&self) -> bool {
-        // A table that is being cleared has none for a moment. It gets it back before the mark goes,
-        // so a second look tells the two apart.
+        // A table that is being cleared has none for a moment. It gets it back before the mark
+        // goes, so a second look tells the two apart.
         let has_none = || self.database.load(SeqCst) == NO_DATABASE;
         has_none() && self.cleared_at.load(SeqCst) == 0 && has_none()
     }

@@ -20,8 +20,8 @@ impl<S: Config> Db<S> {
     ///
     /// [`Error::Config`] in a database that is in memory only. [`Error::ReadOnly`] in one that is
     /// only read. [`Error::DiskFull`] and [`Error::NotYetDurable`] if the disk is full.
-    /// [`Error::Poisoned`] and [`Error::OutcomeUnknown`] if the log has failed. [`Error::Log`] if an
-    /// I/O operation fails; the log then stays as it was. [`Error::Closed`].
+    /// [`Error::Poisoned`] and [`Error::OutcomeUnknown`] if the log has failed. [`Error::Log`] if
+    /// an I/O operation fails; the log then stays as it was. [`Error::Closed`].
     ///
     /// # Example
     ///
