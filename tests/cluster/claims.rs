@@ -204,8 +204,8 @@ fn claims_end_though_their_transaction_does_not_and_whenever_it_is_dropped() {
 /// For how long a transaction holds claims at most.
 const HOLDING: Duration = Duration::from_millis(100);
 
-/// A transaction adds to a row that it has claimed, and its body ends when its claims have been given
-/// up. The row's owner adds to it as soon as it is not locked, over and over.
+/// A transaction adds to a row that it has claimed, and its body ends when its claims have been
+/// given up. The row's owner adds to it as soon as it is not locked, over and over.
 #[derive(Clone, Default)]
 struct Adders {
     /// The turn whose row is claimed, and the one that is over.

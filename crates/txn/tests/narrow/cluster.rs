@@ -85,8 +85,8 @@ fn commits<S: Config<Engine = NoHtm>>(uses: u64) -> Result<(), Error> {
     })
 }
 
-/// Two records take turns, since one is kept back whenever it begins a quarter. So the first has its
-/// old name again after one of these numbers of uses.
+/// Two records take turns, since one is kept back whenever it begins a quarter. So the first has
+/// its old name again after one of these numbers of uses.
 const USES: Range<u64> = 0..2 * ROUND;
 
 #[test]

@@ -89,8 +89,8 @@ impl CommitToken {
     ///
     /// # Errors
     ///
-    /// [`Error::OutcomeUnknown`] if the log fails meanwhile. [`Error::NotYetDurable`] if the disk is
-    /// full: the token can be waited for again.
+    /// [`Error::OutcomeUnknown`] if the log fails meanwhile. [`Error::NotYetDurable`] if the disk
+    /// is full: the token can be waited for again.
     ///
     /// # Example
     ///

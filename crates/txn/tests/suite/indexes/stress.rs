@@ -152,8 +152,8 @@ fn many_write<E: Engine>(engine: E, transactions: u64) {
         assert!(written.iter().all(Result::is_ok), "nothing else was refused");
     });
     hall.db.transact(|tx| hall.look(tx)).expect("there is memory").is_true();
-    // No records of removed rows or entries are left. One that could not be removed at once is tried
-    // again by later transactions.
+    // No records of removed rows or entries are left. One that could not be removed at once is
+    // tried again by later transactions.
     let counts = || hall.db.tables().expect("there is memory").into_iter().map(|(_, records)| records);
     let rows = hall.db.read(|tx| tx.len(hall.seats)).expect("there is memory");
     for _ in 0..1_000 {
