@@ -1,7 +1,6 @@
 //! The entries of a row in the indexes of its table. They are listed before and after a change, so
 //! that only those that differ are written.
 
-use super::upkeep;
 use crate::{Error, Key, arena::ArenaKey, heap_size::vec_bytes, storage::KeyRef};
 
 /// The entries of a row that is being written. A thread keeps it, so that nothing is allocated once
@@ -37,23 +36,6 @@ impl RowEntries {
             value.map_or(Ok(()), |value| list(row, value, entries))?;
             entries.put_in_order();
         }
-        Ok(())
-    }
-
-    /// Lists the new entries of a row in one index, which has none of them yet.
-    pub(crate) fn list_in(
-        &mut self,
-        index: &upkeep::Listed,
-        (row, size): (KeyRef<'_>, usize),
-        value: &[u8],
-    ) -> Result<(), Error> {
-        let Self { old, new, row: bytes, .. } = self;
-        bytes.clear();
-        row.write(size, bytes);
-        old.clear();
-        new.clear();
-        index.list(row, value, new)?;
-        new.put_in_order();
         Ok(())
     }
 

@@ -156,7 +156,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness> Lister for Opened<K, C, I, U> {
 
 impl Listed {
     /// Adds the entries of a row, unless the index is given up.
-    pub(super) fn list(&self, row: KeyRef<'_>, value: &[u8], entries: &mut Entries) -> Result<(), Error> {
+    pub(crate) fn list(&self, row: KeyRef<'_>, value: &[u8], entries: &mut Entries) -> Result<(), Error> {
         match self.stage.load(Acquire) {
             GIVEN_UP => Ok(()),
             stage => self.index.list(row, value, (self.number.load(Relaxed), stage == PARTIAL), entries),

@@ -7,7 +7,7 @@ use crate::{
     Config, Conflict, Error, Ordered, Raw, Table,
     catalog::Opened,
     projection::Projection,
-    secondary::{Entry, Listed, RowEntries},
+    secondary::{Entries, Entry, Listed, RowEntries},
     storage::{Expected, KeyRef},
     table::Any,
     write_set::WriteOp,
@@ -119,7 +119,9 @@ impl<'db, S: Config> Exclusive<'db, S> {
         let Some(found) = self.row::<Raw, Any>(opened, key, &Projection::TO_READ)?.found else { return Ok(()) };
         let state = self.state();
         let mut entries = mem::take(&mut state.entries);
-        let listed = entries.list_in(index, (key, opened.key_size()), Self::bytes(state, found));
+        // It has none of them yet.
+        let list = |row: KeyRef<'_>, value: &[u8], into: &mut Entries| index.list(row, value, into);
+        let listed = entries.list(list, (key, opened.key_size()), None, Some(Self::bytes(state, found)));
         let added = listed.and_then(|()| self.add_lacking(opened, &entries));
         self.state().entries = entries;
         added
