@@ -30,7 +30,7 @@ impl<S: Config> Exclusive<'_, S> {
         let opened = self.opened(table)?;
         let mut rows = rows.into_iter();
         if !O::ORDERED || !K::FITS || !opened.indexes.are_none() {
-            return rows.try_for_each(|(key, value)| self.insert(table, &key, value));
+            return rows.try_for_each(|(key, value)| self.place(table, &key, value, false));
         }
         loop {
             let mut run = [Row::default(); RUN];

@@ -17,26 +17,6 @@ use crate::{
 };
 
 impl<S: Config> Exclusive<'_, S> {
-    #[inline]
-    pub(crate) fn put<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: Table<K, C, O>,
-        key: impl AsKey<K>,
-        value: &C::Given,
-    ) -> Result<(), Error> {
-        self.place::<K, C, O>(table, key, value, true)
-    }
-
-    #[inline]
-    pub(crate) fn insert<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: Table<K, C, O>,
-        key: impl AsKey<K>,
-        value: &C::Given,
-    ) -> Result<(), Error> {
-        self.place::<K, C, O>(table, key, value, false)
-    }
-
     #[inline(always)]
     pub(crate) fn update<R: Stored, X>(
         &mut self,
@@ -232,6 +212,7 @@ impl<S: Config> Exclusive<'_, S> {
         Ok(())
     }
 
+    /// Sets the value of a row that may be there, or of one that must not.
     #[inline(always)]
     pub(super) fn place<K: Key, C: Codec, O: Kind>(
         &mut self,
@@ -306,7 +287,7 @@ impl<S: Config> Exclusive<'_, S> {
     }
 
     /// Sets a row's value with a full lookup, if the row is as expected.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn place_at<O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
@@ -314,22 +295,6 @@ impl<S: Config> Exclusive<'_, S> {
         value: ArenaRange,
         expected: &Expected,
     ) -> Result<(), Error> {
-        match key {
-            KeyRef::Word(word) => self.place_record::<_, O>(opened, word, value, expected),
-            KeyRef::Bytes(bytes) => self.place_record::<_, O>(opened, bytes, value, expected),
-        }
-    }
-
-    /// Like [`place_at`](Self::place_at), compiled once for words, and once for bytes.
-    #[inline(never)]
-    fn place_record<'k, N: Into<KeyRef<'k>> + Copy, O: Reach>(
-        &mut self,
-        opened: &Opened<S::Engine>,
-        name: N,
-        value: ArenaRange,
-        expected: &Expected,
-    ) -> Result<(), Error> {
-        let key = name.into();
         if self.db.ticket.is_taken() {
             self.yield_to_ticket(opened, key)?;
         }

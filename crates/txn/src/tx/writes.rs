@@ -35,7 +35,7 @@ impl<'db, S: Config> Tx<'db, S> {
         key: impl AsKey<K>,
         value: &C::Given,
     ) -> Result<(), Error> {
-        self.exclusive().put(table, key, value)
+        self.exclusive().place(table, key, value, true)
     }
 
     /// Inserts a row that does not exist yet.
@@ -54,7 +54,7 @@ impl<'db, S: Config> Tx<'db, S> {
         key: impl AsKey<K>,
         value: &C::Given,
     ) -> Result<(), Error> {
-        self.exclusive().insert(table, key, value)
+        self.exclusive().place(table, key, value, false)
     }
 
     /// Changes the value of an existing row. Returns what `change` returns, or `None` if there is
