@@ -34,8 +34,8 @@ fn transactions_on_several_nodes_are_strictly_serializable() {
             let told = judge::anomalies(&record);
             assert!(told.is_empty(), "{workload:?} on {fabric} by {protocol:?}:\n{}", told.join("\n"));
             let committed = record.iter().filter(|observed| observed.outcome == Outcome::Committed);
-            // Some of those that scan are given up.
-            let least = if workload == Workload::Predicate { 30 } else { 250 };
+            // How many of those that scan are given up depends on how threads are scheduled.
+            let least = if workload == Workload::Predicate { 10 } else { 250 };
             assert!(committed.count() > least, "{workload:?} on {fabric} by {protocol:?}");
             assert!(record.iter().any(|observed| observed.process == CLIENTS), "the last reads");
             if workload == Workload::Predicate {
