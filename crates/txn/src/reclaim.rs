@@ -11,6 +11,7 @@ use drtm_kv::{Handle, KvError, Locking, ReadEntry, Reaped, Worker};
 
 use crate::{
     Config, Error,
+    bounds::MODEL,
     budget::Spent,
     catalog::{Dropped, Opened},
     epoch::last_version_of,
@@ -27,8 +28,8 @@ const TURN: u32 = 32;
 const BATCH: usize = 512;
 
 /// How long the thread that drops a table waits for open transactions, and how long it sleeps
-/// between looks.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// between looks. A model looks once, since it knows no time.
+const PATIENCE: Duration = if MODEL { Duration::ZERO } else { Duration::from_millis(50) };
 const NAP: Duration = Duration::from_micros(200);
 
 /// Takes a record out of its table, or keeps it in mind.
