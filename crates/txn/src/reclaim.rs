@@ -11,7 +11,7 @@ use drtm_kv::{Handle, KvError, Locking, ReadEntry, Reaped, Worker};
 
 use crate::{
     Config, Error,
-    bounds::MODEL,
+    bounds::either,
     budget::Spent,
     catalog::{Dropped, Opened},
     epoch::last_version_of,
@@ -29,7 +29,7 @@ const BATCH: usize = 512;
 
 /// How long the thread that drops a table waits for open transactions, and how long it sleeps
 /// between looks. A model looks once, since it knows no time.
-const PATIENCE: Duration = if MODEL { Duration::ZERO } else { Duration::from_millis(50) };
+const PATIENCE: Duration = either(Duration::from_millis(50), Duration::ZERO);
 const NAP: Duration = Duration::from_micros(200);
 
 /// Takes a record out of its table, or keeps it in mind.
