@@ -176,13 +176,13 @@ impl Script for Claimers {
         worker.settle().await;
         // In the same name, on the same rows: what was sent for the dropped one does nothing to it.
         for _ in 0..20 {
-            let written = worker.transact(async |tx| {
+            let added = worker.transact(async |tx| {
                 for row in 0..4 {
                     tx.update(tables.words, row, |value| value[1] += 1).await?;
                 }
                 Ok(())
             });
-            written.await.expect("all nodes are here");
+            added.await.expect("all nodes are here");
         }
     }
 }
