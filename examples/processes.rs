@@ -1,5 +1,5 @@
-//! Three processes and one hash table. Two peers look up and update rows in the owner's memory by
-//! one-sided verbs, and insert rows by messages.
+//! Three processes and one table. Two peers change rows of an owner's memory by one-sided verbs,
+//! which its processors do not notice, and insert rows by messages.
 //!
 //! ```text
 //! cargo run --release --example processes
@@ -12,23 +12,18 @@ use std::{
     error::Error,
     path::Path,
     process::{Child, Command, ExitCode},
-    sync::Arc,
 };
 
 use drtm::{
-    htm::NoHtm,
-    kv::{
-        HashConfig, HashPeer, HashTable, Holder, Inline, KvTable, Leases, Look, RecordPeer, Service, Store, TableId,
-        TablePeer,
-    },
-    rdma::{
-        Executor, Fabric, NodeId, Offset, Phase, Port, Region, RegionId, Remote, ShmConfig, ShmFabric, Verbs, block_on,
-    },
+    Conflict, Db, Pod, TableDef,
+    cluster::{ClusterTable, Node, Partition, Protocol, Worker},
+    htm::Native,
+    rdma::{Executor, Fabric, NodeId, ShmConfig, ShmFabric},
 };
 
 const OWNER: NodeId = NodeId(0);
 const PEERS: [NodeId; 2] = [NodeId(1), NodeId(2)];
-const TABLE: TableId = TableId(1);
+const ROWS: TableDef<u64, Pod<u64>> = TableDef::hash("rows");
 
 /// Counters that all peers increment, and the number of increments of each peer.
 const COUNTERS: u64 = 100;
@@ -36,38 +31,34 @@ const ADDITIONS: u64 = 20_000;
 /// Rows that each peer inserts.
 const INSERTIONS: u64 = 1_000;
 
-/// A peer's first message, distinct from any table request: asks for the table's location.
-const WHERE: &[u8] = b"where is the table?";
+type Rows = ClusterTable<u64, Pod<u64>>;
+type Group = ShmFabric<Native>;
 
-fn config(directory: &Path, node: NodeId) -> ShmConfig {
-    ShmConfig::new("example", node).directory(directory)
+/// Starts a node of the group. The first node owns all rows.
+fn start(fabric: &Group, node: NodeId) -> Result<(Node<Group>, Rows), Box<dyn Error>> {
+    // Every phase of a transaction that can be one-sided is: lookup, lock, validation and write.
+    let memory = Db::builder().memory(64 << 20);
+    let builder = Node::builder_for(Native::chosen()?, fabric, node, memory, Protocol::DRTM_OCC)?;
+    let mut builder = builder.owners([OWNER])?;
+    let rows = builder.table(ROWS, Partition::by("all", |_| 0))?;
+    Ok((builder.start()?, rows))
+}
+
+fn join(directory: &Path, node: NodeId) -> Result<Group, Box<dyn Error>> {
+    Ok(ShmFabric::join(Native::chosen()?, ShmConfig::new("example", node).directory(directory))?)
 }
 
 fn own(directory: &Path) -> Result<(), Box<dyn Error>> {
-    let fabric = ShmFabric::join(NoHtm, config(directory, OWNER))?;
-    let memory = Arc::new(Region::shared(NoHtm, 1 << 30)?);
-    let region = fabric.register(OWNER, Arc::clone(&memory))?;
-    let store = Store::in_region_of(OWNER, 0, memory)?;
-    let table: HashTable<NoHtm> = store.hash_table(HashConfig::default().for_peers())?;
-    let mut worker = store.worker()?;
-    for counter in 0..COUNTERS {
-        table.insert(&mut worker, counter, &0_u64.to_le_bytes())?;
-    }
-    let at = table.location();
-    let mut service = Service::new(&store)?.with(TABLE, &table)?;
-    let endpoint = fabric.endpoint(OWNER)?;
-    let peers = PEERS.iter().map(|peer| start(directory, *peer)).collect::<Result<Vec<Child>, _>>()?;
+    let (node, _) = start(&join(directory, OWNER)?, OWNER)?;
+    let rows = node.local().table(ROWS)?;
+    node.local().transact(|tx| (0..COUNTERS).try_for_each(|counter| tx.insert(rows, counter, &0)))?;
+    let endpoint = node.endpoint()?;
+    let worker = node.worker(&endpoint)?;
+    let peers = PEERS.iter().map(|peer| run_peer(directory, *peer)).collect::<Result<Vec<Child>, _>>()?;
 
-    let most = endpoint.capabilities().max_message_bytes;
     let mut executor = Executor::new(&endpoint);
-    executor.serve(endpoint.during(Phase::Other).serve(|from, request, reply| match request {
-        WHERE => {
-            reply.extend(region.0.to_le_bytes());
-            reply.extend(at.bytes().to_le_bytes());
-        }
-        request => service.answer(from, request, most, reply),
-    }));
-    // The owner only serves messages until both peers have finished.
+    worker.serve(&executor.spawner());
+    // The owner only serves messages until both peers have left.
     executor.spawn(async {
         let mut left = PEERS.len();
         while left > 0 {
@@ -84,76 +75,63 @@ fn own(directory: &Path) -> Result<(), Box<dyn Error>> {
         }
     }
 
-    let mut value = [0; 8];
-    let mut total = 0;
-    for counter in 0..COUNTERS {
-        table.get(counter, &mut value)?.ok_or("a counter is gone")?;
-        total += u64::from_le_bytes(value);
-    }
-    let rows = table.count()?;
-    println!("owner: {total} additions, {rows} rows, and {} naps", endpoint.naps());
+    let (total, count) = node.local().transact(|tx| {
+        let counters = (0..COUNTERS).map(|counter| tx.get(rows, counter));
+        let total = counters.sum::<Result<Option<u64>, _>>()?;
+        Ok((total, tx.len(rows)?))
+    })?;
+    println!("owner: {total:?} additions, {count} rows, and {} naps", endpoint.naps());
     let peers = PEERS.len() as u64;
-    if total != peers * ADDITIONS || rows != COUNTERS + peers * INSERTIONS {
+    if total != Some(peers * ADDITIONS) || count != COUNTERS + peers * INSERTIONS {
         return Err("something of what the peers did is missing".into());
     }
     Ok(())
 }
 
 /// Starts this program again as a peer.
-fn start(directory: &Path, peer: NodeId) -> std::io::Result<Child> {
+fn run_peer(directory: &Path, peer: NodeId) -> std::io::Result<Child> {
     Command::new(std::env::current_exe()?).arg(directory).arg(peer.0.to_string()).spawn()
 }
 
-fn be_a_peer(directory: &Path, node: NodeId) -> Result<(), Box<dyn Error>> {
-    let fabric = ShmFabric::join(NoHtm, config(directory, node))?;
-    let endpoint = fabric.endpoint(node)?;
-    let verbs = endpoint.during(Phase::Execute);
-    let start = endpoint.now();
-    let tried = block_on(&endpoint, work(verbs))?;
+fn be_a_peer(directory: &Path, number: NodeId) -> Result<(), Box<dyn Error>> {
+    let (node, rows) = start(&join(directory, number)?, number)?;
+    let endpoint = node.endpoint()?;
+    let worker = node.worker(&endpoint)?;
+    let begun = endpoint.now();
+    let mut outcome = Ok(());
+    let mut executor = Executor::new(&endpoint);
+    worker.serve(&executor.spawner());
+    executor.spawn(async { outcome = work(&worker, rows).await });
+    executor.run();
+    drop(executor);
+    outcome?;
+    let conflicts: u64 = Conflict::ALL.iter().map(|cause| worker.conflicts(*cause)).sum();
     let spent = endpoint.counters().total();
     println!(
-        "{node}: {ADDITIONS} additions in {tried} tries and {INSERTIONS} insertions in {:?}: {} one-sided operations, {} calls",
-        endpoint.now().since(start),
+        "{number}: {ADDITIONS} additions and {INSERTIONS} insertions in {:?}, with {conflicts} conflicts: {} one-sided \
+         operations, {} calls",
+        endpoint.now().since(begun),
         spent.operations(),
         spent.calls,
     );
     Ok(())
 }
 
-/// Increments counters and inserts rows. Returns the number of attempts of the increments.
-async fn work<P: Port>(verbs: Verbs<'_, P>) -> Result<u64, Box<dyn Error>> {
-    let node = verbs.endpoint().node();
-    let answer = verbs.call(OWNER, WHERE).await?;
-    let (region, offset) = answer.split_at_checked(2).ok_or("a short answer")?;
-    let region = RegionId(u16::from_le_bytes(region.try_into()?));
-    let at = Remote { node: OWNER, region, offset: Offset::new(u64::from_le_bytes(offset.try_into()?)) };
-    let lookup = HashPeer::<Inline>::open(verbs, at).await?;
-    let records = RecordPeer::<Inline>::open(verbs, at, TABLE).await?;
-    let rows = TablePeer::<Inline>::new(OWNER, TABLE);
-
-    let mut rng = fastrand::Rng::with_seed(u64::from(node.0));
-    let me = Holder::new(u8::try_from(node.0)?, 0, 0, 0);
-    let mut tries = 0;
+/// Increments counters and inserts rows.
+async fn work(worker: &Worker<'_, Group>, rows: Rows) -> Result<(), drtm::Error> {
+    let node = u64::from(worker.id().0);
+    let mut rng = fastrand::Rng::with_seed(node);
     for addition in 0..ADDITIONS {
-        let key = rng.u64(0..COUNTERS);
-        let location = lookup.find(verbs, key).await?.ok_or("a counter is gone")?;
-        let mut value = Vec::new();
-        loop {
-            tries += 1;
-            // The other peer may hold the lock: then retry.
-            let locked = records.lock(verbs, location, key, (me, Leases::None), &mut value).await?;
-            let Look::Found(lock) = locked else { continue };
-            let sum = u64::from_le_bytes(value.as_slice().try_into()?) + 1;
-            records.write(verbs, lock, &sum.to_le_bytes()).await.map_err(|unwritten| unwritten.error)?;
-            break;
-        }
-        if addition % (ADDITIONS / INSERTIONS) == 0 {
-            let new = u64::from(node.0) << 32 | addition;
-            rows.insert(verbs, new, &addition.to_le_bytes()).await?.ok_or("it is there already")?;
-            lookup.find(verbs, new).await?.ok_or("it cannot be found")?;
+        let counter = rng.u64(0..COUNTERS);
+        // A conflict with the other peer aborts the transaction, which runs again.
+        worker.transact(async |tx| tx.update(rows, counter, |value| *value += 1).await).await?;
+        if addition.is_multiple_of(ADDITIONS / INSERTIONS) {
+            worker.transact(async |tx| tx.insert(rows, node << 32 | addition, &addition).await).await?;
         }
     }
-    Ok(tries)
+    // The last commit may still be on its way.
+    worker.settle().await;
+    Ok(())
 }
 
 fn main() -> ExitCode {

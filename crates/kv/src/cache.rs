@@ -1,5 +1,5 @@
-//! A node's cache of other nodes' tables: buckets and inner nodes that it has fetched, within a
-//! budget of bytes.
+//! A node's cache of other nodes' hash tables: buckets that it has fetched, within a budget of
+//! bytes.
 //!
 //! The owner never invalidates a cached entry, and does not know of it. An entry is a hint: the
 //! memory that it leads to is validated, and a missing key in an entry says nothing. All threads of
@@ -27,11 +27,7 @@ mod set;
 use drtm_htm::NoHtm;
 use drtm_rdma::{Offset, Region, Remote};
 
-use crate::{
-    KvError,
-    bounds::CACHE_BESIDES,
-    layout::{BUCKET_WORDS, NODE_WORDS},
-};
+use crate::{KvError, bounds::CACHE_BESIDES, layout::BUCKET_WORDS};
 use set::{Set, set_words};
 
 /// A cache of buckets of hash tables on other nodes, each with a turn from before it was fetched.
@@ -41,14 +37,6 @@ use set::{Set, set_words};
 ///
 /// See [`Cache`].
 pub type BucketCache = Cache<{ BUCKET_WORDS + 1 }>;
-
-/// A cache of inner nodes of trees on other nodes. See
-/// [`TreePeer::with_cache`](crate::TreePeer::with_cache).
-///
-/// # Example
-///
-/// See [`Cache`].
-pub type NodeCache = Cache<NODE_WORDS>;
 
 /// A cache of what was fetched from other nodes, in entries of `WORDS` words. Threads share it
 /// without waiting.
@@ -93,7 +81,7 @@ pub struct Cache<const WORDS: usize> {
 impl<const WORDS: usize> Cache<WORDS> {
     /// Makes a cache of at most this many bytes, including its own data except for a page. Memory
     /// is used only as the cache fills. A cache that is too small for a single set (a kilobyte for
-    /// buckets, four for nodes) stores nothing.
+    /// buckets) stores nothing.
     ///
     /// # Errors
     ///
@@ -130,16 +118,6 @@ impl<const WORDS: usize> Cache<WORDS> {
             && let Some(set) = self.set(key)
         {
             set.put(key, words);
-        }
-    }
-
-    /// Removes the entry of a place.
-    #[doc(hidden)]
-    pub fn forget(&self, at: Remote) {
-        if let Some(key) = key(at)
-            && let Some(set) = self.set(key)
-        {
-            set.forget(key);
         }
     }
 

@@ -8,9 +8,7 @@
 //!   lookup seldom needs one.
 //! - [`Tree`]: an ordered table of integers or byte strings. Readers take no locks. A [`Scan`]
 //!   reports the leaves that it has passed, so that a transaction detects phantoms.
-//! - [`TreePeer`]: reads a tree of another node. With a [`Cache`], a lookup takes one READ.
 //! - [`RecordPeer`]: reads, locks and writes records of another node by one-sided verbs.
-//!   [`TablePeer`] and [`Service`]: operations on tables of another node, by messages.
 //! - [`Turn`]: the store's epoch for narrow counters. It detects that a version or an incarnation
 //!   may have wrapped around (ABA).
 //! - [`State`], [`Version`], [`Head`]: the words of a record's header, on which protocols build.
@@ -66,7 +64,7 @@ mod units;
 mod value_sink;
 
 pub use acquire::{Acquire, Leases, Lend, acquire, lend};
-pub use cache::{BucketCache, Cache, NodeCache};
+pub use cache::{BucketCache, Cache};
 pub use error::KvError;
 pub use handle::{GuardChange, Handle, Locking, PhantomGuard, Placed, ReadEntry, Reaped, Relocated, RetainOutcome};
 pub use hash::{BucketHint, BucketVersion, HashConfig, HashPeer, HashTable, Sweep, Whereabouts};
@@ -78,15 +76,12 @@ pub use mutation::{Mutation, mutated};
 pub use peer::{Location, PeerError};
 pub use record::{AsOf, Current, ForHolder, Look, MAX_VALUE, Past, PrefetchMask, Reserved, Visibility, record_bytes};
 pub use records::Records;
-pub use remote::{
-    Leased, Page, PeerRow, RecordLock, RecordPeer, Refusal, RemoteError, Service, Standing, TableId, TablePeer,
-    Unwritten,
-};
+pub use remote::{Leased, RecordLock, RecordPeer, RemoteError, Standing};
 pub use shortage::Shortage;
 pub use store::{Compaction, Emptied, MOST_MEMORY, MOST_WORKERS, Store, Visit, Worker};
 #[doc(hidden)]
 pub use store::{forget_lack, has_lacked_memory};
 pub use table::KvTable;
-pub use tree::{AsKey, Cursor, NodeVersion, Passed, Row, Scan, Tree, TreeKeys, TreePeer};
+pub use tree::{AsKey, Cursor, NodeVersion, Passed, Row, Scan, Tree, TreeKeys};
 pub use turns::{ROUND_TURNS, Turn, Watch};
 pub use value_sink::{Memory, NoValue, Read, ValueSink};

@@ -1,9 +1,8 @@
-//! Records and tables of other nodes.
+//! Records of other nodes, by one-sided verbs.
 //!
-//! There are two ways to access them. *One-sided* verbs act on a record's words without its owner
-//! doing anything. [`RecordPeer`] reads, locks and writes a record whose place is known, such as
-//! from [`HashPeer::find`](crate::HashPeer::find). *Messages* ask the owner to do what takes more
-//! than one record: a [`Service`] on the owner executes the requests of a [`TablePeer`].
+//! Verbs act on a record's words without its owner doing anything. [`RecordPeer`] reads, locks and
+//! writes a record whose place is known, such as from [`HashPeer::find`](crate::HashPeer::find).
+//! What takes more than one record, such as an insertion, is for the owner to do.
 //!
 //! # One-sided reads
 //!
@@ -22,31 +21,20 @@
 //! # Changing a state word
 //!
 //! Where a NIC's compare-and-swap is atomic with those of processors, peers lock by it. Elsewhere
-//! only the owner's processors may swap a state word, and peers lock by message. That is decided in
-//! one place (see `lock`), and users need not know. A lock is released by a CAS that expects the
-//! holder's own state, so no thread can release another's lock. Only the batch that ends a write
-//! stores the free state, and it requires the lock.
+//! only the owner's processors may swap a state word, and locking fails with
+//! [`RemoteError::NotAtomic`]. A lock is released by a CAS that expects the holder's own state, so no
+//! thread can release another's lock. Only the batch that ends a write stores the free state, and it
+//! requires the lock.
 
-mod backoff;
-mod client;
 mod error;
-mod execute;
 mod fetch;
 mod image;
 mod lease;
 mod lock;
 mod record;
-mod refusal;
-mod service;
-mod wire;
 mod write;
 
-pub use client::{Page, PeerRow, TablePeer};
 pub use error::RemoteError;
 pub use lease::Leased;
 pub use lock::RecordLock;
 pub use record::{RecordPeer, Standing};
-pub use refusal::Refusal;
-pub use service::Service;
-pub use wire::TableId;
-pub use write::Unwritten;

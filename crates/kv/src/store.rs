@@ -188,11 +188,6 @@ impl<E: Engine> Store<E> {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Returns whether `other` is a handle of the same store.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
-    }
-
     /// Returns the store's region.
     #[must_use]
     #[inline(always)]

@@ -62,7 +62,6 @@ mod layers;
 mod leaves;
 mod load;
 mod node;
-mod peer;
 mod pool;
 mod prune;
 mod reclaim;
@@ -76,7 +75,6 @@ mod walk;
 
 pub use held::Cursor;
 pub use kind::{AsKey, TreeKeys};
-pub use peer::TreePeer;
 pub use rows::Passed;
 pub use scan::{Row, Scan};
 
@@ -268,16 +266,6 @@ impl<E: Engine> Store<E> {
         self.tree_of()
     }
 
-    /// Creates an ordered table whose records are [read by peers](crate::RecordPeer). Each record
-    /// takes eight more bytes, and a checksum is computed at each write.
-    ///
-    /// # Errors
-    ///
-    /// When memory cannot be allocated.
-    pub fn tree_for_peers(&self) -> Result<Tree<E>, KvError> {
-        Tree::create(self, true)
-    }
-
     /// Creates an ordered table with keys of this kind.
     ///
     /// # Errors
@@ -297,7 +285,7 @@ impl<E: Engine> Store<E> {
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     pub fn tree_of<K: TreeKeys>(&self) -> Result<Tree<E, K>, KvError> {
-        Tree::create(self, false)
+        Tree::create(self)
     }
 
     /// Opens an ordered table that was [created](Self::tree_of) in this region, by this handle or
@@ -328,8 +316,8 @@ impl<E: Engine> Store<E> {
 }
 
 impl<E: Engine, K: TreeKeys> Tree<E, K> {
-    fn create(store: &Store<E>, for_peers: bool) -> Result<Self, KvError> {
-        let tree = Self::over(Base::create(store, header::HEADER, for_peers)?);
+    fn create(store: &Store<E>) -> Result<Self, KvError> {
+        let tree = Self::over(Base::create(store, header::HEADER, false)?);
         let root = tree.table.root()?;
         root.set_end(u64::MAX, 0);
         root.publish(Stamp::new(0, 0));

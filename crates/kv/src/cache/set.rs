@@ -167,14 +167,6 @@ impl<'c, const WORDS: usize> Set<'c, WORDS> {
         }
     }
 
-    /// Removes the entry of this key, if there is one.
-    pub(super) fn forget(self, key: u64) {
-        let seen = self.stamp();
-        if let Some(way) = self.way_of(key) {
-            self.change(seen, seen.with_hits(way, 0), || NoHtm.store_relaxed(&self.words[KEYS + way], 0));
-        }
-    }
-
     /// Changes a set that is unchanged since it was seen, and leaves it with this stamp and the
     /// next version. Does nothing if the set has changed or is being changed.
     #[inline(always)]

@@ -71,12 +71,6 @@ impl Stamp {
         LOCK.get(self.0) != 0
     }
 
-    /// Returns whether the node is part of the tree.
-    #[inline(always)]
-    pub(crate) const fn is_used(self) -> bool {
-        USED.get(self.0) != 0
-    }
-
     /// Returns whether the node is part of the tree, and not locked.
     #[inline(always)]
     pub(crate) const fn is_readable(self) -> bool {

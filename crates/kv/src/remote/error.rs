@@ -1,26 +1,23 @@
-//! The errors of tables and records on other nodes.
+//! The errors of records on other nodes.
 
 use drtm_rdma::{Remote, VerbError};
 
-use super::Refusal;
-use crate::State;
-
-/// An error of an operation on another node's table or record.
+/// An error of a one-sided operation on another node's record.
 ///
 /// # Example
 ///
 /// ```
-/// use drtm_kv::{KvTable, Refusal, RemoteError};
+/// use drtm_kv::RemoteError;
 ///
-/// let error = RemoteError::from(Refusal::NoTable { table: 3 });
-/// assert_eq!(error.to_string(), "the owner serves no table 3; register it with the service before its number is handed out");
+/// let error = RemoteError::OtherLength { is: 8, given: 9 };
+/// assert!(error.to_string().starts_with("a value of 9 bytes does not fit the record of one of 8"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {
-    /// A lease can only be taken one-sidedly where a NIC's compare-and-swap is atomic with the
-    /// processors'.
-    #[error("the fabric's compare-and-swap is not atomic with processors': ask the owner for the lease")]
+    /// Locks and leases can only be taken one-sidedly where a NIC's compare-and-swap is atomic with
+    /// the processors'.
+    #[error("the fabric's compare-and-swap is not atomic with processors': ask the owner for the lock or the lease")]
     NotAtomic,
     /// An operation of the fabric failed.
     #[error(transparent)]
@@ -45,14 +42,6 @@ pub enum RemoteError {
         /// The record.
         at: Remote,
     },
-    /// Another holder has locked the record, or none has.
-    #[error("the record at {at} is not locked by the holder named: its state is {found:?}; nothing was changed")]
-    NotHolder {
-        /// The record.
-        at: Remote,
-        /// Its state.
-        found: State,
-    },
     /// A value that is written in place must have the previous value's length.
     #[error("a value of {given} bytes does not fit the record of one of {is}; update it by message, which can move it")]
     OtherLength {
@@ -60,25 +49,5 @@ pub enum RemoteError {
         is: usize,
         /// The length of the new value.
         given: usize,
-    },
-    /// The request is longer than a message can be.
-    #[error("a request of {bytes} bytes, and messages have at most {most}; split the value over several keys")]
-    RequestTooLong {
-        /// Its length.
-        bytes: usize,
-        /// The longest possible message.
-        most: usize,
-    },
-    /// The record was locked or being written for longer than the operation waits.
-    #[error("the record is locked, or being written, for longer than an operation waits; try again later")]
-    Busy,
-    /// The owner refused.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// The owner's reply cannot be decoded.
-    #[error("the owner's reply cannot be understood: {what}; do both nodes run the same version?")]
-    Reply {
-        /// What is wrong with it.
-        what: &'static str,
     },
 }

@@ -2,7 +2,7 @@
 
 use drtm_rdma::{Port, Verbs};
 
-use super::{error::RemoteError, lock::Locking, record::RecordPeer};
+use super::{error::RemoteError, record::RecordPeer};
 use crate::{
     Head, Leases, Lend, Location, Look, State, Turn, Version,
     keys::Keys,
@@ -41,7 +41,7 @@ impl<K: Keys> RecordPeer<K> {
     /// ```
     /// use std::sync::Arc;
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{HashConfig, HashPeer, Inline, KvTable, Leases, Look, RecordPeer, Store, TableId};
+    /// use drtm_kv::{HashConfig, HashPeer, Inline, KvTable, Leases, Look, RecordPeer, Store};
     /// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Region, Remote, block_on};
     ///
     /// let memory = Arc::new(Region::anonymous(NoHtm, 16 << 20)?);
@@ -56,7 +56,7 @@ impl<K: Keys> RecordPeer<K> {
     /// let at = Remote { node: NodeId(1), region, offset: table.location() };
     /// block_on(&endpoint, async {
     ///     let lookup = HashPeer::<Inline>::open(verbs, at).await?;
-    ///     let records = RecordPeer::<Inline>::open(verbs, at, TableId(0)).await?;
+    ///     let records = RecordPeer::<Inline>::open(verbs, at).await?;
     ///     let location = lookup.find(verbs, 7).await?.expect("inserted above");
     ///     let mut value = Vec::new();
     ///     // The time is 100, and the lease ends at 500.
@@ -75,9 +75,7 @@ impl<K: Keys> RecordPeer<K> {
         (until, leases): (u64, Leases),
         value: &mut Vec<u8>,
     ) -> Result<Look<Leased>, RemoteError> {
-        if Locking::over(verbs.endpoint().capabilities(), self.by_loopback) != Locking::BySwap {
-            return Err(RemoteError::NotAtomic);
-        }
+        self.check_atomicity(verbs)?;
         let (at, to) = (location.record + 8 * STATE as u64, State::leased_until(until));
         let mut from = State::FREE;
         let (end, fetched) = loop {

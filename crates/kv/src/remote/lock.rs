@@ -1,43 +1,18 @@
-//! Locking another node's records, and unlocking them.
+//! Locking another node's records.
 
-use drtm_rdma::{Atomicity, Batch, Capabilities, Pending, Port, Remote, VerbError, Verbs, Words};
+use drtm_rdma::{Batch, Pending, Port, Remote, VerbError, Verbs, Words};
 
 use super::{
-    backoff::Backoff,
     error::RemoteError,
     image::{Image, LEAST_WORDS, Whole},
     record::RecordPeer,
-    wire::{Answer, Request, ask},
 };
 use crate::{
     Acquire, Head, Holder, Leases, Location, Look, State, Turn, Version, acquire,
     keys::Keys,
-    layout::Place,
     peer::turns_of,
     record::{HEAD, STATE},
 };
-
-/// How the state words of records that peers lock are swapped. All of them must be swapped in the
-/// same way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Locking {
-    /// By any locker, since all CAS operations are atomic with each other: those of processors too,
-    /// or they go through the NIC.
-    BySwap,
-    /// By the owner's processors alone: the NIC's CAS is not atomic with theirs, or there is none.
-    ByMessage,
-}
-
-impl Locking {
-    /// Decides how records are locked. No other code does.
-    pub(super) fn over(capabilities: &Capabilities, by_loopback: bool) -> Self {
-        match capabilities.atomicity {
-            Atomicity::Global => Self::BySwap,
-            Atomicity::Hca if by_loopback => Self::BySwap,
-            Atomicity::Hca | Atomicity::None => Self::ByMessage,
-        }
-    }
-}
 
 /// Two words to be read after the lock was taken.
 struct Line {
@@ -47,9 +22,9 @@ struct Line {
     is_prompt: bool,
 }
 
-/// A record that its holder has locked. It stays locked until it is [written](RecordPeer::write) or
-/// [unlocked](RecordPeer::unlock). Dropping the `RecordLock` does not unlock the record, since that
-/// takes a round trip.
+/// A record that its holder has locked. It stays locked until it is [written](Self::post_write), or
+/// until its owner unlocks it for the holder. Dropping the `RecordLock` does not unlock the record,
+/// since that takes a round trip.
 ///
 /// # Example
 ///
@@ -58,7 +33,6 @@ struct Line {
 #[must_use = "the record stays locked until it is written or unlocked"]
 pub struct RecordLock {
     pub(super) location: Location,
-    pub(super) holder: Holder,
     /// The key word.
     pub(super) key: u64,
     pub(super) whole: Whole,
@@ -97,8 +71,8 @@ impl<'e, P: Port> LineWords<'e, P> {
 }
 
 impl RecordLock {
-    /// Returns the words that were [read after](RecordPeer::lock_and_read) the lock was taken.
-    /// `None`: the queue had no room.
+    /// Returns the words that were [read after](RecordPeer::lock) the lock was taken. `None`: the
+    /// queue had no room.
     #[must_use]
     pub fn line(&self) -> Option<[u64; 2]> {
         self.line
@@ -123,52 +97,24 @@ impl RecordLock {
     pub fn value_length(&self) -> usize {
         self.whole.shape.value
     }
-
-    /// Returns the record's location.
-    #[must_use]
-    pub fn location(&self) -> Location {
-        self.location
-    }
 }
 
 impl<K: Keys> RecordPeer<K> {
-    /// Locks the record for a holder, with what it knows about leases, and reads its value.
+    /// Locks the record for a holder if it is free, with what the holder knows about leases, and
+    /// reads its value. It takes one round trip, and waits for no other holder.
     ///
-    /// It takes one round trip where peers swap state words. It takes two where the owner locks by
-    /// message: it must [serve](crate::Service) the table then.
-    ///
-    /// # Errors
-    ///
-    /// When an operation fails, or when the record is corrupt. The record is not locked then,
-    /// unless the fabric has failed without a definite outcome.
-    pub async fn lock<P: Port>(
-        &self,
-        verbs: Verbs<'_, P>,
-        location: Location,
-        key: K::Key<'_>,
-        holder_and_leases: (Holder, Leases),
-        value: &mut Vec<u8>,
-    ) -> Result<Look<RecordLock>, RemoteError> {
-        let mut backoff = Backoff::default();
-        loop {
-            match self.lock_and_read(verbs, location, key, holder_and_leases, value, (None, None)).await? {
-                Look::Busy if backoff.again(verbs).await => {}
-                looked => return Ok(looked),
-            }
-        }
-    }
-
-    /// [Locks](Self::lock) the record if it is free, without waiting for it. Also reads two words
-    /// of the owner in the same round trip: after the lock was taken, and the first no later than
-    /// the second. They are the lock's [line](RecordLock::line).
+    /// Also reads two words of the owner in the same round trip: after the lock was taken, and the
+    /// first no later than the second. They are the lock's [line](RecordLock::line).
     ///
     /// If the record still has the version that the caller has `seen` there, its value is not
     /// fetched again, and `value` is invalid.
     ///
     /// # Errors
     ///
-    /// Like [`lock`](Self::lock).
-    pub async fn lock_and_read<P: Port>(
+    /// [`RemoteError::NotAtomic`] where CAS is not atomic with the processors'. Also when an
+    /// operation fails, or when the record is corrupt. The record is not locked then, unless the
+    /// fabric has failed without a definite outcome.
+    pub async fn lock<P: Port>(
         &self,
         verbs: Verbs<'_, P>,
         location: Location,
@@ -177,146 +123,93 @@ impl<K: Keys> RecordPeer<K> {
         value: &mut Vec<u8>,
         (line_at, seen): (Option<Remote>, Option<Version>),
     ) -> Result<Look<RecordLock>, RemoteError> {
+        self.check_atomicity(verbs)?;
         let mut line = Line { at: line_at, is: None, is_prompt: false };
         let words = seen.map_or_else(|| self.expected.words(verbs), |_| LEAST_WORDS);
-        let mut fetched = match self.acquire(verbs, location, key, (holder, leases), words, &mut line).await?.found() {
+        let mut fetched = match swap_and_fetch(verbs, location, (holder, leases), words, &mut line).await?.found() {
             Ok(fetched) => fetched,
             Err(not_had) => return Ok(not_had),
         };
+        let Line { is: line, is_prompt, .. } = line;
+        let locked = |whole| Look::Found(RecordLock { location, key: K::word(key), whole, line, is_prompt });
         if let Some(seen) = seen
             && let Some((words, turn)) = fetched.take()
             && location.is_within(turn)
             && let Some(whole) = Image::unchanged::<K>(&words, location.incarnation, key, seen)
         {
-            let key = K::word(key);
-            let Line { is: line, is_prompt, .. } = line;
-            return Ok(Look::Found(RecordLock { location, holder, key, whole, line, is_prompt }));
+            return Ok(locked(whole));
         }
         let looked = self.look(verbs, location, key, fetched, value).await;
         let not_it = match looked.map(Look::found) {
-            Ok(Ok(whole)) => {
-                let key = K::word(key);
-                let Line { is: line, is_prompt, .. } = line;
-                return Ok(Look::Found(RecordLock { location, holder, key, whole, line, is_prompt }));
-            }
+            Ok(Ok(whole)) => return Ok(locked(whole)),
             Ok(Err(other)) => Ok(other),
             Err(error) => Err(error),
         };
         // The record is another one by now, or not readable, so it is unlocked.
-        self.release(verbs, location, holder).await?;
+        release(verbs, location, holder).await?;
         not_it
     }
+}
 
-    /// Unlocks a record, and leaves it unchanged.
-    ///
-    /// # Errors
-    ///
-    /// When an operation fails, or when the holder no longer has the lock. In the second case the
-    /// lock was taken from it, and the record is not touched.
-    pub async fn unlock<P: Port>(&self, verbs: Verbs<'_, P>, lock: RecordLock) -> Result<(), RemoteError> {
-        self.release(verbs, lock.location, lock.holder).await
-    }
-
-    /// Attempts once to lock the record. May return words and turn that were fetched at the same
-    /// time.
-    async fn acquire<'e, P: Port>(
-        &self,
-        verbs: Verbs<'e, P>,
-        location: Location,
-        key: K::Key<'_>,
-        (holder, leases): (Holder, Leases),
-        words: usize,
-        line: &mut Line,
-    ) -> Result<Look<Option<(Words<'e, P>, Turn)>>, RemoteError> {
-        match Locking::over(verbs.endpoint().capabilities(), self.by_loopback) {
-            Locking::BySwap => self.swap_and_fetch(verbs, location, (holder, leases), words, line).await,
-            Locking::ByMessage => {
-                let place = Place { word: location.record.offset.word(), incarnation: location.incarnation };
-                let request =
-                    K::with_bytes(key, |key| Request::Lock { key, place, holder, leases }.to_bytes(self.table));
-                match ask(verbs, Self::owner(location), &request).await?.answer()? {
-                    Answer::Done(_) => Ok(Look::Found(None)),
-                    Answer::Stale => Ok(Look::Stale),
-                    Answer::Busy => Ok(Look::Busy),
-                    _ => Err(RemoteError::Reply { what: "it does not answer a request for a lock" }),
+/// Swaps the state word as [`acquire()`] decides, at first as that of a free record. Fetches the
+/// record's first words in the same batch.
+async fn swap_and_fetch<'e, P: Port>(
+    verbs: Verbs<'e, P>,
+    location: Location,
+    (holder, leases): (Holder, Leases),
+    count: usize,
+    line: &mut Line,
+) -> Result<Look<Option<(Words<'e, P>, Turn)>>, RemoteError> {
+    let at = location.record + 8 * STATE as u64;
+    let mut seen = State::FREE;
+    while let Acquire::Swap(from) = acquire(seen, holder, leases) {
+        let mut batch = verbs.batch();
+        let swap = batch.compare_swap(at, from.0, holder.word());
+        let read = batch.read(location.record, count);
+        let turn = batch.read(turns_of(location.record), 1);
+        let line_words = line.at.map(|at| LineWords::post(verbs, &mut batch, at));
+        (line.is, line.is_prompt) = (None, false);
+        let (found, words) = match (swap, read, turn) {
+            (Ok(swap), Ok(read), Ok(turn)) => {
+                batch.ring();
+                let (found, words, turn) = (State(swap.await?), read.await, turn.await);
+                if let Some(words) = line_words {
+                    line.is = words.fetched().await;
                 }
+                line.is_prompt = seen == State::FREE;
+                (found, Some(words.and_then(|words| Ok((words, Turn(turn?[0]))))))
             }
-        }
-    }
-
-    /// Swaps the state word as [`acquire`] decides, at first as that of a free record. Fetches the
-    /// record's first words in the same batch.
-    async fn swap_and_fetch<'e, P: Port>(
-        &self,
-        verbs: Verbs<'e, P>,
-        location: Location,
-        (holder, leases): (Holder, Leases),
-        count: usize,
-        line: &mut Line,
-    ) -> Result<Look<Option<(Words<'e, P>, Turn)>>, RemoteError> {
-        let at = location.record + 8 * STATE as u64;
-        let mut seen = State::FREE;
-        while let Acquire::Swap(from) = acquire(seen, holder, leases) {
-            let mut batch = verbs.batch();
-            let swap = batch.compare_swap(at, from.0, holder.word());
-            let read = batch.read(location.record, count);
-            let turn = batch.read(turns_of(location.record), 1);
-            let line_words = line.at.map(|at| LineWords::post(verbs, &mut batch, at));
-            (line.is, line.is_prompt) = (None, false);
-            let (found, words) = match (swap, read, turn) {
-                (Ok(swap), Ok(read), Ok(turn)) => {
-                    batch.ring();
-                    let (found, words, turn) = (State(swap.await?), read.await, turn.await);
-                    if let Some(words) = line_words {
-                        line.is = words.fetched().await;
-                    }
-                    line.is_prompt = seen == State::FREE;
-                    (found, Some(words.and_then(|words| Ok((words, Turn(turn?[0]))))))
-                }
-                _ => {
-                    // The queue had no room for all at once.
-                    drop((batch, line_words));
-                    (State(verbs.compare_swap(at, from.0, holder.word()).await?), None)
-                }
-            };
-            // An out-of-bounds READ does not matter here: the record is fetched again.
-            let words = match words {
-                None | Some(Err(VerbError::OutOfBounds { .. })) => None,
-                Some(Ok(words)) => Some(words),
-                Some(Err(error)) => {
-                    if found == from {
-                        self.release(verbs, location, holder).await?;
-                    }
-                    return Err(error.into());
-                }
-            };
-            if found == from {
-                return Ok(Look::Found(words));
-            }
-            // Free memory is locked too, and stays locked for long.
-            if words.is_some_and(|(words, _)| Head(words[HEAD]).incarnation() != location.incarnation) {
-                return Ok(Look::Stale);
-            }
-            seen = found;
-        }
-        Ok(Look::Busy)
-    }
-
-    async fn release<P: Port>(&self, verbs: Verbs<'_, P>, at: Location, holder: Holder) -> Result<(), RemoteError> {
-        let found = match Locking::over(verbs.endpoint().capabilities(), self.by_loopback) {
-            Locking::BySwap => {
-                State(verbs.compare_swap(at.record + 8 * STATE as u64, holder.word(), State::FREE.0).await?)
-            }
-            Locking::ByMessage => {
-                let place = Place { word: at.record.offset.word(), incarnation: at.incarnation };
-                let request = Request::Unlock { place, holder }.to_bytes(self.table);
-                match ask(verbs, Self::owner(at), &request).await?.answer()? {
-                    Answer::Done(_) => holder.into(),
-                    Answer::Held(found) => found,
-                    _ => return Err(RemoteError::Reply { what: "it does not answer a request to unlock" }),
-                }
+            _ => {
+                // The queue had no room for all at once.
+                drop((batch, line_words));
+                (State(verbs.compare_swap(at, from.0, holder.word()).await?), None)
             }
         };
-        if found == holder.into() { Ok(()) } else { Err(RemoteError::NotHolder { at: at.record, found }) }
+        // An out-of-bounds READ does not matter here: the record is fetched again.
+        let words = match words {
+            None | Some(Err(VerbError::OutOfBounds { .. })) => None,
+            Some(Ok(words)) => Some(words),
+            Some(Err(error)) => {
+                if found == from {
+                    release(verbs, location, holder).await?;
+                }
+                return Err(error.into());
+            }
+        };
+        if found == from {
+            return Ok(Look::Found(words));
+        }
+        // Free memory is locked too, and stays locked for long.
+        if words.is_some_and(|(words, _)| Head(words[HEAD]).incarnation() != location.incarnation) {
+            return Ok(Look::Stale);
+        }
+        seen = found;
     }
+    Ok(Look::Busy)
+}
+
+/// Frees the record by a swap from the holder's own state. If another holder has taken the lock from
+/// it, the record stays locked.
+async fn release<P: Port>(verbs: Verbs<'_, P>, at: Location, holder: Holder) -> Result<(), VerbError> {
+    verbs.compare_swap(at.record + 8 * STATE as u64, holder.word(), State::FREE.0).await.map(drop)
 }

@@ -2,23 +2,21 @@
 
 use std::marker::PhantomData;
 
-use drtm_rdma::{Cost, NodeId, Port, Remote, VerbError, Verbs, Words};
+use drtm_rdma::{Atomicity, Cost, Port, Remote, VerbError, Verbs, Words};
 
 use super::{
-    backoff::Backoff,
     error::RemoteError,
     fetch::{Expected, Looked, Suspicion, look},
     image::Whole,
-    wire::TableId,
 };
 use crate::{
     Head, Holder, Location, Look, State, Turn, Version,
     base::{self, FLAGS},
+    bounds::{LONGEST, TRIES},
     hash,
     keys::Keys,
     peer::turns_of,
     record::{HEAD, STATE, VERSION},
-    tree,
 };
 
 /// The records of a table on another node. Threads and coroutines can share the handle.
@@ -26,15 +24,15 @@ use crate::{
 /// The table must be [made for peers](crate::HashConfig::for_peers). The place of a key's record
 /// comes from a [lookup](crate::HashPeer::find). On [`Look::Stale`], look the key up again.
 ///
-/// While others write or have locked the record, an operation retries for a moment, and other
-/// coroutines run meanwhile. The result is [`Look::Busy`] then.
+/// While others write the record, reading retries for a moment, and other coroutines run meanwhile.
+/// The result is [`Look::Busy`] then.
 ///
 /// # Example
 ///
 /// ```
 /// use std::sync::Arc;
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{HashConfig, HashPeer, Holder, Inline, KvTable, Leases, Look, RecordPeer, Store, TableId};
+/// use drtm_kv::{HashConfig, HashPeer, Holder, Inline, KvTable, Leases, Look, RecordPeer, Store};
 /// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Region, Remote, block_on};
 ///
 /// // Node 1 has a table for its peers.
@@ -52,16 +50,16 @@ use crate::{
 /// let me = (Holder::new(0, 0, 1, 0), Leases::None);
 /// block_on(&endpoint, async {
 ///     let lookup = HashPeer::<Inline>::open(verbs, at).await?;
-///     let records = RecordPeer::<Inline>::open(verbs, at, TableId(0)).await?;
+///     let records = RecordPeer::<Inline>::open(verbs, at).await?;
 ///     let location = lookup.find(verbs, 7).await?.expect("inserted above");
 ///     let mut value = Vec::new();
-///     let Look::Found(version) = records.read(verbs, location, 7, &mut value).await? else { panic!("no other thread runs") };
+///     let Look::Found(read) = records.read(verbs, location, 7, &mut value).await? else { panic!("no other thread runs") };
 ///     assert_eq!(value, b"seven");
 ///
-///     let Look::Found(lock) = records.lock(verbs, location, 7, me, &mut value).await? else { panic!("no other thread runs") };
-///     assert_eq!(lock.version(), version);
-///     let written = records.write(verbs, lock, b"SEVEN").await.map_err(|unwritten| unwritten.error)?;
-///     assert!(written > version);
+///     let locked = records.lock(verbs, location, 7, me, &mut value, (None, None)).await?;
+///     let Look::Found(lock) = locked else { panic!("no other thread runs") };
+///     assert_eq!(lock.version(), read.version);
+///     lock.post_write(verbs, read.version.next(), b"SEVEN")?.await?;
 ///     Ok::<(), Box<dyn std::error::Error>>(())
 /// })?;
 /// let mut value = [0; 5];
@@ -71,16 +69,13 @@ use crate::{
 /// ```
 #[derive(Debug)]
 pub struct RecordPeer<K: Keys> {
-    /// The table's number at the owner's service.
-    pub(super) table: TableId,
     pub(super) expected: Expected,
     /// Whether the owner's processors swap by its NIC.
-    pub(super) by_loopback: bool,
+    by_loopback: bool,
     keys: PhantomData<K>,
 }
 
-/// A record's version and state: what [`RecordPeer::check`] and
-/// [`RecordPeer::read_with_state`] find.
+/// A record's version and state: what [`RecordPeer::check`] and [`RecordPeer::read`] find.
 ///
 /// # Example
 ///
@@ -114,8 +109,7 @@ impl Standing {
 }
 
 impl<K: Keys> RecordPeer<K> {
-    /// Opens the records of the table at this place. The owner's [service](crate::Service) knows
-    /// the table by this number.
+    /// Opens the records of the hash table at this place.
     ///
     /// # Errors
     ///
@@ -124,16 +118,16 @@ impl<K: Keys> RecordPeer<K> {
     /// # Example
     ///
     /// See [`RecordPeer`].
-    pub async fn open<P: Port>(verbs: Verbs<'_, P>, at: Remote, table: TableId) -> Result<Self, RemoteError> {
+    pub async fn open<P: Port>(verbs: Verbs<'_, P>, at: Remote) -> Result<Self, RemoteError> {
         let header = verbs.read(at, FLAGS + 1).await?;
         let found = header[0];
-        if found != hash::kind::<K>() && found != tree::kind::<K>() {
+        if found != hash::kind::<K>() {
             return Err(RemoteError::NotThisTable { at, found });
         }
         if !base::are_checked(header[FLAGS]) {
             return Err(RemoteError::NotForPeers { at });
         }
-        Ok(Self { table, expected: Expected::new(), by_loopback: false, keys: PhantomData })
+        Ok(Self { expected: Expected::new(), by_loopback: false, keys: PhantomData })
     }
 
     /// Says that processors of the owner swap state words [by its NIC](drtm_rdma::Region::swap_by),
@@ -143,33 +137,26 @@ impl<K: Keys> RecordPeer<K> {
         Self { by_loopback: is_so, ..self }
     }
 
-    /// Reads the record's value consistently, and returns its version. On any other result, `value`
+    /// Checks that a swap of a state word by verbs is atomic with those of the owner's processors.
+    pub(super) fn check_atomicity<P: Port>(&self, verbs: Verbs<'_, P>) -> Result<(), RemoteError> {
+        match verbs.endpoint().capabilities().atomicity {
+            Atomicity::Global => Ok(()),
+            Atomicity::Hca if self.by_loopback => Ok(()),
+            Atomicity::Hca | Atomicity::None => Err(RemoteError::NotAtomic),
+        }
+    }
+
+    /// Reads the record's value consistently, and its state with it. On any other result, `value`
     /// is invalid.
     ///
     /// A record that is locked, but not being written yet, can be read: its value is still the last
-    /// one.
+    /// one. A lock that was taken or given up meanwhile may or may not be seen. Only
+    /// [`check`](Self::check) says that there was none.
     ///
     /// # Errors
     ///
     /// When an operation fails, or when the record is corrupt.
     pub async fn read<P: Port>(
-        &self,
-        verbs: Verbs<'_, P>,
-        location: Location,
-        key: K::Key<'_>,
-        value: &mut Vec<u8>,
-    ) -> Result<Look<Version>, RemoteError> {
-        Ok(self.look(verbs, location, key, None, value).await?.map(|whole| whole.version))
-    }
-
-    /// [Reads](Self::read) the record's value, and its state with it. A lock that was taken or
-    /// given up meanwhile may or may not be seen. Only [`check`](Self::check) says that there was
-    /// none.
-    ///
-    /// # Errors
-    ///
-    /// Like [`read`](Self::read).
-    pub async fn read_with_state<P: Port>(
         &self,
         verbs: Verbs<'_, P>,
         location: Location,
@@ -189,8 +176,8 @@ impl<K: Keys> RecordPeer<K> {
         mut fetched: Option<(Words<'_, P>, Turn)>,
         value: &mut Vec<u8>,
     ) -> Result<Look<Whole>, RemoteError> {
-        let (mut backoff, mut suspicion) = (Backoff::default(), Suspicion::default());
-        loop {
+        let mut suspicion = Suspicion::default();
+        for tries in 1..TRIES {
             let looked = look::<K, P>(verbs, location, key, &self.expected, fetched.take(), value).await?;
             verbs.endpoint().charge(Cost::Copy(value.len()));
             match looked {
@@ -201,10 +188,11 @@ impl<K: Keys> RecordPeer<K> {
                 }
                 Looked::Torn(_) => {}
             }
-            if !backoff.again(verbs).await {
-                return Ok(Look::Busy);
+            for _ in 0..LONGEST.min(1 << tries.min(31)) {
+                verbs.endpoint().yield_now().await;
             }
         }
+        Ok(Look::Busy)
     }
 
     /// Reads the record's version and state without its value, to validate a version that was read
@@ -261,9 +249,5 @@ impl<K: Keys> RecordPeer<K> {
             *value = verbs.read_word(location.record + 8 * word as u64).await?;
         }
         Ok((words, Turn(verbs.read_word(turns).await?)))
-    }
-
-    pub(super) fn owner(location: Location) -> NodeId {
-        location.record.node
     }
 }

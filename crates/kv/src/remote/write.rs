@@ -3,46 +3,20 @@
 use drtm_rdma::{Pending, Port, VerbError, Verbs};
 use smallvec::SmallVec;
 
-use super::{backoff::Backoff, error::RemoteError, lock::RecordLock, record::RecordPeer};
+use super::{error::RemoteError, lock::RecordLock};
 use crate::{
     Location, State, Version,
     checksum::checksum,
-    keys::Keys,
     record::{STATE, VERSION},
 };
 
 /// The words of a value and its checksum: up to half a kilobyte on the stack.
 type Sealed = SmallVec<[u64; 64]>;
 
-/// A record that could not be written.
-///
-/// # Example
-///
-/// ```
-/// use drtm_kv::{KvTable, RemoteError, Unwritten};
-///
-/// fn what_now(unwritten: Unwritten) -> &'static str {
-///     match (unwritten.lock, unwritten.error) {
-///         (Some(_lock), RemoteError::OtherLength { .. }) => "unlock it, and ask the owner",
-///         (Some(_lock), _) => "try again, or unlock it",
-///         (None, _) => "find out what became of the owner",
-///     }
-/// }
-/// # let _ = what_now;
-/// ```
-#[derive(Debug)]
-pub struct Unwritten {
-    /// The lock, if nothing has been written. `None`: it is not known what was written, and whether
-    /// the record is unlocked.
-    pub lock: Option<RecordLock>,
-    /// The error.
-    pub error: RemoteError,
-}
-
-impl<K: Keys> RecordPeer<K> {
-    /// Posts the writes of a value, with a version that the caller chooses, and of the unlocking.
-    /// On an error, nothing is posted. The record is written and unlocked once the completion
-    /// arrives.
+impl RecordLock {
+    /// Posts the writes of a value, with a version that the caller chooses, and of the unlocking:
+    /// one round trip. On an error, nothing is posted. The record is written and unlocked once the
+    /// completion arrives.
     ///
     /// # Errors
     ///
@@ -50,49 +24,13 @@ impl<K: Keys> RecordPeer<K> {
     pub fn post_write<'e, P: Port>(
         &self,
         verbs: Verbs<'e, P>,
-        lock: &RecordLock,
         version: Version,
         value: &[u8],
     ) -> Result<Pending<'e, P, ()>, RemoteError> {
-        if value.len() != lock.value_length() {
-            return Err(RemoteError::OtherLength { is: lock.value_length(), given: value.len() });
+        if value.len() != self.value_length() {
+            return Err(RemoteError::OtherLength { is: self.value_length(), given: value.len() });
         }
-        Ok(post(verbs, lock, version, &seal(lock, version, value))?)
-    }
-
-    /// Writes a value of the same length as the previous one, and unlocks the record, in one round
-    /// trip. Returns the new version.
-    ///
-    /// # Errors
-    ///
-    /// When the value has another length: the error returns the lock. When an operation fails.
-    pub async fn write<P: Port>(
-        &self,
-        verbs: Verbs<'_, P>,
-        lock: RecordLock,
-        value: &[u8],
-    ) -> Result<Version, Unwritten> {
-        if value.len() != lock.value_length() {
-            let error = RemoteError::OtherLength { is: lock.value_length(), given: value.len() };
-            return Err(Unwritten { lock: Some(lock), error });
-        }
-        let version = lock.version().next();
-        let sealed = seal(&lock, version, value);
-        let mut backoff = Backoff::default();
-        let freed = loop {
-            match post(verbs, &lock, version, &sealed) {
-                Ok(freed) => break freed,
-                Err(VerbError::QueueFull { .. } | VerbError::BuffersExhausted { .. }) if backoff.again(verbs).await => {
-                }
-                Err(error) => return Err(Unwritten { lock: Some(lock), error: error.into() }),
-            }
-        };
-        // Only the last completion is awaited. If another one has failed, then so has the last, and
-        // the record stays locked.
-        match freed.await {
-            Ok(()) => Ok(version),
-            Err(error) => Err(Unwritten { lock: None, error: error.into() }),
-        }
+        Ok(post(verbs, self, version, &seal(self, version, value))?)
     }
 }
 
@@ -107,7 +45,8 @@ fn seal(lock: &RecordLock, version: Version, value: &[u8]) -> Sealed {
     words.chain([sum]).collect()
 }
 
-/// Posts all writes in one batch, in order, or none. Returns the last completion.
+/// Posts all writes in one batch, in order, or none. Returns the last completion. If another one
+/// fails, then so does the last, and the record stays locked.
 fn post<'e, P: Port>(
     verbs: Verbs<'e, P>,
     lock: &RecordLock,

@@ -99,7 +99,7 @@ fn a_reader_is_not_deceived_by_an_entry_that_goes_and_comes_again() {
     explore(
         |cache| get(cache, 1),
         |cache| {
-            cache.forget(place(1));
+            put(cache, 3, 0);
             put(cache, 1, 1);
             None
         },
@@ -145,9 +145,7 @@ fn two_writers_of_one_place_do_not_put_it_there_twice() {
         },
         |cache, _, _| {
             assert!(matches!(get(cache, 3), Some(1 | 2)));
-            cache.forget(place(3));
-            assert_eq!(get(cache, 3), None, "it was there twice");
-            assert!(get(cache, 1).is_some() != get(cache, 2).is_some());
+            assert!(get(cache, 1).is_some() != get(cache, 2).is_some(), "it is there twice");
         },
     );
 }

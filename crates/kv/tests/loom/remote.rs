@@ -7,9 +7,7 @@
 use std::sync::Arc;
 
 use drtm_htm::NoHtm;
-use drtm_kv::{
-    HashConfig, HashPeer, HashTable, Holder, Inline, KvTable, Leases, Location, Look, RecordPeer, Store, TableId,
-};
+use drtm_kv::{HashConfig, HashPeer, HashTable, Holder, Inline, KvTable, Leases, Location, Look, RecordPeer, Store};
 use drtm_rdma::{
     Buffers, Endpoint, Fabric, LocalConfig, LocalFabric, LocalPort, NodeId, Phase, Region, Remote, Tearing, block_on,
 };
@@ -79,7 +77,7 @@ impl World {
             let verbs = endpoint.during(Phase::Lookup);
             let lookup = HashPeer::<Inline>::open(verbs, at).await.expect("the table");
             let location = lookup.find(verbs, KEY).await.expect("sound").expect("inserted above");
-            (RecordPeer::open(verbs, at, TableId(0)).await.expect("a table for peers"), location)
+            (RecordPeer::open(verbs, at).await.expect("a table for peers"), location)
         });
         Self { store, table, endpoint, records, location }
     }
@@ -92,7 +90,7 @@ impl World {
     fn read(&self) -> Option<(u64, u64)> {
         let (verbs, mut found) = (self.endpoint.during(Phase::Execute), Vec::new());
         match block_on(&self.endpoint, self.records.read(verbs, self.location, KEY, &mut found)).expect("sound") {
-            Look::Found(version) => Some((number_of(&found), version.number())),
+            Look::Found(read) => Some((number_of(&found), read.version.number())),
             Look::Busy => None,
             other => panic!("{other:?}: it never moves"),
         }
@@ -103,13 +101,12 @@ impl World {
         let (verbs, mut found) = (self.endpoint.during(Phase::Commit), Vec::new());
         let me = Holder::new(0, 0, 1, 0);
         block_on(&self.endpoint, async {
-            let Look::Found(lock) =
-                self.records.lock(verbs, self.location, KEY, (me, Leases::None), &mut found).await.expect("sound")
-            else {
-                return false;
-            };
+            let name = (me, Leases::None);
+            let locked = self.records.lock(verbs, self.location, KEY, name, &mut found, (None, None)).await;
+            let Look::Found(lock) = locked.expect("sound") else { return false };
             let added = value(number_of(&found) + 10);
-            self.records.write(verbs, lock, &added).await.expect("of the same length");
+            let written = lock.post_write(verbs, lock.version().next(), &added).expect("of the same length");
+            written.await.expect("the owner is there");
             true
         })
     }

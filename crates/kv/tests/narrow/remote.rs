@@ -5,7 +5,7 @@ use std::sync::Arc;
 use drtm_htm::NoHtm;
 use drtm_kv::{
     BucketCache, HashConfig, HashPeer, HashTable, Holder, Inline, KvTable, Leases, Location, Look, RecordPeer, Store,
-    TableId, Tree, TreePeer, Worker,
+    Worker,
 };
 use drtm_rdma::{
     Endpoint, Fabric, LocalConfig, LocalFabric, LocalPort, NodeId, Offset, Phase, Region, RegionId, Remote, Verbs,
@@ -16,11 +16,10 @@ use crate::{ROUND, case};
 
 const OWNER: NodeId = NodeId(1);
 
-/// A node with two tables of each kind, and another node that accesses them.
+/// A node with two tables, and another node that accesses them.
 struct Nodes {
     store: Store<NoHtm>,
     tables: [HashTable<NoHtm>; 2],
-    trees: [Tree<NoHtm>; 2],
     fabric: LocalFabric<NoHtm>,
     region: RegionId,
 }
@@ -30,10 +29,9 @@ impl Nodes {
         let memory = Arc::new(Region::anonymous(NoHtm, 16 << 20).expect("memory"));
         let store = Store::in_region_of(OWNER, 0, Arc::clone(&memory)).expect("a store");
         let tables = [(); 2].map(|()| store.hash_table(HashConfig::default().for_peers()).expect("memory"));
-        let trees = [(); 2].map(|()| store.tree_for_peers().expect("memory"));
         let fabric = LocalFabric::new(2, LocalConfig::perfect());
         let region = fabric.register(OWNER, memory).expect("room");
-        Self { store, tables, trees, fabric, region }
+        Self { store, tables, fabric, region }
     }
 
     fn at(&self, offset: Offset) -> Remote {
@@ -46,7 +44,8 @@ impl Nodes {
 
     /// Moves the memory of the first table's key to the second one's record of the same key, after
     /// a wraparound.
-    fn turn_round<T: KvTable<NoHtm, Inline>>(&self, worker: &mut Worker<NoHtm>, [first, second]: &[T; 2]) {
+    fn turn_round(&self, worker: &mut Worker<NoHtm>) {
+        let [first, second] = &self.tables;
         first.remove(worker, 7).expect("sound").expect("it is there");
         for _ in 0..ROUND - 1 {
             second.insert(worker, 9, &[9; 8]).expect("room").expect("it is new");
@@ -64,7 +63,7 @@ async fn can_do_no_harm(verbs: Verbs<'_, LocalPort<NoHtm>>, records: &RecordPeer
     let checked = records.check(verbs, location).await.expect("sound");
     assert_eq!(checked, Look::Stale, "wrong: another table's record is taken for it");
     let me = Holder::new(0, 0, 1, 0);
-    let locked = records.lock(verbs, location, 7, (me, Leases::None), &mut value).await.expect("sound");
+    let locked = records.lock(verbs, location, 7, (me, Leases::None), &mut value, (None, None)).await.expect("sound");
     assert!(matches!(locked, Look::Stale), "wrong: {locked:?} of another table");
 }
 
@@ -79,9 +78,9 @@ case! {
         block_on(&endpoint, async {
             let cache = Arc::new(BucketCache::new(1 << 20).expect("memory"));
             let lookup = HashPeer::<Inline>::open(verbs, at).await.expect("the table").with_cache(cache);
-            let records = RecordPeer::<Inline>::open(verbs, at, TableId(0)).await.expect("the table");
+            let records = RecordPeer::<Inline>::open(verbs, at).await.expect("the table");
             let location = lookup.find(verbs, 7).await.expect("sound").expect("it is there");
-            nodes.turn_round(&mut worker, &nodes.tables);
+            nodes.turn_round(&mut worker);
             can_do_no_harm(verbs, &records, location).await;
             // The cached bucket is as old.
             let remembered = lookup.find(verbs, 7).await.expect("sound").expect("it is remembered");
@@ -90,30 +89,6 @@ case! {
             // Nothing is left locked, and the present record is found.
             nodes.tables[1].impatient().update(&mut worker, 7, &[3; 8]).expect("free").expect("it is there");
             nodes.tables[0].insert(&mut worker, 7, &[4; 8]).expect("room");
-            let location = lookup.find_again(verbs, 7).await.expect("sound").expect("it is there");
-            let mut value = Vec::new();
-            let read = records.read(verbs, location, 7, &mut value).await.expect("sound");
-            assert!(matches!(read, Look::Found(_)) && value == [4; 8], "{read:?}");
-        });
-    }
-}
-
-case! {
-    a_kept_location_of_a_tree_is_stale {
-        let nodes = Nodes::new();
-        let mut worker = nodes.store.worker().expect("a worker");
-        nodes.trees[0].insert(&mut worker, 7, &[1; 8]).expect("room");
-        let endpoint = nodes.endpoint();
-        let verbs = endpoint.during(Phase::Execute);
-        let at = nodes.at(nodes.trees[0].location());
-        block_on(&endpoint, async {
-            let lookup = TreePeer::open(verbs, at).await.expect("the tree");
-            let records = RecordPeer::<Inline>::open(verbs, at, TableId(0)).await.expect("the tree");
-            let location = lookup.find(verbs, 7).await.expect("sound").expect("it is there");
-            nodes.turn_round(&mut worker, &nodes.trees);
-            can_do_no_harm(verbs, &records, location).await;
-            nodes.trees[1].impatient().update(&mut worker, 7, &[3; 8]).expect("free").expect("it is there");
-            nodes.trees[0].insert(&mut worker, 7, &[4; 8]).expect("room");
             let location = lookup.find_again(verbs, 7).await.expect("sound").expect("it is there");
             let mut value = Vec::new();
             let read = records.read(verbs, location, 7, &mut value).await.expect("sound");

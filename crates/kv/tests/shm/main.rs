@@ -1,5 +1,5 @@
-//! Access to another node's records and tables over shared memory: runs the tests of the in-process
-//! fabric. Each node maps the owner's region itself.
+//! Access to another node's records over shared memory: runs the tests of the in-process fabric. Each
+//! node maps the owner's region itself.
 #![cfg(not(feature = "model"))]
 
 mod cluster;
@@ -10,8 +10,6 @@ mod hash_peer;
 mod peers;
 #[path = "../suite/remote_records.rs"]
 mod remote_records;
-#[path = "../suite/remote_service.rs"]
-mod remote_service;
 #[path = "../suite/remote_stress.rs"]
 mod remote_stress;
 #[allow(dead_code)]
@@ -19,5 +17,3 @@ mod remote_stress;
 mod support;
 #[path = "../transacted/mod.rs"]
 mod transacted;
-#[path = "../suite/tree_peer.rs"]
-mod tree_peer;

@@ -4,14 +4,14 @@
 use std::{rc::Rc, sync::Arc};
 
 use drtm_htm::NoHtm;
-use drtm_kv::{Service, Store};
+use drtm_kv::Store;
 use drtm_rdma::{
-    Atomicity, Endpoint, Fabric, LocalConfig, NicProfile, NodeId, Offset, Order, Phase, Region, RegionId, Remote,
-    RunEnd, Sim, SimConfig, SimPort, Tearing,
+    Atomicity, Endpoint, Fabric, LocalConfig, NicProfile, NodeId, Offset, Order, Region, RegionId, Remote, RunEnd, Sim,
+    SimConfig, SimPort, Tearing,
 };
 
 use crate::{
-    peers::{Job, OWNER},
+    peers::{Job, OWNER, swap_by_nic},
     support::MIB,
 };
 
@@ -67,6 +67,7 @@ impl Cluster {
 
     pub(crate) fn of(store: Store<NoHtm>, config: LocalConfig) -> Self {
         let sim = Rc::new(Sim::new(3, simulated(&config)));
+        swap_by_nic(sim.fabric(), &store);
         let region = sim.fabric().register(OWNER, Arc::clone(store.region())).expect("room for a region");
         Self { store, sim, region }
     }
@@ -85,15 +86,5 @@ impl Cluster {
             self.sim.spawn(node, start).expect("room for an endpoint");
         }
         assert_eq!(self.sim.run(), RunEnd::Done);
-    }
-
-    /// Runs `peers` while the owner serves these tables. The owner continues to serve afterwards.
-    pub(crate) fn serving<T>(&self, mut service: Service<NoHtm>, peers: impl FnOnce() -> T) -> T {
-        let serves = self.sim.serve(OWNER, move |worker| {
-            let verbs = worker.endpoint().during(Phase::Other);
-            worker.serve(async move { service.serve(verbs).await }).expect("it runs");
-        });
-        serves.expect("room for an endpoint");
-        peers()
     }
 }

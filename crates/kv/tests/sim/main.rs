@@ -1,5 +1,5 @@
-//! Access to another node's records and tables on a simulated cluster: runs the tests of the
-//! in-process fabric in virtual time.
+//! Access to another node's records on a simulated cluster: runs the tests of the in-process fabric in
+//! virtual time.
 #![cfg(not(feature = "model"))]
 
 mod cluster;
@@ -10,8 +10,6 @@ mod hash_peer;
 mod peers;
 #[path = "../suite/remote_records.rs"]
 mod remote_records;
-#[path = "../suite/remote_service.rs"]
-mod remote_service;
 #[path = "../suite/remote_stress.rs"]
 mod remote_stress;
 mod runs;
@@ -20,5 +18,3 @@ mod runs;
 mod support;
 #[path = "../transacted/mod.rs"]
 mod transacted;
-#[path = "../suite/tree_peer.rs"]
-mod tree_peer;

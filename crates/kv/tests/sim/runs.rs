@@ -3,20 +3,20 @@
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 
-use drtm_kv::{HashConfig, Inline, KvTable, Leases, Look, Service, TableId, TablePeer};
+use drtm_kv::{HashConfig, Inline, KvTable, Leases, Look};
 use drtm_rdma::{Chances, Fault, LocalConfig, NodeId, Phase, Remains, RunEnd, Spawner, Trace};
 use drtm_testing::rounds;
 
 use crate::{
     cluster::{Cluster, PortOf},
-    peers::{OWNER, PEERS, Peer, holder, stamp_of, stamped},
+    peers::{OWNER, PEERS, Peer, holder, lock_record, stamp_of, stamped, write_record},
 };
 
 const KEYS: u64 = 20;
 const WORDS: usize = 20;
 const COROUTINES: usize = 3;
 
-/// Peers look up, read, lock, write, and insert by message, with any error. Returns the trace, and
+/// Peers look up, read, lock and write, with any error. Returns the trace, and
 /// the numbers of successes and failures.
 fn run(seed: u64, faults: &[(u64, Fault)]) -> (Trace, u64, u64) {
     let cluster = Cluster::new(LocalConfig::harsh(seed));
@@ -30,39 +30,36 @@ fn run(seed: u64, faults: &[(u64, Fault)]) -> (Trace, u64, u64) {
     }
     let at = cluster.at(table.location());
     let (done, failed) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
-    let service = Service::new(&cluster.store).expect("a worker").with(TableId(0), &table).expect("free");
-    cluster.serving(service, || {
-        for node in PEERS {
-            let (done, failed) = (Rc::clone(&done), Rc::clone(&failed));
-            let start = move |worker: Spawner<'_, PortOf>| {
-                let verbs = worker.endpoint().during(Phase::Execute);
-                let spawner = worker.clone();
-                let opens = async move {
-                    let peer = Rc::new(Peer::<Inline>::at(at, verbs).await);
-                    for coroutine in 0..COROUTINES {
-                        let (peer, done, failed) = (Rc::clone(&peer), Rc::clone(&done), Rc::clone(&failed));
-                        let turns = async move {
-                            let mut random = fastrand::Rng::with_seed(seed * 100 + coroutine as u64);
-                            for turn in 0..20 {
-                                let key = random.u64(0..KEYS);
-                                let well = one_turn(verbs, &peer, node, coroutine, key, turn).await;
-                                let tally = if well { &done } else { &failed };
-                                tally.set(tally.get() + 1);
-                                if !well {
-                                    verbs.endpoint().sleep(Duration::from_micros(200)).await;
-                                    let _ = verbs.endpoint().reconnect(OWNER);
-                                }
+    for node in PEERS {
+        let (done, failed) = (Rc::clone(&done), Rc::clone(&failed));
+        let start = move |worker: Spawner<'_, PortOf>| {
+            let verbs = worker.endpoint().during(Phase::Execute);
+            let spawner = worker.clone();
+            let opens = async move {
+                let peer = Rc::new(Peer::<Inline>::at(at, verbs).await);
+                for coroutine in 0..COROUTINES {
+                    let (peer, done, failed) = (Rc::clone(&peer), Rc::clone(&done), Rc::clone(&failed));
+                    let turns = async move {
+                        let mut random = fastrand::Rng::with_seed(seed * 100 + coroutine as u64);
+                        for turn in 0..20 {
+                            let key = random.u64(0..KEYS);
+                            let well = one_turn(verbs, &peer, node, coroutine, key, turn).await;
+                            let tally = if well { &done } else { &failed };
+                            tally.set(tally.get() + 1);
+                            if !well {
+                                verbs.endpoint().sleep(Duration::from_micros(200)).await;
+                                let _ = verbs.endpoint().reconnect(OWNER);
                             }
-                        };
-                        spawner.spawn(turns).expect("it runs");
-                    }
-                };
-                worker.spawn(opens).expect("it runs");
+                        }
+                    };
+                    spawner.spawn(turns).expect("it runs");
+                }
             };
-            cluster.sim.spawn(node, start).expect("a node");
-        }
-        assert_eq!(cluster.sim.run_for(Duration::from_secs(20)), RunEnd::Done, "an operation does not end");
-    });
+            worker.spawn(opens).expect("it runs");
+        };
+        cluster.sim.spawn(node, start).expect("a node");
+    }
+    assert_eq!(cluster.sim.run_for(Duration::from_secs(20)), RunEnd::Done, "an operation does not end");
     (cluster.sim.trace(), done.get(), failed.get())
 }
 
@@ -80,26 +77,21 @@ async fn one_turn(
     let turn = async {
         let Ok(Some(location)) = peer.lookup.find(verbs, key).await else { return false };
         let mut value = Vec::new();
-        match turn % 3 {
-            0 => match peer.records.read(verbs, location, key, &mut value).await {
+        if turn.is_multiple_of(2) {
+            match peer.records.read(verbs, location, key, &mut value).await {
                 Ok(Look::Found(_)) => assert!(stamp_of(&value).is_some(), "a torn value of key {key}"),
                 Ok(_) => {}
                 Err(_) => return false,
-            },
-            1 => {
-                let me = holder(node, coroutine);
-                match peer.records.lock(verbs, location, key, (me, Leases::None), &mut value).await {
-                    Ok(Look::Found(lock)) => {
-                        assert!(stamp_of(&value).is_some(), "a torn value of key {key}");
-                        return peer.records.write(verbs, lock, &stamped(turn, WORDS)).await.is_ok();
-                    }
-                    Ok(_) => {}
-                    Err(_) => return false,
-                }
             }
-            _ => {
-                let others = TablePeer::<Inline>::new(OWNER, TableId(0));
-                return others.put(verbs, 1_000 + turn, b"by message").await.is_ok();
+        } else {
+            let me = (holder(node, coroutine), Leases::None);
+            match lock_record(&peer.records, verbs, location, key, me, &mut value).await {
+                Ok(Look::Found(lock)) => {
+                    assert!(stamp_of(&value).is_some(), "a torn value of key {key}");
+                    return write_record(verbs, &lock, &stamped(turn, WORDS)).await.is_ok();
+                }
+                Ok(_) => {}
+                Err(_) => return false,
             }
         }
         true
@@ -138,7 +130,7 @@ fn every_operation_ends_under_each_fault() {
         ("a restart with memory", vec![crash.clone(), kept], true),
         ("a restart without", vec![crash, lost], true),
         ("leaving", vec![(60, Fault::Leave { node: OWNER })], true),
-        ("a stalled owner", vec![(60, Fault::Stall { node: OWNER, lasts: Duration::from_millis(5) })], true),
+        ("a stalled owner", vec![(60, Fault::Stall { node: OWNER, lasts: Duration::from_millis(5) })], false),
         ("a stalled peer", vec![(60, Fault::Stall { node: other, lasts: Duration::from_millis(1) })], false),
         ("skew and drift", vec![(60, Fault::Clock { node: one, skew: 1_000_000, drift: 200_000_000 })], false),
     ];

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use drtm_htm::NoHtm;
-use drtm_kv::{Service, Store};
+use drtm_kv::Store;
 use drtm_rdma::{
     Atomicity, Endpoint, Fabric, LocalConfig, LocalFabric, LocalPort, NodeId, Offset, Region, RegionId, Remote, Tearing,
 };
 
 use crate::{
-    peers::{Job, OWNER, on_threads, served_on_a_thread},
+    peers::{Job, OWNER, on_threads, swap_by_nic},
     support::MIB,
 };
 
@@ -53,6 +53,7 @@ impl Cluster {
 
     pub(crate) fn of(store: Store<NoHtm>, config: LocalConfig) -> Self {
         let fabric = LocalFabric::new(3, config);
+        swap_by_nic(&fabric, &store);
         let region = fabric.register(OWNER, Arc::clone(store.region())).expect("room for a region");
         Self { store, fabric, region }
     }
@@ -68,10 +69,5 @@ impl Cluster {
     /// Runs jobs concurrently.
     pub(crate) fn together(&self, jobs: Vec<(NodeId, Job)>) {
         on_threads(&|node| self.endpoint(node), jobs);
-    }
-
-    /// Runs `peers` while the owner serves these tables on a thread of its own.
-    pub(crate) fn serving<T>(&self, service: Service<NoHtm>, peers: impl FnOnce() -> T) -> T {
-        served_on_a_thread(&|node| self.endpoint(node), service, peers)
     }
 }

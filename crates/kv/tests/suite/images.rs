@@ -3,7 +3,7 @@
 
 use drtm_htm::{Engine, NoHtm};
 use drtm_kv::{
-    Bytes, HashConfig, HashPeer, Head, Inline, Keys, KvTable, Location, Look, RecordPeer, RemoteError, TableId, Version,
+    Bytes, HashConfig, HashPeer, Head, Inline, Keys, KvTable, Location, Look, RecordPeer, RemoteError, Version,
 };
 use drtm_rdma::{Endpoint, LocalConfig, Phase};
 use proptest::prelude::*;
@@ -44,7 +44,7 @@ impl<K: Keys> Memory<K> {
         let (endpoint, at) = (cluster.endpoint(PEERS[0]), cluster.at(table.location()));
         let verbs = endpoint.during(Phase::Execute);
         let lookup = alone(&endpoint, HashPeer::<K>::open(verbs, at)).expect("the table");
-        let peer = alone(&endpoint, RecordPeer::<K>::open(verbs, at, TableId(0))).expect("a table for peers");
+        let peer = alone(&endpoint, RecordPeer::<K>::open(verbs, at)).expect("a table for peers");
         let find = |key: K::Key<'_>| alone(&endpoint, lookup.find(verbs, key)).expect("sound").expect("it is there");
 
         let mut worker = cluster.store.worker().expect("a worker");
@@ -75,7 +75,7 @@ impl<K: Keys> Memory<K> {
         let (mut location, mut value) = (self.location, Vec::new());
         location.incarnation = incarnation;
         let read = self.peer.read(self.endpoint.during(Phase::Execute), location, key, &mut value);
-        (alone(&self.endpoint, read), value)
+        (alone(&self.endpoint, read).map(|read| read.map(|read| read.version)), value)
     }
 
     fn is_right(&self, choices: &[usize], key: K::Key<'_>) -> Result<(), TestCaseError> {

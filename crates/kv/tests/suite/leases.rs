@@ -18,9 +18,11 @@ use std::{
 use drtm_htm::{Emulated, Engine, NoHtm, Outcome, Policy};
 use drtm_kv::{
     ForHolder, HashConfig, HashPeer, HashTable, Holder, Inline, KvError, KvTable, Leases, Locking, Look, NoValue,
-    ReadEntry, RecordLock, RecordPeer, Store, TableId,
+    ReadEntry, RecordLock, RecordPeer, RemoteError, Store,
 };
 use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Region, RegionId, Remote, block_on};
+
+use crate::peers::{unlock_record, write_record};
 
 /// The local transaction runs once.
 const ONCE: Policy = Policy::DBX.divided_by(u32::MAX);
@@ -79,7 +81,7 @@ impl<E: Engine> World<E> {
                 let verbs = endpoint.during(Phase::Execute);
                 let at = Remote { node: NodeId(1), region: self.region, offset: self.table.location() };
                 block_on(&endpoint, async {
-                    let records = RecordPeer::<Inline>::open(verbs, at, TableId(0)).await.expect("for peers");
+                    let records = RecordPeer::<Inline>::open(verbs, at).await.expect("for peers");
                     act(verbs, records).await;
                 });
             });
@@ -103,8 +105,8 @@ impl<E: Engine> World<E> {
                 }
                 Kind::Write => {
                     let name = (Holder::new(0, 0, 3, 0), Leases::At(NOW));
-                    let locked = records.lock(verbs, location, 7, name, &mut value).await.expect("sound");
-                    let Look::Found(lock) = locked else { panic!("it is free: {locked:?}") };
+                    let locked = records.lock(verbs, location, 7, name, &mut value, (None, None)).await;
+                    let Ok(Look::Found(lock)) = locked else { panic!("it is free: {locked:?}") };
                     *self.lock.lock().expect("no panic") = Some(lock);
                 }
             }
@@ -115,8 +117,8 @@ impl<E: Engine> World<E> {
     /// The second half: REMOTE_WRITE_BACK. A lease is not released.
     fn finish(&self) {
         let Some(lock) = self.lock.lock().expect("no panic").take() else { return };
-        self.elsewhere(async |verbs, records| {
-            records.write(verbs, lock, b"new").await.expect("it is locked");
+        self.elsewhere(async |verbs, _| {
+            write_record(verbs, &lock, b"new").await.expect("it is locked");
         });
     }
 
@@ -279,19 +281,19 @@ fn readers_share_a_lease_and_replace_an_expired_one_by_one_swap_more() {
         }
         let name = (Holder::new(0, 0, 3, 0), Leases::At(300));
         let mut value = Vec::new();
-        let refused = records.lock_and_read(verbs, location, 7, name, &mut value, (None, None)).await.expect("sound");
+        let refused = records.lock(verbs, location, 7, name, &mut value, (None, None)).await.expect("sound");
         assert!(matches!(refused, Look::Busy), "a lease that has not expired: {refused:?}");
         let name = (Holder::new(0, 0, 3, 0), Leases::At(301));
-        let locked = records.lock_and_read(verbs, location, 7, name, &mut value, (None, None)).await.expect("sound");
-        let Look::Found(lock) = locked else { panic!("it has expired: {locked:?}") };
+        let locked = records.lock(verbs, location, 7, name, &mut value, (None, None)).await.expect("sound");
+        assert!(matches!(locked, Look::Found(_)), "it has expired: {locked:?}");
         let refused = records.lease_and_read(verbs, location, 7, (900, Leases::At(800)), &mut value).await;
         assert!(matches!(refused, Ok(Look::Busy)), "it is locked: {refused:?}");
-        records.unlock(verbs, lock).await.expect("it is its own");
+        unlock_record(verbs, location, name.0).await;
     });
 }
 
 #[test]
-fn leases_are_not_taken_by_swaps_that_are_not_atomic() {
+fn locks_and_leases_are_not_taken_by_swaps_that_are_not_atomic() {
     let memory = Arc::new(Region::anonymous(NoHtm, 16 << 20).expect("memory"));
     let store = Store::in_region_of(NodeId(1), 0, memory).expect("a store");
     let table = store.hash_table(HashConfig::default().for_peers()).expect("a table");
@@ -303,9 +305,12 @@ fn leases_are_not_taken_by_swaps_that_are_not_atomic() {
     let at = Remote { node: NodeId(1), region, offset: table.location() };
     block_on(&endpoint, async {
         let lookup = HashPeer::<Inline>::open(verbs, at).await.expect("the table");
-        let records = RecordPeer::<Inline>::open(verbs, at, TableId(0)).await.expect("for peers");
+        let records = RecordPeer::<Inline>::open(verbs, at).await.expect("for peers");
         let location = lookup.find(verbs, 7).await.expect("sound").expect("it is there");
         let refused = records.lease_and_read(verbs, location, 7, (900, Leases::None), &mut Vec::new()).await;
-        assert_eq!(refused, Err(drtm_kv::RemoteError::NotAtomic));
+        assert_eq!(refused, Err(RemoteError::NotAtomic));
+        let name = (Holder::new(0, 0, 3, 0), Leases::None);
+        let refused = records.lock(verbs, location, 7, name, &mut Vec::new(), (None, None)).await;
+        assert_eq!(refused.unwrap_err(), RemoteError::NotAtomic);
     });
 }

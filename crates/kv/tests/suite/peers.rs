@@ -1,18 +1,17 @@
 //! Shared code of the peers' tests, on the fabric of the program's [`cluster`](crate::cluster).
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use drtm_htm::NoHtm;
-use drtm_kv::{Cache, HashPeer, HashTable, Holder, Keys, KvTable, Location, RecordPeer, Service, Store, TableId};
-use drtm_rdma::{Endpoint, Executor, LocalConfig, NodeId, Offset, Phase, Port, Remote, Spawner, Verbs};
+use drtm_kv::{
+    Cache, HashPeer, HashTable, Holder, Keys, KvTable, Leases, Location, Look, RecordLock, RecordPeer, RemoteError,
+    Store, Version,
+};
+use drtm_rdma::{
+    Atomicity, Endpoint, Executor, Fabric, LocalConfig, NodeId, Offset, Port, Remote, Spawner, VerbError, Verbs,
+};
 
-use crate::cluster::{Cluster, PortOf};
+use crate::cluster::{Cluster, PortOf, moods};
 
 /// The node that owns the store, and the nodes that access it.
 pub(crate) const OWNER: NodeId = NodeId(1);
@@ -51,38 +50,16 @@ pub(crate) fn on_threads(cluster: &(impl Sync + Fn(NodeId) -> Endpoint<PortOf>),
     });
 }
 
-/// Runs `peers` while the owner serves these tables on a thread of its own, even if they panic.
-#[allow(dead_code, reason = "a simulated cluster has no threads")]
-pub(crate) fn served_on_a_thread<T>(
-    cluster: &(impl Sync + Fn(NodeId) -> Endpoint<PortOf>),
-    mut service: Service<NoHtm>,
-    peers: impl FnOnce() -> T,
-) -> T {
-    /// Stops the owner, so that a failed check is reported and does not hang.
-    struct Stop<'d>(&'d AtomicBool);
-
-    impl Drop for Stop<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Relaxed);
-        }
+/// Has the owner's processors swap by its NIC, where a NIC's swaps are atomic with other NICs' only.
+pub(crate) fn swap_by_nic(fabric: &impl Fabric<Engine = NoHtm>, store: &Store<NoHtm>) {
+    if fabric.capabilities().atomicity == Atomicity::Hca {
+        store.region().swap_by(fabric.loopback(OWNER).expect("a NIC that swaps words of its own node"));
     }
+}
 
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let endpoint = cluster(OWNER);
-            let mut executor = Executor::new(&endpoint);
-            executor.serve(service.serve(endpoint.during(Phase::Other)));
-            executor.spawn(endpoint.until(|| {
-                // There are more threads than processors.
-                std::thread::yield_now();
-                done.load(Relaxed)
-            }));
-            executor.run();
-        });
-        let _stop = Stop(&done);
-        peers()
-    })
+/// Returns the moods in which peers can lock records.
+pub(crate) fn atomic_moods() -> Vec<LocalConfig> {
+    moods().into_iter().filter(|mood| mood.capabilities().atomicity != Atomicity::None).collect()
 }
 
 /// Runs one coroutine, and fails if it hangs.
@@ -111,15 +88,65 @@ impl<K: Keys> Peer<K> {
     }
 
     pub(crate) async fn at(at: Remote, verbs: Verbs<'_, PortOf>) -> Self {
-        Self {
-            lookup: HashPeer::open(verbs, at).await.expect("the table"),
-            records: RecordPeer::open(verbs, at, TableId(0)).await.expect("a table for peers"),
-        }
+        let lookup = HashPeer::open(verbs, at).await.expect("the table");
+        let is_looped = verbs.endpoint().capabilities().atomicity == Atomicity::Hca;
+        let records = RecordPeer::open(verbs, at).await.expect("a table for peers").swapped_by_loopback(is_looped);
+        Self { lookup, records }
     }
 
     pub(crate) async fn find(&self, verbs: Verbs<'_, PortOf>, key: K::Key<'_>) -> Location {
         self.lookup.find(verbs, key).await.expect("sound").expect("it is there")
     }
+}
+
+/// Locks a record for a holder, with what it knows of leases. Retries for a moment while others have
+/// locked it.
+pub(crate) async fn lock_record<K: Keys, P: Port>(
+    records: &RecordPeer<K>,
+    verbs: Verbs<'_, P>,
+    location: Location,
+    key: K::Key<'_>,
+    name: (Holder, Leases),
+    value: &mut Vec<u8>,
+) -> Result<Look<RecordLock>, RemoteError> {
+    for _ in 0..100 {
+        match records.lock(verbs, location, key, name, value, (None, None)).await? {
+            Look::Busy => verbs.endpoint().yield_now().await,
+            looked => return Ok(looked),
+        }
+    }
+    Ok(Look::Busy)
+}
+
+/// Writes the next version of a record that is locked, which unlocks it. Returns that version.
+pub(crate) async fn write_record<P: Port>(
+    verbs: Verbs<'_, P>,
+    lock: &RecordLock,
+    value: &[u8],
+) -> Result<Version, RemoteError> {
+    let version = lock.version().next();
+    let posted = loop {
+        match lock.post_write(verbs, version, value) {
+            Err(RemoteError::Verb(VerbError::QueueFull { .. } | VerbError::BuffersExhausted { .. })) => {
+                verbs.endpoint().yield_now().await;
+            }
+            posted => break posted?,
+        }
+    };
+    posted.await?;
+    Ok(version)
+}
+
+/// Unlocks a record that a holder has locked, and leaves it unchanged.
+pub(crate) async fn unlock_record<P: Port>(verbs: Verbs<'_, P>, location: Location, holder: Holder) {
+    let found = verbs.compare_swap(location.record + 8, state_word(holder), 0).await.expect("in bounds");
+    assert_eq!(found, state_word(holder), "it was its own");
+}
+
+/// DrTM's layout of the state word, computed independently.
+pub(crate) fn state_word(holder: Holder) -> u64 {
+    let (node, worker, slot) = (u64::from(holder.node()), u64::from(holder.worker()), u64::from(holder.slot()));
+    1 | node << 1 | worker << 9 | slot << 25 | u64::from(holder.incarnation()) << 33
 }
 
 /// Returns a value whose words are all the same stamp, which shows any tear.

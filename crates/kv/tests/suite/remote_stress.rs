@@ -12,14 +12,15 @@ use std::{
 
 use drtm_htm::NoHtm;
 use drtm_kv::{
-    HashConfig, HashTable, Holder, Inline, KvError, KvTable, Leases, Look, RecordLock, RecordPeer, Service, Standing,
-    TableId, Version,
+    HashConfig, HashTable, Holder, Inline, KvError, KvTable, Leases, Location, Look, RecordLock, Standing, Version,
 };
 use drtm_rdma::{LocalConfig, NodeId, Phase, Verbs};
 
 use crate::{
-    cluster::{Cluster, PortOf, TEARS, moods},
-    peers::{Job, OWNER, PEERS, Peer, holder, job, stamp_of, stamped},
+    cluster::{Cluster, PortOf, TEARS},
+    peers::{
+        Job, OWNER, PEERS, Peer, atomic_moods, holder, job, lock_record, stamp_of, stamped, unlock_record, write_record,
+    },
     support::rounds,
 };
 
@@ -34,10 +35,6 @@ fn table_of(cluster: &Cluster, keys: u64, stamp: u64) -> HashTable<NoHtm> {
         table.insert(&mut worker, key, &stamped(stamp, WORDS)).expect("room").expect("new");
     }
     table
-}
-
-fn service(cluster: &Cluster, table: &HashTable<NoHtm>) -> Service<NoHtm> {
-    Service::new(&cluster.store).expect("a worker").with(TableId(0), table).expect("a number that is free")
 }
 
 /// The observations of readers and writers: key, version, stamp.
@@ -109,38 +106,33 @@ async fn reads_and_writes(
         let key = random.u64(0..history.keys);
         let location = peer.find(verbs, key).await;
         if random.bool() {
-            if let Look::Found(version) = peer.records.read(verbs, location, key, &mut value).await.expect("sound") {
-                history.has_read(key, version, &value);
+            if let Look::Found(read) = peer.records.read(verbs, location, key, &mut value).await.expect("sound") {
+                history.has_read(key, read.version, &value);
                 if let Look::Found(standing) = peer.records.check(verbs, location).await.expect("sound") {
-                    assert!(
-                        standing.version >= version && standing.state != me.into(),
-                        "{standing:?} after {version:?}"
-                    );
+                    let is_later = standing.version >= read.version;
+                    assert!(is_later && standing.state != me.into(), "{standing:?} after {read:?}");
                 }
             }
             continue;
         }
-        let Look::Found(lock) =
-            peer.records.lock(verbs, location, key, (me, Leases::None), &mut value).await.expect("sound")
-        else {
-            continue;
-        };
+        let locked = lock_record(&peer.records, verbs, location, key, (me, Leases::None), &mut value).await;
+        let Look::Found(lock) = locked.expect("sound") else { continue };
         history.has_read(key, lock.version(), &value);
         let standing = peer.records.check(verbs, location).await.expect("sound");
         assert_eq!(standing, Look::Found(Standing { version: lock.version(), state: me.into() }));
         if random.u8(0..4) == 0 {
-            peer.records.unlock(verbs, lock).await.expect("it is ours");
+            unlock_record(verbs, location, me).await;
             continue;
         }
         let stamp = history.new_stamp();
-        let version = peer.records.write(verbs, lock, &stamped(stamp, WORDS)).await.expect("of the same length");
+        let version = write_record(verbs, &lock, &stamped(stamp, WORDS)).await.expect("of the same length");
         history.has_written(key, version, stamp);
     }
 }
 
 #[test]
 fn every_version_has_one_value_whoever_writes_and_reads() {
-    for config in moods() {
+    for config in atomic_moods() {
         everyone_reads_and_writes(config, 4, rounds(300), 8);
     }
 }
@@ -236,11 +228,9 @@ fn everyone_reads_and_writes(config: LocalConfig, keys: u64, turns: u64, owner_w
         };
         node.spawn(writes).expect("it runs");
     });
-    cluster.serving(service(&cluster, &served), || {
-        let mut jobs: Vec<_> = PEERS.into_iter().map(peer).collect();
-        jobs.push((OWNER, owner));
-        cluster.together(jobs);
-    });
+    let mut jobs: Vec<_> = PEERS.into_iter().map(peer).collect();
+    jobs.push((OWNER, owner));
+    cluster.together(jobs);
     let Some(history) = Arc::into_inner(history) else { unreachable!("all have ended") };
     history.check(&served);
 }
@@ -248,21 +238,21 @@ fn everyone_reads_and_writes(config: LocalConfig, keys: u64, turns: u64, owner_w
 const ACCOUNTS: u64 = 6;
 const BALANCE: u64 = 1_000;
 
-/// Locks an account's record; `None` if it could not.
+/// Locks an account's record; `None` if it could not. Returns the lock, and the balance.
 async fn lock_account(
     verbs: Verbs<'_, PortOf>,
     peer: &Peer<Inline>,
-    account: u64,
+    (account, location): (u64, Location),
     me: Holder,
 ) -> Option<(RecordLock, u64)> {
-    let (location, mut value) = (peer.find(verbs, account).await, Vec::new());
-    let locked = peer.records.lock(verbs, location, account, (me, Leases::None), &mut value).await.expect("sound");
-    let Look::Found(lock) = locked else { return None };
+    let mut value = Vec::new();
+    let locked = lock_record(&peer.records, verbs, location, account, (me, Leases::None), &mut value).await;
+    let Look::Found(lock) = locked.expect("sound") else { return None };
     Some((lock, stamp_of(&value).expect("a whole balance")))
 }
 
-async fn pay(verbs: Verbs<'_, PortOf>, records: &RecordPeer<Inline>, lock: RecordLock, balance: u64) {
-    records.write(verbs, lock, &stamped(balance, WORDS)).await.expect("of the same length");
+async fn pay(verbs: Verbs<'_, PortOf>, lock: &RecordLock, balance: u64) {
+    write_record(verbs, lock, &stamped(balance, WORDS)).await.expect("of the same length");
 }
 
 /// Moves money between accounts with both locked. Returns the number of transfers.
@@ -272,15 +262,16 @@ async fn transfers(verbs: Verbs<'_, PortOf>, peer: &Peer<Inline>, me: Holder, se
     for _ in 0..turns {
         let from = random.u64(0..ACCOUNTS);
         let to = (from + random.u64(1..ACCOUNTS)) % ACCOUNTS;
-        let Some((paying, has)) = lock_account(verbs, peer, from, me).await else { continue };
+        let [payer, payee] = [(from, peer.find(verbs, from).await), (to, peer.find(verbs, to).await)];
+        let Some((paying, has)) = lock_account(verbs, peer, payer, me).await else { continue };
         // Locks are taken in no order, so a transfer that cannot get the second releases the first.
-        let Some((paid, had)) = lock_account(verbs, peer, to, me).await else {
-            peer.records.unlock(verbs, paying).await.expect("it is ours");
+        let Some((paid, had)) = lock_account(verbs, peer, payee, me).await else {
+            unlock_record(verbs, payer.1, me).await;
             continue;
         };
         let amount = random.u64(0..=has.min(100));
-        pay(verbs, &peer.records, paying, has - amount).await;
-        pay(verbs, &peer.records, paid, had + amount).await;
+        pay(verbs, &paying, has - amount).await;
+        pay(verbs, &paid, had + amount).await;
         done += 1;
     }
     done
@@ -288,7 +279,7 @@ async fn transfers(verbs: Verbs<'_, PortOf>, peer: &Peer<Inline>, me: Holder, se
 
 #[test]
 fn money_is_neither_made_nor_lost_between_nodes() {
-    for config in moods() {
+    for config in atomic_moods() {
         let cluster = Cluster::new(config);
         let table = table_of(&cluster, ACCOUNTS, BALANCE);
         let transferred = Arc::new(AtomicU64::new(0));
@@ -314,7 +305,7 @@ fn money_is_neither_made_nor_lost_between_nodes() {
             });
             (node, start)
         };
-        cluster.serving(service(&cluster, &table), || cluster.together(PEERS.into_iter().map(peer).collect()));
+        cluster.together(PEERS.into_iter().map(peer).collect());
         assert!(transferred.load(Relaxed) > 0);
         let mut found = vec![0; 8 * WORDS];
         let balances = (0..ACCOUNTS).map(|account| {

@@ -11,12 +11,12 @@ use std::{
 };
 
 use drtm_htm::NoHtm;
-use drtm_kv::{Service, Store};
+use drtm_kv::Store;
 use drtm_rdma::{Endpoint, Fabric, LocalConfig, NodeId, Offset, Region, RegionId, Remote, TcpConfig};
 
 use crate::{
     fabric::{FabricOf, join},
-    peers::{Job, OWNER, PATIENCE, on_threads, served_on_a_thread},
+    peers::{Job, OWNER, PATIENCE, on_threads, swap_by_nic},
     support::MIB,
 };
 
@@ -87,6 +87,7 @@ impl Cluster {
             join(config)
         });
         let owner = &nodes[usize::from(OWNER.0)];
+        swap_by_nic(owner, &store);
         let region = owner.register(OWNER, Arc::clone(store.region())).expect("room for a region");
         Self { store, nodes, region }
     }
@@ -104,10 +105,5 @@ impl Cluster {
     /// Runs jobs concurrently.
     pub(crate) fn together(&self, jobs: Vec<(NodeId, Job)>) {
         on_threads(&|node| self.endpoint(node), jobs);
-    }
-
-    /// Runs `peers` while the owner serves these tables on a thread of its own.
-    pub(crate) fn serving<T>(&self, service: Service<NoHtm>, peers: impl FnOnce() -> T) -> T {
-        served_on_a_thread(&|node| self.endpoint(node), service, peers)
     }
 }

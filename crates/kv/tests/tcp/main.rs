@@ -1,8 +1,8 @@
-//! Access to another node's records and tables over TCP: runs the tests of the in-process fabric.
-//! Each node has sockets and a thread of its own.
+//! Access to another node's records over TCP: runs the tests of the in-process fabric. Each node has
+//! sockets and a thread of its own.
 //!
-//! The tests `hash_peer` and `tree_peer` are left out: their hundreds of thousands of lookups are a
-//! round trip each here, and their results do not depend on the fabric.
+//! The tests `hash_peer` are left out: their hundreds of thousands of lookups are a round trip each
+//! here, and their results do not depend on the fabric.
 #![cfg(not(feature = "model"))]
 
 mod cluster;
@@ -12,8 +12,6 @@ mod fabric;
 mod peers;
 #[path = "../suite/remote_records.rs"]
 mod remote_records;
-#[path = "../suite/remote_service.rs"]
-mod remote_service;
 #[path = "../suite/remote_stress.rs"]
 mod remote_stress;
 #[allow(dead_code)]

@@ -1,8 +1,8 @@
-//! Access to another node's records and tables by RDMA: runs the tests of the in-process fabric.
-//! Each node has queue pairs of the available device.
+//! Access to another node's records by RDMA: runs the tests of the in-process fabric. Each node has
+//! queue pairs of the available device.
 //!
-//! The tests `hash_peer` and `tree_peer` are left out: their hundreds of thousands of lookups are a
-//! round trip each here, and their results do not depend on the fabric.
+//! The tests `hash_peer` are left out: their hundreds of thousands of lookups are a round trip each
+//! here, and their results do not depend on the fabric.
 #![cfg(not(feature = "model"))]
 
 #[path = "../tcp/cluster.rs"]
@@ -13,8 +13,6 @@ mod fabric;
 mod peers;
 #[path = "../suite/remote_records.rs"]
 mod remote_records;
-#[path = "../suite/remote_service.rs"]
-mod remote_service;
 #[path = "../suite/remote_stress.rs"]
 mod remote_stress;
 #[allow(dead_code)]

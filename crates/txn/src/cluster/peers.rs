@@ -11,9 +11,9 @@ use std::{
 
 use drtm_kv::{
     BucketCache, Bytes, HashPeer, Holder, Inline, Keys, Leases, Location, Look, PeerError, RecordLock, RecordPeer,
-    RemoteError, Standing, TableId, Version,
+    RemoteError, Standing, Version,
 };
-use drtm_rdma::{Endpoint, NodeId, Offset, Pending, Port, RegionId, Remote, Verbs};
+use drtm_rdma::{Endpoint, NodeId, Offset, Port, RegionId, Remote, Verbs};
 
 use super::{ClusterError, wire::Welcome};
 use crate::{Conflict, Durability, Error, mutation::Mutation, storage::KeyRef};
@@ -85,12 +85,11 @@ impl Peer {
                 tables.push(None);
                 continue;
             };
-            let id = TableId(number as u16);
             tables.push(Some(if are_words(number) {
-                let (lookup, records) = open_table(verbs, place, id, (cache, by_loopback)).await?;
+                let (lookup, records) = open_table(verbs, place, (cache, by_loopback)).await?;
                 TablePeer::Words(lookup, records)
             } else {
-                let (lookup, records) = open_table(verbs, place, id, (cache, by_loopback)).await?;
+                let (lookup, records) = open_table(verbs, place, (cache, by_loopback)).await?;
                 TablePeer::Bytes(lookup, records)
             }));
         }
@@ -122,7 +121,7 @@ impl Peer {
             loop {
                 let Some(location) = found else { return Ok(Glimpse::Nothing) };
                 let mut value = Vec::new();
-                let read = records.read_with_state(verbs, location, key, &mut value).await;
+                let read = records.read(verbs, location, key, &mut value).await;
                 match read.map_err(|error| one_sided(self.node, error))? {
                     Look::Found(Standing { state, .. })
                         if !state.may_be_read_by(holder) && !has(Mutation::LockedReadsBelieved) =>
@@ -179,7 +178,7 @@ impl Peer {
         at!(self, table, key, |_lookup, records, key| {
             let mut value = Vec::new();
             let line = is_last.then_some(self.line);
-            let locked = records.lock_and_read(verbs, location, key, holder, &mut value, (line, seen)).await;
+            let locked = records.lock(verbs, location, key, holder, &mut value, (line, seen)).await;
             let lock = match locked.map_err(|error| one_sided(self.node, error))? {
                 Look::Found(lock) => lock,
                 Look::Busy => return Err(Conflict::Locked.into()),
@@ -199,31 +198,17 @@ impl Peer {
             Ok(Locked { lock, line, value })
         }, else Err(Conflict::Moved.into()))
     }
-
-    /// Posts the write of a row that is locked, which unlocks it.
-    pub(super) fn post_write<'e, P: Port>(
-        &self,
-        verbs: Verbs<'e, P>,
-        table: u16,
-        key: KeyRef<'_>,
-        lock: &RecordLock,
-        (version, value): (Version, &[u8]),
-    ) -> Result<Pending<'e, P, ()>, RemoteError> {
-        at!(self, table, key, |_lookup, records, _key| records.post_write(verbs, lock, version, value),
-            else Err(RemoteError::Busy))
-    }
 }
 
 /// Opens a table, with what is remembered of where rows were.
 async fn open_table<K: Keys, P: Port>(
     verbs: Verbs<'_, P>,
     place: Remote,
-    id: TableId,
     (cache, by_loopback): (Option<&Arc<BucketCache>>, bool),
 ) -> Result<(HashPeer<K>, RecordPeer<K>), Error> {
     let node = place.node;
     let lookup = HashPeer::open(verbs, place).await.map_err(|error| not_found(node, error))?;
-    let records = RecordPeer::open(verbs, place, id).await.map_err(|error| one_sided(node, error))?;
+    let records = RecordPeer::open(verbs, place).await.map_err(|error| one_sided(node, error))?;
     let records = records.swapped_by_loopback(by_loopback);
     let lookup = match cache {
         Some(cache) => lookup.with_cache(Arc::clone(cache)),

@@ -222,18 +222,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     ) -> Room {
         let row = &state.rows[number as usize];
         let owner = row.owner;
-        let (Ok(peer), Some(lock)) = (self.peer_of(row), state.lock_of(number)) else {
-            keep_first(outcome, self.peer_of(row).map(drop));
-            return Room::Enough;
-        };
+        let Some(lock) = state.lock_of(number) else { return Room::Enough };
         let version = match () {
             () if S::has(Mutation::VersionNotWritten) => lock.version(),
             () if S::has(Mutation::EpochNotWritten) => lock.version().next(),
             () => version_in(state.epoch_of(number), lock.version()),
         };
         let value = state.value(number).unwrap_or_default();
-        let key = row.key.in_bytes(&state.arena.keys);
-        match peer.post_write(self.endpoint().during(phase), row.table, key, lock, (version, value)) {
+        match lock.post_write(self.endpoint().during(phase), version, value) {
             Ok(pending) => state.written.push((owner, pending)),
             Err(RemoteError::Verb(VerbError::QueueFull { .. } | VerbError::BuffersExhausted { .. })) => {
                 return Room::None;
