@@ -26,11 +26,13 @@ use drtm_txn::{
 
 use crate::directory::Directory;
 
-/// What is wrong with the nodes of a cluster, and how long their leases are. Not a type: each would
-/// have all of a cluster compiled once more.
+/// What is wrong with the nodes of a cluster, how they lock, and how long their leases are. Not a
+/// type: each would have all of a cluster compiled once more.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     fault: Option<Mutation>,
+    /// Whether processors lock by their NICs.
+    by_loopback: bool,
     pub(crate) timing: Timing,
 }
 
@@ -43,6 +45,7 @@ impl Setup {
     /// Nothing is wrong. Threads of a busy machine answer late.
     pub(crate) const SOUND: Self = Self {
         fault: None,
+        by_loopback: false,
         timing: Timing {
             measure: Duration::from_millis(10),
             publish: Duration::from_millis(1),
@@ -55,6 +58,10 @@ impl Setup {
 
     pub(crate) const fn faulty(fault: Mutation) -> Self {
         Self { fault: Some(fault), ..Self::SOUND }
+    }
+
+    pub(crate) const fn by_loopback(self) -> Self {
+        Self { by_loopback: true, ..self }
     }
 
     pub(crate) const fn timed(self, timing: Timing) -> Self {
@@ -158,6 +165,9 @@ pub(crate) fn backed_up<F: Fabric<Engine = NoHtm>>(
         .expect("the node is here");
     if rings.frees_dead {
         builder = builder.frees_dead_clients();
+    }
+    if SETUP.get().by_loopback {
+        builder = builder.locks_by_loopback().expect("the NICs have loopback");
     }
     let tables = Tables {
         words: builder.table(WORDS, Partition::by("itself", |key| *key)).expect("memory"),

@@ -17,7 +17,7 @@ use drtm_txn::{
 };
 use fastrand::Rng;
 
-use crate::bed::{Bed, Rings, Script, Size, Tables, Tested};
+use crate::bed::{Bed, Rings, Script, Setup, Size, Tables, Tested};
 
 /// Each coroutine's log.
 pub(crate) type Logs = Arc<Mutex<Vec<Option<Log<u64>>>>>;
@@ -309,8 +309,9 @@ fn of_rdma_nics_one_sided() {
 #[cfg(feature = "verbs")]
 #[test]
 fn of_rdma_nics_by_loopback() {
-    let protocol = Protocol { loopback: true, ..Protocol::DRTM_H };
-    check_protocol(protocol, |_| Bed::Verbs(Transport::Connection), 2);
+    Setup::SOUND.by_loopback().run(|| {
+        check_protocol(Protocol::DRTM_H, |_| Bed::Verbs(Transport::Connection), 2);
+    });
 }
 
 #[test]
@@ -318,22 +319,20 @@ fn of_simulated_clusters() {
     check_all(Bed::simulated, 10);
 }
 
-/// Presets whose locks are swaps, where those of NICs and of processors are not atomic with each
-/// other, and so processors swap by their NICs.
-pub(crate) const BY_LOOPBACK: [Protocol; 3] = [
-    Protocol { loopback: true, ..Protocol::DRTM_OCC },
-    Protocol { loopback: true, ..Protocol::DRTM_H },
-    Protocol { loopback: true, ..Protocol::AUTO },
-];
+/// Protocols whose locks are swaps. Where those of NICs and of processors are not atomic with each
+/// other, processors swap by their NICs.
+pub(crate) const BY_SWAPS: [Protocol; 3] = [Protocol::DRTM_OCC, Protocol::DRTM_H, Protocol::AUTO];
 
 #[test]
 fn of_a_harsh_fabric_by_loopback() {
-    BY_LOOPBACK.into_iter().for_each(|protocol| check_protocol(protocol, Bed::harsh, 3));
+    let check = |protocol| check_protocol(protocol, Bed::harsh, 3);
+    Setup::SOUND.by_loopback().run(|| BY_SWAPS.into_iter().for_each(check));
 }
 
 #[test]
 fn of_simulated_clusters_by_loopback() {
-    BY_LOOPBACK.into_iter().for_each(|protocol| check_protocol(protocol, Bed::swapped_by_nics, 10));
+    let check = |protocol| check_protocol(protocol, Bed::swapped_by_nics, 10);
+    Setup::SOUND.by_loopback().run(|| BY_SWAPS.into_iter().for_each(check));
 }
 
 #[test]

@@ -333,10 +333,11 @@ fn check_protocol(protocol: Protocol, bed: impl Fn(u64) -> Bed, seeds: u64) {
 
 #[test]
 fn histories_by_loopback() {
-    let protocol = Protocol { loopback: true, ..Protocol::DRTM };
-    check_protocol(protocol, Bed::harsh, 3);
-    check_protocol(protocol, |seed| skewed(seed, Atomicity::Hca), 10);
-    check_protocol(protocol, Bed::swapped_by_nics, 5);
+    Setup::SOUND.by_loopback().run(|| {
+        check_protocol(Protocol::DRTM, Bed::harsh, 3);
+        check_protocol(Protocol::DRTM, |seed| skewed(seed, Atomicity::Hca), 10);
+        check_protocol(Protocol::DRTM, Bed::swapped_by_nics, 5);
+    });
 }
 
 #[test]

@@ -51,6 +51,7 @@ pub struct NodeBuilder<F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig>
     log: LogConfig,
     loads_alone: bool,
     frees_the_dead: bool,
+    by_loopback: bool,
     only_logged: Arc<OnlyLogged>,
     tables: Vec<Served<S::Engine>>,
     /// What nodes compare when they meet.
@@ -257,6 +258,45 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         Self { frees_the_dead: true, ..self }
     }
 
+    /// Makes this node's processors lock rows by its NIC, where a NIC's compare-and-swap is
+    /// [atomic](drtm_rdma::Atomicity::Hca) with those of other NICs only. Peers may lock rows by
+    /// verbs then; otherwise they lock by message there. Each lock of a processor takes as long as a
+    /// verb does. All nodes choose alike.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::NoLoopback`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
+    /// use drtm_txn::{Builder, Error, Config, cluster::{Node, Protocol}};
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Config for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// // Swaps of this fabric are those of most NICs.
+    /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::harsh(7));
+    /// let builder = Builder::new().memory(16 << 20);
+    /// let builder = Node::<_, Plain>::builder_for(NoHtm, &fabric, NodeId(0), builder, Protocol::DRTM_H)?;
+    /// builder.owners([NodeId(0)])?.locks_by_loopback()?.start()?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn locks_by_loopback(self) -> Result<Self, Error> {
+        let is_needed = self.fabric.capabilities().atomicity != Atomicity::Global;
+        if is_needed && !S::has(Mutation::LoopbackLeftOut) {
+            let nic = self.fabric.loopback(self.node).ok_or(ClusterError::NoLoopback)?;
+            self.store.region().swap_by(nic);
+        }
+        Ok(Self { by_loopback: true, ..self })
+    }
+
     /// The node's database, which is made now if it is not there yet.
     fn db(&mut self) -> Result<Db<S>, Error> {
         if let Some(builder) = self.builder.take() {
@@ -423,7 +463,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         let db = self.db()?;
         self.describe_replicas()?;
         let Self { fabric, node, owners, region, protocol, timing, log, only_logged, tables, mut described, .. } = self;
-        let frees_the_dead = self.frees_the_dead;
+        let (frees_the_dead, by_loopback) = (self.frees_the_dead, self.by_loopback);
         if owners.is_empty() {
             return Err(ClusterError::NoOwners.into());
         }
@@ -434,7 +474,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             }
             described.push_str("frees dead clients, ");
         }
-        if protocol.loopback {
+        if by_loopback {
             described.push_str("locks by loopback, ");
         }
         described.push_str(&format!("owned by {owners:?}"));
@@ -470,6 +510,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             log,
             only_logged,
             frees_the_dead,
+            by_loopback,
             cache,
             described,
             home,
@@ -525,7 +566,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
     ///
     /// # Errors
     ///
-    /// [`ClusterError::NoLoopback`]; otherwise as for [`builder`](Self::builder).
+    /// As for [`builder`](Self::builder).
     pub fn builder_for(
         engine: S::Engine,
         fabric: &F,
@@ -536,17 +577,13 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         let builder = builder.of_cluster()?;
         let builder = if protocol.is_one_sided() { builder.for_peers() } else { builder };
         let region = Arc::new(fabric.region(engine, builder.capacity()?).map_err(ClusterError::Region)?);
-        let is_looped = protocol.loopback && !S::has(Mutation::LoopbackLeftOut);
-        if is_looped && fabric.capabilities().atomicity != Atomicity::Global {
-            region.swap_by(fabric.loopback(node).ok_or(ClusterError::NoLoopback)?);
-        }
         let here = fabric.endpoint(node).map_err(ClusterError::Fabric)?.presence(node).here();
         let incarnation = here.ok_or(ClusterError::NotHere { node })?;
         let store = Store::in_region_of(node, incarnation.0, Arc::clone(&region)).map_err(ClusterError::Store)?;
         let region = fabric.register(node, region).map_err(ClusterError::Fabric)?;
         let (owners, tables, described) = (Vec::new(), Vec::new(), String::new());
         let (builder, db, log, only_logged) = (Some(builder), None, LogConfig::default(), Arc::default());
-        let (fabric, loads_alone, frees_the_dead) = (fabric.clone(), false, false);
+        let (fabric, loads_alone, frees_the_dead, by_loopback) = (fabric.clone(), false, false, false);
         Ok(NodeBuilder {
             fabric,
             node,
@@ -560,6 +597,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
             log,
             loads_alone,
             frees_the_dead,
+            by_loopback,
             only_logged,
             tables,
             described,

@@ -293,7 +293,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             // have been suspected, and be the same as before.
             self.endpoint().reconnect(node).map_err(|error| unreachable(error.into()))?;
         }
-        let Shared { described, protocol, home, cache, .. } = &*self.node;
+        let Shared { described, protocol, home, cache, by_loopback, .. } = &*self.node;
         let (engine, borrows) = (self.node.engine_name(), std::marker::PhantomData);
         let hello = Hello { version: VERSION, engine, protocol: protocol.name, tables: described, borrows };
         let welcome = self.rpc.call::<Introduce>(node, &hello, None).await.map_err(unreachable)?;
@@ -302,7 +302,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 let verbs = self.endpoint().during(Phase::Other);
                 let are_words =
                     |table: usize| home.tables.get(table).is_some_and(|table| table.storage.takes(KeyRef::Word(0)));
-                Peer::open(verbs, node, &welcome, are_words, (cache.as_ref(), protocol.loopback)).await?
+                Peer::open(verbs, node, &welcome, are_words, (cache.as_ref(), *by_loopback)).await?
             }
             Err(error) if error.refused() == Some(Refusal::Other as u32) => {
                 return Err(ClusterError::Refused { node, reason: Refusal::Other }.into());

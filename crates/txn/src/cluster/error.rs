@@ -162,8 +162,8 @@ pub enum ClusterError {
         /// How many owners there are.
         owners: usize,
     },
-    /// The protocol locks by loopback, and processors cannot swap by the NICs of this fabric.
-    #[error("this fabric has no loopback for swaps: choose a protocol without `Protocol::loopback`")]
+    /// The node is to lock by loopback, and processors cannot swap by the NICs of this fabric.
+    #[error("this fabric has no loopback for swaps: do without `NodeBuilder::locks_by_loopback`")]
     NoLoopback,
     /// A thread cannot be had.
     #[error("no thread for the node: {0}")]

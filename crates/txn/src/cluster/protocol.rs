@@ -28,7 +28,7 @@ pub(super) struct Forms {
 /// had, the phase is a message: for rows of ordered tables; for keys that are not there; for
 /// insertions, removals, and values that change their length; and for locks, on a fabric whose
 /// compare-and-swap is not [atomic](drtm_rdma::Atomicity) with the processors', unless these lock
-/// by [loopback](Self::loopback).
+/// by [loopback](super::NodeBuilder::locks_by_loopback).
 ///
 /// All nodes of a cluster must have the same protocol.
 ///
@@ -63,10 +63,6 @@ pub struct Protocol {
     pub is_passive: bool,
     /// Whether each node may take messages where this says verbs, as it finds them better.
     pub adapts: bool,
-    /// Whether owners lock their own rows by their NICs, where those are
-    /// [atomic](drtm_rdma::Atomicity::Hca) with each other only: then peers may lock by verbs.
-    /// Otherwise they lock by message there.
-    pub loopback: bool,
     /// Whether [fetched sets](super::Worker::transact_on) are read under leases, for which nodes
     /// measure each other's clocks. Otherwise what they read is locked.
     pub leases: bool,
@@ -83,7 +79,6 @@ impl Protocol {
         log: Form::Message,
         is_passive: false,
         adapts: false,
-        loopback: false,
         leases: false,
     };
 

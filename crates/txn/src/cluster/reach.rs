@@ -24,7 +24,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     pub(super) fn swaps(&self) -> bool {
         match self.endpoint().capabilities().atomicity {
             Atomicity::Global => true,
-            Atomicity::Hca => self.protocol().loopback,
+            Atomicity::Hca => self.node.by_loopback,
             Atomicity::None => false,
         }
     }

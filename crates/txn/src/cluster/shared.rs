@@ -32,6 +32,8 @@ pub(super) struct Shared<F: Fabric, S: Config> {
     pub(super) only_logged: Arc<OnlyLogged>,
     /// Whether the one owner frees what dead clients have locked.
     pub(super) frees_the_dead: bool,
+    /// Whether owners' processors swap state words by their NICs.
+    pub(super) by_loopback: bool,
     /// Where rows of other nodes were, if that is remembered.
     pub(super) cache: Option<Arc<BucketCache>>,
     pub(super) described: String,
