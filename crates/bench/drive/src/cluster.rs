@@ -30,7 +30,7 @@ pub mod trial;
 mod workers;
 mod workload;
 
-pub use access::{Access, Body, at_once, transact, transact_if};
+pub use access::{Access, Body, InTurn, Runner, at_once, transact, transact_if};
 pub use figures::Figures;
 pub use plan::{Length, Plan, ProtocolOf};
 pub use process::{run_as_member, run_member};

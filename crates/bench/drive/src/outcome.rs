@@ -136,7 +136,7 @@ impl Outcome {
             simulated: options.fabric.is_simulated(),
             nodes: plan.nodes,
             fabric: options.fabric,
-            protocol: plan.protocol.0.name,
+            protocol: plan.protocol.protocol.name,
             cluster: Some(Figures::new(plan, &tally)),
             durability: options.durability,
             log: None,

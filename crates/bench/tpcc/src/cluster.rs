@@ -33,7 +33,7 @@ use super::{
 };
 use drtm_drive::{
     Done, Error,
-    cluster::{ClusterWorkload, Place, look_up, read, transact},
+    cluster::{ClusterWorkload, Place, Runner, look_up, read, transact},
     miscounted, spread,
 };
 use drtm_report::name_of;
@@ -210,7 +210,7 @@ impl<R: StockRow> ClusterWorkload for Distributed<R> {
 
     async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
-        worker: &Worker<'_, F, S>,
+        worker: &Runner<'_, '_, F, S>,
         tables: Tables<R>,
         client: &mut Client,
     ) -> Result<Done, Error> {

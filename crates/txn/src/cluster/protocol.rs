@@ -50,10 +50,6 @@ pub struct Protocol {
     pub read: Form,
     /// Whether the places of rows that were looked up one-sidedly are remembered.
     pub caches: bool,
-    /// Whether several rows that a transaction reads at once, or prefetches, are requested at the
-    /// same time. Otherwise they are read one after the other, as in systems that do not know a
-    /// transaction's rows in advance.
-    pub outstanding: bool,
     /// Locking rows that are going to be overwritten. Rows that were locked one-sidedly are written
     /// so, unless the owner has a snapshot open.
     pub lock: Form,
@@ -74,7 +70,6 @@ impl Protocol {
         name: "fasst",
         read: Form::Message,
         caches: false,
-        outstanding: true,
         lock: Form::Message,
         log: Form::Message,
         is_passive: false,
@@ -87,9 +82,6 @@ impl Protocol {
 
     /// Every phase is one-sided, and places are remembered, as in DrTM-OCC.
     pub const DRTM_OCC: Self = Self { name: "drtm-occ", caches: true, lock: Form::OneSided, ..Self::FARM };
-
-    /// As [`DRTM_OCC`](Self::DRTM_OCC), with one row read after the other, as in DrTM+R.
-    pub const DRTM_R: Self = Self { name: "drtm+r", outstanding: false, ..Self::DRTM_OCC };
 
     /// As [`DRTM_OCC`](Self::DRTM_OCC), and a commit does not wait for its last phase, as in
     /// DrTM+H.
@@ -106,7 +98,7 @@ impl Protocol {
     pub const DRTM: Self = Self { name: "drtm", leases: true, ..Self::DRTM_OCC };
 
     /// Those by which optimistic transactions differ: all that have names but for
-    /// [`DRTM`](Self::DRTM), and [`DRTM_R`](Self::DRTM_R), which only reads in another order.
+    /// [`DRTM`](Self::DRTM).
     pub const ALL: [Self; 5] = [Self::FASST, Self::FARM, Self::DRTM_OCC, Self::DRTM_H, Self::AUTO];
 
     /// Returns all protocols that have names.
@@ -117,10 +109,10 @@ impl Protocol {
     /// use drtm_txn::cluster::Protocol;
     ///
     /// let names: Vec<_> = Protocol::with_names().map(|protocol| protocol.name).collect();
-    /// assert_eq!(names, ["fasst", "farm", "drtm-occ", "drtm+h", "auto", "drtm+r", "drtm"]);
+    /// assert_eq!(names, ["fasst", "farm", "drtm-occ", "drtm+h", "auto", "drtm"]);
     /// ```
     pub fn with_names() -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().chain([Self::DRTM_R, Self::DRTM])
+        Self::ALL.into_iter().chain([Self::DRTM])
     }
 
     /// The one of a name.

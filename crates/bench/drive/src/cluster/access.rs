@@ -1,8 +1,10 @@
-//! Bodies of transactions that run in either way: optimistic, or on rows that are fetched first.
+//! Bodies of transactions that run in each way: optimistic, also with one row read after the other, or
+//! on rows that are fetched first.
 
 use std::{
     borrow::Borrow,
     future::Future,
+    ops::Deref,
     pin::pin,
     task::{Context, Poll, Waker},
 };
@@ -101,17 +103,23 @@ pub trait Access {
     ) -> Result<Option<(K, C::Value)>, Error>;
 }
 
-/// Implements the trait by the type's own methods of the same names, with what comes after each
-/// call.
+/// A transaction that reads one row after the other, as systems do that do not know the rows of a
+/// transaction in advance.
+#[derive(Debug)]
+pub struct InTurn<'t, 'e, F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(pub &'t mut ClusterTx<'e, F, S>);
+
+/// Implements the trait by methods of the same names, with what comes after each call. Says whether
+/// several rows are read in turn.
 macro_rules! accesses {
-    ($type:ty $(, $awaits:tt)?) => {
+    ($type:ty, |$this:ident| $tx:expr, $in_turn:literal $(, $awaits:tt)?) => {
         impl<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>> Access for $type {
             async fn get<K: Key, C: Codec, O: Kind>(
                 &mut self,
                 table: ClusterTable<K, C, O>,
                 key: impl AsKey<K>,
             ) -> Result<Option<C::Value>, Error> {
-                <$type>::get(self, table, key)$(.$awaits)?
+                let $this = self;
+                $tx.get(table, key)$(.$awaits)?
             }
 
             async fn get_many<K: Key, C: Codec, O: Kind>(
@@ -119,7 +127,15 @@ macro_rules! accesses {
                 table: ClusterTable<K, C, O>,
                 keys: impl IntoIterator<Item = impl AsKey<K>>,
             ) -> Result<Vec<Option<C::Value>>, Error> {
-                <$type>::get_many(self, table, keys)$(.$awaits)?
+                let $this = self;
+                if !$in_turn {
+                    return $tx.get_many(table, keys)$(.$awaits)?;
+                }
+                let mut rows = Vec::new();
+                for key in keys {
+                    rows.push($tx.get(table, key)$(.$awaits)??);
+                }
+                Ok(rows)
             }
 
             async fn contains<K: Key, C: Codec, O: Kind>(
@@ -127,7 +143,8 @@ macro_rules! accesses {
                 table: ClusterTable<K, C, O>,
                 key: impl AsKey<K>,
             ) -> Result<bool, Error> {
-                <$type>::contains(self, table, key)$(.$awaits)?
+                let $this = self;
+                $tx.contains(table, key)$(.$awaits)?
             }
 
             async fn prefetch<K: Key, C: Codec, O: Kind>(
@@ -135,7 +152,14 @@ macro_rules! accesses {
                 table: ClusterTable<K, C, O>,
                 keys: impl IntoIterator<Item = impl AsKey<K>>,
             ) -> Result<(), Error> {
-                <$type>::prefetch(self, table, keys)$(.$awaits)?
+                let $this = self;
+                if !$in_turn {
+                    return $tx.prefetch(table, keys)$(.$awaits)?;
+                }
+                for key in keys {
+                    $tx.prefetch(table, [key])$(.$awaits)??;
+                }
+                Ok(())
             }
 
             async fn put<K: Key, C: Codec, O: Kind>(
@@ -144,7 +168,8 @@ macro_rules! accesses {
                 key: impl AsKey<K>,
                 value: impl Borrow<C::Given>,
             ) -> Result<(), Error> {
-                <$type>::put(self, table, key, value)$(.$awaits)?
+                let $this = self;
+                $tx.put(table, key, value)$(.$awaits)?
             }
 
             async fn insert<K: Key, C: Codec, O: Kind>(
@@ -153,7 +178,8 @@ macro_rules! accesses {
                 key: impl AsKey<K>,
                 value: impl Borrow<C::Given>,
             ) -> Result<(), Error> {
-                <$type>::insert(self, table, key, value)$(.$awaits)?
+                let $this = self;
+                $tx.insert(table, key, value)$(.$awaits)?
             }
 
             async fn update<K: Key, C: Codec, O: Kind, R>(
@@ -165,7 +191,8 @@ macro_rules! accesses {
             where
                 C::Value: Borrow<C::Given>,
             {
-                <$type>::update(self, table, key, change)$(.$awaits)?
+                let $this = self;
+                $tx.update(table, key, change)$(.$awaits)?
             }
 
             async fn remove<K: Key, C: Codec, O: Kind>(
@@ -173,7 +200,8 @@ macro_rules! accesses {
                 table: ClusterTable<K, C, O>,
                 key: impl AsKey<K>,
             ) -> Result<Option<C::Value>, Error> {
-                <$type>::remove(self, table, key)$(.$awaits)?
+                let $this = self;
+                $tx.remove(table, key)$(.$awaits)?
             }
 
             async fn range<K: Key, C: Codec>(
@@ -181,7 +209,8 @@ macro_rules! accesses {
                 table: ClusterTable<K, C, Ordered>,
                 range: impl KeyRange<K>,
             ) -> Result<Vec<(K, C::Value)>, Error> {
-                <$type>::range(self, table, range)$(.$awaits)?
+                let $this = self;
+                $tx.range(table, range)$(.$awaits)?
             }
 
             async fn range_limit<K: Key, C: Codec>(
@@ -190,7 +219,8 @@ macro_rules! accesses {
                 range: impl KeyRange<K>,
                 limit: usize,
             ) -> Result<Vec<(K, C::Value)>, Error> {
-                <$type>::range_limit(self, table, range, limit)$(.$awaits)?
+                let $this = self;
+                $tx.range_limit(table, range, limit)$(.$awaits)?
             }
 
             async fn last<K: Key, C: Codec>(
@@ -198,14 +228,39 @@ macro_rules! accesses {
                 table: ClusterTable<K, C, Ordered>,
                 range: impl KeyRange<K>,
             ) -> Result<Option<(K, C::Value)>, Error> {
-                <$type>::last(self, table, range)$(.$awaits)?
+                let $this = self;
+                $tx.last(table, range)$(.$awaits)?
             }
         }
     };
 }
 
-accesses!(ClusterTx<'_, F, S>, await);
-accesses!(Rows<'_, '_, F, S>);
+accesses!(ClusterTx<'_, F, S>, |tx| tx, false, await);
+accesses!(InTurn<'_, '_, F, S>, |turn| turn.0, true, await);
+accesses!(Rows<'_, '_, F, S>, |rows| rows, false);
+
+/// A worker as a workload uses it.
+#[derive(Debug)]
+pub struct Runner<'w, 'e, F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>> {
+    worker: &'w Worker<'e, F, S>,
+    /// Whether transactions read rows [in turn](InTurn).
+    pub in_turn: bool,
+}
+
+impl<'w, 'e, F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>> Runner<'w, 'e, F, S> {
+    /// Creates the runner of transactions that read rows in turn, or all at once.
+    pub fn new(worker: &'w Worker<'e, F, S>, in_turn: bool) -> Self {
+        Self { worker, in_turn }
+    }
+}
+
+impl<'e, F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>> Deref for Runner<'_, 'e, F, S> {
+    type Target = Worker<'e, F, S>;
+
+    fn deref(&self) -> &Self::Target {
+        self.worker
+    }
+}
 
 /// The body of a transaction, in either way.
 pub trait Body {
@@ -227,7 +282,7 @@ pub trait Body {
 
 /// Runs a transaction until it commits: on rows that are fetched first, if the protocol has leases.
 pub async fn transact<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, B: Body>(
-    worker: &Worker<'_, F, S>,
+    worker: &Runner<'_, '_, F, S>,
     body: &B,
 ) -> Result<B::Output, Error> {
     transact_if(worker.protocol().leases, worker, body).await
@@ -236,11 +291,13 @@ pub async fn transact<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, B: B
 /// Runs a transaction until it commits: on rows that are fetched first, if it `fetches`.
 pub async fn transact_if<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, B: Body>(
     fetches: bool,
-    worker: &Worker<'_, F, S>,
+    worker: &Runner<'_, '_, F, S>,
     body: &B,
 ) -> Result<B::Output, Error> {
     if fetches {
         worker.transact_on(|sets| body.declare(sets), |rows| at_once(body.run(rows))).await
+    } else if worker.in_turn {
+        worker.transact(async |tx| body.run(&mut InTurn(tx)).await).await
     } else {
         worker.transact(async |tx| body.run(tx).await).await
     }

@@ -22,31 +22,59 @@ pub enum Length {
     Transactions(u64),
 }
 
-/// A protocol. It is sent to another process by its name.
+/// A protocol, and how a workload reads rows by it. It is sent to another process by its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ProtocolOf(pub Protocol);
+pub struct ProtocolOf {
+    /// The protocol of the nodes.
+    pub protocol: Protocol,
+    /// Whether rows that a transaction names together are read one after the other.
+    pub in_turn: bool,
+}
+
+impl From<Protocol> for ProtocolOf {
+    fn from(protocol: Protocol) -> Self {
+        Self { protocol, in_turn: false }
+    }
+}
 
 impl ProtocolOf {
     /// The name of the default.
     pub const AUTO: &'static str = Protocol::AUTO.name;
 
+    /// As [`Protocol::DRTM_OCC`], with one row read after the other, as in DrTM+R.
+    pub const DRTM_R: Self = Self::in_turn("drtm+r", Protocol::DRTM_OCC);
+
+    /// Returns a protocol under another name, whose rows are read in turn.
+    pub const fn in_turn(name: &'static str, protocol: Protocol) -> Self {
+        Self { protocol: Protocol { name, ..protocol }, in_turn: true }
+    }
+
+    /// Returns all that have names.
+    pub fn with_names() -> impl Iterator<Item = Self> {
+        Protocol::with_names().map(Self::from).chain([Self::DRTM_R])
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::with_names().find(|of| of.protocol.name == name)
+    }
+
     /// Returns a parser of the option's value.
     pub fn parser() -> impl TypedValueParser<Value = Self> {
-        let names = Protocol::with_names().map(|protocol| protocol.name);
-        PossibleValuesParser::new(names).map(|name| Self(Protocol::named(&name).unwrap_or_default()))
+        let names = Self::with_names().map(|of| of.protocol.name);
+        PossibleValuesParser::new(names).map(|name| Self::named(&name).unwrap_or_default())
     }
 }
 
 impl Serialize for ProtocolOf {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.0.name)
+        serializer.serialize_str(self.protocol.name)
     }
 }
 
 impl<'de> Deserialize<'de> for ProtocolOf {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
-        Protocol::named(&name).map(Self).ok_or_else(|| D::Error::custom("no protocol has this name"))
+        Self::named(&name).ok_or_else(|| D::Error::custom("no protocol has this name"))
     }
 }
 

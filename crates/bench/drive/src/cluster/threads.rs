@@ -24,7 +24,7 @@ pub(super) fn started<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: C
 ) -> Result<(Node<F, S>, W::Tables), Error> {
     let place = plan.place(node);
     let builder = Builder::new().memory(plan.memory);
-    let builder = Node::<F, S>::builder_for(NoHtm, fabric, NodeId(node), builder, plan.protocol.0)?;
+    let builder = Node::<F, S>::builder_for(NoHtm, fabric, NodeId(node), builder, plan.protocol.protocol)?;
     let builder = builder.owners((0..plan.nodes).map(NodeId))?.backups(plan.backups.into())?;
     let mut builder = builder.loads_alone();
     let tables = workload.open(&mut builder)?;

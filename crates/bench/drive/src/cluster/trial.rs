@@ -4,11 +4,11 @@ use drtm_htm::NoHtm;
 use drtm_rdma::{Fabric, NicProfile};
 use drtm_txn::{
     Config,
-    cluster::{Node, NodeBuilder, Protocol, Worker},
+    cluster::{Node, NodeBuilder, Worker},
 };
 use serde::{Deserialize, Serialize};
 
-use super::{ClusterWorkload, Gathered, Length, Place, Plan, ProtocolOf, run};
+use super::{ClusterWorkload, Gathered, Length, Place, Plan, ProtocolOf, Runner, run};
 use crate::{Done, Error, FabricName};
 
 /// Fabrics within a test's process.
@@ -18,8 +18,8 @@ pub const FABRICS: [FabricName; 2] = [FabricName::Local, FabricName::Sim(&NicPro
 pub const NODES: u16 = 3;
 
 /// Returns each fabric with each protocol that has a name.
-pub fn everywhere() -> impl Iterator<Item = (FabricName, Protocol)> {
-    Protocol::with_names().flat_map(|protocol| FABRICS.into_iter().map(move |fabric| (fabric, protocol)))
+pub fn everywhere() -> impl Iterator<Item = (FabricName, ProtocolOf)> {
+    ProtocolOf::with_names().flat_map(|protocol| FABRICS.into_iter().map(move |fabric| (fabric, protocol)))
 }
 
 /// Coroutines of each node.
@@ -31,14 +31,14 @@ pub fn run_on<S: Config<Engine = NoHtm>, W: ClusterWorkload>(
     fabric: FabricName,
     transactions: u64,
     seed: u64,
-    protocol: Protocol,
+    protocol: impl Into<ProtocolOf>,
 ) -> Gathered<W::Count> {
     let length = Length::Transactions(transactions);
     let plan = Plan {
         nodes: NODES,
         threads: 1,
         coroutines: COROUTINES,
-        protocol: ProtocolOf(protocol),
+        protocol: protocol.into(),
         backups: 0,
         length,
         seed,
@@ -53,7 +53,7 @@ pub trait Carelessly: ClusterWorkload {
     /// Runs a client's next transaction in several transactions.
     async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
-        worker: &Worker<'_, F, S>,
+        worker: &Runner<'_, '_, F, S>,
         tables: Self::Tables,
         client: &mut Self::Client,
     ) -> Result<Done, Error>;
@@ -96,7 +96,7 @@ impl<W: Carelessly> ClusterWorkload for Careless<W> {
 
     async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
-        worker: &Worker<'_, F, S>,
+        worker: &Runner<'_, '_, F, S>,
         tables: W::Tables,
         client: &mut W::Client,
     ) -> Result<Done, Error> {

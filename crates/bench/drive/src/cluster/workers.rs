@@ -16,6 +16,7 @@ use drtm_txn::{
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{
+    Runner,
     plan::{Length, Plan},
     stages::{Stage, Stages},
     tally::Tally,
@@ -141,8 +142,10 @@ impl<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload> P
             let mut client = self.workload.client(self.place, number)?;
             let (workload, tables, stages) = (self.workload.clone(), self.tables, Arc::clone(&self.stages));
             let (worker, own) = (worker.clone(), Rc::clone(&shared));
+            let in_turn = self.plan.protocol.in_turn;
             let run = async move {
                 let ends = RunningGuard(&own);
+                let worker = Runner::new(&worker, in_turn);
                 let ended = serve(&workload, &worker, tables, &mut client, (&own, &stages)).await;
                 *own.count.borrow_mut() += W::count(client);
                 if let Err(error) = ended {
@@ -179,7 +182,7 @@ impl<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload> P
 /// Runs a client's transactions until the end.
 async fn serve<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload>(
     workload: &W,
-    worker: &Worker<'_, F, S>,
+    worker: &Runner<'_, '_, F, S>,
     tables: W::Tables,
     client: &mut W::Client,
     (shared, stages): (&Shared<W::Count>, &Stages<W>),

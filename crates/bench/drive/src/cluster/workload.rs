@@ -10,6 +10,7 @@ use drtm_txn::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
+use super::Runner;
 use crate::{Done, Error};
 
 /// A node's place among all nodes.
@@ -89,7 +90,7 @@ pub trait ClusterWorkload: Clone + Debug + Send + Sync + Serialize + Deserialize
     /// Runs a client's next transaction, retrying on conflict.
     async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
-        worker: &Worker<'_, F, S>,
+        worker: &Runner<'_, '_, F, S>,
         tables: Self::Tables,
         client: &mut Self::Client,
     ) -> Result<Done, Error>;

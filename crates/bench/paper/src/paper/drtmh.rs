@@ -5,7 +5,7 @@
 
 use std::{num::NonZeroU64, time::Duration};
 
-use drtm_drive::cluster::ClusterWorkload;
+use drtm_drive::cluster::{ClusterWorkload, ProtocolOf};
 use drtm_rdma::{NicProfile, Transport};
 use drtm_report::{
     chart::{Axis, Scale as AxisScale},
@@ -47,31 +47,34 @@ const CACHED: &str = "one-sided, cached";
 
 /// The execution phase in three forms. The others are messages. As in the paper's measurements of
 /// single phases, rows are read one after the other.
-const EXECUTION: &[(&str, Protocol)] = &[
-    (TWO_SIDED, Protocol { name: TWO_SIDED, ..PASSIVE }),
-    (ONE_SIDED, Protocol { name: ONE_SIDED, read: Form::OneSided, ..PASSIVE }),
-    (CACHED, Protocol { name: CACHED, read: Form::OneSided, caches: true, ..PASSIVE }),
+const EXECUTION: &[(&str, ProtocolOf)] = &[
+    (TWO_SIDED, ProtocolOf::in_turn(TWO_SIDED, PASSIVE)),
+    (ONE_SIDED, ProtocolOf::in_turn(ONE_SIDED, Protocol { read: Form::OneSided, ..PASSIVE })),
+    (CACHED, ProtocolOf::in_turn(CACHED, Protocol { read: Form::OneSided, caches: true, ..PASSIVE })),
 ];
 
-const PASSIVE: Protocol = Protocol { is_passive: true, outstanding: false, ..Protocol::FASST };
+const PASSIVE: Protocol = Protocol { is_passive: true, ..Protocol::FASST };
 
 /// The logging phase in two forms.
-const LOGGING: &[(&str, Protocol)] =
-    &[(TWO_SIDED, PASSIVE), (ONE_SIDED, Protocol { name: ONE_SIDED, log: Form::OneSided, ..PASSIVE })];
+const LOGGING: &[(&str, ProtocolOf)] = &[
+    (TWO_SIDED, ProtocolOf::in_turn(TWO_SIDED, PASSIVE)),
+    (ONE_SIDED, ProtocolOf::in_turn(ONE_SIDED, Protocol { log: Form::OneSided, ..PASSIVE })),
+];
 
-const FASST: (&str, Protocol) = ("FaSST", Protocol { name: "fasst-one", outstanding: false, ..Protocol::FASST });
-const FARM: (&str, Protocol) = ("FaRM", Protocol { name: "farm-one", outstanding: false, ..Protocol::FARM });
-const DRTM_R: (&str, Protocol) = ("DrTM+R", Protocol::DRTM_R);
-const AUTO: (&str, Protocol) = ("auto", Protocol::AUTO);
+const FASST: (&str, ProtocolOf) = ("FaSST", ProtocolOf::in_turn("fasst-one", Protocol::FASST));
+const FARM: (&str, ProtocolOf) = ("FaRM", ProtocolOf::in_turn("farm-one", Protocol::FARM));
+const DRTM_R: (&str, ProtocolOf) = ("DrTM+R", ProtocolOf::DRTM_R);
+const DRTM_H: (&str, ProtocolOf) = ("DrTM+H", ProtocolOf { protocol: Protocol::DRTM_H, in_turn: false });
+const AUTO: (&str, ProtocolOf) = ("auto", ProtocolOf { protocol: Protocol::AUTO, in_turn: false });
 
 /// Whole designs, and the protocol that chooses its forms. Only DrTM+H runs transactions ahead of
 /// what they read (6.1), so that reads are outstanding at the same time: the others read one row
 /// after the other.
-const DESIGNS: &[(&str, Protocol)] = &[FASST, FARM, DRTM_R, ("DrTM+H", Protocol::DRTM_H), AUTO];
+const DESIGNS: &[(&str, ProtocolOf)] = &[FASST, FARM, DRTM_R, DRTM_H, AUTO];
 
 /// On the older NIC, DrTM+H takes messages.
-const OLDER_DESIGNS: &[(&str, Protocol)] =
-    &[FASST, FARM, DRTM_R, ("DrTM+H", Protocol { outstanding: true, ..PASSIVE }), AUTO];
+const OLDER_DESIGNS: &[(&str, ProtocolOf)] =
+    &[FASST, FARM, DRTM_R, ("DrTM+H", ProtocolOf { protocol: PASSIVE, in_turn: false }), AUTO];
 
 const EXECUTION_TPCC: Panel = Panel {
     name: "drtmh-fig7a",
@@ -170,7 +173,11 @@ fn coroutines(effort: &Effort) -> Vec<u16> {
     effort.coroutines.clone().unwrap_or(usual)
 }
 
-fn tpcc(effort: &Effort, profile: &'static NicProfile, series: &[(&'static str, Protocol)]) -> Result<Measured, Error> {
+fn tpcc(
+    effort: &Effort,
+    profile: &'static NicProfile,
+    series: &[(&'static str, ProtocolOf)],
+) -> Result<Measured, Error> {
     let size = size(effort);
     let (customers, stocks) = if effort.is_quick { (10, 4_000) } else { (10, 384_000) };
     let workload = |coroutines: u16| {
@@ -188,7 +195,11 @@ fn tpcc(effort: &Effort, profile: &'static NicProfile, series: &[(&'static str, 
     curves(effort, &size, profile, series, workload, &scaled)
 }
 
-fn bank(effort: &Effort, profile: &'static NicProfile, series: &[(&'static str, Protocol)]) -> Result<Measured, Error> {
+fn bank(
+    effort: &Effort,
+    profile: &'static NicProfile,
+    series: &[(&'static str, ProtocolOf)],
+) -> Result<Measured, Error> {
     let size = size(effort);
     let of_thread = if effort.is_quick { 1_000 } else { 10_000 };
     let customers = of_thread * u64::from(size.nodes * size.threads);
@@ -212,11 +223,11 @@ fn curves<W: ClusterWorkload>(
     effort: &Effort,
     size: &Size,
     profile: &'static NicProfile,
-    series: &[(&'static str, Protocol)],
+    series: &[(&'static str, ProtocolOf)],
     workload: impl Fn(u16) -> Result<W, Error>,
     scaled: &str,
 ) -> Result<Measured, Error> {
-    let curve = |(name, protocol): &(&'static str, Protocol)| {
+    let curve = |(name, protocol): &(&'static str, ProtocolOf)| {
         let point = |coroutines: u16| {
             // As in the paper, messages are datagrams.
             let nic = (profile, Transport::Datagrams);

@@ -7,7 +7,7 @@ use drtm_drive::{
     cluster::{ClusterWorkload, Figures, Length, Plan, ProtocolOf, simulate},
 };
 use drtm_rdma::{Atomicity, NicProfile, SimConfig, Transport};
-use drtm_txn::{Conflict, cluster::Protocol};
+use drtm_txn::Conflict;
 
 use super::effort::Effort;
 use crate::Error;
@@ -48,12 +48,12 @@ impl Size {
     pub(super) fn run<W: ClusterWorkload>(
         &self,
         effort: &Effort,
-        protocol: Protocol,
+        protocol: impl Into<ProtocolOf>,
         workload: &W,
         nic: Nic,
     ) -> Result<f64, Error> {
         let Self { nodes, threads, coroutines, backups, memory, warm, counted } = *self;
-        let (protocol, length, seed) = (ProtocolOf(protocol), Length::Window { warm, counted }, effort.seed);
+        let (protocol, length, seed) = (protocol.into(), Length::Window { warm, counted }, effort.seed);
         let plan = Plan { nodes, threads, coroutines, protocol, backups, length, seed, memory, warms: true };
         throughput(effort, workload, &plan, nic)
     }
@@ -106,7 +106,7 @@ fn throughput<W: ClusterWorkload>(
         eprintln!(
             "{} by {}, {nodes} nodes, {coroutines} coroutines, {}: {rate:.0} transactions/s; conflicts: {}\n{}\n",
             W::NAME,
-            protocol.0.name,
+            protocol.protocol.name,
             profile.name,
             conflicts.join(", "),
             Figures::new(plan, &gathered.tally).text()

@@ -6,7 +6,7 @@ use std::ops::AddAssign;
 
 use drtm_drive::{
     Done,
-    cluster::{Access, ClusterWorkload, Place, at_once},
+    cluster::{Access, ClusterWorkload, InTurn, Place, Runner, at_once},
     spread,
 };
 use drtm_history::{Clock, Epoch, Outcome};
@@ -14,7 +14,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
     Config, Error as DbError, Options, Ordered, Pod, Raw,
-    cluster::{ClusterTable, Node, NodeBuilder, Partition, Sets, Worker},
+    cluster::{ClusterTable, ClusterTx, Node, NodeBuilder, Partition, Sets, Worker},
 };
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
@@ -207,7 +207,7 @@ impl Client {
     /// Runs a transaction until it commits, or is given up; or once, by hand.
     async fn run<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &mut self,
-        worker: &Worker<'_, F, S>,
+        worker: &Runner<'_, '_, F, S>,
         tables: Tables,
         operations: Vec<Operation>,
         is_last: bool,
@@ -228,7 +228,7 @@ impl Client {
             ended.await
         } else if !is_last && self.draw.random.u8(0..3) == 0 {
             let mut tx = worker.begin().await;
-            match self.steps(&mut tx, tables, &mut open.operations, is_last).await {
+            match self.optimistic(worker, &mut tx, tables, &mut open.operations, is_last).await {
                 Ok(()) => tx.commit().await,
                 Err(error) => {
                     tx.abort().await;
@@ -240,13 +240,27 @@ impl Client {
             let options = if is_last { Options::new() } else { Options::new().attempts(ATTEMPTS) };
             let ended = worker.transact_with(options, async |tx| {
                 self.journal.retry(&mut open, |operations| self.draw.again(operations));
-                let ended = self.steps(tx, tables, &mut open.operations, is_last).await;
+                let ended = self.optimistic(worker, tx, tables, &mut open.operations, is_last).await;
                 self.journal.returns(&mut open);
                 ended
             });
             ended.await
         };
         Ok(self.journal.complete(open, ended)? == Outcome::Committed)
+    }
+
+    async fn optimistic<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
+        &mut self,
+        worker: &Runner<'_, '_, F, S>,
+        tx: &mut ClusterTx<'_, F, S>,
+        tables: Tables,
+        operations: &mut [Operation],
+        is_last: bool,
+    ) -> Result<(), DbError> {
+        match worker.in_turn {
+            true => self.steps(&mut InTurn(tx), tables, operations, is_last).await,
+            false => self.steps(tx, tables, operations, is_last).await,
+        }
     }
 
     async fn steps(
@@ -315,7 +329,7 @@ impl ClusterWorkload for Histories {
 
     async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
-        worker: &Worker<'_, F, S>,
+        worker: &Runner<'_, '_, F, S>,
         tables: Tables,
         client: &mut Client,
     ) -> Result<Done, Error> {
@@ -339,7 +353,7 @@ impl ClusterWorkload for Histories {
     ) -> Result<Vec<String>, Error> {
         let mut last = self.client_of(self.clients)?;
         for operations in self.workload.last_reads_of(records.0.iter().flat_map(|observed| &observed.operations)) {
-            last.run(worker, tables, operations, true).await?;
+            last.run(&Runner::new(worker, false), tables, operations, true).await?;
         }
         records.0.append(&mut last.journal.record);
         records.0.sort_by_key(|observed| (observed.invoked, observed.process));

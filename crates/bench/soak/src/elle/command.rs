@@ -186,7 +186,7 @@ impl Args {
             nodes: self.nodes,
             fabric: self.fabric,
             coroutines: Some(coroutines),
-            protocol: plan.protocol.0.name,
+            protocol: plan.protocol.protocol.name,
             engine: EngineName::None.name(),
             simulated: self.fabric.is_simulated(),
         };

@@ -3,11 +3,10 @@
 use drtm_drive::{
     Plain,
     cluster::{
-        Gathered,
+        Gathered, ProtocolOf,
         trial::{Careless, Carelessly, FABRICS, NODES, run_on},
     },
 };
-use drtm_txn::cluster::Protocol;
 
 use super::*;
 
@@ -16,7 +15,7 @@ use super::*;
 impl<R: StockRow> Carelessly for Distributed<R> {
     async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
-        worker: &Worker<'_, F, S>,
+        worker: &Runner<'_, '_, F, S>,
         tables: Tables<R>,
         client: &mut Client,
     ) -> Result<Done, Error> {
@@ -52,7 +51,7 @@ fn small<R: StockRow>(warehouses: u16, mix: MixName, chances: Chances) -> Distri
 fn is_consistent<R: StockRow>(transactions: u64, of: impl Fn(u16) -> Distributed<R>) -> Vec<u64> {
     let mut kinds = vec![0; KINDS.len()];
     for fabric in FABRICS {
-        for (warehouses, protocol) in (3..).zip(Protocol::with_names()) {
+        for (warehouses, protocol) in (3..).zip(ProtocolOf::with_names()) {
             let Gathered { tally, violations, .. } =
                 run_on::<Plain, _>(&of(warehouses), fabric, transactions, 3, protocol);
             let all = (Vec::new(), u64::from(NODES) * transactions);

@@ -7,7 +7,7 @@ mod tests;
 
 use drtm_drive::{
     Done, Error,
-    cluster::{Access, Body, ClusterWorkload, Place, look_up, read, transact},
+    cluster::{Access, Body, ClusterWorkload, Place, Runner, look_up, read, transact},
     expect_row, miscounted,
 };
 use drtm_htm::NoHtm;
@@ -170,7 +170,7 @@ impl ClusterWorkload for SmallBank {
 
     async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
-        worker: &Worker<'_, F, S>,
+        worker: &Runner<'_, '_, F, S>,
         tables: Tables,
         client: &mut Client,
     ) -> Result<Done, Error> {

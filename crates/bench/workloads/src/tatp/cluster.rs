@@ -8,7 +8,7 @@ use std::hint::black_box;
 
 use drtm_drive::{
     Done, Error,
-    cluster::{Access, Body, ClusterWorkload, Place, read, transact},
+    cluster::{Access, Body, ClusterWorkload, Place, Runner, read, transact},
     miscounted,
     scatter::scatter,
 };
@@ -196,7 +196,7 @@ impl ClusterWorkload for Tatp {
 
     async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
-        worker: &Worker<'_, F, S>,
+        worker: &Runner<'_, '_, F, S>,
         tables: Tables,
         client: &mut Client,
     ) -> Result<Done, Error> {

@@ -8,7 +8,7 @@ use std::hint::black_box;
 
 use drtm_drive::{
     Done, Error, Random,
-    cluster::{Access, Body, ClusterWorkload, Place, read, transact},
+    cluster::{Access, Body, ClusterWorkload, Place, Runner, read, transact},
     expect_row, miscounted, spread,
 };
 use drtm_htm::NoHtm;
@@ -200,7 +200,7 @@ impl ClusterWorkload for CustomerPosition {
 
     async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
-        worker: &Worker<'_, F, S>,
+        worker: &Runner<'_, '_, F, S>,
         tables: Tables,
         client: &mut Client,
     ) -> Result<Done, Error> {

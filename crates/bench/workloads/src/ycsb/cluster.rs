@@ -11,7 +11,7 @@ use std::{fmt, hint::black_box, iter, marker::PhantomData, ops::AddAssign};
 
 use drtm_drive::{
     Done, Error,
-    cluster::{Access, Body, ClusterWorkload, Place, read, transact_if},
+    cluster::{Access, Body, ClusterWorkload, Place, Runner, read, transact_if},
     expect_row, miscounted, spread,
 };
 use drtm_htm::NoHtm;
@@ -271,7 +271,7 @@ where
 
     async fn run_next<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
-        worker: &Worker<'_, F, S>,
+        worker: &Runner<'_, '_, F, S>,
         records: Self::Tables,
         client: &mut Client,
     ) -> Result<Done, Error> {

@@ -56,23 +56,12 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
             wanted.sort_unstable();
             wanted.dedup();
             let asks: Asks = wanted.into_iter().map(Ask::Read).collect();
-            let outcome = match self.worker.protocol().outstanding {
-                true => self.round(Phase::Execute, &asks).await,
-                false => self.one_by_one(&asks).await,
-            };
+            let outcome = self.round(Phase::Execute, &asks).await;
             if !self.is_to_be_repeated(&outcome, &mut tries, PATIENCE).await {
                 outcome?;
                 return self.check_if_opaque(!asks.is_empty()).await;
             }
         }
-    }
-
-    /// Reads rows one after the other, until one cannot be read.
-    async fn one_by_one(&mut self, asks: &[Ask]) -> Result<(), Error> {
-        for ask in asks {
-            self.round(Phase::Execute, std::slice::from_ref(ask)).await?;
-        }
-        Ok(())
     }
 
     /// The value that a row has for the transaction.

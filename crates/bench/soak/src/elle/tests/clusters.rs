@@ -2,7 +2,10 @@
 
 use drtm_drive::{
     FabricName, Plain,
-    cluster::trial::{COROUTINES, FABRICS, NODES, run_on},
+    cluster::{
+        ProtocolOf,
+        trial::{COROUTINES, FABRICS, NODES, run_on},
+    },
     faulty::{Faulty, with_fault},
 };
 use drtm_history::Epoch;
@@ -17,7 +20,7 @@ fn record<S: Config<Engine = NoHtm>>(
     workload: Workload,
     fabric: FabricName,
     seed: u64,
-    protocol: Protocol,
+    protocol: impl Into<ProtocolOf>,
 ) -> Vec<Observed> {
     let histories = Histories { workload, seed, clients: CLIENTS, epoch: Epoch::now() };
     // Transactions that scan make each other fail most of the time. How many are given up depends
@@ -30,7 +33,7 @@ fn record<S: Config<Engine = NoHtm>>(
 fn transactions_on_several_nodes_are_strictly_serializable() {
     for fabric in FABRICS {
         let workloads = [Workload::ListAppend, Workload::Register, Workload::Predicate];
-        for (workload, protocol) in Protocol::with_names().flat_map(|protocol| workloads.map(|of| (of, protocol))) {
+        for (workload, protocol) in ProtocolOf::with_names().flat_map(|protocol| workloads.map(|of| (of, protocol))) {
             let record = record::<Plain>(workload, fabric, 5, protocol);
             let told = judge::anomalies(&record);
             assert!(told.is_empty(), "{workload:?} on {fabric} by {protocol:?}:\n{}", told.join("\n"));

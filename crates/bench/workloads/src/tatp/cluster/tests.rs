@@ -16,7 +16,7 @@ use crate::tatp::{Kind, Register, command::ChoiceName};
 impl Carelessly for Tatp {
     async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
-        worker: &Worker<'_, F, S>,
+        worker: &Runner<'_, '_, F, S>,
         tables: Tables,
         client: &mut Client,
     ) -> Result<Done, Error> {

@@ -15,7 +15,7 @@ use super::*;
 impl Carelessly for CustomerPosition {
     async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
-        worker: &Worker<'_, F, S>,
+        worker: &Runner<'_, '_, F, S>,
         tables: Tables,
         client: &mut Client,
     ) -> Result<Done, Error> {

@@ -15,7 +15,7 @@ use super::*;
 impl Carelessly for Distributed<Hash, 10> {
     async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
         &self,
-        worker: &Worker<'_, F, S>,
+        worker: &Runner<'_, '_, F, S>,
         records: Self::Tables,
         client: &mut Client,
     ) -> Result<Done, Error> {
