@@ -48,7 +48,7 @@ pub(crate) struct TxState<E: Engine> {
     pub(crate) scratch: Scratch,
     pub(crate) opacity: Opacity,
     pub(crate) session: Session,
-    /// Whether it serves reads within others (see `tx::snapshot`).
+    /// Whether it serves reads within others (`Exclusive::new_nested`).
     pub(crate) is_nested: bool,
 }
 

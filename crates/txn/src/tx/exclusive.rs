@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// A transaction that nothing else uses meanwhile. Dropping it without a
-/// [commit](Self::commit) aborts it.
+/// [commit](Self::try_commit) aborts it.
 #[derive(Debug)]
 pub struct Exclusive<'db, S: Config = DefaultConfig, M: Mode = Update> {
     pub(crate) db: &'db Inner<S>,
@@ -167,8 +167,7 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
     }
 
     /// Like [`track_read`](Self::track_read), for a row that is going to be changed. It is not
-    /// added to the read set here: it is once [the change has failed](crate::work::Changing), and
-    /// otherwise is in the write set.
+    /// added to the read set here: it is in the write set, or is tracked once the change has failed.
     #[inline(always)]
     pub(crate) fn track_read_to_change(&mut self, seen: ReadEntry) -> Result<(), Error> {
         if self.is_to_check() {
@@ -264,8 +263,7 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
         Ok(())
     }
 
-    /// Commits like [`commit`](Self::commit), by reference. The transaction has ended afterwards,
-    /// whatever the result. `thread` is this thread.
+    /// Commits. The transaction has ended afterwards, whatever the result. `thread` is this thread.
     #[inline(always)]
     pub(crate) fn try_commit(&mut self, thread: &Thread<S::Engine>) -> Result<(), Error> {
         // A transaction that has only read a row pays for nothing that follows: no registers, and
