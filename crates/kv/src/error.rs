@@ -86,15 +86,6 @@ pub enum KvError {
         /// The word that was found.
         found: u64,
     },
-    /// Only an empty tree can be loaded.
-    #[error("a tree can only be loaded while it is empty, and no other thread changes it")]
-    NotEmpty,
-    /// A tree must be loaded in the order of its keys.
-    #[error("the key of row {row} is not above the one before: a tree is loaded with ascending keys")]
-    NotAscending {
-        /// The number of the row that is out of order; the first is row 0.
-        row: u64,
-    },
     /// The configuration is invalid.
     #[error("{what} must be {must_be}, and is {is}")]
     Config {

@@ -9,8 +9,7 @@ mod version;
 
 pub use head::Head;
 pub(crate) use node::{FANOUT, NODE_HEADER, NODE_WORDS, Stamp, Target};
-pub use slot::{BUCKET_BYTES, BUCKET_WORDS, SLOTS};
-pub(crate) use slot::{Bits, LINE_SLOTS, Place, key_word, meta_word};
+pub(crate) use slot::{BUCKET_BYTES, BUCKET_WORDS, Bits, LINE_SLOTS, Place, SLOTS, key_word, meta_word};
 pub(crate) use state::MAX_INCARNATION;
 pub use state::{Holder, State};
 pub use version::Version;

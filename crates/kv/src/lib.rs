@@ -69,7 +69,7 @@ pub use error::KvError;
 pub use handle::{GuardChange, Handle, Locking, PhantomGuard, Placed, ReadEntry, Reaped, Relocated, RetainOutcome};
 pub use hash::{BucketHint, BucketVersion, HashConfig, HashPeer, HashTable, Sweep, Whereabouts};
 pub use keys::{Bytes, Inline, Keys, MAX_KEY};
-pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, Holder, SLOTS, State, Version};
+pub use layout::{Head, Holder, State, Version};
 #[cfg(any(feature = "model", feature = "narrow"))]
 #[doc(hidden)]
 pub use mutation::{Mutation, mutated};
@@ -82,6 +82,6 @@ pub use store::{Compaction, Emptied, MOST_MEMORY, MOST_WORKERS, Store, Visit, Wo
 #[doc(hidden)]
 pub use store::{forget_lack, has_lacked_memory};
 pub use table::KvTable;
-pub use tree::{AsKey, Cursor, NodeVersion, Passed, Row, Scan, Tree, TreeKeys};
+pub use tree::{Cursor, NodeVersion, Passed, Row, Scan, Tree, TreeKeys};
 pub use turns::{ROUND_TURNS, Turn, Watch};
 pub use value_sink::{Memory, NoValue, Read, ValueSink};

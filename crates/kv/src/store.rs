@@ -215,7 +215,7 @@ impl<E: Engine> Store<E> {
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?.without_hints();
     /// let (tree, mut worker) = (store.tree()?, store.worker()?);
-    /// tree.load(&mut worker, (0..10_000).map(|key| (key, "value")))?;
+    /// (0..10_000).try_for_each(|key| tree.insert(&mut worker, key, b"value").map(drop))?;
     /// assert!((0..10_000).all(|key| tree.contains(key).unwrap_or(false)));
     /// assert_eq!(store.beside(), 0);
     /// # Ok::<(), drtm_kv::KvError>(())
@@ -344,34 +344,12 @@ impl<E: Engine> Worker<E> {
     }
 
     /// Returns the holder as which this worker locks records, here or on another node, while it
-    /// runs one transaction at a time.
-    ///
-    /// # Example
-    ///
-    /// See [`holder_in`](Self::holder_in).
+    /// runs one transaction at a time. Transactions that it interleaves each have a
+    /// [slot](Holder::in_slot) of their own.
     #[must_use]
     #[inline(always)]
     pub fn holder(&self) -> Holder {
         self.holder
-    }
-
-    /// Returns the holder of the transaction in one of this worker's slots. Transactions that a
-    /// worker interleaves each have their own slot.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{KvTable, Store};
-    ///
-    /// let worker = Store::in_memory(NoHtm, 1 << 20)?.worker()?;
-    /// assert_eq!(worker.holder_in(0), worker.holder());
-    /// assert_ne!(worker.holder_in(1), worker.holder());
-    /// # Ok::<(), drtm_kv::KvError>(())
-    /// ```
-    #[must_use]
-    pub fn holder_in(&self, slot: u8) -> Holder {
-        self.holder.in_slot(slot)
     }
 
     /// Returns the worker's htm handle, for changing several records atomically.

@@ -60,7 +60,6 @@ mod keys;
 mod kind;
 mod layers;
 mod leaves;
-mod load;
 mod node;
 mod pool;
 mod prune;
@@ -74,7 +73,7 @@ mod split;
 mod walk;
 
 pub use held::Cursor;
-pub use kind::{AsKey, TreeKeys};
+pub use kind::TreeKeys;
 pub use rows::Passed;
 pub use scan::{Row, Scan};
 
@@ -85,7 +84,7 @@ use drtm_rdma::{Offset, Region};
 use smallvec::SmallVec;
 
 use crate::{
-    GuardChange, KvError, PhantomGuard, Store, Worker,
+    GuardChange, KvError, PhantomGuard, Store,
     base::Base,
     beside::Holds,
     keys::{Inline, Keys},
@@ -340,43 +339,6 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     #[doc(hidden)]
     pub fn scribble_hints(&self, seed: u64) {
         self.table.hints.scribble(seed);
-    }
-
-    /// Bulk-loads the tree, which must be empty, with rows in ascending order of their keys.
-    /// Returns the number of rows.
-    ///
-    /// This is much faster than inserting. Nodes are filled to nine tenths. All rows become visible
-    /// at once, at the end.
-    ///
-    /// # Errors
-    ///
-    /// [`KvError::NotAscending`] if a key is not above the previous one. [`KvError::NotEmpty`] if
-    /// the tree has keys, or others have used it meanwhile. Otherwise like
-    /// [`insert`](crate::KvTable::insert). The tree is unchanged then.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{KvError, KvTable, Store};
-    ///
-    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
-    /// let refused = tree.load(&mut worker, [(2, "two"), (1, "one")]);
-    /// assert!(matches!(refused, Err(KvError::NotAscending { row: 1 })));
-    /// assert_eq!(tree.load(&mut worker, (0..1_000).map(|key| (key, "value")))?, 1_000);
-    /// assert!(tree.contains(999)?);
-    ///
-    /// let names = store.tree_of::<drtm_kv::Bytes>()?;
-    /// assert_eq!(names.load(&mut worker, [("alice", "1"), ("bob", "2")])?, 2);
-    /// # Ok::<(), KvError>(())
-    /// ```
-    pub fn load<V: AsRef<[u8]>>(
-        &self,
-        worker: &mut Worker<E>,
-        rows: impl IntoIterator<Item = (impl AsKey<K>, V)>,
-    ) -> Result<u64, KvError> {
-        self.table.load::<K, V>(worker, rows)
     }
 }
 

@@ -29,13 +29,13 @@ use super::{Cycle, Field, INCARNATION_BITS, PLACE_BITS};
 use crate::bounds::BUCKET_VERSION_USED;
 
 /// The number of slots in a bucket.
-pub const SLOTS: usize = 8;
+pub(crate) const SLOTS: usize = 8;
 
 /// The number of words in a bucket.
-pub const BUCKET_WORDS: usize = 2 * SLOTS;
+pub(crate) const BUCKET_WORDS: usize = 2 * SLOTS;
 
 /// The number of bytes in a bucket: two cache lines.
-pub const BUCKET_BYTES: u64 = 8 * BUCKET_WORDS as u64;
+pub(crate) const BUCKET_BYTES: u64 = 8 * BUCKET_WORDS as u64;
 
 const _: () = assert!(BUCKET_BYTES == 128);
 

@@ -32,7 +32,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (tree, mut worker) = (store.tree()?, store.worker()?);
-    /// tree.load(&mut worker, (0..1_000).map(|key| (key, "value")))?;
+    /// (0..1_000).try_for_each(|key| tree.insert(&mut worker, key, b"value").map(drop))?;
     /// let emptied = tree.empty(&mut worker, Version::new(10_000))?;
     /// assert_eq!((emptied.records, tree.count()?), (1_000, 0));
     /// # Ok::<(), drtm_kv::KvError>(())

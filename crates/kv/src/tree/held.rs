@@ -240,7 +240,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (tree, mut worker) = (store.tree()?, store.worker()?);
-    /// tree.load(&mut worker, (0..100).map(|key| (key, "value")))?;
+    /// (0..100).try_for_each(|key| tree.insert(&mut worker, key, b"value").map(drop))?;
     /// let (mut cursor, mut passed, mut keys) = (Cursor::up(5..), Vec::new(), Vec::new());
     /// let mut view = ForHolder(worker.holder());
     /// tree.advance_each(&mut cursor, &mut view, &mut passed, &mut Vec::new(), |key, seen, value| {

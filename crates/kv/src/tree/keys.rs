@@ -32,10 +32,6 @@ impl Kind for Inline {
         key
     }
 
-    fn common(_one: u64, _other: u64) -> usize {
-        0
-    }
-
     #[inline(always)]
     fn insert_point<'t, E: Engine>(table: &'t Table<E>, key: u64) -> Result<InsertPoint<'t, E>, KvError> {
         table.insert_point(key)
@@ -74,10 +70,6 @@ impl Kind for Bytes {
 
     fn slice(key: &[u8], depth: usize) -> u64 {
         slices::slice(key, depth)
-    }
-
-    fn common(one: &[u8], other: &[u8]) -> usize {
-        slices::common(one, other, 0)
     }
 
     #[inline(always)]

@@ -30,34 +30,11 @@ pub trait TreeKeys: Keys + Kind {}
 impl TreeKeys for Inline {}
 impl TreeKeys for Bytes {}
 
-/// A key that a tree can be [loaded](super::Tree::load) with: an integer, or a type that is a
-/// sequence of bytes.
-///
-/// # Example
-///
-/// See [`Tree::load`](super::Tree::load).
-pub trait AsKey<K: Keys> {
-    /// Returns the key.
-    fn as_key(&self) -> K::Key<'_>;
-}
-
-impl AsKey<Inline> for u64 {
-    fn as_key(&self) -> u64 {
-        *self
-    }
-}
-
-impl<B: AsRef<[u8]>> AsKey<Bytes> for B {
-    fn as_key(&self) -> &[u8] {
-        self.as_ref()
-    }
-}
-
 /// The operations of a tree that depend on its kind of keys. It is public only because [`TreeKeys`]
 /// is: other crates can name neither it nor its types.
 pub trait Kind: Keys {
     /// A key that borrows nothing.
-    type Owned: Clone + Debug + Default + Eq + Ord;
+    type Owned: Debug + Default;
 
     /// The key type as the tree's records store it.
     type InRecord: for<'k> Keys<Key<'k> = Self::Key<'k>>;
@@ -71,9 +48,6 @@ pub trait Kind: Keys {
 
     /// Returns the word of a key in the layer at this depth.
     fn slice(key: Self::Key<'_>, depth: usize) -> u64;
-
-    /// Returns how many words two different keys share.
-    fn common(one: Self::Key<'_>, other: Self::Key<'_>) -> usize;
 
     /// Returns the insert point of a key.
     fn insert_point<'t, E: Engine>(table: &'t Table<E>, key: Self::Key<'_>) -> Result<InsertPoint<'t, E>, KvError>;

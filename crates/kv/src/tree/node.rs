@@ -224,11 +224,6 @@ impl<'t, E: Engine> Blank<'t, E> {
         Self { node, last }
     }
 
-    /// Returns whether the memory was never a node.
-    pub(super) fn is_fresh(&self) -> bool {
-        self.last == Stamp(0)
-    }
-
     /// Makes it a node of the tree. Returns its version.
     pub(super) fn publish(&self, level: u8, count: usize) -> NodeVersion {
         self.node.publish(self.last.changed(count).at_level(level))

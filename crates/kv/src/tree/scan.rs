@@ -107,8 +107,8 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     /// use drtm_kv::{KvTable, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let tree = store.tree()?;
-    /// tree.load(&mut store.worker()?, (0..1_000).map(|key| (key, "value")))?;
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
+    /// (0..1_000).try_for_each(|key| tree.insert(&mut worker, key, b"value").map(drop))?;
     /// let mut scan = tree.range(100..).expecting(3, 5);
     /// for key in 100..103 {
     ///     assert_eq!(scan.next()?.map(|row| row.key), Some(key));
@@ -160,8 +160,8 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     /// use drtm_kv::{KvTable, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let tree = store.tree()?;
-    /// tree.load(&mut store.worker()?, (0..1_000).map(|key| (key, "value")))?;
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
+    /// (0..1_000).try_for_each(|key| tree.insert(&mut worker, key, b"value").map(drop))?;
     /// let (mut scan, mut keys) = (tree.range(100..), Vec::new());
     /// scan.each_into(&mut [0; 8], |key, read, value| {
     ///     assert_eq!((read.length, value), (5, &b"value"[..]));

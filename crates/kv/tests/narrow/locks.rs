@@ -18,7 +18,7 @@ fn no_two_live_workers_have_one_name() {
             drop(alive.swap_remove(random.usize(0..alive.len())));
         }
         // The slots of a worker have distinct names, too.
-        let names = alive.iter().flat_map(|worker| [0, 255].map(|slot| worker.holder_in(slot)));
+        let names = alive.iter().flat_map(|worker| [0, 255].map(|slot| worker.holder().in_slot(slot)));
         let distinct: HashSet<_> = names.map(|holder| (holder.worker(), holder.slot())).collect();
         assert_eq!(distinct.len(), 2 * alive.len());
     }

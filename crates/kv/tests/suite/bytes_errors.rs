@@ -123,30 +123,6 @@ fn a_full_region_refuses_insertions_and_keeps_the_rest() {
     }
 }
 
-#[test]
-fn a_load_that_fails_leaves_nothing_behind() {
-    let (store, tree) = tree(4 * MIB);
-    let mut worker = store.worker().expect("a worker");
-    let rows = |count: u32| (0..count).map(|number| (format!("a prefix in common, and number {number:08}"), [7; 20]));
-    let refused = tree.load(&mut worker, rows(1_000_000)).expect_err("more than there is room for");
-    assert!(matches!(refused, KvError::Full(_)), "{refused}");
-    for out_of_order in ["a prefix in common, and number 00009999", "a prefix in common", ""] {
-        let refused = tree.load(&mut worker, rows(10_000).chain([(out_of_order.to_owned(), [0; 20])]));
-        assert!(matches!(refused, Err(KvError::NotAscending { row: 10_000 })), "{refused:?}");
-    }
-    let refused = tree.load(&mut worker, rows(10).chain([("b".repeat(MAX_KEY + 1), [0; 20])]));
-    assert!(matches!(refused, Err(KvError::KeyTooLong { .. })), "{refused:?}");
-    assert_eq!((tree.count().expect("sound"), tree.range(..).next().expect("sound")), (0, None));
-    // Everything allocated was freed; otherwise the region would be full.
-    for round in 0..10 {
-        assert_eq!(tree.load(&mut worker, rows(10_000)).expect("room"), 10_000, "round {round}");
-        assert!(matches!(tree.load(&mut worker, rows(1)), Err(KvError::NotEmpty)));
-        for (key, _) in rows(10_000) {
-            assert!(tree.remove(&mut worker, key.as_bytes()).expect("sound").is_some());
-        }
-    }
-}
-
 /// Returns the link of an entry in a tree's root that is a leaf. Behind the tree's header of 136
 /// words come the node's four words and thirty keys.
 fn link<'t>(store: &'t Store<NoHtm>, tree: &Tree<NoHtm, Bytes>, slot: u64) -> &'t Word {

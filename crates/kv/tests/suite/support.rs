@@ -128,6 +128,23 @@ pub(crate) fn length() -> impl Strategy<Value = usize> {
     prop_oneof![0..40usize, 250..260usize, prop::sample::select(vec![8, 100, 1_000, 5_000])]
 }
 
+/// A value that is a key of some kind: an integer, or a sequence of bytes.
+pub(crate) trait AsKey<K: Keys> {
+    fn as_key(&self) -> K::Key<'_>;
+}
+
+impl AsKey<Inline> for u64 {
+    fn as_key(&self) -> u64 {
+        *self
+    }
+}
+
+impl<B: AsRef<[u8]>> AsKey<Bytes> for B {
+    fn as_key(&self) -> &[u8] {
+        self.as_ref()
+    }
+}
+
 /// A kind of keys with one for each number.
 pub(crate) trait Numbered: Keys {
     fn with<T>(number: u16, then: impl FnOnce(Self::Key<'_>) -> T) -> T;

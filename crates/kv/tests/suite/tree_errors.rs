@@ -115,34 +115,6 @@ fn a_run_that_fails_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_load_that_fails_leaves_nothing_behind() {
-    let store = store(NoHtm, 4 * MIB);
-    let (tree, mut worker) = (store.tree().expect("a tree"), store.worker().expect("a worker"));
-    let rows = |count: u64| (0..count).map(|key| (key, [7; 100]));
-    let refused = tree.load(&mut worker, rows(1_000_000)).expect_err("more than there is room for");
-    assert!(matches!(refused, KvError::Full(_)), "{refused}");
-    for out_of_order in [0, 5, 999, 19_999] {
-        let refused = tree.load(&mut worker, rows(20_000).chain([(out_of_order, [0; 100])]));
-        assert!(matches!(refused, Err(KvError::NotAscending { row: 20_000 })), "{refused:?}");
-    }
-    assert_eq!((tree.count().expect("sound"), tree.range(..).next().expect("sound")), (0, None));
-    // Everything allocated was freed; otherwise the region would be full.
-    for round in 0..10 {
-        assert_eq!(tree.load(&mut worker, rows(20_000)).expect("room"), 20_000, "round {round}");
-        assert!(matches!(tree.load(&mut worker, rows(1)), Err(KvError::NotEmpty)));
-        assert_eq!(tree.count().expect("sound"), 20_000);
-        for key in 0..20_000 {
-            assert!(tree.remove(&mut worker, key).expect("sound").is_some());
-        }
-    }
-    for few in [0, 1, 26, 27, 28, 54, 55] {
-        assert_eq!(tree.load(&mut worker, rows(few)).expect("room"), few);
-        assert!((0..few).all(|key| tree.contains(key).expect("sound")));
-        (0..few).for_each(|key| assert!(tree.remove(&mut worker, key).expect("sound").is_some()));
-    }
-}
-
-#[test]
 fn only_the_tree_that_is_there_can_be_opened() {
     let store = store(NoHtm, 64 * MIB);
     let tree = store.tree().expect("a tree");

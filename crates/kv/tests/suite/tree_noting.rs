@@ -4,11 +4,11 @@
 use std::{collections::BTreeSet, ops::RangeInclusive, thread};
 
 use drtm_htm::{Engine, NoHtm};
-use drtm_kv::{AsKey, Current, Inline, Keys, KvTable, NoValue, NodeVersion, Store, Tree, TreeKeys, Worker};
+use drtm_kv::{Current, Inline, Keys, KvTable, NoValue, NodeVersion, Store, Tree, TreeKeys, Worker};
 use proptest::{collection::vec, prelude::*};
 
 use crate::{
-    support::{MIB, rounds, store, tight},
+    support::{AsKey, MIB, rounds, store, tight},
     transacted::{Transacted, carry},
 };
 

@@ -6,9 +6,9 @@ use std::{
 };
 
 use drtm_htm::{Emulated, Engine, NoHtm};
-use drtm_kv::{AsKey, Bytes, Inline, KvTable, Scan, Store, Tree, TreeKeys, Version};
+use drtm_kv::{Bytes, Inline, KvTable, Scan, Store, Tree, TreeKeys, Version};
 
-use crate::support::{MIB, each_row, mapped_twice, rounds, store, tight, turn_of, value};
+use crate::support::{AsKey, MIB, each_row, mapped_twice, rounds, store, tight, turn_of, value};
 
 const OWNERS: u64 = 3;
 
