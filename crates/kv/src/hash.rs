@@ -51,9 +51,9 @@ use parking_lot::Mutex;
 
 use crate::{
     KvError, Store, Turn,
-    base::Base,
-    keys::{Inline, Keys},
-    layout::{BUCKET_BYTES, SLOTS},
+    record::keys::{Inline, Keys},
+    store::layout::{BUCKET_BYTES, SLOTS},
+    table::base::Base,
 };
 use hint::Hint;
 use numbering::Numbering;
@@ -137,7 +137,7 @@ impl Default for HashConfig {
     }
 }
 
-/// The words of a table's header in its region, behind those of [every table](crate::base).
+/// The words of a table's header in its region, behind those of [every table](crate::table::base).
 ///
 /// ```text
 /// word 1   keys per bucket at which it grows, as the bits of an f64; zero for never
@@ -151,7 +151,7 @@ mod header {
     use drtm_htm::LINE_WORDS;
 
     use super::segments;
-    use crate::base::{COUNTER_WORDS, Header};
+    use crate::table::base::{COUNTER_WORDS, Header};
 
     pub(super) const GROWS_AT: usize = 1;
     pub(super) const BUCKETS: usize = 2;

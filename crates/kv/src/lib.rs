@@ -34,54 +34,41 @@
 
 #![forbid(unsafe_code)]
 
-mod acquire;
-mod base;
-mod beside;
-mod bounds;
-mod cache;
-mod checksum;
 mod error;
-mod handle;
 mod hash;
-mod heap;
-mod keys;
-mod lasts;
-mod layout;
 mod mutation;
-mod patience;
-mod peer;
-mod quarantine;
 mod record;
-mod records;
 mod remote;
-mod shortage;
-mod spans;
 mod store;
 mod table;
 mod tree;
-mod turns;
-mod units;
-mod value_sink;
 
-pub use acquire::{Acquire, Leases, Lend, acquire, lend};
-pub use cache::{BucketCache, Cache};
 pub use error::KvError;
-pub use handle::{GuardChange, Handle, Locking, PhantomGuard, Placed, ReadEntry, Reaped, Relocated, RetainOutcome};
 pub use hash::{BucketHint, BucketVersion, HashConfig, HashPeer, HashTable, Sweep, Whereabouts};
-pub use keys::{Bytes, Inline, Keys, MAX_KEY};
-pub use layout::{Head, Holder, State, Version};
 #[cfg(any(feature = "model", feature = "narrow"))]
 #[doc(hidden)]
 pub use mutation::{Mutation, mutated};
-pub use peer::{Location, PeerError};
-pub use record::{AsOf, Current, ForHolder, Look, MAX_VALUE, Past, PrefetchMask, Reserved, Visibility, record_bytes};
-pub use records::Records;
-pub use remote::{Leased, RecordLock, RecordPeer, RemoteError, Standing};
-pub use shortage::Shortage;
-pub use store::{Compaction, Emptied, MOST_MEMORY, MOST_WORKERS, Store, Visit, Worker};
+pub use record::{
+    AsOf, Current, ForHolder, Look, MAX_VALUE, Past, PrefetchMask, Reserved, Visibility,
+    acquire::{Acquire, Leases, Lend, acquire, lend},
+    handle::{GuardChange, Handle, Locking, PhantomGuard, Placed, ReadEntry, Reaped, Relocated, RetainOutcome},
+    keys::{Bytes, Inline, Keys, MAX_KEY},
+    record_bytes,
+    records::Records,
+    value_sink::{Memory, NoValue, Read, ValueSink},
+};
+pub use remote::{
+    Leased, RecordLock, RecordPeer, RemoteError, Standing,
+    cache::{BucketCache, Cache},
+    peer::{Location, PeerError},
+};
+pub use store::{
+    Compaction, Emptied, MOST_MEMORY, MOST_WORKERS, Store, Visit, Worker,
+    layout::{Head, Holder, State, Version},
+    shortage::Shortage,
+    turns::{ROUND_TURNS, Turn, Watch},
+};
 #[doc(hidden)]
 pub use store::{forget_lack, has_lacked_memory};
 pub use table::KvTable;
 pub use tree::{Cursor, NodeVersion, Passed, Row, Scan, Tree, TreeKeys};
-pub use turns::{ROUND_TURNS, Turn, Watch};
-pub use value_sink::{Memory, NoValue, Read, ValueSink};

@@ -29,11 +29,17 @@
 //! also only reused under its lock. A thread that locks the record by its old place notices the
 //! reuse under the lock.
 
+pub(crate) mod acquire;
+pub(crate) mod checksum;
+pub(crate) mod handle;
 mod hold;
+pub(crate) mod keys;
 mod lines;
 mod past;
 mod read;
+pub(crate) mod records;
 mod shape;
+pub(crate) mod value_sink;
 mod write;
 
 pub use hold::Reserved;
@@ -50,10 +56,14 @@ use drtm_htm::{Engine, Word};
 use drtm_rdma::{Offset, OutOfBounds, Region, read_bytes, words_for};
 
 use crate::{
-    heap::LARGEST,
-    keys::{Keys, MAX_KEY},
-    layout::{Head, Place, Version},
-    value_sink::ValueSink,
+    record::{
+        keys::{Keys, MAX_KEY},
+        value_sink::ValueSink,
+    },
+    store::{
+        heap::LARGEST,
+        layout::{Head, Place, Version},
+    },
 };
 
 pub(crate) const KEY: usize = 0;

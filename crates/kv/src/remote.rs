@@ -26,11 +26,13 @@
 //! thread can release another's lock. Only the batch that ends a write stores the free state, and it
 //! requires the lock.
 
+pub(crate) mod cache;
 mod error;
 mod fetch;
 mod image;
 mod lease;
 mod lock;
+pub(crate) mod peer;
 mod record;
 mod write;
 

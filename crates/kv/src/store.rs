@@ -1,8 +1,18 @@
 //! A store: a region, the memory in it for records, and the workers that use it.
 
+pub(crate) mod beside;
+pub(crate) mod bounds;
 mod census;
 mod compact;
+pub(crate) mod heap;
+pub(crate) mod lasts;
+pub(crate) mod layout;
+mod quarantine;
 mod reuse;
+pub(crate) mod shortage;
+mod spans;
+pub(crate) mod turns;
+mod units;
 
 pub use census::Emptied;
 pub(crate) use census::{Census, Entry};
@@ -23,12 +33,14 @@ use parking_lot::Mutex;
 
 use crate::{
     Holder, KvError, Watch,
-    beside::Beside,
-    bounds::MODEL,
-    heap::{Arena, Class, Heap},
-    lasts::Lasts,
-    layout::{MAX_INCARNATION, Place},
-    quarantine::Quarantine,
+    store::{
+        beside::Beside,
+        bounds::MODEL,
+        heap::{Arena, Class, Heap},
+        lasts::Lasts,
+        layout::{MAX_INCARNATION, Place},
+        quarantine::Quarantine,
+    },
 };
 
 /// The memory and the workers that tables share. Clones are handles of the same store.

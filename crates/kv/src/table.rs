@@ -1,6 +1,9 @@
 //! The operations that every table has, whatever its kind and its keys. Hash tables and trees
 //! implement them.
 
+pub(crate) mod base;
+mod patience;
+
 use std::{fmt::Debug, ops::Bound};
 
 use drtm_htm::{Engine, Waiter};
@@ -9,12 +12,13 @@ use drtm_rdma::{Offset, Region};
 use crate::{
     Current, ForHolder, GuardChange, Handle, KvError, Leases, Locking, PhantomGuard, Placed, Read, ReadEntry, Reaped,
     Relocated, Reserved, Store, Turn, Version, Visibility, Worker,
-    base::Base,
-    heap::Class,
-    keys::Keys,
-    layout::Place,
-    record::{KeyWord, Locked, Look, Record, Shape, WholeKey},
-    value_sink::{Buffer, Memory, NoValue, ValueSink},
+    record::{
+        KeyWord, Locked, Look, Record, Shape, WholeKey,
+        keys::Keys,
+        value_sink::{Buffer, Memory, NoValue, ValueSink},
+    },
+    store::{heap::Class, layout::Place},
+    table::base::Base,
 };
 
 /// The outcome of changing the entry that leads to a record. `Ok(Ok(_))` has the locked record, and

@@ -85,16 +85,18 @@ use smallvec::SmallVec;
 
 use crate::{
     GuardChange, KvError, PhantomGuard, Store,
-    base::Base,
-    beside::Holds,
-    keys::{Inline, Keys},
-    layout::{NODE_WORDS, Stamp},
+    record::keys::{Inline, Keys},
+    store::{
+        beside::Holds,
+        layout::{NODE_WORDS, Stamp},
+    },
+    table::base::Base,
 };
 use hints::Hints;
 use node::Seen;
 use pool::Pool;
 
-/// The words of a tree's header in its region, behind those of [every table](crate::base).
+/// The words of a tree's header in its region, behind those of [every table](crate::table::base).
 ///
 /// ```text
 /// word 8   a line for each shard of the number of keys
@@ -104,8 +106,8 @@ mod header {
     use drtm_htm::LINE_WORDS;
 
     use crate::{
-        base::{COUNTER_WORDS, Header},
-        layout::NODE_WORDS,
+        store::layout::NODE_WORDS,
+        table::base::{COUNTER_WORDS, Header},
     };
 
     pub(super) const ROOT: usize = LINE_WORDS + COUNTER_WORDS;

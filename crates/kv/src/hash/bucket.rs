@@ -14,8 +14,8 @@ use drtm_htm::{Engine, LINE_WORDS, Word, fence_acquire};
 
 use super::segments::Bucket;
 use crate::{
-    layout::{Bits, LINE_SLOTS, Place, SLOTS, key_word, meta_word},
     mutation::{self, Mutation},
+    store::layout::{Bits, LINE_SLOTS, Place, SLOTS, key_word, meta_word},
 };
 
 /// A chain's version and lock as they were seen: enough to detect a later change.

@@ -7,8 +7,8 @@ use drtm_htm::Engine;
 use super::{Table, bucket, header, segments::Bucket};
 use crate::{
     KvError,
-    keys::Keys,
-    layout::{Bits, Place, SLOTS},
+    record::keys::Keys,
+    store::layout::{Bits, Place, SLOTS},
 };
 
 /// Where a key can be put: a free slot, or a new bucket behind the chain's last.

@@ -11,12 +11,9 @@ use super::{
 };
 use crate::{
     Current, GuardChange, Handle, KvError, ReadEntry, Reaped, Turn, Version, Worker,
-    heap::Class,
-    keys::Keys,
-    layout::Place,
-    record::{Look, Record, Shape, WholeKey},
+    record::{Look, Record, Shape, WholeKey, keys::Keys, value_sink::NoValue},
+    store::{heap::Class, layout::Place},
     table::EntryChange,
-    value_sink::NoValue,
 };
 
 /// The outcome of an attempt to put a record into a chain.

@@ -5,9 +5,8 @@ use drtm_htm::{Engine, Waiter};
 use super::{HashTable, Table, bucket};
 use crate::{
     Emptied, KvError, Version, Worker,
-    keys::Keys,
-    layout::SLOTS,
-    store::{Census, Entry},
+    record::keys::Keys,
+    store::{Census, Entry, layout::SLOTS},
 };
 
 impl<E: Engine, K: Keys> HashTable<E, K> {

@@ -8,10 +8,12 @@ use super::{
 };
 use crate::{
     KvError,
-    bounds::TURN,
-    keys::Keys,
-    layout::{SLOTS, key_word},
     mutation::{self, Mutation},
+    record::keys::Keys,
+    store::{
+        bounds::TURN,
+        layout::{SLOTS, key_word},
+    },
 };
 
 impl<E: Engine> Table<E> {

@@ -8,13 +8,16 @@ use drtm_rdma::{Offset, Region};
 use super::{HashTable, bucket::version_meta};
 use crate::{
     GuardChange, Handle, KvError, PhantomGuard, Placed, ReadEntry, Reaped, Turn, Version, Visibility, Worker,
-    base::Base,
-    heap::Class,
-    keys::Keys,
-    layout::{BUCKET_BYTES, Bits},
-    record::{PrefetchMask, Record, Shape, WholeKey},
-    table::{EntryChange, KvTable, sealed::Sealed},
-    value_sink::{NoValue, ValueSink},
+    record::{
+        PrefetchMask, Record, Shape, WholeKey,
+        keys::Keys,
+        value_sink::{NoValue, ValueSink},
+    },
+    store::{
+        heap::Class,
+        layout::{BUCKET_BYTES, Bits},
+    },
+    table::{EntryChange, KvTable, base::Base, sealed::Sealed},
 };
 
 /// A bucket's version when a key was not found in it: a phantom guard.

@@ -32,11 +32,14 @@ use super::{
     segments::{self, Bucket},
 };
 use crate::{
-    BucketCache, Location, Turn, base,
-    bounds::MODEL,
-    keys::Keys,
-    layout::{BUCKET_BYTES, BUCKET_WORDS, Bits, Place, SLOTS, key_word, meta_word},
-    peer::{KnownTurn, Patience, PeerError},
+    BucketCache, Location, Turn,
+    record::keys::Keys,
+    remote::peer::{KnownTurn, Patience, PeerError},
+    store::{
+        bounds::MODEL,
+        layout::{BUCKET_BYTES, BUCKET_WORDS, Bits, Place, SLOTS, key_word, meta_word},
+    },
+    table::base,
 };
 use places::Places;
 

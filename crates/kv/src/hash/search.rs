@@ -10,11 +10,9 @@ use super::{
 };
 use crate::{
     Handle, Holder, KvError, Version, Visibility,
-    keys::Keys,
-    layout::{Bits, LINE_SLOTS, Place, SLOTS, meta_word},
     mutation::{self, Mutation},
-    record::{Look, PrefetchMask, Record, Shape, WholeKey},
-    value_sink::ValueSink,
+    record::{Look, PrefetchMask, Record, Shape, WholeKey, keys::Keys, value_sink::ValueSink},
+    store::layout::{Bits, LINE_SLOTS, Place, SLOTS, meta_word},
 };
 
 /// The outcome of the fast path.

@@ -20,10 +20,10 @@ use drtm_htm::{Engine, Word};
 use drtm_rdma::{Offset, Region, RegionError};
 use parking_lot::Mutex;
 
-pub(super) use crate::bounds::{DOUBLING, FIRST};
+pub(super) use crate::store::bounds::{DOUBLING, FIRST};
 use crate::{
     KvError, Store,
-    layout::{BUCKET_BYTES, BUCKET_WORDS},
+    store::layout::{BUCKET_BYTES, BUCKET_WORDS},
 };
 
 /// The number of buckets in every further segment.

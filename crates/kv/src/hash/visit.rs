@@ -10,10 +10,8 @@ use smallvec::SmallVec;
 use super::{BucketVersion, HashTable, Table, bucket};
 use crate::{
     Current, KvError,
-    keys::Keys,
-    layout::{Place, SLOTS, key_word},
-    record::{KeyInto, Look, Record},
-    value_sink::NoValue,
+    record::{KeyInto, Look, Record, keys::Keys, value_sink::NoValue},
+    store::layout::{Place, SLOTS, key_word},
 };
 
 /// A key's bytes, usually without an allocation.

@@ -8,9 +8,11 @@ use drtm_rdma::{OutOfBounds, Region, words_for, write_bytes};
 use super::{HEAD, Record, STATE, Shape, VERSION, write::Locked};
 use crate::{
     Acquire, Holder, KvError, Leases, Locking, MAX_VALUE, ReadEntry, Reaped, Version, Worker,
-    heap::Class,
-    keys::Keys,
-    layout::{Head, Place, State},
+    record::keys::Keys,
+    store::{
+        heap::Class,
+        layout::{Head, Place, State},
+    },
 };
 
 /// Memory for a record that has to move, for a value of one length.

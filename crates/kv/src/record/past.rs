@@ -19,9 +19,11 @@ use drtm_rdma::OutOfBounds;
 use super::{AsOf, HEAD, Look, Past, Record, Shape, VERSION};
 use crate::{
     RetainOutcome, Version, Worker,
-    heap::Class,
-    layout::{Head, Place},
-    value_sink::ValueSink,
+    record::value_sink::ValueSink,
+    store::{
+        heap::Class,
+        layout::{Head, Place},
+    },
 };
 
 impl<E: Engine> Record<'_, E> {

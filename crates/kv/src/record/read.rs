@@ -13,10 +13,9 @@ use drtm_rdma::{OutOfBounds, words_for};
 use super::{Look, Record, STATE};
 use crate::{
     Handle, Holder, ReadEntry,
-    keys::Keys,
-    layout::{Head, Place, State, Version},
     mutation::{self, Mutation},
-    value_sink::ValueSink,
+    record::{keys::Keys, value_sink::ValueSink},
+    store::layout::{Head, Place, State, Version},
 };
 
 /// The versions of records that a reader sees, as a type, so that the code is specialised for each.

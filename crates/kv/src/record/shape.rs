@@ -7,9 +7,8 @@ use drtm_rdma::words_for;
 use super::{HEADER_WORDS, MAX_VALUE};
 use crate::{
     KvError,
-    heap::Class,
-    keys::{Bytes, Inline, Keys, MAX_KEY},
-    layout::Head,
+    record::keys::{Bytes, Inline, Keys, MAX_KEY},
+    store::{heap::Class, layout::Head},
 };
 
 /// The layout of a record behind its header, for some lengths.

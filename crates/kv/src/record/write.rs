@@ -5,13 +5,13 @@ use drtm_rdma::{OutOfBounds, Region, words_for, write_bytes};
 
 use super::{HEAD, HEADER_WORDS, KEY, Record, STATE, Shape, VERSION};
 use crate::{
-    Acquire, Holder, Leases, Lend, acquire,
-    checksum::checksum,
-    heap::Class,
-    keys::Keys,
-    layout::{Head, Place, State, Version},
-    lend,
+    Acquire, Holder, Leases, Lend, acquire, lend,
     mutation::{self, Mutation},
+    record::{checksum::checksum, keys::Keys},
+    store::{
+        heap::Class,
+        layout::{Head, Place, State, Version},
+    },
 };
 
 impl<'r, E: Engine> Record<'r, E> {

@@ -15,7 +15,7 @@ use super::{
     error::RemoteError,
     image::{Image, LEAST_WORDS, Whole},
 };
-use crate::{Location, Look, Turn, Version, keys::Keys, peer::turns_of};
+use crate::{Location, Look, Turn, Version, record::keys::Keys, remote::peer::turns_of};
 
 /// The number of words of a first READ before any record of a table was read: two cache lines.
 const FIRST_GUESS: usize = 16;

@@ -8,9 +8,7 @@ use std::convert::Infallible;
 
 use crate::{
     Head, State, Version,
-    checksum::checksum,
-    keys::Keys,
-    record::{HEAD, HEADER_WORDS, KEY, STATE, Shape, VERSION},
+    record::{HEAD, HEADER_WORDS, KEY, STATE, Shape, VERSION, checksum::checksum, keys::Keys},
 };
 
 /// The number of words of the smallest record with a checksum. They have the record's length.

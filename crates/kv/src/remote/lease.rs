@@ -4,11 +4,9 @@ use drtm_rdma::{Port, Verbs};
 
 use super::{error::RemoteError, record::RecordPeer};
 use crate::{
-    Head, Leases, Lend, Location, Look, State, Turn, Version,
-    keys::Keys,
-    lend,
-    peer::turns_of,
-    record::{HEAD, STATE},
+    Head, Leases, Lend, Location, Look, State, Turn, Version, lend,
+    record::{HEAD, STATE, keys::Keys},
+    remote::peer::turns_of,
 };
 
 /// The result of reading a record under a lease.

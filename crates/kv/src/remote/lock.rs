@@ -9,9 +9,8 @@ use super::{
 };
 use crate::{
     Acquire, Head, Holder, Leases, Location, Look, State, Turn, Version, acquire,
-    keys::Keys,
-    peer::turns_of,
-    record::{HEAD, STATE},
+    record::{HEAD, STATE, keys::Keys},
+    remote::peer::turns_of,
 };
 
 /// Two words to be read after the lock was taken.

@@ -10,13 +10,11 @@ use super::{
     image::Whole,
 };
 use crate::{
-    Head, Holder, Location, Look, State, Turn, Version,
-    base::{self, FLAGS},
-    bounds::{LONGEST, TRIES},
-    hash,
-    keys::Keys,
-    peer::turns_of,
-    record::{HEAD, STATE, VERSION},
+    Head, Holder, Location, Look, State, Turn, Version, hash,
+    record::{HEAD, STATE, VERSION, keys::Keys},
+    remote::peer::turns_of,
+    store::bounds::{LONGEST, TRIES},
+    table::base::{self, FLAGS},
 };
 
 /// The records of a table on another node. Threads and coroutines can share the handle.

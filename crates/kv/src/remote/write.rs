@@ -6,8 +6,7 @@ use smallvec::SmallVec;
 use super::{error::RemoteError, lock::RecordLock};
 use crate::{
     Location, State, Version,
-    checksum::checksum,
-    record::{STATE, VERSION},
+    record::{STATE, VERSION, checksum::checksum},
 };
 
 /// The words of a value and its checksum: up to half a kilobyte on the stack.

@@ -14,7 +14,11 @@
 use drtm_htm::Engine;
 
 use super::{Store, Worker};
-use crate::{KvError, heap::Class, keys::Keys, layout::Place, record::Record};
+use crate::{
+    KvError,
+    record::{Record, keys::Keys},
+    store::{heap::Class, layout::Place},
+};
 
 /// What [emptying](crate::HashTable::empty) a table has done.
 ///

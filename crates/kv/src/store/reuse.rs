@@ -12,11 +12,13 @@ use drtm_rdma::{Offset, RegionError};
 use super::{Shared, Store, Worker};
 use crate::{
     KvError, Shortage, Turn, Watch,
-    heap::{Class, Object},
-    layout::Head,
     mutation::{self, Mutation},
-    quarantine::{Batch, DETAINED},
     record::HEAD,
+    store::{
+        heap::{Class, Object},
+        layout::Head,
+        quarantine::{Batch, DETAINED},
+    },
 };
 
 thread_local! {

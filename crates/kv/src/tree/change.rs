@@ -11,10 +11,8 @@ use super::{
 };
 use crate::{
     Current, Handle, KvError, ReadEntry, Reaped, Version, Worker,
-    heap::Class,
-    lasts::Last,
-    layout::Place,
     record::{Record, Shape},
+    store::{heap::Class, lasts::Last, layout::Place},
     table::EntryChange,
 };
 

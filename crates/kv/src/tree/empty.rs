@@ -5,9 +5,8 @@ use drtm_htm::{Engine, Waiter};
 use super::{Cursor, Table, Tree, TreeKeys, kind::Kind, node::Node};
 use crate::{
     Current, Emptied, KvError, Version, Worker,
-    layout::Target,
-    store::{Census, Entry},
-    value_sink::NoValue,
+    record::value_sink::NoValue,
+    store::{Census, Entry, layout::Target},
 };
 
 /// How often a node is read that is being changed. It is then not counted.

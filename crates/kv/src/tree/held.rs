@@ -15,11 +15,9 @@ use super::{
 };
 use crate::{
     Handle, KvError, Placed, ReadEntry, Reaped, Turn, Version, Visibility, Worker,
-    base::Base,
-    heap::Class,
-    record::{FoundRow, Record},
-    table::{EntryChange, KvTable, sealed::Sealed},
-    value_sink::ValueSink,
+    record::{FoundRow, Record, value_sink::ValueSink},
+    store::heap::Class,
+    table::{EntryChange, KvTable, base::Base, sealed::Sealed},
 };
 
 /// The position of a transaction's scan of a range. Unlike a [`Scan`](super::Scan) it borrows

@@ -54,11 +54,13 @@ use parking_lot::Mutex;
 use super::{Table, insert_point::InsertPoint, kind::Kind};
 use crate::{
     KvError,
-    beside::{Beside, Holds},
-    bounds::{FIRST_BITS, HINTS_BESIDES, MODEL},
-    layout::{FANOUT, Field, PLACE_BITS, Place},
     mutation::{self, Mutation},
     record::{HEADER_WORDS, Record},
+    store::{
+        beside::{Beside, Holds},
+        bounds::{FIRST_BITS, HINTS_BESIDES, MODEL},
+        layout::{FANOUT, Field, PLACE_BITS, Place},
+    },
 };
 
 /// The number of hints in a set: as many as a word has bytes.

@@ -3,7 +3,7 @@
 use drtm_htm::Engine;
 
 use super::node::Seen;
-use crate::layout::Place;
+use crate::store::layout::Place;
 
 /// The position of a word in its leaf, or where it would be inserted, as of the leaf's stamp.
 #[derive(Debug)]

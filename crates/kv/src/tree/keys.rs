@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     KvError, Version,
-    keys::{Bytes, Inline, Sliced},
+    record::keys::{Bytes, Inline, Sliced},
 };
 
 impl Kind for Inline {

@@ -15,9 +15,11 @@ use super::{
 };
 use crate::{
     KvError, Version, Visibility,
-    keys::{Bytes, Inline, Keys},
-    record::FoundRow,
-    value_sink::ValueSink,
+    record::{
+        FoundRow,
+        keys::{Bytes, Inline, Keys},
+        value_sink::ValueSink,
+    },
 };
 
 /// A kind of keys that a [`Tree`](super::Tree) can have.

@@ -41,10 +41,12 @@ use super::{
 };
 use crate::{
     Current, KvError, Turn, Version,
-    keys::{Keys, Sliced},
-    layout::{Place, Target},
-    record::{KeyInto, Look, Record},
-    value_sink::NoValue,
+    record::{
+        KeyInto, Look, Record,
+        keys::{Keys, Sliced},
+        value_sink::NoValue,
+    },
+    store::layout::{Place, Target},
 };
 
 impl<E: Engine> Table<E> {

@@ -19,10 +19,12 @@ use super::{
 };
 use crate::{
     KvError, Turn, Visibility,
-    keys::{Inline, Keys},
-    layout::Place,
-    record::{FoundRow, KeyWord, Look, Record},
-    value_sink::ValueSink,
+    record::{
+        FoundRow, KeyWord, Look, Record,
+        keys::{Inline, Keys},
+        value_sink::ValueSink,
+    },
+    store::layout::Place,
 };
 
 /// The position of a scan among leaves.

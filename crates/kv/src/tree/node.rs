@@ -12,8 +12,8 @@ use drtm_rdma::Offset;
 use super::{LeafChange, NodeVersion, Table};
 use crate::{
     KvError,
-    layout::{FANOUT, NODE_HEADER, NODE_WORDS, Stamp},
     mutation::{self, Mutation},
+    store::layout::{FANOUT, NODE_HEADER, NODE_WORDS, Stamp},
 };
 
 pub(super) const STAMP: usize = 0;

@@ -5,8 +5,10 @@ use parking_lot::Mutex;
 
 use crate::{
     KvError, Store,
-    bounds::PAGE_NODES,
-    layout::{NODE_WORDS, Place},
+    store::{
+        bounds::PAGE_NODES,
+        layout::{NODE_WORDS, Place},
+    },
 };
 
 #[derive(Debug, Default)]

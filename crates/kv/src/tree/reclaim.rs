@@ -30,7 +30,7 @@ use super::{
     node::{Locked, Seen},
     search::Step,
 };
-use crate::{KvError, bounds::MODEL};
+use crate::{KvError, store::bounds::MODEL};
 
 impl<E: Engine> Table<E> {
     /// Removes the leaf of this key from the tree, which has one layer, if it is empty.

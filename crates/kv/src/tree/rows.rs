@@ -14,7 +14,10 @@ use super::{
     NodeVersion,
     node::{Node, Seen},
 };
-use crate::{bounds::MODEL, layout::Place, record::HEADER_WORDS};
+use crate::{
+    record::HEADER_WORDS,
+    store::{bounds::MODEL, layout::Place},
+};
 
 /// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,11 +6,12 @@ use drtm_htm::Engine;
 use super::{LeafChange, Table, Tree, node::Seen};
 use crate::{
     Handle, KvError, ReadEntry, Version, Worker,
-    bounds::RUN,
-    keys::Inline,
-    lasts::Last,
-    layout::{FANOUT, Place},
-    record::Record,
+    record::{Record, keys::Inline},
+    store::{
+        bounds::RUN,
+        lasts::Last,
+        layout::{FANOUT, Place},
+    },
 };
 
 /// A record that was created for a run, and that no thread has found.

@@ -8,9 +8,11 @@ use smallvec::SmallVec;
 use super::{NodeVersion, Tree, held::Cursor, kind::TreeKeys};
 use crate::{
     KvError, Read, Version,
-    keys::{Inline, Keys},
-    record::Present,
-    value_sink::{Buffer, Memory},
+    record::{
+        Present,
+        keys::{Inline, Keys},
+        value_sink::{Buffer, Memory},
+    },
 };
 
 /// A row that a [`Scan`] has reached.

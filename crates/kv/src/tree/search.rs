@@ -12,9 +12,11 @@ use super::{
 };
 use crate::{
     KvError, Turn, Visibility, Worker,
-    lasts::Last,
-    record::{Look, Record, WholeKey},
-    value_sink::{NoValue, ValueSink},
+    record::{
+        Look, Record, WholeKey,
+        value_sink::{NoValue, ValueSink},
+    },
+    store::lasts::Last,
 };
 
 /// The highest level whose nodes are prefetched: leaves are level 0.

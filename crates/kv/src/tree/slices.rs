@@ -15,7 +15,7 @@
 
 use std::cmp::Ordering;
 
-use crate::keys::MAX_KEY;
+use crate::record::keys::MAX_KEY;
 
 /// The number of a key's bytes in one word.
 pub(super) const SLICE: usize = 7;

@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     KvError, Version,
-    layout::{FANOUT, Place},
     record::Record,
+    store::layout::{FANOUT, Place},
 };
 
 /// A key and its link.

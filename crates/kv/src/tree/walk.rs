@@ -27,10 +27,12 @@ use super::{
 };
 use crate::{
     KvError, Visibility,
-    keys::{Bytes, Sliced},
-    layout::{Place, Target},
-    record::{FoundRow, KeyInto, Look, Record},
-    value_sink::ValueSink,
+    record::{
+        FoundRow, KeyInto, Look, Record,
+        keys::{Bytes, Sliced},
+        value_sink::ValueSink,
+    },
+    store::layout::{Place, Target},
 };
 
 /// The position of a scan of byte strings.

@@ -9,8 +9,8 @@ use drtm_rdma::{Port, Remote, Verbs};
 
 use crate::{
     hash::segments::{self, SegmentPlace},
-    layout::BUCKET_BYTES,
-    peer::{PeerError, within},
+    remote::peer::{PeerError, within},
+    store::layout::BUCKET_BYTES,
 };
 
 /// The places of segments that have been fetched. Segments never move, so these places stay valid.

@@ -8,7 +8,7 @@ use drtm_rdma::{Offset, Region};
 
 use crate::{
     Acquire, Version,
-    layout::{Head, Place},
+    store::layout::{Head, Place},
 };
 
 /// A record's place in its region and the incarnation of its memory, in one word. Handles are

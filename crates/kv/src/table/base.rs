@@ -23,7 +23,7 @@ use std::sync::Arc;
 use drtm_htm::{Engine, LINE_WORDS, Word};
 use drtm_rdma::{Offset, Region};
 
-use crate::{KvError, Store, Version, Worker, bounds::SHARDS, patience::Patience};
+use crate::{KvError, Store, Version, Worker, store::bounds::SHARDS, table::patience::Patience};
 
 pub(crate) const KIND: usize = 0;
 const FLOOR: usize = 3;

@@ -22,8 +22,8 @@
 
 use drtm_htm::{Engine, NoHtm, Word, fence_acquire, fence_release};
 
-pub(super) use crate::bounds::WAYS;
-use crate::{bounds::MODEL, layout::Field};
+pub(super) use crate::store::bounds::WAYS;
+use crate::store::{bounds::MODEL, layout::Field};
 
 const KEYS: usize = 1;
 const ENTRIES: usize = KEYS + WAYS;

@@ -1,6 +1,6 @@
 //! Memory for records: size classes, cut from spans page by page, and used again.
 //!
-//! While a [span](crate::spans) serves a class, its memory is not cut differently, so that a stale
+//! While a [span](crate::store::spans) serves a class, its memory is not cut differently, so that a stale
 //! link to an object still finds the words of a record where they are expected. What makes a second
 //! use of the memory harmless is the record's incarnation (see [`crate::record`]), so freed objects
 //! can be used again at once, except those whose incarnation is about to wrap around (see
@@ -19,11 +19,13 @@ use parking_lot::Mutex;
 
 use crate::{
     KvError,
-    beside::Beside,
-    bounds::PAGE_WORDS,
-    layout::Place,
-    spans::{Free, Retired, Run, Spans, Use},
-    units::Units,
+    store::{
+        beside::Beside,
+        bounds::PAGE_WORDS,
+        layout::Place,
+        spans::{Free, Retired, Run, Spans, Use},
+        units::Units,
+    },
 };
 
 /// Sizes of objects, in words: every size up to 32, then each an eighth larger than the one before.

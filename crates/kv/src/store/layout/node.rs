@@ -33,8 +33,8 @@
 //! is the node's low key.
 
 use super::{Field, PLACE_BITS, Place};
-pub(crate) use crate::bounds::FANOUT;
-use crate::bounds::MODEL;
+pub(crate) use crate::store::bounds::FANOUT;
+use crate::store::bounds::MODEL;
 
 /// The number of words before the keys.
 pub(crate) const NODE_HEADER: usize = 4;

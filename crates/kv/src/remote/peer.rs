@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use drtm_rdma::{Offset, Port, Remote, TURNS_AT, VerbError, Verbs};
 
-use crate::{Handle, Turn, layout::Place};
+use crate::{Handle, Turn, store::layout::Place};
 
 /// An error of a table on another node, which cannot be reached or is corrupt.
 ///

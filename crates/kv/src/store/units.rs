@@ -7,7 +7,7 @@ use drtm_htm::Engine;
 use drtm_rdma::{Offset, Region, RegionError};
 use parking_lot::Mutex;
 
-use crate::{beside::Beside, spans::Run};
+use crate::store::{beside::Beside, spans::Run};
 
 /// A gap of fewer bytes is not kept in mind, and no more than so many are.
 const LEAST_GAP: u64 = 512;

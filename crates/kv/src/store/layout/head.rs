@@ -15,7 +15,7 @@
 //! [`crate::record`]). C means that a checksum follows the value.
 
 use super::{Cycle, Field, INCARNATION_BITS, PLACE_BITS};
-use crate::bounds::INCARNATION_USED;
+use crate::store::bounds::INCARNATION_USED;
 
 const OLDER: Field = Field::new(0, PLACE_BITS);
 const CHECKED: Field = OLDER.then(1);

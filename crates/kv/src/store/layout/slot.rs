@@ -26,7 +26,7 @@
 //! are zero. Link zero means no bucket.
 
 use super::{Cycle, Field, INCARNATION_BITS, PLACE_BITS};
-use crate::bounds::BUCKET_VERSION_USED;
+use crate::store::bounds::BUCKET_VERSION_USED;
 
 /// The number of slots in a bucket.
 pub(crate) const SLOTS: usize = 8;

@@ -27,7 +27,10 @@ mod set;
 use drtm_htm::NoHtm;
 use drtm_rdma::{Offset, Region, Remote};
 
-use crate::{KvError, bounds::CACHE_BESIDES, layout::BUCKET_WORDS};
+use crate::{
+    KvError,
+    store::{bounds::CACHE_BESIDES, layout::BUCKET_WORDS},
+};
 use set::{Set, set_words};
 
 /// A cache of buckets of hash tables on other nodes, each with a turn from before it was fetched.

@@ -1,8 +1,8 @@
 //! Quarantine: free memory that must not be reused while running operations may refer to it.
 //!
 //! An object's incarnation counts its uses, and wraps. Each time that it begins a quarter, the free
-//! object waits here, in a *batch* with others. So do retired [spans](crate::spans), before they
-//! are divided anew. When a batch is closed, a [turn](crate::turns) is counted. When all operations
+//! object waits here, in a *batch* with others. So do retired [spans](crate::store::spans), before they
+//! are divided anew. When a batch is closed, a [turn](crate::store::turns) is counted. When all operations
 //! that are seen to be active began after that turn, the batch's memory can be reused. One closed
 //! batch waits at a time. Other memory is collected in an open one, until it has [enough
 //! objects](DETAINED) or a span, or memory is needed. So however often memory is reused, a long
@@ -14,12 +14,12 @@
 
 use parking_lot::Mutex;
 
-use crate::{
+use crate::store::{
     heap::{Class, Object},
     spans::Retired,
 };
 
-pub(crate) use crate::bounds::DETAINED;
+pub(crate) use crate::store::bounds::DETAINED;
 
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
@@ -116,7 +116,7 @@ impl Quarantine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spans::Run;
+    use crate::store::spans::Run;
 
     #[test]
     fn one_batch_is_closed_at_a_time() {

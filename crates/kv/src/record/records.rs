@@ -9,8 +9,8 @@ use drtm_rdma::{Offset, Region};
 use crate::{
     Handle, Holder, KvError, Leases, Lend, Locking, PhantomGuard, ReadEntry, RetainOutcome, State, Store, Version,
     Worker,
-    layout::Head,
     record::{HEAD, HEADER_WORDS, KEY, Record, STATE, VERSION},
+    store::layout::Head,
 };
 
 /// Operations on records by their handles, whatever table they are in. A transaction validates its

@@ -18,7 +18,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::layout::{Head, Version};
+use crate::store::layout::{Head, Version};
 
 /// Returns the checksum of a record with this header and value. `lengths` is zero where the head
 /// has the value's length.
