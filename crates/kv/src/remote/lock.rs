@@ -207,8 +207,8 @@ async fn swap_and_fetch<'e, P: Port>(
     Ok(Look::Busy)
 }
 
-/// Frees the record by a swap from the holder's own state. If another holder has taken the lock from
-/// it, the record stays locked.
+/// Frees the record by a swap from the holder's own state. If another holder has taken the lock
+/// from it, the record stays locked.
 async fn release<P: Port>(verbs: Verbs<'_, P>, at: Location, holder: Holder) -> Result<(), VerbError> {
     verbs.compare_swap(at.record + 8 * STATE as u64, holder.word(), State::FREE.0).await.map(drop)
 }

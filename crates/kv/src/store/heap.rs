@@ -1,10 +1,10 @@
 //! Memory for records: size classes, cut from spans page by page, and used again.
 //!
-//! While a [span](crate::store::spans) serves a class, its memory is not cut differently, so that a stale
+//! While a [span](super::spans) serves a class, its memory is not cut differently, so that a stale
 //! link to an object still finds the words of a record where they are expected. What makes a second
 //! use of the memory harmless is the record's incarnation (see [`crate::record`]), so freed objects
 //! can be used again at once, except those whose incarnation is about to wrap around (see
-//! [`crate::quarantine`]). A span that serves another class has been in quarantine until nothing
+//! [`super::quarantine`]). A span that serves another class has been in quarantine until nothing
 //! had a place in it.
 //!
 //! Workers allocate from pages and free lists of their own. Where some only insert and others only

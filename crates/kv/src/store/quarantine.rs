@@ -1,8 +1,8 @@
 //! Quarantine: free memory that must not be reused while running operations may refer to it.
 //!
 //! An object's incarnation counts its uses, and wraps. Each time that it begins a quarter, the free
-//! object waits here, in a *batch* with others. So do retired [spans](crate::store::spans), before they
-//! are divided anew. When a batch is closed, a [turn](crate::store::turns) is counted. When all operations
+//! object waits here, in a *batch* with others. So do retired [spans](super::spans), before they
+//! are divided anew. When a batch is closed, a [turn](super::turns) is counted. When all operations
 //! that are seen to be active began after that turn, the batch's memory can be reused. One closed
 //! batch waits at a time. Other memory is collected in an open one, until it has [enough
 //! objects](DETAINED) or a span, or memory is needed. So however often memory is reused, a long

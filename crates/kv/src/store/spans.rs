@@ -8,7 +8,7 @@
 //! are all free can be *retired* by one swap of its word, wherever they are listed.
 //!
 //! A retired span is in quarantine until nothing can refer to a place in it any more
-//! (`docs/decisions/0056`). Then its units are in the common [pool](crate::store::units), and can be
+//! (`docs/decisions/0056`). Then its units are in the common [pool](super::units), and can be
 //! divided for another class.
 //!
 //! ```text

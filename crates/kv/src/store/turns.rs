@@ -18,7 +18,7 @@
 //!
 //! A reader that sees more retries, or its transaction conflicts. The detection is exact: a
 //! wrap-around is always noticed. Unnecessary aborts are rare: a bucket begins a quarter every two
-//! million changes, and records are kept [from beginning one](crate::store::quarantine) while transactions
+//! million changes, and records are kept [from beginning one](super::quarantine) while transactions
 //! are active.
 //!
 //! See `docs/decisions/0036-turns.md`.

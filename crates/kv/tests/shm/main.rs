@@ -1,5 +1,5 @@
-//! Access to another node's records over shared memory: runs the tests of the in-process fabric. Each
-//! node maps the owner's region itself.
+//! Access to another node's records over shared memory: runs the tests of the in-process fabric.
+//! Each node maps the owner's region itself.
 #![cfg(not(feature = "model"))]
 
 mod cluster;

@@ -1,5 +1,5 @@
-//! Access to another node's records on a simulated cluster: runs the tests of the in-process fabric in
-//! virtual time.
+//! Access to another node's records on a simulated cluster: runs the tests of the in-process fabric
+//! in virtual time.
 #![cfg(not(feature = "model"))]
 
 mod cluster;

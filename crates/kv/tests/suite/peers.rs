@@ -50,7 +50,8 @@ pub(crate) fn on_threads(cluster: &(impl Sync + Fn(NodeId) -> Endpoint<PortOf>),
     });
 }
 
-/// Has the owner's processors swap by its NIC, where a NIC's swaps are atomic with other NICs' only.
+/// Has the owner's processors swap by its NIC, where a NIC's swaps are atomic with other NICs'
+/// only.
 pub(crate) fn swap_by_nic(fabric: &impl Fabric<Engine = NoHtm>, store: &Store<NoHtm>) {
     if fabric.capabilities().atomicity == Atomicity::Hca {
         store.region().swap_by(fabric.loopback(OWNER).expect("a NIC that swaps words of its own node"));
@@ -99,8 +100,8 @@ impl<K: Keys> Peer<K> {
     }
 }
 
-/// Locks a record for a holder, with what it knows of leases. Retries for a moment while others have
-/// locked it.
+/// Locks a record for a holder, with what it knows of leases. Retries for a moment while others
+/// have locked it.
 pub(crate) async fn lock_record<K: Keys, P: Port>(
     records: &RecordPeer<K>,
     verbs: Verbs<'_, P>,

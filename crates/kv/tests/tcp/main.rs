@@ -1,5 +1,5 @@
-//! Access to another node's records over TCP: runs the tests of the in-process fabric. Each node has
-//! sockets and a thread of its own.
+//! Access to another node's records over TCP: runs the tests of the in-process fabric. Each node
+//! has sockets and a thread of its own.
 //!
 //! The tests `hash_peer` are left out: their hundreds of thousands of lookups are a round trip each
 //! here, and their results do not depend on the fabric.

@@ -260,8 +260,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
 
     /// Makes this node's processors lock rows by its NIC, where a NIC's compare-and-swap is
     /// [atomic](drtm_rdma::Atomicity::Hca) with those of other NICs only. Peers may lock rows by
-    /// verbs then; otherwise they lock by message there. Each lock of a processor takes as long as a
-    /// verb does. All nodes choose alike.
+    /// verbs then; otherwise they lock by message there. Each lock of a processor takes as long as
+    /// a verb does. All nodes choose alike.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Bodies of transactions that run in each way: optimistic, also with one row read after the other, or
-//! on rows that are fetched first.
+//! Bodies of transactions that run in each way: optimistic, also with one row read after the other,
+//! or on rows that are fetched first.
 
 use std::{
     borrow::Borrow,

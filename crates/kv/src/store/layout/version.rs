@@ -7,9 +7,9 @@
 //! +------------------------------------------------+---------+---------+
 //! ```
 //!
-//! A key's number only ever grows, also over removal and re-insertion (see [`crate::table::base`]). At
-//! one increment per nanosecond it would last 146 years. `writing` is set while the record is being
-//! written. A reader that finds it set, or finds that the word has changed during its copy,
+//! A key's number only ever grows, also over removal and re-insertion (see [`crate::table::base`]).
+//! At one increment per nanosecond it would last 146 years. `writing` is set while the record is
+//! being written. A reader that finds it set, or finds that the word has changed during its copy,
 //! discards what it read.
 
 use super::Field;
