@@ -167,7 +167,8 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
     }
 
     /// Like [`track_read`](Self::track_read), for a row that is going to be changed. It is not
-    /// added to the read set here: it is in the write set, or is tracked once the change has failed.
+    /// added to the read set here: it is in the write set, or is tracked once the change has
+    /// failed.
     #[inline(always)]
     pub(crate) fn track_read_to_change(&mut self, seen: ReadEntry) -> Result<(), Error> {
         if self.is_to_check() {
