@@ -23,8 +23,8 @@
 //! Where a NIC's compare-and-swap is atomic with those of processors, peers lock by it. Elsewhere
 //! only the owner's processors may swap a state word, and locking fails with
 //! [`RemoteError::NotAtomic`]. A lock is released by a CAS that expects the holder's own state, so
-//! no thread can release another's lock. Only the batch that ends a write stores the free state, and
-//! it requires the lock.
+//! no thread can release another's lock. Only the batch that ends a write stores the free state,
+//! and it requires the lock.
 
 pub(crate) mod cache;
 mod error;
