@@ -55,11 +55,14 @@ pub struct Batch<'e, P: Port> {
     works: Vec<Work>,
 }
 
-impl<'e, P: Port> Batch<'e, P> {
-    pub(crate) fn new(verbs: Verbs<'e, P>) -> Self {
-        Self { verbs, works: verbs.endpoint().inner().list() }
+impl<'e, P: Port> Verbs<'e, P> {
+    /// Returns an empty batch.
+    pub fn batch(self) -> Batch<'e, P> {
+        Batch { verbs: self, works: self.endpoint().inner().list() }
     }
+}
 
+impl<'e, P: Port> Batch<'e, P> {
     #[inline]
     fn add<T>(&mut self, intent: impl Intent) -> Result<Pending<'e, P, T>, VerbError> {
         let endpoint = self.verbs.endpoint();

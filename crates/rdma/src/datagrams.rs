@@ -28,5 +28,5 @@ pub(crate) use {
     outbox::WINDOW,
     pace::{Pace, Step},
     prefix::{PREFIX, Prefix},
-    talk::{Nonsense, Talk},
+    talk::Talk,
 };

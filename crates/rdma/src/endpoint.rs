@@ -16,7 +16,7 @@ use std::{
 };
 
 use crate::{
-    Capabilities, Cost, Counters, NodeId, Phase, Port, VerbError, Verbs,
+    Capabilities, Cost, Counters, NodeId, Port, VerbError,
     port::Activity,
     tickets::{NOBODY, Task},
 };
@@ -83,19 +83,6 @@ impl<P: Port> Endpoint<P> {
             current: Cell::new(NOBODY),
             inner: RefCell::new(Inner::new(port)),
         }
-    }
-
-    /// Returns the verbs, counted as part of a phase.
-    ///
-    /// The phase is part of the handle, not of the endpoint, because coroutines in different phases
-    /// share the endpoint.
-    ///
-    /// # Example
-    ///
-    /// See [`Endpoint`].
-    #[inline(always)]
-    pub fn during(&self, phase: Phase) -> Verbs<'_, P> {
-        Verbs::new(self, phase)
     }
 
     /// Returns the node that this endpoint belongs to.

@@ -22,8 +22,8 @@ pub use intake::{Ended, Injector, Spawner};
 use std::{cell::Cell, fmt, future::Future, time::Duration};
 
 use crate::{Endpoint, Port};
-use coroutines::{Boxed, Coroutines, Kind};
-use intake::{Door, Shut};
+use coroutines::Coroutines;
+use intake::{Boxed, Door, Kind, Shut};
 
 /// Runs one future on this thread, with the endpoint's completions.
 ///

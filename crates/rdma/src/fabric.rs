@@ -44,9 +44,7 @@ use std::{fmt, sync::Arc};
 
 use drtm_htm::Engine;
 
-use crate::{
-    Capabilities, Endpoint, FabricError, Loopback, NodeId, Region, RegionError, RegionId, Salvage, port::Backend,
-};
+use crate::{Capabilities, Endpoint, FabricError, Loopback, NodeId, Port, Region, RegionError, RegionId, Salvage};
 
 /// A network of nodes: nodes register memory with it, and their workers get endpoints from it.
 ///
@@ -126,18 +124,3 @@ pub trait Fabric: Clone + Send + Sync + fmt::Debug + 'static {
     /// When the node is unknown, or no memory is left.
     fn salvage(&self, node: NodeId, region: RegionId) -> Result<Salvage<Self::Engine>, FabricError>;
 }
-
-/// The backend of an endpoint: implemented by this crate's fabrics, and named by generic code.
-///
-/// # Example
-///
-/// ```
-/// use drtm_rdma::{Port, Remote, VerbError, Verbs};
-///
-/// /// Follows a link: two round trips.
-/// async fn follow<P: Port>(verbs: Verbs<'_, P>, link: Remote) -> Result<u64, VerbError> {
-///     let offset = drtm_rdma::Offset::new(verbs.read_word(link).await?);
-///     verbs.read_word(Remote { offset, ..link }).await
-/// }
-/// ```
-pub trait Port: Backend {}

@@ -38,7 +38,6 @@
 //! [`VerbsFabric::take_failure`] says why.
 
 mod config;
-mod context;
 mod control;
 mod error;
 mod exports;
@@ -48,6 +47,8 @@ mod intake;
 mod lane;
 mod letters;
 mod mouth;
+mod nic;
+mod number;
 mod own;
 mod port;
 mod queue;
@@ -72,7 +73,7 @@ use drtm_htm::{Engine, Sharing};
 
 use crate::{
     Atomicity, Capabilities, Endpoint, Fabric, FabricError, Incarnation, Loopback, NodeId, Region, RegionId, Salvage,
-    TcpFabric, tcp::Attendant,
+    TcpFabric, queues::Life as _, tcp::CallHandler,
 };
 use own::OwnNic;
 use station::Station;
@@ -185,8 +186,8 @@ impl<E: Engine> VerbsFabric<E> {
     pub fn join(engine: E, config: VerbsConfig) -> Result<Self, VerbsError> {
         engine.admits(Sharing::Processes).map_err(VerbsError::Engine)?;
         let station = Arc::new(Station::new(&config)?);
-        let attendant: Arc<dyn Attendant<E>> = Arc::clone(&station) as _;
-        let tcp = TcpFabric::join_attended(engine, config.tcp, attendant)?;
+        let handler: Arc<dyn CallHandler> = Arc::clone(&station) as _;
+        let tcp = TcpFabric::join_with(engine, config.tcp, handler)?;
         Ok(Self { member: Arc::new(Member { tcp, station }) })
     }
 

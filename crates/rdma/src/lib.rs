@@ -38,6 +38,7 @@
 
 mod address;
 mod alarm;
+mod backend;
 mod batch;
 mod buffers;
 mod bytes;
@@ -67,6 +68,7 @@ mod message;
 mod pending;
 mod places;
 mod port;
+mod queues;
 mod region;
 mod registry;
 #[cfg_attr(feature = "model", allow(dead_code, reason = "models use it in tests only"))]
@@ -89,6 +91,7 @@ pub mod untrusted;
 mod verbs;
 
 pub use address::{NodeId, Offset, RegionId, Remote};
+pub use backend::Port;
 pub use batch::Batch;
 pub use buffers::Buffers;
 pub use bytes::{read_bytes, words_for, write_bytes};
@@ -97,7 +100,7 @@ pub use counters::{Counters, Phase, Tally};
 pub use endpoint::{Endpoint, Sleep};
 pub use error::{FabricError, VerbError};
 pub use executor::{Ended, Executor, Injector, Round, Spawner, block_on, run};
-pub use fabric::{Fabric, Port};
+pub use fabric::Fabric;
 #[cfg(all(feature = "verbs", not(feature = "model")))]
 #[doc(hidden)]
 pub use ibv::{FloorVerb, VerbsFloor};

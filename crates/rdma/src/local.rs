@@ -95,7 +95,7 @@ impl<E: Engine> LocalFabric<E> {
     /// See [`LocalFabric`].
     #[must_use]
     pub fn new(nodes: u16, config: LocalConfig) -> Self {
-        let nodes = (0..nodes).map(|_| Node::new(&config)).collect();
+        let nodes = (0..nodes).map(|node| Node::new(NodeId(node), &config)).collect();
         Self { shared: Arc::new(Shared { nodes, config, changes: AtomicU32::new(0) }) }
     }
 

@@ -1,6 +1,6 @@
 //! Received messages.
 
-use std::{fmt, ops::Deref};
+use std::{convert::Infallible, fmt, future::poll_fn, ops::Deref};
 
 use crate::{
     NodeId, Port, VerbError, Verbs,
@@ -41,12 +41,41 @@ pub struct Message<'e, P: Port> {
     reply_to: Option<ReplyTo>,
 }
 
-impl<'e, P: Port> Message<'e, P> {
-    pub(crate) fn new(verbs: Verbs<'e, P>, received: Received) -> Self {
+impl<'e, P: Port> Verbs<'e, P> {
+    /// Waits for a message or a call to this node. All endpoints of a node receive from one queue.
+    pub async fn recv(self) -> Message<'e, P> {
+        let received = poll_fn(|context| {
+            self.endpoint().poll_with(context, |inner, task| {
+                let received = inner.receive(self.phase());
+                if received.is_none() {
+                    inner.receivers.insert(task);
+                }
+                received
+            })
+        })
+        .await;
         let Received { from, frame, reply_to } = received;
-        Self { verbs, from, frame: Some(frame), reply_to }
+        Message { verbs: self, from, frame: Some(frame), reply_to }
     }
 
+    /// Answers calls for ever. `handler` gets the caller, the request, and a buffer for the reply.
+    /// The reply to a message that is no call is discarded. Meant to be
+    /// [served](crate::Executor::serve) beside the coroutines of a worker.
+    ///
+    /// The caller of a reply that is too long gets [`VerbError::Unanswered`].
+    pub async fn serve(self, mut handler: impl FnMut(NodeId, &[u8], &mut Vec<u8>)) -> Infallible {
+        let mut reply = Vec::new();
+        loop {
+            let message = self.recv().await;
+            reply.clear();
+            handler(message.from(), &message, &mut reply);
+            // The caller gets the error, and it is the one that can react.
+            let _ = message.reply(&reply);
+        }
+    }
+}
+
+impl<P: Port> Message<'_, P> {
     /// Returns the node that sent it.
     #[must_use]
     pub fn from(&self) -> NodeId {

@@ -68,6 +68,7 @@ mod client;
 mod codec;
 pub(crate) mod frame;
 mod once;
+mod outstanding;
 mod server;
 
 pub use client::{Calls, One, Posted, Results, Rpc, Slot};
@@ -77,7 +78,7 @@ pub use frame::{Request, Requests, decode};
 pub use once::Once;
 pub use server::{Answered, Incoming, Refused, serve};
 
-pub(crate) use client::Outstanding;
+pub(crate) use outstanding::Outstanding;
 
 use crate::{Time, VerbError};
 

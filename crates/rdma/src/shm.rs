@@ -67,7 +67,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::{
     Capabilities, Endpoint, Fabric, FabricError, Incarnation, NodeId, Presence, Region, RegionError, RegionId, Salvage,
-    VerbError, die,
+    VerbError, die, queues::Life as _,
 };
 use control::Control;
 use inbox::Inbox;

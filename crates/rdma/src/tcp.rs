@@ -34,23 +34,27 @@
 //! the key are trusted with the contents of registered memory, and with nothing else: any bytes of
 //! theirs lead to a result or an error, and what they can take is [bounded](TcpLimits).
 
-mod attendant;
 mod bell;
+mod caller;
 mod config;
+mod connection;
 mod dial;
 mod driver;
 mod error;
 mod flow;
+mod handler;
+mod handshake;
 pub(crate) mod hello;
+mod inbox;
 mod links;
 mod noise;
 mod port;
 mod queue;
 mod responder;
+mod rounds;
 mod service;
 mod shared;
 mod shares;
-mod strangers;
 pub(crate) mod wire;
 
 pub use config::{TcpConfig, TcpLimits};
@@ -73,14 +77,14 @@ use crate::{
     Capabilities, Endpoint, Fabric, FabricError, Incarnation, NodeId, Region, RegionId, Salvage, alarm::Ring,
     region::kind_of,
 };
-pub(crate) use attendant::Attendant;
 use bell::Bell;
 use driver::Work;
+pub(crate) use handler::CallHandler;
 use service::Joining;
-#[cfg(feature = "verbs")]
-pub(crate) use shared::Caller;
 use shared::{End, NODES};
 pub(crate) use shared::{Peer, Shared};
+#[cfg(feature = "verbs")]
+pub(crate) use {caller::Caller, inbox::Inbox};
 
 /// One process's part in a cluster over TCP: a node. Clones are the same node.
 ///
@@ -130,7 +134,7 @@ struct Member<E: Engine> {
 }
 
 impl<E: Engine> Member<E> {
-    fn join(engine: &E, config: TcpConfig, attendant: Option<Arc<dyn Attendant<E>>>) -> Result<Self, TcpError> {
+    fn join(engine: &E, config: TcpConfig, handler: Option<Arc<dyn CallHandler>>) -> Result<Self, TcpError> {
         let out_of_range =
             |node: NodeId| (usize::from(node.0) >= NODES).then_some(TcpError::Node { node, most: NODES });
         let mut named = config.peers.iter().map(|(node, _)| *node).chain([config.node]);
@@ -150,10 +154,10 @@ impl<E: Engine> Member<E> {
         let home = Peer::new(node, config.incarnation.unwrap_or_else(incarnation_by_the_clock));
         let open = config.peers.iter().map(|(node, _)| *node).collect();
         let service = Arc::new(Bell::new()?);
-        let shared = Arc::new(Shared::new(config, kind_of(engine) as u8, home, (directory, at), service, attendant));
+        let shared = Arc::new(Shared::new(config, kind_of(engine) as u8, home, (directory, at), service, handler));
         let joining = Arc::new(Joining::default());
         joining.outcome.lock().open = open;
-        let (thread, work) = service::start(Arc::clone(&shared), listener, Arc::clone(&joining))?;
+        let (thread, work) = driver::start(Arc::clone(&shared), listener, Arc::clone(&joining))?;
         let member = Self { shared, address, work, thread: Mutex::new(Some(thread)) };
         // The service itself gives each node up after the patience; this is for the case that a
         // node has said that it dials, and does not.
@@ -236,14 +240,10 @@ impl<E: Engine> TcpFabric<E> {
         Ok(Self { member: Arc::new(Member::join(&engine, config, None)?) })
     }
 
-    /// The same, and calls to this node are an attendant's.
+    /// Joins like [`join`](Self::join), but calls to this node go to a handler.
     #[cfg(feature = "verbs")]
-    pub(crate) fn join_attended(
-        engine: E,
-        config: TcpConfig,
-        attendant: Arc<dyn Attendant<E>>,
-    ) -> Result<Self, TcpError> {
-        Ok(Self { member: Arc::new(Member::join(&engine, config, Some(attendant))?) })
+    pub(crate) fn join_with(engine: E, config: TcpConfig, handler: Arc<dyn CallHandler>) -> Result<Self, TcpError> {
+        Ok(Self { member: Arc::new(Member::join(&engine, config, Some(handler))?) })
     }
 
     /// What carries the operations of another endpoint.

@@ -1,14 +1,13 @@
 //! The verbs: asynchronous operations, each to be awaited.
 
 use std::{
-    convert::Infallible,
     future::{Future, poll_fn},
     pin::Pin,
     task::{Context, Poll},
 };
 
 use crate::{
-    Batch, Endpoint, Message, NodeId, Phase, Port, Remote, Reply, VerbError, Words,
+    Endpoint, NodeId, Phase, Port, Remote, Reply, VerbError, Words,
     intent::{self, Intent},
     pending::{Given, Pending},
     tickets::NOBODY,
@@ -17,7 +16,7 @@ use crate::{
 /// An endpoint's verbs, counted as part of one phase. The handle is `Copy`.
 ///
 /// Each method posts one operation, rings the doorbell and completes when the operation has: a
-/// round trip. Use a [`Batch`] for several operations in one round trip. Nothing is posted before
+/// round trip. Use a [`Batch`](crate::Batch) for several operations in one round trip. Nothing is posted before
 /// the future is first polled. After that, dropping the future does not stop the operation.
 ///
 /// If a queue is full or no buffer is free, the methods wait for pending operations to make room.
@@ -57,6 +56,21 @@ pub struct Verbs<'e, P: Port> {
     phase: Phase,
 }
 
+impl<P: Port> Endpoint<P> {
+    /// Returns the verbs, counted as part of a phase.
+    ///
+    /// The phase is part of the handle, not of the endpoint, because coroutines in different phases
+    /// share the endpoint.
+    ///
+    /// # Example
+    ///
+    /// See [`Endpoint`].
+    #[inline(always)]
+    pub fn during(&self, phase: Phase) -> Verbs<'_, P> {
+        Verbs { endpoint: self, phase }
+    }
+}
+
 impl<P: Port> Clone for Verbs<'_, P> {
     fn clone(&self) -> Self {
         *self
@@ -66,11 +80,6 @@ impl<P: Port> Clone for Verbs<'_, P> {
 impl<P: Port> Copy for Verbs<'_, P> {}
 
 impl<'e, P: Port> Verbs<'e, P> {
-    #[inline(always)]
-    pub(crate) fn new(endpoint: &'e Endpoint<P>, phase: Phase) -> Self {
-        Self { endpoint, phase }
-    }
-
     /// Returns the endpoint of these verbs.
     ///
     /// # Example
@@ -95,11 +104,6 @@ impl<'e, P: Port> Verbs<'e, P> {
     #[must_use]
     pub fn during(self, phase: Phase) -> Self {
         Self { phase, ..self }
-    }
-
-    /// Returns an empty batch.
-    pub fn batch(self) -> Batch<'e, P> {
-        Batch::new(self)
     }
 
     /// READ: fetches `words` words, which may be torn.
@@ -161,37 +165,6 @@ impl<'e, P: Port> Verbs<'e, P> {
             }
         })
         .await
-    }
-
-    /// Waits for a message or a call to this node. All endpoints of a node receive from one queue.
-    pub async fn recv(self) -> Message<'e, P> {
-        let received = poll_fn(|context| {
-            self.endpoint.poll_with(context, |inner, task| {
-                let received = inner.receive(self.phase);
-                if received.is_none() {
-                    inner.receivers.insert(task);
-                }
-                received
-            })
-        })
-        .await;
-        Message::new(self, received)
-    }
-
-    /// Answers calls for ever. `handler` gets the caller, the request, and a buffer for the reply.
-    /// The reply to a message that is no call is discarded. Meant to be
-    /// [served](crate::Executor::serve) beside the coroutines of a worker.
-    ///
-    /// The caller of a reply that is too long gets [`VerbError::Unanswered`].
-    pub async fn serve(self, mut handler: impl FnMut(NodeId, &[u8], &mut Vec<u8>)) -> Infallible {
-        let mut reply = Vec::new();
-        loop {
-            let message = self.recv().await;
-            reply.clear();
-            handler(message.from(), &message, &mut reply);
-            // The caller gets the error, and it is the one that can react.
-            let _ = message.reply(&reply);
-        }
     }
 
     #[inline(always)]

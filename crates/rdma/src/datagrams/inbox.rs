@@ -2,7 +2,11 @@
 
 use std::collections::VecDeque;
 
-use super::{Nonsense, outbox::WINDOW};
+use super::outbox::WINDOW;
+
+/// A datagram that no correct peer sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Nonsense(pub(crate) &'static str);
 
 /// A parcel that has arrived before its turn: its bytes, and whether the message goes on.
 type Early = (Vec<u8>, bool);

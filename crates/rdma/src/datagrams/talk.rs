@@ -1,10 +1,10 @@
 //! Both directions between an endpoint and a node.
 
-use super::{inbox::Inbox, outbox::Outbox, prefix::Prefix};
-
-/// A datagram that no correct peer sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Nonsense(pub(crate) &'static str);
+use super::{
+    inbox::{Inbox, Nonsense},
+    outbox::Outbox,
+    prefix::Prefix,
+};
 
 /// What a datagram has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,22 +9,17 @@ use std::{
     time::Duration,
 };
 
-use super::{Round, bell::Bells, idle::Idle, intake::Intake};
+use super::{
+    Round,
+    bell::Bells,
+    idle::Idle,
+    intake::{Intake, Kind},
+};
 use crate::{
     Cost, Endpoint, Port,
     port::Activity,
     tickets::{NOBODY, Task},
 };
-
-/// A coroutine of any type.
-pub(super) type Boxed<'f> = dyn Future<Output = ()> + 'f;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// The run ends when these have.
-    Main,
-    Service,
-}
 
 struct Coroutine<F: ?Sized> {
     /// `None` once it has ended.

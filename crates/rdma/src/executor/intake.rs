@@ -18,8 +18,17 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::coroutines::{Boxed, Kind};
 use crate::{Endpoint, Port, alarm::Ringer};
+
+/// A coroutine of any type.
+pub(super) type Boxed<'f> = dyn Future<Output = ()> + 'f;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The run ends when these have.
+    Main,
+    Service,
+}
 
 /// A source of new coroutines.
 pub(super) trait Intake<F: ?Sized> {

@@ -6,8 +6,9 @@ use drtm_htm::Engine;
 
 use crate::{
     Buffers, NodeId, VerbError,
+    backend::Backend,
     buffers::Pool,
-    port::{Backend, Events, Frame, Ticket, Verb, Work},
+    port::{Events, Frame, Ticket, Verb, Work},
     tcp::TcpPort,
 };
 

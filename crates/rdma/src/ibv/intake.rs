@@ -5,17 +5,15 @@ use std::{
     sync::Arc,
 };
 
-use drtm_htm::Engine;
-
-use crate::{die, mailbox::Kind, port::Frame, tcp::Shared};
+use crate::{die, mailbox::Kind, port::Frame, tcp::Inbox};
 
 use super::{
     Posted, VerbsError,
-    context::Number,
     guest::Guest,
     lane::{Lane, Owner},
     letters::{HEAD, Head},
     mouth::{DATAGRAMS, Mouth},
+    number::Number,
     sys::{Completion, CompletionQueue, Device, SharedReceives, Slab},
 };
 
@@ -151,7 +149,7 @@ impl Intake {
     }
 
     /// Moves messages into the mailbox, as far as there is room. Returns whether all are there.
-    pub(super) fn deliver<E: Engine>(&mut self, shared: &Shared<E>) -> Result<bool, VerbsError> {
+    pub(super) fn deliver(&mut self, inbox: &Inbox) -> Result<bool, VerbsError> {
         while let Some(first) = self.waiting.front() {
             let mut head = [0; HEAD];
             let (owner, length): (&Owner, usize) = match first {
@@ -181,7 +179,7 @@ impl Intake {
                     }
                     Waiting::Taken(_, bytes) => &bytes[HEAD..],
                 };
-                if !shared.mail.deliver(owner.node, kind, bytes) {
+                if !inbox.mail.deliver(owner.node, kind, bytes) {
                     return Ok(false);
                 }
             }

@@ -6,7 +6,7 @@ use crate::datagrams::{PREFIX, Prefix, Talk};
 
 use super::{
     Posted, VerbsError,
-    context::Number,
+    number::Number,
     setup::Contact,
     sys::{Action, Address, Completion, CompletionQueue, Device, End, Exit, QueuePair, Requests, Shape, Slab},
 };

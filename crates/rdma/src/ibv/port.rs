@@ -8,22 +8,25 @@ use drtm_htm::Engine;
 use crate::{
     Buffers, Capabilities, FabricError, Incarnation, NodeEvent, NodeId, Port, Presence, Time, VerbError,
     alarm::Ringer,
+    backend::Backend,
     datagrams::WINDOW,
-    port::{Activity, Backend, Events, Frame, Received, Reply, ReplyTo, Ticket, Work},
-    tcp::{Shared, TcpPort},
+    port::{Activity, Events, Frame, Received, Reply, ReplyTo, Ticket, Work},
+    queues::{Line as _, Queues},
+    tcp::{Peer, Shared, TcpPort},
 };
 
 use super::{
     Member, Posted, VerbsError,
-    context::{Number, QueueContext, Room},
     control::{Control, Heard},
     lane::Sent,
     letters::{HEAD, Head},
     mouth::{DATAGRAMS, Mouth},
-    queue::Queue,
+    nic::{Nic, Room},
+    number::Number,
+    queue::Line,
     slots::Slots,
     station::{Station, Tallies, Way},
-    sys::{Completion, CompletionQueue, Device, Requests, Slab},
+    sys::{Completion, CompletionQueue, Requests, Slab},
 };
 
 /// Frames for replies that a port keeps.
@@ -50,59 +53,22 @@ const CELLS: usize = 1024;
 /// # let _ = |worker: Worker| worker.endpoint;
 /// ```
 pub struct VerbsPort<E: Engine> {
-    /// For each node. First, so that queue pairs go before what they use.
-    queues: Vec<Queue>,
-    /// For messages to all nodes, if they go by datagrams.
-    mouth: Option<Mouth>,
+    /// First, so that queue pairs go before what they use.
+    queues: Queues<Peer, Line>,
+    nic: Nic<E>,
+    shared: Arc<Shared<E>>,
     /// A datagram's parcel, and the replies that are complete by it.
     parcel: Vec<u8>,
     replied: Vec<(Ticket, Option<Frame>)>,
-    /// Queues of which something waits, or that have something to report.
-    active: Vec<u32>,
-    tcp: TcpPort<E>,
-    control: Control,
-    station: Arc<Station<E>>,
-    device: Arc<Device>,
-    shared: Arc<Shared<E>>,
-    depth: usize,
-    slab: Slab,
-    slots: Slots,
-    replies: Slab,
-    free_replies: Vec<u32>,
-    requests: Requests,
     completions: Vec<Completion>,
-    completed: Arc<CompletionQueue>,
-    room: Room,
     /// For each node and each of its endpoints that was replied to, by what.
     ways: Vec<Vec<Option<Way>>>,
     /// Replies that wait for room.
     waiting: VecDeque<(ReplyTo, Reply)>,
     spare: Vec<Frame>,
-    posted: Posted,
     tallies: Arc<Tallies>,
     /// The node stays while it has endpoints.
     _member: Arc<Member<E>>,
-}
-
-/// What queues share, of the port's parts beside them.
-macro_rules! context {
-    ($port:ident) => {
-        QueueContext {
-            station: &$port.station,
-            device: &$port.device,
-            control: &mut $port.control,
-            tcp: &mut $port.tcp,
-            queue: &$port.completed,
-            slab: &mut $port.slab,
-            slots: &mut $port.slots,
-            requests: &mut $port.requests,
-            posted: &mut $port.posted,
-            mouth: &mut $port.mouth,
-            replies: &$port.replies,
-            free_replies: &mut $port.free_replies,
-            room: &mut $port.room,
-        }
-    };
 }
 
 impl<E: Engine> VerbsPort<E> {
@@ -144,89 +110,61 @@ impl<E: Engine> VerbsPort<E> {
         let nodes = tcp.shared().nodes();
         let inline = station.capabilities.inline_bytes;
         let mouth = || Mouth::new(device, station.exit, &station.end, &completed, others, inline);
-        Ok(Self {
+        let nic = Nic {
             mouth: station.by_datagram.then(mouth).transpose()?,
-            parcel: Vec::new(),
-            replied: Vec::new(),
-            queues: (0..nodes).map(|node| Queue::new(NodeId(node as u16))).collect(),
-            active: Vec::new(),
             control: Control::new(),
-            shared: Arc::clone(tcp.shared()),
-            depth,
+            device: Arc::clone(device),
             slab: Slab::new(device, slots.bytes(), station.huge_pages)?,
             slots,
+            requests: Requests::default(),
+            posted: Posted::default(),
             replies: Slab::new(device, calls * (HEAD + station.message_bytes), station.huge_pages)?,
             free_replies: (0..calls as u32).rev().collect(),
-            requests: Requests::default(),
-            completions: Vec::new(),
             completed,
             room: Room { pairs: 0, most: PAIRS, others },
+            tcp,
+            station,
+        };
+        Ok(Self {
+            // Changes are told by TCP.
+            queues: Queues::new(nodes, depth, 0, Line::default),
+            shared: Arc::clone(nic.tcp.shared()),
+            parcel: Vec::new(),
+            replied: Vec::new(),
+            completions: Vec::new(),
             ways: (0..nodes).map(|_| Vec::new()).collect(),
             waiting: VecDeque::new(),
             spare: Vec::new(),
-            posted: Posted::default(),
-            tallies: station.tallies(),
-            tcp,
-            device: Arc::clone(device),
-            station,
+            tallies: nic.station.tallies(),
+            nic,
             _member: Arc::clone(member),
         })
-    }
-
-    fn activate(&mut self, index: usize) {
-        if let Some(queue) = self.queues.get_mut(index)
-            && !std::mem::replace(&mut queue.active, true)
-        {
-            self.active.push(index as u32);
-        }
-    }
-
-    /// The first time, the queue is connected. Otherwise there is no room.
-    #[cold]
-    fn reserve_or_refuse(&mut self, to: NodeId) -> Result<(), VerbError> {
-        let unknown = VerbError::UnknownNode { node: to };
-        let queue = self.queues.get_mut(usize::from(to.0)).ok_or(unknown)?;
-        if queue.life().is_none() {
-            queue.connect(self.shared.life_in_directory(to)?);
-        }
-        if queue.taken >= self.depth {
-            return Err(VerbError::QueueFull { node: to, depth: self.depth });
-        }
-        queue.taken += 1;
-        Ok(())
     }
 
     /// What TCP has told.
     fn hear(&mut self, events: &mut impl Events) {
         // What goes on there is shown by what waits for it here.
-        let _ = self.tcp.poll(&mut self.control);
-        if self.control.take_changed() {
-            for index in 0..self.queues.len() {
-                if self.queues[index].has_departed() {
-                    self.activate(index);
-                }
+        let _ = self.nic.tcp.poll(&mut self.nic.control);
+        if self.nic.control.take_changed() {
+            for queue in self.queues.departed() {
+                queue.end(&mut self.nic, events);
             }
             events.changed();
         }
-        while let Some(heard) = self.control.next() {
+        while let Some(heard) = self.nic.control.next() {
             let node = match heard {
-                Heard::Answer(node, ticket, frame) => {
-                    if let Some(queue) = self.queues.get_mut(usize::from(node.0)) {
-                        queue.hear(&self.station, ticket, frame.as_deref());
-                    }
-                    if let Some(frame) = frame {
-                        self.tcp.recycle_reply(frame);
-                    }
-                    node
-                }
-                Heard::Departed(node) => {
-                    if let Some(queue) = self.queues.get_mut(usize::from(node.0)) {
-                        queue.cut();
-                    }
-                    node
-                }
+                Heard::Answer(node, ..) | Heard::Departed(node) => node,
             };
-            self.activate(usize::from(node.0));
+            let queue = self.queues.activate(node);
+            match heard {
+                Heard::Answer(_, ticket, frame) => {
+                    queue.hear(&self.nic.station, ticket, frame.as_deref());
+                    if let Some(frame) = frame {
+                        self.nic.tcp.recycle_reply(frame);
+                    }
+                }
+                Heard::Departed(_) => queue.cut(),
+            }
         }
     }
 
@@ -234,7 +172,7 @@ impl<E: Engine> VerbsPort<E> {
     #[inline]
     fn take_completions(&mut self, events: &mut impl Events) {
         loop {
-            let more = self.completed.take(&mut self.completions);
+            let more = self.nic.completed.take(&mut self.completions);
             for index in 0..self.completions.len() {
                 let Completion { id, failure, received, .. } = self.completions[index];
                 let number = Number::decode(id);
@@ -242,21 +180,21 @@ impl<E: Engine> VerbsPort<E> {
                     match (failure, received) {
                         (None, Some(length)) => self.hear_datagram(number.request, length, events),
                         (failure, _) => {
-                            failure.into_iter().for_each(|status| self.station.fail(VerbsError::Failed { status }))
+                            failure.into_iter().for_each(|status| self.nic.station.fail(VerbsError::Failed { status }))
                         }
                     }
                     continue;
                 }
-                let Some(queue) = self.queues.get_mut(usize::from(number.queue)) else { continue };
+                let Some(queue) = self.queues.get(NodeId(number.queue)) else { continue };
                 match (failure, received) {
-                    (Some(status), _) => queue.fail(&self.station, number, status),
+                    (Some(status), _) => queue.fail(&self.nic.station, number, status),
                     (None, Some(length)) => {
-                        queue.receive(&mut context!(self), number, length, &mut self.spare, events);
+                        queue.receive(&mut self.nic, number, length, &mut self.spare, events);
                     }
-                    (None, None) => queue.complete(&mut context!(self), number, events),
+                    (None, None) => queue.complete(&mut self.nic, number, events),
                 }
-                if queue.severed {
-                    self.activate(usize::from(number.queue));
+                if queue.line.has_failed() {
+                    self.queues.activate(NodeId(number.queue));
                 }
             }
             self.completions.clear();
@@ -268,27 +206,27 @@ impl<E: Engine> VerbsPort<E> {
 
     /// A datagram has come: from the node that its token names, or it is dropped.
     fn hear_datagram(&mut self, place: u32, length: usize, events: &mut impl Events) {
-        let Some(mouth) = &mut self.mouth else { return };
+        let Some(mouth) = &mut self.nic.mouth else { return };
         let prefix = mouth.read(place, length, &mut self.parcel);
         if let Err(error) = mouth.repost(place) {
-            self.station.fail(error);
+            self.nic.station.fail(error);
         }
         let Some(prefix) = prefix else { return };
-        let index = (prefix.token >> 48) as usize;
-        let Some(queue) = self.queues.get_mut(index) else { return };
+        let node = NodeId((prefix.token >> 48) as u16);
+        let Some(queue) = self.queues.get(node) else { return };
         let (parcel, replied) = (std::mem::take(&mut self.parcel), &mut self.replied);
-        queue.hear_datagram(&mut context!(self), &prefix, &parcel, &mut self.spare, replied, events);
+        queue.hear_datagram(&mut self.nic, &prefix, &parcel, &mut self.spare, replied, events);
         self.parcel = parcel;
-        self.activate(index);
+        self.queues.activate(node);
     }
 
     /// Sends the datagrams that are prepared.
     fn flush(&mut self) {
-        if let Some(mouth) = &mut self.mouth
-            && let Err(error) = mouth.flush(&mut self.posted)
+        if let Some(mouth) = &mut self.nic.mouth
+            && let Err(error) = mouth.flush(&mut self.nic.posted)
         {
             // Nothing is answered, so the talks are given up.
-            self.station.fail(error);
+            self.nic.station.fail(error);
         }
     }
 
@@ -301,7 +239,7 @@ impl<E: Engine> VerbsPort<E> {
         }
         let place = &mut ways[index];
         if !place.as_ref().is_some_and(|way| way.is_for(to)) {
-            *place = self.station.way(to);
+            *place = self.nic.station.way(to);
         }
         place.as_ref()
     }
@@ -310,15 +248,15 @@ impl<E: Engine> VerbsPort<E> {
         let Some(way) = self.way(to).cloned() else { return Sent::Done };
         let head = if reply.refused { Head::Refusal(to.ticket) } else { Head::Reply(to.ticket) };
         let bytes = if reply.refused { &[] } else { &reply.frame[..] };
-        let inline = self.station.capabilities.inline_bytes;
-        let posted = &mut self.posted;
+        let inline = self.nic.station.capabilities.inline_bytes;
+        let posted = &mut self.nic.posted;
         let count = |signaled: bool| {
             posted.doorbells += 1;
             posted.requests += 1;
             posted.inlined += u64::from(HEAD + bytes.len() <= inline);
             posted.signaled += u64::from(signaled);
         };
-        let sent = match (&way, &mut self.mouth) {
+        let sent = match (&way, &mut self.nic.mouth) {
             (Way::Lane(lane), _) => lane.send(head, bytes, inline, count),
             (Way::Guest(guest), Some(mouth)) => guest.send(head, bytes, mouth, posted),
             // A node that has no mouth has no guests.
@@ -328,15 +266,15 @@ impl<E: Engine> VerbsPort<E> {
             Ok(sent) => sent,
             Err(error) => {
                 // Its caller sees that the connection is broken.
-                self.station.fail(error);
+                self.nic.station.fail(error);
                 Sent::Done
             }
         }
     }
 
     fn recycle(&self, frame: Frame) {
-        self.shared.mail.recycle(frame);
-        self.station.made_room(&self.shared);
+        self.shared.inbox.mail.recycle(frame);
+        self.nic.station.made_room(&self.shared.inbox);
     }
 
     /// Sends replies that waited, as far as there is room.
@@ -353,8 +291,8 @@ impl<E: Engine> VerbsPort<E> {
 
     #[inline]
     fn count(&mut self) {
-        if self.posted != Posted::default() {
-            self.tallies.add(std::mem::take(&mut self.posted));
+        if self.nic.posted != Posted::default() {
+            self.tallies.add(std::mem::take(&mut self.nic.posted));
         }
     }
 }
@@ -362,6 +300,9 @@ impl<E: Engine> VerbsPort<E> {
 impl<E: Engine> Port for VerbsPort<E> {}
 
 impl<E: Engine> Backend for VerbsPort<E> {
+    type Life = Peer;
+    type Line = Line;
+
     const YIELDS: bool = false;
 
     fn node(&self) -> NodeId {
@@ -369,41 +310,35 @@ impl<E: Engine> Backend for VerbsPort<E> {
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.station.capabilities
+        self.nic.station.capabilities
     }
 
     fn buffers(&self) -> Buffers {
-        self.tcp.buffers()
+        self.nic.tcp.buffers()
     }
 
     #[inline(always)]
-    fn reserve(&mut self, to: NodeId) -> Result<(), VerbError> {
-        if let Some(queue) = self.queues.get_mut(usize::from(to.0))
-            && queue.life().is_some()
-            && queue.taken < self.depth
-        {
-            queue.taken += 1;
-            return Ok(());
-        }
-        self.reserve_or_refuse(to)
+    fn queues(&mut self) -> &mut Queues<Peer, Line> {
+        &mut self.queues
     }
 
-    fn release(&mut self, to: NodeId) {
-        self.queues[usize::from(to.0)].taken -= 1;
+    fn life(&self, node: NodeId) -> Result<Arc<Peer>, VerbError> {
+        self.shared.life_in_directory(node)
+    }
+
+    /// TCP connects first, by which the connection is set up.
+    fn may_reconnect(&mut self, node: NodeId, incarnation: Incarnation) -> Result<bool, VerbError> {
+        Ok(self.nic.tcp.reconnect(node)? == Some(incarnation))
     }
 
     #[inline(always)]
     fn post(&mut self, work: Work) {
-        let index = usize::from(work.verb.node().0);
-        self.queues[index].push(work);
-        self.activate(index);
+        self.queues.activate(work.verb.node()).line.push(work);
     }
 
     #[inline]
     fn ring(&mut self) {
-        for active in &self.active {
-            self.queues[*active as usize].post(&mut context!(self));
-        }
+        self.queues.for_each_active(|queue| queue.post(&mut self.nic));
         self.flush();
         self.count();
     }
@@ -418,17 +353,7 @@ impl<E: Engine> Backend for VerbsPort<E> {
                 activity = Activity::Busy;
             }
         }
-        let mut index = 0;
-        while let Some(&active) = self.active.get(index) {
-            let queue = &mut self.queues[active as usize];
-            activity = activity.max(queue.advance(&mut context!(self), events));
-            if queue.is_quiet() {
-                queue.active = false;
-                self.active.swap_remove(index);
-            } else {
-                index += 1;
-            }
-        }
+        activity = activity.max(self.queues.advance(|queue| queue.advance(&mut self.nic, events)));
         self.flush();
         self.count();
         activity
@@ -436,17 +361,17 @@ impl<E: Engine> Backend for VerbsPort<E> {
 
     #[inline]
     fn has_mail(&mut self) -> bool {
-        if self.shared.mail.is_empty() {
-            self.station.collect(&self.shared);
+        if self.shared.inbox.mail.is_empty() {
+            self.nic.station.collect(&self.shared.inbox);
         }
-        !self.shared.mail.is_empty()
+        !self.shared.inbox.mail.is_empty()
     }
 
     fn receive(&mut self) -> Option<Received> {
-        if self.shared.mail.is_empty() {
-            self.station.collect(&self.shared);
+        if self.shared.inbox.mail.is_empty() {
+            self.nic.station.collect(&self.shared.inbox);
         }
-        self.shared.mail.receive_message()
+        self.shared.inbox.mail.receive_message()
     }
 
     fn reply(&mut self, to: ReplyTo, reply: Reply) {
@@ -469,64 +394,43 @@ impl<E: Engine> Backend for VerbsPort<E> {
     }
 
     fn now(&self) -> Time {
-        self.tcp.now()
+        self.nic.tcp.now()
     }
 
     fn ringer(&self) -> Ringer {
-        self.tcp.ringer()
+        self.nic.tcp.ringer()
     }
 
     /// Sleeps on what TCP sleeps on, which has the completion channel, too.
     fn wait(&mut self, until: Option<Time>, receiving: bool, quiet: impl FnOnce() -> bool) {
-        let probes = self.active.iter().filter_map(|active| self.queues[*active as usize].next_probe());
-        let until = probes.chain(until).min();
-        let (station, shared) = (&self.station, &self.shared);
-        let (completed, completions) = (&self.completed, &mut self.completions);
-        self.tcp.wait(until, receiving, || {
+        let mut until = until;
+        self.queues.for_each_active(|queue| until = until.into_iter().chain(queue.line.next_probe()).min());
+        let (station, shared) = (&self.nic.station, &self.shared);
+        let (completed, completions) = (&self.nic.completed, &mut self.completions);
+        self.nic.tcp.wait(until, receiving, || {
             // What comes after this is an event.
             completed.arm();
             while completed.take(completions) {}
             if receiving {
                 station.arrivals.arm();
-                station.collect_all(shared);
+                station.collect_all(&shared.inbox);
             }
-            completions.is_empty() && (!receiving || shared.mail.is_empty()) && quiet()
+            completions.is_empty() && (!receiving || shared.inbox.mail.is_empty()) && quiet()
         });
-        self.completed.take_events();
+        self.nic.completed.take_events();
     }
 
     fn retire(&mut self) {
-        self.station.collect_all(&self.shared);
-        self.tcp.retire();
+        self.nic.station.collect_all(&self.shared.inbox);
+        self.nic.tcp.retire();
     }
 
     fn presence(&self, node: NodeId) -> Presence {
-        self.tcp.presence(node)
+        self.nic.tcp.presence(node)
     }
 
     fn next_event(&mut self) -> Option<NodeEvent> {
-        self.tcp.next_event()
-    }
-
-    fn reconnect(&mut self, node: NodeId) -> Result<Option<Incarnation>, VerbError> {
-        let life = self.shared.life_in_directory(node)?;
-        if life.is_over() {
-            return Err(life.gone());
-        }
-        let index = usize::from(node.0);
-        let incarnation = life.incarnation;
-        if !self.queues[index].is_of(&life) {
-            // What is left ends at the next poll.
-            if !self.queues[index].may_connect() {
-                self.activate(index);
-                return Ok(None);
-            }
-            if self.tcp.reconnect(node)? != Some(incarnation) {
-                return Ok(None);
-            }
-            self.queues[index].connect(life);
-        }
-        Ok(Some(incarnation))
+        self.nic.tcp.next_event()
     }
 }
 
@@ -538,7 +442,7 @@ impl<E: Engine> Drop for VerbsPort<E> {
             self.recycle(reply.frame);
         }
         self.count();
-        self.station.forget(&self.tallies);
+        self.nic.station.forget(&self.tallies);
         self.retire();
     }
 }

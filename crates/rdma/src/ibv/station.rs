@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use crate::{
     Atomicity, Capabilities, Order, Time, Transport,
     port::ReplyTo,
-    tcp::{Attendant, Caller, Shared},
+    tcp::{CallHandler, Caller, Inbox},
     time,
 };
 
@@ -211,39 +211,39 @@ impl<E: Engine> Station<E> {
     /// Moves messages that have come into the mailbox, as far as there is room, unless another
     /// thread is at it.
     #[inline]
-    pub(super) fn collect(&self, shared: &Shared<E>) {
+    pub(super) fn collect(&self, inbox: &Inbox) {
         if self.by_datagram && !self.attended.load(Relaxed) {
             self.attended.store(true, Relaxed);
         }
         if let Some(mut intake) = self.intake.try_lock() {
-            self.collect_by(&mut intake, shared);
+            self.collect_by(&mut intake, inbox);
         }
     }
 
     /// The same, when all that has come by now must be found.
-    pub(super) fn collect_all(&self, shared: &Shared<E>) {
-        self.collect_by(&mut self.intake.lock(), shared);
+    pub(super) fn collect_all(&self, inbox: &Inbox) {
+        self.collect_by(&mut self.intake.lock(), inbox);
     }
 
-    fn collect_by(&self, intake: &mut Intake, shared: &Shared<E>) {
-        if let Err(error) = self.deliver(intake, shared) {
+    fn collect_by(&self, intake: &mut Intake, inbox: &Inbox) {
+        if let Err(error) = self.deliver(intake, inbox) {
             self.fail(error);
         }
     }
 
-    fn deliver(&self, intake: &mut Intake, shared: &Shared<E>) -> Result<(), VerbsError> {
+    fn deliver(&self, intake: &mut Intake, inbox: &Inbox) -> Result<(), VerbsError> {
         let taken = intake.take();
-        self.starved.store(!intake.deliver(shared)?, Relaxed);
+        self.starved.store(!intake.deliver(inbox)?, Relaxed);
         taken
     }
 
     /// There is room in the mailbox again.
     #[inline]
-    pub(super) fn made_room(&self, shared: &Shared<E>) {
+    pub(super) fn made_room(&self, inbox: &Inbox) {
         fence(SeqCst);
         if self.starved.load(Relaxed) {
-            self.collect_all(shared);
-            shared.places.wake_for_mail();
+            self.collect_all(inbox);
+            inbox.places.wake_for_mail();
         }
     }
 
@@ -343,20 +343,20 @@ impl<E: Engine> Station<E> {
 
     /// By the node's thread: takes what has come, and has the queue wake it when more does. While
     /// endpoints look, too, it is not woken for each datagram, but looks again after a while.
-    fn attend(&self, shared: &Shared<E>) {
+    fn attend(&self, inbox: &Inbox) {
         self.arrivals.take_events();
         let now = time::of_this_machine();
-        let attended = self.attended.swap(false, Relaxed) && !shared.places.anyone_sleeps();
+        let attended = self.attended.swap(false, Relaxed) && !inbox.places.anyone_sleeps();
         if self.by_datagram && attended {
             self.look_at.store((now + ATTENTION).nanos(), Relaxed);
-        } else if self.by_datagram || shared.places.anyone_sleeps() {
+        } else if self.by_datagram || inbox.places.anyone_sleeps() {
             // One of them is woken for what has come, and another may be for what comes next.
             self.look_at.store(0, Relaxed);
             self.arrivals.arm();
         }
-        self.collect_all(shared);
-        if !shared.mail.is_empty() {
-            shared.places.wake_for_mail();
+        self.collect_all(inbox);
+        if !inbox.mail.is_empty() {
+            inbox.places.wake_for_mail();
         }
     }
 }
@@ -423,7 +423,7 @@ pub(super) fn inline(device: &Arc<Device>, sends: usize, receives: usize) -> Res
     outcome
 }
 
-impl<E: Engine> Attendant<E> for Station<E> {
+impl<E: Engine> CallHandler for Station<E> {
     fn answer(&self, caller: &Caller, request: &[u8], reply: &mut Vec<u8>) {
         let answer = match Request::decode(request) {
             Some(Request::Connect(theirs)) => self.connect(caller, &theirs).map(Answer::Connected),
@@ -442,15 +442,15 @@ impl<E: Engine> Attendant<E> for Station<E> {
         self.arrivals.channel()
     }
 
-    fn woken(&self, shared: &Shared<E>) {
-        self.attend(shared);
+    fn woken(&self, inbox: &Inbox) {
+        self.attend(inbox);
     }
 
-    fn tend(&self, shared: &Shared<E>) -> Option<Duration> {
+    fn tend(&self, inbox: &Inbox) -> Option<Duration> {
         let look_at = Some(Time::from_nanos(self.look_at.load(Relaxed))).filter(|at| at.nanos() > 0)?;
         let left = look_at.since(time::of_this_machine());
         if left.is_zero() {
-            self.attend(shared);
+            self.attend(inbox);
             return Some(ATTENTION).filter(|_| self.look_at.load(Relaxed) > 0);
         }
         Some(left)

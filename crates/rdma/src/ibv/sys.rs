@@ -9,16 +9,18 @@
 //!   registration is ended, never before.
 //! - *The library's objects may be used by any thread*, as its manual says.
 
+mod address;
 mod completions;
 mod device;
 mod memory;
 mod pair;
 mod requests;
 
+pub(super) use address::{Address, Exit};
 pub(super) use completions::{Completion, CompletionQueue};
 pub(super) use device::{Abilities, Device, PortState};
 pub(super) use memory::{Registration, Slab};
-pub(super) use pair::{Address, End, Exit, QueuePair, Shape, SharedReceives};
+pub(super) use pair::{End, QueuePair, Shape, SharedReceives};
 pub(super) use requests::{Action, Requests};
 
 use std::{ffi::c_int, fmt, io};

@@ -18,6 +18,7 @@ use crate::{
     alarm::{Alarm, Ring},
     mailbox::Mailbox,
     places::{self, Places, Tenancy},
+    queues::{self, Life as _},
     registry::Registry,
 };
 
@@ -28,7 +29,8 @@ const LEFT: u8 = 1;
 const DEAD: u8 = 2;
 
 #[derive(Debug)]
-pub(super) struct Life<E: Engine> {
+pub struct Life<E: Engine> {
+    node: NodeId,
     pub(super) incarnation: Incarnation,
     regions: Registry<E>,
     state: AtomicU8,
@@ -64,9 +66,29 @@ impl Ring for Place {
     }
 }
 
+impl<E: Engine> queues::Life for Life<E> {
+    fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    #[inline(always)]
+    fn is_over(&self) -> bool {
+        self.state.load(Acquire) != HERE
+    }
+
+    fn gone(&self) -> VerbError {
+        VerbError::Gone { node: self.node, incarnation: self.incarnation }
+    }
+
+    fn cut_off(&self) -> VerbError {
+        VerbError::Disconnected { node: self.node, incarnation: self.incarnation }
+    }
+}
+
 impl<E: Engine> Life<E> {
-    pub(super) fn new(incarnation: Incarnation, config: &LocalConfig) -> Self {
+    pub(super) fn new(node: NodeId, incarnation: Incarnation, config: &LocalConfig) -> Self {
         Self {
+            node,
             incarnation,
             regions: Registry::new(),
             state: AtomicU8::new(HERE),
@@ -91,12 +113,6 @@ impl<E: Engine> Life<E> {
 
     pub(super) fn die(&self) {
         self.state.store(DEAD, SeqCst);
-    }
-
-    /// Returns whether the incarnation has left or died.
-    #[inline(always)]
-    pub(super) fn is_over(&self) -> bool {
-        self.state.load(Acquire) != HERE
     }
 
     /// Returns whether it has died, so that its own endpoints stop too.

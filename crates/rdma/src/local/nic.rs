@@ -10,6 +10,7 @@ use crate::{
     mailbox::Kind,
     memory::{self, Units},
     port::{Activity, Reply, ReplyTo, Verb, Work},
+    queues::Life as _,
 };
 
 use super::{LocalConfig, life::Life};
@@ -86,23 +87,23 @@ pub(super) struct Target<'a, E: Engine> {
 impl<'a, E: Engine> Target<'a, E> {
     /// Returns the incarnation, if it is here.
     #[inline(always)]
-    fn here(&self, node: NodeId) -> Result<&'a Life<E>, VerbError> {
+    fn here(&self) -> Result<&'a Life<E>, VerbError> {
         if self.life.is_over() || self.silenced {
-            return Err(self.gone(node));
+            return Err(self.gone());
         }
         Ok(self.life)
     }
 
     #[cold]
-    fn gone(&self, node: NodeId) -> VerbError {
-        let (node, incarnation) = if self.silenced { self.poster } else { (node, self.life.incarnation) };
-        VerbError::Gone { node, incarnation }
+    fn gone(&self) -> VerbError {
+        let (node, incarnation) = self.poster;
+        if self.silenced { VerbError::Gone { node, incarnation } } else { self.life.gone() }
     }
 
     /// Returns words of the target, and the engine to access them with.
     #[inline(always)]
     fn words(&self, at: Remote, count: usize) -> Result<(&'a E, &'a [Word]), VerbError> {
-        self.here(at.node)?.words(at, count)
+        self.here()?.words(at, count)
     }
 }
 
@@ -169,23 +170,23 @@ impl Nic {
     }
 
     /// Carries out the second half of an atomic that is atomic only with other atomics.
-    pub(super) fn end_atomic<E: Engine>(old: u64, life: &Life<E>) -> Outcome {
+    fn end_atomic<E: Engine>(old: u64, life: &Life<E>) -> Outcome {
         life.end_atomic();
         Ok(old)
     }
 
     /// Delivers a message to its receiver. Returns `None` if there is no room.
     fn deliver<E: Engine>(&self, job: &Job, to: &Target<'_, E>) -> Option<Outcome> {
-        let (node, bytes, kind) = match job {
+        let (bytes, kind) = match job {
             Job::Reply(reply_to, reply) => return self.deliver_reply(*reply_to, reply, to).then_some(Ok(0)),
-            Job::Work(Work { verb: Verb::Send { to, bytes }, .. }) => (*to, bytes, Kind::Message),
-            Job::Work(Work { verb: Verb::Call { to, bytes }, ticket: Some(ticket) }) => {
-                (*to, bytes, Kind::Call(ReplyTo { ticket: *ticket, ..self.address }))
+            Job::Work(Work { verb: Verb::Send { bytes, .. }, .. }) => (bytes, Kind::Message),
+            Job::Work(Work { verb: Verb::Call { bytes, .. }, ticket: Some(ticket) }) => {
+                (bytes, Kind::Call(ReplyTo { ticket: *ticket, ..self.address }))
             }
-            Job::Work(Work { verb: Verb::Call { to, bytes }, ticket: None }) => (*to, bytes, Kind::Message),
+            Job::Work(Work { verb: Verb::Call { bytes, .. }, ticket: None }) => (bytes, Kind::Message),
             Job::Work(_) => return Some(Ok(0)),
         };
-        let life = match to.here(node) {
+        let life = match to.here() {
             Ok(life) => life,
             Err(error) => return Some(Err(error)),
         };
@@ -253,9 +254,9 @@ impl Nic {
     /// Begins an operation. An error says why it cannot begin yet.
     fn begin<E: Engine>(&mut self, job: &mut Job, to: &Target<'_, E>) -> Result<Stage, Activity> {
         if let Job::Work(work) = &*job {
-            let (at, units) = match &work.verb {
-                Verb::Read { from, into } => (*from, Units::of_read(*from, into.len(), to.config.tearing)),
-                Verb::Write { to: at, from } => (*at, Units::of_write(from.len())),
+            let units = match &work.verb {
+                Verb::Read { from, into } => Units::of_read(*from, into.len(), to.config.tearing),
+                Verb::Write { from, .. } => Units::of_write(from.len()),
                 Verb::CompareSwap { at, .. } | Verb::FetchAdd { at, .. }
                     if to.config.atomicity != Atomicity::Global =>
                 {
@@ -263,7 +264,7 @@ impl Nic {
                 }
                 _ => return self.whole(job, to),
             };
-            return Ok(match to.here(at.node) {
+            return Ok(match to.here() {
                 Ok(_) => Stage::Moving(self.order(units.count(), to.config.scattered)),
                 Err(error) => Stage::Over(Err(error)),
             });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use drtm_htm::Engine;
 use parking_lot::RwLock;
 
-use crate::{FabricError, Incarnation, NodeId, Presence};
+use crate::{FabricError, Incarnation, NodeId, Presence, queues::Life as _};
 
 use super::{LocalConfig, life::Life};
 
@@ -23,8 +23,8 @@ struct Lives<E: Engine> {
 }
 
 impl<E: Engine> Node<E> {
-    pub(super) fn new(config: &LocalConfig) -> Self {
-        let now = Arc::new(Life::new(Incarnation(1), config));
+    pub(super) fn new(node: NodeId, config: &LocalConfig) -> Self {
+        let now = Arc::new(Life::new(node, Incarnation(1), config));
         Self { lives: RwLock::new(Lives { now, dead: None }) }
     }
 
@@ -49,7 +49,7 @@ impl<E: Engine> Node<E> {
             return Err(FabricError::Present { node });
         }
         let incarnation = Incarnation(lives.now.incarnation.0 + 1);
-        let before = std::mem::replace(&mut lives.now, Arc::new(Life::new(incarnation, config)));
+        let before = std::mem::replace(&mut lives.now, Arc::new(Life::new(node, incarnation, config)));
         if before.is_dead() {
             lives.dead = Some(before);
         }

@@ -2,30 +2,29 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc,
-        atomic::Ordering::{Acquire, Relaxed},
-    },
+    sync::{Arc, atomic::Ordering::Acquire},
 };
 
 use drtm_htm::Engine;
 use fastrand::Rng;
 
 use crate::{
-    Buffers, Capabilities, FabricError, Incarnation, NodeEvent, NodeId, Port, Presence, Time, VerbError,
+    Buffers, Capabilities, FabricError, NodeEvent, NodeId, Port, Presence, Time, VerbError,
     alarm::Ringer,
+    backend::Backend,
     mailbox::Kind,
     membership::Told,
-    port::{Activity, Backend, Events, Frame, Received, Reply, ReplyTo, Ticket, Work},
+    port::{Activity, Events, Frame, Received, Reply, ReplyTo, Ticket, Work},
+    queues::Queues,
     time,
 };
 
 use super::{
-    Shared,
+    LocalConfig, Shared,
     life::{Life, Place},
     nic::{Job, Nic},
     node::Node,
-    queue::{Polled, Queue},
+    queue::{Line, Polled, Queue},
 };
 
 /// The backend of a [`LocalFabric`](super::LocalFabric)'s endpoints.
@@ -53,15 +52,10 @@ pub struct LocalPort<E: Engine> {
     place: Arc<Place>,
     nic: Nic,
     immediate: bool,
-    nodes: usize,
-    depth: usize,
-    /// For each node one queue for requests. After those, one for replies for each node, which do
-    /// not wait for requests.
-    queues: Vec<Queue<E>>,
-    /// The queues that are not empty.
-    active: Vec<u32>,
-    /// The changes of nodes' presence that were seen, and the events that were reported.
-    changes: u32,
+    queues: Queues<Life<E>, Line>,
+    /// Replies to each node, which do not wait for requests.
+    replies: Queues<Life<E>, Line>,
+    /// The changes of nodes' presence that were reported.
     told: Told,
 }
 
@@ -73,6 +67,8 @@ impl<E: Engine> LocalPort<E> {
         let chance =
             shared.config.seed ^ (u64::from(node.0) << 32 | u64::from(endpoint) << 8).wrapping_mul(0x9E37_79B9);
         let nothing = Ticket { index: 0, generation: 0 };
+        let changes = shared.changes.load(Acquire);
+        let queues = |depth| Queues::new(shared.nodes.len(), depth, changes, Line::default);
         Ok(Self {
             nic: Nic {
                 address: ReplyTo { node, incarnation: home.incarnation, endpoint, life, ticket: nothing },
@@ -81,11 +77,8 @@ impl<E: Engine> LocalPort<E> {
                 now: None,
             },
             immediate: shared.config.is_immediate(),
-            nodes: shared.nodes.len(),
-            depth: shared.config.queue_depth,
-            queues: (0..2 * shared.nodes.len()).map(|_| Queue::default()).collect(),
-            active: Vec::new(),
-            changes: shared.changes.load(Acquire),
+            queues: queues(shared.config.queue_depth),
+            replies: queues(usize::MAX),
             told: Told::of(shared.nodes.iter().map(Node::presence)),
             shared: Arc::clone(shared),
             home,
@@ -93,27 +86,10 @@ impl<E: Engine> LocalPort<E> {
         })
     }
 
-    #[inline(always)]
-    fn push(&mut self, index: usize, job: Job) {
-        let queue = &mut self.queues[index];
-        if self.immediate {
-            queue.push(job);
-        } else {
-            queue.push_for_later(job, &mut self.nic, &self.shared.config);
-        }
-        if !std::mem::replace(&mut queue.active, true) {
-            self.active.push(index as u32);
-        }
-    }
-
     #[cold]
     fn report_changes(&mut self, events: &mut impl Events) {
-        self.changes = self.shared.changes.load(Acquire);
-        for (node, queue) in self.queues[..self.nodes].iter_mut().enumerate() {
-            if let Some(incarnation) = queue.departure() {
-                let node = NodeId(node as u16);
-                events.departed(node, VerbError::Disconnected { node, incarnation });
-            }
+        for queue in self.queues.take_news(&self.shared.changes) {
+            queue.report_departure(events);
         }
         events.changed();
     }
@@ -139,42 +115,24 @@ impl<E: Engine> LocalPort<E> {
             }
         }
     }
+}
 
-    /// Connects the queue at its first use. Otherwise there is no room.
-    #[cold]
-    fn reserve_or_refuse(&mut self, to: NodeId) -> Result<(), VerbError> {
-        let index = usize::from(to.0);
-        if index >= self.nodes {
-            return Err(VerbError::UnknownNode { node: to });
-        }
-        if self.queues[index].life().is_none() {
-            self.connect(to)?;
-        }
-        let queue = &mut self.queues[index];
-        if queue.taken >= self.depth {
-            return Err(VerbError::QueueFull { node: to, depth: self.depth });
-        }
-        queue.taken += 1;
-        Ok(())
-    }
-
-    /// Connects the queue of a node to the incarnation that is here, or was last.
-    #[cold]
-    fn connect(&mut self, to: NodeId) -> Result<(), VerbError> {
-        let node = self.shared.node(to).ok_or(VerbError::UnknownNode { node: to })?;
-        let life = node.life();
-        if life.is_over() {
-            // The port has seen the change before, but this queue has not.
-            self.changes = self.changes.wrapping_sub(1);
-        }
-        self.queues[usize::from(to.0)].connect(life);
-        Ok(())
+/// Adds an entry to a queue.
+#[inline(always)]
+fn push<E: Engine>(queue: &mut Queue<E>, job: Job, immediate: bool, nic: &mut Nic, config: &LocalConfig) {
+    if immediate {
+        queue.line.push(job);
+    } else {
+        queue.line.push_for_later(job, nic, config);
     }
 }
 
 impl<E: Engine> Port for LocalPort<E> {}
 
 impl<E: Engine> Backend for LocalPort<E> {
+    type Life = Life<E>;
+    type Line = Line;
+
     fn node(&self) -> NodeId {
         self.nic.address.node
     }
@@ -188,26 +146,18 @@ impl<E: Engine> Backend for LocalPort<E> {
     }
 
     #[inline(always)]
-    fn reserve(&mut self, to: NodeId) -> Result<(), VerbError> {
-        let index = usize::from(to.0);
-        if index < self.nodes
-            && let Some(queue) = self.queues.get_mut(index)
-            && queue.life().is_some()
-            && queue.taken < self.depth
-        {
-            queue.taken += 1;
-            return Ok(());
-        }
-        self.reserve_or_refuse(to)
+    fn queues(&mut self) -> &mut Queues<Life<E>, Line> {
+        &mut self.queues
     }
 
-    fn release(&mut self, to: NodeId) {
-        self.queues[usize::from(to.0)].taken -= 1;
+    fn life(&self, node: NodeId) -> Result<Arc<Life<E>>, VerbError> {
+        self.shared.node(node).map(Node::life).ok_or(VerbError::UnknownNode { node })
     }
 
     #[inline(always)]
     fn post(&mut self, work: Work) {
-        self.push(usize::from(work.verb.node().0), Job::Work(work));
+        let queue = self.queues.activate(work.verb.node());
+        push(queue, Job::Work(work), self.immediate, &mut self.nic, &self.shared.config);
     }
 
     /// Posted requests begin at the next poll.
@@ -216,11 +166,11 @@ impl<E: Engine> Backend for LocalPort<E> {
 
     #[inline]
     fn poll(&mut self, events: &mut impl Events) -> Activity {
-        if self.shared.changes.load(Relaxed) != self.changes {
+        if self.queues.has_news(&self.shared.changes) {
             self.report_changes(events);
         }
         self.report_replies(events);
-        if self.active.is_empty() {
+        if self.queues.is_idle() && self.replies.is_idle() {
             return Activity::Idle;
         }
         if !self.immediate && !self.shared.config.latency.is_zero() {
@@ -228,20 +178,12 @@ impl<E: Engine> Backend for LocalPort<E> {
         }
         let silenced = self.home.is_dead();
         let mut by = Polled { nic: &mut self.nic, home: &self.home, config: &self.shared.config, silenced };
-        let mut activity = Activity::Idle;
-        let mut index = 0;
-        while let Some(&active) = self.active.get(index) {
-            let queue = &mut self.queues[active as usize];
-            let found = if self.immediate { queue.finish(&mut by, events) } else { queue.advance(&mut by, events) };
-            activity = activity.max(found);
-            if queue.is_empty() {
-                queue.active = false;
-                self.active.swap_remove(index);
-            } else {
-                index += 1;
-            }
-        }
-        activity
+        let immediate = self.immediate;
+        let mut step = |queue: &mut Queue<E>| {
+            if immediate { queue.finish(&mut by, events) } else { queue.advance(&mut by, events) }
+        };
+        let activity = self.queues.advance(&mut step);
+        if self.replies.is_idle() { activity } else { activity.max(self.replies.advance(&mut step)) }
     }
 
     #[inline(always)]
@@ -254,13 +196,13 @@ impl<E: Engine> Backend for LocalPort<E> {
     }
 
     fn reply(&mut self, to: ReplyTo, reply: Reply) {
-        let index = self.nodes + usize::from(to.node.0);
-        let queue = &mut self.queues[index];
-        // Replies that it still holds for an earlier incarnation are dropped.
-        if queue.life().is_none_or(|life| life.incarnation != to.incarnation) {
+        let queue = self.replies.activate(to.node);
+        if queue.life.as_ref().is_none_or(|life| life.incarnation != to.incarnation) {
+            // Replies to an earlier incarnation are dropped.
+            queue.abandon(&self.home);
             queue.connect(self.shared.nodes[usize::from(to.node.0)].life());
         }
-        self.push(index, Job::Reply(to, reply));
+        push(queue, Job::Reply(to, reply), self.immediate, &mut self.nic, &self.shared.config);
     }
 
     fn recycle_message(&mut self, frame: Frame) {
@@ -286,7 +228,7 @@ impl<E: Engine> Backend for LocalPort<E> {
         }
         place.alarm.announce();
         let nothing = place.replies.is_empty()
-            && self.shared.changes.load(Relaxed) == self.changes
+            && !self.queues.has_news(&self.shared.changes)
             && (!receiving || home.mail.is_empty());
         if nothing && quiet() {
             place.alarm.sleep(until.map(|until| until.since(time::of_this_machine())));
@@ -310,29 +252,13 @@ impl<E: Engine> Backend for LocalPort<E> {
     fn next_event(&mut self) -> Option<NodeEvent> {
         self.told.next(self.shared.nodes.iter().map(Node::presence))
     }
-
-    fn reconnect(&mut self, node: NodeId) -> Result<Option<Incarnation>, VerbError> {
-        let life = self.shared.node(node).ok_or(VerbError::UnknownNode { node })?.life();
-        let incarnation = life.incarnation;
-        if life.is_over() {
-            return Err(VerbError::Gone { node, incarnation });
-        }
-        let queue = &self.queues[usize::from(node.0)];
-        if queue.life().is_none_or(|now| now.incarnation != incarnation) {
-            if !queue.may_connect() {
-                return Ok(None);
-            }
-            self.connect(node)?;
-        }
-        Ok(Some(incarnation))
-    }
 }
 
 impl<E: Engine> Drop for LocalPort<E> {
     fn drop(&mut self) {
         self.home.places.move_out(self.nic.address.endpoint);
-        for queue in &mut self.queues {
-            queue.abandon(&self.home);
+        for queues in [&mut self.queues, &mut self.replies] {
+            queues.for_each_active(|queue| queue.abandon(&self.home));
         }
     }
 }

@@ -4,13 +4,13 @@
 //! begin while earlier reads are pending. It may take several polls. Completions are reported in
 //! order.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
 use drtm_htm::Engine;
 
 use crate::{
-    Incarnation, VerbError,
     port::{Activity, Events, Work},
+    queues::{self, State},
     time,
 };
 
@@ -20,19 +20,19 @@ use super::{
     nic::{Job, Nic, Outcome, Posted, Stage, Target},
 };
 
-#[derive(Debug)]
-pub(super) struct Queue<E: Engine> {
-    /// The incarnation that the queue belongs to, since its first use or the last reconnection.
-    life: Option<Arc<Life<E>>>,
-    /// Whether the port has reported the end of this incarnation.
-    departed: bool,
+pub(super) type Queue<E> = queues::Queue<Life<E>, Line>;
+
+/// The operations or replies of a queue.
+#[derive(Debug, Default)]
+pub struct Line {
     pending: VecDeque<Posted>,
-    /// Whether it is on the port's list.
-    pub(super) active: bool,
-    /// The number of places taken.
-    pub(super) taken: usize,
-    /// The failure of an unsignaled operation, until it is reported.
-    broken: Option<VerbError>,
+}
+
+impl queues::Line for Line {
+    #[inline(always)]
+    fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
 }
 
 /// What a port passes to its queues while it polls.
@@ -55,52 +55,7 @@ impl<'a, E: Engine> Polled<'a, E> {
     }
 }
 
-impl<E: Engine> Default for Queue<E> {
-    fn default() -> Self {
-        Self { life: None, departed: false, pending: VecDeque::new(), active: false, taken: 0, broken: None }
-    }
-}
-
-impl<E: Engine> Queue<E> {
-    pub(super) fn life(&self) -> Option<&Arc<Life<E>>> {
-        self.life.as_ref()
-    }
-
-    /// Connects the queue to an incarnation. Operations that it still holds for the previous one
-    /// fail at the next polls.
-    #[cold]
-    pub(super) fn connect(&mut self, life: Arc<Life<E>>) {
-        if let Some(before) = self.life.replace(life) {
-            for posted in &mut self.pending {
-                posted.stage = Stage::Over(Self::cut_off(posted, &before));
-            }
-        }
-        (self.departed, self.broken) = (false, None);
-    }
-
-    /// Returns the outcome of an operation whose incarnation is replaced.
-    fn cut_off(posted: &Posted, before: &Life<E>) -> Outcome {
-        let Job::Work(work) = &posted.job else { return Ok(0) };
-        let (node, incarnation) = (work.verb.node(), before.incarnation);
-        match posted.stage {
-            Stage::Waiting(_) => Err(VerbError::Gone { node, incarnation }),
-            Stage::Moving(_) => Err(VerbError::Disconnected { node, incarnation }),
-            Stage::Between { old } => Nic::end_atomic(old, before),
-            Stage::Over(outcome) => outcome,
-        }
-    }
-
-    /// Returns whether all operations of the previous incarnation are reported.
-    pub(super) fn may_connect(&self) -> bool {
-        self.life.is_none() || self.departed
-    }
-
-    /// Returns the incarnation once, when it is over. `None` otherwise.
-    pub(super) fn departure(&mut self) -> Option<Incarnation> {
-        let life = self.life.as_ref().filter(|life| life.is_over())?;
-        (!std::mem::replace(&mut self.departed, true)).then_some(life.incarnation)
-    }
-
+impl Line {
     /// Adds an entry that begins at the next poll.
     #[inline(always)]
     pub(super) fn push(&mut self, job: Job) {
@@ -113,27 +68,25 @@ impl<E: Engine> Queue<E> {
         let due = (!config.latency.is_zero()).then(|| time::of_this_machine() + config.latency);
         self.pending.push_back(Posted { job, stage: Stage::Waiting(delay), due });
     }
+}
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.pending.is_empty()
-    }
-
+impl<E: Engine> Queue<E> {
     /// Carries out all entries, at once and in order.
     #[inline(always)]
     pub(super) fn finish(&mut self, by: &mut Polled<'_, E>, events: &mut impl Events) -> Activity {
         let Some(life) = &self.life else { return Activity::Idle };
         let to = by.target(life);
-        while let Some(posted) = self.pending.front_mut() {
-            let outcome = match self.broken {
+        while let Some(posted) = self.line.pending.front_mut() {
+            let outcome = match self.state.broken() {
                 Some(error) => Err(error),
                 None => match by.nic.carry_out(&mut posted.job, &to) {
                     Some(outcome) => outcome,
                     None => return Activity::Blocked,
                 },
             };
-            let Some(posted) = self.pending.pop_front() else { break };
-            Self::note(&mut self.broken, &posted.job, &outcome);
-            Self::report(&mut self.taken, posted.job, outcome, by.home, events);
+            let Some(posted) = self.line.pending.pop_front() else { break };
+            self.state.note(!posted.job.is_unsignaled(), &outcome);
+            report(&mut self.state, posted.job, outcome, by.home, events);
         }
         Activity::Idle
     }
@@ -145,7 +98,7 @@ impl<E: Engine> Queue<E> {
         let mut budget = by.config.steps.map_or(u32::MAX, |steps| by.nic.rng.u32(1..=steps));
         let mut behind_a_read = false;
         let mut activity = Activity::Idle;
-        for posted in &mut self.pending {
+        for posted in &mut self.line.pending {
             if matches!(posted.stage, Stage::Over(_)) {
                 continue;
             }
@@ -153,50 +106,28 @@ impl<E: Engine> Queue<E> {
                 activity = Activity::Busy;
                 break;
             }
-            if let (Stage::Waiting(_), Some(error)) = (&posted.stage, self.broken) {
+            if let (Stage::Waiting(_), Some(error)) = (&posted.stage, self.state.broken()) {
                 posted.stage = Stage::Over(Err(error));
             } else {
                 activity = activity.max(by.nic.advance(posted, &to, &mut budget));
             }
             match &posted.stage {
-                Stage::Over(outcome) => {
-                    Self::note(&mut self.broken, &posted.job, outcome);
-                }
+                Stage::Over(outcome) => self.state.note(!posted.job.is_unsignaled(), outcome),
                 _ if by.config.passing && posted.job.is_read() => behind_a_read = true,
                 _ => break,
             }
         }
-        while matches!(self.pending.front(), Some(Posted { stage: Stage::Over(_), .. })) {
-            let Some(Posted { job, stage: Stage::Over(outcome), .. }) = self.pending.pop_front() else { break };
-            Self::report(&mut self.taken, job, outcome, by.home, events);
+        while matches!(self.line.pending.front(), Some(Posted { stage: Stage::Over(_), .. })) {
+            let Some(Posted { job, stage: Stage::Over(outcome), .. }) = self.line.pending.pop_front() else { break };
+            report(&mut self.state, job, outcome, by.home, events);
         }
         activity
     }
 
-    /// Stores a failure that is not reported, or clears it when one is.
-    #[inline(always)]
-    fn note(broken: &mut Option<VerbError>, job: &Job, outcome: &Outcome) {
-        if let Err(error) = outcome {
-            *broken = job.is_unsignaled().then_some(*error);
-        }
-    }
-
-    #[inline(always)]
-    fn report(taken: &mut usize, job: Job, outcome: Outcome, home: &Life<E>, events: &mut impl Events) {
-        match job {
-            Job::Work(Work { ticket, verb }) => {
-                *taken -= 1;
-                events.completed(ticket, verb, outcome);
-            }
-            // A caller that is gone needs no reply.
-            Job::Reply(_, reply) => home.mail.recycle(reply.frame),
-        }
-    }
-
-    /// Discards the queue of a dropped endpoint. A simulated NIC that is between the halves of an
-    /// atomic completes it, since other endpoints wait for its unit.
+    /// Discards all entries. A simulated NIC that is between the halves of an atomic completes it,
+    /// since other endpoints wait for its unit.
     pub(super) fn abandon(&mut self, home: &Life<E>) {
-        for posted in self.pending.drain(..) {
+        for posted in self.line.pending.drain(..) {
             match (posted.job, posted.stage) {
                 (Job::Work(_), Stage::Between { .. }) => {
                     if let Some(life) = &self.life {
@@ -207,5 +138,14 @@ impl<E: Engine> Queue<E> {
                 (Job::Work(_), _) => {}
             }
         }
+    }
+}
+
+#[inline(always)]
+fn report<E: Engine>(state: &mut State, job: Job, outcome: Outcome, home: &Life<E>, events: &mut impl Events) {
+    match job {
+        Job::Work(Work { ticket, verb }) => state.complete(ticket, verb, outcome, events),
+        // A caller that is gone needs no reply.
+        Job::Reply(_, reply) => home.mail.recycle(reply.frame),
     }
 }

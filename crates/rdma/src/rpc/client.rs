@@ -8,32 +8,6 @@ use crate::{Delivery, NodeId, Pending, Phase, Port, Reply, Time, VerbError, Verb
 /// How often a message is sent if there is no deadline.
 const ATTEMPTS: u32 = 8;
 
-/// The numbers of an endpoint's unanswered messages.
-#[derive(Debug, Default)]
-pub(crate) struct Outstanding {
-    next: u64,
-    open: Vec<u64>,
-}
-
-impl Outstanding {
-    fn open(&mut self) -> u64 {
-        self.next += 1;
-        self.open.push(self.next);
-        self.next
-    }
-
-    fn close(&mut self, number: u64) {
-        if let Some(place) = self.open.iter().position(|open| *open == number) {
-            self.open.swap_remove(place);
-        }
-    }
-
-    /// Returns the least number that is open.
-    fn floor(&self) -> u64 {
-        self.open.iter().copied().min().unwrap_or(self.next + 1)
-    }
-}
-
 /// Buffers for messages, for reuse.
 type Spare = Rc<RefCell<Vec<Vec<u8>>>>;
 
@@ -380,24 +354,5 @@ impl<P: Port, M: Procedure> One<'_, P, M> {
 impl<P: Port, M> fmt::Debug for One<'_, P, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("One").field("results", &self.results).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_floor_is_the_least_number_that_is_waited_for() {
-        let mut outstanding = Outstanding::default();
-        assert_eq!(outstanding.floor(), 1);
-        let [one, two, three] = [(); 3].map(|()| outstanding.open());
-        assert_eq!([one, two, three, outstanding.floor()], [1, 2, 3, 1]);
-        outstanding.close(two);
-        assert_eq!(outstanding.floor(), 1);
-        outstanding.close(one);
-        assert_eq!(outstanding.floor(), 3);
-        outstanding.close(three);
-        assert_eq!(outstanding.floor(), 4);
     }
 }

@@ -18,12 +18,12 @@
 //! A word has one writer: the owner, except for the alarm; and in an inbox the producer that the
 //! word belongs to. All processes add to the counts of announcements.
 
-use std::sync::Arc;
+use std::{fs::File, sync::Arc};
 
 use drtm_htm::{Engine, NoHtm, Word};
 
 use crate::{
-    Incarnation, NodeId, Offset, OutOfBounds, RegionError,
+    Incarnation, NodeId, Offset, OutOfBounds, Region, RegionError,
     alarm::{Alarm, Ring},
 };
 
@@ -79,8 +79,13 @@ impl Control {
         Ok(Self { region: Arc::new(region), endpoints, inboxes })
     }
 
-    /// Opens the control memory of a peer. `None` if it is invalid or belongs to another node.
-    pub(super) fn open(region: ControlRegion, node: NodeId, incarnation: Incarnation) -> Option<Self> {
+    /// Opens the control memory that came with a peer's greeting. `None` if it is invalid or belongs
+    /// to another node.
+    pub(super) fn of_peer(file: Option<File>, node: NodeId, incarnation: Incarnation) -> Option<Self> {
+        Self::open(Region::open_sealed(NoHtm, file?).ok()?, node, incarnation)
+    }
+
+    fn open(region: ControlRegion, node: NodeId, incarnation: Incarnation) -> Option<Self> {
         let root = |index| region.root(index).map_or(0, |word| NoHtm.load(word));
         let whose = u64::from(node.0) | u64::from(incarnation.0) << 32;
         let (endpoints, inboxes) = (Offset::new(root(3)), Offset::new(root(4)));

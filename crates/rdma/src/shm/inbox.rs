@@ -4,6 +4,7 @@ use drtm_htm::{Engine, NoHtm};
 
 use crate::{
     NodeId, Offset,
+    queues::Life as _,
     ring::{Consumer, Corrupt, DATA, FrameHead},
 };
 

@@ -11,7 +11,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use drtm_htm::{Engine, NoHtm, Sharing};
+use drtm_htm::{Engine, Sharing};
 use parking_lot::Mutex;
 use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
@@ -20,11 +20,7 @@ use rustix::{
     time::Timespec,
 };
 
-use crate::{
-    NodeId, RegionError, die,
-    region::{Region, kind_of},
-    time,
-};
+use crate::{NodeId, RegionError, die, region::kind_of, time};
 
 use super::{
     ENDPOINTS, JoinError, NODES, Place, Shared, ShmConfig,
@@ -33,7 +29,7 @@ use super::{
     links::{Link, Links},
     node::Peer,
     watcher,
-    wire::{self, Kind, Letter, Post},
+    wire::{self, Kind, Post},
 };
 
 /// A process's membership of a group, from joining to leaving.
@@ -119,12 +115,6 @@ impl<E: Engine> fmt::Debug for Member<E> {
     }
 }
 
-/// Opens the control memory that came with a greeting. `None` if it is not what the letter says.
-pub(super) fn control_of(letter: &Letter, file: Option<std::fs::File>) -> Option<Control> {
-    let region = Region::open_sealed(NoHtm, file?).ok()?;
-    Control::open(region, letter.node, letter.incarnation)
-}
-
 /// Connects to a node that is there.
 fn greet<E: Engine>(shared: &Shared<E>, directory: &Path, node: NodeId) -> Result<(), JoinError> {
     let deadline = time::of_this_machine() + shared.config.patience;
@@ -151,7 +141,7 @@ fn greet<E: Engine>(shared: &Shared<E>, directory: &Path, node: NodeId) -> Resul
     loop {
         match wire::receive(&socket) {
             Post::Letter(letter, file) if letter.kind == Kind::Welcome && letter.node == node => {
-                let control = control_of(&letter, file).ok_or(JoinError::NoAnswer { node })?;
+                let control = Control::of_peer(file, node, letter.incarnation).ok_or(JoinError::NoAnswer { node })?;
                 let life = Peer::new(node, letter.incarnation, control);
                 let link = Link { node, incarnation: letter.incarnation, socket: Arc::new(socket) };
                 let mut links = shared.links.lock();

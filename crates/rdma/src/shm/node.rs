@@ -10,7 +10,7 @@ use std::sync::{
 
 use drtm_htm::{Engine, LINE_WORDS, Word};
 
-use crate::{Incarnation, NodeId, Presence, Region, Remote, VerbError};
+use crate::{Incarnation, NodeId, Presence, Region, Remote, VerbError, queues::Life};
 
 use super::{REGIONS, control::Control};
 
@@ -20,7 +20,7 @@ const DEAD: u8 = 2;
 
 /// One incarnation.
 #[derive(Debug)]
-pub(super) struct Peer<E: Engine> {
+pub struct Peer<E: Engine> {
     pub(super) node: NodeId,
     pub(super) incarnation: Incarnation,
     pub(super) control: Control,
@@ -29,15 +29,29 @@ pub(super) struct Peer<E: Engine> {
     state: AtomicU8,
 }
 
+impl<E: Engine> Life for Peer<E> {
+    fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    #[inline(always)]
+    fn is_over(&self) -> bool {
+        self.state.load(Acquire) != HERE
+    }
+
+    fn gone(&self) -> VerbError {
+        VerbError::Gone { node: self.node, incarnation: self.incarnation }
+    }
+
+    fn cut_off(&self) -> VerbError {
+        VerbError::Disconnected { node: self.node, incarnation: self.incarnation }
+    }
+}
+
 impl<E: Engine> Peer<E> {
     pub(super) fn new(node: NodeId, incarnation: Incarnation, control: Control) -> Self {
         let regions = (0..REGIONS).map(|_| OnceLock::new()).collect();
         Self { node, incarnation, control, regions, state: AtomicU8::new(HERE) }
-    }
-
-    #[inline(always)]
-    pub(super) fn is_over(&self) -> bool {
-        self.state.load(Acquire) != HERE
     }
 
     pub(super) fn has_died(&self) -> bool {
@@ -59,10 +73,6 @@ impl<E: Engine> Peer<E> {
             LEFT => Presence::Left(self.incarnation),
             _ => Presence::Died(self.incarnation),
         }
-    }
-
-    pub(super) fn gone(&self) -> VerbError {
-        VerbError::Gone { node: self.node, incarnation: self.incarnation }
     }
 
     /// Returns a region. `None` if it is registered, but not known here yet.

@@ -5,20 +5,19 @@ mod mail;
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{
-        Arc,
-        atomic::Ordering::{Acquire, Relaxed},
-    },
+    sync::{Arc, atomic::Ordering::Acquire},
 };
 
 use drtm_htm::Engine;
 
 use crate::{
-    Buffers, Capabilities, FabricError, Incarnation, NodeEvent, NodeId, Port, Presence, Time, VerbError,
+    Buffers, Capabilities, FabricError, NodeEvent, NodeId, Port, Presence, Time, VerbError,
     alarm::Ringer,
+    backend::Backend,
     die,
     membership::Told,
-    port::{Activity, Backend, Events, Frame, Received, Reply, ReplyTo, Work},
+    port::{Activity, Events, Frame, Received, Reply, ReplyTo, Work},
+    queues::{Life as _, Queues},
     ring::{FrameHead, FrameKind},
     time,
 };
@@ -29,7 +28,7 @@ use super::{
     inbox::Inbox,
     member::Member,
     node::Peer,
-    queue::{Queue, Sender},
+    queue::{Line, Sender},
 };
 
 /// The most frames that a port keeps.
@@ -54,11 +53,7 @@ pub struct ShmPort<E: Engine> {
     member: Arc<Member<E>>,
     shared: Arc<Shared<E>>,
     sender: Sender,
-    /// The queue for each node.
-    queues: Vec<Queue<E>>,
-    /// The queues that are not empty.
-    active: Vec<u32>,
-    depth: usize,
+    queues: Queues<Peer<E>, Line>,
     /// Replies that wait for room. They do not wait for requests.
     replies_out: VecDeque<(ReplyTo, Reply)>,
     /// Replies to this endpoint.
@@ -69,8 +64,7 @@ pub struct ShmPort<E: Engine> {
     /// The number of polls until the mail of the node's other endpoints is checked, and taken if
     /// there is some. Zero after a sleep.
     until_look: u32,
-    /// The changes that were seen, and the events that were reported.
-    changes: u32,
+    /// The changes of nodes' presence that were reported.
     told: Told,
 }
 
@@ -82,15 +76,12 @@ impl<E: Engine> ShmPort<E> {
         Ok(Self {
             member: Arc::clone(member),
             sender: Sender { endpoint, life },
-            queues: (0..NODES).map(|_| Queue::default()).collect(),
-            active: Vec::new(),
-            depth: shared.config.queue_depth,
+            queues: Queues::new(NODES, shared.config.queue_depth, shared.changes.load(Acquire), Line::default),
             replies_out: VecDeque::new(),
             replies_in: Inbox::default(),
             spare: Vec::new(),
             receives: false,
             until_look: 0,
-            changes: shared.changes.load(Acquire),
             told: Told::of(shared.presences()),
             shared,
         })
@@ -98,12 +89,8 @@ impl<E: Engine> ShmPort<E> {
 
     #[cold]
     fn report_changes(&mut self, events: &mut impl Events) {
-        self.changes = self.shared.changes.load(Acquire);
-        for (node, queue) in self.queues.iter_mut().enumerate() {
-            if let Some(incarnation) = queue.departure() {
-                let node = NodeId(node as u16);
-                events.departed(node, VerbError::Disconnected { node, incarnation });
-            }
+        for queue in self.queues.take_news(&self.shared.changes) {
+            queue.report_departure(events);
         }
         events.changed();
     }
@@ -136,10 +123,9 @@ impl<E: Engine> ShmPort<E> {
 
     /// Sends a reply, unless its caller is gone. Returns false if there is no room.
     fn send_reply(&mut self, to: ReplyTo, reply: &Reply) -> bool {
-        let Some(queue) = self.queues.get_mut(usize::from(to.node.0)) else { return true };
+        let Some(queue) = self.queues.get(to.node) else { return true };
         let other;
-        let (life, rings) = queue.life_and_rings();
-        let life = match life {
+        let life = match &queue.life {
             Some(life) if life.incarnation == to.incarnation => life,
             _ => match self.shared.life_of(to.node, to.incarnation) {
                 Some(life) => {
@@ -155,7 +141,14 @@ impl<E: Engine> ShmPort<E> {
         die::site("reply.begun");
         let kind = if reply.refused { FrameKind::Refusal } else { FrameKind::Reply };
         let head = FrameHead { kind, endpoint: to.endpoint, life: to.life, ticket: to.ticket };
-        rings.push(&self.shared, self.sender.endpoint, life, (to.endpoint, Lane::Replies), head, &reply.frame)
+        queue.line.rings.push(
+            &self.shared,
+            self.sender.endpoint,
+            life,
+            (to.endpoint, Lane::Replies),
+            head,
+            &reply.frame,
+        )
     }
 
     #[cold]
@@ -169,31 +162,14 @@ impl<E: Engine> ShmPort<E> {
             }
         }
     }
-
-    /// Connects the queue at its first use. Otherwise there is no room.
-    #[cold]
-    fn reserve_or_refuse(&mut self, to: NodeId) -> Result<(), VerbError> {
-        let unknown = VerbError::UnknownNode { node: to };
-        let queue = self.queues.get_mut(usize::from(to.0)).ok_or(unknown)?;
-        if queue.life().is_none() {
-            let life = self.shared.last_life(to)?;
-            if life.is_over() {
-                // The port has seen the change before, but this queue has not.
-                self.changes = self.changes.wrapping_sub(1);
-            }
-            queue.connect(life);
-        }
-        if queue.taken >= self.depth {
-            return Err(VerbError::QueueFull { node: to, depth: self.depth });
-        }
-        queue.taken += 1;
-        Ok(())
-    }
 }
 
 impl<E: Engine> Port for ShmPort<E> {}
 
 impl<E: Engine> Backend for ShmPort<E> {
+    type Life = Peer<E>;
+    type Line = Line;
+
     fn node(&self) -> NodeId {
         self.shared.node
     }
@@ -207,29 +183,17 @@ impl<E: Engine> Backend for ShmPort<E> {
     }
 
     #[inline(always)]
-    fn reserve(&mut self, to: NodeId) -> Result<(), VerbError> {
-        if let Some(queue) = self.queues.get_mut(usize::from(to.0))
-            && queue.life().is_some()
-            && queue.taken < self.depth
-        {
-            queue.taken += 1;
-            return Ok(());
-        }
-        self.reserve_or_refuse(to)
+    fn queues(&mut self) -> &mut Queues<Peer<E>, Line> {
+        &mut self.queues
     }
 
-    fn release(&mut self, to: NodeId) {
-        self.queues[usize::from(to.0)].taken -= 1;
+    fn life(&self, node: NodeId) -> Result<Arc<Peer<E>>, VerbError> {
+        self.shared.last_life(node)
     }
 
     #[inline(always)]
     fn post(&mut self, work: Work) {
-        let index = usize::from(work.verb.node().0);
-        let Some(queue) = self.queues.get_mut(index) else { unreachable!("a place is reserved there") };
-        queue.push(work);
-        if !std::mem::replace(&mut queue.active, true) {
-            self.active.push(index as u32);
-        }
+        self.queues.activate(work.verb.node()).push(work);
     }
 
     /// Posted requests begin at the next poll.
@@ -238,7 +202,7 @@ impl<E: Engine> Backend for ShmPort<E> {
 
     #[inline]
     fn poll(&mut self, events: &mut impl Events) -> Activity {
-        if self.shared.changes.load(Relaxed) != self.changes {
+        if self.queues.has_news(&self.shared.changes) {
             self.report_changes(events);
         }
         if self.replies_in.may_have(&self.shared, self.sender.endpoint) {
@@ -251,18 +215,7 @@ impl<E: Engine> Backend for ShmPort<E> {
                 activity = Activity::Blocked;
             }
         }
-        let mut index = 0;
-        while let Some(&active) = self.active.get(index) {
-            let queue = &mut self.queues[active as usize];
-            activity = activity.max(queue.finish(&self.shared, self.sender, events));
-            if queue.is_empty() {
-                queue.active = false;
-                self.active.swap_remove(index);
-            } else {
-                index += 1;
-            }
-        }
-        activity
+        activity.max(self.queues.advance(|queue| queue.finish(&self.shared, self.sender, events)))
     }
 
     #[inline]
@@ -306,10 +259,10 @@ impl<E: Engine> Backend for ShmPort<E> {
         let alarm = self.shared.control().alarm(self.sender.endpoint);
         alarm.announce();
         die::site("nap.announced");
-        let nothing = !self.replies_in.may_have(&self.shared, self.sender.endpoint)
-            && self.shared.changes.load(Relaxed) == self.changes
-            && !(receiving && self.mail_is_there(true));
-        if nothing && quiet() {
+        let something = self.replies_in.may_have(&self.shared, self.sender.endpoint)
+            || self.queues.has_news(&self.shared.changes)
+            || (receiving && self.mail_is_there(true));
+        if !something && quiet() {
             alarm.sleep(until.map(|until| until.since(time::of_this_machine())));
         }
         alarm.retract();
@@ -328,22 +281,6 @@ impl<E: Engine> Backend for ShmPort<E> {
 
     fn next_event(&mut self) -> Option<NodeEvent> {
         self.told.next(self.shared.presences())
-    }
-
-    fn reconnect(&mut self, node: NodeId) -> Result<Option<Incarnation>, VerbError> {
-        let life: Arc<Peer<E>> = self.shared.last_life(node)?;
-        if life.is_over() {
-            return Err(life.gone());
-        }
-        let queue = &mut self.queues[usize::from(node.0)];
-        let incarnation = life.incarnation;
-        if queue.life().is_none_or(|now| now.incarnation != incarnation) {
-            if !queue.may_connect() {
-                return Ok(None);
-            }
-            queue.connect(life);
-        }
-        Ok(Some(incarnation))
     }
 }
 

@@ -1,13 +1,14 @@
 //! The pending operations of one endpoint to one node, in order. They are carried out at the next
 //! poll, or wait until the peer takes messages.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
 use drtm_htm::{Engine, Word};
 
 use crate::{
-    Incarnation, Remote, Tearing, VerbError, die, memory,
+    Remote, Tearing, VerbError, die, memory,
     port::{Activity, Events, Ticket, Verb, Work},
+    queues::{self, Life as _},
     ring::{FrameHead, FrameKind},
 };
 
@@ -20,72 +21,29 @@ pub(super) struct Sender {
     pub(super) life: u32,
 }
 
-#[derive(Debug)]
-pub(super) struct Queue<E: Engine> {
-    /// The incarnation that the queue belongs to, since its first use or the last reconnection.
-    life: Option<Arc<Peer<E>>>,
-    /// Whether the port has reported the end of this incarnation.
-    departed: bool,
+pub(super) type Queue<E> = queues::Queue<Peer<E>, Line>;
+
+/// The operations of a queue, and where messages go.
+#[derive(Debug, Default)]
+pub struct Line {
     pending: VecDeque<Work>,
-    /// Whether it is on the port's list.
-    pub(super) active: bool,
-    /// The number of places taken.
-    pub(super) taken: usize,
-    /// The failure of an unsignaled operation, until it is reported.
-    broken: Option<VerbError>,
     /// The endpoint of the node that messages go to.
     receiver: Option<u16>,
-    rings: Rings,
+    pub(super) rings: Rings,
 }
 
-impl<E: Engine> Default for Queue<E> {
-    fn default() -> Self {
-        Self {
-            life: None,
-            departed: false,
-            pending: VecDeque::new(),
-            active: false,
-            taken: 0,
-            broken: None,
-            receiver: None,
-            rings: Rings::default(),
-        }
+impl queues::Line for Line {
+    #[inline(always)]
+    fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    fn reset(&mut self) {
+        self.receiver = None;
     }
 }
 
 impl<E: Engine> Queue<E> {
-    pub(super) fn life(&self) -> Option<&Arc<Peer<E>>> {
-        self.life.as_ref()
-    }
-
-    /// Returns the incarnation, and the rings to it or another.
-    pub(super) fn life_and_rings(&mut self) -> (Option<&Arc<Peer<E>>>, &mut Rings) {
-        (self.life.as_ref(), &mut self.rings)
-    }
-
-    /// Connects the queue to an incarnation. The queue is empty then: all operations for an
-    /// incarnation that is over end at the next poll.
-    #[cold]
-    pub(super) fn connect(&mut self, life: Arc<Peer<E>>) {
-        debug_assert!(self.pending.is_empty(), "what is for one incarnation is not carried out on another");
-        (self.life, self.departed, self.broken, self.receiver) = (Some(life), false, None, None);
-    }
-
-    /// Returns whether all operations of the previous incarnation are reported.
-    pub(super) fn may_connect(&self) -> bool {
-        self.life.is_none() || (self.departed && self.pending.is_empty())
-    }
-
-    /// Returns the incarnation once, when it is over. `None` otherwise.
-    pub(super) fn departure(&mut self) -> Option<Incarnation> {
-        let life = self.life.as_ref().filter(|life| life.is_over())?;
-        (!std::mem::replace(&mut self.departed, true)).then_some(life.incarnation)
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.pending.is_empty()
-    }
-
     /// Adds an operation, and prefetches the memory that it will read.
     #[inline(always)]
     pub(super) fn push(&mut self, work: Work) {
@@ -94,19 +52,19 @@ impl<E: Engine> Queue<E> {
             if let Some(life) = &self.life {
                 life.prefetch(from, into.len());
             }
-            return self.pending.push_back(Work { ticket, verb: Verb::Read { from, into } });
+            return self.line.pending.push_back(Work { ticket, verb: Verb::Read { from, into } });
         }
-        self.pending.push_back(Work { ticket, verb });
+        self.line.pending.push_back(Work { ticket, verb });
     }
 
     /// Carries out all operations in order, as far as possible.
     #[inline]
     pub(super) fn finish(&mut self, shared: &Shared<E>, sender: Sender, events: &mut impl Events) -> Activity {
-        while let Some(Work { ticket, verb }) = self.pending.pop_front() {
-            if let Some(error) = self.broken {
+        while let Some(Work { ticket, verb }) = self.line.pending.pop_front() {
+            if let Some(error) = self.state.broken() {
                 self.end(ticket, verb, Err(error), events);
             } else if let Err((not_yet, verb)) = self.carry_out(ticket, verb, shared, sender, events) {
-                self.pending.push_front(Work { ticket, verb });
+                self.line.pending.push_front(Work { ticket, verb });
                 return not_yet;
             }
         }
@@ -116,12 +74,8 @@ impl<E: Engine> Queue<E> {
     /// Reports an operation that is over.
     #[inline(always)]
     fn end(&mut self, ticket: Option<Ticket>, verb: Verb, outcome: Result<u64, VerbError>, events: &mut impl Events) {
-        if let Err(error) = outcome {
-            // A failure that is not reported replaces the next operation.
-            self.broken = ticket.is_none().then_some(error);
-        }
-        self.taken -= 1;
-        events.completed(ticket, verb, outcome);
+        self.state.note(ticket.is_some(), &outcome);
+        self.state.complete(ticket, verb, outcome, events);
     }
 
     /// Carries out an operation and reports it. Returns it if it has to wait. Each verb has a path
@@ -232,12 +186,12 @@ impl<E: Engine> Queue<E> {
         }
         let ticket = ticket.unwrap_or(Ticket { index: 0, generation: 0 });
         let head = FrameHead { kind, endpoint: sender.endpoint, life: sender.life, ticket };
-        let receiver = match self.receiver {
+        let receiver = match self.line.receiver {
             Some(receiver) if life.control.receives(receiver) => receiver,
-            before => Self::choose(before, &self.rings, shared, sender.endpoint, life),
+            before => Self::choose(before, &self.line.rings, shared, sender.endpoint, life),
         };
-        self.receiver = Some(receiver);
-        if !self.rings.push(shared, sender.endpoint, life, (receiver, Lane::Requests), head, bytes) {
+        self.line.receiver = Some(receiver);
+        if !self.line.rings.push(shared, sender.endpoint, life, (receiver, Lane::Requests), head, bytes) {
             return Ok(false);
         }
         if !life.control.receives(receiver) {

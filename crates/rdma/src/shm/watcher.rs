@@ -19,12 +19,12 @@ use rustix::{
     net::{SocketFlags, accept_with, sockopt::socket_peercred},
 };
 
-use crate::{Region, RegionError};
+use crate::{Region, RegionError, queues::Life as _};
 
 use super::{
     NODES, Shared,
+    control::Control,
     links::{Link, Links},
-    member::control_of,
     node::Peer,
     wire::{self, Kind, Letter, Post},
 };
@@ -129,7 +129,7 @@ impl<E: Engine> Watcher<E> {
         if !(same_user && in_range && newer && letter.kind == Kind::Hello && letter.fits(&welcome)) {
             return false;
         }
-        let Some(control) = control_of(letter, file) else { return false };
+        let Some(control) = Control::of_peer(file, letter.node, letter.incarnation) else { return false };
         let life = Arc::new(Peer::new(letter.node, letter.incarnation, control));
         // It is first known here, so that its messages are understood.
         shared.welcome(Arc::clone(&life));

@@ -13,6 +13,7 @@ use super::{
     Cost, Shared, Transport,
     agenda::Event,
     clock::{NANO, Picos},
+    life::Found,
     queue::{Op, Stage},
     station::Arrival,
     world::World,
@@ -20,8 +21,10 @@ use super::{
 use crate::{
     Buffers, Capabilities, FabricError, Incarnation, NodeEvent, NodeId, Port, Presence, Time, VerbError,
     alarm::{Ring, Ringer},
+    backend::Backend,
     membership::Told,
-    port::{Activity, Backend, Events, Frame, Received, Reply, ReplyTo, Work},
+    port::{Activity, Events, Frame, Received, Reply, ReplyTo, Work},
+    queues::{Line, Queues},
 };
 
 /// The most time that an idle poll advances the world.
@@ -45,8 +48,18 @@ pub struct SimPort<E: Engine> {
     pub(super) station: u32,
     node: NodeId,
     incarnation: Incarnation,
-    nodes: usize,
+    queues: Queues<Found, InWorld>,
     told: Told,
+}
+
+/// The operations of a queue are in the world.
+#[derive(Debug)]
+pub struct InWorld;
+
+impl Line for InWorld {
+    fn is_empty(&self) -> bool {
+        true
+    }
 }
 
 impl<E: Engine> SimPort<E> {
@@ -58,7 +71,8 @@ impl<E: Engine> SimPort<E> {
             it.crewed = crewed;
         }
         let told = Told::of(world.nodes.iter().map(|node| node.shown));
-        Ok(Self { shared: Arc::clone(shared), station, node, incarnation, nodes: world.nodes.len(), told })
+        let queues = Queues::new(world.nodes.len(), world.config.queue_depth, 0, || InWorld);
+        Ok(Self { shared: Arc::clone(shared), station, node, incarnation, queues, told })
     }
 
     /// Returns whether the incarnation that the port belongs to has died.
@@ -116,6 +130,9 @@ impl<E: Engine> SimPort<E> {
 impl<E: Engine> Port for SimPort<E> {}
 
 impl<E: Engine> Backend for SimPort<E> {
+    type Life = Found;
+    type Line = InWorld;
+
     const VIRTUAL: bool = true;
 
     fn node(&self) -> NodeId {
@@ -130,30 +147,22 @@ impl<E: Engine> Backend for SimPort<E> {
         self.shared.world.lock().config.buffers
     }
 
-    fn reserve(&mut self, to: NodeId) -> Result<(), VerbError> {
-        let index = usize::from(to.0);
-        if index >= self.nodes {
-            return Err(VerbError::UnknownNode { node: to });
-        }
-        let mut world = self.shared.world.lock();
-        let depth = world.config.queue_depth;
-        let target = &world.nodes[index];
-        let (life, over) = (target.life.incarnation, target.life.is_over() && target.shown.here().is_none());
-        let Some(it) = world.station(self.station) else { return Err(VerbError::NotRung) };
-        let queue = &mut it.queues[index];
-        if queue.life.is_none() {
-            (queue.life, queue.cut) = (Some(life), over);
-        }
-        if queue.taken >= depth {
-            return Err(VerbError::QueueFull { node: to, depth });
-        }
-        queue.taken += 1;
-        Ok(())
+    fn queues(&mut self) -> &mut Queues<Found, InWorld> {
+        &mut self.queues
     }
 
-    fn release(&mut self, to: NodeId) {
+    fn life(&self, node: NodeId) -> Result<Arc<Found>, VerbError> {
+        let world = self.shared.world.lock();
+        let target = world.nodes.get(usize::from(node.0)).ok_or(VerbError::UnknownNode { node })?;
+        let over = target.life.is_over() && target.shown.here().is_none();
+        Ok(Arc::new(Found { node, incarnation: target.life.incarnation, over }))
+    }
+
+    fn connected(&mut self, node: NodeId) {
+        let Some(found) = self.queues.get(node).and_then(|queue| queue.life.clone()) else { return };
         if let Some(it) = self.shared.world.lock().station(self.station) {
-            it.queues[usize::from(to.0)].taken -= 1;
+            let queue = &mut it.queues[usize::from(node.0)];
+            (queue.life, queue.cut, queue.broken) = (Some(found.incarnation), found.over, None);
         }
     }
 
@@ -230,12 +239,13 @@ impl<E: Engine> Backend for SimPort<E> {
             let mut takes = 0;
             match arrival {
                 Arrival::Completed { queue, ticket, verb, outcome } => {
-                    it.queues[usize::from(queue)].taken -= 1;
                     it.in_flight -= 1;
                     if ticket.is_some() {
                         takes = cpu.completion;
                     }
-                    events.completed(ticket, verb, outcome);
+                    if let Some(queue) = self.queues.get(NodeId(queue)) {
+                        queue.state.complete(ticket, verb, outcome, events);
+                    }
                 }
                 Arrival::Replied { ticket, from, frame } => {
                     takes = cpu.receive;
@@ -362,11 +372,12 @@ impl<E: Engine> Backend for SimPort<E> {
             Arrival::Departed { node: departed, .. } => *departed != node,
             Arrival::Replied { .. } | Arrival::Changed => true,
         });
-        let queue = &mut it.queues[usize::from(node.0)];
         if !queue.ops.is_empty() || !reported {
             return Ok(None);
         }
-        (queue.life, queue.cut, queue.broken) = (Some(incarnation), false, None);
+        drop(world);
+        self.queues.connect(node, Arc::new(Found { node, incarnation, over: false }));
+        self.connected(node);
         Ok(Some(incarnation))
     }
 

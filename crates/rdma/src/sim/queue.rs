@@ -85,8 +85,6 @@ pub(super) struct Queue {
     pub(super) ops: VecDeque<Op>,
     /// The number of the first of them.
     first: u32,
-    /// The number of places taken, until operations are reported.
-    pub(super) taken: usize,
     /// The failure of an unsignaled operation, until it is reported.
     pub(super) broken: Option<VerbError>,
     /// Whether its next message waits for room at the target.

@@ -6,7 +6,7 @@ use crate::{Atomicity, Buffers, Capabilities, Delivery, Incarnation, NodeId, Ord
 
 use super::{TcpError, noise::Key};
 
-/// Bounds on what peers, and strangers, can take of a node.
+/// Bounds on what peers, and connections without the key, can take of a node.
 ///
 /// # Example
 ///
@@ -21,7 +21,7 @@ use super::{TcpError, noise::Key};
 pub struct TcpLimits {
     /// Connections whose peer has not proved yet that it has the key. The oldest makes room for a
     /// new one.
-    pub strangers: usize,
+    pub pending_handshakes: usize,
     /// How long a handshake may take.
     pub handshake_time: Duration,
     /// Handshakes of holders of the key that are answered in a second. Each takes two
@@ -37,7 +37,7 @@ pub struct TcpLimits {
 impl Default for TcpLimits {
     fn default() -> Self {
         Self {
-            strangers: 64,
+            pending_handshakes: 64,
             handshake_time: Duration::from_secs(5),
             handshakes_per_second: 1000,
             connections: 1024,
@@ -199,7 +199,7 @@ impl TcpConfig {
         Self { buffers, ..self }
     }
 
-    /// What peers and strangers can take of this node.
+    /// Sets what peers, and connections without the key, can take of this node.
     pub fn limits(self, limits: TcpLimits) -> Self {
         Self { limits, ..self }
     }

@@ -7,10 +7,11 @@
 //! take their time: the thread looks every [`WATCH`] whether the endpoint still takes turns, and
 //! takes over where it does not.
 //!
-//! An endpoint serves members only. Where a stranger comes, or a node is to be dialed, it gives the
-//! lead back: handshakes take long, and what strangers take is the thread's to divide (`shares`).
+//! An endpoint serves members only. Where a connection is to be accepted, or a node to be dialed, it
+//! gives the lead back: handshakes take long, and the thread divides their share (`shares`).
 
 use std::{
+    net::TcpListener,
     sync::{
         Arc,
         atomic::{
@@ -18,6 +19,7 @@ use std::{
             fence,
         },
     },
+    thread::JoinHandle,
     time::Duration,
 };
 
@@ -26,7 +28,12 @@ use parking_lot::Mutex;
 
 use crate::{executor::idle::Idle, lead::Leader, time};
 
-use super::{bell::Ready, service::Service, shared::Shared};
+use super::{
+    TcpError,
+    bell::{Interest, Ready},
+    service::{CHANNEL, Joining, LISTENER, Service},
+    shared::Shared,
+};
 
 /// What is driven, until the node leaves.
 pub(super) type Work<E> = Arc<Mutex<Option<Service<E>>>>;
@@ -38,8 +45,27 @@ const WATCH: Duration = Duration::from_micros(200);
 /// Looks at an endpoint that rests before the thread sleeps for longer.
 const LOOKS: u32 = 4;
 
+/// Starts the thread of a node, which begins to connect to its peers.
+pub(super) fn start<E: Engine>(
+    shared: Arc<Shared<E>>,
+    listener: TcpListener,
+    joining: Arc<Joining>,
+) -> Result<(JoinHandle<()>, Work<E>), TcpError> {
+    listener.set_nonblocking(true).map_err(TcpError::io("listen"))?;
+    shared.service.watch(&listener, LISTENER, Interest::INPUT).map_err(TcpError::system("watch the listener"))?;
+    if let Some(channel) = shared.handler.as_ref().and_then(|handler| handler.channel()) {
+        shared.service.watch(channel, CHANNEL, Interest::INPUT).map_err(TcpError::system("watch a channel"))?;
+    }
+    let name = format!("drtm-tcp-{}", shared.node.0);
+    let service = Service::new(Arc::clone(&shared), listener, joining);
+    let work = Arc::new(Mutex::new(Some(service)));
+    let driven = Arc::clone(&work);
+    let thread = std::thread::Builder::new().name(name).spawn(move || run(&driven, &shared));
+    Ok((thread.map_err(TcpError::io("start the node's thread"))?, work))
+}
+
 /// The node's thread.
-pub(super) fn run<E: Engine>(work: &Mutex<Option<Service<E>>>, shared: &Shared<E>) {
+fn run<E: Engine>(work: &Mutex<Option<Service<E>>>, shared: &Shared<E>) {
     if let Some(service) = &mut *work.lock() {
         service.dial_all();
     }
@@ -119,10 +145,10 @@ fn watch<E: Engine>(work: &Mutex<Option<Service<E>>>, shared: &Shared<E>) {
 }
 
 impl<E: Engine> Service<E> {
-    /// Lets an endpoint take over that polls anyway, unless there are strangers.
+    /// Lets an endpoint take over that polls anyway, unless handshakes are pending.
     fn offer(&self) {
-        if self.shares.had_members() && self.shared.attendant.is_none() {
-            self.shared.lead.offer(self.strangers.is_empty());
+        if self.shares.had_members() && self.shared.handler.is_none() {
+            self.shared.lead.offer(self.handshakes.is_empty());
         }
     }
 
@@ -209,7 +235,7 @@ mod tests {
     }
 
     fn add(fabric: &TcpFabric<NoHtm>, word: Remote) -> u64 {
-        // Its connection is a stranger's at first.
+        // Its connection begins with a handshake.
         let endpoint = fabric.endpoint(NodeId(0)).expect("an endpoint");
         block_on(&endpoint, endpoint.during(Phase::Other).fetch_add(word, 1)).expect("it is there")
     }

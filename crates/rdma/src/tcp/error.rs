@@ -163,7 +163,7 @@ pub enum Refusal {
     Slow,
     /// It ended before its handshake did.
     Truncated,
-    /// More strangers came than there is room for.
+    /// More handshakes were pending than there is room for.
     Crowded,
     /// More handshakes than are answered in a second.
     Rate,

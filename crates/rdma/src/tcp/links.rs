@@ -12,46 +12,17 @@ use std::{
 
 use drtm_htm::Engine;
 
-use crate::{Incarnation, NodeId, Time, die, time};
+use crate::{Incarnation, NodeId, Presence, Time, die, queues::Life as _, time};
 
 use super::{
     Refusal, TcpError,
+    connection::{Connection, Link, Liveness, Role},
     dial::{Dial, Failed},
     flow::{Came, Inflow},
     hello::{Letter, Purpose, VERSION, Verdict},
-    service::{Connection, Link, Liveness, Role, Service},
+    service::Service,
     shared::{End, Peer},
-    strangers::is_over,
 };
-
-/// The links of a node.
-pub(super) struct Links {
-    /// For each node, the connection by which this one dials it.
-    pub(super) dialing: Vec<Option<u64>>,
-    /// For each node, the connection that is the link.
-    linked: Vec<Option<u64>>,
-    /// Nodes that were told that this one dials them.
-    pub(super) promised: Vec<bool>,
-    said: Time,
-}
-
-impl Links {
-    pub(super) fn new(nodes: usize) -> Self {
-        Self {
-            dialing: vec![None; nodes],
-            linked: vec![None; nodes],
-            promised: vec![false; nodes],
-            said: time::of_this_machine(),
-        }
-    }
-
-    /// A dial has ended.
-    pub(super) fn dialed(&mut self, node: NodeId, token: u64) {
-        if let Some(dialing) = self.dialing.get_mut(usize::from(node.0)) {
-            dialing.take_if(|dialing| *dialing == token);
-        }
-    }
-}
 
 impl<E: Engine> Service<E> {
     /// Makes a connection the link to a node.
@@ -82,16 +53,6 @@ impl<E: Engine> Service<E> {
         }
         self.resolve(node, None);
         die::site("tcp.linked");
-    }
-
-    /// A link is lost, and with it the peer, unless there is another link.
-    pub(super) fn lose(&mut self, peer: &Peer, token: u64, end: End) -> Liveness {
-        let linked = &mut self.links.linked[usize::from(peer.node.0)];
-        if linked.take_if(|linked| *linked == token).is_some() {
-            self.shared.part(peer, end);
-            self.cut_off(peer.node, peer.incarnation);
-        }
-        Liveness::Closed(None)
     }
 
     /// Ends a link that takes no more bytes, having heard what the peer had said on it: a peer that
@@ -331,4 +292,13 @@ fn is_silence(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{HostUnreachable, NetworkDown, NetworkUnreachable, TimedOut};
 
     matches!(error.kind(), HostUnreachable | NetworkDown | NetworkUnreachable | TimedOut)
+}
+
+/// Whether an incarnation cannot be here any more, as a node stands.
+pub(super) fn is_over(stands: Presence, incarnation: Incarnation) -> bool {
+    match stands {
+        Presence::Never => false,
+        Presence::Here(last) | Presence::Suspected(last) => last > incarnation,
+        Presence::Left(last) | Presence::Died(last) => last >= incarnation,
+    }
 }

@@ -12,11 +12,13 @@ use std::{
 use drtm_htm::Engine;
 
 use crate::{
-    Buffers, Capabilities, FabricError, Incarnation, NodeEvent, NodeId, Port, Presence, Time, VerbError,
+    Buffers, Capabilities, FabricError, NodeEvent, NodeId, Port, Presence, Time, VerbError,
     alarm::{Ring, Ringer},
+    backend::Backend,
     die,
     membership::Told,
-    port::{Activity, Backend, Events, Frame, Received, Reply, ReplyTo, Work},
+    port::{Activity, Events, Frame, Received, Reply, ReplyTo, Work},
+    queues::Queues,
     time,
 };
 
@@ -26,9 +28,11 @@ use {super::bell::Interest, rustix::io::Errno, std::os::fd::AsFd};
 use super::{
     Member,
     bell::Ready,
-    queue::{Heard, Queue, Sending},
+    caller::Caller,
+    inbox::Place,
+    queue::{Heard, Line, Sending},
     service::Service,
-    shared::{Caller, Place, Shared},
+    shared::{Peer, Shared},
     wire::{self, Response},
 };
 
@@ -64,11 +68,7 @@ pub struct TcpPort<E: Engine> {
     endpoint: u16,
     life: u32,
     place: Arc<Place>,
-    /// For each node.
-    queues: Vec<Queue>,
-    /// Queues that have something under way, or of which something was heard.
-    active: Vec<u32>,
-    depth: usize,
+    queues: Queues<Peer, Line>,
     /// For each node and each of its endpoints that was replied to, the connection.
     callers: Vec<Vec<Option<Arc<Caller>>>>,
     /// Connections that have replies to be written.
@@ -77,8 +77,7 @@ pub struct TcpPort<E: Engine> {
     replies: VecDeque<(ReplyTo, Reply)>,
     spare: Vec<Frame>,
     ready: Vec<Ready>,
-    /// Changes that were looked at, and what was told of them.
-    changes: u32,
+    /// The changes of nodes' presence that were reported.
     told: Told,
     /// It has taken over the node's sockets, as far as it knows.
     leads: bool,
@@ -110,15 +109,12 @@ impl<E: Engine> TcpPort<E> {
             endpoint,
             life: place.tenancy.life.load(Acquire),
             place,
-            queues: (0..shared.nodes()).map(|node| Queue::new(NodeId(node as u16))).collect(),
-            active: Vec::new(),
-            depth: shared.config.queue_depth,
+            queues: Queues::new(shared.nodes(), shared.config.queue_depth, shared.changes.load(Acquire), Line::default),
             callers: (0..shared.nodes()).map(|_| Vec::new()).collect(),
             unwritten: Vec::new(),
             replies: VecDeque::new(),
             spare: Vec::new(),
             ready: Vec::new(),
-            changes: shared.changes.load(Acquire),
             told: Told::of(shared.presences()),
             leads: false,
             attended: false,
@@ -140,42 +136,16 @@ impl<E: Engine> TcpPort<E> {
         self.place.bell.watch(descriptor, u64::from(u32::MAX), Interest::INPUT)
     }
 
-    fn activate(&mut self, index: usize) {
-        if let Some(queue) = self.queues.get_mut(index)
-            && !std::mem::replace(&mut queue.active, true)
-        {
-            self.active.push(index as u32);
-        }
-    }
-
     #[cold]
     fn report_changes(&mut self, events: &mut impl Events) {
-        self.changes = self.shared.changes.load(Acquire);
-        for index in 0..self.queues.len() {
-            if self.queues[index].has_departed() {
-                self.activate(index);
-            }
+        for queue in self.queues.take_news(&self.shared.changes) {
+            queue.end(events);
         }
         // Their sockets are closed when none has them any more.
         for caller in self.callers.iter_mut().flatten() {
             caller.take_if(|caller| caller.is_closed());
         }
         events.changed();
-    }
-
-    /// The first time, the queue is connected. Otherwise there is no room.
-    #[cold]
-    fn reserve_or_refuse(&mut self, to: NodeId) -> Result<(), VerbError> {
-        let unknown = VerbError::UnknownNode { node: to };
-        let queue = self.queues.get_mut(usize::from(to.0)).ok_or(unknown)?;
-        if queue.life().is_none() {
-            queue.connect(self.shared.life_in_directory(to)?);
-        }
-        if queue.taken >= self.depth {
-            return Err(VerbError::QueueFull { node: to, depth: self.depth });
-        }
-        queue.taken += 1;
-        Ok(())
     }
 
     /// The connection of a caller.
@@ -213,7 +183,7 @@ impl<E: Engine> TcpPort<E> {
     }
 
     fn recycle(&self, frame: Frame) {
-        self.shared.mail.recycle(frame);
+        self.shared.inbox.mail.recycle(frame);
         self.shared.made_room();
     }
 
@@ -338,13 +308,18 @@ impl<E: Engine> TcpPort<E> {
     /// next poll reports.
     fn send_all(&mut self) -> bool {
         let by = Sending::of(&self.shared, &self.place, (self.endpoint, self.life));
-        self.active.iter().all(|active| self.queues[*active as usize].send(&by))
+        let mut all_up = true;
+        self.queues.for_each_active(|queue| all_up = all_up && queue.send(&by));
+        all_up
     }
 }
 
 impl<E: Engine> Port for TcpPort<E> {}
 
 impl<E: Engine> Backend for TcpPort<E> {
+    type Life = Peer;
+    type Line = Line;
+
     const YIELDS: bool = false;
 
     fn node(&self) -> NodeId {
@@ -360,26 +335,17 @@ impl<E: Engine> Backend for TcpPort<E> {
     }
 
     #[inline(always)]
-    fn reserve(&mut self, to: NodeId) -> Result<(), VerbError> {
-        if let Some(queue) = self.queues.get_mut(usize::from(to.0))
-            && queue.life().is_some()
-            && queue.taken < self.depth
-        {
-            queue.taken += 1;
-            return Ok(());
-        }
-        self.reserve_or_refuse(to)
+    fn queues(&mut self) -> &mut Queues<Peer, Line> {
+        &mut self.queues
     }
 
-    fn release(&mut self, to: NodeId) {
-        self.queues[usize::from(to.0)].taken -= 1;
+    fn life(&self, node: NodeId) -> Result<Arc<Peer>, VerbError> {
+        self.shared.life_in_directory(node)
     }
 
     #[inline(always)]
     fn post(&mut self, work: Work) {
-        let index = usize::from(work.verb.node().0);
-        self.queues[index].push(work);
-        self.activate(index);
+        self.queues.activate(work.verb.node()).line.push(work);
     }
 
     /// Posted requests are sent at the next poll, all to one node by one system call.
@@ -387,7 +353,7 @@ impl<E: Engine> Backend for TcpPort<E> {
     fn ring(&mut self) {}
 
     fn poll(&mut self, events: &mut impl Events) -> Activity {
-        if self.shared.changes.load(Relaxed) != self.changes {
+        if self.queues.has_news(&self.shared.changes) {
             self.report_changes(events);
         }
         if self.leads && !std::mem::take(&mut self.attended) {
@@ -400,23 +366,12 @@ impl<E: Engine> Backend for TcpPort<E> {
         if !self.unwritten.is_empty() && !self.write_replies() {
             activity = Activity::Busy;
         }
-        if self.active.is_empty() {
+        if self.queues.is_idle() {
             return activity;
         }
         let by = Sending::of(&self.shared, &self.place, (self.endpoint, self.life));
         let mut heard = Heard { spare: &mut self.spare, events };
-        let mut index = 0;
-        while let Some(&active) = self.active.get(index) {
-            let queue = &mut self.queues[active as usize];
-            activity = activity.max(queue.advance(&by, &mut heard));
-            if queue.is_quiet() {
-                queue.active = false;
-                self.active.swap_remove(index);
-            } else {
-                index += 1;
-            }
-        }
-        activity
+        activity.max(self.queues.advance(|queue| queue.advance(&by, &mut heard)))
     }
 
     #[inline(always)]
@@ -426,15 +381,15 @@ impl<E: Engine> Backend for TcpPort<E> {
 
     #[inline(always)]
     fn has_mail(&mut self) -> bool {
-        if self.shared.mail.is_empty() {
+        if self.shared.inbox.mail.is_empty() {
             self.attended = true;
             self.attend(true);
         }
-        !self.shared.mail.is_empty()
+        !self.shared.inbox.mail.is_empty()
     }
 
     fn receive(&mut self) -> Option<Received> {
-        self.shared.mail.receive_message()
+        self.shared.inbox.mail.receive_message()
     }
 
     fn reply(&mut self, to: ReplyTo, reply: Reply) {
@@ -467,36 +422,40 @@ impl<E: Engine> Backend for TcpPort<E> {
         // What was posted or answered since the last poll goes out before the sleep.
         let all_up = self.send_all();
         let written = self.write_replies();
-        let gives_up = self.active.iter().filter_map(|active| self.queues[*active as usize].gives_up_at()).min();
-        let until = [until, gives_up].into_iter().flatten().min();
+        let mut until = until;
+        self.queues.for_each_active(|queue| until = until.into_iter().chain(queue.line.gives_up_at()).min());
         if !self.rest() {
             return;
         }
-        let (shared, place, leads) = (&self.shared, &self.place, self.leads);
+        let (shared, place, queues, leads) = (&self.shared, &self.place, &self.queues, self.leads);
         if receiving {
-            shared.places.lie_down(place);
+            shared.inbox.places.lie_down(place);
         }
         let at_most = until.map(|until| until.since(time::of_this_machine()));
         place.bell.sleep(&mut self.ready, at_most, || {
             written
                 && all_up
-                && shared.changes.load(Relaxed) == self.changes
-                && (!receiving || shared.mail.is_empty())
+                && !queues.has_news(&shared.changes)
+                && (!receiving || shared.inbox.mail.is_empty())
                 && (!leads || shared.is_quiet())
                 && quiet()
         });
         if receiving {
-            shared.places.get_up(place);
+            shared.inbox.places.get_up(place);
         }
         self.rise();
-        for index in 0..self.ready.len() {
-            self.activate(self.ready[index].token as usize);
+        for ready in &self.ready {
+            // The others are not of a queue.
+            if let Some(node) = u16::try_from(ready.token).ok().filter(|node| usize::from(*node) < self.shared.nodes())
+            {
+                self.queues.activate(NodeId(node));
+            }
         }
     }
 
     fn retire(&mut self) {
-        if !self.shared.mail.is_empty() {
-            self.shared.places.wake_for_mail();
+        if !self.shared.inbox.mail.is_empty() {
+            self.shared.inbox.places.wake_for_mail();
         }
     }
 
@@ -506,24 +465,6 @@ impl<E: Engine> Backend for TcpPort<E> {
 
     fn next_event(&mut self) -> Option<NodeEvent> {
         self.told.next(self.shared.presences())
-    }
-
-    fn reconnect(&mut self, node: NodeId) -> Result<Option<Incarnation>, VerbError> {
-        let life = self.shared.life_in_directory(node)?;
-        if life.is_over() {
-            return Err(life.gone());
-        }
-        let index = usize::from(node.0);
-        let incarnation = life.incarnation;
-        if !self.queues[index].is_of(&life) {
-            if !self.queues[index].may_connect() {
-                // What is left ends at the next poll.
-                self.activate(index);
-                return Ok(None);
-            }
-            self.queues[index].connect(life);
-        }
-        Ok(Some(incarnation))
     }
 }
 
@@ -543,7 +484,7 @@ impl<E: Engine> Drop for TcpPort<E> {
         }
         self.shared.wake_driver();
         self.retire();
-        self.shared.places.move_out(self.endpoint);
+        self.shared.inbox.places.move_out(self.endpoint);
     }
 }
 

@@ -1,12 +1,13 @@
 //! What one endpoint has under way to one node: what is not sent yet, and what is not answered yet.
 
-use std::{collections::VecDeque, io, sync::Arc};
+use std::{collections::VecDeque, io};
 
 use drtm_htm::Engine;
 
 use crate::{
     NodeId, Time, VerbError, die,
     port::{Activity, Events, Frame, Ticket, Verb, Work},
+    queues::{self, Life as _, Line as _},
     time,
 };
 
@@ -15,7 +16,8 @@ use super::{
     dial::{Dial, Wire},
     flow::Came,
     hello::{Purpose, Verdict},
-    shared::{Peer, Place, Shared},
+    inbox::Place,
+    shared::{Peer, Shared},
     wire::{self, Failure, Request, Response},
 };
 
@@ -34,14 +36,12 @@ fn sent(verb: &Verb) -> &'static str {
     }
 }
 
-/// How a queue is connected.
-enum Line {
-    /// Not yet: the first operation connects it.
+/// The connection of a queue.
+enum Socket {
+    /// The first operation connects it.
     Down,
     Dialing(Box<(Dial, Wire)>, Time),
     Up(Box<Wire>),
-    /// Not any more, until it is reconnected.
-    Over,
 }
 
 /// What an endpoint's queues need to send.
@@ -66,10 +66,11 @@ pub(super) struct Heard<'p, V> {
     pub(super) events: &'p mut V,
 }
 
-pub(super) struct Queue {
-    node: NodeId,
-    life: Option<Arc<Peer>>,
-    line: Line,
+pub(super) type Queue = queues::Queue<Peer, Line>;
+
+/// The operations of a queue, and the connection that carries them.
+pub struct Line {
+    socket: Socket,
     watched: Interest,
     /// Not sent yet.
     waiting: VecDeque<Work>,
@@ -77,68 +78,44 @@ pub(super) struct Queue {
     sent: VecDeque<Work>,
     /// Calls that the node has, or will have, and has not answered.
     calls: VecDeque<Ticket>,
-    /// Whether it is on the port's list.
-    pub(super) active: bool,
-    /// Places taken.
-    pub(super) taken: usize,
-    /// The failure of an unsignaled operation that is still to be heard of.
-    broken: Option<VerbError>,
-    /// The node has said that the next message waits for room.
+    /// Whether the node has said that the next message waits for room.
     stalled: bool,
 }
 
-impl Queue {
-    pub(super) fn new(node: NodeId) -> Self {
-        Self {
-            node,
-            life: None,
-            line: Line::Down,
-            watched: Interest::INPUT,
-            waiting: VecDeque::new(),
-            sent: VecDeque::new(),
-            calls: VecDeque::new(),
-            active: false,
-            taken: 0,
-            broken: None,
-            stalled: false,
-        }
+impl Default for Line {
+    fn default() -> Self {
+        let (waiting, sent, calls) = Default::default();
+        Self { socket: Socket::Down, watched: Interest::INPUT, waiting, sent, calls, stalled: false }
     }
+}
 
-    pub(super) fn life(&self) -> Option<&Arc<Peer>> {
-        self.life.as_ref()
+impl std::fmt::Debug for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Line").field("waiting", &self.waiting).field("sent", &self.sent).finish_non_exhaustive()
     }
+}
 
-    /// Makes the queue belong to an incarnation.
-    #[cold]
-    pub(super) fn connect(&mut self, life: Arc<Peer>) {
-        debug_assert!(self.is_empty(), "what is for one incarnation is not carried out on another");
-        (self.life, self.line, self.broken, self.stalled) = (Some(life), Line::Down, None, false);
-    }
-
-    /// Whether the queue belongs to this, and can be used.
-    pub(super) fn is_of(&self, life: &Arc<Peer>) -> bool {
-        self.life.as_ref().is_some_and(|now| Arc::ptr_eq(now, life)) && !matches!(self.line, Line::Over)
-    }
-
-    /// Whether nothing that belongs to an incarnation before is still to be reported.
-    pub(super) fn may_connect(&self) -> bool {
-        self.life.is_none() || (matches!(self.line, Line::Over) && self.is_empty())
-    }
-
-    /// Whether its incarnation is over, and that was not reported.
-    pub(super) fn has_departed(&self) -> bool {
-        self.life.as_ref().is_some_and(|life| life.is_over()) && !matches!(self.line, Line::Over)
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
+impl queues::Line for Line {
+    fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.sent.is_empty()
     }
 
-    /// When there is no more patience with the node's handshake.
+    /// Otherwise a reply can still arrive.
+    fn is_quiet(&self) -> bool {
+        self.is_empty() && self.calls.is_empty()
+    }
+
+    fn reset(&mut self) {
+        self.stalled = false;
+    }
+}
+
+impl Line {
+    /// Returns when there is no more patience with the node's handshake.
     pub(super) fn gives_up_at(&self) -> Option<Time> {
-        match self.line {
-            Line::Dialing(_, until) => Some(until),
-            _ => None,
+        match self.socket {
+            Socket::Dialing(_, until) => Some(until),
+            Socket::Down | Socket::Up(_) => None,
         }
     }
 
@@ -147,87 +124,107 @@ impl Queue {
         self.waiting.push_back(work);
     }
 
-    /// Whether nothing can come but the end of the connection.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.is_empty() && self.calls.is_empty()
-    }
-
-    /// Sends what is to be sent. False where that shows that the connection has ended, which the
-    /// next poll reports.
-    pub(super) fn send<E: Engine>(&mut self, by: &Sending<'_, E>) -> bool {
-        let Some(life) = &self.life else { return true };
-        if matches!(self.line, Line::Down) && !self.waiting.is_empty() && (life.is_over() || self.dial(by).is_none()) {
-            return false;
-        }
-        if let Line::Up(wire) = &mut self.line {
-            while wire.out.pending() < AHEAD
-                && let Some(work) = self.waiting.pop_front()
-            {
-                encode(&work, wire.out.frames());
-                if let (Verb::Call { .. }, Some(ticket)) = (&work.verb, work.ticket) {
-                    self.calls.push_back(ticket);
-                }
-                self.sent.push_back(work);
-            }
-            if wire.out.pending() > 0 {
-                if wire.flush().is_err() {
-                    return false;
-                }
-                if let Some(work) = self.sent.back() {
-                    die::site(sent(&work.verb));
-                }
-            }
-        }
-        self.watch(by.bell);
-        true
-    }
-
-    /// Begins to connect. Nothing where that fails at once.
-    #[cold]
-    fn dial<E: Engine>(&mut self, by: &Sending<'_, E>) -> Option<()> {
-        let (shared, life) = (by.shared, self.life.as_ref()?);
-        let purpose = Purpose::Endpoint { endpoint: by.endpoint, life: by.life, expected: life.incarnation };
-        let hello = shared.hello(self.node, purpose);
-        let address = shared.directory.get(usize::from(self.node.0)).copied().flatten()?;
-        let dial = Dial::start(address, &shared.config.key, &hello, shared.config.deadline);
-        let (dial, wire) = dial.ok()?;
-        self.watched = Interest { input: true, output: true };
-        by.bell.watch(&wire.socket, u64::from(self.node.0), self.watched).ok()?;
-        self.line = Line::Dialing(Box::new((dial, wire)), by.now + shared.config.patience);
-        die::site("tcp.dialed");
-        Some(())
-    }
-
     /// Watches the socket for what it waits for.
-    fn watch(&mut self, bell: &Bell) {
-        let (socket, output) = match &self.line {
-            Line::Dialing(dialing, _) => (&dialing.1.socket, !dialing.0.connected),
-            Line::Up(wire) => (&wire.socket, wire.out.pending() > 0),
-            Line::Down | Line::Over => return,
+    fn watch(&mut self, bell: &Bell, node: NodeId) {
+        let (socket, output) = match &self.socket {
+            Socket::Dialing(dialing, _) => (&dialing.1.socket, !dialing.0.connected),
+            Socket::Up(wire) => (&wire.socket, wire.out.pending() > 0),
+            Socket::Down => return,
         };
         let wanted = Interest { input: true, output };
         if wanted != self.watched {
             self.watched = wanted;
             // It fails only for a socket that is not watched, and this one is.
-            let _ = bell.rewatch(socket, u64::from(self.node.0), wanted);
+            let _ = bell.rewatch(socket, u64::from(node.0), wanted);
         }
+    }
+
+    #[cold]
+    fn up(&mut self) {
+        match std::mem::replace(&mut self.socket, Socket::Down) {
+            Socket::Dialing(dialing, _) => self.socket = Socket::Up(Box::new(dialing.1)),
+            other => self.socket = other,
+        }
+    }
+
+    /// Takes the first operation that was sent, if it is such that the answer can be to it.
+    fn next_if(&mut self, fits: impl FnOnce(&Work) -> bool) -> Result<Work, wire::Malformed> {
+        let fits = self.sent.front().is_some_and(fits);
+        self.sent.pop_front_if(|_| fits).ok_or(wire::Malformed)
+    }
+
+    /// Removes a call that is answered.
+    fn answered(&mut self, ticket: Ticket) -> Result<(), wire::Malformed> {
+        let place = self.calls.iter().position(|call| *call == ticket).ok_or(wire::Malformed)?;
+        self.calls.swap_remove_front(place);
+        Ok(())
+    }
+}
+
+impl Queue {
+    /// Sends what waits. Returns false if that shows that the connection has ended, which the next
+    /// poll reports.
+    pub(super) fn send<E: Engine>(&mut self, by: &Sending<'_, E>) -> bool {
+        if self.is_over() {
+            return self.line.waiting.is_empty();
+        }
+        if matches!(self.line.socket, Socket::Down) && !self.line.waiting.is_empty() && self.dial(by).is_none() {
+            return false;
+        }
+        let line = &mut self.line;
+        if let Socket::Up(wire) = &mut line.socket {
+            while wire.out.pending() < AHEAD
+                && let Some(work) = line.waiting.pop_front()
+            {
+                encode(&work, wire.out.frames());
+                if let (Verb::Call { .. }, Some(ticket)) = (&work.verb, work.ticket) {
+                    line.calls.push_back(ticket);
+                }
+                line.sent.push_back(work);
+            }
+            if wire.out.pending() > 0 {
+                if wire.flush().is_err() {
+                    return false;
+                }
+                if let Some(work) = line.sent.back() {
+                    die::site(sent(&work.verb));
+                }
+            }
+        }
+        line.watch(by.bell, self.state.node);
+        true
+    }
+
+    /// Begins to connect. Returns `None` if that fails at once.
+    #[cold]
+    fn dial<E: Engine>(&mut self, by: &Sending<'_, E>) -> Option<()> {
+        let (shared, life) = (by.shared, self.life.as_ref()?);
+        let purpose = Purpose::Endpoint { endpoint: by.endpoint, life: by.life, expected: life.incarnation };
+        let hello = shared.hello(self.state.node, purpose);
+        let address = shared.directory.get(usize::from(self.state.node.0)).copied().flatten()?;
+        let dial = Dial::start(address, &shared.config.key, &hello, shared.config.deadline);
+        let (dial, wire) = dial.ok()?;
+        self.line.watched = Interest { input: true, output: true };
+        by.bell.watch(&wire.socket, u64::from(self.state.node.0), self.line.watched).ok()?;
+        self.line.socket = Socket::Dialing(Box::new((dial, wire)), by.now + shared.config.patience);
+        die::site("tcp.dialed");
+        Some(())
     }
 
     /// Moves everything along, and reports what is over.
     pub(super) fn advance<E: Engine, V: Events>(&mut self, by: &Sending<'_, E>, heard: &mut Heard<'_, V>) -> Activity {
-        let over = self.life.as_ref().is_none_or(|life| life.is_over()) || matches!(self.line, Line::Over);
-        if over || !self.send(by) {
+        if self.is_over() || !self.send(by) {
             self.end(heard.events);
             return Activity::Idle;
         }
-        match &mut self.line {
-            Line::Dialing(dialing, until) => {
+        match &mut self.line.socket {
+            Socket::Dialing(dialing, until) => {
                 let (dial, wire) = &mut **dialing;
                 let expected = self.life.as_ref().map(|life| life.incarnation);
                 match dial.advance(wire) {
                     Ok(None) if by.now < *until => {}
                     Ok(Some(answer)) if answer.verdict == Verdict::Welcome && Some(answer.incarnation) == expected => {
-                        self.up();
+                        self.line.up();
                         if !self.send(by) {
                             self.end(heard.events);
                         }
@@ -235,27 +232,19 @@ impl Queue {
                     Ok(_) | Err(_) => self.end(heard.events),
                 }
             }
-            Line::Up(_) => self.hear(heard),
-            Line::Down | Line::Over => {}
+            Socket::Up(_) => self.hear(heard),
+            Socket::Down => {}
         }
-        match (self.is_empty(), self.stalled) {
+        match (self.line.is_empty(), self.line.stalled) {
             (true, _) => Activity::Idle,
             (false, true) => Activity::Blocked,
             (false, false) => Activity::Remote,
         }
     }
 
-    #[cold]
-    fn up(&mut self) {
-        match std::mem::replace(&mut self.line, Line::Over) {
-            Line::Dialing(dialing, _) => self.line = Line::Up(Box::new(dialing.1)),
-            other => self.line = other,
-        }
-    }
-
     /// Takes what the node has said.
     fn hear<V: Events>(&mut self, by: &mut Heard<'_, V>) {
-        let Line::Up(mut wire) = std::mem::replace(&mut self.line, Line::Over) else { return };
+        let Socket::Up(mut wire) = std::mem::replace(&mut self.line.socket, Socket::Down) else { return };
         let came = match wire.fill() {
             Ok(came) => came,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Came::Nothing,
@@ -265,7 +254,7 @@ impl Queue {
             die::site("tcp.heard");
         }
         let sound = came == Came::Nothing || self.hear_all(&mut wire, by).is_ok();
-        self.line = Line::Up(wire);
+        self.line.socket = Socket::Up(wire);
         if came == Came::End || !sound {
             self.end(by.events);
         }
@@ -293,11 +282,11 @@ impl Queue {
         match response {
             Response::Done(count) => {
                 for _ in 0..count {
-                    let work = self.sent.pop_front().ok_or(wire::Malformed)?;
+                    let work = self.line.sent.pop_front().ok_or(wire::Malformed)?;
                     let has_value =
                         matches!(work.verb, Verb::Read { .. } | Verb::CompareSwap { .. } | Verb::FetchAdd { .. });
                     if has_value && work.ticket.is_some() {
-                        self.sent.push_front(work);
+                        self.line.sent.push_front(work);
                         return Err(wire::Malformed);
                     }
                     self.complete(work, Ok(0), by.events);
@@ -305,60 +294,46 @@ impl Queue {
             }
             Response::Value(value) => {
                 let atomic = |work: &Work| matches!(work.verb, Verb::CompareSwap { .. } | Verb::FetchAdd { .. });
-                let work = self.next_if(atomic)?;
+                let work = self.line.next_if(atomic)?;
                 self.complete(work, Ok(value), by.events);
             }
             Response::Words(words) => {
                 let fits = |work: &Work| matches!(&work.verb, Verb::Read { into, .. } if 8 * into.len() == words.len());
-                let mut work = self.next_if(fits)?;
+                let mut work = self.line.next_if(fits)?;
                 if let Verb::Read { into, .. } = &mut work.verb {
                     wire::get_words(words, into);
                 }
                 self.complete(work, Ok(0), by.events);
             }
             Response::Failed(failure) => {
-                let work = self.sent.pop_front().ok_or(wire::Malformed)?;
-                let error = self.broken.unwrap_or_else(|| error_of(failure, &work.verb));
-                // Unheard of, it takes the place of the next.
-                self.broken = work.ticket.is_none().then_some(error);
+                let work = self.line.sent.pop_front().ok_or(wire::Malformed)?;
+                let error = self.state.broken().unwrap_or_else(|| error_of(failure, &work.verb));
+                self.state.note(work.ticket.is_some(), &Err(error));
                 if let (Verb::Call { .. }, Some(ticket)) = (&work.verb, work.ticket) {
-                    self.answered(ticket)?;
+                    self.line.answered(ticket)?;
                 }
                 self.complete(work, Err(error), by.events);
             }
-            Response::Stalled => self.stalled = true,
+            Response::Stalled => self.line.stalled = true,
             Response::Reply { ticket, bytes } => {
-                self.answered(ticket)?;
+                self.line.answered(ticket)?;
                 let mut frame = by.spare.pop().unwrap_or_default();
                 frame.clear();
                 frame.extend_from_slice(bytes);
-                by.events.replied(ticket, self.node, Some(frame));
+                by.events.replied(ticket, self.state.node, Some(frame));
             }
             Response::Refusal { ticket } => {
-                self.answered(ticket)?;
-                by.events.replied(ticket, self.node, None);
+                self.line.answered(ticket)?;
+                by.events.replied(ticket, self.state.node, None);
             }
         }
         Ok(())
     }
 
-    fn next_if(&mut self, fits: impl FnOnce(&Work) -> bool) -> Result<Work, wire::Malformed> {
-        let fits = self.sent.front().is_some_and(fits);
-        self.sent.pop_front_if(|_| fits).ok_or(wire::Malformed)
-    }
-
-    /// A call is answered, which must be one.
-    fn answered(&mut self, ticket: Ticket) -> Result<(), wire::Malformed> {
-        let place = self.calls.iter().position(|call| *call == ticket).ok_or(wire::Malformed)?;
-        self.calls.swap_remove_front(place);
-        Ok(())
-    }
-
     #[inline]
     fn complete(&mut self, work: Work, outcome: Result<u64, VerbError>, events: &mut impl Events) {
-        self.taken -= 1;
-        self.stalled = false;
-        events.completed(work.ticket, work.verb, outcome);
+        self.line.stalled = false;
+        self.state.complete(work.ticket, work.verb, outcome, events);
     }
 
     /// Ends everything: what was sent may have taken effect, and what was not has not.
@@ -366,14 +341,13 @@ impl Queue {
     pub(super) fn end(&mut self, events: &mut impl Events) {
         let Some(life) = self.life.clone() else { return };
         let cut_off = life.cut_off();
-        if !matches!(std::mem::replace(&mut self.line, Line::Over), Line::Over) {
-            self.calls.clear();
-            events.departed(self.node, cut_off);
-        }
-        while let Some(work) = self.sent.pop_front() {
+        (self.line.socket, self.line.stalled) = (Socket::Down, false);
+        self.line.calls.clear();
+        self.state.end(cut_off, events);
+        while let Some(work) = self.line.sent.pop_front() {
             self.complete(work, Err(cut_off), events);
         }
-        while let Some(work) = self.waiting.pop_front() {
+        while let Some(work) = self.line.waiting.pop_front() {
             self.complete(work, Err(life.gone()), events);
         }
     }

@@ -14,11 +14,12 @@ use crate::{
 
 use super::{
     Refusal,
+    caller::Caller,
+    connection::{Liveness, Served},
     dial::Wire,
     flow::{Came, Outflow},
     noise::Forged,
-    service::Liveness,
-    shared::{Caller, Shared},
+    shared::Shared,
     shares::UNIT,
     wire::{self, Failure, Request, Response},
 };
@@ -27,23 +28,6 @@ use super::{
 /// so many for each operation.
 const TURN: usize = 256 << 10;
 const OPERATION: usize = UNIT;
-
-/// How far a caller's operations have come.
-#[derive(Debug, Default)]
-pub(super) struct Served {
-    /// The failure of an unsignaled operation, which is still to be heard of.
-    broken: Option<Failure>,
-    /// The next operation waits for room in the mailbox.
-    pub(super) stalled: bool,
-    /// The peer does not read what it is told.
-    pub(super) paused: bool,
-    /// There is more that has come than its turn was long.
-    pub(super) unfinished: bool,
-    /// That messages were delivered is told with the replies to them.
-    pub(super) deferred: bool,
-    /// What was done in the last turn: bytes that were moved, with so many for each operation.
-    pub(super) turn: usize,
-}
 
 /// What the thread that drives has at hand.
 #[derive(Default)]
@@ -229,12 +213,12 @@ impl<E: Engine> Shared<E> {
                 die::site("tcp.added");
                 Ok(Step::Value(found))
             }
-            Request::Call { ticket, bytes } if let Some(attendant) = &self.attendant => {
+            Request::Call { ticket, bytes } if let Some(handler) = &self.handler => {
                 let mut reply = Vec::new();
-                attendant.answer(caller, bytes, &mut reply);
+                handler.answer(caller, bytes, &mut reply);
                 Ok(Step::Answer(ticket, reply))
             }
-            Request::Send { .. } if self.attendant.is_some() => Err(Failure::UnknownRegion),
+            Request::Send { .. } if self.handler.is_some() => Err(Failure::UnknownRegion),
             Request::Send { bytes } => Ok(self.deliver(caller.node, Kind::Message, bytes, hand)),
             Request::Call { ticket, bytes } => {
                 Ok(self.deliver(caller.node, Kind::Call(reply_to(caller, ticket)), bytes, hand))
@@ -243,12 +227,12 @@ impl<E: Engine> Shared<E> {
     }
 
     fn deliver(&self, from: NodeId, kind: Kind, bytes: &[u8], hand: &mut Hand) -> Step {
-        if !self.mail.deliver(from, kind, bytes) {
+        if !self.inbox.mail.deliver(from, kind, bytes) {
             return Step::Full;
         }
         die::site("tcp.delivered");
         if !std::mem::take(&mut hand.receives) {
-            self.places.wake_for_mail();
+            self.inbox.places.wake_for_mail();
         }
         Step::Delivered
     }

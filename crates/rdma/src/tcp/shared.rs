@@ -1,7 +1,7 @@
 //! What all handles, ports and threads of a node have in common.
 
 use std::{
-    net::{SocketAddr, TcpStream},
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{
@@ -20,18 +20,20 @@ use crate::{
     alarm::Ring,
     lead::Lead,
     mailbox::Mailbox,
-    places::{self, Places, Tenancy},
+    places::{Places, Tenancy},
     port::ReplyTo,
+    queues::Life,
     registry::Registry,
 };
 
 use super::{
     TcpConfig,
-    attendant::Attendant,
     bell::Bell,
+    caller::Caller,
     error::RefusalCounters,
-    flow::Outflow,
+    handler::CallHandler,
     hello::{Hello, Purpose},
+    inbox::{Inbox, Place},
     shares::Totals,
     wire::Failure,
 };
@@ -58,7 +60,7 @@ pub(super) enum End {
 
 /// One incarnation of a node, from when it is known to be here until that ends.
 #[derive(Debug)]
-pub(crate) struct Peer {
+pub struct Peer {
     pub(crate) node: NodeId,
     pub(crate) incarnation: Incarnation,
     state: AtomicU8,
@@ -67,11 +69,6 @@ pub(crate) struct Peer {
 impl Peer {
     pub(super) fn new(node: NodeId, incarnation: Incarnation) -> Self {
         Self { node, incarnation, state: AtomicU8::new(HERE) }
-    }
-
-    #[inline(always)]
-    pub(crate) fn is_over(&self) -> bool {
-        self.state.load(Acquire) != HERE
     }
 
     /// The first end counts, unless it was a suspicion.
@@ -94,72 +91,28 @@ impl Peer {
             _ => Presence::Suspected(self.incarnation),
         }
     }
+}
 
-    /// What becomes of an operation that is posted when it is over.
-    pub(crate) fn gone(&self) -> VerbError {
+impl Life for Peer {
+    fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    #[inline(always)]
+    fn is_over(&self) -> bool {
+        self.state.load(Acquire) != HERE
+    }
+
+    fn gone(&self) -> VerbError {
         VerbError::Gone { node: self.node, incarnation: self.incarnation }
     }
 
-    /// What becomes of an operation that was under way.
-    pub(crate) fn cut_off(&self) -> VerbError {
+    fn cut_off(&self) -> VerbError {
         let (node, incarnation) = (self.node, self.incarnation);
         match self.presence() {
             Presence::Suspected(_) => VerbError::Suspected { node, incarnation },
             _ => VerbError::Disconnected { node, incarnation },
         }
-    }
-}
-
-/// What others know of an endpoint of this node.
-#[derive(Debug)]
-pub(crate) struct Place {
-    pub(super) bell: Arc<Bell>,
-    pub(super) tenancy: Tenancy,
-}
-
-impl Ring for Place {
-    fn ring(&self) {
-        self.bell.ring();
-    }
-}
-
-impl places::Place for Place {
-    fn tenancy(&self) -> &Tenancy {
-        &self.tenancy
-    }
-
-    fn rouse(&self) -> bool {
-        self.bell.rouse()
-    }
-}
-
-/// A connection from a peer's endpoint: where answers to it go.
-pub(crate) struct Caller {
-    pub(crate) node: NodeId,
-    pub(crate) incarnation: Incarnation,
-    pub(crate) endpoint: u16,
-    pub(crate) life: u32,
-    /// By which the service knows it.
-    pub(crate) token: u64,
-    pub(super) socket: Arc<TcpStream>,
-    pub(super) out: Mutex<Outflow>,
-    pub(super) closed: AtomicBool,
-}
-
-impl Caller {
-    pub(super) fn is_for(&self, to: &ReplyTo) -> bool {
-        (self.node, self.incarnation, self.endpoint, self.life) == (to.node, to.incarnation, to.endpoint, to.life)
-            && !self.is_closed()
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.closed.load(Acquire)
-    }
-}
-
-impl std::fmt::Debug for Caller {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Caller").field("node", &self.node).field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
 }
 
@@ -180,9 +133,7 @@ pub(crate) struct Shared<E: Engine> {
     lives: Box<[RwLock<Option<Arc<Peer>>>]>,
     /// How often a node has come or gone, so that a port finds out by one look.
     pub(super) changes: AtomicU32,
-    pub(crate) places: Places<Place>,
-    /// What was sent to this node.
-    pub(crate) mail: Mailbox,
+    pub(crate) inbox: Inbox,
     /// For each node, its endpoints' connections.
     callers: Box<[Mutex<Endpoints>]>,
     /// What the thread sleeps on that drives the node's sockets.
@@ -198,8 +149,8 @@ pub(crate) struct Shared<E: Engine> {
     pub(super) silent: AtomicBool,
     pub(super) refusals: RefusalCounters,
     pub(super) totals: Totals,
-    /// Takes calls in place of the mailbox, where there is one.
-    pub(super) attendant: Option<Arc<dyn Attendant<E>>>,
+    /// Takes calls in place of the mailbox, if there is one.
+    pub(super) handler: Option<Arc<dyn CallHandler>>,
 }
 
 impl<E: Engine> Shared<E> {
@@ -209,7 +160,7 @@ impl<E: Engine> Shared<E> {
         home: Peer,
         (directory, at): (Box<[Option<SocketAddr>]>, SocketAddr),
         service: Arc<Bell>,
-        attendant: Option<Arc<dyn Attendant<E>>>,
+        handler: Option<Arc<dyn CallHandler>>,
     ) -> Self {
         let nodes = directory.len();
         let home = Arc::new(home);
@@ -219,8 +170,7 @@ impl<E: Engine> Shared<E> {
             regions: Registry::new(),
             lives: (0..nodes).map(|_| RwLock::default()).collect(),
             changes: AtomicU32::new(0),
-            places: Places::new(ENDPOINTS),
-            mail: Mailbox::new(config.mailbox),
+            inbox: Inbox { mail: Mailbox::new(config.mailbox), places: Places::new(ENDPOINTS) },
             callers: (0..nodes).map(|_| Mutex::default()).collect(),
             service,
             lead: Lead::default(),
@@ -230,7 +180,7 @@ impl<E: Engine> Shared<E> {
             silent: AtomicBool::new(false),
             refusals: RefusalCounters::default(),
             totals: Totals::default(),
-            attendant,
+            handler,
             directory,
             at,
             home: Arc::clone(&home),
@@ -285,7 +235,7 @@ impl<E: Engine> Shared<E> {
     /// Tells all endpoints of this process that something has changed.
     pub(super) fn tell(&self) {
         self.changes.fetch_add(1, Release);
-        self.places.wake_all();
+        self.inbox.places.wake_all();
     }
 
     pub(super) fn register(&self, region: Arc<Region<E>>) -> Result<RegionId, FabricError> {
@@ -306,7 +256,7 @@ impl<E: Engine> Shared<E> {
         if self.home.is_over() {
             return Err(FabricError::Closed { node });
         }
-        self.places.move_in(node, || {
+        self.inbox.places.move_in(node, || {
             let bell = Bell::new().map_err(|_| FabricError::NoDescriptors { node })?;
             Ok(Place { bell: Arc::new(bell), tenancy: Tenancy::default() })
         })
@@ -325,7 +275,7 @@ impl<E: Engine> Shared<E> {
     /// One that is awake looks before it sleeps.
     pub(super) fn wake_driver(&self) {
         fence(SeqCst);
-        match self.lead.resting().and_then(|endpoint| self.places.get(endpoint)) {
+        match self.lead.resting().and_then(|endpoint| self.inbox.places.get(endpoint)) {
             Some(place) => place.ring(),
             None => self.service.insist(),
         }
@@ -334,7 +284,7 @@ impl<E: Engine> Shared<E> {
     /// Whether nothing that other threads bring about is to be done for the node's connections: the
     /// last look of a thread that is about to sleep on them.
     pub(super) fn is_quiet(&self) -> bool {
-        let room = self.starved.load(Relaxed) && self.mail.has_room();
+        let room = self.starved.load(Relaxed) && self.inbox.mail.has_room();
         !room && !self.leaving.load(SeqCst) && self.blocked.lock().is_empty()
     }
 
@@ -357,8 +307,8 @@ impl<E: Engine> Shared<E> {
     /// A connection is closed.
     pub(super) fn disconnect_caller(&self, caller: &Arc<Caller>) {
         caller.closed.store(true, Release);
-        if let Some(attendant) = &self.attendant {
-            attendant.closed(caller);
+        if let Some(handler) = &self.handler {
+            handler.closed(caller);
         }
         let mut callers = self.callers[usize::from(caller.node.0)].lock();
         if let Some(place) = callers.get_mut(usize::from(caller.endpoint))

@@ -1,9 +1,9 @@
-//! How a node's thread divides its work between members and strangers.
+//! How a node's thread divides its work between members and handshakes.
 //!
 //! Work is counted in units: one is a small operation, or 64 bytes that are moved. In a round in
-//! which members had work, strangers get a quarter of what members have got so far, so that members
-//! have four parts in five of all. What strangers do not use is saved, up to a bound. In a round in
-//! which members had nothing, nothing is taken from them: then it costs strangers nothing. But it
+//! which members had work, handshakes get a quarter of what members have got so far, so that members
+//! have four parts in five of all. What handshakes do not use is saved, up to a bound. In a round in
+//! which members had nothing, nothing is taken from them: then handshakes cost nothing. But it
 //! is soon time for the next round, in which members may have something.
 //!
 //! The order of a round sees to the rest: members come first.
@@ -13,21 +13,21 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Bytes that count as one unit.
 pub(super) const UNIT: usize = 64;
 
-/// What a stranger takes, in units: to be accepted, to be read, and to be answered.
+/// What a handshake takes, in units: to be accepted, to be read, and to be answered.
 pub(super) const ACCEPT: u64 = 16;
 pub(super) const HEAR: u64 = 4;
 pub(super) const ANSWER: u64 = 128;
 
-/// The most that one step of a stranger takes. A step begins where there is credit for all of it.
+/// The most that one step of a handshake takes. A step begins where there is credit for all of it.
 const STEP: u64 = ACCEPT + HEAR + ANSWER;
 
-/// What strangers get: one unit for so many of the members'.
+/// What handshakes get: one unit for so many of the members'.
 const SHARE: u64 = 4;
 
-/// The most that is saved for strangers, in units.
+/// The most that is saved for handshakes, in units.
 const SAVED: u64 = 16 * STEP;
 
-/// What strangers take of a round in which members have nothing, before it is time for the next, in
+/// What handshakes take of a round in which members have nothing, before it is time for the next, in
 /// units.
 const FREE: u64 = 4 * STEP;
 
@@ -39,7 +39,7 @@ pub struct WorkUnits {
     /// For holders of the key.
     pub members: u64,
     /// For others, in rounds in which holders of the key had work.
-    pub strangers: u64,
+    pub handshakes: u64,
     /// For others, in rounds in which holders of the key had none.
     pub aside: u64,
     /// The most for one connection of a peer in one turn.
@@ -54,16 +54,16 @@ pub(super) struct Totals([AtomicU64; 5]);
 
 impl Totals {
     fn write(&self, units: &WorkUnits) {
-        let WorkUnits { members, strangers, aside, longest_turn, strays } = *units;
-        for (total, units) in self.0.iter().zip([members, strangers, aside, longest_turn, strays]) {
+        let WorkUnits { members, handshakes, aside, longest_turn, strays } = *units;
+        for (total, units) in self.0.iter().zip([members, handshakes, aside, longest_turn, strays]) {
             total.store(units, Relaxed);
         }
     }
 
     pub(super) fn read(&self) -> WorkUnits {
-        let [members, strangers, aside, longest_turn, strays] =
+        let [members, handshakes, aside, longest_turn, strays] =
             [0, 1, 2, 3, 4].map(|index: usize| self.0[index].load(Relaxed));
-        WorkUnits { members, strangers, aside, longest_turn, strays }
+        WorkUnits { members, handshakes, aside, longest_turn, strays }
     }
 }
 
@@ -72,9 +72,9 @@ impl Totals {
 pub(super) struct Shares {
     /// Units of members in this round.
     round: u64,
-    /// Units of strangers in this round that cost them nothing.
+    /// Units of handshakes in this round that cost them nothing.
     free: u64,
-    /// What strangers may still take: [`SHARE`] of these are a unit.
+    /// What handshakes may still take: [`SHARE`] of these are a unit.
     credit: u64,
     units: WorkUnits,
     changed: bool,
@@ -112,7 +112,7 @@ impl Shares {
         self.changed = true;
     }
 
-    /// Whether a stranger may take a step now.
+    /// Returns whether a handshake may take a step now.
     pub(super) fn admits(&self) -> bool {
         match self.round {
             0 => self.free < FREE,
@@ -120,15 +120,15 @@ impl Shares {
         }
     }
 
-    /// A stranger has taken some of its step.
-    pub(super) fn stranger(&mut self, units: u64) {
+    /// Counts a part of a handshake's step.
+    pub(super) fn handshake(&mut self, units: u64) {
         if self.round == 0 {
             self.units.aside += units;
             self.free += units;
         } else {
             debug_assert!(SHARE * units <= self.credit, "a step is admitted first, and takes no more than it may");
             self.credit = self.credit.saturating_sub(SHARE * units);
-            self.units.strangers += units;
+            self.units.handshakes += units;
         }
         self.changed = true;
     }
@@ -145,7 +145,7 @@ mod tests {
     enum Deed {
         Round,
         Member(u64),
-        /// A stranger wants to take a step, of which this is a part.
+        /// A handshake wants to take a step, of which this is a part.
         Stranger(u64),
     }
 
@@ -161,7 +161,7 @@ mod tests {
 
     proptest! {
         /// Whatever comes in whatever order, members have four parts in five of what is done in
-        /// rounds in which they have work, and strangers are admitted in the others, for a while.
+        /// rounds in which they have work, and handshakes are admitted in the others, for a while.
         #[test]
         fn members_have_their_share(deeds in deeds()) {
             let (totals, mut shares) = (Totals::default(), Shares::default());
@@ -179,7 +179,7 @@ mod tests {
                         of_round += units;
                     }
                     Deed::Stranger(units) if shares.admits() => {
-                        shares.stranger(units);
+                        shares.handshake(units);
                         match of_round {
                             0 => (aside, free) = (aside + units, free + units),
                             _ => beside += units,
@@ -192,12 +192,12 @@ mod tests {
             }
             shares.begin_round(&totals);
             let found = totals.read();
-            prop_assert_eq!((found.members, found.strangers, found.aside), (members, beside, aside));
+            prop_assert_eq!((found.members, found.handshakes, found.aside), (members, beside, aside));
         }
 
-        /// However little members do in each round, strangers come in by and by.
+        /// However little members do in each round, handshakes are admitted by and by.
         #[test]
-        fn strangers_are_not_kept_out_for_ever(each in 1..100_u64) {
+        fn handshakes_are_not_kept_out_for_ever(each in 1..100_u64) {
             let (totals, mut shares) = (Totals::default(), Shares::default());
             let mut rounds = 0;
             while !shares.admits() || rounds == 0 {

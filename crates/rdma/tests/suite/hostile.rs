@@ -405,7 +405,7 @@ fn an_access_outside_of_what_is_granted_fails_and_the_connection_goes_on() {
 #[test]
 fn a_flood_of_connects_leaves_room_for_honest_ones() {
     let connects = connects(300);
-    let (addresses, config) = config(TcpLimits { strangers: 16, ..TcpLimits::default() });
+    let (addresses, config) = config(TcpLimits { pending_handshakes: 16, ..TcpLimits::default() });
     let fabric = node(&config);
     let endpoint = fabric.endpoint(NodeId(0)).expect("room");
     // One that is connected before.
@@ -635,8 +635,8 @@ fn members_have_their_share_under_a_flood_of_strangers() {
     });
     let (work, done) = (fabric.work(), done.load(Relaxed));
     println!("{done} READs of honest peers beside {connects} connects: {work:?}; {:?}", fabric.refusals());
-    assert!(work.strangers + work.aside > 0, "there was a flood");
-    assert!(4 * work.strangers <= work.members, "{work:?}");
+    assert!(work.handshakes + work.aside > 0, "there was a flood");
+    assert!(4 * work.handshakes <= work.members, "{work:?}");
     // All of it has been dealt with.
     until_refused_at_least(&fabric, 3 * (connects / 3));
 }
@@ -732,7 +732,7 @@ fn what_a_process_holds_for_peers_is_bounded() {
     println!("{before} KiB at rest, {strangers} KiB with strangers, {peak} KiB with {GREEDY} greedy peers");
     // Of the limits: for each stranger a socket's worth of input and two ciphers; for each peer's
     // connection what it does not read, one result, and input; the mailbox.
-    let TcpLimits { strangers: most, held_bytes, .. } = TcpLimits::default();
+    let TcpLimits { pending_handshakes: most, held_bytes, .. } = TcpLimits::default();
     let of_strangers = most as u64 * 32;
     let of_peers = u64::from(GREEDY) * (2 * held_bytes as u64 / 1024 + 3 * 384);
     let mailbox = 256 * 64;

@@ -4,7 +4,7 @@ use std::ptr::null_mut;
 
 use rdma_sys::{atomic_t, ibv_send_flags as flags, ibv_send_wr, ibv_sge, ibv_wr_opcode, rdma_t, ud_t};
 
-use super::{memory::Span, pair::Address};
+use super::{address::Address, memory::Span};
 
 /// What a request is to do.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,8 @@
 //! Connections of which nothing is known yet: accepting them, and the responder's half of the
 //! handshake.
 //!
-//! A stranger that has shown the key is judged by what it says that it is, and is acted on when it
-//! has confirmed. What strangers can take is bounded: their number, their time, and how many are
+//! An initiator that has shown the key is judged by what its hello says, and is acted on when it has
+//! confirmed. What handshakes can take is bounded: their number, their time, and how many are
 //! answered.
 
 use std::{
@@ -13,23 +13,22 @@ use std::{
 
 use drtm_htm::Engine;
 
-use crate::{Incarnation, Presence, Time, time};
+use crate::{Presence, Time, time};
 
 use super::{
     Refusal,
     bell::Interest,
+    caller::Caller,
+    connection::{Connection, Liveness, Role, Served},
     dial::Wire,
     flow::{Came, Outflow, record_in},
     hello::{Answer, CONFIRM, Hello, Letter, PREAMBLE, Purpose, VERSION, Verdict, preamble_of, version_of},
+    links::is_over,
     noise::{self, HANDSHAKE, LENGTH},
-    responder::Served,
-    service::{Connection, LISTENER, Liveness, Role, Service, take_out},
-    shared::{Caller, ENDPOINTS},
+    service::{LISTENER, Service},
+    shared::ENDPOINTS,
     shares::{ACCEPT, ANSWER},
 };
-
-/// Connections that are accepted in a round.
-const ACCEPTED: usize = 16;
 
 /// What a verdict counts as.
 fn refusal_of(verdict: Verdict) -> Option<Refusal> {
@@ -45,25 +44,29 @@ fn refusal_of(verdict: Verdict) -> Option<Refusal> {
 }
 
 impl<E: Engine> Service<E> {
-    pub(super) fn accept(&mut self) {
-        for _ in 0..ACCEPTED {
-            if !self.shares.admits() {
-                return;
-            }
+    /// Accepts a connection. Returns its token. `None` if there is none, or if it is members' turn.
+    pub(super) fn accept(&mut self) -> Option<u64> {
+        while self.shares.admits() {
             let socket = match self.listener.accept() {
                 Ok((socket, _)) => socket,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
                 // One that has gone already is one less.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 // No descriptors, or no memory.
-                Err(_) => return self.listen(false),
+                Err(_) => {
+                    self.listen(false);
+                    return None;
+                }
             };
-            self.shares.stranger(ACCEPT);
-            if self.strangers.len() >= self.shared.config.limits.strangers.max(1) {
+            self.shares.handshake(ACCEPT);
+            if self.handshakes.len() >= self.shared.config.limits.pending_handshakes.max(1) {
                 self.crowd_out();
             }
-            let _ = self.take_in_stranger(socket);
+            if let Some(token) = self.begin_handshake(socket) {
+                return Some(token);
+            }
         }
+        None
     }
 
     /// Begins to accept connections, or stops.
@@ -74,30 +77,28 @@ impl<E: Engine> Service<E> {
         let _ = self.shared.service.rewatch(&self.listener, LISTENER, interest);
     }
 
-    /// Makes room for a stranger: the oldest goes, of those that have not shown the key if there
+    /// Makes room for a handshake: the oldest goes, of those that have not shown the key if there
     /// are such.
     fn crowd_out(&mut self) {
         let unknown =
-            |token: &u64| self.get(*token).is_some_and(|connection| matches!(connection.role, Role::Stranger));
-        let oldest = self.strangers.iter().copied().find(unknown).or(self.strangers.first().copied());
+            |token: &u64| self.get(*token).is_some_and(|connection| matches!(connection.role, Role::Accepted));
+        let oldest = self.handshakes.iter().copied().find(unknown).or(self.handshakes.first().copied());
         if let Some(connection) = oldest.and_then(|oldest| self.take(oldest)) {
             self.close(connection, Some(Refusal::Crowded));
         }
     }
 
-    /// A failure is the system's, which has closed the socket then.
-    fn take_in_stranger(&mut self, socket: TcpStream) -> Option<()> {
+    /// Adds an accepted connection. `None` on a failure of the system, which has closed the socket.
+    fn begin_handshake(&mut self, socket: TcpStream) -> Option<u64> {
         socket.set_nonblocking(true).ok()?;
         let wire = Wire::new(socket, self.shared.config.deadline).ok()?;
-        let token = self.add(wire, Role::Stranger)?;
-        self.strangers.push(token);
-        // Most have said something already.
-        self.drive(token);
-        Some(())
+        let token = self.add(wire, Role::Accepted)?;
+        self.handshakes.push(token);
+        Some(token)
     }
 
-    /// A stranger introduces itself.
-    pub(super) fn hear_stranger(&mut self, connection: &mut Connection) -> Liveness {
+    /// Reads a hello, and answers it.
+    pub(super) fn hear_hello(&mut self, connection: &mut Connection) -> Liveness {
         let came = match connection.wire.fill() {
             Ok(came) => came,
             Err(_) => return Liveness::Closed(Some(Refusal::Truncated)),
@@ -134,7 +135,7 @@ impl<E: Engine> Service<E> {
         if !self.may_answer() {
             return Liveness::Closed(Some(Refusal::Rate));
         }
-        self.shares.stranger(ANSWER);
+        self.shares.handshake(ANSWER);
         let verdict = self.judge(&hello, source_of(&connection.wire));
         if verdict == Verdict::Duplicate {
             self.links.promised[usize::from(hello.from.0)] = true;
@@ -287,22 +288,13 @@ impl<E: Engine> Service<E> {
     /// Ends handshakes that take too long.
     pub(super) fn end_what_is_late(&mut self, now: Time) {
         let limits = self.shared.config.limits;
-        for token in self.strangers.clone() {
-            if self.get(token).is_none_or(|stranger| now.since(stranger.since) > limits.handshake_time)
+        for token in self.handshakes.clone() {
+            if self.get(token).is_none_or(|pending| now.since(pending.since) > limits.handshake_time)
                 && let Some(connection) = self.take(token)
             {
                 self.close(connection, Some(Refusal::Slow));
             }
         }
-    }
-}
-
-/// Whether an incarnation cannot be here any more, as a node stands.
-pub(super) fn is_over(stands: Presence, incarnation: Incarnation) -> bool {
-    match stands {
-        Presence::Never => false,
-        Presence::Here(last) | Presence::Suspected(last) => last > incarnation,
-        Presence::Left(last) | Presence::Died(last) => last >= incarnation,
     }
 }
 
@@ -317,4 +309,9 @@ fn unfinished(came: Came) -> Liveness {
         Came::End => Liveness::Closed(Some(Refusal::Truncated)),
         came => Liveness::Stays(came == Came::Some),
     }
+}
+
+/// A connection whose frames go by another's lock from now on.
+pub(super) fn take_out(wire: &mut Wire) -> Outflow {
+    std::mem::replace(&mut wire.out, Outflow::new(None))
 }
