@@ -104,10 +104,13 @@ pub trait Backend: fmt::Debug + Send {
     /// Takes the next message sent to this node.
     fn receive(&mut self) -> Option<Received>;
 
-    /// Replies to a call, with the frame that it came in, or refuses it without one. It needs no
-    /// place in a queue, so that a request that waits for room can never delay the reply that makes
-    /// room.
-    fn reply(&mut self, to: ReplyTo, reply: Reply);
+    /// Replies to a call, with the frame that it came in, or refuses it. It needs no place in a
+    /// queue, so that a request that waits for room can never delay the reply that makes room.
+    ///
+    /// # Errors
+    ///
+    /// The reply, which has to wait, and what it waits for.
+    fn reply(&mut self, to: &ReplyTo, reply: Reply) -> Result<(), (Reply, Activity)>;
 
     /// Returns the frame of a received message.
     fn recycle_message(&mut self, frame: Frame);

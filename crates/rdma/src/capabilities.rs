@@ -96,9 +96,6 @@ pub struct Capabilities {
     pub queue_depth: usize,
     /// The most unanswered calls of one endpoint.
     pub max_calls: usize,
-    /// Whether the memory of a node that died can be read, by
-    /// [`Fabric::salvage`](crate::Fabric::salvage).
-    pub salvage: bool,
     /// Whether the NIC has processors of its own to run handlers on.
     pub smart_nic: bool,
 }

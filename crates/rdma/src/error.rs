@@ -248,12 +248,4 @@ pub enum FabricError {
         /// The node.
         node: NodeId,
     },
-    /// None of the node's memory is left: the node has not died, or its memory was freed.
-    #[error("nothing of {region} of {node} can be salvaged; it has not died, or came back and died again")]
-    NothingLeft {
-        /// The node.
-        node: NodeId,
-        /// The region.
-        region: RegionId,
-    },
 }

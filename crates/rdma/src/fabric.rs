@@ -44,7 +44,7 @@ use std::{fmt, sync::Arc};
 
 use drtm_htm::Engine;
 
-use crate::{Capabilities, Endpoint, FabricError, Loopback, NodeId, Port, Region, RegionError, RegionId, Salvage};
+use crate::{Capabilities, Endpoint, FabricError, Loopback, NodeId, Port, Region, RegionError, RegionId};
 
 /// A network of nodes: nodes register memory with it, and their workers get endpoints from it.
 ///
@@ -116,11 +116,4 @@ pub trait Fabric: Clone + Send + Sync + fmt::Debug + 'static {
     fn loopback(&self, _node: NodeId) -> Option<Arc<dyn Loopback<Self::Engine>>> {
         None
     }
-
-    /// Returns the memory of a region of a node's last incarnation that died, to be read.
-    ///
-    /// # Errors
-    ///
-    /// When the node is unknown, or no memory is left.
-    fn salvage(&self, node: NodeId, region: RegionId) -> Result<Salvage<Self::Engine>, FabricError>;
 }

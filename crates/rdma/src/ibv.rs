@@ -72,8 +72,8 @@ use std::{
 use drtm_htm::{Engine, Sharing};
 
 use crate::{
-    Atomicity, Capabilities, Endpoint, Fabric, FabricError, Incarnation, Loopback, NodeId, Region, RegionId, Salvage,
-    TcpFabric, queues::Life as _, tcp::CallHandler,
+    Atomicity, Capabilities, Endpoint, Fabric, FabricError, Incarnation, Loopback, NodeId, Region, RegionId, TcpFabric,
+    queues::Life as _, tcp::CallHandler,
 };
 use own::OwnNic;
 use station::Station;
@@ -280,10 +280,5 @@ impl<E: Engine> Fabric for VerbsFabric<E> {
                 None
             }
         }
-    }
-
-    /// The memory of a node that died is gone with its machine: there is never anything left.
-    fn salvage(&self, node: NodeId, region: RegionId) -> Result<Salvage<E>, FabricError> {
-        self.member.tcp.salvage(node, region)
     }
 }

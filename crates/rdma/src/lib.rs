@@ -74,7 +74,6 @@ mod registry;
 #[cfg_attr(feature = "model", allow(dead_code, reason = "models use it in tests only"))]
 mod ring;
 pub mod rpc;
-mod salvage;
 #[cfg(not(feature = "model"))]
 mod shm;
 mod sim;
@@ -112,7 +111,6 @@ pub use membership::{Incarnation, NodeEvent, Presence};
 pub use message::Message;
 pub use pending::{Pending, Reply, Words};
 pub use region::{OutOfBounds, ROOTS, Region, RegionError, TURNS_AT, capacity_within_limits};
-pub use salvage::Salvage;
 #[cfg(not(feature = "model"))]
 pub use shm::{JoinError, ShmConfig, ShmFabric, ShmPort};
 pub use sim::{

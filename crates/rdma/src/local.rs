@@ -23,7 +23,7 @@ use std::sync::{Arc, atomic::AtomicU32, atomic::Ordering::Release};
 
 use drtm_htm::Engine;
 
-use crate::{Capabilities, Endpoint, Fabric, FabricError, Incarnation, Loopback, NodeId, Region, RegionId, Salvage};
+use crate::{Capabilities, Endpoint, Fabric, FabricError, Incarnation, Loopback, NodeId, Region, RegionId};
 use life::LocalLoopback;
 use node::Node;
 
@@ -118,8 +118,8 @@ impl<E: Engine> LocalFabric<E> {
     }
 
     /// Makes a node die, as far as one process can simulate it. Like [`close`](Self::close), but
-    /// its own endpoints stop too, and its memory can be [salvaged](Fabric::salvage). Threads of
-    /// the node continue; their direct accesses to the memory are not prevented.
+    /// its own endpoints stop too. Threads of the node continue; their direct accesses to the
+    /// memory are not prevented.
     ///
     /// # Errors
     ///
@@ -166,11 +166,5 @@ impl<E: Engine> Fabric for LocalFabric<E> {
     fn loopback(&self, node: NodeId) -> Option<Arc<dyn Loopback<E>>> {
         let life = self.shared.node(node)?.life();
         Some(Arc::new(LocalLoopback { life: Arc::downgrade(&life) }))
-    }
-
-    fn salvage(&self, node: NodeId, region: RegionId) -> Result<Salvage<E>, FabricError> {
-        let dead = self.known(node)?.dead();
-        let left = dead.and_then(|life| life.region(region).map(Arc::clone));
-        left.map(Salvage::new).ok_or(FabricError::NothingLeft { node, region })
     }
 }

@@ -319,17 +319,6 @@ impl<E: Engine> Region<E> {
         }
     }
 
-    /// Maps the same memory again, read-only.
-    #[cfg(not(feature = "model"))]
-    pub(crate) fn read_only(&self) -> Result<Self, RegionError> {
-        let file = self.file.as_ref().ok_or(RegionError::Unsealed)?;
-        let file = file.try_clone().map_err(|source| RegionError::Inspect { source })?;
-        let mapping = map(self.capacity, |bytes| Mapping::of_file_read_only(&file, bytes))?;
-        let region = Self::new(mapping, self.engine.clone(), self.capacity, Some(file));
-        region.refresh()?;
-        Ok(region)
-    }
-
     /// Returns the address of a word, for code that accesses memory by itself.
     #[cfg(all(feature = "verbs", not(feature = "model")))]
     pub(crate) fn address(&self, word: u64) -> *const Word {

@@ -54,7 +54,7 @@ pub use port::ShmPort;
 use std::{
     path::Path,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{
             AtomicU32, AtomicUsize,
             Ordering::{AcqRel, Acquire, Release},
@@ -66,14 +66,14 @@ use drtm_htm::{Engine, NoHtm};
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
-    Capabilities, Endpoint, Fabric, FabricError, Incarnation, NodeId, Presence, Region, RegionError, RegionId, Salvage,
+    Capabilities, Endpoint, Fabric, FabricError, Incarnation, NodeId, Presence, Region, RegionError, RegionId,
     VerbError, die, queues::Life as _,
 };
 use control::Control;
 use inbox::Inbox;
 use links::Links;
 use member::Member;
-use node::{Lives, Peer};
+use node::Peer;
 
 /// The most nodes of a group.
 const NODES: usize = 64;
@@ -124,6 +124,9 @@ impl<E: Engine> Clone for ShmFabric<E> {
     }
 }
 
+/// The incarnation of a node that is here, or was last.
+type LastLife<E> = RwLock<Option<Arc<Peer<E>>>>;
+
 /// The state that all handles, ports and threads of a node share.
 #[derive(Debug)]
 struct Shared<E: Engine> {
@@ -132,7 +135,7 @@ struct Shared<E: Engine> {
     config: ShmConfig,
     /// The node itself, as one of the nodes.
     home: Arc<Peer<E>>,
-    lives: Box<[RwLock<Lives<E>>]>,
+    lives: Box<[LastLife<E>]>,
     /// The number of changes of nodes and of known regions, so that a port detects one by a single
     /// load.
     changes: AtomicU32,
@@ -162,7 +165,7 @@ impl<E: Engine> Shared<E> {
 
     /// Returns the incarnation of a node that is here, or was last.
     fn life(&self, node: NodeId) -> Option<Arc<Peer<E>>> {
-        self.lives.get(usize::from(node.0))?.read().now.clone()
+        self.lives.get(usize::from(node.0))?.read().clone()
     }
 
     /// Returns the incarnation of a node that is here, or was last. [`VerbError::NotJoined`] if
@@ -177,12 +180,11 @@ impl<E: Engine> Shared<E> {
 
     /// Returns this incarnation of a node, if it is still known.
     fn life_of(&self, node: NodeId, incarnation: Incarnation) -> Option<Arc<Peer<E>>> {
-        let lives = self.lives.get(usize::from(node.0))?.read();
-        [&lives.now, &lives.dead].into_iter().flatten().find(|life| life.incarnation == incarnation).cloned()
+        self.life(node).filter(|life| life.incarnation == incarnation)
     }
 
     fn presence(&self, node: usize) -> Presence {
-        self.lives.get(node).and_then(|lives| Some(lives.read().now.as_ref()?.presence())).unwrap_or_default()
+        self.lives.get(node).and_then(|lives| Some(lives.read().as_ref()?.presence())).unwrap_or_default()
     }
 
     fn presences(&self) -> impl Iterator<Item = Presence> {
@@ -200,7 +202,10 @@ impl<E: Engine> Shared<E> {
     /// Adds a node that has joined, in place of its previous incarnation.
     fn welcome(&self, life: Arc<Peer<E>>) {
         let node = usize::from(life.node.0);
-        self.lives[node].write().replace(life);
+        if let Some(before) = self.lives[node].write().replace(life) {
+            // It cannot be here any more, whether or not its socket has said so yet.
+            before.die();
+        }
         self.tell();
     }
 
@@ -358,14 +363,6 @@ impl<E: Engine> Fabric for ShmFabric<E> {
     fn endpoint(&self, node: NodeId) -> Result<Endpoint<ShmPort<E>>, FabricError> {
         self.own(node)?;
         ShmPort::new(&self.member).map(Endpoint::new)
-    }
-
-    fn salvage(&self, node: NodeId, region: RegionId) -> Result<Salvage<E>, FabricError> {
-        let nothing = FabricError::NothingLeft { node, region };
-        let lives = self.member.shared.lives.get(usize::from(node.0)).ok_or(FabricError::UnknownNode { node })?.read();
-        let dead = lives.last_dead().ok_or(nothing)?;
-        let left = dead.regions.get(usize::from(region.0)).and_then(OnceLock::get).ok_or(nothing)?;
-        left.read_only().map(|region| Salvage::new(Arc::new(region))).map_err(|_| nothing)
     }
 }
 

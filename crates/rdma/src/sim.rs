@@ -46,8 +46,7 @@ use drtm_htm::{Engine, Word};
 use parking_lot::Mutex;
 
 use crate::{
-    Capabilities, Endpoint, Fabric, FabricError, Incarnation, Loopback, NodeId, Presence, Region, RegionId, Salvage,
-    Spawner,
+    Capabilities, Endpoint, Fabric, FabricError, Incarnation, Loopback, NodeId, Presence, Region, RegionId, Spawner,
 };
 use agenda::Event;
 use clock::{BEGINNING, NANO, Picos, picos};
@@ -519,13 +518,5 @@ impl<E: Engine> Fabric for SimFabric<E> {
     /// A swap takes no time of the simulation.
     fn loopback(&self, node: NodeId) -> Option<Arc<dyn Loopback<E>>> {
         Some(Arc::new(SimLoopback { shared: Arc::downgrade(&self.shared), node }))
-    }
-
-    fn salvage(&self, node: NodeId, region: RegionId) -> Result<Salvage<E>, FabricError> {
-        let world = self.shared.world.lock();
-        let it = world.nodes.get(usize::from(node.0)).ok_or(FabricError::UnknownNode { node })?;
-        let left = if it.life.state == State::Dead { Some(&it.life.regions) } else { it.dead.as_ref() };
-        let left = left.and_then(|regions| regions.get(usize::from(region.0)).map(Arc::clone));
-        left.map(Salvage::new).ok_or(FabricError::NothingLeft { node, region })
     }
 }

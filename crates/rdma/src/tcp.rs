@@ -74,8 +74,7 @@ use drtm_htm::Engine;
 use parking_lot::Mutex;
 
 use crate::{
-    Capabilities, Endpoint, Fabric, FabricError, Incarnation, NodeId, Region, RegionId, Salvage, alarm::Ring,
-    region::kind_of,
+    Capabilities, Endpoint, Fabric, FabricError, Incarnation, NodeId, Region, RegionId, alarm::Ring, region::kind_of,
 };
 use bell::Bell;
 use driver::Work;
@@ -350,13 +349,5 @@ impl<E: Engine> Fabric for TcpFabric<E> {
     fn endpoint(&self, node: NodeId) -> Result<Endpoint<TcpPort<E>>, FabricError> {
         self.own(node)?;
         TcpPort::new(&self.member).map(Endpoint::new)
-    }
-
-    /// The memory of a node that died is gone with its machine: there is never anything left.
-    fn salvage(&self, node: NodeId, region: RegionId) -> Result<Salvage<E>, FabricError> {
-        if usize::from(node.0) >= self.member.shared.nodes() {
-            return Err(FabricError::UnknownNode { node });
-        }
-        Err(FabricError::NothingLeft { node, region })
     }
 }

@@ -1,7 +1,7 @@
 //! The inner state of an endpoint: its port, its completions, and the conversion of intents into
 //! requests.
 
-use std::mem;
+use std::{collections::VecDeque, mem};
 
 use crate::{
     Capabilities, Counters, NodeId, Phase, Port, Tally, VerbError,
@@ -17,12 +17,14 @@ use crate::{
 use super::completions::Completions;
 
 #[derive(Debug)]
-pub(crate) struct Inner<P> {
+pub(crate) struct Inner<P: Port> {
     pub(crate) port: P,
     capabilities: Capabilities,
     pub(crate) completions: Completions,
     /// Coroutines that wait for a message.
     pub(crate) receivers: TaskSet,
+    /// Replies that wait for room. They do not wait for requests.
+    replies: VecDeque<(ReplyTo, Reply)>,
     /// Whether an executor runs on this endpoint.
     occupied: bool,
     /// The result of the last poll.
@@ -58,6 +60,7 @@ impl<P: Port> Inner<P> {
                 ended: Vec::new(),
             },
             receivers: TaskSet::default(),
+            replies: VecDeque::new(),
             occupied: false,
             activity: Activity::Idle,
             naps: 0,
@@ -114,8 +117,9 @@ impl<P: Port> Inner<P> {
     /// Polls the port once, and wakes the coroutines that became ready.
     #[inline]
     pub(crate) fn poll(&mut self) -> Activity {
+        let waits = if self.replies.is_empty() { Activity::Idle } else { self.send_waiting_replies() };
         let Self { port, completions, .. } = self;
-        let activity = port.poll(completions);
+        let activity = port.poll(completions).max(waits);
         if !completions.timers.is_empty() {
             self.wake_sleepers();
         }
@@ -359,7 +363,25 @@ impl<P: Port> Inner<P> {
         tally.replies += 1;
         tally.doorbells += 1;
         tally.bytes_out += reply.frame.len() as u64;
-        self.port.reply(to, reply);
+        if !self.replies.is_empty() {
+            self.replies.push_back((to, reply));
+        } else if let Err((reply, _)) = self.port.reply(&to, reply) {
+            self.replies.push_back((to, reply));
+        }
+    }
+
+    /// Sends the replies that wait, as far as there is room.
+    #[cold]
+    fn send_waiting_replies(&mut self) -> Activity {
+        let mut activity = Activity::Idle;
+        for _ in 0..self.replies.len() {
+            let Some((to, reply)) = self.replies.pop_front() else { break };
+            if let Err((reply, waits)) = self.port.reply(&to, reply) {
+                self.replies.push_back((to, reply));
+                activity = activity.max(waits);
+            }
+        }
+        activity
     }
 
     pub(crate) fn recycle_message(&mut self, frame: Frame) {
@@ -368,6 +390,15 @@ impl<P: Port> Inner<P> {
 
     pub(crate) fn recycle_reply(&mut self, frame: Frame) {
         self.port.recycle_reply(frame);
+    }
+}
+
+impl<P: Port> Drop for Inner<P> {
+    fn drop(&mut self) {
+        self.send_waiting_replies();
+        for (_, reply) in mem::take(&mut self.replies) {
+            self.port.recycle_message(reply.frame);
+        }
     }
 }
 

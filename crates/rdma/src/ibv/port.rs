@@ -1,7 +1,7 @@
 //! An endpoint's port into the cluster: a queue pair to each node that it uses, and one completion
 //! queue for all of them.
 
-use std::{collections::VecDeque, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use drtm_htm::Engine;
 
@@ -63,8 +63,6 @@ pub struct VerbsPort<E: Engine> {
     completions: Vec<Completion>,
     /// For each node and each of its endpoints that was replied to, by what.
     ways: Vec<Vec<Option<Way>>>,
-    /// Replies that wait for room.
-    waiting: VecDeque<(ReplyTo, Reply)>,
     spare: Vec<Frame>,
     tallies: Arc<Tallies>,
     /// The node stays while it has endpoints.
@@ -133,7 +131,6 @@ impl<E: Engine> VerbsPort<E> {
             replied: Vec::new(),
             completions: Vec::new(),
             ways: (0..nodes).map(|_| Vec::new()).collect(),
-            waiting: VecDeque::new(),
             spare: Vec::new(),
             tallies: nic.station.tallies(),
             nic,
@@ -277,18 +274,6 @@ impl<E: Engine> VerbsPort<E> {
         self.nic.station.made_room(&self.shared.inbox);
     }
 
-    /// Sends replies that waited, as far as there is room.
-    #[cold]
-    fn send_waiting_replies(&mut self) {
-        for _ in 0..self.waiting.len() {
-            let Some((to, reply)) = self.waiting.pop_front() else { break };
-            match self.send_reply(&to, &reply) {
-                Sent::Done => self.recycle(reply.frame),
-                Sent::Busy => self.waiting.push_back((to, reply)),
-            }
-        }
-    }
-
     #[inline]
     fn count(&mut self) {
         if self.nic.posted != Posted::default() {
@@ -346,14 +331,7 @@ impl<E: Engine> Backend for VerbsPort<E> {
     fn poll(&mut self, events: &mut impl Events) -> Activity {
         self.hear(events);
         self.take_completions(events);
-        let mut activity = Activity::Idle;
-        if !self.waiting.is_empty() {
-            self.send_waiting_replies();
-            if !self.waiting.is_empty() {
-                activity = Activity::Busy;
-            }
-        }
-        activity = activity.max(self.queues.advance(|queue| queue.advance(&mut self.nic, events)));
+        let activity = self.queues.advance(|queue| queue.advance(&mut self.nic, events));
         self.flush();
         self.count();
         activity
@@ -374,13 +352,14 @@ impl<E: Engine> Backend for VerbsPort<E> {
         self.shared.inbox.mail.receive_message()
     }
 
-    fn reply(&mut self, to: ReplyTo, reply: Reply) {
-        if self.waiting.is_empty() && self.send_reply(&to, &reply) == Sent::Done {
-            self.recycle(reply.frame);
-        } else {
-            self.waiting.push_back((to, reply));
-        }
+    fn reply(&mut self, to: &ReplyTo, reply: Reply) -> Result<(), (Reply, Activity)> {
+        let sent = self.send_reply(to, &reply);
         self.count();
+        if sent == Sent::Busy {
+            return Err((reply, Activity::Busy));
+        }
+        self.recycle(reply.frame);
+        Ok(())
     }
 
     fn recycle_message(&mut self, frame: Frame) {
@@ -436,11 +415,6 @@ impl<E: Engine> Backend for VerbsPort<E> {
 
 impl<E: Engine> Drop for VerbsPort<E> {
     fn drop(&mut self) {
-        // Replies that were given are sent, as far as there is room.
-        self.send_waiting_replies();
-        for (_, reply) in std::mem::take(&mut self.waiting) {
-            self.recycle(reply.frame);
-        }
         self.count();
         self.nic.station.forget(&self.tallies);
         self.retire();

@@ -103,10 +103,6 @@ impl<E: Engine> Life<E> {
         self.regions.register(node, region, || self.is_over())
     }
 
-    pub(super) fn region(&self, region: RegionId) -> Option<&Arc<Region<E>>> {
-        self.regions.get(region)
-    }
-
     pub(super) fn leave(&self) {
         self.state.fetch_max(LEFT, SeqCst);
     }

@@ -1,4 +1,4 @@
-//! A node: its present incarnation, and the last that died.
+//! A node, by its present incarnation.
 
 use std::sync::Arc;
 
@@ -11,48 +11,31 @@ use super::{LocalConfig, life::Life};
 
 #[derive(Debug)]
 pub(super) struct Node<E: Engine> {
-    lives: RwLock<Lives<E>>,
-}
-
-#[derive(Debug)]
-struct Lives<E: Engine> {
     /// The incarnation that is here, or was last.
-    now: Arc<Life<E>>,
-    /// The last incarnation that died before it, whose memory recovery may read.
-    dead: Option<Arc<Life<E>>>,
+    life: RwLock<Arc<Life<E>>>,
 }
 
 impl<E: Engine> Node<E> {
     pub(super) fn new(node: NodeId, config: &LocalConfig) -> Self {
-        let now = Arc::new(Life::new(node, Incarnation(1), config));
-        Self { lives: RwLock::new(Lives { now, dead: None }) }
+        Self { life: RwLock::new(Arc::new(Life::new(node, Incarnation(1), config))) }
     }
 
     pub(super) fn life(&self) -> Arc<Life<E>> {
-        Arc::clone(&self.lives.read().now)
-    }
-
-    /// Returns the last incarnation that died.
-    pub(super) fn dead(&self) -> Option<Arc<Life<E>>> {
-        let lives = self.lives.read();
-        if lives.now.is_dead() { Some(Arc::clone(&lives.now)) } else { lives.dead.clone() }
+        Arc::clone(&self.life.read())
     }
 
     pub(super) fn presence(&self) -> Presence {
-        self.lives.read().now.presence()
+        self.life.read().presence()
     }
 
     /// Comes back as a new incarnation without memory.
     pub(super) fn revive(&self, node: NodeId, config: &LocalConfig) -> Result<Incarnation, FabricError> {
-        let mut lives = self.lives.write();
-        if !lives.now.is_over() {
+        let mut life = self.life.write();
+        if !life.is_over() {
             return Err(FabricError::Present { node });
         }
-        let incarnation = Incarnation(lives.now.incarnation.0 + 1);
-        let before = std::mem::replace(&mut lives.now, Arc::new(Life::new(node, incarnation, config)));
-        if before.is_dead() {
-            lives.dead = Some(before);
-        }
+        let incarnation = Incarnation(life.incarnation.0 + 1);
+        *life = Arc::new(Life::new(node, incarnation, config));
         Ok(incarnation)
     }
 }

@@ -195,14 +195,15 @@ impl<E: Engine> Backend for LocalPort<E> {
         self.home.mail.receive_message()
     }
 
-    fn reply(&mut self, to: ReplyTo, reply: Reply) {
+    fn reply(&mut self, to: &ReplyTo, reply: Reply) -> Result<(), (Reply, Activity)> {
         let queue = self.replies.activate(to.node);
         if queue.life.as_ref().is_none_or(|life| life.incarnation != to.incarnation) {
             // Replies to an earlier incarnation are dropped.
             queue.abandon(&self.home);
             queue.connect(self.shared.nodes[usize::from(to.node.0)].life());
         }
-        push(queue, Job::Reply(to, reply), self.immediate, &mut self.nic, &self.shared.config);
+        push(queue, Job::Reply(*to, reply), self.immediate, &mut self.nic, &self.shared.config);
+        Ok(())
     }
 
     fn recycle_message(&mut self, frame: Frame) {

@@ -53,16 +53,8 @@ impl Mapping {
 
     /// Maps the memory of a file, from its beginning. The file may be shorter.
     pub(super) fn of_file(file: &File, bytes: usize) -> io::Result<Self> {
-        Self::of_file_with(file, bytes, ProtFlags::READ | ProtFlags::WRITE)
-    }
-
-    /// Maps the memory of a file read-only: a write would be a signal.
-    pub(super) fn of_file_read_only(file: &File, bytes: usize) -> io::Result<Self> {
-        Self::of_file_with(file, bytes, ProtFlags::READ)
-    }
-
-    fn of_file_with(file: &File, bytes: usize, protection: ProtFlags) -> io::Result<Self> {
         let mapping = Self::reserve(bytes, ProtFlags::empty())?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
         // SAFETY: the fixed range lies within the reservation just made, which nothing refers to
         // yet.

@@ -107,7 +107,6 @@ impl ShmConfig {
             max_message_bytes: Buffers::LARGE.min(8 * (self.ring_words - ring::FRAME_HEAD)),
             queue_depth: self.queue_depth,
             max_calls: self.calls,
-            salvage: true,
             smart_nic: false,
         }
     }

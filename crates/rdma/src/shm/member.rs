@@ -95,7 +95,7 @@ impl<E: Engine> Member<E> {
         let _ = inside.watcher.join();
         shared.links.lock().links.clear();
         for lives in &shared.lives {
-            if let Some(life) = &lives.read().now {
+            if let Some(life) = &*lives.read() {
                 life.leave();
             }
         }

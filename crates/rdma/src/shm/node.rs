@@ -119,34 +119,3 @@ impl<E: Engine> Peer<E> {
         }
     }
 }
-
-/// The known incarnations of a node.
-#[derive(Debug)]
-pub(super) struct Lives<E: Engine> {
-    /// The incarnation that is here, or was last.
-    pub(super) now: Option<Arc<Peer<E>>>,
-    /// The last incarnation that died before it, whose memory recovery may read.
-    pub(super) dead: Option<Arc<Peer<E>>>,
-}
-
-impl<E: Engine> Default for Lives<E> {
-    fn default() -> Self {
-        Self { now: None, dead: None }
-    }
-}
-
-impl<E: Engine> Lives<E> {
-    pub(super) fn replace(&mut self, life: Arc<Peer<E>>) {
-        if let Some(before) = self.now.replace(life) {
-            // It cannot be here any more, whether or not its socket has said so yet.
-            before.die();
-            if before.has_died() {
-                self.dead = Some(before);
-            }
-        }
-    }
-
-    pub(super) fn last_dead(&self) -> Option<&Arc<Peer<E>>> {
-        self.now.as_ref().filter(|life| life.has_died()).or(self.dead.as_ref())
-    }
-}

@@ -3,7 +3,6 @@
 mod mail;
 
 use std::{
-    collections::VecDeque,
     fmt,
     sync::{Arc, atomic::Ordering::Acquire},
 };
@@ -54,8 +53,6 @@ pub struct ShmPort<E: Engine> {
     shared: Arc<Shared<E>>,
     sender: Sender,
     queues: Queues<Peer<E>, Line>,
-    /// Replies that wait for room. They do not wait for requests.
-    replies_out: VecDeque<(ReplyTo, Reply)>,
     /// Replies to this endpoint.
     replies_in: Inbox,
     spare: Vec<Frame>,
@@ -77,7 +74,6 @@ impl<E: Engine> ShmPort<E> {
             member: Arc::clone(member),
             sender: Sender { endpoint, life },
             queues: Queues::new(NODES, shared.config.queue_depth, shared.changes.load(Acquire), Line::default),
-            replies_out: VecDeque::new(),
             replies_in: Inbox::default(),
             spare: Vec::new(),
             receives: false,
@@ -150,18 +146,6 @@ impl<E: Engine> ShmPort<E> {
             &reply.frame,
         )
     }
-
-    #[cold]
-    fn send_waiting_replies(&mut self) {
-        for _ in 0..self.replies_out.len() {
-            let Some((to, reply)) = self.replies_out.pop_front() else { return };
-            if self.send_reply(to, &reply) {
-                self.keep(reply.frame);
-            } else {
-                self.replies_out.push_back((to, reply));
-            }
-        }
-    }
 }
 
 impl<E: Engine> Port for ShmPort<E> {}
@@ -208,14 +192,7 @@ impl<E: Engine> Backend for ShmPort<E> {
         if self.replies_in.may_have(&self.shared, self.sender.endpoint) {
             self.report_replies(events);
         }
-        let mut activity = Activity::Idle;
-        if !self.replies_out.is_empty() {
-            self.send_waiting_replies();
-            if !self.replies_out.is_empty() {
-                activity = Activity::Blocked;
-            }
-        }
-        activity.max(self.queues.advance(|queue| queue.finish(&self.shared, self.sender, events)))
+        self.queues.advance(|queue| queue.finish(&self.shared, self.sender, events))
     }
 
     #[inline]
@@ -227,12 +204,12 @@ impl<E: Engine> Backend for ShmPort<E> {
         self.take_mail()
     }
 
-    fn reply(&mut self, to: ReplyTo, reply: Reply) {
-        if self.replies_out.is_empty() && self.send_reply(to, &reply) {
-            self.keep(reply.frame);
-        } else {
-            self.replies_out.push_back((to, reply));
+    fn reply(&mut self, to: &ReplyTo, reply: Reply) -> Result<(), (Reply, Activity)> {
+        if !self.send_reply(*to, &reply) {
+            return Err((reply, Activity::Blocked));
         }
+        self.keep(reply.frame);
+        Ok(())
     }
 
     fn recycle_message(&mut self, frame: Frame) {
@@ -286,8 +263,6 @@ impl<E: Engine> Backend for ShmPort<E> {
 
 impl<E: Engine> Drop for ShmPort<E> {
     fn drop(&mut self) {
-        // Replies are sent as far as there is room.
-        self.send_waiting_replies();
         self.set_receives(false);
         self.pass_on();
         self.shared.move_out(self.sender.endpoint);

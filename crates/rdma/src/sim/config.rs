@@ -235,7 +235,6 @@ impl SimConfig {
             max_message_bytes: Buffers::LARGE,
             queue_depth: self.queue_depth,
             max_calls: self.mailbox,
-            salvage: true,
             smart_nic: false,
         }
     }

@@ -156,8 +156,6 @@ impl<E: Engine> Life<E> {
 pub(super) struct Node<E: Engine> {
     /// The incarnation that is here, or was last.
     pub(super) life: Life<E>,
-    /// The regions of the last incarnation that died.
-    pub(super) dead: Option<Vec<Arc<Region<E>>>>,
     /// The presence that the other nodes see.
     pub(super) shown: Presence,
     pub(super) nics: Vec<Nic>,
@@ -171,7 +169,6 @@ impl<E: Engine> Node<E> {
         let clock = config.clocks.iter().rev().find(|(node, _)| *node == number);
         Self {
             life: Life::new(Incarnation(1)),
-            dead: None,
             shown: Presence::Here(Incarnation(1)),
             nics: vec![Nic::new(config.profile.cached_queue_pairs); config.nics],
             clock: clock.map_or_else(NodeClock::default, |(_, clock)| *clock),

@@ -284,12 +284,14 @@ impl<E: Engine> Backend for SimPort<E> {
         Some(Received { from: letter.from, frame: letter.frame, reply_to: letter.reply_to })
     }
 
-    fn reply(&mut self, to: ReplyTo, reply: Reply) {
+    fn reply(&mut self, to: &ReplyTo, reply: Reply) -> Result<(), (Reply, Activity)> {
         let mut world = self.shared.world.lock();
         if self.is_silenced(&world) {
-            return world.make_room(self.station);
+            world.make_room(self.station);
+        } else {
+            world.send_reply(self.station, *to, reply);
         }
-        world.send_reply(self.station, to, reply);
+        Ok(())
     }
 
     fn recycle_message(&mut self, frame: Frame) {

@@ -237,7 +237,6 @@ impl TcpConfig {
             max_message_bytes: Buffers::LARGE,
             queue_depth: self.queue_depth,
             max_calls: self.calls,
-            salvage: false,
             smart_nic: false,
         }
     }

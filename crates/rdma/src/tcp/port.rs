@@ -1,7 +1,6 @@
 //! An endpoint's port into the cluster: a connection to each node that it uses.
 
 use std::{
-    collections::VecDeque,
     fmt,
     sync::{
         Arc,
@@ -73,8 +72,6 @@ pub struct TcpPort<E: Engine> {
     callers: Vec<Vec<Option<Arc<Caller>>>>,
     /// Connections that have replies to be written.
     unwritten: Vec<Arc<Caller>>,
-    /// Replies that wait for room.
-    replies: VecDeque<(ReplyTo, Reply)>,
     spare: Vec<Frame>,
     ready: Vec<Ready>,
     /// The changes of nodes' presence that were reported.
@@ -89,17 +86,6 @@ pub struct TcpPort<E: Engine> {
     served: bool,
 }
 
-/// What became of a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sent {
-    /// It is sent, or its caller is gone.
-    Done,
-    /// The service has the connection at the moment.
-    Busy,
-    /// The peer does not read what it is told.
-    Full,
-}
-
 impl<E: Engine> TcpPort<E> {
     pub(super) fn new(member: &Arc<Member<E>>) -> Result<Self, FabricError> {
         let shared = Arc::clone(&member.shared);
@@ -112,7 +98,6 @@ impl<E: Engine> TcpPort<E> {
             queues: Queues::new(shared.nodes(), shared.config.queue_depth, shared.changes.load(Acquire), Line::default),
             callers: (0..shared.nodes()).map(|_| Vec::new()).collect(),
             unwritten: Vec::new(),
-            replies: VecDeque::new(),
             spare: Vec::new(),
             ready: Vec::new(),
             told: Told::of(shared.presences()),
@@ -162,14 +147,17 @@ impl<E: Engine> TcpPort<E> {
         place.as_ref()
     }
 
-    /// Puts a reply among what goes out to its caller.
-    fn send_reply(&mut self, to: &ReplyTo, reply: &Reply) -> Sent {
+    /// Puts a reply among what goes out to its caller, unless that is gone. Returns what it waits
+    /// for otherwise.
+    fn send_reply(&mut self, to: &ReplyTo, reply: &Reply) -> Result<(), Activity> {
         let most = self.shared.config.limits.held_bytes;
-        let Some(caller) = self.caller(to) else { return Sent::Done };
+        let Some(caller) = self.caller(to) else { return Ok(()) };
         let caller = Arc::clone(caller);
-        let Some(mut out) = caller.out.try_lock() else { return Sent::Busy };
+        // The service has the connection at the moment.
+        let Some(mut out) = caller.out.try_lock() else { return Err(Activity::Busy) };
+        // The peer does not read what it is told.
         if out.pending() > most {
-            return Sent::Full;
+            return Err(Activity::Blocked);
         }
         let ticket = to.ticket;
         let response =
@@ -179,29 +167,12 @@ impl<E: Engine> TcpPort<E> {
         if self.unwritten.last().is_none_or(|last| !Arc::ptr_eq(last, &caller)) {
             self.unwritten.push(caller);
         }
-        Sent::Done
+        Ok(())
     }
 
     fn recycle(&self, frame: Frame) {
         self.shared.inbox.mail.recycle(frame);
         self.shared.made_room();
-    }
-
-    /// Sends replies that waited, as far as there is room.
-    #[cold]
-    fn send_waiting_replies(&mut self) -> Activity {
-        let mut activity = Activity::Idle;
-        for _ in 0..self.replies.len() {
-            let Some((to, reply)) = self.replies.pop_front() else { break };
-            match self.send_reply(&to, &reply) {
-                Sent::Done => self.recycle(reply.frame),
-                sent => {
-                    self.replies.push_back((to, reply));
-                    activity = activity.max(if sent == Sent::Busy { Activity::Busy } else { Activity::Blocked });
-                }
-            }
-        }
-        activity
     }
 
     /// Writes replies to their sockets, all to one by one system call. False where the service has
@@ -360,9 +331,6 @@ impl<E: Engine> Backend for TcpPort<E> {
             self.attend(false);
         }
         let mut activity = Activity::Idle;
-        if !self.replies.is_empty() {
-            activity = self.send_waiting_replies();
-        }
         if !self.unwritten.is_empty() && !self.write_replies() {
             activity = Activity::Busy;
         }
@@ -392,12 +360,12 @@ impl<E: Engine> Backend for TcpPort<E> {
         self.shared.inbox.mail.receive_message()
     }
 
-    fn reply(&mut self, to: ReplyTo, reply: Reply) {
-        if self.replies.is_empty() && self.send_reply(&to, &reply) == Sent::Done {
-            self.recycle(reply.frame);
-        } else {
-            self.replies.push_back((to, reply));
+    fn reply(&mut self, to: &ReplyTo, reply: Reply) -> Result<(), (Reply, Activity)> {
+        if let Err(waits) = self.send_reply(to, &reply) {
+            return Err((reply, waits));
         }
+        self.recycle(reply.frame);
+        Ok(())
     }
 
     fn recycle_message(&mut self, frame: Frame) {
@@ -472,11 +440,6 @@ impl<E: Engine> Drop for TcpPort<E> {
     fn drop(&mut self) {
         if self.leads {
             self.give_back();
-        }
-        // Replies that were given are sent, as far as there is room.
-        self.send_waiting_replies();
-        for (_, reply) in std::mem::take(&mut self.replies) {
-            self.recycle(reply.frame);
         }
         for caller in std::mem::take(&mut self.unwritten) {
             // The service writes what the socket does not take.

@@ -3,18 +3,17 @@
 
 use std::time::Duration;
 
-use drtm_rdma::{Executor, Fabric, Incarnation, NodeId, Phase, Presence, RegionId, Round, VerbError, block_on, run};
+use drtm_rdma::{Executor, Fabric, Incarnation, NodeId, Phase, Presence, Round, VerbError, block_on, run};
 
 use crate::{
     agent::{Agent, Order, PATIENCE, Service},
-    support::{BASE, Testbed, World, on_every_fabric, with, word},
+    support::{Testbed, World, on_every_fabric, with, word},
 };
 
 on_every_fabric!(
     each_operation_to_a_node_that_died_ends_once,
     leaving_dying_and_coming_back_are_events,
     a_new_incarnation_must_be_accepted,
-    what_a_dead_node_leaves_can_be_read,
     callers_of_a_node_that_dies_do_not_hang,
     an_endpoint_that_sleeps_is_told,
 );
@@ -113,30 +112,6 @@ fn a_new_incarnation_must_be_accepted<R: Testbed>(mood: R::Mood) {
         Ok(())
     });
     world.agent(1).ask(Order::Halt);
-}
-
-fn what_a_dead_node_leaves_can_be_read<R: Testbed>(mood: R::Mood) {
-    let mut world = World::<R>::new(2, mood);
-    let endpoint = world.endpoint();
-    with(&endpoint, async |verbs| verbs.write(word(1, 3), &[5, 6]).await);
-    assert!(world.fabric.salvage(NodeId(1), RegionId(0)).is_err(), "it is alive");
-    world.agent(1).ask(Order::Die);
-    until_gone(&endpoint);
-    if !endpoint.capabilities().salvage {
-        assert!(world.fabric.salvage(NodeId(1), RegionId(0)).is_err(), "it is gone with its machine");
-        return;
-    }
-    let remains = world.fabric.salvage(NodeId(1), RegionId(0)).expect("it has died");
-    let mut words = [0; 3];
-    remains.read(BASE + 24, &mut words).expect("allocated");
-    assert_eq!(words, [5, 6, 0]);
-    assert_eq!(remains.load(BASE + 32), Ok(6));
-    assert!(remains.load(BASE + crate::support::BYTES).is_err());
-    assert!(world.fabric.salvage(NodeId(1), RegionId(1)).is_err());
-    // Until it dies again.
-    world.restart(1);
-    let again = world.fabric.salvage(NodeId(1), RegionId(0)).expect("its last incarnation has died");
-    assert_eq!(again.load(BASE + 32), Ok(6));
 }
 
 fn callers_of_a_node_that_dies_do_not_hang<R: Testbed>(mood: R::Mood) {

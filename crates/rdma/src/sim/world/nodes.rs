@@ -116,9 +116,6 @@ impl<E: Engine> World<E> {
         let before = it.life.incarnation;
         let incarnation = Incarnation(before.0 + 1);
         let regions: Vec<_> = it.life.regions.iter().map(Arc::clone).collect();
-        if it.life.state == State::Dead {
-            it.dead = Some(regions.clone());
-        }
         it.life = Life::new(incarnation);
         if remains == Remains::Memory {
             it.life.regions = regions;
