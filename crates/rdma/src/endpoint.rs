@@ -1,9 +1,20 @@
 //! Endpoints: one worker thread's access to the memory of other nodes.
 
+pub(crate) mod backend;
+pub(crate) mod batch;
+pub(crate) mod buffers;
 mod completions;
+pub(crate) mod counters;
 mod inner;
+pub(crate) mod intent;
+pub(crate) mod message;
 mod nodes;
+pub(crate) mod pending;
+pub(crate) mod port;
+pub(crate) mod queues;
 mod sleep;
+pub(crate) mod tickets;
+pub(crate) mod verbs;
 
 pub use sleep::Sleep;
 
@@ -17,8 +28,10 @@ use std::{
 
 use crate::{
     Capabilities, Cost, Counters, NodeId, Port, VerbError,
-    port::Activity,
-    tickets::{NOBODY, Task},
+    endpoint::{
+        port::Activity,
+        tickets::{NOBODY, Task},
+    },
 };
 use inner::Inner;
 

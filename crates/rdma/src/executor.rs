@@ -16,6 +16,8 @@ mod bell;
 mod coroutines;
 pub(crate) mod idle;
 mod intake;
+pub(crate) mod tasks;
+pub(crate) mod timers;
 
 pub use intake::{Ended, Injector, Spawner};
 

@@ -40,6 +40,27 @@
 //! The in-process fabric shows all of these when [configured](crate::LocalConfig::harsh) so, such
 //! that code which relies on more fails in tests.
 
+pub(crate) mod capabilities;
+#[cfg(all(any(feature = "verbs", test), not(feature = "model")))]
+#[cfg_attr(not(feature = "verbs"), allow(dead_code, reason = "the default build only tests it"))]
+pub(crate) mod datagrams;
+#[doc(hidden)]
+pub mod die;
+#[cfg(all(feature = "verbs", not(feature = "model")))]
+pub(crate) mod ibv;
+pub(crate) mod local;
+pub(crate) mod mailbox;
+pub(crate) mod membership;
+pub(crate) mod places;
+#[cfg(not(feature = "model"))]
+pub(crate) mod shm;
+pub(crate) mod sim;
+#[cfg(all(feature = "tcp", not(feature = "model")))]
+pub(crate) mod tcp;
+#[cfg(all(feature = "tcp", not(feature = "model")))]
+#[doc(hidden)]
+pub mod untrusted;
+
 use std::{fmt, sync::Arc};
 
 use drtm_htm::Engine;

@@ -37,90 +37,58 @@
 //! ```
 
 mod address;
-mod alarm;
-mod backend;
-mod batch;
-mod buffers;
-mod bytes;
-mod capabilities;
-mod counters;
-#[cfg(all(any(feature = "verbs", test), not(feature = "model")))]
-#[cfg_attr(not(feature = "verbs"), allow(dead_code, reason = "the default build only tests it"))]
-mod datagrams;
-#[doc(hidden)]
-pub mod die;
 mod endpoint;
 mod error;
 mod executor;
 mod fabric;
-#[cfg(all(feature = "verbs", not(feature = "model")))]
-mod ibv;
-mod intent;
-#[cfg(any(all(feature = "tcp", not(feature = "model")), all(test, feature = "loom")))]
-#[cfg_attr(feature = "model", allow(dead_code, reason = "the model uses some of it"))]
-mod lead;
-mod local;
-mod loopback;
-mod mailbox;
-mod membership;
-mod memory;
-mod message;
-mod pending;
-mod places;
-mod port;
-mod queues;
 mod region;
-mod registry;
-#[cfg_attr(feature = "model", allow(dead_code, reason = "models use it in tests only"))]
-mod ring;
 pub mod rpc;
-#[cfg(not(feature = "model"))]
-mod shm;
-mod sim;
 mod sync;
-mod tasks;
-#[cfg(all(feature = "tcp", not(feature = "model")))]
-mod tcp;
-mod tickets;
-mod time;
-mod timers;
-#[cfg(all(feature = "tcp", not(feature = "model")))]
-#[doc(hidden)]
-pub mod untrusted;
-mod verbs;
 
 pub use address::{NodeId, Offset, RegionId, Remote};
-pub use backend::Port;
-pub use batch::Batch;
-pub use buffers::Buffers;
-pub use bytes::{read_bytes, words_for, write_bytes};
-pub use capabilities::{Atomicity, Capabilities, Delivery, Order};
-pub use counters::{Counters, Phase, Tally};
-pub use endpoint::{Endpoint, Sleep};
+pub use endpoint::{
+    Endpoint, Sleep,
+    backend::Port,
+    batch::Batch,
+    buffers::Buffers,
+    counters::{Counters, Phase, Tally},
+    message::Message,
+    pending::{Pending, Reply, Words},
+    verbs::Verbs,
+};
 pub use error::{FabricError, VerbError};
 pub use executor::{Ended, Executor, Injector, Round, Spawner, block_on, run};
-pub use fabric::Fabric;
+#[doc(hidden)]
+pub use fabric::die;
 #[cfg(all(feature = "verbs", not(feature = "model")))]
 #[doc(hidden)]
-pub use ibv::{FloorVerb, VerbsFloor};
+pub use fabric::ibv::{FloorVerb, VerbsFloor};
 #[cfg(all(feature = "verbs", not(feature = "model")))]
-pub use ibv::{Posted, VerbsConfig, VerbsError, VerbsFabric, VerbsPort};
-pub use local::{LocalConfig, LocalFabric, LocalPort, Tearing};
-pub use loopback::Loopback;
-pub use membership::{Incarnation, NodeEvent, Presence};
-pub use message::Message;
-pub use pending::{Pending, Reply, Words};
-pub use region::{OutOfBounds, ROOTS, Region, RegionError, TURNS_AT, capacity_within_limits};
+pub use fabric::ibv::{Posted, VerbsConfig, VerbsError, VerbsFabric, VerbsPort};
 #[cfg(not(feature = "model"))]
-pub use shm::{JoinError, ShmConfig, ShmFabric, ShmPort};
-pub use sim::{
-    Chances, Cost, Fault, NicProfile, Primitive, Published, Remains, RunEnd, Sim, SimConfig, SimFabric, SimPort, Trace,
-    Transport,
-};
+pub use fabric::shm::{JoinError, ShmConfig, ShmFabric, ShmPort};
 #[cfg(all(feature = "tcp", not(feature = "model")))]
 #[doc(hidden)]
-pub use tcp::WorkUnits;
+pub use fabric::tcp::WorkUnits;
 #[cfg(all(feature = "tcp", not(feature = "model")))]
-pub use tcp::{Refusal, Refusals, TcpConfig, TcpError, TcpFabric, TcpLimits, TcpPort};
-pub use time::{Elapsed, Time};
-pub use verbs::Verbs;
+pub use fabric::tcp::{Refusal, Refusals, TcpConfig, TcpError, TcpFabric, TcpLimits, TcpPort};
+#[cfg(all(feature = "tcp", not(feature = "model")))]
+#[doc(hidden)]
+pub use fabric::untrusted;
+pub use fabric::{
+    Fabric,
+    capabilities::{Atomicity, Capabilities, Delivery, Order},
+    local::{LocalConfig, LocalFabric, LocalPort, Tearing},
+    membership::{Incarnation, NodeEvent, Presence},
+    sim::{
+        Chances, Cost, Fault, NicProfile, Primitive, Published, Remains, RunEnd, Sim, SimConfig, SimFabric, SimPort,
+        Trace, Transport,
+    },
+};
+pub use region::{
+    OutOfBounds, ROOTS, Region, RegionError, TURNS_AT,
+    bytes::{read_bytes, words_for, write_bytes},
+    capacity_within_limits,
+    loopback::Loopback,
+};
+pub use sync::time::{Elapsed, Time};

@@ -2,10 +2,14 @@
 
 #[cfg(feature = "model")]
 mod boxed;
+pub(crate) mod bytes;
 mod error;
 mod limits;
+pub(crate) mod loopback;
 #[cfg(not(feature = "model"))]
 mod mapping;
+pub(crate) mod memory;
+pub(crate) mod registry;
 #[cfg(not(feature = "model"))]
 mod residence;
 mod superblock;
@@ -340,7 +344,7 @@ impl<E: Engine> Region<E> {
 
     /// Returns a word as an alarm. All processes that map it use it as one, and never as a word.
     #[cfg(not(feature = "model"))]
-    pub(crate) fn alarm(&self, at: Offset) -> Result<&crate::alarm::Alarm, OutOfBounds> {
+    pub(crate) fn alarm(&self, at: Offset) -> Result<&crate::sync::alarm::Alarm, OutOfBounds> {
         self.words(at, 1)?;
         // SAFETY: in bounds, as just checked; and this crate uses these words as alarms only, so
         // that no access of another size meets them.

@@ -4,6 +4,14 @@
 //! mutex with a condition variable. Everything else in this crate (flags that only end a wait
 //! sooner, counters) uses the standard library's.
 
+pub(crate) mod alarm;
+#[cfg(any(all(feature = "tcp", not(feature = "model")), all(test, feature = "loom")))]
+#[cfg_attr(feature = "model", allow(dead_code, reason = "the model uses some of it"))]
+pub(crate) mod lead;
+#[cfg_attr(feature = "model", allow(dead_code, reason = "models use it in tests only"))]
+pub(crate) mod ring;
+pub(crate) mod time;
+
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
 pub(crate) use std::sync::atomic::{AtomicU32, Ordering, fence};
 

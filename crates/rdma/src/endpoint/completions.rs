@@ -3,11 +3,12 @@
 
 use crate::{
     Counters, NodeId, VerbError,
-    buffers::Pool,
-    port::{Events, Frame, Ticket, Verb},
-    tasks::TaskSet,
-    tickets::{Completed, Gives, Part, Tickets, Value},
-    timers::Timers,
+    endpoint::{
+        buffers::Pool,
+        port::{Events, Frame, Ticket, Verb},
+        tickets::{Completed, Gives, Part, Tickets, Value},
+    },
+    executor::{tasks::TaskSet, timers::Timers},
 };
 
 /// The state that completions change.

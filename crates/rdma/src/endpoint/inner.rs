@@ -5,13 +5,14 @@ use std::{collections::VecDeque, mem};
 
 use crate::{
     Capabilities, Counters, NodeId, Phase, Port, Tally, VerbError,
-    buffers::{Buffer, Pool},
-    intent::{self, Intent},
-    port::{Activity, Frame, Received, Reply, ReplyTo, Ticket, Verb, Work},
+    endpoint::{
+        buffers::{Buffer, Pool},
+        intent::{self, Intent},
+        port::{Activity, Frame, Received, Reply, ReplyTo, Ticket, Verb, Work},
+        tickets::{Gives, NOBODY, Task, Tickets, Value},
+    },
+    executor::{tasks::TaskSet, timers::Timers},
     rpc::Outstanding,
-    tasks::TaskSet,
-    tickets::{Gives, NOBODY, Task, Tickets, Value},
-    timers::Timers,
 };
 
 use super::completions::Completions;

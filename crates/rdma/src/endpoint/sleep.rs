@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Elapsed, Endpoint, Port, Time, tickets::NOBODY, timers::TimerId};
+use crate::{Elapsed, Endpoint, Port, Time, endpoint::tickets::NOBODY, executor::timers::TimerId};
 
 /// The number of turns of the other coroutines after which a condition is checked less often.
 const TURNS: u32 = 256;

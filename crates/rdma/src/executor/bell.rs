@@ -13,7 +13,7 @@ use std::{
     task::{Wake, Waker},
 };
 
-use crate::alarm::Ringer;
+use crate::sync::alarm::Ringer;
 
 /// A coroutine's bell, which any thread may ring.
 struct Bell {

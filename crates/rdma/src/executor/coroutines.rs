@@ -17,8 +17,10 @@ use super::{
 };
 use crate::{
     Cost, Endpoint, Port,
-    port::Activity,
-    tickets::{NOBODY, Task},
+    endpoint::{
+        port::Activity,
+        tickets::{NOBODY, Task},
+    },
 };
 
 struct Coroutine<F: ?Sized> {

@@ -18,7 +18,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{Endpoint, Port, alarm::Ringer};
+use crate::{Endpoint, Port, sync::alarm::Ringer};
 
 /// A coroutine of any type.
 pub(super) type Boxed<'f> = dyn Future<Output = ()> + 'f;

@@ -5,7 +5,7 @@ use std::{fs::File, io};
 use drtm_htm::Word;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-use crate::alarm::Alarm;
+use crate::sync::alarm::Alarm;
 
 /// The size of a huge page. Mappings are aligned to it.
 const HUGE_PAGE: usize = 2 << 20;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-use crate::port::ReplyTo;
+use crate::endpoint::port::ReplyTo;
 
 /// What to do with a message.
 #[derive(Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{Incarnation, NodeId, port::Ticket};
+    use crate::{Incarnation, NodeId, endpoint::port::Ticket};
 
     fn from(incarnation: u32) -> ReplyTo {
         let ticket = Ticket { index: 0, generation: 0 };

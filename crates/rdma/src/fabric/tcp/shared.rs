@@ -1,0 +1,350 @@
+//! What all handles, ports and threads of a node have in common.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU8, AtomicU32,
+            Ordering::{Acquire, Relaxed, Release, SeqCst},
+            fence,
+        },
+    },
+};
+
+use drtm_htm::{Engine, Word};
+use parking_lot::{Mutex, RwLock};
+
+use crate::{
+    FabricError, Incarnation, NodeId, Offset, Presence, Region, RegionId, VerbError,
+    endpoint::{port::ReplyTo, queues::Life},
+    fabric::{
+        mailbox::Mailbox,
+        places::{Places, Tenancy},
+    },
+    region::registry::Registry,
+    sync::{alarm::Ring, lead::Lead},
+};
+
+use super::{
+    TcpConfig,
+    bell::Bell,
+    caller::Caller,
+    error::RefusalCounters,
+    handler::CallHandler,
+    hello::{Hello, Purpose},
+    inbox::{Inbox, Place},
+    shares::Totals,
+    wire::Failure,
+};
+
+/// Nodes that a cluster can have.
+pub(super) const NODES: usize = 1024;
+
+/// Endpoints that a node can have at a time.
+pub(super) const ENDPOINTS: usize = 256;
+
+const HERE: u8 = 0;
+const LEFT: u8 = 1;
+const DEAD: u8 = 2;
+const SUSPECTED: u8 = 3;
+
+/// How an incarnation ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Left,
+    Died,
+    /// It may come back, as another of these.
+    Suspected,
+}
+
+/// One incarnation of a node, from when it is known to be here until that ends.
+#[derive(Debug)]
+pub struct Peer {
+    pub(crate) node: NodeId,
+    pub(crate) incarnation: Incarnation,
+    state: AtomicU8,
+}
+
+impl Peer {
+    pub(super) fn new(node: NodeId, incarnation: Incarnation) -> Self {
+        Self { node, incarnation, state: AtomicU8::new(HERE) }
+    }
+
+    /// The first end counts, unless it was a suspicion.
+    pub(super) fn end(&self, end: End) {
+        let (from, to) = match end {
+            End::Left => ([HERE, SUSPECTED], LEFT),
+            End::Died => ([HERE, SUSPECTED], DEAD),
+            End::Suspected => ([HERE, HERE], SUSPECTED),
+        };
+        for from in from {
+            let _ = self.state.compare_exchange(from, to, SeqCst, SeqCst);
+        }
+    }
+
+    pub(super) fn presence(&self) -> Presence {
+        match self.state.load(Acquire) {
+            HERE => Presence::Here(self.incarnation),
+            LEFT => Presence::Left(self.incarnation),
+            DEAD => Presence::Died(self.incarnation),
+            _ => Presence::Suspected(self.incarnation),
+        }
+    }
+}
+
+impl Life for Peer {
+    fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    #[inline(always)]
+    fn is_over(&self) -> bool {
+        self.state.load(Acquire) != HERE
+    }
+
+    fn gone(&self) -> VerbError {
+        VerbError::Gone { node: self.node, incarnation: self.incarnation }
+    }
+
+    fn cut_off(&self) -> VerbError {
+        let (node, incarnation) = (self.node, self.incarnation);
+        match self.presence() {
+            Presence::Suspected(_) => VerbError::Suspected { node, incarnation },
+            _ => VerbError::Disconnected { node, incarnation },
+        }
+    }
+}
+
+/// The connections of a node's endpoints, each in its endpoint's place.
+type Endpoints = Vec<Option<Arc<Caller>>>;
+
+#[derive(Debug)]
+pub(crate) struct Shared<E: Engine> {
+    pub(crate) node: NodeId,
+    pub(super) config: TcpConfig,
+    pub(super) engine: u8,
+    pub(crate) home: Arc<Peer>,
+    /// Where each node listens, this one included.
+    pub(super) directory: Box<[Option<SocketAddr>]>,
+    /// Where this node says that it is.
+    pub(super) at: SocketAddr,
+    regions: Registry<E>,
+    lives: Box<[RwLock<Option<Arc<Peer>>>]>,
+    /// How often a node has come or gone, so that a port finds out by one look.
+    pub(super) changes: AtomicU32,
+    pub(crate) inbox: Inbox,
+    /// For each node, its endpoints' connections.
+    callers: Box<[Mutex<Endpoints>]>,
+    /// What the thread sleeps on that drives the node's sockets.
+    pub(super) service: Arc<Bell>,
+    /// Which thread that is.
+    pub(super) lead: Lead,
+    /// Whether the service waits for room in the mailbox.
+    pub(super) starved: AtomicBool,
+    /// Connections whose sockets took no more.
+    pub(super) blocked: Mutex<Vec<u64>>,
+    pub(super) leaving: AtomicBool,
+    /// Whether it leaves without a goodbye.
+    pub(super) silent: AtomicBool,
+    pub(super) refusals: RefusalCounters,
+    pub(super) totals: Totals,
+    /// Takes calls in place of the mailbox, if there is one.
+    pub(super) handler: Option<Arc<dyn CallHandler>>,
+}
+
+impl<E: Engine> Shared<E> {
+    pub(super) fn new(
+        config: TcpConfig,
+        engine: u8,
+        home: Peer,
+        (directory, at): (Box<[Option<SocketAddr>]>, SocketAddr),
+        service: Arc<Bell>,
+        handler: Option<Arc<dyn CallHandler>>,
+    ) -> Self {
+        let nodes = directory.len();
+        let home = Arc::new(home);
+        let shared = Self {
+            node: config.node,
+            engine,
+            regions: Registry::new(),
+            lives: (0..nodes).map(|_| RwLock::default()).collect(),
+            changes: AtomicU32::new(0),
+            inbox: Inbox { mail: Mailbox::new(config.mailbox), places: Places::new(ENDPOINTS) },
+            callers: (0..nodes).map(|_| Mutex::default()).collect(),
+            service,
+            lead: Lead::default(),
+            starved: AtomicBool::new(false),
+            blocked: Mutex::default(),
+            leaving: AtomicBool::new(false),
+            silent: AtomicBool::new(false),
+            refusals: RefusalCounters::default(),
+            totals: Totals::default(),
+            handler,
+            directory,
+            at,
+            home: Arc::clone(&home),
+            config,
+        };
+        shared.welcome(home);
+        shared
+    }
+
+    pub(crate) fn nodes(&self) -> usize {
+        self.lives.len()
+    }
+
+    /// Returns the incarnation of a node of the directory that is here, or was last.
+    /// [`VerbError::NotJoined`] if none was, [`VerbError::UnknownNode`] if the directory does not
+    /// have the node.
+    pub(crate) fn life_in_directory(&self, node: NodeId) -> Result<Arc<Peer>, VerbError> {
+        match self.directory.get(usize::from(node.0)) {
+            Some(Some(_)) => self.life(node).ok_or(VerbError::NotJoined { node }),
+            Some(None) | None => Err(VerbError::UnknownNode { node }),
+        }
+    }
+
+    /// Returns the incarnation of a node that is here, or was last.
+    pub(crate) fn life(&self, node: NodeId) -> Option<Arc<Peer>> {
+        self.lives.get(usize::from(node.0))?.read().clone()
+    }
+
+    pub(super) fn presence(&self, node: usize) -> Presence {
+        self.lives.get(node).and_then(|life| Some(life.read().as_ref()?.presence())).unwrap_or_default()
+    }
+
+    pub(super) fn presences(&self) -> impl Iterator<Item = Presence> {
+        (0..self.lives.len()).map(|node| self.presence(node))
+    }
+
+    /// A node has come.
+    pub(super) fn welcome(&self, life: Arc<Peer>) {
+        if let Some(before) = self.lives[usize::from(life.node.0)].write().replace(life) {
+            // It cannot be here any more, whether or not its connection has said so yet.
+            before.end(End::Died);
+        }
+        self.tell();
+    }
+
+    /// A node has gone.
+    pub(super) fn part(&self, life: &Peer, end: End) {
+        life.end(end);
+        self.tell();
+    }
+
+    /// Tells all endpoints of this process that something has changed.
+    pub(super) fn tell(&self) {
+        self.changes.fetch_add(1, Release);
+        self.inbox.places.wake_all();
+    }
+
+    pub(super) fn register(&self, region: Arc<Region<E>>) -> Result<RegionId, FabricError> {
+        self.regions.register(self.node, region, || self.home.is_over())
+    }
+
+    /// Words that peers may access, and the engine to access them by.
+    #[inline]
+    pub(super) fn words(&self, region: RegionId, offset: Offset, count: usize) -> Result<(&E, &[Word]), Failure> {
+        let region = self.regions.get(region).ok_or(Failure::UnknownRegion)?;
+        let words = region.words(offset, count).map_err(|_| Failure::OutOfBounds)?;
+        Ok((region.engine(), words))
+    }
+
+    /// A place for an endpoint.
+    pub(super) fn move_in(&self) -> Result<(u16, Arc<Place>), FabricError> {
+        let node = self.node;
+        if self.home.is_over() {
+            return Err(FabricError::Closed { node });
+        }
+        self.inbox.places.move_in(node, || {
+            let bell = Bell::new().map_err(|_| FabricError::NoDescriptors { node })?;
+            Ok(Place { bell: Arc::new(bell), tenancy: Tenancy::default() })
+        })
+    }
+
+    /// The mailbox has room again: wakes the service, if that waits for it.
+    #[inline]
+    pub(super) fn made_room(&self) {
+        fence(SeqCst);
+        if self.starved.load(Relaxed) {
+            self.wake_driver();
+        }
+    }
+
+    /// Wakes the thread that sleeps on the node's sockets, after something was published for it.
+    /// One that is awake looks before it sleeps.
+    pub(super) fn wake_driver(&self) {
+        fence(SeqCst);
+        match self.lead.resting().and_then(|endpoint| self.inbox.places.get(endpoint)) {
+            Some(place) => place.ring(),
+            None => self.service.insist(),
+        }
+    }
+
+    /// Whether nothing that other threads bring about is to be done for the node's connections: the
+    /// last look of a thread that is about to sleep on them.
+    pub(super) fn is_quiet(&self) -> bool {
+        let room = self.starved.load(Relaxed) && self.inbox.mail.has_room();
+        !room && !self.leaving.load(SeqCst) && self.blocked.lock().is_empty()
+    }
+
+    /// Where replies to an endpoint go.
+    pub(super) fn caller(&self, to: &ReplyTo) -> Option<Arc<Caller>> {
+        let callers = self.callers.get(usize::from(to.node.0))?.lock();
+        callers.get(usize::from(to.endpoint))?.as_ref().filter(|caller| caller.is_for(to)).cloned()
+    }
+
+    /// Makes a connection the one of its endpoint, and gives the one before.
+    pub(super) fn connect_caller(&self, caller: &Arc<Caller>) -> Option<Arc<Caller>> {
+        let mut callers = self.callers[usize::from(caller.node.0)].lock();
+        let index = usize::from(caller.endpoint);
+        if callers.len() <= index {
+            callers.resize_with(index + 1, || None);
+        }
+        callers[index].replace(Arc::clone(caller))
+    }
+
+    /// A connection is closed.
+    pub(super) fn disconnect_caller(&self, caller: &Arc<Caller>) {
+        caller.closed.store(true, Release);
+        if let Some(handler) = &self.handler {
+            handler.closed(caller);
+        }
+        let mut callers = self.callers[usize::from(caller.node.0)].lock();
+        if let Some(place) = callers.get_mut(usize::from(caller.endpoint))
+            && place.as_ref().is_some_and(|there| Arc::ptr_eq(there, caller))
+        {
+            *place = None;
+        }
+    }
+
+    fn each_caller(&self, mut of: impl FnMut(&Arc<Caller>)) {
+        for callers in &self.callers {
+            callers.lock().iter().flatten().for_each(&mut of);
+        }
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        let mut bytes = 0;
+        self.each_caller(|caller| bytes += caller.out.lock().pending());
+        bytes
+    }
+
+    pub(super) fn break_connections(&self) {
+        // One that is closed already is broken.
+        self.each_caller(|caller| drop(caller.socket.shutdown(std::net::Shutdown::Both)));
+    }
+
+    /// How this node introduces itself.
+    pub(super) fn hello(&self, to: NodeId, purpose: Purpose) -> Hello {
+        Hello {
+            purpose,
+            sealed: self.config.sealed,
+            engine: self.engine,
+            from: self.node,
+            to,
+            incarnation: self.home.incarnation,
+            at: self.at,
+        }
+    }
+}
