@@ -1,6 +1,6 @@
 //! Reliable messages over datagrams, which may be lost, duplicated or reordered. No I/O, no clock.
 //!
-//! Two parties have a [`Talk`]: an endpoint, and a node whose messages it sends and whose replies
+//! Two parties have a [`Stream`]: an endpoint, and a node whose messages it sends and whose replies
 //! it gets. Each side numbers the *parcels* that it sends, and the other takes each of them once,
 //! in order. A message is cut into parcels that fit one datagram.
 //!
@@ -11,7 +11,7 @@
 //!   not answered, for some milliseconds, it sends a *probe*. The answer says what has arrived.
 //!   Only then is the rest sent again, by both sides. So a slow handler costs a probe, and no
 //!   repetition.
-//! - *Silence*: a node that answers no probe within the deadline ends the talk.
+//! - *Silence*: a node that answers no probe within the deadline ends the stream.
 //! - *Credit*: at most [`WINDOW`] parcels of a side are not acknowledged. A receiver without room
 //!   takes no parcels, but acknowledges what it has taken, so the sender knows that it is alive.
 
@@ -19,7 +19,7 @@ mod inbox;
 mod outbox;
 mod pace;
 mod prefix;
-mod talk;
+mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -28,5 +28,5 @@ pub(crate) use {
     outbox::WINDOW,
     pace::{Pace, Step},
     prefix::{PREFIX, Prefix},
-    talk::Talk,
+    stream::Stream,
 };

@@ -5,7 +5,7 @@
 //! A node is one of the [fabric over TCP](crate::TcpFabric), by which nodes know of each other,
 //! come, go, and are suspected. What an endpoint posts goes by NIC: it has a reliable connection's
 //! queue pair to each node that it uses, made at the first use. The numbers of both ends are told
-//! by TCP, under the cluster's key (`setup`, `control`, `station`).
+//! by TCP, under the cluster's key (`setup`, `control`, `adapter`).
 //!
 //! # One-sided verbs
 //!
@@ -22,13 +22,14 @@
 //!
 //! They are sent by the same queue pair, into memory that a node has for all of its peers'
 //! messages; an endpoint that receives moves them into the mailbox. Where that is full, NICs try
-//! again until it is not. A reply goes back by the connection that its call came by (`lane`), into
-//! memory that the caller has for each of its calls.
+//! again until it is not. A reply goes back by the connection that its call came by (`responder`),
+//! into memory that the caller has for each of its calls.
 //!
 //! By [configuration](VerbsConfig::messages) they are datagrams instead, which each endpoint sends
-//! by one queue pair to all nodes (`mouth`). What is lost is sent again (`datagrams`): each
-//! endpoint has a talk with each node that it uses, whose side of it is a `guest`. A node has to
-//! acknowledge what comes even while no endpoint of it looks, so its thread does.
+//! by one queue pair to all nodes (`datagram_pair`). What is lost is sent again
+//! (`fabric/datagrams`): each endpoint has a session with each node that it uses, of which the node
+//! has a side, too (`server_session`). A node has to acknowledge what arrives even while no endpoint
+//! of it polls, so its thread does.
 //!
 //! # Failures
 //!
@@ -37,24 +38,24 @@
 //! with [`VerbError::Gone`](crate::VerbError::Gone), until the endpoint reconnects.
 //! [`VerbsFabric::take_failure`] says why.
 
+mod adapter;
 mod config;
 mod control;
+mod datagram_pair;
 mod error;
 mod exports;
 mod floor;
-mod guest;
+mod header;
 mod intake;
-mod lane;
-mod letters;
-mod mouth;
 mod nic;
 mod number;
 mod own;
 mod port;
 mod queue;
+mod responder;
+mod server_session;
 mod setup;
 mod slots;
-mod station;
 mod sys;
 
 pub use config::VerbsConfig;
@@ -75,8 +76,8 @@ use crate::{
     Atomicity, Capabilities, Endpoint, Fabric, FabricError, Incarnation, Loopback, NodeId, Region, RegionId, TcpFabric,
     endpoint::queues::Life as _, fabric::tcp::CallHandler,
 };
+use adapter::Adapter;
 use own::OwnNic;
-use station::Station;
 
 /// Numbers that a peer cannot guess: each hasher of the standard library has keys of the system's
 /// random generator.
@@ -165,7 +166,7 @@ impl<E: Engine> Clone for VerbsFabric<E> {
 /// A process's part, from joining to leaving.
 struct Member<E: Engine> {
     tcp: TcpFabric<E>,
-    station: Arc<Station<E>>,
+    adapter: Arc<Adapter<E>>,
 }
 
 impl<E: Engine> fmt::Debug for Member<E> {
@@ -185,10 +186,10 @@ impl<E: Engine> VerbsFabric<E> {
     /// cluster [cannot be joined](TcpFabric::join).
     pub fn join(engine: E, config: VerbsConfig) -> Result<Self, VerbsError> {
         engine.admits(Sharing::Processes).map_err(VerbsError::Engine)?;
-        let station = Arc::new(Station::new(&config)?);
-        let handler: Arc<dyn CallHandler> = Arc::clone(&station) as _;
+        let adapter = Arc::new(Adapter::new(&config)?);
+        let handler: Arc<dyn CallHandler> = Arc::clone(&adapter) as _;
         let tcp = TcpFabric::join_with(engine, config.tcp, handler)?;
-        Ok(Self { member: Arc::new(Member { tcp, station }) })
+        Ok(Self { member: Arc::new(Member { tcp, adapter }) })
     }
 
     /// The node that this process is.
@@ -218,19 +219,19 @@ impl<E: Engine> VerbsFabric<E> {
     /// What this node's NIC was given so far.
     #[must_use]
     pub fn posted(&self) -> Posted {
-        self.member.station.posted()
+        self.member.adapter.posted()
     }
 
     /// What went wrong last with a connection or with the NIC, if that was not taken yet.
     #[must_use]
     pub fn take_failure(&self) -> Option<VerbsError> {
-        self.member.station.take_failure()
+        self.member.adapter.take_failure()
     }
 
     /// Breaks all connections of peers' endpoints to this node, as a network might. For tests.
     #[doc(hidden)]
     pub fn break_connections(&self) {
-        self.member.station.break_connections();
+        self.member.adapter.break_connections();
     }
 
     fn own(&self, node: NodeId) -> Result<&Member<E>, FabricError> {
@@ -243,19 +244,19 @@ impl<E: Engine> Fabric for VerbsFabric<E> {
     type Port = VerbsPort<E>;
 
     fn capabilities(&self) -> Capabilities {
-        self.member.station.capabilities
+        self.member.adapter.capabilities
     }
 
     fn register(&self, node: NodeId, region: Arc<Region<E>>) -> Result<RegionId, FabricError> {
-        let Member { tcp, station } = self.own(node)?;
+        let Member { tcp, adapter } = self.own(node)?;
         if tcp.shared().home.is_over() {
             return Err(FabricError::Closed { node });
         }
-        match station.exports.register(&station.device, node, region) {
+        match adapter.exports.register(&adapter.device, node, region) {
             Ok(outcome) => outcome,
             Err(VerbsError::LockedMemory { bytes, limit }) => Err(FabricError::LockedMemory { node, bytes, limit }),
             Err(error) => {
-                station.fail(error);
+                adapter.fail(error);
                 Err(FabricError::Device { node })
             }
         }
@@ -269,14 +270,14 @@ impl<E: Engine> Fabric for VerbsFabric<E> {
     /// What this needs of the NIC can be refused: then [`take_failure`](Self::take_failure) says
     /// why.
     fn loopback(&self, node: NodeId) -> Option<Arc<dyn Loopback<E>>> {
-        let Member { station, .. } = self.own(node).ok()?;
-        if station.capabilities.atomicity == Atomicity::None {
+        let Member { adapter, .. } = self.own(node).ok()?;
+        if adapter.capabilities.atomicity == Atomicity::None {
             return None;
         }
-        match OwnNic::new(station) {
+        match OwnNic::new(adapter) {
             Ok(nic) => Some(Arc::new(nic)),
             Err(error) => {
-                station.fail(error);
+                adapter.fail(error);
                 None
             }
         }

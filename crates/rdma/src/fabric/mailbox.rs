@@ -20,7 +20,7 @@ pub(crate) enum Kind {
 }
 
 #[derive(Debug)]
-pub(crate) struct Letter {
+pub(crate) struct Envelope {
     pub(crate) from: NodeId,
     pub(crate) kind: Kind,
     pub(crate) frame: Frame,
@@ -28,7 +28,7 @@ pub(crate) struct Letter {
 
 #[derive(Debug)]
 pub(crate) struct Mailbox {
-    letters: ArrayQueue<Letter>,
+    envelopes: ArrayQueue<Envelope>,
     frames: ArrayQueue<Frame>,
 }
 
@@ -36,7 +36,7 @@ impl Mailbox {
     pub(crate) fn new(capacity: usize) -> Self {
         let frames = ArrayQueue::new(capacity);
         while frames.push(Frame::new()).is_ok() {}
-        Self { letters: ArrayQueue::new(capacity), frames }
+        Self { envelopes: ArrayQueue::new(capacity), frames }
     }
 
     /// Delivers a copy of a message. Returns false if no frame is free.
@@ -45,12 +45,12 @@ impl Mailbox {
         let Some(mut frame) = self.frames.pop() else { return false };
         frame.clear();
         frame.extend_from_slice(bytes);
-        match self.letters.push(Letter { from, kind, frame }) {
+        match self.envelopes.push(Envelope { from, kind, frame }) {
             Ok(()) => true,
             // There are as many places as frames.
-            Err(letter) => {
+            Err(envelope) => {
                 debug_assert!(false, "a mailbox has a place for each of its frames");
-                self.recycle(letter.frame);
+                self.recycle(envelope.frame);
                 false
             }
         }
@@ -59,11 +59,11 @@ impl Mailbox {
     /// Returns whether there is nothing to receive. It is cheaper than to receive.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.letters.is_empty()
+        self.envelopes.is_empty()
     }
 
-    pub(crate) fn receive(&self) -> Option<Letter> {
-        self.letters.pop()
+    pub(crate) fn receive(&self) -> Option<Envelope> {
+        self.envelopes.pop()
     }
 
     /// Takes the next message, from a mailbox without replies.
@@ -71,7 +71,7 @@ impl Mailbox {
         if self.is_empty() {
             return None;
         }
-        let Letter { from, kind, frame } = self.receive()?;
+        let Envelope { from, kind, frame } = self.receive()?;
         let reply_to = match kind {
             Kind::Call(reply_to) => Some(reply_to),
             Kind::Message | Kind::Reply { .. } => None,

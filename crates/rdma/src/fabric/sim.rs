@@ -15,6 +15,7 @@ mod agenda;
 mod clock;
 mod config;
 mod cost;
+mod endpoint;
 mod fault;
 mod life;
 mod nic;
@@ -22,7 +23,6 @@ mod pool;
 mod port;
 mod profiles;
 mod queue;
-mod station;
 mod world;
 
 pub use agenda::Trace;
@@ -98,12 +98,12 @@ impl<E: Engine> Drop for TurnEnds<'_, E> {
 impl<E: Engine> Shared<E> {
     /// Runs all events up to a moment.
     fn advance_to(&self, limit: Picos) {
-        while let Some(station) = self.next_turn(limit) {
+        while let Some(endpoint) = self.next_turn(limit) {
             let pool = WorkerPool::find(self.number);
             assert!(pool.is_some(), "a simulated cluster with workers is driven by the thread that made it");
             let ends = TurnEnds(self);
             if let Some(pool) = pool {
-                pool.turn(station);
+                pool.turn(endpoint);
             }
             drop(ends);
         }
@@ -122,15 +122,15 @@ impl<E: Engine> Shared<E> {
                     return None;
                 };
                 world.now = world.now.max(at);
-                let Event::Turn { station, generation } = event else {
+                let Event::Turn { endpoint, generation } = event else {
                     world.trace.event(at, event);
                     world.happen(event);
                     continue;
                 };
-                if world.begin_turn(station, generation) {
+                if world.begin_turn(endpoint, generation) {
                     world.trace.event(at, event);
-                    world.running = Some(station);
-                    return Some(station);
+                    world.running = Some(endpoint);
+                    return Some(endpoint);
                 }
             };
             drop(world);
@@ -141,36 +141,36 @@ impl<E: Engine> Shared<E> {
     /// Drops workers of nodes that have died.
     fn dismiss(&self, doomed: Vec<u32>) {
         if let Some(pool) = WorkerPool::find(self.number) {
-            for station in doomed {
-                pool.dismiss(station);
+            for endpoint in doomed {
+                pool.dismiss(endpoint);
             }
         }
     }
 
     /// Schedules a worker as soon as its processor is free.
-    fn again(&self, station: u32) {
+    fn again(&self, endpoint: u32) {
         let mut world = self.world.lock();
-        let at = world.local(station);
-        world.wake(station, at);
+        let at = world.local(endpoint);
+        world.wake(endpoint, at);
     }
 
     /// Schedules a worker, unless it waits for something.
-    fn settle(&self, station: u32) {
+    fn settle(&self, endpoint: u32) {
         let mut world = self.world.lock();
-        let waits = world.station(station).is_some_and(|it| std::mem::replace(&mut it.waits, false));
+        let waits = world.endpoint(endpoint).is_some_and(|it| std::mem::replace(&mut it.waits, false));
         if !waits {
-            let at = world.local(station);
-            world.wake(station, at);
+            let at = world.local(endpoint);
+            world.wake(endpoint, at);
         }
     }
 
     /// Schedules a worker when something has arrived for it. Returns false if nothing can arrive.
-    fn until_news(&self, station: u32) -> bool {
+    fn until_news(&self, endpoint: u32) -> bool {
         let mut world = self.world.lock();
-        let Some(it) = world.station(station) else { return false };
+        let Some(it) = world.endpoint(endpoint) else { return false };
         let under_way = it.in_flight > it.blocked();
         if let Some(at) = it.news() {
-            world.wake(station, at);
+            world.wake(endpoint, at);
         }
         under_way
     }
@@ -317,10 +317,10 @@ impl<E: Engine> Sim<E> {
     {
         let shared = &self.fabric.shared;
         let port = SimPort::new(shared, node, true)?;
-        let station = port.station;
-        let work = pool::work(Arc::clone(shared), Endpoint::new(port), station, serves, start);
-        self.pool.add(station, Box::pin(work), serves);
-        shared.again(station);
+        let endpoint = port.endpoint;
+        let work = pool::work(Arc::clone(shared), Endpoint::new(port), endpoint, serves, start);
+        self.pool.add(endpoint, Box::pin(work), serves);
+        shared.again(endpoint);
         Ok(())
     }
 

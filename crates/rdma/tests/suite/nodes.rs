@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use drtm_rdma::{Executor, Fabric, Incarnation, NodeId, Phase, Presence, Round, VerbError, block_on, run};
+use drtm_rdma::{Executor, Incarnation, NodeId, Phase, Presence, Round, VerbError, block_on, run};
 
 use crate::{
     agent::{Agent, Order, PATIENCE, Service},

@@ -64,7 +64,7 @@ impl Outbox {
         Some((number, parcel, parcel.asks || presses))
     }
 
-    /// The parcel of [`next`](Self::next) was sent.
+    /// Notes that the parcel of [`next`](Self::next) was sent.
     pub(super) fn sent_next(&mut self) {
         self.highest = self.highest.max(self.first + self.sent as u64);
         self.sent += 1;
@@ -75,8 +75,8 @@ impl Outbox {
         self.sent = 0;
     }
 
-    /// The other side has taken all up to a number. Returns how many messages are complete there.
-    /// `None` if that number was never sent.
+    /// Removes the parcels up to a number, which the other side has taken. Returns how many
+    /// messages are complete there. `None` if that number was never sent.
     pub(super) fn taken(&mut self, up_to: u64) -> Option<usize> {
         if up_to > self.highest {
             return None;

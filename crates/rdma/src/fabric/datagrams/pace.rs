@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::Time;
 
 /// How long to wait for an acknowledgement or a reply before the first probe. Loss is rare where
-/// NICs talk, so this need not be short. Each further probe waits twice as long.
+/// NICs are, so this need not be short. Each further probe waits twice as long.
 const FIRST: Duration = Duration::from_millis(4);
 
 /// The longest wait between two probes.
@@ -23,7 +23,7 @@ pub(crate) enum Step {
 /// Probes without an answer, at the least, before it gives up.
 const PROBES: u32 = 4;
 
-/// The times of one talk.
+/// The times of one stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     deadline: Duration,
@@ -39,7 +39,8 @@ impl Pace {
         Self { deadline, due: None, wait: FIRST, probes: (Time::default(), 0) }
     }
 
-    /// A datagram of the node has arrived. After progress the next probe is a while away.
+    /// Notes that a datagram of the node has arrived. After progress the next probe is a while
+    /// away.
     pub(crate) fn heard(&mut self, now: Time, progress: bool) {
         self.probes.1 = 0;
         if progress && let Some(due) = &mut self.due {

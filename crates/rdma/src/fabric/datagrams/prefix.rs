@@ -13,7 +13,7 @@ pub(crate) const PREFIX: usize = 24;
 /// What a datagram says besides its parcel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Prefix {
-    /// Proves that the sender is the other side of the talk: it was told by an authenticated
+    /// Proves that the sender is the other side of the stream: it was told by an authenticated
     /// connection.
     pub(crate) token: u64,
     /// The number of the parcel, from 1 on. Zero if there is none.

@@ -1,10 +1,10 @@
-//! Two sides of a talk over a network that loses, duplicates and reorders datagrams.
+//! Two sides of a stream over a network that loses, duplicates and reorders datagrams.
 
 use std::collections::HashSet;
 
 use proptest::prelude::*;
 
-use super::{PREFIX, Prefix, Talk, WINDOW};
+use super::{PREFIX, Prefix, Stream, WINDOW};
 
 const PARCEL: usize = 8;
 const MESSAGE: usize = 400;
@@ -13,7 +13,7 @@ const HEAD: usize = 2;
 /// An endpoint, a node, and what is on its way from each to the other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Net {
-    sides: [Talk; 2],
+    sides: [Stream; 2],
     /// By receiver.
     flying: [Vec<Vec<u8>>; 2],
     posted: [Vec<Vec<u8>>; 2],
@@ -25,7 +25,7 @@ struct Net {
 
 impl Net {
     fn new() -> Self {
-        let sides = [Talk::new(1, 2, PARCEL, MESSAGE), Talk::new(2, 1, PARCEL, MESSAGE)];
+        let sides = [Stream::new(1, 2, PARCEL, MESSAGE), Stream::new(2, 1, PARCEL, MESSAGE)];
         let (flying, posted, delivered) = Default::default();
         Self { sides, flying, posted, delivered, complete: [0; 2] }
     }
@@ -136,7 +136,7 @@ proptest! {
         net.settle();
         prop_assert_eq!(&net.delivered[1], &net.posted[0]);
         prop_assert_eq!(&net.delivered[0], &net.posted[1]);
-        prop_assert!(net.sides.iter().all(Talk::is_quiet));
+        prop_assert!(net.sides.iter().all(Stream::is_quiet));
     }
 
     /// A peer that has the token and sends anything is refused, or changes nothing that a correct

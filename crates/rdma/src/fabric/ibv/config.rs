@@ -29,7 +29,8 @@ pub struct VerbsConfig {
 }
 
 impl VerbsConfig {
-    /// The node that this is over TCP, by the first device that there is and its first port.
+    /// Configures the node that this is over TCP, with the first device that there is and its first
+    /// port.
     ///
     /// Queues, mailbox and buffers are as many as there are said to be.
     pub fn new(tcp: TcpConfig) -> Self {
@@ -37,31 +38,32 @@ impl VerbsConfig {
         Self { tcp, device: None, port: 1, gid: None, message_bytes, huge_pages: false, messages }
     }
 
-    /// The device, by its name: `ibv_devices` lists them.
+    /// Sets the device, by its name: `ibv_devices` lists them.
     pub fn device(self, name: impl Into<String>) -> Self {
         Self { device: Some(name.into()), ..self }
     }
 
-    /// The device's port, from 1 on.
+    /// Sets the device's port, from 1 on.
     pub fn port(self, port: u8) -> Self {
         Self { port, ..self }
     }
 
-    /// Which of the port's addresses to use: `ibv_devinfo -v` lists them, from 0 on. By default the
-    /// last that is made of an IPv4 address, which is that for routed packets, or else the first.
+    /// Sets which of the port's addresses to use: `ibv_devinfo -v` lists them, from 0 on. The
+    /// default is the last one that is made of an IPv4 address, which is that for routed packets,
+    /// or else the first.
     pub fn gid(self, index: u8) -> Self {
         Self { gid: Some(index), ..self }
     }
 
-    /// Whether the memory by which the NIC sends and receives is in huge pages of 2 MiB, of which
-    /// it translates fewer: those that the administrator has set aside by `sysctl
-    /// vm.nr_hugepages`. A node takes a few, and each of its endpoints. Regions are the
-    /// application's: see [`Region::in_huge_pages`](crate::Region::in_huge_pages).
+    /// Sets whether the memory by which the NIC sends and receives is in huge pages of 2 MiB, of
+    /// which it translates fewer. The administrator sets these aside by `sysctl vm.nr_hugepages`. A
+    /// node takes a few, and each of its endpoints. Regions are the application's: see
+    /// [`Region::in_huge_pages`](crate::Region::in_huge_pages).
     pub fn huge_pages(self, huge_pages: bool) -> Self {
         Self { huge_pages, ..self }
     }
 
-    /// What carries messages, [`Transport::Connection`] by default. All nodes must say the same.
+    /// Sets what carries messages, [`Transport::Connection`] by default. All nodes must agree.
     ///
     /// With [`Transport::Datagrams`], an endpoint has one queue pair for the messages to all nodes,
     /// and connections only to those that it accesses one-sided. So there are fewer queue pairs at
@@ -73,7 +75,7 @@ impl VerbsConfig {
         Self { messages: by, ..self }
     }
 
-    /// The longest message, 16 KiB by default. At least 1 KiB, at the most what a buffer has.
+    /// Sets the longest message, 16 KiB by default: at least 1 KiB, and at most what a buffer has.
     ///
     /// A node locks memory for as many as its mailbox has, and each of its endpoints for as many as
     /// it may have calls.

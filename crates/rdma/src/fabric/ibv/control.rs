@@ -60,12 +60,12 @@ impl Control {
         Ok(ticket)
     }
 
-    /// What was heard since the last time.
+    /// Returns the next answer or departure.
     pub(super) fn next(&mut self) -> Option<Heard> {
         self.heard.pop()
     }
 
-    /// Whether nodes have come or gone since the last time.
+    /// Returns whether nodes have come or gone since the last call.
     pub(super) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }

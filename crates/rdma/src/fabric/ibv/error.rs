@@ -112,7 +112,7 @@ pub enum VerbsError {
 }
 
 impl VerbsError {
-    /// Opening a device failed.
+    /// Returns the error of a device that could not be opened.
     pub(super) fn opening(source: io::Error) -> Self {
         // The library looks in several places, and says what the last one was like.
         match (source.kind(), denied()) {
@@ -122,7 +122,7 @@ impl VerbsError {
         }
     }
 
-    /// Registering memory failed.
+    /// Returns the error of memory that could not be registered.
     pub(super) fn registering(source: io::Error, bytes: u64) -> Self {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
         match limit {
@@ -134,7 +134,7 @@ impl VerbsError {
     }
 }
 
-/// What the system says where this user may not open a device's file.
+/// Returns the error of the system if this user may not open a device's file.
 fn denied() -> Option<io::Error> {
     let files = fs::read_dir("/dev/infiniband").ok()?.filter_map(Result::ok);
     files.filter(|file| file.file_name().to_string_lossy().starts_with("uverbs")).find_map(|file| {

@@ -55,8 +55,8 @@ impl<E: Engine> Export<E> {
     }
 }
 
-/// Where the next part begins and ends, where one ends already. Behind the end of a file there is
-/// no memory, so `ahead` says whether it may go farther than what is allocated.
+/// Returns where the next part begins and ends, given where the last one ends. Behind the end of a
+/// file there is no memory, so `ahead` says whether it may exceed what is allocated.
 fn next_part(before: u64, allocated: u64, capacity: u64, ahead: bool) -> (u64, u64) {
     let start = before.saturating_sub(OVERLAP);
     let end = if ahead {
@@ -94,7 +94,7 @@ impl<E: Engine> Exports<E> {
         Ok(Ok(RegionId((all.len() - 1) as u16)))
     }
 
-    /// Where the NIC finds a word, and the key for that. `None` for a word of no region.
+    /// Returns where the NIC finds a word, and the key for that. `None` for a word of no region.
     pub(super) fn place(&self, device: &Arc<Device>, word: &Word) -> Result<Option<(u64, u32)>, VerbsError> {
         let all = self.all.read();
         let found = all.iter().find_map(|export| Some((export, export.region.offset_of(word)?)));
@@ -110,7 +110,7 @@ impl<E: Engine> Exports<E> {
         }
     }
 
-    /// What a peer is told of a region.
+    /// Returns what a peer is told of a region.
     pub(super) fn tell(&self, device: &Arc<Device>, region: RegionId) -> Result<Answer, VerbsError> {
         let export = self.all.read().get(usize::from(region.0)).cloned();
         let Some(export) = export else { return Ok(Answer::UnknownRegion) };
@@ -132,7 +132,8 @@ impl Known {
         Self { allocated, extents }
     }
 
-    /// The key for so many bytes at an offset, where they are known to be allocated.
+    /// Returns the key for so many bytes at an offset. `None` if they are not known to be
+    /// allocated.
     #[inline]
     pub(super) fn key(&self, at: u64, bytes: u64) -> Option<u32> {
         let end = at.checked_add(bytes).filter(|end| *end <= self.allocated)?;

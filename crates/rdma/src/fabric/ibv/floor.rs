@@ -9,7 +9,7 @@ use crate::{Buffers, Region};
 
 use super::{
     VerbsConfig, VerbsError,
-    station::Ends,
+    adapter::Ends,
     sys::{Action, Completion, CompletionQueue, Device, QueuePair, Registration, Requests, Shape, Slab},
 };
 
@@ -93,7 +93,7 @@ pub struct VerbsFloor {
 }
 
 impl VerbsFloor {
-    /// For so many operations at once.
+    /// Creates them for so many operations at once.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl VerbsFloor {
     pub fn new<E: Engine>(config: &VerbsConfig, region: &Arc<Region<E>>, most: usize) -> Result<Self, VerbsError> {
         let device = Arc::new(Device::open(config.device.as_deref())?);
         let Ends { exit, end, .. } = Ends::of(&device, config)?;
-        let inline = super::station::inline(&device, most + 1, most)?;
+        let inline = super::adapter::inline(&device, most + 1, most)?;
         let (asks, answers) = (Side::new(&device, most, inline)?, Side::new(&device, most, inline)?);
         let memory = Registration::of_region(&device, region, 0, region.capacity())?;
         let [mine, theirs] = [&asks, &answers].map(|side| super::sys::End { pair: side.pair.number(), ..end });

@@ -12,49 +12,49 @@ use crate::{
 
 use super::{
     Posted, VerbsError,
-    guest::Guest,
-    lane::{Lane, Owner},
-    letters::{HEAD, Head},
-    mouth::{DATAGRAMS, Mouth},
+    datagram_pair::{DATAGRAMS, DatagramPair},
+    header::{HEADER, Header},
     number::Number,
+    responder::{Owner, Responder},
+    server_session::ServerSession,
     sys::{Completion, CompletionQueue, Device, SharedReceives, Slab},
 };
 
 /// Receives beyond those for what the mailbox has: a connection that breaks may take one along.
 const SPARE: usize = 16;
 
-/// Datagrams that can come between two looks, beyond those for what the mailbox has.
+/// Datagrams that can arrive between two looks, beyond those for what the mailbox has.
 pub(super) const BURST: usize = 256;
 
 /// A message that there is no room for in the mailbox.
 #[derive(Debug)]
 enum Waiting {
     /// By which connection, in which of the receives, and how long.
-    Held(Arc<Lane>, u64, usize),
+    Held(Arc<Responder>, u64, usize),
     /// With its head.
-    Taken(Arc<Guest>, Vec<u8>),
+    Taken(Arc<ServerSession>, Vec<u8>),
 }
 
 /// Messages that have come, before they are in the mailbox.
 #[derive(Debug)]
 pub(super) struct Intake {
-    /// The connections' and the mouth's.
+    /// The completions of messages, by connections and by datagrams.
     pub(super) queue: Arc<CompletionQueue>,
     pub(super) receives: Arc<SharedReceives>,
     slab: Slab,
     size: usize,
     /// Connections by the numbers of their queue pairs.
-    pub(super) lanes: HashMap<u32, Arc<Lane>>,
+    pub(super) responders: HashMap<u32, Arc<Responder>>,
     completions: Vec<Completion>,
     waiting: VecDeque<Waiting>,
     frame: Frame,
-    pub(super) mouth: Option<Mouth>,
+    pub(super) datagrams: Option<DatagramPair>,
     /// Talks by the tokens of what they send.
-    pub(super) guests: HashMap<u64, Arc<Guest>>,
+    pub(super) sessions: HashMap<u64, Arc<ServerSession>>,
     /// Messages of datagrams that may wait: no more are taken.
     most_waiting: usize,
     spare: Vec<Vec<u8>>,
-    /// What the mouth was given.
+    /// What was posted for datagrams.
     pub(super) posted: Posted,
 }
 
@@ -65,7 +65,7 @@ impl Intake {
         message_bytes: usize,
         huge: bool,
     ) -> Result<Self, VerbsError> {
-        let (count, size) = (messages + SPARE, HEAD + message_bytes);
+        let (count, size) = (messages + SPARE, HEADER + message_bytes);
         // An error takes an entry, too.
         let queue = Arc::new(CompletionQueue::new(device, 2 * count + messages + BURST, true)?);
         let receives = Arc::new(SharedReceives::new(device, count)?);
@@ -73,18 +73,18 @@ impl Intake {
         for index in 0..count {
             receives.post(index as u64, slab.span(index * size, size))?;
         }
-        let (lanes, completions, waiting, frame, guests, spare) = Default::default();
+        let (responders, completions, waiting, frame, sessions, spare) = Default::default();
         Ok(Self {
             queue,
             receives,
             slab,
             size,
-            lanes,
+            responders,
             completions,
             waiting,
             frame,
-            mouth: None,
-            guests,
+            datagrams: None,
+            sessions,
             most_waiting: count,
             spare,
             posted: Posted::default(),
@@ -108,44 +108,46 @@ impl Intake {
                 outcome = outcome.and(heard);
                 continue;
             }
-            match (received, self.lanes.get(&pair)) {
-                (Some(length), Some(lane)) => self.waiting.push_back(Waiting::Held(Arc::clone(lane), id, length)),
+            match (received, self.responders.get(&pair)) {
+                (Some(length), Some(responder)) => {
+                    self.waiting.push_back(Waiting::Held(Arc::clone(responder), id, length))
+                }
                 // The connection is over.
                 _ => self.repost(id)?,
             }
         }
         self.completions = completions;
-        if let Some(mouth) = &mut self.mouth {
-            mouth.flush(&mut self.posted)?;
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.flush(&mut self.posted)?;
         }
         outcome
     }
 
-    /// Takes what a datagram says, and answers what it asks. One that is of no talk, or not from
+    /// Takes what a datagram says, and answers what it asks. One that is of no session, or not from
     /// the endpoint that has it, is dropped.
     fn hear(&mut self, place: u32, length: usize, from: u32) -> Result<(), VerbsError> {
-        let Some(mouth) = &mut self.mouth else { return Ok(()) };
-        let prefix = mouth.read(place, length, &mut self.frame);
-        mouth.repost(place)?;
+        let Some(datagrams) = &mut self.datagrams else { return Ok(()) };
+        let prefix = datagrams.read(place, length, &mut self.frame);
+        datagrams.repost(place)?;
         let Some(prefix) = prefix else { return Ok(()) };
-        let Some(guest) = self.guests.get(&prefix.token) else { return Ok(()) };
-        if guest.contact.pair != from || guest.is_closed() {
+        let Some(session) = self.sessions.get(&prefix.token) else { return Ok(()) };
+        if session.contact.pair != from || session.is_closed() {
             return Ok(());
         }
         let room = self.waiting.len() < self.most_waiting;
         let (waiting, spare) = (&mut self.waiting, &mut self.spare);
-        let mut talk = guest.talk.lock();
-        let heard = talk.hear(&prefix, &self.frame, room, |message| {
+        let mut stream = session.stream.lock();
+        let heard = stream.hear(&prefix, &self.frame, room, |message| {
             let mut bytes = spare.pop().unwrap_or_default();
             bytes.clear();
             bytes.extend_from_slice(message);
-            waiting.push_back(Waiting::Taken(Arc::clone(guest), bytes));
+            waiting.push_back(Waiting::Taken(Arc::clone(session), bytes));
         });
         match heard {
-            Ok(_) => mouth.speak(&mut talk, &guest.contact),
+            Ok(_) => datagrams.send_datagrams(&mut stream, &session.contact),
             Err(nonsense) => {
                 // It has the token, so it is the endpoint, which is then not answered any more.
-                guest.close();
+                session.close();
                 Err(VerbsError::Refused { why: nonsense.0.into() })
             }
         }
@@ -154,33 +156,33 @@ impl Intake {
     /// Moves messages into the mailbox, as far as there is room. Returns whether all are there.
     pub(super) fn deliver(&mut self, inbox: &Inbox) -> Result<bool, VerbsError> {
         while let Some(first) = self.waiting.front() {
-            let mut head = [0; HEAD];
+            let mut head = [0; HEADER];
             let (owner, length): (&Owner, usize) = match first {
-                Waiting::Held(lane, id, length) => {
+                Waiting::Held(responder, id, length) => {
                     self.slab.read(*id as usize * self.size, &mut head);
-                    (&lane.owner, *length)
+                    (&responder.owner, *length)
                 }
-                Waiting::Taken(guest, bytes) => {
+                Waiting::Taken(session, bytes) => {
                     if let Some(first) = bytes.first_chunk() {
                         head = *first;
                     }
-                    (&guest.owner, bytes.len())
+                    (&session.owner, bytes.len())
                 }
             };
-            let kind = match Head::decode(&head) {
-                Some(Head::Message) => Some(Kind::Message),
-                Some(Head::Call(ticket)) => Some(Kind::Call(owner.reply_to(ticket))),
+            let kind = match Header::decode(&head) {
+                Some(Header::Message) => Some(Kind::Message),
+                Some(Header::Call(ticket)) => Some(Kind::Call(owner.reply_to(ticket))),
                 // A peer that has the key, and says what makes no sense.
-                Some(Head::Reply(_) | Head::Refusal(_)) | None => None,
+                Some(Header::Reply(_) | Header::Refusal(_)) | None => None,
             };
-            if let (Some(kind), Some(count)) = (kind, length.checked_sub(HEAD)) {
+            if let (Some(kind), Some(count)) = (kind, length.checked_sub(HEADER)) {
                 let bytes = match first {
                     Waiting::Held(_, id, _) => {
                         self.frame.resize(count, 0);
-                        self.slab.read(*id as usize * self.size + HEAD, &mut self.frame);
+                        self.slab.read(*id as usize * self.size + HEADER, &mut self.frame);
                         &self.frame
                     }
-                    Waiting::Taken(_, bytes) => &bytes[HEAD..],
+                    Waiting::Taken(_, bytes) => &bytes[HEADER..],
                 };
                 if !inbox.mail.deliver(owner.node, kind, bytes) {
                     return Ok(false);

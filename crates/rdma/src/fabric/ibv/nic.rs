@@ -8,20 +8,20 @@ use crate::fabric::tcp::TcpPort;
 
 use super::{
     Posted, VerbsError,
+    adapter::Adapter,
     control::Control,
-    mouth::Mouth,
+    datagram_pair::DatagramPair,
     slots::Slots,
-    station::Station,
     sys::{CompletionQueue, Device, Requests, Slab},
 };
 
 /// An endpoint's access to its NIC, which its queues share.
 pub(super) struct Nic<E: Engine> {
     /// For messages, if they go by datagrams. First, so that the pair goes before what it uses.
-    pub(super) mouth: Option<Mouth>,
+    pub(super) datagrams: Option<DatagramPair>,
     pub(super) tcp: TcpPort<E>,
     pub(super) control: Control,
-    pub(super) station: Arc<Station<E>>,
+    pub(super) adapter: Arc<Adapter<E>>,
     /// The device, as this endpoint has opened it.
     pub(super) device: Arc<Device>,
     pub(super) slab: Slab,
@@ -45,7 +45,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Entries of a completion queue with room for so many pairs.
+    /// Returns the entries of a completion queue with room for so many pairs.
     pub(super) fn entries(most: usize, depth: usize, calls: usize) -> usize {
         // A pair that has failed leaves what it had, and its successor may fail, too.
         2 * (most * depth + calls)
@@ -53,11 +53,11 @@ impl Room {
 
     pub(super) fn take_one<E: Engine>(
         &mut self,
-        station: &Station<E>,
+        adapter: &Adapter<E>,
         queue: &CompletionQueue,
     ) -> Result<(), VerbsError> {
         if self.pairs == self.most {
-            let (depth, calls) = (station.capabilities.queue_depth, station.capabilities.max_calls);
+            let (depth, calls) = (adapter.capabilities.queue_depth, adapter.capabilities.max_calls);
             queue.resize(Self::entries(2 * self.most, depth, calls) + self.others)?;
             self.most *= 2;
         }

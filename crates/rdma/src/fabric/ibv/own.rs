@@ -17,7 +17,7 @@ use crate::Loopback;
 
 use super::{
     VerbsError,
-    station::Station,
+    adapter::Adapter,
     sys::{Action, Completion, CompletionQueue, QueuePair, Requests, Slab},
 };
 
@@ -30,7 +30,7 @@ const AGAIN: Duration = Duration::from_millis(1);
 
 /// A queue pair that is connected to itself, for one swap at a time.
 #[derive(Debug)]
-struct Lane {
+struct LoopbackPair {
     /// The pair goes first, then what it uses.
     pair: QueuePair,
     completed: Arc<CompletionQueue>,
@@ -39,13 +39,13 @@ struct Lane {
     completions: Vec<Completion>,
 }
 
-impl Lane {
-    fn new<E: Engine>(station: &Station<E>) -> Result<Self, VerbsError> {
-        let device = &station.device;
+impl LoopbackPair {
+    fn new<E: Engine>(adapter: &Adapter<E>) -> Result<Self, VerbsError> {
+        let device = &adapter.device;
         let completed = Arc::new(CompletionQueue::new(device, 2, false)?);
-        let pair = QueuePair::new(device, &station.shape(&completed, &completed, (1, 1)))?;
-        let end = station.end_of(&pair);
-        pair.connect(station.exit, &end, &end)?;
+        let pair = QueuePair::new(device, &adapter.shape(&completed, &completed, (1, 1)))?;
+        let end = adapter.end_of(&pair);
+        pair.connect(adapter.exit, &end, &end)?;
         let slab = Slab::new(device, size_of::<u64>(), false)?;
         Ok(Self { pair, completed, slab, requests: Requests::default(), completions: Vec::new() })
     }
@@ -83,29 +83,29 @@ impl Lane {
 #[derive(Debug)]
 pub(super) struct OwnNic<E: Engine> {
     /// It has the node's regions, which have this.
-    station: Weak<Station<E>>,
-    /// Lanes that no thread uses: as many are made as threads swap at the same time, so that none
+    adapter: Weak<Adapter<E>>,
+    /// Pairs that no thread uses: as many are made as threads swap at the same time, so that none
     /// waits for another.
-    idle: Mutex<Vec<Lane>>,
+    idle: Mutex<Vec<LoopbackPair>>,
 }
 
 impl<E: Engine> OwnNic<E> {
-    pub(super) fn new(station: &Arc<Station<E>>) -> Result<Self, VerbsError> {
-        let idle = Mutex::new(vec![Lane::new(station)?]);
-        Ok(Self { station: Arc::downgrade(station), idle })
+    pub(super) fn new(adapter: &Arc<Adapter<E>>) -> Result<Self, VerbsError> {
+        let idle = Mutex::new(vec![LoopbackPair::new(adapter)?]);
+        Ok(Self { adapter: Arc::downgrade(adapter), idle })
     }
 
     /// Swaps a word, unless it is of no region that peers know.
-    fn swap(&self, station: &Station<E>, word: &Word, (expected, new): (u64, u64)) -> Result<Option<u64>, VerbsError> {
-        let Some((address, key)) = station.exports.place(&station.device, word)? else { return Ok(None) };
+    fn swap(&self, adapter: &Adapter<E>, word: &Word, (expected, new): (u64, u64)) -> Result<Option<u64>, VerbsError> {
+        let Some((address, key)) = adapter.exports.place(&adapter.device, word)? else { return Ok(None) };
         let idle = self.idle.lock().pop();
-        let mut lane = match idle {
-            Some(lane) => lane,
-            None => Lane::new(station)?,
+        let mut pair = match idle {
+            Some(pair) => pair,
+            None => LoopbackPair::new(adapter)?,
         };
         // One that fails ends here, and what it has under way ends with it.
-        let found = lane.swap(Action::CompareSwap { address, key, expected, new })?;
-        self.idle.lock().push(lane);
+        let found = pair.swap(Action::CompareSwap { address, key, expected, new })?;
+        self.idle.lock().push(pair);
         Ok(Some(found))
     }
 }
@@ -115,12 +115,12 @@ impl<E: Engine> Loopback<E> for OwnNic<E> {
         let by_processor = || engine.compare_exchange(word, expected, new).unwrap_or_else(|found| found);
         loop {
             // Without the fabric, no peer swaps.
-            let Some(station) = self.station.upgrade() else { return by_processor() };
-            match self.swap(&station, word, (expected, new)) {
+            let Some(adapter) = self.adapter.upgrade() else { return by_processor() };
+            match self.swap(&adapter, word, (expected, new)) {
                 Ok(Some(found)) => return found,
                 Ok(None) => return by_processor(),
                 // The node cannot do without its NIC, so it waits for it.
-                Err(error) => station.fail(error),
+                Err(error) => adapter.fail(error),
             }
             // It may have been carried out. What others would write here is no different.
             if engine.load(word) == new {

@@ -21,15 +21,15 @@ use crate::{
 
 use super::{
     Member, Posted, VerbsError,
+    adapter::{Adapter, Tallies, Way},
     control::{Control, Heard},
-    lane::Sent,
-    letters::{HEAD, Head},
-    mouth::{DATAGRAMS, Mouth},
+    datagram_pair::{DATAGRAMS, DatagramPair},
+    header::{HEADER, Header},
     nic::{Nic, Room},
     number::Number,
     queue::Line,
+    responder::Sent,
     slots::Slots,
-    station::{Station, Tallies, Way},
     sys::{Completion, CompletionQueue, Requests, Slab},
 };
 
@@ -76,32 +76,32 @@ pub struct VerbsPort<E: Engine> {
 impl<E: Engine> VerbsPort<E> {
     pub(super) fn new(member: &Arc<Member<E>>) -> Result<Self, FabricError> {
         let tcp = member.tcp.port()?;
-        let station = Arc::clone(&member.station);
+        let adapter = Arc::clone(&member.adapter);
         let node = tcp.node();
-        match Self::make(member, tcp, station) {
+        match Self::make(member, tcp, adapter) {
             Ok(port) => Ok(port),
             Err(VerbsError::LockedMemory { bytes, limit }) => Err(FabricError::LockedMemory { node, bytes, limit }),
             Err(error) => {
-                member.station.fail(error);
+                member.adapter.fail(error);
                 Err(FabricError::Device { node })
             }
         }
     }
 
-    fn make(member: &Arc<Member<E>>, tcp: TcpPort<E>, station: Arc<Station<E>>) -> Result<Self, VerbsError> {
-        let Capabilities { queue_depth: depth, max_calls: calls, .. } = station.capabilities;
+    fn make(member: &Arc<Member<E>>, tcp: TcpPort<E>, adapter: Arc<Adapter<E>>) -> Result<Self, VerbsError> {
+        let Capabilities { queue_depth: depth, max_calls: calls, .. } = adapter.capabilities;
         let Buffers { small, medium, large } = tcp.buffers();
         // An operation holds a buffer of the endpoint's while it has a slot; words and bytes have
         // as many each.
         let slots = Slots::new(&[
             (8, CELLS),
-            (Buffers::SMALL + HEAD, 2 * small),
-            (Buffers::MEDIUM + HEAD, 2 * medium),
-            (Buffers::LARGE + HEAD, 2 * large),
+            (Buffers::SMALL + HEADER, 2 * small),
+            (Buffers::MEDIUM + HEADER, 2 * medium),
+            (Buffers::LARGE + HEADER, 2 * large),
         ]);
-        let device = &Arc::new(station.device.again()?);
+        let device = &Arc::new(adapter.device.again()?);
         // Datagrams beyond these are sent again.
-        let others = if station.by_datagram { calls + 2 * WINDOW } else { 0 };
+        let others = if adapter.by_datagram { calls + 2 * WINDOW } else { 0 };
         let entries = Room::entries(PAIRS, depth, calls) + others;
         let completed = Arc::new(CompletionQueue::new(device, entries, true)?);
         if let Some(channel) = completed.channel() {
@@ -110,22 +110,22 @@ impl<E: Engine> VerbsPort<E> {
             tcp.watch_also(channel).map_err(failed)?;
         }
         let nodes = tcp.shared().nodes();
-        let inline = station.capabilities.inline_bytes;
-        let mouth = || Mouth::new(device, station.exit, &station.end, &completed, others, inline);
+        let inline = adapter.capabilities.inline_bytes;
+        let datagrams = || DatagramPair::new(device, adapter.exit, &adapter.end, &completed, others, inline);
         let nic = Nic {
-            mouth: station.by_datagram.then(mouth).transpose()?,
+            datagrams: adapter.by_datagram.then(datagrams).transpose()?,
             control: Control::new(),
             device: Arc::clone(device),
-            slab: Slab::new(device, slots.bytes(), station.huge_pages)?,
+            slab: Slab::new(device, slots.bytes(), adapter.huge_pages)?,
             slots,
             requests: Requests::default(),
             posted: Posted::default(),
-            replies: Slab::new(device, calls * (HEAD + station.message_bytes), station.huge_pages)?,
+            replies: Slab::new(device, calls * (HEADER + adapter.message_bytes), adapter.huge_pages)?,
             free_replies: (0..calls as u32).rev().collect(),
             completed,
             room: Room { pairs: 0, most: PAIRS, others },
             tcp,
-            station,
+            adapter,
         };
         Ok(Self {
             // Changes are told by TCP.
@@ -136,13 +136,13 @@ impl<E: Engine> VerbsPort<E> {
             completions: Vec::new(),
             ways: (0..nodes).map(|_| Vec::new()).collect(),
             spare: Vec::new(),
-            tallies: nic.station.tallies(),
+            tallies: nic.adapter.tallies(),
             nic,
             _member: Arc::clone(member),
         })
     }
 
-    /// What TCP has told.
+    /// Handles what TCP reports: changes of presence, answers, departures.
     fn hear(&mut self, events: &mut impl Events) {
         // What goes on there is shown by what waits for it here.
         let _ = self.nic.tcp.poll(&mut self.nic.control);
@@ -159,7 +159,7 @@ impl<E: Engine> VerbsPort<E> {
             let queue = self.queues.activate(node);
             match heard {
                 Heard::Answer(_, ticket, frame) => {
-                    queue.hear(&self.nic.station, ticket, frame.as_deref());
+                    queue.hear(&self.nic.adapter, ticket, frame.as_deref());
                     if let Some(frame) = frame {
                         self.nic.tcp.recycle_reply(frame);
                     }
@@ -169,7 +169,7 @@ impl<E: Engine> VerbsPort<E> {
         }
     }
 
-    /// What the NIC has done.
+    /// Handles the NIC's completions.
     #[inline]
     fn take_completions(&mut self, events: &mut impl Events) {
         loop {
@@ -179,16 +179,16 @@ impl<E: Engine> VerbsPort<E> {
                 let number = Number::decode(id);
                 if number.queue == DATAGRAMS {
                     match (failure, received) {
-                        (None, Some(length)) => self.hear_datagram(number.request, length, events),
+                        (None, Some(length)) => self.receive_datagram(number.request, length, events),
                         (failure, _) => {
-                            failure.into_iter().for_each(|status| self.nic.station.fail(VerbsError::Failed { status }))
+                            failure.into_iter().for_each(|status| self.nic.adapter.fail(VerbsError::Failed { status }))
                         }
                     }
                     continue;
                 }
                 let Some(queue) = self.queues.get(NodeId(number.queue)) else { continue };
                 match (failure, received) {
-                    (Some(status), _) => queue.fail(&self.nic.station, number, status),
+                    (Some(status), _) => queue.fail(&self.nic.adapter, number, status),
                     (None, Some(length)) => {
                         queue.receive(&mut self.nic, number, length, &mut self.spare, events);
                     }
@@ -205,33 +205,33 @@ impl<E: Engine> VerbsPort<E> {
         }
     }
 
-    /// A datagram has come: from the node that its token names, or it is dropped.
-    fn hear_datagram(&mut self, place: u32, length: usize, events: &mut impl Events) {
-        let Some(mouth) = &mut self.nic.mouth else { return };
-        let prefix = mouth.read(place, length, &mut self.parcel);
-        if let Err(error) = mouth.repost(place) {
-            self.nic.station.fail(error);
+    /// Handles a datagram of the node that its token names. Others are dropped.
+    fn receive_datagram(&mut self, place: u32, length: usize, events: &mut impl Events) {
+        let Some(datagrams) = &mut self.nic.datagrams else { return };
+        let prefix = datagrams.read(place, length, &mut self.parcel);
+        if let Err(error) = datagrams.repost(place) {
+            self.nic.adapter.fail(error);
         }
         let Some(prefix) = prefix else { return };
         let node = NodeId((prefix.token >> 48) as u16);
         let Some(queue) = self.queues.get(node) else { return };
         let (parcel, replied) = (std::mem::take(&mut self.parcel), &mut self.replied);
-        queue.hear_datagram(&mut self.nic, &prefix, &parcel, &mut self.spare, replied, events);
+        queue.receive_datagram(&mut self.nic, &prefix, &parcel, &mut self.spare, replied, events);
         self.parcel = parcel;
         self.queues.activate(node);
     }
 
     /// Sends the datagrams that are prepared.
     fn flush(&mut self) {
-        if let Some(mouth) = &mut self.nic.mouth
-            && let Err(error) = mouth.flush(&mut self.nic.posted)
+        if let Some(datagrams) = &mut self.nic.datagrams
+            && let Err(error) = datagrams.flush(&mut self.nic.posted)
         {
             // Nothing is answered, so the talks are given up.
-            self.nic.station.fail(error);
+            self.nic.adapter.fail(error);
         }
     }
 
-    /// By what a caller gets its reply.
+    /// Returns what carries replies to a caller.
     fn way(&mut self, to: &ReplyTo) -> Option<&Way> {
         let ways = self.ways.get_mut(usize::from(to.node.0))?;
         let index = usize::from(to.endpoint);
@@ -240,34 +240,34 @@ impl<E: Engine> VerbsPort<E> {
         }
         let place = &mut ways[index];
         if !place.as_ref().is_some_and(|way| way.is_for(to)) {
-            *place = self.nic.station.way(to);
+            *place = self.nic.adapter.way(to);
         }
         place.as_ref()
     }
 
     fn send_reply(&mut self, to: &ReplyTo, reply: &Reply) -> Sent {
         let Some(way) = self.way(to).cloned() else { return Sent::Done };
-        let head = if reply.refused { Head::Refusal(to.ticket) } else { Head::Reply(to.ticket) };
+        let head = if reply.refused { Header::Refusal(to.ticket) } else { Header::Reply(to.ticket) };
         let bytes = if reply.refused { &[] } else { &reply.frame[..] };
-        let inline = self.nic.station.capabilities.inline_bytes;
+        let inline = self.nic.adapter.capabilities.inline_bytes;
         let posted = &mut self.nic.posted;
         let count = |signaled: bool| {
             posted.doorbells += 1;
             posted.requests += 1;
-            posted.inlined += u64::from(HEAD + bytes.len() <= inline);
+            posted.inlined += u64::from(HEADER + bytes.len() <= inline);
             posted.signaled += u64::from(signaled);
         };
-        let sent = match (&way, &mut self.nic.mouth) {
-            (Way::Lane(lane), _) => lane.send(head, bytes, inline, count),
-            (Way::Guest(guest), Some(mouth)) => guest.send(head, bytes, mouth, posted),
-            // A node that has no mouth has no guests.
-            (Way::Guest(_), None) => Ok(Sent::Done),
+        let sent = match (&way, &mut self.nic.datagrams) {
+            (Way::Connection(responder), _) => responder.send(head, bytes, inline, count),
+            (Way::Session(session), Some(datagrams)) => session.send(head, bytes, datagrams, posted),
+            // A node that has no datagrams has no sessions.
+            (Way::Session(_), None) => Ok(Sent::Done),
         };
         match sent {
             Ok(sent) => sent,
             Err(error) => {
                 // Its caller sees that the connection is broken.
-                self.nic.station.fail(error);
+                self.nic.adapter.fail(error);
                 Sent::Done
             }
         }
@@ -275,7 +275,7 @@ impl<E: Engine> VerbsPort<E> {
 
     fn recycle(&self, frame: Frame) {
         self.shared.inbox.mail.recycle(frame);
-        self.nic.station.made_room(&self.shared.inbox);
+        self.nic.adapter.made_room(&self.shared.inbox);
     }
 
     #[inline]
@@ -299,7 +299,7 @@ impl<E: Engine> Backend for VerbsPort<E> {
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.nic.station.capabilities
+        self.nic.adapter.capabilities
     }
 
     fn buffers(&self) -> Buffers {
@@ -315,7 +315,7 @@ impl<E: Engine> Backend for VerbsPort<E> {
         self.shared.life_in_directory(node)
     }
 
-    /// TCP connects first, by which the connection is set up.
+    /// Reconnects over TCP first, by which the connection is set up.
     fn may_reconnect(&mut self, node: NodeId, incarnation: Incarnation) -> Result<bool, VerbError> {
         Ok(self.nic.tcp.reconnect(node)? == Some(incarnation))
     }
@@ -344,14 +344,14 @@ impl<E: Engine> Backend for VerbsPort<E> {
     #[inline]
     fn has_mail(&mut self) -> bool {
         if self.shared.inbox.mail.is_empty() {
-            self.nic.station.collect(&self.shared.inbox);
+            self.nic.adapter.collect(&self.shared.inbox);
         }
         !self.shared.inbox.mail.is_empty()
     }
 
     fn receive(&mut self) -> Option<Received> {
         if self.shared.inbox.mail.is_empty() {
-            self.nic.station.collect(&self.shared.inbox);
+            self.nic.adapter.collect(&self.shared.inbox);
         }
         self.shared.inbox.mail.receive_message()
     }
@@ -388,15 +388,15 @@ impl<E: Engine> Backend for VerbsPort<E> {
     fn wait(&mut self, until: Option<Time>, receiving: bool, quiet: impl FnOnce() -> bool) {
         let mut until = until;
         self.queues.for_each_active(|queue| until = until.into_iter().chain(queue.line.next_probe()).min());
-        let (station, shared) = (&self.nic.station, &self.shared);
+        let (adapter, shared) = (&self.nic.adapter, &self.shared);
         let (completed, completions) = (&self.nic.completed, &mut self.completions);
         self.nic.tcp.wait(until, receiving, || {
             // What comes after this is an event.
             completed.arm();
             while completed.take(completions) {}
             if receiving {
-                station.arrivals.arm();
-                station.collect_all(&shared.inbox);
+                adapter.arrivals.arm();
+                adapter.collect_all(&shared.inbox);
             }
             completions.is_empty() && (!receiving || shared.inbox.mail.is_empty()) && quiet()
         });
@@ -404,7 +404,7 @@ impl<E: Engine> Backend for VerbsPort<E> {
     }
 
     fn retire(&mut self) {
-        self.nic.station.collect_all(&self.shared.inbox);
+        self.nic.adapter.collect_all(&self.shared.inbox);
         self.nic.tcp.retire();
     }
 
@@ -420,7 +420,7 @@ impl<E: Engine> Backend for VerbsPort<E> {
 impl<E: Engine> Drop for VerbsPort<E> {
     fn drop(&mut self) {
         self.count();
-        self.nic.station.forget(&self.tallies);
+        self.nic.adapter.forget(&self.tallies);
         self.retire();
     }
 }

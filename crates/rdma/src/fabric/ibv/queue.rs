@@ -2,7 +2,7 @@
 //! and those that its NIC has.
 
 mod fill;
-mod spoken;
+mod session;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -20,16 +20,16 @@ use crate::{
 
 use super::{
     VerbsError,
+    adapter::Adapter,
     exports::Known,
-    letters::{HEAD, Head},
+    header::{HEADER, Header},
     nic::Nic,
     number::Number,
     setup::{Answer, Request},
     slots::Slot,
-    station::Station,
     sys::{End, QueuePair},
 };
-use spoken::Spoken;
+use session::SessionState;
 
 /// A message that is not taken in this time waits for room in the node's mailbox, as far as can be
 /// told: its NIC says nothing until there is some.
@@ -52,7 +52,7 @@ enum PostOutcome {
     /// As the NIC says.
     Posted(Slot),
     /// As the node says, to which it goes by datagrams.
-    Cast,
+    Message,
     /// It is done: there was nothing to do.
     Done,
     Failed(VerbError),
@@ -72,11 +72,11 @@ pub(super) type Queue = queues::Queue<Peer, Line>;
 pub struct Line {
     connection: Connection,
     /// What carries messages, if datagrams do.
-    spoken: Spoken,
+    session: SessionState,
     /// How many of those that are sent are up to the NIC, and to the node. They are never both, so
     /// that they take effect in the order of posting.
     posted: usize,
-    casts: usize,
+    messages: usize,
     /// The number of the connection, so that completions of an earlier one are recognized.
     number: u16,
     /// Not posted yet.
@@ -132,9 +132,9 @@ impl Line {
 
     /// Fails the connection, which the next poll reports.
     #[cold]
-    fn sever<E: Engine>(&mut self, station: &Station<E>, error: VerbsError) {
+    fn sever<E: Engine>(&mut self, adapter: &Adapter<E>, error: VerbsError) {
         self.severed = true;
-        station.fail(error);
+        adapter.fail(error);
     }
 
     fn learn(&mut self, region: RegionId, view: View) {
@@ -160,8 +160,8 @@ impl Queue {
         if self.line.severed || self.state.has_ended() {
             return;
         }
-        if nic.mouth.is_some() && first.verb.is_message() {
-            return self.post_spoken(nic);
+        if nic.datagrams.is_some() && first.verb.is_message() {
+            return self.post_messages(nic);
         }
         match &self.line.connection {
             Connection::Up(_) => self.fill(nic),
@@ -180,13 +180,13 @@ impl Queue {
             self.line.severed = true;
             return;
         }
-        let station = Arc::clone(&nic.station);
-        let most = (station.capabilities.queue_depth, station.capabilities.max_calls);
-        let room = nic.room.take_one(&station, &nic.completed);
+        let adapter = Arc::clone(&nic.adapter);
+        let most = (adapter.capabilities.queue_depth, adapter.capabilities.max_calls);
+        let room = nic.room.take_one(&adapter, &nic.completed);
         let made =
-            room.and_then(|()| QueuePair::new(&nic.device, &station.shape(&nic.completed, &nic.completed, most)));
+            room.and_then(|()| QueuePair::new(&nic.device, &adapter.shape(&nic.completed, &nic.completed, most)));
         let asked = made.and_then(|pair| {
-            let end = station.end_of(&pair);
+            let end = adapter.end_of(&pair);
             self.ask(nic, Request::Connect(end))?;
             Ok((pair, end))
         });
@@ -197,7 +197,7 @@ impl Queue {
             }
             Err(error) => {
                 nic.room.pairs = nic.room.pairs.saturating_sub(1);
-                self.line.sever(&station, error);
+                self.line.sever(&adapter, error);
             }
         }
     }
@@ -210,30 +210,32 @@ impl Queue {
         Ok(())
     }
 
-    /// What the node has answered.
+    /// Handles the node's answer to a question.
     #[cold]
-    pub(super) fn hear<E: Engine>(&mut self, station: &Station<E>, ticket: Ticket, answer: Option<&[u8]>) {
+    pub(super) fn hear<E: Engine>(&mut self, adapter: &Adapter<E>, ticket: Ticket, answer: Option<&[u8]>) {
         let Some((_, request)) = self.line.asked.take_if(|(asked, _)| *asked == ticket) else { return };
         let answer = answer.and_then(Answer::decode);
         match (request, answer) {
             (Request::Connect(_), Some(Answer::Connected(theirs))) => {
                 let Connection::Dialing(dialing) = std::mem::take(&mut self.line.connection) else { return };
                 let (pair, mine) = *dialing;
-                let connected = pair.connect(station.exit, &mine, &theirs);
+                let connected = pair.connect(adapter.exit, &mine, &theirs);
                 self.line.connection = Connection::Up(Box::new(pair));
                 die::site("nic.connects");
                 if let Err(error) = connected {
-                    self.line.sever(station, error);
+                    self.line.sever(adapter, error);
                 }
             }
             (Request::Ask(region), Some(Answer::Region { allocated, extents })) => {
                 self.line.learn(region, View::Known(Known::new(allocated, extents)));
             }
             (Request::Ask(region), Some(Answer::UnknownRegion)) => self.line.learn(region, View::Unregistered),
-            (Request::Greet(mine), Some(Answer::Greeted(theirs))) => self.begin_talk(station, &mine, theirs),
-            (_, Some(Answer::Refused(why))) => self.line.sever(station, VerbsError::Refused { why }),
+            (Request::OpenSession(mine), Some(Answer::SessionOpened(theirs))) => {
+                self.begin_session(adapter, &mine, theirs)
+            }
+            (_, Some(Answer::Refused(why))) => self.line.sever(adapter, VerbsError::Refused { why }),
             (_, answer) => {
-                self.line.sever(station, VerbsError::Refused { why: format!("{answer:?} is no answer") });
+                self.line.sever(adapter, VerbsError::Refused { why: format!("{answer:?} is no answer") });
             }
         }
     }
@@ -252,8 +254,8 @@ impl Queue {
         self.line.stuck = None;
         self.line.first = self.line.first.wrapping_add(1);
         let outcome = match fate {
-            PostOutcome::Cast => {
-                self.line.casts -= 1;
+            PostOutcome::Message => {
+                self.line.messages -= 1;
                 Ok(0)
             }
             PostOutcome::Posted(slot) => {
@@ -279,7 +281,7 @@ impl Queue {
         self.state.complete(work.ticket, work.verb, outcome, events);
     }
 
-    /// The request of this number, and all before it, are carried out.
+    /// Completes the request of this number, and all before it.
     #[inline]
     pub(super) fn complete<E: Engine>(&mut self, nic: &mut Nic<E>, number: Number, events: &mut impl Events) {
         if !self.line.is_of(number) {
@@ -294,7 +296,7 @@ impl Queue {
         self.report_done(nic, events);
     }
 
-    /// A reply has come.
+    /// Handles a reply that has arrived.
     pub(super) fn receive<E: Engine>(
         &mut self,
         nic: &mut Nic<E>,
@@ -309,34 +311,34 @@ impl Queue {
         let Some(place) = self.line.receives.iter().position(|receive| *receive == number.request) else { return };
         self.line.receives.swap_remove(place);
         nic.free_replies.push(number.request);
-        let at = number.request as usize * (HEAD + nic.station.message_bytes);
-        let mut head = [0; HEAD];
+        let at = number.request as usize * (HEADER + nic.adapter.message_bytes);
+        let mut head = [0; HEADER];
         nic.replies.read(at, &mut head);
-        let answered = match Head::decode(&head) {
-            Some(Head::Reply(ticket)) => Some((ticket, true)),
-            Some(Head::Refusal(ticket)) => Some((ticket, false)),
+        let answered = match Header::decode(&head) {
+            Some(Header::Reply(ticket)) => Some((ticket, true)),
+            Some(Header::Refusal(ticket)) => Some((ticket, false)),
             _ => None,
         };
         let place = answered.and_then(|(ticket, _)| self.line.calls.iter().position(|call| *call == ticket));
-        let (Some((ticket, replied)), Some(place), Some(bytes)) = (answered, place, length.checked_sub(HEAD)) else {
-            return self.line.sever(&nic.station, VerbsError::Refused { why: "what came is no reply".into() });
+        let (Some((ticket, replied)), Some(place), Some(bytes)) = (answered, place, length.checked_sub(HEADER)) else {
+            return self.line.sever(&nic.adapter, VerbsError::Refused { why: "what came is no reply".into() });
         };
         self.line.calls.swap_remove_front(place);
         die::site("nic.replies.heard");
         let frame = replied.then(|| {
             let mut frame = spare.pop().unwrap_or_default();
             frame.resize(bytes, 0);
-            nic.replies.read(at + HEAD, &mut frame);
+            nic.replies.read(at + HEADER, &mut frame);
             frame
         });
         events.replied(ticket, self.state.node, frame);
     }
 
-    /// A request of the connection has failed, and all after it.
+    /// Fails the connection, one of whose requests has failed, with all after it.
     #[cold]
-    pub(super) fn fail<E: Engine>(&mut self, station: &Station<E>, number: Number, status: u32) {
+    pub(super) fn fail<E: Engine>(&mut self, adapter: &Adapter<E>, number: Number, status: u32) {
         if self.line.is_of(number) && !self.line.severed {
-            self.line.sever(station, VerbsError::Failed { status });
+            self.line.sever(adapter, VerbsError::Failed { status });
         }
     }
 
@@ -351,7 +353,7 @@ impl Queue {
             return Activity::Idle;
         }
         self.report_done(nic, events);
-        if self.keep_talking(nic) {
+        if self.keep_session(nic) {
             return Activity::Busy;
         }
         match self.line.sent.front() {
@@ -375,7 +377,7 @@ impl Queue {
         let before = std::mem::take(&mut self.line.connection);
         nic.room.pairs -= usize::from(!matches!(before, Connection::Down));
         drop(before);
-        (self.line.spoken, self.line.posted, self.line.casts) = (Spoken::Down, 0, 0);
+        (self.line.session, self.line.posted, self.line.messages) = (SessionState::Down, 0, 0);
         self.line.calls.clear();
         self.state.end(cut_off, events);
         self.line.severed = false;
@@ -387,7 +389,7 @@ impl Queue {
                     nic.slots.put(slot);
                     Err(cut_off)
                 }
-                PostOutcome::Cast => Err(cut_off),
+                PostOutcome::Message => Err(cut_off),
                 PostOutcome::Done => Ok(0),
                 PostOutcome::Failed(error) => Err(error),
             };

@@ -1,18 +1,18 @@
-//! What endpoints and nodes tell each other, over TCP, so that their NICs can talk.
+//! What endpoints and nodes tell each other, over TCP, so that their NICs can communicate.
 //!
 //! ```text
 //! connect    1 | end                                    an endpoint's end of a connection
 //! ask        2 | region u16                             what of a region can be accessed
-//! greet      3 | contact                                   where an endpoint gets datagrams
+//! open       3 | contact                                where an endpoint gets datagrams
 //!
 //! connected  1 | end                                    the node's end of it
 //! region     2 | allocated u64 | (start u64 | end u64 | key u32)...
 //! unknown    3                                          no such region
 //! refused    4 | why, as text
-//! greeted    5 | contact                                   where the node gets the endpoint's
+//! opened     5 | contact                                where the node gets the endpoint's
 //!
 //! end        pair u32 | first packet u32 | gid 16 bytes | lid u16 | mtu u8 | reads in u8 | reads out u8
-//! contact       token u64 | pair u32 | key u32 | gid 16 bytes | lid u16 | mtu u8
+//! contact    token u64 | pair u32 | key u32 | gid 16 bytes | lid u16 | mtu u8
 //! ```
 //!
 //! All numbers are little-endian. It is said on a connection whose peer has the cluster's key, and
@@ -39,7 +39,7 @@ pub(super) struct Extent {
     pub(super) key: u32,
 }
 
-/// Where one side of a talk gets its datagrams.
+/// Where one side of a session gets its datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Contact {
     /// What they begin with.
@@ -64,7 +64,7 @@ impl Contact {
 pub(super) enum Request {
     Connect(End),
     Ask(RegionId),
-    Greet(Contact),
+    OpenSession(Contact),
 }
 
 /// What a node answers.
@@ -74,7 +74,7 @@ pub(super) enum Answer {
     Region { allocated: u64, extents: Vec<Extent> },
     UnknownRegion,
     Refused(String),
-    Greeted(Contact),
+    SessionOpened(Contact),
 }
 
 fn put_end(end: &End, into: &mut Vec<u8>) {
@@ -130,7 +130,7 @@ impl Request {
                 bytes.push(2);
                 bytes.extend(region.0.to_le_bytes());
             }
-            Self::Greet(contact) => {
+            Self::OpenSession(contact) => {
                 bytes.push(3);
                 put_contact(contact, &mut bytes);
             }
@@ -142,7 +142,7 @@ impl Request {
         match bytes.split_first()? {
             (1, end) => end_of(end).map(Self::Connect),
             (2, region) => Some(Self::Ask(RegionId(u16::from_le_bytes(region.try_into().ok()?)))),
-            (3, contact) => contact_of(contact).map(Self::Greet),
+            (3, contact) => contact_of(contact).map(Self::OpenSession),
             _ => None,
         }
     }
@@ -169,7 +169,7 @@ impl Answer {
                 bytes.push(4);
                 bytes.extend(why.as_bytes());
             }
-            Self::Greeted(contact) => {
+            Self::SessionOpened(contact) => {
                 bytes.push(5);
                 put_contact(contact, bytes);
             }
@@ -188,7 +188,7 @@ impl Answer {
             }
             (3, []) => Some(Self::UnknownRegion),
             (4, why) => Some(Self::Refused(std::str::from_utf8(why).ok()?.into())),
-            (5, contact) => contact_of(contact).map(Self::Greeted),
+            (5, contact) => contact_of(contact).map(Self::SessionOpened),
             _ => None,
         }
     }
@@ -238,7 +238,7 @@ mod tests {
     proptest! {
         #[test]
         fn requests_are_what_they_were(end in ends(), region in any::<u16>(), contact in contacts()) {
-            for request in [Request::Connect(end), Request::Ask(RegionId(region)), Request::Greet(contact)] {
+            for request in [Request::Connect(end), Request::Ask(RegionId(region)), Request::OpenSession(contact)] {
                 let bytes = request.encode();
                 prop_assert_eq!(Request::decode(&bytes), Some(request));
                 prop_assert_eq!(Request::decode(&bytes[..bytes.len() - 1]), None);
@@ -255,7 +255,7 @@ mod tests {
         ) {
             let region = Answer::Region { allocated, extents };
             let refused = Answer::Refused(why);
-            for answer in [Answer::Connected(end), region, Answer::UnknownRegion, refused, Answer::Greeted(contact)] {
+            for answer in [Answer::Connected(end), region, Answer::UnknownRegion, refused, Answer::SessionOpened(contact)] {
                 let mut bytes = Vec::new();
                 answer.encode(&mut bytes);
                 prop_assert_eq!(Answer::decode(&bytes), Some(answer));

@@ -16,7 +16,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// So many of each size, which grow.
+    /// Creates so many slots of each size. The sizes grow.
     pub(super) fn new(sizes: &[(usize, usize)]) -> Self {
         debug_assert!(sizes.is_sorted_by_key(|(size, _)| size));
         let mut bytes = 0;
@@ -30,17 +30,17 @@ impl Slots {
         Self { classes, bytes }
     }
 
-    /// What the slab must have.
+    /// Returns the bytes that the slab must have.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether there is a free one of each size.
+    /// Returns whether a slot of each size is free.
     pub(super) fn has_each(&self) -> bool {
         self.classes.iter().all(|(_, free)| !free.is_empty())
     }
 
-    /// The smallest that is free and large enough.
+    /// Takes the smallest free slot that is large enough.
     #[inline]
     pub(super) fn take(&mut self, bytes: usize) -> Option<Slot> {
         let fits = self.classes.iter_mut().enumerate().filter(|(_, (size, _))| *size >= bytes);

@@ -27,7 +27,7 @@ use std::{ffi::c_int, fmt, io};
 
 use super::VerbsError;
 
-/// What the library has just failed to do.
+/// Returns the error of the library's last call.
 fn system(what: &'static str) -> VerbsError {
     VerbsError::System { what, source: io::Error::last_os_error() }
 }

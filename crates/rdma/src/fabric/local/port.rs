@@ -99,19 +99,19 @@ impl<E: Engine> LocalPort<E> {
         if replies.is_empty() {
             return;
         }
-        while let Some(letter) = replies.receive() {
-            match letter.kind {
+        while let Some(envelope) = replies.receive() {
+            match envelope.kind {
                 Kind::Reply { life, ticket, refused } if life == self.nic.address.life => {
                     let frame = if refused {
-                        replies.recycle(letter.frame);
+                        replies.recycle(envelope.frame);
                         None
                     } else {
-                        Some(letter.frame)
+                        Some(envelope.frame)
                     };
-                    events.replied(ticket, letter.from, frame);
+                    events.replied(ticket, envelope.from, frame);
                 }
                 // The reply is for an earlier endpoint in this place.
-                _ => replies.recycle(letter.frame),
+                _ => replies.recycle(envelope.frame),
             }
         }
     }

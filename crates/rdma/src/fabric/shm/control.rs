@@ -11,7 +11,7 @@
 //!        0   alarm, of 32 bits
 //!        1   whether the endpoint receives
 //!        8   how many rings were announced to it, ever
-//! inbox  of each endpoint, lane (requests, replies), node and endpoint of that node, one word:
+//! inbox  of each endpoint, kind of traffic (requests, replies), node and endpoint of that node, one word:
 //!            incarnation of the producer (32 bits), its ring's offset in its control memory in lines (32); zero for none
 //! ```
 //!
@@ -42,9 +42,9 @@ const INBOX_WORDS: usize = ENDPOINTS * 2 * NODES * ENDPOINTS;
 
 const LINE: u64 = 64;
 
-/// The lane of a ring: from one endpoint to another there are two rings.
+/// The kind of traffic that a ring carries: from one endpoint to another there are two rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Lane {
+pub(super) enum Traffic {
     Requests,
     Replies,
 }
@@ -142,18 +142,18 @@ impl Control {
         }
     }
 
-    fn row(&self, to: u16, lane: Lane, node: usize, from: usize) -> Offset {
-        let lane = match lane {
-            Lane::Requests => 0,
-            Lane::Replies => 1,
+    fn row(&self, to: u16, traffic: Traffic, node: usize, from: usize) -> Offset {
+        let traffic = match traffic {
+            Traffic::Requests => 0,
+            Traffic::Replies => 1,
         };
-        let index = ((usize::from(to) % ENDPOINTS * 2 + lane) * NODES + node % NODES) * ENDPOINTS + from % ENDPOINTS;
+        let index = ((usize::from(to) % ENDPOINTS * 2 + traffic) * NODES + node % NODES) * ENDPOINTS + from % ENDPOINTS;
         self.inboxes + 8 * index as u64
     }
 
     /// Announces a ring to one of this node's endpoints.
-    pub(super) fn announce(&self, to: u16, lane: Lane, from: (NodeId, u16), ring: Announced) {
-        let row = self.row(to, lane, usize::from(from.0.0), usize::from(from.1));
+    pub(super) fn announce(&self, to: u16, traffic: Traffic, from: (NodeId, u16), ring: Announced) {
+        let row = self.row(to, traffic, usize::from(from.0.0), usize::from(from.1));
         let line = ring.at.bytes() / LINE;
         let value = u64::from(ring.incarnation.0) << 32 | line;
         NoHtm.store(self.word(row), value);
@@ -161,8 +161,8 @@ impl Control {
     }
 
     /// Returns the ring from an endpoint of a node to one of this node's, if it was announced.
-    pub(super) fn announced(&self, to: u16, lane: Lane, node: usize, from: usize) -> Option<Announced> {
-        let value = NoHtm.load(self.word(self.row(to, lane, node, from)));
+    pub(super) fn announced(&self, to: u16, traffic: Traffic, node: usize, from: usize) -> Option<Announced> {
+        let value = NoHtm.load(self.word(self.row(to, traffic, node, from)));
         let announced =
             Announced { incarnation: Incarnation((value >> 32) as u32), at: Offset::new((value & 0xFFFF_FFFF) * LINE) };
         (value != 0).then_some(announced)

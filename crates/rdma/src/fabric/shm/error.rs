@@ -22,7 +22,7 @@ use crate::{NodeId, RegionError};
 #[non_exhaustive]
 pub enum JoinError {
     /// The name is invalid for a group.
-    #[error("{name:?} cannot name a group; use letters, digits, `-`, `_` and `.`, at most 32, not beginning with `.`")]
+    #[error("{name:?} cannot name a group; use packets, digits, `-`, `_` and `.`, at most 32, not beginning with `.`")]
     Name {
         /// The name.
         name: String,

@@ -1,4 +1,4 @@
-//! The rings that lead to an endpoint, in one lane.
+//! The rings that lead to an endpoint, of one kind of traffic.
 
 use drtm_htm::{Engine, NoHtm};
 
@@ -10,7 +10,7 @@ use crate::{
 
 use super::{
     ENDPOINTS, NODES, Shared,
-    control::{Announced, Control, Lane},
+    control::{Announced, Control, Traffic},
 };
 
 /// The offset of the ring's size, behind the producer's tail.
@@ -51,7 +51,7 @@ impl InRing {
     }
 }
 
-/// The rings of one lane, and the number of announcements seen.
+/// The rings of one kind of traffic, and the number of announcements seen.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     rings: Vec<InRing>,
@@ -72,12 +72,12 @@ impl Inbox {
     pub(super) fn take<E: Engine>(
         &mut self,
         shared: &Shared<E>,
-        (endpoint, lane): (u16, Lane),
+        (endpoint, traffic): (u16, Traffic),
         into: &mut Vec<u8>,
     ) -> Option<(NodeId, Announced, FrameHead)> {
         let announcements = shared.control().announcements(endpoint);
         if self.seen != announcements {
-            self.look(shared, endpoint, lane);
+            self.look(shared, endpoint, traffic);
             self.seen = announcements;
         }
         let mut index = self.next;
@@ -113,7 +113,7 @@ impl Inbox {
 
     /// Opens the rings that were announced.
     #[cold]
-    fn look<E: Engine>(&mut self, shared: &Shared<E>, endpoint: u16, lane: Lane) {
+    fn look<E: Engine>(&mut self, shared: &Shared<E>, endpoint: u16, traffic: Traffic) {
         // Rings of dead nodes are first read to their end.
         self.rings.retain(|ring| {
             let life = shared.life_of(ring.from.0, ring.announced.incarnation);
@@ -124,7 +124,7 @@ impl Inbox {
                 continue;
             }
             for from in 0..ENDPOINTS {
-                let Some(announced) = shared.control().announced(endpoint, lane, node, from) else { continue };
+                let Some(announced) = shared.control().announced(endpoint, traffic, node, from) else { continue };
                 let from = (NodeId(node as u16), from as u16);
                 if self.rings.iter().any(|ring| ring.from == from && ring.announced == announced) {
                     continue;

@@ -12,7 +12,7 @@ use crate::{Incarnation, NodeId, Region, RegionId, region::kind_of};
 
 use super::{
     Shared,
-    wire::{self, Kind, Letter},
+    wire::{self, Kind, Packet},
 };
 
 /// A socket to one incarnation of a peer.
@@ -24,11 +24,11 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Sends a letter. A peer to which that fails is disconnected, which its watcher and ours
+    /// Sends a packet. A peer to which that fails is disconnected, which its watcher and ours
     /// detect by the socket.
-    fn send<E: Engine>(&self, letter: &Letter, region: Option<&Region<E>>) {
+    fn send<E: Engine>(&self, packet: &Packet, region: Option<&Region<E>>) {
         let file = region.and_then(Region::file).map(AsFd::as_fd);
-        if wire::send(&self.socket, letter, file).is_err() {
+        if wire::send(&self.socket, packet, file).is_err() {
             // It fails only if the socket is closed already.
             let _ = shutdown(&self.socket, Shutdown::Both);
         }
@@ -43,24 +43,24 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// Returns a letter from this node.
-    pub(super) fn letter<E: Engine>(shared: &Shared<E>, kind: Kind) -> Letter {
-        Letter::new(kind, shared.node, shared.home.incarnation, kind_of(&shared.engine))
+    /// Returns a packet from this node.
+    pub(super) fn packet<E: Engine>(shared: &Shared<E>, kind: Kind) -> Packet {
+        Packet::new(kind, shared.node, shared.home.incarnation, kind_of(&shared.engine))
     }
 
     /// Sends a region to all peers.
     pub(super) fn tell_region<E: Engine>(&self, shared: &Shared<E>, id: RegionId, region: &Region<E>) {
-        let letter = Letter { region: id, ..Self::letter(shared, Kind::Region) };
+        let packet = Packet { region: id, ..Self::packet(shared, Kind::Region) };
         for link in &self.links {
-            link.send(&letter, Some(region));
+            link.send(&packet, Some(region));
         }
     }
 
     /// Adds a peer, and sends it all regions.
     pub(super) fn add<E: Engine>(&mut self, shared: &Shared<E>, link: Link) {
         for (index, region) in shared.home.regions.iter().map_while(|region| region.get()).enumerate() {
-            let letter = Letter { region: RegionId(index as u16), ..Self::letter(shared, Kind::Region) };
-            link.send(&letter, Some(&**region));
+            let packet = Packet { region: RegionId(index as u16), ..Self::packet(shared, Kind::Region) };
+            link.send(&packet, Some(&**region));
         }
         self.links.push(link);
     }
@@ -71,9 +71,9 @@ impl Links {
 
     /// Tells all peers that this node leaves.
     pub(super) fn say_goodbye<E: Engine>(&self, shared: &Shared<E>) {
-        let letter = Self::letter(shared, Kind::Goodbye);
+        let packet = Self::packet(shared, Kind::Goodbye);
         for link in &self.links {
-            link.send::<E>(&letter, None);
+            link.send::<E>(&packet, None);
         }
     }
 }

@@ -130,7 +130,7 @@ fn greet<E: Engine>(shared: &Shared<E>, directory: &Path, node: NodeId) -> Resul
         Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(()),
         Err(errno) => return Err(JoinError::system(what())(errno)),
     }
-    let hello = Links::letter(shared, Kind::Hello);
+    let hello = Links::packet(shared, Kind::Hello);
     let file = shared.control().region().file().map(AsFd::as_fd);
     match wire::send(&socket, &hello, file) {
         Ok(()) => {}
@@ -140,16 +140,16 @@ fn greet<E: Engine>(shared: &Shared<E>, directory: &Path, node: NodeId) -> Resul
     die::site("join.greeted");
     loop {
         match wire::receive(&socket) {
-            Post::Letter(letter, file) if letter.kind == Kind::Welcome && letter.node == node => {
-                let control = Control::of_peer(file, node, letter.incarnation).ok_or(JoinError::NoAnswer { node })?;
-                let life = Peer::new(node, letter.incarnation, control);
-                let link = Link { node, incarnation: letter.incarnation, socket: Arc::new(socket) };
+            Post::Packet(packet, file) if packet.kind == Kind::Welcome && packet.node == node => {
+                let control = Control::of_peer(file, node, packet.incarnation).ok_or(JoinError::NoAnswer { node })?;
+                let life = Peer::new(node, packet.incarnation, control);
+                let link = Link { node, incarnation: packet.incarnation, socket: Arc::new(socket) };
                 let mut links = shared.links.lock();
                 shared.welcome(Arc::new(life));
                 links.add(shared, link);
                 return Ok(());
             }
-            Post::Letter(..) => return Err(JoinError::Refused { node }),
+            Post::Packet(..) => return Err(JoinError::Refused { node }),
             // It has died meanwhile.
             Post::Over => return Ok(()),
             Post::Nothing => {}

@@ -13,13 +13,13 @@ use crate::{
 
 use super::{
     Shared,
-    control::{Announced, Control, Lane},
+    control::{Announced, Control, Traffic},
     inbox::SIZE,
     node::Peer,
 };
 
 /// The destination of a ring.
-type To = (NodeId, u16, Lane);
+type To = (NodeId, u16, Traffic);
 
 /// The rings of a place.
 #[derive(Debug, Default)]
@@ -44,10 +44,10 @@ impl OutRing {
         from: u16,
         to: &Peer<E>,
         endpoint: u16,
-        lane: Lane,
+        traffic: Traffic,
     ) -> Option<Self> {
         let mut outbox = shared.places[usize::from(from)].outbox.lock();
-        let key = (to.node, endpoint, lane);
+        let key = (to.node, endpoint, traffic);
         let words = DATA + shared.config.ring_words;
         let control = shared.control();
         let made = outbox.made.get(&key).copied();
@@ -72,7 +72,7 @@ impl OutRing {
         die::site("ring.made");
         outbox.made.insert(key, (to.incarnation, at));
         let announced = Announced { incarnation: shared.home.incarnation, at };
-        to.control.announce(endpoint, lane, (shared.node, from), announced);
+        to.control.announce(endpoint, traffic, (shared.node, from), announced);
         die::site("ring.announced");
         Some(Self { at, words, producer: Producer::new(ring) })
     }

@@ -26,7 +26,7 @@ use crate::{
 
 use super::{
     NODES, Shared,
-    control::{Lane, OwnAlarm},
+    control::{OwnAlarm, Traffic},
     inbox::Inbox,
     member::Member,
     node::Peer,
@@ -98,7 +98,7 @@ impl<E: Engine> ShmPort<E> {
     fn report_replies(&mut self, events: &mut impl Events) {
         let Sender { endpoint, life } = self.sender;
         let mut frame = self.spare.pop().unwrap_or_default();
-        while let Some((from, _, head)) = self.replies_in.take(&self.shared, (endpoint, Lane::Replies), &mut frame) {
+        while let Some((from, _, head)) = self.replies_in.take(&self.shared, (endpoint, Traffic::Replies), &mut frame) {
             // Otherwise the reply is for an earlier endpoint in this place.
             if head.life == life {
                 match head.kind {
@@ -144,7 +144,7 @@ impl<E: Engine> ShmPort<E> {
             &self.shared,
             self.sender.endpoint,
             life,
-            (to.endpoint, Lane::Replies),
+            (to.endpoint, Traffic::Replies),
             head,
             &reply.frame,
         )

@@ -16,7 +16,7 @@ use crate::{
     sync::ring::{FrameHead, FrameKind},
 };
 
-use super::{ENDPOINTS, Shared, control::Lane, node::Peer, rings::Rings};
+use super::{ENDPOINTS, Shared, control::Traffic, node::Peer, rings::Rings};
 
 /// The endpoint of a queue, as frames name it.
 #[derive(Clone, Copy, Debug)]
@@ -195,7 +195,7 @@ impl<E: Engine> Queue<E> {
             before => Self::choose(before, &self.line.rings, shared, sender.endpoint, life),
         };
         self.line.receiver = Some(receiver);
-        if !self.line.rings.push(shared, sender.endpoint, life, (receiver, Lane::Requests), head, bytes) {
+        if !self.line.rings.push(shared, sender.endpoint, life, (receiver, Traffic::Requests), head, bytes) {
             return Ok(false);
         }
         if !life.control.receives(receiver) {

@@ -6,7 +6,7 @@ use crate::{Incarnation, fabric::die, sync::ring::FrameHead};
 
 use super::{
     ENDPOINTS, Shared,
-    control::{Control, Lane},
+    control::{Control, Traffic},
     node::Peer,
     outbox::OutRing,
 };
@@ -39,17 +39,17 @@ impl Rings {
         shared: &Shared<E>,
         from: u16,
         life: &Peer<E>,
-        (endpoint, lane): (u16, Lane),
+        (endpoint, traffic): (u16, Traffic),
         head: FrameHead,
         bytes: &[u8],
     ) -> bool {
         if self.to != life.incarnation {
             self.lead_to(life.incarnation);
         }
-        let Some(lanes) = self.rings.get_mut(usize::from(endpoint) % ENDPOINTS) else { return false };
-        let ring = &mut lanes[usize::from(lane == Lane::Replies)];
+        let Some(rings) = self.rings.get_mut(usize::from(endpoint) % ENDPOINTS) else { return false };
+        let ring = &mut rings[usize::from(traffic == Traffic::Replies)];
         if ring.is_none() {
-            *ring = OutRing::open(shared, from, life, endpoint, lane);
+            *ring = OutRing::open(shared, from, life, endpoint, traffic);
         }
         let pushed = ring.as_mut().is_some_and(|ring| ring.push(shared.control(), head, bytes));
         if pushed {

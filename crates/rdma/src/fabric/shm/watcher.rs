@@ -26,17 +26,17 @@ use super::{
     control::Control,
     links::{Link, Links},
     node::Peer,
-    wire::{self, Kind, Letter, Post},
+    wire::{self, Kind, Packet, Post},
 };
 
 /// The most processes that have connected and not introduced themselves.
-const STRANGERS: usize = NODES;
+const PENDING: usize = NODES;
 
 struct Watcher<E: Engine> {
     shared: Arc<Shared<E>>,
     listener: OwnedFd,
     end: Arc<OwnedFd>,
-    strangers: Vec<OwnedFd>,
+    pending: Vec<OwnedFd>,
 }
 
 pub(super) fn start<E: Engine>(
@@ -45,7 +45,7 @@ pub(super) fn start<E: Engine>(
     end: Arc<OwnedFd>,
 ) -> io::Result<JoinHandle<()>> {
     let name = format!("drtm-watch-{}", shared.node.0);
-    let mut watcher = Watcher { shared, listener, end, strangers: Vec::new() };
+    let mut watcher = Watcher { shared, listener, end, pending: Vec::new() };
     std::thread::Builder::new().name(name).spawn(move || watcher.run())
 }
 
@@ -57,7 +57,7 @@ impl<E: Engine> Watcher<E> {
                 PollFd::from_borrowed_fd(self.end.as_fd(), PollFlags::IN),
                 PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
             ];
-            let sockets = self.strangers.iter().map(AsFd::as_fd).chain(links.iter().map(|link| link.socket.as_fd()));
+            let sockets = self.pending.iter().map(AsFd::as_fd).chain(links.iter().map(|link| link.socket.as_fd()));
             looked_at.extend(sockets.map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN)));
             match poll(&mut looked_at, None) {
                 Ok(_) | Err(Errno::INTR) => {}
@@ -71,8 +71,8 @@ impl<E: Engine> Watcher<E> {
                 return;
             }
             let (comes, rest) = (rest[0], &rest[1..]);
-            let (strangers, peers) = rest.split_at(self.strangers.len());
-            for index in (0..strangers.len()).rev().filter(|index| strangers[*index]) {
+            let (pending, peers) = rest.split_at(self.pending.len());
+            for index in (0..pending.len()).rev().filter(|index| pending[*index]) {
                 self.hear(index);
             }
             for (link, _) in links.iter().zip(peers).filter(|(_, ready)| **ready) {
@@ -87,32 +87,32 @@ impl<E: Engine> Watcher<E> {
     fn accept(&mut self) {
         while let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             // A process that never introduces itself makes room for others.
-            if self.strangers.len() == STRANGERS {
-                self.strangers.remove(0);
+            if self.pending.len() == PENDING {
+                self.pending.remove(0);
             }
-            self.strangers.push(socket);
+            self.pending.push(socket);
         }
     }
 
     /// Handles the introduction of a process, or its end.
     fn hear(&mut self, index: usize) {
-        match wire::receive(&self.strangers[index]) {
+        match wire::receive(&self.pending[index]) {
             Post::Nothing => {}
-            Post::Over => drop(self.strangers.swap_remove(index)),
-            Post::Letter(letter, file) => {
-                let socket = self.strangers.swap_remove(index);
+            Post::Over => drop(self.pending.swap_remove(index)),
+            Post::Packet(packet, file) => {
+                let socket = self.pending.swap_remove(index);
                 // It is locked from before the greeting until it is a link, so that it gets the
                 // goodbye. A node that has left greets no process.
                 let mut links = self.shared.links.lock();
                 if self.shared.home.is_over() {
                     return;
                 }
-                if !self.greet_back(&socket, &letter, file) {
+                if !self.greet_back(&socket, &packet, file) {
                     // If it cannot be told, the socket tells it.
-                    let _ = wire::send(&socket, &Links::letter(&self.shared, Kind::Refusal), None);
+                    let _ = wire::send(&socket, &Links::packet(&self.shared, Kind::Refusal), None);
                     return;
                 }
-                let link = Link { node: letter.node, incarnation: letter.incarnation, socket: Arc::new(socket) };
+                let link = Link { node: packet.node, incarnation: packet.incarnation, socket: Arc::new(socket) };
                 links.links.retain(|other| other.node != link.node);
                 links.add(&self.shared, link);
             }
@@ -120,17 +120,17 @@ impl<E: Engine> Watcher<E> {
     }
 
     /// Makes a joining process a peer, if it can be one.
-    fn greet_back(&self, socket: &OwnedFd, letter: &Letter, file: Option<File>) -> bool {
+    fn greet_back(&self, socket: &OwnedFd, packet: &Packet, file: Option<File>) -> bool {
         let shared = &self.shared;
-        let welcome = Links::letter(shared, Kind::Welcome);
+        let welcome = Links::packet(shared, Kind::Welcome);
         let same_user = socket_peercred(socket).is_ok_and(|peer| peer.uid == rustix::process::geteuid());
-        let in_range = usize::from(letter.node.0) < NODES && letter.node != shared.node;
-        let newer = shared.life(letter.node).is_none_or(|before| before.incarnation < letter.incarnation);
-        if !(same_user && in_range && newer && letter.kind == Kind::Hello && letter.fits(&welcome)) {
+        let in_range = usize::from(packet.node.0) < NODES && packet.node != shared.node;
+        let newer = shared.life(packet.node).is_none_or(|before| before.incarnation < packet.incarnation);
+        if !(same_user && in_range && newer && packet.kind == Kind::Hello && packet.fits(&welcome)) {
             return false;
         }
-        let Some(control) = Control::of_peer(file, letter.node, letter.incarnation) else { return false };
-        let life = Arc::new(Peer::new(letter.node, letter.incarnation, control));
+        let Some(control) = Control::of_peer(file, packet.node, packet.incarnation) else { return false };
+        let life = Arc::new(Peer::new(packet.node, packet.incarnation, control));
         // It is first known here, so that its messages are understood.
         shared.welcome(Arc::clone(&life));
         let file = shared.control().region().file().map(AsFd::as_fd);
@@ -140,18 +140,18 @@ impl<E: Engine> Watcher<E> {
         true
     }
 
-    /// Handles the letters of a peer, or its end.
+    /// Handles the packets of a peer, or its end.
     fn hear_from(&self, link: &Link) {
         loop {
             match wire::receive(&link.socket) {
                 Post::Nothing => return,
-                Post::Letter(letter, Some(file)) if letter.kind == Kind::Region => {
-                    if !self.take_in(link, &letter, file) {
+                Post::Packet(packet, Some(file)) if packet.kind == Kind::Region => {
+                    if !self.take_in(link, &packet, file) {
                         return self.part(link, false);
                     }
                 }
-                Post::Letter(letter, _) if letter.kind == Kind::Goodbye => return self.part(link, true),
-                Post::Letter(..) | Post::Over => return self.part(link, false),
+                Post::Packet(packet, _) if packet.kind == Kind::Goodbye => return self.part(link, true),
+                Post::Packet(..) | Post::Over => return self.part(link, false),
             }
         }
     }
@@ -164,9 +164,9 @@ impl<E: Engine> Watcher<E> {
     }
 
     /// Maps a peer's region. If that fails, the peer is disconnected rather than waited for.
-    fn take_in(&self, link: &Link, letter: &Letter, file: File) -> bool {
+    fn take_in(&self, link: &Link, packet: &Packet, file: File) -> bool {
         let Some(life) = self.shared.life_of(link.node, link.incarnation) else { return true };
-        let Some(place) = life.regions.get(usize::from(letter.region.0)) else { return false };
+        let Some(place) = life.regions.get(usize::from(packet.region.0)) else { return false };
         let Ok(region) = open(self.shared.engine.clone(), file) else { return false };
         let new = place.set(Arc::new(region)).is_ok();
         self.shared.tell();

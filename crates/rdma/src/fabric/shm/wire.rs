@@ -1,4 +1,4 @@
-//! The letters that processes of a group send over their sockets: of a fixed size, received whole
+//! The packets that processes of a group send over their sockets: of a fixed size, received whole
 //! or not at all, some with a file.
 //!
 //! ```text
@@ -13,7 +13,7 @@
 //!       36..64   zero
 //! ```
 //!
-//! All numbers are little-endian. A letter comes from another process of the same user, and is
+//! All numbers are little-endian. A packet comes from another process of the same user, and is
 //! checked all the same.
 
 use std::{
@@ -55,7 +55,7 @@ pub(super) enum Kind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Letter {
+pub(super) struct Packet {
     pub(super) kind: Kind,
     pub(super) node: NodeId,
     pub(super) region: RegionId,
@@ -64,7 +64,7 @@ pub(super) struct Letter {
     pub(super) version: [u8; 16],
 }
 
-impl Letter {
+impl Packet {
     pub(super) fn new(kind: Kind, node: NodeId, incarnation: Incarnation, engine: u64) -> Self {
         let mut version = [0; 16];
         let length = VERSION.len().min(version.len());
@@ -128,27 +128,27 @@ impl Letter {
 /// The result of receiving from a socket.
 #[derive(Debug)]
 pub(super) enum Post {
-    Letter(Letter, Option<File>),
-    /// No letter is there yet.
+    Packet(Packet, Option<File>),
+    /// No packet is there yet.
     Nothing,
     /// The other side is gone, or violates the protocol.
     Over,
 }
 
-/// Sends a letter. It never blocks: a socket has room for all that is ever sent at a time.
-pub(super) fn send(socket: impl AsFd, letter: &Letter, file: Option<BorrowedFd<'_>>) -> rustix::io::Result<()> {
+/// Sends a packet. It never blocks: a socket has room for all that is ever sent at a time.
+pub(super) fn send(socket: impl AsFd, packet: &Packet, file: Option<BorrowedFd<'_>>) -> rustix::io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let files = file.as_slice();
     if !files.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(files));
     }
-    let bytes = letter.packed();
+    let bytes = packet.packed();
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, flags).map(drop)
 }
 
-/// Takes the next letter, if there is one. Unexpected files are closed.
+/// Takes the next packet, if there is one. Unexpected files are closed.
 pub(super) fn receive(socket: impl AsFd) -> Post {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -160,8 +160,8 @@ pub(super) fn receive(socket: impl AsFd) -> Post {
             Ok(received) => break received.bytes,
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return Post::Nothing,
-            // The error is reported once, if the peer closed before it took all letters. It comes
-            // before the letters of the peer itself, such as its goodbye.
+            // The error is reported once, if the peer closed before it took all packets. It comes
+            // before the packets of the peer itself, such as its goodbye.
             Err(Errno::CONNRESET) if !was_reset => was_reset = true,
             Err(_) => return Post::Over,
         }
@@ -171,8 +171,8 @@ pub(super) fn receive(socket: impl AsFd) -> Post {
         _ => None,
     });
     let file: Option<OwnedFd> = files.flatten().last();
-    match Letter::unpacked(&bytes[..received]) {
-        Some(letter) => Post::Letter(letter, file.map(File::from)),
+    match Packet::unpacked(&bytes[..received]) {
+        Some(packet) => Post::Packet(packet, file.map(File::from)),
         None => Post::Over,
     }
 }
@@ -186,9 +186,9 @@ mod tests {
     #[test]
     fn letters_survive_the_way() {
         for kind in [Kind::Hello, Kind::Welcome, Kind::Region, Kind::Goodbye, Kind::Refusal] {
-            let mut letter = Letter::new(kind, NodeId(9), Incarnation(77), 2);
-            letter.region = RegionId(3);
-            assert_eq!(Letter::unpacked(&letter.packed()), Some(letter));
+            let mut packet = Packet::new(kind, NodeId(9), Incarnation(77), 2);
+            packet.region = RegionId(3);
+            assert_eq!(Packet::unpacked(&packet.packed()), Some(packet));
         }
     }
 
@@ -199,8 +199,8 @@ mod tests {
                 bytes[0..4].copy_from_slice(&MAGIC);
                 bytes[4..6].copy_from_slice(&FORMAT.to_le_bytes());
             }
-            if let Some(letter) = Letter::unpacked(&bytes) {
-                prop_assert_eq!(&letter.packed()[..], &bytes[..]);
+            if let Some(packet) = Packet::unpacked(&bytes) {
+                prop_assert_eq!(&packet.packed()[..], &bytes[..]);
             }
         }
     }

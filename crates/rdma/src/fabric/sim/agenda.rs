@@ -8,7 +8,7 @@ use crate::{Incarnation, NodeId, endpoint::port::Ticket};
 /// Identifies an operation of a queue of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OpId {
-    pub(super) station: u32,
+    pub(super) endpoint: u32,
     pub(super) queue: u16,
     /// The number of earlier operations of the queue, wrapping.
     pub(super) number: u32,
@@ -31,7 +31,7 @@ pub(super) enum Event {
     ParcelIn(u32),
     /// A worker's turn, unless another one was planned since.
     Turn {
-        station: u32,
+        endpoint: u32,
         generation: u32,
     },
     /// The other nodes learn that an incarnation is gone.
@@ -41,7 +41,7 @@ pub(super) enum Event {
     },
     /// A call or its reply was lost.
     Unanswered {
-        station: u32,
+        endpoint: u32,
         ticket: Ticket,
         from: NodeId,
     },
@@ -53,7 +53,7 @@ impl Event {
     /// Returns its distinguishing parts, as one number.
     fn digest(self) -> u64 {
         let op = |kind: u64, op: OpId| {
-            kind << 56 | u64::from(op.queue) << 32 ^ u64::from(op.station) << 40 ^ u64::from(op.number)
+            kind << 56 | u64::from(op.queue) << 32 ^ u64::from(op.endpoint) << 40 ^ u64::from(op.number)
         };
         match self {
             Self::Issue(id) => op(1, id),
@@ -63,9 +63,9 @@ impl Event {
             Self::Complete(id) => op(5, id),
             Self::ParcelOut(slot) => 6 << 56 | u64::from(slot),
             Self::ParcelIn(slot) => 7 << 56 | u64::from(slot),
-            Self::Turn { station, .. } => 8 << 56 | u64::from(station),
+            Self::Turn { endpoint, .. } => 8 << 56 | u64::from(endpoint),
             Self::Announce { node, incarnation } => 9 << 56 | u64::from(node.0) << 32 | u64::from(incarnation.0),
-            Self::Unanswered { station, from, .. } => 10 << 56 | u64::from(station) << 16 | u64::from(from.0),
+            Self::Unanswered { endpoint, from, .. } => 10 << 56 | u64::from(endpoint) << 16 | u64::from(from.0),
             Self::Fault(index) => 11 << 56 | u64::from(index),
         }
     }

@@ -29,7 +29,7 @@ pub(super) enum State {
 }
 
 #[derive(Debug)]
-pub(super) struct Letter {
+pub(super) struct Envelope {
     pub(super) from: NodeId,
     pub(super) reply_to: Option<ReplyTo>,
     pub(super) frame: Frame,
@@ -42,13 +42,13 @@ pub(super) struct Life<E: Engine> {
     pub(super) incarnation: Incarnation,
     pub(super) state: State,
     pub(super) regions: Vec<Arc<Region<E>>>,
-    pub(super) mail: VecDeque<Letter>,
+    pub(super) mail: VecDeque<Envelope>,
     /// The number of messages received, and neither answered nor dropped.
     pub(super) held: usize,
-    /// The queues, by station and number, whose next message waits for room.
+    /// The queues, by endpoint and number, whose next message waits for room.
     pub(super) blocked: VecDeque<(u32, u16)>,
-    /// The stations, by their ordinals.
-    pub(super) stations: Vec<Option<u32>>,
+    /// The endpoints, by their ordinals.
+    pub(super) endpoints: Vec<Option<u32>>,
     /// The atomic that is between its halves.
     pub(super) half: Option<Half>,
 }
@@ -97,7 +97,7 @@ impl<E: Engine> Life<E> {
             mail: VecDeque::new(),
             held: 0,
             blocked: VecDeque::new(),
-            stations: Vec::new(),
+            endpoints: Vec::new(),
             half: None,
         }
     }
@@ -144,12 +144,12 @@ impl<E: Engine> Life<E> {
 
     /// Returns a free place for an endpoint, of this many. `None` if there is none.
     pub(super) fn vacancy(&mut self, most: usize) -> Option<usize> {
-        if let Some(ordinal) = self.stations.iter().position(Option::is_none) {
+        if let Some(ordinal) = self.endpoints.iter().position(Option::is_none) {
             return Some(ordinal);
         }
-        (self.stations.len() < most).then(|| {
-            self.stations.push(None);
-            self.stations.len() - 1
+        (self.endpoints.len() < most).then(|| {
+            self.endpoints.push(None);
+            self.endpoints.len() - 1
         })
     }
 }

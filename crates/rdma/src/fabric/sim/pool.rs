@@ -27,7 +27,7 @@ thread_local! {
 /// The workers of one simulation.
 pub(super) struct WorkerPool {
     simulation: u64,
-    /// The workers, by station. One is absent during its turn.
+    /// The workers, by number. One is absent during its turn.
     workers: RefCell<Vec<Option<(Worker, bool)>>>,
     /// The number of workers that a run waits for.
     left: Cell<usize>,
@@ -50,9 +50,9 @@ impl WorkerPool {
         self.left.get()
     }
 
-    pub(super) fn add(&self, station: u32, worker: Worker, serves: bool) {
+    pub(super) fn add(&self, number: u32, worker: Worker, serves: bool) {
         let mut workers = self.workers.borrow_mut();
-        let place = station as usize;
+        let place = number as usize;
         if workers.len() <= place {
             workers.resize_with(place + 1, || None);
         }
@@ -60,23 +60,23 @@ impl WorkerPool {
         workers[place] = Some((worker, serves));
     }
 
-    fn take(&self, station: u32) -> Option<(Worker, bool)> {
-        self.workers.borrow_mut().get_mut(station as usize)?.take()
+    fn take(&self, number: u32) -> Option<(Worker, bool)> {
+        self.workers.borrow_mut().get_mut(number as usize)?.take()
     }
 
     /// Runs a worker's turn.
-    pub(super) fn turn(&self, station: u32) {
-        let Some((mut worker, serves)) = self.take(station) else { return };
+    pub(super) fn turn(&self, number: u32) {
+        let Some((mut worker, serves)) = self.take(number) else { return };
         let done = Left(self, serves);
         if worker.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             std::mem::forget(done);
-            self.workers.borrow_mut()[station as usize] = Some((worker, serves));
+            self.workers.borrow_mut()[number as usize] = Some((worker, serves));
         }
     }
 
     /// Drops a worker.
-    pub(super) fn dismiss(&self, station: u32) {
-        if let Some((worker, serves)) = self.take(station) {
+    pub(super) fn dismiss(&self, number: u32) {
+        if let Some((worker, serves)) = self.take(number) {
             let _done = Left(self, serves);
             drop(worker);
         }
@@ -85,8 +85,8 @@ impl WorkerPool {
     /// Drops all workers.
     pub(super) fn disband(&self) {
         let count = self.workers.borrow().len();
-        for station in 0..count {
-            self.dismiss(station as u32);
+        for number in 0..count {
+            self.dismiss(number as u32);
         }
         POOLS.with_borrow_mut(|crews| crews.retain(|(number, _)| *number != self.simulation));
     }
@@ -117,7 +117,7 @@ impl Future for Yield {
 pub(super) async fn work<E: Engine, F>(
     shared: Arc<Shared<E>>,
     endpoint: Endpoint<SimPort<E>>,
-    station: u32,
+    number: u32,
     serves: bool,
     start: F,
 ) where
@@ -131,16 +131,16 @@ pub(super) async fn work<E: Engine, F>(
     loop {
         match executor.round() {
             Round::Done => break,
-            Round::Ran => shared.again(station),
+            Round::Ran => shared.again(number),
             Round::Idle => {
                 executor.park(None);
-                shared.settle(station);
+                shared.settle(number);
             }
         }
         Yield::default().await;
     }
     // The operations that they have posted continue to their end.
-    while shared.until_news(station) {
+    while shared.until_news(number) {
         Yield::default().await;
         endpoint.progress();
     }

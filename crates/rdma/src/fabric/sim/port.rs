@@ -13,9 +13,9 @@ use super::{
     Cost, Shared, Transport,
     agenda::Event,
     clock::{NANO, Picos},
+    endpoint::Arrival,
     life::Found,
     queue::{Op, Stage},
-    station::Arrival,
     world::World,
 };
 use crate::{
@@ -47,7 +47,7 @@ const LITTLE: Picos = 1_000 * NANO;
 /// ```
 pub struct SimPort<E: Engine> {
     shared: Arc<Shared<E>>,
-    pub(super) station: u32,
+    pub(super) endpoint: u32,
     node: NodeId,
     incarnation: Incarnation,
     queues: Queues<Found, InWorld>,
@@ -67,14 +67,14 @@ impl Line for InWorld {
 impl<E: Engine> SimPort<E> {
     pub(super) fn new(shared: &Arc<Shared<E>>, node: NodeId, crewed: bool) -> Result<Self, FabricError> {
         let mut world = shared.world.lock();
-        let station = world.move_in(node)?;
+        let endpoint = world.move_in(node)?;
         let incarnation = world.nodes[usize::from(node.0)].life.incarnation;
-        if let Some(it) = world.station(station) {
+        if let Some(it) = world.endpoint(endpoint) {
             it.crewed = crewed;
         }
         let told = Told::of(world.nodes.iter().map(|node| node.shown));
         let queues = Queues::new(world.nodes.len(), world.config.queue_depth, 0, || InWorld);
-        Ok(Self { shared: Arc::clone(shared), station, node, incarnation, queues, told })
+        Ok(Self { shared: Arc::clone(shared), endpoint, node, incarnation, queues, told })
     }
 
     /// Returns whether the incarnation that the port belongs to has died.
@@ -86,7 +86,7 @@ impl<E: Engine> SimPort<E> {
     /// Returns when the next mail is visible, if there is any.
     fn mail_at(&self, world: &World<E>) -> Option<Picos> {
         let life = &world.nodes[usize::from(self.node.0)].life;
-        life.mail.front().filter(|_| life.incarnation == self.incarnation).map(|letter| letter.visible)
+        life.mail.front().filter(|_| life.incarnation == self.incarnation).map(|envelope| envelope.visible)
     }
 
     /// Advances the world to this endpoint's processor time, if this is outside of a turn. If
@@ -94,7 +94,7 @@ impl<E: Engine> SimPort<E> {
     fn follow(&self) {
         let (local, inside) = {
             let world = self.shared.world.lock();
-            (world.local(self.station), world.running.is_some())
+            (world.local(self.endpoint), world.running.is_some())
         };
         if inside {
             return;
@@ -105,7 +105,7 @@ impl<E: Engine> SimPort<E> {
             let now = world.now;
             let mail = self.mail_at(&world);
             let next = world.agenda.next().map_or(now + LITTLE, |next| next.min(now + LITTLE));
-            let news = world.station(self.station).and_then(|it| it.news());
+            let news = world.endpoint(self.endpoint).and_then(|it| it.news());
             match [news, mail].into_iter().flatten().min() {
                 Some(at) if at <= now => return,
                 Some(at) => at.min(next),
@@ -116,7 +116,7 @@ impl<E: Engine> SimPort<E> {
     }
 
     fn activity(&self, world: &mut World<E>, inside: bool) -> Activity {
-        let Some(it) = world.station(self.station) else { return Activity::Idle };
+        let Some(it) = world.endpoint(self.endpoint) else { return Activity::Idle };
         if it.in_flight == 0 {
             return Activity::Idle;
         }
@@ -162,7 +162,7 @@ impl<E: Engine> Backend for SimPort<E> {
 
     fn connected(&mut self, node: NodeId) {
         let Some(found) = self.queues.get(node).and_then(|queue| queue.life.clone()) else { return };
-        if let Some(it) = self.shared.world.lock().station(self.station) {
+        if let Some(it) = self.shared.world.lock().endpoint(self.endpoint) {
             let queue = &mut it.queues[usize::from(node.0)];
             (queue.life, queue.cut, queue.broken) = (Some(found.incarnation), found.over, None);
         }
@@ -172,20 +172,20 @@ impl<E: Engine> Backend for SimPort<E> {
         let mut world = self.shared.world.lock();
         let node = work.verb.node();
         let silenced = self.is_silenced(&world);
-        let (post, lanes) = (world.config.profile.cpu.post, world.config.connections as u16);
-        world.charge(self.station, post);
-        let Some(it) = world.station(self.station) else { return };
+        let (post, connections) = (world.config.profile.cpu.post, world.config.connections as u16);
+        world.charge(self.endpoint, post);
+        let Some(it) = world.endpoint(self.endpoint) else { return };
         it.in_flight += 1;
         let queue = &mut it.queues[usize::from(node.0)];
-        let lane = queue.next_lane;
-        queue.next_lane = (lane + 1) % lanes;
+        let connection = queue.next_connection;
+        queue.next_connection = (connection + 1) % connections;
         let gone = match queue.life {
             Some(incarnation) if queue.cut => Some(VerbError::Gone { node, incarnation }),
             _ if silenced => Some(VerbError::Gone { node: self.node, incarnation: self.incarnation }),
             _ => None,
         };
-        let op = Op { ticket: work.ticket, verb: work.verb, stage: Stage::Staged, ready: 0, losses: 0, lane };
-        let id = queue.push(op, self.station, node.0);
+        let op = Op { ticket: work.ticket, verb: work.verb, stage: Stage::Staged, ready: 0, losses: 0, connection };
+        let id = queue.push(op, self.endpoint, node.0);
         match gone {
             Some(error) => world.refuse(id, error),
             None => it.staged.push(id),
@@ -196,7 +196,7 @@ impl<E: Engine> Backend for SimPort<E> {
         let mut world = self.shared.world.lock();
         let (cpu, pcie) = (world.config.profile.cpu, world.config.profile.pcie_write);
         let by_datagram = world.config.transport == Transport::Datagrams;
-        let Some(it) = world.station(self.station) else { return };
+        let Some(it) = world.endpoint(self.endpoint) else { return };
         let mut staged = std::mem::take(&mut it.staged);
         let mut doorbells = 0;
         let mut casts = false;
@@ -210,12 +210,12 @@ impl<E: Engine> Backend for SimPort<E> {
                 doorbells += u64::from(!staged[..place].iter().any(|other| other.queue == id.queue));
             }
         }
-        world.charge(self.station, doorbells * cpu.doorbell);
-        let at = world.local(self.station) + pcie;
+        world.charge(self.endpoint, doorbells * cpu.doorbell);
+        let at = world.local(self.endpoint) + pcie;
         for id in staged.drain(..) {
             world.agenda.plan(at, Event::Issue(id));
         }
-        if let Some(it) = world.station(self.station) {
+        if let Some(it) = world.endpoint(self.endpoint) {
             it.staged = staged;
         }
     }
@@ -226,13 +226,13 @@ impl<E: Engine> Backend for SimPort<E> {
         let inside = world.running.is_some();
         let cpu = world.config.profile.cpu;
         let mut found = false;
-        if let Some(it) = world.station(self.station) {
+        if let Some(it) = world.endpoint(self.endpoint) {
             it.rung = false;
             it.answered = false;
         }
         loop {
-            let local = world.local(self.station);
-            let Some(it) = world.station(self.station) else { break };
+            let local = world.local(self.endpoint);
+            let Some(it) = world.endpoint(self.endpoint) else { break };
             if it.news().is_none_or(|visible| visible > local) {
                 break;
             }
@@ -258,47 +258,47 @@ impl<E: Engine> Backend for SimPort<E> {
                 }
                 Arrival::Changed => events.changed(),
             }
-            world.charge(self.station, takes);
+            world.charge(self.endpoint, takes);
         }
         if !found {
-            world.charge(self.station, cpu.poll);
+            world.charge(self.endpoint, cpu.poll);
         }
         self.activity(&mut world, inside)
     }
 
     fn has_mail(&mut self) -> bool {
         let world = self.shared.world.lock();
-        let local = world.local(self.station);
+        let local = world.local(self.endpoint);
         self.mail_at(&world).is_some_and(|visible| visible <= local)
     }
 
     fn receive(&mut self) -> Option<Received> {
         let mut world = self.shared.world.lock();
-        let local = world.local(self.station);
+        let local = world.local(self.endpoint);
         if self.mail_at(&world)? > local || self.is_silenced(&world) {
             return None;
         }
         let takes = world.config.profile.cpu.receive;
-        world.charge(self.station, takes);
+        world.charge(self.endpoint, takes);
         let life = &mut world.nodes[usize::from(self.node.0)].life;
-        let letter = life.mail.pop_front()?;
+        let envelope = life.mail.pop_front()?;
         life.held += 1;
-        Some(Received { from: letter.from, frame: letter.frame, reply_to: letter.reply_to })
+        Some(Received { from: envelope.from, frame: envelope.frame, reply_to: envelope.reply_to })
     }
 
     fn reply(&mut self, to: &ReplyTo, reply: Reply) -> Result<(), (Reply, Activity)> {
         let mut world = self.shared.world.lock();
         if self.is_silenced(&world) {
-            world.make_room(self.station);
+            world.make_room(self.endpoint);
         } else {
-            world.send_reply(self.station, *to, reply);
+            world.send_reply(self.endpoint, *to, reply);
         }
         Ok(())
     }
 
     fn recycle_message(&mut self, frame: Frame) {
         drop(frame);
-        self.shared.world.lock().make_room(self.station);
+        self.shared.world.lock().make_room(self.endpoint);
     }
 
     fn recycle_reply(&mut self, frame: Frame) {
@@ -306,11 +306,11 @@ impl<E: Engine> Backend for SimPort<E> {
     }
 
     fn now(&self) -> Time {
-        self.shared.world.lock().clock(self.station, self.node)
+        self.shared.world.lock().clock(self.endpoint, self.node)
     }
 
     fn ringer(&self) -> Ringer {
-        Ringer::new(Arc::new(Bell { shared: Arc::clone(&self.shared), station: self.station }))
+        Ringer::new(Arc::new(Bell { shared: Arc::clone(&self.shared), endpoint: self.endpoint }))
     }
 
     fn wait(&mut self, until: Option<Time>, receiving: bool, quiet: impl FnOnce() -> bool) {
@@ -319,25 +319,25 @@ impl<E: Engine> Backend for SimPort<E> {
         let until = until.map(|until| world.nodes[usize::from(self.node.0)].clock.when(until));
         let mail = self.mail_at(&world).filter(|_| receiving);
         if world.running.is_some() {
-            let local = world.local(self.station);
-            let Some(it) = world.station(self.station) else { return };
+            let local = world.local(self.endpoint);
+            let Some(it) = world.endpoint(self.endpoint) else { return };
             it.receiving = receiving;
             it.waits = true;
             let unquiet = (!quiet).then_some(local);
             let next = [it.news(), mail, until, unquiet].into_iter().flatten().min();
             if let Some(at) = next {
-                world.wake(self.station, at);
+                world.wake(self.endpoint, at);
             }
             return;
         }
-        if let Some(it) = world.station(self.station) {
+        if let Some(it) = world.endpoint(self.endpoint) {
             it.receiving = receiving;
         }
         drop(world);
         if quiet {
             self.drive(until, receiving);
         }
-        if let Some(it) = self.shared.world.lock().station(self.station) {
+        if let Some(it) = self.shared.world.lock().endpoint(self.endpoint) {
             it.receiving = false;
         }
     }
@@ -366,7 +366,7 @@ impl<E: Engine> Backend for SimPort<E> {
         if target.life.is_over() || !world.is_reachable(self.node, node) {
             return Err(VerbError::Gone { node, incarnation });
         }
-        let Some(it) = world.station(self.station) else { return Ok(None) };
+        let Some(it) = world.endpoint(self.endpoint) else { return Ok(None) };
         let queue = &it.queues[usize::from(node.0)];
         if queue.life == Some(incarnation) && !queue.cut {
             return Ok(Some(incarnation));
@@ -388,7 +388,7 @@ impl<E: Engine> Backend for SimPort<E> {
     fn charge(&mut self, cost: Cost) {
         let mut world = self.shared.world.lock();
         let takes = world.config.profile.cpu.of(cost);
-        world.charge(self.station, takes);
+        world.charge(self.endpoint, takes);
     }
 }
 
@@ -401,7 +401,7 @@ impl<E: Engine> SimPort<E> {
                 let now = world.now;
                 let mail = self.mail_at(&world).filter(|_| receiving);
                 let next = world.agenda.next();
-                let Some(it) = world.station(self.station) else { return };
+                let Some(it) = world.endpoint(self.endpoint) else { return };
                 let news = [it.news(), mail].into_iter().flatten().min();
                 if it.rung || news.is_some_and(|at| at <= now) || until.is_some_and(|until| until <= now) {
                     return;
@@ -419,26 +419,26 @@ impl<E: Engine> SimPort<E> {
 
 impl<E: Engine> Drop for SimPort<E> {
     fn drop(&mut self) {
-        self.shared.world.lock().move_out(self.station);
+        self.shared.world.lock().move_out(self.endpoint);
     }
 }
 
 impl<E: Engine> fmt::Debug for SimPort<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SimPort").field("node", &self.node).field("station", &self.station).finish_non_exhaustive()
+        f.debug_struct("SimPort").field("node", &self.node).field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
 }
 
 /// Wakes an endpoint.
 struct Bell<E: Engine> {
     shared: Arc<Shared<E>>,
-    station: u32,
+    endpoint: u32,
 }
 
 impl<E: Engine> Ring for Bell<E> {
     fn ring(&self) {
         let mut world = self.shared.world.lock();
         let at = world.now;
-        world.wake(self.station, at);
+        world.wake(self.endpoint, at);
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct Op {
     /// The number of losses of its packets.
     pub(super) losses: u32,
     /// The queue pair to the node that carries it.
-    pub(super) lane: u16,
+    pub(super) connection: u16,
 }
 
 impl Op {
@@ -89,15 +89,15 @@ pub(super) struct Queue {
     pub(super) broken: Option<VerbError>,
     /// Whether its next message waits for room at the target.
     pub(super) blocked: bool,
-    pub(super) next_lane: u16,
+    pub(super) next_connection: u16,
 }
 
 impl Queue {
     /// Adds an operation, and returns its identifier.
-    pub(super) fn push(&mut self, op: Op, station: u32, queue: u16) -> OpId {
+    pub(super) fn push(&mut self, op: Op, endpoint: u32, queue: u16) -> OpId {
         let number = self.first.wrapping_add(self.ops.len() as u32);
         self.ops.push_back(op);
-        OpId { station, queue, number }
+        OpId { endpoint, queue, number }
     }
 
     /// Returns the position of an operation that is not reported yet.

@@ -14,9 +14,9 @@ use super::{
     Chances, Fault, SimConfig,
     agenda::{Agenda, Event, OpId, Trace},
     clock::{BEGINNING, Picos, picos},
+    endpoint::{Arrival, EndpointState},
     life::Node,
     queue::{Op, Queue},
-    station::{Arrival, Station},
 };
 use crate::{NodeId, Time};
 use mail::Parcel;
@@ -30,7 +30,7 @@ pub(super) struct World<E: Engine> {
     rng: Rng,
     pub(super) nodes: Vec<Node<E>>,
     /// Every endpoint ever created; dropped ones are `None`.
-    pub(super) stations: Vec<Option<Station>>,
+    pub(super) endpoints: Vec<Option<EndpointState>>,
     parcels: Vec<Option<Parcel>>,
     free_parcels: Vec<u32>,
     pub(super) chances: Chances,
@@ -39,7 +39,7 @@ pub(super) struct World<E: Engine> {
     pub(super) plan: Vec<Fault>,
     /// Stations whose workers are to be dropped.
     pub(super) doomed: Vec<u32>,
-    /// The station of the current turn.
+    /// The endpoint of the current turn.
     pub(super) running: Option<u32>,
 }
 
@@ -60,7 +60,7 @@ impl<E: Engine> World<E> {
             trace,
             rng: Rng::with_seed(config.seed),
             nodes: (0..nodes).map(|node| Node::new(NodeId(node), &config)).collect(),
-            stations: Vec::new(),
+            endpoints: Vec::new(),
             parcels: Vec::new(),
             free_parcels: Vec::new(),
             chances: config.chances,
@@ -72,67 +72,67 @@ impl<E: Engine> World<E> {
         }
     }
 
-    pub(super) fn station(&mut self, station: u32) -> Option<&mut Station> {
-        self.stations.get_mut(station as usize)?.as_mut()
+    pub(super) fn endpoint(&mut self, endpoint: u32) -> Option<&mut EndpointState> {
+        self.endpoints.get_mut(endpoint as usize)?.as_mut()
     }
 
     pub(super) fn queue(&mut self, id: OpId) -> Option<&mut Queue> {
-        self.station(id.station)?.queues.get_mut(usize::from(id.queue))
+        self.endpoint(id.endpoint)?.queues.get_mut(usize::from(id.queue))
     }
 
     pub(super) fn op(&mut self, id: OpId) -> Option<&mut Op> {
         self.queue(id)?.op(id.number)
     }
 
-    /// Returns the processor time of a station.
-    pub(super) fn local(&self, station: u32) -> Picos {
-        let station = self.stations.get(station as usize).and_then(Option::as_ref);
-        station.map_or(self.now, |station| station.local.max(self.now))
+    /// Returns the processor time of a endpoint.
+    pub(super) fn local(&self, endpoint: u32) -> Picos {
+        let endpoint = self.endpoints.get(endpoint as usize).and_then(Option::as_ref);
+        endpoint.map_or(self.now, |endpoint| endpoint.local.max(self.now))
     }
 
-    /// Returns what a station's clock shows.
-    pub(super) fn clock(&self, station: u32, node: NodeId) -> Time {
-        self.nodes[usize::from(node.0)].clock.at(self.local(station))
+    /// Returns what a endpoint's clock shows.
+    pub(super) fn clock(&self, endpoint: u32, node: NodeId) -> Time {
+        self.nodes[usize::from(node.0)].clock.at(self.local(endpoint))
     }
 
-    /// Charges a station's processor for this much time.
-    pub(super) fn charge(&mut self, station: u32, takes: Picos) {
+    /// Charges a endpoint's processor for this much time.
+    pub(super) fn charge(&mut self, endpoint: u32, takes: Picos) {
         let now = self.now;
-        if let Some(station) = self.station(station) {
-            station.local = station.local.max(now) + takes;
+        if let Some(endpoint) = self.endpoint(endpoint) {
+            endpoint.local = endpoint.local.max(now) + takes;
         }
     }
 
-    /// Plans a turn of a station, at that time or as soon as it can.
-    pub(super) fn wake(&mut self, station: u32, at: Picos) {
+    /// Plans a turn of a endpoint, at that time or as soon as it can.
+    pub(super) fn wake(&mut self, endpoint: u32, at: Picos) {
         let at = at.max(self.now);
-        let Some(it) = self.station(station) else { return };
+        let Some(it) = self.endpoint(endpoint) else { return };
         it.rung = true;
         if it.crewed
             && let Some((at, generation)) = it.plan_turn(at)
         {
-            self.agenda.plan(at, Event::Turn { station, generation });
+            self.agenda.plan(at, Event::Turn { endpoint, generation });
         }
     }
 
-    /// Adds an arrival at a station, and wakes it.
-    pub(super) fn arrive(&mut self, station: u32, visible: Picos, arrival: Arrival) {
-        if let Some(it) = self.station(station) {
+    /// Adds an arrival at a endpoint, and wakes it.
+    pub(super) fn arrive(&mut self, endpoint: u32, visible: Picos, arrival: Arrival) {
+        if let Some(it) = self.endpoint(endpoint) {
             let visible = it.arrive(visible, arrival);
-            self.wake(station, visible);
+            self.wake(endpoint, visible);
         }
     }
 
-    /// Begins a station's turn. Returns whether it is the one planned last and not stalled.
-    pub(super) fn begin_turn(&mut self, station: u32, generation: u32) -> bool {
+    /// Begins a endpoint's turn. Returns whether it is the one planned last and not stalled.
+    pub(super) fn begin_turn(&mut self, endpoint: u32, generation: u32) -> bool {
         let now = self.now;
-        let Some(it) = self.station(station) else { return false };
+        let Some(it) = self.endpoint(endpoint) else { return false };
         if !it.begin_turn(generation) {
             return false;
         }
         if it.stalled > now {
             let at = it.stalled;
-            self.wake(station, at);
+            self.wake(endpoint, at);
             return false;
         }
         it.receiving = false;
@@ -151,8 +151,8 @@ impl<E: Engine> World<E> {
             Event::ParcelOut(slot) => self.parcel_out(slot),
             Event::ParcelIn(slot) => self.parcel_in(slot),
             Event::Announce { node, incarnation } => self.announce(node, incarnation),
-            Event::Unanswered { station, ticket, from } => {
-                self.arrive(station, self.now, Arrival::Replied { ticket, from, frame: None });
+            Event::Unanswered { endpoint, ticket, from } => {
+                self.arrive(endpoint, self.now, Arrival::Replied { ticket, from, frame: None });
             }
             Event::Fault(index) => self.fault(index),
             Event::Turn { .. } => {}

@@ -81,8 +81,8 @@ pub struct TcpConfig {
 }
 
 impl TcpConfig {
-    /// The node `node`, below 1024, which listens at an address, of the cluster that has this key.
-    /// The key must be 32 bytes of a random generator; all nodes have the same.
+    /// Configures the node `node`, below 1024, which listens at an address, of the cluster that has
+    /// this key. The key must be 32 bytes of a random generator, the same on all nodes.
     pub fn new(node: NodeId, listen: SocketAddr, key: [u8; 32]) -> Self {
         Self {
             node,
@@ -103,8 +103,8 @@ impl TcpConfig {
         }
     }
 
-    /// Where another node listens. A directory of the whole cluster may name this node, too: it
-    /// must have the address at which the node listens.
+    /// Adds another node of the directory, and where it listens. A directory of the whole cluster
+    /// may name this node, too, with the address at which it listens.
     pub fn peer(mut self, node: NodeId, address: SocketAddr) -> Self {
         self.peers.retain(|(known, _)| *known != node);
         if node == self.node {
@@ -115,8 +115,8 @@ impl TcpConfig {
         self
     }
 
-    /// The address at which peers reach this node, as their directories have it: where that is not
-    /// the one at which it listens, as behind a container's mapped port.
+    /// Sets the address at which peers reach this node, as their directories have it. By default it
+    /// is the one at which the node listens; behind a container's mapped port it is another.
     ///
     /// A node refuses peers that say that they are elsewhere than in its directory, since two
     /// processes may have been given one number.
@@ -135,7 +135,7 @@ impl TcpConfig {
         Self { advertised: Some(address), ..self }
     }
 
-    /// Where the node says that it is, which listens at this address.
+    /// Returns the address that the node names in its hellos, if it listens at this one.
     ///
     /// # Errors
     ///
@@ -155,31 +155,32 @@ impl TcpConfig {
         }
     }
 
-    /// Which of the node's lives this is: more than every one before. By default the seconds since
-    /// 1970, so a node that fails must not come back within the same second.
+    /// Sets the number of this incarnation, which must exceed all earlier ones of the node. By
+    /// default it is the seconds since 1970, so a node that fails must not come back within the
+    /// same second.
     pub fn incarnation(self, incarnation: Incarnation) -> Self {
         Self { incarnation: Some(incarnation), ..self }
     }
 
-    /// Whether what follows the handshake is encrypted and authenticated. For measurements of what
-    /// that takes: all nodes must say the same.
+    /// Sets whether what follows the handshake is encrypted and authenticated. Unsealed connections
+    /// are for measurements of what that costs. All nodes must agree.
     #[doc(hidden)]
     pub fn sealed(self, sealed: bool) -> Self {
         Self { sealed, ..self }
     }
 
-    /// How long to wait for the answers of nodes that are there.
+    /// Sets how long a join waits for the answers of nodes that are there.
     pub fn patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }
 
-    /// After how long a peer of which nothing is heard is suspected to have failed. It says
-    /// something four times as often.
+    /// Sets after how much silence a peer is suspected to have failed. A node sends something four
+    /// times as often.
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { deadline: deadline.max(Duration::from_millis(20)), ..self }
     }
 
-    /// Operations that may be under way from one endpoint to one node. At least 1.
+    /// Sets the most operations that may be pending from one endpoint to one node: at least 1.
     pub fn queue_depth(self, queue_depth: usize) -> Self {
         Self { queue_depth: queue_depth.max(1), ..self }
     }
@@ -189,12 +190,13 @@ impl TcpConfig {
         Self { calls: calls.max(1), ..self }
     }
 
-    /// Messages that wait to be received, or to be replied to, at this node. At least 1.
+    /// Sets the most messages that wait to be received, or to be replied to, at this node: at least
+    /// 1.
     pub fn mailbox(self, messages: usize) -> Self {
         Self { mailbox: messages.max(1), ..self }
     }
 
-    /// The buffers of each endpoint.
+    /// Sets the buffers of each endpoint.
     pub fn buffers(self, buffers: Buffers) -> Self {
         Self { buffers, ..self }
     }
@@ -204,25 +206,25 @@ impl TcpConfig {
         Self { limits, ..self }
     }
 
-    /// Messages that the mailbox has room for.
+    /// Returns the number of messages that the mailbox has room for.
     #[cfg(feature = "verbs")]
     pub(crate) fn mailbox_size(&self) -> usize {
         self.mailbox
     }
 
-    /// After how long a silent peer is suspected.
+    /// Returns after how much silence a peer is suspected.
     #[cfg(feature = "verbs")]
     pub(crate) fn silence(&self) -> Duration {
         self.deadline
     }
 
-    /// One more than the largest number of a node.
+    /// Returns one more than the largest number of a node.
     pub(crate) fn nodes(&self) -> usize {
         let named = self.peers.iter().map(|(node, _)| node.0);
         usize::from(named.fold(self.node.0, u16::max)) + 1
     }
 
-    /// What a fabric so configured can do.
+    /// Returns what a fabric with this configuration can do.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         Capabilities {

@@ -45,7 +45,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Whether it has not proved that it has the key.
+    /// Returns whether it has not proved that it has the key.
     pub(super) fn is_unauthenticated(&self) -> bool {
         matches!(self.role, Role::Accepted | Role::Answered(_))
     }
@@ -98,7 +98,7 @@ impl Links {
         }
     }
 
-    /// A dial has ended.
+    /// Handles the end of a dial.
     pub(super) fn dialed(&mut self, node: NodeId, token: u64) {
         if let Some(dialing) = self.dialing.get_mut(usize::from(node.0)) {
             dialing.take_if(|dialing| *dialing == token);

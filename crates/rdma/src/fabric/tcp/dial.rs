@@ -28,8 +28,8 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// A connection of which nothing is known yet. Frames go out at once; where nothing comes in,
-    /// the system looks whether the other side is still there.
+    /// Creates a connection whose peer is not known yet. Frames are sent at once. If nothing
+    /// arrives, the system probes whether the other side is still there.
     pub(super) fn new(socket: TcpStream, quiet: Duration) -> Result<Self, Errno> {
         sockopt::set_tcp_nodelay(&socket, true)?;
         sockopt::set_socket_keepalive(&socket, true)?;
@@ -93,8 +93,8 @@ impl Dial {
         Ok((Self { state: Some(state), sealed: hello.sealed, connected: false }, wire))
     }
 
-    /// Goes on as far as it can. Where the answer is a welcome, the confirmation is among what goes
-    /// out next.
+    /// Continues the handshake as far as possible. If the answer is a welcome, the confirmation is
+    /// in the bytes that are sent next.
     pub(super) fn advance(&mut self, wire: &mut Wire) -> Result<Option<Answer>, Failed> {
         if !self.connected {
             // While it is not connected, the socket takes nothing.

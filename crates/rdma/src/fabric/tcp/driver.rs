@@ -67,7 +67,7 @@ pub(super) fn start<E: Engine>(
     Ok((thread.map_err(TcpError::io("start the node's thread"))?, work))
 }
 
-/// The node's thread.
+/// Runs the node's thread.
 fn run<E: Engine>(work: &Mutex<Option<Service<E>>>, shared: &Shared<E>) {
     if let Some(service) = &mut *work.lock() {
         service.dial_all();
@@ -155,7 +155,7 @@ impl<E: Engine> Service<E> {
         }
     }
 
-    /// The thread has slept.
+    /// Handles what has woken the thread.
     fn get_up(&mut self, ready: &[Ready]) {
         self.begin(false, false);
         self.shared.starved.store(false, Relaxed);
@@ -173,7 +173,8 @@ impl<E: Engine> Service<E> {
         self.unfinished.is_empty()
     }
 
-    /// The thread, while an endpoint leads: does what is due. Returns after how long there is more.
+    /// Does what is due, by the thread while an endpoint leads. Returns after how long there is
+    /// more.
     fn keep_time(&mut self) -> Option<Duration> {
         self.begin(false, false);
         self.shares.begin_round(&self.shared.totals);
@@ -181,7 +182,7 @@ impl<E: Engine> Service<E> {
         self.next_tick()
     }
 
-    /// A turn of an endpoint that leads. Tells whether there was something.
+    /// Takes a turn at the sockets, by an endpoint that leads. Returns whether there was something.
     ///
     /// It may put off telling of deliveries only while the thread looks after it: when it takes no
     /// turns any more, the thread tells of them, as the next that has the sockets.

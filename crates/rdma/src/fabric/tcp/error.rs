@@ -180,7 +180,7 @@ pub enum Refusal {
     /// A record failed to open: it was changed, repeated, moved or left out; or the handshake was a
     /// copy of an earlier one.
     Forged,
-    /// A frame or letter that is none, or that does not belong there.
+    /// A frame or message that is none, or that does not belong there.
     Malformed,
     /// An access outside of what is registered. The connection goes on; the operation fails.
     OutOfGrant,
@@ -219,13 +219,13 @@ impl Refusal {
 pub struct Refusals([u64; Refusal::ALL.len()]);
 
 impl Refusals {
-    /// How often for one cause.
+    /// Returns the count of one cause.
     #[must_use]
     pub fn of(&self, refusal: Refusal) -> u64 {
         self.0[refusal as usize]
     }
 
-    /// How often in all.
+    /// Returns the count of all causes.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()

@@ -25,17 +25,17 @@ pub(super) struct Outflow {
 }
 
 impl Outflow {
-    /// An empty one. Without a sealer, frames travel as they are.
+    /// Creates an empty outflow. Without a sealer, frames are sent as they are.
     pub(super) fn new(sealer: Option<Sealer>) -> Self {
         Self { frames: Vec::new(), wire: Vec::new(), written: 0, sealer }
     }
 
-    /// Where frames are appended.
+    /// Returns the buffer to which frames are appended.
     pub(super) fn frames(&mut self) -> &mut Vec<u8> {
         &mut self.frames
     }
 
-    /// Where bytes are appended that travel as they are.
+    /// Returns the buffer of bytes that are sent as they are.
     pub(super) fn wire(&mut self) -> &mut Vec<u8> {
         &mut self.wire
     }
@@ -47,7 +47,7 @@ impl Outflow {
         Ok(())
     }
 
-    /// Bytes that the socket has not taken.
+    /// Returns the number of bytes that the socket has not taken.
     pub(super) fn pending(&self) -> usize {
         self.frames.len() + self.wire.len() - self.written
     }
@@ -102,7 +102,7 @@ impl Bytes {
         &self.memory[self.read..self.end]
     }
 
-    /// Room for at least so many bytes behind what is left.
+    /// Returns room for at least so many bytes behind those that are held.
     fn room(&mut self, bytes: usize) -> &mut [u8] {
         if self.read == self.end {
             (self.read, self.end) = (0, 0);
@@ -155,17 +155,17 @@ pub(super) struct Inflow {
 }
 
 impl Inflow {
-    /// An empty one. Without an opener, frames travel as they are.
+    /// Creates an empty inflow. Without an opener, frames arrive as they are.
     pub(super) fn new() -> Self {
         Self { raw: Bytes::default(), opened: Bytes::default(), opener: None }
     }
 
-    /// What comes from now on is sealed.
+    /// Expects sealed records from now on.
     pub(super) fn seal(&mut self, opener: Opener) {
         self.opener = Some(opener);
     }
 
-    /// What comes from now on is not sealed.
+    /// Expects plain frames from now on.
     pub(super) fn open_up(&mut self) {
         self.opener = None;
     }
@@ -196,13 +196,13 @@ impl Inflow {
         Ok(())
     }
 
-    /// The frames that are there, the last of them perhaps in part.
+    /// Returns the frames that have arrived. The last one may be incomplete.
     pub(super) fn frames(&self) -> &[u8] {
         // Records that came before the sealing ended come first.
         if self.opener.is_some() || !self.opened.left().is_empty() { self.opened.left() } else { self.raw.left() }
     }
 
-    /// Frames of so many bytes are done with.
+    /// Removes so many bytes of frames.
     pub(super) fn consume(&mut self, bytes: usize) {
         if self.opener.is_some() || !self.opened.left().is_empty() {
             self.opened.read += bytes;
@@ -211,7 +211,7 @@ impl Inflow {
         }
     }
 
-    /// Bytes as they came.
+    /// Returns the bytes as they arrived.
     pub(super) fn raw(&self) -> &[u8] {
         self.raw.left()
     }
@@ -220,13 +220,13 @@ impl Inflow {
         self.raw.read += bytes;
     }
 
-    /// Bytes held.
+    /// Returns the number of bytes that are held.
     pub(super) fn held(&self) -> usize {
         self.raw.left().len() + self.opened.left().len()
     }
 }
 
-/// The record at the front of some bytes, where it is whole.
+/// Returns the record at the front of some bytes. `None` if it is incomplete.
 pub(super) fn record_in(bytes: &[u8]) -> Option<&[u8]> {
     let (length, rest) = bytes.split_first_chunk::<LENGTH>()?;
     rest.get(..usize::from(u16::from_le_bytes(*length)))

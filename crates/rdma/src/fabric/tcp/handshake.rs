@@ -22,7 +22,7 @@ use super::{
     connection::{Connection, Liveness, Role, Served},
     dial::Wire,
     flow::{Came, Outflow, record_in},
-    hello::{Answer, CONFIRM, Hello, Letter, PREAMBLE, Purpose, VERSION, Verdict, preamble_of, version_of},
+    hello::{Answer, CONFIRM, Hello, LinkMessage, PREAMBLE, Purpose, VERSION, Verdict, preamble_of, version_of},
     links::is_over,
     noise::{self, HANDSHAKE, LENGTH},
     service::{LISTENER, Service},
@@ -30,7 +30,7 @@ use super::{
     shares::{ACCEPT, ANSWER},
 };
 
-/// What a verdict counts as.
+/// Returns the refusal that a verdict counts as.
 fn refusal_of(verdict: Verdict) -> Option<Refusal> {
     match verdict {
         Verdict::Welcome => None,
@@ -160,7 +160,7 @@ impl<E: Engine> Service<E> {
         self.hear_confirmation(connection)
     }
 
-    /// Whether another handshake may be answered.
+    /// Returns whether another handshake may be answered, and counts it.
     fn may_answer(&mut self) -> bool {
         let most = f64::from(self.shared.config.limits.handshakes_per_second);
         let now = time::of_this_machine();
@@ -171,7 +171,7 @@ impl<E: Engine> Service<E> {
         may
     }
 
-    /// What was answered proves that it was not a copy.
+    /// Reads the confirmation, which proves that the hello was not a copy.
     pub(super) fn hear_confirmation(&mut self, connection: &mut Connection) -> Liveness {
         let Role::Answered(hello) = connection.role else { return Liveness::Closed(None) };
         let wire = &mut connection.wire;
@@ -203,11 +203,11 @@ impl<E: Engine> Service<E> {
             Purpose::Link => {
                 // First it is known here: the other side tells its application when it is welcome.
                 self.link(connection, hello.from, hello.incarnation);
-                connection.wire.out.frames().push(Letter::Welcome as u8);
+                connection.wire.out.frames().push(LinkMessage::Welcome as u8);
                 if connection.wire.flush().is_err() {
                     return Liveness::Closed(None);
                 }
-                self.hear_letters(connection)
+                self.hear_link(connection)
             }
             Purpose::Endpoint { endpoint, life, .. } => {
                 let caller = Arc::new(Caller {
@@ -235,7 +235,7 @@ impl<E: Engine> Service<E> {
         }
     }
 
-    /// What becomes of a connection whose sender has the key.
+    /// Returns the verdict on a hello whose sender has the key.
     fn judge(&self, hello: &Hello, source: Option<IpAddr>) -> Verdict {
         let shared = &self.shared;
         let node = usize::from(hello.from.0);
@@ -298,12 +298,12 @@ impl<E: Engine> Service<E> {
     }
 }
 
-/// Where a connection comes from, unless it has ended.
+/// Returns the address that a connection comes from. `None` if it has ended.
 fn source_of(wire: &Wire) -> Option<IpAddr> {
     Some(wire.socket.peer_addr().ok()?.ip())
 }
 
-/// Some of the introduction is still to come.
+/// Keeps a connection whose hello is incomplete, unless it has ended.
 fn unfinished(came: Came) -> Liveness {
     match came {
         Came::End => Liveness::Closed(Some(Refusal::Truncated)),
@@ -311,7 +311,7 @@ fn unfinished(came: Came) -> Liveness {
     }
 }
 
-/// A connection whose frames go by another's lock from now on.
+/// Takes the outflow of a connection, to be shared by threads.
 pub(super) fn take_out(wire: &mut Wire) -> Outflow {
     std::mem::replace(&mut wire.out, Outflow::new(None))
 }

@@ -28,7 +28,7 @@ pub(crate) fn preamble_of(version: u16) -> [u8; PREAMBLE] {
     [b'd', b'r', b't', b'm', low, high, 0, 0]
 }
 
-/// The version that a preamble names, if it is one.
+/// Returns the version that a preamble names. `None` if it is no preamble.
 pub(crate) fn version_of(preamble: &[u8; PREAMBLE]) -> Option<u16> {
     let version = u16::from_le_bytes([preamble[4], preamble[5]]);
     (*preamble == preamble_of(version)).then_some(version)
@@ -104,8 +104,8 @@ impl Hello {
         (hello.encode() == *bytes).then_some(hello)
     }
 
-    /// Whether the sender is another process than the one which is `known` to be reached there,
-    /// as its connection comes from this address.
+    /// Returns whether the sender is another process than the one that is reached at the `known`
+    /// address, judged by the address that its connection comes from.
     ///
     /// A machine may have several addresses. So where a node listens at all of them, the one that
     /// its connection comes from says nothing, unless another process `has_its_number` here.
@@ -186,7 +186,7 @@ pub(crate) const CONFIRM: u8 = 0xC0;
 
 /// What is said on a link, a byte each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Letter {
+pub(crate) enum LinkMessage {
     /// The confirmed hello is acted on: each node is there for the other.
     Welcome = 1,
     /// Still there.
@@ -197,9 +197,9 @@ pub(crate) enum Letter {
     Suspicion = 4,
 }
 
-impl Letter {
+impl LinkMessage {
     pub(crate) fn decode(byte: u8) -> Option<Self> {
-        [Self::Welcome, Self::Ping, Self::Goodbye, Self::Suspicion].into_iter().find(|letter| *letter as u8 == byte)
+        [Self::Welcome, Self::Ping, Self::Goodbye, Self::Suspicion].into_iter().find(|message| *message as u8 == byte)
     }
 }
 

@@ -19,7 +19,7 @@ use super::{
     connection::{Connection, Link, Liveness, Role},
     dial::{Dial, Failed},
     flow::{Came, Inflow},
-    hello::{Letter, Purpose, VERSION, Verdict},
+    hello::{LinkMessage, Purpose, VERSION, Verdict},
     service::Service,
     shared::{End, Peer},
 };
@@ -59,7 +59,7 @@ impl<E: Engine> Service<E> {
     /// suspects this node says so, and closes the link. It has not died.
     pub(super) fn end_link(&mut self, mut connection: Connection) {
         loop {
-            match self.hear_letters(&mut connection) {
+            match self.hear_link(&mut connection) {
                 Liveness::Stays(true) => {}
                 Liveness::Stays(false) => return self.close(connection, None),
                 Liveness::Closed(refusal) => return self.close(connection, refusal),
@@ -67,8 +67,8 @@ impl<E: Engine> Service<E> {
         }
     }
 
-    /// What a peer says on a link.
-    pub(super) fn hear_letters(&mut self, connection: &mut Connection) -> Liveness {
+    /// Reads the messages of a link.
+    pub(super) fn hear_link(&mut self, connection: &mut Connection) -> Liveness {
         let came = match (connection.wire.fill(), &connection.role) {
             (Ok(came), _) => came,
             (Err(error), Role::Link(link)) if is_silence(&error) => {
@@ -82,8 +82,8 @@ impl<E: Engine> Service<E> {
         }
         while let Some(byte) = connection.wire.input.frames().first().copied() {
             connection.wire.input.consume(1);
-            match (Letter::decode(byte), &mut connection.role) {
-                (Some(Letter::Welcome), Role::Confirmed(node, incarnation)) => {
+            match (LinkMessage::decode(byte), &mut connection.role) {
+                (Some(LinkMessage::Welcome), Role::Confirmed(node, incarnation)) => {
                     let (node, incarnation) = (*node, *incarnation);
                     // Another may have come meanwhile.
                     if is_over(self.shared.presence(usize::from(node.0)), incarnation) {
@@ -91,12 +91,12 @@ impl<E: Engine> Service<E> {
                     }
                     self.link(connection, node, incarnation);
                 }
-                (Some(Letter::Ping), Role::Link(link)) => link.heard = time::of_this_machine(),
-                (Some(Letter::Goodbye), Role::Link(link)) => {
+                (Some(LinkMessage::Ping), Role::Link(link)) => link.heard = time::of_this_machine(),
+                (Some(LinkMessage::Goodbye), Role::Link(link)) => {
                     let peer = Arc::clone(&link.peer);
                     return self.lose(&peer, connection.token, End::Left);
                 }
-                (Some(Letter::Suspicion), Role::Link(link)) => {
+                (Some(LinkMessage::Suspicion), Role::Link(link)) => {
                     let peer = Arc::clone(&link.peer);
                     return self.lose(&peer, connection.token, End::Suspected);
                 }
@@ -132,7 +132,7 @@ impl<E: Engine> Service<E> {
         }
     }
 
-    /// The answer to a dial.
+    /// Continues a dial, and handles its answer.
     pub(super) fn go_on_dialing(&mut self, connection: &mut Connection) -> Liveness {
         let Role::Dialing(dial, node) = &mut connection.role else { return Liveness::Closed(None) };
         let node = *node;
@@ -154,7 +154,7 @@ impl<E: Engine> Service<E> {
             Verdict::Welcome => {
                 connection.role = Role::Confirmed(node, answer.incarnation);
                 return match connection.wire.flush() {
-                    Ok(_) => self.hear_letters(connection),
+                    Ok(_) => self.hear_link(connection),
                     Err(_) => Liveness::Closed(None),
                 };
             }
@@ -172,7 +172,7 @@ impl<E: Engine> Service<E> {
         Liveness::Closed(None)
     }
 
-    /// A dial has failed.
+    /// Handles a dial that has failed.
     fn fail(&mut self, node: NodeId, failed: Failed) {
         let error = match failed {
             // It is not here.
@@ -184,7 +184,7 @@ impl<E: Engine> Service<E> {
         self.resolve(node, error);
     }
 
-    /// A join need not wait for a node any more.
+    /// Notes that a join need not wait for a node any more.
     fn resolve(&mut self, node: NodeId, error: Option<TcpError>) {
         let mut outcome = self.joining.outcome.lock();
         if outcome.open.contains(&node) {
@@ -194,7 +194,7 @@ impl<E: Engine> Service<E> {
         }
     }
 
-    /// Says that this node is there, sees that peers are not, and dials those that could be.
+    /// Sends heartbeats, suspects silent peers, and dials nodes without a link.
     pub(super) fn tend_links(&mut self, now: Time) {
         let config = &self.shared.config;
         let (deadline, patience) = (config.deadline, config.patience);
@@ -203,7 +203,7 @@ impl<E: Engine> Service<E> {
             let Some(mut connection) = self.take(token) else { continue };
             // What it has said may not have been heard yet, where this process was stopped.
             if matches!(&connection.role, Role::Link(link) if now.since(link.heard) > deadline)
-                && let Liveness::Closed(refusal) = self.hear_letters(&mut connection)
+                && let Liveness::Closed(refusal) = self.hear_link(&mut connection)
             {
                 self.close(connection, refusal);
                 continue;
@@ -212,14 +212,14 @@ impl<E: Engine> Service<E> {
                 Role::Link(link) if now.since(link.heard) > deadline => {
                     let peer = Arc::clone(&link.peer);
                     // If it hears this, it knows that it was not its end.
-                    connection.wire.out.frames().push(Letter::Suspicion as u8);
+                    connection.wire.out.frames().push(LinkMessage::Suspicion as u8);
                     let _ = connection.wire.flush();
                     self.lose(&peer, token, End::Suspected);
                     true
                 }
                 Role::Link(_) => {
                     if says && connection.wire.out.pending() == 0 {
-                        connection.wire.out.frames().push(Letter::Ping as u8);
+                        connection.wire.out.frames().push(LinkMessage::Ping as u8);
                     }
                     if connection.wire.flush().is_err() {
                         self.end_link(connection);
@@ -266,7 +266,7 @@ impl<E: Engine> Service<E> {
         for token in self.tokens() {
             let Some(mut connection) = self.take(token) else { continue };
             if matches!(connection.role, Role::Link(_)) && !self.shared.silent.load(SeqCst) {
-                connection.wire.out.frames().push(Letter::Goodbye as u8);
+                connection.wire.out.frames().push(LinkMessage::Goodbye as u8);
                 let _ = connection.wire.flush();
                 let _ = connection.wire.socket.shutdown(Shutdown::Write);
                 links.push(connection);
@@ -287,14 +287,14 @@ impl<E: Engine> Service<E> {
     }
 }
 
-/// Whether a connection has ended for want of answers.
+/// Returns whether a connection has ended since nothing was acknowledged.
 fn is_silence(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{HostUnreachable, NetworkDown, NetworkUnreachable, TimedOut};
 
     matches!(error.kind(), HostUnreachable | NetworkDown | NetworkUnreachable | TimedOut)
 }
 
-/// Whether an incarnation cannot be here any more, as a node stands.
+/// Returns whether an incarnation cannot be here any more, given the presence of its node.
 pub(super) fn is_over(stands: Presence, incarnation: Incarnation) -> bool {
     match stands {
         Presence::Never => false,

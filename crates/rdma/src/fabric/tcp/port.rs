@@ -136,7 +136,7 @@ impl<E: Engine> TcpPort<E> {
         events.changed();
     }
 
-    /// The connection of a caller.
+    /// Returns the connection of a caller.
     fn caller(&mut self, to: &ReplyTo) -> Option<&Arc<Caller>> {
         let callers = self.callers.get_mut(usize::from(to.node.0))?;
         let index = usize::from(to.endpoint);
@@ -244,7 +244,7 @@ impl<E: Engine> TcpPort<E> {
         self.follow();
     }
 
-    /// The thread has them.
+    /// Leaves the sockets, which the thread has.
     #[cold]
     fn follow(&mut self) {
         self.place.bell.unwatch_bell(&self.shared.service);
@@ -269,7 +269,7 @@ impl<E: Engine> TcpPort<E> {
         quiet
     }
 
-    /// That sleep is over.
+    /// Handles the end of a sleep on the node's sockets.
     fn rise(&mut self) {
         if self.leads {
             self.shared.starved.store(false, Relaxed);
@@ -322,7 +322,7 @@ impl<E: Engine> Backend for TcpPort<E> {
         self.queues.activate(work.verb.node()).line.push(work);
     }
 
-    /// Posted requests are sent at the next poll, all to one node by one system call.
+    /// Does nothing: posted requests are sent at the next poll, all to one node by one system call.
     #[inline(always)]
     fn ring(&mut self) {}
 

@@ -27,7 +27,7 @@ use super::{
 /// Bytes that wait for the socket, before operations wait instead.
 const AHEAD: usize = 256 << 10;
 
-/// Where a process can die that has sent an operation.
+/// Returns the kill point of an operation that was sent.
 fn sent(verb: &Verb) -> &'static str {
     match verb {
         Verb::Read { .. } => "tcp.sent.read",
@@ -57,7 +57,7 @@ pub(super) struct Sending<'p, E: Engine> {
 }
 
 impl<'p, E: Engine> Sending<'p, E> {
-    /// As of now, of the endpoint that lives in this place.
+    /// Returns the context of an endpoint in this place, with the present time.
     pub(super) fn of(shared: &'p Shared<E>, place: &'p Place, (endpoint, life): (u16, u32)) -> Self {
         Self { shared, bell: &place.bell, endpoint, life, now: time::of_this_machine() }
     }
@@ -103,7 +103,7 @@ impl queues::Line for Line {
         self.waiting.is_empty() && self.sent.is_empty()
     }
 
-    /// Otherwise a reply can still arrive.
+    /// Returns whether no operation is pending, and no reply can arrive.
     fn is_quiet(&self) -> bool {
         self.is_empty() && self.calls.is_empty()
     }
@@ -279,7 +279,7 @@ impl Queue {
         }
     }
 
-    /// One thing that the node has said. What does not fit the requests is malformed.
+    /// Handles one response of the node. One that does not fit the requests is malformed.
     #[inline]
     fn take<V: Events>(&mut self, response: Response<'_>, by: &mut Heard<'_, V>) -> Result<(), wire::Malformed> {
         match response {

@@ -43,7 +43,7 @@ pub(super) struct Hand {
 }
 
 impl Hand {
-    /// A turn begins, of an endpoint that waits for messages, or of another thread.
+    /// Begins a turn, of an endpoint that waits for messages or of another thread.
     pub(super) fn begin(&mut self, receiving: bool) {
         (self.receives, self.replies) = (receiving, false);
     }
@@ -62,7 +62,7 @@ enum Step {
     Full,
 }
 
-/// Why a connection is cut off.
+/// Returns how a connection ends whose record is forged.
 fn refusal(error: Forged) -> Liveness {
     let Forged = error;
     Liveness::Closed(Some(Refusal::Forged))
@@ -243,7 +243,7 @@ fn reply_to(caller: &Caller, ticket: Ticket) -> ReplyTo {
     ReplyTo { node, incarnation, endpoint: caller.endpoint, life: caller.life, ticket }
 }
 
-/// Operations without a value are told of by their number.
+/// Reports operations without a value, by their number.
 fn say_done(done: &mut u32, out: &mut Outflow) {
     if *done > 0 {
         wire::response(&Response::Done(*done), out.frames());

@@ -105,13 +105,14 @@ impl<E: Engine> Service<E> {
         !ready.is_empty()
     }
 
-    /// Whether an endpoint leaves a socket to the thread.
+    /// Returns whether an endpoint leaves a socket to the thread.
     fn is_threads(&self, token: u64) -> bool {
         let is_members = |connection: &Connection| matches!(connection.role, Role::Caller(..) | Role::Link(_));
         matches!(token, LISTENER | CHANNEL) || self.get(token).is_some_and(|connection| !is_members(connection))
     }
 
-    /// What is not brought about by a socket. Tells whether there was something.
+    /// Does what no socket reports: stalled messages, blocked replies, what is due. Returns whether
+    /// there was something.
     pub(super) fn look_after(&mut self) -> bool {
         let mut busy = false;
         if !self.stalled.is_empty() && self.shared.inbox.mail.has_room() {
@@ -145,13 +146,13 @@ impl<E: Engine> Service<E> {
         self.shared.handler.as_ref().and_then(|handler| handler.tend(&self.shared.inbox))
     }
 
-    /// How often there is a look at what takes too long.
+    /// Returns the time between two looks at what takes too long.
     fn period(&self) -> Duration {
         let config = &self.shared.config;
         config.deadline.min(config.limits.handshake_time).min(config.patience) / 4
     }
 
-    /// After how long there is such a look.
+    /// Returns after how long such a look is due. `None` if nothing can be late.
     pub(super) fn next_tick(&self) -> Option<Duration> {
         let alone = self.handshakes.is_empty() && self.shared.nodes() == 1 && !self.deaf;
         (!alone).then(|| self.tick.since(time::of_this_machine()))
@@ -205,7 +206,7 @@ impl<E: Engine> Service<E> {
             Role::Accepted => self.hear_hello(connection),
             Role::Answered(_) => self.hear_confirmation(connection),
             Role::Dialing(..) => self.go_on_dialing(connection),
-            Role::Confirmed(..) | Role::Link(_) => self.hear_letters(connection),
+            Role::Confirmed(..) | Role::Link(_) => self.hear_link(connection),
             Role::Caller(caller, served) => {
                 let caller = Arc::clone(caller);
                 self.shared.serve(&mut connection.wire, &caller, served, &mut self.hand)

@@ -166,7 +166,7 @@ impl<E: Engine> Service<E> {
         }
     }
 
-    /// A link is lost, and with it the peer, unless there is another link.
+    /// Handles the loss of a link, and ends the peer unless there is another link.
     pub(super) fn lose(&mut self, peer: &Peer, token: u64, end: End) -> Liveness {
         let linked = &mut self.links.linked[usize::from(peer.node.0)];
         if linked.take_if(|linked| *linked == token).is_some() {

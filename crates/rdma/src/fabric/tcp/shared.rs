@@ -71,7 +71,7 @@ impl Peer {
         Self { node, incarnation, state: AtomicU8::new(HERE) }
     }
 
-    /// The first end counts, unless it was a suspicion.
+    /// Ends the incarnation. The first end counts, unless it was a suspicion.
     pub(super) fn end(&self, end: End) {
         let (from, to) = match end {
             End::Left => ([HERE, SUSPECTED], LEFT),
@@ -217,7 +217,7 @@ impl<E: Engine> Shared<E> {
         (0..self.lives.len()).map(|node| self.presence(node))
     }
 
-    /// A node has come.
+    /// Adds an incarnation that has joined.
     pub(super) fn welcome(&self, life: Arc<Peer>) {
         if let Some(before) = self.lives[usize::from(life.node.0)].write().replace(life) {
             // It cannot be here any more, whether or not its connection has said so yet.
@@ -226,7 +226,7 @@ impl<E: Engine> Shared<E> {
         self.tell();
     }
 
-    /// A node has gone.
+    /// Ends an incarnation, and tells the endpoints.
     pub(super) fn part(&self, life: &Peer, end: End) {
         life.end(end);
         self.tell();
@@ -242,7 +242,7 @@ impl<E: Engine> Shared<E> {
         self.regions.register(self.node, region, || self.home.is_over())
     }
 
-    /// Words that peers may access, and the engine to access them by.
+    /// Returns words that peers may access, and the engine to access them with.
     #[inline]
     pub(super) fn words(&self, region: RegionId, offset: Offset, count: usize) -> Result<(&E, &[Word]), Failure> {
         let region = self.regions.get(region).ok_or(Failure::UnknownRegion)?;
@@ -250,7 +250,7 @@ impl<E: Engine> Shared<E> {
         Ok((region.engine(), words))
     }
 
-    /// A place for an endpoint.
+    /// Reserves a place for an endpoint.
     pub(super) fn move_in(&self) -> Result<(u16, Arc<Place>), FabricError> {
         let node = self.node;
         if self.home.is_over() {
@@ -262,7 +262,7 @@ impl<E: Engine> Shared<E> {
         })
     }
 
-    /// The mailbox has room again: wakes the service, if that waits for it.
+    /// Wakes the service if it waits for room in the mailbox.
     #[inline]
     pub(super) fn made_room(&self) {
         fence(SeqCst);
@@ -281,14 +281,14 @@ impl<E: Engine> Shared<E> {
         }
     }
 
-    /// Whether nothing that other threads bring about is to be done for the node's connections: the
-    /// last look of a thread that is about to sleep on them.
+    /// Returns whether other threads have left nothing to do for the node's connections. It is the
+    /// last check of a thread that is about to sleep on them.
     pub(super) fn is_quiet(&self) -> bool {
         let room = self.starved.load(Relaxed) && self.inbox.mail.has_room();
         !room && !self.leaving.load(SeqCst) && self.blocked.lock().is_empty()
     }
 
-    /// Where replies to an endpoint go.
+    /// Returns the connection that carries replies to an endpoint.
     pub(super) fn caller(&self, to: &ReplyTo) -> Option<Arc<Caller>> {
         let callers = self.callers.get(usize::from(to.node.0))?.lock();
         callers.get(usize::from(to.endpoint))?.as_ref().filter(|caller| caller.is_for(to)).cloned()
@@ -304,7 +304,7 @@ impl<E: Engine> Shared<E> {
         callers[index].replace(Arc::clone(caller))
     }
 
-    /// A connection is closed.
+    /// Removes a connection that is closed.
     pub(super) fn disconnect_caller(&self, caller: &Arc<Caller>) {
         caller.closed.store(true, Release);
         if let Some(handler) = &self.handler {
@@ -335,7 +335,7 @@ impl<E: Engine> Shared<E> {
         self.each_caller(|caller| drop(caller.socket.shutdown(std::net::Shutdown::Both)));
     }
 
-    /// How this node introduces itself.
+    /// Returns the hello of this node to another.
     pub(super) fn hello(&self, to: NodeId, purpose: Purpose) -> Hello {
         Hello {
             purpose,

@@ -81,7 +81,7 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// A round begins, in which nothing was done yet.
+    /// Begins a round, and adds the units of the last one to the totals.
     pub(super) fn begin_round(&mut self, totals: &Totals) {
         (self.round, self.free) = (0, 0);
         if std::mem::take(&mut self.changed) {
@@ -89,12 +89,12 @@ impl Shares {
         }
     }
 
-    /// Whether members had something in this round.
+    /// Returns whether members had work in this round.
     pub(super) fn had_members(&self) -> bool {
         self.round > 0
     }
 
-    /// A member's connection had its turn.
+    /// Counts a turn of a member's connection.
     pub(super) fn member(&mut self, units: u64) {
         if units == 0 {
             return;
@@ -106,7 +106,7 @@ impl Shares {
         self.changed = true;
     }
 
-    /// A socket was reported that belongs to no connection.
+    /// Counts an event of a socket that belongs to no connection.
     pub(super) fn stray(&mut self) {
         self.units.strays += 1;
         self.changed = true;
@@ -146,15 +146,15 @@ mod tests {
         Round,
         Member(u64),
         /// A handshake wants to take a step, of which this is a part.
-        Stranger(u64),
+        Handshake(u64),
     }
 
     fn deeds() -> impl Strategy<Value = Vec<Deed>> {
         let deed = prop_oneof![
             Just(Deed::Round),
             (0..5_000_u64).prop_map(Deed::Member),
-            (1..=STEP).prop_map(Deed::Stranger),
-            Just(Deed::Stranger(STEP)),
+            (1..=STEP).prop_map(Deed::Handshake),
+            Just(Deed::Handshake(STEP)),
         ];
         proptest::collection::vec(deed, 1..400)
     }
@@ -178,7 +178,7 @@ mod tests {
                         members += units;
                         of_round += units;
                     }
-                    Deed::Stranger(units) if shares.admits() => {
+                    Deed::Handshake(units) if shares.admits() => {
                         shares.handshake(units);
                         match of_round {
                             0 => (aside, free) = (aside + units, free + units),
@@ -186,7 +186,7 @@ mod tests {
                         }
                         prop_assert!(free < FREE + STEP, "it is time for the next round");
                     }
-                    Deed::Stranger(_) => prop_assert!(of_round > 0 || free >= FREE, "no other has work"),
+                    Deed::Handshake(_) => prop_assert!(of_round > 0 || free >= FREE, "no other has work"),
                 }
                 prop_assert!(SHARE * beside <= members);
             }

@@ -84,7 +84,7 @@ pub(crate) enum Request<'a> {
 }
 
 impl Request<'_> {
-    /// Bytes that it moves.
+    /// Returns the number of bytes that it moves.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Read { words, .. } => 8 * words,
@@ -215,7 +215,8 @@ pub(crate) fn request(signaled: bool, request: &Request<'_>, into: &mut Vec<u8>)
     }
 }
 
-/// The first request among some bytes, and whether its completion is signaled.
+/// Decodes the first request among some bytes, and whether its completion is signaled. `None` if it
+/// is incomplete.
 pub(crate) fn decode_request(bytes: &[u8]) -> Decoded<(Request<'_>, bool)> {
     let Some((head, rest)) = bytes.split_first_chunk::<REQUEST_HEAD>() else { return Ok(None) };
     let mut fields = Fields(head);
@@ -299,7 +300,7 @@ pub(crate) fn words(words: &[u64], into: &mut Vec<u8>) {
     put_words(words, into);
 }
 
-/// The first response among some bytes.
+/// Decodes the first response among some bytes. `None` if it is incomplete.
 pub(crate) fn decode_response(bytes: &[u8]) -> Decoded<Response<'_>> {
     let Some((head, rest)) = bytes.split_first_chunk::<RESPONSE_HEAD>() else { return Ok(None) };
     let mut fields = Fields(head);

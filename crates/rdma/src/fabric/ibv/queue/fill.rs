@@ -9,7 +9,7 @@ use crate::{
         die,
         ibv::{
             VerbsError,
-            letters::{HEAD, Head},
+            header::{HEADER, Header},
             nic::Nic,
             number::Number,
             setup::Request,
@@ -29,7 +29,7 @@ enum Check {
     Fails(VerbError),
 }
 
-/// Where a process can die that has given the NIC an operation.
+/// Returns the kill point of an operation that was posted.
 fn posted(verb: &Verb) -> &'static str {
     match verb {
         Verb::Read { .. } => "nic.posted.read",
@@ -42,8 +42,8 @@ fn posted(verb: &Verb) -> &'static str {
 }
 
 impl Queue {
-    /// Whether what an operation accesses is there, as the node has said; and it is asked where it
-    /// may have more by now.
+    /// Checks whether the memory of an operation is there, as far as the node has said. Asks the
+    /// node if it may have more by now.
     #[inline]
     fn check<E: Engine>(&mut self, nic: &mut Nic<E>, at: Remote, words: usize) -> Result<Check, VerbsError> {
         let view = self.line.regions.get(usize::from(at.region.0));
@@ -76,7 +76,7 @@ impl Queue {
                 nic.posted.requests += nic.requests.len() as u64;
                 let Connection::Up(pair) = &mut self.line.connection else { return };
                 if let Err(error) = pair.post(&mut nic.requests) {
-                    self.line.sever(&nic.station, error);
+                    self.line.sever(&nic.adapter, error);
                 }
                 if let Some((work, _)) = self.line.sent.back() {
                     die::site(posted(&work.verb));
@@ -84,18 +84,20 @@ impl Queue {
             }
             Err(error) => {
                 nic.requests.clear();
-                self.line.sever(&nic.station, error);
+                self.line.sever(&nic.adapter, error);
             }
         }
     }
 
     /// Makes requests of what waits.
     fn gather<E: Engine>(&mut self, nic: &mut Nic<E>) -> Result<(), VerbsError> {
-        let inline_bytes = nic.station.capabilities.inline_bytes;
-        let by_datagram = nic.mouth.is_some();
+        let inline_bytes = nic.adapter.capabilities.inline_bytes;
+        let by_datagram = nic.datagrams.is_some();
         while let Some(work) = self.line.waiting.front() {
             let cast = by_datagram && work.verb.is_message();
-            if cast && (self.line.posted > 0 || !self.is_talking()) || !cast && (self.line.casts > 0 || !self.is_up()) {
+            if cast && (self.line.posted > 0 || !self.has_session())
+                || !cast && (self.line.messages > 0 || !self.is_up())
+            {
                 break;
             }
             let place = match &work.verb {
@@ -119,7 +121,7 @@ impl Queue {
                 continue;
             }
             if cast {
-                self.cast();
+                self.post_message();
                 continue;
             }
             let address = place.map_or(0, |(at, _)| at.offset.bytes());
@@ -130,7 +132,7 @@ impl Queue {
                     (Action::CompareSwap { address, key, expected: *expected, new: *new }, 8)
                 }
                 Verb::FetchAdd { add, .. } => (Action::FetchAdd { address, key, add: *add }, 8),
-                Verb::Send { bytes, .. } | Verb::Call { bytes, .. } => (Action::Send, HEAD + bytes.len()),
+                Verb::Send { bytes, .. } | Verb::Call { bytes, .. } => (Action::Send, HEADER + bytes.len()),
             };
             if bytes == 0 {
                 self.over(PostOutcome::Done);
@@ -141,8 +143,8 @@ impl Queue {
             match &work.verb {
                 Verb::Write { from, .. } => nic.slab.write(at, from),
                 Verb::Send { bytes, .. } => {
-                    nic.slab.write(at, &Head::Message.encode());
-                    nic.slab.write(at + HEAD, bytes);
+                    nic.slab.write(at, &Header::Message.encode());
+                    nic.slab.write(at + HEADER, bytes);
                 }
                 Verb::Call { bytes, .. } => {
                     // Calls always have a ticket, and there is memory for as many replies as there
@@ -152,12 +154,12 @@ impl Queue {
                         nic.slots.put(slot);
                         break;
                     };
-                    nic.slab.write(at, &Head::Call(ticket).encode());
-                    nic.slab.write(at + HEAD, bytes);
+                    nic.slab.write(at, &Header::Call(ticket).encode());
+                    nic.slab.write(at + HEADER, bytes);
                     self.line.calls.push_back(ticket);
                     self.line.receives.push(reply);
                     let number = Number { queue: self.state.node.0, connection: self.line.number, request: reply };
-                    let size = HEAD + nic.station.message_bytes;
+                    let size = HEADER + nic.adapter.message_bytes;
                     nic.posted.receives += 1;
                     if let Connection::Up(pair) = &mut self.line.connection {
                         pair.post_receive(number.encode(), nic.replies.span(reply as usize * size, size))?;
@@ -180,13 +182,13 @@ impl Queue {
         matches!(self.line.connection, Connection::Up(_))
     }
 
-    /// The first that waits has got its fate.
+    /// Moves the first waiting operation to those that are sent, with its outcome so far.
     #[inline]
     pub(super) fn over(&mut self, fate: PostOutcome) {
         self.line.answered = false;
         match fate {
             PostOutcome::Posted(_) => self.line.posted += 1,
-            PostOutcome::Cast => self.line.casts += 1,
+            PostOutcome::Message => self.line.messages += 1,
             PostOutcome::Done | PostOutcome::Failed(_) => {}
         }
         if let Some(work) = self.line.waiting.pop_front() {

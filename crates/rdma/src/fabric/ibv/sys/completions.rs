@@ -71,7 +71,7 @@ impl CompletionQueue {
         check("make a completion queue larger", unsafe { ibv_resize_cq(self.raw, entries as c_int) })
     }
 
-    /// What is ready to be read when there is an event.
+    /// Returns the descriptor that is readable after an event.
     pub(in crate::fabric::ibv) fn channel(&self) -> Option<BorrowedFd<'_>> {
         if self.channel.is_null() {
             return None;

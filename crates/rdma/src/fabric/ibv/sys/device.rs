@@ -128,7 +128,7 @@ impl Device {
         })
     }
 
-    /// An address of a port, unless it is empty.
+    /// Returns an address of a port. `None` if it is empty.
     pub(in crate::fabric::ibv) fn gid(&self, port: u8, index: u8) -> Option<[u8; 16]> {
         let mut found = ibv_gid { raw: [0; 16] };
         // SAFETY: the context is open, and what is found is written.
@@ -138,7 +138,7 @@ impl Device {
         (code == 0 && raw != [0; 16]).then_some(raw)
     }
 
-    /// The addresses of a port, by their numbers.
+    /// Returns the addresses of a port, with their numbers.
     pub(in crate::fabric::ibv) fn gids(&self, port: u8, state: &PortState) -> impl Iterator<Item = (u8, [u8; 16])> {
         let most = u8::try_from(state.gids).unwrap_or(u8::MAX);
         (0..most).filter_map(move |index| Some((index, self.gid(port, index)?)))

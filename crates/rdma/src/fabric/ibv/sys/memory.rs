@@ -61,7 +61,7 @@ impl Registration {
         Ok(Self { raw, _device: Arc::clone(device), _memory: memory })
     }
 
-    /// What a peer shows to access it.
+    /// Returns the key with which peers access it.
     pub(in crate::fabric::ibv) fn remote_key(&self) -> u32 {
         // SAFETY: the handle is valid, and its keys never change.
         unsafe { (*self.raw).rkey }
@@ -88,7 +88,7 @@ struct Pages {
 }
 
 impl Pages {
-    /// Zeros, in huge pages if that is wanted.
+    /// Allocates zeros, in huge pages if that is wanted.
     fn new(bytes: usize, huge: bool) -> Result<Self, VerbsError> {
         const PAGE: usize = 4 << 10;
         const HUGE_PAGE: usize = 2 << 20;
@@ -133,7 +133,7 @@ pub(in crate::fabric::ibv) struct Slab {
 unsafe impl Send for Slab {}
 
 impl Slab {
-    /// So many bytes, in huge pages if that is wanted.
+    /// Allocates and registers so many bytes, in huge pages if that is wanted.
     pub(in crate::fabric::ibv) fn new(device: &Arc<Device>, bytes: usize, huge: bool) -> Result<Self, VerbsError> {
         let pages = Pages::new(bytes, huge)?;
         let (start, bytes) = (pages.start, pages.bytes);
@@ -144,7 +144,7 @@ impl Slab {
         Ok(Self { start: start.cast(), bytes, key: registration.local_key(), _registration: registration })
     }
 
-    /// A part of it, as requests name it.
+    /// Returns a part of it, as requests name it.
     pub(in crate::fabric::ibv) fn span(&self, at: usize, bytes: usize) -> Span {
         assert!(at + bytes <= self.bytes, "a span is in its slab");
         Span { address: self.start.wrapping_add(at) as u64, bytes: bytes as u32, key: self.key }

@@ -79,7 +79,7 @@ impl Requests {
         }
     }
 
-    /// Wants a completion of the last.
+    /// Requests a completion of the last one.
     pub(in crate::fabric::ibv) fn signal_last(&mut self) {
         if let Some(last) = self.requests.last_mut() {
             last.send_flags |= flags::IBV_SEND_SIGNALED.0;

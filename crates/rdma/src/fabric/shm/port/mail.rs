@@ -9,7 +9,7 @@ use crate::{
     sync::ring::{FrameHead, FrameKind},
 };
 
-use super::{super::control::Lane, ShmPort};
+use super::{super::control::Traffic, ShmPort};
 
 /// The number of polls between two checks of the inboxes of endpoints that do not receive.
 const SELDOM: u32 = 64;
@@ -43,7 +43,7 @@ impl<E: Engine> ShmPort<E> {
     fn take_from(&mut self, endpoint: u16) -> Option<Received> {
         let mut inbox = self.shared.places[usize::from(endpoint)].inbox.try_lock()?;
         let mut frame = self.spare.pop().unwrap_or_default();
-        let Some((from, announced, head)) = inbox.take(&self.shared, (endpoint, Lane::Requests), &mut frame) else {
+        let Some((from, announced, head)) = inbox.take(&self.shared, (endpoint, Traffic::Requests), &mut frame) else {
             drop(inbox);
             self.keep(frame);
             return None;

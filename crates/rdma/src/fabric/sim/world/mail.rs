@@ -10,9 +10,9 @@ use crate::{
         Transport,
         agenda::{Event, OpId},
         clock::{Picos, picos},
-        life::Letter,
+        endpoint::Arrival,
+        life::Envelope,
         queue::Stage,
-        station::Arrival,
     },
 };
 
@@ -50,13 +50,13 @@ impl Parcel {
 
 impl<E: Engine> World<E> {
     /// Returns where replies to an endpoint go.
-    pub(super) fn address(&self, station: u32, ticket: crate::endpoint::port::Ticket) -> Option<ReplyTo> {
-        let it = self.stations.get(station as usize)?.as_ref()?;
+    pub(super) fn address(&self, endpoint: u32, ticket: crate::endpoint::port::Ticket) -> Option<ReplyTo> {
+        let it = self.endpoints.get(endpoint as usize)?.as_ref()?;
         Some(ReplyTo {
             node: it.node,
             incarnation: it.incarnation,
-            endpoint: station as u16,
-            life: station >> 16,
+            endpoint: endpoint as u16,
+            life: endpoint >> 16,
             ticket,
         })
     }
@@ -91,73 +91,73 @@ impl<E: Engine> World<E> {
         let to = NodeId(id.queue);
         let Some(op) = self.op(id) else { return false };
         let (call, ready) = (op.ticket.filter(|_| matches!(op.verb, Verb::Call { .. })), op.ready);
-        let reply_to = call.and_then(|ticket| self.address(id.station, ticket));
+        let reply_to = call.and_then(|ticket| self.address(id.endpoint, ticket));
         let mailbox = self.config.mailbox;
         let life = &mut self.nodes[usize::from(to.0)].life;
         if life.mail.len() + life.held >= mailbox {
-            life.blocked.push_back((id.station, id.queue));
+            life.blocked.push_back((id.endpoint, id.queue));
             if let Some(queue) = self.queue(id) {
                 queue.blocked = true;
             }
             return false;
         }
-        let Some(station) = self.station(id.station) else { return false };
-        let from = station.node;
+        let Some(endpoint) = self.endpoint(id.endpoint) else { return false };
+        let from = endpoint.node;
         let Some(Verb::Send { bytes, .. } | Verb::Call { bytes, .. }) = self.op(id).map(|op| &op.verb) else {
             return false;
         };
         let frame = bytes.to_vec();
-        self.post_letter(to, Letter { from, reply_to, frame, visible: ready }, id.station);
+        self.deliver_envelope(to, Envelope { from, reply_to, frame, visible: ready }, id.endpoint);
         self.answer(id, Ok(0));
         true
     }
 
-    /// Adds a letter to a node's mail, and wakes an endpoint for it.
-    fn post_letter(&mut self, to: NodeId, letter: Letter, sender: u32) {
-        let visible = letter.visible + self.config.profile.pcie_write;
-        self.trace.mix_bytes(&letter.frame);
+    /// Adds a envelope to a node's mail, and wakes an endpoint for it.
+    fn deliver_envelope(&mut self, to: NodeId, envelope: Envelope, sender: u32) {
+        let visible = envelope.visible + self.config.profile.pcie_write;
+        self.trace.mix_bytes(&envelope.frame);
         let life = &mut self.nodes[usize::from(to.0)].life;
         let visible = life.mail.back().map_or(visible, |last| visible.max(last.visible));
-        life.mail.push_back(Letter { visible, ..letter });
-        let like = self.stations[sender as usize].as_ref().map_or(0, |sender| sender.ordinal);
+        life.mail.push_back(Envelope { visible, ..envelope });
+        let like = self.endpoints[sender as usize].as_ref().map_or(0, |sender| sender.ordinal);
         self.wake_for_mail(to, visible, like);
     }
 
     /// Wakes one endpoint that waits for mail, preferably the one with the sender's number.
     pub(in crate::fabric::sim) fn wake_for_mail(&mut self, node: NodeId, at: Picos, like: usize) {
         let life = &self.nodes[usize::from(node.0)].life;
-        let count = life.stations.len().max(1);
-        let mut candidates = (0..count).filter_map(|step| *life.stations.get((like + step) % count)?);
-        let waits = |station: &u32| self.stations[*station as usize].as_ref().is_some_and(|it| it.receiving);
-        if let Some(station) = candidates.find(waits) {
-            if let Some(it) = self.station(station) {
+        let count = life.endpoints.len().max(1);
+        let mut candidates = (0..count).filter_map(|step| *life.endpoints.get((like + step) % count)?);
+        let waits = |endpoint: &u32| self.endpoints[*endpoint as usize].as_ref().is_some_and(|it| it.receiving);
+        if let Some(endpoint) = candidates.find(waits) {
+            if let Some(it) = self.endpoint(endpoint) {
                 it.receiving = false;
             }
-            self.wake(station, at);
+            self.wake(endpoint, at);
         }
     }
 
     /// Frees the place of a message that its receiver has answered or dropped.
-    pub(in crate::fabric::sim) fn make_room(&mut self, station: u32) {
-        let Some(it) = self.station(station) else { return };
+    pub(in crate::fabric::sim) fn make_room(&mut self, endpoint: u32) {
+        let Some(it) = self.endpoint(endpoint) else { return };
         let (node, incarnation) = (it.node, it.incarnation);
         let life = &mut self.nodes[usize::from(node.0)].life;
         if life.incarnation != incarnation {
             return;
         }
         life.held = life.held.saturating_sub(1);
-        if let Some((station, queue)) = life.blocked.pop_front() {
-            if let Some(it) = self.station(station) {
+        if let Some((endpoint, queue)) = life.blocked.pop_front() {
+            if let Some(it) = self.endpoint(endpoint) {
                 it.queues[usize::from(queue)].blocked = false;
             }
-            self.pump(station, queue);
+            self.pump(endpoint, queue);
         }
     }
 
     /// Sends a datagram, which then leaves its queue.
     pub(super) fn cast(&mut self, id: OpId) {
-        let Some(station) = self.station(id.station) else { return };
-        let (from, nic) = (station.node, station.nic);
+        let Some(endpoint) = self.endpoint(id.endpoint) else { return };
+        let (from, nic) = (endpoint.node, endpoint.nic);
         let Some(op) = self.op(id) else { return };
         let ticket = op.ticket;
         let (to, is_call, bytes) = match &op.verb {
@@ -165,7 +165,7 @@ impl<E: Engine> World<E> {
             Verb::Call { to, bytes } => (*to, true, bytes.to_vec()),
             _ => return,
         };
-        let reply_to = ticket.filter(|_| is_call).and_then(|ticket| self.address(id.station, ticket));
+        let reply_to = ticket.filter(|_| is_call).and_then(|ticket| self.address(id.endpoint, ticket));
         let parcel = Parcel { from, nic, content: Content::Datagram { to, reply_to, bytes }, losses: 0 };
         let slot = self.put_parcel(parcel);
         let now = self.now;
@@ -173,22 +173,22 @@ impl<E: Engine> World<E> {
             op.stage = Stage::Done { outcome: Ok(0), visible: now };
         }
         self.parcel_out(slot);
-        self.report(id.station, id.queue);
+        self.report(id.endpoint, id.queue);
     }
 
     /// Sends a reply, at the time of the endpoint's processor.
-    pub(in crate::fabric::sim) fn send_reply(&mut self, station: u32, to: ReplyTo, reply: Reply) {
+    pub(in crate::fabric::sim) fn send_reply(&mut self, endpoint: u32, to: ReplyTo, reply: Reply) {
         let cpu = self.config.profile.cpu;
         // Datagrams between two polls share a doorbell: they are on one queue pair.
         let shares = self.config.transport == Transport::Datagrams;
-        let rung = self.station(station).is_some_and(|it| std::mem::replace(&mut it.answered, true));
-        self.charge(station, if shares && rung { cpu.post } else { cpu.post + cpu.doorbell });
-        let at = self.local(station) + self.config.profile.pcie_write;
-        let Some(it) = self.station(station) else { return };
+        let rung = self.endpoint(endpoint).is_some_and(|it| std::mem::replace(&mut it.answered, true));
+        self.charge(endpoint, if shares && rung { cpu.post } else { cpu.post + cpu.doorbell });
+        let at = self.local(endpoint) + self.config.profile.pcie_write;
+        let Some(it) = self.endpoint(endpoint) else { return };
         let (from, nic) = (it.node, it.nic);
         let slot = self.put_parcel(Parcel { from, nic, content: Content::Reply { to, reply }, losses: 0 });
         self.agenda.plan(at, Event::ParcelOut(slot));
-        self.make_room(station);
+        self.make_room(endpoint);
     }
 
     pub(super) fn parcel_out(&mut self, slot: u32) {
@@ -243,7 +243,7 @@ impl<E: Engine> World<E> {
     fn leave_unanswered(&mut self, caller: Option<ReplyTo>, from: NodeId) {
         if let Some(to) = caller {
             let at = self.now + picos(self.config.unanswered);
-            self.agenda.plan(at, Event::Unanswered { station: Self::addressee(to), ticket: to.ticket, from });
+            self.agenda.plan(at, Event::Unanswered { endpoint: Self::addressee(to), ticket: to.ticket, from });
         }
     }
 
@@ -273,17 +273,17 @@ impl<E: Engine> World<E> {
                     return self.leave_unanswered(reply_to, to);
                 }
                 let sender = reply_to.map_or(0, Self::addressee);
-                self.post_letter(to, Letter { from, reply_to, frame: bytes, visible: ready }, sender);
+                self.deliver_envelope(to, Envelope { from, reply_to, frame: bytes, visible: ready }, sender);
             }
         }
     }
 
     /// Fails an operation of an endpoint whose node has died, or one to a broken queue.
     pub(in crate::fabric::sim) fn refuse(&mut self, id: OpId, error: VerbError) {
-        let visible = self.local(id.station);
+        let visible = self.local(id.endpoint);
         if let Some(op) = self.op(id) {
             op.stage = Stage::Done { outcome: Err(error), visible };
         }
-        self.report(id.station, id.queue);
+        self.report(id.endpoint, id.queue);
     }
 }

@@ -11,14 +11,14 @@ use crate::{
         Fault, Remains,
         agenda::Event,
         clock::picos,
+        endpoint::{Arrival, EndpointState},
         life::{Life, State},
-        station::{Arrival, Station},
     },
 };
 
 impl<E: Engine> World<E> {
     fn stations_of(&self, node: NodeId) -> Vec<u32> {
-        self.nodes[usize::from(node.0)].life.stations.iter().copied().flatten().collect()
+        self.nodes[usize::from(node.0)].life.endpoints.iter().copied().flatten().collect()
     }
 
     /// Adds an endpoint. Returns its number.
@@ -29,28 +29,28 @@ impl<E: Engine> World<E> {
             return Err(FabricError::Closed { node });
         }
         let ordinal = it.life.vacancy(most).ok_or(FabricError::TooManyEndpoints { node, most })?;
-        let number = self.stations.len() as u32;
-        it.life.stations[ordinal] = Some(number);
-        let station = Station::new(node, it.life.incarnation, ordinal, ordinal % nics, nodes);
-        self.stations.push(Some(station));
+        let number = self.endpoints.len() as u32;
+        it.life.endpoints[ordinal] = Some(number);
+        let endpoint = EndpointState::new(node, it.life.incarnation, ordinal, ordinal % nics, nodes);
+        self.endpoints.push(Some(endpoint));
         Ok(number)
     }
 
     /// Drops an endpoint.
-    pub(in crate::fabric::sim) fn move_out(&mut self, station: u32) {
-        let Some(it) = self.stations.get_mut(station as usize).and_then(Option::take) else { return };
+    pub(in crate::fabric::sim) fn move_out(&mut self, endpoint: u32) {
+        let Some(it) = self.endpoints.get_mut(endpoint as usize).and_then(Option::take) else { return };
         for (queue, target) in it.queues.iter().zip(&mut self.nodes) {
             // The NIC ends what it has begun: it has read, and does not write.
             let between = |op: &crate::fabric::sim::queue::Op| {
                 matches!(op.stage, crate::fabric::sim::queue::Stage::Between { .. })
             };
             if queue.ops.iter().any(between) {
-                target.life.drop_atomic(|half| half.station == station);
+                target.life.drop_atomic(|half| half.endpoint == endpoint);
             }
         }
         let life = &mut self.nodes[usize::from(it.node.0)].life;
         if life.incarnation == it.incarnation
-            && let Some(place) = life.stations.get_mut(it.ordinal)
+            && let Some(place) = life.endpoints.get_mut(it.ordinal)
         {
             *place = None;
         }
@@ -66,12 +66,12 @@ impl<E: Engine> World<E> {
         let incarnation = it.life.incarnation;
         if state == State::Dead {
             it.life.mail.clear();
-            for station in self.stations_of(node) {
+            for endpoint in self.stations_of(node) {
                 for queue in 0..self.nodes.len() {
-                    self.cut(station, queue as u16);
+                    self.cut(endpoint, queue as u16);
                 }
-                if self.station(station).is_some_and(|it| it.crewed) {
-                    self.doomed.push(station);
+                if self.endpoint(endpoint).is_some_and(|it| it.crewed) {
+                    self.doomed.push(endpoint);
                 }
             }
         }
@@ -93,19 +93,19 @@ impl<E: Engine> World<E> {
 
     /// Ends the queues to an incarnation.
     fn end_queues(&mut self, node: NodeId, incarnation: Incarnation) {
-        for station in 0..self.stations.len() as u32 {
+        for endpoint in 0..self.endpoints.len() as u32 {
             let to_it =
-                self.station(station).is_some_and(|it| it.queues[usize::from(node.0)].life == Some(incarnation));
+                self.endpoint(endpoint).is_some_and(|it| it.queues[usize::from(node.0)].life == Some(incarnation));
             if to_it {
-                self.cut(station, node.0);
+                self.cut(endpoint, node.0);
             }
         }
     }
 
     /// Notifies all endpoints that a node's presence has changed.
     fn tell(&mut self) {
-        for station in 0..self.stations.len() as u32 {
-            self.arrive(station, self.now, Arrival::Changed);
+        for endpoint in 0..self.endpoints.len() as u32 {
+            self.arrive(endpoint, self.now, Arrival::Changed);
         }
     }
 
@@ -163,8 +163,8 @@ impl<E: Engine> World<E> {
             Fault::Stall { node, lasts } => {
                 known(node)?;
                 let until = self.now + picos(lasts);
-                for station in self.stations_of(node) {
-                    if let Some(it) = self.station(station) {
+                for endpoint in self.stations_of(node) {
+                    if let Some(it) = self.endpoint(endpoint) {
                         it.stalled = it.stalled.max(until);
                         it.local = it.local.max(until);
                     }

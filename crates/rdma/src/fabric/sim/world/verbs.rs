@@ -14,9 +14,9 @@ use crate::{
         Transport,
         agenda::{Event, OpId},
         clock::{NANO, Picos},
+        endpoint::Arrival,
         life::State,
         queue::{Op, Outcome, Stage},
-        station::Arrival,
     },
     region::memory::{self, Units},
 };
@@ -52,9 +52,10 @@ impl<E: Engine> World<E> {
 
     /// Loads the state of the queue pair between endpoint `ordinal` of a node and `peer` into a
     /// NIC. Returns when the NIC has it.
-    fn hold(&mut self, node: NodeId, nic: usize, ordinal: usize, peer: NodeId, lane: u16) -> Picos {
-        let (nodes, lanes) = (self.nodes.len(), self.config.connections);
-        let queue_pair = (ordinal / self.config.nics * nodes + usize::from(peer.0)) * lanes + usize::from(lane);
+    fn hold(&mut self, node: NodeId, nic: usize, ordinal: usize, peer: NodeId, connection: u16) -> Picos {
+        let (nodes, connections) = (self.nodes.len(), self.config.connections);
+        let queue_pair =
+            (ordinal / self.config.nics * nodes + usize::from(peer.0)) * connections + usize::from(connection);
         let profile = self.config.profile;
         let nic = &mut self.nodes[usize::from(node.0)].nics[nic];
         if nic.held.touch(queue_pair, &mut self.rng) {
@@ -65,18 +66,18 @@ impl<E: Engine> World<E> {
 
     /// Lets the requesting NIC take an operation and send it.
     pub(super) fn issue(&mut self, id: OpId) {
-        let Some(station) = self.station(id.station) else { return };
-        let (from, nic, ordinal) = (station.node, station.nic, station.ordinal);
+        let Some(endpoint) = self.endpoint(id.endpoint) else { return };
+        let (from, nic, ordinal) = (endpoint.node, endpoint.nic, endpoint.ordinal);
         let to = Self::target(id);
         let (profile, by_datagram) = (self.config.profile, self.config.transport == Transport::Datagrams);
         let Some(op) = self.op(id).filter(|op| matches!(op.stage, Stage::Staged)) else { return };
         if by_datagram && op.is_message() {
             return self.cast(id);
         }
-        let (lane, losses, service, (out, _)) = (op.lane, op.losses, op.service(profile), op.payload());
+        let (connection, losses, service, (out, _)) = (op.connection, op.losses, op.service(profile), op.payload());
         let is_inline = op.is_inline(profile);
         op.stage = Stage::Flying;
-        let held = self.hold(from, nic, ordinal, to, lane);
+        let held = self.hold(from, nic, ordinal, to, connection);
         let crossing = if is_inline { 0 } else { self.crossing(out) };
         let wire = self.on_link(out);
         let unit = &mut self.nodes[usize::from(from.0)].nics[nic];
@@ -97,27 +98,27 @@ impl<E: Engine> World<E> {
     fn try_again(&mut self, id: OpId, losses: u32, event: Event) {
         match self.retry(losses) {
             Some(at) => self.agenda.plan(at, event),
-            None => self.cut(id.station, id.queue),
+            None => self.cut(id.endpoint, id.queue),
         }
     }
 
     /// Lets an operation arrive at the responder's NIC.
     pub(super) fn arrive_there(&mut self, id: OpId) {
         let to = Self::target(id);
-        let Some(station) = self.station(id.station) else { return };
-        let (from, nic, ordinal) = (station.node, station.nic, station.ordinal);
+        let Some(endpoint) = self.endpoint(id.endpoint) else { return };
+        let (from, nic, ordinal) = (endpoint.node, endpoint.nic, endpoint.ordinal);
         let profile = self.config.profile;
         let Some(queue) = self.queue(id) else { return };
         let life = queue.life;
         let Some(op) = queue.op(id.number).filter(|op| matches!(op.stage, Stage::Flying)) else { return };
-        let (lane, service, (out, back)) = (op.lane, op.service(profile), op.payload());
+        let (connection, service, (out, back)) = (op.connection, op.service(profile), op.payload());
         let is_inline = op.is_inline(profile);
         let node = &self.nodes[usize::from(to.0)].life;
         // A dead node answers nothing; nor does another incarnation.
         if node.is_over() || Some(node.incarnation) != life {
             return;
         }
-        let held = self.hold(to, nic, ordinal, from, lane);
+        let held = self.hold(to, nic, ordinal, from, connection);
         let crossing = if is_inline { 0 } else { self.crossing(out.max(back)) };
         let wire = self.on_link(out);
         let unit = &mut self.nodes[usize::from(to.0)].nics[nic];
@@ -126,17 +127,17 @@ impl<E: Engine> World<E> {
         if let Some(op) = self.op(id) {
             (op.stage, op.ready) = (Stage::Waiting, ready);
         }
-        self.pump(id.station, id.queue);
+        self.pump(id.endpoint, id.queue);
     }
 
     /// Begins all operations of a queue that can begin.
-    pub(super) fn pump(&mut self, station: u32, queue: u16) {
+    pub(super) fn pump(&mut self, endpoint: u32, queue: u16) {
         let mut behind_a_read = false;
         let mut place = 0;
         loop {
             let passing = self.config.passing;
-            let Some(it) = self.station(station).and_then(|it| it.queues.get_mut(usize::from(queue))) else { return };
-            let id = OpId { station, queue, number: it.number(place) };
+            let Some(it) = self.endpoint(endpoint).and_then(|it| it.queues.get_mut(usize::from(queue))) else { return };
+            let id = OpId { endpoint, queue, number: it.number(place) };
             let Some(op) = it.ops.get(place) else { break };
             match &op.stage {
                 Stage::Answered(_) | Stage::Done { .. } => {
@@ -186,9 +187,9 @@ impl<E: Engine> World<E> {
 
     /// Carries out an operation at one moment.
     fn at_once(&mut self, id: OpId, to: NodeId) -> Outcome {
-        let Self { nodes, stations, config, trace, .. } = self;
+        let Self { nodes, endpoints, config, trace, .. } = self;
         let life = &nodes[usize::from(to.0)].life;
-        let op = stations[id.station as usize].as_mut().and_then(|it| it.queues[usize::from(id.queue)].op(id.number));
+        let op = endpoints[id.endpoint as usize].as_mut().and_then(|it| it.queues[usize::from(id.queue)].op(id.number));
         let Some(op) = op else { return Ok(0) };
         match &mut op.verb {
             Verb::Read { from, into } => {
@@ -246,9 +247,9 @@ impl<E: Engine> World<E> {
     }
 
     fn begin_atomic(&mut self, id: OpId, at: crate::Remote, to: NodeId) -> bool {
-        let Self { nodes, stations, .. } = self;
+        let Self { nodes, endpoints, .. } = self;
         let life = &mut nodes[usize::from(to.0)].life;
-        let op = stations[id.station as usize].as_mut().and_then(|it| it.queues[usize::from(id.queue)].op(id.number));
+        let op = endpoints[id.endpoint as usize].as_mut().and_then(|it| it.queues[usize::from(id.queue)].op(id.number));
         let Some(op) = op else { return false };
         let found = life.words(at, 1).map(|(engine, words)| engine.load(&words[0]));
         match found {
@@ -287,7 +288,7 @@ impl<E: Engine> World<E> {
             return;
         }
         if is_waiting {
-            return self.pump(id.station, id.queue);
+            return self.pump(id.endpoint, id.queue);
         }
         if is_atomic {
             let outcome = self.end_atomic(id, to);
@@ -300,23 +301,23 @@ impl<E: Engine> World<E> {
                 Some(Err(error)) => self.answer(id, Err(error)),
             }
         }
-        self.pump(id.station, id.queue);
+        self.pump(id.endpoint, id.queue);
     }
 
     fn end_atomic(&mut self, id: OpId, to: NodeId) -> Outcome {
-        let Self { nodes, stations, .. } = self;
+        let Self { nodes, endpoints, .. } = self;
         let life = &mut nodes[usize::from(to.0)].life;
         life.end_atomic(|half| half == id);
-        let op = stations[id.station as usize].as_mut().and_then(|it| it.queues[usize::from(id.queue)].op(id.number));
+        let op = endpoints[id.endpoint as usize].as_mut().and_then(|it| it.queues[usize::from(id.queue)].op(id.number));
         let Some(Op { stage: Stage::Between { old }, .. }) = op else { return Ok(0) };
         Ok(*old)
     }
 
     /// Moves some lines or words. Returns whether all are moved.
     fn transfer(&mut self, id: OpId, to: NodeId, budget: u32) -> Option<Result<bool, VerbError>> {
-        let Self { nodes, stations, config, trace, .. } = self;
+        let Self { nodes, endpoints, config, trace, .. } = self;
         let life = &nodes[usize::from(to.0)].life;
-        let op = stations[id.station as usize].as_mut()?.queues[usize::from(id.queue)].op(id.number)?;
+        let op = endpoints[id.endpoint as usize].as_mut()?.queues[usize::from(id.queue)].op(id.number)?;
         let Op { verb, stage: Stage::Moving(order), .. } = op else { return None };
         let (at, count) = match verb {
             Verb::Read { from, into } => (*from, into.len()),
@@ -359,8 +360,8 @@ impl<E: Engine> World<E> {
         queue.note(signaled, &outcome);
         let to = Self::target(id);
         let profile = self.config.profile;
-        if let Some(station) = self.station(id.station) {
-            let nic = station.nic;
+        if let Some(endpoint) = self.endpoint(id.endpoint) {
+            let nic = endpoint.nic;
             let unit = &mut self.nodes[usize::from(to.0)].nics[nic];
             if atomic {
                 ready = unit.atomics.serve(ready, profile.atomic_unit);
@@ -379,8 +380,8 @@ impl<E: Engine> World<E> {
     pub(super) fn answer_again(&mut self, id: OpId) {
         let to = Self::target(id);
         let now = self.now;
-        let Some(station) = self.station(id.station) else { return };
-        let (from, nic) = (station.node, station.nic);
+        let Some(endpoint) = self.endpoint(id.endpoint) else { return };
+        let (from, nic) = (endpoint.node, endpoint.nic);
         let Some(op) = self.op(id).filter(|op| matches!(op.stage, Stage::Answered(_))) else { return };
         let ((_, back), losses, ready) = (op.payload(), op.losses, op.ready.max(now));
         let wire = self.on_link(back);
@@ -400,8 +401,8 @@ impl<E: Engine> World<E> {
 
     /// Lets the response arrive.
     pub(super) fn complete(&mut self, id: OpId) {
-        let Some(station) = self.station(id.station) else { return };
-        let (node, nic) = (station.node, station.nic);
+        let Some(endpoint) = self.endpoint(id.endpoint) else { return };
+        let (node, nic) = (endpoint.node, endpoint.nic);
         let Some(op) = self.op(id) else { return };
         let Stage::Answered(outcome) = op.stage else { return };
         let (_, back) = op.payload();
@@ -414,32 +415,32 @@ impl<E: Engine> World<E> {
         if let Some(op) = self.op(id) {
             op.stage = Stage::Done { outcome, visible };
         }
-        self.report(id.station, id.queue);
+        self.report(id.endpoint, id.queue);
     }
 
     /// Reports the completed operations of a queue, in order.
-    pub(super) fn report(&mut self, station: u32, queue: u16) {
+    pub(super) fn report(&mut self, endpoint: u32, queue: u16) {
         loop {
-            let Some(it) = self.station(station) else { return };
+            let Some(it) = self.endpoint(endpoint) else { return };
             let done = it.queues[usize::from(queue)].pop_done();
             let Some((op, outcome, visible)) = done else { return };
             self.trace.mix(outcome.map_or(u64::MAX, |value| value));
             let arrival = Arrival::Completed { queue, ticket: op.ticket, verb: op.verb, outcome };
-            self.arrive(station, visible, arrival);
+            self.arrive(endpoint, visible, arrival);
         }
     }
 
     /// Breaks a queue: its pending operations fail, and so do later ones.
-    pub(super) fn cut(&mut self, station: u32, queue: u16) {
+    pub(super) fn cut(&mut self, endpoint: u32, queue: u16) {
         let node = NodeId(queue);
         let now = self.now;
-        let Some(it) = self.station(station) else { return };
+        let Some(it) = self.endpoint(endpoint) else { return };
         let home = (it.node, it.incarnation);
         let Some(incarnation) = it.queues[usize::from(queue)].life else { return };
         let home_life = &self.nodes[usize::from(home.0.0)].life;
         let silenced = home_life.incarnation != home.1 || home_life.state == State::Dead;
         let mut atomic = false;
-        let Some(it) = self.station(station) else { return };
+        let Some(it) = self.endpoint(endpoint) else { return };
         let it = &mut it.queues[usize::from(queue)];
         if std::mem::replace(&mut it.cut, true) {
             return;
@@ -462,10 +463,10 @@ impl<E: Engine> World<E> {
         }
         if atomic {
             // The NIC ends what it has begun: it has read, and does not write.
-            let is_its = |half: OpId| (half.station, half.queue) == (station, queue);
+            let is_its = |half: OpId| (half.endpoint, half.queue) == (endpoint, queue);
             self.nodes[usize::from(node.0)].life.drop_atomic(is_its);
         }
-        self.report(station, queue);
-        self.arrive(station, now, Arrival::Departed { node, incarnation });
+        self.report(endpoint, queue);
+        self.arrive(endpoint, now, Arrival::Departed { node, incarnation });
     }
 }

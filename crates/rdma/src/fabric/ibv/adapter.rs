@@ -1,5 +1,5 @@
-//! What all endpoints of a node have in common: its NIC, what it lets peers access, and the
-//! connections that peers have made to it.
+//! A node's host channel adapter, which its endpoints share: the device, the regions that it lets
+//! peers access, and the connections that peers have made to it.
 
 use std::{
     os::fd::BorrowedFd,
@@ -26,11 +26,11 @@ use crate::{
 
 use super::{
     Posted, VerbsConfig, VerbsError,
+    datagram_pair::DatagramPair,
     exports::Exports,
-    guest::Guest,
     intake::{BURST, Intake},
-    lane::{self, Lane, Outgoing},
-    mouth::Mouth,
+    responder::{self, Outgoing, Responder},
+    server_session::ServerSession,
     setup::{Answer, Contact, Request},
     sys::{Abilities, CompletionQueue, Device, End, Exit, PortState, QueuePair, Shape},
 };
@@ -49,7 +49,7 @@ pub(super) struct Tallies {
 }
 
 impl Tallies {
-    /// By the only thread that posts: no other writes.
+    /// Adds what the only thread that posts has posted: no other writes.
     #[inline]
     pub(super) fn add(&self, posted: Posted) {
         let add = |to: &AtomicU64, count: u64| to.store(to.load(Relaxed) + count, Relaxed);
@@ -71,26 +71,26 @@ impl Tallies {
     }
 }
 
-/// By what an endpoint of a peer is connected: for one-sided operations, and for messages.
+/// The connections of a peer's endpoint: for one-sided operations, and for messages.
 #[derive(Debug, Default)]
 struct Ways {
-    lane: Option<Arc<Lane>>,
-    guest: Option<Arc<Guest>>,
+    responder: Option<Arc<Responder>>,
+    session: Option<Arc<ServerSession>>,
 }
 
-/// By what replies go back.
+/// What carries replies back to a caller.
 #[derive(Clone, Debug)]
 pub(super) enum Way {
-    Lane(Arc<Lane>),
-    Guest(Arc<Guest>),
+    Connection(Arc<Responder>),
+    Session(Arc<ServerSession>),
 }
 
 impl Way {
-    /// Whether it leads to the caller still.
+    /// Returns whether it still leads to the caller.
     pub(super) fn is_for(&self, to: &ReplyTo) -> bool {
         match self {
-            Self::Lane(lane) => lane.owner.is(to) && !lane.is_closed(),
-            Self::Guest(guest) => guest.owner.is(to) && !guest.is_closed(),
+            Way::Connection(responder) => responder.owner.is(to) && !responder.is_closed(),
+            Way::Session(session) => session.owner.is(to) && !session.is_closed(),
         }
     }
 }
@@ -99,7 +99,7 @@ impl Way {
 const ATTENTION: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
-pub(super) struct Station<E: Engine> {
+pub(super) struct Adapter<E: Engine> {
     pub(super) device: Arc<Device>,
     pub(super) exit: Exit,
     /// This node's end of a connection, but for its numbers.
@@ -130,7 +130,7 @@ pub(super) struct Station<E: Engine> {
     failure: Mutex<Option<VerbsError>>,
 }
 
-impl<E: Engine> Station<E> {
+impl<E: Engine> Adapter<E> {
     pub(super) fn new(config: &VerbsConfig) -> Result<Self, VerbsError> {
         let device = Arc::new(Device::open(config.device.as_deref())?);
         let Ends { exit, end, atomicity } = Ends::of(&device, config)?;
@@ -140,7 +140,7 @@ impl<E: Engine> Station<E> {
         let mut intake = Intake::new(&device, messages, config.message_bytes, config.huge_pages)?;
         let arrivals = Arc::clone(&intake.queue);
         if by_datagram {
-            intake.mouth = Some(Mouth::new(&device, exit, &end, &arrivals, messages + BURST, inline_bytes)?);
+            intake.datagrams = Some(DatagramPair::new(&device, exit, &end, &arrivals, messages + BURST, inline_bytes)?);
             arrivals.arm();
         }
         Ok(Self {
@@ -173,19 +173,19 @@ impl<E: Engine> Station<E> {
         })
     }
 
-    /// An end of a connection, by this queue pair.
+    /// Returns the end of a connection with this queue pair.
     pub(super) fn end_of(&self, pair: &QueuePair) -> End {
         End { pair: pair.number(), first_packet: fastrand::u32(..1 << 24), ..self.end }
     }
 
-    /// What an endpoint counts by.
+    /// Creates the counters of an endpoint.
     pub(super) fn tallies(&self) -> Arc<Tallies> {
         let tallies = Arc::new(Tallies::default());
         self.tallies.lock().push(Arc::clone(&tallies));
         tallies
     }
 
-    /// An endpoint is gone.
+    /// Adds the counters of an endpoint that is dropped to the sum.
     pub(super) fn forget(&self, tallies: &Arc<Tallies>) {
         *self.replied.lock() += tallies.read();
         self.tallies.lock().retain(|one| !Arc::ptr_eq(one, tallies));
@@ -220,7 +220,8 @@ impl<E: Engine> Station<E> {
         }
     }
 
-    /// The same, when all that has come by now must be found.
+    /// Moves messages like [`collect`](Self::collect), but waits for a thread that does so: all
+    /// that has arrived by now is found.
     pub(super) fn collect_all(&self, inbox: &Inbox) {
         self.collect_by(&mut self.intake.lock(), inbox);
     }
@@ -237,7 +238,7 @@ impl<E: Engine> Station<E> {
         taken
     }
 
-    /// There is room in the mailbox again.
+    /// Moves waiting messages into the mailbox, which has room again.
     #[inline]
     pub(super) fn made_room(&self, inbox: &Inbox) {
         fence(SeqCst);
@@ -247,26 +248,26 @@ impl<E: Engine> Station<E> {
         }
     }
 
-    /// By what a caller gets its replies.
+    /// Returns what carries replies to a caller.
     pub(super) fn way(&self, to: &ReplyTo) -> Option<Way> {
         let ways = self.ways.get(usize::from(to.node.0))?.lock();
-        let Ways { lane, guest } = ways.get(usize::from(to.endpoint))?;
+        let Ways { responder, session } = ways.get(usize::from(to.endpoint))?;
         // An endpoint that sends datagrams calls by nothing else.
-        let guest = guest.clone().map(Way::Guest).filter(|way| way.is_for(to));
-        guest.or_else(|| lane.clone().map(Way::Lane).filter(|way| way.is_for(to)))
+        let session = session.clone().map(Way::Session).filter(|way| way.is_for(to));
+        session.or_else(|| responder.clone().map(Way::Connection).filter(|way| way.is_for(to)))
     }
 
     /// Ends all connections of peers to this node, which their NICs find out.
     pub(super) fn break_connections(&self) {
         for ways in &self.ways {
-            for Ways { lane, guest } in ways.lock().iter() {
-                lane.iter().for_each(|lane| lane.close());
-                guest.iter().for_each(|guest| guest.close());
+            for Ways { responder, session } in ways.lock().iter() {
+                responder.iter().for_each(|responder| responder.close());
+                session.iter().for_each(|session| session.close());
             }
         }
     }
 
-    /// How queue pairs of this node are made.
+    /// Returns how queue pairs of this node are made.
     pub(super) fn shape<'a>(
         &self,
         sends: &'a Arc<CompletionQueue>,
@@ -279,38 +280,38 @@ impl<E: Engine> Station<E> {
 
     /// Makes this node's end of a connection.
     fn connect(&self, caller: &Caller, theirs: &End) -> Result<End, VerbsError> {
-        let queue = Arc::new(CompletionQueue::new(&self.device, 2 * lane::DEPTH, false)?);
+        let queue = Arc::new(CompletionQueue::new(&self.device, 2 * responder::DEPTH, false)?);
         let receives = Arc::clone(&self.intake.lock().receives);
-        let shape = Shape { shared: Some(&receives), ..self.shape(&queue, &self.arrivals, (lane::DEPTH, 0)) };
+        let shape = Shape { shared: Some(&receives), ..self.shape(&queue, &self.arrivals, (responder::DEPTH, 0)) };
         let pair = QueuePair::new(&self.device, &shape)?;
         let mine = self.end_of(&pair);
         let out = Outgoing::new(&self.device, pair, queue, self.message_bytes)?;
-        let lane = Arc::new(Lane::new(caller, mine.pair, out));
+        let responder = Arc::new(Responder::new(caller, mine.pair, out));
         // Before anything can come by it, and after all that came by a pair of the same number.
-        self.close(caller, |_| true, |guest| guest.owner.token != caller.token);
+        self.close(caller, |_| true, |session| session.owner.token != caller.token);
         {
             let mut intake = self.intake.lock();
             intake.take()?;
-            intake.lanes.insert(lane.pair, Arc::clone(&lane));
+            intake.responders.insert(responder.pair, Arc::clone(&responder));
         }
-        self.change(caller, |ways| ways.lane = Some(Arc::clone(&lane)));
-        lane.connect(self.exit, &mine, theirs)?;
+        self.change(caller, |ways| ways.responder = Some(Arc::clone(&responder)));
+        responder.connect(self.exit, &mine, theirs)?;
         Ok(mine)
     }
 
-    /// Begins a talk by datagrams.
-    fn greet(&self, caller: &Caller, theirs: &Contact) -> Result<Answer, VerbsError> {
-        self.close(caller, |lane| lane.owner.token != caller.token, |_| true);
+    /// Opens a session by datagrams.
+    fn open_session(&self, caller: &Caller, theirs: &Contact) -> Result<Answer, VerbsError> {
+        self.close(caller, |responder| responder.owner.token != caller.token, |_| true);
         let mut intake = self.intake.lock();
-        let Some(mouth) = &intake.mouth else {
+        let Some(datagrams) = &intake.datagrams else {
             return Ok(Answer::Refused("its messages do not go by datagrams; configure all nodes alike".into()));
         };
-        let mine = mouth.contact(super::random());
-        let guest = Arc::new(Guest::new(caller, *theirs, &mine, self.message_bytes));
-        intake.guests.insert(mine.token, Arc::clone(&guest));
+        let mine = datagrams.contact(super::random());
+        let session = Arc::new(ServerSession::new(caller, *theirs, &mine, self.message_bytes));
+        intake.sessions.insert(mine.token, Arc::clone(&session));
         drop(intake);
-        self.change(caller, |ways| ways.guest = Some(guest));
-        Ok(Answer::Greeted(mine))
+        self.change(caller, |ways| ways.session = Some(session));
+        Ok(Answer::SessionOpened(mine))
     }
 
     /// Changes what a caller's endpoint is connected by.
@@ -324,25 +325,33 @@ impl<E: Engine> Station<E> {
     }
 
     /// Ends what a caller's endpoint is connected by, if it is such.
-    fn close(&self, caller: &Caller, which_lane: impl FnOnce(&Lane) -> bool, which_guest: impl FnOnce(&Guest) -> bool) {
+    fn close(
+        &self,
+        caller: &Caller,
+        which_responder: impl FnOnce(&Responder) -> bool,
+        which_session: impl FnOnce(&ServerSession) -> bool,
+    ) {
         let Some(ways) = self.ways.get(usize::from(caller.node.0)) else { return };
-        let (lane, guest) = {
+        let (responder, session) = {
             let mut ways = ways.lock();
-            let Some(Ways { lane, guest }) = ways.get_mut(usize::from(caller.endpoint)) else { return };
-            (lane.take_if(|lane| which_lane(lane)), guest.take_if(|guest| which_guest(guest)))
+            let Some(Ways { responder, session }) = ways.get_mut(usize::from(caller.endpoint)) else { return };
+            (
+                responder.take_if(|responder| which_responder(responder)),
+                session.take_if(|session| which_session(session)),
+            )
         };
-        if let Some(lane) = lane {
-            lane.close();
-            self.intake.lock().lanes.remove(&lane.pair);
+        if let Some(responder) = responder {
+            responder.close();
+            self.intake.lock().responders.remove(&responder.pair);
         }
-        if let Some(guest) = guest {
-            guest.close();
-            self.intake.lock().guests.retain(|_, other| !Arc::ptr_eq(other, &guest));
+        if let Some(session) = session {
+            session.close();
+            self.intake.lock().sessions.retain(|_, other| !Arc::ptr_eq(other, &session));
         }
     }
 
-    /// By the node's thread: takes what has come, and has the queue wake it when more does. While
-    /// endpoints look, too, it is not woken for each datagram, but looks again after a while.
+    /// Takes what has arrived, by the node's thread, and arms the completion queue. While endpoints
+    /// look, too, it is not armed for each datagram, but the thread looks again after a while.
     fn attend(&self, inbox: &Inbox) {
         self.arrivals.take_events();
         let now = time::of_this_machine();
@@ -382,7 +391,7 @@ impl Ends {
     }
 }
 
-/// The address of a port that packets carry.
+/// Returns the address of a port that packets carry.
 fn address(device: &Device, port: &PortState, config: &VerbsConfig) -> Result<(u8, [u8; 16]), VerbsError> {
     /// What an address that is made of an IPv4 one begins with.
     const FROM_IPV4: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255];
@@ -400,7 +409,7 @@ fn address(device: &Device, port: &PortState, config: &VerbsConfig) -> Result<(u
     }
 }
 
-/// How many bytes the device can send inline, as far as they are of use.
+/// Returns how many bytes the device can send inline, as far as they are of use.
 pub(super) fn inline(device: &Arc<Device>, sends: usize, receives: usize) -> Result<usize, VerbsError> {
     let queue = Arc::new(CompletionQueue::new(device, 1, false)?);
     let mut outcome = Ok(0);
@@ -423,11 +432,11 @@ pub(super) fn inline(device: &Arc<Device>, sends: usize, receives: usize) -> Res
     outcome
 }
 
-impl<E: Engine> CallHandler for Station<E> {
+impl<E: Engine> CallHandler for Adapter<E> {
     fn answer(&self, caller: &Caller, request: &[u8], reply: &mut Vec<u8>) {
         let answer = match Request::decode(request) {
             Some(Request::Connect(theirs)) => self.connect(caller, &theirs).map(Answer::Connected),
-            Some(Request::Greet(theirs)) => self.greet(caller, &theirs),
+            Some(Request::OpenSession(theirs)) => self.open_session(caller, &theirs),
             Some(Request::Ask(region)) => self.exports.tell(&self.device, region),
             None => Ok(Answer::Refused("it makes no sense".into())),
         };
@@ -435,7 +444,11 @@ impl<E: Engine> CallHandler for Station<E> {
     }
 
     fn closed(&self, caller: &Caller) {
-        self.close(caller, |lane| lane.owner.token == caller.token, |guest| guest.owner.token == caller.token);
+        self.close(
+            caller,
+            |responder| responder.owner.token == caller.token,
+            |session| session.owner.token == caller.token,
+        );
     }
 
     fn channel(&self) -> Option<BorrowedFd<'_>> {

@@ -1,8 +1,8 @@
-//! A queue pair for datagrams: an endpoint's, or a node's. It talks to all peers.
+//! A queue pair for datagrams (UD), of an endpoint or of a node, to and from all peers.
 
 use std::{collections::HashMap, sync::Arc};
 
-use crate::fabric::datagrams::{PREFIX, Prefix, Talk};
+use crate::fabric::datagrams::{PREFIX, Prefix, Stream};
 
 use super::{
     Posted, VerbsError,
@@ -11,7 +11,8 @@ use super::{
     sys::{Action, Address, Completion, CompletionQueue, Device, End, Exit, QueuePair, Requests, Shape, Slab},
 };
 
-/// Datagrams that may be under way. They are on the wire in a moment, so more are of no use.
+/// The most datagrams that may be under way. They are on the wire in a moment, so more are of no
+/// use.
 const DEPTH: usize = 128;
 
 /// Every so many of them one is signaled.
@@ -23,7 +24,7 @@ const ROUTE: usize = 40;
 /// In place of a queue's number: what completes is a datagram that has come.
 pub(super) const DATAGRAMS: u16 = u16::MAX;
 
-pub(super) struct Mouth {
+pub(super) struct DatagramPair {
     /// The pair goes first, then what it uses.
     pair: QueuePair,
     sends: Arc<CompletionQueue>,
@@ -33,7 +34,7 @@ pub(super) struct Mouth {
     /// Bytes of the largest datagram.
     most: usize,
     inline: usize,
-    /// Datagrams that were begun, and of which it is known that they are sent.
+    /// The number of datagrams that were posted, and of those that are known to be sent.
     begun: u64,
     over: u64,
     requests: Requests,
@@ -46,7 +47,7 @@ pub(super) struct Mouth {
     exit: Exit,
 }
 
-impl Mouth {
+impl DatagramPair {
     /// Makes a queue pair that receives as many datagrams as `count`, by completions of `received`.
     pub(super) fn new(
         device: &Arc<Device>,
@@ -68,7 +69,7 @@ impl Mouth {
         let contact = Contact { token: 0, pair: pair.number(), key, gid: end.gid, lid: end.lid, mtu: end.mtu };
         let most = contact.datagram();
         let (requests, completions, addresses) = Default::default();
-        let mut mouth = Self {
+        let mut made = Self {
             pair,
             sends,
             from: Slab::new(device, DEPTH * most, false)?,
@@ -85,9 +86,9 @@ impl Mouth {
             exit,
         };
         for place in 0..count {
-            mouth.repost(place as u32)?;
+            made.repost(place as u32)?;
         }
-        Ok(mouth)
+        Ok(made)
     }
 
     /// Returns where it gets datagrams with a token.
@@ -96,23 +97,23 @@ impl Mouth {
     }
 
     /// Returns whether so many datagrams can be sent.
-    pub(super) fn has_room(&mut self, datagrams: usize) -> Result<bool, VerbsError> {
-        let has = |mouth: &Self| (mouth.begun - mouth.over) as usize + datagrams <= DEPTH;
+    pub(super) fn has_room(&mut self, count: usize) -> Result<bool, VerbsError> {
+        let has = |pair: &Self| (pair.begun - pair.over) as usize + count <= DEPTH;
         if !has(self) {
             self.reclaim()?;
         }
         Ok(has(self))
     }
 
-    /// Prepares what one side of a talk has to say, as far as there is room. [`flush`](Self::flush)
-    /// sends it.
-    pub(super) fn speak(&mut self, talk: &mut Talk, to: &Contact) -> Result<(), VerbsError> {
-        while let Some((prefix, parcel)) = talk.next() {
+    /// Prepares the datagrams that one side of a stream has to send, as far as there is room.
+    /// [`flush`](Self::flush) sends them.
+    pub(super) fn send_datagrams(&mut self, stream: &mut Stream, to: &Contact) -> Result<(), VerbsError> {
+        while let Some((prefix, parcel)) = stream.next() {
             if !self.has_room(1)? {
                 break;
             }
             self.prepare(to, &prefix, parcel)?;
-            talk.sent();
+            stream.sent();
         }
         Ok(())
     }
@@ -192,8 +193,8 @@ fn open(
     QueuePair::new(device, &Shape { sends, receives, shared: None, most_sends, most_receives, inline, datagrams: true })
 }
 
-impl std::fmt::Debug for Mouth {
+impl std::fmt::Debug for DatagramPair {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mouth").field("contact", &self.contact).finish_non_exhaustive()
+        f.debug_struct("DatagramPair").field("contact", &self.contact).finish_non_exhaustive()
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct Heard {
 
 /// One side's state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Talk {
+pub(crate) struct Stream {
     /// The token of what this side sends.
     token: u64,
     /// The token of what it gets.
@@ -37,7 +37,7 @@ pub(crate) struct Talk {
     probes: bool,
 }
 
-impl Talk {
+impl Stream {
     pub(crate) fn new(token: u64, expects: u64, parcel: usize, message: usize) -> Self {
         let (out, inbox) = (Outbox::new(), Inbox::new());
         Self {
@@ -61,12 +61,12 @@ impl Talk {
         self.out.push(head, bytes, self.parcel, asks);
     }
 
-    /// Returns whether a datagram is of this talk.
+    /// Returns whether a datagram is of this stream.
     pub(crate) fn is_of(&self, prefix: &Prefix) -> bool {
         prefix.token == self.expects
     }
 
-    /// Takes what a datagram says, if it is of this talk, and delivers the messages that are
+    /// Takes what a datagram says, if it is of this stream, and delivers the messages that are
     /// complete by it. Without `room`, its parcel is as good as lost.
     pub(crate) fn hear(
         &mut self,
@@ -111,7 +111,7 @@ impl Talk {
         says.then_some((Prefix { token, number: 0, more: self.owes_answer, taken, asks: self.probes }, &[]))
     }
 
-    /// What [`next`](Self::next) returned was sent.
+    /// Notes that what [`next`](Self::next) returned was sent.
     pub(crate) fn sent(&mut self) {
         if self.out.next().is_some() {
             self.out.sent_next();

@@ -22,7 +22,7 @@ pub(super) enum Arrival {
 }
 
 #[derive(Debug)]
-pub(super) struct Station {
+pub(super) struct EndpointState {
     pub(super) node: NodeId,
     pub(super) incarnation: Incarnation,
     /// Its number among the node's endpoints, and its NIC.
@@ -53,7 +53,7 @@ pub(super) struct Station {
     pub(super) crewed: bool,
 }
 
-impl Station {
+impl EndpointState {
     pub(super) fn new(node: NodeId, incarnation: Incarnation, ordinal: usize, nic: usize, nodes: usize) -> Self {
         Self {
             node,

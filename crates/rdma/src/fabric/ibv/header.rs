@@ -3,11 +3,11 @@
 use crate::endpoint::port::Ticket;
 
 /// Bytes of it.
-pub(super) const HEAD: usize = 16;
+pub(super) const HEADER: usize = 16;
 
 /// What a message is to its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Head {
+pub(super) enum Header {
     Message,
     Call(Ticket),
     Reply(Ticket),
@@ -15,22 +15,22 @@ pub(super) enum Head {
     Refusal(Ticket),
 }
 
-impl Head {
-    pub(super) fn encode(self) -> [u8; HEAD] {
+impl Header {
+    pub(super) fn encode(self) -> [u8; HEADER] {
         let (kind, ticket) = match self {
             Self::Message => (1_u8, Ticket { index: 0, generation: 0 }),
             Self::Call(ticket) => (2, ticket),
             Self::Reply(ticket) => (3, ticket),
             Self::Refusal(ticket) => (4, ticket),
         };
-        let mut bytes = [0; HEAD];
+        let mut bytes = [0; HEADER];
         bytes[0] = kind;
         bytes[4..8].copy_from_slice(&ticket.index.to_le_bytes());
         bytes[8..12].copy_from_slice(&ticket.generation.to_le_bytes());
         bytes
     }
 
-    pub(super) fn decode(bytes: &[u8; HEAD]) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8; HEADER]) -> Option<Self> {
         let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let ticket = Ticket { index: number(4), generation: number(8) };
         let head = match bytes[0] {
@@ -55,16 +55,16 @@ mod tests {
         #[test]
         fn heads_are_what_they_were(index in any::<u32>(), generation in any::<u32>()) {
             let ticket = Ticket { index, generation };
-            for head in [Head::Message, Head::Call(ticket), Head::Reply(ticket), Head::Refusal(ticket)] {
-                prop_assert_eq!(Head::decode(&head.encode()), Some(head));
+            for head in [Header::Message, Header::Call(ticket), Header::Reply(ticket), Header::Refusal(ticket)] {
+                prop_assert_eq!(Header::decode(&head.encode()), Some(head));
             }
         }
 
         #[test]
-        fn nothing_else_is_understood(bytes in any::<[u8; HEAD]>(), kind in 0..6_u8) {
+        fn nothing_else_is_understood(bytes in any::<[u8; HEADER]>(), kind in 0..6_u8) {
             let mut bytes = bytes;
             bytes[0] = kind;
-            if let Some(head) = Head::decode(&bytes) {
+            if let Some(head) = Header::decode(&bytes) {
                 prop_assert_eq!(head.encode(), bytes);
             }
         }

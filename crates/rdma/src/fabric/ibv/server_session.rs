@@ -1,4 +1,4 @@
-//! A node's side of a talk by datagrams with one endpoint of a peer.
+//! A node's side of a session by datagrams with one endpoint of a peer.
 
 use std::sync::atomic::{
     AtomicBool,
@@ -8,35 +8,35 @@ use std::sync::atomic::{
 use parking_lot::Mutex;
 
 use crate::fabric::{
-    datagrams::{PREFIX, Talk, WINDOW},
+    datagrams::{PREFIX, Stream, WINDOW},
     die,
     tcp::Caller,
 };
 
 use super::{
     Posted, VerbsError,
-    lane::{Owner, Sent},
-    letters::{HEAD, Head},
-    mouth::Mouth,
+    datagram_pair::DatagramPair,
+    header::{HEADER, Header},
+    responder::{Owner, Sent},
     setup::Contact,
 };
 
 #[derive(Debug)]
-pub(super) struct Guest {
+pub(super) struct ServerSession {
     pub(super) owner: Owner,
     /// Where it gets its datagrams.
     pub(super) contact: Contact,
     closed: AtomicBool,
-    pub(super) talk: Mutex<Talk>,
+    pub(super) stream: Mutex<Stream>,
 }
 
-impl Guest {
-    /// A talk with the endpoint of a caller, which sends datagrams with the token that the node's
-    /// contact has.
+impl ServerSession {
+    /// Creates a session with the endpoint of a caller, which sends datagrams with the token of the
+    /// node's contact.
     pub(super) fn new(caller: &Caller, theirs: Contact, mine: &Contact, message_bytes: usize) -> Self {
         let parcel = mine.datagram().min(theirs.datagram()) - PREFIX;
-        let talk = Talk::new(theirs.token, mine.token, parcel, HEAD + message_bytes);
-        Self { owner: Owner::of(caller), contact: theirs, closed: AtomicBool::new(false), talk: Mutex::new(talk) }
+        let stream = Stream::new(theirs.token, mine.token, parcel, HEADER + message_bytes);
+        Self { owner: Owner::of(caller), contact: theirs, closed: AtomicBool::new(false), stream: Mutex::new(stream) }
     }
 
     pub(super) fn close(&self) {
@@ -47,25 +47,25 @@ impl Guest {
         self.closed.load(Acquire)
     }
 
-    /// Sends a reply, or a refusal, by a mouth of the node.
+    /// Sends a reply, or a refusal, by a queue pair for datagrams of the node.
     pub(super) fn send(
         &self,
-        head: Head,
+        head: Header,
         bytes: &[u8],
-        mouth: &mut Mouth,
+        datagrams: &mut DatagramPair,
         posted: &mut Posted,
     ) -> Result<Sent, VerbsError> {
         if self.is_closed() {
             return Ok(Sent::Done);
         }
-        let Some(mut talk) = self.talk.try_lock() else { return Ok(Sent::Busy) };
+        let Some(mut stream) = self.stream.try_lock() else { return Ok(Sent::Busy) };
         // What is beyond the window is sent when the endpoint has acknowledged what is before it.
-        if !mouth.has_room(talk.parcels(HEAD + bytes.len()).min(WINDOW))? {
+        if !datagrams.has_room(stream.parcels(HEADER + bytes.len()).min(WINDOW))? {
             return Ok(Sent::Busy);
         }
-        talk.post(&head.encode(), bytes, false);
-        mouth.speak(&mut talk, &self.contact)?;
-        mouth.flush(posted)?;
+        stream.post(&head.encode(), bytes, false);
+        datagrams.send_datagrams(&mut stream, &self.contact)?;
+        datagrams.flush(posted)?;
         die::site("nic.replied");
         Ok(Sent::Done)
     }

@@ -1,4 +1,4 @@
-//! A node's end of a connection: messages come by it, and replies go back.
+//! The responder's end of a reliable connection: messages arrive by it, and replies go back.
 
 use std::{
     collections::VecDeque,
@@ -21,7 +21,7 @@ use crate::{
 
 use super::{
     VerbsError,
-    letters::{HEAD, Head},
+    header::{HEADER, Header},
     slots::{Slot, Slots},
     sys::{Action, Completion, CompletionQueue, Device, End, Exit, QueuePair, Requests, Slab},
 };
@@ -42,7 +42,7 @@ const LONGS: usize = 4;
 pub(super) enum Sent {
     /// It is sent, or its caller is gone.
     Done,
-    /// Another thread has the lane, or there is no room at the moment.
+    /// Another thread uses the connection, or there is no room at the moment.
     Busy,
 }
 
@@ -69,7 +69,7 @@ impl Outgoing {
         queue: Arc<CompletionQueue>,
         message_bytes: usize,
     ) -> Result<Self, VerbsError> {
-        let slots = Slots::new(&[(SHORT + HEAD, SHORTS), (message_bytes + HEAD, LONGS)]);
+        let slots = Slots::new(&[(SHORT + HEADER, SHORTS), (message_bytes + HEADER, LONGS)]);
         let slab = Slab::new(device, slots.bytes(), false)?;
         Ok(Self {
             pair,
@@ -84,7 +84,7 @@ impl Outgoing {
         })
     }
 
-    /// Takes memory back. False where the connection is broken.
+    /// Takes memory back. Returns false if the connection is broken.
     fn reclaim(&mut self) -> bool {
         while self.queue.take(&mut self.completions) {}
         for completion in self.completions.drain(..) {
@@ -125,23 +125,23 @@ impl Owner {
         (self.node, self.incarnation, self.endpoint, self.life) == (to.node, to.incarnation, to.endpoint, to.life)
     }
 
-    /// Where a reply to one of its calls goes.
+    /// Returns where a reply to one of its calls goes.
     pub(super) fn reply_to(&self, ticket: Ticket) -> ReplyTo {
         let Self { node, incarnation, endpoint, life, .. } = *self;
         ReplyTo { node, incarnation, endpoint, life, ticket }
     }
 }
 
-/// The connection of one endpoint of a peer.
+/// A node's end of the connection of one endpoint of a peer.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct Responder {
     pub(super) owner: Owner,
     pub(super) pair: u32,
     closed: AtomicBool,
     out: Mutex<Option<Outgoing>>,
 }
 
-impl Lane {
+impl Responder {
     pub(super) fn new(caller: &Caller, pair: u32, out: Outgoing) -> Self {
         Self { owner: Owner::of(caller), pair, closed: AtomicBool::new(false), out: Mutex::new(Some(out)) }
     }
@@ -170,14 +170,14 @@ impl Lane {
     /// Sends a reply, or a refusal. Counts what was posted.
     pub(super) fn send(
         &self,
-        head: Head,
+        head: Header,
         bytes: &[u8],
         inline: usize,
         count: impl FnOnce(bool),
     ) -> Result<Sent, VerbsError> {
         let Some(mut place) = self.out.try_lock() else { return Ok(Sent::Busy) };
         let Some(out) = &mut *place else { return Ok(Sent::Done) };
-        let length = HEAD + bytes.len();
+        let length = HEADER + bytes.len();
         if out.under_way.len() == DEPTH || out.since_signaled == 0 && !out.under_way.is_empty() {
             if !out.reclaim() {
                 return Ok(Sent::Done);
@@ -196,7 +196,7 @@ impl Lane {
         let Some(slot) = slot else { return Ok(Sent::Busy) };
         let at = slot.at as usize;
         out.slab.write(at, &head.encode());
-        out.slab.write(at + HEAD, bytes);
+        out.slab.write(at + HEADER, bytes);
         let inlined = length <= inline;
         let id = out.first + out.under_way.len() as u64;
         out.requests.push(id, Action::Send, out.slab.span(at, length), inlined);
