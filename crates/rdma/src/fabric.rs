@@ -48,6 +48,7 @@ pub(crate) mod datagrams;
 pub mod die;
 #[cfg(all(feature = "verbs", not(feature = "model")))]
 pub(crate) mod ibv;
+pub(crate) mod lifetime;
 pub(crate) mod local;
 pub(crate) mod mailbox;
 pub(crate) mod membership;

@@ -11,8 +11,9 @@ use crate::{
     Buffers, Capabilities, Cost, Incarnation, NodeEvent, NodeId, Presence, Time, VerbError,
     endpoint::{
         port::{Activity, Events, Frame, Received, Reply, ReplyTo, Work},
-        queues::{Life, Line, Queues},
+        queues::{Line, Queues},
     },
+    fabric::lifetime::Life,
     sync::alarm::Ringer,
 };
 

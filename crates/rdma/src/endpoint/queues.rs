@@ -17,24 +17,10 @@ use std::{
 };
 
 use crate::{
-    Incarnation, NodeId, VerbError,
+    NodeId, VerbError,
     endpoint::port::{Activity, Events, Ticket, Verb},
+    fabric::lifetime::Life,
 };
-
-/// An incarnation of a node, as a fabric knows it.
-pub trait Life: fmt::Debug + Send + Sync {
-    /// Returns its number.
-    fn incarnation(&self) -> Incarnation;
-
-    /// Returns whether it has left, died or is suspected.
-    fn is_over(&self) -> bool;
-
-    /// Returns the error of an operation that begins after its end.
-    fn gone(&self) -> VerbError;
-
-    /// Returns the error of an operation that was under way at its end.
-    fn cut_off(&self) -> VerbError;
-}
 
 /// What a fabric keeps for a queue.
 pub trait Line: fmt::Debug + Send {

@@ -74,7 +74,7 @@ use drtm_htm::{Engine, Sharing};
 
 use crate::{
     Atomicity, Capabilities, Endpoint, Fabric, FabricError, Incarnation, Loopback, NodeId, Region, RegionId, TcpFabric,
-    endpoint::queues::Life as _, fabric::tcp::CallHandler,
+    fabric::{lifetime::Life as _, tcp::CallHandler},
 };
 use adapter::Adapter;
 use own::OwnNic;

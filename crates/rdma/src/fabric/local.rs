@@ -23,7 +23,10 @@ use std::sync::{Arc, atomic::AtomicU32, atomic::Ordering::Release};
 
 use drtm_htm::Engine;
 
-use crate::{Capabilities, Endpoint, Fabric, FabricError, Incarnation, Loopback, NodeId, Region, RegionId};
+use crate::{
+    Capabilities, Endpoint, Fabric, FabricError, Incarnation, Loopback, NodeId, Region, RegionId,
+    fabric::lifetime::{End, Life as _},
+};
 use life::LocalLoopback;
 use node::Node;
 
@@ -112,7 +115,7 @@ impl<E: Engine> LocalFabric<E> {
     ///
     /// When the node is unknown.
     pub fn close(&self, node: NodeId) -> Result<(), FabricError> {
-        self.known(node)?.life().leave();
+        self.known(node)?.life().end(End::Left);
         self.shared.tell();
         Ok(())
     }
@@ -125,7 +128,7 @@ impl<E: Engine> LocalFabric<E> {
     ///
     /// When the node is unknown.
     pub fn kill(&self, node: NodeId) -> Result<(), FabricError> {
-        self.known(node)?.life().die();
+        self.known(node)?.life().kill();
         self.shared.tell();
         Ok(())
     }

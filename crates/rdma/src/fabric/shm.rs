@@ -67,7 +67,11 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::{
     Capabilities, Endpoint, Fabric, FabricError, Incarnation, NodeId, Presence, Region, RegionError, RegionId,
-    VerbError, endpoint::queues::Life as _, fabric::die,
+    VerbError,
+    fabric::{
+        die,
+        lifetime::{End, Life as _},
+    },
 };
 use control::Control;
 use inbox::Inbox;
@@ -180,7 +184,7 @@ impl<E: Engine> Shared<E> {
 
     /// Returns this incarnation of a node, if it is still known.
     fn life_of(&self, node: NodeId, incarnation: Incarnation) -> Option<Arc<Peer<E>>> {
-        self.life(node).filter(|life| life.incarnation == incarnation)
+        self.life(node).filter(|life| life.incarnation() == incarnation)
     }
 
     fn presence(&self, node: usize) -> Presence {
@@ -201,10 +205,10 @@ impl<E: Engine> Shared<E> {
 
     /// Adds a node that has joined, in place of its previous incarnation.
     fn welcome(&self, life: Arc<Peer<E>>) {
-        let node = usize::from(life.node.0);
+        let node = usize::from(life.node().0);
         if let Some(before) = self.lives[node].write().replace(life) {
             // It cannot be here any more, whether or not its socket has said so yet.
-            before.die();
+            before.end(End::Died);
         }
         self.tell();
     }
@@ -212,9 +216,9 @@ impl<E: Engine> Shared<E> {
     /// Handles a node that is gone.
     fn part(&self, life: &Peer<E>, in_good_order: bool) {
         if in_good_order {
-            life.leave();
+            life.end(End::Left);
         } else {
-            life.die();
+            life.end(End::Died);
         }
         self.tell();
     }
@@ -272,7 +276,7 @@ impl<E: Engine> ShmFabric<E> {
     /// See [`leave`](Self::leave).
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
-        self.member.shared.home.incarnation
+        self.member.shared.home.incarnation()
     }
 
     /// Leaves the group in good order: peers learn that this node has left, and for its own

@@ -74,14 +74,16 @@ use drtm_htm::Engine;
 use parking_lot::Mutex;
 
 use crate::{
-    Capabilities, Endpoint, Fabric, FabricError, Incarnation, NodeId, Region, RegionId, region::kind_of,
+    Capabilities, Endpoint, Fabric, FabricError, Incarnation, NodeId, Region, RegionId,
+    fabric::lifetime::{End, Life as _},
+    region::kind_of,
     sync::alarm::Ring,
 };
 use bell::Bell;
 use driver::Work;
 pub(crate) use handler::CallHandler;
 use service::Joining;
-use shared::{End, NODES};
+use shared::NODES;
 pub(crate) use shared::{Peer, Shared};
 #[cfg(feature = "verbs")]
 pub(crate) use {caller::Caller, inbox::Inbox};

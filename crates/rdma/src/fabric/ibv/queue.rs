@@ -12,9 +12,9 @@ use crate::{
     RegionId, Time, VerbError,
     endpoint::{
         port::{Activity, Events, Frame, Ticket, Verb, Work},
-        queues::{self, Life as _},
+        queues,
     },
-    fabric::{die, tcp::Peer},
+    fabric::{die, lifetime::Life as _, tcp::Peer},
     sync::time,
 };
 

@@ -1,22 +1,16 @@
 //! One incarnation of a node: its registered memory, its mailboxes, and the unit of its NIC that
 //! serializes atomics.
 
-use std::sync::{
-    Arc, Weak,
-    atomic::{
-        AtomicU8,
-        Ordering::{Acquire, SeqCst},
-    },
-};
+use std::sync::{Arc, Weak};
 
 use crossbeam_utils::CachePadded;
 use drtm_htm::{Engine, Word};
 use parking_lot::Mutex;
 
 use crate::{
-    FabricError, Incarnation, Loopback, NodeId, Presence, Region, RegionId, Remote, VerbError,
-    endpoint::queues::{self, Life as _},
+    FabricError, Incarnation, Loopback, NodeId, Region, RegionId, Remote, VerbError,
     fabric::{
+        lifetime::{self, Life as _, Lifetime},
         mailbox::Mailbox,
         places::{self, Places, Tenancy},
     },
@@ -26,16 +20,10 @@ use crate::{
 
 use super::LocalConfig;
 
-const HERE: u8 = 0;
-const LEFT: u8 = 1;
-const DEAD: u8 = 2;
-
 #[derive(Debug)]
 pub struct Life<E: Engine> {
-    node: NodeId,
-    pub(super) incarnation: Incarnation,
+    lifetime: Lifetime,
     regions: Registry<E>,
-    state: AtomicU8,
     /// The messages sent to the node.
     pub(super) mail: Mailbox,
     pub(super) places: Places<Place>,
@@ -68,32 +56,18 @@ impl Ring for Place {
     }
 }
 
-impl<E: Engine> queues::Life for Life<E> {
-    fn incarnation(&self) -> Incarnation {
-        self.incarnation
-    }
-
+impl<E: Engine> lifetime::Life for Life<E> {
     #[inline(always)]
-    fn is_over(&self) -> bool {
-        self.state.load(Acquire) != HERE
-    }
-
-    fn gone(&self) -> VerbError {
-        VerbError::Gone { node: self.node, incarnation: self.incarnation }
-    }
-
-    fn cut_off(&self) -> VerbError {
-        VerbError::Disconnected { node: self.node, incarnation: self.incarnation }
+    fn lifetime(&self) -> &Lifetime {
+        &self.lifetime
     }
 }
 
 impl<E: Engine> Life<E> {
     pub(super) fn new(node: NodeId, incarnation: Incarnation, config: &LocalConfig) -> Self {
         Self {
-            node,
-            incarnation,
+            lifetime: Lifetime::new(node, incarnation),
             regions: Registry::new(),
-            state: AtomicU8::new(HERE),
             mail: Mailbox::new(config.mailbox),
             places: Places::new(config.endpoints),
             atomics: CachePadded::default(),
@@ -103,28 +77,6 @@ impl<E: Engine> Life<E> {
 
     pub(super) fn register(&self, node: NodeId, region: Arc<Region<E>>) -> Result<RegionId, FabricError> {
         self.regions.register(node, region, || self.is_over())
-    }
-
-    pub(super) fn leave(&self) {
-        self.state.fetch_max(LEFT, SeqCst);
-    }
-
-    pub(super) fn die(&self) {
-        self.state.store(DEAD, SeqCst);
-    }
-
-    /// Returns whether it has died, so that its own endpoints stop too.
-    #[inline(always)]
-    pub(super) fn is_dead(&self) -> bool {
-        self.state.load(Acquire) == DEAD
-    }
-
-    pub(super) fn presence(&self) -> Presence {
-        match self.state.load(Acquire) {
-            HERE => Presence::Here(self.incarnation),
-            LEFT => Presence::Left(self.incarnation),
-            _ => Presence::Died(self.incarnation),
-        }
     }
 
     /// Returns words of this node, and the engine to access them with.

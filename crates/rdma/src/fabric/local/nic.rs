@@ -7,11 +7,8 @@ use fastrand::Rng;
 
 use crate::{
     Atomicity, Buffers, Incarnation, NodeId, Remote, Time, VerbError,
-    endpoint::{
-        port::{Activity, Reply, ReplyTo, Verb, Work},
-        queues::Life as _,
-    },
-    fabric::mailbox::Kind,
+    endpoint::port::{Activity, Reply, ReplyTo, Verb, Work},
+    fabric::{lifetime::Life as _, mailbox::Kind},
     region::memory::{self, Units},
 };
 
@@ -203,9 +200,9 @@ impl Nic {
     /// there is no room.
     fn deliver_reply<E: Engine>(&self, reply_to: ReplyTo, reply: &Reply, to: &Target<'_, E>) -> bool {
         let Some(place) = to.life.places.get(reply_to.endpoint) else { return true };
-        let stale = reply_to.incarnation != to.life.incarnation || place.tenancy.life.load(Acquire) != reply_to.life;
+        let stale = reply_to.incarnation != to.life.incarnation() || place.tenancy.life.load(Acquire) != reply_to.life;
         // A dead endpoint never makes room.
-        if stale || to.life.is_dead() || to.silenced {
+        if stale || to.life.has_died() || to.silenced {
             return true;
         }
         let kind = Kind::Reply { life: reply_to.life, ticket: reply_to.ticket, refused: reply.refused };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use drtm_htm::Engine;
 use parking_lot::RwLock;
 
-use crate::{FabricError, Incarnation, NodeId, Presence, endpoint::queues::Life as _};
+use crate::{FabricError, Incarnation, NodeId, Presence, fabric::lifetime::Life as _};
 
 use super::{LocalConfig, life::Life};
 
@@ -34,7 +34,7 @@ impl<E: Engine> Node<E> {
         if !life.is_over() {
             return Err(FabricError::Present { node });
         }
-        let incarnation = Incarnation(life.incarnation.0 + 1);
+        let incarnation = Incarnation(life.incarnation().0 + 1);
         *life = Arc::new(Life::new(node, incarnation, config));
         Ok(incarnation)
     }

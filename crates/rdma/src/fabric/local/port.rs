@@ -15,7 +15,7 @@ use crate::{
         port::{Activity, Events, Frame, Received, Reply, ReplyTo, Ticket, Work},
         queues::Queues,
     },
-    fabric::{mailbox::Kind, membership::Told},
+    fabric::{lifetime::Life as _, mailbox::Kind, membership::Told},
     sync::{alarm::Ringer, time},
 };
 
@@ -71,7 +71,7 @@ impl<E: Engine> LocalPort<E> {
         let queues = |depth| Queues::new(shared.nodes.len(), depth, changes, Line::default);
         Ok(Self {
             nic: Nic {
-                address: ReplyTo { node, incarnation: home.incarnation, endpoint, life, ticket: nothing },
+                address: ReplyTo { node, incarnation: home.incarnation(), endpoint, life, ticket: nothing },
                 rng: Rng::with_seed(chance),
                 spare: Vec::new(),
                 now: None,
@@ -176,7 +176,7 @@ impl<E: Engine> Backend for LocalPort<E> {
         if !self.immediate && !self.shared.config.latency.is_zero() {
             self.nic.now = Some(time::of_this_machine());
         }
-        let silenced = self.home.is_dead();
+        let silenced = self.home.has_died();
         let mut by = Polled { nic: &mut self.nic, home: &self.home, config: &self.shared.config, silenced };
         let immediate = self.immediate;
         let mut step = |queue: &mut Queue<E>| {
@@ -197,7 +197,7 @@ impl<E: Engine> Backend for LocalPort<E> {
 
     fn reply(&mut self, to: &ReplyTo, reply: Reply) -> Result<(), (Reply, Activity)> {
         let queue = self.replies.activate(to.node);
-        if queue.life.as_ref().is_none_or(|life| life.incarnation != to.incarnation) {
+        if queue.life.as_ref().is_none_or(|life| life.incarnation() != to.incarnation) {
             // Replies to an earlier incarnation are dropped.
             queue.abandon(&self.home);
             queue.connect(self.shared.nodes[usize::from(to.node.0)].life());

@@ -4,7 +4,7 @@ use drtm_htm::{Engine, NoHtm};
 
 use crate::{
     NodeId, Offset,
-    endpoint::queues::Life as _,
+    fabric::lifetime::Life as _,
     sync::ring::{Consumer, Corrupt, DATA, FrameHead},
 };
 

@@ -8,7 +8,7 @@ use std::{
 use drtm_htm::Engine;
 use rustix::net::{Shutdown, shutdown};
 
-use crate::{Incarnation, NodeId, Region, RegionId, region::kind_of};
+use crate::{Incarnation, NodeId, Region, RegionId, fabric::lifetime::Life as _, region::kind_of};
 
 use super::{
     Shared,
@@ -45,7 +45,7 @@ pub(super) struct Links {
 impl Links {
     /// Returns a packet from this node.
     pub(super) fn packet<E: Engine>(shared: &Shared<E>, kind: Kind) -> Packet {
-        Packet::new(kind, shared.node, shared.home.incarnation, kind_of(&shared.engine))
+        Packet::new(kind, shared.node, shared.home.incarnation(), kind_of(&shared.engine))
     }
 
     /// Sends a region to all peers.

@@ -20,7 +20,15 @@ use rustix::{
     time::Timespec,
 };
 
-use crate::{NodeId, RegionError, fabric::die, region::kind_of, sync::time};
+use crate::{
+    NodeId, RegionError,
+    fabric::{
+        die,
+        lifetime::{End, Life as _},
+    },
+    region::kind_of,
+    sync::time,
+};
 
 use super::{
     ENDPOINTS, JoinError, NODES, Place, Shared, ShmConfig,
@@ -86,7 +94,7 @@ impl<E: Engine> Member<E> {
         let shared = &self.shared;
         {
             let links = shared.links.lock();
-            shared.home.leave();
+            shared.home.end(End::Left);
             links.say_goodbye(shared);
         }
         // It fails only if it was signaled too often.
@@ -96,7 +104,7 @@ impl<E: Engine> Member<E> {
         shared.links.lock().links.clear();
         for lives in &shared.lives {
             if let Some(life) = &*lives.read() {
-                life.leave();
+                life.end(End::Left);
             }
         }
         shared.tell();

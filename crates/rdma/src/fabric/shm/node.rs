@@ -1,78 +1,36 @@
 //! Incarnations of nodes, as this process sees them: their memory, and their presence.
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{
-        AtomicU8,
-        Ordering::{Acquire, SeqCst},
-    },
-};
+use std::sync::{Arc, OnceLock};
 
 use drtm_htm::{Engine, LINE_WORDS, Word};
 
-use crate::{Incarnation, NodeId, Presence, Region, Remote, VerbError, endpoint::queues::Life};
+use crate::{
+    Incarnation, NodeId, Region, Remote, VerbError,
+    fabric::lifetime::{Life, Lifetime},
+};
 
 use super::{REGIONS, control::Control};
-
-const HERE: u8 = 0;
-const LEFT: u8 = 1;
-const DEAD: u8 = 2;
 
 /// One incarnation.
 #[derive(Debug)]
 pub struct Peer<E: Engine> {
-    pub(super) node: NodeId,
-    pub(super) incarnation: Incarnation,
+    lifetime: Lifetime,
     pub(super) control: Control,
     /// Set as they become known, and then never changed, so they are read without a lock.
     pub(super) regions: Box<[OnceLock<Arc<Region<E>>>]>,
-    state: AtomicU8,
 }
 
 impl<E: Engine> Life for Peer<E> {
-    fn incarnation(&self) -> Incarnation {
-        self.incarnation
-    }
-
     #[inline(always)]
-    fn is_over(&self) -> bool {
-        self.state.load(Acquire) != HERE
-    }
-
-    fn gone(&self) -> VerbError {
-        VerbError::Gone { node: self.node, incarnation: self.incarnation }
-    }
-
-    fn cut_off(&self) -> VerbError {
-        VerbError::Disconnected { node: self.node, incarnation: self.incarnation }
+    fn lifetime(&self) -> &Lifetime {
+        &self.lifetime
     }
 }
 
 impl<E: Engine> Peer<E> {
     pub(super) fn new(node: NodeId, incarnation: Incarnation, control: Control) -> Self {
         let regions = (0..REGIONS).map(|_| OnceLock::new()).collect();
-        Self { node, incarnation, control, regions, state: AtomicU8::new(HERE) }
-    }
-
-    pub(super) fn has_died(&self) -> bool {
-        self.state.load(Acquire) == DEAD
-    }
-
-    /// Marks it as having left, unless it is over already.
-    pub(super) fn leave(&self) {
-        let _ = self.state.compare_exchange(HERE, LEFT, SeqCst, SeqCst);
-    }
-
-    pub(super) fn die(&self) {
-        let _ = self.state.compare_exchange(HERE, DEAD, SeqCst, SeqCst);
-    }
-
-    pub(super) fn presence(&self) -> Presence {
-        match self.state.load(Acquire) {
-            HERE => Presence::Here(self.incarnation),
-            LEFT => Presence::Left(self.incarnation),
-            _ => Presence::Died(self.incarnation),
-        }
+        Self { lifetime: Lifetime::new(node, incarnation), control, regions }
     }
 
     /// Returns a region. `None` if it is registered, but not known here yet.
@@ -89,7 +47,7 @@ impl<E: Engine> Peer<E> {
         if usize::from(at.region.0) < self.control.regions().min(REGIONS) {
             return Ok(None);
         }
-        Err(VerbError::UnknownRegion { node: self.node, region: at.region })
+        Err(VerbError::UnknownRegion { node: self.node(), region: at.region })
     }
 
     /// Returns words of this node, and the engine to access them with. `None` if the region is not

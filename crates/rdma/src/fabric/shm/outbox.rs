@@ -7,7 +7,7 @@ use drtm_htm::{Engine, NoHtm};
 
 use crate::{
     Incarnation, NodeId, Offset,
-    fabric::die,
+    fabric::{die, lifetime::Life as _},
     sync::ring::{DATA, FrameHead, Producer},
 };
 
@@ -47,19 +47,19 @@ impl OutRing {
         traffic: Traffic,
     ) -> Option<Self> {
         let mut outbox = shared.places[usize::from(from)].outbox.lock();
-        let key = (to.node, endpoint, traffic);
+        let key = (to.node(), endpoint, traffic);
         let words = DATA + shared.config.ring_words;
         let control = shared.control();
         let made = outbox.made.get(&key).copied();
         if let Some((incarnation, at)) = made
-            && incarnation == to.incarnation
+            && incarnation == to.incarnation()
         {
             let producer = Producer::new(control.ring(at, words).ok()?);
             return Some(Self { at, words, producer });
         }
         // A ring to a dead incarnation has no consumer, and is reused for the next. A ring to an
         // incarnation that has left may still be read.
-        let dead = |incarnation| shared.life_of(to.node, incarnation).is_none_or(|life| life.has_died());
+        let dead = |incarnation| shared.life_of(to.node(), incarnation).is_none_or(|life| life.has_died());
         let at = match made {
             Some((incarnation, at)) if dead(incarnation) => at,
             _ => control.region().extend(8 * words as u64, 64).ok()?,
@@ -70,8 +70,8 @@ impl OutRing {
         }
         NoHtm.store(&ring[SIZE], shared.config.ring_words as u64);
         die::site("ring.made");
-        outbox.made.insert(key, (to.incarnation, at));
-        let announced = Announced { incarnation: shared.home.incarnation, at };
+        outbox.made.insert(key, (to.incarnation(), at));
+        let announced = Announced { incarnation: shared.home.incarnation(), at };
         to.control.announce(endpoint, traffic, (shared.node, from), announced);
         die::site("ring.announced");
         Some(Self { at, words, producer: Producer::new(ring) })

@@ -14,9 +14,9 @@ use crate::{
     endpoint::{
         backend::Backend,
         port::{Activity, Events, Frame, Received, Reply, ReplyTo, Work},
-        queues::{Life as _, Queues},
+        queues::Queues,
     },
-    fabric::{die, membership::Told},
+    fabric::{die, lifetime::Life as _, membership::Told},
     sync::{
         alarm::Ringer,
         ring::{FrameHead, FrameKind},
@@ -125,7 +125,7 @@ impl<E: Engine> ShmPort<E> {
         let Some(queue) = self.queues.get(to.node) else { return true };
         let other;
         let life = match &queue.life {
-            Some(life) if life.incarnation == to.incarnation => life,
+            Some(life) if life.incarnation() == to.incarnation => life,
             _ => match self.shared.life_of(to.node, to.incarnation) {
                 Some(life) => {
                     other = life;

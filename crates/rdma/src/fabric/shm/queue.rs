@@ -9,9 +9,9 @@ use crate::{
     Remote, Tearing, VerbError,
     endpoint::{
         port::{Activity, Events, Ticket, Verb, Work},
-        queues::{self, Life as _},
+        queues,
     },
-    fabric::die,
+    fabric::{die, lifetime::Life as _},
     region::memory,
     sync::ring::{FrameHead, FrameKind},
 };

@@ -2,7 +2,11 @@
 
 use drtm_htm::Engine;
 
-use crate::{Incarnation, fabric::die, sync::ring::FrameHead};
+use crate::{
+    Incarnation,
+    fabric::{die, lifetime::Life as _},
+    sync::ring::FrameHead,
+};
 
 use super::{
     ENDPOINTS, Shared,
@@ -43,8 +47,8 @@ impl Rings {
         head: FrameHead,
         bytes: &[u8],
     ) -> bool {
-        if self.to != life.incarnation {
-            self.lead_to(life.incarnation);
+        if self.to != life.incarnation() {
+            self.lead_to(life.incarnation());
         }
         let Some(rings) = self.rings.get_mut(usize::from(endpoint) % ENDPOINTS) else { return false };
         let ring = &mut rings[usize::from(traffic == Traffic::Replies)];

@@ -19,7 +19,7 @@ use rustix::{
     net::{SocketFlags, accept_with, sockopt::socket_peercred},
 };
 
-use crate::{Region, RegionError, endpoint::queues::Life as _};
+use crate::{Region, RegionError, fabric::lifetime::Life as _};
 
 use super::{
     NODES, Shared,
@@ -125,7 +125,7 @@ impl<E: Engine> Watcher<E> {
         let welcome = Links::packet(shared, Kind::Welcome);
         let same_user = socket_peercred(socket).is_ok_and(|peer| peer.uid == rustix::process::geteuid());
         let in_range = usize::from(packet.node.0) < NODES && packet.node != shared.node;
-        let newer = shared.life(packet.node).is_none_or(|before| before.incarnation < packet.incarnation);
+        let newer = shared.life(packet.node).is_none_or(|before| before.incarnation() < packet.incarnation);
         if !(same_user && in_range && newer && packet.kind == Kind::Hello && packet.fits(&welcome)) {
             return false;
         }

@@ -12,10 +12,7 @@ use super::{
 };
 use crate::{
     Incarnation, NodeId, Presence, Region, Remote, VerbError,
-    endpoint::{
-        port::{Frame, ReplyTo},
-        queues,
-    },
+    endpoint::port::{Frame, ReplyTo},
 };
 
 /// The most regions that a node can register.
@@ -51,32 +48,6 @@ pub(super) struct Life<E: Engine> {
     pub(super) endpoints: Vec<Option<u32>>,
     /// The atomic that is between its halves.
     pub(super) half: Option<Half>,
-}
-
-/// An incarnation, as an endpoint has found it when it connected a queue.
-#[derive(Debug)]
-pub struct Found {
-    pub(super) node: NodeId,
-    pub(super) incarnation: Incarnation,
-    pub(super) over: bool,
-}
-
-impl queues::Life for Found {
-    fn incarnation(&self) -> Incarnation {
-        self.incarnation
-    }
-
-    fn is_over(&self) -> bool {
-        self.over
-    }
-
-    fn gone(&self) -> VerbError {
-        VerbError::Gone { node: self.node, incarnation: self.incarnation }
-    }
-
-    fn cut_off(&self) -> VerbError {
-        VerbError::Disconnected { node: self.node, incarnation: self.incarnation }
-    }
 }
 
 /// An atomic that has read and not yet written.

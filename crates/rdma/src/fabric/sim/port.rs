@@ -14,7 +14,6 @@ use super::{
     agenda::Event,
     clock::{NANO, Picos},
     endpoint::Arrival,
-    life::Found,
     queue::{Op, Stage},
     world::World,
 };
@@ -25,7 +24,10 @@ use crate::{
         port::{Activity, Events, Frame, Received, Reply, ReplyTo, Work},
         queues::{Line, Queues},
     },
-    fabric::membership::Told,
+    fabric::{
+        lifetime::{End, Life as _, Lifetime},
+        membership::Told,
+    },
     sync::alarm::{Ring, Ringer},
 };
 
@@ -50,7 +52,7 @@ pub struct SimPort<E: Engine> {
     pub(super) endpoint: u32,
     node: NodeId,
     incarnation: Incarnation,
-    queues: Queues<Found, InWorld>,
+    queues: Queues<Lifetime, InWorld>,
     told: Told,
 }
 
@@ -132,7 +134,7 @@ impl<E: Engine> SimPort<E> {
 impl<E: Engine> Port for SimPort<E> {}
 
 impl<E: Engine> Backend for SimPort<E> {
-    type Life = Found;
+    type Life = Lifetime;
     type Line = InWorld;
 
     const VIRTUAL: bool = true;
@@ -149,22 +151,25 @@ impl<E: Engine> Backend for SimPort<E> {
         self.shared.world.lock().config.buffers
     }
 
-    fn queues(&mut self) -> &mut Queues<Found, InWorld> {
+    fn queues(&mut self) -> &mut Queues<Lifetime, InWorld> {
         &mut self.queues
     }
 
-    fn life(&self, node: NodeId) -> Result<Arc<Found>, VerbError> {
+    fn life(&self, node: NodeId) -> Result<Arc<Lifetime>, VerbError> {
         let world = self.shared.world.lock();
         let target = world.nodes.get(usize::from(node.0)).ok_or(VerbError::UnknownNode { node })?;
-        let over = target.life.is_over() && target.shown.here().is_none();
-        Ok(Arc::new(Found { node, incarnation: target.life.incarnation, over }))
+        let found = Lifetime::new(node, target.life.incarnation);
+        if target.life.is_over() && target.shown.here().is_none() {
+            found.end(End::Left);
+        }
+        Ok(Arc::new(found))
     }
 
     fn connected(&mut self, node: NodeId) {
         let Some(found) = self.queues.get(node).and_then(|queue| queue.life.clone()) else { return };
         if let Some(it) = self.shared.world.lock().endpoint(self.endpoint) {
             let queue = &mut it.queues[usize::from(node.0)];
-            (queue.life, queue.cut, queue.broken) = (Some(found.incarnation), found.over, None);
+            (queue.life, queue.cut, queue.broken) = (Some(found.incarnation), found.is_over(), None);
         }
     }
 
@@ -380,7 +385,7 @@ impl<E: Engine> Backend for SimPort<E> {
             return Ok(None);
         }
         drop(world);
-        self.queues.connect(node, Arc::new(Found { node, incarnation, over: false }));
+        self.queues.connect(node, Arc::new(Lifetime::new(node, incarnation)));
         self.connected(node);
         Ok(Some(incarnation))
     }

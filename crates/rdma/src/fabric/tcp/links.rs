@@ -12,7 +12,14 @@ use std::{
 
 use drtm_htm::Engine;
 
-use crate::{Incarnation, NodeId, Presence, Time, endpoint::queues::Life as _, fabric::die, sync::time};
+use crate::{
+    Incarnation, NodeId, Presence, Time,
+    fabric::{
+        die,
+        lifetime::{End, Life as _},
+    },
+    sync::time,
+};
 
 use super::{
     Refusal, TcpError,
@@ -21,7 +28,7 @@ use super::{
     flow::{Came, Inflow},
     hello::{LinkMessage, Purpose, VERSION, Verdict},
     service::Service,
-    shared::{End, Peer},
+    shared::Peer,
 };
 
 impl<E: Engine> Service<E> {

@@ -8,9 +8,9 @@ use crate::{
     NodeId, Time, VerbError,
     endpoint::{
         port::{Activity, Events, Frame, Ticket, Verb, Work},
-        queues::{self, Life as _, Line as _},
+        queues::{self, Line as _},
     },
-    fabric::die,
+    fabric::{die, lifetime::Life as _},
     sync::time,
 };
 

@@ -14,7 +14,7 @@ use std::{
 use drtm_htm::Engine;
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Incarnation, NodeId, Time, sync::time};
+use crate::{Incarnation, NodeId, Time, fabric::lifetime::End, sync::time};
 
 use super::{
     Refusal, TcpError,
@@ -22,7 +22,7 @@ use super::{
     connection::{Connection, Links, Liveness, Role},
     dial::Wire,
     responder::Hand,
-    shared::{End, Peer, Shared},
+    shared::{Peer, Shared},
     shares::Shares,
 };
 

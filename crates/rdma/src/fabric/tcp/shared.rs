@@ -5,8 +5,8 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicBool, AtomicU8, AtomicU32,
-            Ordering::{Acquire, Relaxed, Release, SeqCst},
+            AtomicBool, AtomicU32,
+            Ordering::{Relaxed, Release, SeqCst},
             fence,
         },
     },
@@ -16,9 +16,10 @@ use drtm_htm::{Engine, Word};
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
-    FabricError, Incarnation, NodeId, Offset, Presence, Region, RegionId, VerbError,
-    endpoint::{port::ReplyTo, queues::Life},
+    FabricError, NodeId, Offset, Presence, Region, RegionId, VerbError,
+    endpoint::port::ReplyTo,
     fabric::{
+        lifetime::{End, Life, Lifetime},
         mailbox::Mailbox,
         places::{Places, Tenancy},
     },
@@ -44,77 +45,8 @@ pub(super) const NODES: usize = 1024;
 /// Endpoints that a node can have at a time.
 pub(super) const ENDPOINTS: usize = 256;
 
-const HERE: u8 = 0;
-const LEFT: u8 = 1;
-const DEAD: u8 = 2;
-const SUSPECTED: u8 = 3;
-
-/// How an incarnation ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    Left,
-    Died,
-    /// It may come back, as another of these.
-    Suspected,
-}
-
-/// One incarnation of a node, from when it is known to be here until that ends.
-#[derive(Debug)]
-pub struct Peer {
-    pub(crate) node: NodeId,
-    pub(crate) incarnation: Incarnation,
-    state: AtomicU8,
-}
-
-impl Peer {
-    pub(super) fn new(node: NodeId, incarnation: Incarnation) -> Self {
-        Self { node, incarnation, state: AtomicU8::new(HERE) }
-    }
-
-    /// Ends the incarnation. The first end counts, unless it was a suspicion.
-    pub(super) fn end(&self, end: End) {
-        let (from, to) = match end {
-            End::Left => ([HERE, SUSPECTED], LEFT),
-            End::Died => ([HERE, SUSPECTED], DEAD),
-            End::Suspected => ([HERE, HERE], SUSPECTED),
-        };
-        for from in from {
-            let _ = self.state.compare_exchange(from, to, SeqCst, SeqCst);
-        }
-    }
-
-    pub(super) fn presence(&self) -> Presence {
-        match self.state.load(Acquire) {
-            HERE => Presence::Here(self.incarnation),
-            LEFT => Presence::Left(self.incarnation),
-            DEAD => Presence::Died(self.incarnation),
-            _ => Presence::Suspected(self.incarnation),
-        }
-    }
-}
-
-impl Life for Peer {
-    fn incarnation(&self) -> Incarnation {
-        self.incarnation
-    }
-
-    #[inline(always)]
-    fn is_over(&self) -> bool {
-        self.state.load(Acquire) != HERE
-    }
-
-    fn gone(&self) -> VerbError {
-        VerbError::Gone { node: self.node, incarnation: self.incarnation }
-    }
-
-    fn cut_off(&self) -> VerbError {
-        let (node, incarnation) = (self.node, self.incarnation);
-        match self.presence() {
-            Presence::Suspected(_) => VerbError::Suspected { node, incarnation },
-            _ => VerbError::Disconnected { node, incarnation },
-        }
-    }
-}
+/// One incarnation of a node.
+pub(crate) type Peer = Lifetime;
 
 /// The connections of a node's endpoints, each in its endpoint's place.
 type Endpoints = Vec<Option<Arc<Caller>>>;
