@@ -118,10 +118,11 @@ impl<P: Port> Inner<P> {
     /// Polls the port once, and wakes the coroutines that became ready.
     #[inline]
     pub(crate) fn poll(&mut self) -> Activity {
-        let waits = if self.replies.is_empty() { Activity::Idle } else { self.send_waiting_replies() };
-        let Self { port, completions, .. } = self;
-        let activity = port.poll(completions).max(waits);
-        if !completions.timers.is_empty() {
+        let mut activity = self.port.poll(&mut self.completions);
+        if !self.replies.is_empty() {
+            activity = activity.max(self.send_waiting_replies());
+        }
+        if !self.completions.timers.is_empty() {
             self.wake_sleepers();
         }
         while let Some(frame) = self.completions.unwanted.pop() {

@@ -18,7 +18,7 @@ use std::{
 
 use crate::{
     NodeId, VerbError,
-    endpoint::port::{Activity, Events, Ticket, Verb},
+    endpoint::port::{Events, Ticket, Verb},
     fabric::lifetime::Life,
 };
 
@@ -92,6 +92,14 @@ impl State {
         events.completed(ticket, verb, outcome);
     }
 
+    /// Lets the next poll advance the queue, by the list of active queues.
+    #[inline(always)]
+    pub(crate) fn activate(&mut self, active: &mut Vec<u32>) {
+        if !std::mem::replace(&mut self.active, true) {
+            active.push(u32::from(self.node.0));
+        }
+    }
+
     /// Ends the queue, and reports that, the first time. Returns whether this was the first time.
     #[cold]
     pub(crate) fn end(&mut self, error: VerbError, events: &mut impl Events) -> bool {
@@ -122,6 +130,18 @@ impl<L: Life, Q: Line> Queue<L, Q> {
     /// Returns whether the end of its incarnation is not reported yet.
     fn has_departed(&self) -> bool {
         !self.state.over && self.life.as_ref().is_some_and(|life| life.is_over())
+    }
+
+    /// Returns the place of the next one in the list of active queues, where it has this place. It is
+    /// removed if it is quiet.
+    #[inline(always)]
+    pub(crate) fn next(&mut self, active: &mut Vec<u32>, place: usize) -> usize {
+        if !self.line.is_quiet() {
+            return place + 1;
+        }
+        self.state.active = false;
+        active.swap_remove(place);
+        place
     }
 
     /// Reports the end of its incarnation. Pending operations fail when they are carried out.
@@ -226,15 +246,21 @@ impl<L: Life, Q: Line> Queues<L, Q> {
         None
     }
 
-    /// Lets the next poll advance the queue to a node.
+    /// Returns the queue to a node, in which a place is reserved, and the list of active queues.
+    /// Post the operation first, and then [activate](State::activate) the queue, so that the
+    /// operation is moved to its queue without a detour.
     #[inline(always)]
-    pub(crate) fn activate(&mut self, node: NodeId) -> &mut Queue<L, Q> {
-        let index = usize::from(node.0);
-        let queue = &mut self.all[index];
-        if !std::mem::replace(&mut queue.state.active, true) {
-            self.active.push(index as u32);
+    pub(crate) fn reserved(&mut self, node: NodeId) -> (&mut Queue<L, Q>, &mut Vec<u32>) {
+        match self.all.get_mut(usize::from(node.0)) {
+            Some(queue) => (queue, &mut self.active),
+            None => unreachable!("a place is reserved there"),
         }
-        queue
+    }
+
+    /// Lets the next poll advance the queue to a node.
+    pub(crate) fn activate(&mut self, node: NodeId) {
+        let (queue, active) = self.reserved(node);
+        queue.state.activate(active);
     }
 
     /// Returns the queue to a node, if there is such a node.
@@ -256,21 +282,11 @@ impl<L: Life, Q: Line> Queues<L, Q> {
         }
     }
 
-    /// Advances each active queue by a `step`. Those that are quiet then are active no more.
+    /// Returns the active queue at a place of their list, and the list.
     #[inline(always)]
-    pub(crate) fn advance(&mut self, mut step: impl FnMut(&mut Queue<L, Q>) -> Activity) -> Activity {
-        let (mut activity, mut index) = (Activity::Idle, 0);
-        while let Some(&active) = self.active.get(index) {
-            let queue = &mut self.all[active as usize];
-            activity = activity.max(step(queue));
-            if queue.line.is_quiet() {
-                queue.state.active = false;
-                self.active.swap_remove(index);
-            } else {
-                index += 1;
-            }
-        }
-        activity
+    pub(crate) fn active(&mut self, place: usize) -> Option<(&mut Queue<L, Q>, &mut Vec<u32>)> {
+        let active = *self.active.get(place)?;
+        Some((&mut self.all[active as usize], &mut self.active))
     }
 
     /// Returns whether the presence of a node has changed since the endpoint looked.

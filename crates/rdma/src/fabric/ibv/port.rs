@@ -156,7 +156,8 @@ impl<E: Engine> VerbsPort<E> {
             let node = match heard {
                 Heard::Answer(node, ..) | Heard::Departed(node) => node,
             };
-            let queue = self.queues.activate(node);
+            self.queues.activate(node);
+            let Some(queue) = self.queues.get(node) else { continue };
             match heard {
                 Heard::Answer(_, ticket, frame) => {
                     queue.hear(&self.nic.adapter, ticket, frame.as_deref());
@@ -322,7 +323,9 @@ impl<E: Engine> Backend for VerbsPort<E> {
 
     #[inline(always)]
     fn post(&mut self, work: Work) {
-        self.queues.activate(work.verb.node()).line.push(work);
+        let (queue, active) = self.queues.reserved(work.verb.node());
+        queue.line.push(work);
+        queue.state.activate(active);
     }
 
     #[inline]
@@ -335,7 +338,11 @@ impl<E: Engine> Backend for VerbsPort<E> {
     fn poll(&mut self, events: &mut impl Events) -> Activity {
         self.hear(events);
         self.take_completions(events);
-        let activity = self.queues.advance(|queue| queue.advance(&mut self.nic, events));
+        let (mut activity, mut place) = (Activity::Idle, 0);
+        while let Some((queue, active)) = self.queues.active(place) {
+            activity = activity.max(queue.advance(&mut self.nic, events));
+            place = queue.next(active, place);
+        }
         self.flush();
         self.count();
         activity

@@ -127,6 +127,22 @@ fn push<E: Engine>(queue: &mut Queue<E>, job: Job, immediate: bool, nic: &mut Ni
     }
 }
 
+/// Advances active queues.
+#[inline(always)]
+fn advance<E: Engine>(
+    queues: &mut Queues<Life<E>, Line>,
+    immediate: bool,
+    by: &mut Polled<'_, E>,
+    events: &mut impl Events,
+) -> Activity {
+    let (mut activity, mut place) = (Activity::Idle, 0);
+    while let Some((queue, active)) = queues.active(place) {
+        activity = activity.max(if immediate { queue.finish(by, events) } else { queue.advance(by, events) });
+        place = queue.next(active, place);
+    }
+    activity
+}
+
 impl<E: Engine> Port for LocalPort<E> {}
 
 impl<E: Engine> Backend for LocalPort<E> {
@@ -156,8 +172,9 @@ impl<E: Engine> Backend for LocalPort<E> {
 
     #[inline(always)]
     fn post(&mut self, work: Work) {
-        let queue = self.queues.activate(work.verb.node());
+        let (queue, active) = self.queues.reserved(work.verb.node());
         push(queue, Job::Work(work), self.immediate, &mut self.nic, &self.shared.config);
+        queue.state.activate(active);
     }
 
     /// Posted requests begin at the next poll.
@@ -178,12 +195,11 @@ impl<E: Engine> Backend for LocalPort<E> {
         }
         let silenced = self.home.has_died();
         let mut by = Polled { nic: &mut self.nic, home: &self.home, config: &self.shared.config, silenced };
-        let immediate = self.immediate;
-        let mut step = |queue: &mut Queue<E>| {
-            if immediate { queue.finish(&mut by, events) } else { queue.advance(&mut by, events) }
-        };
-        let activity = self.queues.advance(&mut step);
-        if self.replies.is_idle() { activity } else { activity.max(self.replies.advance(&mut step)) }
+        let activity = advance(&mut self.queues, self.immediate, &mut by, events);
+        if self.replies.is_idle() {
+            return activity;
+        }
+        activity.max(advance(&mut self.replies, self.immediate, &mut by, events))
     }
 
     #[inline(always)]
@@ -196,13 +212,14 @@ impl<E: Engine> Backend for LocalPort<E> {
     }
 
     fn reply(&mut self, to: &ReplyTo, reply: Reply) -> Result<(), (Reply, Activity)> {
-        let queue = self.replies.activate(to.node);
+        let (queue, active) = self.replies.reserved(to.node);
         if queue.life.as_ref().is_none_or(|life| life.incarnation() != to.incarnation) {
             // Replies to an earlier incarnation are dropped.
             queue.abandon(&self.home);
             queue.connect(self.shared.nodes[usize::from(to.node.0)].life());
         }
         push(queue, Job::Reply(*to, reply), self.immediate, &mut self.nic, &self.shared.config);
+        queue.state.activate(active);
         Ok(())
     }
 

@@ -180,7 +180,9 @@ impl<E: Engine> Backend for ShmPort<E> {
 
     #[inline(always)]
     fn post(&mut self, work: Work) {
-        self.queues.activate(work.verb.node()).push(work);
+        let (queue, active) = self.queues.reserved(work.verb.node());
+        queue.push(work);
+        queue.state.activate(active);
     }
 
     /// Posted requests begin at the next poll.
@@ -195,7 +197,12 @@ impl<E: Engine> Backend for ShmPort<E> {
         if self.replies_in.may_have(&self.shared, self.sender.endpoint) {
             self.report_replies(events);
         }
-        self.queues.advance(|queue| queue.finish(&self.shared, self.sender, events))
+        let (mut activity, mut place) = (Activity::Idle, 0);
+        while let Some((queue, active)) = self.queues.active(place) {
+            activity = activity.max(queue.finish(&self.shared, self.sender, events));
+            place = queue.next(active, place);
+        }
+        activity
     }
 
     #[inline]

@@ -319,7 +319,9 @@ impl<E: Engine> Backend for TcpPort<E> {
 
     #[inline(always)]
     fn post(&mut self, work: Work) {
-        self.queues.activate(work.verb.node()).line.push(work);
+        let (queue, active) = self.queues.reserved(work.verb.node());
+        queue.line.push(work);
+        queue.state.activate(active);
     }
 
     /// Does nothing: posted requests are sent at the next poll, all to one node by one system call.
@@ -342,7 +344,12 @@ impl<E: Engine> Backend for TcpPort<E> {
         }
         let by = Sending::of(&self.shared, &self.place, (self.endpoint, self.life));
         let mut heard = Heard { spare: &mut self.spare, events };
-        activity.max(self.queues.advance(|queue| queue.advance(&by, &mut heard)))
+        let mut place = 0;
+        while let Some((queue, active)) = self.queues.active(place) {
+            activity = activity.max(queue.advance(&by, &mut heard));
+            place = queue.next(active, place);
+        }
+        activity
     }
 
     #[inline(always)]
