@@ -1,5 +1,5 @@
-//! The interface of a backend: it posts an endpoint's requests, advances its queues, and reports the
-//! outcomes.
+//! The interface of a backend: it posts an endpoint's requests, advances its queues, and reports
+//! the outcomes.
 //!
 //! All that is common to the backends (queues, buffers, futures, counters, batches, the executor)
 //! is on the endpoint's side of this interface. A backend owns connections, completions and the

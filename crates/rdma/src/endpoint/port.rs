@@ -108,8 +108,8 @@ pub enum Activity {
     Idle,
     /// All pending operations wait for a peer: to take messages, or to publish its memory.
     Blocked,
-    /// An operation is pending elsewhere, and its completion ends a [`Backend::wait`](crate::endpoint::backend::Backend::wait). The endpoint
-    /// may sleep.
+    /// An operation is pending elsewhere, and its completion ends a
+    /// [`Backend::wait`](crate::endpoint::backend::Backend::wait). The endpoint may sleep.
     Remote,
     /// An operation is pending that only needs more polls.
     Busy,

@@ -132,8 +132,8 @@ impl<L: Life, Q: Line> Queue<L, Q> {
         !self.state.over && self.life.as_ref().is_some_and(|life| life.is_over())
     }
 
-    /// Returns the place of the next one in the list of active queues, where it has this place. It is
-    /// removed if it is quiet.
+    /// Returns the place of the next one in the list of active queues, where it has this place. It
+    /// is removed if it is quiet.
     #[inline(always)]
     pub(crate) fn next(&mut self, active: &mut Vec<u32>, place: usize) -> usize {
         if !self.line.is_quiet() {

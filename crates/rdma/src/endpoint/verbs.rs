@@ -18,8 +18,9 @@ use crate::{
 /// An endpoint's verbs, counted as part of one phase. The handle is `Copy`.
 ///
 /// Each method posts one operation, rings the doorbell and completes when the operation has: a
-/// round trip. Use a [`Batch`](crate::Batch) for several operations in one round trip. Nothing is posted before
-/// the future is first polled. After that, dropping the future does not stop the operation.
+/// round trip. Use a [`Batch`](crate::Batch) for several operations in one round trip. Nothing is
+/// posted before the future is first polled. After that, dropping the future does not stop the
+/// operation.
 ///
 /// If a queue is full or no buffer is free, the methods wait for pending operations to make room.
 /// They fail only if none is pending, since they might wait for ever.

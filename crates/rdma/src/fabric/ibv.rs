@@ -28,8 +28,8 @@
 //! By [configuration](VerbsConfig::messages) they are datagrams instead, which each endpoint sends
 //! by one queue pair to all nodes (`datagram_pair`). What is lost is sent again
 //! (`fabric/datagrams`): each endpoint has a session with each node that it uses, of which the node
-//! has a side, too (`server_session`). A node has to acknowledge what arrives even while no endpoint
-//! of it polls, so its thread does.
+//! has a side, too (`server_session`). A node has to acknowledge what arrives even while no
+//! endpoint of it polls, so its thread does.
 //!
 //! # Failures
 //!

@@ -79,8 +79,8 @@ impl Control {
         Ok(Self { region: Arc::new(region), endpoints, inboxes })
     }
 
-    /// Opens the control memory that came with a peer's greeting. `None` if it is invalid or belongs
-    /// to another node.
+    /// Opens the control memory that came with a peer's greeting. `None` if it is invalid or
+    /// belongs to another node.
     pub(super) fn of_peer(file: Option<File>, node: NodeId, incarnation: Incarnation) -> Option<Self> {
         Self::open(Region::open_sealed(NoHtm, file?).ok()?, node, incarnation)
     }

@@ -7,8 +7,8 @@
 //! take their time: the thread looks every [`WATCH`] whether the endpoint still takes turns, and
 //! takes over where it does not.
 //!
-//! An endpoint serves members only. Where a connection is to be accepted, or a node to be dialed, it
-//! gives the lead back: handshakes take long, and the thread divides their share (`shares`).
+//! An endpoint serves members only. Where a connection is to be accepted, or a node to be dialed,
+//! it gives the lead back: handshakes take long, and the thread divides their share (`shares`).
 
 use std::{
     net::TcpListener,

@@ -1,8 +1,8 @@
 //! Connections of which nothing is known yet: accepting them, and the responder's half of the
 //! handshake.
 //!
-//! An initiator that has shown the key is judged by what its hello says, and is acted on when it has
-//! confirmed. What handshakes can take is bounded: their number, their time, and how many are
+//! An initiator that has shown the key is judged by what its hello says, and is acted on when it
+//! has confirmed. What handshakes can take is bounded: their number, their time, and how many are
 //! answered.
 
 use std::{

@@ -1,10 +1,10 @@
 //! How a node's thread divides its work between members and handshakes.
 //!
 //! Work is counted in units: one is a small operation, or 64 bytes that are moved. In a round in
-//! which members had work, handshakes get a quarter of what members have got so far, so that members
-//! have four parts in five of all. What handshakes do not use is saved, up to a bound. In a round in
-//! which members had nothing, nothing is taken from them: then handshakes cost nothing. But it
-//! is soon time for the next round, in which members may have something.
+//! which members had work, handshakes get a quarter of what members have got so far, so that
+//! members have four parts in five of all. What handshakes do not use is saved, up to a bound. In a
+//! round in which members had nothing, nothing is taken from them: then handshakes cost nothing.
+//! But it is soon time for the next round, in which members may have something.
 //!
 //! The order of a round sees to the rest: members come first.
 
@@ -27,8 +27,8 @@ const SHARE: u64 = 4;
 /// The most that is saved for handshakes, in units.
 const SAVED: u64 = 16 * STEP;
 
-/// What handshakes take of a round in which members have nothing, before it is time for the next, in
-/// units.
+/// What handshakes take of a round in which members have nothing, before it is time for the next,
+/// in units.
 const FREE: u64 = 4 * STEP;
 
 /// What a node's thread has done, in units of work.
