@@ -100,6 +100,18 @@ fn packages_of_the_yardstick_are_small() {
     }
 }
 
+/// Entries at the top of a crate's source folder.
+const MOST_ENTRIES: usize = 15;
+
+#[test]
+fn a_crate_has_few_rooms() {
+    for layer in ["crates/rdma"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(layer).join("src");
+        let entries = fs::read_dir(&folder).unwrap_or_else(|why| panic!("{}: {why}", folder.display())).count();
+        assert!(entries <= MOST_ENTRIES, "{layer}/src has {entries} entries");
+    }
+}
+
 #[test]
 fn unsafe_code_is_forbidden_outside_htm_and_rdma() {
     for layer in LAYERS.iter().filter(|layer| !["crates/htm", "crates/rdma"].contains(layer)) {

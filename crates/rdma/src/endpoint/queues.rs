@@ -307,3 +307,115 @@ impl<L: Life, Q: Line> Queues<L, Q> {
         self.all.iter_mut().filter(|queue| queue.has_departed())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Incarnation,
+        endpoint::port::Frame,
+        fabric::lifetime::{End, Lifetime},
+    };
+
+    const NODE: NodeId = NodeId(0);
+
+    /// The number of pending operations.
+    #[derive(Debug, Default)]
+    struct Pending(usize);
+
+    impl Line for Pending {
+        fn is_empty(&self) -> bool {
+            self.0 == 0
+        }
+    }
+
+    /// The ends that were reported.
+    #[derive(Default)]
+    struct Ends(Vec<VerbError>);
+
+    impl Events for Ends {
+        fn completed(&mut self, _: Option<Ticket>, _: Verb, _: Result<u64, VerbError>) {}
+        fn replied(&mut self, _: Ticket, _: NodeId, _: Option<Frame>) {}
+        fn departed(&mut self, node: NodeId, error: VerbError) {
+            assert_eq!(node, NODE);
+            self.0.push(error);
+        }
+        fn changed(&mut self) {}
+    }
+
+    fn verb() -> Verb {
+        Verb::FetchAdd {
+            at: crate::Remote { node: NODE, region: crate::RegionId(0), offset: crate::Offset::new(0) },
+            add: 1,
+        }
+    }
+
+    #[test]
+    fn a_place_is_free_again_when_its_operation_is_reported_or_released() {
+        let mut queues = Queues::new(1, 2, 0, Pending::default);
+        assert!(!queues.reserve(NODE), "it is not connected");
+        queues.connect(NODE, Arc::new(Lifetime::new(NODE, Incarnation(1))));
+        assert!(queues.reserve(NODE) && queues.reserve(NODE) && !queues.reserve(NODE));
+        assert_eq!(queues.full(NODE), VerbError::QueueFull { node: NODE, depth: 2 });
+        let (queue, _) = queues.reserved(NODE);
+        queue.state.complete(None, verb(), Ok(0), &mut Ends::default());
+        assert!(queues.reserve(NODE) && !queues.reserve(NODE));
+        queues.release(NODE);
+        assert!(queues.reserve(NODE) && !queues.reserve(NODE));
+        assert!(!queues.reserve(NodeId(1)), "there is no such node");
+    }
+
+    #[test]
+    fn an_end_is_reported_once_and_before_a_reconnection() {
+        let (mut queues, mut ends) = (Queues::new(1, 2, 0, Pending::default), Ends::default());
+        let lives = [1, 2].map(|number| Arc::new(Lifetime::new(NODE, Incarnation(number))));
+        queues.connect(NODE, Arc::clone(&lives[0]));
+        assert_eq!(queues.prepare(NODE, &lives[0]), Some(true), "it belongs to it");
+        queues.reserved(NODE).0.line.0 = 1;
+        lives[0].end(End::Died);
+        assert_eq!(queues.prepare(NODE, &lives[1]), None, "the end is not reported");
+        for _ in 0..2 {
+            queues.departed().for_each(|queue| queue.report_departure(&mut ends));
+            assert_eq!(ends.0, [lives[0].cut_off()]);
+        }
+        assert_eq!(queues.prepare(NODE, &lives[1]), None, "an operation is pending");
+        queues.reserved(NODE).0.line.0 = 0;
+        assert_eq!(queues.prepare(NODE, &lives[1]), Some(false), "it can be connected");
+        queues.connect(NODE, Arc::clone(&lives[1]));
+        assert_eq!(queues.prepare(NODE, &lives[1]), Some(true));
+    }
+
+    #[test]
+    fn a_queue_is_active_until_it_is_quiet() {
+        let mut queues = Queues::new(2, 1, 0, Pending::default);
+        for node in [0, 1] {
+            queues.connect(NodeId(node), Arc::new(Lifetime::new(NodeId(node), Incarnation(1))));
+            queues.reserved(NodeId(node)).0.line.0 = 1;
+            queues.activate(NodeId(node));
+            queues.activate(NodeId(node));
+        }
+        let mut poll = |quiet: u16| {
+            let (mut seen, mut place) = (Vec::new(), 0);
+            while let Some((queue, active)) = queues.active(place) {
+                seen.push(queue.state.node.0);
+                queue.line.0 = usize::from(queue.state.node.0 != quiet);
+                place = queue.next(active, place);
+            }
+            seen
+        };
+        assert_eq!([poll(0), poll(1), poll(2)], [vec![0, 1], vec![1], vec![]]);
+    }
+
+    #[test]
+    fn a_failure_that_is_not_reported_replaces_operations_until_one_reports_it() {
+        let mut queues = Queues::<Lifetime, Pending>::new(1, 1, 0, Pending::default);
+        let (queue, _) = queues.reserved(NODE);
+        let failure = VerbError::Unanswered { node: NODE };
+        for (signaled, left) in [(true, None), (false, Some(failure)), (false, Some(failure)), (true, None)] {
+            queue.state.note(signaled, &Err(failure));
+            assert_eq!(queue.state.broken(), left);
+        }
+        queue.state.note(false, &Ok(0));
+        assert_eq!(queue.state.broken(), None);
+    }
+}
