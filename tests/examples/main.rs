@@ -1,5 +1,6 @@
 //! Examples that check themselves, run on less.
 
+#[cfg(feature = "tcp")]
 #[path = "../../examples/machines.rs"]
 #[expect(dead_code, reason = "its `main` is the example's own")]
 mod machines;
@@ -29,6 +30,7 @@ async fn sessions_end_when_they_should() {
     assert_eq!(session_cache::run(1_000, 5).await.expect("there is memory"), 5_000);
 }
 
+#[cfg(feature = "tcp")]
 #[test]
 fn machines_lose_no_money() {
     let (sums, expected) = machines::run(3, 60).expect("three nodes");

@@ -33,6 +33,7 @@ mod grow;
 mod held;
 mod hint;
 mod numbering;
+#[cfg(feature = "cluster")]
 mod peer;
 mod search;
 mod segments;
@@ -40,6 +41,7 @@ mod visit;
 
 use held::BucketChange;
 pub use held::{BucketHint, BucketVersion, Whereabouts};
+#[cfg(feature = "cluster")]
 pub use peer::HashPeer;
 pub use visit::Sweep;
 

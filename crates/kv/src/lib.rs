@@ -33,18 +33,22 @@
 //! ```
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "some of it only serves peers"))]
 
 mod error;
 mod hash;
 mod mutation;
 mod record;
+#[cfg(feature = "cluster")]
 mod remote;
 mod store;
 mod table;
 mod tree;
 
 pub use error::KvError;
-pub use hash::{BucketHint, BucketVersion, HashConfig, HashPeer, HashTable, Sweep, Whereabouts};
+#[cfg(feature = "cluster")]
+pub use hash::HashPeer;
+pub use hash::{BucketHint, BucketVersion, HashConfig, HashTable, Sweep, Whereabouts};
 #[cfg(any(feature = "model", feature = "narrow"))]
 #[doc(hidden)]
 pub use mutation::{Mutation, mutated};
@@ -57,6 +61,7 @@ pub use record::{
     records::Records,
     value_sink::{Memory, NoValue, Read, ValueSink},
 };
+#[cfg(feature = "cluster")]
 pub use remote::{
     Leased, RecordLock, RecordPeer, RemoteError, Standing,
     cache::{BucketCache, Cache},

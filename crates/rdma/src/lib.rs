@@ -37,15 +37,22 @@
 //! ```
 
 mod address;
+#[cfg(feature = "cluster")]
 mod endpoint;
+#[cfg(feature = "cluster")]
 mod error;
+#[cfg(feature = "cluster")]
 mod executor;
+#[cfg(feature = "cluster")]
 mod fabric;
 mod region;
+#[cfg(feature = "cluster")]
 pub mod rpc;
+#[cfg(feature = "cluster")]
 mod sync;
 
 pub use address::{NodeId, Offset, RegionId, Remote};
+#[cfg(feature = "cluster")]
 pub use endpoint::{
     Endpoint, Sleep,
     backend::Port,
@@ -56,8 +63,11 @@ pub use endpoint::{
     pending::{Pending, Reply, Words},
     verbs::Verbs,
 };
+#[cfg(feature = "cluster")]
 pub use error::{FabricError, VerbError};
+#[cfg(feature = "cluster")]
 pub use executor::{Ended, Executor, Injector, Round, Spawner, block_on, run};
+#[cfg(feature = "cluster")]
 #[doc(hidden)]
 pub use fabric::die;
 #[cfg(all(feature = "verbs", not(feature = "model")))]
@@ -65,7 +75,7 @@ pub use fabric::die;
 pub use fabric::ibv::{FloorVerb, VerbsFloor};
 #[cfg(all(feature = "verbs", not(feature = "model")))]
 pub use fabric::ibv::{Posted, VerbsConfig, VerbsError, VerbsFabric, VerbsPort};
-#[cfg(not(feature = "model"))]
+#[cfg(all(feature = "cluster", not(feature = "model")))]
 pub use fabric::shm::{JoinError, ShmConfig, ShmFabric, ShmPort};
 #[cfg(all(feature = "tcp", not(feature = "model")))]
 #[doc(hidden)]
@@ -75,6 +85,7 @@ pub use fabric::tcp::{Refusal, Refusals, TcpConfig, TcpError, TcpFabric, TcpLimi
 #[cfg(all(feature = "tcp", not(feature = "model")))]
 #[doc(hidden)]
 pub use fabric::untrusted;
+#[cfg(feature = "cluster")]
 pub use fabric::{
     Fabric,
     capabilities::{Atomicity, Capabilities, Delivery, Order},
@@ -91,4 +102,5 @@ pub use region::{
     capacity_within_limits,
     loopback::Loopback,
 };
+#[cfg(feature = "cluster")]
 pub use sync::time::{Elapsed, Time};

@@ -8,7 +8,11 @@ mod limits;
 pub(crate) mod loopback;
 #[cfg(not(feature = "model"))]
 mod mapping;
+#[cfg(feature = "cluster")]
 pub(crate) mod memory;
+#[cfg(all(feature = "cluster", not(feature = "model")))]
+mod network;
+#[cfg(feature = "cluster")]
 pub(crate) mod registry;
 #[cfg(not(feature = "model"))]
 mod residence;
@@ -35,7 +39,7 @@ use boxed::Mapping;
 #[cfg(not(feature = "model"))]
 use mapping::Mapping;
 use superblock::Superblock;
-#[cfg(not(feature = "model"))]
+#[cfg(all(feature = "cluster", not(feature = "model")))]
 pub(crate) use superblock::{kind_of, name_of};
 
 const WORD: u64 = size_of::<u64>() as u64;
@@ -309,46 +313,6 @@ impl<E: Engine> Region<E> {
         let region = Self::new(mapping, engine, capacity, Some(file));
         region.refresh()?;
         Ok(region)
-    }
-
-    /// Opens a region that another process created with [`shared`](Self::shared): one whose file
-    /// cannot be truncated.
-    #[cfg(not(feature = "model"))]
-    pub(crate) fn open_sealed(engine: E, file: File) -> Result<Self, RegionError> {
-        use rustix::fs::{SealFlags, fcntl_get_seals};
-
-        match fcntl_get_seals(&file) {
-            Ok(seals) if seals.contains(SealFlags::SHRINK) => Self::open(engine, file),
-            _ => Err(RegionError::Unsealed),
-        }
-    }
-
-    /// Returns the address of a word, for code that accesses memory by itself.
-    #[cfg(all(feature = "verbs", not(feature = "model")))]
-    pub(crate) fn address(&self, word: u64) -> *const Word {
-        self.mapping.address(word)
-    }
-
-    /// Returns the offset of a word, if it is one of this region's.
-    #[cfg(all(feature = "verbs", not(feature = "model")))]
-    pub(crate) fn offset_of(&self, word: &Word) -> Option<u64> {
-        let offset = std::ptr::from_ref(word).addr().checked_sub(self.mapping.address(0).addr())? as u64;
-        (offset < self.capacity).then_some(offset)
-    }
-
-    /// Returns the file of a shared region, to be passed to other processes.
-    #[cfg(not(feature = "model"))]
-    pub(crate) fn file(&self) -> Option<&File> {
-        self.file.as_ref()
-    }
-
-    /// Returns a word as an alarm. All processes that map it use it as one, and never as a word.
-    #[cfg(not(feature = "model"))]
-    pub(crate) fn alarm(&self, at: Offset) -> Result<&crate::sync::alarm::Alarm, OutOfBounds> {
-        self.words(at, 1)?;
-        // SAFETY: in bounds, as just checked; and this crate uses these words as alarms only, so
-        // that no access of another size meets them.
-        Ok(unsafe { self.mapping.alarm(at.word() as usize) })
     }
 
     fn new(mapping: Mapping, engine: E, capacity: u64, file: Option<File>) -> Self {

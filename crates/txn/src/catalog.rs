@@ -452,7 +452,6 @@ impl<E: Engine> Catalog<E> {
     /// # Errors
     ///
     /// [`Error::OtherTypes`], [`Error::TooManyTables`]; or when memory has run out.
-    #[cfg(not(feature = "model"))]
     pub(crate) fn replica(
         &self,
         store: &Store<E>,

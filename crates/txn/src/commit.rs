@@ -19,7 +19,6 @@
 mod apply;
 mod htm;
 mod lock;
-#[cfg(not(feature = "model"))]
 mod participant;
 mod validate;
 
@@ -28,7 +27,6 @@ use std::slice;
 use drtm_htm::{Engine, fence_locked};
 use drtm_kv::{Holder, KvError, ReadEntry, Records, Version, Worker};
 
-#[cfg(not(feature = "model"))]
 pub(crate) use self::participant::{apply_row, lock_in_htm, lock_row, log_rows};
 pub(crate) use self::validate::validate_all;
 use self::{

@@ -38,7 +38,6 @@ mod tables;
 
 #[cfg(test)]
 pub(crate) use self::log::MOST_PENDING;
-#[cfg(not(feature = "model"))]
 pub(crate) use self::log::Open;
 pub use self::{
     checkpoint::Checkpoint,

@@ -470,7 +470,7 @@ pub enum Error {
         table: &'static str,
     },
     /// Another node of the cluster is unreachable, refuses, or fails.
-    #[cfg(not(feature = "model"))]
+    #[cfg(all(feature = "cluster", not(feature = "model")))]
     #[error(transparent)]
     Cluster(#[from] crate::cluster::ClusterError),
     /// The log cannot be opened.

@@ -45,12 +45,21 @@
 //! ```
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    any(feature = "model", not(feature = "cluster")),
+    allow(
+        dead_code,
+        unreachable_pub,
+        unused_imports,
+        reason = "some of it only serves transactions over several nodes"
+    )
+)]
 
 mod arena;
 mod bounds;
 mod budget;
 mod catalog;
-#[cfg(not(feature = "model"))]
+#[cfg(all(feature = "cluster", not(feature = "model")))]
 pub mod cluster;
 mod codec;
 mod column;
@@ -96,7 +105,6 @@ mod ticket;
 mod trace;
 mod tx;
 mod value_sink;
-#[cfg(not(feature = "model"))]
 mod way;
 mod write_set;
 

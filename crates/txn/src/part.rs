@@ -147,7 +147,6 @@ impl<R, T: FromBytes + IntoBytes + Immutable + KnownLayout> Part<R, T> {
     }
 
     /// Writes its value to the bytes of its [span](Self::span).
-    #[cfg(not(feature = "model"))]
     pub(crate) fn write(self, span: &mut [u8], value: &T) -> Result<(), CodecError> {
         let length = span.len();
         match span.get_mut(self.begin % WORD..).map(|bytes| value.write_to_prefix(bytes)) {

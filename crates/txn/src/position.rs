@@ -4,9 +4,7 @@ use std::ops::Bound;
 
 use drtm_kv::{Bytes, Cursor, Inline};
 
-#[cfg(not(feature = "model"))]
 use crate::storage::KeyRef;
-#[cfg(not(feature = "model"))]
 pub(crate) use crate::way::Way;
 use crate::{AsKey, Key, KeyRange, key::bytes, removed};
 
@@ -36,7 +34,6 @@ impl Ends {
     }
 
     /// Returns both ends, without copying their keys.
-    #[cfg(not(feature = "model"))]
     pub(crate) fn bounds(&self) -> [Bound<KeyRef<'_>>; 2] {
         match self {
             Self::Words(start, end) => [start.map(KeyRef::Word), end.map(KeyRef::Word)],
@@ -45,7 +42,6 @@ impl Ends {
     }
 
     /// Returns the only key that the range can have, if its ends are equal.
-    #[cfg(not(feature = "model"))]
     pub(crate) fn only(&self) -> Option<KeyRef<'_>> {
         match self {
             Self::Words(Bound::Included(start), Bound::Included(end)) if start == end => Some(KeyRef::Word(*start)),

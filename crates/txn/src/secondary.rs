@@ -12,7 +12,6 @@ mod upkeep;
 
 use std::{fmt, marker::PhantomData};
 
-#[cfg(not(feature = "model"))]
 pub(crate) use self::upkeep::{Lister, Writers, lister};
 pub(crate) use self::{
     entries::{Entries, Entry, RowEntries},

@@ -148,7 +148,6 @@ impl Snapshots {
     }
 
     /// Returns the offset of the snapshot number. The number of open snapshots follows it.
-    #[cfg(not(feature = "model"))]
     pub(crate) fn line(&self) -> Offset {
         self.at
     }

@@ -4,23 +4,20 @@ mod tour;
 
 pub(crate) use self::tour::Tour;
 
+use std::ops::{Bound, ControlFlow};
+
 use drtm_htm::Engine;
 use drtm_kv::{
-    AsOf, BucketVersion, Bytes, ForHolder, GuardChange, Handle, HashConfig, HashTable, Inline, KvError, KvTable,
-    NoValue, NodeVersion, Past, Placed, ReadEntry, Reaped, Relocated, Reserved, Store, Tree, Turn, ValueSink, Version,
-    Visibility, Worker,
+    AsOf, BucketVersion, Bytes, Current, Cursor, ForHolder, GuardChange, Handle, HashConfig, HashTable, Inline,
+    KvError, KvTable, NoValue, NodeVersion, Past, Placed, ReadEntry, Reaped, Relocated, Reserved, Store, Tree, Turn,
+    ValueSink, Version, Visibility, Worker,
 };
-#[cfg(not(feature = "model"))]
-use {
-    crate::way::Way,
-    drtm_kv::{Current, Cursor},
-    drtm_rdma::Offset,
-    std::ops::{Bound, ControlFlow},
-};
+use drtm_rdma::Offset;
 
 use crate::{
     Key,
     table::{Any, Reach},
+    way::Way,
 };
 
 /// A key, as the store takes it.
@@ -234,7 +231,6 @@ impl<E: Engine> Storage<E> {
     }
 
     /// Returns the same storage, whose operations do not wait for locked records.
-    #[cfg(not(feature = "model"))]
     pub(crate) fn impatient(&self) -> Self {
         match self {
             Self::HashOfWords(table) => Self::HashOfWords(table.impatient()),
@@ -245,7 +241,6 @@ impl<E: Engine> Storage<E> {
     }
 
     /// Returns where the table is, if peers can look up rows in it by verbs: a hash table.
-    #[cfg(not(feature = "model"))]
     pub(crate) fn place_for_peers(&self) -> Option<Offset> {
         match self {
             Self::HashOfWords(table) => Some(table.location()),
@@ -256,7 +251,6 @@ impl<E: Engine> Storage<E> {
 
     /// Scans the records of a range in one direction, locked or not, until `visit` breaks off. It
     /// adds the leaves that it has passed to `passed`. A hash table has no ranges.
-    #[cfg(not(feature = "model"))]
     pub(crate) fn scan(
         &self,
         (low, high, way): (Bound<KeyRef<'_>>, Bound<KeyRef<'_>>, Way),
@@ -286,13 +280,11 @@ impl<E: Engine> Storage<E> {
     }
 
     /// Returns whether the table is ordered.
-    #[cfg(not(feature = "model"))]
     pub(crate) fn is_ordered(&self) -> bool {
         matches!(self, Self::TreeOfWords(_) | Self::TreeOfBytes(_))
     }
 
     /// Returns whether a key is of the table's kind.
-    #[cfg(not(feature = "model"))]
     pub(crate) fn takes(&self, key: KeyRef<'_>) -> bool {
         match self {
             Self::HashOfWords(_) | Self::TreeOfWords(_) => matches!(key, KeyRef::Word(_)),

@@ -9,34 +9,48 @@
 //! - `stages`: the stages of a run, within a process and between processes.
 //! - `process`: the processes of a cluster on shared memory or TCP. `pipes`: their messages.
 //! - `read`: rows that are read by checks, and before a run.
+//! - `absent`: what refuses clusters in a program that is built without them.
 //! - `tally`, `figures`: what is counted, and how it is reported.
 
 #![expect(async_fn_in_trait, reason = "coroutines stay on their thread, so that no future needs to be `Send`")]
 
+#[cfg(not(feature = "cluster"))]
+mod absent;
 mod access;
 mod figures;
+#[cfg(feature = "cluster")]
 mod pipes;
+#[cfg(feature = "cluster")]
 mod places;
 mod plan;
+#[cfg(feature = "cluster")]
 mod process;
 mod read;
 #[cfg(feature = "studies")]
 mod simulation;
+#[cfg(feature = "cluster")]
 mod stages;
 mod tally;
+#[cfg(feature = "cluster")]
 mod testbed;
+#[cfg(feature = "cluster")]
 mod threads;
 pub mod trial;
+#[cfg(feature = "cluster")]
 mod workers;
 mod workload;
 
+#[cfg(not(feature = "cluster"))]
+pub use absent::{run, run_as_member, run_member};
 pub use access::{Access, Body, InTurn, Runner, at_once, transact, transact_if};
 pub use figures::Figures;
 pub use plan::{Length, Plan, ProtocolOf};
+#[cfg(feature = "cluster")]
 pub use process::{run_as_member, run_member};
 pub use read::{look_up, read};
 #[cfg(feature = "studies")]
 pub use simulation::simulate;
 pub use tally::Gathered;
+#[cfg(feature = "cluster")]
 pub use testbed::run;
 pub use workload::{ClusterWorkload, Place};

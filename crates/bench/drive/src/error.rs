@@ -51,6 +51,17 @@ pub enum Error {
         instead: &'static str,
     },
 
+    /// The program is built without clusters.
+    #[error(
+        "--nodes {nodes} needs clusters, and this program is built without them; this one has them: cargo run --release --features cluster --example tpcc -- --nodes {nodes} --fabric {fabric}"
+    )]
+    NoClusters {
+        /// The nodes that were asked for.
+        nodes: u16,
+        /// A fabric that they can have.
+        fabric: crate::FabricName,
+    },
+
     /// A workload cannot have that size or shape.
     #[error(transparent)]
     Size(Box<dyn std::error::Error + Send + Sync>),
@@ -68,6 +79,7 @@ pub enum Error {
     Join(#[from] drtm_rdma::JoinError),
 
     /// A cluster over TCP could not be joined.
+    #[cfg(feature = "cluster")]
     #[error(transparent)]
     Tcp(#[from] drtm_rdma::TcpError),
 

@@ -24,6 +24,7 @@ mod fabric;
 pub mod faulty;
 mod latency;
 mod log;
+#[cfg(feature = "cluster")]
 mod loopback;
 pub mod memory;
 pub mod mix;
@@ -43,6 +44,7 @@ pub use engine::{EngineName, Plain, Simulated, Task, Watched, reject_limit};
 pub use error::Error;
 pub use fabric::FabricName;
 pub use log::DurabilityName;
+#[cfg(feature = "cluster")]
 pub use loopback::{loopback, tcp_config};
 pub use options::{Options, seconds};
 pub use outcome::{Outcome, measure, measure_cluster, ok_or_violations};

@@ -5,8 +5,6 @@ use std::{fs::File, io};
 use drtm_htm::Word;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-use crate::sync::alarm::Alarm;
-
 /// The size of a huge page. Mappings are aligned to it.
 const HUGE_PAGE: usize = 2 << 20;
 
@@ -135,15 +133,16 @@ impl Mapping {
     }
 }
 
+#[cfg(feature = "cluster")]
 impl Mapping {
     /// Returns a word as an alarm.
     ///
     /// # Safety
     ///
     /// As for [`words`](Self::words); and the word is never accessed as one.
-    pub(super) unsafe fn alarm(&self, word: usize) -> &Alarm {
+    pub(super) unsafe fn alarm(&self, word: usize) -> &crate::sync::alarm::Alarm {
         // SAFETY: in bounds by the caller's promise.
-        let alarm = unsafe { self.words.add(word) }.cast::<Alarm>();
+        let alarm = unsafe { self.words.add(word) }.cast::<crate::sync::alarm::Alarm>();
         // SAFETY: in bounds by the caller's promise, hence mapped for as long as `self` lives;
         // aligned as a word is; every bit pattern is an alarm, and all access to it, by whatever
         // process, is atomic and of its size.

@@ -475,14 +475,12 @@ impl Builder {
     }
 
     /// Lets peers read rows directly from memory: rows get what peers need to detect torn reads.
-    #[cfg(not(feature = "model"))]
     pub(crate) fn for_peers(self) -> Self {
         Self { for_peers: true, ..self }
     }
 
     /// Makes it the database of a node. Refuses a sink, which could refuse what other nodes have
     /// decided.
-    #[cfg(not(feature = "model"))]
     pub(crate) fn of_cluster(self) -> Result<Self, Error> {
         if self.sink.is_some() {
             let (what, must_be) = ("the database of a node", "without a sink");

@@ -152,7 +152,6 @@ impl Options {
     }
 
     /// Returns how long the closure may be retried from now on. `None` means without a limit.
-    #[cfg(not(feature = "model"))]
     pub(crate) fn time_left(&self) -> Option<Duration> {
         let left = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
         match (left, self.patience) {

@@ -27,7 +27,6 @@ use drtm_htm::{Engine, Word};
 use drtm_kv::{KvError, Records, Store};
 use parking_lot::{Condvar, Mutex};
 
-#[cfg(any(test, not(feature = "model")))]
 pub(crate) use self::pace::MOST_PENDING;
 pub use self::token::CommitToken;
 pub(super) use self::writer::{Finished, UNFINISHED, Unwritten, Writer, WriterConfig, believed};
@@ -250,7 +249,6 @@ impl<E: Engine> Log<E> {
     /// # Errors
     ///
     /// [`Error::Poisoned`], [`Error::ReadOnly`].
-    #[cfg(not(feature = "model"))]
     pub(crate) fn enter_at_once<'p>(&'p self, participant: &'p Participant) -> Result<Open<'p, E>, Error> {
         if self.refusals.are_any() {
             cold_path();
@@ -325,7 +323,6 @@ impl<E: Engine> Log<E> {
     /// # Errors
     ///
     /// [`Error::Poisoned`]; [`Error::TooLarge`]. The record is then not appended.
-    #[cfg(not(feature = "model"))]
     pub(crate) fn append_rows(
         &self,
         participant: &Participant,

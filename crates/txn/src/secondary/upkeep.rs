@@ -109,7 +109,6 @@ impl fmt::Debug for dyn Lister {
 }
 
 /// Returns the lister of an index's entries.
-#[cfg(not(feature = "model"))]
 pub(crate) fn lister<K: Key, C: Codec, I: Key, U: Uniqueness>(def: IndexDef<K, C, I, U>, table: Name) -> impl Lister {
     Opened { def, table }
 }
@@ -277,7 +276,6 @@ impl Indexes {
     }
 
     /// Sets which transactions may write the table from now on. `publish` notifies running ones.
-    #[cfg(not(feature = "model"))]
     pub(crate) fn set_writers(&self, writers: Writers, publish: impl FnOnce() -> u64) {
         self.change(publish, || {
             self.writers.store(writers as u8, SeqCst);

@@ -111,7 +111,6 @@ impl Participant {
     }
 
     /// Returns whether it has as many bytes in its buffers as it may have.
-    #[cfg(not(feature = "model"))]
     pub(crate) fn is_full(&self) -> bool {
         self.pending() > super::MOST_PENDING
     }
@@ -138,7 +137,6 @@ impl Participant {
     }
 
     /// Appends a record of these rows.
-    #[cfg(not(feature = "model"))]
     pub(super) fn append_rows(&self, epoch: u64, rows: &[Entry<'_>]) -> Result<(), Error> {
         self.add(epoch, |bytes| {
             let mut record = RecordWriter::begin(bytes, epoch, RecordKind::Rows);

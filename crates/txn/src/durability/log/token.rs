@@ -173,7 +173,6 @@ impl<E: Engine> Log<E> {
     /// # Errors
     ///
     /// [`Error::OutcomeUnknown`] if the log has failed; or when no thread can be started.
-    #[cfg(not(feature = "model"))]
     pub(crate) fn look(&self, epoch: u64) -> Result<u64, Error> {
         let epoch = match epoch {
             0 if self.is_clean() => return Ok(0),
@@ -187,7 +186,6 @@ impl<E: Engine> Log<E> {
     }
 
     /// Returns when commits that choose no durability return.
-    #[cfg(not(feature = "model"))]
     pub(crate) fn mode(&self) -> Durability {
         self.config.mode
     }
