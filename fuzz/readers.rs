@@ -9,6 +9,7 @@ use drtm_txn::durability::format::{
     RecordWriter, SEGMENT_HEADER, SegmentHeader, VERSION, checkpoint_name, find_frame, frame_length, number_of,
     read_frame, records, segment_name, sequence_of,
 };
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// A segment: its header, frames and records.
 pub(crate) fn segment(bytes: &[u8]) {
@@ -161,9 +162,9 @@ fn seal_record(bytes: &mut Vec<u8>) {
     bytes.resize(bytes.len().max(RECORD_HEADER + MARK).next_multiple_of(8), 0);
     let (length, mark) = (bytes.len(), bytes.len() - MARK);
     bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
-    bytes[FORMAT..FORMAT + 2].copy_from_slice(&1_u16.to_le_bytes());
+    bytes[FORMAT..FORMAT + 2].copy_from_slice(&2_u16.to_le_bytes());
     bytes[mark..].copy_from_slice(&(u64::from_le_bytes(*b"commited") ^ length as u64).to_le_bytes());
-    let checksum = crc32c::crc32c(&bytes[8..]);
+    let checksum = xxh3_64(&bytes[8..]) as u32;
     bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
 }
 
@@ -178,7 +179,7 @@ fn seal_file(bytes: &mut Vec<u8>, magic: [u8; 8], of_kind: u64) {
     bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
     bytes[12..16].copy_from_slice(&(SEGMENT_HEADER as u32).to_le_bytes());
     bytes[56..60].fill(0);
-    let checksum = crc32c::crc32c(&bytes[..60]);
+    let checksum = xxh3_64(&bytes[..60]) as u32;
     bytes[60..64].copy_from_slice(&checksum.to_le_bytes());
     // The frame's checksum covers where it is: the log, the file's number, the offset.
     let mut place = bytes[16..40].to_vec();
@@ -189,6 +190,6 @@ fn seal_file(bytes: &mut Vec<u8>, magic: [u8; 8], of_kind: u64) {
     let frame = &mut bytes[SEGMENT_HEADER..];
     frame[..4].copy_from_slice(b"dfrm");
     frame[8..16].copy_from_slice(&(record.len() as u64).to_le_bytes());
-    let checksum = crc32c::crc32c_append(crc32c::crc32c(&place), &frame[8..]);
+    let checksum = xxh3_64_with_seed(&frame[8..], xxh3_64(&place)) as u32;
     frame[4..8].copy_from_slice(&checksum.to_le_bytes());
 }

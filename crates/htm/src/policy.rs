@@ -1,5 +1,7 @@
 //! How often an htm transaction is retried before its caller takes the software path.
 
+use std::fmt;
+
 use crate::cause::{Abort, Cause};
 
 /// A cause after which a retry can help, as a [`Policy`] counts them.
@@ -153,16 +155,29 @@ impl Default for Policy {
 /// let error = Policy::DBX.with_tries(Retryable::Capacity, 0).unwrap_err();
 /// assert_eq!(error, PolicyError::ZeroTries { cause: Retryable::Capacity });
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PolicyError {
     /// Zero tries for a cause.
-    #[error("zero tries for {cause:?}: use 1 to give up at the first, or Policy::NEVER not to enter transactions")]
     ZeroTries {
         /// The cause.
         cause: Retryable,
     },
 }
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ZeroTries { cause } => write!(
+                f,
+                "zero tries for {cause:?}: use 1 to give up at the first, or Policy::NEVER not to enter \
+                 transactions"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for PolicyError {}
 
 /// The tries that one attempt has used up.
 #[derive(Debug, Default)]

@@ -19,7 +19,7 @@ pub use by_serde::Postcard;
 pub use by_serde::{Bincode, Serde};
 pub use plain::{PlainData, PlainRow, Pod, PodRef};
 
-use std::borrow::Borrow;
+use std::{borrow::Borrow, fmt};
 
 /// A value that cannot be encoded, or bytes that cannot be decoded.
 ///
@@ -31,11 +31,10 @@ use std::borrow::Borrow;
 /// let error = Pod::<u64>::decode(&[1, 2, 3]).unwrap_err();
 /// assert_eq!(error, CodecError::Size { found: 3, expected: 8 });
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CodecError {
     /// The bytes have another length than the type: the table was written with another type.
-    #[error("{found} bytes where the type has {expected}: was the table written with another type?")]
     Size {
         /// The number of bytes found.
         found: usize,
@@ -43,18 +42,30 @@ pub enum CodecError {
         expected: usize,
     },
     /// The serializer refused the value.
-    #[error("the value cannot be encoded: {reason}")]
     Encode {
         /// The serializer's message.
         reason: String,
     },
     /// The bytes are no valid value of the type.
-    #[error("the bytes are no value of the table's type: {reason}")]
     Decode {
         /// The deserializer's message.
         reason: String,
     },
 }
+
+impl fmt::Display for CodecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Size { found, expected } => {
+                write!(f, "{found} bytes where the type has {expected}: was the table written with another type?")
+            }
+            Self::Encode { reason } => write!(f, "the value cannot be encoded: {reason}"),
+            Self::Decode { reason } => write!(f, "the bytes are no value of the table's type: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for CodecError {}
 
 /// An encoding of values as bytes.
 ///

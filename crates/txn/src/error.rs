@@ -1,5 +1,7 @@
 //! The errors of a database.
 
+mod display;
+
 use std::time::Duration;
 
 use drtm_kv::{KvError, Shortage};
@@ -31,31 +33,24 @@ pub type SinkError = Box<dyn std::error::Error + Send + Sync>;
 /// assert!(matches!(two.commit(), Err(Error::Conflict(Conflict::Validation))));
 /// # Ok::<(), Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Conflict {
     /// Something in the read set has been changed since. Or so much else was changed that this
     /// cannot be ruled out. Or a table was dropped, possibly one that the transaction has not read.
-    #[error("what it has read was changed meanwhile")]
     Validation,
     /// Another transaction inserted a key into a scanned range, or a key that was read as absent.
-    #[error("a key came into what it has read")]
     Phantom,
     /// Another transaction has locked a record that this one writes.
-    #[error("what it wants to write was locked")]
     Locked,
     /// A record that the transaction writes is no longer where it was.
-    #[error("what it wants to write has moved")]
     Moved,
     /// A table that the transaction has written got a new index meanwhile.
-    #[error("a table that it has written has other indexes now")]
     Indexed,
     /// A lease that the transaction has read under expired before it could commit.
-    #[error("a lease under which it has read has ended")]
     Expired,
     /// The transaction accessed a row that it had not fetched, or wrote one that it had fetched for
     /// reading.
-    #[error("it came to a row that it had not fetched")]
     Unfetched,
 }
 
@@ -112,19 +107,14 @@ impl Conflict {
 /// assert!(matches!(insert(), Err(Error::Exists { table: "notes" })));
 /// # Ok::<(), Error>(())
 /// ```
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// The transaction conflicted with others: run it again. (The database retries closures
     /// itself.)
-    #[error("the transaction conflicts with others: {0}; run it again")]
-    Conflict(#[from] Conflict),
+    Conflict(Conflict),
     /// A closure's transaction has failed as often as its [options](crate::Options) allow, or their
     /// deadline has passed. Its writes were not applied.
-    #[error(
-        "the transaction was given up after {attempts} runs: {conflict}{}; allow more runs or time, or change that row less often",
-        of_row(*.table, .key)
-    )]
     Contended {
         /// The number of runs.
         attempts: u32,
@@ -139,28 +129,22 @@ pub enum Error {
         key: Vec<u8>,
     },
     /// The key to insert exists already.
-    #[error("there is a row with this key in `{table}`: update it, or put it")]
     Exists {
         /// The table.
         table: &'static str,
     },
     /// A key that must exist does not.
-    #[error("there is no row with this key in `{table}`: insert it, or put it")]
     Missing {
         /// The table.
         table: &'static str,
     },
     /// Another row has this key in a unique index already.
-    #[error("another row has this key in the unique index `{index}`: change that one first, or choose another key")]
     Duplicate {
         /// The index.
         index: &'static str,
     },
     /// An index and its table disagree: a row lacks an entry that the index's function gives, or an
     /// entry has no such row.
-    #[error(
-        "index `{index}` does not agree with table `{table}`: its function must give the same for the same row, always; if it does, memory is corrupt"
-    )]
     Index {
         /// The index.
         index: &'static str,
@@ -169,10 +153,6 @@ pub enum Error {
     },
     /// An index cannot be created, because two existing rows have the same key in it. The table is
     /// unchanged, and the index does not exist.
-    #[error(
-        "the unique index `{index}` cannot be made: two rows of `{table}` have the key \"{}\"; change one of them, or make an index that is not unique",
-        key.escape_ascii()
-    )]
     NotUnique {
         /// The index.
         index: &'static str,
@@ -182,21 +162,16 @@ pub enum Error {
         key: Vec<u8>,
     },
     /// A snapshot is older than the complete index, and so cannot read it.
-    #[error(
-        "index `{index}` was made after the snapshot was opened, which does not see all of it: open another snapshot"
-    )]
     IndexTooNew {
         /// The index.
         index: &'static str,
     },
     /// The application has aborted the transaction.
-    #[error("the transaction was given up: {reason}")]
     Aborted {
         /// The application's reason.
         reason: String,
     },
     /// A value cannot be encoded or decoded by its table's codec.
-    #[error("in `{table}`: {source}")]
     Codec {
         /// The table.
         table: &'static str,
@@ -204,7 +179,6 @@ pub enum Error {
         source: CodecError,
     },
     /// A key in memory is invalid for the table's key type.
-    #[error("a key in `{table}` is none of its type: was the table written with another?")]
     Key {
         /// The table.
         table: &'static str,
@@ -213,10 +187,8 @@ pub enum Error {
     ///
     /// The [report](Shortage) says what holds the memory: open snapshots, rows of other sizes,
     /// older versions. What fitted before the failed write still fits.
-    #[error("{0}; remove rows, or give the database more with `Builder::memory`")]
     Full(Box<Shortage>),
     /// A key or a value is longer than a row can hold.
-    #[error("a {what} of {length} bytes is too long: the longest has {longest}; {remedy}")]
     TooLong {
         /// Which: a key or a value.
         what: &'static str,
@@ -228,7 +200,6 @@ pub enum Error {
         remedy: &'static str,
     },
     /// The system cannot provide this much memory, or this many addresses.
-    #[error("cannot have {bytes} bytes for the database: {source}; ask for less with `Builder::memory`")]
     NoMemory {
         /// The requested bytes.
         bytes: u64,
@@ -236,13 +207,8 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The store is corrupt, or failed otherwise.
-    #[error(transparent)]
     Store(KvError),
     /// The table is open, or was written, with other types or another encoding of keys or values.
-    #[error(
-        "table `{name}` is {is}, and was opened as {asked}: use the same definition everywhere, convert its rows \
-         (`Db::migrate`), or say that the types mean the same (`TableDef::was`)"
-    )]
     OtherTypes {
         /// The table.
         name: &'static str,
@@ -254,16 +220,11 @@ pub enum Error {
     /// There are as many tables and indexes as there can be, or the log has had as many. The number
     /// of a dropped table is used again by one of its kind, with keys like its own. Reopening the
     /// database makes room for tables of other kinds, too.
-    #[error(
-        "there are {most} tables and indexes, or the log has had as many, which is all there can be: drop some, or \
-         put several kinds of rows into one, under keys with a prefix"
-    )]
     TooManyTables {
         /// The most that there can be.
         most: usize,
     },
     /// A migration of this table was interrupted, so that it lacks rows.
-    #[error("the rows of `{table}` were being converted when the process ended: call `Db::migrate`, which continues")]
     Unmigrated {
         /// The table.
         table: &'static str,
@@ -284,60 +245,43 @@ pub enum Error {
     /// assert_eq!(db.read(|tx| tx.get(notes, &1))?, None);
     /// # Ok::<(), Error>(())
     /// ```
-    #[error(
-        "`{table}` was dropped: open it again (`Db::table`, `Db::index`), which makes it anew, and use that handle"
-    )]
     Dropped {
         /// The table, or the index.
         table: &'static str,
     },
     /// No table has this name, so it cannot be dropped or renamed.
-    #[error("there is no table `{name}`: open one to make it (`Db::table`); an index is dropped by `Db::drop_index`")]
     NoSuchTable {
         /// The name.
         name: String,
     },
     /// No index has this name, so it cannot be dropped.
-    #[error("there is no index `{name}`: open one to make it (`Db::index`)")]
     NoSuchIndex {
         /// The name.
         name: String,
     },
     /// A table cannot be renamed, because a table or an index has the new name.
-    #[error("there is a table or an index `{name}`: choose another name, or drop that one first")]
     NameTaken {
         /// The name.
         name: String,
     },
     /// The table belongs to another database.
-    #[error("the table was opened in another database: open it in this one")]
     OtherDatabase,
     /// The savepoint belongs to another transaction, or to a part of this one that was undone.
-    #[error("the savepoint is none of this transaction's, or of a part that was undone")]
     OtherSavepoint,
     /// `transact` or `read` was called within the closure of another transaction, with which it
     /// would conflict. Or an iterator over keys reads the transaction that it is given to, which
     /// has written: collect the keys first.
-    #[error("a transaction within another: use the closure's, or a savepoint, and collect keys before reading by them")]
     Nested,
     /// The database is closed.
-    #[error("the database is closed, for all its clones: make another")]
     Closed,
     /// A thread closes the database while it has an open transaction or snapshot itself.
-    #[error(
-        "this thread has a transaction or a snapshot open, for which closing the database would wait: end it first, or close from another thread"
-    )]
     InTransaction,
     /// Transactions did not end within the time that closing the database waits.
-    #[error(
-        "{transactions} transactions or snapshots have not ended yet: wait longer, or find what holds them; new ones are refused"
-    )]
     StillRunning {
         /// The number of transactions that have not ended.
         transactions: usize,
     },
     /// The transaction has read and written more than its sets can hold.
-    #[error("the transaction has written {bytes} bytes, more than the {most} that there can be: divide it")]
     TooLarge {
         /// The bytes that it has written.
         bytes: usize,
@@ -345,16 +289,11 @@ pub enum Error {
         most: usize,
     },
     /// An older version that a snapshot needs was not kept.
-    #[error(
-        "the snapshot is too old: what a row in `{table}` was has been forgotten, as there was no memory left for older versions; \
-         allow more (`Builder::older_versions`), or keep snapshots open for less long"
-    )]
     SnapshotTooOld {
         /// The table.
         table: &'static str,
     },
     /// The configuration is invalid.
-    #[error("{what} must be {must_be}, and is {is}")]
     Config {
         /// The setting.
         what: &'static str,
@@ -364,16 +303,12 @@ pub enum Error {
         is: String,
     },
     /// The database's [sink](crate::Sink) has refused the transaction. Its writes were not applied.
-    #[error("the sink has refused the transaction, which has not happened: {source}")]
     Refused {
         /// The sink's reason.
         source: SinkError,
     },
     /// The log could not be written while this transaction waited for it. Its writes are applied in
     /// memory. Whether they survive is known only when the database is opened again.
-    #[error(
-        "whether the transaction has become durable is not known, since the log failed: {reason}; open the database again"
-    )]
     OutcomeUnknown {
         /// The log's error.
         reason: String,
@@ -402,10 +337,6 @@ pub enum Error {
     /// # std::fs::remove_dir_all(&directory).expect("it is there");
     /// # Ok::<(), Error>(())
     /// ```
-    #[error(
-        "the transaction has committed, and is not durable after {waited:?}{}; it becomes durable unless the log fails",
-        of_wait(thread.as_deref(), full.as_deref())
-    )]
     NotYetDurable {
         /// How long the commit waited.
         waited: Duration,
@@ -419,26 +350,18 @@ pub enum Error {
     /// read that.
     ///
     /// [`Db::read`]: crate::Db::read
-    #[error(
-        "the log failed, and nothing is committed any more: {reason}; open the database again (what is in memory can \
-         still be read: `Db::snapshot`)"
-    )]
     Poisoned {
         /// The log's error.
         reason: String,
     },
     /// The disk, or a quota on it, has no room for the log. The transaction's writes were not
     /// applied. Commits succeed again when there is room.
-    #[error(
-        "there is no room for the log, and the transaction has not happened: {reason}; free some, and run it again"
-    )]
     DiskFull {
         /// The log's error.
         reason: String,
     },
     /// The database was opened for reading only, and the transaction writes. Its writes were not
     /// applied.
-    #[error("the database is only read: {reason}; open it again for writing")]
     ReadOnly {
         /// Why it is: [`Builder::read_only`](crate::Builder::read_only), or the error that opening
         /// it for writing met.
@@ -446,7 +369,6 @@ pub enum Error {
     },
     /// The table has an index that is recorded in the log, but was not opened since the database
     /// was opened.
-    #[error("index `{index}` of `{table}` is not open: open it (`Db::index`) before the table is written")]
     IndexNotOpened {
         /// The table.
         table: &'static str,
@@ -454,45 +376,23 @@ pub enum Error {
         index: String,
     },
     /// The table is replicated to all nodes of a cluster, and read-only since its node was started.
-    #[error("`{table}` is replicated, and is only read: fill it at every node before that is started")]
     Replicated {
         /// The table.
         table: &'static str,
     },
     /// The table belongs to a cluster, and this operation is not allowed for a single database:
     /// writing rows whose index entries are on other nodes, or opening or dropping an index.
-    #[error(
-        "`{table}` is a table of a cluster: write rows that have indexes by a transaction of the cluster (`ClusterTx`), \
-         define indexes with `NodeBuilder::index`, and do not drop it"
-    )]
     OfCluster {
         /// The table.
         table: &'static str,
     },
     /// Another node of the cluster is unreachable, refuses, or fails.
     #[cfg(all(feature = "cluster", not(feature = "model")))]
-    #[error(transparent)]
-    Cluster(#[from] crate::cluster::ClusterError),
+    Cluster(crate::cluster::ClusterError),
     /// The log cannot be opened.
-    #[error(transparent)]
-    Log(#[from] LogError),
+    Log(LogError),
     /// The requested engine is not available.
-    #[error(transparent)]
-    Engine(#[from] drtm_htm::EngineError),
-}
-
-/// Formats a row for a conflict's message.
-fn of_row(table: Option<&'static str>, key: &[u8]) -> String {
-    table.map_or_else(String::new, |table| format!(" (the row of `{table}` with the key \"{}\")", key.escape_ascii()))
-}
-
-/// Formats what a commit waits for.
-fn of_wait(thread: Option<&str>, full: Option<&str>) -> String {
-    match (thread, full) {
-        (_, Some(full)) => format!(", since there is no room for the log: {full}"),
-        (Some(thread), None) => format!(", since thread `{thread}` is committing another all the while"),
-        (None, None) => String::new(),
-    }
+    Engine(drtm_htm::EngineError),
 }
 
 impl Error {

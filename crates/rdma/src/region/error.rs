@@ -1,6 +1,6 @@
 //! The errors of regions.
 
-use std::io;
+use std::{fmt, io};
 
 use drtm_htm::EngineError;
 
@@ -19,11 +19,10 @@ use crate::Offset;
 /// assert!(matches!(full, RegionError::Full { asked: 1048576, .. }));
 /// # Ok::<(), RegionError>(())
 /// ```
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum RegionError {
     /// The region's capacity is used up.
-    #[error("region full: {asked} bytes asked for, {left} left of {capacity}; create it with a larger capacity")]
     Full {
         /// The requested bytes.
         asked: u64,
@@ -33,7 +32,6 @@ pub enum RegionError {
         capacity: u64,
     },
     /// The capacity is out of range.
-    #[error("a region's capacity must be from {least} to {most} bytes, and {asked} was asked for")]
     Capacity {
         /// The requested capacity.
         asked: u64,
@@ -43,7 +41,6 @@ pub enum RegionError {
         most: u64,
     },
     /// Address space could not be reserved, or a file could not be mapped.
-    #[error("cannot map {bytes} bytes: {source}")]
     Map {
         /// The bytes to map.
         bytes: u64,
@@ -51,10 +48,6 @@ pub enum RegionError {
         source: io::Error,
     },
     /// The system has not set so many huge pages aside.
-    #[error(
-        "no {pages} huge pages of 2 MiB for {bytes} bytes: {source}; set more aside with `sysctl vm.nr_hugepages`, or \
-         do without"
-    )]
     HugePages {
         /// How much.
         bytes: u64,
@@ -64,7 +57,6 @@ pub enum RegionError {
         source: io::Error,
     },
     /// Memory could not be pre-faulted.
-    #[error("cannot have {bytes} bytes of memory at once: {source}; ask for less, or let it come as it is used")]
     Populate {
         /// The bytes to pre-fault.
         bytes: u64,
@@ -72,7 +64,6 @@ pub enum RegionError {
         source: io::Error,
     },
     /// Memory could not be returned to the system.
-    #[error("cannot give {bytes} bytes of memory back: {source}; they can be used as before")]
     Discard {
         /// The bytes to return.
         bytes: u64,
@@ -80,7 +71,6 @@ pub enum RegionError {
         source: io::Error,
     },
     /// A shared region's file could not be sized, for example because its file system is full.
-    #[error("cannot allocate {bytes} bytes in the region's file: {source}")]
     Allocate {
         /// The requested size of the file.
         bytes: u64,
@@ -88,21 +78,16 @@ pub enum RegionError {
         source: io::Error,
     },
     /// The file's size could not be read.
-    #[error("cannot read the size of the region's file: {source}")]
     Inspect {
         /// The system's error.
         source: io::Error,
     },
     /// The file is not a region.
-    #[error("not a region: its first word is {found:#018x}; is this the right file?")]
     Magic {
         /// The first word.
         found: u64,
     },
     /// The region was made by another version of this library.
-    #[error(
-        "the region has format {found}, and this library reads format {known}; open it with the library that made it"
-    )]
     Format {
         /// The region's format.
         found: u64,
@@ -110,7 +95,6 @@ pub enum RegionError {
         known: u64,
     },
     /// The superblock is damaged.
-    #[error("the region's superblock is corrupt: checksum {found:#010x}, computed {computed:#010x}")]
     Checksum {
         /// The checksum found.
         found: u32,
@@ -119,9 +103,6 @@ pub enum RegionError {
     },
     /// The region was created with an engine of another kind. Accesses by both would not be atomic
     /// with each other.
-    #[error(
-        "the region was made with an engine {found}, and this engine is one {ours}; open it with an engine of its kind"
-    )]
     OtherEngine {
         /// The engine kind of the region.
         found: &'static str,
@@ -129,12 +110,8 @@ pub enum RegionError {
         ours: &'static str,
     },
     /// The file may be truncated by the process that made it, which would kill others.
-    #[error("the region's file is not sealed against shrinking; make it with `Region::shared`")]
     Unsealed,
     /// The file is smaller than its superblock says.
-    #[error(
-        "the region's file has {found} bytes where its superblock promises {promised}; it was cut short or is still being made"
-    )]
     Size {
         /// The file's size.
         found: u64,
@@ -142,9 +119,6 @@ pub enum RegionError {
         promised: u64,
     },
     /// The superblock's count of allocated bytes is out of range.
-    #[error(
-        "the superblock says that {found} bytes of {capacity} are allocated, which cannot be; a process that maps the region has damaged it"
-    )]
     Allocated {
         /// The count.
         found: u64,
@@ -152,8 +126,89 @@ pub enum RegionError {
         capacity: u64,
     },
     /// The engine cannot protect memory of this kind.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
+    Engine(EngineError),
+}
+
+impl fmt::Display for RegionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full { asked, left, capacity } => write!(
+                f,
+                "region full: {asked} bytes asked for, {left} left of {capacity}; create it with a larger capacity"
+            ),
+            Self::Capacity { asked, least, most } => {
+                write!(f, "a region's capacity must be from {least} to {most} bytes, and {asked} was asked for")
+            }
+            Self::Map { bytes, source } => write!(f, "cannot map {bytes} bytes: {source}"),
+            Self::HugePages { bytes, pages, source } => write!(
+                f,
+                "no {pages} huge pages of 2 MiB for {bytes} bytes: {source}; set more aside with `sysctl \
+                 vm.nr_hugepages`, or do without"
+            ),
+            Self::Populate { bytes, source } => write!(
+                f,
+                "cannot have {bytes} bytes of memory at once: {source}; ask for less, or let it come as it is used"
+            ),
+            Self::Discard { bytes, source } => {
+                write!(f, "cannot give {bytes} bytes of memory back: {source}; they can be used as before")
+            }
+            Self::Allocate { bytes, source } => {
+                write!(f, "cannot allocate {bytes} bytes in the region's file: {source}")
+            }
+            Self::Inspect { source } => write!(f, "cannot read the size of the region's file: {source}"),
+            Self::Magic { found } => {
+                write!(f, "not a region: its first word is {found:#018x}; is this the right file?")
+            }
+            Self::Format { found, known } => write!(
+                f,
+                "the region has format {found}, and this library reads format {known}; open it with the library \
+                 that made it"
+            ),
+            Self::Checksum { found, computed } => {
+                write!(f, "the region's superblock is corrupt: checksum {found:#010x}, computed {computed:#010x}")
+            }
+            Self::OtherEngine { found, ours } => write!(
+                f,
+                "the region was made with an engine {found}, and this engine is one {ours}; open it with an engine \
+                 of its kind"
+            ),
+            Self::Unsealed => {
+                f.write_str("the region's file is not sealed against shrinking; make it with `Region::shared`")
+            }
+            Self::Size { found, promised } => write!(
+                f,
+                "the region's file has {found} bytes where its superblock promises {promised}; it was cut short or \
+                 is still being made"
+            ),
+            Self::Allocated { found, capacity } => write!(
+                f,
+                "the superblock says that {found} bytes of {capacity} are allocated, which cannot be; a process \
+                 that maps the region has damaged it"
+            ),
+            Self::Engine(why) => write!(f, "{why}"),
+        }
+    }
+}
+
+impl std::error::Error for RegionError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Map { source, .. } => Some(source),
+            Self::HugePages { source, .. } => Some(source),
+            Self::Populate { source, .. } => Some(source),
+            Self::Discard { source, .. } => Some(source),
+            Self::Allocate { source, .. } => Some(source),
+            Self::Inspect { source } => Some(source),
+            Self::Engine(why) => why.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<EngineError> for RegionError {
+    fn from(why: EngineError) -> Self {
+        Self::Engine(why)
+    }
 }
 
 /// An access beyond what is allocated in a region, or not aligned to a word.
@@ -169,11 +224,19 @@ pub enum RegionError {
 /// assert_eq!(region.words(wild, 1).unwrap_err(), OutOfBounds { at: wild, words: 1 });
 /// # Ok::<(), drtm_rdma::RegionError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{words} words at {at} are not in the region; the link that led there is stale or corrupt")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfBounds {
     /// The first offset of the access.
     pub at: Offset,
     /// The number of words.
     pub words: usize,
 }
+
+impl fmt::Display for OutOfBounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at, words } = self;
+        write!(f, "{words} words at {at} are not in the region; the link that led there is stale or corrupt")
+    }
+}
+
+impl std::error::Error for OutOfBounds {}

@@ -4,7 +4,7 @@
 //! word  0      magic
 //!       1      format
 //!       2      capacity in bytes
-//!       3      checksum of words 0, 1, 2 and 5 (CRC-32C of their little-endian bytes)
+//!       3      checksum of words 0, 1, 2 and 5 (XXH3, lower half)
 //!       4      bytes allocated, from the region's beginning; grows
 //!       5      kind of engine: 1 without regions, 2 hardware's, 3 emulated
 //!       6..8   zero
@@ -20,6 +20,7 @@
 //! engine of the kind that it was created with.
 
 use drtm_htm::{Engine, EngineKind, Word};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::RegionError;
 use crate::Offset;
@@ -34,7 +35,7 @@ pub(super) const BYTES: u64 = 8 * WORDS as u64;
 pub const ROOTS: usize = TURNS - FIRST_ROOT;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"drtm-reg");
-const FORMAT: u64 = 4;
+const FORMAT: u64 = 5;
 
 const CHECKSUM: usize = 3;
 const ALLOCATED: usize = 4;
@@ -125,5 +126,5 @@ pub(crate) fn name_of(kind: u64) -> &'static str {
 }
 
 fn checksum(words: [u64; 4]) -> u32 {
-    words.iter().fold(0, |crc, word| crc32c::crc32c_append(crc, &word.to_le_bytes()))
+    xxh3_64(words.map(u64::to_le_bytes).as_flattened()) as u32
 }

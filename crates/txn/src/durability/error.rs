@@ -1,6 +1,6 @@
 //! The errors of a log.
 
-use std::io;
+use std::{fmt, io};
 
 use super::storage::is_full;
 
@@ -23,26 +23,20 @@ use super::storage::is_full;
 /// # std::fs::remove_dir_all(&directory).expect("it is there");
 /// # Ok::<(), Error>(())
 /// ```
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum LogError {
     /// There is no database in the directory, or no directory.
-    #[error("there is no database in {directory}: make one with `Db::create` or `Builder::create(true)`")]
     NoDatabase {
         /// The directory.
         directory: String,
     },
     /// There is a database in the directory, which was to get a new one.
-    #[error("{directory} has a database already: open it with `Db::open`, or choose another directory")]
     DatabaseExists {
         /// The directory.
         directory: String,
     },
     /// There is no database in the directory, but other files: it may be the wrong directory.
-    #[error(
-        "{directory} has no database, but other files ({}): choose another directory, or an empty one",
-        files.join(", ")
-    )]
     Foreign {
         /// The directory.
         directory: String,
@@ -50,7 +44,6 @@ pub enum LogError {
         files: Vec<String>,
     },
     /// An I/O operation failed.
-    #[error("cannot {action} {file}: {source}{}", remedy(source))]
     Io {
         /// The operation.
         action: &'static str,
@@ -60,10 +53,6 @@ pub enum LogError {
         source: io::Error,
     },
     /// The log is damaged before its end, so that acknowledged transactions may be lost.
-    #[error(
-        "the log is damaged: {why} in {file} at offset {offset}; restore a copy, since transactions that were \
-         acknowledged may be lost"
-    )]
     Damaged {
         /// The file.
         file: String,
@@ -73,7 +62,6 @@ pub enum LogError {
         why: &'static str,
     },
     /// The log was written in another format.
-    #[error("{file} has format {found}, and this program reads format {reads}: use the program that wrote it")]
     OtherFormat {
         /// The file.
         file: String,
@@ -83,9 +71,6 @@ pub enum LogError {
         reads: u32,
     },
     /// The rows take more memory than the database has.
-    #[error(
-        "the database has {given} bytes of memory, and its rows take about {needed}: give it more (`Builder::memory`)"
-    )]
     TooLittleMemory {
         /// The memory that it has.
         given: u64,
@@ -93,19 +78,63 @@ pub enum LogError {
         needed: u64,
     },
     /// The directory has a backup that was not finished.
-    #[error("{directory} has a backup that was not finished: remove it, and make another")]
     Incomplete {
         /// The directory.
         directory: String,
     },
     /// Another process or database has the directory open.
-    #[error("{directory} is in use by {holder}: close it there first")]
     InUse {
         /// The directory.
         directory: String,
         /// The holder of the directory.
         holder: String,
     },
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDatabase { directory } => {
+                write!(f, "there is no database in {directory}: make one with `Db::create` or `Builder::create(true)`")
+            }
+            Self::DatabaseExists { directory } => {
+                write!(f, "{directory} has a database already: open it with `Db::open`, or choose another directory")
+            }
+            Self::Foreign { directory, files } => write!(
+                f,
+                "{directory} has no database, but other files ({}): choose another directory, or an empty one",
+                files.join(", ")
+            ),
+            Self::Io { action, file, source } => write!(f, "cannot {action} {file}: {source}{}", remedy(source)),
+            Self::Damaged { file, offset, why } => write!(
+                f,
+                "the log is damaged: {why} in {file} at offset {offset}; restore a copy, since transactions that \
+                 were acknowledged may be lost"
+            ),
+            Self::OtherFormat { file, found, reads } => write!(
+                f,
+                "{file} has format {found}, and this program reads format {reads}: use the program that wrote it"
+            ),
+            Self::TooLittleMemory { given, needed } => write!(
+                f,
+                "the database has {given} bytes of memory, and its rows take about {needed}: give it more \
+                 (`Builder::memory`)"
+            ),
+            Self::Incomplete { directory } => {
+                write!(f, "{directory} has a backup that was not finished: remove it, and make another")
+            }
+            Self::InUse { directory, holder } => write!(f, "{directory} is in use by {holder}: close it there first"),
+        }
+    }
+}
+
+impl std::error::Error for LogError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
 }
 
 /// Returns what to do about an error of the system, where that is known.

@@ -7,9 +7,14 @@
 mod catalog;
 mod checkpoint;
 mod frame;
+mod layout;
 mod record;
 mod segment;
 mod varint;
+
+use std::fmt;
+
+use xxhash_rust::xxh3::xxh3_64;
 
 pub use self::{
     catalog::{CatalogChange, TableShape},
@@ -20,7 +25,7 @@ pub use self::{
 };
 
 /// The version of the format that this code writes, and the only one that it reads.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The name of the file that marks an unfinished backup.
 pub const INCOMPLETE: &str = "INCOMPLETE";
@@ -38,8 +43,7 @@ pub(crate) fn is_part(name: &str) -> bool {
 pub const ALIGN: usize = 8;
 
 /// Invalid bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{why}, {offset} bytes from its beginning")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The offset from the beginning of the decoded bytes.
     pub offset: usize,
@@ -47,10 +51,24 @@ pub struct Damage {
     pub why: &'static str,
 }
 
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { offset, why } = self;
+        write!(f, "{why}, {offset} bytes from its beginning")
+    }
+}
+
+impl std::error::Error for Damage {}
+
 impl Damage {
     const fn at(offset: usize, why: &'static str) -> Self {
         Self { offset, why }
     }
+}
+
+/// Returns the checksum of bytes: the lower half of their XXH3.
+fn checksum(bytes: &[u8]) -> u32 {
+    xxh3_64(bytes) as u32
 }
 
 /// Takes the first `count` bytes. `None` if there are fewer.

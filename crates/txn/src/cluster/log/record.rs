@@ -15,12 +15,14 @@
 //!     end (8): position, mixed with a constant
 //! ```
 //!
-//! The checksum is of the whole record, its own bytes as zeros; in a void record, of its head
-//! alone. So a void record is made of another by writing its head. A WRITE becomes visible word by
-//! word, in any order. A reader takes no record for whole unless its first word has the position
-//! where it looks, its last one too, and all between has the checksum. What an earlier round of the
-//! ring has left has other positions.
+//! The checksum is of the whole record, its own bytes as zeros: the XXH3 of what follows the head,
+//! with that of the head as its seed. In a void record, nothing follows. So a void record is made
+//! of another by writing its head. A WRITE becomes visible word by word, in any order. A reader
+//! takes no record for whole unless its first word has the position where it looks, its last one
+//! too, and all between has the checksum. What an earlier round of the ring has left has other
+//! positions.
 
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout,
     little_endian::{U16, U32, U64},
@@ -141,7 +143,7 @@ fn seal(bytes: &mut [u8], head: Head, (length, participants): (usize, usize), ki
 
 fn checksum(raw: &Raw, rest: &[u8]) -> u32 {
     let head = Raw { checksum: 0.into(), ..*raw };
-    crc32c::crc32c_append(crc32c::crc32c(head.as_bytes()), rest)
+    xxh3_64_with_seed(rest, xxh3_64(head.as_bytes())) as u32
 }
 
 /// A whole record.

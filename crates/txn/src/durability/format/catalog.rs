@@ -2,35 +2,30 @@
 
 use std::fmt;
 
-use zerocopy::{
-    FromBytes, Immutable, IntoBytes, KnownLayout,
-    little_endian::{U16, U32},
-};
+use super::{Damage, Record, RecordKind, RecordWriter, layout::layout, take};
 
-use super::{Damage, Record, RecordKind, RecordWriter, take};
-
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-struct RawTable {
-    table: U16,
-    is_ordered: U16,
-    key_size: U32,
-    value_size: U32,
-    name: U16,
-    key: U16,
-    codec: U16,
-    types: U16,
+layout! {
+    struct RawTable {
+        table: u16,
+        is_ordered: u16,
+        key_size: u32,
+        value_size: u32,
+        name: u16,
+        key: u16,
+        codec: u16,
+        types: u16,
+    }
 }
 
-/// The layout of every other change of a table or an index.
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-struct RawNamed {
-    table: U16,
-    name: U16,
+// The layout of every other change of a table or an index.
+layout! {
+    struct RawNamed {
+        table: u16,
+        name: u16,
+    }
 }
 
-const _: () = assert!(size_of::<RawTable>() == 20 && size_of::<RawNamed>() == 4);
+const _: () = assert!(RawTable::BYTES == 20 && RawNamed::BYTES == 4);
 
 /// The size of keys or values of variable length.
 const VARIES: u32 = u32::MAX;
@@ -103,28 +98,28 @@ impl CatalogChange {
     /// When a name is longer than 64 KiB.
     pub fn encode(&self, bytes: &mut Vec<u8>, epoch: u64) -> Result<(), Damage> {
         let too_long = Damage::at(bytes.len(), "a name is longer than 64 KiB");
-        let size = |text: &str| u16::try_from(text.len()).map(U16::from).map_err(|_| too_long);
+        let size = |text: &str| u16::try_from(text.len()).map_err(|_| too_long);
         let mut named = |kind, table: u16, name: &str| {
-            let raw = RawNamed { table: table.into(), name: size(name)? };
+            let raw = RawNamed { table, name: size(name)? };
             let mut record = RecordWriter::begin(bytes, epoch, kind);
-            record.content(raw.as_bytes());
+            record.content(&raw.encode());
             record.content(name.as_bytes());
             record.finish()
         };
         match self {
             Self::Table(table, shape) => {
                 let raw = RawTable {
-                    table: (*table).into(),
-                    is_ordered: u16::from(shape.is_ordered).into(),
-                    key_size: shape.key_size.unwrap_or(VARIES).into(),
-                    value_size: shape.value_size.unwrap_or(VARIES).into(),
+                    table: *table,
+                    is_ordered: shape.is_ordered.into(),
+                    key_size: shape.key_size.unwrap_or(VARIES),
+                    value_size: shape.value_size.unwrap_or(VARIES),
                     name: size(&shape.name)?,
                     key: size(&shape.key)?,
                     codec: size(&shape.codec)?,
                     types: size(&shape.types)?,
                 };
                 let mut record = RecordWriter::begin(bytes, epoch, RecordKind::Table);
-                record.content(raw.as_bytes());
+                record.content(&raw.encode());
                 let texts = [&shape.name, &shape.key, &shape.codec, &shape.types];
                 texts.iter().for_each(|text| record.content(text.as_bytes()));
                 record.finish()
@@ -160,27 +155,27 @@ impl CatalogChange {
     }
 
     fn read(record: &Record<'_>) -> Option<Self> {
-        let mut rest = record.content;
+        let content = record.content;
         match record.kind {
             RecordKind::Rows | RecordKind::End => None,
             RecordKind::Table => {
-                let raw = RawTable::read_from_bytes(take(&mut rest, size_of::<RawTable>())?).ok()?;
-                let mut text = |size: U16| String::from_utf8(take(&mut rest, size.get().into())?.to_vec()).ok();
+                let (raw, mut rest) = RawTable::decode(content)?;
+                let mut text = |size: u16| String::from_utf8(take(&mut rest, size.into())?.to_vec()).ok();
                 let (name, key, codec, types) = (text(raw.name)?, text(raw.key)?, text(raw.codec)?, text(raw.types)?);
-                let size = |size: U32| Some(size.get()).filter(|size| *size != VARIES);
+                let size = |size: u32| Some(size).filter(|size| *size != VARIES);
                 let (key_size, value_size) = (size(raw.key_size), size(raw.value_size));
-                let is_ordered = raw.is_ordered.get() != 0;
+                let is_ordered = raw.is_ordered != 0;
                 let shape = TableShape { name, is_ordered, key_size, value_size, key, codec, types };
-                Some(Self::Table(raw.table.get(), shape))
+                Some(Self::Table(raw.table, shape))
             }
             RecordKind::Index
             | RecordKind::TableDropped
             | RecordKind::TableRenamed
             | RecordKind::IndexDropped
             | RecordKind::TableCleared => {
-                let raw = RawNamed::read_from_bytes(take(&mut rest, size_of::<RawNamed>())?).ok()?;
-                let name = String::from_utf8(take(&mut rest, raw.name.get().into())?.to_vec()).ok()?;
-                let table = raw.table.get();
+                let (raw, mut rest) = RawNamed::decode(content)?;
+                let name = String::from_utf8(take(&mut rest, raw.name.into())?.to_vec()).ok()?;
+                let table = raw.table;
                 Some(match record.kind {
                     RecordKind::TableDropped | RecordKind::TableCleared if !name.is_empty() => return None,
                     RecordKind::TableDropped => Self::TableDropped(table),

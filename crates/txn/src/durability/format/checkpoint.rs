@@ -1,48 +1,46 @@
 //! The first and the last bytes of a checkpoint. The frames between are as in a segment.
 
-use zerocopy::{
-    FromBytes, Immutable, IntoBytes, KnownLayout,
-    little_endian::{U16, U32, U64, U128},
+use super::{
+    Damage, FRAME_HEADER, HeaderError, Position, Record, RecordKind, RecordWriter, VERSION, checksum, layout::layout,
 };
-
-use super::{Damage, FRAME_HEADER, HeaderError, Position, Record, RecordKind, RecordWriter, VERSION};
 
 /// Bytes of a checkpoint's header.
 pub const CHECKPOINT_HEADER: usize = 64;
 
 /// Bytes of the frame that ends a checkpoint.
-pub const CHECKPOINT_END: usize = FRAME_HEADER + 24 + size_of::<RawEnd>() + 8;
+pub const CHECKPOINT_END: usize = FRAME_HEADER + 24 + RawEnd::BYTES + 8;
 
-const MAGIC: [u8; 8] = *b"drtm-ckp";
+const MAGIC: u64 = u64::from_le_bytes(*b"drtm-ckp");
 
 /// Set in the number of a checkpoint's frames, to tell them from those of the segment of that
 /// number.
 const OF_CHECKPOINT: u64 = 1 << 63;
 
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-struct Raw {
-    magic: [u8; 8],
-    version: U32,
-    length: U32,
-    log: U128,
-    number: U64,
-    since: U64,
-    first: U64,
-    reserved: U32,
-    checksum: U32,
+layout! {
+    struct Raw {
+        magic: u64,
+        version: u32,
+        length: u32,
+        log: u128,
+        number: u64,
+        since: u64,
+        first: u64,
+        reserved: u32,
+        checksum: u32,
+    }
 }
 
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-struct RawEnd {
-    until: U64,
-    rows: U64,
-    next_table: U16,
-    reserved: [U16; 3],
+layout! {
+    struct RawEnd {
+        until: u64,
+        rows: u64,
+        next_table: u16,
+        reserved: u16,
+        zeros: u32,
+    }
 }
 
-const _: () = assert!(size_of::<Raw>() == CHECKPOINT_HEADER && size_of::<RawEnd>() == 24 && CHECKPOINT_END == 88);
+const _: () = assert!(Raw::BYTES == CHECKPOINT_HEADER && RawEnd::BYTES == 24 && CHECKPOINT_END == 88);
 
 /// The header of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,17 +72,17 @@ impl CheckpointHeader {
     pub fn encode(&self) -> [u8; CHECKPOINT_HEADER] {
         let mut raw = Raw {
             magic: MAGIC,
-            version: VERSION.into(),
-            length: (CHECKPOINT_HEADER as u32).into(),
-            log: self.log.into(),
-            number: self.number.into(),
-            since: self.since.into(),
-            first: self.first.into(),
-            reserved: 0.into(),
-            checksum: 0.into(),
+            version: VERSION,
+            length: CHECKPOINT_HEADER as u32,
+            log: self.log,
+            number: self.number,
+            since: self.since,
+            first: self.first,
+            reserved: 0,
+            checksum: 0,
         };
-        raw.checksum = Self::checksum(&raw).into();
-        zerocopy::transmute!(raw)
+        raw.checksum = Self::checksum(raw);
+        raw.encode()
     }
 
     /// Reads a header from a checkpoint's first bytes.
@@ -93,26 +91,26 @@ impl CheckpointHeader {
     ///
     /// When they are no header of this format.
     pub fn decode(bytes: &[u8]) -> Result<Self, HeaderError> {
-        let Ok((raw, _)) = Raw::read_from_prefix(bytes) else {
+        let Some((raw, _)) = Raw::decode(bytes) else {
             return Err(Damage::at(bytes.len(), "a checkpoint's header is cut off").into());
         };
         if raw.magic != MAGIC {
             return Err(Damage::at(0, "a checkpoint does not begin as one").into());
         }
-        if raw.checksum.get() != Self::checksum(&raw) {
+        if raw.checksum != Self::checksum(raw) {
             return Err(Damage::at(0, "a checkpoint's header does not have its checksum").into());
         }
-        if raw.version.get() != VERSION {
-            return Err(HeaderError::OtherFormat { found: raw.version.get() });
+        if raw.version != VERSION {
+            return Err(HeaderError::OtherFormat { found: raw.version });
         }
-        if raw.length.get() as usize != CHECKPOINT_HEADER || raw.reserved.get() != 0 {
+        if raw.length as usize != CHECKPOINT_HEADER || raw.reserved != 0 {
             return Err(Damage::at(12, "a checkpoint's header has another length, or more in it").into());
         }
-        Ok(Self { log: raw.log.get(), number: raw.number.get(), since: raw.since.get(), first: raw.first.get() })
+        Ok(Self { log: raw.log, number: raw.number, since: raw.since, first: raw.first })
     }
 
-    fn checksum(raw: &Raw) -> u32 {
-        crc32c::crc32c(&raw.as_bytes()[..CHECKPOINT_HEADER - size_of::<U32>()])
+    fn checksum(raw: Raw) -> u32 {
+        checksum(&raw.encode()[..CHECKPOINT_HEADER - size_of::<u32>()])
     }
 
     /// Returns the place of a frame at this offset of the checkpoint.
@@ -129,14 +127,9 @@ impl CheckpointEnd {
     ///
     /// None: the record is short.
     pub fn encode(&self, bytes: &mut Vec<u8>, epoch: u64) -> Result<(), Damage> {
-        let raw = RawEnd {
-            until: self.until.into(),
-            rows: self.rows.into(),
-            next_table: self.next_table.into(),
-            reserved: [0.into(); 3],
-        };
+        let raw = RawEnd { until: self.until, rows: self.rows, next_table: self.next_table, reserved: 0, zeros: 0 };
         let mut record = RecordWriter::begin(bytes, epoch, RecordKind::End);
-        record.content(raw.as_bytes());
+        record.content(&raw.encode());
         record.finish()
     }
 
@@ -146,9 +139,9 @@ impl CheckpointEnd {
     ///
     /// When it is a record of another kind.
     pub fn decode(record: &Record<'_>) -> Result<Self, Damage> {
-        match RawEnd::read_from_bytes(record.content) {
-            Ok(raw) if record.kind == RecordKind::End => {
-                Ok(Self { until: raw.until.get(), rows: raw.rows.get(), next_table: raw.next_table.get() })
+        match RawEnd::decode(record.content) {
+            Some((raw, [])) if record.kind == RecordKind::End => {
+                Ok(Self { until: raw.until, rows: raw.rows, next_table: raw.next_table })
             }
             _ => Err(Damage::at(0, "a checkpoint does not end as one")),
         }

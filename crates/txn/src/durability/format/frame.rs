@@ -3,29 +3,26 @@
 //! A frame's checksum covers its content *and* its place: the log's identity, the segment's number
 //! and the offset in it. So bytes of an older use of the same space are never accepted.
 
-use zerocopy::{
-    FromBytes, Immutable, IntoBytes, KnownLayout,
-    little_endian::{U32, U64, U128},
-};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::{ALIGN, Damage};
+use super::{ALIGN, Damage, layout::layout};
 
 /// Bytes of a frame's header.
 pub const FRAME_HEADER: usize = 32;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"dfrm");
 
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-struct Raw {
-    magic: U32,
-    checksum: U32,
-    length: U64,
-    closes: U64,
-    previous: U64,
+layout! {
+    struct Raw {
+        magic: u32,
+        checksum: u32,
+        length: u64,
+        closes: u64,
+        previous: u64,
+    }
 }
 
-const _: () = assert!(size_of::<Raw>() == FRAME_HEADER && FRAME_HEADER.is_multiple_of(ALIGN));
+const _: () = assert!(Raw::BYTES == FRAME_HEADER && FRAME_HEADER.is_multiple_of(ALIGN));
 
 /// The bytes before and including the checksum, which it does not cover.
 const UNCHECKED: usize = 8;
@@ -43,11 +40,11 @@ pub struct Position {
 
 impl Position {
     fn checksum(&self, content: &[u8]) -> u32 {
-        #[derive(IntoBytes, Immutable)]
-        #[repr(C)]
-        struct Place(U128, U64, U64);
-        let place = Place(self.log.into(), self.sequence.into(), self.offset.into());
-        crc32c::crc32c_append(crc32c::crc32c(place.as_bytes()), content)
+        let mut place = [0; 32];
+        place[..16].copy_from_slice(&self.log.to_le_bytes());
+        place[16..24].copy_from_slice(&self.sequence.to_le_bytes());
+        place[24..].copy_from_slice(&self.offset.to_le_bytes());
+        xxh3_64_with_seed(content, xxh3_64(&place)) as u32
     }
 }
 
@@ -79,24 +76,18 @@ pub fn begin_frame(bytes: &mut Vec<u8>) {
 /// Finishes a frame for one place. Its records are in the buffer.
 pub fn finish_frame(bytes: &mut [u8], place: Position, closes: u64, previous: u64) {
     let Some(length) = bytes.len().checked_sub(FRAME_HEADER) else { return };
-    let mut raw = Raw {
-        magic: MAGIC.into(),
-        checksum: 0.into(),
-        length: (length as u64).into(),
-        closes: closes.into(),
-        previous: previous.into(),
-    };
-    bytes[..FRAME_HEADER].copy_from_slice(raw.as_bytes());
-    raw.checksum = place.checksum(&bytes[UNCHECKED..]).into();
-    bytes[..FRAME_HEADER].copy_from_slice(raw.as_bytes());
+    let mut raw = Raw { magic: MAGIC, checksum: 0, length: length as u64, closes, previous };
+    bytes[..FRAME_HEADER].copy_from_slice(&raw.encode());
+    raw.checksum = place.checksum(&bytes[UNCHECKED..]);
+    bytes[..FRAME_HEADER].copy_from_slice(&raw.encode());
 }
 
 /// Returns the length of the frame with this header. `None` if it is no header. The length is not
 /// checked.
 #[must_use]
 pub fn frame_length(header: &[u8]) -> Option<u64> {
-    let (raw, _) = Raw::read_from_prefix(header).ok()?;
-    (raw.magic.get() == MAGIC).then(|| raw.length.get().checked_add(FRAME_HEADER as u64))?
+    let (raw, _) = Raw::decode(header)?;
+    (raw.magic == MAGIC).then(|| raw.length.checked_add(FRAME_HEADER as u64))?
 }
 
 /// Reads the frame at a place, from the bytes of the segment from there on.
@@ -105,20 +96,20 @@ pub fn frame_length(header: &[u8]) -> Option<u64> {
 ///
 /// When there is no valid one: the log ends there, or is damaged.
 pub fn read_frame(bytes: &[u8], place: Position) -> Result<Frame<'_>, Damage> {
-    let Ok((raw, rest)) = Raw::read_from_prefix(bytes) else {
+    let Some((raw, rest)) = Raw::decode(bytes) else {
         return Err(Damage::at(bytes.len(), "a frame's header is cut off"));
     };
-    if raw.magic.get() != MAGIC {
+    if raw.magic != MAGIC {
         return Err(Damage::at(0, "no frame begins here"));
     }
-    let length = usize::try_from(raw.length.get()).ok().filter(|length| length.is_multiple_of(ALIGN));
+    let length = usize::try_from(raw.length).ok().filter(|length| length.is_multiple_of(ALIGN));
     let Some(records) = length.and_then(|length| rest.get(..length)) else {
         return Err(Damage::at(0, "a frame is longer than its segment"));
     };
-    if place.checksum(&bytes[UNCHECKED..FRAME_HEADER + records.len()]) != raw.checksum.get() {
+    if place.checksum(&bytes[UNCHECKED..FRAME_HEADER + records.len()]) != raw.checksum {
         return Err(Damage::at(0, "a frame does not have its checksum"));
     }
-    Ok(Frame { closes: raw.closes.get(), previous: raw.previous.get(), records })
+    Ok(Frame { closes: raw.closes, previous: raw.previous, records })
 }
 
 /// Returns the offset of the first valid frame in a segment, from an offset on. `None` if there is

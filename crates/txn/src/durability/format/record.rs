@@ -1,17 +1,14 @@
 //! Records: one for each transaction, or each change of the catalog. The backups of a cluster get
 //! the same bytes.
 
-use drtm_kv::Version;
-use zerocopy::{
-    FromBytes, Immutable, IntoBytes, KnownLayout,
-    little_endian::{U16, U32, U64},
-};
-
 use super::{
-    ALIGN, Damage, take,
+    ALIGN, Damage, checksum,
+    layout::layout,
+    take,
     varint::{self, LONGEST, put, signed, take_varint, unsigned},
 };
 use crate::epoch::{COUNT_BITS, epoch_of};
+use drtm_kv::Version;
 
 const HEADER: usize = 24;
 const MARK: usize = 8;
@@ -22,15 +19,15 @@ const FORMAT: u16 = 2;
 /// The mark that ends a record, combined with its length: no record ends with zeros.
 const COMMITTED: u64 = u64::from_le_bytes(*b"commited");
 
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-struct RawHeader {
-    length: U32,
-    checksum: U32,
-    epoch: U64,
-    entries: U32,
-    format: U16,
-    kind: U16,
+layout! {
+    struct RawHeader {
+        length: u32,
+        checksum: u32,
+        epoch: u64,
+        entries: u32,
+        format: u16,
+        kind: u16,
+    }
 }
 
 /// The most bytes that an entry of a put or a removal has beside its key and its value: its tag,
@@ -47,7 +44,7 @@ pub const fn record_length(entries: usize) -> usize {
     (HEADER + entries).next_multiple_of(ALIGN) + MARK
 }
 
-const _: () = assert!(size_of::<RawHeader>() == HEADER);
+const _: () = assert!(RawHeader::BYTES == HEADER);
 
 /// The bytes that the checksum does not cover: itself and the length, which the mark has too.
 const UNCHECKED: usize = 8;
@@ -235,17 +232,11 @@ impl<'b> RecordWriter<'b> {
         let record = &mut bytes[start..];
         let mark = record.len() - MARK;
         record[mark..].copy_from_slice(&(COMMITTED ^ u64::from(length)).to_le_bytes());
-        let mut raw = RawHeader {
-            length: length.into(),
-            checksum: 0.into(),
-            epoch: header.epoch.into(),
-            entries: header.entries.into(),
-            format: FORMAT.into(),
-            kind: (header.kind as u16).into(),
-        };
-        record[..HEADER].copy_from_slice(raw.as_bytes());
-        raw.checksum = crc32c::crc32c(&record[UNCHECKED..]).into();
-        record[..HEADER].copy_from_slice(raw.as_bytes());
+        let RecordHeader { epoch, kind, entries } = header;
+        let mut raw = RawHeader { length, checksum: 0, epoch, entries, format: FORMAT, kind: kind as u16 };
+        record[..HEADER].copy_from_slice(&raw.encode());
+        raw.checksum = checksum(&record[UNCHECKED..]);
+        record[..HEADER].copy_from_slice(&raw.encode());
         Ok(())
     }
 
@@ -287,21 +278,21 @@ pub fn records(bytes: &[u8]) -> impl Iterator<Item = Result<(usize, Record<'_>),
 
 impl<'b> Record<'b> {
     fn decode(bytes: &'b [u8]) -> Result<(usize, Self), &'static str> {
-        let Ok((raw, _)) = RawHeader::read_from_prefix(bytes) else { return Err("a record's header is cut off") };
-        let length = raw.length.get() as usize;
+        let Some((raw, _)) = RawHeader::decode(bytes) else { return Err("a record's header is cut off") };
+        let length = raw.length as usize;
         let record = bytes.get(..length).filter(|record| record.len() >= HEADER + MARK && length.is_multiple_of(ALIGN));
         let Some(record) = record else { return Err("a record's length is wrong") };
         let (content, mark) = record.split_at(length - MARK);
         if *mark != (COMMITTED ^ length as u64).to_le_bytes() {
             return Err("a record lacks its commit mark");
         }
-        if crc32c::crc32c(&record[UNCHECKED..]) != raw.checksum.get() {
+        if checksum(&record[UNCHECKED..]) != raw.checksum {
             return Err("a record does not have its checksum");
         }
-        if raw.format.get() != FORMAT {
+        if raw.format != FORMAT {
             return Err("a record has another format");
         }
-        let kind = match raw.kind.get() {
+        let kind = match raw.kind {
             1 => RecordKind::Rows,
             2 => RecordKind::Table,
             3 => RecordKind::Index,
@@ -312,7 +303,7 @@ impl<'b> Record<'b> {
             8 => RecordKind::TableCleared,
             _ => return Err("a record is of another kind"),
         };
-        let record = Self { epoch: raw.epoch.get(), kind, entries: raw.entries.get(), content: &content[HEADER..] };
+        let record = Self { epoch: raw.epoch, kind, entries: raw.entries, content: &content[HEADER..] };
         Ok((length, record))
     }
 

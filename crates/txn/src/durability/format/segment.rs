@@ -1,32 +1,29 @@
 //! The header of a segment: its log, and which part of earlier segments is valid.
 
-use zerocopy::{
-    FromBytes, Immutable, IntoBytes, KnownLayout,
-    little_endian::{U32, U64, U128},
-};
+use std::fmt;
 
-use super::{Damage, VERSION};
+use super::{Damage, VERSION, checksum, layout::layout};
 
 /// Bytes of a segment's header.
 pub const SEGMENT_HEADER: usize = 64;
 
-const MAGIC: [u8; 8] = *b"drtm-log";
+const MAGIC: u64 = u64::from_le_bytes(*b"drtm-log");
 
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-struct Raw {
-    magic: [u8; 8],
-    version: U32,
-    length: U32,
-    log: U128,
-    sequence: U64,
-    after: U64,
-    begins: U64,
-    reserved: U32,
-    checksum: U32,
+layout! {
+    struct Raw {
+        magic: u64,
+        version: u32,
+        length: u32,
+        log: u128,
+        sequence: u64,
+        after: u64,
+        begins: u64,
+        reserved: u32,
+        checksum: u32,
+    }
 }
 
-const _: () = assert!(size_of::<Raw>() == SEGMENT_HEADER);
+const _: () = assert!(Raw::BYTES == SEGMENT_HEADER);
 
 /// The header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,17 +40,39 @@ pub struct SegmentHeader {
 }
 
 /// Why a segment's header is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderError {
     /// It has another format.
-    #[error("it has format {found}, and this program reads {VERSION}")]
     OtherFormat {
         /// The format's version.
         found: u32,
     },
     /// It is damaged, or no header.
-    #[error(transparent)]
-    Damaged(#[from] Damage),
+    Damaged(Damage),
+}
+
+impl fmt::Display for HeaderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherFormat { found } => write!(f, "it has format {found}, and this program reads {VERSION}"),
+            Self::Damaged(why) => write!(f, "{why}"),
+        }
+    }
+}
+
+impl std::error::Error for HeaderError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Damaged(why) => why.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<Damage> for HeaderError {
+    fn from(why: Damage) -> Self {
+        Self::Damaged(why)
+    }
 }
 
 impl SegmentHeader {
@@ -62,17 +81,17 @@ impl SegmentHeader {
     pub fn encode(&self) -> [u8; SEGMENT_HEADER] {
         let mut raw = Raw {
             magic: MAGIC,
-            version: VERSION.into(),
-            length: (SEGMENT_HEADER as u32).into(),
-            log: self.log.into(),
-            sequence: self.sequence.into(),
-            after: self.after.into(),
-            begins: self.begins.into(),
-            reserved: 0.into(),
-            checksum: 0.into(),
+            version: VERSION,
+            length: SEGMENT_HEADER as u32,
+            log: self.log,
+            sequence: self.sequence,
+            after: self.after,
+            begins: self.begins,
+            reserved: 0,
+            checksum: 0,
         };
-        raw.checksum = Self::checksum(&raw).into();
-        zerocopy::transmute!(raw)
+        raw.checksum = Self::checksum(raw);
+        raw.encode()
     }
 
     /// Reads a header from a segment's first bytes.
@@ -81,26 +100,26 @@ impl SegmentHeader {
     ///
     /// When they are no header of this format.
     pub fn decode(bytes: &[u8]) -> Result<Self, HeaderError> {
-        let Ok((raw, _)) = Raw::read_from_prefix(bytes) else {
+        let Some((raw, _)) = Raw::decode(bytes) else {
             return Err(Damage::at(bytes.len(), "a segment's header is cut off").into());
         };
         if raw.magic != MAGIC {
             return Err(Damage::at(0, "a segment does not begin as one").into());
         }
-        if raw.checksum.get() != Self::checksum(&raw) {
+        if raw.checksum != Self::checksum(raw) {
             return Err(Damage::at(0, "a segment's header does not have its checksum").into());
         }
-        if raw.version.get() != VERSION {
-            return Err(HeaderError::OtherFormat { found: raw.version.get() });
+        if raw.version != VERSION {
+            return Err(HeaderError::OtherFormat { found: raw.version });
         }
-        if raw.length.get() as usize != SEGMENT_HEADER || raw.reserved.get() != 0 {
+        if raw.length as usize != SEGMENT_HEADER || raw.reserved != 0 {
             return Err(Damage::at(12, "a segment's header has another length, or more in it").into());
         }
-        Ok(Self { log: raw.log.get(), sequence: raw.sequence.get(), after: raw.after.get(), begins: raw.begins.get() })
+        Ok(Self { log: raw.log, sequence: raw.sequence, after: raw.after, begins: raw.begins })
     }
 
-    fn checksum(raw: &Raw) -> u32 {
-        crc32c::crc32c(&raw.as_bytes()[..SEGMENT_HEADER - size_of::<U32>()])
+    fn checksum(raw: Raw) -> u32 {
+        checksum(&raw.encode()[..SEGMENT_HEADER - size_of::<u32>()])
     }
 }
 
