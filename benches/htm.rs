@@ -5,7 +5,7 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use drtm::htm::{Access, Emulated, Engine, FallbackLock, Htm, Line, NoHtm, Outcome, Policy, Rtm, Worker};
+use drtm_htm::{Access, Emulated, Engine, FallbackLock, Htm, Line, NoHtm, Outcome, Policy, Rtm, Worker};
 
 fn lines(count: usize) -> Vec<Line> {
     (0..count).map(|_| Line::default()).collect()

@@ -11,7 +11,7 @@ use std::{
     thread,
 };
 
-use drtm::{Conflict, Db, Error, Ordered, Pod, Table, TableDef};
+use drtm::{Conflict, Db, Error, Ordered, Pod, TableDef, TableOf};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Plain data: its memory is its encoding.
@@ -22,11 +22,13 @@ struct Movement {
     amount: i64,
 }
 
-const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
+type Accounts = TableDef<u64, Pod<i64>>;
+const ACCOUNTS: Accounts = Accounts::hash("accounts");
 
 /// Keyed by the paying account, then by number. An account's movements are a range, and different
 /// accounts do not conflict.
-const LEDGER: TableDef<(u32, u32), Pod<Movement>, Ordered> = TableDef::ordered("ledger");
+type Ledger = TableDef<(u32, u32), Pod<Movement>, Ordered>;
+const LEDGER: Ledger = Ledger::ordered("ledger");
 
 const COUNT: u64 = 64;
 const OPENING_BALANCE: i64 = 1_000;
@@ -51,8 +53,8 @@ impl From<Error> for Refused {
 #[derive(Clone)]
 struct Bank {
     db: Db,
-    accounts: Table<u64, Pod<i64>>,
-    ledger: Table<(u32, u32), Pod<Movement>, Ordered>,
+    accounts: TableOf<Accounts>,
+    ledger: TableOf<Ledger>,
 }
 
 impl Bank {

@@ -7,7 +7,7 @@
 
 use std::{process::ExitCode, thread};
 
-use drtm::{Db, Entry, Error, Index, IndexDef, Multi, Ordered, Pod, Serde, Table, TableDef};
+use drtm::{Db, Entry, Error, IndexDef, IndexOf, Multi, Ordered, Pod, Serde, TableDef, TableOf};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -20,33 +20,35 @@ struct Article {
     reserve: u32,
 }
 
-type Articles = Serde<Article>;
-
-const ARTICLES: TableDef<u32, Articles> = TableDef::hash("articles");
+type Articles = TableDef<u32, Serde<Article>>;
+const ARTICLES: Articles = Articles::hash("articles");
 
 /// Articles without a bar code have no entry.
-const BY_BAR_CODE: IndexDef<u32, Articles, String> = IndexDef::unique("articles by bar code", |_, it| it.bar_code);
+const BY_BAR_CODE: IndexDef<u32, Serde<Article>, String> =
+    IndexDef::unique("articles by bar code", |_, it| it.bar_code);
 
 /// Ordered, so that a walk along the shelves is a range scan.
-const BY_SHELF: IndexDef<u32, Articles, u16, Multi> = IndexDef::multi("articles by shelf", |_, it| Some(it.shelf));
+const BY_SHELF: IndexDef<u32, Serde<Article>, u16, Multi> =
+    IndexDef::multi("articles by shelf", |_, it| Some(it.shelf));
 
 /// Contains only articles in short supply, the most urgent first, so that finding them reads no
 /// others.
-const BY_SHORTAGE: IndexDef<u32, Articles, i32, Multi> = IndexDef::multi("articles by shortage", |_, it| {
+const BY_SHORTAGE: IndexDef<u32, Serde<Article>, i32, Multi> = IndexDef::multi("articles by shortage", |_, it| {
     (it.stock < it.reserve).then(|| it.stock as i32 - it.reserve as i32)
 });
 
 /// The ordered quantity of each article that could not be delivered.
-const BACKLOG: TableDef<u32, Pod<u32>, Ordered> = TableDef::ordered("backlog");
+type Backlog = TableDef<u32, Pod<u32>, Ordered>;
+const BACKLOG: Backlog = Backlog::ordered("backlog");
 
 #[derive(Clone)]
 struct Inventory {
     db: Db,
-    articles: Table<u32, Articles>,
-    by_bar_code: Index<u32, Articles, String>,
-    by_shelf: Index<u32, Articles, u16, Multi>,
-    by_shortage: Index<u32, Articles, i32, Multi>,
-    backlog: Table<u32, Pod<u32>, Ordered>,
+    articles: TableOf<Articles>,
+    by_bar_code: IndexOf<Articles, String>,
+    by_shelf: IndexOf<Articles, u16, Multi>,
+    by_shortage: IndexOf<Articles, i32, Multi>,
+    backlog: TableOf<Backlog>,
 }
 
 impl Inventory {

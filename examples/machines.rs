@@ -4,7 +4,7 @@
 //! On one machine, two nodes on threads of this process:
 //!
 //! ```text
-//! cargo run --release --example machines
+//! cargo run --release --features tcp --example machines
 //! ```
 //!
 //! On two machines, run it on each with its own number (`docs/cluster.md`):

@@ -2,7 +2,7 @@
 //! which its processors do not notice, and insert rows by messages.
 //!
 //! ```text
-//! cargo run --release --example processes
+//! cargo run --release --features cluster --example processes
 //! ```
 //!
 //! The program starts itself twice more. At the end, the owner checks that every update and every

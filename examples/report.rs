@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use drtm::{Db, Error, Ordered, Pod, Table, TableDef};
+use drtm::{Db, Error, Ordered, Pod, TableDef, TableOf};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Region, clerk, and the clerk's own number: seven bytes, so the key is packed into a word.
@@ -24,10 +24,12 @@ struct Total {
     value: i64,
 }
 
-const ORDERS: TableDef<Number, Pod<i64>, Ordered> = TableDef::ordered("orders");
+type Orders = TableDef<Number, Pod<i64>, Ordered>;
+const ORDERS: Orders = Orders::ordered("orders");
 
 /// The sum of a region's orders, updated together with them.
-const TOTALS: TableDef<u16, Pod<Total>> = TableDef::hash("totals");
+type Totals = TableDef<u16, Pod<Total>>;
+const TOTALS: Totals = Totals::hash("totals");
 
 const REGIONS: u16 = 4;
 const CLERKS: u8 = 2;
@@ -36,8 +38,8 @@ const OPENING_TIME: Duration = Duration::from_millis(800);
 #[derive(Clone)]
 struct Shop {
     db: Db,
-    orders: Table<Number, Pod<i64>, Ordered>,
-    totals: Table<u16, Pod<Total>>,
+    orders: TableOf<Orders>,
+    totals: TableOf<Totals>,
 }
 
 impl Shop {

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use drtm::{Db, Error, Ordered, Pod, Serde, Table, TableDef};
+use drtm::{Db, Error, Ordered, Pod, Serde, TableDef, TableOf};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -24,11 +24,13 @@ struct Session {
     ends: u64,
 }
 
-const SESSIONS: TableDef<String, Serde<Session>> = TableDef::hash("sessions");
+type Sessions = TableDef<String, Serde<Session>>;
+const SESSIONS: Sessions = Sessions::hash("sessions");
 
 /// Sessions by their end. (An index would do as well. Here every use changes the time, and nothing
 /// else.)
-const ENDS: TableDef<(u64, String), Pod<()>, Ordered> = TableDef::ordered("ends of sessions");
+type Ends = TableDef<(u64, String), Pod<()>, Ordered>;
+const ENDS: Ends = Ends::ordered("ends of sessions");
 
 /// The number of sessions that one transaction ends. It is small, so that other transactions do not
 /// wait long.
@@ -36,8 +38,8 @@ const AT_ONCE: usize = 200;
 
 struct Cache {
     db: Db,
-    sessions: Table<String, Serde<Session>>,
-    ends: Table<(u64, String), Pod<()>, Ordered>,
+    sessions: TableOf<Sessions>,
+    ends: TableOf<Ends>,
     opened: Instant,
 }
 

@@ -7,7 +7,7 @@
 
 use std::{fmt, process::ExitCode, thread, time::Instant};
 
-use drtm::{Db, Error, Hash, Index, IndexDef, Multi, Pod, Serde, Table, TableDef};
+use drtm::{Db, Error, IndexDef, IndexOf, Multi, Pod, Serde, TableDef, TableOf};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -25,16 +25,19 @@ struct Order {
 }
 
 /// Keyed by article number.
-const PRODUCTS: TableDef<String, Serde<Product>> = TableDef::hash("products");
+type Products = TableDef<String, Serde<Product>>;
+const PRODUCTS: Products = Products::hash("products");
 
 /// Keyed by till and order number. Each till counts its own orders: with one counter for all, every
 /// order would conflict.
-const ORDERS: TableDef<(u16, u64), Serde<Order>> = TableDef::hash("orders");
+type Orders = TableDef<(u16, u64), Serde<Order>>;
+const ORDERS: Orders = Orders::hash("orders");
 const BY_CUSTOMER: IndexDef<(u16, u64), Serde<Order>, String, Multi> =
     IndexDef::multi("orders by customer", |_, order| Some(order.customer));
 
 /// Orders and takings of each till.
-const TILLS: TableDef<u16, Pod<[u64; 2]>> = TableDef::hash("tills");
+type Tills = TableDef<u16, Pod<[u64; 2]>>;
+const TILLS: Tills = Tills::hash("tills");
 
 /// Why an order failed.
 #[derive(Debug)]
@@ -62,10 +65,10 @@ impl From<Error> for Refusal {
 
 struct Shop {
     db: Db,
-    products: Table<String, Serde<Product>>,
-    orders: Table<(u16, u64), Serde<Order>>,
-    by_customer: Index<(u16, u64), Serde<Order>, String, Multi, Hash>,
-    tills: Table<u16, Pod<[u64; 2]>>,
+    products: TableOf<Products>,
+    orders: TableOf<Orders>,
+    by_customer: IndexOf<Orders, String, Multi>,
+    tills: TableOf<Tills>,
 }
 
 impl Shop {

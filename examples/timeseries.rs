@@ -7,10 +7,11 @@
 
 use std::{ops::Range, process::ExitCode, thread, time::Instant};
 
-use drtm::{Db, Error, Ordered, Pod, Table, TableDef};
+use drtm::{Db, Error, Ordered, Pod, TableDef, TableOf};
 
 /// Keyed by sensor, then by time.
-const MEASUREMENTS: TableDef<(String, u64), Pod<f64>, Ordered> = TableDef::ordered("measurements");
+type Measurements = TableDef<(String, u64), Pod<f64>, Ordered>;
+const MEASUREMENTS: Measurements = Measurements::ordered("measurements");
 
 /// The number of old rows that one transaction removes: large enough to amortize its cost, and
 /// small enough to be quick.
@@ -18,7 +19,7 @@ const AT_ONCE: usize = 500;
 
 struct Series {
     db: Db,
-    measurements: Table<(String, u64), Pod<f64>, Ordered>,
+    measurements: TableOf<Measurements>,
 }
 
 impl Series {

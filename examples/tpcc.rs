@@ -5,8 +5,8 @@
 //! cargo run --release --example tpcc
 //! cargo run --release --example tpcc -- --prefetch both
 //! cargo run --release --example tpcc -- --threads 1 --engine none
-//! cargo run --release --example tpcc -- --nodes 2 --fabric shm
-//! cargo run --release --example tpcc -- --nodes 2 --fabric tcp
+//! cargo run --release --features cluster --example tpcc -- --nodes 2 --fabric shm
+//! cargo run --release --features cluster --example tpcc -- --nodes 2 --fabric tcp
 //! cargo run --release --example tpcc -- --help
 //! ```
 //!

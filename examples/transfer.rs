@@ -8,7 +8,7 @@
 
 use std::{process::ExitCode, thread};
 
-use drtm::htm::{Access, Cause, Engine, EngineVisitor, FallbackLock, Htm, Line, Policy, Request, Stats, select};
+use drtm_htm::{Access, Cause, Engine, EngineVisitor, FallbackLock, Htm, Line, Policy, Request, Stats, select};
 
 const ACCOUNTS: usize = 64;
 const OPENING_BALANCE: u64 = 1_000;

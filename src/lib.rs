@@ -1,7 +1,7 @@
 // Where the README's links lead in documentation: of two definitions the first one counts.
 //! [`htm`]: crate::htm
-//! [`kv`]: crate::kv
-//! [`rdma`]: crate::rdma
+//! [`kv`]: https://docs.rs/drtm-kv
+//! [`rdma`]: https://docs.rs/drtm-rdma
 //! [`txn`]: crate::Db
 //! [cluster]: crate::guide::cluster
 //! [durability]: crate::guide::durability
@@ -12,30 +12,51 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "postcard")]
 #[doc(inline)]
-pub use drtm_txn::*;
+pub use drtm_txn::Postcard;
+#[doc(inline)]
+pub use drtm_txn::{
+    AsKey, Builder, Checkpoint, Codec, CodecError, Column, Columns, Commit, CommitToken, Compacted, Config, Conflict,
+    Db, DefaultConfig, Definition, Durability, Entry, Error, Flat, Flow, Hash, Index, IndexDef, IndexKeys, IndexOf,
+    Key, KeyRange, KeyReader, KeyedRow, Kind, Lend, LogError, MemoryUse, Mode, Multi, OccupiedEntry, Options, Ordered,
+    Pairs, Part, PlainData, PlainRow, Pod, PodRef, Point, PrefetchMask, Prefetched, Prefix, Progress, Range, Raw,
+    ReadOnly, RecoveryStep, Row, RowChange, Rows, Savepoint, Shortage, Sink, SinkError, Snapshot, Sorted, Stats,
+    Stored, Table, TableDef, TableOf, TableStats, Tx, Unique, Uniqueness, Update, VacantEntry, Within, part, prefix,
+    within,
+};
+#[cfg(feature = "bincode")]
+#[doc(inline)]
+pub use drtm_txn::{Bincode, Serde};
+// What the derive macro and `prefix` name.
+#[doc(hidden)]
+pub use drtm_txn::{PairEnd, PrefixEnd};
 
-/// Which transactions can run in pieces, each as a transaction of its own, and stay serializable.
-pub mod chopping {
-    #[doc(inline)]
-    pub use drtm_chopping::*;
-}
+#[cfg(feature = "cluster")]
+#[doc(inline)]
+pub use drtm_txn::cluster;
 
-/// A lower layer: transactional memory. Applications need it to choose an engine
-/// ([`Config`]), and seldom otherwise.
+/// The layer below: transactional memory. An application names an engine where it chooses one
+/// ([`Config`], [`Builder::build_with`]); all else is in the crate `drtm-htm`.
 pub mod htm {
-    pub use drtm_htm::*;
+    #[doc(inline)]
+    pub use drtm_htm::{Emulated, EmulatedConfig, Engine, EngineError, Native, NoHtm, Profile, Rtm};
 }
 
-/// A lower layer: records, hash tables and trees in memory that other nodes can read. Transactions
-/// know nothing of what is done to a store directly, so no application mixes them.
-pub mod kv {
-    pub use drtm_kv::*;
-}
-
-/// A lower layer: memory regions, and one-sided verbs and messages between nodes.
+/// The layer below a cluster: fabrics, which connect nodes. All else is in the crate `drtm-rdma`.
+#[cfg(feature = "cluster")]
 pub mod rdma {
-    pub use drtm_rdma::*;
+    #[doc(inline)]
+    pub use drtm_rdma::{
+        Executor, Fabric, FabricError, Incarnation, JoinError, LocalConfig, LocalFabric, NodeEvent, NodeId, Presence,
+        ShmConfig, ShmFabric, VerbError, block_on, run,
+    };
+    #[cfg(feature = "tcp")]
+    #[doc(inline)]
+    pub use drtm_rdma::{Refusal, Refusals, TcpConfig, TcpError, TcpFabric, TcpLimits};
+    #[cfg(feature = "verbs")]
+    #[doc(inline)]
+    pub use drtm_rdma::{VerbsConfig, VerbsError, VerbsFabric};
 }
 
 #[doc = include_str!("../docs/choosing-tables-and-codecs.md")]

@@ -1,12 +1,15 @@
 //! The workspace's own rules: which crate and which file may depend on which, where `unsafe` may
-//! be, and how wide comments are.
+//! be, what the facade exports, and how wide comments are.
 
 mod circles;
+mod surface;
 mod widths;
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use circles::Crate;
@@ -177,6 +180,39 @@ fn module_of(file: &Path) -> String {
         _ => file.with_extension(""),
     };
     module.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("::")
+}
+
+/// An application of one node compiles itself and these (decision 84).
+#[test]
+fn an_application_builds_few_crates() {
+    let tree = ["tree", "--package", "drtm", "--edges", "normal,build", "--prefix", "none", "--offline", "--locked"];
+    let cargo = Command::new(env!("CARGO")).args(tree).current_dir(env!("CARGO_MANIFEST_DIR")).output();
+    let output = cargo.expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let tree = String::from_utf8(output.stdout).expect("names are text");
+    let crates: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(crates.contains("drtm-txn") && crates.len() <= 24, "{}: {crates:?}", crates.len());
+}
+
+/// A change of the surface is seen in `surface.txt`, which is written anew by
+/// `DRTM_SURFACE=write cargo test --package drtm --test layers`.
+#[test]
+fn the_facade_exports_what_the_list_says() {
+    let crates = ["htm", "rdma", "kv", "txn", "derive"];
+    let files = crates.map(|name| (format!("drtm_{name}"), texts(&format!("crates/{name}/src"), false)));
+    let lines = surface::list(&read("src/lib.rs"), &files.into_iter().collect());
+    let listed: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/layers/surface.txt");
+    if std::env::var_os("DRTM_SURFACE").is_some_and(|value| value == "write") {
+        fs::write(&path, &listed).expect("the list can be written");
+    }
+    let known = read("tests/layers/surface.txt");
+    let known: BTreeSet<&str> = known.lines().collect();
+    let found: BTreeSet<&str> = listed.lines().collect();
+    let (added, removed) = (found.difference(&known), known.difference(&found));
+    let changes: Vec<String> =
+        added.map(|line| format!("+ {line}")).chain(removed.map(|line| format!("- {line}"))).collect();
+    assert!(changes.is_empty(), "write the list anew (DRTM_SURFACE=write) if this is meant:\n{}", changes.join("\n"));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Serializable transactions over the memory store.
 //!
 //! - [`Db`]: a database; [`Tx`]: a transaction. [`TableDef`], [`Table`]: typed tables.
-//! - [`IndexDef`], [`Index`]: secondary indexes.
+//!   [`TableOf`]: a table's handle, by its definition.
+//! - [`IndexDef`], [`Index`], [`IndexOf`]: secondary indexes.
 //! - [`Key`]: types whose values can be keys, and their order-preserving encoding as words and
 //!   bytes.
 //! - [`Codec`]: how values become bytes: [`Raw`], [`Pod`], [`PodRef`], [`Bincode`], [`Postcard`].
@@ -14,7 +15,7 @@
 //! All are off by default. `tracing` and `metrics` add no cost to a transaction that succeeds.
 //!
 //! - `bincode` and `postcard`: the serde codecs [`Bincode`] (also [`Serde`]) and [`Postcard`].
-//! - `tcp`: clusters of machines.
+//! - `cluster`: transactions over several nodes. `tcp`: nodes on machines.
 //! - `tracing`: events and spans of the target `drtm`. A database is opened (`info`) or closed
 //!   (`info`, a span `close`). A table is created (`debug`). An index is created (`info`, a span
 //!   `index`) or its creation fails (`warn`). A hash table takes memory (`debug`). A transaction
@@ -129,8 +130,8 @@ pub use key::{PairEnd, PrefixEnd};
 pub use mutation::Mutation;
 pub use part::{Flat, Part};
 pub use rows::{KeyedRow, Point, Prefetched, Rows, Sorted, Stored};
-pub use secondary::{Index, IndexDef, IndexKeys, Multi, Pairs, Unique, Uniqueness};
+pub use secondary::{Index, IndexDef, IndexKeys, IndexOf, Multi, Pairs, Unique, Uniqueness};
 pub use sink::{Commit, Row, RowChange, Sink};
 pub use stats::{MemoryUse, Stats, TableStats};
-pub use table::{Hash, Kind, Ordered, Table, TableDef};
+pub use table::{Definition, Hash, Kind, Ordered, Table, TableDef, TableOf};
 pub use tx::{Entry, Lend, Mode, OccupiedEntry, Range, ReadOnly, Savepoint, Snapshot, Tx, Update, VacantEntry};

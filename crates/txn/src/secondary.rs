@@ -19,6 +19,7 @@ pub(crate) use self::{
 };
 use crate::{
     Codec, CodecError, Hash, Key, Ordered, Pod, Table, TableDef, copied::copied, name::kept, rows::sealed::Sealed,
+    table::Definition,
 };
 
 mod sealed {
@@ -322,7 +323,35 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness> IndexDef<K, C, I, U> {
     }
 }
 
-/// A handle of an open index. It is small and `Copy`.
+/// The handle of an index of the table with this definition, by keys of type `I`.
+///
+/// # Example
+///
+/// ```
+/// use drtm::{Db, Error, IndexDef, IndexOf, Multi, Pod, TableDef, TableOf};
+///
+/// type Scores = TableDef<u64, Pod<u32>>;
+/// const SCORES: Scores = Scores::hash("scores");
+/// const BY_SCORE: IndexDef<u64, Pod<u32>, u32, Multi> = IndexDef::multi("by score", |_, score| Some(score));
+///
+/// struct Ranking {
+///     scores: TableOf<Scores>,
+///     by_score: IndexOf<Scores, u32, Multi>,
+/// }
+///
+/// let db = Db::new()?;
+/// let scores = db.table(SCORES)?;
+/// let ranking = Ranking { scores, by_score: db.index(scores, BY_SCORE)? };
+/// db.transact(|tx| tx.insert(ranking.scores, 1, &900))?;
+/// let best = db.read(|tx| tx.range(ranking.by_score, ..)?.last())?;
+/// assert_eq!(best.map(|((score, _), _)| score), Some(900));
+/// # Ok::<(), Error>(())
+/// ```
+pub type IndexOf<D, I, U = Unique> =
+    Index<<D as Definition>::Key, <D as Definition>::Codec, I, U, <D as Definition>::Kind>;
+
+/// A handle of an open index. It is small and `Copy`. [`IndexOf`] names it by its table's
+/// definition.
 ///
 /// # Example
 ///

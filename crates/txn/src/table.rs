@@ -412,7 +412,53 @@ impl fmt::Display for Types {
     }
 }
 
-/// A handle of an open table. It is small and `Copy`.
+/// A definition of a table, as a type: [`TableOf`] and [`IndexOf`](crate::IndexOf) name handles by
+/// it. Implemented by [`TableDef`].
+///
+/// # Example
+///
+/// See [`TableOf`].
+pub trait Definition: sealed::Sealed {
+    /// The type of keys.
+    type Key;
+    /// The codec of values.
+    type Codec;
+    /// How rows are found.
+    type Kind;
+}
+
+impl<K, C, O> sealed::Sealed for TableDef<K, C, O> {}
+
+impl<K, C, O> Definition for TableDef<K, C, O> {
+    type Key = K;
+    type Codec = C;
+    type Kind = O;
+}
+
+/// The handle of the table with this definition, so that the types of keys and values are written
+/// once.
+///
+/// # Example
+///
+/// ```
+/// use drtm::{Db, Error, Ordered, Pod, TableDef, TableOf};
+///
+/// type Events = TableDef<(u32, u64), Pod<i64>, Ordered>;
+/// const EVENTS: Events = Events::ordered("events");
+///
+/// struct Journal {
+///     db: Db,
+///     events: TableOf<Events>,
+/// }
+///
+/// let db = Db::new()?;
+/// let journal = Journal { events: db.table(EVENTS)?, db };
+/// journal.db.transact(|tx| tx.insert(journal.events, (1, 1), &30))?;
+/// # Ok::<(), Error>(())
+/// ```
+pub type TableOf<D> = Table<<D as Definition>::Key, <D as Definition>::Codec, <D as Definition>::Kind>;
+
+/// A handle of an open table. It is small and `Copy`. [`TableOf`] names it by its definition.
 ///
 /// # Example
 ///
