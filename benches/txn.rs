@@ -23,8 +23,8 @@ use criterion::{
 use drtm::{
     Codec, Config, Db, Error, Hash, Key, Kind, Mode, Ordered, Pod, Raw, Serde, Table, TableDef, Tx,
     htm::NoHtm,
-    kv::{HashConfig, HashTable, KvError, KvTable, Store, Tree, Worker},
 };
+use drtm_kv::{HashConfig, HashTable, KvError, KvTable, Store, Tree, Worker};
 use zerocopy::IntoBytes;
 
 /// A row's value: plain data for one codec, a tuple of numbers for another, bytes for the third.

@@ -7,6 +7,7 @@ use drtm_drive::{
         trial::{Careless, Carelessly, FABRICS, NODES, run_on},
     },
 };
+use drtm_txn::cluster::Protocol;
 
 use super::*;
 
