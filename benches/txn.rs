@@ -21,8 +21,7 @@ use criterion::{
     BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };
 use drtm::{
-    Codec, Config, Db, Error, Hash, Key, Kind, Mode, Ordered, Pod, Raw, Serde, Table, TableDef, Tx,
-    htm::NoHtm,
+    Codec, Config, Db, Error, Hash, Key, Kind, Mode, Ordered, Pod, Raw, Serde, Table, TableDef, Tx, htm::NoHtm,
 };
 use drtm_kv::{HashConfig, HashTable, KvError, KvTable, Store, Tree, Worker};
 use zerocopy::IntoBytes;

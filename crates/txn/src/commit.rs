@@ -17,10 +17,15 @@
 //! transaction. A commit of one row runs the same sequence, compiled for one row.
 
 mod apply;
+pub(crate) mod epoch;
+pub(crate) mod guards;
 mod htm;
 mod lock;
 mod participant;
+pub(crate) mod read_set;
+pub(crate) mod sink;
 mod validate;
+pub(crate) mod write_set;
 
 use std::slice;
 
@@ -36,18 +41,19 @@ use self::{
 };
 use crate::{
     Commit, Config, Conflict, Error, Mode,
-    arena::Arena,
+    commit::{
+        epoch::{advance_beyond, has_version_in, last_of},
+        read_set::ReadSet,
+        write_set::{Write, WriteOp},
+    },
+    db::{inner::Inner, lifecycle::Admission, stats::Counters},
     durability::Log,
-    epoch::{advance_beyond, has_version_in, last_of},
-    inner::Inner,
-    lifecycle::Admission,
+    memory::{arena::Arena, reclaim},
     mutation::Mutation,
-    read_set::ReadSet,
-    reclaim,
-    state::{Scratch, Session, TxState},
-    stats::Counters,
-    ticket::Claim,
-    write_set::{Write, WriteOp},
+    tx::{
+        state::{Scratch, Session, TxState},
+        ticket::Claim,
+    },
 };
 
 /// The bytes that a logged row counts beside its key and its value.

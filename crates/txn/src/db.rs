@@ -4,13 +4,20 @@ mod builder;
 mod checkpoint;
 mod close;
 mod compact;
+pub(crate) mod config;
+pub(crate) mod inner;
+pub(crate) mod lifecycle;
+#[cfg(all(test, feature = "bincode"))]
+pub(crate) mod limits;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod migrate;
+pub(crate) mod name;
 mod options;
 mod report;
 mod retry;
 mod schema;
+pub(crate) mod stats;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -29,7 +36,9 @@ pub(crate) use {
 
 use crate::{
     Codec, CommitToken, Config, DefaultConfig, Error, Key, Mode, ReadOnly, Snapshot, Table, TableDef, Tx, Update,
-    catalog::beside, durability::format::CatalogChange, inner::Inner, lifecycle::thread_name, table::Kind,
+    db::{inner::Inner, lifecycle::thread_name},
+    durability::format::CatalogChange,
+    schema::{catalog::beside, table::Kind},
 };
 
 /// An in-memory transactional database. Clones share one database, and any thread may use them.

@@ -56,82 +56,45 @@
     )
 )]
 
-mod arena;
-mod bounds;
-mod budget;
-mod catalog;
 #[cfg(all(feature = "cluster", not(feature = "model")))]
 pub mod cluster;
-mod codec;
-mod column;
 mod commit;
-mod config;
-mod copied;
-mod culprit;
 mod db;
 #[doc(hidden)]
 pub mod durability;
-mod epoch;
 mod error;
-mod flow;
-mod garbage;
-mod guards;
-mod heap_size;
-mod inner;
-mod key;
-mod lifecycle;
-#[cfg(all(test, feature = "bincode"))]
-mod limits;
-mod located;
+mod index;
+mod memory;
+mod model;
 mod mutation;
-mod name;
-mod opacity;
-mod part;
-mod position;
-mod projection;
-mod quiescence;
-mod read_set;
-mod reclaim;
-mod removed;
-mod rows;
-mod secondary;
-mod sink;
-mod snapshots;
-mod state;
-mod stats;
-mod storage;
-mod sync;
-mod table;
-mod ticket;
+mod schema;
+mod snapshot;
 mod trace;
 mod tx;
-mod value_sink;
-mod way;
-mod write_set;
 
-#[cfg(feature = "postcard")]
-pub use codec::Postcard;
-#[cfg(feature = "bincode")]
-pub use codec::{Bincode, Serde};
-pub use codec::{Codec, CodecError, PlainData, PlainRow, Pod, PodRef, Raw};
-pub use column::{Column, Columns};
-pub use config::{Config, DefaultConfig};
+pub use commit::sink::{Commit, Row, RowChange, Sink};
+pub use db::config::{Config, DefaultConfig};
+pub use db::stats::{MemoryUse, Stats, TableStats};
 pub use db::{Builder, Compacted, Db, Options};
 /// See the trait [`Key`](trait@Key).
 pub use drtm_derive::Key;
 pub use drtm_kv::{PrefetchMask, Shortage};
 pub use durability::{Checkpoint, CommitToken, Durability, LogError, Progress, RecoveryStep};
 pub use error::{Conflict, Error, SinkError};
-pub use flow::Flow;
-pub use key::{AsKey, Key, KeyRange, KeyReader, Prefix, Within, prefix, within};
-#[doc(hidden)]
-pub use key::{PairEnd, PrefixEnd};
+pub use index::{Index, IndexDef, IndexKeys, IndexOf, Multi, Pairs, Unique, Uniqueness};
 #[doc(hidden)]
 pub use mutation::Mutation;
-pub use part::{Flat, Part};
-pub use rows::{KeyedRow, Point, Prefetched, Rows, Sorted, Stored};
-pub use secondary::{Index, IndexDef, IndexKeys, IndexOf, Multi, Pairs, Unique, Uniqueness};
-pub use sink::{Commit, Row, RowChange, Sink};
-pub use stats::{MemoryUse, Stats, TableStats};
-pub use table::{Definition, Hash, Kind, Ordered, Table, TableDef, TableOf};
+#[cfg(feature = "postcard")]
+pub use schema::codec::Postcard;
+#[cfg(feature = "bincode")]
+pub use schema::codec::{Bincode, Serde};
+pub use schema::codec::{Codec, CodecError, PlainData, PlainRow, Pod, PodRef, Raw};
+pub use schema::column::{Column, Columns};
+pub use schema::key::{AsKey, Key, KeyRange, KeyReader, Prefix, Within, prefix, within};
+#[doc(hidden)]
+pub use schema::key::{PairEnd, PrefixEnd};
+pub use schema::part::{Flat, Part};
+pub use schema::table::{Definition, Hash, Kind, Ordered, Table, TableDef, TableOf};
+pub use tx::flow::Flow;
+pub use tx::rows::{KeyedRow, Point, Prefetched, Rows, Sorted, Stored};
 pub use tx::{Entry, Lend, Mode, OccupiedEntry, Range, ReadOnly, Savepoint, Snapshot, Tx, Update, VacantEntry};

@@ -14,24 +14,36 @@
 //! is shown, and the read is over by then.
 
 mod copies;
+pub(crate) mod culprit;
 mod drive;
 mod each;
 mod entry;
 mod exclusive;
+pub(crate) mod flow;
 mod index;
 mod lend;
+pub(crate) mod located;
 mod many;
 mod mode;
+pub(crate) mod opacity;
 mod part;
+pub(crate) mod position;
+pub(crate) mod projection;
 mod range;
 mod read;
 mod reads;
+pub(crate) mod removed;
+pub(crate) mod rows;
 mod run;
 mod savepoint;
 mod scan;
+pub(crate) mod state;
 mod sweep;
+pub(crate) mod ticket;
 mod upkeep;
+pub(crate) mod value_sink;
 mod walk;
+pub(crate) mod way;
 mod write;
 mod writes;
 mod yield_to_ticket;
@@ -50,9 +62,9 @@ use std::{
 
 use crate::{
     Config, Conflict, DefaultConfig, Error,
-    inner::{Inner, Thread},
-    snapshots,
-    state::TxState,
+    db::inner::{Inner, Thread},
+    snapshot,
+    tx::state::TxState,
 };
 
 /// A transaction. Dropping it without a [commit](Self::commit) aborts it: none of its writes are
@@ -105,7 +117,7 @@ pub struct Tx<'db, S: Config = DefaultConfig, M: Mode = Update> {
     main: RefCell<Exclusive<'db, S, M>>,
     nested: OnceCell<Box<Nested<'db, S, M>>>,
     /// The snapshot that all of its reads see. `None` if it began to read in the present.
-    since: Option<snapshots::Opened>,
+    since: Option<snapshot::Opened>,
     /// Whether a row is copied before a closure is shown it: there may be writes, or it is opaque.
     copies: bool,
 }

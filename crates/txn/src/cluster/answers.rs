@@ -10,7 +10,7 @@ use super::{
     state::{Missing, Op, ScannedRange, State},
     wire::{Found, Is, LeasedRow, LineIs, Placed, Scanned, ScannedRow},
 };
-use crate::{Conflict, Error, position::Way};
+use crate::{Conflict, Error, tx::position::Way};
 
 impl<P: Port> State<'_, P> {
     pub(super) fn has_found(&mut self, number: u32, found: &Found<'_>) -> Result<(), Error> {

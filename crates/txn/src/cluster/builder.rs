@@ -18,13 +18,12 @@ use super::{
 };
 use crate::{
     Builder, Codec, Config, Db, DefaultConfig, Error, IndexDef, Key, Table, TableDef, Uniqueness,
-    codec::describe::shortened,
+    db::lifecycle::Admission,
     durability::format::{CatalogChange, TableShape},
-    lifecycle::Admission,
+    index::Writers,
+    memory::storage::KeyRef,
     mutation::Mutation,
-    secondary::Writers,
-    storage::KeyRef,
-    table::Kind,
+    schema::{codec::describe::shortened, table::Kind},
 };
 
 /// Memory for where rows of other nodes were.

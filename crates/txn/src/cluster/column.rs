@@ -5,7 +5,11 @@ use std::ops::Range;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{ClusterTable, Stored};
-use crate::{Codec, CodecError, Flat, Key, Part, Rows, copied::copied, part::WORD, rows::sealed::Sealed, table::Kind};
+use crate::{
+    Codec, CodecError, Flat, Key, Part, Rows,
+    schema::{copied::copied, part::WORD, table::Kind},
+    tx::rows::sealed::Sealed,
+};
 
 /// A column of a cluster's table: a part of every row, as a source of rows.
 ///

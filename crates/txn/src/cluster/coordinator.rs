@@ -29,7 +29,7 @@ use super::{
     state::State,
     wire::{Hello, Introduce, Refusal},
 };
-use crate::{Config, Conflict, Error, mutation::Mutation, storage::KeyRef};
+use crate::{Config, Conflict, Error, memory::storage::KeyRef, mutation::Mutation};
 
 /// How many transactions of a worker locks can tell apart.
 const SLOTS: u16 = 256;

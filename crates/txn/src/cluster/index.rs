@@ -15,8 +15,9 @@ use super::{
     table::{everywhere, owner_of},
 };
 use crate::{
-    AsKey, Codec, Config, Error, Hash, Key, KeyRange, KeyedRow, Rows, Unique, Uniqueness, copied::copied,
-    position::Ends, rows::sealed::Sealed, table::Kind,
+    AsKey, Codec, Config, Error, Hash, Key, KeyRange, KeyedRow, Rows, Unique, Uniqueness,
+    schema::{copied::copied, table::Kind},
+    tx::{position::Ends, rows::sealed::Sealed},
 };
 
 /// An index of a cluster's table. It is small and can be copied.
@@ -229,7 +230,10 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for ClusterIndexKe
         let ClusterIndex { name, partition, .. } = self.index;
         let (start, end) = range.ends();
         // All entries that are found by one key are at one owner.
-        let whole = Ends::new::<I>((start.as_ref().map(crate::key::ByRef), end.as_ref().map(crate::key::ByRef)));
+        let whole = Ends::new::<I>((
+            start.as_ref().map(crate::schema::key::ByRef),
+            end.as_ref().map(crate::schema::key::ByRef),
+        ));
         let nodes = match whole.only() {
             Some(key) => SmallVec::from_slice(&[owner_of((name, &partition), key, owners, here)?]),
             None => everywhere(&partition, owners, here),

@@ -7,9 +7,9 @@ use drtm_rdma::NodeId;
 use super::{Partition, table::owner_of};
 use crate::{
     Codec, Error, IndexDef, Key, Uniqueness,
-    name::Name,
-    secondary::{Entries, Lister, lister},
-    storage::KeyRef,
+    db::name::Name,
+    index::{Entries, Lister, lister},
+    memory::storage::KeyRef,
     tx::encode,
 };
 

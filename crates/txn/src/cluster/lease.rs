@@ -10,7 +10,7 @@ use super::{
     round::keep_first,
     state::{Intent, Op, Row, State},
 };
-use crate::{Config, Conflict, Error, mutation::Mutation, storage::KeyRef};
+use crate::{Config, Conflict, Error, memory::storage::KeyRef, mutation::Mutation};
 
 /// How often a row is looked up again that was not where it was found.
 const LOOKUPS: u32 = 8;

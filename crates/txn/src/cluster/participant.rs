@@ -33,16 +33,19 @@ use super::{
 };
 use crate::{
     Config, Conflict, Durability, Error,
-    arena::{ArenaKey, ArenaRange},
-    commit,
-    inner::Inner,
+    commit::{
+        self,
+        write_set::{Write, WriteOp},
+    },
+    db::inner::Inner,
+    memory::{
+        arena::{ArenaKey, ArenaRange},
+        reclaim,
+        storage::{Absence, Expected, KeyRef, Shift, Storage},
+    },
     mutation::Mutation,
-    position::Way,
-    reclaim,
-    state::TxState,
-    storage::{Absence, Expected, KeyRef, Shift, Storage},
-    table::Any,
-    write_set::{Write, WriteOp},
+    schema::table::Any,
+    tx::{position::Way, state::TxState},
 };
 
 /// A node's tables, as its participants serve them.

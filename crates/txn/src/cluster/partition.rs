@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Key, storage::KeyRef};
+use crate::{Key, memory::storage::KeyRef};
 
 /// How the rows of a table are divided among the nodes that own rows: a function of the key, and
 /// its name.

@@ -6,8 +6,8 @@ use drtm_rdma::NodeId;
 use smallvec::SmallVec;
 
 use crate::{
-    arena::ArenaKey,
-    position::{Ends, Way},
+    memory::arena::ArenaKey,
+    tx::position::{Ends, Way},
 };
 
 /// A range that is read in each run of a transaction, before its body.

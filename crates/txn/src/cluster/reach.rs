@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Config, Conflict, Error,
-    epoch::{has_version_in, version_in},
+    commit::epoch::{has_version_in, version_in},
     mutation::Mutation,
 };
 

@@ -23,7 +23,7 @@ use super::{
         Line, Lock, LockRow, Place, PlaceRow, Read, ReadRow, Reap, ReapRow, Refusal, Scan, ScanRows, Unlock, UnlockRow,
     },
 };
-use crate::{Config, Conflict, Error, mutation::Mutation, position::Way};
+use crate::{Config, Conflict, Error, mutation::Mutation, tx::position::Way};
 
 /// Bytes of rows of a range that are read at once on this node.
 const PAGE: usize = 1 << 16;

@@ -10,7 +10,7 @@ use super::{
     ClusterError, ClusterTable, ClusterTx,
     state::{Intent, Op},
 };
-use crate::{AsKey, Codec, Config, Conflict, DefaultConfig, Error, Key, table::Kind};
+use crate::{AsKey, Codec, Config, Conflict, DefaultConfig, Error, Key, schema::table::Kind};
 
 /// The rows that a transaction is going to use: see
 /// [`Worker::transact_on`](super::Worker::transact_on).

@@ -12,9 +12,8 @@ use super::{
 };
 use crate::{
     AsKey, Codec, CodecError, Config, Error, Key, KeyRange, KeyedRow, Rows,
-    position::Ends,
-    rows::sealed::Sealed,
-    table::{HasOrder, Kind},
+    schema::table::{HasOrder, Kind},
+    tx::{position::Ends, rows::sealed::Sealed},
 };
 
 /// Nodes that are asked for a range.

@@ -15,10 +15,12 @@ use rustc_hash::FxHashMap;
 use super::{ask::Asked, log::Logging, protocol::Forms, ranges::FetchedRange};
 use crate::{
     Conflict, Error,
-    arena::{Arena, ArenaKey, ArenaRange},
-    position::{Ends, Way},
-    secondary::RowEntries,
-    storage::{Absence, KeyRef},
+    index::RowEntries,
+    memory::{
+        arena::{Arena, ArenaKey, ArenaRange},
+        storage::{Absence, KeyRef},
+    },
+    tx::position::{Ends, Way},
 };
 
 /// From how many rows on they are looked up by an index.

@@ -6,7 +6,7 @@ use drtm_rdma::NodeId;
 use smallvec::SmallVec;
 
 use super::{ClusterError, Partition, partition::Home};
-use crate::{Error, Hash, Key, copied::copied, storage::KeyRef};
+use crate::{Error, Hash, Key, memory::storage::KeyRef, schema::copied::copied};
 
 /// A table of a cluster: a name to be copied.
 ///

@@ -23,7 +23,7 @@ pub(super) use self::{
         PlaceRow, ReadRow, ReapRow, ScanRows, SettleUpTo, UnlockRow,
     },
 };
-use crate::storage::{Absence, KeyRef};
+use crate::memory::storage::{Absence, KeyRef};
 
 /// What becomes bytes in a message.
 pub(super) trait Wire<'a>: Sized {

@@ -19,7 +19,7 @@ use super::{
         Read, Reap, Refusal, Scan, Settle, Unlock,
     },
 };
-use crate::{Config, Conflict, Db, DefaultConfig, Error, Options, mutation::Mutation, position::Way};
+use crate::{Config, Conflict, Db, DefaultConfig, Error, Options, mutation::Mutation, tx::position::Way};
 
 /// After how many runs a closure's rows are locked before it is run again.
 pub(super) const CLAIM_AFTER: u32 = 4;

@@ -8,14 +8,12 @@ use drtm_kv::{KvError, Records, RetainOutcome, Version, Worker};
 use super::lock::unlock;
 use crate::{
     Config,
-    arena::Arena,
-    budget::Spent,
-    garbage::NewPast,
-    inner::Inner,
+    commit::write_set::{Write, WriteOp},
+    db::inner::Inner,
+    memory::{arena::Arena, budget::Spent, garbage::NewPast},
     mutation::Mutation,
-    snapshots::Needs,
-    state::Scratch,
-    write_set::{Write, WriteOp},
+    snapshot::Needs,
+    tx::state::Scratch,
 };
 
 /// Writes and unlocks each row. Returns whether a row was removed, whose record must be taken out

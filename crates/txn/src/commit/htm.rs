@@ -8,7 +8,11 @@ use super::{
     lock::{NotLocked, Summary, lock_rows},
     validate::validate,
 };
-use crate::{Config, Conflict, Error, inner::Inner, read_set::ReadSet, write_set::Write};
+use crate::{
+    Config, Conflict, Error,
+    commit::{read_set::ReadSet, write_set::Write},
+    db::inner::Inner,
+};
 
 const HELD: u8 = 1;
 const MOVED: u8 = 2;

@@ -7,7 +7,12 @@
 use drtm_htm::{Access, Engine, Plain, Waiter};
 use drtm_kv::{Handle, Head, Holder, Locking, Records, Version};
 
-use crate::{Config, Conflict, Error, epoch::epoch_of, inner::Inner, mutation::Mutation, write_set::Write};
+use crate::{
+    Config, Conflict, Error,
+    commit::{epoch::epoch_of, write_set::Write},
+    db::inner::Inner,
+    mutation::Mutation,
+};
 
 /// How often a lock held by another transaction is tried again.
 const PATIENCE: u32 = 256;

@@ -13,12 +13,14 @@ use super::{
 };
 use crate::{
     Commit, Config, Conflict, Error,
-    arena::Arena,
+    commit::{
+        epoch::{advance_beyond, epoch_of, has_version_in, last_of},
+        write_set::{Write, WriteOp},
+    },
+    db::inner::Inner,
     durability::{Log, Open, Participant},
-    epoch::{advance_beyond, epoch_of, has_version_in, last_of},
-    inner::Inner,
-    state::TxState,
-    write_set::{Write, WriteOp},
+    memory::arena::Arena,
+    tx::state::TxState,
 };
 
 /// Locks a row for a holder, and reserves memory for its value. Returns the row's version.

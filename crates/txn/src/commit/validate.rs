@@ -4,7 +4,7 @@ use drtm_htm::{Access, Plain};
 use drtm_kv::{Holder, Records};
 
 use super::confirm_reads;
-use crate::{Config, Conflict, inner::Inner, mutation::Mutation, read_set::ReadSet, state::TxState};
+use crate::{Config, Conflict, commit::read_set::ReadSet, db::inner::Inner, mutation::Mutation, tx::state::TxState};
 
 /// Validates the read set. Returns the conflict, if any of it has changed.
 #[inline(always)]

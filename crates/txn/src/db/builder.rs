@@ -18,22 +18,18 @@ use thread_local::ThreadLocal;
 use super::Db;
 use crate::{
     Config, Durability, Error, LogError, Sink,
-    bounds::LEAST_MEMORY,
-    budget::Budget,
-    catalog::{Catalog, next_use},
+    db::{inner::Inner, lifecycle::Lifecycle, stats::Registry},
     durability::{
         self, Creation, LogConfig, Observer, Progress,
         storage::{Files, Storage},
     },
-    garbage,
-    inner::Inner,
-    lifecycle::Lifecycle,
+    memory::{budget::Budget, garbage, quiescence::Quiescence},
+    model::bounds::LEAST_MEMORY,
     mutation::Mutation,
-    quiescence::Quiescence,
-    snapshots::Snapshots,
-    stats::Registry,
-    ticket::Ticket,
+    schema::catalog::{Catalog, next_use},
+    snapshot::Snapshots,
     trace::event,
+    tx::ticket::Ticket,
 };
 
 /// Configures and creates a database.

@@ -10,8 +10,8 @@ use drtm_kv::{KvError, Relocated};
 use super::{Db, retry::try_garbage};
 use crate::{
     Config, Error,
-    catalog::Opened,
-    storage::{OwnedKey, Tour},
+    memory::storage::{OwnedKey, Tour},
+    schema::catalog::Opened,
     trace::event,
 };
 

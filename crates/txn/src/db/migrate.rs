@@ -21,13 +21,14 @@ use std::borrow::Borrow;
 use super::Db;
 use crate::{
     Codec, Config, Error, Key, Table, TableDef,
-    catalog::{Opened, beside},
+    db::{inner::Inner, lifecycle::Admission},
     durability::format::CatalogChange,
-    inner::Inner,
-    lifecycle::Admission,
+    memory::storage::OwnedKey,
     mutation::Mutation,
-    storage::OwnedKey,
-    table::Kind,
+    schema::{
+        catalog::{Opened, beside},
+        table::Kind,
+    },
     trace::event,
 };
 

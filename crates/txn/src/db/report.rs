@@ -5,7 +5,11 @@ use drtm_kv::record_bytes;
 use drtm_rdma::Region;
 
 use super::Db;
-use crate::{Config, Error, MemoryUse, Stats, TableStats, garbage::Garbage, inner::Inner, storage::KeyRef};
+use crate::{
+    Config, Error, MemoryUse, Stats, TableStats,
+    db::inner::Inner,
+    memory::{garbage::Garbage, storage::KeyRef},
+};
 
 impl<S: Config> Db<S> {
     /// Returns the counts of transactions by outcome.

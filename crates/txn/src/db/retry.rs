@@ -11,12 +11,14 @@ use drtm_kv::{forget_lack, has_lacked_memory};
 use super::options::Options;
 use crate::{
     Config, Conflict, Error,
-    bounds::{ROWS_TRIED, TRIES},
-    inner::{Inner, Thread},
-    reclaim,
-    sync::this_thread,
-    ticket::{Held, LONGEST_TERM, TERM, doubled},
+    db::inner::{Inner, Thread},
+    memory::reclaim,
+    model::{
+        bounds::{ROWS_TRIED, TRIES},
+        sync::this_thread,
+    },
     trace::{self, event},
+    tx::ticket::{Held, LONGEST_TERM, TERM, doubled},
 };
 
 /// How long a transaction for which there is no memory waits for others to end, and how long it

@@ -2,8 +2,8 @@
 
 use super::Db;
 use crate::{
-    Codec, Config, Error, Key, Kind, Table, catalog::Opened, durability::format::CatalogChange, lifecycle::Admission,
-    reclaim, trace::event,
+    Codec, Config, Error, Key, Kind, Table, db::lifecycle::Admission, durability::format::CatalogChange,
+    memory::reclaim, schema::catalog::Opened, trace::event,
 };
 
 impl<S: Config> Db<S> {

@@ -25,8 +25,8 @@ use super::{
 };
 use crate::{
     Error,
-    catalog::Recorded,
     mutation::Mutation,
+    schema::catalog::Recorded,
     trace::{event, within},
 };
 

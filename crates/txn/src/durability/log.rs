@@ -40,7 +40,9 @@ use super::{
     format::CatalogChange,
     storage::{DirectoryLock, Storage},
 };
-use crate::{Commit, Error, catalog::Catalog, mutation::Mutation, snapshots::Snapshots, sync, trace::event};
+use crate::{
+    Commit, Error, model::sync, mutation::Mutation, schema::catalog::Catalog, snapshot::Snapshots, trace::event,
+};
 
 /// How a log is written.
 #[derive(Clone, Copy, Debug)]

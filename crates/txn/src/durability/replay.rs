@@ -38,10 +38,12 @@ use super::{
 };
 use crate::{
     Error,
-    catalog::{Catalog, Opened},
+    memory::storage::{Expected, KeyRef, Storage},
     mutation::Mutation,
-    storage::{Expected, KeyRef, Storage},
-    table::Any,
+    schema::{
+        catalog::{Catalog, Opened},
+        table::Any,
+    },
 };
 
 /// The approximate bytes of a row beside its key and its value.

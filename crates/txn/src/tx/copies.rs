@@ -2,8 +2,8 @@
 
 use super::{Exclusive, Lend, Mode, Range, Tx, scan::Scan};
 use crate::{
-    AsKey, Codec, Config, Error, Flow, Key, Ordered, Sorted, Stored, Table, arena::Values, name::Name,
-    projection::Projection, table::Kind,
+    AsKey, Codec, Config, Error, Flow, Key, Ordered, Sorted, Stored, Table, db::name::Name, memory::arena::Values,
+    schema::table::Kind, tx::projection::Projection,
 };
 
 impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {

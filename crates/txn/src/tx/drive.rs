@@ -6,7 +6,7 @@ use std::ops::{Bound, ControlFlow};
 use drtm_htm::Engine;
 use drtm_kv::{AsOf, Cursor, ForHolder, Inline, Passed, Past, ReadEntry, Tree, ValueSink, Visibility};
 
-use crate::{Error, name::Name, write_set::WriteSet};
+use crate::{Error, commit::write_set::WriteSet, db::name::Name};
 
 /// Records what a transaction reads on the fast path.
 pub(super) trait Reader<V: Visibility> {

@@ -11,9 +11,11 @@ use super::{
     scan::{RangeState, Scan},
 };
 use crate::{
-    Config, Error, Flow, Key, Ordered, Sorted, Stored, arena::Arena, name::Name, position::Position,
-    projection::Projection, read_set::ReadSet, state::TxState, storage::Storage, value_sink::CodecSink,
-    write_set::WriteTarget,
+    Config, Error, Flow, Key, Ordered, Sorted, Stored,
+    commit::{read_set::ReadSet, write_set::WriteTarget},
+    db::name::Name,
+    memory::{arena::Arena, storage::Storage},
+    tx::{position::Position, projection::Projection, state::TxState, value_sink::CodecSink},
 };
 
 impl<'db, R: Stored<Kind = Ordered>, L: Lend<'db, S>, S: Config> Range<'db, R, L, S> {

@@ -5,8 +5,13 @@ use std::{borrow::Borrow, fmt, marker::PhantomData};
 
 use super::{Exclusive, read::Row};
 use crate::{
-    AsKey, Codec, Config, DefaultConfig, Error, Key, Raw, Table, catalog::Opened, key::ByRef, projection::Projection,
-    table::Any, table::Kind,
+    AsKey, Codec, Config, DefaultConfig, Error, Key, Raw, Table,
+    schema::{
+        catalog::Opened,
+        key::ByRef,
+        table::{Any, Kind},
+    },
+    tx::projection::Projection,
 };
 
 /// The entry of a key in a table, like that of a map: returned by [`Tx::entry`](crate::Tx::entry).

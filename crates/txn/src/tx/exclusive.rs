@@ -8,16 +8,21 @@ use drtm_kv::{ReadEntry, Version};
 use super::{Mode, Update};
 use crate::{
     AsKey, Codec, Config, Conflict, DefaultConfig, Durability, Error, Key, Table,
-    catalog::Opened,
-    commit, culprit,
+    commit::{self, write_set::WriteOp},
+    db::inner::{Inner, Thread},
     durability::{Choice, Log},
-    inner::{Inner, Thread},
+    memory::{
+        reclaim,
+        storage::{Absence, KeyRef},
+    },
     mutation::Mutation,
-    reclaim, snapshots,
-    state::{LONG_READ, TxState},
-    storage::{Absence, KeyRef},
+    schema::catalog::Opened,
+    snapshot,
     trace::event,
-    write_set::WriteOp,
+    tx::{
+        culprit,
+        state::{LONG_READ, TxState},
+    },
 };
 
 /// A transaction that nothing else uses meanwhile. Dropping it without a
@@ -34,7 +39,7 @@ pub struct Exclusive<'db, S: Config = DefaultConfig, M: Mode = Update> {
     /// The conflict that keeps it from committing, once one has been reported.
     pub(crate) doomed: Cell<Option<Conflict>>,
     /// The snapshot that is read, unless it is the present.
-    snapshot: Option<snapshots::Opened>,
+    snapshot: Option<snapshot::Opened>,
     mode: PhantomData<M>,
 }
 
@@ -85,7 +90,7 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
     }
 
     /// Begins a transaction for reads that are nested in those of another one.
-    pub(super) fn new_nested(db: &'db Inner<S>, snapshot: Option<snapshots::Opened>) -> Result<Self, Error> {
+    pub(super) fn new_nested(db: &'db Inner<S>, snapshot: Option<snapshot::Opened>) -> Result<Self, Error> {
         let mut state = db.take(db.thread())?;
         state.session.admission = db.lifecycle.now(db.engine());
         state.is_nested = true;
@@ -104,7 +109,7 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
     }
 
     /// Returns the snapshot that is read. `None` if it reads the present.
-    pub(super) fn snapshot(&self) -> Option<snapshots::Opened> {
+    pub(super) fn snapshot(&self) -> Option<snapshot::Opened> {
         self.snapshot
     }
 

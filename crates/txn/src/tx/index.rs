@@ -7,10 +7,12 @@ use super::{Exclusive, Found, Mode};
 use crate::{
     AsKey, Codec, Config, Error, Index, IndexKeys, Key, KeyRange, Multi, Ordered, Pairs, Point, Rows, Sorted, Table,
     Unique, Uniqueness,
-    key::{PairEnd, pairs_of},
-    name::Name,
-    position::{Ends, Position},
-    table::Kind,
+    db::name::Name,
+    schema::{
+        key::{PairEnd, pairs_of},
+        table::Kind,
+    },
+    tx::position::{Ends, Position},
 };
 
 impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Rows for Index<K, C, I, U, O> {

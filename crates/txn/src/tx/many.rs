@@ -13,16 +13,15 @@ use super::{
 };
 use crate::{
     AsKey, Codec, CodecError, Config, Error, Flow, Key, Stored,
-    arena::Arena,
-    catalog::Opened,
-    located::Located,
-    projection::{ByteRange, Projection},
-    read_set::ReadSet,
-    state::TxState,
-    storage::Storage,
-    table::Reach,
-    value_sink::ProjectedSink,
-    write_set::WriteTarget,
+    commit::{read_set::ReadSet, write_set::WriteTarget},
+    memory::{arena::Arena, storage::Storage},
+    schema::{catalog::Opened, table::Reach},
+    tx::{
+        located::Located,
+        projection::{ByteRange, Projection},
+        state::TxState,
+        value_sink::ProjectedSink,
+    },
 };
 
 impl<S: Config, M: Mode> Exclusive<'_, S, M> {

@@ -5,13 +5,16 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::{Exclusive, Found, read::Row};
 use crate::{
     AsKey, Config, Error, Flat, Key, Part, Table,
-    arena::{Arena, ArenaRange},
-    catalog::Opened,
-    projection::{ByteRange, Projection},
-    state::TxState,
-    storage::KeyRef,
-    table::Kind,
-    write_set::{WriteOp, WriteTarget},
+    commit::write_set::{WriteOp, WriteTarget},
+    memory::{
+        arena::{Arena, ArenaRange},
+        storage::KeyRef,
+    },
+    schema::{catalog::Opened, table::Kind},
+    tx::{
+        projection::{ByteRange, Projection},
+        state::TxState,
+    },
 };
 
 impl<S: Config> Exclusive<'_, S> {

@@ -8,15 +8,14 @@ use drtm_kv::{ForHolder, Handle, MAX_KEY, Past, PrefetchMask, ReadEntry};
 use super::{Exclusive, Found, Mode};
 use crate::{
     AsKey, Codec, CodecError, Config, Conflict, Error, Key, Point, Prefetched, Stored, Table,
-    arena::Arena,
-    catalog::Opened,
-    name::Name,
-    projection::Projection,
-    state::TxState,
-    storage::KeyRef,
-    table::{Kind, Reach},
-    value_sink::ProjectedSink,
-    write_set::{Write, WriteOp, WriteTarget},
+    commit::write_set::{Write, WriteOp, WriteTarget},
+    db::name::Name,
+    memory::{arena::Arena, storage::KeyRef},
+    schema::{
+        catalog::Opened,
+        table::{Kind, Reach},
+    },
+    tx::{projection::Projection, state::TxState, value_sink::ProjectedSink},
 };
 
 /// A row as it was found: where its value is, and which record it has.

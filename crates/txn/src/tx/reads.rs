@@ -1,7 +1,9 @@
 //! Reads, by several readers at once.
 
 use super::{Mode, Range, Tx};
-use crate::{AsKey, Codec, Config, Error, Flow, Key, KeyRange, Point, Prefetched, Sorted, Stored, Table, table::Kind};
+use crate::{
+    AsKey, Codec, Config, Error, Flow, Key, KeyRange, Point, Prefetched, Sorted, Stored, Table, schema::table::Kind,
+};
 
 impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
     /// Returns a row's value. `None` if there is no such row.

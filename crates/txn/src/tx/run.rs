@@ -3,12 +3,13 @@
 use super::Exclusive;
 use crate::{
     Codec, Config, Error, Key, Table,
-    arena::{ArenaKey, ArenaRange},
-    catalog::Opened,
-    state::TxState,
-    storage::{Expected, KeyRef},
-    table::Kind,
-    write_set::{Write, WriteOp},
+    commit::write_set::{Write, WriteOp},
+    memory::{
+        arena::{ArenaKey, ArenaRange},
+        storage::{Expected, KeyRef},
+    },
+    schema::{catalog::Opened, table::Kind},
+    tx::state::TxState,
 };
 
 /// The number of rows that are inserted into a table together.

@@ -3,7 +3,7 @@
 use drtm_kv::Holder;
 
 use super::Exclusive;
-use crate::{Config, Error, mutation::Mutation, state::TxState, write_set::Mark};
+use crate::{Config, Error, commit::write_set::Mark, mutation::Mutation, tx::state::TxState};
 
 /// A point in a transaction to which its writes can be rolled back.
 ///

@@ -10,9 +10,11 @@ use super::{
     read::{Row, was_found},
 };
 use crate::{
-    Config, Error, Key, KeyedRow, Sorted, arena::Arena, catalog::Opened, codec::expected_bytes, position::Position,
-    projection::Projection, read_set::ReadSet, removed, state::TxState, storage::Storage, value_sink::ArenaEnd,
-    write_set::WriteTarget,
+    Config, Error, Key, KeyedRow, Sorted,
+    commit::{read_set::ReadSet, write_set::WriteTarget},
+    memory::{arena::Arena, storage::Storage},
+    schema::{catalog::Opened, codec::expected_bytes},
+    tx::{position::Position, projection::Projection, removed, state::TxState, value_sink::ArenaEnd},
 };
 
 /// Where a range is.

@@ -11,16 +11,21 @@ use super::{
 };
 use crate::{
     Codec, Config, Error, Flow, Key, Ordered, Table,
-    arena::Arena,
-    arena::ArenaKey,
+    commit::{
+        read_set::ReadSet,
+        write_set::{Write, WriteOp},
+    },
+    memory::{
+        arena::{Arena, ArenaKey},
+        storage::{KeyRef, Storage},
+    },
     mutation::Mutation,
-    position::Position,
-    projection::Projection,
-    read_set::ReadSet,
-    state::TxState,
-    storage::{KeyRef, Storage},
-    value_sink::{ArenaEnd, CodecSink},
-    write_set::{Write, WriteOp},
+    tx::{
+        position::Position,
+        projection::Projection,
+        state::TxState,
+        value_sink::{ArenaEnd, CodecSink},
+    },
 };
 
 impl<'db, K: Key, C: Codec, S: Config> Range<'db, Table<K, C, Ordered>, &mut Tx<'db, S>, S> {

@@ -5,12 +5,11 @@ use std::mem;
 use super::{Exclusive, Found};
 use crate::{
     Config, Conflict, Error, Ordered, Raw, Table,
-    catalog::Opened,
-    projection::Projection,
-    secondary::{Entries, Entry, Listed, RowEntries},
-    storage::{Expected, KeyRef},
-    table::Any,
-    write_set::WriteOp,
+    commit::write_set::WriteOp,
+    index::{Entries, Entry, Listed, RowEntries},
+    memory::storage::{Expected, KeyRef},
+    schema::{catalog::Opened, table::Any},
+    tx::projection::Projection,
 };
 
 impl<'db, S: Config> Exclusive<'db, S> {

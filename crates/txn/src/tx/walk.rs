@@ -8,10 +8,9 @@ use std::ops::ControlFlow;
 use super::{Exclusive, Mode, read::Row, scan::Scan};
 use crate::{
     Codec, Config, Error, Flow, Key, Table,
-    catalog::Opened,
-    projection::Projection,
-    storage::{OwnedKey, Tour},
-    table::Kind,
+    memory::storage::{OwnedKey, Tour},
+    schema::{catalog::Opened, table::Kind},
+    tx::projection::Projection,
 };
 
 impl<S: Config, M: Mode> Exclusive<'_, S, M> {

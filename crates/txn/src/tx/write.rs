@@ -7,13 +7,16 @@ use drtm_kv::Placed;
 use super::{Exclusive, Found, read::Row};
 use crate::{
     AsKey, Codec, Config, Error, Key, Stored, Table,
-    arena::{Arena, ArenaRange},
-    catalog::Opened,
-    projection::Projection,
-    state::TxState,
-    storage::{Absence, Expected, KeyRef},
-    table::{Kind, Reach},
-    write_set::{Write, WriteOp, WriteTarget},
+    commit::write_set::{Write, WriteOp, WriteTarget},
+    memory::{
+        arena::{Arena, ArenaRange},
+        storage::{Absence, Expected, KeyRef},
+    },
+    schema::{
+        catalog::Opened,
+        table::{Kind, Reach},
+    },
+    tx::{projection::Projection, state::TxState},
 };
 
 impl<S: Config> Exclusive<'_, S> {

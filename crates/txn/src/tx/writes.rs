@@ -3,7 +3,9 @@
 use std::borrow::Borrow;
 
 use super::{Entry, Mode, Range, Savepoint, Tx};
-use crate::{AsKey, Codec, CommitToken, Config, Durability, Error, Key, KeyRange, Sorted, Stored, Table, table::Kind};
+use crate::{
+    AsKey, Codec, CommitToken, Config, Durability, Error, Key, KeyRange, Sorted, Stored, Table, schema::table::Kind,
+};
 
 impl<'db, S: Config> Tx<'db, S> {
     /// Sets a row's value, whether the row exists or not.

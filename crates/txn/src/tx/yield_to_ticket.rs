@@ -5,11 +5,10 @@ use drtm_kv::{ForHolder, NoValue, PhantomGuard};
 use super::Exclusive;
 use crate::{
     Config, Error,
-    catalog::Opened,
+    memory::storage::{Absence, KeyRef},
     mutation::Mutation,
-    storage::{Absence, KeyRef},
-    table::Any,
-    ticket::Claim,
+    schema::{catalog::Opened, table::Any},
+    tx::ticket::Claim,
 };
 
 impl<S: Config> Exclusive<'_, S> {

@@ -259,7 +259,7 @@ mod tests {
             replica::ReplicaTable,
         },
         durability::format::{Change, RecordKind, RecordWriter},
-        storage::Storage,
+        memory::storage::Storage,
     };
 
     fn backup() -> Backup<NoHtm> {

@@ -28,8 +28,8 @@ use crate::{
         coordinator::Coordinator,
         state::{Op, Row, State},
     },
+    commit::epoch::version_in,
     durability::format::{Change, Entry, MOST_VALUE, RecordKind, RecordWriter},
-    epoch::version_in,
 };
 
 /// What a message has beside a piece of a record.

@@ -10,8 +10,8 @@ use drtm_rdma::{NodeId, RegionError};
 
 use crate::{
     durability::format::{Change, Entry},
-    storage::{Expected, KeyRef, OwnedKey, Storage},
-    table::Any,
+    memory::storage::{Expected, KeyRef, OwnedKey, Storage},
+    schema::table::Any,
 };
 
 /// A table of an owner, and how long its keys are if they are words.

@@ -3,7 +3,7 @@
 use drtm_htm::Engine;
 use drtm_kv::{KvError, Version};
 
-use crate::storage::{KeyRef, Storage};
+use crate::memory::storage::{KeyRef, Storage};
 
 /// A row of an owner, as its owner or a backup has it.
 ///

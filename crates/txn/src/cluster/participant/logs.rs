@@ -11,9 +11,11 @@ use crate::{
         log::Backup,
         wire::{Change, ChangedRow, Refusal, RingPlace},
     },
-    commit,
+    commit::{
+        self,
+        write_set::{Write, WriteOp},
+    },
     durability::{Log, Open, Participant as LogParticipant},
-    write_set::{Write, WriteOp},
 };
 
 impl<S: Config> Participant<S> {

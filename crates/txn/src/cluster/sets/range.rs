@@ -7,7 +7,7 @@ use super::{Rows, Sets};
 use crate::{
     Codec, Config, Conflict, Error, Key, KeyRange, Ordered,
     cluster::{ClusterTable, ClusterTx, Sorted as _, ask::Asks, ranges::FetchedRange, state::State},
-    position::Way,
+    tx::position::Way,
 };
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> Sets<'_, '_, F, S> {

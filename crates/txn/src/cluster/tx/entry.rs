@@ -8,7 +8,7 @@ use super::ClusterTx;
 use crate::{
     AsKey, Codec, Config, DefaultConfig, Error, Hash, Key,
     cluster::{ClusterTable, state::Op},
-    table::Kind,
+    schema::table::Kind,
 };
 
 /// A row's place in a cluster's table, as maps have it: [`ClusterTx::entry`] gives it. The row is

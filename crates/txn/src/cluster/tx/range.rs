@@ -12,15 +12,14 @@ use drtm_rdma::{Fabric, Phase};
 use super::{ClusterTx, PATIENCE};
 use crate::{
     AsKey, Codec, Config, Error, Key, KeyRange, KeyedRow, Ordered,
-    arena::ArenaKey,
     cluster::{
         ClusterTable, Sorted,
         ask::{Ask, Asks},
         state::{Op, ScannedRange, State},
     },
-    key::ByRef,
-    position::Way,
-    storage::KeyRef,
+    memory::{arena::ArenaKey, storage::KeyRef},
+    schema::key::ByRef,
+    tx::position::Way,
 };
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {

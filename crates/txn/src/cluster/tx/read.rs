@@ -12,7 +12,7 @@ use crate::{
         state::Row,
         table::owner_of,
     },
-    table::Kind,
+    schema::table::Kind,
     tx::encode,
 };
 

@@ -14,9 +14,9 @@ use super::ClusterTx;
 use crate::{
     Config, Error,
     cluster::{index_info::IndexInfo, state::Op},
+    index::{Entries, Entry, RowEntries},
+    memory::storage::KeyRef,
     mutation::Mutation,
-    secondary::{Entries, Entry, RowEntries},
-    storage::KeyRef,
 };
 
 /// Entries of a row, by the numbers of their own rows: mostly one or two.

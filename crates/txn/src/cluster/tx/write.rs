@@ -7,9 +7,9 @@ use drtm_rdma::Fabric;
 use super::ClusterTx;
 use crate::{
     AsKey, Codec, Config, Error, Key,
-    arena::ArenaRange,
     cluster::{ClusterTable, Stored, state::Op},
-    table::Kind,
+    memory::arena::ArenaRange,
+    schema::table::Kind,
 };
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::Wire;
 use crate::{
     Durability,
-    storage::{Absence, KeyRef, Shift},
+    memory::storage::{Absence, KeyRef, Shift},
 };
 
 /// What one of a transaction's own insertions did to a guard.

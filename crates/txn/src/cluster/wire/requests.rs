@@ -6,7 +6,7 @@ use drtm_kv::{Handle, Holder, Version};
 use drtm_rdma::rpc::{Decode, DecodeError, Encode, Reader};
 
 use super::Wire;
-use crate::storage::{Absence, KeyRef};
+use crate::memory::storage::{Absence, KeyRef};
 
 /// Messages whose fields follow each other.
 macro_rules! messages {

@@ -7,7 +7,7 @@ use super::{
     take,
     varint::{self, LONGEST, put, signed, take_varint, unsigned},
 };
-use crate::epoch::{COUNT_BITS, epoch_of};
+use crate::commit::epoch::{COUNT_BITS, epoch_of};
 use drtm_kv::Version;
 
 const HEADER: usize = 24;

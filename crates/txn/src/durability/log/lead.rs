@@ -12,7 +12,7 @@ use std::{
 use drtm_htm::{Engine, Waiter, fence_locked};
 
 use super::{Log, Participant, Unwritten, Writer};
-use crate::{Error, bounds::MODEL, trace::event};
+use crate::{Error, model::bounds::MODEL, trace::event};
 
 /// How long the leader watches an open epoch before it sleeps between looks. A commit takes less.
 /// If it takes longer, its thread probably lacks a processor, perhaps that of the leader.

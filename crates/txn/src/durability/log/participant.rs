@@ -18,8 +18,8 @@ use parking_lot::{Mutex, MutexGuard};
 use super::buffer::Buffer;
 use crate::{
     Commit, Error, Row, RowChange,
-    bounds::MODEL,
     durability::format::{CatalogChange, Change, Damage, Entry, RecordKind, RecordWriter},
+    model::bounds::MODEL,
 };
 
 /// No transaction is committing.

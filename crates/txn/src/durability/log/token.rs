@@ -12,7 +12,10 @@ use drtm_htm::Engine;
 use drtm_kv::Version;
 
 use super::{Log, lead::Deadline};
-use crate::{Durability, Error, LogError, epoch::epoch_of, read_set::ReadSet};
+use crate::{
+    Durability, Error, LogError,
+    commit::{epoch::epoch_of, read_set::ReadSet},
+};
 
 /// When a transaction's commit returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

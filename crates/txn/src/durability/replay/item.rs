@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use drtm_kv::Version;
 use rustc_hash::FxBuildHasher;
 
-use crate::{durability::format::Entry, epoch::epoch_of};
+use crate::{commit::epoch::epoch_of, durability::format::Entry};
 
 /// An entry of the log, or a row of a checkpoint.
 #[derive(Clone, Copy)]

@@ -1,0 +1,245 @@
+//! Taking back what transactions leave behind (see `garbage`): tried by the thread that leaves it,
+//! then now and then by threads that commit, and by a thread that closes a snapshot.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use drtm_htm::Engine;
+use drtm_kv::{Handle, KvError, Locking, ReadEntry, Reaped, Worker};
+
+use crate::{
+    Config, Error,
+    commit::epoch::last_version_of,
+    db::{inner::Inner, stats::Counters},
+    memory::{budget::Spent, garbage::Garbage, storage::KeyRef},
+    model::bounds::either,
+    schema::catalog::{Dropped, Opened},
+    tx::state::TxState,
+};
+
+/// How many commits there are between attempts to take something back, and how much is tried at
+/// once: whatever a snapshot that stays open holds up, a commit does not become slow for it.
+const TURN: u32 = 32;
+const BATCH: usize = 512;
+
+/// How long the thread that drops a table waits for open transactions, and how long it sleeps
+/// between looks. A model looks once, since it knows no time.
+const PATIENCE: Duration = either(Duration::from_millis(50), Duration::ZERO);
+const NAP: Duration = Duration::from_micros(200);
+
+/// Takes a record out of its table, or keeps it in mind.
+pub(crate) fn reap<S: Config>(
+    db: &Inner<S>,
+    (worker, counters): (&mut Worker<S::Engine>, &Counters),
+    table: u16,
+    key: KeyRef<'_>,
+    seen: ReadEntry,
+) -> Result<(), KvError> {
+    let Some(opened) = db.catalog.get(table) else { return Ok(()) };
+    // Nothing is taken out of what the holder of the ticket may have passed.
+    let reaped = if db.ticket.is_held() {
+        Reaped::Busy
+    } else {
+        opened.storage.reap(worker, key, seen, || counters.takes_out(db.engine()))?
+    };
+    if reaped == Reaped::Busy {
+        db.garbage.push(Garbage::Row { table, key: key.into(), seen });
+    }
+    Ok(())
+}
+
+/// Takes the records out that a transaction has made for insertions that do not commit.
+pub(crate) fn undo_inserts<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>) {
+    let TxState { writes, arena, worker, session, .. } = state;
+    for write in writes.as_slice().iter().chain(writes.undone()).filter(|write| write.is_made) {
+        // A store that is corrupt says so to its next user; this transaction fails already.
+        let _ = reap(db, (worker, &session.counters), write.table, write.key.in_bytes(&arena.keys), write.seen());
+    }
+}
+
+/// Whether it is time to try again what could not be taken back.
+#[inline(always)]
+pub(crate) fn is_to_be_tried<E: Engine>(state: &TxState<E>) -> bool {
+    state.session.commits.is_multiple_of(TURN)
+}
+
+/// Now and then tries again what could not be taken back.
+#[inline]
+pub(crate) fn try_again<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), KvError> {
+    if is_to_be_tried(state) { try_some(db, state) } else { Ok(()) }
+}
+
+/// Tries to take back some of what is left.
+#[cold]
+pub(crate) fn try_some<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), KvError> {
+    state.note_bytes();
+    if db.garbage.is_empty() || db.ticket.is_held() {
+        return Ok(());
+    }
+    let mut spent = Spent::default();
+    let tried = try_each(db, state, &mut spent);
+    db.past.enter(spent);
+    tried
+}
+
+fn try_each<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>, spent: &mut Spent) -> Result<(), KvError> {
+    db.snapshots.needs(&db.store, &mut state.scratch.needs)?;
+    let mut tried = 0;
+    // What was left behind meanwhile, and what is put back, is for the next time.
+    for _ in 0..db.garbage.len() {
+        if tried >= BATCH {
+            break;
+        }
+        let Some(mut left) = db.garbage.pop() else { break };
+        if matches!(&left, Garbage::Past { until, .. } if state.scratch.needs.include_any_before(*until)) {
+            // And so, most likely, are those that were left after it.
+            db.garbage.push(left);
+            break;
+        }
+        tried += 1;
+        let is_done = match &mut left {
+            Garbage::Row { table, key, seen } => match db.catalog.get(*table) {
+                Some(opened) => {
+                    let TxState { worker, session, .. } = &mut *state;
+                    let going = || session.counters.takes_out(db.engine());
+                    opened.storage.reap(worker, key.as_ref(), *seen, going)? != Reaped::Busy
+                }
+                None => true,
+            },
+            Garbage::Table { table, at } => {
+                tried = BATCH;
+                empty(db, state, *table, *at)?
+            }
+            Garbage::Past { rows, age, .. } => {
+                tried += rows.len() - 1;
+                rows.iter().for_each(|at| db.store.records().prefetch(*at));
+                let mut failed = Ok(());
+                rows.retain(|at| match forget(db, state, *at, spent) {
+                    Ok(is_done) => !is_done,
+                    Err(error) => {
+                        failed = Err(error);
+                        true
+                    }
+                });
+                if let Err(error) = failed {
+                    db.garbage.push(left);
+                    return Err(error);
+                }
+                if rows.is_empty() {
+                    db.garbage.end(*age);
+                }
+                rows.is_empty()
+            }
+        };
+        if !is_done {
+            db.garbage.push(left);
+        }
+    }
+    Ok(())
+}
+
+/// Takes the rows out of tables that were dropped: now, if the transactions that were admitted
+/// before end soon, or else later.
+pub(crate) fn empty_dropped<S: Config>(db: &Inner<S>, Dropped { tables, at }: Dropped) -> Result<(), Error> {
+    let thread = db.thread();
+    let mut state = db.take(thread)?;
+    let emptied = await_end(db, &mut state, at).and_then(|has_ended| {
+        for table in tables {
+            if !has_ended || !empty(db, &mut state, table, at)? {
+                db.garbage.push(Garbage::Table { table, at });
+            }
+        }
+        Ok(has_ended)
+    });
+    db.give_back(thread, state);
+    if emptied? {
+        await_spans(db);
+    }
+    Ok(())
+}
+
+/// Waits a while until memory that left its tables in whole spans can be used again. Otherwise it
+/// is taken out of quarantine when memory is needed.
+pub(crate) fn await_spans<S: Config>(db: &Inner<S>) {
+    let until = Instant::now() + PATIENCE;
+    db.store.release_spans();
+    while db.store.waiting_spans() > 0 && Instant::now() < until {
+        thread::sleep(NAP);
+        db.store.release_spans();
+    }
+}
+
+/// Waits a while until no operation is left that was admitted before a change of the schema.
+/// Returns whether none is.
+pub(crate) fn await_end<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>, at: u64) -> Result<bool, KvError> {
+    let until = Instant::now() + PATIENCE;
+    while !has_ended(db, at) {
+        if Instant::now() >= until {
+            return Ok(false);
+        }
+        // No transaction of this thread tells that it looks at records.
+        let visit = db.store.visit();
+        let tried = try_some(db, state);
+        drop(visit);
+        tried?;
+        thread::sleep(NAP);
+    }
+    Ok(true)
+}
+
+/// Returns whether no operation is left that was admitted before a change of the schema, nor what
+/// it has left behind: older versions among them.
+fn has_ended<S: Config>(db: &Inner<S>, at: u64) -> bool {
+    db.quiescence.seems_since(at, db.engine(), &db.lifecycle, &db.garbage)
+}
+
+/// Takes all rows out of a table that was dropped, if no operation that may use it is left. Returns
+/// whether its storage is empty: another table can have it then.
+fn empty<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>, table: u16, at: u64) -> Result<bool, KvError> {
+    let Some(opened) = db.catalog.get(table) else { return Ok(true) };
+    if !has_ended(db, at) {
+        return Ok(false);
+    }
+    empty_all(db, state, opened)?;
+    // Garbage may be about to be taken out by another thread.
+    db.catalog.reuse_storage(opened)
+}
+
+/// Takes all rows out of a table that no operation uses.
+pub(crate) fn empty_all<S: Config>(
+    db: &Inner<S>,
+    state: &mut TxState<S::Engine>,
+    table: &Opened<S::Engine>,
+) -> Result<(), KvError> {
+    // Rows that are inserted from now on are of this epoch, or a later one.
+    let epoch = db.engine().fetch_add(db.snapshot_number()?, 1);
+    table.storage.empty(&mut state.worker, last_version_of(epoch))
+}
+
+/// Drops the older versions of a row that no snapshot needs. Returns whether none is left.
+fn forget<S: Config>(
+    db: &Inner<S>,
+    state: &mut TxState<S::Engine>,
+    at: Handle,
+    spent: &mut Spent,
+) -> Result<bool, KvError> {
+    let records = db.store.records();
+    match records.lock(at, state.holder)? {
+        // The thread that moved the record, or took it out, has freed its versions.
+        Locking::Gone => Ok(true),
+        Locking::Mine { .. } | Locking::Held(_) => Ok(false),
+        Locking::Taken { .. } => {
+            // Only now: until the record was locked, a writer may have added a version that a
+            // snapshot needs.
+            db.snapshots.needs(&db.store, &mut state.scratch.needs)?;
+            let needs = &state.scratch.needs;
+            let freed = records.forget(&mut state.worker, at, |from, until| needs.include(from, until));
+            let has_past = records.has_past(at);
+            records.unlock(at);
+            spent.give_back(freed?);
+            Ok(!has_past?)
+        }
+    }
+}

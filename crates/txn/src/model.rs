@@ -1,0 +1,4 @@
+//! What model checking replaces.
+
+pub(crate) mod bounds;
+pub(crate) mod sync;
