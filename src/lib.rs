@@ -32,7 +32,7 @@ pub use drtm_txn::{Bincode, Serde};
 #[doc(hidden)]
 pub use drtm_txn::{PairEnd, PrefixEnd};
 
-#[cfg(feature = "cluster")]
+#[cfg(all(feature = "cluster", not(feature = "model")))]
 #[doc(inline)]
 pub use drtm_txn::cluster;
 
@@ -44,7 +44,7 @@ pub mod htm {
 }
 
 /// The layer below a cluster: fabrics, which connect nodes. All else is in the crate `drtm-rdma`.
-#[cfg(feature = "cluster")]
+#[cfg(all(feature = "cluster", not(feature = "model")))]
 pub mod rdma {
     #[doc(inline)]
     pub use drtm_rdma::{

@@ -22,6 +22,7 @@ mod figures;
 mod pipes;
 #[cfg(feature = "cluster")]
 mod places;
+#[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "what fills it in is absent"))]
 mod plan;
 #[cfg(feature = "cluster")]
 mod process;
@@ -30,6 +31,7 @@ mod read;
 mod simulation;
 #[cfg(feature = "cluster")]
 mod stages;
+#[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "what fills it in is absent"))]
 mod tally;
 #[cfg(feature = "cluster")]
 mod testbed;

@@ -122,6 +122,7 @@ pub(crate) struct Queue<L, Q> {
 
 impl<L: Life, Q: Line> Queue<L, Q> {
     /// Returns whether operations can no longer be carried out, until it is reconnected.
+    #[cfg(all(feature = "tcp", not(feature = "model")))]
     #[inline(always)]
     pub(crate) fn is_over(&self) -> bool {
         self.state.over || self.life.as_ref().is_none_or(|life| life.is_over())

@@ -2,7 +2,7 @@
 //! return, of small cases. Only the words, and the ticket's mutex and flag, are loom's.
 //!
 //! ```text
-//! cargo test --package drtm-txn --features loom --test loom
+//! cargo test --package drtm-txn --features loom,drtm/model --test loom
 //! ```
 
 mod commits;
