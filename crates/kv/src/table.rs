@@ -10,7 +10,7 @@ use drtm_htm::{Engine, Waiter};
 use drtm_rdma::{Offset, Region};
 
 use crate::{
-    Current, ForHolder, GuardChange, Handle, KvError, Leases, Locking, PhantomGuard, Placed, Read, ReadEntry, Reaped,
+    Current, GuardChange, Handle, KvError, Leases, Locking, PhantomGuard, Placed, Placing, Read, ReadEntry, Reaped,
     Relocated, Reserved, Store, Turn, Version, Visibility, Worker,
     record::{
         KeyWord, Locked, Look, Record, Shape, WholeKey,
@@ -196,7 +196,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
                 Some(Ok(found)) => Placed::Found(found),
                 missed => {
                     let missed = missed.and_then(Result::err).map(|missed| (missed, since));
-                    self.place_as(worker, key, value, missed, (Current, Version::new), |_| ())?
+                    self.place::<Current>(worker, key, value, missed, |_| ())?
                 }
             };
             match placed {
@@ -310,7 +310,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     /// let turn = store.turn();
     /// let Err(leaf) = tree.read(7, me, &mut value)? else { panic!("the tree is empty") };
     /// assert!(store.records().is_unchanged(&leaf), "7 is still not there");
-    /// let Placed::Made(made) = tree.place(&mut worker, 7, b"seven", Some((leaf, turn)), |_| ())? else { panic!("it is new") };
+    /// let Placed::Made(made) = tree.place::<ForHolder>(&mut worker, 7, b"seven", Some((leaf, turn)), |_| ())? else { panic!("it is new") };
     /// assert!(!store.records().is_unchanged(&leaf));
     /// assert_eq!(tree.read(7, me, &mut value)?, Ok(made));
     /// # Ok::<(), drtm_kv::KvError>(())
@@ -399,11 +399,11 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{HashConfig, KvTable, Placed, Store};
+    /// use drtm_kv::{ForHolder, HashConfig, KvTable, Placed, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
-    /// let Placed::Made(seen) = table.place(&mut worker, 7, b"seven", None, |_| ())? else { panic!("it is new") };
+    /// let Placed::Made(seen) = table.place::<ForHolder>(&mut worker, 7, b"seven", None, |_| ())? else { panic!("it is new") };
     /// store.records().lock(seen.at, worker.holder())?;
     /// assert!(table.leads_to(7, seen.at)? && !table.leads_to(8, seen.at)?);
     /// # Ok::<(), drtm_kv::KvError>(())
@@ -412,8 +412,8 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         Ok(self.read(key, Current, &mut NoValue)?.is_ok_and(|found| found.at == at))
     }
 
-    /// Finds a key's record, or creates one. A new record says that the key is absent, and already
-    /// holds the value for when it becomes present.
+    /// Finds a key's record, or creates one, [as this caller](Placing) does. A transaction's new
+    /// record says that the key is absent, and already holds the value for when it becomes present.
     ///
     /// Calls `note` with each change that this makes to phantom guards. A caller that has read the
     /// key as absent passes the guard that it got, and a turn from before. The lookup is skipped
@@ -436,35 +436,19 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     ///
     /// // A transaction tells its own insertions from those of others.
     /// let mut seen = vec![bucket];
-    /// table.place(&mut worker, 7, b"seven", Some((bucket, turn)), |change| {
+    /// table.place::<ForHolder>(&mut worker, 7, b"seven", Some((bucket, turn)), |change| {
     ///     seen.iter_mut().filter(|guard| **guard == change.before).for_each(|guard| *guard = change.after);
     /// })?;
     /// let records = store.records();
     /// assert!(!records.is_unchanged(&bucket) && records.is_unchanged(&seen[0]));
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
-    fn place(
+    fn place<P: Placing>(
         &self,
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
         missed: Option<(Self::Guard, Turn)>,
-        note: impl FnMut(GuardChange<Self::Guard>),
-    ) -> Result<Placed, KvError> {
-        let removed = |number| Version::new(number).removed();
-        self.place_as(worker, key, value, missed, (ForHolder(worker.holder()), removed), note)
-    }
-
-    /// Finds a key's record, as a reader with this visibility does, or creates one. A new record's
-    /// version is made from the lowest number that it may have.
-    #[doc(hidden)]
-    fn place_as<V: Visibility<Found = ReadEntry> + Copy>(
-        &self,
-        worker: &mut Worker<E>,
-        key: K::Key<'_>,
-        value: &[u8],
-        missed: Option<(Self::Guard, Turn)>,
-        view_and_first: (V, impl Fn(u64) -> Version),
         note: impl FnMut(GuardChange<Self::Guard>),
     ) -> Result<Placed, KvError>;
 
@@ -579,11 +563,11 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{HashConfig, KvTable, Placed, Reaped, Store};
+    /// use drtm_kv::{ForHolder, HashConfig, KvTable, Placed, Reaped, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
-    /// let Placed::Made(seen) = table.place(&mut worker, 7, b"seven", None, |_| ())? else { panic!("it is new") };
+    /// let Placed::Made(seen) = table.place::<ForHolder>(&mut worker, 7, b"seven", None, |_| ())? else { panic!("it is new") };
     /// assert_eq!(table.reap(&mut worker, 7, seen, || ())?, Reaped::Out);
     /// assert_eq!(table.reap(&mut worker, 7, seen, || ())?, Reaped::Gone, "it is out already");
     /// assert_eq!(table.count()?, 0);

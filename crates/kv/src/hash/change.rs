@@ -10,7 +10,7 @@ use super::{
     segments::Bucket,
 };
 use crate::{
-    Current, GuardChange, Handle, KvError, ReadEntry, Reaped, Turn, Version, Worker,
+    Current, GuardChange, Handle, KvError, Placing, ReadEntry, Reaped, Turn, Version, Worker,
     record::{Look, Record, Shape, WholeKey, keys::Keys, value_sink::NoValue},
     store::{heap::Class, layout::Place},
     table::EntryChange,
@@ -68,20 +68,18 @@ impl<E: Engine> Table<E> {
     /// Creates a record and puts it into its chain. `None`: the key has a record already.
     ///
     /// The search of the chain is skipped if the bucket is unchanged since the key was `missed`
-    /// there. `first` makes the version from the lowest number that it may have. Calls `note` with
-    /// each change of a bucket.
-    pub(super) fn put_new<K: Keys>(
+    /// there. Calls `note` with each change of a bucket.
+    pub(super) fn put_new<K: Keys, P: Placing>(
         &self,
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
         missed: (BucketVersion, Turn),
-        first: impl Fn(u64) -> Version,
         mut note: impl FnMut(BucketChange),
     ) -> Result<Option<ReadEntry>, KvError> {
         let shape = Shape::of::<K>(key, value.len(), self.base.checked)?;
         let memory = worker.allocate(shape.class())?;
-        let mut version = first(self.base.floor()?);
+        let mut version = P::first(self.base.floor()?);
         let mut place = Record::create::<K>(self.region(), memory, shape, key, value, version)?;
         let mut put = self.put_where_missed::<K>(key, missed, place, version);
         let done = loop {
@@ -94,7 +92,7 @@ impl<E: Engine> Table<E> {
                 }
                 Ok(Put::Below(floor)) => {
                     cold_path();
-                    version = first(floor);
+                    version = P::first(floor);
                     place = Record::create::<K>(self.region(), memory, shape, key, value, version)?;
                     put = Ok(None);
                 }

@@ -7,7 +7,7 @@ use drtm_rdma::{Offset, Region};
 
 use super::{HashTable, bucket::version_meta};
 use crate::{
-    GuardChange, Handle, KvError, PhantomGuard, Placed, ReadEntry, Reaped, Turn, Version, Visibility, Worker,
+    GuardChange, Handle, KvError, PhantomGuard, Placed, Placing, Reaped, Turn, Version, Visibility, Worker,
     record::{
         PrefetchMask, Record, Shape, WholeKey,
         keys::Keys,
@@ -219,15 +219,15 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
     }
 
     #[inline(never)]
-    fn place_as<V: Visibility<Found = ReadEntry> + Copy>(
+    fn place<P: Placing>(
         &self,
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
         mut missed: Option<(BucketVersion, Turn)>,
-        (mut view, first): (V, impl Fn(u64) -> Version),
         mut note: impl FnMut(BucketChange),
     ) -> Result<Placed, KvError> {
+        let mut view = P::of(worker.holder());
         loop {
             // The fast path is skipped: a caller that expects the key to be present has tried it.
             let since = self.turn();
@@ -242,7 +242,7 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
                 Ok(found) => return Ok(Placed::Found(found)),
                 Err(missed) => missed,
             };
-            if let Some(new) = self.table.put_new::<K>(worker, key, value, missed, &first, &mut note)? {
+            if let Some(new) = self.table.put_new::<K, P>(worker, key, value, missed, &mut note)? {
                 return Ok(Placed::Made(new));
             }
         }

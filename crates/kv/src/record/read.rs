@@ -57,6 +57,43 @@ pub struct Current;
 #[derive(Clone, Copy, Debug)]
 pub struct ForHolder(pub Holder);
 
+/// For whom a record is [placed](crate::KvTable::place): whose view it is looked up in, and which
+/// version a new one has.
+pub trait Placing: Visibility + See<Found = ReadEntry> + Copy {
+    /// Returns the view of this thread.
+    fn of(holder: Holder) -> Self;
+
+    /// Returns the version of a new record, from the lowest number that it may have.
+    fn first(number: u64) -> Version;
+}
+
+/// A transaction: its new record says that the key is absent, and already holds the value for when
+/// it becomes present.
+impl Placing for ForHolder {
+    #[inline(always)]
+    fn of(holder: Holder) -> Self {
+        Self(holder)
+    }
+
+    #[inline(always)]
+    fn first(number: u64) -> Version {
+        Version::new(number).removed()
+    }
+}
+
+/// A single insertion: its new record is present at once.
+impl Placing for Current {
+    #[inline(always)]
+    fn of(_: Holder) -> Self {
+        Self
+    }
+
+    #[inline(always)]
+    fn first(number: u64) -> Version {
+        Version::new(number)
+    }
+}
+
 /// Sees the versions before a given one: a snapshot. The reader knows that all earlier versions
 /// have been written, or are being written under the records' locks. It also knows that the
 /// versions it needs were [kept](crate::Records::keep).

@@ -27,7 +27,7 @@ use crate::{
 /// let me = worker.holder();
 ///
 /// // A key to insert gets a record, which says that it is absent.
-/// let Placed::Made(seen) = table.place(&mut worker, 7, b"seven", None, |_| ())? else { panic!("it is new") };
+/// let Placed::Made(seen) = table.place::<ForHolder>(&mut worker, 7, b"seven", None, |_| ())? else { panic!("it is new") };
 /// assert!(!seen.is_present() && !table.contains(7)?);
 ///
 /// // The commit: lock, validate, write, unlock.
@@ -368,11 +368,11 @@ impl<'s, E: Engine> Records<'s, E> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{HashConfig, KvError, KvTable, Placed, Store, Version};
+    /// use drtm_kv::{ForHolder, HashConfig, KvError, KvTable, Placed, Store, Version};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
-    /// let Placed::Made(seen) = table.place(&mut worker, 7, b"first   second", None, |_| ())? else { panic!("it is new") };
+    /// let Placed::Made(seen) = table.place::<ForHolder>(&mut worker, 7, b"first   second", None, |_| ())? else { panic!("it is new") };
     /// let (records, version) = (store.records(), Version::new(1_000));
     /// for (skipped, part) in [(1, b"SECOND".as_slice()), (0, b"FIRST   ")] {
     ///     records.lock(seen.at, worker.holder())?;
@@ -400,11 +400,11 @@ impl<'s, E: Engine> Records<'s, E> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{HashConfig, KvTable, Placed, Store};
+    /// use drtm_kv::{ForHolder, HashConfig, KvTable, Placed, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
-    /// let Placed::Made(seen) = table.place(&mut worker, 7, b"first   second", None, |_| ())? else { panic!("it is new") };
+    /// let Placed::Made(seen) = table.place::<ForHolder>(&mut worker, 7, b"first   second", None, |_| ())? else { panic!("it is new") };
     /// let records = store.records();
     /// records.lock(seen.at, worker.holder())?;
     /// assert_eq!(records.changed_bytes(seen.at, 0, b"first   secund"), Some(8..14));

@@ -10,7 +10,7 @@ use super::{
     node::Seen,
 };
 use crate::{
-    Current, Handle, KvError, ReadEntry, Reaped, Version, Worker,
+    Current, Handle, KvError, Placing, ReadEntry, Reaped, Version, Worker,
     record::{Record, Shape},
     store::{heap::Class, lasts::Last, layout::Place},
     table::EntryChange,
@@ -44,13 +44,12 @@ impl<E: Engine> Table<E> {
     /// inserted last. `None`: the key does not belong there, there is no room, or the leaf has
     /// changed. Nothing has been done then, and the caller must descend.
     #[inline(never)]
-    pub(super) fn put_near<K: Kind>(
+    pub(super) fn put_near<K: Kind, P: Placing>(
         &self,
         worker: &mut Worker<E>,
         missed: Option<NodeVersion>,
         key: K::Key<'_>,
         value: &[u8],
-        first: impl Fn(u64) -> Version,
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Option<ReadEntry>, KvError> {
         // For byte strings, a leaf's range does not say which layer it is in.
@@ -60,7 +59,7 @@ impl<E: Engine> Table<E> {
         let (at, word) = (self.base.at, K::slice(key, 0));
         let near = missed.map(|leaf| leaf.at.word()).or_else(|| worker.lasts.of(at, word).map(|last| last.leaf));
         let Some((leaf, slot)) = near.and_then(|near| self.gap_at(near, word)) else { return Ok(None) };
-        let version = first(self.base.floor()?);
+        let version = P::first(self.base.floor()?);
         let (shape, place) = self.make::<K>(worker, key, value, version)?;
         match self.put_into((leaf, slot), word, place, version)? {
             Ok(change) => {
@@ -76,18 +75,16 @@ impl<E: Engine> Table<E> {
     }
 
     /// Creates a record and puts it at its insert point. `None`: the key has a record by now.
-    /// `first` makes the version from the lowest number that it may have.
-    pub(super) fn put_new<'t, K: Kind>(
+    pub(super) fn put_new<'t, K: Kind, P: Placing>(
         &'t self,
         worker: &mut Worker<E>,
         mut point: InsertPoint<'t, E>,
         key: K::Key<'_>,
         value: &[u8],
-        first: impl Fn(u64) -> Version,
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Option<ReadEntry>, KvError> {
         let before = worker.lasts.of(self.base.at, point.word).map(|last| last.word);
-        let mut version = first(self.base.floor()?);
+        let mut version = P::first(self.base.floor()?);
         let (shape, place) = self.make::<K>(worker, key, value, version)?;
         let waiter = Waiter::new();
         let done = loop {
@@ -97,7 +94,7 @@ impl<E: Engine> Table<E> {
                     return Ok(Some(ReadEntry { at: Handle::of(place), version }));
                 }
                 Ok(Put::Below(floor)) => {
-                    version = first(floor);
+                    version = P::first(floor);
                     Record::create::<K::InRecord>(self.region(), place.word, shape, key, value, version)?;
                     continue;
                 }

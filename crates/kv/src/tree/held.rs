@@ -14,7 +14,7 @@ use super::{
     rows::{Ahead, Direction, Passed},
 };
 use crate::{
-    Handle, KvError, Placed, ReadEntry, Reaped, Turn, Version, Visibility, Worker,
+    Handle, KvError, Placed, Placing, Reaped, Turn, Version, Visibility, Worker,
     record::{FoundRow, Record, value_sink::ValueSink},
     store::heap::Class,
     table::{EntryChange, KvTable, base::Base, sealed::Sealed},
@@ -289,26 +289,25 @@ impl<E: Engine, K: TreeKeys> KvTable<E, K> for Tree<E, K> {
     }
 
     #[inline(never)]
-    fn place_as<V: Visibility<Found = ReadEntry> + Copy>(
+    fn place<P: Placing>(
         &self,
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
         missed: Option<(NodeVersion, Turn)>,
-        (view, first): (V, impl Fn(u64) -> Version),
         mut note: impl FnMut(LeafChange),
     ) -> Result<Placed, KvError> {
         let table = &*self.table;
         // The stamps of leaves do not wrap around, so the turn is not needed.
         let missed = missed.map(|(leaf, _)| leaf);
-        let mut tried = table.put_near::<K>(worker, missed, key, value, &first, &mut note)?;
+        let mut tried = table.put_near::<K, P>(worker, missed, key, value, &mut note)?;
         let made = loop {
             if let Some(made) = tried {
                 break made;
             }
-            match table.read_to_put::<K, _>(key, view)? {
+            match table.read_to_put::<K, P>(key, P::of(worker.holder()))? {
                 Ok(found) => return Ok(Placed::Found(found)),
-                Err(point) => tried = table.put_new::<K>(worker, point, key, value, &first, &mut note)?,
+                Err(point) => tried = table.put_new::<K, P>(worker, point, key, value, &mut note)?,
             }
         };
         table.base.count(worker, 1)?;

@@ -33,13 +33,13 @@ impl<E: Engine> Tree<E> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{KvTable, Store};
+    /// use drtm_kv::{ForHolder, KvTable, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (tree, mut worker) = (store.tree()?, store.worker()?);
     /// let rows = [(2, &b"two"[..]), (3, b"three"), (4, b"four")];
     /// assert_eq!(tree.place_run(&mut worker, rows, |_| (), |_| ())?, 0, "it has inserted nothing yet");
-    /// tree.place(&mut worker, 1, b"one", None, |_| ())?;
+    /// tree.place::<ForHolder>(&mut worker, 1, b"one", None, |_| ())?;
     /// let mut made = Vec::new();
     /// assert_eq!(tree.place_run(&mut worker, rows, |seen| made.push(seen), |_| ())?, 3);
     /// assert!(made.len() == 3 && !made[0].is_present(), "as long as they are not published");

@@ -28,8 +28,8 @@ use std::sync::{Arc, Mutex};
 
 use drtm_htm::NoHtm;
 use drtm_kv::{
-    Acquire, Handle, HashConfig, HashTable, Inline, KvTable, Locking, Mutation, Past, Placed, ReadEntry, Reaped,
-    RetainOutcome, Store, Tree, Version, Worker, mutated,
+    Acquire, ForHolder, Handle, HashConfig, HashTable, Inline, KvTable, Locking, Mutation, Past, Placed, ReadEntry,
+    Reaped, RetainOutcome, Store, Tree, Version, Worker, mutated,
 };
 use loom::thread;
 
@@ -154,7 +154,7 @@ impl<T: Table> World<T> {
     }
 
     fn place(&self, worker: &mut Worker<NoHtm>, key: u64, value: &[u8]) -> Placed {
-        self.table.place(worker, key, value, None, |_| ()).expect("room")
+        self.table.place::<ForHolder>(worker, key, value, None, |_| ()).expect("room")
     }
 
     /// Creates a record, and makes the key present in a version.

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 use crate::transacted::{Transacted, carry};
 use drtm_htm::NoHtm;
-use drtm_kv::{Current, KvTable, Mutation, NoValue, Placed, Store, Tree, Version, mutated};
+use drtm_kv::{Current, ForHolder, KvTable, Mutation, NoValue, Placed, Store, Tree, Version, mutated};
 
 use crate::explore;
 
@@ -61,7 +61,7 @@ impl World {
             let mut made = Vec::new();
             let mut count = self.tree.place_run(&mut worker, rows, |seen| made.push(seen), |_| ()).expect("room");
             if count == 0 {
-                match self.tree.place(&mut worker, *key, &key.to_le_bytes(), None, |_| ()).expect("room") {
+                match self.tree.place::<ForHolder>(&mut worker, *key, &key.to_le_bytes(), None, |_| ()).expect("room") {
                     Placed::Made(seen) => made.push(seen),
                     Placed::Found(_) => return false,
                 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use drtm_htm::{Emulated, Engine, NoHtm};
-use drtm_kv::{Bytes, Current, HashConfig, HashTable, KvTable, Locking, NoValue, Placed, Store, Tree};
+use drtm_kv::{Bytes, Current, ForHolder, HashConfig, HashTable, KvTable, Locking, NoValue, Placed, Store, Tree};
 
 use crate::{ROUND, case};
 
@@ -65,7 +65,7 @@ case! {
         table.insert(&mut worker, 0, &[1; 8]).expect("room");
         assert!(store.records().is_unchanged(&bucket), "a round is over");
         assert!(!store.is_within(turn), "wrong: nothing tells that a round is over");
-        let placed = table.place(&mut worker, 0, &[2; 8], Some((bucket, turn)), |_| ()).expect("room");
+        let placed = table.place::<ForHolder>(&mut worker, 0, &[2; 8], Some((bucket, turn)), |_| ()).expect("room");
         assert!(matches!(placed, Placed::Found(_)), "wrong: it is there twice");
     }
 }

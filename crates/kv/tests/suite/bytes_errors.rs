@@ -29,7 +29,7 @@ fn keys_up_to_the_limit_and_no_longer() {
         tree.remove(&mut worker, &long).map(drop),
         tree.get(&long, &mut []).map(drop),
         tree.read(&long, Current, &mut NoValue).map(drop),
-        tree.place(&mut worker, &long, b"", None, |_| ()).map(drop),
+        tree.place::<ForHolder>(&mut worker, &long, b"", None, |_| ()).map(drop),
     ];
     for refused in refused {
         assert!(
@@ -58,7 +58,7 @@ fn a_locked_record_is_not_in_the_way_of_a_key_that_begins_like_its_own() {
     assert!(matches!(records.lock(seen.at, other), Ok(Locking::Taken { .. })));
     for key in &keys[1..] {
         assert!(tree.read(key, ForHolder(worker.holder()), &mut NoValue).expect("it is not locked").is_err());
-        let placed = tree.place(&mut worker, key, b"", None, |_| ()).expect("it is not locked");
+        let placed = tree.place::<ForHolder>(&mut worker, key, b"", None, |_| ()).expect("it is not locked");
         assert!(matches!(placed, Placed::Made(_)), "{placed:?}");
     }
     let read = tree.read(keys[0], ForHolder(worker.holder()), &mut NoValue);

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 
 use drtm_htm::{Emulated, Engine, NoHtm, Plain};
 use drtm_kv::{
-    Acquire, Bytes, HashConfig, Holder, Inline, Keys, KvError, Locking, Past, Placed, ReadEntry, Reaped, RetainOutcome,
-    Store, Version, Worker,
+    Acquire, Bytes, ForHolder, HashConfig, Holder, Inline, Keys, KvError, Locking, Past, Placed, ReadEntry, Reaped,
+    RetainOutcome, Store, Version, Worker,
 };
 use proptest::prelude::*;
 
@@ -182,8 +182,9 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         let who = self.one_who_may(key, turn);
         let mut changes = Vec::new();
         let worker = &mut self.workers[who];
-        let placed =
-            K::with(key, |key| self.impatient.place(worker, key, &stored, None, |change| changes.push(change)));
+        let placed = K::with(key, |key| {
+            self.impatient.place::<ForHolder>(worker, key, &stored, None, |change| changes.push(change))
+        });
         if matches!(placed, Err(KvError::Busy)) && self.is_in_the_way(key, who) {
             return Ok(());
         }

@@ -7,7 +7,9 @@ use std::{
 };
 
 use drtm_htm::{Engine, NoHtm};
-use drtm_kv::{Bytes, HashConfig, Inline, KvTable, Locking, Past, Placed, ReadEntry, Store, Version, Worker};
+use drtm_kv::{
+    Bytes, ForHolder, HashConfig, Inline, KvTable, Locking, Past, Placed, ReadEntry, Store, Version, Worker,
+};
 
 use crate::{
     support::{MIB, Numbered, mapped_twice, rounds, store, tight},
@@ -93,7 +95,8 @@ impl<E: Engine, T> Hand<'_, E, T> {
         let seen = match K::with(key, |key| self.table.fetch(key, me, &mut found)).expect("sound") {
             Ok(seen) => seen,
             Err(place) => {
-                let placed = K::with(key, |key| self.table.place(&mut self.worker, key, &[7; 40], None, |_| ()));
+                let placed =
+                    K::with(key, |key| self.table.place::<ForHolder>(&mut self.worker, key, &[7; 40], None, |_| ()));
                 let placed = placed.expect("room");
                 if let Placed::Made(_) = placed {
                     assert!(!self.store.records().is_unchanged(&place), "a record has come where nothing has changed");

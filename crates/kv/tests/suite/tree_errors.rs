@@ -20,7 +20,7 @@ fn values_up_to_the_limit_and_no_longer() {
     assert!(too_long(tree.insert(&mut worker, 2, &long).expect_err("a byte too long")));
     assert!(too_long(tree.update(&mut worker, 1, &long).expect_err("a byte too long")));
     assert!(too_long(tree.put(&mut worker, 1, &long).expect_err("a byte too long")));
-    assert!(too_long(tree.place(&mut worker, 2, &long, None, |_| ()).expect_err("a byte too long")));
+    assert!(too_long(tree.place::<ForHolder>(&mut worker, 2, &long, None, |_| ()).expect_err("a byte too long")));
     assert_eq!(tree.count().expect("sound"), 1);
 }
 
@@ -83,7 +83,7 @@ fn a_run_that_fails_leaves_nothing_behind() {
         assert_eq!(placed.as_ref().map_or(0, |count| *count), made.len());
         placed
     };
-    tree.place(&mut worker, 0, &value, None, |_| ()).expect("room");
+    tree.place::<ForHolder>(&mut worker, 0, &value, None, |_| ()).expect("room");
     // More often than there is memory for what was allocated before the refused row.
     for _ in 0..10_000 {
         let refused = place_run(&mut worker, 1, [&value, &value, &long]);
@@ -94,7 +94,7 @@ fn a_run_that_fails_leaves_nothing_behind() {
     let mut next = 1;
     let refused = loop {
         match place_run(&mut worker, next, [&value, &value, &value]) {
-            Ok(0) => match tree.place(&mut worker, next, &value, None, |_| ()) {
+            Ok(0) => match tree.place::<ForHolder>(&mut worker, next, &value, None, |_| ()) {
                 Ok(_) => next += 1,
                 Err(error) => break error,
             },

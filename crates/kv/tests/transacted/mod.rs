@@ -49,7 +49,7 @@ pub(crate) trait Transacted<E: Engine, K: Keys>: KvTable<E, K> {
         note: impl FnMut(GuardChange<Self::Guard>),
     ) -> Result<Option<Version>, KvError> {
         let Placed::Made(made) =
-            self.place(worker, key, value, missed.map(|missed| (missed, self.store().turn())), note)?
+            self.place::<ForHolder>(worker, key, value, missed.map(|missed| (missed, self.store().turn())), note)?
         else {
             return Ok(None);
         };

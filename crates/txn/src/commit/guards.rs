@@ -96,7 +96,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use drtm_htm::NoHtm;
-    use drtm_kv::{Current, HashConfig, HashTable, KvTable, Placed, Store, Tree};
+    use drtm_kv::{Current, ForHolder, HashConfig, HashTable, KvTable, Placed, Store, Tree};
     use proptest::prelude::*;
 
     use super::*;
@@ -135,13 +135,16 @@ mod tests {
                     }
                 }
                 Step::Insert(key) => {
-                    let placed = table.place(&mut worker, key, b"", None, |change| index.carry(&mut guards, change));
+                    let placed = table
+                        .place::<ForHolder>(&mut worker, key, b"", None, |change| index.carry(&mut guards, change));
                     if let Placed::Made(_) = placed.expect("room") {
                         absent.remove(&key);
                     }
                 }
                 Step::Disturb(key) => {
-                    if let Placed::Made(_) = table.place(&mut worker, key, b"", None, |_| ()).expect("room") {
+                    if let Placed::Made(_) =
+                        table.place::<ForHolder>(&mut worker, key, b"", None, |_| ()).expect("room")
+                    {
                         is_disturbed |= absent.contains(&key);
                     }
                 }

@@ -351,7 +351,7 @@ impl Filter {
 #[cfg(all(test, not(feature = "model")))]
 mod tests {
     use drtm_htm::NoHtm;
-    use drtm_kv::{HashConfig, KvTable, Placed, Store};
+    use drtm_kv::{ForHolder, HashConfig, KvTable, Placed, Store};
     use proptest::prelude::*;
 
     use super::*;
@@ -361,7 +361,7 @@ mod tests {
         let store = Store::in_memory(NoHtm, 16 << 20).expect("a store");
         let table = store.hash_table(HashConfig::default()).expect("a table");
         let mut worker = store.worker().expect("a worker");
-        let mut record = |key| match table.place(&mut worker, key, b"", None, |_| ()).expect("room") {
+        let mut record = |key| match table.place::<ForHolder>(&mut worker, key, b"", None, |_| ()).expect("room") {
             Placed::Made(seen) | Placed::Found(seen) => seen,
         };
         (0..count).map(&mut record).collect()

@@ -370,7 +370,7 @@ impl<E: Engine> Storage<E> {
                 Expected::Missed(absence, since) => Option::from(absence).map(|missed| (missed, since)),
                 Expected::Nothing => None,
             };
-            table.place(worker, key, value, missed, |change| note(change.into()))
+            table.place::<ForHolder>(worker, key, value, missed, |change| note(change.into()))
         })
     }
 
