@@ -346,7 +346,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness> IndexDef<K, C, I, U> {
 /// let ranking = Ranking { scores, by_score: db.index(scores, BY_SCORE)? };
 /// db.transact(|tx| tx.insert(ranking.scores, 1, &900))?;
 /// let best = db.read(|tx| tx.range(ranking.by_score, ..)?.last())?;
-/// assert_eq!(best.map(|((score, _), _)| score), Some(900));
+/// assert_eq!(best.map(|(score, _)| score), Some(900));
 /// # Ok::<(), Error>(())
 /// ```
 pub type IndexOf<D, I, U = Unique> =
