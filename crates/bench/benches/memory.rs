@@ -154,8 +154,8 @@ fn rounds(mut once: impl FnMut() -> f64) -> f64 {
     Rates::of((0..all_rounds()).map(|_| once()).collect()).median
 }
 
-/// Each thread removes its oldest row and inserts another, so that each insertion takes memory that
-/// a removal has left.
+/// Measures threads that each remove their oldest row and insert another, so that each insertion
+/// takes memory that a removal has left.
 fn reuse<O: Kind>(name: &str, def: TableDef<u64, Pod<[u8; 100]>, O>, threads: u64) {
     let each = rows() / 16;
     let db = Builder::new().memory(4 << 30).build().expect("memory");
@@ -199,7 +199,8 @@ fn leave<O: Kind>(name: &str, def: TableDef<u64, Pod<[u8; 100]>, O>) {
     leave("drop_table", &|_| db.drop_table(def.name()).expect("memory"));
 }
 
-/// Point reads of two threads that share a database, and of two that have one each, in turns.
+/// Compares point reads of two threads that share a database with those of two that have one each,
+/// in turns.
 fn apart() {
     let rows = rows();
     let dbs = [(); 3].map(|()| Builder::new().memory(2 << 30).build().expect("memory"));

@@ -108,9 +108,9 @@ impl<E: Engine> Region<E> {
         Ok(Self::new(mapping, engine, capacity, None).formatted())
     }
 
-    /// A region of this process alone, in huge pages of 2 MiB that the system's administrator has
-    /// set aside: `sysctl vm.nr_hugepages=N`. All that the capacity says is taken from there.
-    /// [`anonymous`](Self::anonymous) asks for huge pages, too, and does without.
+    /// Makes a region of this process alone, in huge pages of 2 MiB that the system's
+    /// administrator has set aside: `sysctl vm.nr_hugepages=N`. All that the capacity says is taken
+    /// from there. [`anonymous`](Self::anonymous) asks for huge pages, too, and does without.
     ///
     /// # Errors
     ///

@@ -152,7 +152,7 @@ impl Error {
 }
 
 impl Failure for Error {
-    /// Wrong usage, unless the cause is not in how the command was called.
+    /// Reports wrong usage, unless the cause is not in how the command was called.
     fn exit_status(&self) -> u8 {
         match self {
             Self::Output(error) => error.exit_status(),

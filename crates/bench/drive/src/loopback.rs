@@ -14,7 +14,7 @@ pub fn loopback(nodes: u16) -> Result<Vec<SocketAddr>, Error> {
     free.iter().map(TcpListener::local_addr).collect::<Result<_, _>>().map_err(Error::RawSocket)
 }
 
-/// How one of the nodes at these addresses joins the others.
+/// Returns how one of the nodes at these addresses joins the others.
 pub fn tcp_config(node: u16, addresses: &[SocketAddr], key: [u8; 32]) -> TcpConfig {
     let config = TcpConfig::new(NodeId(node), addresses[usize::from(node)], key);
     let all = (0..).map(NodeId).zip(addresses);

@@ -165,7 +165,7 @@ impl From<Error> for drtm_drive::Error {
 }
 
 impl Failure for Error {
-    /// Wrong usage, unless the cause is not in how the command was called.
+    /// Reports wrong usage, unless the cause is not in how the command was called.
     fn exit_status(&self) -> u8 {
         match self {
             Self::Run(error) => error.exit_status(),

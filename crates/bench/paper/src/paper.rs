@@ -139,7 +139,7 @@ Examples:
   drtm-bench paper --all --json                 everything, for a script; a quarter of an hour
   drtm-bench paper --all --quick                a quick check that everything works";
 
-/// All studies, in the order of the papers.
+/// Returns all studies, in the order of the papers.
 fn studies() -> impl Iterator<Item = &'static Study> {
     let dbx = [dbx_fig1::STUDIES, dbx_tpcc::STUDIES, dbx_store::STUDIES, dbx_factors::STUDIES, dbx_fig14::STUDIES];
     dbx.into_iter()

@@ -42,7 +42,7 @@ impl<P: Peer> Accounts for OnPeer<'_, P> {
         self.0.transact(writes, |rows| body(rows))
     }
 
-    /// Other stores have no prefetch.
+    /// Does nothing: other stores have no prefetch.
     fn prefetch(&self, _: &mut (dyn Rows + '_), _: &[CustomerKey], _: &[CustomerKey]) -> Result<(), Error> {
         Ok(())
     }

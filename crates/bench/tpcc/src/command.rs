@@ -271,7 +271,7 @@ impl<O: Layout> Workload for Tpcc<O> {
         Ok(Tables::open(db, &self.loader.scale())?.prefetching(self.prefetches))
     }
 
-    /// The items are one piece, and each warehouse is one.
+    /// Counts the items as one piece, and each warehouse as one.
     fn pieces(&self) -> u64 {
         1 + u64::from(self.loader.scale().warehouses())
     }

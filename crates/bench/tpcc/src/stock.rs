@@ -26,7 +26,7 @@ pub trait StockRow:
 
     fn supply_mut(&mut self) -> &mut Supply;
 
-    /// S_DIST_xx of a district: empty if it is elsewhere.
+    /// Returns S_DIST_xx of a district: empty if it is elsewhere.
     fn info(&self, district: u8) -> [u8; 24];
 }
 

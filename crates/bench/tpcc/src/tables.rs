@@ -162,7 +162,7 @@ pub(super) fn expect_row<T>(row: Option<T>, table: &'static str) -> Result<T, Er
     }
 }
 
-/// Not inlined: an error made ahead would have to be dropped, too.
+/// Makes the error. Not inlined: one made ahead would have to be dropped, too.
 #[cold]
 fn missing(table: &'static str) -> Error {
     Error::Missing { table }

@@ -121,7 +121,7 @@ impl std::ops::AddAssign for Posted {
 impl std::ops::Sub for Posted {
     type Output = Self;
 
-    /// What came since `earlier`.
+    /// Returns what came since `earlier`.
     fn sub(self, earlier: Self) -> Self {
         Self {
             doorbells: self.doorbells - earlier.doorbells,
@@ -192,19 +192,19 @@ impl<E: Engine> VerbsFabric<E> {
         Ok(Self { member: Arc::new(Member { tcp, adapter }) })
     }
 
-    /// The node that this process is.
+    /// Returns the node that this process is.
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.member.tcp.node()
     }
 
-    /// Which of the node's lives this is.
+    /// Returns which of the node's incarnations this is.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
         self.member.tcp.incarnation()
     }
 
-    /// Where this node listens for connections to be set up.
+    /// Returns where this node listens for connections to be set up.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.member.tcp.address()
@@ -216,13 +216,13 @@ impl<E: Engine> VerbsFabric<E> {
         self.member.tcp.leave();
     }
 
-    /// What this node's NIC was given so far.
+    /// Returns what this node's NIC was given so far.
     #[must_use]
     pub fn posted(&self) -> Posted {
         self.member.adapter.posted()
     }
 
-    /// What went wrong last with a connection or with the NIC, if that was not taken yet.
+    /// Takes what went wrong last with a connection or with the NIC, if that was not taken yet.
     #[must_use]
     pub fn take_failure(&self) -> Option<VerbsError> {
         self.member.adapter.take_failure()

@@ -212,8 +212,8 @@ impl<E: Engine> fmt::Debug for Member<E> {
     }
 }
 
-/// Where this process reaches what listens at an address: a node that listens everywhere reaches
-/// itself at home.
+/// Returns where this process reaches what listens at an address: a node that listens everywhere
+/// reaches itself by the loopback address.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
@@ -248,7 +248,7 @@ impl<E: Engine> TcpFabric<E> {
         Ok(Self { member: Arc::new(Member::join(&engine, config, Some(handler))?) })
     }
 
-    /// What carries the operations of another endpoint.
+    /// Returns what carries the operations of another endpoint.
     #[cfg(feature = "verbs")]
     pub(crate) fn port(&self) -> Result<TcpPort<E>, FabricError> {
         TcpPort::new(&self.member)
@@ -259,19 +259,19 @@ impl<E: Engine> TcpFabric<E> {
         &self.member.shared
     }
 
-    /// The node that this process is.
+    /// Returns the node that this process is.
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.member.shared.node
     }
 
-    /// Which of the node's lives this is.
+    /// Returns which of the node's incarnations this is.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
         self.member.shared.home.incarnation
     }
 
-    /// Where this node listens.
+    /// Returns where this node listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.member.address
@@ -290,7 +290,7 @@ impl<E: Engine> TcpFabric<E> {
         self.member.leave();
     }
 
-    /// How often this node has refused something, by cause.
+    /// Counts how often this node has refused something, by cause.
     ///
     /// # Example
     ///
@@ -311,14 +311,14 @@ impl<E: Engine> TcpFabric<E> {
         self.member.shared.refusals.read()
     }
 
-    /// Bytes that wait for peers to read them: at most [`TcpLimits::held_bytes`] and one
-    /// operation's for each connection.
+    /// Returns the bytes that wait for peers to read them: at most [`TcpLimits::held_bytes`] and
+    /// one operation's for each connection.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.member.shared.held_bytes()
     }
 
-    /// What this node's thread has done, for holders of the key and for others.
+    /// Returns what this node's thread has done, for holders of the key and for others.
     #[doc(hidden)]
     #[must_use]
     pub fn work(&self) -> WorkUnits {

@@ -37,8 +37,8 @@ impl Mapping {
         Self::reserve(bytes, ProtFlags::READ | ProtFlags::WRITE)
     }
 
-    /// Memory of this process alone, of the system's stock of huge pages. All of it is taken from
-    /// there now, so that no access ever finds the stock empty.
+    /// Maps memory of this process alone, of the system's stock of huge pages. All of it is taken
+    /// from there now, so that no access ever finds the stock empty.
     pub(super) fn stocked(bytes: usize) -> io::Result<Self> {
         let reserved_bytes = bytes.checked_next_multiple_of(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
         let flags = MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB;
@@ -99,7 +99,7 @@ impl Mapping {
         Ok(unsafe { madvise(start.cast(), bytes, Advice::LinuxDontNeed) }?)
     }
 
-    /// Whether pages are huge, and stay with this mapping as long as it lives.
+    /// Returns whether pages are huge, and stay with this mapping as long as it lives.
     pub(super) fn is_stocked(&self) -> bool {
         self.stocked
     }

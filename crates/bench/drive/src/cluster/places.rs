@@ -37,7 +37,7 @@ impl Places {
         Ok(Self { addresses: (0..nodes).map(address).collect(), namespaces })
     }
 
-    /// This program, at the place of a node.
+    /// Returns this program, to be started at the place of a node.
     pub(super) fn program(&self, node: u16) -> io::Result<Command> {
         let program = env::current_exe()?;
         let Some(process) = self.namespaces.get(usize::from(node)) else { return Ok(Command::new(program)) };

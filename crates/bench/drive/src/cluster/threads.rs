@@ -15,7 +15,7 @@ use super::{
 };
 use crate::Error;
 
-/// A node that is loaded.
+/// Starts a node, and loads it.
 pub(super) fn started<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload>(
     workload: &W,
     plan: &Plan,

@@ -146,7 +146,7 @@ impl Transaction {
         place(node, 64 * random.u64(0..(self.memory - self.bytes as u64) / 64))
     }
 
-    /// A request whose first byte says how many words the reply has.
+    /// Returns a request whose first byte says how many words the reply has.
     fn request(&self) -> ([u8; MOST], usize) {
         let mut request = [0; MOST];
         match self.workload {
@@ -158,7 +158,7 @@ impl Transaction {
         }
     }
 
-    /// One operation after the other.
+    /// Runs one operation after the other.
     async fn in_turns<P: Port>(&self, verbs: Verbs<'_, P>, random: &mut fastrand::Rng) -> Result<(), VerbError> {
         let (request, length) = self.request();
         let (value, words) = ([7; MOST / 8], self.bytes / 8);
@@ -173,7 +173,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// All at once, with a doorbell for each or as few as can be.
+    /// Posts all at once, with a doorbell for each or as few as can be.
     async fn at_once<P: Port>(&self, verbs: Verbs<'_, P>, random: &mut fastrand::Rng) -> Result<(), VerbError> {
         let (request, length) = self.request();
         let passive = self.step == Step::PassiveAck;
@@ -328,8 +328,8 @@ impl Args {
     }
 }
 
-/// DrTM+H 4.2, of the cluster of ConnectX-4: 7 and 6.46 times by coroutines, 1.13 and 1.96 times by
-/// passive acknowledgement.
+/// Returns what DrTM+H 4.2 says of the cluster of ConnectX-4: 7 and 6.46 times by coroutines, 1.13
+/// and 1.96 times by passive acknowledgement.
 fn published(fabric: FabricName, workload: Workload, verb: VerbName, step: Step) -> Option<f64> {
     if !matches!(fabric, FabricName::Sim(profile) if profile.symmetric) {
         return None;

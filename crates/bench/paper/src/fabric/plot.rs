@@ -50,7 +50,7 @@ impl Plot {
         Self { title, x, y, series: Vec::new(), simulates: false, measures: false }
     }
 
-    /// A point of a fabric's series, and what was published for the same place.
+    /// Adds a point of a fabric's series, and what was published for the same place.
     pub(super) fn point(&mut self, fabric: FabricName, name: &str, at: (f64, f64), published: Option<f64>) {
         self.simulates |= fabric.is_simulated();
         self.measures |= !fabric.is_simulated();
@@ -59,8 +59,8 @@ impl Plot {
         series.published.extend(published.map(|value| (at.0, value)));
     }
 
-    /// A point of the floor, which is the same for all fabrics of this machine, so that the first
-    /// one counts.
+    /// Adds a point of the floor. It is the same for all fabrics of this machine, so the first one
+    /// counts.
     pub(super) fn floor(&mut self, name: &str, at: (f64, f64)) {
         let series = self.series(format!("raw {name}"));
         if series.points.iter().all(|point| point.0 != at.0) {

@@ -127,7 +127,7 @@ pub(super) struct Run {
     pub(super) window: Window,
 }
 
-/// The pace of a primitive on a profile's own cluster, of one node, and how many events it took.
+/// Measures a primitive on a profile's own cluster: one node's pace, and how many events it took.
 pub(super) fn simulate(profile: &'static NicProfile, run: Run, seed: u64) -> Result<(Pace, u64), Error> {
     let (nodes, workers, _) = profile.cluster;
     let Run { verb, coroutines, at_a_time, .. } = run;

@@ -84,7 +84,7 @@ fn paced(begin: Instant, took: &Histogram<u64>) -> Pace {
     Pace::new(took.len() as f64 / begin.elapsed().as_secs_f64(), took)
 }
 
-/// Two threads that spin: one publishes a number, the other answers with it.
+/// Measures two threads that spin: one publishes a number, the other answers with it.
 fn ring(operations: usize, window: Window) -> Pace {
     let (question, answer) = (CachePadded::new(AtomicU64::new(0)), CachePadded::new(AtomicU64::new(0)));
     let mut took = new_histogram();
@@ -121,7 +121,8 @@ fn ring(operations: usize, window: Window) -> Pace {
     paced(begin, &took)
 }
 
-/// Two bare queue pairs of the device, of one thread, with as many operations posted at once.
+/// Measures two bare queue pairs of the device, of one thread, with as many operations posted at
+/// once.
 #[cfg(feature = "verbs")]
 fn queue_pairs((verb, bytes): (VerbName, usize), operations: usize, window: Window, seed: u64) -> Result<Pace, Error> {
     use drtm_rdma::{FloorVerb, NodeId, TcpConfig, VerbsFloor};
@@ -154,7 +155,7 @@ fn queue_pairs((verb, bytes): (VerbName, usize), operations: usize, window: Wind
     Ok(paced(begin, &took))
 }
 
-/// Bytes that an operation takes on the wire, to and fro, without encryption.
+/// Returns the bytes that an operation takes on the wire, to and fro, without encryption.
 fn on_the_wire(verb: VerbName, bytes: usize) -> (usize, usize) {
     match verb {
         VerbName::Read => (16, 8 + bytes),
@@ -165,8 +166,8 @@ fn on_the_wire(verb: VerbName, bytes: usize) -> (usize, usize) {
     }
 }
 
-/// Two threads that poll sockets: one says as much as the operations' requests, in one go, and the
-/// other, when it has all of it, as much as their responses.
+/// Measures two threads that poll sockets: one sends as many bytes as the operations' requests, in
+/// one go, and the other, when it has them all, as many as their responses.
 fn ping_pong((verb, bytes): (VerbName, usize), operations: usize, window: Window) -> io::Result<Pace> {
     let (to, fro) = on_the_wire(verb, bytes);
     let (mut request, mut response) = (vec![1; to * operations], vec![2; fro * operations]);

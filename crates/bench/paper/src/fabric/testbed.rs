@@ -43,7 +43,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// For so many operations of so many bytes, 4096 at the most.
+    /// Returns the room for so many operations of so many bytes, 4096 at the most.
     pub(super) fn of(bytes: usize, operations: usize) -> Self {
         // Messages that are not answered yet have buffers of their own.
         let count = 256 + 2 * operations;
@@ -83,7 +83,7 @@ pub(super) trait Testbed {
         1
     }
 
-    /// Bytes that can be accessed of a node, from offset [`START`] on.
+    /// Returns how many bytes of a node can be accessed, from offset [`START`] on.
     fn bytes(&self) -> u64 {
         BYTES
     }
@@ -94,7 +94,7 @@ pub(super) trait Testbed {
 
 pub(super) const START: Offset = Offset::new(4096);
 
-/// A place of a node's memory.
+/// Returns a place of a node's memory.
 pub(super) fn place(node: NodeId, at: u64) -> Remote {
     Remote { node, region: RegionId(0), offset: START + at }
 }
@@ -116,15 +116,15 @@ fn threads<P: Port>(
     Ok(())
 }
 
-/// Memory of a node of this machine. It is touched, since what never was has no place in caches to
-/// compete for.
+/// Makes the memory of a node of this machine. It is touched, since memory that never was has no
+/// place in caches to compete for.
 fn real_memory(region: Region<NoHtm>) -> Result<Arc<Region<NoHtm>>, Error> {
     let memory = memory(region, BYTES)?;
     memory.populate(START.bytes() + BYTES)?;
     Ok(memory)
 }
 
-/// Has a peer touch each page of a node's memory through its own mapping.
+/// Touches each page of a node's memory, as a peer does by its own mapping.
 fn touch<P: Port>(endpoint: &Endpoint<P>, node: NodeId) -> Result<(), VerbError> {
     const PAGE: u64 = 4096;
     block_on(endpoint, async {
@@ -235,7 +235,7 @@ impl Machines<TcpFabric<NoHtm>> {
 #[cfg(feature = "verbs")]
 const MESSAGE: usize = 5 << 10;
 
-/// How a node uses the first RDMA device that there is.
+/// Returns how a node uses the first RDMA device that there is.
 #[cfg(feature = "verbs")]
 pub(super) fn nic_config(config: TcpConfig) -> drtm_rdma::VerbsConfig {
     drtm_rdma::VerbsConfig::new(config).message_bytes(MESSAGE)
@@ -317,13 +317,13 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// That many milliseconds, with a tenth before them.
+    /// Counts for so many milliseconds, after a tenth of them.
     pub(super) fn of_millis(millis: u64) -> Self {
         let counted = Duration::from_millis(millis);
         Self { warm: counted / 10, counted }
     }
 
-    /// That many microseconds of virtual time, with a third before them.
+    /// Counts for so many microseconds of virtual time, after a third of them.
     pub(super) fn of_virtual_micros(micros: u64) -> Self {
         let counted = Duration::from_micros(micros);
         Self { warm: counted / 3, counted }
@@ -343,7 +343,7 @@ impl Pace {
         Self { per_s, median_ns: took.value_at_quantile(0.5), p99_ns: took.value_at_quantile(0.99) }
     }
 
-    /// The same of one of so many.
+    /// Returns the pace of one of so many nodes.
     pub(super) fn of_one(self, all: u16) -> Self {
         Self { per_s: self.per_s / f64::from(all), ..self }
     }

@@ -22,7 +22,7 @@ pub(crate) enum VerbName {
 impl VerbName {
     pub(crate) const ALL: [Self; 5] = [Self::Read, Self::Write, Self::Cas, Self::Faa, Self::Message];
 
-    /// Bytes that it moves where it is told to move so many.
+    /// Returns the bytes that it moves where it is told to move so many.
     pub(crate) fn bytes(self, bytes: usize) -> usize {
         match self {
             Self::Cas | Self::Faa => 8,

@@ -98,7 +98,7 @@ impl Testbed {
         }
     }
 
-    /// Each line of the memory has a version of its own, so that threads never conflict falsely.
+    /// Gives each line of the memory a version of its own, so that threads never conflict falsely.
     fn emulation_of(&self, profile: Profile) -> EmulatedConfig {
         let lines = self.memory.lines().next_power_of_two();
         EmulatedConfig::new(profile).with_seed(self.setup.seed).with_tracked_lines(lines)

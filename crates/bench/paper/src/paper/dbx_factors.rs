@@ -75,7 +75,8 @@ const GAINS: Panel = Panel {
     note: "Of medians within this run.",
 };
 
-/// TPC-C with a warehouse for each thread, and tables of this kind where no range is needed.
+/// Returns TPC-C with a warehouse for each thread, and tables of this kind where no range is
+/// needed.
 fn tpcc<O: Layout>(
     effort: &Effort,
     mix: MixName,

@@ -67,7 +67,7 @@ const GAIN: Panel = Panel {
     note: "Of medians within this run.",
 };
 
-/// A warehouse for two threads.
+/// Returns TPC-C with a warehouse for two threads.
 fn tpcc(effort: &Effort, reading: Reading) -> impl Fn(usize) -> Result<Tpcc, Error> + use<> {
     let (seed, is_tiny) = (effort.seed, effort.is_quick);
     move |threads| {

@@ -116,7 +116,7 @@ const WHOLE_LOCKS: Panel = Panel {
            are for this machine's first-level cache.",
 };
 
-/// TPC-C with a warehouse for each thread.
+/// Returns TPC-C with a warehouse for each thread.
 fn tpcc(effort: &Effort, mix: MixName) -> impl Fn(usize) -> Result<Tpcc, Error> + use<> {
     let (seed, is_tiny) = (effort.seed, effort.is_quick);
     move |threads| Ok(Tpcc::new(Scale::sized(threads, is_tiny)?, mix, Chances::STANDARD, seed))
@@ -187,7 +187,7 @@ fn whole(effort: &Effort) -> Result<Measured, Error> {
     Ok(Measured { curves: vec![grid.throughput(), locks], source: effort.source(), failure: None })
 }
 
-/// The paper's processor: four cores, of two hardware threads each.
+/// Simulates the paper's processor: four cores, of two hardware threads each.
 fn simulated_whole(effort: &Effort) -> Result<Curve, Error> {
     let alone = drtm_htm::Profile::L1_32K_8;
     let mut points = Vec::new();

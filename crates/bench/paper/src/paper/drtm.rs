@@ -65,7 +65,7 @@ const LEASES: Panel = Panel {
            records, a tenth of them of another thread's warehouse, and reads one of 120 hot ones.",
 };
 
-/// Of one node. Each thread runs one transaction at a time, as in the paper.
+/// Returns the size of one node. Each thread runs one transaction at a time, as in the paper.
 fn size(effort: &Effort) -> Size {
     let (threads, warm, counted) = if effort.is_quick { (2, 100, 500) } else { (8, 2_000, 5_000) };
     let (memory, zero) = (512 << 20, Duration::ZERO);
@@ -73,7 +73,7 @@ fn size(effort: &Effort) -> Size {
     size.lasting(effort, warm, counted)
 }
 
-/// How many nodes there are at most.
+/// Returns how many nodes there are at most.
 fn most_nodes(effort: &Effort) -> u16 {
     if effort.is_quick { 2 } else { 6 }
 }
@@ -88,7 +88,7 @@ fn measured(size: &Size, curves: Vec<Curve>, scaled: &str) -> Measured {
     Measured { curves: vec![curves], source: size.source(&cluster, &NicProfile::CONNECTX_3, scaled), failure: None }
 }
 
-/// A warehouse for each thread.
+/// Runs TPC-C with a warehouse for each thread.
 fn tpcc(effort: &Effort, size: &Size, mix: MixName, chances: Chances) -> Result<(Distributed<Supply>, String), Error> {
     let (customers, items) = if effort.is_quick { (10, 100) } else { (60, 2_000) };
     let scale = Scale::new(size.clients())?.with_customers(customers)?.with_items(items)?;

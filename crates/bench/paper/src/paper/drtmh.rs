@@ -154,7 +154,7 @@ const OLDER_TPCC: Panel = Panel {
 const OLDER_BANK: Panel =
     Panel { name: "drtmh-fig17b", title: "DrTM+H Fig. 17b: designs on ConnectX-3, SmallBank", ..OLDER_TPCC };
 
-/// Of one coroutine.
+/// Returns the size with one coroutine.
 fn size(effort: &Effort) -> Size {
     let (nodes, threads) = match (effort.is_quick, effort.is_full) {
         (true, _) => (2, 2),

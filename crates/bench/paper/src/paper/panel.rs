@@ -42,7 +42,7 @@ impl Published {
         Self { series, x: Some(x), y }
     }
 
-    /// The single value of a series.
+    /// Returns the single value of a series.
     pub(super) const fn of(series: &'static str, y: f64) -> Self {
         Self { series, x: None, y }
     }
@@ -113,7 +113,7 @@ impl Curve {
         Self { series, found: Found::Absent { why } }
     }
 
-    /// The points, in order.
+    /// Returns the points, in order.
     pub(super) fn points(&self) -> &[(Option<usize>, f64)] {
         match &self.found {
             Found::Points { points, .. } => points,

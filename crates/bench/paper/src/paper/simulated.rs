@@ -32,7 +32,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// How long it runs, in microseconds, unless that is given.
+    /// Sets how long it runs, in microseconds, unless that is given.
     pub(super) fn lasting(self, effort: &Effort, warm: u64, counted: u64) -> Self {
         let [warm, counted] = [warm, counted].map(Duration::from_micros);
         let (warm, counted) = effort.counted.map_or((warm, counted), |counted| (counted / 2, counted));

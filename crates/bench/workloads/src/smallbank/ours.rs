@@ -30,7 +30,7 @@ impl<S: Config> Accounts for Ours<'_, S> {
     type Tx<'t> = Tx<'t, S>;
     type Error = Error;
 
-    /// The database itself detects whether a transaction writes.
+    /// Ignores what it is told: the database itself detects whether a transaction writes.
     #[inline(always)]
     fn transact<T>(
         &self,
