@@ -28,20 +28,21 @@
 //!   neighbour's lines.
 //! - Lines further apart than [`EmulatedConfig::tracked_lines`] may share a version, and conflict
 //!   falsely.
-//!   falsely.
 
 mod cache;
 mod clock;
 mod config;
 mod lines;
 mod mutation;
+mod profile;
 mod transaction;
 
 pub(crate) use cache::Cache;
-pub use config::{EmulatedConfig, Profile, Timer};
+pub use config::{EmulatedConfig, Timer};
 #[cfg(feature = "model")]
 #[doc(hidden)]
 pub use mutation::Mutation;
+pub use profile::Profile;
 pub use transaction::{EmulatedTransaction, TransactionAborted};
 
 use std::{
@@ -176,6 +177,8 @@ impl Default for Emulated {
         Self { shared: Arc::new(Self::shared(EmulatedConfig::default())) }
     }
 }
+
+impl crate::engine::sealed::Sealed for Emulated {}
 
 impl Engine for Emulated {
     const KIND: EngineKind = EngineKind::Emulated;

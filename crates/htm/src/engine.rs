@@ -4,6 +4,7 @@ mod native;
 mod none;
 mod rtm;
 mod traced;
+mod trial;
 
 pub use native::Native;
 pub use none::{NoHtm, NoTransaction};
@@ -68,13 +69,8 @@ pub enum Sharing {
     Processes,
 }
 
-mod sealed {
+pub(crate) mod sealed {
     pub trait Sealed {}
-    impl Sealed for super::NoHtm {}
-    impl Sealed for super::Rtm {}
-    impl Sealed for super::Native {}
-    impl Sealed for super::Traced {}
-    impl Sealed for crate::Emulated {}
 }
 
 /// Transactional memory, or its absence: plain accesses to words, and htm transactions over them.

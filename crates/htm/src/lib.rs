@@ -100,7 +100,7 @@ pub use meter::{Metered, WorkingSet};
 pub use plain::{Plain, fence_acquire, fence_locked, fence_release, prefetch, prefetch_at, prefetch_later};
 pub use policy::{Policy, PolicyError, Retryable};
 pub use probe::Probe;
-pub use select::{AnyHtm, ENGINE_VARIABLE, EngineVisitor, Reason, Request, select};
+pub use select::{AnyHtm, EngineVisitor, Reason, Request, select};
 pub use stats::Stats;
 pub use sync::Waiter;
 pub use word::{LINE_BYTES, LINE_WORDS, Line, Word};
@@ -108,3 +108,7 @@ pub use word::{LINE_BYTES, LINE_WORDS, Line, Word};
 const PLAIN_INSIDE_REGION: &str =
     "plain access inside an htm transaction: use its accessor, or make the access before or after";
 const NESTED_TRANSACTION: &str = "htm transaction begun inside another: use Access::nested, or pass the accessor on";
+
+/// The environment variable that overrides the requested engine: `auto`, `rtm`, `none`, `emulated`,
+/// or `emulated:PROFILE`.
+pub const ENGINE_VARIABLE: &str = "DRTM_HTM";

@@ -1,11 +1,6 @@
 //! Whether this machine's RTM is usable: what CPUID says, and what a trial shows.
 
-use std::{fmt, sync::OnceLock};
-
-use crate::{Access, Engine, Line, Rtm, arch};
-
-/// The number of transactions that the trial begins.
-const TRIALS: u32 = 256;
+use std::fmt;
 
 /// The result of probing this machine's RTM.
 ///
@@ -32,42 +27,11 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Probes the machine, once in the life of the process.
-    ///
-    /// # Example
-    ///
-    /// See [`Probe`].
-    #[must_use]
-    pub fn of_this_machine() -> &'static Self {
-        static PROBE: OnceLock<Probe> = OnceLock::new();
-        PROBE.get_or_init(Self::take)
-    }
-
     /// Returns whether transactions commit often enough to be used: at least every second one of
     /// the smallest kind.
     #[must_use]
     pub fn usable(&self) -> bool {
         self.trials > 0 && self.trial_commits >= self.trials / 2
-    }
-
-    fn take() -> Self {
-        let cpuid = arch::cpuid();
-        let mut probe = Self { cpuid_rtm: cpuid.rtm, always_abort: cpuid.always_abort, trial_commits: 0, trials: 0 };
-        if let Some(rtm) = Rtm::if_executable() {
-            let line = Line::default();
-            for turn in 0..TRIALS {
-                // Touched outside first, so that no trial aborts at the page fault of a fresh stack
-                // page.
-                rtm.store(&line[0], u64::from(turn));
-                let committed = rtm.once(&mut (), &mut |tx| {
-                    let value = tx.load(&line[0])?;
-                    tx.store(&line[1], value)
-                });
-                probe.trials += 1;
-                probe.trial_commits += u32::from(committed.is_ok());
-            }
-        }
-        probe
     }
 }
 

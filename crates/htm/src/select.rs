@@ -3,11 +3,9 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::{Emulated, EmulatedConfig, Engine, EngineError, EngineKind, Htm, NoHtm, Profile, Rtm, probe::Probe};
-
-/// The environment variable that overrides the requested engine: `auto`, `rtm`, `none`, `emulated`,
-/// or `emulated:PROFILE`.
-pub const ENGINE_VARIABLE: &str = "DRTM_HTM";
+use crate::{
+    ENGINE_VARIABLE, Emulated, EmulatedConfig, Engine, EngineError, EngineKind, Htm, NoHtm, Profile, Rtm, probe::Probe,
+};
 
 /// A requested engine.
 ///

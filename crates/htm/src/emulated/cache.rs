@@ -1,6 +1,6 @@
 //! The cache that bounds an htm transaction: sets, ways, least recently used.
 
-use super::config::Profile;
+use super::profile::Profile;
 
 /// The first-level cache of one transaction: the lines it has touched. It is cold at the beginning.
 #[derive(Debug)]

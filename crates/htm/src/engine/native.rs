@@ -68,6 +68,8 @@ impl From<Rtm> for Native {
     }
 }
 
+impl crate::engine::sealed::Sealed for Native {}
+
 impl Engine for Native {
     /// The kind that it may turn out to be.
     const KIND: EngineKind = EngineKind::Rtm;

@@ -43,6 +43,8 @@ pub struct NoTransaction<'m> {
     memory: PhantomData<&'m Word>,
 }
 
+impl crate::engine::sealed::Sealed for NoHtm {}
+
 impl Engine for NoHtm {
     const KIND: EngineKind = EngineKind::None;
     type Transaction<'m> = NoTransaction<'m>;

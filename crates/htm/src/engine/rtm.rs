@@ -23,7 +23,6 @@
 //! Few machines have RTM that commits. The generated code of this engine is inspected on every
 //! machine (`tests/suite/codegen.rs`). The tests that run transactions have run on one that has
 //! RTM, and say so where there is none.
-//! where there is none.
 
 use std::{convert::Infallible, marker::PhantomData};
 
@@ -127,6 +126,8 @@ impl Drop for OpenTransaction {
         self.abort::<{ code::PANICKED }>()
     }
 }
+
+impl crate::engine::sealed::Sealed for Rtm {}
 
 impl Engine for Rtm {
     const KIND: EngineKind = EngineKind::Rtm;

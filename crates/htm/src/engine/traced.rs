@@ -99,6 +99,8 @@ impl Trace {
     }
 }
 
+impl crate::engine::sealed::Sealed for Traced {}
+
 impl Engine for Traced {
     const KIND: EngineKind = EngineKind::None;
     type Transaction<'m> = NoTransaction<'m>;
