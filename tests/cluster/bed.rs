@@ -277,7 +277,7 @@ impl Bed {
             Self::Tcp => joined(size, script, |config| TcpFabric::join(NoHtm, config).expect("a cluster")),
             #[cfg(feature = "verbs")]
             Self::Verbs(messages) => joined(size, script, |config| {
-                let config = drtm_rdma::VerbsConfig::new(config).messages(*messages);
+                let config = drtm_rdma::VerbsConfig::new(config).messages(*messages).software_swaps(true);
                 drtm_rdma::VerbsFabric::join(NoHtm, config).expect("a cluster, and an RDMA device")
             }),
             Self::Sim(config) => simulated(config, size, script),

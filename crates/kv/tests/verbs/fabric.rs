@@ -6,5 +6,5 @@ use drtm_rdma::{TcpConfig, VerbsConfig, VerbsFabric};
 pub(crate) type FabricOf = VerbsFabric<NoHtm>;
 
 pub(crate) fn join(config: TcpConfig) -> FabricOf {
-    VerbsFabric::join(NoHtm, VerbsConfig::new(config)).expect("a cluster, and an RDMA device")
+    VerbsFabric::join(NoHtm, VerbsConfig::new(config).software_swaps(true)).expect("a cluster, and an RDMA device")
 }

@@ -20,6 +20,9 @@ pub enum Atomicity {
     /// Atomic only with other remote atomics on the same node. Together with a processor's
     /// compare-and-swap, or with a remote write, an update can be lost. Most NICs are of this kind.
     /// Let exactly one agent change a given word.
+    ///
+    /// A swap that finds another value leaves the word alone. So a lock that is taken by swaps can
+    /// be released by a write.
     Hca,
     /// Atomic with everything, the owner's processors included.
     Global,

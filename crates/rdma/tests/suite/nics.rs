@@ -45,7 +45,7 @@ impl NicMood {
 
     pub(crate) fn config(self, addresses: Addresses, node: NodeId, incarnation: u32) -> VerbsConfig {
         let by = if self.datagrams { Transport::Datagrams } else { Transport::Connection };
-        let config = VerbsConfig::new(self.tcp.config(addresses, node, incarnation)).messages(by);
+        let config = VerbsConfig::new(self.tcp.config(addresses, node, incarnation)).messages(by).software_swaps(true);
         // By turns the devices that are named, which a network joins; or else the first.
         let Ok(devices) = std::env::var("DRTM_NICS") else { return config };
         let devices: Vec<_> = devices.split(',').collect();
@@ -434,6 +434,18 @@ fn devices_that_cannot_be_used_say_why() {
     assert!(matches!(error, VerbsError::Engine(_)), "{error}");
     let fabric = VerbsFabric::join(NoHtm, config()).expect("a device");
     assert_ne!(fabric.capabilities().atomicity, Atomicity::None);
+}
+
+/// What a software NIC swaps is not used unless the configuration says so.
+#[test]
+fn swaps_of_software_nics_are_used_where_that_is_said() {
+    let [used, unused] = [true, false].map(|are_used| {
+        let config = NicMood::default().config(Addresses::new(), NodeId(0), 1).software_swaps(are_used);
+        let fabric = VerbsFabric::join(NoHtm, config).expect("a device");
+        (fabric.capabilities().atomicity, fabric.loopback(NodeId(0)).is_some())
+    });
+    assert_eq!(used, (Atomicity::Hca, true));
+    assert_eq!(unused, (Atomicity::None, false));
 }
 
 /// Buffers and a region in huge pages, which this test sets aside where it may; and what is said

@@ -380,7 +380,9 @@ pub(super) struct Ends {
 
 impl Ends {
     pub(super) fn of(device: &Device, config: &VerbsConfig) -> Result<Self, VerbsError> {
-        let Abilities { atomicity, reads_in, reads_out } = device.abilities()?;
+        let Abilities { atomicity, is_software, reads_in, reads_out } = device.abilities()?;
+        let is_trusted = !is_software || config.software_swaps;
+        let atomicity = if is_trusted { atomicity } else { Atomicity::None };
         let port = device.port(config.port)?;
         if !port.active {
             return Err(VerbsError::Port { port: config.port });

@@ -26,6 +26,7 @@ pub struct VerbsConfig {
     pub(super) message_bytes: usize,
     pub(super) huge_pages: bool,
     pub(super) messages: Transport,
+    pub(super) software_swaps: bool,
 }
 
 impl VerbsConfig {
@@ -35,7 +36,16 @@ impl VerbsConfig {
     /// Queues, mailbox and buffers are as many as there are said to be.
     pub fn new(tcp: TcpConfig) -> Self {
         let (message_bytes, messages) = (16 << 10, Transport::Connection);
-        Self { tcp, device: None, port: 1, gid: None, message_bytes, huge_pages: false, messages }
+        Self {
+            tcp,
+            device: None,
+            port: 1,
+            gid: None,
+            message_bytes,
+            huge_pages: false,
+            messages,
+            software_swaps: false,
+        }
     }
 
     /// Sets the device, by its name: `ibv_devices` lists them.
@@ -73,6 +83,17 @@ impl VerbsConfig {
     /// packet are sent in several.
     pub fn messages(self, by: Transport) -> Self {
         Self { messages: by, ..self }
+    }
+
+    /// Sets whether swaps of a software NIC (`rdma_rxe`) are used; they are not by default.
+    ///
+    /// The `rdma_rxe` of some kernels, Linux 6.1 among them, lets a swap that finds another value
+    /// write that value back. Another processor can have written the word in between: so a lock
+    /// that was just released is taken for ever. On a machine of one processor there is no in
+    /// between. Without swaps, nodes take their locks by messages. NICs of hardware are not
+    /// concerned.
+    pub fn software_swaps(self, are_used: bool) -> Self {
+        Self { software_swaps: are_used, ..self }
     }
 
     /// Sets the longest message, 16 KiB by default: at least 1 KiB, and at most what a buffer has.

@@ -18,6 +18,9 @@ use super::check;
 /// What the link layer of a port is called when it is Ethernet.
 const ETHERNET: u8 = 2;
 
+/// The vendor of `rdma_rxe`, which no hardware has.
+const SOFTWARE: u32 = 0xff_ffff;
+
 /// A device that is open, with a protection domain.
 pub(in crate::fabric::ibv) struct Device {
     pub(super) context: *mut ibv_context,
@@ -34,6 +37,8 @@ unsafe impl Sync for Device {}
 #[derive(Clone, Copy, Debug)]
 pub(in crate::fabric::ibv) struct Abilities {
     pub(in crate::fabric::ibv) atomicity: Atomicity,
+    /// Whether the device is `rdma_rxe`, of any kernel.
+    pub(in crate::fabric::ibv) is_software: bool,
     /// READs and atomics of a peer that a queue pair answers at a time, and of its own that are
     /// under way.
     pub(in crate::fabric::ibv) reads_in: u8,
@@ -103,6 +108,7 @@ impl Device {
         check("ask the device what it can do", unsafe { ibv_query_device(self.context, &mut found) })?;
         let few = |count: c_int| count.clamp(1, 128) as u8;
         Ok(Abilities {
+            is_software: found.vendor_id == SOFTWARE,
             atomicity: match found.atomic_cap {
                 ibv_atomic_cap::IBV_ATOMIC_HCA => Atomicity::Hca,
                 ibv_atomic_cap::IBV_ATOMIC_GLOB => Atomicity::Global,
