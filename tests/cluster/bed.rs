@@ -15,8 +15,8 @@ use std::{
 
 use drtm_htm::NoHtm;
 use drtm_rdma::{
-    Atomicity, Chances, Executor, Fabric, LocalConfig, LocalFabric, NicProfile, NodeId, RunEnd, ShmConfig, ShmFabric,
-    Sim, SimConfig, TcpConfig, TcpFabric, Transport,
+    Atomicity, Executor, Fabric, LocalConfig, LocalFabric, NicProfile, NodeId, RunEnd, ShmConfig, ShmFabric, Sim,
+    SimConfig, TcpConfig, TcpFabric, Transport,
 };
 use drtm_txn::{
     Builder, Config, Mutation, Ordered, Raw, TableDef,
@@ -254,16 +254,10 @@ impl Bed {
         Self::Sim(Box::new(SimConfig::harsh(seed).atomicity(Atomicity::Hca)))
     }
 
-    /// As rough, where messages are lost for good unless they are sent again.
+    /// As rough, where messages go by datagrams.
     pub(crate) fn of_datagrams(seed: u64) -> Self {
         let config = SimConfig::harsh(seed).transport(Transport::Datagrams).atomicity(Atomicity::Global);
         Self::Sim(Box::new(config))
-    }
-
-    /// Where one message in five is lost, and sent again later.
-    pub(crate) fn lossy(seed: u64) -> Self {
-        let config = SimConfig::new(&NicProfile::CONNECTX_4).seed(seed).transport(Transport::Datagrams);
-        Self::Sim(Box::new(config.chances(Chances { loss: 0.2, ..Chances::NONE })))
     }
 
     /// Runs a script to its end.

@@ -2,6 +2,7 @@
 //! for something else.
 
 use std::{
+    convert::Infallible,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -10,14 +11,14 @@ use std::{
 };
 
 use drtm_htm::NoHtm;
-use drtm_rdma::Fabric;
+use drtm_rdma::{Fabric, NicProfile, NodeId, Phase, Port, RunEnd, Sim, SimConfig, Spawner, Verbs};
 use drtm_txn::{
     Conflict, Error, Mutation, Options,
     cluster::{ClusterTx, Protocol, Sets, Worker},
 };
 
 use crate::{
-    bed::{Bed, Script, Setup, Size, Tables, Tested},
+    bed::{Bed, Script, Setup, Size, Tables, Tested, node},
     deadlines::clusters,
 };
 
@@ -222,7 +223,7 @@ impl Adders {
     async fn add<F: Fabric<Engine = NoHtm>>(&self, worker: &Worker<'_, F, Tested>, tables: Tables, turn: u64) {
         let filled = worker.transact(async |tx| tx.put(tables.words, turn, vec![0; 8]).await);
         filled.await.expect("room");
-        let (endpoint, mut added) = (worker.endpoint(), 1_u8);
+        let (endpoint, mut added) = (worker.endpoint(), 1);
         self.turn.store(turn, SeqCst);
         while self.over.load(SeqCst) < turn {
             let add =
@@ -253,24 +254,57 @@ impl Adders {
         added.await.expect("all nodes are here");
         self.over.store(turn, SeqCst);
     }
-}
 
-impl Script for Adders {
-    async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, number: u64) {
+    async fn run<F: Fabric<Engine = NoHtm>>(&self, worker: Worker<'_, F, Tested>, tables: Tables, number: NodeId) {
         for turn in 1..=Self::TURNS {
             match number {
-                0 => self.add(&worker, tables, turn).await,
+                OWNER => self.add(&worker, tables, turn).await,
                 _ => self.add_claimed(&worker, tables, turn).await,
             }
+        }
+        match number {
+            OWNER => self.turn.store(Self::TURNS + 1, SeqCst),
+            _ => worker.endpoint().until(|| self.turn.load(SeqCst) > Self::TURNS).await,
+        }
+    }
+
+    /// A thread of the owner that is kept from its processor, in each turn for longer: what it has
+    /// taken, another one carries out after it.
+    async fn take_and_wait<P: Port>(&self, verbs: Verbs<'_, P>) -> Infallible {
+        loop {
+            let message = verbs.recv().await;
+            verbs.endpoint().sleep(Duration::from_nanos(500) * self.turn.load(SeqCst) as u32).await;
+            let reply = verbs.call(OWNER, &message).await.expect("another thread serves");
+            message.reply(&reply).expect("it was as long before");
         }
     }
 }
 
-/// Additions that are lost where messages are, too, so that what is sent later is there earlier.
+const OWNER: NodeId = NodeId(0);
+
+/// Additions that are lost where one of the owner's two threads is late.
 fn lost(seed: u64) -> u64 {
+    let sim = Sim::<NoHtm>::new(2, SimConfig::new(&NicProfile::CONNECTX_4).seed(seed));
     let adders = Adders::default();
-    let size = Size { nodes: 2, owners: 1, coroutines: 1, protocol: Protocol::FASST };
-    Bed::lossy(seed).run(size, &adders);
+    // The first is the one that messages are for, if it is not busy.
+    let late = adders.clone();
+    let waits = move |spawner: Spawner<'_, _>| {
+        let verbs = spawner.endpoint().during(Phase::Other);
+        spawner.serve(async move { late.take_and_wait(verbs).await }).expect("it runs");
+    };
+    sim.serve(OWNER, waits).expect("room for an endpoint");
+    for number in [OWNER, NodeId(1)] {
+        let (node, tables) = node(sim.fabric(), number.0, 1, Protocol::FASST);
+        let adders = adders.clone();
+        let adds = move |spawner: Spawner<'_, _>| {
+            let worker = node.worker(spawner.endpoint()).expect("few workers");
+            worker.serve(&spawner);
+            spawner.spawn(async move { adders.run(worker, tables, number).await }).expect("it runs");
+        };
+        // The other node is the last to end.
+        if number == OWNER { sim.serve(number, adds) } else { sim.spawn(number, adds) }.expect("room for an endpoint");
+    }
+    assert_eq!(sim.run_for(Duration::from_secs(10)), RunEnd::Done);
     adders.lost.load(SeqCst)
 }
 

@@ -14,7 +14,7 @@ use drtm_htm::NoHtm;
 use drtm_kv::Version;
 use drtm_rdma::{
     Executor, LocalConfig, LocalFabric, NodeId, Phase,
-    rpc::{self, Decode, DecodeError, Encode, Incoming, Once, Procedure, Reader, Refused, Rpc},
+    rpc::{self, Decode, DecodeError, Encode, Incoming, Procedure, Reader, Refused, Rpc},
 };
 use drtm_testing::rounds;
 use drtm_txn::{
@@ -188,9 +188,9 @@ impl Stage {
                 let _ends = SetAtEnd(done);
                 let endpoint = drtm_rdma::Fabric::endpoint(&self.fabric, NodeId(1)).expect("room");
                 let mut executor = Executor::new(&endpoint);
-                let (verbs, once) = (endpoint.during(Phase::Other), Once::default());
+                let verbs = endpoint.during(Phase::Other);
                 let _ = executor.spawner().serve(async move {
-                    rpc::serve(verbs, &once, |call| answer(call, hostile)).await;
+                    rpc::serve(verbs, |call| answer(call, hostile)).await;
                 });
                 executor.spawn(endpoint.until(|| done.load(SeqCst)));
                 executor.run();

@@ -61,7 +61,7 @@ impl Script for Readers {
 /// How often a row was older than one that was read before it, where a READ fetches each word by
 /// itself: the version before the row is locked, for example, and the state after it is unlocked.
 fn older(seed: u64) -> u64 {
-    let config = SimConfig::harsh(seed).tearing(Tearing::Words).scattered(true).atomicity(Atomicity::Global);
+    let config = SimConfig::harsh(seed).tearing(Tearing::Words).steps(Some(1)).atomicity(Atomicity::Global);
     let readers = Readers::default();
     let size = Size { nodes: 3, owners: 2, coroutines: 2, protocol: Protocol::DRTM_H };
     Bed::Sim(Box::new(config)).run(size, &readers);

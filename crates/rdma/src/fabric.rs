@@ -6,9 +6,9 @@
 //! - Operations from one endpoint to one node take effect in the order of posting, with the
 //!   exception below, and complete in that order. So a message or a flag that is written after a
 //!   value is seen after the value.
-//! - Nothing is lost or done twice, if messages are delivered [once](crate::Delivery::Once). An
-//!   operation ends exactly once: with its completion, or with an error that
-//!   [says](crate::VerbError::may_have_taken_effect) whether it can have taken effect.
+//! - Nothing is lost or done twice, messages included. An operation ends exactly once: with its
+//!   completion, or with an error that [says](crate::VerbError::may_have_taken_effect) whether it
+//!   can have taken effect.
 //! - A queue belongs to one [incarnation](crate::Incarnation) of a node. When that leaves or dies,
 //!   pending operations end with [`VerbError::Disconnected`](crate::VerbError::Disconnected). Later
 //!   ones fail with [`VerbError::Gone`](crate::VerbError::Gone), until the endpoint
@@ -33,6 +33,8 @@
 //! - *Reads may be passed* by writes and messages that are posted after them to the same node.
 //!   Await the read first.
 //! - Operations to *different nodes*, or from different endpoints, are not ordered at all.
+//! - On a simulated cluster *messages by datagrams* are ordered with each other, and not with
+//!   one-sided operations: see [`Order::MessagesApart`](crate::Order::MessagesApart).
 //! - *Atomics* are atomic only with what [`Atomicity`](crate::Atomicity) says.
 //! - Replies are not ordered with one-sided operations, and any endpoint of a node may receive a
 //!   message.
@@ -41,11 +43,11 @@
 //! that code which relies on more fails in tests.
 
 pub(crate) mod capabilities;
-#[cfg(all(any(feature = "verbs", test), not(feature = "model")))]
-#[cfg_attr(not(feature = "verbs"), allow(dead_code, reason = "the default build only tests it"))]
+#[cfg_attr(any(not(feature = "verbs"), feature = "model"), allow(dead_code, reason = "bytes are for real networks"))]
 pub(crate) mod datagrams;
 #[doc(hidden)]
 pub mod die;
+pub(crate) mod header;
 #[cfg(all(feature = "verbs", not(feature = "model")))]
 pub(crate) mod ibv;
 pub(crate) mod lifetime;

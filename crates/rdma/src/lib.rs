@@ -88,7 +88,7 @@ pub use fabric::untrusted;
 #[cfg(feature = "cluster")]
 pub use fabric::{
     Fabric,
-    capabilities::{Atomicity, Capabilities, Delivery, Order},
+    capabilities::{Atomicity, Capabilities, Order},
     local::{LocalConfig, LocalFabric, LocalPort, Tearing},
     membership::{Incarnation, NodeEvent, Presence},
     sim::{

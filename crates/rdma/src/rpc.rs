@@ -8,9 +8,7 @@
 //! - [`serve`] answers calls, by a handler that gets one [`Incoming`] call after another.
 //! - A deadline is the caller's. It is sent as the time that the caller still waits, since nodes
 //!   have no common clock. A handler is not run for a call that has expired.
-//! - A call is carried out *at most once*. Where the fabric delivers [once](crate::Delivery::Once),
-//!   nothing is sent twice. Otherwise an unanswered message is sent again until its deadline, and
-//!   [`Once`] keeps the answers while the caller may repeat its request.
+//! - A call is carried out *at most once*: every fabric delivers a message once, or the call fails.
 //!
 //! A call that fails may have been carried out, unless [`RpcError::is_certain`] says otherwise.
 //!
@@ -20,7 +18,7 @@
 //! use drtm_htm::NoHtm;
 //! use drtm_rdma::{
 //!     Executor, Fabric, LocalConfig, LocalFabric, NodeId, Phase,
-//!     rpc::{Once, Procedure, Refused, Rpc, serve},
+//!     rpc::{Procedure, Refused, Rpc, serve},
 //! };
 //!
 //! /// Adds to a counter, and gives what it was.
@@ -35,9 +33,9 @@
 //! let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
 //! let endpoint = fabric.endpoint(NodeId(0))?;
 //! let verbs = endpoint.during(Phase::Execute);
-//! let (mut apples, once) = (0, Once::default());
+//! let mut apples = 0;
 //! let mut executor = Executor::new(&endpoint);
-//! executor.serve(serve(verbs, &once, |call| match call.procedure() {
+//! executor.serve(serve(verbs, |call| match call.procedure() {
 //!     Add::NUMBER => call.answer::<Add>(|(name, add)| match name {
 //!         "apples" => {
 //!             apples += add;
@@ -67,18 +65,13 @@
 mod client;
 mod codec;
 pub(crate) mod frame;
-mod once;
-mod outstanding;
 mod server;
 
 pub use client::{Calls, One, Posted, Results, Rpc, Slot};
 pub use codec::{Decode, DecodeError, Encode, Reader};
 #[doc(hidden)]
 pub use frame::{Request, Requests, decode};
-pub use once::Once;
 pub use server::{Answered, Incoming, Refused, serve};
-
-pub(crate) use outstanding::Outstanding;
 
 use crate::{Time, VerbError};
 

@@ -36,8 +36,8 @@ fn simulated(mood: &LocalConfig) -> SimConfig {
     let seed = format!("{mood:?}").bytes().fold(0_u64, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
     let can = mood.capabilities();
     let config = match can.ordering {
-        Order::ReadsMayBePassed => SimConfig::harsh(seed),
         Order::Posted => SimConfig::new(&NicProfile::CONNECTX_4).seed(seed),
+        Order::ReadsMayBePassed | Order::MessagesApart => SimConfig::harsh(seed),
     };
     let tearing = if can.atomic_read_bytes == 8 { Tearing::Words } else { Tearing::Lines };
     config.atomicity(can.atomicity).tearing(tearing)

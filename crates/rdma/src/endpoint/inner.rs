@@ -12,7 +12,6 @@ use crate::{
         tickets::{Gives, NOBODY, Task, Tickets, Value},
     },
     executor::{tasks::TaskSet, timers::Timers},
-    rpc::Outstanding,
 };
 
 use super::completions::Completions;
@@ -32,8 +31,6 @@ pub(crate) struct Inner<P: Port> {
     pub(crate) activity: Activity,
     /// How often the endpoint has slept.
     pub(crate) naps: u64,
-    /// Typed calls that are not answered.
-    pub(crate) outstanding: Outstanding,
     /// Lists for batches, reused so that each need not allocate its own.
     spare: Vec<Vec<Work>>,
     /// Requests of one phase that will share doorbells, while more are being gathered.
@@ -65,7 +62,6 @@ impl<P: Port> Inner<P> {
             occupied: false,
             activity: Activity::Idle,
             naps: 0,
-            outstanding: Outstanding::default(),
             spare: Vec::new(),
             gathered: None,
         }

@@ -82,11 +82,6 @@ impl<P: Port> Message<'_, P> {
         self.from
     }
 
-    /// Returns where the reply goes, if the sender waits for one.
-    pub(crate) fn reply_to(&self) -> Option<ReplyTo> {
-        self.reply_to
-    }
-
     /// Returns whether the sender waits for a reply. A call that is dropped without one fails with
     /// [`VerbError::Unanswered`].
     #[must_use]

@@ -46,7 +46,6 @@ impl Verb {
     }
 
     /// Returns whether it is a message, with or without a reply.
-    #[cfg(all(feature = "verbs", not(feature = "model")))]
     #[inline(always)]
     pub(crate) fn is_message(&self) -> bool {
         matches!(self, Self::Send { .. } | Self::Call { .. })

@@ -39,29 +39,15 @@ pub enum Atomicity {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Order {
+    /// As [`ReadsMayBePassed`](Self::ReadsMayBePassed) among one-sided operations, and in the order
+    /// of posting among messages. The two kinds are not ordered with each other: await the one
+    /// before posting the other.
+    MessagesApart,
     /// In the order of posting, except that a write or a message may overtake a read posted before
     /// it. Await the read first where that matters. This is what verbs promise.
     ReadsMayBePassed,
     /// In the order of posting.
     Posted,
-}
-
-/// The delivery guarantee of messages.
-///
-/// # Example
-///
-/// ```
-/// use drtm_rdma::{Delivery, LocalConfig};
-///
-/// assert_eq!(LocalConfig::harsh(1).capabilities().messages, Delivery::Once);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Delivery {
-    /// A message may be lost, arrive twice, or be overtaken by another. A call that is lost, or
-    /// whose reply is, ends as [unanswered](crate::VerbError::Unanswered).
-    BestEffort,
-    /// A message arrives once, in order with what was posted before it to the same node.
-    Once,
 }
 
 /// The guarantees and limits of a fabric.
@@ -82,8 +68,6 @@ pub struct Capabilities {
     pub atomicity: Atomicity,
     /// The order of operations to one node.
     pub ordering: Order,
-    /// The delivery of messages.
-    pub messages: Delivery,
     /// The size of aligned blocks that are read atomically: 64 if a cache line is fetched whole, 8
     /// if only a word is. No larger block is ever guaranteed.
     pub atomic_read_bytes: usize,

@@ -8,7 +8,7 @@
 //!   parcels. A reply acknowledges its call, so a call costs two datagrams. A parcel that
 //!   [asks](Prefix::asks) is acknowledged by a datagram of its own.
 //! - *Loss* is found by the endpoint alone ([`Pace`]). If a parcel is not acknowledged, or a call
-//!   not answered, for some milliseconds, it sends a *probe*. The answer says what has arrived.
+//!   not answered, for some time, it sends a *probe*. The answer says what has arrived.
 //!   Only then is the rest sent again, by both sides. So a slow handler costs a probe, and no
 //!   repetition.
 //! - *Silence*: a node that answers no probe within the deadline ends the stream.
@@ -16,6 +16,7 @@
 //!   takes no parcels, but acknowledges what it has taken, so the sender knows that it is alive.
 
 mod inbox;
+mod mutation;
 mod outbox;
 mod pace;
 mod prefix;
@@ -23,10 +24,14 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-#[cfg_attr(not(feature = "verbs"), allow(unused_imports, reason = "the default build only tests it"))]
+#[cfg_attr(
+    any(not(feature = "verbs"), feature = "model"),
+    allow(unused_imports, reason = "bytes are for real networks")
+)]
 pub(crate) use {
+    inbox::Nonsense,
     outbox::WINDOW,
     pace::{Pace, Step},
     prefix::{PREFIX, Prefix},
-    stream::Stream,
+    stream::{Heard, Stream},
 };

@@ -45,7 +45,6 @@ mod datagram_pair;
 mod error;
 mod exports;
 mod floor;
-mod header;
 mod intake;
 mod nic;
 mod number;

@@ -23,6 +23,7 @@ mod pool;
 mod port;
 mod profiles;
 mod queue;
+mod session;
 mod world;
 
 pub use agenda::Trace;

@@ -185,7 +185,7 @@ pub fn samples(kind: Said, carried: usize) -> Vec<u8> {
 
 /// Returns a message of calls.
 #[must_use]
-pub fn requests((number, floor, budget): (u64, u64, u64), calls: &[(u16, Vec<u8>)]) -> Vec<u8> {
+pub fn requests(budget: u64, calls: &[(u16, Vec<u8>)]) -> Vec<u8> {
     struct Raw<'a>(&'a [u8]);
     impl Encode for Raw<'_> {
         fn encode(&self, into: &mut Vec<u8>) {
@@ -198,7 +198,7 @@ pub fn requests((number, floor, budget): (u64, u64, u64), calls: &[(u16, Vec<u8>
         let added = frame::add_request(&mut message, *procedure, &Raw(request), usize::MAX);
         debug_assert!(added.is_some(), "more calls than a message has");
     }
-    frame::seal_requests(&mut message, number, floor, budget);
+    frame::seal_requests(&mut message, budget);
     message
 }
 

@@ -3,10 +3,7 @@
 use std::{cell::RefCell, fmt, marker::PhantomData, rc::Rc, time::Duration};
 
 use super::{Decode, Procedure, Reader, RpcError, frame};
-use crate::{Delivery, NodeId, Pending, Phase, Port, Reply, Time, VerbError, Verbs};
-
-/// How often a message is sent if there is no deadline.
-const ATTEMPTS: u32 = 8;
+use crate::{NodeId, Pending, Phase, Port, Reply, Time, Verbs};
 
 /// Buffers for messages, for reuse.
 type Spare = Rc<RefCell<Vec<Vec<u8>>>>;
@@ -153,20 +150,20 @@ impl<'e, P: Port> Calls<'e, P> {
     /// }
     /// ```
     pub async fn post(mut self, deadline: Option<Time>) -> Result<Posted<'e, P>, RpcError> {
-        let (verbs, spare) = (self.verbs, Rc::clone(&self.spare));
-        let (message, open) = (std::mem::take(&mut self.message), Open::new(verbs));
-        let mut posted = Posted { node: self.node, message, open, call: None, deadline, attempts: 0, spare };
-        posted.attempt().await?;
-        Ok(posted)
+        let budget = match deadline.map(|deadline| (deadline, deadline.since(self.verbs.endpoint().now()))) {
+            None => u64::MAX,
+            Some((deadline, Duration::ZERO)) => return Err(RpcError::TooLate { deadline }),
+            Some((_, budget)) => u64::try_from(budget.as_nanos()).unwrap_or(u64::MAX - 1),
+        };
+        frame::seal_requests(&mut self.message, budget);
+        let call = self.verbs.post_call(self.node, &self.message).await?;
+        Ok(Posted { verbs: self.verbs, node: self.node, call, deadline })
     }
 }
 
 impl<P: Port> Drop for Calls<'_, P> {
     fn drop(&mut self) {
-        // After `post` there is no buffer to return.
-        if self.message.capacity() > 0 {
-            self.spare.borrow_mut().push(std::mem::take(&mut self.message));
-        }
+        self.spare.borrow_mut().push(std::mem::take(&mut self.message));
     }
 }
 
@@ -185,14 +182,10 @@ impl<P: Port> fmt::Debug for Calls<'_, P> {
 /// See [`Calls::post`].
 #[must_use = "what the calls give is lost"]
 pub struct Posted<'e, P: Port> {
+    verbs: Verbs<'e, P>,
     node: NodeId,
-    message: Vec<u8>,
-    open: Open<'e, P>,
-    /// The pending attempt.
-    call: Option<Pending<'e, P, Reply<'e, P>>>,
+    call: Pending<'e, P, Reply<'e, P>>,
     deadline: Option<Time>,
-    attempts: u32,
-    spare: Spare,
 }
 
 impl<'e, P: Port> Posted<'e, P> {
@@ -209,87 +202,21 @@ impl<'e, P: Port> Posted<'e, P> {
     ///
     /// When the message is not answered, as [`RpcError`] says.
     pub async fn results(&mut self) -> Result<Results<'e, P>, RpcError> {
-        let endpoint = self.open.verbs.endpoint();
-        loop {
-            let Some(call) = &mut self.call else {
-                self.attempt().await?;
-                continue;
-            };
-            let replied = match self.deadline {
-                None => call.await,
-                Some(deadline) => endpoint.before(deadline, call).await.map_err(|_| RpcError::Elapsed { deadline })?,
-            };
-            self.call = None;
-            match replied {
-                Ok(reply) => return Ok(Results { reply }),
-                // On a fabric that loses messages, an unanswered message is sent again.
-                Err(VerbError::Unanswered { .. })
-                    if endpoint.capabilities().messages == Delivery::BestEffort
-                        && (self.deadline.is_some() || self.attempts < ATTEMPTS) => {}
-                Err(error) => return Err(self.failed(error)),
+        let call = &mut self.call;
+        let reply = match self.deadline {
+            None => call.await?,
+            Some(deadline) => {
+                let before = self.verbs.endpoint().before(deadline, call);
+                before.await.map_err(|_| RpcError::Elapsed { deadline })??
             }
-        }
-    }
-
-    /// Sends the message, for the first time or again.
-    async fn attempt(&mut self) -> Result<(), RpcError> {
-        let endpoint = self.open.verbs.endpoint();
-        self.attempts += 1;
-        let budget = match self.deadline.map(|deadline| (deadline, deadline.since(endpoint.now()))) {
-            None => u64::MAX,
-            Some((deadline, Duration::ZERO)) if self.attempts == 1 => return Err(RpcError::TooLate { deadline }),
-            Some((deadline, Duration::ZERO)) => return Err(RpcError::Elapsed { deadline }),
-            Some((_, budget)) => u64::try_from(budget.as_nanos()).unwrap_or(u64::MAX - 1),
         };
-        let floor = endpoint.inner().outstanding.floor();
-        frame::seal_requests(&mut self.message, self.open.number, floor, budget);
-        match self.open.verbs.post_call(self.node, &self.message).await {
-            Ok(call) => {
-                self.call = Some(call);
-                Ok(())
-            }
-            Err(error) => Err(self.failed(error)),
-        }
-    }
-
-    /// Returns the error of a failed message. Earlier attempts may have been carried out, whatever
-    /// the outcome of the last.
-    fn failed(&self, error: VerbError) -> RpcError {
-        if self.attempts > 1 && !error.may_have_taken_effect() {
-            return VerbError::Unanswered { node: self.node }.into();
-        }
-        error.into()
-    }
-}
-
-impl<P: Port> Drop for Posted<'_, P> {
-    fn drop(&mut self) {
-        self.spare.borrow_mut().push(std::mem::take(&mut self.message));
+        Ok(Results { reply })
     }
 }
 
 impl<P: Port> fmt::Debug for Posted<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Posted").field("node", &self.node).field("attempts", &self.attempts).finish_non_exhaustive()
-    }
-}
-
-/// The number of a message that is waited for while this exists.
-struct Open<'e, P: Port> {
-    verbs: Verbs<'e, P>,
-    number: u64,
-}
-
-impl<'e, P: Port> Open<'e, P> {
-    fn new(verbs: Verbs<'e, P>) -> Self {
-        let number = verbs.endpoint().inner().outstanding.open();
-        Self { verbs, number }
-    }
-}
-
-impl<P: Port> Drop for Open<'_, P> {
-    fn drop(&mut self) {
-        self.verbs.endpoint().inner().outstanding.close(self.number);
+        f.debug_struct("Posted").field("node", &self.node).finish_non_exhaustive()
     }
 }
 

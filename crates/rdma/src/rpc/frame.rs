@@ -1,21 +1,20 @@
 //! The messages of the protocol, byte by byte.
 //!
 //! ```text
-//!   request   magic u16 | version u8 | count u8 | number u64 | floor u64 | budget u64 | calls
+//!   request   magic u16 | version u8 | count u8 | budget u64 | calls
 //!   call      procedure u16 | length u32 | request
 //!   reply     magic u16 | version u8 | count u8 | results
 //!   result    status u8 | length u32 | reply, or what there is to say of a refusal
 //! ```
 //!
-//! All numbers are little-endian. `number` is the message's own, `floor` the least number that the
-//! caller still waits for. `budget` is the time that the caller waits, in nanoseconds; the greatest
-//! number means for ever.
+//! All numbers are little-endian. `budget` is the time that the caller waits, in nanoseconds; the
+//! greatest number means for ever.
 
 use super::codec::{Decode, DecodeError, Encode, Reader};
 
 const REQUEST: u16 = 0xD741;
 const REPLY: u16 = 0xD742;
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// The bytes before each call's request.
 const CALL_HEAD: usize = 6;
@@ -51,10 +50,6 @@ impl Status {
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub struct Requests<'a> {
-    /// The message's number among those of its endpoint.
-    pub number: u64,
-    /// The least number that the caller still waits for.
-    pub floor: u64,
     /// The time that the caller waits, in nanoseconds.
     pub budget: u64,
     left: u8,
@@ -81,15 +76,12 @@ pub struct Request<'a> {
 pub fn decode(bytes: &[u8]) -> Result<Requests<'_>, DecodeError> {
     let mut reader = Reader::new(bytes);
     let left = head(&mut reader, REQUEST)?;
-    let (number, floor, budget) = Decode::decode(&mut reader)?;
-    let requests = Requests { number, floor, budget, left, calls: reader.clone() };
+    let budget = Decode::decode(&mut reader)?;
+    let requests = Requests { budget, left, calls: reader.clone() };
     for _ in 0..left {
         let _: (u16, &[u8]) = Decode::decode(&mut reader)?;
     }
     reader.finish()?;
-    if floor > number {
-        return Err(DecodeError::Invalid { what: "number of a message" });
-    }
     Ok(requests)
 }
 
@@ -112,11 +104,11 @@ impl<'a> Iterator for Requests<'a> {
     }
 }
 
-/// Begins a message of calls. Its numbers are set later.
+/// Begins a message of calls. Its budget is set later.
 pub(crate) fn begin_requests(into: &mut Vec<u8>) {
     into.clear();
     (REQUEST, VERSION, 0_u8).encode(into);
-    (0_u64, 0_u64, 0_u64).encode(into);
+    0_u64.encode(into);
 }
 
 /// Appends a call. Returns its place in the message, or `None` if it does not fit.
@@ -137,12 +129,9 @@ pub(crate) fn add_request(into: &mut Vec<u8>, procedure: u16, request: &impl Enc
     Some(count)
 }
 
-/// Sets the number of the message, and how long the caller waits.
-pub(crate) fn seal_requests(into: &mut [u8], number: u64, floor: u64, budget: u64) {
-    for (place, value) in [number, floor, budget].into_iter().enumerate() {
-        let at = 4 + 8 * place;
-        into[at..at + 8].copy_from_slice(&value.to_le_bytes());
-    }
+/// Sets how long the caller waits.
+pub(crate) fn seal_requests(into: &mut [u8], budget: u64) {
+    into[4..12].copy_from_slice(&budget.to_le_bytes());
 }
 
 /// Begins a message of results.
@@ -186,7 +175,7 @@ mod tests {
     use super::*;
 
     /// The bytes before the first call.
-    const HEAD: usize = 28;
+    const HEAD: usize = 12;
 
     fn message(calls: &[(u16, Vec<u8>)]) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -194,7 +183,7 @@ mod tests {
         for (procedure, request) in calls {
             add_request(&mut bytes, *procedure, &&request[..], usize::MAX).expect("room");
         }
-        seal_requests(&mut bytes, 7, 3, 1_000);
+        seal_requests(&mut bytes, 1_000);
         bytes
     }
 
@@ -207,7 +196,7 @@ mod tests {
         fn calls_are_decoded_as_they_were_encoded(calls in calls()) {
             let bytes = message(&calls);
             let requests = decode(&bytes).expect("it is one");
-            prop_assert_eq!((requests.number, requests.floor, requests.budget), (7, 3, 1_000));
+            prop_assert_eq!(requests.budget, 1_000);
             let found: Vec<_> = requests.map(|request| {
                 (request.procedure, <&[u8]>::decode(&mut Reader::new(request.bytes)).expect("bytes").to_vec())
             }).collect();

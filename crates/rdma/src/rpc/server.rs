@@ -3,11 +3,10 @@
 use std::{convert::Infallible, fmt};
 
 use super::{
-    Decode, Encode, Once, Procedure, Reader,
+    Decode, Encode, Procedure, Reader,
     frame::{self, Status},
-    once::Seen,
 };
-use crate::{Delivery, NodeId, Port, Verbs};
+use crate::{NodeId, Port, Verbs};
 
 /// A handler's refusal of a call, with a number of the application's.
 ///
@@ -87,35 +86,17 @@ impl fmt::Debug for Incoming<'_> {
 /// Answers calls for ever, each by `handle`. Meant to be [served](crate::Executor::serve) beside
 /// the coroutines of a worker.
 ///
-/// `once` is shared by all serving workers of the node. A message that contains no calls is
-/// dropped, and its sender gets [unanswered](crate::VerbError::Unanswered). A handler must not wait
-/// for a lock: the lock's holder may be waiting for this handler.
-pub async fn serve<P: Port>(
-    verbs: Verbs<'_, P>,
-    once: &Once,
-    mut handle: impl FnMut(Incoming<'_>) -> Answered,
-) -> Infallible {
+/// A message that contains no calls is dropped, and its sender gets
+/// [unanswered](crate::VerbError::Unanswered). A handler must not wait for a lock: the lock's
+/// holder may be waiting for this handler.
+pub async fn serve<P: Port>(verbs: Verbs<'_, P>, mut handle: impl FnMut(Incoming<'_>) -> Answered) -> Infallible {
     let endpoint = verbs.endpoint();
     let most = endpoint.capabilities().max_message_bytes;
-    let may_repeat = endpoint.capabilities().messages == Delivery::BestEffort;
     let mut reply = Vec::new();
     loop {
         let message = verbs.recv().await;
         let taken = endpoint.now();
         let Ok(requests) = frame::decode(&message) else { continue };
-        let number = requests.number;
-        let repeats = message.reply_to().filter(|_| may_repeat);
-        if let Some(from) = &repeats {
-            match once.begin(from, number, requests.floor, &mut reply) {
-                Seen::New => {}
-                Seen::Answered => {
-                    // A reply that was sent once fits a message again.
-                    let _ = message.reply(&reply);
-                    continue;
-                }
-                Seen::Stale => continue,
-            }
-        }
         frame::begin_replies(&mut reply);
         let budget = requests.budget;
         for request in requests {
@@ -127,9 +108,6 @@ pub async fn serve<P: Port>(
                 let (procedure, bytes) = (request.procedure, request.bytes);
                 handle(Incoming { from: message.from(), procedure, request: bytes, reply }).0
             });
-        }
-        if let Some(from) = &repeats {
-            once.end(from, number, &reply);
         }
         // The caller gets the error.
         let _ = message.reply(&reply);

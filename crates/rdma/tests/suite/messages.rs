@@ -138,10 +138,17 @@ fn messages_arrive_once_and_in_order_and_after_what_was_written_before<R: Testbe
     let count = 150_u64;
     world.agent(1).ask(Order::Collect(count));
     let endpoint = world.endpoint();
+    let apart = endpoint.capabilities().ordering == drtm_rdma::Order::MessagesApart;
     with(&endpoint, async |verbs| {
         for number in 0..count {
             let mut batch = verbs.batch();
-            batch.write(word(1, number * 16), &[number + 1; 16])?.unsignaled();
+            let written = batch.write(word(1, number * 16), &[number + 1; 16])?;
+            if apart {
+                std::mem::replace(&mut batch, verbs.batch()).ring();
+                written.await?;
+            } else {
+                written.unsignaled();
+            }
             let sent = batch.send(NodeId(1), &number.to_le_bytes())?;
             batch.ring();
             if number % 3 == 0 {

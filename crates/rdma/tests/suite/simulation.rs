@@ -13,11 +13,11 @@ use drtm_htm::{Engine, NoHtm};
 use drtm_rdma::{
     Chances, Fabric, Fault, NicProfile, NodeId, Phase, Port, Presence, Region, RegionId, Remains, Remote, RunEnd, Sim,
     SimConfig, Spawner, Trace, Transport, VerbError, Verbs, block_on,
-    rpc::{Once, Procedure, Refused, Rpc, RpcError, serve},
+    rpc::{Procedure, Refused, Rpc, RpcError, serve},
 };
 use drtm_testing::rounds;
 
-use crate::support::{BASE, fresh, word};
+use crate::support::{BASE, LOSSY, fresh, word};
 
 const NODES: u16 = 4;
 const WORKERS: u64 = 2;
@@ -83,11 +83,11 @@ impl Counting {
     }
 
     /// A worker of a node that answers calls, and takes part with its coroutines.
-    fn start(&self, node: NodeId, once: &Arc<Once>, seed: u64) {
-        let (memory, once) = (Arc::clone(&self.memory[usize::from(node.0)]), Arc::clone(once));
+    fn start(&self, node: NodeId, seed: u64) {
+        let memory = Arc::clone(&self.memory[usize::from(node.0)]);
         let (by_verbs, by_calls, done) = (Rc::clone(&self.verbs), Rc::clone(&self.calls), Rc::clone(&self.done));
         let started = self.sim.serve(node, move |worker| {
-            answer(&worker, memory, once);
+            answer(&worker, memory);
             let verbs = worker.endpoint().during(Phase::Execute);
             for coroutine in 0..COROUTINES {
                 let (by_verbs, by_calls, done) = (Rc::clone(&by_verbs), Rc::clone(&by_calls), Rc::clone(&done));
@@ -104,9 +104,8 @@ impl Counting {
 
     fn start_all(&self, seed: u64) {
         for node in 0..NODES {
-            let once = Arc::new(Once::default());
             for worker in 0..WORKERS {
-                self.start(NodeId(node), &once, seed * 1_000 + u64::from(node) * 10 + worker);
+                self.start(NodeId(node), seed * 1_000 + u64::from(node) * 10 + worker);
             }
         }
     }
@@ -136,7 +135,7 @@ impl Counting {
     }
 }
 
-fn answer<'f, P: Port>(worker: &Spawner<'f, P>, memory: Arc<Region<NoHtm>>, once: Arc<Once>) {
+fn answer<'f, P: Port>(worker: &Spawner<'f, P>, memory: Arc<Region<NoHtm>>) {
     let verbs = worker.endpoint().during(Phase::Other);
     let service = async move {
         let handle = |call: drtm_rdma::rpc::Incoming<'_>| match call.procedure() {
@@ -146,7 +145,7 @@ fn answer<'f, P: Port>(worker: &Spawner<'f, P>, memory: Arc<Region<NoHtm>>, once
             }),
             _ => call.unknown(),
         };
-        serve(verbs, &once, handle).await
+        serve(verbs, handle).await
     };
     worker.serve(service).expect("it runs");
 }
@@ -214,7 +213,7 @@ fn everything(seed: u64) -> Trace {
     at(sim, Fault::Partition(vec![NodeId(0), NodeId(1)]));
     at(sim, Fault::Stall { node: NodeId(1), lasts: Duration::from_micros(70) });
     at(sim, Fault::Clock { node: NodeId(2), skew: 1_000_000, drift: -20_000 });
-    at(sim, Fault::Chances(WORSE));
+    at(sim, Fault::Chances(LOSSY));
     at(sim, Fault::Crash { node: NodeId(3) });
     let remains = if seed.is_multiple_of(3) { Remains::Nothing } else { Remains::Memory };
     sim.plan(Duration::from_micros(300), Fault::Heal);
@@ -226,8 +225,6 @@ fn everything(seed: u64) -> Trace {
     counting.check();
     sim.trace()
 }
-
-const WORSE: Chances = Chances { delay: 0.05, at_most: Duration::from_micros(30), loss: 0.05, duplicate: 0.05 };
 
 /// Traces of a hundred seeds, as they were when they were last looked at, whatever the build. When
 /// the model changes, so do they: `DRTM_RECORD=1` writes them anew.
@@ -315,13 +312,176 @@ fn what_is_promised_holds_under_each_fault() {
     }
 }
 
-/// Datagrams are lost and doubled: calls are sent again, and carried out once.
+/// A cluster whose messages go by datagrams.
+fn by_datagrams() -> SimConfig {
+    SimConfig::new(&NicProfile::CONNECTX_4).transport(Transport::Datagrams)
+}
+
+/// Two nodes, of which one answers calls by the request. Gives an endpoint of the other.
+fn echoing(config: SimConfig) -> (Sim<NoHtm>, drtm_rdma::Endpoint<drtm_rdma::SimPort<NoHtm>>) {
+    let sim = Sim::<NoHtm>::new(2, config);
+    let serves = |worker: Spawner<'_, _>| {
+        let verbs = worker.endpoint().during(Phase::Other);
+        worker.serve(verbs.serve(|_, request, reply| reply.extend_from_slice(request))).expect("it runs");
+    };
+    sim.serve(NodeId(1), serves).expect("a node");
+    let endpoint = sim.fabric().endpoint(NodeId(0)).expect("an endpoint");
+    (sim, endpoint)
+}
+
+/// Where nothing is lost, a call is two datagrams: nothing else happens until the next look for
+/// losses.
+#[test]
+fn a_call_by_datagrams_is_two_of_them() {
+    let events = |calls: u64, bytes: usize| {
+        let sim = Sim::<NoHtm>::new(2, by_datagrams());
+        let serves = |worker: Spawner<'_, _>| {
+            let verbs = worker.endpoint().during(Phase::Other);
+            worker.serve(verbs.serve(|_, _, reply| reply.push(1))).expect("it runs");
+        };
+        sim.serve(NodeId(1), serves).expect("a node");
+        let asks = move |worker: Spawner<'_, _>| {
+            let verbs = worker.endpoint().during(Phase::Other);
+            let ask = async move {
+                for _ in 0..calls {
+                    verbs.call(NodeId(1), &vec![7; bytes]).await.expect("a reply");
+                }
+            };
+            worker.spawn(ask).expect("it runs");
+        };
+        sim.spawn(NodeId(0), asks).expect("a node");
+        assert_eq!(sim.run(), RunEnd::Done);
+        sim.trace().events
+    };
+    // At the NICs: the call is issued and arrives, the reply is sent and arrives. The rest are
+    // turns of the two workers. Each look for losses would be one more.
+    let one = events(101, 8) - events(1, 8);
+    assert_eq!(one % 100, 0, "each call is like the others");
+    assert_eq!(one / 100, EVENTS_OF_A_CALL);
+    // A call of three datagrams has two more that arrive.
+    assert_eq!(events(101, 10_000) - events(1, 10_000), one + 200);
+}
+
+const EVENTS_OF_A_CALL: u64 = 9;
+
+/// However many are lost, doubled and late: all messages arrive once and in order, and calls have
+/// their replies.
+#[test]
+fn datagrams_that_are_lost_are_mended() {
+    const COUNT: u64 = 60;
+    for seed in 0..rounds(20) {
+        let chances = Chances { loss: 0.2, duplicate: 0.3, delay: 0.2, at_most: Duration::from_micros(200) };
+        let sim = Sim::<NoHtm>::new(2, by_datagrams().seed(seed).chances(chances).mailbox(20));
+        let heard = Rc::new(RefCell::new(Vec::new()));
+        let hears = Rc::clone(&heard);
+        let start = move |worker: Spawner<'_, drtm_rdma::SimPort<NoHtm>>| {
+            let verbs = worker.endpoint().during(Phase::Other);
+            let hear = async move {
+                loop {
+                    let message = verbs.recv().await;
+                    let number = u64::from_le_bytes(*message.first_chunk().expect("a number"));
+                    hears.borrow_mut().push(number);
+                    if message.is_call() {
+                        let reply = [&number.to_le_bytes()[..], &[3; 9_000]].concat();
+                        message.reply(&reply).expect("it is short");
+                    }
+                }
+            };
+            worker.serve(hear).expect("it runs");
+        };
+        sim.serve(NodeId(1), start).expect("a node");
+        let endpoint = sim.fabric().endpoint(NodeId(0)).expect("an endpoint");
+        let verbs = endpoint.during(Phase::Other);
+        for number in 0..COUNT {
+            let mut bytes = number.to_le_bytes().to_vec();
+            match number % 4 {
+                0 => {
+                    bytes.resize(10_000, 7);
+                    let reply = block_on(&endpoint, verbs.call(NodeId(1), &bytes)).expect("a reply");
+                    assert_eq!((reply.len(), &reply[..8]), (9_008, &bytes[..8]));
+                }
+                1 => block_on(&endpoint, verbs.send(NodeId(1), &bytes)).expect("it is delivered"),
+                _ => {
+                    let mut batch = verbs.batch();
+                    batch.send(NodeId(1), &bytes).expect("room").unsignaled();
+                    batch.ring();
+                }
+            }
+            if number % 4 < 2 {
+                assert_eq!(heard.borrow().last(), Some(&number), "it was delivered when it was complete");
+            }
+        }
+        sim.run_for(Duration::from_secs(1));
+        assert_eq!(*heard.borrow(), (0..COUNT).collect::<Vec<_>>(), "once, and in order");
+    }
+}
+
+/// A node that is alive and does not receive takes no more than its mailbox and the window have
+/// room for; what else is posted waits.
+#[test]
+fn messages_by_datagram_wait_for_room() {
+    const COUNT: u64 = 200;
+    let sim = Sim::<NoHtm>::new(2, by_datagrams().mailbox(4).queue_depth(300));
+    let endpoint = sim.fabric().endpoint(NodeId(0)).expect("an endpoint");
+    let verbs = endpoint.during(Phase::Other);
+    let mut batch = verbs.batch();
+    for number in 0..COUNT {
+        batch.send(NodeId(1), &number.to_le_bytes()).expect("room").unsignaled();
+    }
+    batch.ring();
+    let start = endpoint.now();
+    while endpoint.now().since(start) < Duration::from_millis(300) {
+        endpoint.progress();
+    }
+    assert!(!endpoint.needs_reconnect(NodeId(1)), "it answers probes");
+    let there = sim.fabric().endpoint(NodeId(1)).expect("an endpoint");
+    for number in 0..COUNT {
+        let message = block_on(&there, async { Ok::<_, VerbError>(there.during(Phase::Other).recv().await) });
+        assert_eq!(message.expect("one comes")[..], number.to_le_bytes());
+    }
+}
+
+/// A silent node breaks a session, like a connection. Its calls may have taken effect, and those of
+/// the next session do not meet the datagrams of this one.
+#[test]
+fn silence_ends_a_session_and_a_reconnection_begins_another() {
+    let probes = (Duration::from_micros(50), Duration::from_millis(2));
+    let (sim, endpoint) = echoing(by_datagrams().probes(probes.0, probes.1));
+    let verbs = endpoint.during(Phase::Other);
+    let call = |bytes: &[u8]| block_on(&endpoint, verbs.call(NodeId(1), bytes)).map(|reply| reply.to_vec());
+    assert_eq!(call(b"before"), Ok(b"before".to_vec()));
+    sim.befall(Fault::Partition(vec![NodeId(1)])).expect("a node");
+    let before = endpoint.now();
+    let lost = call(b"during");
+    assert!(matches!(lost, Err(VerbError::Disconnected { node: NodeId(1), .. })), "{lost:?}");
+    assert!(endpoint.now().since(before) >= probes.1, "it was probed");
+    assert!(matches!(call(b"later"), Err(VerbError::Gone { .. })), "broken");
+    sim.befall(Fault::Heal).expect("it is divided");
+    endpoint.reconnect(NodeId(1)).expect("it is reached again");
+    assert_eq!(call(b"after"), Ok(b"after".to_vec()));
+    // So does another incarnation.
+    sim.befall(Fault::Crash { node: NodeId(1) }).expect("a node");
+    assert!(call(b"dead").is_err());
+    sim.restart(NodeId(1), Remains::Nothing).expect("it is gone");
+    endpoint.reconnect(NodeId(1)).expect("it is here");
+    block_on(&endpoint, verbs.send(NodeId(1), b"again")).expect("it is delivered");
+}
+
+/// All workers of a node stall, for longer than a silent node is waited for.
+#[test]
+fn a_stalled_node_is_not_silent() {
+    let (sim, endpoint) = echoing(by_datagrams().probes(Duration::from_micros(50), Duration::from_millis(2)));
+    let verbs = endpoint.during(Phase::Other);
+    sim.befall(Fault::Stall { node: NodeId(1), lasts: Duration::from_millis(20) }).expect("a node");
+    assert!(block_on(&endpoint, verbs.call(NodeId(1), b"in a while")).is_ok());
+}
+
+/// Datagrams are lost and doubled: calls are carried out once.
 #[test]
 fn calls_by_datagram_are_carried_out_at_most_once() {
     for seed in 0..rounds(20) {
         let chances = Chances { loss: 0.2, duplicate: 0.3, delay: 0.2, at_most: Duration::from_micros(200) };
-        let config =
-            SimConfig::new(&NicProfile::CONNECTX_4).seed(seed).transport(Transport::Datagrams).chances(chances);
+        let config = by_datagrams().seed(seed).chances(chances);
         let counting = Counting::new(config);
         counting.start_all(seed);
         counting.until_done(ALL);
@@ -353,11 +513,27 @@ fn a_partition_breaks_connections_and_a_reconnection_mends_them() {
     assert_eq!(add(), Ok(1));
 }
 
+/// The handler has run, and its reply is lost as often as a connection sends it.
+#[test]
+fn a_reply_that_is_lost_for_good_breaks_its_connection() {
+    for transport in [Transport::Connection, Transport::Datagrams] {
+        let config = SimConfig::new(&NicProfile::CONNECTX_4).transport(transport);
+        let (sim, endpoint) = echoing(config.probes(Duration::from_micros(50), Duration::from_millis(2)));
+        let verbs = endpoint.during(Phase::Other);
+        let asking = std::pin::pin!(verbs.call(NodeId(1), b"there"));
+        // It arrives while the workers of its node are stalled.
+        sim.befall(Fault::Stall { node: NodeId(1), lasts: Duration::from_micros(50) }).expect("a node");
+        sim.plan(Duration::from_micros(20), Fault::Partition(vec![NodeId(1)]));
+        let asked = block_on(&endpoint, endpoint.before(endpoint.now() + Duration::from_millis(50), asking));
+        assert!(matches!(asked, Ok(Err(VerbError::Disconnected { node: NodeId(1), .. }))), "{asked:?}");
+    }
+}
+
 #[test]
 fn a_deadline_passes_while_the_handler_is_stalled() {
     let sim = Sim::<NoHtm>::new(2, SimConfig::new(&NicProfile::CONNECTX_4));
     let memory = fresh(Region::anonymous(NoHtm, 1 << 20).expect("a region"));
-    sim.serve(NodeId(1), move |worker| answer(&worker, memory, Arc::default())).expect("a node");
+    sim.serve(NodeId(1), move |worker| answer(&worker, memory)).expect("a node");
     let endpoint = sim.fabric().endpoint(NodeId(0)).expect("an endpoint");
     let rpc = Rpc::new(endpoint.during(Phase::Other));
     let add = |micros: u64| {

@@ -12,12 +12,13 @@ use std::{
         atomic::{AtomicBool, Ordering::Release},
     },
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_rdma::{
-    Buffers, Endpoint, Fabric, LocalConfig, LocalFabric, NodeId, Offset, Phase, Port, Region, RegionId, Remote,
-    VerbError, Verbs, block_on,
+    Buffers, Chances, Endpoint, Fabric, LocalConfig, LocalFabric, NodeId, Offset, Phase, Port, Region, RegionId,
+    Remote, VerbError, Verbs, block_on,
 };
 
 pub(crate) use drtm_testing::rounds;
@@ -49,15 +50,18 @@ macro_rules! on_every_fabric {
         on_every_fabric! { @with sim_words, Simulated, (0..2).map(|seed| {
             SimConfig::harsh(seed).tearing(Tearing::Words).passing(false).atomicity(Atomicity::Global)
         }), $($check),+ }
+        on_every_fabric! { @with sim_datagrams, Simulated, (0..4).map(|seed| {
+            SimConfig::harsh(seed).transport(Transport::Datagrams).chances(LOSSY)
+        }), $($check),+ }
         on_every_fabric! { @with emulated, Local<Emulated>, [LocalConfig::perfect(), LocalConfig::harsh(1)], $($check),+ }
     };
     (@with $name:ident, $testbed:ty, $moods:expr, $($check:ident),+) => {
         mod $name {
             #[allow(unused_imports)]
             use {
-                $crate::{machines::{Machines, TcpMood, Together}, processes::{Processes, ShmMood}, simulated::Simulated, support::Local},
+                $crate::{machines::{Machines, TcpMood, Together}, processes::{Processes, ShmMood}, simulated::Simulated, support::{LOSSY, Local}},
                 drtm_htm::{Emulated, NoHtm},
-                drtm_rdma::{Atomicity, LocalConfig, NicProfile, SimConfig, Tearing},
+                drtm_rdma::{Atomicity, LocalConfig, NicProfile, SimConfig, Tearing, Transport},
                 std::time::Duration,
             };
             #[cfg(feature = "verbs")]
@@ -72,6 +76,10 @@ macro_rules! on_every_fabric {
     };
 }
 pub(crate) use on_every_fabric;
+
+/// One datagram in twenty is lost, one arrives twice, and one is late.
+pub(crate) const LOSSY: Chances =
+    Chances { loss: 0.05, duplicate: 0.05, delay: 0.05, at_most: Duration::from_micros(30) };
 
 /// Bytes of each node's region that are allocated, from [`BASE`] on.
 pub(crate) const BYTES: u64 = 256 << 10;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drtm_kv::{BucketCache, Store};
-use drtm_rdma::{Atomicity, Fabric, NodeId, RegionId, rpc::Once};
+use drtm_rdma::{Atomicity, Fabric, NodeId, RegionId};
 
 use super::{
     ClusterError, ClusterIndex, Node, Partition, Protocol, Timing,
@@ -496,7 +496,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             true => Some(Arc::new(BucketCache::new(CACHE_BYTES).map_err(ClusterError::Store)?)),
             false => None,
         };
-        let (home, once) = (Arc::new(home), Once::default());
+        let home = Arc::new(home);
         let board = protocol.adapts.then(|| Board::new(protocol.forms()));
         let shared = Shared {
             fabric,
@@ -513,7 +513,6 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             cache,
             described,
             home,
-            once,
             db,
         };
         Ok(Node::new(shared))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drtm_kv::BucketCache;
-use drtm_rdma::{Fabric, NodeId, Offset, RegionId, rpc::Once};
+use drtm_rdma::{Fabric, NodeId, Offset, RegionId};
 
 use super::{
     Protocol, Timing,
@@ -38,8 +38,6 @@ pub(super) struct Shared<F: Fabric, S: Config> {
     pub(super) cache: Option<Arc<BucketCache>>,
     pub(super) described: String,
     pub(super) home: Arc<Home<S>>,
-    /// What was answered, where messages may be lost.
-    pub(super) once: Once,
     pub(super) db: Db<S>,
 }
 

@@ -408,7 +408,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// Answers other nodes, for ever.
     async fn answer(&self) -> Infallible {
         let verbs = self.endpoint().during(Phase::Other);
-        rpc::serve(verbs, &self.inner.node.once, |call| self.dispatch(call)).await
+        rpc::serve(verbs, |call| self.dispatch(call)).await
     }
 
     /// Carries out one request of another node.

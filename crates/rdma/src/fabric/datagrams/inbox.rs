@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::outbox::WINDOW;
+use super::{
+    mutation::{Mutation, includes},
+    outbox::WINDOW,
+};
 
 /// A datagram that no correct peer sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,11 +45,11 @@ impl Inbox {
         most: usize,
         deliver: &mut impl FnMut(&[u8]),
     ) -> Result<bool, Nonsense> {
-        if number <= self.taken {
+        if number <= self.taken && !includes(Mutation::TakeTwice) {
             return Ok(false);
         }
-        let ahead = number - self.taken - 1;
-        if ahead > 0 {
+        let ahead = number.saturating_sub(self.taken + 1);
+        if ahead > 0 && !includes(Mutation::TakeEarly) {
             self.keep(ahead, bytes, more)?;
             return Ok(false);
         }

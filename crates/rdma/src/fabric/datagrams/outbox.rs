@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use super::mutation::{Mutation, includes};
+
 /// How many parcels may be sent and not acknowledged.
 pub(crate) const WINDOW: usize = 32;
 
@@ -81,6 +83,7 @@ impl Outbox {
         if up_to > self.highest {
             return None;
         }
+        let up_to = if includes(Mutation::BelieveEarly) { self.highest.min(up_to + 1) } else { up_to };
         let mut complete = 0;
         while self.first <= up_to
             && let Some(parcel) = self.parcels.pop_front()
@@ -95,6 +98,10 @@ impl Outbox {
             }
         }
         Some(complete)
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.parcels.len() >= WINDOW
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -4,12 +4,8 @@ use std::time::Duration;
 
 use crate::Time;
 
-/// How long to wait for an acknowledgement or a reply before the first probe. Loss is rare where
-/// NICs are, so this need not be short. Each further probe waits twice as long.
-const FIRST: Duration = Duration::from_millis(4);
-
-/// The longest wait between two probes.
-const LONGEST: Duration = Duration::from_millis(128);
+/// The longest wait between two probes, as a multiple of the first.
+const LONGEST: u32 = 32;
 
 /// What it is time for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +22,9 @@ const PROBES: u32 = 4;
 /// The times of one stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
+    /// How long to wait for an acknowledgement or a reply before the first probe. Each further
+    /// probe waits twice as long.
+    first: Duration,
     deadline: Duration,
     /// When the next probe is due. `None` while nothing is waited for.
     due: Option<Time>,
@@ -35,8 +34,8 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    pub(crate) fn new(deadline: Duration) -> Self {
-        Self { deadline, due: None, wait: FIRST, probes: (Time::default(), 0) }
+    pub(crate) fn new(first: Duration, deadline: Duration) -> Self {
+        Self { first, deadline, due: None, wait: first, probes: (Time::default(), 0) }
     }
 
     /// Notes that a datagram of the node has arrived. After progress the next probe is a while
@@ -44,18 +43,18 @@ impl Pace {
     pub(crate) fn heard(&mut self, now: Time, progress: bool) {
         self.probes.1 = 0;
         if progress && let Some(due) = &mut self.due {
-            self.wait = FIRST;
-            *due = now + FIRST;
+            self.wait = self.first;
+            *due = now + self.first;
         }
     }
 
     /// Returns what it is time for. `waits` says whether something is waited for.
     pub(crate) fn step(&mut self, now: Time, waits: bool) -> Step {
         if !waits {
-            (self.due, self.wait, self.probes.1) = (None, FIRST, 0);
+            (self.due, self.wait, self.probes.1) = (None, self.first, 0);
             return Step::Wait;
         }
-        let due = self.due.get_or_insert(now + FIRST);
+        let due = self.due.get_or_insert(now + self.first);
         if now < *due {
             return Step::Wait;
         }
@@ -68,7 +67,7 @@ impl Pace {
             *since = now;
         }
         *count += 1;
-        self.wait = (2 * self.wait).min(LONGEST);
+        self.wait = (2 * self.wait).min(LONGEST * self.first);
         *due = now + self.wait;
         Step::Probe
     }
@@ -102,7 +101,7 @@ mod tests {
 
     #[test]
     fn probes_become_rarer_and_end_at_the_deadline() {
-        let mut pace = Pace::new(Duration::from_millis(1000));
+        let mut pace = Pace::new(Duration::from_millis(4), Duration::from_millis(1000));
         let (count, end) = probes(&mut pace, 0..10_000);
         // At 4, 12, 28, 60, 124 and 252 ms, and then every 128 ms.
         assert_eq!((count, end), (11, Some(1020)));
@@ -110,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_node_that_answers_is_waited_for() {
-        let mut pace = Pace::new(Duration::from_millis(1000));
+        let mut pace = Pace::new(Duration::from_millis(4), Duration::from_millis(1000));
         for round in 0..100 {
             assert_eq!(probes(&mut pace, round * 900..(round + 1) * 900).1, None);
             pace.heard(at((round + 1) * 900), false);
@@ -122,7 +121,7 @@ mod tests {
 
     #[test]
     fn progress_puts_the_next_probe_off() {
-        let mut pace = Pace::new(Duration::from_millis(1000));
+        let mut pace = Pace::new(Duration::from_millis(4), Duration::from_millis(1000));
         for now in 0..10_000 {
             assert_eq!(pace.step(at(now), true), Step::Wait);
             pace.heard(at(now), true);
@@ -132,7 +131,7 @@ mod tests {
     /// An endpoint that was not polled has not asked, so it has no reason to give up.
     #[test]
     fn a_pause_is_no_silence() {
-        let mut pace = Pace::new(Duration::from_millis(1000));
+        let mut pace = Pace::new(Duration::from_millis(4), Duration::from_millis(1000));
         for pause in 0..PROBES {
             assert_eq!(
                 pace.step(at(u64::from(pause) * 5_000), true),

@@ -2,6 +2,7 @@
 
 use super::{
     inbox::{Inbox, Nonsense},
+    mutation::{Mutation, includes},
     outbox::Outbox,
     prefix::Prefix,
 };
@@ -83,7 +84,7 @@ impl Stream {
         let mut progress = complete > 0;
         if prefix.number == 0 {
             // Both a probe and its answer say what has arrived, some time after all was sent.
-            if prefix.asks || prefix.more {
+            if (prefix.asks || prefix.more) && !includes(Mutation::RepeatNothing) {
                 self.out.again();
             }
             self.owes_answer |= prefix.asks;
@@ -96,6 +97,7 @@ impl Stream {
             }
             // One that asks may have arrived before those that it asks for.
             self.owes |= prefix.asks || self.asked > self.told && self.inbox.taken() > self.told;
+            self.owes &= !includes(Mutation::OweNothing);
         }
         Ok(Heard { complete, progress })
     }
@@ -124,6 +126,11 @@ impl Stream {
     /// Sends a probe.
     pub(crate) fn probe(&mut self) {
         self.probes = true;
+    }
+
+    /// Returns whether a window or more is not acknowledged, so that the last message waits.
+    pub(crate) fn is_full(&self) -> bool {
+        self.out.is_full()
     }
 
     /// Returns whether the other side has acknowledged all messages.

@@ -2,9 +2,15 @@
 
 use std::collections::HashSet;
 
-use proptest::prelude::*;
+use proptest::{
+    prelude::*,
+    test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
+};
 
-use super::{PREFIX, Prefix, Stream, WINDOW};
+use super::{
+    PREFIX, Prefix, Stream, WINDOW,
+    mutation::{CHOSEN, Mutation},
+};
 
 const PARCEL: usize = 8;
 const MESSAGE: usize = 400;
@@ -114,29 +120,34 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 0..250)
 }
 
+/// Lets events happen, and then all that is left arrive.
+fn run(events: Vec<Event>) {
+    let mut net = Net::new();
+    for event in events {
+        match event {
+            Event::Post { side, length, asks } => net.post(side, length, asks),
+            Event::Send { side, most } => drop(net.send(side, most)),
+            Event::Probe => net.sides[0].probe(),
+            Event::Arrive { side, place, again, room } if !net.flying[side].is_empty() => {
+                net.arrive(side, place.index(net.flying[side].len()), again, room);
+            }
+            Event::Lose { side, place } if !net.flying[side].is_empty() => {
+                let place = place.index(net.flying[side].len());
+                net.flying[side].swap_remove(place);
+            }
+            Event::Arrive { .. } | Event::Lose { .. } => {}
+        }
+    }
+    net.settle();
+    assert_eq!(net.delivered[1], net.posted[0]);
+    assert_eq!(net.delivered[0], net.posted[1]);
+    assert!(net.sides.iter().all(Stream::is_quiet));
+}
+
 proptest! {
     #[test]
     fn messages_arrive_once_and_in_order_whatever_the_network_does(events in events()) {
-        let mut net = Net::new();
-        for event in events {
-            match event {
-                Event::Post { side, length, asks } => net.post(side, length, asks),
-                Event::Send { side, most } => drop(net.send(side, most)),
-                Event::Probe => net.sides[0].probe(),
-                Event::Arrive { side, place, again, room } if !net.flying[side].is_empty() => {
-                    net.arrive(side, place.index(net.flying[side].len()), again, room);
-                }
-                Event::Lose { side, place } if !net.flying[side].is_empty() => {
-                    let place = place.index(net.flying[side].len());
-                    net.flying[side].swap_remove(place);
-                }
-                Event::Arrive { .. } | Event::Lose { .. } => {}
-            }
-        }
-        net.settle();
-        prop_assert_eq!(&net.delivered[1], &net.posted[0]);
-        prop_assert_eq!(&net.delivered[0], &net.posted[1]);
-        prop_assert!(net.sides.iter().all(Stream::is_quiet));
+        run(events);
     }
 
     /// A peer that has the token and sends anything is refused, or changes nothing that a correct
@@ -219,6 +230,32 @@ fn every_order_of_events_ends_well() {
     }
     assert!(ends > 10_000, "{ends} states");
     println!("{ends} states");
+}
+
+/// Searches for a run that a fault breaks.
+#[test]
+fn deliberate_faults_are_found() {
+    let finds = |mutation| {
+        let mut runner = TestRunner::new_with_rng(
+            Config { max_shrink_iters: 0, failure_persistence: None, ..Config::default() },
+            TestRng::deterministic_rng(RngAlgorithm::ChaCha),
+        );
+        CHOSEN.set(mutation);
+        let found = runner.run(&events(), |events| {
+            run(events);
+            Ok(())
+        });
+        CHOSEN.set(None);
+        found.is_err()
+    };
+    assert!(!finds(None));
+    for mutation in [Mutation::TakeTwice, Mutation::TakeEarly, Mutation::BelieveEarly, Mutation::RepeatNothing] {
+        assert!(finds(Some(mutation)), "{mutation:?}");
+    }
+    // Nothing is wrong without that one, but a message waits for a probe.
+    CHOSEN.set(Some(Mutation::OweNothing));
+    assert!(std::panic::catch_unwind(datagrams_are_as_few_as_designed).is_err());
+    CHOSEN.set(None);
 }
 
 /// A call and its reply are two datagrams where nothing is lost, and a message two.

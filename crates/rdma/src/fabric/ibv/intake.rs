@@ -7,13 +7,17 @@ use std::{
 
 use crate::{
     endpoint::port::Frame,
-    fabric::{die, mailbox::Kind, tcp::Inbox},
+    fabric::{
+        die,
+        header::{HEADER, Header},
+        mailbox::Kind,
+        tcp::Inbox,
+    },
 };
 
 use super::{
     Posted, VerbsError,
     datagram_pair::{DATAGRAMS, DatagramPair},
-    header::{HEADER, Header},
     number::Number,
     responder::{Owner, Responder},
     server_session::ServerSession,

@@ -14,6 +14,7 @@ use crate::{
     },
     fabric::{
         datagrams::WINDOW,
+        header::{HEADER, Header},
         tcp::{Peer, Shared, TcpPort},
     },
     sync::alarm::Ringer,
@@ -24,7 +25,6 @@ use super::{
     adapter::{Adapter, Tallies, Way},
     control::{Control, Heard},
     datagram_pair::{DATAGRAMS, DatagramPair},
-    header::{HEADER, Header},
     nic::{Nic, Room},
     number::Number,
     queue::Line,

@@ -14,7 +14,12 @@ use crate::{
         port::{Activity, Events, Frame, Ticket, Verb, Work},
         queues,
     },
-    fabric::{die, lifetime::Life as _, tcp::Peer},
+    fabric::{
+        die,
+        header::{HEADER, Header},
+        lifetime::Life as _,
+        tcp::Peer,
+    },
     sync::time,
 };
 
@@ -22,7 +27,6 @@ use super::{
     VerbsError,
     adapter::Adapter,
     exports::Known,
-    header::{HEADER, Header},
     nic::Nic,
     number::Number,
     setup::{Answer, Request},

@@ -16,12 +16,15 @@ use parking_lot::Mutex;
 use crate::{
     Incarnation, NodeId,
     endpoint::port::{ReplyTo, Ticket},
-    fabric::{die, tcp::Caller},
+    fabric::{
+        die,
+        header::{HEADER, Header},
+        tcp::Caller,
+    },
 };
 
 use super::{
     VerbsError,
-    header::{HEADER, Header},
     slots::{Slot, Slots},
     sys::{Action, Completion, CompletionQueue, Device, End, Exit, QueuePair, Requests, Slab},
 };

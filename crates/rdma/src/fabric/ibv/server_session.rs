@@ -10,13 +10,13 @@ use parking_lot::Mutex;
 use crate::fabric::{
     datagrams::{PREFIX, Stream, WINDOW},
     die,
+    header::{HEADER, Header},
     tcp::Caller,
 };
 
 use super::{
     Posted, VerbsError,
     datagram_pair::DatagramPair,
-    header::{HEADER, Header},
     responder::{Owner, Sent},
     setup::Contact,
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Atomicity, Buffers, Capabilities, Delivery, Order};
+use crate::{Atomicity, Buffers, Capabilities, Order};
 
 /// How a READ of several words is torn.
 ///
@@ -168,7 +168,6 @@ impl LocalConfig {
         Capabilities {
             atomicity: self.atomicity,
             ordering: if self.passing { Order::ReadsMayBePassed } else { Order::Posted },
-            messages: Delivery::Once,
             atomic_read_bytes: match self.tearing {
                 Tearing::Lines => 64,
                 Tearing::Words => 8,

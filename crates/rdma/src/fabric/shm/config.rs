@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Atomicity, Buffers, Capabilities, Delivery, NodeId, Order, sync::ring};
+use crate::{Atomicity, Buffers, Capabilities, NodeId, Order, sync::ring};
 
 /// How a process joins a group.
 ///
@@ -99,7 +99,6 @@ impl ShmConfig {
         Capabilities {
             atomicity: Atomicity::Global,
             ordering: Order::Posted,
-            messages: Delivery::Once,
             atomic_read_bytes: 64,
             inline_bytes: 0,
             max_read_bytes: Buffers::LARGE,

@@ -2,8 +2,8 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use super::clock::Picos;
-use crate::{Incarnation, NodeId, endpoint::port::Ticket};
+use super::{clock::Picos, session::Pair};
+use crate::{Incarnation, NodeId};
 
 /// Identifies an operation of a queue of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +39,10 @@ pub(super) enum Event {
         node: NodeId,
         incarnation: Incarnation,
     },
-    /// A call or its reply was lost.
-    Unanswered {
-        endpoint: u32,
-        ticket: Ticket,
-        from: NodeId,
+    /// An endpoint looks for losses of a session.
+    Keep {
+        pair: Pair,
+        session: u32,
     },
     /// A planned fault.
     Fault(u32),
@@ -65,7 +64,7 @@ impl Event {
             Self::ParcelIn(slot) => 7 << 56 | u64::from(slot),
             Self::Turn { endpoint, .. } => 8 << 56 | u64::from(endpoint),
             Self::Announce { node, incarnation } => 9 << 56 | u64::from(node.0) << 32 | u64::from(incarnation.0),
-            Self::Unanswered { endpoint, from, .. } => 10 << 56 | u64::from(endpoint) << 16 | u64::from(from.0),
+            Self::Keep { pair: (endpoint, node), .. } => 10 << 56 | u64::from(endpoint) << 16 | u64::from(node.0),
             Self::Fault(index) => 11 << 56 | u64::from(index),
         }
     }

@@ -3,28 +3,28 @@
 use std::time::Duration;
 
 use super::{Chances, NicProfile, clock::NodeClock};
-use crate::{Atomicity, Buffers, Capabilities, Delivery, NodeId, Order, Tearing};
+use crate::{Atomicity, Buffers, Capabilities, NodeId, Order, Tearing};
 
 /// The transport of messages.
-///
-/// Simulated datagrams are what they are on a network. A fabric of real NICs makes them reliable:
-/// see `VerbsConfig::messages`.
 ///
 /// # Example
 ///
 /// ```
-/// use drtm_rdma::{Delivery, NicProfile, SimConfig, Transport};
+/// use drtm_rdma::{NicProfile, Order, SimConfig, Transport};
 ///
 /// let config = SimConfig::new(&NicProfile::CONNECTX_4).transport(Transport::Datagrams);
-/// assert_eq!(config.capabilities().messages, Delivery::BestEffort);
+/// assert_eq!(config.capabilities().ordering, Order::MessagesApart);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// On the connection to the node, in order with one-sided operations, and never lost.
     Connection,
-    /// As datagrams: neither acknowledged nor ordered, and lost or duplicated if there are
-    /// [`Chances`]. A call that is lost fails as unanswered. All datagrams of a batch share one
-    /// doorbell.
+    /// As datagrams, from one queue pair of the endpoint to all nodes: all of a batch share one
+    /// doorbell. They are lost, duplicated and reordered, and sessions mend that: each message is
+    /// delivered once, in order with other messages. A reply acknowledges its call.
+    ///
+    /// On a simulated cluster they are not ordered with one-sided operations
+    /// ([`Order::MessagesApart`]), as in the systems that it models.
     Datagrams,
 }
 
@@ -57,7 +57,7 @@ pub struct SimConfig {
     pub(super) chances: Chances,
     pub(super) retry: (Duration, u32),
     pub(super) detection: Duration,
-    pub(super) unanswered: Duration,
+    pub(super) probes: (Duration, Duration),
     pub(super) queue_depth: usize,
     pub(super) mailbox: usize,
     pub(super) endpoints: usize,
@@ -87,7 +87,7 @@ impl SimConfig {
             chances: Chances::NONE,
             retry: (Duration::from_micros(16), 7),
             detection: Duration::from_micros(10),
-            unanswered: Duration::from_micros(100),
+            probes: (Duration::from_millis(1), Duration::from_millis(100)),
             queue_depth: 256,
             mailbox: 256,
             endpoints: 256,
@@ -107,6 +107,7 @@ impl SimConfig {
             steps: Some(4),
             jitter: Duration::from_micros(1),
             chances: Chances { delay: 0.02, at_most: Duration::from_micros(20), loss: 0.01, ..Chances::NONE },
+            probes: (Duration::from_micros(50), Duration::from_millis(2)),
             ..Self::new(&NicProfile::CONNECTX_4)
         }
     }
@@ -183,9 +184,11 @@ impl SimConfig {
         Self { detection, ..self }
     }
 
-    /// Sets how long a call by datagram waits if it was lost.
-    pub fn unanswered(self, unanswered: Duration) -> Self {
-        Self { unanswered, ..self }
+    /// Sets how long an endpoint waits for progress of its messages by datagram before it probes
+    /// for losses, and how long a node is silent before they fail. Later probes are rarer, and
+    /// there are at least four.
+    pub fn probes(self, first: Duration, silence: Duration) -> Self {
+        Self { probes: (first, silence), ..self }
     }
 
     /// Sets the most operations that may be pending from one endpoint to one node: at least 1.
@@ -215,15 +218,19 @@ impl SimConfig {
         self
     }
 
+    pub(super) fn by_datagrams(&self) -> bool {
+        self.transport == Transport::Datagrams
+    }
+
     /// Returns the capabilities of a cluster with this configuration.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         Capabilities {
             atomicity: self.atomicity,
-            ordering: if self.passing { Order::ReadsMayBePassed } else { Order::Posted },
-            messages: match self.transport {
-                Transport::Connection => Delivery::Once,
-                Transport::Datagrams => Delivery::BestEffort,
+            ordering: match self.transport {
+                Transport::Datagrams => Order::MessagesApart,
+                Transport::Connection if self.passing => Order::ReadsMayBePassed,
+                Transport::Connection => Order::Posted,
             },
             atomic_read_bytes: match self.tearing {
                 Tearing::Lines => 64,

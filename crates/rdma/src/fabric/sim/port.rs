@@ -10,7 +10,7 @@ use std::{fmt, sync::Arc};
 use drtm_htm::Engine;
 
 use super::{
-    Cost, Shared, Transport,
+    Cost, Shared,
     agenda::Event,
     clock::{NANO, Picos},
     endpoint::Arrival,
@@ -200,14 +200,14 @@ impl<E: Engine> Backend for SimPort<E> {
     fn ring(&mut self) {
         let mut world = self.shared.world.lock();
         let (cpu, pcie) = (world.config.profile.cpu, world.config.profile.pcie_write);
-        let by_datagram = world.config.transport == Transport::Datagrams;
+        let by_datagram = world.config.by_datagrams();
         let Some(it) = world.endpoint(self.endpoint) else { return };
         let mut staged = std::mem::take(&mut it.staged);
         let mut doorbells = 0;
         let mut casts = false;
         for (place, id) in staged.iter().enumerate() {
             let is_cast =
-                by_datagram && it.queues[usize::from(id.queue)].op(id.number).is_some_and(|op| op.is_message());
+                by_datagram && it.queues[usize::from(id.queue)].op(id.number).is_some_and(|op| op.verb.is_message());
             if is_cast {
                 // One queue pair serves all nodes.
                 doorbells += u64::from(!std::mem::replace(&mut casts, true));

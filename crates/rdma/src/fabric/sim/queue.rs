@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{NicProfile, agenda::OpId, clock::Picos, profiles::Service};
+use super::{NicProfile, agenda::OpId, clock::Picos, profiles::Service, session::Session};
 use crate::{
     Incarnation, VerbError,
     endpoint::port::{Ticket, Verb},
@@ -14,7 +14,8 @@ pub(super) type Outcome = Result<u64, VerbError>;
 pub(super) enum Stage {
     /// It is at its own NIC, or about to be.
     Staged,
-    /// It is on its way.
+    /// It is on its way. A message by datagram is until the node has acknowledged it, if its
+    /// operation waits for that.
     Flying,
     /// It has arrived, and not begun.
     Waiting,
@@ -43,11 +44,7 @@ pub(super) struct Op {
 
 impl Op {
     pub(super) fn may_pass_reads(&self) -> bool {
-        matches!(self.verb, Verb::Write { .. } | Verb::Send { .. } | Verb::Call { .. })
-    }
-
-    pub(super) fn is_message(&self) -> bool {
-        matches!(self.verb, Verb::Send { .. } | Verb::Call { .. })
+        matches!(self.verb, Verb::Write { .. }) || self.verb.is_message()
     }
 
     /// Returns its costs at the two NICs.
@@ -90,6 +87,8 @@ pub(super) struct Queue {
     /// Whether its next message waits for room at the target.
     pub(super) blocked: bool,
     pub(super) next_connection: u16,
+    /// The session that carries its messages, if datagrams do, from the first one on.
+    pub(super) session: Option<Box<Session>>,
 }
 
 impl Queue {

@@ -3,6 +3,7 @@
 //! Everything here is a function of the configuration and of what workers do in their turns. The
 //! only clock is `now`, the only randomness `rng`, and no unordered collection is iterated.
 
+mod datagrams;
 mod mail;
 mod nodes;
 mod verbs;
@@ -18,7 +19,7 @@ use super::{
     life::Node,
     queue::{Op, Queue},
 };
-use crate::{NodeId, Time};
+use crate::{NodeId, Time, endpoint::port::Frame, fabric::header::Header};
 use mail::Parcel;
 
 #[derive(Debug)]
@@ -33,6 +34,10 @@ pub(super) struct World<E: Engine> {
     pub(super) endpoints: Vec<Option<EndpointState>>,
     parcels: Vec<Option<Parcel>>,
     free_parcels: Vec<u32>,
+    /// The number of sessions so far.
+    sessions: u32,
+    /// What a datagram has delivered, while it is handled. Reused.
+    taken: Vec<(Header, Frame)>,
     pub(super) chances: Chances,
     /// Whether nodes on different sides are partitioned.
     divided: bool,
@@ -63,6 +68,8 @@ impl<E: Engine> World<E> {
             endpoints: Vec::new(),
             parcels: Vec::new(),
             free_parcels: Vec::new(),
+            sessions: 0,
+            taken: Vec::new(),
             chances: config.chances,
             divided: false,
             plan: Vec::new(),
@@ -151,9 +158,7 @@ impl<E: Engine> World<E> {
             Event::ParcelOut(slot) => self.parcel_out(slot),
             Event::ParcelIn(slot) => self.parcel_in(slot),
             Event::Announce { node, incarnation } => self.announce(node, incarnation),
-            Event::Unanswered { endpoint, ticket, from } => {
-                self.arrive(endpoint, self.now, Arrival::Replied { ticket, from, frame: None });
-            }
+            Event::Keep { pair, session } => self.keep(pair, session),
             Event::Fault(index) => self.fault(index),
             Event::Turn { .. } => {}
         }

@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr, time::Duration};
 
-use crate::{Atomicity, Buffers, Capabilities, Delivery, Incarnation, NodeId, Order};
+use crate::{Atomicity, Buffers, Capabilities, Incarnation, NodeId, Order};
 
 use super::{TcpError, noise::Key};
 
@@ -231,7 +231,6 @@ impl TcpConfig {
             // The owner's processor carries atomics out, through the region's own engine.
             atomicity: Atomicity::Global,
             ordering: Order::Posted,
-            messages: Delivery::Once,
             atomic_read_bytes: 64,
             inline_bytes: 0,
             max_read_bytes: Buffers::LARGE,

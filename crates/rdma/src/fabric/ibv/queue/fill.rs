@@ -7,14 +7,8 @@ use crate::{
     endpoint::port::Verb,
     fabric::{
         die,
-        ibv::{
-            VerbsError,
-            header::{HEADER, Header},
-            nic::Nic,
-            number::Number,
-            setup::Request,
-            sys::Action,
-        },
+        header::{HEADER, Header},
+        ibv::{VerbsError, nic::Nic, number::Number, setup::Request, sys::Action},
     },
 };
 

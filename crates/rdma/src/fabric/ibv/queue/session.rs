@@ -1,5 +1,7 @@
 //! An endpoint's side of a session: messages by datagrams, and the replies to calls.
 
+use std::time::Duration;
+
 use drtm_htm::Engine;
 
 use crate::{
@@ -8,10 +10,10 @@ use crate::{
     fabric::{
         datagrams::{PREFIX, Pace, Prefix, Step, Stream},
         die,
+        header::{HEADER, Header},
         ibv::{
             VerbsError,
             adapter::Adapter,
-            header::{HEADER, Header},
             nic::Nic,
             setup::{Contact, Request},
         },
@@ -20,6 +22,9 @@ use crate::{
 };
 
 use super::{Line, PostOutcome, Queue};
+
+/// How long to wait before the first probe. Loss is rare where NICs are, so this need not be short.
+const FIRST: Duration = Duration::from_millis(4);
 
 /// The state of the session with the node.
 #[derive(Debug, Default)]
@@ -87,7 +92,7 @@ impl Queue {
     pub(super) fn begin_session<E: Engine>(&mut self, adapter: &Adapter<E>, mine: &Contact, theirs: Contact) {
         let parcel = mine.datagram().min(theirs.datagram()) - PREFIX;
         let stream = Stream::new(theirs.token, mine.token, parcel, HEADER + adapter.message_bytes);
-        let pace = Pace::new(adapter.silence);
+        let pace = Pace::new(FIRST, adapter.silence);
         self.line.session = SessionState::Up(Box::new(ClientSession { stream, pace, contact: theirs }));
         die::site("nic.connects");
     }
@@ -152,18 +157,17 @@ impl Queue {
         }
         let mut malformed = false;
         let heard = session.stream.hear(prefix, parcel, true, |message| {
-            let head = message.first_chunk().and_then(Header::decode);
-            let (ticket, replied) = match head {
-                Some(Header::Reply(ticket)) => (ticket, true),
-                Some(Header::Refusal(ticket)) => (ticket, false),
+            let (ticket, replied) = match Header::split(message) {
+                Some((Header::Reply(ticket), bytes)) => (ticket, Some(bytes)),
+                Some((Header::Refusal(ticket), _)) => (ticket, None),
                 _ => return malformed = true,
             };
             let Some(place) = self.line.calls.iter().position(|call| *call == ticket) else { return malformed = true };
             self.line.calls.swap_remove_front(place);
-            let frame = replied.then(|| {
+            let frame = replied.map(|bytes| {
                 let mut frame = spare.pop().unwrap_or_default();
                 frame.clear();
-                frame.extend_from_slice(&message[HEADER..]);
+                frame.extend_from_slice(bytes);
                 frame
             });
             replies.push((ticket, frame));

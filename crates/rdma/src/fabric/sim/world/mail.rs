@@ -5,45 +5,40 @@ use drtm_htm::Engine;
 use super::{PacketOutcome, World};
 use crate::{
     NodeId, VerbError,
-    endpoint::port::{Frame, Reply, ReplyTo, Verb},
+    endpoint::port::{Reply, ReplyTo, Verb},
     fabric::sim::{
-        Transport,
         agenda::{Event, OpId},
         clock::{Picos, picos},
         endpoint::Arrival,
-        life::Envelope,
+        life::{Envelope, State},
         queue::Stage,
+        session::Datagram,
     },
 };
 
-/// A message or reply that is not in a queue.
+/// A reply or a datagram, which is in no queue.
 #[derive(Debug)]
 pub(super) struct Parcel {
     from: NodeId,
-    /// The number of the sender's endpoint, for its NIC.
+    to: NodeId,
+    /// The number of the NICs that it passes.
     nic: usize,
     content: Content,
     losses: u32,
 }
 
 #[derive(Debug)]
-enum Content {
-    Reply { to: ReplyTo, reply: Reply },
-    Datagram { to: NodeId, reply_to: Option<ReplyTo>, bytes: Frame },
+pub(super) enum Content {
+    /// On a connection.
+    Reply(ReplyTo, Reply),
+    Datagram(Datagram),
 }
 
 impl Parcel {
-    fn to(&self) -> NodeId {
-        match &self.content {
-            Content::Reply { to, .. } => to.node,
-            Content::Datagram { to, .. } => *to,
-        }
-    }
-
     fn bytes(&self) -> u64 {
         match &self.content {
-            Content::Reply { reply, .. } => reply.frame.len() as u64,
-            Content::Datagram { bytes, .. } => bytes.len() as u64,
+            Content::Reply(_, reply) => reply.frame.len() as u64,
+            Content::Datagram(datagram) => datagram.bytes(),
         }
     }
 }
@@ -61,11 +56,12 @@ impl<E: Engine> World<E> {
         })
     }
 
-    fn addressee(to: ReplyTo) -> u32 {
+    pub(super) fn addressee(to: ReplyTo) -> u32 {
         to.life << 16 | u32::from(to.endpoint)
     }
 
-    fn put_parcel(&mut self, parcel: Parcel) -> u32 {
+    pub(super) fn put_parcel(&mut self, from: NodeId, to: NodeId, nic: usize, content: Content) -> u32 {
+        let parcel = Parcel { from, to, nic, content, losses: 0 };
         match self.free_parcels.pop() {
             Some(slot) => {
                 self.parcels[slot as usize] = Some(parcel);
@@ -113,7 +109,7 @@ impl<E: Engine> World<E> {
     }
 
     /// Adds a envelope to a node's mail, and wakes an endpoint for it.
-    fn deliver_envelope(&mut self, to: NodeId, envelope: Envelope, sender: u32) {
+    pub(super) fn deliver_envelope(&mut self, to: NodeId, envelope: Envelope, sender: u32) {
         let visible = envelope.visible + self.config.profile.pcie_write;
         self.trace.mix_bytes(&envelope.frame);
         let life = &mut self.nodes[usize::from(to.0)].life;
@@ -154,49 +150,30 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// Sends a datagram, which then leaves its queue.
-    pub(super) fn cast(&mut self, id: OpId) {
-        let Some(endpoint) = self.endpoint(id.endpoint) else { return };
-        let (from, nic) = (endpoint.node, endpoint.nic);
-        let Some(op) = self.op(id) else { return };
-        let ticket = op.ticket;
-        let (to, is_call, bytes) = match &op.verb {
-            Verb::Send { to, bytes } => (*to, false, bytes.to_vec()),
-            Verb::Call { to, bytes } => (*to, true, bytes.to_vec()),
-            _ => return,
-        };
-        let reply_to = ticket.filter(|_| is_call).and_then(|ticket| self.address(id.endpoint, ticket));
-        let parcel = Parcel { from, nic, content: Content::Datagram { to, reply_to, bytes }, losses: 0 };
-        let slot = self.put_parcel(parcel);
-        let now = self.now;
-        if let Some(op) = self.op(id) {
-            op.stage = Stage::Done { outcome: Ok(0), visible: now };
-        }
-        self.parcel_out(slot);
-        self.report(id.endpoint, id.queue);
-    }
-
     /// Sends a reply, at the time of the endpoint's processor.
     pub(in crate::fabric::sim) fn send_reply(&mut self, endpoint: u32, to: ReplyTo, reply: Reply) {
         let cpu = self.config.profile.cpu;
         // Datagrams between two polls share a doorbell: they are on one queue pair.
-        let shares = self.config.transport == Transport::Datagrams;
+        let shares = self.config.by_datagrams();
         let rung = self.endpoint(endpoint).is_some_and(|it| std::mem::replace(&mut it.answered, true));
         self.charge(endpoint, if shares && rung { cpu.post } else { cpu.post + cpu.doorbell });
         let at = self.local(endpoint) + self.config.profile.pcie_write;
-        let Some(it) = self.endpoint(endpoint) else { return };
-        let (from, nic) = (it.node, it.nic);
-        let slot = self.put_parcel(Parcel { from, nic, content: Content::Reply { to, reply }, losses: 0 });
-        self.agenda.plan(at, Event::ParcelOut(slot));
+        if shares {
+            self.cast_reply(endpoint, to, &reply, at);
+        } else if let Some(it) = self.endpoint(endpoint) {
+            let (from, nic) = (it.node, it.nic);
+            let slot = self.put_parcel(from, to.node, nic, Content::Reply(to, reply));
+            self.agenda.plan(at, Event::ParcelOut(slot));
+        }
         self.make_room(endpoint);
     }
 
     pub(super) fn parcel_out(&mut self, slot: u32) {
         let Some(Some(parcel)) = self.parcels.get(slot as usize) else { return };
-        let (from, to, nic, bytes) = (parcel.from, parcel.to(), parcel.nic, parcel.bytes());
-        let (by_datagram, profile) = (self.config.transport == Transport::Datagrams, self.config.profile);
+        let (from, to, nic, bytes) = (parcel.from, parcel.to, parcel.nic, parcel.bytes());
+        let (by_datagram, profile) = (self.config.by_datagrams(), self.config.profile);
         let service = if by_datagram { profile.datagram } else { profile.message };
-        let wire = (bytes + profile.header_bytes) * profile.link_byte;
+        let wire = self.on_link(bytes);
         let unit = &mut self.nodes[usize::from(from.0)].nics[nic];
         let taken = unit.engine.serve(self.now, service.request);
         let sent = unit.out.serve(taken, wire);
@@ -208,58 +185,53 @@ impl<E: Engine> World<E> {
                 }
                 self.agenda.plan(at, Event::ParcelIn(slot));
             }
-            PacketOutcome::Lost => self.lose(slot, by_datagram),
+            PacketOutcome::Lost => self.lose(slot),
         }
     }
 
     /// Duplicates a datagram.
     fn double(&mut self, slot: u32, at: Picos) {
         let Some(Some(parcel)) = self.parcels.get(slot as usize) else { return };
-        let Content::Datagram { to, reply_to, bytes } = &parcel.content else { return };
-        let content = Content::Datagram { to: *to, reply_to: *reply_to, bytes: bytes.clone() };
-        let again = Parcel { from: parcel.from, nic: parcel.nic, content, losses: 0 };
+        let Content::Datagram(datagram) = &parcel.content else { return };
+        let (from, to, nic, again) = (parcel.from, parcel.to, parcel.nic, Content::Datagram(datagram.clone()));
         let late = self.rng.u64(1..=picos(self.config.jitter).max(1));
-        let slot = self.put_parcel(again);
+        let slot = self.put_parcel(from, to, nic, again);
         self.agenda.plan(at + late, Event::ParcelIn(slot));
     }
 
-    /// Loses a parcel. A connection retries; a datagram's caller gets no answer.
-    fn lose(&mut self, slot: u32, by_datagram: bool) {
+    /// Loses a parcel. A connection sends it again, or breaks, which ends the call.
+    fn lose(&mut self, slot: u32) {
         let Some(Some(parcel)) = self.parcels.get_mut(slot as usize) else { return };
         parcel.losses += 1;
-        let losses = parcel.losses;
-        if !by_datagram && let Some(at) = self.retry(losses) {
-            return self.agenda.plan(at, Event::ParcelOut(slot));
-        }
-        let Some(parcel) = self.take_parcel(slot) else { return };
-        let (caller, from) = match parcel.content {
-            Content::Reply { to, .. } => (Some(to), parcel.from),
-            Content::Datagram { to, reply_to, .. } => (reply_to, to),
+        let (from, losses) = (parcel.from, parcel.losses);
+        let caller = match &parcel.content {
+            Content::Reply(to, _) => Some(Self::addressee(*to)),
+            Content::Datagram(_) => None,
         };
-        self.leave_unanswered(caller, from);
-    }
-
-    /// Plans that a caller learns, after a while, that there is no answer.
-    fn leave_unanswered(&mut self, caller: Option<ReplyTo>, from: NodeId) {
-        if let Some(to) = caller {
-            let at = self.now + picos(self.config.unanswered);
-            self.agenda.plan(at, Event::Unanswered { endpoint: Self::addressee(to), ticket: to.ticket, from });
+        match (caller, self.retry(losses)) {
+            (Some(_), Some(at)) => self.agenda.plan(at, Event::ParcelOut(slot)),
+            (caller, _) => {
+                self.take_parcel(slot);
+                if let Some(caller) = caller {
+                    self.cut(caller, from.0);
+                }
+            }
         }
     }
 
     pub(super) fn parcel_in(&mut self, slot: u32) {
         let Some(parcel) = self.take_parcel(slot) else { return };
-        let (to, from, bytes) = (parcel.to(), parcel.from, parcel.bytes());
-        let (by_datagram, profile) = (self.config.transport == Transport::Datagrams, self.config.profile);
+        let (to, from, bytes) = (parcel.to, parcel.from, parcel.bytes());
+        let (by_datagram, profile) = (self.config.by_datagrams(), self.config.profile);
         let service = if by_datagram { profile.datagram } else { profile.message };
-        let wire = (bytes + profile.header_bytes) * profile.link_byte;
+        let wire = self.on_link(bytes);
         let unit = &mut self.nodes[usize::from(to.0)].nics[parcel.nic];
         let received = unit.into.serve(self.now, wire);
         let ready = unit.engine.serve(received, service.respond);
         match parcel.content {
-            Content::Reply { to, reply } => {
+            Content::Reply(to, reply) => {
                 let life = &self.nodes[usize::from(to.node.0)].life;
-                if life.incarnation != to.incarnation || life.state == crate::fabric::sim::life::State::Dead {
+                if life.incarnation != to.incarnation || life.state == State::Dead {
                     return;
                 }
                 self.trace.mix_bytes(&reply.frame);
@@ -267,14 +239,7 @@ impl<E: Engine> World<E> {
                 let arrival = Arrival::Replied { ticket: to.ticket, from, frame };
                 self.arrive(Self::addressee(to), ready + profile.pcie_write, arrival);
             }
-            Content::Datagram { to, reply_to, bytes } => {
-                let life = &self.nodes[usize::from(to.0)].life;
-                if life.is_over() || life.mail.len() + life.held >= self.config.mailbox {
-                    return self.leave_unanswered(reply_to, to);
-                }
-                let sender = reply_to.map_or(0, Self::addressee);
-                self.deliver_envelope(to, Envelope { from, reply_to, frame: bytes, visible: ready }, sender);
-            }
+            Content::Datagram(datagram) => self.datagram_in(&datagram, ready),
         }
     }
 

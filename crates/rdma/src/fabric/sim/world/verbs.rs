@@ -11,7 +11,6 @@ use crate::{
     Atomicity, NodeId, VerbError,
     endpoint::port::Verb,
     fabric::sim::{
-        Transport,
         agenda::{Event, OpId},
         clock::{NANO, Picos},
         endpoint::Arrival,
@@ -46,7 +45,7 @@ impl<E: Engine> World<E> {
         bytes.saturating_sub(profile.free_bytes) * profile.byte
     }
 
-    fn on_link(&self, bytes: u64) -> Picos {
+    pub(super) fn on_link(&self, bytes: u64) -> Picos {
         (bytes + self.config.profile.header_bytes) * self.config.profile.link_byte
     }
 
@@ -69,9 +68,9 @@ impl<E: Engine> World<E> {
         let Some(endpoint) = self.endpoint(id.endpoint) else { return };
         let (from, nic, ordinal) = (endpoint.node, endpoint.nic, endpoint.ordinal);
         let to = Self::target(id);
-        let (profile, by_datagram) = (self.config.profile, self.config.transport == Transport::Datagrams);
+        let (profile, by_datagram) = (self.config.profile, self.config.by_datagrams());
         let Some(op) = self.op(id).filter(|op| matches!(op.stage, Stage::Staged)) else { return };
-        if by_datagram && op.is_message() {
+        if by_datagram && op.verb.is_message() {
             return self.cast(id);
         }
         let (connection, losses, service, (out, _)) = (op.connection, op.losses, op.service(profile), op.payload());
@@ -135,12 +134,17 @@ impl<E: Engine> World<E> {
         let mut behind_a_read = false;
         let mut place = 0;
         loop {
-            let passing = self.config.passing;
+            let (passing, by_datagrams) = (self.config.passing, self.config.by_datagrams());
             let Some(it) = self.endpoint(endpoint).and_then(|it| it.queues.get_mut(usize::from(queue))) else { return };
             let id = OpId { endpoint, queue, number: it.number(place) };
             let Some(op) = it.ops.get(place) else { break };
             match &op.stage {
                 Stage::Answered(_) | Stage::Done { .. } => {
+                    place += 1;
+                    continue;
+                }
+                // Datagrams are not ordered with the connection.
+                Stage::Flying if by_datagrams && op.verb.is_message() => {
                     place += 1;
                     continue;
                 }
@@ -174,7 +178,7 @@ impl<E: Engine> World<E> {
             return true;
         }
         let Some(op) = queue.op(id.number) else { return false };
-        if op.is_message() {
+        if op.verb.is_message() {
             return self.deliver(id);
         }
         if self.config.steps.is_some() {
@@ -447,6 +451,7 @@ impl<E: Engine> World<E> {
         }
         it.blocked = false;
         it.broken = None;
+        it.session = None;
         for op in &mut it.ops {
             let outcome = match &op.stage {
                 Stage::Done { .. } => continue,

@@ -3,11 +3,11 @@
 use crate::endpoint::port::Ticket;
 
 /// Bytes of it.
-pub(super) const HEADER: usize = 16;
+pub(crate) const HEADER: usize = 16;
 
 /// What a message is to its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Header {
+pub(crate) enum Header {
     Message,
     Call(Ticket),
     Reply(Ticket),
@@ -16,7 +16,7 @@ pub(super) enum Header {
 }
 
 impl Header {
-    pub(super) fn encode(self) -> [u8; HEADER] {
+    pub(crate) fn encode(self) -> [u8; HEADER] {
         let (kind, ticket) = match self {
             Self::Message => (1_u8, Ticket { index: 0, generation: 0 }),
             Self::Call(ticket) => (2, ticket),
@@ -30,7 +30,7 @@ impl Header {
         bytes
     }
 
-    pub(super) fn decode(bytes: &[u8; HEADER]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8; HEADER]) -> Option<Self> {
         let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let ticket = Ticket { index: number(4), generation: number(8) };
         let head = match bytes[0] {
@@ -42,6 +42,12 @@ impl Header {
         };
         // One encoding of each.
         (head.encode() == *bytes).then_some(head)
+    }
+
+    /// Returns a message's header, and the bytes after it. `None` if it has no header.
+    pub(crate) fn split(message: &[u8]) -> Option<(Self, &[u8])> {
+        let (head, bytes) = message.split_first_chunk()?;
+        Some((Self::decode(head)?, bytes))
     }
 }
 
