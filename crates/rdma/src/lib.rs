@@ -8,6 +8,7 @@
 //!   connects nodes of one process, [`ShmFabric`] processes of one machine. `TcpFabric` connects
 //!   machines, by the feature `tcp`, and `VerbsFabric` machines with RDMA NICs, by `verbs`.
 //!   [`Sim`] is a cluster in virtual time. [`Capabilities`]: what a fabric can do.
+//! - `machine`, by the feature `studies`: a simulated machine with the hardware of HADES.
 //! - [`Endpoint`]: one worker thread's access to a fabric. [`Verbs`]: its operations, one at a
 //!   time; [`Batch`]: several in one round trip; [`Pending`], [`Words`], [`Reply`], [`Message`]:
 //!   their results.
@@ -77,6 +78,8 @@ pub use fabric::ibv::{FloorVerb, VerbsFloor};
 pub use fabric::ibv::{Posted, VerbsConfig, VerbsError, VerbsFabric, VerbsPort};
 #[cfg(all(feature = "cluster", not(feature = "model")))]
 pub use fabric::shm::{JoinError, ShmConfig, ShmFabric, ShmPort};
+#[cfg(feature = "studies")]
+pub use fabric::sim::machine;
 #[cfg(all(feature = "tcp", not(feature = "model")))]
 #[doc(hidden)]
 pub use fabric::tcp::WorkUnits;

@@ -18,6 +18,8 @@ mod cost;
 mod endpoint;
 mod fault;
 mod life;
+#[cfg(feature = "studies")]
+pub mod machine;
 mod nic;
 mod pool;
 mod port;

@@ -1,0 +1,7 @@
+//! Tests of the simulated machine.
+
+mod costs;
+mod explore;
+mod faults;
+mod parts;
+mod world;
