@@ -18,6 +18,7 @@ mod drtm_tab1;
 mod drtmh;
 mod effort;
 mod entries;
+mod hades;
 mod panel;
 mod regions;
 mod simulated;
@@ -123,6 +124,11 @@ Panels:
   drtmh-fig14b the same: SmallBank
   drtmh-fig17a whole designs with an older NIC: TPC-C
   drtmh-fig17b the same: SmallBank
+  hades-tab4a  false positives of the simulated filters of HADES: 1024 bits
+  hades-tab4b  the same: 512 bits by a hash, 4096 by the cache's index
+  hades-storage what the hardware of HADES stores in a node
+  hades-tags   bits of a tag of its directory
+  hades-speed  how fast its simulated machine runs here
   auto-cx3a    forms chosen at run time beside fixed ones, on a simulated cluster with an older NIC: TPC-C
   auto-cx3b    the same: SmallBank
   auto-cx3c    the same: TPC-E's customer-position
@@ -149,6 +155,7 @@ fn studies() -> impl Iterator<Item = &'static Study> {
             drtm_fig7::STUDIES,
             drtm::STUDIES,
             drtmh::STUDIES,
+            hades::STUDIES,
             auto::STUDIES,
         ])
         .flatten()

@@ -38,6 +38,14 @@ pub enum Quantity {
     Ratio,
     /// Pieces of a transaction.
     Pieces,
+    /// A number of cache lines.
+    Lines,
+    /// The share of false positives, in percent.
+    FalsePositives,
+    /// A size in KB, with a fraction.
+    Kilobytes,
+    /// A number of bits.
+    Bits,
 }
 
 impl Quantity {
@@ -57,6 +65,10 @@ impl Quantity {
             Self::Operations => "operations/s",
             Self::Ratio => "ratio",
             Self::Pieces => "pieces",
+            Self::Lines => "lines",
+            Self::FalsePositives => "%",
+            Self::Kilobytes => "KB",
+            Self::Bits => "bits",
         }
     }
 
@@ -75,10 +87,14 @@ impl Quantity {
             | Self::Throughput
             | Self::Operations
             | Self::Pieces
+            | Self::Lines
+            | Self::Bits
             | Self::MeanBytes => {
                 format!("{value:.0}")
             }
             Self::Ratio => format!("{value:.2}"),
+            Self::FalsePositives => format!("{value:.3}"),
+            Self::Kilobytes => format!("{value:.1}"),
         }
     }
 }

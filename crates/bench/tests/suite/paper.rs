@@ -21,7 +21,7 @@ fn rows(figure: &str) -> Vec<Value> {
 /// What holds of every row.
 fn check(row: &Value) {
     assert!(row["figure"].is_string() && row["series"].is_string() && row["y_unit"].is_string(), "{row}");
-    let is_there = ["simulated", "measured"].contains(&row["kind"].as_str().expect("a kind"));
+    let is_there = ["exact", "simulated", "measured"].contains(&row["kind"].as_str().expect("a kind"));
     assert!(is_there || row["kind"] == "unavailable", "{row}");
     assert_eq!((row["y"].is_f64(), row["why"].is_null()), (is_there, is_there), "{row}");
     assert!(row["x"].is_null() || row["x_unit"].is_string(), "{row}");
@@ -183,4 +183,30 @@ fn a_constant_of_a_simulated_cluster_can_be_varied() {
         output.status.code()
     };
     assert_eq!(["colour=2", "wire", "wire=-1"].map(wrong), [Some(2); 3]);
+}
+
+#[test]
+fn the_filters_of_hades_are_as_false_as_theory_says() {
+    let rows = rows("hades-tab4");
+    for (panel, tolerance) in [("hades-tab4a", 0.2), ("hades-tab4b", 0.1)] {
+        let [theory, simulated] = ["theory", "simulated"].map(|series| points(&rows, panel, series));
+        assert_eq!(theory.iter().map(|(lines, _)| *lines).collect::<Vec<_>>(), [10, 20, 50, 100]);
+        for ((_, expected), (_, found)) in theory.into_iter().zip(simulated) {
+            assert!((expected - found).abs() < tolerance, "{panel}: {expected} % and {found} %");
+        }
+    }
+    assert!(rows.iter().all(|row| row["published"].is_f64()));
+    let kinds = rows.iter().filter(|row| row["series"] == "simulated").map(|row| &row["kind"]);
+    assert!(kinds.eq([&Value::from("simulated"); 8]));
+}
+
+#[test]
+fn the_storage_of_hades_is_as_published() {
+    for (figure, digits) in [("hades-storage", 10.0), ("hades-tags", 1.0)] {
+        for row in rows(figure) {
+            let [found, published] = ["y", "published"].map(|key| row[key].as_f64().expect("a number"));
+            assert_eq!((found * digits).round() / digits, published, "{row}");
+        }
+    }
+    assert!(rows("hades-speed").iter().all(|row| row["y"].as_f64().is_some_and(|rate| rate > 0.0)));
 }

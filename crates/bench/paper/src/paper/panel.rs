@@ -141,9 +141,10 @@ pub(super) struct Row {
 const NOT_ASKED: &str = "there is no such value in this run";
 
 impl Panel {
-    /// Returns the name of the figure that this is a panel of.
+    /// Returns the name of the figure that this is a panel of: without the letter after its number.
     pub(super) fn figure(&self) -> &'static str {
-        self.name.trim_end_matches(|c: char| c.is_ascii_lowercase())
+        let figure = self.name.trim_end_matches(|c: char| c.is_ascii_lowercase());
+        if figure.ends_with(|c: char| c.is_ascii_digit()) { figure } else { self.name }
     }
 
     /// Returns the rows of all points, and then of published points without a measured one.
@@ -207,6 +208,7 @@ mod tests {
         assert_eq!(told, expected);
         assert!(rows[1].why.is_none() && rows[2].why.is_some());
         assert_eq!((rows[0].figure, PANEL.figure()), ("some-fig7b", "some-fig7"));
+        assert_eq!(Panel { name: "some-storage", ..PANEL }.figure(), "some-storage");
     }
 
     #[test]

@@ -100,15 +100,18 @@ impl<S: Copy + Default> Cache<S> {
         &mut self.states[place]
     }
 
-    /// Returns the line at a place, and its state.
-    pub(super) fn at(&self, place: Place) -> Option<(Line, S)> {
-        Some((Line(self.lines[place].checked_sub(1)?), self.states[place]))
+    /// Returns the line at a place, if its state is wanted. Places without a line have the default
+    /// state.
+    #[inline]
+    pub(super) fn at(&self, place: Place, is_wanted: impl Fn(&S) -> bool) -> Option<Line> {
+        is_wanted(&self.states[place]).then(|| self.lines[place].checked_sub(1).map(Line))?
     }
 
     /// Returns all cached lines, in an order that does not depend on their use within a set.
     #[cfg(test)]
     pub(super) fn contents(&self) -> Vec<(Line, S)> {
-        let mut all: Vec<_> = (0..self.lines.len()).filter_map(|place| self.at(place)).collect();
+        let held = self.lines.iter().zip(&self.states);
+        let mut all: Vec<_> = held.filter_map(|(line, state)| Some((Line(line.checked_sub(1)?), *state))).collect();
         all.sort_unstable_by_key(|(line, _)| *line);
         all
     }

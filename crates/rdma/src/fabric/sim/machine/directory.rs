@@ -69,8 +69,8 @@ impl Directory {
     /// have them.
     pub(super) fn written(&self, slot: u16, filter: &Filter) -> Vec<Line> {
         let sets = filter.indices().flat_map(|index| (index..self.cache.sets()).step_by(self.indexed));
-        let entries = sets.flat_map(|index| self.cache.indexed(index)).filter_map(|place| self.cache.at(place));
-        entries.filter(|(_, entry)| entry.writer() == Some(slot)).map(|(line, _)| line).collect()
+        let places = sets.flat_map(|index| self.cache.indexed(index));
+        places.filter_map(|place| self.cache.at(place, |entry| entry.writer() == Some(slot))).collect()
     }
 
     #[cfg(test)]
@@ -80,6 +80,6 @@ impl Directory {
 
     #[cfg(test)]
     pub(super) fn find(&self, line: Line) -> Option<Entry> {
-        self.cache.find(line).and_then(|place| self.cache.at(place)).map(|(_, entry)| entry)
+        self.cache.contents().into_iter().find(|(held, _)| *held == line).map(|(_, entry)| entry)
     }
 }

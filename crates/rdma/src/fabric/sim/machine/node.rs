@@ -195,11 +195,13 @@ impl Node {
         if self.buffers.denies(tx, key, kind) && !includes(Mutation::AccessPassesLock) {
             return Served::stopped(cycles, Stop::Denied);
         }
-        if self.meets_local(tx, key, kind) {
+        let found = self.directory.touch(line);
+        let writer = found.and_then(|place| self.directory.state(place).writer());
+        if self.meets_local(tx, key, kind, writer) {
             let squashing = self.squash(tx.slot, Stopped::Local);
             return Served::stopped(cycles + squashing, Stop::Squashed(Stopped::Local));
         }
-        let (place, fetching) = match self.directory.touch(line) {
+        let (place, fetching) = match found {
             Some(place) => (place, 0),
             None => {
                 let fetching = self.memory.read(now, Move::Fetched(line), line);
@@ -398,9 +400,9 @@ impl Node {
         }
     }
 
-    /// Returns whether an access conflicts with another local transaction.
-    fn meets_local(&mut self, tx: TxId, key: Key, kind: Kind) -> bool {
-        let writer = self.directory.touch(key.line).and_then(|place| self.directory.state(place).writer());
+    /// Returns whether an access conflicts with another local transaction, of which `writer` has
+    /// written the line.
+    fn meets_local(&mut self, tx: TxId, key: Key, kind: Kind, writer: Option<u16>) -> bool {
         if writer.is_some_and(|writer| writer != tx.slot) && !includes(Mutation::TagsNotChecked) {
             return true;
         }
