@@ -1,5 +1,5 @@
-//! The locking buffers of a directory: copies of the filters of the transactions that have locked it
-//! in part.
+//! The locking buffers of a directory: copies of the filters of the transactions that have locked
+//! it in part.
 //!
 //! A buffer denies others' writes of lines that its transaction has read or written, and others'
 //! reads of those that it has written. Two kinds: a *lock* is a commit's, and lasts until its end.

@@ -1,4 +1,5 @@
-//! What other nodes do here, and commits: the remote accesses and the commit of the paper's Table II.
+//! What other nodes do here, and commits: the remote accesses and the commit of the paper's
+//! Table II.
 //!
 //! A commit *locks and detects* as one step, at its own node and then at each other one that it has
 //! accessed. No other commit can lock in between. So whatever a commit's detection finds has not
@@ -135,8 +136,8 @@ impl Node {
         }
     }
 
-    /// Handles a message. A step that is [`Stop::Denied`] has no effect: the message is to be passed
-    /// again later.
+    /// Handles a message. A step that is [`Stop::Denied`] is not carried out: the message is to be
+    /// passed again later.
     ///
     /// # Example
     ///
@@ -310,8 +311,8 @@ impl Node {
         messages
     }
 
-    /// Local steps 4 to 6: what a decided transaction wrote here is committed, other nodes get their
-    /// updates, and the directory is unlocked.
+    /// Local steps 4 to 6: what a decided transaction wrote here is committed, other nodes get
+    /// their updates, and the directory is unlocked.
     fn finish(&mut self, tx: TxId) -> Step {
         let lines = self.tagged(tx.slot);
         for &line in &lines {
@@ -326,8 +327,8 @@ impl Node {
         Step { cycles: self.profile.finding(lines.len()), progress: Progress::Committed, messages }
     }
 
-    /// Remote steps 4 and 5: the updates of a guest go to the last-level cache, and the directory is
-    /// unlocked.
+    /// Remote steps 4 and 5: the updates of a guest go to the last-level cache, and the directory
+    /// is unlocked.
     fn update(&mut self, now: u64, tx: TxId) -> Step {
         let Some(guest) = self.leave(tx) else { return Step::of(0, Progress::Continues) };
         for &line in &guest {

@@ -5,7 +5,7 @@
 #[cfg_attr(not(test), allow(dead_code, reason = "some are faults of the model's network or driver"))]
 pub(super) enum Mutation {
     // What the paper's text leaves out: docs/hades.md, "Holes".
-    /// The locking buffer has only what is in the filters, and not the lines of an Intend-to-commit.
+    /// The locking buffer has what is in the filters, and not the lines of an Intend-to-commit.
     IntendedNotLocked,
     /// A squash is only a message, and the filters of its transaction do not remember it.
     SquashesNotMarked,

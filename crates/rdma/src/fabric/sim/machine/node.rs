@@ -274,8 +274,8 @@ impl Node {
         self.buffers.clear(tx);
     }
 
-    /// Sends a message of this size to another node. Returns when it arrives: half a round trip after
-    /// its last byte has left, which the link sends after those of earlier messages.
+    /// Sends a message of this size to another node. Returns when it arrives: half a round trip
+    /// after its last byte has left, which the link sends after those of earlier messages.
     ///
     /// # Example
     ///

@@ -55,7 +55,7 @@ fn the_steps_of_a_commit_cost_what_they_do() {
     // Two addresses hashed, 4; the locking buffer, 40; two lines of the directory, 42; memory, 200.
     assert_eq!(other.fetch(0, tx, Fetch::Write, &[Line(7), Line(9)]).cycles, 286);
 
-    // Five lines are found, 120; compared to the locks, 10; the buffer, 40; compared to the NIC, 10.
+    // Five lines are found, 120; compared to the locks, 10; the buffer, 40; the NIC, 10.
     let asked = own.commit_step(tx);
     assert_eq!((asked.cycles, asked.progress), (180, Progress::Waits));
     // Three addresses compared to the locks, 6; the buffer, 40; compared to all filters, 6.
