@@ -28,10 +28,17 @@ impl<S: Copy + Default> Cache<S> {
         Self { sets, slices, ways: level.ways, lines, used, states, now: 0 }
     }
 
-    /// Returns the places of the sets, one of each slice, that have lines with this index.
-    pub(super) fn indexed(&self, index: usize) -> impl Iterator<Item = Place> {
-        let ways = self.ways;
-        (0..self.slices).flat_map(move |slice| self.first(slice, index)..self.first(slice, index) + ways)
+    /// Adds to `found` the lines with this index whose state is wanted: those of a set of each
+    /// slice. Places without a line have the default state, which must not be wanted.
+    pub(super) fn find_all(&self, index: usize, is_wanted: impl Fn(&S) -> bool, found: &mut Vec<Line>) {
+        for slice in 0..self.slices {
+            let first = self.first(slice, index);
+            for (way, state) in self.states[first..first + self.ways].iter().enumerate() {
+                if is_wanted(state) {
+                    found.push(Line(self.lines[first + way] - 1));
+                }
+            }
+        }
     }
 
     fn first(&self, slice: usize, index: usize) -> Place {
@@ -76,10 +83,17 @@ impl<S: Copy + Default> Cache<S> {
     #[inline]
     pub(super) fn fill(&mut self, line: Line, spared: impl Fn(&S) -> bool) -> (Place, Option<(Line, S)>) {
         let set = self.set(line);
-        let age = |&place: &Place| {
-            (self.lines[place] != 0, self.lines[place] != 0 && spared(&self.states[place]), self.used[place])
-        };
-        let place = set.min_by_key(age).expect("a set has ways");
+        let (mut place, mut age) = (set.start, (true, u64::MAX));
+        for way in set {
+            if self.lines[way] == 0 {
+                place = way;
+                break;
+            }
+            let its_age = (spared(&self.states[way]), self.used[way]);
+            if its_age < age {
+                (place, age) = (way, its_age);
+            }
+        }
         self.now += 1;
         self.used[place] = self.now;
         let evicted = self.lines[place].checked_sub(1).map(|held| (Line(held), self.states[place]));
@@ -98,13 +112,6 @@ impl<S: Copy + Default> Cache<S> {
     #[inline]
     pub(super) fn state(&mut self, place: Place) -> &mut S {
         &mut self.states[place]
-    }
-
-    /// Returns the line at a place, if its state is wanted. Places without a line have the default
-    /// state.
-    #[inline]
-    pub(super) fn at(&self, place: Place, is_wanted: impl Fn(&S) -> bool) -> Option<Line> {
-        is_wanted(&self.states[place]).then(|| self.lines[place].checked_sub(1).map(Line))?
     }
 
     /// Returns all cached lines, in an order that does not depend on their use within a set.

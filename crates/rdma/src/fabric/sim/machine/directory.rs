@@ -68,9 +68,13 @@ impl Directory {
     /// Returns the lines that are tagged with a transaction, whose write filter says which sets can
     /// have them.
     pub(super) fn written(&self, slot: u16, filter: &Filter) -> Vec<Line> {
-        let sets = filter.indices().flat_map(|index| (index..self.cache.sets()).step_by(self.indexed));
-        let places = sets.flat_map(|index| self.cache.indexed(index));
-        places.filter_map(|place| self.cache.at(place, |entry| entry.writer() == Some(slot))).collect()
+        let mut found = Vec::new();
+        filter.each_index(|index| {
+            for index in (index..self.cache.sets()).step_by(self.indexed) {
+                self.cache.find_all(index, |entry| entry.writer() == Some(slot), &mut found);
+            }
+        });
+        found
     }
 
     #[cfg(test)]

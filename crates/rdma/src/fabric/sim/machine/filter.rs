@@ -163,22 +163,20 @@ impl Filter {
         self.lines.contains(&line)
     }
 
-    /// Returns the indices, modulo the bits of the second part, that have lines.
-    pub(super) fn indices(&self) -> impl Iterator<Item = usize> {
-        let first = match self.shape {
-            Shape::Hashed { .. } => self.words.len() * 64,
-            Shape::Split { hashed, .. } => hashed as usize,
-        };
-        let words = self.words.iter().enumerate().skip(first / 64);
-        words.flat_map(move |(at, &word)| {
+    /// Calls `visit` with the indices, modulo the bits of the second part, that have lines.
+    pub(super) fn each_index(&self, mut visit: impl FnMut(usize)) {
+        let Shape::Split { hashed, .. } = self.shape else { return };
+        let first = hashed as usize;
+        for (at, &word) in self.words.iter().enumerate().skip(first / 64) {
             let mut left = word;
-            std::iter::from_fn(move || {
-                let bit = left.trailing_zeros() as usize;
-                left &= left.wrapping_sub(1);
-                (bit < 64).then(|| at * 64 + bit)
-            })
-            .filter_map(move |bit| bit.checked_sub(first))
-        })
+            while left != 0 {
+                let bit = at * 64 + left.trailing_zeros() as usize;
+                left &= left - 1;
+                if bit >= first {
+                    visit(bit - first);
+                }
+            }
+        }
     }
 
     /// Returns the bits, as the hardware has them.
