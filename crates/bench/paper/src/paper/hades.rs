@@ -85,7 +85,8 @@ const STORAGE: Panel = Panel {
         Published::of(LARGE_NIC, 43.1),
     ],
     note: "From the parts as the paper rounds them: 0.7 KB for a core's pair of filters (5632 bits are 704 bytes), \
-           0.25 KB for a NIC's, 100 bytes for a transaction's entry, of which 1024 are a KB.",
+           0.25 KB for a NIC's, and 100 bytes of 1024 for a transaction's entry (section VI: less than 100 bytes; \
+           Table III: 90).",
 };
 
 const TAGS: Panel = Panel {
@@ -153,8 +154,8 @@ fn share(shape: Shape, lines: usize, filters: usize, seed: u64) -> f64 {
 }
 
 fn storage(_: &Effort) -> Result<Measured, Error> {
-    let small = Storage::of(&MachineProfile::HADES, 4);
-    let large = Storage::of(&MachineProfile { nodes: 90, cores: 16, ..MachineProfile::HADES }, 5);
+    let small = Storage::of(&MachineProfile::HADES);
+    let large = Storage::of(&MachineProfile::cluster(90, 16, 5));
     let core = |storage: Storage| storage.core_pairs as f64 * 0.7;
     let nic = |storage: Storage| storage.nic_pairs as f64 * 0.25 + storage.entries as f64 * 100.0 / 1024.0;
     let single = |(series, value)| {

@@ -2,7 +2,8 @@
 //! NICs, tags of writing transactions in the directory, and a directory that commits lock in part.
 //!
 //! It is simulated, and so is everything that is computed with it: no such processor exists. The
-//! design is that of "HADES: Hardware-Assisted Distributed Transactions", HPCA 2024.
+//! design is that of "HADES: Hardware-Assisted Distributed Transactions in the Age of Fast Networks
+//! and SmartNICs", ISCA 2024.
 //! `docs/hades.md` says what is modelled, what the paper leaves open, and how it is closed here.
 //!
 //! # The parts

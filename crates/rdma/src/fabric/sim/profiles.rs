@@ -6,7 +6,7 @@
 //!   Fig. 3: ConnectX-3, READs to one node by five others.
 //! - *DrTM+H*: "Deconstructing RDMA-enabled Distributed Transactions", OSDI 2018. Sections 3.1 and
 //!   4.2, and Fig. 5: two ConnectX-4 for each of 16 nodes of 24 threads, all to all.
-//! - *HADES*: "Hardware-Assisted Distributed Transactions", HPCA 2024. Table III.
+//! - *HADES*: "Hardware-Assisted Distributed Transactions", ISCA 2024. Table III.
 //! - *IBTA*: the InfiniBand specification's packet headers.
 //!
 //! A value that a figure shows only as a curve is used only if its text gives the number. A

@@ -109,11 +109,13 @@ impl Node {
     ///
     /// # Panics
     ///
-    /// If the numbers of sets or of a filter's bits are not powers of two, or a node has more than
-    /// 64 cores.
+    /// If the numbers of sets or of a filter's bits are not powers of two, a node has more than 64
+    /// cores, or its NIC too few queue pairs.
     #[must_use]
     pub fn new(id: NodeId, profile: &MachineProfile) -> Self {
         assert!(profile.cores <= 64, "a node has {} cores, and the model at most 64", profile.cores);
+        let queue_pairs = profile.transactions() * profile.nodes.saturating_sub(1);
+        assert!(queue_pairs <= profile.queue_pairs, "a NIC has {} queue pairs of {queue_pairs}", profile.queue_pairs);
         let (hashed, indexed) = profile.write_bits;
         let shapes = (Shape::Hashed { bits: profile.read_bits }, Shape::Split { hashed, indexed });
         let slot = || Slot {
@@ -190,7 +192,7 @@ impl Node {
             return Served::done(cycles);
         }
         self.counts.directory += 1;
-        let cycles = self.profile.llc.cycles + self.profile.hash;
+        let cycles = self.profile.directory();
         let key = Key::of(line);
         if self.buffers.denies(tx, key, kind) && !includes(Mutation::AccessPassesLock) {
             return Served::stopped(cycles, Stop::Denied);

@@ -9,7 +9,7 @@ use super::profile::MachineProfile;
 /// ```
 /// use drtm_rdma::machine::{MachineProfile, Storage};
 ///
-/// let storage = Storage::of(&MachineProfile::HADES, 4);
+/// let storage = Storage::of(&MachineProfile::HADES);
 /// assert_eq!((storage.core_pairs, storage.nic_pairs, storage.entries, storage.tag_bits), (10, 40, 10, 4));
 /// assert_eq!((storage.core_bits, storage.nic_bits), (5632, 2048));
 /// ```
@@ -30,19 +30,19 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Returns what a node needs whose transactions reach `reached` other nodes on average.
+    /// Returns what a node needs.
     ///
     /// # Example
     ///
     /// See [`Storage`].
     #[must_use]
-    pub fn of(profile: &MachineProfile, reached: usize) -> Self {
+    pub fn of(profile: &MachineProfile) -> Self {
         let entries = profile.transactions();
         let (hashed, indexed) = profile.write_bits;
         Self {
             core_pairs: entries,
             core_bits: u64::from(profile.read_bits) + u64::from(hashed) + u64::from(indexed),
-            nic_pairs: entries * reached,
+            nic_pairs: profile.nic_pairs,
             nic_bits: 2 * u64::from(profile.nic_bits),
             entries,
             tag_bits: entries.next_power_of_two().trailing_zeros(),

@@ -61,7 +61,7 @@ fn the_steps_of_a_commit_cost_what_they_do() {
     // Three addresses compared to the locks, 6; the buffer, 40; compared to all filters, 6.
     let answer = other.receive(0, &asked.messages[0].1);
     assert_eq!(answer.cycles, 52);
-    own.receive(0, &answer.messages[0].1).cycles.eq(&0).then_some(()).expect("the NIC's own");
+    assert_eq!(own.receive(0, &answer.messages[0].1).cycles, 0, "the NIC's own");
     assert_eq!(own.commit_step(tx).progress, Progress::Decided);
     let ended = own.commit_step(tx);
     assert_eq!((ended.cycles, ended.progress), (120, Progress::Committed), "five tags are cleared");
@@ -72,15 +72,10 @@ fn the_steps_of_a_commit_cost_what_they_do() {
 
 #[test]
 fn the_storage_is_that_of_section_6() {
-    let small = Storage::of(&MachineProfile::HADES, 4);
-    let large = Storage::of(&MachineProfile { nodes: 90, cores: 16, ..MachineProfile::HADES }, 5);
-    // Kilobytes, from the parts as the paper rounds them: 0.7 KB, 0.25 KB and 100 bytes.
-    let core = |storage: Storage| storage.core_pairs as f64 * 0.7;
-    let nic = |storage: Storage| storage.nic_pairs as f64 * 0.25 + storage.entries as f64 * 100.0 / 1024.0;
-    let rounded = |kilobytes: f64| (kilobytes * 10.0).round() / 10.0;
-    assert_eq!([rounded(core(small)), rounded(nic(small))], [7.0, 11.0]);
-    assert_eq!([rounded(core(large)), rounded(nic(large))], [22.4, 43.1]);
-    assert_eq!([small.tag_bits, large.tag_bits], [4, 5]);
+    let parts = |storage: Storage| (storage.core_pairs, storage.nic_pairs, storage.entries, storage.tag_bits);
+    let small = Storage::of(&MachineProfile::HADES);
+    assert_eq!(parts(small), (10, 40, 10, 4));
+    assert_eq!(parts(Storage::of(&MachineProfile::cluster(90, 16, 5))), (32, 160, 32, 5));
     // The parts: 704 bytes are 0.7 KB, 256 bytes 0.25 KB.
     assert_eq!([small.core_bits / 8, small.nic_bits / 8], [704, 256]);
 }
