@@ -22,10 +22,13 @@
 //!
 //! # The caller's obligations
 //!
-//! - Messages of one transaction from its own node to another one arrive in the order of sending.
-//!   All others may arrive in any order, and late.
-//! - A transaction that is [`Stop::Squashed`] is aborted: [`Node::abort`].
-//! - A [`Stop::Denied`] operation is repeated later.
+//! - Fetches and messages of one transaction from its own node to another one arrive in the order of
+//!   sending. All others may arrive in any order, and late.
+//! - [`Node::record`] precedes the first fetch from a node, so that [`Node::abort`] reaches it.
+//! - A transaction that is [`Stop::Squashed`] is aborted: [`Node::abort`]. If another node squashes
+//!   it in answer to a fetch, its own node gets a [`Message::Squash`].
+//! - A [`Stop::Denied`] operation has changed nothing, and is repeated later.
+//! - From [`Node::hold`] to [`Node::release`], a transaction accesses only held lines.
 //!
 //! # Example
 //!

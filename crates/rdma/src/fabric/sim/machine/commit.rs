@@ -11,7 +11,7 @@ use super::{
     filter::{Key, Pair},
     memory::Move,
     message::{Message, Progress, Served, Step, Stop, Stopped, TxId},
-    mutation::{Mutation, includes},
+    mutation::{self, Mutation, includes},
     nic::Fetch,
     node::{Node, Part, Stage, invalidate},
     private::Kind,
@@ -23,8 +23,8 @@ use crate::NodeId;
 type Messages = Vec<(NodeId, Message)>;
 
 impl Node {
-    /// Records that a local transaction has accessed another node, and these lines of it that it
-    /// has written, wholly or partly.
+    /// Records that a local transaction accesses another node, and writes these lines of it, wholly
+    /// or partly.
     ///
     /// # Example
     ///
@@ -66,23 +66,23 @@ impl Node {
     pub fn fetch(&mut self, now: u64, tx: TxId, fetch: Fetch, lines: &[Line]) -> Served {
         self.memory.moves.clear();
         self.counts.fetched += lines.len() as u64;
-        let Some(guest) = self.nic.admit(tx) else {
-            return Served::stopped(0, Stop::Squashed(Stopped::NicFull));
-        };
-        if let Some(why) = guest.squashed {
+        if let Some(why) = self.nic.squashed(tx) {
             return Served::stopped(0, Stop::Squashed(why));
-        }
-        let filter = if fetch == Fetch::Read { &mut guest.pair.reads } else { &mut guest.pair.writes };
-        for &line in lines {
-            if fetch == Fetch::Read || !includes(Mutation::PartialNotInserted) {
-                filter.add(line);
-            }
         }
         let holding = if lines.len() > 1 { self.profile.locking() } else { 0 };
         let cycles = self.profile.probing(lines.len()) + holding + self.profile.streaming(lines.len());
         let is_denied = lines.iter().any(|&line| self.buffers.denies(tx, Key::of(line), Kind::Read));
         if is_denied && !includes(Mutation::FetchPassesLock) {
             return Served::stopped(cycles, Stop::Denied);
+        }
+        let Some(guest) = self.nic.admit(tx) else {
+            return Served::stopped(cycles, Stop::Squashed(Stopped::NicFull));
+        };
+        let filter = if fetch == Fetch::Read { &mut guest.pair.reads } else { &mut guest.pair.writes };
+        for &line in lines {
+            if fetch == Fetch::Read || !includes(Mutation::PartialNotInserted) {
+                filter.add(line);
+            }
         }
         let mut fetching = 0;
         for &line in lines {
@@ -190,12 +190,17 @@ impl Node {
     /// assert_eq!(aborted.cycles, 80 + 8, "to find the line");
     /// assert_eq!(node.moves(), [Move::Dropped(Line(7))]);
     /// ```
+    ///
+    /// # Panics
+    ///
+    /// If it is [`Progress::Decided`]: it can only commit.
     pub fn abort(&mut self, tx: TxId) -> Step {
         self.memory.moves.clear();
         let Some(slot) = self.slot(tx) else { return Step::of(0, Progress::Continues) };
-        debug_assert!(slot.stage != Stage::Decided, "a decided transaction commits");
+        assert!(slot.stage != Stage::Decided, "a decided transaction commits");
         let messages = slot.parts.iter().map(|part| (part.node, Message::Abort { tx })).collect();
-        let cycles = self.squash(tx.slot, Stopped::Local);
+        // What a squashed one has written was discarded with its squash.
+        let cycles = if slot.squashed.is_some() { 0 } else { self.discard(tx.slot) };
         if !includes(Mutation::LocksOutliveSquash) {
             self.buffers.clear(tx);
         }
@@ -208,7 +213,7 @@ impl Node {
     pub(super) fn lock_own(&mut self, tx: TxId, lines: &[Line]) -> Step {
         let cycles = self.profile.locking() + self.profile.probing(lines.len());
         match self.buffers.obstacle(tx, lines) {
-            Some(Obstacle::Passing) => Step::stopped(cycles, Stop::Denied),
+            Some(Obstacle::Hold) => Step::stopped(cycles, Stop::Denied),
             Some(Obstacle::Lock) => {
                 let squashing = self.squash(tx.slot, Stopped::Locked);
                 Step::stopped(cycles + squashing, Stop::Squashed(Stopped::Locked))
@@ -244,30 +249,28 @@ impl Node {
             let messages = vec![(tx.node, Message::Squash { tx, why })];
             Step { cycles, progress: Progress::Stopped(Stop::Squashed(why)), messages }
         };
-        let obstacle = self.buffers.obstacle(tx, lines);
-        let Some(guest) = self.nic.admit(tx) else { return refusal(Stopped::NicFull) };
-        if let Some(why) = guest.squashed {
+        if let Some(why) = self.nic.squashed(tx) {
             return refusal(why);
         }
-        match obstacle {
-            Some(Obstacle::Passing) => Step::stopped(cycles, Stop::Denied),
-            Some(Obstacle::Lock) if !includes(Mutation::AckWithoutLock) => {
-                guest.squashed = Some(Stopped::Locked);
-                refusal(Stopped::Locked)
-            }
-            _ => {
-                guest.intended = lines.to_vec();
-                let mut pair = guest.pair.clone();
-                // Lines that are written as a whole are in no filter.
-                if !includes(Mutation::IntendedNotLocked) {
-                    lines.iter().for_each(|&line| pair.writes.add(line));
-                }
-                if obstacle.is_none() {
-                    self.load_lock(tx, pair);
-                }
-                Step::of(cycles, Progress::Continues)
-            }
+        let obstacle = self.buffers.obstacle(tx, lines);
+        if obstacle == Some(Obstacle::Hold) {
+            return Step::stopped(cycles, Stop::Denied);
         }
+        let Some(guest) = self.nic.admit(tx) else { return refusal(Stopped::NicFull) };
+        if obstacle.is_some() && !includes(Mutation::AckWithoutLock) {
+            guest.squashed = Some(Stopped::Locked);
+            return refusal(Stopped::Locked);
+        }
+        guest.intended = lines.to_vec();
+        let mut pair = guest.pair.clone();
+        // Lines that are written as a whole are in no filter.
+        if !includes(Mutation::IntendedNotLocked) {
+            lines.iter().for_each(|&line| pair.writes.add(line));
+        }
+        if obstacle.is_none() {
+            self.load_lock(tx, pair);
+        }
+        Step::of(cycles, Progress::Continues)
     }
 
     /// Remote steps 2 and 3: squashes transactions that have accessed what a guest has written, and
@@ -337,7 +340,7 @@ impl Node {
                 None => self.make_room(now, line),
             };
             let entry = self.directory.state(place);
-            debug_assert!(entry.writer().is_none() || cfg!(test), "its writer was squashed");
+            debug_assert!(entry.writer().is_none() || mutation::any(), "its writer was squashed");
             entry.is_dirty = true;
             let sharers = std::mem::take(&mut entry.sharers);
             invalidate(&mut self.cores, line, sharers);

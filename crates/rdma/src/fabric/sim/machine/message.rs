@@ -114,7 +114,8 @@ pub enum Stopped {
     Local,
     /// A transaction that committed earlier conflicts with it.
     Committer,
-    /// A directory was locked by a conflicting commit when its own began.
+    /// When it was about to lock a directory, a conflicting commit had locked it, or all locking
+    /// buffers were taken.
     Locked,
     /// The last-level cache evicted a line that it had written.
     Evicted,

@@ -23,6 +23,8 @@ pub(super) enum Mutation {
     MessagesUnordered,
     /// The eviction of a line that a decided transaction has written loses it.
     DecidedEvicted,
+    /// A false positive of a lock denies the reads of an earlier hold.
+    HoldsMeetLaterLocks,
 
     // Faults of the published rules.
     /// The recorded bits survive a context switch.
@@ -72,6 +74,14 @@ pub(super) fn includes(mutation: Mutation) -> bool {
         let _ = mutation;
         false
     }
+}
+
+/// Returns whether the code has any fault.
+pub(super) fn any() -> bool {
+    #[cfg(test)]
+    return CHOSEN.get().is_some();
+    #[cfg(not(test))]
+    false
 }
 
 /// Calls `run` with a fault.

@@ -56,6 +56,11 @@ impl Nic {
         self.guests.get_mut(at)
     }
 
+    /// Returns why a transaction was squashed here. `None` if it was not.
+    pub(super) fn squashed(&self, tx: TxId) -> Option<Stopped> {
+        self.guests.iter().find(|guest| guest.tx.is(tx))?.squashed
+    }
+
     /// Removes a transaction.
     pub(super) fn dismiss(&mut self, tx: TxId) -> Option<Guest> {
         let at = self.guests.iter().position(|guest| guest.tx.is(tx))?;

@@ -69,9 +69,10 @@ pub struct Counts {
     pub directory: u64,
     /// Lines that other nodes fetched.
     pub fetched: u64,
-    /// Checks of an address against the filters of a transaction.
+    /// Checks of a written address against the filters of another transaction, by a local write or
+    /// a commit's detection. Checks against locking buffers are not counted.
     pub checks: u64,
-    /// Checks that met a filter without the line.
+    /// Those that met a filter without the line.
     pub false_positives: u64,
     /// Squashes of local transactions by the eviction of a line that they had written.
     pub evictions: u64,
@@ -186,6 +187,7 @@ impl Node {
         if let Some(why) = self.squashed(tx) {
             return Served::stopped(0, Stop::Squashed(why));
         }
+        debug_assert!(self.slot(tx).is_some_and(|slot| slot.stage == Stage::Runs), "{tx:?} does not run");
         let core = usize::from(self.slots[usize::from(tx.slot)].core);
         self.cores[core].run(tx.slot, tx.attempt);
         if let Some(cycles) = self.cores[core].find(line, kind) {
@@ -273,7 +275,7 @@ impl Node {
     ///
     /// See [`Node::hold`].
     pub fn release(&mut self, tx: TxId) {
-        self.buffers.clear(tx);
+        self.buffers.release(tx);
     }
 
     /// Sends a message of this size to another node. Returns when it arrives: half a round trip
@@ -362,7 +364,12 @@ impl Node {
         } else {
             self.counts.squashes += 1;
         }
-        let core = usize::from(it.core);
+        self.discard(slot)
+    }
+
+    /// Discards what a local transaction has written. Returns the cycles that this takes.
+    pub(super) fn discard(&mut self, slot: u16) -> u64 {
+        let core = usize::from(self.slots[usize::from(slot)].core);
         let lines = self.tagged(slot);
         for &line in &lines {
             if includes(Mutation::SquashedLinesStay) {

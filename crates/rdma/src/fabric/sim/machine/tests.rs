@@ -3,5 +3,6 @@
 mod costs;
 mod explore;
 mod faults;
+mod limits;
 mod parts;
 mod world;

@@ -4,8 +4,10 @@ use std::collections::HashSet;
 
 use super::{
     super::mutation::{self, Mutation},
-    world::{Action, Config, Op, Program, World},
+    world::{Action, Config, Hardware, Op, Program, World},
 };
+
+const HARDWARE: [Hardware; 3] = [Hardware::Ample, Hardware::Blurred, Hardware::Scarce];
 
 /// What was found in all interleavings of a configuration.
 #[derive(Clone, Debug, Default)]
@@ -92,7 +94,7 @@ fn all_of_two() -> Vec<Config> {
                         Program { home, core: 1, ops: second.clone() },
                     ];
                     let name = "two of all";
-                    configs.push(Config { name, programs, attempts: 1, evictions: 0, is_blurred: false });
+                    configs.push(Config { name, programs, attempts: 1, evictions: 0, hardware: Hardware::Ample });
                 }
             }
         }
@@ -121,7 +123,7 @@ fn three_drawn_transactions_are_serializable_in_every_interleaving() {
     let (mut states, mut ends) = (0, 0);
     let kinds = [Op::Read as fn(_) -> _, Op::Write, Op::Fill];
     for _ in 0..drtm_testing::rounds(2) {
-        let is_blurred = rng.bool();
+        let hardware = rng.choice(HARDWARE).expect("one of three");
         let mut program = |at: usize| {
             let mut places = [(0, rng.u64(..2)), (1, rng.u64(..2))];
             rng.shuffle(&mut places);
@@ -130,7 +132,7 @@ fn three_drawn_transactions_are_serializable_in_every_interleaving() {
             Program { home: at % 2, core: if at == 2 { rng.usize(..2) } else { 0 }, ops }
         };
         let programs = (0..3).map(&mut program).collect();
-        let config = Config { name: "three drawn", programs, attempts: 1, evictions: 0, is_blurred };
+        let config = Config { name: "three drawn", programs, attempts: 1, evictions: 0, hardware };
         let found = explore(&config, None);
         assert_eq!(found.wrong, None, "{config:?}");
         states += found.states;
@@ -142,17 +144,17 @@ fn three_drawn_transactions_are_serializable_in_every_interleaving() {
 #[test]
 fn chosen_transactions_are_serializable_in_every_interleaving() {
     for config in super::faults::chosen() {
-        for is_blurred in [false, true] {
-            let found = explore(&Config { is_blurred, ..config.clone() }, None);
+        for hardware in HARDWARE {
+            let found = explore(&Config { hardware, ..config.clone() }, None);
             assert_eq!(found.wrong, None, "{config:?}");
             assert!(found.all_committed > 0, "{config:?}");
             if config.name == "disjoint" {
                 let conflict = found.all_committed < found.ends;
-                assert_eq!(conflict, is_blurred, "only filters make them conflict");
+                assert_eq!(conflict, hardware != Hardware::Ample, "only the hardware makes them conflict");
             }
             let Found { states, ends, all_committed, none_committed, mutual, .. } = found;
             println!(
-                "{}: {states} states, {ends} ends, {all_committed} with all committed, {none_committed} with none, \
+                "{}, {hardware:?}: {states} states, {ends} ends, {all_committed} with all committed, {none_committed} with none, \
                  {mutual} after squashing each other",
                 config.name
             );

@@ -41,8 +41,18 @@ pub(super) struct Config {
     /// How often each transaction is tried.
     pub(super) attempts: u8,
     pub(super) evictions: u8,
-    /// Whether filters are so small that every line meets every other.
-    pub(super) is_blurred: bool,
+    pub(super) hardware: Hardware,
+}
+
+/// How much hardware a node has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hardware {
+    /// Enough, and filters without false positives.
+    Ample,
+    /// Filters so small that every line meets every other.
+    Blurred,
+    /// One locking buffer, and one pair of filters in the NIC.
+    Scarce,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,8 +106,9 @@ pub(super) struct World {
 
 const TWO_LINES: Level = Level { bytes: 4 * Line::BYTES, ways: 2, cycles: 2 };
 
-fn profile(is_blurred: bool) -> MachineProfile {
-    let bits = |bits| if is_blurred { 1 } else { bits };
+fn profile(hardware: Hardware) -> MachineProfile {
+    let bits = |bits| if hardware == Hardware::Blurred { 1 } else { bits };
+    let count = |count| if hardware == Hardware::Scarce { 1 } else { count };
     MachineProfile {
         cores: 2,
         multiplexed: 1,
@@ -107,8 +118,8 @@ fn profile(is_blurred: bool) -> MachineProfile {
         read_bits: bits(64),
         write_bits: (bits(64), bits(2)),
         nic_bits: bits(64),
-        nic_pairs: 4,
-        locking_buffers: 6,
+        nic_pairs: count(6),
+        locking_buffers: count(6),
         ..MachineProfile::HADES
     }
 }
@@ -121,7 +132,7 @@ impl World {
             Op::Record => None,
         });
         let count = homes.chain(touched).max().expect("a program") + 1;
-        let profile = profile(config.is_blurred);
+        let profile = profile(config.hardware);
         let tx =
             Tx { id: None, phase: Phase::Waits, at: 0, attempt: 0, reads: Vec::new(), writes: Vec::new(), after: 0 };
         Self {
@@ -150,8 +161,7 @@ impl World {
     /// own node are in order.
     fn is_first(&self, at: usize) -> bool {
         let (from, to, message) = &self.flights[at];
-        let key = |message: &Message| (message.tx().node, message.tx().slot);
-        let before = |it: &(NodeId, NodeId, Message)| (it.0, it.1, key(&it.2)) == (*from, *to, key(message));
+        let before = |it: &(NodeId, NodeId, Message)| (it.0, it.1, it.2.tx()) == (*from, *to, message.tx());
         *from != message.tx().node || includes(Mutation::MessagesUnordered) || !self.flights[..at].iter().any(before)
     }
 
@@ -253,6 +263,10 @@ impl World {
             }
         };
         let (node, line) = place;
+        if node != home {
+            let written: &[Line] = if kind == Kind::Write { &[Line(line)] } else { &[] };
+            self.nodes[home].record(id, NodeId(node as u16), written);
+        }
         let mut found = self.memory[node][line as usize];
         if node == home {
             let served = self.nodes[home].access(0, id, Line(line), kind);
@@ -263,13 +277,6 @@ impl World {
                 None => found = self.cached[node][line as usize].expect("it was fetched"),
             }
         } else if op != Op::Fill(place) {
-            // It would be behind the messages of an earlier attempt.
-            let is_behind = |(from, to, message): &(NodeId, NodeId, Message)| {
-                usize::from(from.0) == home && usize::from(to.0) == node && message.tx().slot == id.slot
-            };
-            if self.flights.iter().any(is_behind) && !includes(Mutation::MessagesUnordered) {
-                return false;
-            }
             let fetch = if kind == Kind::Read { Fetch::Read } else { Fetch::Write };
             let served: Served = self.nodes[node].fetch(0, id, fetch, &[Line(line)]);
             let is_bypassed = self.nodes[node].moves().contains(&Move::Bypassed(Line(line)));
@@ -296,10 +303,6 @@ impl World {
             if node == home {
                 self.cached[node][line as usize] = Some(self.value(id));
             }
-        }
-        if node != home {
-            let written: &[Line] = if kind == Kind::Write { &[Line(line)] } else { &[] };
-            self.nodes[home].record(id, NodeId(node as u16), written);
         }
         true
     }
