@@ -26,21 +26,33 @@ pub(super) const STUDIES: &[Study] = &[
 const LINES: Axis = Axis { title: "lines", quantity: Quantity::Lines, scale: Scale::Linear };
 const FALSE: Axis = Axis { title: "false positives", quantity: Quantity::FalsePositives, scale: Scale::Linear };
 
+/// The lines of Table IV.
+const COUNTS: [usize; 4] = [10, 20, 50, 100];
+
+const THEORY: &str = "theory";
+const SIMULATED: &str = "simulated";
+
+/// Returns a row of Table IV, for both series.
+const fn table_4([a, b, c, d]: [f64; 4]) -> [Published; 8] {
+    let [w, x, y, z] = COUNTS;
+    [
+        Published::at(THEORY, w, a),
+        Published::at(THEORY, x, b),
+        Published::at(THEORY, y, c),
+        Published::at(THEORY, z, d),
+        Published::at(SIMULATED, w, a),
+        Published::at(SIMULATED, x, b),
+        Published::at(SIMULATED, y, c),
+        Published::at(SIMULATED, z, d),
+    ]
+}
+
 const PLAIN: Panel = Panel {
     name: "hades-tab4a",
     title: "HADES Table IV: false positives of a filter of 1024 bits",
     x: Some(LINES),
     y: FALSE,
-    published: &[
-        Published::at("theory", 10, 0.04),
-        Published::at("theory", 20, 0.138),
-        Published::at("theory", 50, 0.877),
-        Published::at("theory", 100, 3.26),
-        Published::at("simulated", 10, 0.04),
-        Published::at("simulated", 20, 0.138),
-        Published::at("simulated", 50, 0.877),
-        Published::at("simulated", 100, 3.26),
-    ],
+    published: &table_4([0.04, 0.138, 0.877, 3.26]),
     note: "Theory: two independent hashes, of which the paper does not give the number. Simulated: the machine's \
            filter, with both bits from one CRC of the address, and random lines of 64 GB.",
 };
@@ -50,17 +62,8 @@ const SPLIT: Panel = Panel {
     title: "HADES Table IV: false positives of a filter of 512 bits by a hash and 4096 by the cache's index",
     x: Some(LINES),
     y: FALSE,
-    published: &[
-        Published::at("theory", 10, 0.003),
-        Published::at("theory", 20, 0.022),
-        Published::at("theory", 50, 0.093),
-        Published::at("theory", 100, 0.439),
-        Published::at("simulated", 10, 0.003),
-        Published::at("simulated", 20, 0.022),
-        Published::at("simulated", 50, 0.093),
-        Published::at("simulated", 100, 0.439),
-    ],
-    note: "Theory: one hash in each part. The published values are within four tenths of it, on either side.",
+    published: &table_4([0.003, 0.022, 0.093, 0.439]),
+    note: "Theory: one hash in each part. The published values are within 40 % of it, on either side.",
 };
 
 const KILOBYTES: Axis = Axis { title: "storage", quantity: Quantity::Kilobytes, scale: Scale::Linear };
@@ -111,9 +114,6 @@ const SPEED: Panel = Panel {
            on one node, and with all lines at another node.",
 };
 
-/// The lines of Table IV.
-const COUNTS: [usize; 4] = [10, 20, 50, 100];
-
 fn false_positives(effort: &Effort) -> Result<Measured, Error> {
     let profile = MachineProfile::HADES;
     let (hashed, indexed) = profile.write_bits;
@@ -125,9 +125,9 @@ fn false_positives(effort: &Effort) -> Result<Measured, Error> {
     let filters = if effort.is_quick { 2_000 } else { 200_000 };
     let curves = shapes.into_iter().zip(theories).map(|(shape, theory)| {
         vec![
-            Curve::new("theory", Kind::Exact, COUNTS.map(|lines| (lines, 100.0 * theory(lines)))),
+            Curve::new(THEORY, Kind::Exact, COUNTS.map(|lines| (lines, 100.0 * theory(lines)))),
             Curve::new(
-                "simulated",
+                SIMULATED,
                 Kind::Simulated,
                 COUNTS.map(|lines| (lines, share(shape, lines, filters, effort.seed))),
             ),

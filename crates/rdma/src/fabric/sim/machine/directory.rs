@@ -15,7 +15,7 @@ pub(super) struct Entry {
     /// Whether memory has another value. Of a tagged line, memory has the committed one.
     pub(super) is_dirty: bool,
     /// The cores whose caches may have the line, a bit each.
-    pub(super) sharers: u64,
+    pub(super) sharers: u32,
 }
 
 impl Entry {

@@ -110,11 +110,11 @@ impl Node {
     ///
     /// # Panics
     ///
-    /// If the numbers of sets or of a filter's bits are not powers of two, a node has more than 64
+    /// If the numbers of sets or of a filter's bits are not powers of two, a node has more than 32
     /// cores, or its NIC too few queue pairs.
     #[must_use]
     pub fn new(id: NodeId, profile: &MachineProfile) -> Self {
-        assert!(profile.cores <= 64, "a node has {} cores, and the model at most 64", profile.cores);
+        assert!(profile.cores <= 32, "a node has {} cores, and the model at most 32", profile.cores);
         let queue_pairs = profile.transactions() * profile.nodes.saturating_sub(1);
         assert!(queue_pairs <= profile.queue_pairs, "a NIC has {} queue pairs of {queue_pairs}", profile.queue_pairs);
         let (hashed, indexed) = profile.write_bits;
@@ -432,7 +432,7 @@ impl Node {
 }
 
 /// Removes a line from the private caches of cores, a bit for each.
-pub(super) fn invalidate(cores: &mut [Core], line: Line, sharers: u64) {
+pub(super) fn invalidate(cores: &mut [Core], line: Line, sharers: u32) {
     let mut left = sharers;
     while left != 0 {
         cores[left.trailing_zeros() as usize].invalidate(line);

@@ -98,7 +98,7 @@ pub enum Replacement {
 pub struct MachineProfile {
     /// Nodes.
     pub nodes: usize,
-    /// Cores of a node: at most 64.
+    /// Cores of a node: at most 32.
     pub cores: usize,
     /// Transactions at a time on each core.
     pub multiplexed: usize,

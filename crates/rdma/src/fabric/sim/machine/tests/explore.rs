@@ -122,7 +122,7 @@ fn three_drawn_transactions_are_serializable_in_every_interleaving() {
     let mut rng = fastrand::Rng::with_seed(47);
     let (mut states, mut ends) = (0, 0);
     let kinds = [Op::Read as fn(_) -> _, Op::Write, Op::Fill];
-    for _ in 0..drtm_testing::rounds(2) {
+    for _ in 0..drtm_testing::rounds(8) {
         let hardware = rng.choice(HARDWARE).expect("one of three");
         let mut program = |at: usize| {
             let mut places = [(0, rng.u64(..2)), (1, rng.u64(..2))];
