@@ -22,8 +22,8 @@
 //!
 //! # The caller's obligations
 //!
-//! - Fetches and messages of one transaction from its own node to another one arrive in the order of
-//!   sending. All others may arrive in any order, and late.
+//! - Fetches and messages of one transaction from its own node to another one arrive in the order
+//!   of sending. All others may arrive in any order, and late.
 //! - [`Node::record`] precedes the first fetch from a node, so that [`Node::abort`] reaches it.
 //! - A transaction that is [`Stop::Squashed`] is aborted: [`Node::abort`]. If another node squashes
 //!   it in answer to a fetch, its own node gets a [`Message::Squash`].

@@ -6,8 +6,8 @@
 //! A *hold* is a read's of several lines, and lasts as long as that.
 //!
 //! Invariant: nothing that has a buffer waits for another one's. A commit waits for holds before it
-//! loads its own. A hold's reads pass locks that were loaded later: such a commit has written none of
-//! its lines, and only a false positive of the lock's filter could deny them.
+//! loads its own. A hold's reads pass locks that were loaded later: such a commit has written none
+//! of its lines, and only a false positive of the lock's filter could deny them.
 
 use super::{
     filter::{Key, Pair},

@@ -174,8 +174,8 @@ impl MachineProfile {
             nic_bits: 1024,
             // Section VI: m * C * D pairs.
             nic_pairs: multiplexed * cores * reached,
-            // Section V-B: "multiple". Assumed: one for each transaction of the cluster, so that none
-            // lacks a buffer.
+            // Section V-B: "multiple". Assumed: one for each transaction of the cluster, so that
+            // none lacks a buffer.
             locking_buffers: nodes * multiplexed * cores,
             // Table III.
             hash: 2,
@@ -183,8 +183,8 @@ impl MachineProfile {
             find_tags: (80, 8),
             // Table III: 100 ns.
             memory: 200,
-            // Table III: 4 channels of 64 bits at 1 GHz, with two transfers a cycle: 4 ns a line. Its 8
-            // banks are not modelled: it does not say for how long a bank is busy.
+            // Table III: 4 channels of 64 bits at 1 GHz, with two transfers a cycle: 4 ns a line.
+            // Its 8 banks are not modelled: it does not say for how long a bank is busy.
             channels: 4,
             channel_line: 8,
             // Table III: 2 us.
@@ -196,9 +196,9 @@ impl MachineProfile {
         }
     }
 
-    /// Returns the cycles of a first access of a line, without those of memory. Assumed: the hash is
-    /// on the path. Section V-B hides it behind the lookup of tags, but section VII says that the
-    /// latency of adding to filters is modelled.
+    /// Returns the cycles of a first access of a line, without those of memory. Assumed: the hash
+    /// is on the path. Section V-B hides it behind the lookup of tags, but section VII says that
+    /// the latency of adding to filters is modelled.
     pub(super) const fn directory(&self) -> u64 {
         self.llc.cycles + self.hash
     }
