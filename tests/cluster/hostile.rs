@@ -85,7 +85,7 @@ macro_rules! requests {
 
 requests! {
     Introduce = 1, Read = 2, Place = 3, Lock = 4, Line = 5, Check = 6, Guard = 7, Apply = 8, Unlock = 9, Reap = 10,
-    Scan = 11, ApplyAll = 12, Durable = 25
+    Scan = 11, Durable = 25
 }
 
 /// What a hostile node answers.

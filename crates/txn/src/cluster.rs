@@ -46,8 +46,6 @@
 
 mod access;
 mod adapt;
-mod answers;
-mod ask;
 mod builder;
 mod claims;
 mod clock;
@@ -68,6 +66,7 @@ mod peers;
 mod protocol;
 mod ranges;
 mod reach;
+mod requests;
 mod round;
 mod sets;
 mod shared;
@@ -76,7 +75,6 @@ mod state;
 mod table;
 mod time;
 mod tx;
-mod whole;
 mod wire;
 mod worker;
 

@@ -9,7 +9,6 @@
 use std::{
     cell::Cell,
     future::{Future, poll_fn},
-    marker::PhantomData,
     pin::pin,
     rc::Rc,
     task::Poll,
@@ -21,10 +20,12 @@ use drtm_rdma::{Fabric, NodeId, Phase, Time};
 
 use super::{
     ClusterError, ClusterTx,
-    ask::Ask,
     coordinator::Coordinator,
+    requests::{
+        Ask, Call,
+        lock::{Unlock, UnlockRow},
+    },
     state::{GivenUp, State},
-    wire::{Unlock, UnlockRow},
 };
 use crate::{Config, Conflict, Error};
 
@@ -203,8 +204,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             for rows in rows.chunks(UNLOCKED_AT_ONCE) {
                 let mut calls = self.rpc(Phase::Lock).to(node);
                 for Claimed { table, at, .. } in rows {
-                    let unlock = UnlockRow { table: *table, at: *at, holder, borrows: PhantomData };
-                    calls.add::<Unlock>(&unlock).map_err(failed)?;
+                    calls.add::<Call<Unlock>>(&UnlockRow { table: *table, at: *at, holder }).map_err(failed)?;
                 }
                 let posted = calls.post(None).await.map_err(failed)?;
                 given_up.borrow_mut().push(posted);

@@ -25,9 +25,9 @@ use super::{
     log::Rings,
     participant::Participant,
     peers::Peer,
+    requests::greet::{Hello, Introduce},
     shared::{Shared, VERSION},
     state::State,
-    wire::{Hello, Introduce, Refusal},
 };
 use crate::{Config, Conflict, Error, memory::storage::KeyRef, mutation::Mutation};
 
@@ -294,21 +294,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             self.endpoint().reconnect(node).map_err(|error| unreachable(error.into()))?;
         }
         let Shared { described, protocol, home, cache, by_loopback, .. } = &*self.node;
-        let (engine, borrows) = (self.node.engine_name(), std::marker::PhantomData);
-        let hello = Hello { version: VERSION, engine, protocol: protocol.name, tables: described, borrows };
-        let welcome = self.rpc.call::<Introduce>(node, &hello, None).await.map_err(unreachable)?;
-        let peer = match welcome.get() {
-            Ok(welcome) => {
-                let verbs = self.endpoint().during(Phase::Other);
-                let are_words =
-                    |table: usize| home.tables.get(table).is_some_and(|table| table.storage.takes(KeyRef::Word(0)));
-                Peer::open(verbs, node, &welcome, are_words, (cache.as_ref(), *by_loopback)).await?
-            }
-            Err(error) if error.refused() == Some(Refusal::Other as u32) => {
-                return Err(ClusterError::Refused { node, reason: Refusal::Other }.into());
-            }
-            Err(error) => return Err(unreachable(error)),
-        };
+        let hello =
+            Hello { version: VERSION, engine: self.node.engine_name(), protocol: protocol.name, tables: described };
+        let welcome = self.call::<Introduce, _>(node, hello, |welcome| welcome).await?;
+        let are_words = |table: usize| home.tables.get(table).is_some_and(|table| table.storage.takes(KeyRef::Word(0)));
+        let verbs = self.endpoint().during(Phase::Other);
+        let peer = Peer::open(verbs, node, &welcome, are_words, (cache.as_ref(), *by_loopback)).await?;
         let mut met = self.met.borrow_mut();
         let length = met.len().max(index + 1);
         met.resize(length, None);

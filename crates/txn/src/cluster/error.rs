@@ -5,7 +5,7 @@ use std::time::Duration;
 use drtm_kv::{PeerError, RemoteError};
 use drtm_rdma::{FabricError, NodeId, RegionError, rpc::RpcError};
 
-use super::wire::Refusal;
+use super::Refusal;
 
 /// What a cluster refuses, or cannot carry out.
 ///

@@ -19,7 +19,7 @@ use drtm_rdma::{Fabric, Phase};
 
 use super::{
     ClusterTx, Rows, Sets, Worker,
-    ask::{Ask, Asks},
+    requests::{Ask, Asks},
     round::keep_first,
     state::{Intent, Op, Row},
     tx::PATIENCE,
@@ -241,7 +241,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             .map(|(row, number)| match row.intent {
                 _ if row.owner == id => Ask::Read(number),
                 Intent::Read => Ask::Lease(number),
-                _ if worker.is_one_sided(state, Ask::Lock(number)) => Ask::Lock(number),
+                _ if worker.is_locked_by_verbs(state, number) => Ask::Lock(number),
                 _ => Ask::Read(number),
             })
             .collect();

@@ -15,7 +15,7 @@ use drtm_kv::{
 };
 use drtm_rdma::{Endpoint, NodeId, Offset, Port, RegionId, Remote, Verbs};
 
-use super::{ClusterError, wire::Welcome};
+use super::{ClusterError, requests::greet::Welcome};
 use crate::{Conflict, Durability, Error, memory::storage::KeyRef, mutation::Mutation};
 
 /// A node, as its peers reach into its memory.

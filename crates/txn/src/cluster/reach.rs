@@ -7,7 +7,6 @@ use drtm_rdma::{Atomicity, Fabric, Phase, VerbError};
 
 use super::{
     ClusterError, Form,
-    ask::Ask,
     coordinator::Coordinator,
     peers::{Glimpse, Locked, Peer, all},
     round::keep_first,
@@ -29,61 +28,32 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
-    /// Whether a request to another node is carried out by verbs.
-    pub(super) fn is_one_sided(&self, state: &State<'e, F::Port>, ask: Ask) -> bool {
-        if let Ask::Log(_) | Ask::Void(_) = ask {
-            return self.logs_by_verbs(state.node_of(ask));
-        }
-        match ask {
-            Ask::Read(row) => {
-                let row = &state.rows[row as usize];
-                state.forms.read == Form::OneSided
-                    && !row.is_missed
-                    && self.peer(row.owner).is_some_and(|peer| peer.has(row.table))
-            }
-            Ask::Check(row) => state.rows[row as usize].location.is_some(),
-            Ask::Lock(row) => {
-                state.forms.lock == Form::OneSided
-                    && !self.commits_whole(state.rows[row as usize].owner)
-                    && self.swaps()
-                    && !state.claims
-                    && (state.rows[row as usize].keeps_its_length() || self.is_seizable(&state.rows[row as usize]))
-            }
-            Ask::Lease(row) => self.is_leased_by_verbs(&state.rows[row as usize]),
-            Ask::Apply(row) => state.is_written_by_verbs(row),
-            _ => false,
-        }
+    /// Returns whether a row of another node is locked by verbs.
+    pub(super) fn is_locked_by_verbs(&self, state: &State<'e, F::Port>, number: u32) -> bool {
+        let row = &state.rows[number as usize];
+        state.forms.lock == Form::OneSided
+            && !self.commits_whole(row.owner)
+            && self.swaps()
+            && !state.claims
+            && (row.keeps_its_length() || self.is_seizable(row))
     }
 
-    /// Carries requests out by verbs, all at the same time.
-    pub(super) async fn reach(&self, state: &mut State<'e, F::Port>, phase: Phase, asks: &[Ask]) -> Result<(), Error> {
+    /// Locks rows by verbs: those that are read with that, and those that were read before.
+    pub(super) async fn lock_by_verbs(
+        &self,
+        state: &mut State<'e, F::Port>,
+        phase: Phase,
+        rows: &[u32],
+    ) -> Result<(), Error> {
+        let (seized, known): (Vec<u32>, Vec<u32>) =
+            rows.iter().partition(|row| self.is_seizable(&state.rows[**row as usize]));
         let mut outcome = Ok(());
-        if let [Ask::Log(_) | Ask::Void(_), ..] = asks {
-            return self.write_log(state, phase, asks).await;
-        }
-        let of_kind = |kind: fn(Ask) -> Option<u32>| -> Vec<u32> { asks.iter().filter_map(|ask| kind(*ask)).collect() };
-        let reads = of_kind(|ask| if let Ask::Read(row) = ask { Some(row) } else { None });
-        if !reads.is_empty() {
-            keep_first(&mut outcome, self.read_all(state, phase, &reads).await);
-        }
-        let checks = of_kind(|ask| if let Ask::Check(row) = ask { Some(row) } else { None });
-        if !checks.is_empty() {
-            keep_first(&mut outcome, self.check_all(state, phase, &checks).await);
-        }
-        let leases = of_kind(|ask| if let Ask::Lease(row) = ask { Some(row) } else { None });
-        if !leases.is_empty() {
-            keep_first(&mut outcome, self.lease_all(state, phase, &leases).await);
-        }
-        let mut locks = of_kind(|ask| if let Ask::Lock(row) = ask { Some(row) } else { None });
-        let seized: Vec<u32> = locks.extract_if(.., |row| self.is_seizable(&state.rows[*row as usize])).collect();
         if !seized.is_empty() {
             keep_first(&mut outcome, self.seize_all(state, phase, &seized).await);
         }
-        if !locks.is_empty() {
-            keep_first(&mut outcome, self.lock_all(state, phase, &locks).await);
+        if !known.is_empty() {
+            keep_first(&mut outcome, self.lock_all(state, phase, &known).await);
         }
-        let writes = of_kind(|ask| if let Ask::Apply(row) = ask { Some(row) } else { None });
-        keep_first(&mut outcome, self.write_all(state, phase, &writes).await);
         outcome
     }
 
@@ -107,7 +77,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         all(self.endpoint(), others.iter().map(look).collect()).await.into_iter().collect()
     }
 
-    async fn read_all(&self, state: &mut State<'e, F::Port>, phase: Phase, rows: &[u32]) -> Result<(), Error> {
+    pub(super) async fn read_all(
+        &self,
+        state: &mut State<'e, F::Port>,
+        phase: Phase,
+        rows: &[u32],
+    ) -> Result<(), Error> {
         let (verbs, holder) = (self.endpoint().during(phase), (state.holder, S::has as fn(Mutation) -> bool));
         let glimpses = {
             let keys = &state.arena.keys;
@@ -127,7 +102,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         outcome
     }
 
-    async fn check_all(&self, state: &mut State<'e, F::Port>, phase: Phase, rows: &[u32]) -> Result<(), Error> {
+    pub(super) async fn check_all(
+        &self,
+        state: &mut State<'e, F::Port>,
+        phase: Phase,
+        rows: &[u32],
+    ) -> Result<(), Error> {
         let (verbs, holder) = (self.endpoint().during(phase), state.holder);
         let checked = {
             let keys = &state.arena.keys;
@@ -196,7 +176,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     /// Posts the writes of rows that were locked by verbs.
-    async fn write_all(&self, state: &mut State<'e, F::Port>, phase: Phase, rows: &[u32]) -> Result<(), Error> {
+    pub(super) async fn write_all(
+        &self,
+        state: &mut State<'e, F::Port>,
+        phase: Phase,
+        rows: &[u32],
+    ) -> Result<(), Error> {
         let mut outcome = Ok(());
         let mut rows = rows.iter();
         loop {
@@ -316,7 +301,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
         if let Some([epoch, open]) = line {
             self.owner(node).has_number(epoch, open == 0 || overwrites);
         }
-        self.has_locked(number, before)
+        self.note_locked(number, before)
     }
 
     /// Whether a row that is locked can be given a version in its owner's epoch. Its owner finds it

@@ -10,7 +10,7 @@ use super::{
     adapt::Board,
     log::{LogConfig, OnlyLogged},
     participant::Home,
-    wire::Welcome,
+    requests::greet::Welcome,
 };
 use crate::{Config, Db};
 

@@ -12,7 +12,12 @@ use drtm_kv::{Handle, Holder, Location, ROUND_TURNS, RecordLock, Version};
 use drtm_rdma::{NodeId, Pending, Port, Time, rpc::Posted};
 use rustc_hash::FxHashMap;
 
-use super::{ask::Asked, log::Logging, protocol::Forms, ranges::FetchedRange};
+use super::{
+    log::Logging,
+    protocol::Forms,
+    ranges::FetchedRange,
+    requests::{Asked, apply::Parts},
+};
 use crate::{
     Conflict, Error,
     index::RowEntries,
@@ -243,6 +248,8 @@ pub(super) struct State<'e, P: Port> {
     pub(super) sent: Vec<Sent<'e, P>>,
     /// Locks that were taken one-sidedly.
     pub(super) locks: Vec<(u32, RecordLock)>,
+    /// What it writes, by the nodes that carry it out.
+    pub(super) parts: Parts,
     /// Rows that are being written one-sidedly.
     pub(super) written: Vec<(NodeId, Pending<'e, P, ()>)>,
     /// What it has in the rings of backups.
@@ -290,6 +297,7 @@ impl<P: Port> State<'_, P> {
             arena: Arena::default(),
             sent: Vec::new(),
             locks: Vec::new(),
+            parts: Parts::default(),
             written: Vec::new(),
             log: Logging::default(),
             is_decided: false,
@@ -322,6 +330,7 @@ impl<P: Port> State<'_, P> {
         self.arena.clear();
         self.sent.clear();
         self.locks.clear();
+        self.parts.clear();
         self.written.clear();
         self.log.clear();
         (self.is_decided, self.is_over, self.claims, self.culprit) = (false, false, false, None);
@@ -361,6 +370,7 @@ impl<P: Port> State<'_, P> {
         self.arena.values.truncate(0);
         self.sent.clear();
         self.locks.clear();
+        self.parts.clear();
         self.written.clear();
         self.log.clear_for_claims();
         self.claims_until = None;

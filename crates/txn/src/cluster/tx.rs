@@ -13,8 +13,8 @@ use drtm_rdma::{Fabric, NodeId, Phase};
 
 pub use self::entry::{ClusterEntry, ClusterOccupiedEntry, ClusterVacantEntry};
 use super::{
-    ask::{Ask, Asks},
     coordinator::Coordinator,
+    requests::{Ask, Asks},
     round::keep_first,
     state::{Culprit, Row, State},
 };
@@ -219,7 +219,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     pub(super) async fn reserve_log(&mut self) -> Result<(), Error> {
         match &mut self.state {
             Some(state) => {
-                self.worker.fits_one_message(state).await?;
+                self.worker.check_fits(state).await?;
                 self.worker.reserve_log(state).await
             }
             None => Ok(()),
@@ -249,7 +249,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         // A lock that is taken one-sidedly brings the line with it.
         let locks = asks.clone();
         let is_asked = |state: &State<'e, F::Port>, node| {
-            locks.iter().any(|lock| state.node_of(*lock) == node && !self.worker.is_one_sided(state, *lock))
+            locks.iter().any(|lock| lock.node(state) == node && !lock.is_by_verbs(&self.worker, state))
         };
         self.ask_lines(&mut asks, Ask::Line, is_asked);
         self.round(Phase::Lock, &asks).await
@@ -306,7 +306,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
                     .collect();
                 outcome = outcome.and(self.round(Phase::Commit, &early).await);
             }
-            let mut asks = self.ask(Ask::Apply, |row| row.is_written() && !row.is_sent);
+            let mut asks = match &mut self.state {
+                Some(state) => self.worker.divide_changes(state),
+                None => Asks::new(),
+            };
             asks.extend(self.ask(Ask::Unlock, |row| row.is_locked && !row.is_written()));
             if !waits && let Some(state) = &mut self.state {
                 // The worker waits for the end.

@@ -14,7 +14,7 @@ use crate::{
     AsKey, Codec, Config, Error, Key, KeyRange, KeyedRow, Ordered,
     cluster::{
         ClusterTable, Sorted,
-        ask::{Ask, Asks},
+        requests::{Ask, Asks},
         state::{Op, ScannedRange, State},
     },
     memory::{arena::ArenaKey, storage::KeyRef},

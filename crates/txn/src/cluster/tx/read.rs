@@ -8,7 +8,7 @@ use crate::{
     AsKey, Codec, Config, Error, Key,
     cluster::{
         ClusterTable, Point, Stored,
-        ask::{Ask, Asks},
+        requests::{Ask, Asks},
         state::Row,
         table::owner_of,
     },

@@ -1,0 +1,106 @@
+//! Validation: of a row that was read, and of the guard of a key that was missing.
+
+use drtm_kv::{Handle, Holder, ReadEntry, Version};
+use drtm_rdma::{Cost, Fabric, NodeId, Phase, Port};
+
+use super::{Request, Serving, TxRequest};
+use crate::{
+    Config, Conflict, Error,
+    cluster::{Refusal, coordinator::Coordinator, state::State, wire::messages},
+    memory::storage::Absence,
+};
+
+messages! {
+    /// Asks whether a record is as it was seen.
+    CheckRow { at: Handle, seen: Version, holder: Holder, }
+    /// Asks whether a guard is as it was.
+    CheckGuard { absence: Absence, }
+}
+
+/// Looks whether a record is as it was seen, and no other transaction has it locked.
+pub(in crate::cluster) enum Check {}
+
+impl Request for Check {
+    const NUMBER: u16 = 6;
+    const COST: Option<Cost> = Some(Cost::Lock);
+    type Body<'a> = CheckRow;
+    type Reply<'a> = bool;
+
+    fn serve<'p, F: Fabric, S: Config<Engine = F::Engine>>(
+        CheckRow { at, seen, holder }: CheckRow,
+        Serving { participant, .. }: Serving<'p, '_, F, S>,
+    ) -> Result<bool, Refusal> {
+        Ok(participant.home.db.store.records().is_still(ReadEntry { at, version: seen }, holder))
+    }
+}
+
+impl TxRequest for Check {
+    type Of = Self;
+
+    fn body<'a, P: Port>(state: &'a State<'_, P>, row: u32) -> CheckRow {
+        let row = &state.rows[row as usize];
+        CheckRow { at: row.at.unwrap_or_default(), seen: row.seen, holder: state.holder }
+    }
+
+    fn answered<P: Port>(_: &mut State<'_, P>, _: u32, is_still: bool) -> Result<(), Error> {
+        if is_still { Ok(()) } else { Err(Conflict::Validation.into()) }
+    }
+
+    fn is_by_verbs<'e, F: Fabric, S: Config<Engine = F::Engine>>(
+        _: &Coordinator<'e, F, S>,
+        state: &State<'e, F::Port>,
+        row: u32,
+    ) -> bool {
+        state.rows[row as usize].location.is_some()
+    }
+
+    async fn reach<'e, F: Fabric, S: Config<Engine = F::Engine>>(
+        worker: &Coordinator<'e, F, S>,
+        state: &mut State<'e, F::Port>,
+        phase: Phase,
+        rows: &[u32],
+    ) -> Result<(), Error> {
+        worker.check_all(state, phase, rows).await
+    }
+}
+
+/// Looks whether no key has come to where one was missing.
+pub(in crate::cluster) enum Guard {}
+
+impl Request for Guard {
+    const NUMBER: u16 = 7;
+    const COST: Option<Cost> = Some(Cost::Lock);
+    type Body<'a> = CheckGuard;
+    type Reply<'a> = bool;
+
+    fn serve<'p, F: Fabric, S: Config<Engine = F::Engine>>(
+        CheckGuard { absence }: CheckGuard,
+        Serving { participant, .. }: Serving<'p, '_, F, S>,
+    ) -> Result<bool, Refusal> {
+        let records = participant.home.db.store.records();
+        Ok(match absence {
+            Absence::Bucket(bucket) => records.is_unchanged(&bucket),
+            Absence::Leaf(leaf) => records.is_unchanged(&leaf),
+        })
+    }
+}
+
+impl TxRequest for Guard {
+    type Of = Self;
+
+    fn node<P: Port>(state: &State<'_, P>, guard: u32) -> NodeId {
+        state.missing[guard as usize].owner
+    }
+
+    fn row<P: Port>(_: &State<'_, P>, _: u32) -> Option<u32> {
+        None
+    }
+
+    fn body<'a, P: Port>(state: &'a State<'_, P>, guard: u32) -> CheckGuard {
+        CheckGuard { absence: state.missing[guard as usize].absence }
+    }
+
+    fn answered<P: Port>(_: &mut State<'_, P>, _: u32, holds: bool) -> Result<(), Error> {
+        if holds { Ok(()) } else { Err(Conflict::Phantom.into()) }
+    }
+}

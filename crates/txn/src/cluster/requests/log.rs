@@ -1,0 +1,190 @@
+//! Requests of producers of rings to the backups that keep them.
+
+use drtm_kv::Holder;
+use drtm_rdma::{
+    Cost, Fabric, NodeId, Phase, Port,
+    rpc::{Decode, DecodeError, Encode, Reader},
+};
+use smallvec::SmallVec;
+
+use super::{Ask, Request, Serving, TxRequest};
+use crate::{
+    Config, Error,
+    cluster::{Refusal, coordinator::Coordinator, state::State, wire::messages},
+};
+
+messages! {
+    /// Asks a backup for a ring, for the worker with this name.
+    OpenRingFor { producer: Holder, }
+    /// Writes bytes of a record into a ring.
+    AppendTo<'a> { ring: u32, producer: Holder, position: u64, bytes: &'a [u8], }
+    /// Tells up to where the records of a ring are decided, or void.
+    SettleUpTo { ring: u32, producer: Holder, settled: u64, }
+}
+
+/// Where a backup has made a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cluster) struct RingPlace {
+    pub(in crate::cluster) number: u32,
+    /// Where it is in the backup's memory.
+    pub(in crate::cluster) at: u64,
+    /// Bytes of records that it has room for.
+    pub(in crate::cluster) size: u64,
+    /// The position of the first record.
+    pub(in crate::cluster) start: u64,
+}
+
+impl Encode for RingPlace {
+    fn encode(&self, into: &mut Vec<u8>) {
+        (self.number, self.at, self.size, self.start).encode(into);
+    }
+}
+
+impl<'a> Decode<'a> for RingPlace {
+    fn decode(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let (number, at, size, start): (u32, u64, u64, u64) = Decode::decode(from)?;
+        if !size.is_power_of_two() || size < 64 || start < size {
+            return Err(DecodeError::Invalid { what: "ring" });
+        }
+        Ok(Self { number, at, size, start })
+    }
+}
+
+/// Makes a ring for a worker of any node.
+pub(in crate::cluster) enum OpenRing {}
+
+impl Request for OpenRing {
+    const NUMBER: u16 = 22;
+    const COST: Option<Cost> = Some(Cost::Update);
+    type Body<'a> = OpenRingFor;
+    type Reply<'a> = RingPlace;
+
+    fn serve<'p, F: Fabric, S: Config<Engine = F::Engine>>(
+        OpenRingFor { producer }: OpenRingFor,
+        at: Serving<'p, '_, F, S>,
+    ) -> Result<RingPlace, Refusal> {
+        at.check_producer(producer)?;
+        at.participant.backup()?.open(producer)
+    }
+}
+
+/// Writes bytes of a record into a ring. Answers up to where the ring is free.
+pub(in crate::cluster) enum Append {}
+
+impl Request for Append {
+    const NUMBER: u16 = 23;
+    const COST: Option<Cost> = Some(Cost::Update);
+    type Body<'a> = AppendTo<'a>;
+    type Reply<'a> = u64;
+
+    fn serve<'p, F: Fabric, S: Config<Engine = F::Engine>>(
+        AppendTo { ring, producer, position, bytes }: AppendTo<'_>,
+        at: Serving<'p, '_, F, S>,
+    ) -> Result<u64, Refusal> {
+        at.check_producer(producer)?;
+        at.participant.backup()?.write((ring, producer), position, bytes)
+    }
+}
+
+/// Notes up to where records of a ring are settled. Answers up to where the ring is free.
+pub(in crate::cluster) enum Settle {}
+
+impl Request for Settle {
+    const NUMBER: u16 = 24;
+    const COST: Option<Cost> = None;
+    type Body<'a> = SettleUpTo;
+    type Reply<'a> = u64;
+
+    fn serve<'p, F: Fabric, S: Config<Engine = F::Engine>>(
+        SettleUpTo { ring, producer, settled }: SettleUpTo,
+        at: Serving<'p, '_, F, S>,
+    ) -> Result<u64, Refusal> {
+        at.check_producer(producer)?;
+        at.participant.backup()?.settle((ring, producer), settled)
+    }
+}
+
+/// Writes a piece of a record, by its number, to a backup.
+pub(in crate::cluster) enum Log {}
+
+impl TxRequest for Log {
+    type Of = Append;
+
+    fn node<P: Port>(state: &State<'_, P>, piece: u32) -> NodeId {
+        state.log.node_of_piece(piece)
+    }
+
+    fn row<P: Port>(_: &State<'_, P>, _: u32) -> Option<u32> {
+        None
+    }
+
+    fn body<'a, P: Port>(state: &'a State<'_, P>, piece: u32) -> AppendTo<'a> {
+        let (ring, position, bytes) = state.log.piece(piece);
+        AppendTo { ring, producer: state.holder.in_slot(0), position, bytes }
+    }
+
+    fn answered<P: Port>(state: &mut State<'_, P>, piece: u32, freed: u64) -> Result<(), Error> {
+        state.log.has_freed(piece, freed);
+        Ok(())
+    }
+
+    fn is_by_verbs<'e, F: Fabric, S: Config<Engine = F::Engine>>(
+        worker: &Coordinator<'e, F, S>,
+        state: &State<'e, F::Port>,
+        piece: u32,
+    ) -> bool {
+        worker.logs_by_verbs(Self::node(state, piece))
+    }
+
+    async fn reach<'e, F: Fabric, S: Config<Engine = F::Engine>>(
+        worker: &Coordinator<'e, F, S>,
+        state: &mut State<'e, F::Port>,
+        phase: Phase,
+        pieces: &[u32],
+    ) -> Result<(), Error> {
+        let asks: SmallVec<[Ask; 16]> = pieces.iter().copied().map(Ask::Log).collect();
+        worker.write_log(state, phase, &asks).await
+    }
+}
+
+/// Makes a record void that a backup has.
+pub(in crate::cluster) enum Void {}
+
+impl TxRequest for Void {
+    type Of = Append;
+
+    fn node<P: Port>(state: &State<'_, P>, record: u32) -> NodeId {
+        state.log.node_of_record(record)
+    }
+
+    fn row<P: Port>(_: &State<'_, P>, _: u32) -> Option<u32> {
+        None
+    }
+
+    fn body<'a, P: Port>(state: &'a State<'_, P>, record: u32) -> AppendTo<'a> {
+        let (ring, position, bytes) = state.log.void(record);
+        AppendTo { ring, producer: state.holder.in_slot(0), position, bytes }
+    }
+
+    fn answered<P: Port>(_: &mut State<'_, P>, _: u32, _: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn is_by_verbs<'e, F: Fabric, S: Config<Engine = F::Engine>>(
+        worker: &Coordinator<'e, F, S>,
+        state: &State<'e, F::Port>,
+        record: u32,
+    ) -> bool {
+        worker.logs_by_verbs(Self::node(state, record))
+    }
+
+    async fn reach<'e, F: Fabric, S: Config<Engine = F::Engine>>(
+        worker: &Coordinator<'e, F, S>,
+        state: &mut State<'e, F::Port>,
+        phase: Phase,
+        records: &[u32],
+    ) -> Result<(), Error> {
+        let asks: SmallVec<[Ask; 16]> = records.iter().copied().map(Ask::Void).collect();
+        worker.write_log(state, phase, &asks).await
+    }
+}

@@ -1,0 +1,211 @@
+//! Reading the rows of a range, a page at a time.
+
+use std::ops::{Bound, ControlFlow};
+
+use drtm_kv::{Handle, Holder, ReadEntry, Version};
+use drtm_rdma::{
+    Cost, Fabric, NodeId, Port,
+    rpc::{Decode, DecodeError, Encode, Reader},
+};
+use smallvec::SmallVec;
+
+use super::{
+    Request, Serving, TxRequest,
+    read::{Found, Is},
+};
+use crate::{
+    Config, Error,
+    cluster::{
+        ClusterError, Refusal,
+        state::{Missing, ScannedRange, State},
+        wire::{Wire, messages},
+    },
+    memory::storage::{Absence, KeyRef},
+    tx::position::Way,
+};
+
+/// Bytes of rows that are read at once on this node.
+const PAGE: usize = 1 << 16;
+
+messages! {
+    /// Asks for the rows of a range from its front, or from its back: as many as a message has room
+    /// for, and no more than `most`.
+    ScanRows<'a> {
+        table: u16,
+        low: Bound<KeyRef<'a>>,
+        high: Bound<KeyRef<'a>>,
+        holder: Holder,
+        is_back: bool,
+        most: u32,
+    }
+    /// A record of a range. If its version is a removed one, the row is not there.
+    ScannedRow<'a> { key: KeyRef<'a>, at: Handle, version: Version, value: &'a [u8], }
+}
+
+/// Rows of a range, and the owner's count of changes from before.
+#[derive(Clone, Debug)]
+pub(in crate::cluster) struct Scanned<'a> {
+    count: u64,
+    /// Whether these are all that there are.
+    is_whole: bool,
+    /// The leaves that were passed.
+    passed: SmallVec<[Absence; 8]>,
+    /// The rows, one behind the other.
+    rows: &'a [u8],
+}
+
+impl Encode for Scanned<'_> {
+    fn encode(&self, into: &mut Vec<u8>) {
+        (self.count, self.is_whole, self.passed.len() as u32).encode(into);
+        self.passed.iter().for_each(|leaf| leaf.put(into));
+        self.rows.encode(into);
+    }
+}
+
+impl<'a> Decode<'a> for Scanned<'a> {
+    fn decode(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let (count, is_whole, leaves): (u64, bool, u32) = Decode::decode(from)?;
+        let mut passed = SmallVec::new();
+        for _ in 0..leaves {
+            passed.push(Wire::take(from)?);
+        }
+        let rows: &[u8] = Decode::decode(from)?;
+        // All of them are looked at now, so that they can be taken without errors.
+        let mut reader = Reader::new(rows);
+        while reader.finish().is_err() {
+            ScannedRow::decode(&mut reader)?;
+        }
+        Ok(Self { count, is_whole, passed, rows })
+    }
+}
+
+impl<'a> Scanned<'a> {
+    /// Returns the rows, in the order of their keys.
+    fn iter(&self) -> impl Iterator<Item = ScannedRow<'a>> + use<'a> {
+        let mut reader = Reader::new(self.rows);
+        std::iter::from_fn(move || ScannedRow::decode(&mut reader).ok())
+    }
+}
+
+/// Reads the rows of a range from one end: so many at most, and as many as there is room for.
+pub(in crate::cluster) enum Scan {}
+
+impl Request for Scan {
+    const NUMBER: u16 = 11;
+    const COST: Option<Cost> = Some(Cost::Lookup);
+    type Body<'a> = ScanRows<'a>;
+    type Reply<'a> = Scanned<'a>;
+
+    fn serve<'p, F: Fabric, S: Config<Engine = F::Engine>>(
+        ScanRows { table, low, high, holder, is_back, most }: ScanRows<'_>,
+        Serving { participant, worker, caller }: Serving<'p, '_, F, S>,
+    ) -> Result<Scanned<'p>, Refusal> {
+        // What a message has beside rows: leaves, most of all.
+        let of_message = worker.endpoint().capabilities().max_message_bytes / 2;
+        let room = if caller == worker.id() { PAGE } else { of_message };
+        let count = participant.count()?;
+        let served = participant.home.tables.get(usize::from(table)).ok_or(Refusal::NoTable)?;
+        if !served.storage.is_ordered() {
+            return Err(Refusal::NotOrdered);
+        }
+        for key in [&low, &high] {
+            if let Bound::Included(key) | Bound::Excluded(key) = key
+                && !served.storage.takes(*key)
+            {
+                return Err(Refusal::NotItsKey);
+            }
+        }
+        if let (Bound::Included(low) | Bound::Excluded(low), Bound::Included(high) | Bound::Excluded(high)) =
+            (low, high)
+            && low > high
+        {
+            return Ok(Scanned { count, is_whole: true, passed: SmallVec::new(), rows: &[] });
+        }
+        let way = if is_back { Way::Down } else { Way::Up };
+        let (records, value) = (participant.home.db.store.records(), &mut participant.value);
+        let (mut passed, mut refused, mut is_whole, mut left) = (Vec::new(), None, true, most);
+        let mut dead = None;
+        value.clear();
+        served.storage.scan((low, high, way), &mut passed, |key, ReadEntry { at, version }, bytes| {
+            // Looked at after the value: a lock that was given up meanwhile has left another
+            // version.
+            if let Some(other) = records.holder_of(at).filter(|other| *other != holder) {
+                refused = Some(Refusal::Locked);
+                dead = worker.is_dead(other).then_some((at, other));
+                return ControlFlow::Break(());
+            }
+            let (end, bytes) = (value.len(), if version.is_removed() { &[] } else { bytes });
+            ScannedRow { key, at, version, value: bytes }.encode(value);
+            if value.len() > room {
+                value.truncate(end);
+                is_whole = false;
+                refused = (end == 0).then_some(Refusal::TooLong);
+                return ControlFlow::Break(());
+            }
+            left = left.saturating_sub(u32::from(!version.is_removed()));
+            is_whole = left > 0;
+            if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        if let Some((at, holder)) = dead {
+            return Err(participant.free_from_dead(at, holder));
+        }
+        match refused {
+            Some(refusal) => Err(refusal),
+            None => {
+                let passed = passed.into_iter().map(Absence::Leaf).collect();
+                Ok(Scanned { count, is_whole, passed, rows: &participant.value })
+            }
+        }
+    }
+}
+
+impl TxRequest for Scan {
+    type Of = Self;
+
+    fn node<P: Port>(state: &State<'_, P>, span: u32) -> NodeId {
+        state.spans[span as usize].owner
+    }
+
+    fn row<P: Port>(_: &State<'_, P>, _: u32) -> Option<u32> {
+        None
+    }
+
+    fn body<'a, P: Port>(state: &'a State<'_, P>, span: u32) -> ScanRows<'a> {
+        let ScannedRange { table, low, high, way, most, .. } = state.spans[span as usize];
+        let [low, high] = [low, high].map(|bound| bound.map(|key| key.in_bytes(&state.arena.keys)));
+        ScanRows { table, low, high, holder: state.holder, is_back: way == Way::Down, most }
+    }
+
+    fn answered<P: Port>(state: &mut State<'_, P>, number: u32, scanned: Scanned<'_>) -> Result<(), Error> {
+        let ScannedRange { table, owner, way, is_final, .. } = state.spans[number as usize];
+        state.owner(owner).has_count(scanned.count);
+        if !is_final {
+            state.missing.extend(scanned.passed.iter().map(|absence| Missing { owner, absence: *absence }));
+        }
+        let mut has_some = false;
+        for ScannedRow { key, at, version, value } in scanned.iter() {
+            if !state.spans[number as usize].has(key, &state.arena.keys) {
+                return Err(ClusterError::Nonsense { node: owner, what: "a row that is not of the range" }.into());
+            }
+            let row = state.row(table, key, owner)?;
+            let place = Bound::Excluded(state.rows[row as usize].key);
+            let span = &mut state.spans[number as usize];
+            match way {
+                Way::Up => span.low = place,
+                Way::Down => span.high = place,
+            }
+            has_some = true;
+            state.rows[row as usize].is_final = is_final;
+            // What the transaction writes itself is seen as it writes it. Whether others change it
+            // is found out when it is locked.
+            if !state.rows[row as usize].is_written() {
+                state.note_found(row, &Found { count: scanned.count, is: Is::Record { at, version, value } })?;
+            }
+        }
+        if !scanned.is_whole && !has_some {
+            return Err(ClusterError::Nonsense { node: owner, what: "no rows, and more to come" }.into());
+        }
+        state.spans[number as usize].is_whole = scanned.is_whole;
+        Ok(())
+    }
+}
