@@ -96,7 +96,7 @@ fn after_death(protocol: Protocol, polls: u32, by_owner: bool) -> bool {
             let endpoint = dying.endpoint().expect("room");
             let worker = dying.worker(&endpoint).expect("few");
             block_on(&endpoint, write(&worker, pairs, 1)).expect("room");
-            block_on(&endpoint, polled(write(&worker, pairs, 2), polls))
+            block_on(&endpoint, polled(write(&worker, pairs, 2), polls)).is_some()
         };
         fabric.kill(NodeId(1)).expect("it is here");
         if by_owner {

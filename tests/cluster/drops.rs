@@ -27,18 +27,18 @@ struct Drops {
     rings: Rings,
 }
 
-/// Polls a future so often, and then drops it. Whether it has come to its end.
-pub(crate) async fn polled(future: impl Future, times: u32) -> bool {
+/// Polls a future so often, and then drops it. Returns its output, if it has come to its end.
+pub(crate) async fn polled<T>(future: impl Future<Output = T>, times: u32) -> Option<T> {
     let mut future = pin!(future);
     let mut left = times;
     poll_fn(|context| {
         if left == 0 {
-            return Poll::Ready(false);
+            return Poll::Ready(None);
         }
         left -= 1;
         match future.as_mut().poll(context) {
-            Poll::Ready(_) => Poll::Ready(true),
-            Poll::Pending if left == 0 => Poll::Ready(false),
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
     })
@@ -80,7 +80,7 @@ impl Script for Drops {
             );
             let transaction = async { if self.fetches { fetched.await } else { optimistic.await } };
             match is_dropped_after {
-                Some(polls) => polled(transaction, polls).await,
+                Some(polls) => polled(transaction, polls).await.is_some(),
                 None => {
                     transaction.await.expect("all nodes are here");
                     true

@@ -33,19 +33,19 @@ pub(crate) const SKEW: i64 = 700_000;
 /// Random transactions.
 #[derive(Clone)]
 pub(crate) struct Fetched {
-    keys: u64,
+    pub(crate) keys: u64,
     /// Of each coroutine.
-    transactions: u64,
-    seed: u64,
+    pub(crate) transactions: u64,
+    pub(crate) seed: u64,
     /// Whether the bodies do nothing but to change rows that are there.
-    only_updates: bool,
-    rings: Rings,
-    logs: Logs,
+    pub(crate) only_updates: bool,
+    pub(crate) rings: Rings,
+    pub(crate) logs: Logs,
 }
 
 /// A row that a transaction comes to, and how.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+pub(crate) struct Step {
     table: u32,
     key: u64,
     act: u8,
@@ -88,7 +88,7 @@ fn note_range(table: u32, keys: Range<u64>, seen: Vec<(u64, u64)>, own: &Own, re
 }
 
 impl Fetched {
-    fn steps(&self, random: &mut Rng) -> Vec<Step> {
+    pub(crate) fn steps(&self, random: &mut Rng) -> Vec<Step> {
         let reads = if random.u8(0..3) == 0 { 0..3 } else { 0..6 };
         let tables = if self.only_updates { 0..1 } else { 0..4 };
         let mut step = || {
@@ -133,7 +133,7 @@ impl Fetched {
     }
 
     /// Does what the steps say.
-    fn run_fetched<F: Fabric<Engine = NoHtm>>(
+    pub(crate) fn run_fetched<F: Fabric<Engine = NoHtm>>(
         &self,
         rows: &mut Rows<'_, '_, F, Tested>,
         tables: Tables,

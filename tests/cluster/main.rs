@@ -18,6 +18,7 @@ mod hostile;
 mod indexes;
 mod leases;
 mod local;
+mod program;
 mod refusals;
 mod replicated;
 mod rings;

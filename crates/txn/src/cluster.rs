@@ -45,6 +45,7 @@
 //! [`Refusal::HolderDead`].
 
 mod access;
+mod acquire;
 mod adapt;
 mod builder;
 mod claims;

@@ -121,6 +121,9 @@ pub enum Mutation {
     ClaimsNotAwaited,
     /// A single row that was read by verbs is not validated.
     SingleReadsBelieved,
+    /// A transaction of a cluster that is given up leaves a lock that a swap may have taken at an
+    /// outdated place.
+    StaleLocksKept,
     /// A lock that verbs take late counts as taken before its owner's line was read.
     LateLinesNotRead,
 }

@@ -25,7 +25,7 @@ use super::{
         Ask, Call,
         lock::{Unlock, UnlockRow},
     },
-    state::{GivenUp, State},
+    state::{GivenUp, Hold, Place, Sight, State},
 };
 use crate::{Config, Conflict, Error};
 
@@ -87,10 +87,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// Locks a row as soon as it is free, if it has a record.
     async fn claim_one(&mut self, row: u32, deadline: Option<Time>) -> Result<(), Error> {
         let mut tries = 0;
-        while self.state().rows[row as usize].at.is_some() {
+        while self.state().rows[row as usize].place != Place::Nowhere {
             let outcome = self.round(Phase::Lock, &[Ask::Lock(row)]).await;
             if deadline.is_none_or(|deadline| self.worker.endpoint().now() < deadline)
-                && self.is_to_be_repeated(&outcome, &mut tries, CLAIM_PATIENCE).await
+                && self.pause_before_retry(&outcome, &mut tries, CLAIM_PATIENCE).await
             {
                 continue;
             }
@@ -98,10 +98,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
                 Ok(()) => break,
                 Err(Error::Conflict(Conflict::Moved)) if tries < CLAIM_PATIENCE => {
                     // It is looked up once more, and then locked where it is now.
-                    self.state().rows[row as usize].at = None;
+                    self.state().rows[row as usize].place = Place::Nowhere;
                     self.fetch(&[row]).await?;
-                    let found = &mut self.state().rows[row as usize];
-                    (found.is_known, found.is_read) = (false, false);
+                    self.state().rows[row as usize].sight = Sight::Unknown;
                     tries += 1;
                 }
                 Err(error) => return Err(error),
@@ -110,7 +109,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         Ok(())
     }
 
-    /// Whether the time of what the transaction has claimed is over.
+    /// Returns whether the time of what the transaction has claimed is over.
     pub(super) fn has_claimed_in_vain(&mut self) -> bool {
         let now = self.worker.endpoint().now();
         self.state().claims_until.is_some_and(|until| until <= now)
@@ -136,9 +135,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         let worker = Rc::clone(&self.worker);
         let state = self.state();
         let (holder, given_up, is_over) = (state.holder, Rc::clone(&state.given_up), &Cell::new(false));
-        let locked = state.rows.iter().filter(|row| row.is_locked);
+        let locked = state.rows.iter().filter(|row| row.may_be_locked());
         let mut claimed: Vec<Claimed> =
-            locked.filter_map(|row| Some(Claimed { owner: row.owner, table: row.table, at: row.at? })).collect();
+            locked.filter_map(|row| Some(Claimed { owner: row.owner, table: row.table, at: row.at()? })).collect();
         claimed.sort_unstable_by_key(|row| row.owner);
         let ended = {
             let mut running = pin!(body(self));
@@ -172,6 +171,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         {
             // It must not be carried out later than what is locked from here on in the same name.
             worker.collect(state).await?;
+            if ended.is_ok() {
+                state.rows.iter_mut().for_each(|row| row.hold = Hold::None);
+            }
             state.claims = false;
         }
         ended

@@ -13,15 +13,13 @@
 
 use std::rc::Rc;
 
-use drtm_htm::Engine;
-use drtm_kv::ReadEntry;
 use drtm_rdma::{Fabric, Phase};
 
 use super::{
     ClusterTx, Rows, Sets, Worker,
     requests::{Ask, Asks},
     round::keep_first,
-    state::{Intent, Op, Row},
+    state::{Intent, Place, Row},
     tx::PATIENCE,
     worker::CLAIM_AFTER,
 };
@@ -155,7 +153,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             // Only where it has gone counts: what it gives, the run after this one says.
             let _ = body(&mut Rows { tx: self });
             let state = self.state();
-            state.rows.iter_mut().for_each(|row| row.op = Op::Nothing);
+            state.forget_writes();
             if !state.is_outside {
                 return Ok(());
             }
@@ -169,7 +167,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         state.forget_unused();
         (state.claims, state.is_scout, state.is_outside) = (claims, false, false);
         if !claims {
-            state.rows.iter_mut().for_each(|row| row.at = None);
+            state.rows.iter_mut().for_each(|row| row.place = Place::Nowhere);
         }
     }
 
@@ -241,7 +239,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             .map(|(row, number)| match row.intent {
                 _ if row.owner == id => Ask::Read(number),
                 Intent::Read => Ask::Lease(number),
-                _ if worker.is_locked_by_verbs(state, number) => Ask::Lock(number),
+                _ if worker.is_locked_by_verbs(state, row) => Ask::Lock(number),
                 _ => Ask::Read(number),
             })
             .collect();
@@ -251,24 +249,22 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// Reads rows of other nodes that verbs did not find, and locks them by message.
     async fn lock_rest(&mut self) -> Result<(), Error> {
         let id = self.worker.id();
-        let is_left = |row: &Row| row.owner != id && row.intent == Intent::Write && !row.is_locked;
-        let asks = self.ask(Ask::Read, |row| is_left(row) && !row.is_known);
+        let is_left = |row: &Row| row.owner != id && row.intent == Intent::Write && !row.may_be_locked();
+        let asks = self.ask(Ask::Read, |row| is_left(row) && !row.is_known());
         self.round(Phase::Lock, &asks).await?;
-        let asks = self.ask(Ask::Lock, |row| is_left(row) && row.at.is_some());
-        self.lock_rows(asks).await
+        self.acquire(|row| is_left(row) && row.place != Place::Nowhere).await
     }
 
     /// Does everything that can stop the transaction, when the body has run.
     async fn enter(&mut self) -> Result<(), Error> {
         self.reserve_log().await?;
         self.place().await?;
-        self.enter_htm()?;
+        self.acquire_in_htm()?;
         // Rows that are here, or were claimed, are locked once more in any case: that brings the
         // epoch.
         let (id, claims) = (self.worker.id(), self.state().claims);
         let is_left = |row: &Row| row.is_written() && (claims || row.owner == id || !row.is_ready());
-        let asks = self.ask(Ask::Lock, is_left);
-        self.lock_rows(asks).await?;
+        self.acquire(is_left).await?;
         self.worker.fence();
         self.confirm().await?;
         // Leases may have ended while the records were on their way.
@@ -281,49 +277,15 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         }
     }
 
-    /// Locks what is written of this node, and looks again at what is read, at one moment: where
-    /// there is transactional memory. What is left to do, such as memory for values, is done when
-    /// the rows are asked for their locks once more.
-    fn enter_htm(&mut self) -> Result<(), Error> {
-        let db = &self.worker.node.home.db;
-        if !db.engine().has_htm() || db.store.region().is_swapped_by_nic() {
-            return Ok(());
-        }
-        let (id, worker) = (self.worker.id(), Rc::clone(&self.worker));
-        let state = self.state();
-        let is_here = |row: &&mut Row| row.owner == id && row.is_read && !row.is_locked && row.at.is_some();
-        let (mut writes, mut reads) = (Vec::new(), Vec::new());
-        for row in state.rows.iter_mut().filter(is_here) {
-            let seen = ReadEntry { at: row.at.unwrap_or_default(), version: row.seen };
-            if row.is_written() { writes.push(seen) } else { reads.push(seen) }
-        }
-        if !writes.is_empty() && worker.participant().enter(state.holder, &writes, &reads)? {
-            state.rows.iter_mut().filter(is_here).filter(|row| row.is_written()).for_each(|row| row.is_locked = true);
-        }
-        Ok(())
-    }
-
     /// Looks again at what is neither locked nor leased, and then confirms the leases. If both
     /// hold, all that was read was so at one moment in between.
     async fn confirm(&mut self) -> Result<(), Error> {
         if !S::has(Mutation::CommitWithoutValidation) {
-            self.check(|row| !row.is_written() && !row.is_locked && row.lease == 0).await?;
+            self.check(|row| !row.is_written() && !row.may_be_locked() && row.lease == 0).await?;
         }
         match &self.state {
             Some(state) => self.worker.confirm(state),
             None => Ok(()),
         }
-    }
-}
-
-impl Row {
-    /// Whether it is locked, and its new value needs no memory that is not reserved.
-    fn is_ready(&self) -> bool {
-        self.is_locked
-            && match self.op {
-                Op::Put(value) => self.was_there() && self.value.is_some_and(|was| was.length() == value.length()),
-                Op::Remove => true,
-                Op::Nothing | Op::Publish(_) => false,
-            }
     }
 }

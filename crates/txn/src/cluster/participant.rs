@@ -73,12 +73,12 @@ impl<S: Config> Home<S> {
             .transpose()
     }
 
-    /// When its log has what is written to it. `None` without a log.
+    /// Returns when its log has what is written to it. `None` without a log.
     pub(super) fn durability(&self) -> Option<Durability> {
         self.db.log.as_ref().map(|log| log.mode())
     }
 
-    /// The record of a key that is locked, and the lock's holder.
+    /// Returns the record of a key that is locked, and the lock's holder.
     pub(super) fn lock_of(&self, table: &Served<S::Engine>, key: KeyRef<'_>) -> Option<(Handle, Holder)> {
         let at = table.storage.read::<Any, _>(key, Current, &mut NoValue).ok()?.ok()?.at;
         Some((at, self.db.store.records().holder_of(at)?))
@@ -119,7 +119,8 @@ impl Reservations {
         before
     }
 
-    /// The reply to the lock came after the reservation was put here, so the count is known.
+    /// Takes the memory that is reserved under a lock. The reply to the lock came after the
+    /// reservation was put here, so the count is known.
     fn take(&self, holder: Holder, at: Handle) -> Option<Reserved> {
         if self.count.load(Relaxed) == 0 {
             return None;
@@ -174,7 +175,7 @@ impl<S: Config> Participant<S> {
         Ok(Self { home, state: Box::new(state), value: Vec::new() })
     }
 
-    /// The name of this worker's first transaction.
+    /// Returns the name of this worker's first transaction.
     pub(super) fn holder(&self) -> Holder {
         self.state.holder
     }

@@ -12,7 +12,7 @@ use super::{
     ClusterError, Refusal,
     coordinator::Coordinator,
     requests::{Ask, Asked, Asks},
-    state::{Culprit, Sent, State},
+    state::{Culprit, Hold, Sent, Sight, State},
 };
 use crate::{Config, Conflict, Error, mutation::Mutation};
 
@@ -143,7 +143,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                     if S::has(Mutation::UnknownLocksForgotten) {
                         for asked in &sent.asked {
                             if let Asked::Lock(row, _) = asked {
-                                state.rows[*row as usize].is_locked = false;
+                                state.rows[*row as usize].hold = Hold::None;
                             }
                         }
                     }
@@ -187,16 +187,16 @@ impl<P: drtm_rdma::Port> State<'_, P> {
         }
     }
 
-    /// Whether a row was looked up by verbs, and missed.
+    /// Returns whether a row was looked up by verbs, and missed.
     fn was_missed(&self, ask: Ask) -> bool {
-        matches!(ask, Ask::Read(row) | Ask::Lease(row) if self.rows[row as usize].is_missed && !self.rows[row as usize].is_known)
+        matches!(ask, Ask::Read(row) | Ask::Lease(row) if self.rows[row as usize].sight == Sight::Missed)
     }
 
     pub(super) fn epoch_of(&self, row: u32) -> u64 {
         self.owner_of(row).map_or(0, |owner| owner.epoch)
     }
 
-    /// What a failure to ask means for the transaction.
+    /// Returns what a failure to ask means for the transaction.
     pub(super) fn failed(&self, node: NodeId, source: RpcError) -> Error {
         // A row that is locked cannot be refused, and what is decided happens.
         if self.is_decided {
@@ -210,7 +210,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
         }
     }
 
-    /// The same of a failure to meet an owner.
+    /// Returns what a failure to meet an owner means for the transaction.
     pub(super) fn not_greeted(&self, node: NodeId, error: Error) -> Error {
         match error {
             Error::Cluster(ClusterError::Unreachable { source, .. }) => self.failed(node, source),
@@ -219,7 +219,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
     }
 }
 
-/// What a refusal means for a transaction that has not been decided.
+/// Returns what a refusal means for a transaction that has not been decided.
 fn refused(node: NodeId, reason: Refusal) -> Error {
     match reason {
         Refusal::Locked => Conflict::Locked.into(),

@@ -104,7 +104,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Rows<'_, 'e, F, S> {
         }
         let rows = self.tx.rows_of(table, keys)?;
         let state = self.tx.state();
-        if rows.iter().all(|row| state.rows[*row as usize].is_known) {
+        if rows.iter().all(|row| state.rows[*row as usize].is_known()) {
             return Ok(());
         }
         state.is_outside = true;
@@ -193,7 +193,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Rows<'_, 'e, F, S> {
         let row = self.tx.fetched(table, key, Intent::Write)?;
         let value = self.tx.decode(table, row)?;
         if value.is_some() {
-            self.tx.note(row, Op::Remove);
+            self.tx.state().note(row, Op::Remove);
         }
         Ok(value)
     }
@@ -240,7 +240,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     ) -> Result<(), Error> {
         let failed = |source| Error::Codec { table: table.name, source };
         let kept = self.state().arena.keep_value(|bytes| C::encode(value, bytes).map_err(failed))?;
-        self.note(row, Op::Put(kept));
+        self.state().note(row, Op::Put(kept));
         Ok(())
     }
 
@@ -269,7 +269,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         let row = &mut state.rows[number as usize];
         let had = row.intent;
         row.intent = had.max(intent);
-        if row.is_known && (had >= intent || state.is_scout || row.is_locked) {
+        if row.is_known() && (had >= intent || state.is_scout || row.may_be_locked()) {
             return Ok(());
         }
         state.is_outside = true;

@@ -15,7 +15,7 @@ use super::{
 use crate::{Config, Db};
 
 /// The version of what nodes say to each other.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// What all handles of a node share.
 pub(super) struct Shared<F: Fabric, S: Config> {

@@ -12,7 +12,7 @@ use crate::{
         ClusterError,
         coordinator::Coordinator,
         requests::log::{OpenRing, OpenRingFor},
-        state::State,
+        state::{Row, State},
     },
     durability::format::{MOST_BESIDE, MOST_VALUE, record_length},
 };
@@ -80,7 +80,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             }
         }
         state.log.needs = needs;
-        let waits = state.rows.iter().all(|row| !row.is_locked);
+        let waits = !state.rows.iter().any(Row::may_be_locked);
         self.reserve(state, waits).await
     }
 

@@ -21,7 +21,7 @@ use crate::{
         coordinator::Coordinator,
         participant::Participant,
         round::keep_first,
-        state::{Op, Row, State},
+        state::{Hold, Op, Row, State},
         wire::{Wire, messages},
     },
     memory::{
@@ -95,14 +95,19 @@ pub(in crate::cluster) struct Known<'a> {
 
 impl<'a> Known<'a> {
     fn row(&self, number: u32) -> ChangedRow<'a> {
-        let Row { table, key, at, op, .. } = self.rows[number as usize];
+        let row = &self.rows[number as usize];
         let bytes = self.arena.values.bytes();
-        let change = match op {
+        let change = match row.op {
             Op::Put(value) => Change::Put(value.of(bytes)),
             Op::Publish(value) => Change::Publish(self.are_logged.then(|| value.of(bytes))),
             Op::Nothing | Op::Remove => Change::Remove,
         };
-        ChangedRow { table, key: key.in_bytes(&self.arena.keys), at: at.unwrap_or_default(), change }
+        ChangedRow {
+            table: row.table,
+            key: row.key.in_bytes(&self.arena.keys),
+            at: row.at().unwrap_or_default(),
+            change,
+        }
     }
 }
 
@@ -255,7 +260,7 @@ impl TxRequest for Apply {
 
     fn sent<P: Port>(state: &mut State<'_, P>, part: u32) {
         let State { parts, rows, .. } = state;
-        parts.rows_of(part).iter().for_each(|row| rows[*row as usize].is_sent = true);
+        parts.rows_of(part).iter().for_each(|row| rows[*row as usize].hold = Hold::Sent);
     }
 
     fn answered<P: Port>(_: &mut State<'_, P>, _: u32, (): ()) -> Result<(), Error> {
@@ -344,7 +349,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     pub(in crate::cluster) fn divide_changes(&self, state: &mut State<'e, F::Port>) -> Asks {
         let mut parts = std::mem::take(&mut state.parts);
         parts.clear();
-        let is_left = |row: &Row| row.is_written() && !row.is_sent;
+        let is_left = |row: &Row| row.is_written() && row.hold != Hold::Sent;
         parts.rows.extend(state.rows.iter().zip(0..).filter(|(row, _)| is_left(row)).map(|(_, number)| number));
         let by_whom = |row: u32| (state.rows[row as usize].owner, state.is_written_by_verbs(row));
         if !parts.rows.is_sorted_by_key(|row| by_whom(*row)) {

@@ -39,7 +39,7 @@ impl TxRequest for Check {
 
     fn body<'a, P: Port>(state: &'a State<'_, P>, row: u32) -> CheckRow {
         let row = &state.rows[row as usize];
-        CheckRow { at: row.at.unwrap_or_default(), seen: row.seen, holder: state.holder }
+        CheckRow { at: row.at().unwrap_or_default(), seen: row.seen, holder: state.holder }
     }
 
     fn answered<P: Port>(_: &mut State<'_, P>, _: u32, is_still: bool) -> Result<(), Error> {
@@ -51,7 +51,7 @@ impl TxRequest for Check {
         state: &State<'e, F::Port>,
         row: u32,
     ) -> bool {
-        state.rows[row as usize].location.is_some()
+        state.rows[row as usize].location().is_some()
     }
 
     async fn reach<'e, F: Fabric, S: Config<Engine = F::Engine>>(
@@ -89,7 +89,7 @@ impl TxRequest for Guard {
     type Of = Self;
 
     fn node<P: Port>(state: &State<'_, P>, guard: u32) -> NodeId {
-        state.missing[guard as usize].owner
+        state.guards.all()[guard as usize].owner
     }
 
     fn row<P: Port>(_: &State<'_, P>, _: u32) -> Option<u32> {
@@ -97,7 +97,7 @@ impl TxRequest for Guard {
     }
 
     fn body<'a, P: Port>(state: &'a State<'_, P>, guard: u32) -> CheckGuard {
-        CheckGuard { absence: state.missing[guard as usize].absence }
+        CheckGuard { absence: state.guards.all()[guard as usize].absence }
     }
 
     fn answered<P: Port>(_: &mut State<'_, P>, _: u32, holds: bool) -> Result<(), Error> {

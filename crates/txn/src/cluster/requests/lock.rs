@@ -9,7 +9,7 @@ use crate::{
     cluster::{
         Refusal,
         coordinator::Coordinator,
-        state::{Op, State},
+        state::{Hold, Op, State},
         wire::messages,
     },
     commit::{self, write_set::WriteOp},
@@ -72,28 +72,34 @@ impl TxRequest for Lock {
     fn body<'a, P: Port>(state: &'a State<'_, P>, row: u32) -> LockRow<'a> {
         let row = &state.rows[row as usize];
         // Verbs bring no count of changes: the owner looks whether it is still this key's.
-        let seen = if row.location.is_some() { Version::default() } else { row.seen };
+        let seen = if row.location().is_some() { Version::default() } else { row.seen };
         // The record may have no room for the value that the row is to have.
         let length = match row.op {
             Op::Put(value) => Some(value.length() as u32),
             Op::Nothing | Op::Publish(_) | Op::Remove => None,
         };
-        let (key, at) = (row.key.in_bytes(&state.arena.keys), row.at.unwrap_or_default());
+        let (key, at) = (row.key.in_bytes(&state.arena.keys), row.at().unwrap_or_default());
         LockRow { table: row.table, key, at, seen, holder: state.holder, length }
     }
 
     fn sent<P: Port>(state: &mut State<'_, P>, row: u32) {
-        // Until the answer says otherwise.
-        state.rows[row as usize].is_locked = true;
+        let hold = &mut state.rows[row as usize].hold;
+        // What is claimed is asked for again, for memory.
+        if *hold == Hold::None {
+            *hold = Hold::Asked;
+        }
     }
 
     fn failed<P: Port>(state: &mut State<'_, P>, row: u32, error: &RpcError) {
+        let hold = &mut state.rows[row as usize].hold;
         // What is refused has not happened. Otherwise the lock may be there.
-        state.rows[row as usize].is_locked = error.refused().is_none() && !error.is_certain();
+        if *hold == Hold::Asked && (error.refused().is_some() || error.is_certain()) {
+            *hold = Hold::None;
+        }
     }
 
     fn answered<P: Port>(state: &mut State<'_, P>, row: u32, Before { version }: Before) -> Result<(), Error> {
-        state.note_locked(row, version)
+        state.note_locked(row, Hold::Locked, version)
     }
 
     fn is_by_verbs<'e, F: Fabric, S: Config<Engine = F::Engine>>(
@@ -101,7 +107,7 @@ impl TxRequest for Lock {
         state: &State<'e, F::Port>,
         row: u32,
     ) -> bool {
-        worker.is_locked_by_verbs(state, row)
+        worker.is_locked_by_verbs(state, &state.rows[row as usize])
     }
 
     async fn reach<'e, F: Fabric, S: Config<Engine = F::Engine>>(
@@ -137,21 +143,38 @@ impl TxRequest for Unlock {
 
     fn body<'a, P: Port>(state: &'a State<'_, P>, row: u32) -> UnlockRow {
         let row = &state.rows[row as usize];
-        UnlockRow { table: row.table, at: row.at.unwrap_or_default(), holder: state.holder }
+        UnlockRow { table: row.table, at: row.at().unwrap_or_default(), holder: state.holder }
     }
 
     fn answered<P: Port>(state: &mut State<'_, P>, row: u32, (): ()) -> Result<(), Error> {
-        state.rows[row as usize].is_locked = false;
+        state.rows[row as usize].hold = Hold::None;
         Ok(())
+    }
+
+    fn is_by_verbs<'e, F: Fabric, S: Config<Engine = F::Engine>>(
+        _: &Coordinator<'e, F, S>,
+        state: &State<'e, F::Port>,
+        row: u32,
+    ) -> bool {
+        matches!(state.rows[row as usize].hold, Hold::Swapping(_))
+    }
+
+    async fn reach<'e, F: Fabric, S: Config<Engine = F::Engine>>(
+        worker: &Coordinator<'e, F, S>,
+        state: &mut State<'e, F::Port>,
+        phase: Phase,
+        rows: &[u32],
+    ) -> Result<(), Error> {
+        worker.unlock_by_verbs(state, phase, rows).await
     }
 }
 
 impl<P: Port> State<'_, P> {
-    /// Notes that a row is locked, and which version it has.
-    pub(in crate::cluster) fn note_locked(&mut self, number: u32, before: Version) -> Result<(), Error> {
+    /// Notes that a row is locked, by what, and which version it has.
+    pub(in crate::cluster) fn note_locked(&mut self, number: u32, hold: Hold, before: Version) -> Result<(), Error> {
         let row = &mut self.rows[number as usize];
-        row.is_locked = true;
-        if row.is_read && row.seen != before {
+        row.hold = hold;
+        if row.is_read() && row.seen != before {
             return Err(Conflict::Validation.into());
         }
         row.seen = before;

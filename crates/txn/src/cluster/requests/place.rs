@@ -12,7 +12,7 @@ use crate::{
     Config, Error,
     cluster::{
         ClusterError, Refusal,
-        state::{Missing, Op, State},
+        state::{self, Op, Sight, State},
         wire::{Wire, messages},
     },
     memory::{
@@ -34,9 +34,9 @@ messages! {
 /// What one of a transaction's own insertions did to a guard.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cluster) struct Shifted {
-    before: Absence,
-    after: Absence,
-    split_off: Option<Absence>,
+    pub(in crate::cluster) before: Absence,
+    pub(in crate::cluster) after: Absence,
+    pub(in crate::cluster) split_off: Option<Absence>,
 }
 
 impl From<Shift> for Shifted {
@@ -143,30 +143,18 @@ impl TxRequest for Place {
     fn answered<P: Port>(state: &mut State<'_, P>, number: u32, placed: Placed) -> Result<(), Error> {
         let row = &mut state.rows[number as usize];
         let node = row.owner;
-        (row.at, row.seen, row.is_known) = (Some(placed.at), placed.version, true);
+        (row.place, row.seen) = (state::Place::At(placed.at), placed.version);
+        row.sight = if row.sight == Sight::Read { Sight::Read } else { Sight::Known };
         if placed.is_made {
             if !placed.version.is_removed() {
                 return Err(ClusterError::Nonsense { node, what: "a new row is there already" }.into());
             }
-            (row.is_made, row.is_read) = (true, true);
+            row.sight = Sight::Made;
             if let Op::Put(value) = row.op {
                 row.op = Op::Publish(value);
             }
         }
-        for missing in state.missing.iter_mut().filter(|missing| missing.owner == node) {
-            if let Some(shift) = placed.shifts.iter().find(|shift| shift.before == missing.absence) {
-                missing.absence = shift.after;
-            }
-        }
-        // Where some of a guard's keys belong now that it was divided.
-        for shift in &placed.shifts {
-            let is_guarded = |missing: &Missing| missing.owner == node && missing.absence == shift.after;
-            if let Some(absence) = shift.split_off
-                && state.missing.iter().any(is_guarded)
-            {
-                state.missing.push(Missing { owner: node, absence });
-            }
-        }
+        state.guards.shift(node, &placed.shifts);
         state.owner(node).has_count(placed.count);
         Ok(())
     }
@@ -203,7 +191,7 @@ impl TxRequest for Reap {
     fn body<'a, P: Port>(state: &'a State<'_, P>, row: u32) -> ReapRow<'a> {
         let row = &state.rows[row as usize];
         let key = row.key.in_bytes(&state.arena.keys);
-        ReapRow { table: row.table, key, at: row.at.unwrap_or_default(), seen: row.seen }
+        ReapRow { table: row.table, key, at: row.at().unwrap_or_default(), seen: row.seen }
     }
 
     fn answered<P: Port>(_: &mut State<'_, P>, _: u32, (): ()) -> Result<(), Error> {

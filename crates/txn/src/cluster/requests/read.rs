@@ -12,7 +12,7 @@ use crate::{
     cluster::{
         Form, Refusal,
         coordinator::Coordinator,
-        state::{Missing, State},
+        state::{Place, Sight, State},
         wire::{Wire, messages},
     },
     memory::storage::{Absence, KeyRef},
@@ -157,7 +157,7 @@ impl TxRequest for Read {
     ) -> bool {
         let row = &state.rows[row as usize];
         state.forms.read == Form::OneSided
-            && !row.is_missed
+            && row.sight != Sight::Missed
             && worker.peer(row.owner).is_some_and(|peer| peer.has(row.table))
     }
 
@@ -240,13 +240,13 @@ impl<P: Port> State<'_, P> {
     /// Notes what was found of a row.
     pub(super) fn note_found(&mut self, number: u32, found: &Found<'_>) -> Result<(), Error> {
         let row = &mut self.rows[number as usize];
-        let (node, was_known, was_read) = (row.owner, row.at, row.is_read);
+        let (node, was_at, was_read) = (row.owner, row.at(), row.is_read());
         match found.is {
             Is::Record { at, version, value } => {
-                if was_read && (was_known != Some(at) || row.seen != version) {
+                if was_read && (was_at != Some(at) || row.seen != version) {
                     return Err(Conflict::Validation.into());
                 }
-                (row.at, row.location, row.seen) = (Some(at), None, version);
+                (row.place, row.seen) = (Place::At(at), version);
                 let (range, ()) = self.arena.values.append(|bytes| {
                     bytes.extend_from_slice(value);
                     Ok(())
@@ -254,22 +254,24 @@ impl<P: Port> State<'_, P> {
                 row.value = Some(range);
             }
             Is::Nothing(absence) => {
-                if was_known.is_some() && was_read {
+                if was_at.is_some() && was_read {
                     return Err(Conflict::Validation.into());
                 }
                 // It may have been locked when it was looked for before, and is gone.
-                row.at = None;
+                row.place = Place::Nowhere;
                 if !row.is_final {
-                    self.missing.push(Missing { owner: node, absence });
+                    self.guards.note(node, absence);
                 }
             }
             Is::Locked(at) => {
-                row.at = row.at.or(Some(at));
+                if was_at.is_none() {
+                    row.place = Place::At(at);
+                }
                 return Err(Conflict::Locked.into());
             }
         }
         // What stays as it is need not be looked at again.
-        (row.is_known, row.is_read) = (true, !row.is_final);
+        row.sight = if row.is_final { Sight::Known } else { Sight::Read };
         self.owner(node).has_count(found.count);
         Ok(())
     }

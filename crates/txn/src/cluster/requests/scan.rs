@@ -17,7 +17,7 @@ use crate::{
     Config, Error,
     cluster::{
         ClusterError, Refusal,
-        state::{Missing, ScannedRange, State},
+        state::{Span, State},
         wire::{Wire, messages},
     },
     memory::storage::{Absence, KeyRef},
@@ -171,16 +171,16 @@ impl TxRequest for Scan {
     }
 
     fn body<'a, P: Port>(state: &'a State<'_, P>, span: u32) -> ScanRows<'a> {
-        let ScannedRange { table, low, high, way, most, .. } = state.spans[span as usize];
+        let Span { table, low, high, way, most, .. } = state.spans[span as usize];
         let [low, high] = [low, high].map(|bound| bound.map(|key| key.in_bytes(&state.arena.keys)));
         ScanRows { table, low, high, holder: state.holder, is_back: way == Way::Down, most }
     }
 
     fn answered<P: Port>(state: &mut State<'_, P>, number: u32, scanned: Scanned<'_>) -> Result<(), Error> {
-        let ScannedRange { table, owner, way, is_final, .. } = state.spans[number as usize];
+        let Span { table, owner, is_final, .. } = state.spans[number as usize];
         state.owner(owner).has_count(scanned.count);
         if !is_final {
-            state.missing.extend(scanned.passed.iter().map(|absence| Missing { owner, absence: *absence }));
+            scanned.passed.iter().for_each(|absence| state.guards.note(owner, *absence));
         }
         let mut has_some = false;
         for ScannedRow { key, at, version, value } in scanned.iter() {
@@ -188,12 +188,8 @@ impl TxRequest for Scan {
                 return Err(ClusterError::Nonsense { node: owner, what: "a row that is not of the range" }.into());
             }
             let row = state.row(table, key, owner)?;
-            let place = Bound::Excluded(state.rows[row as usize].key);
-            let span = &mut state.spans[number as usize];
-            match way {
-                Way::Up => span.low = place,
-                Way::Down => span.high = place,
-            }
+            let key = state.rows[row as usize].key;
+            state.spans[number as usize].has_read(row, key);
             has_some = true;
             state.rows[row as usize].is_final = is_final;
             // What the transaction writes itself is seen as it writes it. Whether others change it

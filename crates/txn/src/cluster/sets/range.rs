@@ -189,7 +189,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         loop {
             let asks = self.state().scans();
             let outcome = self.round(Phase::Execute, &asks).await;
-            if asks.is_empty() || outcome.is_err() && !self.is_to_be_repeated(&outcome, &mut tries, patience).await {
+            if asks.is_empty() || outcome.is_err() && !self.pause_before_retry(&outcome, &mut tries, patience).await {
                 return outcome;
             }
         }
@@ -197,33 +197,31 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
 }
 
 impl<P: Port> State<'_, P> {
-    /// Requests for rows of all ranges, as far as they are wanted and not known.
+    /// Returns requests for rows of all ranges, as far as they are wanted and not known.
     pub(in crate::cluster) fn scans(&mut self) -> Asks {
+        let mut asks = Asks::new();
         for number in 0..self.ranges.len() {
             let FetchedRange { table, bounds, way, ref nodes, most, is_final, ref spans, .. } = self.ranges[number];
             if spans.is_empty() {
                 let nodes = nodes.clone();
                 self.ranges[number].spans = self.add_spans(table, bounds, way, &nodes, (most, is_final));
             }
+            asks.extend(self.first_of(number, most).1);
         }
-        self.ranges.iter().flat_map(|range| self.first_of(range, range.most).1).collect()
+        asks
     }
 
-    /// Returns the first rows of a range that are known, and requests for those that may be before
-    /// the last of them.
-    fn first_of(&self, range: &FetchedRange, limit: usize) -> (Vec<u32>, Asks) {
-        let mut found = self.rows_in(range.table, range.bounds, range.way);
-        let rest = self.spans_before(range.spans.clone(), found.get(limit.saturating_sub(1)).copied());
-        found.truncate(limit);
-        (found, rest)
+    /// Returns the first rows of a range that are known, and requests for those that are missing.
+    fn first_of(&mut self, number: usize, limit: usize) -> (Vec<u32>, Asks) {
+        let FetchedRange { table, bounds, way, ref spans, .. } = self.ranges[number];
+        self.first_rows(table, bounds, way, spans.clone(), limit)
     }
 
     /// Returns the first rows of a range for the body. What was not fetched of them will be in the
     /// next run.
     fn rows_of_range(&mut self, number: usize, limit: usize) -> Result<Vec<u32>, Error> {
-        let range = &self.ranges[number];
-        let is_read = !range.spans.is_empty();
-        let (found, rest) = self.first_of(range, limit);
+        let is_read = !self.ranges[number].spans.is_empty();
+        let (found, rest) = self.first_of(number, limit);
         if is_read && rest.is_empty() {
             return Ok(found);
         }

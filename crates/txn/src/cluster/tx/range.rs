@@ -5,19 +5,14 @@
 //! only so many rows are wanted, an owner is asked again only if it may have one before the last of
 //! these.
 
-use std::ops::{Bound, Range};
+use std::ops::Bound;
 
 use drtm_rdma::{Fabric, Phase};
 
 use super::{ClusterTx, PATIENCE};
 use crate::{
     AsKey, Codec, Config, Error, Key, KeyRange, KeyedRow, Ordered,
-    cluster::{
-        ClusterTable, Sorted,
-        requests::{Ask, Asks},
-        state::{Op, ScannedRange, State},
-    },
-    memory::{arena::ArenaKey, storage::KeyRef},
+    cluster::{ClusterTable, Sorted, state::Op},
     schema::key::ByRef,
     tx::position::Way,
 };
@@ -223,61 +218,16 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         let spans = state.add_spans(table, bounds, way, &nodes, (limit, rows.are_everywhere()));
         let (mut tries, mut has_read) = (0, false);
         loop {
-            let found = self.state().rows_in(table, bounds, way);
-            let asks = self.state().spans_before(spans.clone(), found.get(limit.saturating_sub(1)).copied());
-            if asks.is_empty() || limit == 0 {
+            let (found, asks) = self.state().first_rows(table, bounds, way, spans.clone(), limit);
+            if asks.is_empty() {
                 self.check_if_opaque(has_read).await?;
-                return Ok(found.into_iter().take(limit).collect());
+                return Ok(found);
             }
             let outcome = self.round(Phase::Execute, &asks).await;
-            if outcome.is_err() && !self.is_to_be_repeated(&outcome, &mut tries, PATIENCE).await {
+            if outcome.is_err() && !self.pause_before_retry(&outcome, &mut tries, PATIENCE).await {
                 outcome?;
             }
             has_read = true;
         }
-    }
-}
-
-impl<P: drtm_rdma::Port> State<'_, P> {
-    /// The rows of a range that the transaction knows, in the range's order.
-    pub(in crate::cluster) fn rows_in(&self, table: u16, [low, high]: [Bound<ArenaKey>; 2], way: Way) -> Vec<u32> {
-        let keys = &self.arena.keys;
-        let range = (low.map(|key| key.in_bytes(keys)), high.map(|key| key.in_bytes(keys)));
-        let of_table = self
-            .rows
-            .iter()
-            .zip(0..)
-            .filter(|(row, _)| row.table == table && (row.is_known || row.is_written()) && row.is_there());
-        let mut found: Vec<(KeyRef<'_>, u32)> = of_table
-            .map(|(row, number)| (row.key.in_bytes(keys), number))
-            .filter(|(key, _)| std::ops::RangeBounds::contains(&range, key))
-            .collect();
-        found.sort_unstable();
-        if way == Way::Down {
-            found.reverse();
-        }
-        found.into_iter().map(|(_, row)| row).collect()
-    }
-
-    /// Requests for more rows of some spans: of those that may have some before the last one that
-    /// is wanted, if that many are known.
-    pub(in crate::cluster) fn spans_before(&self, spans: Range<usize>, last: Option<u32>) -> Asks {
-        let keys = &self.arena.keys;
-        let last = last.map(|row| self.rows[row as usize].key.in_bytes(keys));
-        let may_have = |span: &ScannedRange| {
-            let Some(last) = last else { return true };
-            let (next, is_before): (_, fn(&KeyRef<'_>, &KeyRef<'_>) -> bool) = match span.way {
-                Way::Up => (span.low, |next, last| next < last),
-                Way::Down => (span.high, |next, last| next > last),
-            };
-            match next {
-                // Not asked yet, or it is passed only up to there.
-                Bound::Unbounded => true,
-                Bound::Included(next) => next.in_bytes(keys) == last || is_before(&next.in_bytes(keys), &last),
-                Bound::Excluded(next) => is_before(&next.in_bytes(keys), &last),
-            }
-        };
-        let spans = self.spans[spans.clone()].iter().zip(spans.start as u32..);
-        spans.filter(|(span, _)| !span.is_whole && may_have(span)).map(|(_, number)| Ask::Scan(number)).collect()
     }
 }

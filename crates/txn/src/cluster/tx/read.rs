@@ -50,14 +50,15 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         let mut tries = 0;
         loop {
             let state = self.state();
-            let is_wanted = |row: &Row| !row.is_written() && (!row.is_known || row.was_there() && row.value.is_none());
+            let is_wanted =
+                |row: &Row| !row.is_written() && (!row.is_known() || row.was_there() && row.value.is_none());
             let wanted = rows.iter().copied().filter(|row| is_wanted(&state.rows[*row as usize]));
             let mut wanted: SmallVec<[u32; 16]> = wanted.collect();
             wanted.sort_unstable();
             wanted.dedup();
             let asks: Asks = wanted.into_iter().map(Ask::Read).collect();
             let outcome = self.round(Phase::Execute, &asks).await;
-            if !self.is_to_be_repeated(&outcome, &mut tries, PATIENCE).await {
+            if !self.pause_before_retry(&outcome, &mut tries, PATIENCE).await {
                 outcome?;
                 return self.check_if_opaque(!asks.is_empty()).await;
             }

@@ -104,7 +104,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         if !S::has(Mutation::EntriesLeftByClusters) {
             ops.extend(leaving.iter().map(|row| (*row, Op::Remove)));
         }
-        ops.into_iter().for_each(|(row, op)| self.note(row, op));
+        ops.into_iter().for_each(|(row, op)| state.note(row, op));
         Ok(())
     }
 }

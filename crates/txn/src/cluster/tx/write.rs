@@ -35,18 +35,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
     /// Writes a row, and its entries in indexes.
     pub(super) async fn write(&mut self, number: u32, op: Op, table: &'static str) -> Result<(), Error> {
         self.change_entries(number, op, table).await?;
-        self.note(number, op);
+        self.state().note(number, op);
         Ok(())
-    }
-
-    /// Notes what becomes of a row.
-    pub(in crate::cluster) fn note(&mut self, number: u32, op: Op) {
-        let row = &mut self.state().rows[number as usize];
-        row.op = match op {
-            // What was never there is as it was.
-            Op::Remove if row.is_known && !row.was_there() => Op::Nothing,
-            op => op,
-        };
     }
 
     /// Gives a row a value, whether it is there or not. No other node is asked before the commit,
