@@ -38,7 +38,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         if let Some(state) = &self.state {
             for ask in &asks {
                 let node = ask.node(state);
-                if !asked.contains(&node) && !ask.is_by_verbs(&self.worker, state) {
+                if !asked.contains(&node) && !self.worker.is_by_verbs(state, *ask) {
                     asked.push(node);
                 }
             }

@@ -25,7 +25,7 @@ use super::{
     log::Rings,
     participant::Participant,
     peers::Peer,
-    requests::greet::{Hello, Introduce},
+    requests::node::{Hello, Introduce},
     shared::{Shared, VERSION},
     state::State,
 };

@@ -13,7 +13,7 @@ use drtm_kv::{
 };
 use drtm_rdma::{Endpoint, NodeId, Offset, Port, RegionId, Remote, Verbs};
 
-use super::{ClusterError, requests::greet::Welcome};
+use super::{ClusterError, requests::node::Welcome};
 use crate::{Conflict, Durability, Error, memory::storage::KeyRef, mutation::Mutation};
 
 /// A node, as its peers reach into its memory.
@@ -234,6 +234,9 @@ pub(super) async fn all<P: Port, T>(
     endpoint: &Endpoint<P>,
     futures: impl ExactSizeIterator<Item = impl Future<Output = T>>,
 ) -> Vec<T> {
+    if futures.len() == 0 {
+        return Vec::new();
+    }
     let mut outputs: Vec<Option<T>> = (0..futures.len()).map(|_| None).collect();
     let mut waiting = futures.enumerate();
     let mut running: Vec<_> = waiting.by_ref().take(AT_ONCE).map(|(at, future)| (at, Box::pin(future))).collect();

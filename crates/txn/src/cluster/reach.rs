@@ -4,11 +4,13 @@ use std::rc::Rc;
 
 use drtm_kv::RemoteError;
 use drtm_rdma::{Atomicity, Fabric, Phase, VerbError};
+use smallvec::SmallVec;
 
 use super::{
-    ClusterError,
+    ClusterError, Form,
     coordinator::Coordinator,
     peers::{Glimpse, Peer, all},
+    requests::Ask,
     round::keep_first,
     state::{Hold, Op, Place, Row, Sight, State},
 };
@@ -22,6 +24,55 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             Atomicity::Hca => self.node.by_loopback,
             Atomicity::None => false,
         }
+    }
+
+    /// Returns whether verbs carry a request to another node out.
+    pub(super) fn is_by_verbs(&self, state: &State<'e, F::Port>, ask: Ask) -> bool {
+        let row = |number: u32| &state.rows[number as usize];
+        match ask {
+            Ask::Read(number) => {
+                let Row { sight, owner, table, .. } = *row(number);
+                state.forms.read == Form::OneSided
+                    && sight != Sight::Missed
+                    && self.peer(owner).is_some_and(|peer| peer.has(table))
+            }
+            Ask::Lease(number) => self.is_leased_by_verbs(row(number)),
+            Ask::Lock(number) => self.is_locked_by_verbs(state, row(number)),
+            Ask::Unlock(number) => matches!(row(number).hold, Hold::Swapping(_)),
+            Ask::Check(number) => row(number).location().is_some(),
+            Ask::Apply(part) => state.parts.is_by_verbs(part),
+            Ask::Log(_) | Ask::Void(_) => self.logs_by_verbs(ask.node(state)),
+            _ => false,
+        }
+    }
+
+    /// Carries requests out by verbs, all of a kind at the same time.
+    ///
+    /// # Errors
+    ///
+    /// The first that there is.
+    pub(super) async fn reach(&self, state: &mut State<'e, F::Port>, phase: Phase, asks: &[Ask]) -> Result<(), Error> {
+        if let [Ask::Log(_) | Ask::Void(_), ..] = asks {
+            return self.write_log(state, phase, asks).await;
+        }
+        let of =
+            |kind: fn(Ask) -> Option<u32>| -> SmallVec<[u32; 16]> { asks.iter().copied().filter_map(kind).collect() };
+        let mut outcome = Ok(());
+        let rows = of(|ask| if let Ask::Read(row) = ask { Some(row) } else { None });
+        keep_first(&mut outcome, self.read_all(state, phase, &rows).await);
+        let rows = of(|ask| if let Ask::Lease(row) = ask { Some(row) } else { None });
+        keep_first(&mut outcome, self.lease_all(state, phase, &rows).await);
+        let rows = of(|ask| if let Ask::Lock(row) = ask { Some(row) } else { None });
+        keep_first(&mut outcome, self.lock_by_verbs(state, phase, &rows).await);
+        let rows = of(|ask| if let Ask::Unlock(row) = ask { Some(row) } else { None });
+        keep_first(&mut outcome, self.unlock_by_verbs(state, phase, &rows).await);
+        let rows = of(|ask| if let Ask::Check(row) = ask { Some(row) } else { None });
+        keep_first(&mut outcome, self.check_all(state, phase, &rows).await);
+        for part in of(|ask| if let Ask::Apply(part) = ask { Some(part) } else { None }) {
+            let rows: SmallVec<[u32; 16]> = state.parts.rows_of(part).into();
+            keep_first(&mut outcome, self.write_all(state, phase, &rows).await);
+        }
+        outcome
     }
 
     /// Returns the memory of the node of a row that was looked up there.
@@ -44,12 +95,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         all(self.endpoint(), others.iter().map(look)).await.into_iter().collect()
     }
 
-    pub(super) async fn read_all(
-        &self,
-        state: &mut State<'e, F::Port>,
-        phase: Phase,
-        rows: &[u32],
-    ) -> Result<(), Error> {
+    async fn read_all(&self, state: &mut State<'e, F::Port>, phase: Phase, rows: &[u32]) -> Result<(), Error> {
         let (verbs, holder) = (self.endpoint().during(phase), (state.holder, S::has as fn(Mutation) -> bool));
         let glimpses = {
             let keys = &state.arena.keys;
@@ -69,12 +115,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         outcome
     }
 
-    pub(super) async fn check_all(
-        &self,
-        state: &mut State<'e, F::Port>,
-        phase: Phase,
-        rows: &[u32],
-    ) -> Result<(), Error> {
+    async fn check_all(&self, state: &mut State<'e, F::Port>, phase: Phase, rows: &[u32]) -> Result<(), Error> {
         let (verbs, holder) = (self.endpoint().during(phase), state.holder);
         let checked = {
             let keys = &state.arena.keys;
@@ -97,12 +138,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     /// Posts the writes of rows that were locked by verbs.
-    pub(super) async fn write_all(
-        &self,
-        state: &mut State<'e, F::Port>,
-        phase: Phase,
-        rows: &[u32],
-    ) -> Result<(), Error> {
+    async fn write_all(&self, state: &mut State<'e, F::Port>, phase: Phase, rows: &[u32]) -> Result<(), Error> {
         let mut outcome = Ok(());
         let mut rows = rows.iter();
         loop {

@@ -3,7 +3,8 @@
 //! A [`Request`] says what it costs, what its bytes are, and how a node [serves](Request::serve) it.
 //! A node that asks itself calls `serve` directly; another one calls it behind decoding. A
 //! [`TxRequest`] is a request as a transaction makes it: by the number of what its state knows, such
-//! as a row. Its one alternative form is [verbs](TxRequest::reach).
+//! as a row. The one alternative form of some is
+//! [verbs](Coordinator::reach).
 //!
 //! A request never waits at the node that serves it: it is carried out, or refused with a
 //! [`Refusal`].
@@ -12,10 +13,9 @@
 
 pub(super) mod apply;
 pub(super) mod check;
-pub(super) mod greet;
-pub(super) mod line;
 pub(super) mod lock;
 pub(super) mod log;
+pub(super) mod node;
 pub(super) mod place;
 pub(super) mod read;
 pub(super) mod scan;
@@ -32,10 +32,9 @@ use smallvec::SmallVec;
 use self::{
     apply::Apply,
     check::{Check, Guard},
-    greet::{Clock, Introduce},
-    line::{Count, Durable, Line},
     lock::{Lock, Unlock},
     log::{Append, Log, OpenRing, Settle, Void},
+    node::{Clock, Count, Durable, Introduce, Line},
     place::{Place, Reap},
     read::{Lease, Read},
     scan::Scan,
@@ -63,27 +62,39 @@ pub(super) trait Request {
     }
 
     /// Carries it out, or refuses it.
-    fn serve<'p, F: Fabric, S: Config<Engine = F::Engine>>(
-        body: Self::Body<'_>,
-        at: Serving<'p, '_, F, S>,
-    ) -> Result<Self::Reply<'p>, Refusal>;
+    fn serve<'p, F: Fabric, S: On<F>>(body: Self::Body<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self>;
 }
 
-/// A request as a transaction makes it, of something that its state knows by a number: a row, unless
-/// it says otherwise.
+/// What comes of serving a request.
+pub(super) type Answer<'p, R> = Result<<R as Request>::Reply<'p>, Refusal>;
+
+/// The configuration of nodes of a fabric.
+pub(super) trait On<F: Fabric>: Config<Engine = F::Engine> {}
+
+impl<F: Fabric, S: Config<Engine = F::Engine>> On<F> for S {}
+
+/// What the number of a transaction's request is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum About {
+    Row,
+    Owner,
+    Guard,
+    Span,
+    /// What the transaction changes at a node.
+    Part,
+    /// A piece of a record for a ring.
+    Piece,
+    /// A record in a ring.
+    Record,
+}
+
+/// A request as a transaction makes it, of something that its state knows by a number.
 pub(super) trait TxRequest {
     /// The request.
     type Of: Request;
 
-    /// Returns the node that it goes to.
-    fn node<P: Port>(state: &State<'_, P>, number: u32) -> NodeId {
-        state.rows[number as usize].owner
-    }
-
-    /// Returns the row that it is about, if it is about one.
-    fn row<P: Port>(_: &State<'_, P>, number: u32) -> Option<u32> {
-        Some(number)
-    }
+    /// What its number is of.
+    const ABOUT: About = About::Row;
 
     /// Returns what it says.
     fn body<'a, P: Port>(state: &'a State<'_, P>, number: u32) -> <Self::Of as Request>::Body<'a>;
@@ -94,37 +105,12 @@ pub(super) trait TxRequest {
     /// Notes that it was not answered, or refused.
     fn failed<P: Port>(_: &mut State<'_, P>, _: u32, _: &RpcError) {}
 
-    /// Notes the answer.
+    /// Notes the answer, if it says something.
     ///
     /// # Errors
     ///
     /// When the answer stops the transaction.
-    fn answered<P: Port>(
-        state: &mut State<'_, P>,
-        number: u32,
-        reply: <Self::Of as Request>::Reply<'_>,
-    ) -> Result<(), Error>;
-
-    /// Returns whether verbs carry it out at another node.
-    fn is_by_verbs<'e, F: Fabric, S: Config<Engine = F::Engine>>(
-        _: &Coordinator<'e, F, S>,
-        _: &State<'e, F::Port>,
-        _: u32,
-    ) -> bool {
-        false
-    }
-
-    /// Carries several out by verbs, all at the same time.
-    ///
-    /// # Errors
-    ///
-    /// The first that there is.
-    async fn reach<'e, F: Fabric, S: Config<Engine = F::Engine>>(
-        _: &Coordinator<'e, F, S>,
-        _: &mut State<'e, F::Port>,
-        _: Phase,
-        _: &[u32],
-    ) -> Result<(), Error> {
+    fn answered<P: Port>(_: &mut State<'_, P>, _: u32, _: <Self::Of as Request>::Reply<'_>) -> Result<(), Error> {
         Ok(())
     }
 }
@@ -179,23 +165,9 @@ macro_rules! requests {
         }
 
         impl Ask {
-            /// Returns the node that it goes to.
-            pub(super) fn node<P: Port>(self, state: &State<'_, P>) -> NodeId {
-                match self { $($($(Self::$ask(number) => $ask::node(state, number),)+)?)+ }
-            }
-
-            /// Returns the row that it is about, if it is about one.
-            pub(super) fn row<P: Port>(self, state: &State<'_, P>) -> Option<u32> {
-                match self { $($($(Self::$ask(number) => $ask::row(state, number),)+)?)+ }
-            }
-
-            /// Returns whether verbs carry it out at another node.
-            pub(super) fn is_by_verbs<'e, F: Fabric, S: Config<Engine = F::Engine>>(
-                self,
-                worker: &Coordinator<'e, F, S>,
-                state: &State<'e, F::Port>,
-            ) -> bool {
-                match self { $($($(Self::$ask(number) => $ask::is_by_verbs(worker, state, number),)+)?)+ }
+            /// Returns what it is about.
+            fn about(self) -> (About, u32) {
+                match self { $($($(Self::$ask(number) => ($ask::ABOUT, number),)+)?)+ }
             }
 
             /// Adds it to a message.
@@ -259,28 +231,6 @@ macro_rules! requests {
                     _ => call.unknown(),
                 }
             }
-
-            /// Carries requests out by verbs, all of a kind at the same time.
-            ///
-            /// # Errors
-            ///
-            /// The first that there is.
-            pub(super) async fn reach(
-                &self,
-                state: &mut State<'e, F::Port>,
-                phase: Phase,
-                asks: &[Ask],
-            ) -> Result<(), Error> {
-                let mut outcome = Ok(());
-                $($($(
-                    let numbers = |ask: &Ask| if let Ask::$ask(number) = ask { Some(*number) } else { None };
-                    let numbers: SmallVec<[u32; 16]> = asks.iter().filter_map(numbers).collect();
-                    if !numbers.is_empty() {
-                        super::round::keep_first(&mut outcome, $ask::reach(self, state, phase, &numbers).await);
-                    }
-                )+)?)+
-                outcome
-            }
         }
 
         /// Decodes bytes as each request and each reply that there is.
@@ -309,6 +259,26 @@ requests! {
     Append as Log, Void;
     Settle;
     Durable as Durable;
+}
+
+impl Ask {
+    /// Returns the node that it goes to.
+    pub(super) fn node<P: Port>(self, state: &State<'_, P>) -> NodeId {
+        match self.about() {
+            (About::Row, row) => state.rows[row as usize].owner,
+            (About::Owner, owner) => state.owners[owner as usize].node,
+            (About::Guard, guard) => state.guards.all()[guard as usize].owner,
+            (About::Span, span) => state.spans[span as usize].owner,
+            (About::Part, part) => state.parts.node(part),
+            (About::Piece, piece) => state.log.node_of_piece(piece),
+            (About::Record, record) => state.log.node_of_record(record),
+        }
+    }
+
+    /// Returns the row that it is about, if it is about one.
+    pub(super) fn row(self) -> Option<u32> {
+        if let (About::Row, row) = self.about() { Some(row) } else { None }
+    }
 }
 
 /// Carries a request of a transaction out on this node.
@@ -344,7 +314,7 @@ fn settle<A: TxRequest, P: Port>(
 fn serve<'p, R: Request, F: Fabric, S: Config<Engine = F::Engine>>(
     body: R::Body<'_>,
     at: Serving<'p, '_, F, S>,
-) -> Result<R::Reply<'p>, Refusal> {
+) -> Answer<'p, R> {
     if let Some(cost) = R::COST {
         (0..R::times(&body)).for_each(|_| at.worker.endpoint().charge(cost));
     }

@@ -58,7 +58,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 }
                 let mut by_message = Asks::new();
                 for ask in asks.iter().filter(|ask| ask.node(state) == node) {
-                    if ask.is_by_verbs(self, state) { by_verbs.push(*ask) } else { by_message.push(*ask) }
+                    if self.is_by_verbs(state, *ask) { by_verbs.push(*ask) } else { by_message.push(*ask) }
                 }
                 if !by_message.is_empty() {
                     keep_first(&mut outcome, self.send(state, node, phase, &by_message).await);
@@ -71,7 +71,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 continue;
             }
             let settled = ask.here(self, state);
-            state.blame(ask.row(state), &settled);
+            state.blame(ask.row(), &settled);
             keep_first(&mut outcome, settled);
         }
         if !by_verbs.is_empty() {
@@ -135,7 +135,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 Ok(results) => {
                     for asked in &sent.asked {
                         let settled = asked.settle(state, node, &results);
-                        state.blame(asked.ask().row(state), &settled);
+                        state.blame(asked.ask().row(), &settled);
                         keep_first(&mut outcome, settled);
                     }
                 }
@@ -163,7 +163,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
 
     fn too_long(&self, state: &State<'e, F::Port>, ask: Ask) -> Error {
         let most = self.endpoint().capabilities().max_message_bytes;
-        let table = ask.row(state).map_or("", |row| self.table_name(state.rows[row as usize].table));
+        let table = ask.row().map_or("", |row| self.table_name(state.rows[row as usize].table));
         ClusterError::RowTooLong { table, most }.into()
     }
 }

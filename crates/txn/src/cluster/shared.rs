@@ -10,7 +10,7 @@ use super::{
     adapt::Board,
     log::{LogConfig, OnlyLogged},
     participant::Home,
-    requests::greet::Welcome,
+    requests::node::Welcome,
 };
 use crate::{Config, Db};
 

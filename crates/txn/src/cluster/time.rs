@@ -10,7 +10,7 @@ use super::{
     ClusterError,
     clock::{ClusterTime, Reading},
     coordinator::Coordinator,
-    requests::greet::Clock,
+    requests::node::Clock,
 };
 use crate::{Config, Error, mutation::Mutation};
 

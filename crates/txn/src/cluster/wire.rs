@@ -2,10 +2,12 @@
 
 mod refusal;
 
-use std::ops::Bound;
+use std::{marker::PhantomData, ops::Bound};
 
 use drtm_kv::{BucketVersion, Handle, Holder, NodeVersion, Version};
 use drtm_rdma::rpc::{Decode, DecodeError, Encode, Reader};
+
+use smallvec::SmallVec;
 
 pub use self::refusal::Refusal;
 use crate::memory::storage::{Absence, KeyRef};
@@ -154,11 +156,72 @@ impl<'a, T: Wire<'a>> Wire<'a> for Option<T> {
     }
 }
 
+impl<'a, A: smallvec::Array<Item: Wire<'a>>> Wire<'a> for SmallVec<A> {
+    fn put(&self, into: &mut Vec<u8>) {
+        (self.len() as u32).encode(into);
+        self.iter().for_each(|value| value.put(into));
+    }
+
+    fn take(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let count = u32::decode(from)?;
+        (0..count).map(|_| Wire::take(from)).collect()
+    }
+}
+
+/// Values one behind the other. All of them are looked at when they are decoded.
+#[derive(Debug)]
+pub(super) struct Many<'a, T> {
+    bytes: &'a [u8],
+    count: usize,
+    of: PhantomData<T>,
+}
+
+impl<T> Clone for Many<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Many<'_, T> {}
+
+impl<'a, T: Wire<'a>> Many<'a, T> {
+    /// Makes them of so many values that were put into these bytes.
+    pub(super) fn new(bytes: &'a [u8], count: usize) -> Self {
+        Self { bytes, count, of: PhantomData }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Returns the values.
+    pub(super) fn iter(&self) -> impl Iterator<Item = T> + use<'a, T> {
+        let mut reader = Reader::new(self.bytes);
+        std::iter::from_fn(move || T::take(&mut reader).ok())
+    }
+}
+
+impl<'a, T: Wire<'a>> Wire<'a> for Many<'a, T> {
+    fn put(&self, into: &mut Vec<u8>) {
+        self.bytes.encode(into);
+    }
+
+    fn take(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let (bytes, mut count) = (<&[u8]>::decode(from)?, 0);
+        let mut reader = Reader::new(bytes);
+        while reader.finish().is_err() {
+            T::take(&mut reader)?;
+            count += 1;
+        }
+        Ok(Self::new(bytes, count))
+    }
+}
+
 /// Messages whose fields follow each other.
 macro_rules! messages {
     ($($(#[$doc:meta])* $name:ident $(<$life:lifetime>)? { $($field:ident: $type:ty,)+ })+) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug)]
+        #[derive(Clone, Debug)]
         pub(in crate::cluster) struct $name $(<$life>)? {
             $(pub(in crate::cluster) $field: $type,)+
         }
@@ -172,6 +235,16 @@ macro_rules! messages {
         impl<'a> drtm_rdma::rpc::Decode<'a> for $name $(<$life>)? {
             fn decode(from: &mut drtm_rdma::rpc::Reader<'a>) -> Result<Self, drtm_rdma::rpc::DecodeError> {
                 Ok(Self { $($field: $crate::cluster::wire::Wire::take(from)?,)+ })
+            }
+        }
+
+        impl<'a> $crate::cluster::wire::Wire<'a> for $name $(<$life>)? {
+            fn put(&self, into: &mut Vec<u8>) {
+                drtm_rdma::rpc::Encode::encode(self, into);
+            }
+
+            fn take(from: &mut drtm_rdma::rpc::Reader<'a>) -> Result<Self, drtm_rdma::rpc::DecodeError> {
+                drtm_rdma::rpc::Decode::decode(from)
             }
         }
     )+};

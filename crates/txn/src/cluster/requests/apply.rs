@@ -8,21 +8,20 @@ use std::ops::Range;
 
 use drtm_kv::{Handle, Holder};
 use drtm_rdma::{
-    Cost, Fabric, NodeId, Phase, Port,
+    Cost, Fabric, NodeId, Port,
     rpc::{Decode, DecodeError, Encode, Reader},
 };
 use smallvec::SmallVec;
 
-use super::{Ask, Asks, Request, Serving, TxRequest};
+use super::{About, Answer, Ask, Asks, On, Request, Serving, TxRequest};
 use crate::{
     Config, Durability, Error,
     cluster::{
         ClusterError, Refusal,
         coordinator::Coordinator,
         participant::Participant,
-        round::keep_first,
         state::{Hold, Op, Row, State},
-        wire::{Wire, messages},
+        wire::{Many, Wire, messages},
     },
     memory::{
         arena::{Arena, ArenaKey},
@@ -77,8 +76,8 @@ impl<'a> Wire<'a> for Change<'a> {
 /// Rows that are changed: of a message, or of a transaction of this node.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cluster) enum Changes<'a> {
-    /// So many, encoded one behind the other.
-    Encoded(usize, &'a [u8]),
+    /// As they are encoded.
+    Encoded(Many<'a, ChangedRow<'a>>),
     /// These, as their transaction knows them.
     Known(Known<'a>),
 }
@@ -114,38 +113,19 @@ impl<'a> Known<'a> {
 impl<'a> Changes<'a> {
     fn len(&self) -> usize {
         match self {
-            Self::Encoded(count, _) => *count,
+            Self::Encoded(rows) => rows.len(),
             Self::Known(known) => known.numbers.len(),
         }
     }
 
     /// Returns the rows.
-    pub(in crate::cluster) fn iter(&self) -> EachChange<'a> {
-        match *self {
-            Self::Encoded(_, bytes) => EachChange::Encoded(Reader::new(bytes)),
-            Self::Known(known) => EachChange::Known(known),
-        }
-    }
-}
-
-/// See [`Changes::iter`].
-pub(in crate::cluster) enum EachChange<'a> {
-    Encoded(Reader<'a>),
-    Known(Known<'a>),
-}
-
-impl<'a> Iterator for EachChange<'a> {
-    type Item = ChangedRow<'a>;
-
-    fn next(&mut self) -> Option<ChangedRow<'a>> {
-        match self {
-            Self::Encoded(reader) => ChangedRow::decode(reader).ok(),
-            Self::Known(known) => {
-                let (number, others) = known.numbers.split_first()?;
-                known.numbers = others;
-                Some(known.row(*number))
-            }
-        }
+    fn iter(&self) -> impl Iterator<Item = ChangedRow<'a>> + use<'a> {
+        let (encoded, known) = match *self {
+            Self::Encoded(rows) => (Some(rows), None),
+            Self::Known(known) => (None, Some(known)),
+        };
+        let known = known.into_iter().flat_map(|known| known.numbers.iter().map(move |number| known.row(*number)));
+        encoded.into_iter().flat_map(|rows| rows.iter()).chain(known)
     }
 }
 
@@ -159,14 +139,7 @@ impl<'a> Wire<'a> for Changes<'a> {
     }
 
     fn take(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        let (bytes, mut count) = (<&[u8]>::decode(from)?, 0);
-        // All of them are looked at now, so that they can be taken without errors.
-        let mut reader = Reader::new(bytes);
-        while reader.finish().is_err() {
-            ChangedRow::decode(&mut reader)?;
-            count += 1;
-        }
-        Ok(Self::Encoded(count, bytes))
+        Wire::take(from).map(Self::Encoded)
     }
 }
 
@@ -193,7 +166,18 @@ impl Parts {
         self.parts.clear();
     }
 
-    fn rows_of(&self, part: u32) -> &[u32] {
+    /// Returns the node that carries a part out.
+    pub(super) fn node(&self, part: u32) -> NodeId {
+        self.parts[part as usize].node
+    }
+
+    /// Returns whether a part is written by verbs.
+    pub(in crate::cluster) fn is_by_verbs(&self, part: u32) -> bool {
+        self.parts[part as usize].is_by_verbs
+    }
+
+    /// Returns the rows of a part.
+    pub(in crate::cluster) fn rows_of(&self, part: u32) -> &[u32] {
         &self.rows[self.parts[part as usize].rows.clone()]
     }
 }
@@ -211,10 +195,9 @@ impl Request for Apply {
         body.rows.len()
     }
 
-    fn serve<'p, F: Fabric, S: Config<Engine = F::Engine>>(
-        ApplyRows { holder, epoch, rows }: ApplyRows<'_>,
-        Serving { participant, .. }: Serving<'p, '_, F, S>,
-    ) -> Result<(), Refusal> {
+    fn serve<'p, F: Fabric, S: On<F>>(body: ApplyRows<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        let Serving { participant, .. } = at;
+        let ApplyRows { holder, epoch, rows } = body;
         let home = std::sync::Arc::clone(&participant.home);
         let _entered = home.enter(holder)?;
         for ChangedRow { table, key, at, .. } in rows.iter() {
@@ -226,7 +209,7 @@ impl Request for Apply {
         let logger = participant.state.session.participant.clone().ok_or(Refusal::LogFailed)?;
         if S::has(Mutation::RowsLoggedApart) {
             return rows.iter().try_for_each(|row| {
-                let logged = participant.log_rows((log, &logger), (holder, epoch), std::iter::once(row));
+                let logged = participant.log_rows((log, &logger), (holder, epoch), std::iter::once(row.clone()));
                 let written = logged.and_then(|_open| write(participant, row));
                 // Lets a flush come in between.
                 let _ = log.request_flush();
@@ -243,14 +226,7 @@ impl Request for Apply {
 
 impl TxRequest for Apply {
     type Of = Self;
-
-    fn node<P: Port>(state: &State<'_, P>, part: u32) -> NodeId {
-        state.parts.parts[part as usize].node
-    }
-
-    fn row<P: Port>(_: &State<'_, P>, _: u32) -> Option<u32> {
-        None
-    }
+    const ABOUT: About = About::Part;
 
     fn body<'a, P: Port>(state: &'a State<'_, P>, part: u32) -> ApplyRows<'a> {
         let (numbers, Part { node, is_logged, .. }) = (state.parts.rows_of(part), &state.parts.parts[part as usize]);
@@ -261,32 +237,6 @@ impl TxRequest for Apply {
     fn sent<P: Port>(state: &mut State<'_, P>, part: u32) {
         let State { parts, rows, .. } = state;
         parts.rows_of(part).iter().for_each(|row| rows[*row as usize].hold = Hold::Sent);
-    }
-
-    fn answered<P: Port>(_: &mut State<'_, P>, _: u32, (): ()) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn is_by_verbs<'e, F: Fabric, S: Config<Engine = F::Engine>>(
-        _: &Coordinator<'e, F, S>,
-        state: &State<'e, F::Port>,
-        part: u32,
-    ) -> bool {
-        state.parts.parts[part as usize].is_by_verbs
-    }
-
-    async fn reach<'e, F: Fabric, S: Config<Engine = F::Engine>>(
-        worker: &Coordinator<'e, F, S>,
-        state: &mut State<'e, F::Port>,
-        phase: Phase,
-        parts: &[u32],
-    ) -> Result<(), Error> {
-        let mut outcome = Ok(());
-        for part in parts {
-            let rows: SmallVec<[u32; 16]> = state.parts.rows_of(*part).into();
-            keep_first(&mut outcome, worker.write_all(state, phase, &rows).await);
-        }
-        outcome
     }
 }
 
@@ -355,20 +305,18 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         if !parts.rows.is_sorted_by_key(|row| by_whom(*row)) {
             parts.rows.sort_unstable_by_key(|row| (by_whom(*row), *row));
         }
-        let (mut left, room) = (0..parts.rows.len(), self.room());
-        while let Some(first) = left.next() {
-            let (node, is_by_verbs) = by_whom(parts.rows[first]);
-            let (is_logged, is_one) = (self.durability_of(node).is_some(), is_by_verbs || node == self.id());
-            let mut bytes = state.rows[parts.rows[first] as usize].changed_bytes();
-            while let Some(next) = left.clone().next().filter(|next| by_whom(parts.rows[*next]) == (node, is_by_verbs))
-            {
-                bytes += state.rows[parts.rows[next] as usize].changed_bytes();
-                if bytes > room && !is_one {
-                    break;
+        let (room, mut bytes) = (self.room(), 0);
+        for (at, row) in parts.rows.iter().enumerate() {
+            let ((node, is_by_verbs), more) = (by_whom(*row), state.rows[*row as usize].changed_bytes());
+            bytes += more;
+            match parts.parts.last_mut().filter(|part| (part.node, part.is_by_verbs) == (node, is_by_verbs)) {
+                Some(part) if bytes <= room || is_by_verbs || node == self.id() => part.rows.end = at + 1,
+                _ => {
+                    let is_logged = self.durability_of(node).is_some();
+                    parts.parts.push(Part { node, rows: at..at + 1, is_by_verbs, is_logged });
+                    bytes = more;
                 }
-                left.start = next + 1;
             }
-            parts.parts.push(Part { node, rows: first..left.start, is_by_verbs, is_logged });
         }
         state.parts = parts;
         (0..state.parts.parts.len() as u32).map(Ask::Apply).collect()

@@ -1,12 +1,12 @@
 //! Validation: of a row that was read, and of the guard of a key that was missing.
 
 use drtm_kv::{Handle, Holder, ReadEntry, Version};
-use drtm_rdma::{Cost, Fabric, NodeId, Phase, Port};
+use drtm_rdma::{Cost, Fabric, Port};
 
-use super::{Request, Serving, TxRequest};
+use super::{About, Answer, On, Request, Serving, TxRequest};
 use crate::{
-    Config, Conflict, Error,
-    cluster::{Refusal, coordinator::Coordinator, state::State, wire::messages},
+    Conflict, Error,
+    cluster::{state::State, wire::messages},
     memory::storage::Absence,
 };
 
@@ -26,10 +26,9 @@ impl Request for Check {
     type Body<'a> = CheckRow;
     type Reply<'a> = bool;
 
-    fn serve<'p, F: Fabric, S: Config<Engine = F::Engine>>(
-        CheckRow { at, seen, holder }: CheckRow,
-        Serving { participant, .. }: Serving<'p, '_, F, S>,
-    ) -> Result<bool, Refusal> {
+    fn serve<'p, F: Fabric, S: On<F>>(body: CheckRow, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        let Serving { participant, .. } = at;
+        let CheckRow { at, seen, holder } = body;
         Ok(participant.home.db.store.records().is_still(ReadEntry { at, version: seen }, holder))
     }
 }
@@ -37,30 +36,13 @@ impl Request for Check {
 impl TxRequest for Check {
     type Of = Self;
 
-    fn body<'a, P: Port>(state: &'a State<'_, P>, row: u32) -> CheckRow {
+    fn body<P: Port>(state: &State<'_, P>, row: u32) -> CheckRow {
         let row = &state.rows[row as usize];
         CheckRow { at: row.at().unwrap_or_default(), seen: row.seen, holder: state.holder }
     }
 
     fn answered<P: Port>(_: &mut State<'_, P>, _: u32, is_still: bool) -> Result<(), Error> {
         if is_still { Ok(()) } else { Err(Conflict::Validation.into()) }
-    }
-
-    fn is_by_verbs<'e, F: Fabric, S: Config<Engine = F::Engine>>(
-        _: &Coordinator<'e, F, S>,
-        state: &State<'e, F::Port>,
-        row: u32,
-    ) -> bool {
-        state.rows[row as usize].location().is_some()
-    }
-
-    async fn reach<'e, F: Fabric, S: Config<Engine = F::Engine>>(
-        worker: &Coordinator<'e, F, S>,
-        state: &mut State<'e, F::Port>,
-        phase: Phase,
-        rows: &[u32],
-    ) -> Result<(), Error> {
-        worker.check_all(state, phase, rows).await
     }
 }
 
@@ -73,10 +55,9 @@ impl Request for Guard {
     type Body<'a> = CheckGuard;
     type Reply<'a> = bool;
 
-    fn serve<'p, F: Fabric, S: Config<Engine = F::Engine>>(
-        CheckGuard { absence }: CheckGuard,
-        Serving { participant, .. }: Serving<'p, '_, F, S>,
-    ) -> Result<bool, Refusal> {
+    fn serve<'p, F: Fabric, S: On<F>>(body: CheckGuard, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        let Serving { participant, .. } = at;
+        let CheckGuard { absence } = body;
         let records = participant.home.db.store.records();
         Ok(match absence {
             Absence::Bucket(bucket) => records.is_unchanged(&bucket),
@@ -87,16 +68,9 @@ impl Request for Guard {
 
 impl TxRequest for Guard {
     type Of = Self;
+    const ABOUT: About = About::Guard;
 
-    fn node<P: Port>(state: &State<'_, P>, guard: u32) -> NodeId {
-        state.guards.all()[guard as usize].owner
-    }
-
-    fn row<P: Port>(_: &State<'_, P>, _: u32) -> Option<u32> {
-        None
-    }
-
-    fn body<'a, P: Port>(state: &'a State<'_, P>, guard: u32) -> CheckGuard {
+    fn body<P: Port>(state: &State<'_, P>, guard: u32) -> CheckGuard {
         CheckGuard { absence: state.guards.all()[guard as usize].absence }
     }
 

@@ -1,14 +1,12 @@
 //! Locking a row, and giving the lock up.
 
 use drtm_kv::{Handle, Holder, Version};
-use drtm_rdma::{Cost, Fabric, Phase, Port, rpc::RpcError};
+use drtm_rdma::{Cost, Fabric, Port, rpc::RpcError};
 
-use super::{Request, Serving, TxRequest};
+use super::{Answer, On, Request, Serving, TxRequest};
 use crate::{
-    Config, Conflict, Error,
+    Conflict, Error,
     cluster::{
-        Refusal,
-        coordinator::Coordinator,
         state::{Hold, Op, State},
         wire::messages,
     },
@@ -35,10 +33,8 @@ impl Request for Lock {
     type Body<'a> = LockRow<'a>;
     type Reply<'a> = Before;
 
-    fn serve<'p, F: Fabric, S: Config<Engine = F::Engine>>(
-        LockRow { table, key, at, seen, holder, length }: LockRow<'_>,
-        mut serving: Serving<'p, '_, F, S>,
-    ) -> Result<Before, Refusal> {
+    fn serve<'p, F: Fabric, S: On<F>>(body: LockRow<'_>, mut serving: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        let LockRow { table, key, at, seen, holder, length } = body;
         let participant = &mut *serving.participant;
         let number = participant.home.table_to_write(table, key)?.number;
         participant.check_log()?;
@@ -101,23 +97,6 @@ impl TxRequest for Lock {
     fn answered<P: Port>(state: &mut State<'_, P>, row: u32, Before { version }: Before) -> Result<(), Error> {
         state.note_locked(row, Hold::Locked, version)
     }
-
-    fn is_by_verbs<'e, F: Fabric, S: Config<Engine = F::Engine>>(
-        worker: &Coordinator<'e, F, S>,
-        state: &State<'e, F::Port>,
-        row: u32,
-    ) -> bool {
-        worker.is_locked_by_verbs(state, &state.rows[row as usize])
-    }
-
-    async fn reach<'e, F: Fabric, S: Config<Engine = F::Engine>>(
-        worker: &Coordinator<'e, F, S>,
-        state: &mut State<'e, F::Port>,
-        phase: Phase,
-        rows: &[u32],
-    ) -> Result<(), Error> {
-        worker.lock_by_verbs(state, phase, rows).await
-    }
 }
 
 /// Gives up a lock, if the holder has it, and what was reserved under it.
@@ -129,10 +108,9 @@ impl Request for Unlock {
     type Body<'a> = UnlockRow;
     type Reply<'a> = ();
 
-    fn serve<'p, F: Fabric, S: Config<Engine = F::Engine>>(
-        UnlockRow { at, holder, .. }: UnlockRow,
-        Serving { participant, .. }: Serving<'p, '_, F, S>,
-    ) -> Result<(), Refusal> {
+    fn serve<'p, F: Fabric, S: On<F>>(body: UnlockRow, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        let Serving { participant, .. } = at;
+        let UnlockRow { at, holder, .. } = body;
         participant.unlock(at, holder);
         Ok(())
     }
@@ -141,7 +119,7 @@ impl Request for Unlock {
 impl TxRequest for Unlock {
     type Of = Self;
 
-    fn body<'a, P: Port>(state: &'a State<'_, P>, row: u32) -> UnlockRow {
+    fn body<P: Port>(state: &State<'_, P>, row: u32) -> UnlockRow {
         let row = &state.rows[row as usize];
         UnlockRow { table: row.table, at: row.at().unwrap_or_default(), holder: state.holder }
     }
@@ -149,23 +127,6 @@ impl TxRequest for Unlock {
     fn answered<P: Port>(state: &mut State<'_, P>, row: u32, (): ()) -> Result<(), Error> {
         state.rows[row as usize].hold = Hold::None;
         Ok(())
-    }
-
-    fn is_by_verbs<'e, F: Fabric, S: Config<Engine = F::Engine>>(
-        _: &Coordinator<'e, F, S>,
-        state: &State<'e, F::Port>,
-        row: u32,
-    ) -> bool {
-        matches!(state.rows[row as usize].hold, Hold::Swapping(_))
-    }
-
-    async fn reach<'e, F: Fabric, S: Config<Engine = F::Engine>>(
-        worker: &Coordinator<'e, F, S>,
-        state: &mut State<'e, F::Port>,
-        phase: Phase,
-        rows: &[u32],
-    ) -> Result<(), Error> {
-        worker.unlock_by_verbs(state, phase, rows).await
     }
 }
 

@@ -2,15 +2,14 @@
 
 use drtm_kv::Holder;
 use drtm_rdma::{
-    Cost, Fabric, NodeId, Phase, Port,
+    Cost, Fabric, Port,
     rpc::{Decode, DecodeError, Encode, Reader},
 };
-use smallvec::SmallVec;
 
-use super::{Ask, Request, Serving, TxRequest};
+use super::{About, Answer, On, Request, Serving, TxRequest};
 use crate::{
-    Config, Error,
-    cluster::{Refusal, coordinator::Coordinator, state::State, wire::messages},
+    Error,
+    cluster::{state::State, wire::messages},
 };
 
 messages! {
@@ -59,10 +58,8 @@ impl Request for OpenRing {
     type Body<'a> = OpenRingFor;
     type Reply<'a> = RingPlace;
 
-    fn serve<'p, F: Fabric, S: Config<Engine = F::Engine>>(
-        OpenRingFor { producer }: OpenRingFor,
-        at: Serving<'p, '_, F, S>,
-    ) -> Result<RingPlace, Refusal> {
+    fn serve<'p, F: Fabric, S: On<F>>(body: OpenRingFor, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        let OpenRingFor { producer } = body;
         at.check_producer(producer)?;
         at.participant.backup()?.open(producer)
     }
@@ -77,10 +74,8 @@ impl Request for Append {
     type Body<'a> = AppendTo<'a>;
     type Reply<'a> = u64;
 
-    fn serve<'p, F: Fabric, S: Config<Engine = F::Engine>>(
-        AppendTo { ring, producer, position, bytes }: AppendTo<'_>,
-        at: Serving<'p, '_, F, S>,
-    ) -> Result<u64, Refusal> {
+    fn serve<'p, F: Fabric, S: On<F>>(body: AppendTo<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        let AppendTo { ring, producer, position, bytes } = body;
         at.check_producer(producer)?;
         at.participant.backup()?.write((ring, producer), position, bytes)
     }
@@ -95,10 +90,8 @@ impl Request for Settle {
     type Body<'a> = SettleUpTo;
     type Reply<'a> = u64;
 
-    fn serve<'p, F: Fabric, S: Config<Engine = F::Engine>>(
-        SettleUpTo { ring, producer, settled }: SettleUpTo,
-        at: Serving<'p, '_, F, S>,
-    ) -> Result<u64, Refusal> {
+    fn serve<'p, F: Fabric, S: On<F>>(body: SettleUpTo, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        let SettleUpTo { ring, producer, settled } = body;
         at.check_producer(producer)?;
         at.participant.backup()?.settle((ring, producer), settled)
     }
@@ -109,14 +102,7 @@ pub(in crate::cluster) enum Log {}
 
 impl TxRequest for Log {
     type Of = Append;
-
-    fn node<P: Port>(state: &State<'_, P>, piece: u32) -> NodeId {
-        state.log.node_of_piece(piece)
-    }
-
-    fn row<P: Port>(_: &State<'_, P>, _: u32) -> Option<u32> {
-        None
-    }
+    const ABOUT: About = About::Piece;
 
     fn body<'a, P: Port>(state: &'a State<'_, P>, piece: u32) -> AppendTo<'a> {
         let (ring, position, bytes) = state.log.piece(piece);
@@ -127,24 +113,6 @@ impl TxRequest for Log {
         state.log.has_freed(piece, freed);
         Ok(())
     }
-
-    fn is_by_verbs<'e, F: Fabric, S: Config<Engine = F::Engine>>(
-        worker: &Coordinator<'e, F, S>,
-        state: &State<'e, F::Port>,
-        piece: u32,
-    ) -> bool {
-        worker.logs_by_verbs(Self::node(state, piece))
-    }
-
-    async fn reach<'e, F: Fabric, S: Config<Engine = F::Engine>>(
-        worker: &Coordinator<'e, F, S>,
-        state: &mut State<'e, F::Port>,
-        phase: Phase,
-        pieces: &[u32],
-    ) -> Result<(), Error> {
-        let asks: SmallVec<[Ask; 16]> = pieces.iter().copied().map(Ask::Log).collect();
-        worker.write_log(state, phase, &asks).await
-    }
 }
 
 /// Makes a record void that a backup has.
@@ -152,39 +120,10 @@ pub(in crate::cluster) enum Void {}
 
 impl TxRequest for Void {
     type Of = Append;
-
-    fn node<P: Port>(state: &State<'_, P>, record: u32) -> NodeId {
-        state.log.node_of_record(record)
-    }
-
-    fn row<P: Port>(_: &State<'_, P>, _: u32) -> Option<u32> {
-        None
-    }
+    const ABOUT: About = About::Record;
 
     fn body<'a, P: Port>(state: &'a State<'_, P>, record: u32) -> AppendTo<'a> {
         let (ring, position, bytes) = state.log.void(record);
         AppendTo { ring, producer: state.holder.in_slot(0), position, bytes }
-    }
-
-    fn answered<P: Port>(_: &mut State<'_, P>, _: u32, _: u64) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn is_by_verbs<'e, F: Fabric, S: Config<Engine = F::Engine>>(
-        worker: &Coordinator<'e, F, S>,
-        state: &State<'e, F::Port>,
-        record: u32,
-    ) -> bool {
-        worker.logs_by_verbs(Self::node(state, record))
-    }
-
-    async fn reach<'e, F: Fabric, S: Config<Engine = F::Engine>>(
-        worker: &Coordinator<'e, F, S>,
-        state: &mut State<'e, F::Port>,
-        phase: Phase,
-        records: &[u32],
-    ) -> Result<(), Error> {
-        let asks: SmallVec<[Ask; 16]> = records.iter().copied().map(Ask::Void).collect();
-        worker.write_log(state, phase, &asks).await
     }
 }

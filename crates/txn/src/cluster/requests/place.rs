@@ -1,19 +1,16 @@
 //! Making records for rows that are inserted, and taking out those that were made in vain.
 
 use drtm_kv::{Current, GuardChange, Handle, Holder, KvError, NoValue, ReadEntry, Version};
-use drtm_rdma::{
-    Cost, Fabric, Port,
-    rpc::{Decode, DecodeError, Encode, Reader},
-};
+use drtm_rdma::{Cost, Fabric, Port};
 use smallvec::SmallVec;
 
-use super::{Request, Serving, TxRequest};
+use super::{Answer, On, Request, Serving, TxRequest};
 use crate::{
-    Config, Error,
+    Error,
     cluster::{
         ClusterError, Refusal,
         state::{self, Op, Sight, State},
-        wire::{Wire, messages},
+        wire::messages,
     },
     memory::{
         reclaim,
@@ -29,14 +26,11 @@ messages! {
     PlaceRow<'a> { table: u16, key: KeyRef<'a>, holder: Holder, value: &'a [u8], }
     /// Takes out a record that was made for an insertion which has not happened.
     ReapRow<'a> { table: u16, key: KeyRef<'a>, at: Handle, seen: Version, }
-}
-
-/// What one of a transaction's own insertions did to a guard.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::cluster) struct Shifted {
-    pub(in crate::cluster) before: Absence,
-    pub(in crate::cluster) after: Absence,
-    pub(in crate::cluster) split_off: Option<Absence>,
+    /// What one of a transaction's own insertions did to a guard.
+    Shifted { before: Absence, after: Absence, split_off: Option<Absence>, }
+    /// The record that an owner found or made for a key, what that did to guards, and the owner's
+    /// count of changes from before. An insertion changes one guard, and a split another.
+    Placed { count: u64, at: Handle, version: Version, is_made: bool, shifts: SmallVec<[Shifted; 2]>, }
 }
 
 impl From<Shift> for Shifted {
@@ -52,47 +46,6 @@ impl From<Shift> for Shifted {
     }
 }
 
-/// The record that an owner found or made for a key, what that did to guards, and the owner's count
-/// of changes from before.
-#[derive(Clone, Debug)]
-pub(in crate::cluster) struct Placed {
-    count: u64,
-    at: Handle,
-    version: Version,
-    is_made: bool,
-    /// An insertion changes one guard, and a split another.
-    shifts: SmallVec<[Shifted; 2]>,
-}
-
-impl Encode for Placed {
-    fn encode(&self, into: &mut Vec<u8>) {
-        self.count.encode(into);
-        self.at.put(into);
-        self.version.put(into);
-        self.is_made.encode(into);
-        (self.shifts.len() as u8).encode(into);
-        for shift in &self.shifts {
-            shift.before.put(into);
-            shift.after.put(into);
-            shift.split_off.put(into);
-        }
-    }
-}
-
-impl<'a> Decode<'a> for Placed {
-    fn decode(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        let count = Decode::decode(from)?;
-        let (at, version) = (Wire::take(from)?, Wire::take(from)?);
-        let is_made = Decode::decode(from)?;
-        let mut shifts = SmallVec::new();
-        for _ in 0..u8::decode(from)? {
-            let (before, after) = (Wire::take(from)?, Wire::take(from)?);
-            shifts.push(Shifted { before, after, split_off: Wire::take(from)? });
-        }
-        Ok(Self { count, at, version, is_made, shifts })
-    }
-}
-
 /// Finds a record for a row that is to be written, or makes one.
 pub(in crate::cluster) enum Place {}
 
@@ -102,10 +55,8 @@ impl Request for Place {
     type Body<'a> = PlaceRow<'a>;
     type Reply<'a> = Placed;
 
-    fn serve<'p, F: Fabric, S: Config<Engine = F::Engine>>(
-        PlaceRow { table, key, value, .. }: PlaceRow<'_>,
-        mut at: Serving<'p, '_, F, S>,
-    ) -> Result<Placed, Refusal> {
+    fn serve<'p, F: Fabric, S: On<F>>(body: PlaceRow<'_>, mut at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        let PlaceRow { table, key, value, .. } = body;
         let participant = &mut *at.participant;
         let count = participant.count()?;
         let served = participant.home.table_to_write(table, key)?;
@@ -169,10 +120,9 @@ impl Request for Reap {
     type Body<'a> = ReapRow<'a>;
     type Reply<'a> = ();
 
-    fn serve<'p, F: Fabric, S: Config<Engine = F::Engine>>(
-        ReapRow { table, key, at, seen }: ReapRow<'_>,
-        Serving { participant, .. }: Serving<'p, '_, F, S>,
-    ) -> Result<(), Refusal> {
+    fn serve<'p, F: Fabric, S: On<F>>(body: ReapRow<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        let Serving { participant, .. } = at;
+        let ReapRow { table, key, at, seen } = body;
         let home = &participant.home;
         let number = home.table_to_write(table, key)?.number;
         // A record of a row that is there is not one that was made for an insertion which failed.
@@ -192,9 +142,5 @@ impl TxRequest for Reap {
         let row = &state.rows[row as usize];
         let key = row.key.in_bytes(&state.arena.keys);
         ReapRow { table: row.table, key, at: row.at().unwrap_or_default(), seen: row.seen }
-    }
-
-    fn answered<P: Port>(_: &mut State<'_, P>, _: u32, (): ()) -> Result<(), Error> {
-        Ok(())
     }
 }

@@ -2,16 +2,15 @@
 
 use drtm_kv::{Current, ForHolder, Handle, Holder, KvError, Leases, Lend, NoValue, ReadEntry, Version};
 use drtm_rdma::{
-    Cost, Fabric, Phase, Port,
+    Cost, Fabric, Port,
     rpc::{Decode, DecodeError, Encode, Reader},
 };
 
-use super::{Request, Serving, TxRequest};
+use super::{Answer, On, Request, Serving, TxRequest};
 use crate::{
-    Config, Conflict, Error,
+    Conflict, Error,
     cluster::{
-        Form, Refusal,
-        coordinator::Coordinator,
+        Refusal,
         state::{Place, Sight, State},
         wire::{Wire, messages},
     },
@@ -24,13 +23,10 @@ messages! {
     ReadRow<'a> { table: u16, key: KeyRef<'a>, holder: Holder, }
     /// Asks for a row that does not change until a time, or until the end of a lease that it has.
     LeaseRow<'a> { table: u16, key: KeyRef<'a>, holder: Holder, until: u64, }
-}
-
-/// What an owner found where a row was looked for, and its count of changes from before.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::cluster) struct Found<'a> {
-    pub(in crate::cluster) count: u64,
-    pub(in crate::cluster) is: Is<'a>,
+    /// What an owner found where a row was looked for, and its count of changes from before.
+    Found<'a> { count: u64, is: Is<'a>, }
+    /// A row, and until when it is leased, if it has a record.
+    LeasedRow<'a> { end: u64, found: Found<'a>, }
 }
 
 /// See [`Found`].
@@ -44,58 +40,33 @@ pub(in crate::cluster) enum Is<'a> {
     Locked(Handle),
 }
 
-impl Encode for Found<'_> {
-    fn encode(&self, into: &mut Vec<u8>) {
-        self.count.encode(into);
-        match self.is {
-            Is::Record { at, version, value } => {
+impl<'a> Wire<'a> for Is<'a> {
+    fn put(&self, into: &mut Vec<u8>) {
+        match *self {
+            Self::Record { at, version, value } => {
                 into.push(0);
                 at.put(into);
                 version.put(into);
                 value.encode(into);
             }
-            Is::Nothing(absence) => {
+            Self::Nothing(absence) => {
                 into.push(1);
                 absence.put(into);
             }
-            Is::Locked(at) => {
+            Self::Locked(at) => {
                 into.push(2);
                 at.put(into);
             }
         }
     }
-}
 
-impl<'a> Decode<'a> for Found<'a> {
-    fn decode(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        let count = Decode::decode(from)?;
-        let is = match u8::decode(from)? {
-            0 => Is::Record { at: Wire::take(from)?, version: Wire::take(from)?, value: Decode::decode(from)? },
-            1 => Is::Nothing(Wire::take(from)?),
-            2 => Is::Locked(Wire::take(from)?),
+    fn take(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(match u8::decode(from)? {
+            0 => Self::Record { at: Wire::take(from)?, version: Wire::take(from)?, value: Decode::decode(from)? },
+            1 => Self::Nothing(Wire::take(from)?),
+            2 => Self::Locked(Wire::take(from)?),
             _ => return Err(DecodeError::Invalid { what: "row" }),
-        };
-        Ok(Self { count, is })
-    }
-}
-
-/// A row, and until when it is leased, if it has a record.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::cluster) struct LeasedRow<'a> {
-    pub(in crate::cluster) end: u64,
-    pub(in crate::cluster) found: Found<'a>,
-}
-
-impl Encode for LeasedRow<'_> {
-    fn encode(&self, into: &mut Vec<u8>) {
-        self.end.encode(into);
-        self.found.encode(into);
-    }
-}
-
-impl<'a> Decode<'a> for LeasedRow<'a> {
-    fn decode(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        Ok(Self { end: Decode::decode(from)?, found: Decode::decode(from)? })
+        })
     }
 }
 
@@ -108,10 +79,9 @@ impl Request for Read {
     type Body<'a> = ReadRow<'a>;
     type Reply<'a> = Found<'a>;
 
-    fn serve<'p, F: Fabric, S: Config<Engine = F::Engine>>(
-        ReadRow { table, key, holder }: ReadRow<'_>,
-        Serving { participant, worker, .. }: Serving<'p, '_, F, S>,
-    ) -> Result<Found<'p>, Refusal> {
+    fn serve<'p, F: Fabric, S: On<F>>(body: ReadRow<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        let Serving { participant, worker, .. } = at;
+        let ReadRow { table, key, holder } = body;
         let count = participant.count()?;
         let served = participant.home.table(table, key)?;
         let read = match served.storage.read::<Any, _>(key, ForHolder(holder), &mut participant.value) {
@@ -149,26 +119,6 @@ impl TxRequest for Read {
     fn answered<P: Port>(state: &mut State<'_, P>, row: u32, found: Found<'_>) -> Result<(), Error> {
         state.note_found(row, &found)
     }
-
-    fn is_by_verbs<'e, F: Fabric, S: Config<Engine = F::Engine>>(
-        worker: &Coordinator<'e, F, S>,
-        state: &State<'e, F::Port>,
-        row: u32,
-    ) -> bool {
-        let row = &state.rows[row as usize];
-        state.forms.read == Form::OneSided
-            && row.sight != Sight::Missed
-            && worker.peer(row.owner).is_some_and(|peer| peer.has(row.table))
-    }
-
-    async fn reach<'e, F: Fabric, S: Config<Engine = F::Engine>>(
-        worker: &Coordinator<'e, F, S>,
-        state: &mut State<'e, F::Port>,
-        phase: Phase,
-        rows: &[u32],
-    ) -> Result<(), Error> {
-        worker.read_all(state, phase, rows).await
-    }
 }
 
 /// Leases a row until a time, or shares the lease that it has, and reads it.
@@ -180,10 +130,8 @@ impl Request for Lease {
     type Body<'a> = LeaseRow<'a>;
     type Reply<'a> = LeasedRow<'a>;
 
-    fn serve<'p, F: Fabric, S: Config<Engine = F::Engine>>(
-        LeaseRow { table, key, holder, until }: LeaseRow<'_>,
-        mut at: Serving<'p, '_, F, S>,
-    ) -> Result<LeasedRow<'p>, Refusal> {
+    fn serve<'p, F: Fabric, S: On<F>>(body: LeaseRow<'_>, mut at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        let LeaseRow { table, key, holder, until } = body;
         let count = at.participant.count()?;
         let home = &at.participant.home;
         let record = match home.table(table, key)?.storage.read::<Any, _>(key, Current, &mut NoValue)? {
@@ -216,23 +164,6 @@ impl TxRequest for Lease {
     fn answered<P: Port>(state: &mut State<'_, P>, row: u32, leased: LeasedRow<'_>) -> Result<(), Error> {
         state.rows[row as usize].lease = leased.end;
         state.note_found(row, &leased.found)
-    }
-
-    fn is_by_verbs<'e, F: Fabric, S: Config<Engine = F::Engine>>(
-        worker: &Coordinator<'e, F, S>,
-        state: &State<'e, F::Port>,
-        row: u32,
-    ) -> bool {
-        worker.is_leased_by_verbs(&state.rows[row as usize])
-    }
-
-    async fn reach<'e, F: Fabric, S: Config<Engine = F::Engine>>(
-        worker: &Coordinator<'e, F, S>,
-        state: &mut State<'e, F::Port>,
-        phase: Phase,
-        rows: &[u32],
-    ) -> Result<(), Error> {
-        worker.lease_all(state, phase, rows).await
     }
 }
 

@@ -3,22 +3,19 @@
 use std::ops::{Bound, ControlFlow};
 
 use drtm_kv::{Handle, Holder, ReadEntry, Version};
-use drtm_rdma::{
-    Cost, Fabric, NodeId, Port,
-    rpc::{Decode, DecodeError, Encode, Reader},
-};
+use drtm_rdma::{Cost, Fabric, Port, rpc::Encode as _};
 use smallvec::SmallVec;
 
 use super::{
-    Request, Serving, TxRequest,
+    About, Answer, On, Request, Serving, TxRequest,
     read::{Found, Is},
 };
 use crate::{
-    Config, Error,
+    Error,
     cluster::{
         ClusterError, Refusal,
         state::{Span, State},
-        wire::{Wire, messages},
+        wire::{Many, messages},
     },
     memory::storage::{Absence, KeyRef},
     tx::position::Way,
@@ -40,50 +37,14 @@ messages! {
     }
     /// A record of a range. If its version is a removed one, the row is not there.
     ScannedRow<'a> { key: KeyRef<'a>, at: Handle, version: Version, value: &'a [u8], }
-}
-
-/// Rows of a range, and the owner's count of changes from before.
-#[derive(Clone, Debug)]
-pub(in crate::cluster) struct Scanned<'a> {
-    count: u64,
-    /// Whether these are all that there are.
-    is_whole: bool,
-    /// The leaves that were passed.
-    passed: SmallVec<[Absence; 8]>,
-    /// The rows, one behind the other.
-    rows: &'a [u8],
-}
-
-impl Encode for Scanned<'_> {
-    fn encode(&self, into: &mut Vec<u8>) {
-        (self.count, self.is_whole, self.passed.len() as u32).encode(into);
-        self.passed.iter().for_each(|leaf| leaf.put(into));
-        self.rows.encode(into);
-    }
-}
-
-impl<'a> Decode<'a> for Scanned<'a> {
-    fn decode(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        let (count, is_whole, leaves): (u64, bool, u32) = Decode::decode(from)?;
-        let mut passed = SmallVec::new();
-        for _ in 0..leaves {
-            passed.push(Wire::take(from)?);
-        }
-        let rows: &[u8] = Decode::decode(from)?;
-        // All of them are looked at now, so that they can be taken without errors.
-        let mut reader = Reader::new(rows);
-        while reader.finish().is_err() {
-            ScannedRow::decode(&mut reader)?;
-        }
-        Ok(Self { count, is_whole, passed, rows })
-    }
-}
-
-impl<'a> Scanned<'a> {
-    /// Returns the rows, in the order of their keys.
-    fn iter(&self) -> impl Iterator<Item = ScannedRow<'a>> + use<'a> {
-        let mut reader = Reader::new(self.rows);
-        std::iter::from_fn(move || ScannedRow::decode(&mut reader).ok())
+    /// Rows of a range in the order of their keys, and the owner's count of changes from before.
+    Scanned<'a> {
+        count: u64,
+        // Whether these are all that there are.
+        is_whole: bool,
+        // The leaves that were passed.
+        passed: SmallVec<[Absence; 8]>,
+        rows: Many<'a, ScannedRow<'a>>,
     }
 }
 
@@ -96,10 +57,9 @@ impl Request for Scan {
     type Body<'a> = ScanRows<'a>;
     type Reply<'a> = Scanned<'a>;
 
-    fn serve<'p, F: Fabric, S: Config<Engine = F::Engine>>(
-        ScanRows { table, low, high, holder, is_back, most }: ScanRows<'_>,
-        Serving { participant, worker, caller }: Serving<'p, '_, F, S>,
-    ) -> Result<Scanned<'p>, Refusal> {
+    fn serve<'p, F: Fabric, S: On<F>>(body: ScanRows<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        let Serving { participant, worker, caller } = at;
+        let ScanRows { table, low, high, holder, is_back, most } = body;
         // What a message has beside rows: leaves, most of all.
         let of_message = worker.endpoint().capabilities().max_message_bytes / 2;
         let room = if caller == worker.id() { PAGE } else { of_message };
@@ -119,12 +79,12 @@ impl Request for Scan {
             (low, high)
             && low > high
         {
-            return Ok(Scanned { count, is_whole: true, passed: SmallVec::new(), rows: &[] });
+            return Ok(Scanned { count, is_whole: true, passed: SmallVec::new(), rows: Many::new(&[], 0) });
         }
         let way = if is_back { Way::Down } else { Way::Up };
         let (records, value) = (participant.home.db.store.records(), &mut participant.value);
         let (mut passed, mut refused, mut is_whole, mut left) = (Vec::new(), None, true, most);
-        let mut dead = None;
+        let (mut dead, mut count_of_rows) = (None, 0);
         value.clear();
         served.storage.scan((low, high, way), &mut passed, |key, ReadEntry { at, version }, bytes| {
             // Looked at after the value: a lock that was given up meanwhile has left another
@@ -142,6 +102,7 @@ impl Request for Scan {
                 refused = (end == 0).then_some(Refusal::TooLong);
                 return ControlFlow::Break(());
             }
+            count_of_rows += 1;
             left = left.saturating_sub(u32::from(!version.is_removed()));
             is_whole = left > 0;
             if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -153,7 +114,7 @@ impl Request for Scan {
             Some(refusal) => Err(refusal),
             None => {
                 let passed = passed.into_iter().map(Absence::Leaf).collect();
-                Ok(Scanned { count, is_whole, passed, rows: &participant.value })
+                Ok(Scanned { count, is_whole, passed, rows: Many::new(&participant.value, count_of_rows) })
             }
         }
     }
@@ -161,14 +122,7 @@ impl Request for Scan {
 
 impl TxRequest for Scan {
     type Of = Self;
-
-    fn node<P: Port>(state: &State<'_, P>, span: u32) -> NodeId {
-        state.spans[span as usize].owner
-    }
-
-    fn row<P: Port>(_: &State<'_, P>, _: u32) -> Option<u32> {
-        None
-    }
+    const ABOUT: About = About::Span;
 
     fn body<'a, P: Port>(state: &'a State<'_, P>, span: u32) -> ScanRows<'a> {
         let Span { table, low, high, way, most, .. } = state.spans[span as usize];
@@ -183,7 +137,7 @@ impl TxRequest for Scan {
             scanned.passed.iter().for_each(|absence| state.guards.note(owner, *absence));
         }
         let mut has_some = false;
-        for ScannedRow { key, at, version, value } in scanned.iter() {
+        for ScannedRow { key, at, version, value } in scanned.rows.iter() {
             if !state.spans[number as usize].has(key, &state.arena.keys) {
                 return Err(ClusterError::Nonsense { node: owner, what: "a row that is not of the range" }.into());
             }

@@ -4,7 +4,7 @@ use drtm_kv::{BucketVersion, Handle, Version};
 use drtm_rdma::rpc::{Decode, Encode, Reader};
 use proptest::prelude::*;
 
-use super::{Request, decode_as_all, greet::Welcome};
+use super::{Request, decode_as_all, node::Welcome};
 use crate::{
     Durability,
     cluster::wire::Wire,
@@ -71,7 +71,7 @@ fn messages([count, at, version, other]: [u64; 4], value: &[u8]) -> Vec<Vec<u8>>
             &|into| count.encode(into),
             &|into| at.put(into),
             &|into| version.put(into),
-            &|into| (true, 1_u8).encode(into),
+            &|into| (true, 1_u32).encode(into),
             &|into| absence.put(into),
             &|into| absence.put(into),
             &|into| Some(absence).put(into),
