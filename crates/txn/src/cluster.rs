@@ -47,6 +47,7 @@
 mod access;
 mod acquire;
 mod adapt;
+mod ask;
 mod builder;
 mod claims;
 mod clock;
@@ -55,6 +56,7 @@ mod coordinator;
 mod dead;
 mod error;
 mod fetched;
+mod greet;
 mod handle;
 mod index;
 mod index_info;

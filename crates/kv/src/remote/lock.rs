@@ -208,8 +208,8 @@ async fn swap_and_fetch<'e, P: Port>(
 }
 
 impl Location {
-    /// Unlocks whatever record is at this place, if this holder has locked it. A swap by an outdated
-    /// location may have locked another row's record, which only its place leads to.
+    /// Unlocks whatever record is at this place, if this holder has locked it. A swap by an
+    /// outdated location may have locked another row's record, which only its place leads to.
     ///
     /// Takes effect after all swaps that this endpoint has posted before.
     ///

@@ -1,9 +1,9 @@
 //! Locking rows: one decision, whichever executor carries it out.
 //!
 //! A record's lock is taken as [`drtm_kv::acquire()`] decides. Its executors are an htm transaction
-//! for all rows of this node that were fetched, a swap by verb, and the [request](super::requests::lock)
-//! that the owner serves. What the transaction holds of each row is its [`Hold`], so that what it
-//! must give up is known at any moment. See `docs/decisions/0086`.
+//! for all rows of this node that were fetched, a swap by verb, and the
+//! [request](super::requests::lock) that the owner serves. What the transaction holds of each row
+//! is its [`Hold`], so that what it must give up is known at any moment. See `docs/decisions/0086`.
 
 use std::rc::Rc;
 
@@ -14,9 +14,9 @@ use smallvec::SmallVec;
 
 use super::{
     ClusterError, ClusterTx, Form,
+    ask::Ask,
     coordinator::Coordinator,
     peers::{Locked, all},
-    requests::Ask,
     round::keep_first,
     state::{Hold, Intent, Op, Place, Row, Sight, State},
 };
@@ -133,9 +133,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         outcome.and(Err(Conflict::Moved.into()))
     }
 
-    /// Locks rows, all at the same time. With the last one of each owner comes the owner's line, and
-    /// with those that were not read, since the last one may turn out to be gone. Values of rows
-    /// that have not changed since they were read are not read again.
+    /// Locks rows, all at the same time. With the last one of each owner comes the owner's line,
+    /// and with those that were not read, since the last one may turn out to be gone. Values of
+    /// rows that have not changed since they were read are not read again.
     async fn lock_each(
         &self,
         state: &mut State<'e, F::Port>,

@@ -20,9 +20,10 @@ use drtm_rdma::{Fabric, NodeId, Phase, Time};
 
 use super::{
     ClusterError, ClusterTx,
+    ask::Ask,
     coordinator::Coordinator,
     requests::{
-        Ask, Call,
+        Call,
         lock::{Unlock, UnlockRow},
     },
     state::{GivenUp, Hold, Place, Sight, State},

@@ -17,7 +17,7 @@ use drtm_rdma::{Fabric, Phase};
 
 use super::{
     ClusterTx, Rows, Sets, Worker,
-    requests::{Ask, Asks},
+    ask::{Ask, Asks},
     round::keep_first,
     state::{Intent, Place, Row},
     tx::PATIENCE,

@@ -21,7 +21,7 @@ use super::{
     access::{Access, Entered},
     index_info::IndexInfo,
     log::Backup,
-    requests::apply::{Change, ChangedRow},
+    wire::parts::{Change, ChangedRow},
 };
 use crate::{
     Config, Conflict, Durability, Error,
@@ -194,8 +194,8 @@ impl<S: Config> Participant<S> {
         }
     }
 
-    /// Returns the refusal for a record whose lock has a dead holder. It is free then, if this owner
-    /// frees what dead clients have locked.
+    /// Returns the refusal for a record whose lock has a dead holder. It is free then, if this
+    /// owner frees what dead clients have locked.
     pub(super) fn free_from_dead(&mut self, at: Handle, holder: Holder) -> Refusal {
         let home = Arc::clone(&self.home);
         let Some(access) = &home.access else { return Refusal::HolderDead };

@@ -13,7 +13,7 @@ use drtm_kv::{
 };
 use drtm_rdma::{Endpoint, NodeId, Offset, Port, RegionId, Remote, Verbs};
 
-use super::{ClusterError, requests::node::Welcome};
+use super::{ClusterError, wire::parts::Welcome};
 use crate::{Conflict, Durability, Error, memory::storage::KeyRef, mutation::Mutation};
 
 /// A node, as its peers reach into its memory.

@@ -8,9 +8,9 @@ use smallvec::SmallVec;
 
 use super::{
     ClusterError, Form,
+    ask::Ask,
     coordinator::Coordinator,
     peers::{Glimpse, Peer, all},
-    requests::Ask,
     round::keep_first,
     state::{Hold, Op, Place, Row, Sight, State},
 };

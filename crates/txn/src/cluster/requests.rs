@@ -1,15 +1,14 @@
 //! What nodes ask of each other, one file for each subject.
 //!
-//! A [`Request`] says what it costs, what its bytes are, and how a node [serves](Request::serve) it.
-//! A node that asks itself calls `serve` directly; another one calls it behind decoding. A
-//! [`TxRequest`] is a request as a transaction makes it: by the number of what its state knows, such
-//! as a row. The one alternative form of some is
-//! [verbs](Coordinator::reach).
+//! A [`Request`] says what it costs, what its bytes are, and how a node [serves](Request::serve)
+//! it. A node that asks itself calls `serve` directly; another one calls it behind decoding. A
+//! [`TxRequest`] is a request as a transaction makes it: by the number of what its state knows,
+//! such as a row. The one alternative form of some is [verbs](Coordinator::reach).
 //!
 //! A request never waits at the node that serves it: it is carried out, or refused with a
 //! [`Refusal`].
 //!
-//! A new request is a file, and a line of the [table](requests). See `docs/decisions/0085`.
+//! A new request is a file, and a line of the [table](super::ask). See `docs/decisions/0085`.
 
 pub(super) mod apply;
 pub(super) mod check;
@@ -22,13 +21,6 @@ pub(super) mod scan;
 
 use std::marker::PhantomData;
 
-use drtm_kv::{Handle, Holder};
-use drtm_rdma::{
-    Cost, Fabric, NodeId, Phase, Port,
-    rpc::{Answered, Calls, Decode, Encode, Incoming, Procedure, Refused, Results, RpcError, Slot},
-};
-use smallvec::SmallVec;
-
 use self::{
     apply::Apply,
     check::{Check, Guard},
@@ -39,8 +31,19 @@ use self::{
     read::{Lease, Read},
     scan::Scan,
 };
-use super::{ClusterError, Refusal, coordinator::Coordinator, participant::Participant, state::State};
+use super::{
+    ClusterError, Refusal,
+    ask::{Ask, requests},
+    coordinator::Coordinator,
+    participant::Participant,
+    state::State,
+};
 use crate::{Config, Error};
+use drtm_kv::{Handle, Holder};
+use drtm_rdma::{
+    Cost, Fabric, NodeId, Phase, Port,
+    rpc::{Answered, Calls, Decode, Encode, Incoming, Procedure, Refused, Results, RpcError, Slot},
+};
 
 /// A request that nodes serve.
 pub(super) trait Request {
@@ -146,24 +149,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Serving<'_, '_, F, S> {
     }
 }
 
-/// Requests of one round, mostly few.
-pub(super) type Asks = SmallVec<[Ask; 16]>;
-
-/// The table of requests: each that is served, and the forms in which transactions make it.
-macro_rules! requests {
+macro_rules! forms {
     ($($request:ident $(as $($ask:ident),+)?;)+) => {
-        /// A request of a transaction, and the number of what it is about.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum Ask {
-            $($($(#[doc = concat!("See [`", stringify!($ask), "`].")] $ask(u32),)+)?)+
-        }
-
-        /// A request that is in a message, and where in the message's results the answer is.
-        #[derive(Debug)]
-        pub(super) enum Asked {
-            $($($($ask(u32, Slot<Call<<$ask as TxRequest>::Of>>),)+)?)+
-        }
-
         impl Ask {
             /// Returns what it is about.
             fn about(self) -> (About, u32) {
@@ -175,10 +162,13 @@ macro_rules! requests {
             /// # Errors
             ///
             /// When the message has no room for it.
-            pub(super) fn add<P: Port>(self, state: &State<'_, P>, to: &mut Calls<'_, P>) -> Result<Asked, RpcError> {
-                Ok(match self {
-                    $($($(Self::$ask(number) => Asked::$ask(number, to.add(&$ask::body(state, number))?),)+)?)+
-                })
+            pub(super) fn add<P: Port>(self, state: &State<'_, P>, to: &mut Calls<'_, P>) -> Result<(), RpcError> {
+                match self { $($($(Self::$ask(number) => to.add(&$ask::body(state, number)).map(slot_of::<$ask>),)+)?)+ }
+            }
+
+            /// Notes that it is on its way.
+            pub(super) fn sent<P: Port>(self, state: &mut State<'_, P>) {
+                match self { $($($(Self::$ask(number) => $ask::sent(state, number),)+)?)+ }
             }
 
             /// Carries it out on this node.
@@ -186,39 +176,29 @@ macro_rules! requests {
             /// # Errors
             ///
             /// When it is refused, or its answer stops the transaction.
-            pub(super) fn here<'e, F: Fabric, S: Config<Engine = F::Engine>>(
+            pub(super) fn here<'e, F: Fabric, S: On<F>>(
                 self,
                 worker: &Coordinator<'e, F, S>,
                 state: &mut State<'e, F::Port>,
             ) -> Result<(), Error> {
                 match self { $($($(Self::$ask(number) => here::<$ask, F, S>(worker, state, number),)+)?)+ }
             }
-        }
 
-        impl Asked {
-            /// Returns the request.
-            pub(super) fn ask(&self) -> Ask {
-                match self { $($($(Self::$ask(number, _) => Ask::$ask(*number),)+)?)+ }
-            }
-
-            /// Notes that it is on its way.
-            pub(super) fn sent<P: Port>(&self, state: &mut State<'_, P>) {
-                match self { $($($(Self::$ask(number, _) => $ask::sent(state, *number),)+)?)+ }
-            }
-
-            /// Notes the answer of a node.
+            /// Notes the answer of a node, which has this place in its message.
             ///
             /// # Errors
             ///
             /// When the request is refused, or its answer stops the transaction.
             pub(super) fn settle<P: Port>(
-                &self,
+                self,
                 state: &mut State<'_, P>,
                 node: NodeId,
-                results: &Results<'_, P>,
+                (results, place): (&Results<'_, P>, usize),
             ) -> Result<(), Error> {
                 match self {
-                    $($($(Self::$ask(number, slot) => settle::<$ask, P>(state, node, *number, results.get(slot)),)+)?)+
+                    $($($(Self::$ask(number) => {
+                        settle::<$ask, P>(state, node, number, results.nth::<Call<<$ask as TxRequest>::Of>>(place))
+                    })+)?)+
                 }
             }
         }
@@ -240,26 +220,10 @@ macro_rules! requests {
         }
     };
 }
+requests!(forms);
 
-requests! {
-    Introduce;
-    Read as Read;
-    Lease as Lease;
-    Scan as Scan;
-    Place as Place;
-    Lock as Lock;
-    Line as Line, Count;
-    Check as Check;
-    Guard as Guard;
-    Apply as Apply;
-    Unlock as Unlock;
-    Reap as Reap;
-    Clock;
-    OpenRing;
-    Append as Log, Void;
-    Settle;
-    Durable as Durable;
-}
+/// Forgets where the answer is: it has the place of its request.
+fn slot_of<A: TxRequest>(_: Slot<Call<A::Of>>) {}
 
 impl Ask {
     /// Returns the node that it goes to.

@@ -10,8 +10,8 @@ use drtm_rdma::{Fabric, NodeId, Phase, rpc::RpcError};
 
 use super::{
     ClusterError, Refusal,
+    ask::{Ask, Asks},
     coordinator::Coordinator,
-    requests::{Ask, Asked, Asks},
     state::{Culprit, Hold, Sent, Sight, State},
 };
 use crate::{Config, Conflict, Error, mutation::Mutation};
@@ -94,7 +94,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let mut asked = Vec::new();
             while let Some((ask, others)) = asks.split_first() {
                 match ask.add(state, &mut calls) {
-                    Ok(slot) => asked.push(slot),
+                    Ok(()) => asked.push(*ask),
                     Err(RpcError::Full) if !asked.is_empty() => break,
                     Err(RpcError::Full) => return Err(self.too_long(state, *ask)),
                     Err(error) => return Err(ClusterError::Unreachable { node, source: error }.into()),
@@ -103,11 +103,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             }
             match calls.post(None).await {
                 Ok(posted) => {
-                    asked.iter().for_each(|asked: &Asked| asked.sent(state));
+                    asked.iter().for_each(|ask: &Ask| ask.sent(state));
                     state.sent.push(Sent { posted, asked });
                 }
                 Err(source) => {
-                    asked.iter().for_each(|asked: &Asked| asked.sent(state));
+                    asked.iter().for_each(|ask: &Ask| ask.sent(state));
                     return Err(state.failed(node, source));
                 }
             }
@@ -133,16 +133,16 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let Some(sent) = state.sent.pop() else { break };
             match results {
                 Ok(results) => {
-                    for asked in &sent.asked {
-                        let settled = asked.settle(state, node, &results);
-                        state.blame(asked.ask().row(), &settled);
+                    for (ask, place) in sent.asked.iter().zip(0..) {
+                        let settled = ask.settle(state, node, (&results, place));
+                        state.blame(ask.row(), &settled);
                         keep_first(&mut outcome, settled);
                     }
                 }
                 Err(error) => {
                     if S::has(Mutation::UnknownLocksForgotten) {
                         for asked in &sent.asked {
-                            if let Asked::Lock(row, _) = asked {
+                            if let Ask::Lock(row) = asked {
                                 state.rows[*row as usize].hold = Hold::None;
                             }
                         }

@@ -10,7 +10,7 @@ use super::{
     adapt::Board,
     log::{LogConfig, OnlyLogged},
     participant::Home,
-    requests::node::Welcome,
+    wire::parts::Welcome,
 };
 use crate::{Config, Db};
 

@@ -3,6 +3,7 @@
 
 mod finder;
 mod guards;
+mod parts;
 mod ranges;
 mod row;
 
@@ -14,16 +15,12 @@ use drtm_rdma::{NodeId, Pending, Port, Time, rpc::Posted};
 use self::finder::{Finder, INDEX_FROM};
 pub(super) use self::{
     guards::Guards,
+    parts::{Part, Parts},
     ranges::{Puts, Span},
     row::{Hold, Intent, Op, Place, Row, Sight},
 };
 
-use super::{
-    log::Logging,
-    protocol::Forms,
-    ranges::FetchedRange,
-    requests::{Asked, apply::Parts},
-};
+use super::{ask::Ask, log::Logging, protocol::Forms, ranges::FetchedRange};
 use crate::{
     Conflict, Error,
     index::RowEntries,
@@ -94,7 +91,7 @@ pub(super) enum Culprit {
 #[derive(Debug)]
 pub(super) struct Sent<'e, P: Port> {
     pub(super) posted: Posted<'e, P>,
-    pub(super) asked: Vec<Asked>,
+    pub(super) asked: Vec<Ask>,
 }
 
 /// Unlocks that were sent while the transaction's state was the body's. The state has them, too, so

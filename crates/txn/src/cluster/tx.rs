@@ -14,8 +14,8 @@ use smallvec::SmallVec;
 
 pub use self::entry::{ClusterEntry, ClusterOccupiedEntry, ClusterVacantEntry};
 use super::{
+    ask::{Ask, Asks},
     coordinator::Coordinator,
-    requests::{Ask, Asks},
     round::keep_first,
     state::{Culprit, Hold, Place, Row, Sight, State},
 };

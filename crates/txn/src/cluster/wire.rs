@@ -1,5 +1,6 @@
 //! How what the messages of nodes have in common becomes bytes.
 
+pub(super) mod parts;
 mod refusal;
 
 use std::{marker::PhantomData, ops::Bound};

@@ -24,8 +24,8 @@ use crate::{
     Config, Error,
     cluster::{
         ClusterError,
+        ask::{Ask, Asks},
         coordinator::Coordinator,
-        requests::{Ask, Asks},
         state::{Op, Row, State},
     },
     commit::epoch::version_in,

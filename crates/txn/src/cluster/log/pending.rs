@@ -7,7 +7,7 @@ use drtm_rdma::NodeId;
 use smallvec::SmallVec;
 
 use super::outgoing::Outgoing;
-use crate::cluster::requests::Ask;
+use crate::cluster::ask::Ask;
 
 /// A record of a transaction, at one backup.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use crate::{
     cluster::{
         Refusal,
         log::Backup,
-        requests::apply::{Change, ChangedRow},
+        wire::parts::{Change, ChangedRow},
     },
     commit::{
         self,

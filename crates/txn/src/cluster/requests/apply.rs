@@ -4,29 +4,28 @@
 //! changes there at once (decisions 58 and 60). Elsewhere, a change that is longer than a message
 //! goes in several. Verbs write the rows that they have locked.
 
-use std::ops::Range;
-
 use drtm_kv::{Handle, Holder};
 use drtm_rdma::{
     Cost, Fabric, NodeId, Port,
-    rpc::{Decode, DecodeError, Encode, Reader},
+    rpc::{DecodeError, Encode, Reader},
 };
 use smallvec::SmallVec;
 
-use super::{About, Answer, Ask, Asks, On, Request, Serving, TxRequest};
+use super::{About, Answer, On, Request, Serving, TxRequest};
 use crate::{
     Config, Durability, Error,
     cluster::{
         ClusterError, Refusal,
+        ask::{Ask, Asks},
         coordinator::Coordinator,
         participant::Participant,
-        state::{Hold, Op, Row, State},
-        wire::{Many, Wire, messages},
+        state::{Hold, Op, Part, Row, State},
+        wire::{
+            Many, Wire, messages,
+            parts::{Change, ChangedRow},
+        },
     },
-    memory::{
-        arena::{Arena, ArenaKey},
-        storage::KeyRef,
-    },
+    memory::arena::{Arena, ArenaKey},
     mutation::Mutation,
 };
 
@@ -34,43 +33,8 @@ use crate::{
 const BESIDE: usize = 64;
 
 messages! {
-    /// What a commit makes of a row that is locked.
-    ChangedRow<'a> { table: u16, key: KeyRef<'a>, at: Handle, change: Change<'a>, }
     /// What a transaction changes at a node. It is carried out whole, or refused.
     ApplyRows<'a> { holder: Holder, epoch: u64, rows: Changes<'a>, }
-}
-
-/// What a commit makes of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cluster) enum Change<'a> {
-    /// It has this value.
-    Put(&'a [u8]),
-    /// It is there, with the value that its record has. The owner's log needs it again, if there is
-    /// one.
-    Publish(Option<&'a [u8]>),
-    /// It is not there.
-    Remove,
-}
-
-impl<'a> Wire<'a> for Change<'a> {
-    fn put(&self, into: &mut Vec<u8>) {
-        match *self {
-            Self::Put(value) => (0_u8, value).encode(into),
-            Self::Publish(None) => into.push(1),
-            Self::Remove => into.push(2),
-            Self::Publish(Some(value)) => (3_u8, value).encode(into),
-        }
-    }
-
-    fn take(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        match u8::decode(from)? {
-            0 => Ok(Self::Put(Decode::decode(from)?)),
-            1 => Ok(Self::Publish(None)),
-            2 => Ok(Self::Remove),
-            3 => Ok(Self::Publish(Some(Decode::decode(from)?))),
-            _ => Err(DecodeError::Invalid { what: "change of a row" }),
-        }
-    }
 }
 
 /// Rows that are changed: of a message, or of a transaction of this node.
@@ -140,45 +104,6 @@ impl<'a> Wire<'a> for Changes<'a> {
 
     fn take(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Wire::take(from).map(Self::Encoded)
-    }
-}
-
-/// Rows that are written by one request, or by verbs.
-#[derive(Clone, Debug)]
-struct Part {
-    node: NodeId,
-    /// Where their numbers are.
-    rows: Range<usize>,
-    is_by_verbs: bool,
-    is_logged: bool,
-}
-
-/// What a transaction writes, by the nodes that carry it out.
-#[derive(Debug, Default)]
-pub(in crate::cluster) struct Parts {
-    rows: Vec<u32>,
-    parts: Vec<Part>,
-}
-
-impl Parts {
-    pub(in crate::cluster) fn clear(&mut self) {
-        self.rows.clear();
-        self.parts.clear();
-    }
-
-    /// Returns the node that carries a part out.
-    pub(super) fn node(&self, part: u32) -> NodeId {
-        self.parts[part as usize].node
-    }
-
-    /// Returns whether a part is written by verbs.
-    pub(in crate::cluster) fn is_by_verbs(&self, part: u32) -> bool {
-        self.parts[part as usize].is_by_verbs
-    }
-
-    /// Returns the rows of a part.
-    pub(in crate::cluster) fn rows_of(&self, part: u32) -> &[u32] {
-        &self.rows[self.parts[part as usize].rows.clone()]
     }
 }
 

@@ -1,15 +1,15 @@
 //! Requests of producers of rings to the backups that keep them.
 
 use drtm_kv::Holder;
-use drtm_rdma::{
-    Cost, Fabric, Port,
-    rpc::{Decode, DecodeError, Encode, Reader},
-};
+use drtm_rdma::{Cost, Fabric, Port};
 
 use super::{About, Answer, On, Request, Serving, TxRequest};
 use crate::{
     Error,
-    cluster::{state::State, wire::messages},
+    cluster::{
+        state::State,
+        wire::{messages, parts::RingPlace},
+    },
 };
 
 messages! {
@@ -19,34 +19,6 @@ messages! {
     AppendTo<'a> { ring: u32, producer: Holder, position: u64, bytes: &'a [u8], }
     /// Tells up to where the records of a ring are decided, or void.
     SettleUpTo { ring: u32, producer: Holder, settled: u64, }
-}
-
-/// Where a backup has made a ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cluster) struct RingPlace {
-    pub(in crate::cluster) number: u32,
-    /// Where it is in the backup's memory.
-    pub(in crate::cluster) at: u64,
-    /// Bytes of records that it has room for.
-    pub(in crate::cluster) size: u64,
-    /// The position of the first record.
-    pub(in crate::cluster) start: u64,
-}
-
-impl Encode for RingPlace {
-    fn encode(&self, into: &mut Vec<u8>) {
-        (self.number, self.at, self.size, self.start).encode(into);
-    }
-}
-
-impl<'a> Decode<'a> for RingPlace {
-    fn decode(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        let (number, at, size, start): (u32, u64, u64, u64) = Decode::decode(from)?;
-        if !size.is_power_of_two() || size < 64 || start < size {
-            return Err(DecodeError::Invalid { what: "ring" });
-        }
-        Ok(Self { number, at, size, start })
-    }
 }
 
 /// Makes a ring for a worker of any node.

@@ -1,15 +1,17 @@
 //! What a node says of itself: its name, its clock, its line, and whether its log is durable.
 
 use drtm_htm::Engine;
-use drtm_rdma::{
-    Cost, Fabric, Port,
-    rpc::{Decode, DecodeError, Encode, Reader},
-};
+use drtm_rdma::{Cost, Fabric, Port};
 
 use super::{About, Answer, On, Request, Serving, TxRequest};
 use crate::{
-    Durability, Error,
-    cluster::{Refusal, shared::VERSION, state::State, wire::messages},
+    Error,
+    cluster::{
+        Refusal,
+        shared::VERSION,
+        state::State,
+        wire::{messages, parts::Welcome},
+    },
 };
 
 messages! {
@@ -17,45 +19,6 @@ messages! {
     Hello<'a> { version: u32, engine: &'a str, protocol: &'a str, tables: &'a str, }
     /// An owner's line: its snapshot number, and its count of changes.
     LineIs { epoch: u64, count: u64, }
-}
-
-/// Where an owner's peers find its rows, if they look for them by themselves.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cluster) struct Welcome {
-    /// The region of its memory.
-    pub(in crate::cluster) region: u16,
-    /// Its line: the snapshot number, and how many snapshots are open.
-    pub(in crate::cluster) line: u64,
-    /// When its log has what is written to it: `None` without a log.
-    pub(in crate::cluster) durability: Option<Durability>,
-    /// Its tables, but for those that peers do not reach.
-    pub(in crate::cluster) tables: Vec<Option<u64>>,
-}
-
-impl Encode for Welcome {
-    fn encode(&self, into: &mut Vec<u8>) {
-        let durability = match self.durability {
-            None | Some(Durability::None) => 0_u8,
-            Some(Durability::Async) => 1,
-            Some(Durability::Sync) => 2,
-        };
-        (self.region, self.line, (durability, self.tables.len() as u16)).encode(into);
-        self.tables.iter().for_each(|table| table.encode(into));
-    }
-}
-
-impl<'a> Decode<'a> for Welcome {
-    fn decode(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        let (region, line, (durability, tables)): (u16, u64, (u8, u16)) = Decode::decode(from)?;
-        let durability = match durability {
-            0 => None,
-            1 => Some(Durability::Async),
-            2 => Some(Durability::Sync),
-            _ => return Err(DecodeError::Invalid { what: "durability" }),
-        };
-        let tables = (0..tables).map(|_| Decode::decode(from)).collect::<Result<_, _>>()?;
-        Ok(Self { region, line, durability, tables })
-    }
 }
 
 /// Introduces the caller, which must believe the cluster to be what the node that serves does.

@@ -1,6 +1,6 @@
 //! Making records for rows that are inserted, and taking out those that were made in vain.
 
-use drtm_kv::{Current, GuardChange, Handle, Holder, KvError, NoValue, ReadEntry, Version};
+use drtm_kv::{Current, Handle, Holder, KvError, NoValue, ReadEntry, Version};
 use drtm_rdma::{Cost, Fabric, Port};
 use smallvec::SmallVec;
 
@@ -10,11 +10,11 @@ use crate::{
     cluster::{
         ClusterError, Refusal,
         state::{self, Op, Sight, State},
-        wire::messages,
+        wire::{messages, parts::Shifted},
     },
     memory::{
         reclaim,
-        storage::{Absence, Expected, KeyRef, Shift},
+        storage::{Expected, KeyRef, Shift},
     },
     mutation::Mutation,
     schema::table::Any,
@@ -26,24 +26,9 @@ messages! {
     PlaceRow<'a> { table: u16, key: KeyRef<'a>, holder: Holder, value: &'a [u8], }
     /// Takes out a record that was made for an insertion which has not happened.
     ReapRow<'a> { table: u16, key: KeyRef<'a>, at: Handle, seen: Version, }
-    /// What one of a transaction's own insertions did to a guard.
-    Shifted { before: Absence, after: Absence, split_off: Option<Absence>, }
     /// The record that an owner found or made for a key, what that did to guards, and the owner's
     /// count of changes from before. An insertion changes one guard, and a split another.
     Placed { count: u64, at: Handle, version: Version, is_made: bool, shifts: SmallVec<[Shifted; 2]>, }
-}
-
-impl From<Shift> for Shifted {
-    fn from(shift: Shift) -> Self {
-        fn of<G: Into<Absence>>(change: GuardChange<G>) -> Shifted {
-            let GuardChange { before, after, split_off, .. } = change;
-            Shifted { before: before.into(), after: after.into(), split_off: split_off.map(Into::into) }
-        }
-        match shift {
-            Shift::Bucket(change) => of(change),
-            Shift::Leaf(change) => of(change),
-        }
-    }
 }
 
 /// Finds a record for a row that is to be written, or makes one.

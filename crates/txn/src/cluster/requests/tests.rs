@@ -4,10 +4,10 @@ use drtm_kv::{BucketVersion, Handle, Version};
 use drtm_rdma::rpc::{Decode, Encode, Reader};
 use proptest::prelude::*;
 
-use super::{Request, decode_as_all, node::Welcome};
+use super::{Request, decode_as_all};
 use crate::{
     Durability,
-    cluster::wire::Wire,
+    cluster::wire::{Wire, parts::Welcome},
     memory::storage::{Absence, KeyRef},
 };
 
@@ -33,8 +33,11 @@ fn encoded(value: impl Encode) -> Vec<u8> {
     bytes
 }
 
+/// Puts a value.
+type Part<'p> = &'p dyn Fn(&mut Vec<u8>);
+
 /// Puts values one behind the other.
-fn put(parts: &[&dyn Fn(&mut Vec<u8>)]) -> Vec<u8> {
+fn put(parts: &[Part<'_>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     parts.iter().for_each(|part| part(&mut bytes));
     bytes

@@ -6,7 +6,7 @@ use drtm_rdma::{Fabric, Phase, Port};
 use super::{Rows, Sets};
 use crate::{
     Codec, Config, Conflict, Error, Key, KeyRange, Ordered,
-    cluster::{ClusterTable, ClusterTx, Sorted as _, ranges::FetchedRange, requests::Asks, state::State},
+    cluster::{ClusterTable, ClusterTx, Sorted as _, ask::Asks, ranges::FetchedRange, state::State},
     tx::position::Way,
 };
 

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use drtm_rdma::NodeId;
 
 use super::finder::{Finder, INDEX_FROM};
-use crate::{cluster::requests::place::Shifted, memory::storage::Absence};
+use crate::{cluster::wire::parts::Shifted, memory::storage::Absence};
 
 /// A guard at an owner: no key has come to where one was missing as long as it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +127,7 @@ mod tests {
             for (owner, before, after, split) in steps {
                 let owner = NodeId(owner);
                 let of = |version| Guard { owner, absence: absence(version) };
-                let mut add = |model: &mut Vec<Guard>, guard| if !model.contains(&guard) { model.push(guard) };
+                let add = |model: &mut Vec<Guard>, guard| if !model.contains(&guard) { model.push(guard) };
                 if before % 2 == 0 {
                     guards.note(owner, absence(before));
                     add(&mut model, of(before));

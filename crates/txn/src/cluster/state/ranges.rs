@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::{State, finder::step};
 use crate::{
     Error,
-    cluster::requests::{Ask, Asks},
+    cluster::ask::{Ask, Asks},
     memory::{arena::ArenaKey, storage::KeyRef},
     tx::position::{Ends, Way},
 };

@@ -9,10 +9,7 @@ use proptest::prelude::*;
 
 use super::{finder::STEPS, *};
 use crate::{
-    cluster::{
-        adapt::WAYS,
-        requests::{Ask, place::Shifted},
-    },
+    cluster::{adapt::WAYS, ask::Ask, wire::parts::Shifted},
     memory::{arena::ArenaKey, storage::Absence},
     tx::position::Way,
 };
@@ -26,7 +23,11 @@ fn state<'e>() -> Local<'e> {
 const ALL: [Bound<ArenaKey>; 2] = [Bound::Unbounded, Bound::Unbounded];
 
 fn put(state: &mut Local<'_>, row: u32) {
-    let value = state.arena.keep_value(|bytes| Ok(bytes.push(1))).expect("few bytes");
+    let value = state.arena.keep_value(|bytes| {
+        bytes.push(1);
+        Ok(())
+    });
+    let value = value.expect("few bytes");
     state.note(row, Op::Put(value));
 }
 

@@ -8,7 +8,7 @@ use crate::{
     AsKey, Codec, Config, Error, Key,
     cluster::{
         ClusterTable, Point, Stored,
-        requests::{Ask, Asks},
+        ask::{Ask, Asks},
         state::Row,
         table::owner_of,
     },
