@@ -10,7 +10,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, block_on};
 use drtm_testing::rounds;
 use drtm_txn::{
-    Builder, Error, IndexDef, Multi, Ordered, Pod, TableDef,
+    Builder, Error, IndexDef, Multi, Ordered, Pod, TableDef, Transaction as _,
     cluster::{ClusterError, Node, NodeBuilder, Partition, Protocol, Refusal, Worker},
 };
 use fastrand::Rng;

@@ -46,18 +46,18 @@
 
 mod access;
 mod adapt;
+#[cfg(feature = "tcp")]
+mod address;
 mod answers;
 mod ask;
 mod builder;
 mod claims;
 mod clock;
-mod column;
 mod coordinator;
 mod dead;
 mod error;
 mod fetched;
 mod handle;
-mod index;
 mod index_info;
 mod lease;
 mod log;
@@ -65,35 +65,38 @@ mod node;
 mod participant;
 mod partition;
 mod peers;
+mod places;
 mod protocol;
 mod ranges;
 mod reach;
 mod round;
 mod sets;
 mod shared;
-mod sources;
+pub(crate) mod sources;
+mod start;
 mod state;
-mod table;
 mod time;
 mod tx;
+pub(crate) mod undo;
 mod whole;
 mod wire;
 mod worker;
 
+#[cfg(feature = "tcp")]
+pub use address::OnTcp;
 pub use builder::NodeBuilder;
 pub use clock::{ClusterTime, Timing};
-pub use column::ClusterColumn;
 pub use coordinator::Rounds;
 pub use error::ClusterError;
 pub use handle::{Cluster, Submitted};
-pub use index::{ClusterIndex, ClusterIndexKeys};
 pub use log::OwnedRow;
 pub use node::Node;
 pub use partition::Partition;
 pub use protocol::{Form, Protocol};
-pub use sets::{Rows, Sets};
-pub use sources::{Point, Sorted, Stored};
-pub use table::ClusterTable;
-pub use tx::{ClusterEntry, ClusterOccupiedEntry, ClusterTx, ClusterVacantEntry};
+pub use sets::Sets;
+#[doc(hidden)]
+pub use start::Here;
+pub use start::{ClusterBuilder, InGroup, InProcess, On, Place};
+pub use tx::ClusterTx;
 pub use wire::Refusal;
 pub use worker::Worker;

@@ -18,6 +18,7 @@ pub(crate) mod culprit;
 mod drive;
 mod each;
 mod entry;
+mod entry_in;
 mod exclusive;
 pub(crate) mod flow;
 mod index;
@@ -40,6 +41,7 @@ mod scan;
 pub(crate) mod state;
 mod sweep;
 pub(crate) mod ticket;
+mod transaction;
 mod upkeep;
 pub(crate) mod value_sink;
 mod walk;
@@ -49,11 +51,13 @@ mod writes;
 mod yield_to_ticket;
 
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
+pub use entry_in::{EntryIn, OccupiedIn, VacantIn};
 pub(crate) use exclusive::{Exclusive, Found, encode, in_memory_only};
 pub use lend::Lend;
 pub use mode::{Mode, ReadOnly, Update};
 pub use range::Range;
 pub use savepoint::Savepoint;
+pub use transaction::{OneNode, Transaction, ready};
 
 use std::{
     cell::{OnceCell, RefCell},

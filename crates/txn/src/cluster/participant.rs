@@ -26,6 +26,7 @@ use super::{
     access::{Access, Entered},
     index_info::IndexInfo,
     log::Backup,
+    places::Divide,
     wire::{
         ApplyRows, Change, ChangedRow, Found, Is, LeasedRow, LineIs, Placed, Refusal, Scanned, ScannedRow, Shifted,
         Shifts, Wire as _,
@@ -93,6 +94,8 @@ pub(super) struct Served<E: Engine> {
     pub(super) key_size: usize,
     /// Whether every node has all rows, and they are only read.
     pub(super) is_replicated: bool,
+    /// How its rows are divided among the owners; those of an index, by the index's keys.
+    pub(super) partition: Box<dyn Divide>,
     pub(super) indexes: Vec<Box<dyn IndexInfo>>,
     /// The table whose index it is, and which of that one's indexes.
     pub(super) is_index_of: Option<(u16, usize)>,

@@ -12,7 +12,7 @@ use drtm_kv::{Handle, Holder, Location, ROUND_TURNS, RecordLock, Version};
 use drtm_rdma::{NodeId, Pending, Port, Time, rpc::Posted};
 use rustc_hash::FxHashMap;
 
-use super::{ask::Asked, log::Logging, protocol::Forms, ranges::FetchedRange};
+use super::{ask::Asked, log::Logging, protocol::Forms, ranges::FetchedRange, undo::Undo};
 use crate::{
     Conflict, Error,
     index::RowEntries,
@@ -272,6 +272,8 @@ pub(super) struct State<'e, P: Port> {
     pub(super) culprit: Option<Culprit>,
     /// The entries of the row that is being written.
     pub(super) entries: RowEntries,
+    /// What its writes were, since its first savepoint.
+    pub(super) undo: Undo,
     /// The numbers of the first `indexed` rows, by hashes of their tables and keys.
     index: FxHashMap<u64, u32>,
     indexed: usize,
@@ -303,6 +305,7 @@ impl<P: Port> State<'_, P> {
             is_outside: false,
             culprit: None,
             entries: RowEntries::default(),
+            undo: Undo::default(),
             index: FxHashMap::default(),
             indexed: 0,
         }
@@ -310,8 +313,9 @@ impl<P: Port> State<'_, P> {
 
     /// Forgets everything, for the next transaction.
     pub(super) fn clear(&mut self) {
+        self.undo.clear();
         if self.arena.values.len() > KEPT_BYTES || self.rows.len() > KEPT_ROWS {
-            *self = Self::new(self.holder, self.forms);
+            *self = Self { undo: std::mem::take(&mut self.undo), ..Self::new(self.holder, self.forms) };
             return;
         }
         self.rows.clear();
@@ -363,6 +367,7 @@ impl<P: Port> State<'_, P> {
         self.locks.clear();
         self.written.clear();
         self.log.clear_for_claims();
+        self.undo.clear();
         self.claims_until = None;
         (self.is_decided, self.is_over, self.claims, self.culprit) = (false, false, true, None);
     }

@@ -5,7 +5,7 @@
 //! rows' keys. The methods of [`Tx`](crate::Tx) take any source that supports them. A range of a
 //! hash table, or an update through an index, does not compile.
 
-use std::{borrow::Borrow, fmt};
+use std::{borrow::Borrow, fmt, ops::Range};
 
 use drtm_kv::PrefetchMask;
 
@@ -19,9 +19,23 @@ use crate::{
     tx::{Exclusive, Found, position::Position, projection::Projection},
 };
 
+#[cfg(all(feature = "cluster", not(feature = "model")))]
+use crate::cluster::sources::{PointOverNodes, SortedOverNodes};
+
 pub(crate) mod sealed {
     pub trait Sealed {}
 }
+
+/// What sources need over several nodes, in a build without them: nothing.
+#[cfg(any(not(feature = "cluster"), feature = "model"))]
+mod over_nodes {
+    pub trait PointOverNodes {}
+    impl<R> PointOverNodes for R {}
+    pub trait SortedOverNodes {}
+    impl<R> SortedOverNodes for R {}
+}
+#[cfg(any(not(feature = "cluster"), feature = "model"))]
+use over_nodes::{PointOverNodes, SortedOverNodes};
 
 /// A source of rows: a table, a column of one, an index, or the keys of an index.
 ///
@@ -103,7 +117,7 @@ pub type KeyedRow<R> = (<R as Rows>::Key, <R as Rows>::Row);
     message = "`{Self}` has no lookup of one row by its key",
     note = "tables, columns, unique indexes and their keys have; rows of an index that is not unique are a range"
 )]
-pub trait Point: Rows {
+pub trait Point: Rows + PointOverNodes {
     #[doc(hidden)]
     fn get<S: Config, M: Mode>(
         self,
@@ -116,6 +130,15 @@ pub trait Point: Rows {
         tx: &mut Exclusive<'_, S, M>,
         key: impl AsKey<Self::Key>,
     ) -> Result<bool, Error>;
+    #[doc(hidden)]
+    #[inline]
+    fn get_many<S: Config, M: Mode>(
+        self,
+        tx: &mut Exclusive<'_, S, M>,
+        keys: impl IntoIterator<Item = impl AsKey<Self::Key>>,
+    ) -> Result<Vec<Option<Self::Row>>, Error> {
+        keys.into_iter().map(|key| self.get(tx, key)).collect()
+    }
 }
 
 /// A source that is ordered by keys: [`Tx::range`](crate::Tx::range).
@@ -123,7 +146,7 @@ pub trait Point: Rows {
 /// # Example
 ///
 /// See [`Rows`].
-pub trait Sorted: Rows {
+pub trait Sorted: Rows + SortedOverNodes {
     /// The keys that a range iterates over: of rows, or of an index's entries.
     #[doc(hidden)]
     type Entry: Key;
@@ -179,6 +202,9 @@ pub trait Stored: Rows {
     fn decode(self, part: &[u8]) -> Result<Self::Row, CodecError>;
     #[doc(hidden)]
     fn show(self, part: &[u8]) -> Result<Self::View<'_>, CodecError>;
+    /// Appends the whole row to bytes of which `was` is the row as it was.
+    #[doc(hidden)]
+    fn encode(self, given: &Self::Given, was: Range<usize>, bytes: &mut Vec<u8>) -> Result<(), CodecError>;
     #[doc(hidden)]
     fn update<S: Config, X>(
         self,
@@ -269,6 +295,10 @@ impl<K: Key, C: Codec, O: Kind> Stored for Table<K, C, O> {
         C::view(part)
     }
 
+    fn encode(self, given: &C::Given, _was: Range<usize>, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
+        C::encode(given, bytes)
+    }
+
     #[inline(always)]
     fn update<S: Config, X>(
         self,
@@ -300,6 +330,15 @@ impl<R: Stored> Point for R {
         key: impl AsKey<R::Key>,
     ) -> Result<bool, Error> {
         tx.is_there(self.table(), key)
+    }
+
+    #[inline]
+    fn get_many<S: Config, M: Mode>(
+        self,
+        tx: &mut Exclusive<'_, S, M>,
+        keys: impl IntoIterator<Item = impl AsKey<R::Key>>,
+    ) -> Result<Vec<Option<R::Row>>, Error> {
+        tx.get_many(self, keys)
     }
 }
 
