@@ -10,7 +10,7 @@ use super::{
     state::{Missing, Op, ScannedRange, State},
     wire::{Found, Is, LeasedRow, LineIs, Placed, Scanned, ScannedRow},
 };
-use crate::{Conflict, Error, tx::position::Way};
+use crate::{Conflict, Error, memory::storage::KeyRef, tx::position::Way};
 
 impl<P: Port> State<'_, P> {
     pub(super) fn has_found(&mut self, number: u32, found: &Found<'_>) -> Result<(), Error> {
@@ -60,6 +60,9 @@ impl<P: Port> State<'_, P> {
         if !is_final {
             self.missing.extend(scanned.passed.iter().map(|absence| Missing { owner, absence: *absence }));
         }
+        if scanned.next.1 > 0 {
+            return self.has_listed(number, scanned);
+        }
         let mut has_some = false;
         for ScannedRow { key, at, version, value } in scanned.iter() {
             if !self.spans[number as usize].has(key, &self.arena.keys) {
@@ -84,6 +87,26 @@ impl<P: Port> State<'_, P> {
             return Err(ClusterError::Nonsense { node: owner, what: "no rows, and more to come" }.into());
         }
         self.spans[number as usize].is_whole = scanned.is_whole;
+        Ok(())
+    }
+
+    /// Adds the rows of a hash table's keys, which are looked up afterwards.
+    fn has_listed(&mut self, number: u32, listed: &Scanned<'_>) -> Result<(), Error> {
+        let ScannedRange { table, owner, is_final, low, .. } = self.spans[number as usize];
+        let (next, classes) = listed.next;
+        let low_before = if let Bound::Included(key) = low { Some(key.in_bytes(&self.arena.keys)) } else { None };
+        let is_further = low_before.is_none_or(|low| low < KeyRef::Word(next));
+        if !listed.is_whole && !is_further {
+            return Err(ClusterError::Nonsense { node: owner, what: "a list of keys that does not go on" }.into());
+        }
+        for ScannedRow { key, .. } in listed.iter() {
+            let row = self.row(table, key, owner)?;
+            self.rows[row as usize].is_final = is_final;
+        }
+        let (low, high) = (self.arena.keep_key(KeyRef::Word(next))?, self.arena.keep_key(KeyRef::Word(classes))?);
+        let span = &mut self.spans[number as usize];
+        (span.low, span.high) = (Bound::Included(low), Bound::Excluded(high));
+        span.is_whole = listed.is_whole;
         Ok(())
     }
 

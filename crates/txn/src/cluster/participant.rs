@@ -131,6 +131,9 @@ impl Reservations {
     }
 }
 
+/// About how many bytes a guard has in a message.
+const GUARD_BYTES: usize = 40;
+
 /// One worker's way to serve its node's tables.
 #[derive(Debug)]
 pub(super) struct Participant<S: Config> {
@@ -289,7 +292,7 @@ impl<S: Config> Participant<S> {
         let count = self.count()?;
         let served = self.home.tables.get(usize::from(table)).ok_or(Refusal::NoTable)?;
         if !served.storage.is_ordered() {
-            return Err(Refusal::NotOrdered);
+            return self.list(table, (low, high), most);
         }
         for key in [&low, &high] {
             if let Bound::Included(key) | Bound::Excluded(key) = key
@@ -302,7 +305,7 @@ impl<S: Config> Participant<S> {
             (low, high)
             && low > high
         {
-            return Ok(Scanned { count, is_whole: true, passed: SmallVec::new(), rows: &[] });
+            return Ok(Scanned { count, is_whole: true, next: (0, 0), passed: SmallVec::new(), rows: &[] });
         }
         let (records, value) = (self.home.db.store.records(), &mut self.value);
         let (mut passed, mut refused, mut is_whole, mut left) = (Vec::new(), None, true, most_rows);
@@ -335,8 +338,51 @@ impl<S: Config> Participant<S> {
             Some(refusal) => Err(refusal),
             None => {
                 let passed = passed.into_iter().map(Absence::Leaf).collect();
-                Ok(Scanned { count, is_whole, passed, rows: &self.value })
+                Ok(Scanned { count, is_whole, next: (0, 0), passed, rows: &self.value })
             }
+        }
+    }
+
+    /// Lists the next keys of a hash table, without their rows, and the guards of their buckets:
+    /// from the position between these bounds on, about as many as fit `most` bytes.
+    fn list(
+        &mut self,
+        table: u16,
+        bounds: (Bound<KeyRef<'_>>, Bound<KeyRef<'_>>),
+        most: usize,
+    ) -> Result<Scanned<'_>, Refusal> {
+        let count = self.count()?;
+        let served = self.home.tables.get(usize::from(table)).ok_or(Refusal::NoTable)?;
+        let mut tour = match bounds {
+            (Bound::Unbounded, Bound::Unbounded) => served.storage.tour()?,
+            (Bound::Included(KeyRef::Word(next)), Bound::Excluded(KeyRef::Word(classes))) => {
+                served.storage.tour_at((next, classes))?.ok_or(Refusal::NotItsKey)?
+            }
+            _ => return Err(Refusal::NotOrdered),
+        };
+        let (keys, mut passed) = (&mut self.value, SmallVec::<[Absence; 8]>::new());
+        keys.clear();
+        loop {
+            let before = (tour.position(), keys.len(), passed.len());
+            let key = |key: KeyRef<'_>| {
+                ScannedRow { key, at: Handle::default(), version: Version::default(), value: &[] }.put(keys);
+            };
+            let guard = |guard| passed.push(guard);
+            let has_more = served.storage.visit_some_guarded(&mut tour, guard, key)?;
+            let is_full = keys.len() + GUARD_BYTES * passed.len() > most;
+            if !is_full && has_more {
+                continue;
+            }
+            let (is_whole, mut next) = (!is_full, tour.position());
+            if is_full {
+                if before.2 == 0 {
+                    return Err(Refusal::TooLong);
+                }
+                (next, _, _) = before;
+                keys.truncate(before.1);
+                passed.truncate(before.2);
+            }
+            return Ok(Scanned { count, is_whole, next: next.unwrap_or_default(), passed, rows: &self.value });
         }
     }
 

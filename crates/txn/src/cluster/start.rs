@@ -95,6 +95,9 @@ impl Place for InProcess {
     type Started = Vec<Cluster<Self::Fabric>>;
 
     fn join(self, _engine: Native) -> Result<Here<Self::Fabric>, Error> {
+        if self.nodes == 0 {
+            return Err(ClusterError::NoOwners.into());
+        }
         let fabric = LocalFabric::new(self.nodes, LocalConfig::perfect());
         Ok(Here { nodes: fabric.nodes().collect(), fabric, of: self.nodes })
     }

@@ -287,8 +287,13 @@ mod tests {
         let row = ScannedRow { key: KeyRef::Word(other), at, version, value };
         let named = ScannedRow { key: KeyRef::Bytes(value), ..row };
         let rows = encoded(|into| [row, named].iter().for_each(|row| row.put(into)));
-        let scanned =
-            Scanned { count, is_whole: other.is_multiple_of(2), passed: [absence].into_iter().collect(), rows: &rows };
+        let scanned = Scanned {
+            count,
+            is_whole: other.is_multiple_of(2),
+            next: (count, other),
+            passed: [absence].into_iter().collect(),
+            rows: &rows,
+        };
         let shift = Shifted { before: absence, after: absence, split_off: Some(absence) };
         let placed = Placed { count, at, version, is_made: true, shifts: [shift].into_iter().collect() };
         let durability = [None, Some(Durability::Async), Some(Durability::Sync)][other as usize % 3];

@@ -501,6 +501,81 @@ pub trait Transaction: Sealed {
         range: impl KeyRange<K>,
     ) -> impl Future<Output = Result<Option<(K, C::Value)>, Error>>;
 
+    /// Shows all rows of a table, until they end or `visit` breaks off. Rows of an ordered table
+    /// come in key order, those of a hash table in no order. If the transaction commits, they are
+    /// all the rows there were at one moment.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    ///
+    /// # Example
+    ///
+    /// See [`retain`](Self::retain).
+    fn walk<K: Key, C: Codec, O: Kind, F: Flow>(
+        &mut self,
+        table: Table<K, C, O>,
+        visit: impl FnMut(K, C::View<'_>) -> F,
+    ) -> impl Future<Output = Result<(), Error>>;
+
+    /// Counts the rows of a table, by reading all of them.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    ///
+    /// # Example
+    ///
+    /// See [`retain`](Self::retain).
+    fn len<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>) -> impl Future<Output = Result<u64, Error>>;
+
+    /// Removes the rows of a table for which `keep` returns false. Returns how many. All of them
+    /// are in one transaction's write set.
+    ///
+    /// # Errors
+    ///
+    /// As for [`put`](Self::put) and [`get`](Self::get).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, OneNode, Pod, Table, TableDef, Transaction, ready};
+    ///
+    /// /// When sessions end.
+    /// const SESSIONS: TableDef<u64, Pod<u64>> = TableDef::hash("sessions");
+    ///
+    /// async fn tidy(tx: &mut impl Transaction, sessions: Table<u64, Pod<u64>>) -> Result<[u64; 4], Error> {
+    ///     for session in 0..100 {
+    ///         tx.put(sessions, session, &(1_000 + session)).await?;
+    ///     }
+    ///     let ended = tx.retain(sessions, |_, end| end > 1_030).await?;
+    ///     let mut last = 0;
+    ///     tx.walk(sessions, |_, end| last = last.max(end)).await?;
+    ///     Ok([ended, last, tx.len(sessions).await?, tx.clear(sessions).await?])
+    /// }
+    ///
+    /// let db = Db::new()?;
+    /// let sessions = db.table(SESSIONS)?;
+    /// assert_eq!(db.transact(|tx| ready(tidy(&mut OneNode(tx), sessions)))?, [31, 1_099, 69, 69]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    fn retain<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: Table<K, C, O>,
+        keep: impl FnMut(&K, C::View<'_>) -> bool,
+    ) -> impl Future<Output = Result<u64, Error>>;
+
+    /// Removes all rows of a table. Returns how many there were.
+    ///
+    /// # Errors
+    ///
+    /// As for [`put`](Self::put) and [`get`](Self::get).
+    ///
+    /// # Example
+    ///
+    /// See [`retain`](Self::retain).
+    fn clear<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>) -> impl Future<Output = Result<u64, Error>>;
+
     /// Takes a savepoint.
     ///
     /// # Example
@@ -734,6 +809,34 @@ impl<S: Config> Transaction for OneNode<'_, '_, S> {
         range: impl KeyRange<K>,
     ) -> impl Future<Output = Result<Option<(K, C::Value)>, Error>> {
         future::ready(self.0.range_mut(table, range).and_then(|range| range.pop_last()))
+    }
+
+    #[inline(always)]
+    fn walk<K: Key, C: Codec, O: Kind, F: Flow>(
+        &mut self,
+        table: Table<K, C, O>,
+        visit: impl FnMut(K, C::View<'_>) -> F,
+    ) -> impl Future<Output = Result<(), Error>> {
+        future::ready(self.0.walk(table, visit))
+    }
+
+    #[inline(always)]
+    fn len<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>) -> impl Future<Output = Result<u64, Error>> {
+        future::ready(self.0.len(table))
+    }
+
+    #[inline(always)]
+    fn retain<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: Table<K, C, O>,
+        keep: impl FnMut(&K, C::View<'_>) -> bool,
+    ) -> impl Future<Output = Result<u64, Error>> {
+        future::ready(self.0.retain(table, keep))
+    }
+
+    #[inline(always)]
+    fn clear<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>) -> impl Future<Output = Result<u64, Error>> {
+        future::ready(self.0.clear(table))
     }
 
     #[inline(always)]

@@ -7,7 +7,7 @@
 
 use std::ops::{Bound, Range};
 
-use drtm_rdma::{Fabric, Phase};
+use drtm_rdma::{Fabric, NodeId, Phase};
 
 use super::{ClusterTx, PATIENCE};
 use crate::{
@@ -17,9 +17,10 @@ use crate::{
         places::Asked,
         ranges::FetchedRange,
         sources::Reach,
-        state::{Op, ScannedRange, State},
+        state::{Intent, Op, ScannedRange, State},
     },
     memory::{arena::ArenaKey, storage::KeyRef},
+    schema::table::Kind,
     tx::position::Way,
 };
 
@@ -51,8 +52,20 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
             return self.state().rows_of_range(number, limit);
         }
         let (table, nodes, bounds) = self.bounds_of(rows, range)?;
+        self.scan_within(table, &nodes, bounds, (way, limit)).await
+    }
+
+    /// Reads the first rows between bounds, or the keys of a hash table. Returns the numbers of the
+    /// rows that are known to be there.
+    async fn scan_within(
+        &mut self,
+        table: u16,
+        nodes: &[NodeId],
+        bounds: [Bound<ArenaKey>; 2],
+        (way, limit): (Way, usize),
+    ) -> Result<Vec<u32>, Error> {
         let is_final = self.worker.served(table)?.is_replicated;
-        let spans = self.state().add_spans(table, bounds, way, &nodes, (limit, is_final));
+        let spans = self.state().add_spans(table, bounds, way, nodes, (limit, is_final));
         let (mut tries, mut has_read) = (0, false);
         loop {
             let found = self.state().rows_in(table, bounds, way);
@@ -67,6 +80,41 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
             }
             has_read = true;
         }
+    }
+
+    /// Looks up all rows of a table. Returns the numbers of those that are there, in no order where
+    /// the table has none.
+    pub(super) async fn scan_table<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: Table<K, C, O>,
+    ) -> Result<Vec<u32>, Error> {
+        if O::ORDERED {
+            return self.scan(table.as_ordered(), .., Way::Up, usize::MAX).await;
+        }
+        let number = Self::number_of(table.database, table.number)?;
+        let (nodes, everything) = (self.worker.nodes_of(number, None)?, [Bound::Unbounded; 2]);
+        if self.is_on_fetched {
+            let range = self.bounds_to_fetch(number, nodes, everything, (Way::Up, usize::MAX))?;
+            self.state().rows_of_range(range, usize::MAX)?;
+        } else {
+            self.scan_within(number, &nodes, everything, (Way::Up, usize::MAX)).await?;
+        }
+        let rows = self.state().rows.iter().zip(0..).filter(|(row, _)| row.table == number);
+        let rows: Vec<u32> = rows.map(|(_, row)| row).collect();
+        self.look_up(&rows).await?;
+        Ok(rows.into_iter().filter(|row| self.is_there(*row)).collect())
+    }
+
+    /// Removes rows that were found.
+    pub(super) async fn remove_each(&mut self, table: u16, rows: &[u32]) -> Result<u64, Error> {
+        self.check_writable(table)?;
+        for row in rows {
+            if self.is_on_fetched {
+                self.use_fetched(*row, Intent::Write)?;
+            }
+            self.write(*row, Op::Remove).await?;
+        }
+        Ok(rows.len() as u64)
     }
 
     /// Shows rows of a range that were found.
@@ -109,6 +157,18 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         way: Way,
     ) -> Result<usize, Error> {
         let (table, nodes, bounds) = self.bounds_of(rows, range)?;
+        self.bounds_to_fetch(table, nodes, bounds, (way, 1))
+    }
+
+    /// Returns the number of a range between bounds that is fetched before the body runs, which is
+    /// added if it is new: `most` rows of it, unless more are wanted.
+    fn bounds_to_fetch(
+        &mut self,
+        table: u16,
+        nodes: Asked,
+        bounds: [Bound<ArenaKey>; 2],
+        (way, most): (Way, usize),
+    ) -> Result<usize, Error> {
         let is_final = self.worker.served(table)?.is_replicated;
         let state = self.state();
         let is_it = |known: &FetchedRange| known.is(table, bounds, way, &state.arena.keys);
@@ -119,7 +179,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         for node in nodes.iter().copied() {
             state.owner(node);
         }
-        state.ranges.push(FetchedRange { table, bounds, way, nodes, most: 1, is_final, spans: 0..0, is_used: true });
+        state.ranges.push(FetchedRange { table, bounds, way, nodes, most, is_final, spans: 0..0, is_used: true });
         Ok(state.ranges.len() - 1)
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     AsKey, Codec, Config, Error, Flow, Key, KeyRange, KeyedRow, Ordered, Point, Prefetched, Savepoint, Sorted, Stored,
     Table, Transaction,
     cluster::state::Op,
+    mutation::Mutation,
     schema::table::Kind,
     tx::{position::Way, rows::sealed::Sealed},
 };
@@ -182,6 +183,36 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Transaction for ClusterTx<'_, F, 
         self.pop(table, last).await
     }
 
+    async fn walk<K: Key, C: Codec, O: Kind, V: Flow>(
+        &mut self,
+        table: Table<K, C, O>,
+        visit: impl FnMut(K, C::View<'_>) -> V,
+    ) -> Result<(), Error> {
+        let found = self.scan_table(table).await?;
+        self.show_each(table, &found, visit)
+    }
+
+    async fn len<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>) -> Result<u64, Error> {
+        Ok(self.scan_table(table).await?.len() as u64)
+    }
+
+    async fn retain<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: Table<K, C, O>,
+        mut keep: impl FnMut(&K, C::View<'_>) -> bool,
+    ) -> Result<u64, Error> {
+        let found = self.scan_table(table).await?;
+        let mut kept = Vec::with_capacity(found.len());
+        self.show_each(table, &found, |key, row| kept.push(keep(&key, row)))?;
+        let gone: Vec<u32> = found.into_iter().zip(kept).filter(|(_, kept)| !kept).map(|(row, _)| row).collect();
+        self.remove_each(table.number, &gone).await
+    }
+
+    async fn clear<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>) -> Result<u64, Error> {
+        let found = self.scan_table(table).await?;
+        self.remove_each(table.number, &found).await
+    }
+
     fn savepoint(&mut self) -> Savepoint {
         let state = self.state();
         Savepoint::of_cluster(state.undo.savepoint(), state.holder)
@@ -191,6 +222,10 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Transaction for ClusterTx<'_, F, 
         let state = self.state();
         let mark = savepoint.in_cluster(state.holder)?;
         let rows = &mut state.rows;
-        state.undo.return_to(mark, |row, op| rows[row as usize].op = op)
+        state.undo.return_to(mark, |row, op| {
+            if !S::has(Mutation::UndoneWritesKept) {
+                rows[row as usize].op = op;
+            }
+        })
     }
 }

@@ -110,7 +110,9 @@ pub(in crate::cluster) struct Scanned<'a> {
     pub(in crate::cluster) count: u64,
     /// Whether these are all that there are.
     pub(in crate::cluster) is_whole: bool,
-    /// The leaves that were passed.
+    /// The position of a list of a hash table's keys behind these; zeros for rows of a range.
+    pub(in crate::cluster) next: (u64, u64),
+    /// The leaves, or buckets, that were passed.
     pub(in crate::cluster) passed: SmallVec<[Absence; 8]>,
     /// The rows, one behind the other.
     pub(in crate::cluster) rows: &'a [u8],
@@ -119,6 +121,7 @@ pub(in crate::cluster) struct Scanned<'a> {
 impl Encode for Scanned<'_> {
     fn encode(&self, into: &mut Vec<u8>) {
         (self.count, self.is_whole, self.passed.len() as u32).encode(into);
+        self.next.encode(into);
         self.passed.iter().for_each(|leaf| leaf.put(into));
         self.rows.encode(into);
     }
@@ -127,6 +130,7 @@ impl Encode for Scanned<'_> {
 impl<'a> Decode<'a> for Scanned<'a> {
     fn decode(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let (count, is_whole, leaves): (u64, bool, u32) = Decode::decode(from)?;
+        let next = Decode::decode(from)?;
         let mut passed = SmallVec::new();
         for _ in 0..leaves {
             passed.push(Wire::take(from)?);
@@ -137,7 +141,7 @@ impl<'a> Decode<'a> for Scanned<'a> {
         while reader.finish().is_err() {
             ScannedRow::take(&mut reader)?;
         }
-        Ok(Self { count, is_whole, passed, rows })
+        Ok(Self { count, is_whole, next, passed, rows })
     }
 }
 
