@@ -61,7 +61,8 @@ pub mod rdma {
 
 #[doc = include_str!("../docs/choosing-tables-and-codecs.md")]
 pub mod guide {
-    #[doc = include_str!("../docs/cluster.md")]
+    // Its programs are of a cluster.
+    #[cfg_attr(any(not(doctest), feature = "cluster"), doc = include_str!("../docs/cluster.md"))]
     pub mod cluster {}
 
     #[doc = include_str!("../docs/durability.md")]

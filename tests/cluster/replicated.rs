@@ -66,7 +66,7 @@ fn are_written_before_the_node_is_started_only() {
         assert!(is_refused(worker.transact(async |tx| tx.insert(prices, ITEMS, 2).await).await));
         assert!(is_refused(worker.transact(async |tx| tx.update(prices, 1, |_| ()).await.map(drop)).await));
         assert!(is_refused(worker.transact(async |tx| tx.remove(prices, 1).await.map(drop)).await));
-        assert!(is_refused(worker.transact(async |tx| tx.entry(prices, 1).await.map(drop)).await));
+        assert!(is_refused(worker.transact(async |tx| tx.entry(prices, 1).await?.put(&2).await).await));
     });
     let db = node.local();
     let local = db.table(PRICES).expect("it is there");

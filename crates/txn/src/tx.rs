@@ -18,7 +18,6 @@ pub(crate) mod culprit;
 mod drive;
 mod each;
 mod entry;
-mod entry_in;
 mod exclusive;
 pub(crate) mod flow;
 mod index;
@@ -26,6 +25,8 @@ mod lend;
 pub(crate) mod located;
 mod many;
 mod mode;
+pub(crate) mod nodes;
+mod one_node;
 pub(crate) mod opacity;
 mod part;
 pub(crate) mod position;
@@ -51,13 +52,13 @@ mod writes;
 mod yield_to_ticket;
 
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
-pub use entry_in::{EntryIn, OccupiedIn, VacantIn};
 pub(crate) use exclusive::{Exclusive, Found, encode, in_memory_only};
 pub use lend::Lend;
 pub use mode::{Mode, ReadOnly, Update};
+pub use one_node::{OneNode, ready};
 pub use range::Range;
 pub use savepoint::Savepoint;
-pub use transaction::{OneNode, Transaction, ready};
+pub use transaction::{EntryIn, OccupiedIn, Transaction, VacantIn};
 
 use std::{
     cell::{OnceCell, RefCell},

@@ -11,7 +11,7 @@ use drtm_rdma::{NodeId, TcpConfig, TcpFabric};
 
 use super::{
     Cluster, ClusterError,
-    start::{Here, Place, check_number, only, sealed::Sealed},
+    place::{Here, Place, check_number, only, sealed::Sealed},
 };
 use crate::Error;
 

@@ -12,8 +12,7 @@ use super::{
     index_info::index_info,
     log::{Backup, LogConfig, OnlyLogged, Replica, ReplicaTable},
     participant::{Home, Reservations, Served},
-    partition::{digest, mix},
-    places::Divide,
+    partition::{Divide, digest, mix},
     shared::Shared,
 };
 use crate::{

@@ -26,7 +26,7 @@ use super::{
     access::{Access, Entered},
     index_info::IndexInfo,
     log::Backup,
-    places::Divide,
+    partition::Divide,
     wire::{
         ApplyRows, Change, ChangedRow, Found, Is, LeasedRow, LineIs, Placed, Refusal, Scanned, ScannedRow, Shifted,
         Shifts, Wire as _,

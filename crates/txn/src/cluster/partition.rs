@@ -149,6 +149,24 @@ impl<K: Key> Partition<K> {
     }
 }
 
+/// How a table is divided among the owners, without the type of its keys.
+pub(super) trait Divide: Send + Sync {
+    /// Returns where the row of a key is.
+    fn home(&self, key: KeyRef<'_>, owners: usize) -> Home;
+}
+
+impl<K: Key> Divide for Partition<K> {
+    fn home(&self, key: KeyRef<'_>, owners: usize) -> Home {
+        Self::home(self, key, owners)
+    }
+}
+
+impl fmt::Debug for dyn Divide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Divide(..)")
+    }
+}
+
 /// A hash of bytes. Part of the protocol, as is [`mix`].
 pub(super) fn digest(bytes: &[u8]) -> u64 {
     bytes.chunks(8).fold(bytes.len() as u64, |hash, chunk| {

@@ -1,34 +1,14 @@
 //! Which node has a row. A handle names a table by its number, which is the same at every node; how
 //! the table is divided is known here.
 
-use std::fmt;
-
 use drtm_rdma::{Fabric, NodeId};
 use smallvec::SmallVec;
 
-use super::{ClusterError, Partition, coordinator::Coordinator, participant::Served, partition::Home};
-use crate::{Config, Error, Key, memory::storage::KeyRef};
+use super::{ClusterError, coordinator::Coordinator, participant::Served, partition::Home};
+use crate::{Config, Error, memory::storage::KeyRef};
 
 /// Nodes that are asked for a range.
 pub(super) type Asked = SmallVec<[NodeId; 8]>;
-
-/// How a table is divided among the owners, without the type of its keys.
-pub(super) trait Divide: Send + Sync {
-    /// Returns where the row of a key is.
-    fn home(&self, key: KeyRef<'_>, owners: usize) -> Home;
-}
-
-impl<K: Key> Divide for Partition<K> {
-    fn home(&self, key: KeyRef<'_>, owners: usize) -> Home {
-        Self::home(self, key, owners)
-    }
-}
-
-impl fmt::Debug for dyn Divide {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Divide(..)")
-    }
-}
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
     /// Returns the table of this number.

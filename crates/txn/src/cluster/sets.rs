@@ -29,7 +29,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Sets<'_, 'e, F, S> {
     ///
     /// # Errors
     ///
-    /// [`ClusterError::Indexed`](super::ClusterError::Indexed); [`Error::Replicated`]; otherwise as for [`read`](Self::read).
+    /// [`ClusterError::Indexed`](super::ClusterError::Indexed); [`Error::Replicated`]; otherwise as
+    /// for [`read`](Self::read).
     pub fn write<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>, key: impl AsKey<K>) -> Result<(), Error> {
         self.tx.declare(table, key, Intent::Write)
     }

@@ -9,48 +9,14 @@ use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, ShmConfig, ShmFabric};
 
 #[cfg(feature = "tcp")]
 use super::address::{OnTcp, Secret};
-use super::{Cluster, ClusterError, Node, NodeBuilder, Partition, Protocol};
+use super::{
+    Cluster, ClusterError, Node, NodeBuilder, Partition, Protocol,
+    place::{Here, Place, check_number, only, sealed::Sealed},
+};
 use crate::{
     Builder, Codec, Db, Error, Index, IndexDef, Key, Table, TableDef, Uniqueness,
     schema::{catalog::OF_CLUSTER, table::Kind},
 };
-
-pub(super) mod sealed {
-    pub trait Sealed {}
-}
-
-/// Where the nodes of a cluster are that this process is part of.
-///
-/// # Example
-///
-/// See [`ClusterBuilder`].
-pub trait Place: sealed::Sealed + Sized {
-    /// The fabric that connects the nodes.
-    type Fabric: Fabric<Engine = Native>;
-    /// What is started: a node, or all nodes in this process.
-    type Started;
-    #[doc(hidden)]
-    fn join(self, engine: Native) -> Result<Here<Self::Fabric>, Error>;
-    #[doc(hidden)]
-    fn started(nodes: Vec<Cluster<Self::Fabric>>) -> Self::Started;
-}
-
-/// The nodes of this process, and how many there are in all, numbered from zero.
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct Here<F> {
-    pub(super) fabric: F,
-    pub(super) nodes: Vec<NodeId>,
-    pub(super) of: u16,
-}
-
-/// Returns the only node that was started.
-pub(super) fn only<F: Fabric<Engine = Native>>(mut nodes: Vec<Cluster<F>>) -> Cluster<F> {
-    match nodes.pop() {
-        Some(node) => node,
-        None => unreachable!("a place that is one node's starts it, or fails"),
-    }
-}
 
 /// All nodes in this process, for tests.
 ///
@@ -86,9 +52,9 @@ pub struct On<F> {
     nodes: u16,
 }
 
-impl sealed::Sealed for InProcess {}
-impl sealed::Sealed for InGroup {}
-impl<F> sealed::Sealed for On<F> {}
+impl Sealed for InProcess {}
+impl Sealed for InGroup {}
+impl<F> Sealed for On<F> {}
 
 impl Place for InProcess {
     type Fabric = LocalFabric<Native>;
@@ -134,11 +100,6 @@ impl<F: Fabric<Engine = Native>> Place for On<F> {
     fn started(nodes: Vec<Cluster<F>>) -> Self::Started {
         only(nodes)
     }
-}
-
-/// Refuses a node's number that none of the nodes has.
-pub(super) fn check_number(me: u16, nodes: usize) -> Result<(), Error> {
-    if usize::from(me) < nodes { Ok(()) } else { Err(ClusterError::NodeNumber { number: me, nodes }.into()) }
 }
 
 /// What is done with each node of this process before it starts.

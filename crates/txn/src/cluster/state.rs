@@ -273,7 +273,7 @@ pub(super) struct State<'e, P: Port> {
     /// The entries of the row that is being written.
     pub(super) entries: RowEntries,
     /// What its writes were, since its first savepoint.
-    pub(super) undo: Undo,
+    pub(super) undo: Undo<Op>,
     /// The numbers of the first `indexed` rows, by hashes of their tables and keys.
     index: FxHashMap<u64, u32>,
     indexed: usize,

@@ -1,6 +1,5 @@
 //! What a transaction's writes were before, to return to a savepoint.
 
-use super::state::Op;
 use crate::Error;
 
 /// A point in a transaction's writes.
@@ -12,15 +11,21 @@ pub(crate) struct Mark {
 }
 
 /// What was written before each write since the first savepoint.
-#[derive(Debug, Default)]
-pub(super) struct Undo {
-    changes: Vec<(u32, Op)>,
+#[derive(Debug)]
+pub(super) struct Undo<O> {
+    changes: Vec<(u32, O)>,
     /// The numbers of savepoints to which the transaction can return, in ascending order.
     savepoints: Vec<u64>,
     next: u64,
 }
 
-impl Undo {
+impl<O> Default for Undo<O> {
+    fn default() -> Self {
+        Self { changes: Vec::new(), savepoints: Vec::new(), next: 0 }
+    }
+}
+
+impl<O> Undo<O> {
     /// Forgets everything, for the next run of a transaction.
     pub(super) fn clear(&mut self) {
         self.changes.clear();
@@ -35,7 +40,7 @@ impl Undo {
     }
 
     /// Notes what was to become of a row before it is written once more.
-    pub(super) fn note(&mut self, row: u32, before: Op) {
+    pub(super) fn note(&mut self, row: u32, before: O) {
         if !self.savepoints.is_empty() {
             self.changes.push((row, before));
         }
@@ -46,7 +51,7 @@ impl Undo {
     /// # Errors
     ///
     /// [`Error::OtherSavepoint`] if the transaction cannot return to it.
-    pub(super) fn return_to(&mut self, mark: Mark, mut undo: impl FnMut(u32, Op)) -> Result<(), Error> {
+    pub(super) fn return_to(&mut self, mark: Mark, mut undo: impl FnMut(u32, O)) -> Result<(), Error> {
         let Ok(known) = self.savepoints.binary_search(&mark.number) else { return Err(Error::OtherSavepoint) };
         self.savepoints.truncate(known + 1);
         self.changes.drain(mark.changes..).rev().for_each(|(row, before)| undo(row, before));

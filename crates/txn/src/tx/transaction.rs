@@ -1,29 +1,23 @@
 //! The operations of a transaction's body, whatever it runs on: a database of one node, or a
 //! cluster.
 
-use std::{
-    borrow::Borrow,
-    future::{self, Future},
-    ops::Bound,
-    pin::pin,
-    task::{Context, Poll, Waker},
-};
+use std::{borrow::Borrow, fmt, future::Future, ops::Bound};
 
-use super::{EntryIn, Savepoint, Tx};
+use super::Savepoint;
 use crate::{
-    AsKey, Codec, Config, DefaultConfig, Error, Flow, Key, KeyRange, KeyedRow, Ordered, Point, Prefetched, Sorted,
-    Stored, Table,
+    AsKey, Codec, Error, Flow, Hash, Key, KeyRange, KeyedRow, Ordered, Point, Prefetched, Sorted, Stored, Table,
     schema::{key::ByRef, table::Kind},
     tx::rows::sealed::Sealed,
 };
 
-/// A transaction that reads and writes rows: of one database, as [`OneNode`], or of a cluster's
-/// nodes (`cluster::ClusterTx`). A body that is generic over this trait is written once and runs on both.
+/// A transaction that reads and writes rows: of one database, as [`OneNode`](crate::OneNode), or of
+/// a cluster's nodes (`cluster::ClusterTx`). A body that is generic over this trait is written once
+/// and runs on both.
 ///
 /// Methods are futures. On one node they are done when they are called, and [ready] at once, so
-/// that a body costs there what it costs with the methods of [`Tx`]. Those of a cluster's transaction
-/// wait for other nodes. A method that takes or returns several rows is one round trip to all of
-/// their owners.
+/// that a body costs there what it costs with the methods of [`Tx`](crate::Tx). Those of a
+/// cluster's transaction wait for other nodes. A method that takes or returns several rows is one
+/// round trip to all of their owners.
 ///
 /// # Example
 ///
@@ -286,8 +280,8 @@ pub trait Transaction: Sealed {
     /// Returns the rows of a range, in the order of their keys. No other transaction inserts a key
     /// into the range, or removes one, before this one commits.
     ///
-    /// All rows are read at once, where [`Tx::range`] gives a cursor: over a network, each step of
-    /// a cursor would be a round trip.
+    /// All rows are read at once, where [`Tx::range`](crate::Tx::range) gives a cursor: over a
+    /// network, each step of a cursor would be a round trip.
     ///
     /// # Errors
     ///
@@ -596,256 +590,292 @@ pub trait Transaction: Sealed {
     fn return_to(&mut self, savepoint: Savepoint) -> Result<(), Error>;
 }
 
-/// Returns the output of a transaction's body that is written with [`Transaction`], in a
-/// transaction whose operations are ready at once: in [`Db::transact`](crate::Db::transact).
-///
-/// # Errors
-///
-/// The body's; [`Error::NotReady`] if it waits for something else. The transaction is then given
-/// up.
+/// A row's place in a table, of any [`Transaction`]: [`Transaction::entry`] returns it. It is what
+/// [`Entry`](crate::Entry) is in a [`Tx`](crate::Tx).
 ///
 /// # Example
 ///
 /// ```
-/// use drtm::{Db, Error, ready};
+/// use drtm::{Db, EntryIn, Error, OneNode, Pod, Table, TableDef, Transaction, ready};
+///
+/// type Leases = Table<u64, Pod<u32>>;
+/// const LEASES: TableDef<u64, Pod<u32>> = TableDef::hash("leases");
+///
+/// async fn use_it(tx: &mut impl Transaction, leases: Leases) -> Result<&'static str, Error> {
+///     Ok(match tx.entry(leases, 1).await? {
+///         EntryIn::Vacant(entry) => entry.insert(&1).await.map(|()| "taken")?,
+///         EntryIn::Occupied(entry) => match *entry.get() {
+///             0 => entry.remove().await.map(|_| "used up")?,
+///             _ => entry.update(|uses| *uses -= 1).await.map(|()| "used")?,
+///         },
+///     })
+/// }
 ///
 /// let db = Db::new()?;
-/// let waiting = db.transact(|_| ready(std::future::pending::<Result<(), Error>>()));
-/// assert!(matches!(waiting, Err(Error::NotReady)));
+/// let leases = db.table(LEASES)?;
+/// for expected in ["taken", "used", "used up", "taken"] {
+///     assert_eq!(db.transact(|tx| ready(use_it(&mut OneNode(tx), leases)))?, expected);
+/// }
 /// # Ok::<(), Error>(())
 /// ```
-#[inline(always)]
-pub fn ready<T, E: From<Error>>(body: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-    match pin!(body).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => output,
-        Poll::Pending => Err(Error::NotReady.into()),
-    }
+#[derive(Debug)]
+pub enum EntryIn<'t, T, K, C: Codec, O = Hash, A = K> {
+    /// There is a row.
+    Occupied(OccupiedIn<'t, T, K, C, O, A>),
+    /// There is no row.
+    Vacant(VacantIn<'t, T, K, C, O, A>),
 }
 
-/// A [`Tx`] as a [`Transaction`], to run a body that is generic over what it runs on.
-///
-/// `Tx` itself is none, so that its own methods are called by their names wherever the trait is
-/// imported.
+/// The place of a row that exists.
 ///
 /// # Example
 ///
-/// See [`Transaction`].
-#[derive(Debug)]
-pub struct OneNode<'t, 'db, S: Config = DefaultConfig>(pub &'t mut Tx<'db, S>);
+/// See [`EntryIn`].
+pub struct OccupiedIn<'t, T, K, C: Codec, O = Hash, A = K> {
+    place: Place<'t, T, K, C, O, A>,
+    value: C::Value,
+}
 
-impl<S: Config> Sealed for OneNode<'_, '_, S> {}
+/// The place of a row that does not exist.
+///
+/// # Example
+///
+/// See [`EntryIn`].
+pub struct VacantIn<'t, T, K, C, O = Hash, A = K> {
+    place: Place<'t, T, K, C, O, A>,
+}
 
-// Each method is done when it is called: a coroutine for it would only cost.
-impl<S: Config> Transaction for OneNode<'_, '_, S> {
-    #[inline(always)]
-    fn get<R: Point>(
-        &mut self,
-        rows: R,
-        key: impl AsKey<R::Key>,
-    ) -> impl Future<Output = Result<Option<R::Row>, Error>> {
-        future::ready(self.0.get(rows, key))
-    }
+struct Place<'t, T, K, C, O, A> {
+    tx: &'t mut T,
+    table: Table<K, C, O>,
+    key: A,
+}
 
-    #[inline(always)]
-    fn view<R: Stored, X>(
-        &mut self,
-        rows: R,
-        key: impl AsKey<R::Key>,
-        see: impl FnOnce(R::View<'_>) -> X,
-    ) -> impl Future<Output = Result<Option<X>, Error>> {
-        future::ready(self.0.view(rows, key, see))
-    }
-
-    #[inline(always)]
-    fn get_many<R: Point>(
-        &mut self,
-        rows: R,
-        keys: impl IntoIterator<Item = impl AsKey<R::Key>>,
-    ) -> impl Future<Output = Result<Vec<Option<R::Row>>, Error>> {
-        future::ready(self.0.get_many(rows, keys))
-    }
-
-    #[inline(always)]
-    fn contains<R: Point>(&mut self, rows: R, key: impl AsKey<R::Key>) -> impl Future<Output = Result<bool, Error>> {
-        future::ready(self.0.contains(rows, key))
-    }
-
-    #[inline(always)]
-    fn prefetch<R: Prefetched>(
-        &mut self,
-        rows: R,
-        keys: impl IntoIterator<Item = impl AsKey<R::Key>>,
-    ) -> impl Future<Output = Result<(), Error>> {
-        future::ready(self.0.prefetch(rows, keys))
-    }
-
-    #[inline(always)]
-    fn put<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: Table<K, C, O>,
-        key: impl AsKey<K>,
-        value: impl Borrow<C::Given>,
-    ) -> impl Future<Output = Result<(), Error>> {
-        future::ready(self.0.put(table, key, value.borrow()))
-    }
-
-    #[inline(always)]
-    fn insert<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: Table<K, C, O>,
-        key: impl AsKey<K>,
-        value: impl Borrow<C::Given>,
-    ) -> impl Future<Output = Result<(), Error>> {
-        future::ready(self.0.insert(table, key, value.borrow()))
-    }
-
-    #[inline(always)]
-    fn insert_many<'v, K: Key, C: Codec<Given: 'v>, O: Kind>(
-        &mut self,
-        table: Table<K, C, O>,
-        rows: impl IntoIterator<Item = (K, &'v C::Given)>,
-    ) -> impl Future<Output = Result<(), Error>> {
-        future::ready(self.0.insert_many(table, rows))
-    }
-
-    #[inline(always)]
-    fn update<R: Stored, X>(
-        &mut self,
-        rows: R,
-        key: impl AsKey<R::Key>,
-        change: impl FnOnce(&mut R::Row) -> X,
-    ) -> impl Future<Output = Result<Option<X>, Error>>
-    where
-        R::Row: Borrow<R::Given>,
-    {
-        future::ready(self.0.update(rows, key, change))
-    }
-
-    #[inline(always)]
-    fn remove<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: Table<K, C, O>,
-        key: impl AsKey<K>,
-    ) -> impl Future<Output = Result<Option<C::Value>, Error>> {
-        future::ready(self.0.remove(table, key))
-    }
-
-    #[inline(always)]
-    fn range_limit<R: Sorted>(
-        &mut self,
-        rows: R,
-        range: impl KeyRange<R::Key>,
-        limit: usize,
-    ) -> impl Future<Output = Result<Vec<KeyedRow<R>>, Error>> {
-        future::ready(self.0.range(rows, range).and_then(|range| range.rows().take(limit).collect()))
-    }
-
-    #[inline(always)]
-    fn range_back_limit<R: Sorted>(
-        &mut self,
-        rows: R,
-        range: impl KeyRange<R::Key>,
-        limit: usize,
-    ) -> impl Future<Output = Result<Vec<KeyedRow<R>>, Error>> {
-        future::ready(self.0.range(rows, range).and_then(|range| range.rev().rows().take(limit).collect()))
-    }
-
-    #[inline(always)]
-    fn first<R: Sorted>(
-        &mut self,
-        rows: R,
-        range: impl KeyRange<R::Key>,
-    ) -> impl Future<Output = Result<Option<KeyedRow<R>>, Error>> {
-        future::ready(self.0.range(rows, range).and_then(|range| range.first()))
-    }
-
-    #[inline(always)]
-    fn last<R: Sorted>(
-        &mut self,
-        rows: R,
-        range: impl KeyRange<R::Key>,
-    ) -> impl Future<Output = Result<Option<KeyedRow<R>>, Error>> {
-        future::ready(self.0.range(rows, range).and_then(|range| range.last()))
-    }
-
-    #[inline(always)]
-    fn count<R: Sorted>(&mut self, rows: R, range: impl KeyRange<R::Key>) -> impl Future<Output = Result<u64, Error>> {
-        future::ready(self.0.range(rows, range).and_then(|range| range.count()))
-    }
-
-    #[inline(always)]
-    fn view_each<R: Stored<Kind = Ordered>, F: Flow>(
-        &mut self,
-        rows: R,
-        range: impl KeyRange<R::Key>,
-        limit: usize,
-        mut visit: impl FnMut(R::Key, R::View<'_>) -> F,
-    ) -> impl Future<Output = Result<(), Error>> {
-        let mut left = limit;
-        let mut visit = |key: R::Key, row: R::View<'_>| {
-            left -= 1;
-            let flow = visit(key, row).flow();
-            if left == 0 { std::ops::ControlFlow::Break(()) } else { flow }
-        };
-        future::ready(match limit {
-            0 => Ok(()),
-            _ => self.0.range(rows, range).and_then(|mut range| range.view_each(&mut visit)),
+impl<'t, T: Transaction, K: Key, C: Codec, O: Kind, A: AsKey<K>> EntryIn<'t, T, K, C, O, A> {
+    async fn find(tx: &'t mut T, table: Table<K, C, O>, key: A) -> Result<Self, Error> {
+        let value = tx.get(table, ByRef(&key)).await?;
+        let place = Place { tx, table, key };
+        Ok(match value {
+            Some(value) => Self::Occupied(OccupiedIn { place, value }),
+            None => Self::Vacant(VacantIn { place }),
         })
     }
 
-    #[inline(always)]
-    fn pop_first<K: Key, C: Codec>(
-        &mut self,
-        table: Table<K, C, Ordered>,
-        range: impl KeyRange<K>,
-    ) -> impl Future<Output = Result<Option<(K, C::Value)>, Error>> {
-        future::ready(self.0.range_mut(table, range).and_then(|range| range.pop_first()))
+    /// Sets the row's value, whether the row exists or not.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Transaction::put`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, OneNode, Pod, Table, TableDef, Transaction, ready};
+    ///
+    /// type Words = Table<String, Pod<u64>>;
+    /// const WORDS: TableDef<String, Pod<u64>> = TableDef::hash("words");
+    ///
+    /// async fn count(tx: &mut impl Transaction, words: Words) -> Result<u64, Error> {
+    ///     for word in "to be or not to be".split(' ') {
+    ///         tx.entry(words, word).await?.and_modify(|times| *times += 1).await?.or_insert(1).await?;
+    ///     }
+    ///     tx.entry(words, "or").await?.put(&9).await?;
+    ///     Ok(tx.entry(words, "or").await?.or_default().await? + tx.entry(words, "be").await?.or_insert_with(|| 5).await?)
+    /// }
+    ///
+    /// let db = Db::new()?;
+    /// let words = db.table(WORDS)?;
+    /// assert_eq!(db.transact(|tx| ready(count(&mut OneNode(tx), words)))?, 9 + 2);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub async fn put(self, value: &C::Given) -> Result<(), Error> {
+        match self {
+            Self::Occupied(entry) => entry.put(value).await,
+            Self::Vacant(entry) => entry.insert(value).await,
+        }
     }
 
-    #[inline(always)]
-    fn pop_last<K: Key, C: Codec>(
-        &mut self,
-        table: Table<K, C, Ordered>,
-        range: impl KeyRange<K>,
-    ) -> impl Future<Output = Result<Option<(K, C::Value)>, Error>> {
-        future::ready(self.0.range_mut(table, range).and_then(|range| range.pop_last()))
+    /// Changes the row's value, if the row exists.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Transaction::put`].
+    ///
+    /// # Example
+    ///
+    /// See [`put`](Self::put).
+    pub async fn and_modify(mut self, change: impl FnOnce(&mut C::Value)) -> Result<Self, Error>
+    where
+        C::Value: Borrow<C::Given>,
+    {
+        if let Self::Occupied(entry) = &mut self {
+            entry.change(change).await?;
+        }
+        Ok(self)
     }
 
-    #[inline(always)]
-    fn walk<K: Key, C: Codec, O: Kind, F: Flow>(
-        &mut self,
-        table: Table<K, C, O>,
-        visit: impl FnMut(K, C::View<'_>) -> F,
-    ) -> impl Future<Output = Result<(), Error>> {
-        future::ready(self.0.walk(table, visit))
+    /// Inserts the row with this value, if it does not exist. Returns the value that it has then.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Transaction::put`].
+    ///
+    /// # Example
+    ///
+    /// See [`put`](Self::put).
+    pub async fn or_insert(self, value: C::Value) -> Result<C::Value, Error>
+    where
+        C::Value: Borrow<C::Given>,
+    {
+        self.or_insert_with(|| value).await
     }
 
-    #[inline(always)]
-    fn len<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>) -> impl Future<Output = Result<u64, Error>> {
-        future::ready(self.0.len(table))
+    /// Inserts the row with the value that `make` returns, if it does not exist. Returns the value
+    /// that it has then.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Transaction::put`].
+    ///
+    /// # Example
+    ///
+    /// See [`put`](Self::put).
+    pub async fn or_insert_with(self, make: impl FnOnce() -> C::Value) -> Result<C::Value, Error>
+    where
+        C::Value: Borrow<C::Given>,
+    {
+        match self {
+            Self::Occupied(entry) => Ok(entry.into_value()),
+            Self::Vacant(entry) => {
+                let value = make();
+                entry.insert(value.borrow()).await?;
+                Ok(value)
+            }
+        }
     }
 
-    #[inline(always)]
-    fn retain<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: Table<K, C, O>,
-        keep: impl FnMut(&K, C::View<'_>) -> bool,
-    ) -> impl Future<Output = Result<u64, Error>> {
-        future::ready(self.0.retain(table, keep))
+    /// Inserts the row with its type's default value, if it does not exist. Returns the value that
+    /// it has then.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Transaction::put`].
+    ///
+    /// # Example
+    ///
+    /// See [`put`](Self::put).
+    pub async fn or_default(self) -> Result<C::Value, Error>
+    where
+        C::Value: Borrow<C::Given> + Default,
+    {
+        self.or_insert_with(C::Value::default).await
+    }
+}
+
+impl<T: Transaction, K: Key, C: Codec, O: Kind, A: AsKey<K>> OccupiedIn<'_, T, K, C, O, A> {
+    /// Returns the row's value.
+    ///
+    /// # Example
+    ///
+    /// See [`EntryIn`].
+    #[must_use]
+    pub fn get(&self) -> &C::Value {
+        &self.value
     }
 
-    #[inline(always)]
-    fn clear<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>) -> impl Future<Output = Result<u64, Error>> {
-        future::ready(self.0.clear(table))
+    /// Consumes the entry, and returns the row's value.
+    ///
+    /// # Example
+    ///
+    /// See [`EntryIn`].
+    #[must_use]
+    pub fn into_value(self) -> C::Value {
+        self.value
     }
 
-    #[inline(always)]
-    fn savepoint(&mut self) -> Savepoint {
-        self.0.savepoint()
+    /// Sets the row's value.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Transaction::put`].
+    ///
+    /// # Example
+    ///
+    /// See [`EntryIn::put`].
+    pub async fn put(mut self, value: &C::Given) -> Result<(), Error> {
+        self.place.put(value).await
     }
 
-    #[inline(always)]
-    fn return_to(&mut self, savepoint: Savepoint) -> Result<(), Error> {
-        self.0.return_to(savepoint)
+    /// Changes the row's value. Returns what `change` returns.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Transaction::put`].
+    ///
+    /// # Example
+    ///
+    /// See [`EntryIn`].
+    pub async fn update<X>(mut self, change: impl FnOnce(&mut C::Value) -> X) -> Result<X, Error>
+    where
+        C::Value: Borrow<C::Given>,
+    {
+        self.change(change).await
+    }
+
+    /// Removes the row, and returns its value.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Transaction::remove`].
+    ///
+    /// # Example
+    ///
+    /// See [`EntryIn`].
+    pub async fn remove(self) -> Result<C::Value, Error> {
+        let Self { place: Place { tx, table, key }, value } = self;
+        tx.remove(table, ByRef(&key)).await?;
+        Ok(value)
+    }
+
+    async fn change<X>(&mut self, change: impl FnOnce(&mut C::Value) -> X) -> Result<X, Error>
+    where
+        C::Value: Borrow<C::Given>,
+    {
+        let result = change(&mut self.value);
+        self.place.put((&self.value).borrow()).await?;
+        Ok(result)
+    }
+}
+
+impl<T: Transaction, K: Key, C: Codec, O: Kind, A: AsKey<K>> VacantIn<'_, T, K, C, O, A> {
+    /// Inserts the row.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Transaction::put`].
+    ///
+    /// # Example
+    ///
+    /// See [`EntryIn`].
+    pub async fn insert(mut self, value: &C::Given) -> Result<(), Error> {
+        self.place.put(value).await
+    }
+}
+
+impl<T: Transaction, K: Key, C: Codec, O: Kind, A: AsKey<K>> Place<'_, T, K, C, O, A> {
+    async fn put(&mut self, value: &C::Given) -> Result<(), Error> {
+        self.tx.put(self.table, ByRef(&self.key), value).await
+    }
+}
+
+impl<T, K, C: Codec, O, A> fmt::Debug for OccupiedIn<'_, T, K, C, O, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OccupiedIn").field("table", &self.place.table).finish_non_exhaustive()
+    }
+}
+
+impl<T, K, C, O, A> fmt::Debug for VacantIn<'_, T, K, C, O, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VacantIn").field("table", &self.place.table).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,5 @@
-//! The operations on the database, of one node or several. Each is implemented in several ways, as applications do it.
+//! The operations on the database, of one node or several. Each is implemented in several ways, as
+//! applications do it.
 
 use drtm_drive::Reads;
 use drtm_history::Clock;

@@ -16,12 +16,14 @@ use crate::{
         ask::{Ask, Asks},
         places::Asked,
         ranges::FetchedRange,
-        sources::Reach,
         state::{Intent, Op, ScannedRange, State},
     },
     memory::{arena::ArenaKey, storage::KeyRef},
     schema::table::Kind,
-    tx::position::Way,
+    tx::{
+        nodes::{Nodes as _, Reach},
+        position::Way,
+    },
 };
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
@@ -127,7 +129,9 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         for row in found {
             let key = self.key::<R::Key>(*row);
             let key = key.ok_or_else(|| Error::Key { table: self.worker.table_name(rows.table().number) })?;
-            let flow = self.see(rows, *row, |part| rows.show(part).map(|view| visit(key, view).flow()))?;
+            let flow = self.see(rows.table().number, *row, |whole| {
+                rows.show(rows.part(whole)).map(|view| visit(key, view).flow())
+            })?;
             if flow.is_some_and(|flow| flow.is_break()) {
                 break;
             }

@@ -5,13 +5,13 @@ use smallvec::SmallVec;
 
 use super::{ClusterTx, PATIENCE};
 use crate::{
-    AsKey, Codec, Config, Error, Key, Stored, Table,
+    AsKey, Codec, CodecError, Config, Error, Key, Stored, Table,
     cluster::{
         ask::{Ask, Asks},
         state::{Intent, Row},
     },
     schema::{catalog::OF_CLUSTER, table::Kind},
-    tx::encode,
+    tx::{encode, nodes::Nodes},
 };
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
@@ -107,18 +107,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
 
     /// Decodes a row that was looked up. Returns `None` if there is no such row.
     pub(in crate::cluster) fn decode<R: Stored>(&self, rows: R, row: u32) -> Result<Option<R::Row>, Error> {
-        self.see(rows, row, |part| rows.decode(part))
-    }
-
-    /// Shows the part of a row that was looked up. Returns `None` if there is no such row.
-    pub(in crate::cluster) fn see<R: Stored, X>(
-        &self,
-        rows: R,
-        row: u32,
-        see: impl FnOnce(&[u8]) -> Result<X, crate::CodecError>,
-    ) -> Result<Option<X>, Error> {
-        let seen = self.value(row).map(|whole| see(rows.part(whole))).transpose();
-        seen.map_err(|source| Error::Codec { table: self.worker.table_name(rows.table().number), source })
+        self.see(rows.table().number, row, |whole| rows.decode(rows.part(whole)))
     }
 
     /// Looks up where rows of other nodes are, and reads none of them. Where the protocol
@@ -156,5 +145,41 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
             Ok(()) => Error::Index { index, table },
             Err(error) => error,
         }
+    }
+}
+
+impl<F: Fabric, S: Config<Engine = F::Engine>> Nodes for ClusterTx<'_, F, S> {
+    fn row<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>, key: impl AsKey<K>) -> Result<u32, Error> {
+        Self::row(self, table, key)
+    }
+
+    async fn look_up(&mut self, rows: &[u32]) -> Result<(), Error> {
+        Self::look_up(self, rows).await
+    }
+
+    fn is_there(&self, row: u32) -> bool {
+        Self::is_there(self, row)
+    }
+
+    fn key<K: Key>(&self, row: u32) -> Option<K> {
+        Self::key(self, row)
+    }
+
+    fn see<X>(
+        &self,
+        table: u16,
+        row: u32,
+        see: impl FnOnce(&[u8]) -> Result<X, CodecError>,
+    ) -> Result<Option<X>, Error> {
+        let seen = self.value(row).map(see).transpose();
+        seen.map_err(|source| Error::Codec { table: self.worker.table_name(table), source })
+    }
+
+    fn no_key(&self, table: u16) -> Error {
+        Error::Key { table: self.worker.table_name(table) }
+    }
+
+    async fn disagreement(&mut self, index: u16, table: u16) -> Error {
+        Self::disagreement(self, index, table).await
     }
 }

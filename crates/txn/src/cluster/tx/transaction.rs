@@ -11,7 +11,7 @@ use crate::{
     cluster::state::Op,
     mutation::Mutation,
     schema::table::Kind,
-    tx::{position::Way, rows::sealed::Sealed},
+    tx::{nodes::Nodes as _, position::Way, rows::sealed::Sealed},
 };
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> Sealed for ClusterTx<'_, F, S> {}
@@ -29,7 +29,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Transaction for ClusterTx<'_, F, 
     ) -> Result<Option<X>, Error> {
         let row = self.row(rows.table(), key)?;
         self.look_up(&[row]).await?;
-        self.see(rows, row, |part| rows.show(part).map(see))
+        self.see(rows.table().number, row, |whole| rows.show(rows.part(whole)).map(see))
     }
 
     async fn get_many<R: Point>(
