@@ -30,11 +30,13 @@ impl fmt::Debug for dyn IndexInfo {
     }
 }
 
+type Types<K, I, U> = PhantomData<fn() -> (K, I, U)>;
+
 struct Definition<L, K, I, U> {
     name: &'static str,
     number: u16,
     lister: L,
-    types: PhantomData<fn() -> (K, I, U)>,
+    types: Types<K, I, U>,
 }
 
 /// What a node is to know of an index, whose entries are in the table of this number.
@@ -44,7 +46,7 @@ pub(super) fn index_info<K: Key, C: Codec, I: Key, U: Uniqueness>(
     table: &'static str,
 ) -> Box<dyn IndexInfo> {
     let lister = lister(def, Name::new(table));
-    Box::new(Definition { name: def.name(), number, lister, types: PhantomData::<fn() -> (K, I, U)> })
+    Box::new(Definition { name: def.name(), number, lister, types: Types::<K, I, U>::default() })
 }
 
 impl<L: Lister, K: Key, I: Key, U: Uniqueness> IndexInfo for Definition<L, K, I, U> {

@@ -842,7 +842,7 @@ impl<T: Transaction, K: Key, C: Codec, O: Kind, A: AsKey<K>> OccupiedIn<'_, T, K
         C::Value: Borrow<C::Given>,
     {
         let result = change(&mut self.value);
-        self.place.put((&self.value).borrow()).await?;
+        self.place.put(self.value.borrow()).await?;
         Ok(result)
     }
 }
