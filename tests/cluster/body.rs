@@ -146,6 +146,11 @@ fn a_body_does_on_a_cluster_what_it_does_on_maps() {
             });
             ran.wait()
         });
+        // A node that is closed answers no more. This asks all owners, behind what a protocol has
+        // sent them without waiting for the answer.
+        for node in &nodes {
+            node.transact(async move |tx| tx.len(both.hashed).await).wait().expect("all nodes are here");
+        }
     }
 }
 
