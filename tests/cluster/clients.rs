@@ -19,8 +19,8 @@ use drtm_rdma::{
 };
 use drtm_testing::rounds;
 use drtm_txn::{
-    Builder, Error, Mutation, Raw, TableDef,
-    cluster::{ClusterError, ClusterTable, Node, Partition, Protocol, Refusal, Worker},
+    Builder, Error, Mutation, Raw, Table, TableDef, Transaction as _,
+    cluster::{ClusterError, Node, Partition, Protocol, Refusal, Worker},
 };
 
 use crate::{
@@ -32,7 +32,7 @@ use crate::{
 
 const PAIRS: TableDef<u64, Raw> = TableDef::hash("pairs");
 
-type Pairs = ClusterTable<u64, Raw>;
+type Pairs = Table<u64, Raw>;
 
 /// What each protocol does one-sidedly differs, and so does what a client leaves behind.
 const PROTOCOLS: [Protocol; 5] =

@@ -14,6 +14,7 @@ use std::{
 
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
+use drtm_txn::Transaction as _;
 use drtm_txn::cluster::{Protocol, Worker};
 
 use crate::bed::{Bed, Rings, Script, Size, Tables, Tested};
@@ -69,13 +70,13 @@ impl Script for Drops {
             });
             let fetched = worker.transact_on(
                 |sets| [1, 2, comes, 3].into_iter().try_for_each(|row| sets.write(tables.words, row)),
-                |rows| {
-                    rows.put(tables.words, 1, &bytes[..])?;
-                    rows.update(tables.words, 2, |all| all.clone_from(&longer))?;
-                    rows.insert(tables.words, comes, &bytes[..])?;
-                    rows.put(tables.words, 3, &bytes[..])?;
+                async |rows| {
+                    rows.put(tables.words, 1, &bytes[..]).await?;
+                    rows.update(tables.words, 2, |all| all.clone_from(&longer)).await?;
+                    rows.insert(tables.words, comes, &bytes[..]).await?;
+                    rows.put(tables.words, 3, &bytes[..]).await?;
                     // Not declared: it is found out, and then all is locked once more.
-                    rows.remove(tables.words, goes)
+                    rows.remove(tables.words, goes).await
                 },
             );
             let transaction = async { if self.fetches { fetched.await } else { optimistic.await } };

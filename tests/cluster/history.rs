@@ -12,7 +12,7 @@ use drtm_rdma::Fabric;
 use drtm_rdma::Transport;
 use drtm_testing::rounds;
 use drtm_txn::{
-    Error,
+    Error, Transaction as _,
     cluster::{ClusterTx, Protocol, Worker},
 };
 use fastrand::Rng;

@@ -18,7 +18,7 @@ use drtm_rdma::{
 };
 use drtm_testing::rounds;
 use drtm_txn::{
-    Error, Options,
+    Error, Options, Transaction as _,
     cluster::{ClusterError, Node, Protocol, Worker},
 };
 use fastrand::Rng;

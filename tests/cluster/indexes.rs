@@ -13,7 +13,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::{Fabric, LocalConfig, LocalFabric, block_on};
 use drtm_testing::rounds;
 use drtm_txn::{
-    Error, Mutation,
+    Error, Mutation, Transaction as _,
     cluster::{ClusterError, ClusterTx, Protocol, Worker},
 };
 use fastrand::Rng;
@@ -404,10 +404,10 @@ fn rows_with_entries_are_fetched_to_be_read_only() {
     let people = tables.directory.people;
     let is_refused =
         |ended: Result<bool, Error>| matches!(ended, Err(Error::Cluster(ClusterError::Indexed { table: "people" })));
-    let declared = worker.transact_on(|sets| sets.write(people, 1), |_| Ok(true));
+    let declared = worker.transact_on(|sets| sets.write(people, 1), async |_| Ok(true));
     assert!(is_refused(block_on(&endpoint, declared)));
-    let removed = worker.transact_on(|_| Ok(()), |rows| Ok(rows.remove(people, 1)?.is_some()));
+    let removed = worker.transact_on(|_| Ok(()), async |rows| Ok(rows.remove(people, 1).await?.is_some()));
     assert!(is_refused(block_on(&endpoint, removed)));
-    let read = worker.transact_on(|sets| sets.read(people, 1), |rows| rows.contains(people, 1));
+    let read = worker.transact_on(|sets| sets.read(people, 1), async |rows| rows.contains(people, 1).await);
     assert!(!block_on(&endpoint, read).expect("it is its own node"));
 }

@@ -3,6 +3,7 @@
 
 mod bank;
 mod bed;
+mod body;
 mod broken;
 mod claims;
 mod clients;

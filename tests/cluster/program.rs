@@ -8,7 +8,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_testing::rounds;
 use drtm_txn::{
-    Error, Mutation, Options,
+    Error, Mutation, Options, Transaction,
     cluster::{ClusterTx, Protocol, Worker},
 };
 use fastrand::Rng;
@@ -88,9 +88,9 @@ impl Program {
             let steps: Vec<Step> = fetched.steps(random);
             let done = worker.transact_on(
                 |_| Ok(()),
-                |rows| {
-                    fetched.run_fetched(rows, tables, &steps, recording)?;
-                    rows.put(tables.words, mark, id.to_le_bytes().to_vec())?;
+                async |rows| {
+                    fetched.run_fetched(rows, tables, &steps, recording).await?;
+                    rows.put(tables.words, mark, id.to_le_bytes().to_vec()).await?;
                     if fails { Err(Error::aborted("on purpose")) } else { Ok(false) }
                 },
             );

@@ -11,7 +11,7 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_rdma::{Executor, LocalConfig, LocalFabric, NodeId, block_on};
 use drtm_txn::{
-    Builder, Commit, Error, Raw, Sink, SinkError, TableDef,
+    Builder, Commit, Error, Raw, Sink, SinkError, TableDef, Transaction as _,
     cluster::{ClusterError, Node, Partition, Protocol, Refusal},
 };
 

@@ -16,7 +16,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::{Counters, Executor, Fabric, LocalConfig, LocalFabric, NodeId, Phase, block_on};
 use drtm_testing::rounds;
 use drtm_txn::{
-    Builder, Error, Mutation, Raw, TableDef,
+    Builder, Error, Mutation, Raw, TableDef, Transaction as _,
     cluster::{ClusterError, Node, Partition, Protocol, Refusal, Worker},
 };
 

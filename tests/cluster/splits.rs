@@ -11,7 +11,7 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Error, Mutation,
+    Error, Mutation, Transaction as _,
     cluster::{ClusterTx, Protocol, Worker},
 };
 

@@ -20,6 +20,8 @@ pub enum Mutation {
     CommitsNotCounted,
     /// A transaction that returns to a savepoint forgets rows that it has read only to write them.
     UndoneReadsForgotten,
+    /// A transaction of a cluster that returns to a savepoint keeps its writes.
+    UndoneWritesKept,
     /// A range that removes rows leaves their index entries.
     EntriesLeftByRanges,
     /// A commit that runs out of memory leaves its rows locked.

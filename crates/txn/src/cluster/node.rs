@@ -16,9 +16,12 @@ use crate::{Config, Db, DefaultConfig, Error};
 /// # Example
 ///
 /// ```
-/// use drtm_htm::NoHtm;
-/// use drtm_rdma::{Executor, Fabric, LocalConfig, LocalFabric, NodeId};
-/// use drtm_txn::{Builder, Error, Pod, Config, TableDef, cluster::{Node, Partition}};
+/// use drtm::{
+///     Builder, Config, Error, Pod, TableDef, Transaction,
+///     cluster::{Node, Partition},
+///     htm::NoHtm,
+///     rdma::{Executor, Fabric, LocalConfig, LocalFabric, NodeId},
+/// };
 ///
 /// #[derive(Debug)]
 /// struct Plain;

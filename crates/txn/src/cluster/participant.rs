@@ -21,6 +21,7 @@ use super::{
     access::{Access, Entered},
     index_info::IndexInfo,
     log::Backup,
+    partition::Divide,
     wire::parts::{Change, ChangedRow},
 };
 use crate::{
@@ -96,6 +97,8 @@ pub(super) struct Served<E: Engine> {
     pub(super) key_size: usize,
     /// Whether every node has all rows, and they are only read.
     pub(super) is_replicated: bool,
+    /// How its rows are divided among the owners; those of an index, by the index's keys.
+    pub(super) partition: Box<dyn Divide>,
     pub(super) indexes: Vec<Box<dyn IndexInfo>>,
     /// The table whose index it is, and which of that one's indexes.
     pub(super) is_index_of: Option<(u16, usize)>,

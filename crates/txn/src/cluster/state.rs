@@ -20,7 +20,7 @@ pub(super) use self::{
     row::{Hold, Intent, Op, Place, Row, Sight},
 };
 
-use super::{ask::Ask, log::Logging, protocol::Forms, ranges::FetchedRange};
+use super::{ask::Ask, log::Logging, protocol::Forms, ranges::FetchedRange, undo::Undo};
 use crate::{
     Conflict, Error,
     index::RowEntries,
@@ -149,6 +149,8 @@ pub(super) struct State<'e, P: Port> {
     pub(super) culprit: Option<Culprit>,
     /// The entries of the row that is being written.
     pub(super) entries: RowEntries,
+    /// What its writes were, since its first savepoint.
+    pub(super) undo: Undo<Op>,
     /// The numbers of the first `indexed` rows, by their tables and keys.
     finder: Finder,
     indexed: usize,
@@ -182,6 +184,7 @@ impl<P: Port> State<'_, P> {
             is_outside: false,
             culprit: None,
             entries: RowEntries::default(),
+            undo: Undo::default(),
             finder: Finder::default(),
             indexed: 0,
         }
@@ -189,8 +192,9 @@ impl<P: Port> State<'_, P> {
 
     /// Forgets everything, for the next transaction.
     pub(super) fn clear(&mut self) {
+        self.undo.clear();
         if self.arena.values.len() > KEPT_BYTES || self.rows.len() > KEPT_ROWS {
-            *self = Self::new(self.holder, self.forms);
+            *self = Self { undo: std::mem::take(&mut self.undo), ..Self::new(self.holder, self.forms) };
             return;
         }
         self.rows.clear();
@@ -245,6 +249,7 @@ impl<P: Port> State<'_, P> {
         self.parts.clear();
         self.written.clear();
         self.log.clear_for_claims();
+        self.undo.clear();
         self.claims_until = None;
         (self.is_decided, self.is_over, self.claims, self.culprit) = (false, false, true, None);
     }
@@ -305,11 +310,18 @@ impl<P: Port> State<'_, P> {
     /// Notes what becomes of a row.
     pub(super) fn note(&mut self, number: u32, op: Op) {
         let row = &mut self.rows[number as usize];
-        row.op = match op {
+        self.undo.note(number, row.op);
+        let op = match op {
             // What was never there is as it was.
             Op::Remove if row.is_known() && !row.was_there() => Op::Nothing,
             op => op,
         };
+        self.set(number, op);
+    }
+
+    /// Sets what becomes of a row.
+    pub(super) fn set(&mut self, number: u32, op: Op) {
+        self.rows[number as usize].op = op;
         match op {
             Op::Put(_) | Op::Publish(_) => self.has_put(number),
             Op::Nothing | Op::Remove => self.has_not_put(number),

@@ -1,9 +1,9 @@
 //! A transaction over many nodes: what a body does with rows, each in a file of its own, and its
 //! end.
 
-mod entry;
 mod range;
 mod read;
+mod transaction;
 mod upkeep;
 mod write;
 
@@ -12,7 +12,6 @@ use std::{fmt, rc::Rc, time::Duration};
 use drtm_rdma::{Fabric, NodeId, Phase};
 use smallvec::SmallVec;
 
-pub use self::entry::{ClusterEntry, ClusterOccupiedEntry, ClusterVacantEntry};
 use super::{
     ask::{Ask, Asks},
     coordinator::Coordinator,
@@ -42,11 +41,13 @@ pub struct ClusterTx<'e, F: Fabric, S: Config<Engine = F::Engine> = DefaultConfi
     pub(super) state: Option<Box<State<'e, F::Port>>>,
     /// Whether each read checks that all that was read is true at one moment.
     is_opaque: bool,
+    /// Whether its body runs on rows that were fetched before.
+    pub(super) is_on_fetched: bool,
 }
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     pub(super) fn new(worker: Rc<Coordinator<'e, F, S>>, state: Box<State<'e, F::Port>>) -> Self {
-        Self { worker, state: Some(state), is_opaque: false }
+        Self { worker, state: Some(state), is_opaque: false, is_on_fetched: false }
     }
 
     /// Checks at each read that all that was read is true at one moment, if `is_opaque`.
@@ -93,6 +94,16 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         let Row { table, key, .. } = state.rows[row as usize];
         key.in_bytes(&state.arena.keys).write(self.worker.key_size(table), &mut bytes);
         (Some(self.worker.table_name(table)), bytes)
+    }
+
+    /// Introduces this node to all owners.
+    pub(super) async fn greet_owners(&mut self) -> Result<(), Error> {
+        for owner in self.worker.owners() {
+            if *owner != self.worker.id() {
+                self.worker.greet(*owner).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Ends the transaction: makes everything that it has written happen, at one moment.

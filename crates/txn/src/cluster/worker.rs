@@ -56,9 +56,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Error, Config, cluster::{Node, Protocol}};
+    /// use drtm::{
+    ///     Builder, Config, Error,
+    ///     cluster::{Node, Protocol},
+    ///     htm::NoHtm,
+    ///     rdma::{LocalConfig, LocalFabric, NodeId},
+    /// };
     ///
     /// #[derive(Debug)]
     /// struct Plain;
@@ -257,9 +260,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Conflict, Error, Config, cluster::Node};
+    /// use drtm::{
+    ///     Builder, Config, Conflict, Error,
+    ///     cluster::Node,
+    ///     htm::NoHtm,
+    ///     rdma::{LocalConfig, LocalFabric, NodeId},
+    /// };
     ///
     /// #[derive(Debug)]
     /// struct Plain;
@@ -286,9 +292,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId, Phase};
-    /// use drtm_txn::{Builder, Error, Config, cluster::{Node, Rounds}};
+    /// use drtm::{
+    ///     Builder, Config, Error,
+    ///     cluster::{Node, Rounds},
+    ///     htm::NoHtm,
+    ///     rdma::{LocalConfig, LocalFabric, NodeId, Phase},
+    /// };
     ///
     /// #[derive(Debug)]
     /// struct Plain;
@@ -320,9 +329,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId, block_on};
-    /// use drtm_txn::{Builder, Error, Config, cluster::Node};
+    /// use drtm::{
+    ///     Builder, Config, Error,
+    ///     cluster::Node,
+    ///     htm::NoHtm,
+    ///     rdma::{LocalConfig, LocalFabric, NodeId, block_on},
+    /// };
     ///
     /// #[derive(Debug)]
     /// struct Plain;

@@ -6,21 +6,22 @@
 mod tests;
 
 use drtm_drive::{
-    Done, Error,
-    cluster::{Access, Body, ClusterWorkload, Place, Runner, look_up, read, transact},
-    expect_row, miscounted,
+    Body, Done, Error, Reads, Runner,
+    cluster::{ClusterWorkload, Place, look_up, read},
+    miscounted, transact,
 };
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Config, Error as DbError, Pod, TableDef,
-    cluster::{ClusterTable, Node, NodeBuilder, Partition, Sets, Worker},
+    Config, Error as DbError, Pod, TableDef, Transaction as Tx,
+    cluster::{Node, NodeBuilder, Partition, Sets, Worker},
 };
 
 use super::{
-    Checking, CustomerKey, Inputs, Ledger, Savings, SmallBank, Transaction, View, check,
-    ours::{CHECKING, SAVINGS},
-    rules::Refusal,
+    Checking, CustomerKey, Inputs, Ledger, Savings, SmallBank, Transaction, View,
+    bank_client::{Refused, serve},
+    check,
+    ours::{CHECKING, InTables, SAVINGS, Tables},
 };
 
 /// The reason why a rule refuses a transaction.
@@ -28,31 +29,11 @@ const RULE: &str = "a rule does not allow it";
 
 const BY_CUSTOMER: Partition<CustomerKey> = Partition::by("customer", |customer| *customer);
 
-#[derive(Clone, Copy, Debug)]
-pub struct Tables {
-    savings: ClusterTable<CustomerKey, Pod<Savings>>,
-    checking: ClusterTable<CustomerKey, Pod<Checking>>,
-}
-
 /// A coroutine that serves customers.
 #[derive(Debug)]
 pub struct Client {
     inputs: Inputs,
     ledger: Ledger,
-}
-
-fn allowed<T>(ruled: Result<T, Refusal>) -> Result<T, DbError> {
-    ruled.map_err(|_| DbError::aborted(RULE))
-}
-
-impl Tables {
-    async fn checking(self, tx: &mut impl Access, customer: CustomerKey) -> Result<i64, DbError> {
-        Ok(expect_row(tx.get(self.checking, customer).await?, CHECKING)?.balance.get())
-    }
-
-    async fn set_checking(self, tx: &mut impl Access, customer: CustomerKey, balance: i64) -> Result<(), DbError> {
-        tx.put(self.checking, customer, &Checking { balance: balance.into() }).await
-    }
 }
 
 /// A transaction on these tables.
@@ -80,32 +61,13 @@ impl Body for Serve<'_> {
         })
     }
 
-    async fn run(&self, tx: &mut impl Access) -> Result<i64, DbError> {
+    async fn run(&self, tx: &mut impl Tx, reads: Reads) -> Result<i64, DbError> {
         let Self(tables, transaction) = *self;
-        let touched = transaction.touched();
-        let [first, second] = touched.checking;
-        // In one round trip for each table.
-        tx.prefetch(tables.savings, touched.savings).await?;
-        tx.prefetch(tables.checking, first.into_iter().chain(second)).await?;
-        let (mut savings, mut checking) = (0, [0; 2]);
-        if let Some(customer) = touched.savings {
-            savings = expect_row(tx.get(tables.savings, customer).await?, SAVINGS)?.balance.get();
+        match serve(&mut InTables { tx, tables, reads }, transaction).await {
+            Ok(put) => Ok(put),
+            Err(Refused::Rule) => Err(DbError::aborted(RULE)),
+            Err(Refused::Failed(error)) => Err(error),
         }
-        for (balance, customer) in checking.iter_mut().zip(touched.checking) {
-            if let Some(customer) = customer {
-                *balance = tables.checking(tx, customer).await?;
-            }
-        }
-        let made = allowed(transaction.outcome(savings, checking))?;
-        if let Some(customer) = touched.savings.filter(|_| touched.writes_savings) {
-            tx.put(tables.savings, customer, &Savings { balance: made.savings.into() }).await?;
-        }
-        for (balance, customer) in made.checking.into_iter().zip(touched.checking) {
-            if let Some(customer) = customer.filter(|_| touched.writes_checking) {
-                tables.set_checking(tx, customer, balance).await?;
-            }
-        }
-        Ok(made.put)
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::hint::black_box;
 
-use drtm_drive::cluster::Access;
-use drtm_txn::{Config, Error, Hash, Kind, Ordered, PodRef, Table, TableDef, Tx, cluster::ClusterTable};
+use drtm_txn::{Error, Hash, Kind, Ordered, PodRef, Table, TableDef, Transaction};
 
 use super::{Row, number};
 
@@ -15,9 +14,6 @@ pub(super) type Record<const FIELDS: usize> = PodRef<Row<FIELDS>>;
 /// The table of records.
 pub(super) type Records<O, const FIELDS: usize> = Table<u64, Record<FIELDS>, O>;
 
-/// The table of records on several nodes.
-pub(super) type ClusterRecords<O, const FIELDS: usize> = ClusterTable<u64, Record<FIELDS>, O>;
-
 /// Kinds of tables that this workload distinguishes.
 pub trait Layout: Kind {
     /// Defines a table for this many records.
@@ -26,20 +22,10 @@ pub trait Layout: Kind {
         Self: Sized;
 
     /// Reads up to a number of rows in order, starting at a key. Returns how many it read.
-    fn scan<S: Config, const FIELDS: usize>(
-        tx: &mut Tx<'_, S>,
-        records: Records<Self, FIELDS>,
-        from: u64,
-        length: u16,
-    ) -> Result<u16, Error>
-    where
-        Self: Sized;
-
-    /// Like [`scan`](Self::scan), over several nodes.
     #[expect(async_fn_in_trait, reason = "coroutines stay on their thread, so that no future needs to be `Send`")]
-    async fn scan_nodes<const FIELDS: usize>(
-        tx: &mut impl Access,
-        records: ClusterRecords<Self, FIELDS>,
+    async fn scan<const FIELDS: usize>(
+        tx: &mut impl Transaction,
+        records: Records<Self, FIELDS>,
         from: u64,
         length: u16,
     ) -> Result<u16, Error>
@@ -57,18 +43,9 @@ impl Layout for Hash {
         TableDef::hash(RECORD).with_room_for(records)
     }
 
-    fn scan<S: Config, const FIELDS: usize>(
-        _tx: &mut Tx<'_, S>,
+    async fn scan<const FIELDS: usize>(
+        _tx: &mut impl Transaction,
         _records: Records<Self, FIELDS>,
-        _from: u64,
-        _length: u16,
-    ) -> Result<u16, Error> {
-        Err(not_in_order())
-    }
-
-    async fn scan_nodes<const FIELDS: usize>(
-        _tx: &mut impl Access,
-        _records: ClusterRecords<Self, FIELDS>,
         _from: u64,
         _length: u16,
     ) -> Result<u16, Error> {
@@ -81,39 +58,19 @@ impl Layout for Ordered {
         TableDef::ordered(RECORD)
     }
 
-    fn scan<S: Config, const FIELDS: usize>(
-        tx: &mut Tx<'_, S>,
+    async fn scan<const FIELDS: usize>(
+        tx: &mut impl Transaction,
         records: Records<Self, FIELDS>,
         from: u64,
         length: u16,
     ) -> Result<u16, Error> {
-        let mut rows = tx.range(records, from..)?;
-        for seen in 0..length {
-            let Some((key, row)) = rows.view_next(looked_at)? else { return Ok(seen) };
-            debug_assert!(row.is_none_or(|row| row.writes(number(key)).is_some()), "record {} is torn", number(key));
-        }
-        Ok(length)
+        let mut seen = 0;
+        let scanned = tx.view_each(records, from.., length.into(), |key, row| {
+            debug_assert!(row.writes(number(key)).is_some(), "record {} is torn", number(key));
+            black_box(row);
+            seen += 1;
+        });
+        scanned.await?;
+        Ok(seen)
     }
-
-    async fn scan_nodes<const FIELDS: usize>(
-        tx: &mut impl Access,
-        records: ClusterRecords<Self, FIELDS>,
-        from: u64,
-        length: u16,
-    ) -> Result<u16, Error> {
-        let rows = tx.range_limit(records, from.., length.into()).await?;
-        for (key, row) in &rows {
-            let row = looked_at(row);
-            debug_assert!(row.is_none_or(|row| row.writes(number(*key)).is_some()), "record {key} is torn");
-        }
-        // At most the length.
-        Ok(rows.len() as u16)
-    }
-}
-
-/// Reads a row. Returns a copy only with assertions, to be checked together with its key.
-#[inline(always)]
-fn looked_at<const FIELDS: usize>(row: &Row<FIELDS>) -> Option<Row<FIELDS>> {
-    black_box(row);
-    cfg!(debug_assertions).then_some(*row)
 }

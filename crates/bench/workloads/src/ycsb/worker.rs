@@ -1,13 +1,15 @@
 //! Runs operations, each in a transaction of its own or several in one.
 
-use std::hint::black_box;
+use std::{hint::black_box, iter};
 
-use drtm_drive::{Client, Done, Error, expect_row};
-use drtm_txn::{Config, Db, Error as DbError, Tx};
+use drtm_drive::{Body, Client, Done, Error, Reads};
+use drtm_txn::{Config, Db, Error as DbError, OneNode, ready};
 
 use super::{
-    Inputs, Operation, Transactions, key,
-    layout::{Layout, RECORD, Records},
+    Inputs, Operation, Transactions,
+    bodies::{Accesses, Insert, Scan},
+    key,
+    layout::{Layout, Records},
 };
 
 /// The task of a worker.
@@ -47,52 +49,36 @@ impl<'db, S: Config, O: Layout, const FIELDS: usize> Worker<'db, S, O, FIELDS> {
     }
 
     fn operate(&mut self, operation: Operation) -> Result<(), DbError> {
-        let Self { db, records, written, inserted, .. } = self;
+        let (db, records) = (self.db, self.records);
         match operation {
-            Operation::Read { number } => db.transact(|tx| read(tx, *records, number))?,
+            Operation::Read { number } => access(db, records, number, None)?,
             Operation::Update { number, field } | Operation::ReadModifyWrite { number, field } => {
-                db.transact(|tx| write(tx, *records, number, field))?;
-                *written += 1;
+                access(db, records, number, Some(field))?;
+                self.written += 1;
             }
             Operation::Insert { number } => {
-                db.transact(|tx| tx.insert(*records, key(number), &super::Row::inserted(number)))?;
-                inserted.push(number);
+                db.transact(|tx| ready(Insert { records, number }.run(&mut OneNode(tx), Reads::Here)))?;
+                self.inserted.push(number);
             }
             Operation::Scan { number, length } => {
-                let scanned = db.transact(|tx| O::scan(tx, *records, key(number), length))?;
-                black_box(scanned);
+                let scan = Scan { records, from: key(number), length };
+                black_box(db.transact(|tx| ready(scan.run(&mut OneNode(tx), Reads::Here)))?);
             }
         }
         Ok(())
     }
 }
 
-/// Consumes a row that was copied out of the store. It is checked at the end and, with assertions,
-/// at each read.
+/// Reads a record, or writes a field.
 #[inline(always)]
-fn see<const FIELDS: usize>(key: u64, row: &super::Row<FIELDS>) {
-    debug_assert!(row.writes(super::number(key)).is_some(), "record {} is torn", super::number(key));
-    black_box(row);
-}
-
-#[inline(always)]
-fn read<S: Config, O: Layout, const FIELDS: usize>(
-    tx: &mut Tx<'_, S>,
+fn access<S: Config, O: Layout, const FIELDS: usize>(
+    db: &Db<S>,
     records: Records<O, FIELDS>,
     number: u64,
+    writes: Option<u8>,
 ) -> Result<(), DbError> {
-    let key = key(number);
-    expect_row(tx.view(records, &key, |row| see(key, row))?, RECORD)
-}
-
-#[inline(always)]
-fn write<S: Config, O: Layout, const FIELDS: usize>(
-    tx: &mut Tx<'_, S>,
-    records: Records<O, FIELDS>,
-    number: u64,
-    field: u8,
-) -> Result<(), DbError> {
-    expect_row(tx.update(records, &key(number), |row| row.write(number, field))?, RECORD)
+    let accesses = Accesses { records, accesses: iter::once((number, writes)) };
+    db.transact(|tx| ready(accesses.run(&mut OneNode(tx), Reads::Here)))
 }
 
 /// The operations' names, indexed by [`Kind`](super::Kind), and the name of a transaction of
@@ -119,14 +105,9 @@ impl<S: Config, O: Layout, const FIELDS: usize> Client for Worker<'_, S, O, FIEL
             }
             Task::Transactions(transactions) => {
                 let transaction = transactions.draw();
-                let records = self.records;
-                self.db.transact(|tx| {
-                    tx.prefetch(records, transaction.accesses().iter().map(|access| key(access.number)))?;
-                    transaction.accesses().iter().try_for_each(|access| match access.writes {
-                        true => write(tx, records, access.number, 0),
-                        false => read(tx, records, access.number),
-                    })
-                })?;
+                let accesses = transaction.accesses().iter().map(|of| (of.number, of.writes.then_some(0)));
+                let accesses = Accesses { records: self.records, accesses };
+                self.db.transact(|tx| ready(accesses.run(&mut OneNode(tx), Reads::Here)))?;
                 self.written += transaction.writes() as u64;
                 SEVERAL
             }

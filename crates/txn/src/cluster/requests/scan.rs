@@ -11,9 +11,10 @@ use super::{
     read::{Found, Is},
 };
 use crate::{
-    Error,
+    Config, Error,
     cluster::{
         ClusterError, Refusal,
+        participant::Participant,
         state::{Span, State},
         wire::{Many, messages},
     },
@@ -23,6 +24,9 @@ use crate::{
 
 /// Bytes of rows that are read at once on this node.
 const PAGE: usize = 1 << 16;
+
+/// About how many bytes a guard has in a message.
+const GUARD_BYTES: usize = 40;
 
 messages! {
     /// Asks for the rows of a range from its front, or from its back: as many as a message has room
@@ -42,7 +46,10 @@ messages! {
         count: u64,
         // Whether these are all that there are.
         is_whole: bool,
-        // The leaves that were passed.
+        // The position of a list of a hash table's keys behind these; zeros for rows of a range.
+        next: u64,
+        classes: u64,
+        // The leaves, or buckets, that were passed.
         passed: SmallVec<[Absence; 8]>,
         rows: Many<'a, ScannedRow<'a>>,
     }
@@ -66,7 +73,7 @@ impl Request for Scan {
         let count = participant.count()?;
         let served = participant.home.tables.get(usize::from(table)).ok_or(Refusal::NoTable)?;
         if !served.storage.is_ordered() {
-            return Err(Refusal::NotOrdered);
+            return list(participant, table, (low, high), room);
         }
         for key in [&low, &high] {
             if let Bound::Included(key) | Bound::Excluded(key) = key
@@ -79,7 +86,14 @@ impl Request for Scan {
             (low, high)
             && low > high
         {
-            return Ok(Scanned { count, is_whole: true, passed: SmallVec::new(), rows: Many::new(&[], 0) });
+            return Ok(Scanned {
+                count,
+                is_whole: true,
+                next: 0,
+                classes: 0,
+                passed: SmallVec::new(),
+                rows: Many::new(&[], 0),
+            });
         }
         let way = if is_back { Way::Down } else { Way::Up };
         let (records, value) = (participant.home.db.store.records(), &mut participant.value);
@@ -114,9 +128,83 @@ impl Request for Scan {
             Some(refusal) => Err(refusal),
             None => {
                 let passed = passed.into_iter().map(Absence::Leaf).collect();
-                Ok(Scanned { count, is_whole, passed, rows: Many::new(&participant.value, count_of_rows) })
+                Ok(Scanned {
+                    count,
+                    is_whole,
+                    next: 0,
+                    classes: 0,
+                    passed,
+                    rows: Many::new(&participant.value, count_of_rows),
+                })
             }
         }
+    }
+}
+
+/// Lists the next keys of a hash table, without their rows, and the guards of their buckets: from
+/// the position between these bounds on, about as many as fit so many bytes.
+fn list<'p, S: Config>(
+    participant: &'p mut Participant<S>,
+    table: u16,
+    bounds: (Bound<KeyRef<'_>>, Bound<KeyRef<'_>>),
+    room: usize,
+) -> Result<Scanned<'p>, Refusal> {
+    let count = participant.count()?;
+    let served = participant.home.tables.get(usize::from(table)).ok_or(Refusal::NoTable)?;
+    let mut tour = match bounds {
+        (Bound::Unbounded, Bound::Unbounded) => served.storage.tour()?,
+        (Bound::Included(KeyRef::Word(next)), Bound::Excluded(KeyRef::Word(classes))) => {
+            served.storage.tour_at((next, classes))?.ok_or(Refusal::NotItsKey)?
+        }
+        _ => return Err(Refusal::NotOrdered),
+    };
+    let (keys, mut listed, mut passed) = (&mut participant.value, 0, SmallVec::<[Absence; 8]>::new());
+    keys.clear();
+    loop {
+        let before = (tour.position(), keys.len(), listed, passed.len());
+        let key = |key: KeyRef<'_>| {
+            ScannedRow { key, at: Handle::default(), version: Version::default(), value: &[] }.encode(keys);
+            listed += 1;
+        };
+        let guard = |guard| passed.push(guard);
+        let has_more = served.storage.visit_some_guarded(&mut tour, guard, key)?;
+        let is_full = keys.len() + GUARD_BYTES * passed.len() > room;
+        if !is_full && has_more {
+            continue;
+        }
+        let mut next = tour.position();
+        if is_full {
+            if before.3 == 0 {
+                return Err(Refusal::TooLong);
+            }
+            (next, _, listed, _) = before;
+            keys.truncate(before.1);
+            passed.truncate(before.3);
+        }
+        let (next, classes) = next.unwrap_or_default();
+        return Ok(Scanned { count, is_whole: !is_full, next, classes, passed, rows: Many::new(keys, listed) });
+    }
+}
+
+impl<P: Port> State<'_, P> {
+    /// Adds the rows of a hash table's keys, which are looked up afterwards.
+    fn note_listed(&mut self, number: u32, listed: &Scanned<'_>) -> Result<(), Error> {
+        let Span { table, owner, is_final, low, .. } = self.spans[number as usize];
+        let Scanned { next, classes, .. } = *listed;
+        let low_before = if let Bound::Included(key) = low { Some(key.in_bytes(&self.arena.keys)) } else { None };
+        let is_further = low_before.is_none_or(|low| low < KeyRef::Word(next));
+        if !listed.is_whole && !is_further {
+            return Err(ClusterError::Nonsense { node: owner, what: "a list of keys that does not go on" }.into());
+        }
+        for ScannedRow { key, .. } in listed.rows.iter() {
+            let row = self.row(table, key, owner)?;
+            self.rows[row as usize].is_final = is_final;
+        }
+        let (low, high) = (self.arena.keep_key(KeyRef::Word(next))?, self.arena.keep_key(KeyRef::Word(classes))?);
+        let span = &mut self.spans[number as usize];
+        (span.low, span.high) = (Bound::Included(low), Bound::Excluded(high));
+        span.is_whole = listed.is_whole;
+        Ok(())
     }
 }
 
@@ -135,6 +223,9 @@ impl TxRequest for Scan {
         state.owner(owner).has_count(scanned.count);
         if !is_final {
             scanned.passed.iter().for_each(|absence| state.guards.note(owner, *absence));
+        }
+        if scanned.classes > 0 {
+            return state.note_listed(number, &scanned);
         }
         let mut has_some = false;
         for ScannedRow { key, at, version, value } in scanned.rows.iter() {
