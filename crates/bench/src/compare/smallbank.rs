@@ -1,7 +1,6 @@
 //! SmallBank on other stores: two rows for each customer.
 
 use drtm_drive::{pieces, rows_of_piece};
-use drtm_txn::ready;
 use drtm_workloads::smallbank::{
     Accounts, BankClient, Checking, CustomerKey, Ledger, Refused, Savings, Served, SmallBank, Transaction, View, check,
     rules::Refusal, serve,
@@ -37,7 +36,7 @@ impl<P: Peer> Served for OnPeer<'_, P> {
 
     fn serve(&self, transaction: &Transaction) -> Result<i64, Refused<Error>> {
         let writes = !matches!(transaction, Transaction::Balance { .. });
-        self.0.transact(writes, |rows| ready(serve(&mut InRows(rows), transaction)))
+        self.0.transact(writes, |rows| serve(&mut InRows(rows), transaction))
     }
 }
 
@@ -48,19 +47,19 @@ impl Accounts for InRows<'_> {
     type Error = Error;
 
     /// Does nothing: other stores have no prefetch.
-    async fn prefetch(&mut self, _: &[CustomerKey], _: &[CustomerKey]) -> Result<(), Error> {
+    fn prefetch(&mut self, _: &[CustomerKey], _: &[CustomerKey]) -> Result<(), Error> {
         Ok(())
     }
 
-    async fn savings(&mut self, customer: CustomerKey) -> Result<i64, Error> {
+    fn savings(&mut self, customer: CustomerKey) -> Result<i64, Error> {
         balance(self.0, savings(customer))
     }
 
-    async fn checking(&mut self, customer: CustomerKey) -> Result<i64, Error> {
+    fn checking(&mut self, customer: CustomerKey) -> Result<i64, Error> {
         balance(self.0, checking(customer))
     }
 
-    async fn change_savings(
+    fn change_savings(
         &mut self,
         customer: CustomerKey,
         rule: impl FnOnce(i64) -> Result<i64, Refusal>,
@@ -68,7 +67,7 @@ impl Accounts for InRows<'_> {
         change(self.0, savings(customer), rule)
     }
 
-    async fn change_checking(
+    fn change_checking(
         &mut self,
         customer: CustomerKey,
         rule: impl FnOnce(i64) -> Result<i64, Refusal>,

@@ -34,23 +34,23 @@ pub trait Accounts {
     type Error;
 
     /// Prefetches the accounts that the transaction is about to look up.
-    async fn prefetch(&mut self, savings: &[CustomerKey], checking: &[CustomerKey]) -> Result<(), Self::Error>;
+    fn prefetch(&mut self, savings: &[CustomerKey], checking: &[CustomerKey]) -> Result<(), Self::Error>;
 
     /// Returns the balance of a customer's savings account.
-    async fn savings(&mut self, customer: CustomerKey) -> Result<i64, Self::Error>;
+    fn savings(&mut self, customer: CustomerKey) -> Result<i64, Self::Error>;
 
     /// Returns the balance of a customer's checking account.
-    async fn checking(&mut self, customer: CustomerKey) -> Result<i64, Self::Error>;
+    fn checking(&mut self, customer: CustomerKey) -> Result<i64, Self::Error>;
 
     /// Changes a savings account's balance by `rule`, and returns the old balance.
-    async fn change_savings(
+    fn change_savings(
         &mut self,
         customer: CustomerKey,
         rule: impl FnOnce(i64) -> Result<i64, Refusal>,
     ) -> Result<i64, Refused<Self::Error>>;
 
     /// Changes a checking account's balance by `rule`, and returns the old balance.
-    async fn change_checking(
+    fn change_checking(
         &mut self,
         customer: CustomerKey,
         rule: impl FnOnce(i64) -> Result<i64, Refusal>,
@@ -60,45 +60,44 @@ pub trait Accounts {
 /// The body of each transaction. Returns the money that it puts into the bank.
 #[cfg_attr(not(feature = "stores"), expect(unreachable_pub, reason = "other stores call it"))]
 #[inline(always)]
-pub async fn serve<A: Accounts>(accounts: &mut A, transaction: &Transaction) -> Result<i64, Refused<A::Error>> {
+pub fn serve<A: Accounts>(accounts: &mut A, transaction: &Transaction) -> Result<i64, Refused<A::Error>> {
     match *transaction {
         Transaction::Balance { customer } => {
-            accounts.prefetch(&[customer], &[customer]).await?;
-            let savings = accounts.savings(customer).await?;
-            black_box(rules::balance(savings, accounts.checking(customer).await?));
+            accounts.prefetch(&[customer], &[customer])?;
+            let savings = accounts.savings(customer)?;
+            black_box(rules::balance(savings, accounts.checking(customer)?));
             Ok(0)
         }
         Transaction::DepositChecking { customer, amount } => {
-            accounts.change_checking(customer, |balance| rules::deposit_checking(balance, amount)).await?;
+            accounts.change_checking(customer, |balance| rules::deposit_checking(balance, amount))?;
             Ok(amount)
         }
         Transaction::TransactSavings { customer, amount } => {
-            accounts.change_savings(customer, |balance| rules::transact_savings(balance, amount)).await?;
+            accounts.change_savings(customer, |balance| rules::transact_savings(balance, amount))?;
             Ok(amount)
         }
         Transaction::Amalgamate { from, to } => {
-            accounts.prefetch(&[from], &[from, to]).await?;
-            let savings = accounts.change_savings(from, |_| Ok(0)).await?;
-            let checking = accounts.change_checking(from, |_| Ok(0)).await?;
-            accounts.change_checking(to, |balance| rules::amalgamate(savings, checking, balance)).await?;
+            accounts.prefetch(&[from], &[from, to])?;
+            let savings = accounts.change_savings(from, |_| Ok(0))?;
+            let checking = accounts.change_checking(from, |_| Ok(0))?;
+            accounts.change_checking(to, |balance| rules::amalgamate(savings, checking, balance))?;
             Ok(0)
         }
         Transaction::WriteCheck { customer, amount } => {
-            accounts.prefetch(&[customer], &[customer]).await?;
-            let savings = accounts.savings(customer).await?;
+            accounts.prefetch(&[customer], &[customer])?;
+            let savings = accounts.savings(customer)?;
             let mut taken = 0;
-            let written = accounts.change_checking(customer, |balance| {
+            accounts.change_checking(customer, |balance| {
                 let check = rules::write_check(savings, balance, amount)?;
                 taken = check.taken;
                 Ok(check.checking)
-            });
-            written.await?;
+            })?;
             Ok(-taken)
         }
         Transaction::SendPayment { from, to, amount } => {
-            accounts.prefetch(&[], &[from, to]).await?;
-            accounts.change_checking(from, |balance| Ok(rules::send_payment(balance, 0, amount)?.0)).await?;
-            accounts.change_checking(to, |balance| rules::deposit_checking(balance, amount)).await?;
+            accounts.prefetch(&[], &[from, to])?;
+            accounts.change_checking(from, |balance| Ok(rules::send_payment(balance, 0, amount)?.0))?;
+            accounts.change_checking(to, |balance| rules::deposit_checking(balance, amount))?;
             Ok(0)
         }
     }

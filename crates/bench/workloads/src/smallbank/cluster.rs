@@ -5,10 +5,12 @@
 #[cfg(test)]
 mod tests;
 
+use std::convert::Infallible;
+
 use drtm_drive::{
     Body, Done, Error, Reads, Runner,
     cluster::{ClusterWorkload, Place, look_up, read},
-    miscounted, transact,
+    expect_row, miscounted, transact,
 };
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
@@ -19,9 +21,11 @@ use drtm_txn::{
 
 use super::{
     Checking, CustomerKey, Inputs, Ledger, Savings, SmallBank, Transaction, View,
-    bank_client::{Refused, serve},
+    bank_client::{Accounts, Refused, serve},
     check,
-    ours::{CHECKING, InTables, SAVINGS, Tables},
+    ours::{CHECKING, SAVINGS, Tables},
+    outline::Touched,
+    rules::Refusal,
 };
 
 /// The reason why a rule refuses a transaction.
@@ -63,12 +67,98 @@ impl Body for Serve<'_> {
 
     async fn run(&self, tx: &mut impl Tx, reads: Reads) -> Result<i64, DbError> {
         let Self(tables, transaction) = *self;
-        match serve(&mut InTables { tx, tables, reads }, transaction).await {
-            Ok(put) => Ok(put),
+        let mut balances = Balances::read(tx, tables, transaction.touched(), reads).await?;
+        match serve(&mut balances, transaction) {
+            Ok(put) => balances.write(tx, tables).await.map(|()| put),
             Err(Refused::Rule) => Err(DbError::aborted(RULE)),
-            Err(Refused::Failed(error)) => Err(error),
+            Err(Refused::Failed(never)) => match never {},
         }
     }
+}
+
+/// The balances of the accounts that a transaction touches. So the transaction itself waits for
+/// nothing, as on one node.
+struct Balances {
+    touched: Touched,
+    savings: i64,
+    checking: [i64; 2],
+}
+
+impl Balances {
+    /// Reads them, in one round trip for each table.
+    async fn read(tx: &mut impl Tx, tables: Tables, touched: Touched, reads: Reads) -> Result<Self, DbError> {
+        reads.prefetch(tx, tables.savings, touched.savings).await?;
+        reads.prefetch(tx, tables.checking, touched.checking.into_iter().flatten()).await?;
+        let mut balances = Self { touched, savings: 0, checking: [0; 2] };
+        if let Some(customer) = touched.savings {
+            balances.savings = expect_row(tx.get(tables.savings, customer).await?, SAVINGS)?.balance.get();
+        }
+        for (balance, customer) in balances.checking.iter_mut().zip(touched.checking) {
+            if let Some(customer) = customer {
+                *balance = expect_row(tx.get(tables.checking, customer).await?, CHECKING)?.balance.get();
+            }
+        }
+        Ok(balances)
+    }
+
+    /// Writes those that the transaction may have changed.
+    async fn write(&self, tx: &mut impl Tx, tables: Tables) -> Result<(), DbError> {
+        let Self { touched, savings, checking } = *self;
+        if let Some(customer) = touched.savings.filter(|_| touched.writes_savings) {
+            tx.put(tables.savings, customer, Savings { balance: savings.into() }).await?;
+        }
+        for (balance, customer) in checking.into_iter().zip(touched.checking) {
+            if let Some(customer) = customer.filter(|_| touched.writes_checking) {
+                tx.put(tables.checking, customer, Checking { balance: balance.into() }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn checking_of(&mut self, customer: CustomerKey) -> &mut i64 {
+        let [first, second] = &mut self.checking;
+        if self.touched.checking[0] == Some(customer) { first } else { second }
+    }
+}
+
+impl Accounts for Balances {
+    type Error = Infallible;
+
+    /// Does nothing: all balances are here.
+    fn prefetch(&mut self, _: &[CustomerKey], _: &[CustomerKey]) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn savings(&mut self, _customer: CustomerKey) -> Result<i64, Infallible> {
+        Ok(self.savings)
+    }
+
+    fn checking(&mut self, customer: CustomerKey) -> Result<i64, Infallible> {
+        Ok(*self.checking_of(customer))
+    }
+
+    fn change_savings(
+        &mut self,
+        _customer: CustomerKey,
+        rule: impl FnOnce(i64) -> Result<i64, Refusal>,
+    ) -> Result<i64, Refused<Infallible>> {
+        change(&mut self.savings, rule)
+    }
+
+    fn change_checking(
+        &mut self,
+        customer: CustomerKey,
+        rule: impl FnOnce(i64) -> Result<i64, Refusal>,
+    ) -> Result<i64, Refused<Infallible>> {
+        change(self.checking_of(customer), rule)
+    }
+}
+
+/// Changes a balance by a rule, and returns the old balance.
+fn change(balance: &mut i64, rule: impl FnOnce(i64) -> Result<i64, Refusal>) -> Result<i64, Refused<Infallible>> {
+    let before = *balance;
+    *balance = Refused::unless(rule(before))?;
+    Ok(before)
 }
 
 impl ClusterWorkload for SmallBank {

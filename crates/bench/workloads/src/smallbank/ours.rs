@@ -1,7 +1,7 @@
-//! SmallBank's accounts in tables of this database, of one node or of several.
+//! SmallBank's accounts in tables of this database.
 
-use drtm_drive::{Reads, expect_row};
-use drtm_txn::{Config, Db, Error, OneNode, Pod, Table, Transaction as Tx, ready};
+use drtm_drive::expect_row;
+use drtm_txn::{Config, Db, Error, Pod, Table, Tx};
 use zerocopy::little_endian::I64;
 
 use super::{
@@ -32,57 +32,54 @@ impl<S: Config> Served for Ours<'_, S> {
     #[inline(always)]
     fn serve(&self, transaction: &Transaction) -> Result<i64, Refused<Error>> {
         let tables = self.tables;
-        self.db.try_transact(|tx| {
-            ready(serve(&mut InTables { tx: &mut OneNode(tx), tables, reads: Reads::Here }, transaction))
-        })
+        self.db.try_transact(|tx| serve(&mut InTables { tx, tables }, transaction))
     }
 }
 
 /// The accounts, in a transaction.
-pub(super) struct InTables<'t, T> {
-    pub(super) tx: &'t mut T,
-    pub(super) tables: Tables,
-    pub(super) reads: Reads,
+struct InTables<'t, 'db, S: Config> {
+    tx: &'t mut Tx<'db, S>,
+    tables: Tables,
 }
 
-impl<T: Tx> Accounts for InTables<'_, T> {
+impl<S: Config> Accounts for InTables<'_, '_, S> {
     type Error = Error;
 
     #[inline(always)]
-    async fn prefetch(&mut self, savings: &[CustomerKey], checking: &[CustomerKey]) -> Result<(), Error> {
+    fn prefetch(&mut self, savings: &[CustomerKey], checking: &[CustomerKey]) -> Result<(), Error> {
         if !savings.is_empty() {
-            self.reads.prefetch(self.tx, self.tables.savings, savings).await?;
+            self.tx.prefetch(self.tables.savings, savings.iter())?;
         }
-        self.reads.prefetch(self.tx, self.tables.checking, checking).await
+        self.tx.prefetch(self.tables.checking, checking.iter())
     }
 
     #[inline(always)]
-    async fn savings(&mut self, customer: CustomerKey) -> Result<i64, Error> {
-        expect_row(self.tx.view(self.tables.savings, customer, |row| row.balance.get()).await?, SAVINGS)
+    fn savings(&mut self, customer: CustomerKey) -> Result<i64, Error> {
+        expect_row(self.tx.view(self.tables.savings, customer, |row| row.balance.get())?, SAVINGS)
     }
 
     #[inline(always)]
-    async fn checking(&mut self, customer: CustomerKey) -> Result<i64, Error> {
-        expect_row(self.tx.view(self.tables.checking, customer, |row| row.balance.get()).await?, CHECKING)
+    fn checking(&mut self, customer: CustomerKey) -> Result<i64, Error> {
+        expect_row(self.tx.view(self.tables.checking, customer, |row| row.balance.get())?, CHECKING)
     }
 
     #[inline(always)]
-    async fn change_savings(
+    fn change_savings(
         &mut self,
         customer: CustomerKey,
         rule: impl FnOnce(i64) -> Result<i64, Refusal>,
     ) -> Result<i64, Refused<Error>> {
-        let changed = self.tx.update(self.tables.savings, customer, |row| change(&mut row.balance, rule)).await?;
+        let changed = self.tx.update(self.tables.savings, customer, |row| change(&mut row.balance, rule))?;
         Refused::unless(expect_row(changed, SAVINGS)?)
     }
 
     #[inline(always)]
-    async fn change_checking(
+    fn change_checking(
         &mut self,
         customer: CustomerKey,
         rule: impl FnOnce(i64) -> Result<i64, Refusal>,
     ) -> Result<i64, Refused<Error>> {
-        let changed = self.tx.update(self.tables.checking, customer, |row| change(&mut row.balance, rule)).await?;
+        let changed = self.tx.update(self.tables.checking, customer, |row| change(&mut row.balance, rule))?;
         Refused::unless(expect_row(changed, CHECKING)?)
     }
 }
