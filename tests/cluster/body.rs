@@ -146,11 +146,24 @@ fn a_body_does_on_a_cluster_what_it_does_on_maps() {
             });
             ran.wait()
         });
-        // A node that is closed answers no more. This asks all owners, behind what a protocol has
-        // sent them without waiting for the answer.
-        for node in &nodes {
-            node.transact(async move |tx| tx.len(both.hashed).await).wait().expect("all nodes are here");
-        }
+        // They are closed in turn, while protocols tell each other what needs no answer.
+    }
+}
+
+/// Others are told of a node that has closed: what they ask it fails, and does not wait for ever.
+#[test]
+fn a_node_that_has_closed_is_asked_in_vain() {
+    for protocol in Protocol::ALL {
+        let mut builder = Cluster::builder().nodes(2).protocol(protocol).database(Builder::new().memory(16 << 20));
+        let sorted = builder.table(SORTED, Partition::by("number", |number| *number));
+        let nodes = builder.start().expect("memory");
+        let put = nodes[1].transact(async move |tx| tx.put(sorted, 2, &1).await);
+        put.wait().expect("both are here");
+        nodes[0].close();
+        let asked = nodes[1].transact(async move |tx| tx.put(sorted, 4, &1).await).wait();
+        assert!(matches!(asked, Err(Error::Cluster(ClusterError::Unreachable { .. }))), "{protocol:?}: {asked:?}");
+        let own = nodes[1].transact(async move |tx| tx.put(sorted, 3, &1).await).wait();
+        own.expect("it is at the node that is still here");
     }
 }
 

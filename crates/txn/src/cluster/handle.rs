@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use drtm_rdma::{Executor, Fabric, Spawner};
+use drtm_rdma::{Executor, Fabric, NodeId, Spawner};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -72,6 +72,8 @@ struct Shared<F: Fabric, S: Config<Engine = F::Engine>> {
     /// Which thread is to run the next transaction.
     next: AtomicUsize,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Leaves the fabric when the threads have ended, if it was joined for this node.
+    leave: fn(&F, NodeId),
 }
 
 /// What a thread is to run.
@@ -235,13 +237,18 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
     ///
     /// When there are no threads, or the fabric has no endpoint for one.
     pub fn start(node: Node<F, S>, threads: usize) -> Result<Self, Error> {
+        Self::start_and_leave(node, threads, |_, _| {})
+    }
+
+    /// Like [`start`](Self::start), but calls `leave` when the threads have ended.
+    pub(super) fn start_and_leave(node: Node<F, S>, threads: usize, leave: fn(&F, NodeId)) -> Result<Self, Error> {
         if threads == 0 {
             let (must_be, is) = ("one or more", "none".to_owned());
             return Err(Error::Config { what: "the number of a node's threads", must_be, is });
         }
         let queues: Vec<_> = (0..threads).map(|_| Arc::new(Queue::new())).collect();
         let next = AtomicUsize::new(0);
-        let shared = Shared { node, queues, next, threads: Mutex::default() };
+        let shared = Shared { node, queues, next, threads: Mutex::default(), leave };
         let cluster = Self { shared: Arc::new(shared) };
         for queue in &cluster.shared.queues {
             cluster.add_thread(Arc::clone(queue))?;
@@ -390,7 +397,9 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
     }
 
     /// Ends the node's threads when all transactions that were begun here have ended. The node
-    /// serves no others then. Transactions that are given to it from now on get [`Error::Closed`].
+    /// serves no others then, and leaves the fabric, unless the program has joined it itself: other
+    /// nodes' transactions that need it fail with [`ClusterError::Unreachable`]. Transactions that
+    /// are given to it from now on get [`Error::Closed`].
     ///
     /// # Panics
     ///
@@ -404,12 +413,16 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Shared<F, S> {
     fn close(&self) {
         self.queues.iter().for_each(|queue| queue.close());
         let threads = std::mem::take(&mut *self.threads.lock());
-        for thread in threads {
-            if let Err(panic) = thread.join()
-                && !thread::panicking()
-            {
-                resume_unwind(panic);
-            }
+        if threads.is_empty() {
+            return;
+        }
+        let panicked = threads.into_iter().filter_map(|thread| thread.join().err()).last();
+        // What others have asked this node is answered no more. They would wait for ever.
+        (self.leave)(self.node.fabric(), self.node.id());
+        if let Some(panic) = panicked
+            && !thread::panicking()
+        {
+            resume_unwind(panic);
         }
     }
 }

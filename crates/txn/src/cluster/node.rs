@@ -86,6 +86,10 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         Self { shared: Arc::new(shared) }
     }
 
+    pub(super) fn fabric(&self) -> &F {
+        &self.shared.fabric
+    }
+
     /// Which node this is.
     #[must_use]
     pub fn id(&self) -> NodeId {
