@@ -20,9 +20,11 @@ use drtm_txn::{
 use zerocopy::little_endian::U32;
 
 use super::{
-    AccessInfoKey, CallForwardingKey, Inputs, Population, SubscriberKey, SubscriberNumber, check,
+    AccessInfoKey, CallForwardingKey, Inputs, Population, SubscriberKey, SubscriberNumber,
+    body::Ask,
+    check,
     command::{Rows, Tatp},
-    network::{self, Ask, Defs, KINDS, Tables},
+    network::{self, Defs, KINDS, Tables},
     subscriber_number,
 };
 

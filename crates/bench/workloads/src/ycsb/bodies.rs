@@ -1,4 +1,4 @@
-//! Bodies of transactions on records, on one node or on several.
+//! Bodies of transactions on records, on several nodes.
 
 use std::hint::black_box;
 
@@ -16,7 +16,7 @@ use super::{
 /// Consumes a row that was copied out of the store. It is checked at the end and, with assertions,
 /// at each read.
 #[inline(always)]
-fn see<const FIELDS: usize>(key: u64, row: &Row<FIELDS>) {
+pub(super) fn see<const FIELDS: usize>(key: u64, row: &Row<FIELDS>) {
     debug_assert!(row.writes(number(key)).is_some(), "record {} is torn", number(key));
     black_box(row);
 }
@@ -97,6 +97,6 @@ impl<O: Layout, const N: usize> Body for Scan<O, N> {
 
     #[inline(always)]
     async fn run(&self, tx: &mut impl Transaction, _reads: Reads) -> Result<u16, DbError> {
-        O::scan(tx, self.records, self.from, self.length).await
+        O::scan_nodes(tx, self.records, self.from, self.length).await
     }
 }

@@ -1,15 +1,16 @@
-//! Runs operations, each in a transaction of its own or several in one.
+//! Runs operations on one node, each in a transaction of its own or several in one. As
+//! [bodies](super::bodies), which run on one node, too, they would execute 7 % more instructions.
 
-use std::{hint::black_box, iter};
+use std::hint::black_box;
 
-use drtm_drive::{Body, Client, Done, Error, Reads};
-use drtm_txn::{Config, Db, Error as DbError, OneNode, ready};
+use drtm_drive::{Client, Done, Error, expect_row};
+use drtm_txn::{Config, Db, Error as DbError, Tx};
 
 use super::{
     Inputs, Operation, Transactions,
-    bodies::{Accesses, Insert, Scan},
+    bodies::see,
     key,
-    layout::{Layout, Records},
+    layout::{Layout, RECORD, Records},
 };
 
 /// The task of a worker.
@@ -49,36 +50,44 @@ impl<'db, S: Config, O: Layout, const FIELDS: usize> Worker<'db, S, O, FIELDS> {
     }
 
     fn operate(&mut self, operation: Operation) -> Result<(), DbError> {
-        let (db, records) = (self.db, self.records);
+        let Self { db, records, written, inserted, .. } = self;
         match operation {
-            Operation::Read { number } => access(db, records, number, None)?,
+            Operation::Read { number } => db.transact(|tx| read(tx, *records, number))?,
             Operation::Update { number, field } | Operation::ReadModifyWrite { number, field } => {
-                access(db, records, number, Some(field))?;
-                self.written += 1;
+                db.transact(|tx| write(tx, *records, number, field))?;
+                *written += 1;
             }
             Operation::Insert { number } => {
-                db.transact(|tx| ready(Insert { records, number }.run(&mut OneNode(tx), Reads::Here)))?;
-                self.inserted.push(number);
+                db.transact(|tx| tx.insert(*records, key(number), &super::Row::inserted(number)))?;
+                inserted.push(number);
             }
             Operation::Scan { number, length } => {
-                let scan = Scan { records, from: key(number), length };
-                black_box(db.transact(|tx| ready(scan.run(&mut OneNode(tx), Reads::Here)))?);
+                let scanned = db.transact(|tx| O::scan(tx, *records, key(number), length))?;
+                black_box(scanned);
             }
         }
         Ok(())
     }
 }
 
-/// Reads a record, or writes a field.
 #[inline(always)]
-fn access<S: Config, O: Layout, const FIELDS: usize>(
-    db: &Db<S>,
+fn read<S: Config, O: Layout, const FIELDS: usize>(
+    tx: &mut Tx<'_, S>,
     records: Records<O, FIELDS>,
     number: u64,
-    writes: Option<u8>,
 ) -> Result<(), DbError> {
-    let accesses = Accesses { records, accesses: iter::once((number, writes)) };
-    db.transact(|tx| ready(accesses.run(&mut OneNode(tx), Reads::Here)))
+    let key = key(number);
+    expect_row(tx.view(records, &key, |row| see(key, row))?, RECORD)
+}
+
+#[inline(always)]
+fn write<S: Config, O: Layout, const FIELDS: usize>(
+    tx: &mut Tx<'_, S>,
+    records: Records<O, FIELDS>,
+    number: u64,
+    field: u8,
+) -> Result<(), DbError> {
+    expect_row(tx.update(records, &key(number), |row| row.write(number, field))?, RECORD)
 }
 
 /// The operations' names, indexed by [`Kind`](super::Kind), and the name of a transaction of
@@ -105,9 +114,14 @@ impl<S: Config, O: Layout, const FIELDS: usize> Client for Worker<'_, S, O, FIEL
             }
             Task::Transactions(transactions) => {
                 let transaction = transactions.draw();
-                let accesses = transaction.accesses().iter().map(|of| (of.number, of.writes.then_some(0)));
-                let accesses = Accesses { records: self.records, accesses };
-                self.db.transact(|tx| ready(accesses.run(&mut OneNode(tx), Reads::Here)))?;
+                let records = self.records;
+                self.db.transact(|tx| {
+                    tx.prefetch(records, transaction.accesses().iter().map(|access| key(access.number)))?;
+                    transaction.accesses().iter().try_for_each(|access| match access.writes {
+                        true => write(tx, records, access.number, 0),
+                        false => read(tx, records, access.number),
+                    })
+                })?;
                 self.written += transaction.writes() as u64;
                 SEVERAL
             }
