@@ -1,4 +1,4 @@
-//! Bodies of transactions, each written once for one node and for a cluster.
+//! Bodies of transactions, each written once for all clusters and protocols.
 
 use std::ops::Deref;
 
@@ -12,8 +12,6 @@ use drtm_txn::{
 /// How a body reads several rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
-    /// From the memory of one node.
-    Here,
     /// From all owners, in one round trip.
     AtOnce,
     /// One row after the other, as systems do that do not know the rows of a transaction in
@@ -37,17 +35,6 @@ impl Reads {
             tx.prefetch(rows, [key]).await?;
         }
         Ok(())
-    }
-
-    /// Like [`prefetch`](Self::prefetch), but only where that saves round trips.
-    #[inline(always)]
-    pub async fn gather<R: Prefetched + Copy>(
-        self,
-        tx: &mut impl Transaction,
-        rows: R,
-        keys: impl IntoIterator<Item = impl AsKey<R::Key>>,
-    ) -> Result<(), Error> {
-        if self == Self::Here { Ok(()) } else { self.prefetch(tx, rows, keys).await }
     }
 
     /// Returns the rows of several keys, in the order of the keys.

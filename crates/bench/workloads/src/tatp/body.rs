@@ -53,7 +53,7 @@ impl Body for Ask<'_> {
                     return Ok(false);
                 }
                 let forwardings = Transaction::forwardings(*facility, *start_time);
-                reads.gather(tx, tables.call_forwardings, forwardings.clone()).await?;
+                reads.prefetch(tx, tables.call_forwardings, forwardings.clone()).await?;
                 let mut is_found = false;
                 for key in forwardings {
                     let number =
@@ -76,7 +76,7 @@ impl Body for Ask<'_> {
             }
             Transaction::InsertCallForwarding { number, facility, start_time, row } => {
                 let Some(subscriber) = tables.find(tx, number).await? else { return Ok(false) };
-                reads.gather(tx, tables.special_facilities, (1..=4).map(|kind| (subscriber, kind))).await?;
+                reads.prefetch(tx, tables.special_facilities, (1..=4).map(|kind| (subscriber, kind))).await?;
                 let mut has_it = false;
                 for kind in 1..=4 {
                     has_it |= tx.contains(tables.special_facilities, (subscriber, kind)).await? && kind == *facility;
