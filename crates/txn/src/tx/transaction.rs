@@ -14,10 +14,11 @@ use crate::{
 /// a cluster's nodes (`cluster::ClusterTx`). A body that is generic over this trait is written once
 /// and runs on both.
 ///
-/// Methods are futures. On one node they are done when they are called, and [ready] at once. A short
-/// body executes about a tenth more instructions there than with the methods of [`Tx`](crate::Tx),
-/// since the compiler makes a state machine of it. The methods of a cluster's transaction wait for
-/// other nodes. One that takes or returns several rows is one round trip to all of their owners.
+/// Methods are futures. On one node they are done when they are called, and [ready] at once. There,
+/// a short body executes about a tenth more instructions than with the methods of
+/// [`Tx`](crate::Tx), since the compiler makes a state machine of it. The methods of a cluster's
+/// transaction wait for other nodes. One that takes or returns several rows is one round trip to
+/// all of their owners.
 ///
 /// # Example
 ///

@@ -1,5 +1,5 @@
-//! The seven transactions, on several nodes. Each row is looked up once, and a transaction finds all
-//! its rows before it writes.
+//! The seven transactions, on several nodes. Each row is looked up once, and a transaction finds
+//! all its rows before it writes.
 
 use std::hint::black_box;
 
