@@ -15,8 +15,8 @@ use std::{
 };
 
 use drtm::{
-    Conflict, Db, Pod, TableDef,
-    cluster::{ClusterTable, Node, Partition, Protocol, Worker},
+    Conflict, Db, Pod, Table, TableDef, Transaction as _,
+    cluster::{Node, Partition, Protocol, Worker},
     htm::Native,
     rdma::{Executor, NodeId, ShmConfig, ShmFabric, block_on},
 };
@@ -31,7 +31,7 @@ const ADDITIONS: u64 = 20_000;
 /// Rows that each peer inserts.
 const INSERTIONS: u64 = 1_000;
 
-type Rows = ClusterTable<u64, Pod<u64>>;
+type Rows = Table<u64, Pod<u64>>;
 type Group = ShmFabric<Native>;
 
 /// Starts a node of the group. The first node owns all rows.

@@ -18,12 +18,12 @@ pub use drtm_txn::Postcard;
 #[doc(inline)]
 pub use drtm_txn::{
     AsKey, Builder, Checkpoint, Codec, CodecError, Column, Columns, Commit, CommitToken, Compacted, Config, Conflict,
-    Db, DefaultConfig, Definition, Durability, Entry, Error, Flat, Flow, Hash, Index, IndexDef, IndexKeys, IndexOf,
-    Key, KeyRange, KeyReader, KeyedRow, Kind, Lend, LogError, MemoryUse, Mode, Multi, OccupiedEntry, Options, Ordered,
-    Pairs, Part, PlainData, PlainRow, Pod, PodRef, Point, PrefetchMask, Prefetched, Prefix, Progress, Range, Raw,
-    ReadOnly, RecoveryStep, Row, RowChange, Rows, Savepoint, Shortage, Sink, SinkError, Snapshot, Sorted, Stats,
-    Stored, Table, TableDef, TableOf, TableStats, Tx, Unique, Uniqueness, Update, VacantEntry, Within, part, prefix,
-    within,
+    Db, DefaultConfig, Definition, Durability, Entry, EntryIn, Error, Flat, Flow, Hash, Index, IndexDef, IndexKeys,
+    IndexOf, Key, KeyRange, KeyReader, KeyedRow, Kind, Lend, LogError, MemoryUse, Mode, Multi, OccupiedEntry,
+    OccupiedIn, OneNode, Options, Ordered, Pairs, Part, PlainData, PlainRow, Pod, PodRef, Point, PrefetchMask,
+    Prefetched, Prefix, Progress, Range, Raw, ReadOnly, RecoveryStep, Row, RowChange, Rows, Savepoint, Shortage, Sink,
+    SinkError, Snapshot, Sorted, Stats, Stored, Table, TableDef, TableOf, TableStats, Transaction, Tx, Unique,
+    Uniqueness, Update, VacantEntry, VacantIn, Within, part, prefix, ready, within,
 };
 #[cfg(feature = "bincode")]
 #[doc(inline)]
@@ -48,8 +48,8 @@ pub mod htm {
 pub mod rdma {
     #[doc(inline)]
     pub use drtm_rdma::{
-        Executor, Fabric, FabricError, Incarnation, JoinError, LocalConfig, LocalFabric, NodeEvent, NodeId, Presence,
-        ShmConfig, ShmFabric, VerbError, block_on, run,
+        Executor, Fabric, FabricError, Incarnation, JoinError, LocalConfig, LocalFabric, NodeEvent, NodeId, Phase,
+        Presence, ShmConfig, ShmFabric, VerbError, block_on, run,
     };
     #[cfg(feature = "tcp")]
     #[doc(inline)]
@@ -61,7 +61,8 @@ pub mod rdma {
 
 #[doc = include_str!("../docs/choosing-tables-and-codecs.md")]
 pub mod guide {
-    #[doc = include_str!("../docs/cluster.md")]
+    // Its programs are of a cluster.
+    #[cfg_attr(any(not(doctest), feature = "cluster"), doc = include_str!("../docs/cluster.md"))]
     pub mod cluster {}
 
     #[doc = include_str!("../docs/durability.md")]

@@ -9,7 +9,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_testing::rounds;
 use drtm_txn::{
-    Error, Mutation,
+    Error, Mutation, Transaction as _,
     cluster::{Protocol, Worker},
 };
 use fastrand::Rng;

@@ -19,8 +19,8 @@ use drtm_rdma::{
     SimConfig, TcpConfig, TcpFabric, Transport,
 };
 use drtm_txn::{
-    Builder, Config, Mutation, Ordered, Raw, TableDef,
-    cluster::{ClusterTable, Node, OwnedRow, Partition, Protocol, Timing, Worker},
+    Builder, Config, Mutation, Ordered, Raw, Table, TableDef,
+    cluster::{Node, OwnedRow, Partition, Protocol, Timing, Worker},
     durability::storage::Image,
 };
 
@@ -107,10 +107,10 @@ const SORTED_NAMES: TableDef<Vec<u8>, Raw, Ordered> = TableDef::ordered("sorted 
 /// A table of each shape.
 #[derive(Clone, Copy)]
 pub(crate) struct Tables {
-    pub(crate) words: ClusterTable<u64, Raw>,
-    pub(crate) names: ClusterTable<Vec<u8>, Raw>,
-    pub(crate) sorted_words: ClusterTable<u64, Raw, Ordered>,
-    pub(crate) sorted_names: ClusterTable<Vec<u8>, Raw, Ordered>,
+    pub(crate) words: Table<u64, Raw>,
+    pub(crate) names: Table<Vec<u8>, Raw>,
+    pub(crate) sorted_words: Table<u64, Raw, Ordered>,
+    pub(crate) sorted_names: Table<Vec<u8>, Raw, Ordered>,
     pub(crate) directory: Directory,
 }
 

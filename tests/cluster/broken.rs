@@ -12,7 +12,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::{Endpoint, Executor, NodeId, Port, TcpConfig, TcpFabric};
 use drtm_testing::rounds;
 use drtm_txn::{
-    Error, Mutation,
+    Error, Mutation, Transaction as _,
     cluster::{Node, Protocol},
 };
 

@@ -13,7 +13,7 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_rdma::{Fabric, NicProfile, NodeId, Phase, Port, RunEnd, Sim, SimConfig, Spawner, Verbs};
 use drtm_txn::{
-    Conflict, Error, Mutation, Options,
+    Conflict, Error, Mutation, Options, Transaction as _,
     cluster::{ClusterTx, Protocol, Sets, Worker},
 };
 
@@ -87,9 +87,9 @@ impl Script for Renames {
                 sets.write(names, &from)?;
                 sets.write(names, &to)
             };
-            let renamed = worker.transact_on(declared, |rows| {
-                assert!(rows.remove(names, &from)?.is_some());
-                rows.insert(names, &to, vec![1; 8])?;
+            let renamed = worker.transact_on(declared, async |rows| {
+                assert!(rows.remove(names, &from).await?.is_some());
+                rows.insert(names, &to, vec![1; 8]).await?;
                 claims()
             });
             renamed.await.expect("no other is in its way");

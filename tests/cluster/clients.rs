@@ -19,8 +19,8 @@ use drtm_rdma::{
 };
 use drtm_testing::rounds;
 use drtm_txn::{
-    Builder, Error, Mutation, Raw, TableDef,
-    cluster::{ClusterError, ClusterTable, Node, Partition, Protocol, Refusal, Worker},
+    Builder, Error, Mutation, Raw, Table, TableDef, Transaction as _,
+    cluster::{ClusterError, Node, Partition, Protocol, Refusal, Worker},
 };
 
 use crate::{
@@ -32,7 +32,7 @@ use crate::{
 
 const PAIRS: TableDef<u64, Raw> = TableDef::hash("pairs");
 
-type Pairs = ClusterTable<u64, Raw>;
+type Pairs = Table<u64, Raw>;
 
 /// What each protocol does one-sidedly differs, and so does what a client leaves behind.
 const PROTOCOLS: [Protocol; 5] =
@@ -96,7 +96,7 @@ fn after_death(protocol: Protocol, polls: u32, by_owner: bool) -> bool {
             let endpoint = dying.endpoint().expect("room");
             let worker = dying.worker(&endpoint).expect("few");
             block_on(&endpoint, write(&worker, pairs, 1)).expect("room");
-            block_on(&endpoint, polled(write(&worker, pairs, 2), polls))
+            block_on(&endpoint, polled(write(&worker, pairs, 2), polls)).is_some()
         };
         fabric.kill(NodeId(1)).expect("it is here");
         if by_owner {

@@ -13,7 +13,7 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_rdma::{Atomicity, Executor, Fabric, LocalConfig, LocalFabric, NicProfile, NodeId, Phase, SimConfig};
 use drtm_txn::{
-    Conflict, Error,
+    Conflict, Error, Transaction as _,
     cluster::{ClusterError, Node, Protocol, Timing, Worker},
 };
 
@@ -40,8 +40,9 @@ impl Script for Asks {
             Ok(time) => Ok(time.uncertainty()),
             Err(Error::Cluster(error @ (ClusterError::ClockWrong { .. } | ClusterError::ClockUncertain { .. }))) => {
                 // A transaction that needs leases is refused for the same reason.
-                let ended =
-                    worker.transact_on(|sets| sets.read(tables.words, 7), |rows| rows.get(tables.words, 7)).await;
+                let ended = worker
+                    .transact_on(|sets| sets.read(tables.words, 7), async |rows| rows.get(tables.words, 7).await)
+                    .await;
                 assert!(
                     matches!(ended, Err(Error::Cluster(refused)) if discriminant(&refused) == discriminant(&error))
                 );
@@ -129,9 +130,9 @@ async fn cost(worker: &Worker<'_, Local, Tested>, tables: Tables, writes: bool) 
     let before = worker.endpoint().counters();
     let ended = worker.transact_on(
         |sets| if writes { sets.write(tables.words, 7) } else { sets.read(tables.words, 7) },
-        |rows| match writes {
-            true => rows.update(tables.words, 7, |value| value[0] += 1).map(|_| ()),
-            false => rows.get(tables.words, 7).map(|_| ()),
+        async |rows| match writes {
+            true => rows.update(tables.words, 7, |value| value[0] += 1).await.map(|_| ()),
+            false => rows.get(tables.words, 7).await.map(|_| ()),
         },
     );
     ended.await.expect("nothing is in its way");
@@ -228,7 +229,9 @@ fn the_owner_s_own_transactions_wait_leases_out() {
         for round in 0..5_u8 {
             cost(&worker, tables, false).await;
             db.transact(|tx| tx.put(words, 7, &[round; 8][..])).expect("the lease ends");
-            let read = worker.transact_on(|sets| sets.read(tables.words, 7), |rows| rows.get(tables.words, 7)).await;
+            let read = worker
+                .transact_on(|sets| sets.read(tables.words, 7), async |rows| rows.get(tables.words, 7).await)
+                .await;
             assert_eq!(read.expect("nothing is in its way"), Some(vec![round; 8]));
         }
     });

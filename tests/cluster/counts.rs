@@ -10,6 +10,7 @@ use std::{
 
 use drtm_htm::NoHtm;
 use drtm_rdma::{Counters, Executor, LocalConfig, LocalFabric, Phase};
+use drtm_txn::Transaction as _;
 use drtm_txn::cluster::{Node, Protocol};
 
 use crate::bed::{Tables, Tested, node};

@@ -12,7 +12,7 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_rdma::{Fabric, LocalConfig, LocalFabric};
 use drtm_txn::{
-    Conflict, Error, Options,
+    Conflict, Error, Options, Transaction as _,
     cluster::{Cluster, Protocol, Worker},
 };
 

@@ -4,8 +4,8 @@
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Config, Error, IndexDef, Multi, Part, Pod, TableDef,
-    cluster::{ClusterColumn, ClusterIndex, ClusterTable, NodeBuilder, Partition},
+    Column, Config, Error, Index, IndexDef, Multi, Part, Pod, Table, TableDef,
+    cluster::{NodeBuilder, Partition},
     part,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -38,11 +38,11 @@ pub(crate) fn price(item: u64) -> u64 {
 
 #[derive(Clone, Copy)]
 pub(crate) struct Directory {
-    pub(crate) people: ClusterTable<u64, Pod<Person>>,
-    pub(crate) by_nick: ClusterIndex<u64, Pod<Person>, u64>,
-    pub(crate) by_group: ClusterIndex<u64, Pod<Person>, u64, Multi>,
-    pub(crate) balances: ClusterColumn<u64, Pod<Person>, drtm_txn::Hash, i64>,
-    pub(crate) prices: ClusterTable<u64, Pod<u64>>,
+    pub(crate) people: Table<u64, Pod<Person>>,
+    pub(crate) by_nick: Index<u64, Pod<Person>, u64>,
+    pub(crate) by_group: Index<u64, Pod<Person>, u64, Multi>,
+    pub(crate) balances: Column<u64, Pod<Person>, drtm_txn::Hash, i64>,
+    pub(crate) prices: Table<u64, Pod<u64>>,
 }
 
 impl Directory {

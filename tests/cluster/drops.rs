@@ -14,6 +14,7 @@ use std::{
 
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
+use drtm_txn::Transaction as _;
 use drtm_txn::cluster::{Protocol, Worker};
 
 use crate::bed::{Bed, Rings, Script, Size, Tables, Tested};
@@ -27,18 +28,18 @@ struct Drops {
     rings: Rings,
 }
 
-/// Polls a future so often, and then drops it. Whether it has come to its end.
-pub(crate) async fn polled(future: impl Future, times: u32) -> bool {
+/// Polls a future so often, and then drops it. Returns its output, if it has come to its end.
+pub(crate) async fn polled<T>(future: impl Future<Output = T>, times: u32) -> Option<T> {
     let mut future = pin!(future);
     let mut left = times;
     poll_fn(|context| {
         if left == 0 {
-            return Poll::Ready(false);
+            return Poll::Ready(None);
         }
         left -= 1;
         match future.as_mut().poll(context) {
-            Poll::Ready(_) => Poll::Ready(true),
-            Poll::Pending if left == 0 => Poll::Ready(false),
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
     })
@@ -69,18 +70,18 @@ impl Script for Drops {
             });
             let fetched = worker.transact_on(
                 |sets| [1, 2, comes, 3].into_iter().try_for_each(|row| sets.write(tables.words, row)),
-                |rows| {
-                    rows.put(tables.words, 1, &bytes[..])?;
-                    rows.update(tables.words, 2, |all| all.clone_from(&longer))?;
-                    rows.insert(tables.words, comes, &bytes[..])?;
-                    rows.put(tables.words, 3, &bytes[..])?;
+                async |rows| {
+                    rows.put(tables.words, 1, &bytes[..]).await?;
+                    rows.update(tables.words, 2, |all| all.clone_from(&longer)).await?;
+                    rows.insert(tables.words, comes, &bytes[..]).await?;
+                    rows.put(tables.words, 3, &bytes[..]).await?;
                     // Not declared: it is found out, and then all is locked once more.
-                    rows.remove(tables.words, goes)
+                    rows.remove(tables.words, goes).await
                 },
             );
             let transaction = async { if self.fetches { fetched.await } else { optimistic.await } };
             match is_dropped_after {
-                Some(polls) => polled(transaction, polls).await,
+                Some(polls) => polled(transaction, polls).await.is_some(),
                 None => {
                     transaction.await.expect("all nodes are here");
                     true

@@ -15,7 +15,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::{Executor, LocalConfig, LocalFabric};
 use drtm_testing::rounds;
 use drtm_txn::{
-    Error, Mutation,
+    Error, Mutation, Transaction as _,
     cluster::{ClusterError, Node, Protocol, Refusal},
     durability::storage::{Fault as DiskFault, Image},
 };

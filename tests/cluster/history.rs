@@ -12,7 +12,7 @@ use drtm_rdma::Fabric;
 use drtm_rdma::Transport;
 use drtm_testing::rounds;
 use drtm_txn::{
-    Error,
+    Error, Transaction as _,
     cluster::{ClusterTx, Protocol, Worker},
 };
 use fastrand::Rng;
@@ -28,17 +28,17 @@ pub(crate) struct Random {
     /// Of each coroutine.
     pub(crate) transactions: u64,
     pub(crate) seed: u64,
-    rings: Rings,
-    logs: Logs,
+    pub(crate) rings: Rings,
+    pub(crate) logs: Logs,
 }
 
 /// A row that a transaction has written.
 #[derive(Clone, Copy, Debug)]
-struct Own {
+pub(crate) struct Own {
     /// The version before.
-    was: Option<u64>,
+    pub(crate) was: Option<u64>,
     /// And now.
-    is: Option<u64>,
+    pub(crate) is: Option<u64>,
 }
 
 /// The value of a version: of many lengths, so that rows move.
@@ -119,7 +119,7 @@ impl Random {
         Ok(())
     }
 
-    async fn step<F: Fabric<Engine = NoHtm>>(
+    pub(crate) async fn step<F: Fabric<Engine = NoHtm>>(
         &self,
         tx: &mut ClusterTx<'_, F, Tested>,
         tables: Tables,
@@ -164,6 +164,23 @@ impl Random {
     }
 }
 
+impl Random {
+    /// Notes what has become of rows.
+    pub(crate) fn note(recording: &mut Recording<'_, u64>, own: BTreeMap<(u32, u64), Own>) {
+        for ((table, key), Own { was, is }) in own {
+            match (was, is) {
+                // Nothing has come of it.
+                (None, None) => {}
+                (_, Some(version)) => recording.write(table, key, version),
+                (Some(_), None) => {
+                    let version = recording.version();
+                    recording.remove(table, key, version);
+                }
+            }
+        }
+    }
+}
+
 impl Script for Random {
     fn rings(&self) -> Rings {
         self.rings
@@ -181,17 +198,7 @@ impl Script for Random {
                 for _ in 0..steps {
                     self.step(tx, tables, &mut random, &mut recording, &mut own).await?;
                 }
-                for ((table, key), Own { was, is }) in own {
-                    match (was, is) {
-                        // Nothing has come of it.
-                        (None, None) => {}
-                        (_, Some(version)) => recording.write(table, key, version),
-                        (Some(_), None) => {
-                            let version = recording.version();
-                            recording.remove(table, key, version);
-                        }
-                    }
-                }
+                Self::note(&mut recording, own);
                 if is_given_up { Err(Error::aborted("it was to be")) } else { Ok(()) }
             });
             match ended.await {

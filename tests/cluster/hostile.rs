@@ -18,7 +18,7 @@ use drtm_rdma::{
 };
 use drtm_testing::rounds;
 use drtm_txn::{
-    Error, Options,
+    Error, Options, Transaction as _,
     cluster::{ClusterError, Node, Protocol, Worker},
 };
 use fastrand::Rng;
@@ -85,7 +85,7 @@ macro_rules! requests {
 
 requests! {
     Introduce = 1, Read = 2, Place = 3, Lock = 4, Line = 5, Check = 6, Guard = 7, Apply = 8, Unlock = 9, Reap = 10,
-    Scan = 11, ApplyAll = 12, Durable = 25
+    Scan = 11, Durable = 25
 }
 
 /// What a hostile node answers.
@@ -111,7 +111,7 @@ fn sense(request: u16) -> Made {
         // Nothing, as a bucket says.
         2 => encoded((0_u64, 1_u8, 0_u8, (64_u64, 0_u64))),
         // A new record.
-        3 => encoded((0_u64, 0x7_0001_u64, removed, true, 0_u8)),
+        3 => encoded((0_u64, 0x7_0001_u64, removed, true, 0_u32)),
         4 => encoded(removed),
         5 => encoded((1_u64, 0_u64)),
         6 | 7 => encoded(true),
@@ -147,7 +147,7 @@ fn nonsense(request: u16, random: &mut Rng) -> Vec<Made> {
         }
     }
     match request {
-        3 => all.push(Made::Bytes(encoded((0_u64, 0x7_0001_u64, Version::new(4).to_word(), true, 0_u8)))),
+        3 => all.push(Made::Bytes(encoded((0_u64, 0x7_0001_u64, Version::new(4).to_word(), true, 0_u32)))),
         5 => all.push(Made::Bytes(encoded((u64::MAX, u64::MAX)))),
         6 | 7 => all.push(Made::Bytes(encoded(false))),
         11 => all.extend([&[][..], &[1], &[25, 24], &[24, 24], &[99]].map(|keys| Made::Bytes(page(keys)))),

@@ -13,7 +13,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::{Fabric, LocalConfig, LocalFabric, block_on};
 use drtm_testing::rounds;
 use drtm_txn::{
-    Error, Mutation,
+    Error, Mutation, Transaction as _,
     cluster::{ClusterError, ClusterTx, Protocol, Worker},
 };
 use fastrand::Rng;
@@ -25,9 +25,9 @@ use crate::{
 };
 
 /// The tables of histories: people by number, by nick, and by group and number.
-const PEOPLE: u32 = 0;
-const NICKS: u32 = 1;
-const GROUPS: u32 = 2;
+const PEOPLE: u32 = 10;
+const NICKS: u32 = 11;
+const GROUPS: u32 = 12;
 
 const GROUPS_OF: u64 = 3;
 const MOST_PEOPLE: u64 = 1 << 20;
@@ -38,15 +38,15 @@ fn in_group(group: u64, number: u64) -> u64 {
 }
 
 #[derive(Clone)]
-struct Random {
-    people: u64,
-    transactions: u64,
-    seed: u64,
-    logs: Arc<Mutex<Vec<Option<Log<u64>>>>>,
+pub(crate) struct Random {
+    pub(crate) people: u64,
+    pub(crate) transactions: u64,
+    pub(crate) seed: u64,
+    pub(crate) logs: Arc<Mutex<Vec<Option<Log<u64>>>>>,
 }
 
 /// What a transaction has written of people: as they were, and as they are for it.
-type Own = BTreeMap<u64, (Option<Person>, Option<Person>)>;
+pub(crate) type Own = BTreeMap<u64, (Option<Person>, Option<Person>)>;
 
 /// Whether any of these has, or had, something.
 fn has(own: &Own, is: impl Fn(&Person) -> bool) -> bool {
@@ -89,7 +89,7 @@ impl Random {
         Ok(seen.map(|(number, _)| number))
     }
 
-    async fn step<F: Fabric<Engine = NoHtm>>(
+    pub(crate) async fn step<F: Fabric<Engine = NoHtm>>(
         &self,
         tx: &mut ClusterTx<'_, F, Tested>,
         tables: Tables,
@@ -150,7 +150,7 @@ impl Random {
     }
 
     /// Notes what has become of the people, and of what they are found by.
-    fn note(recording: &mut Recording<'_, u64>, own: Own) {
+    pub(crate) fn note(recording: &mut Recording<'_, u64>, own: Own) {
         let mut changes: BTreeMap<(u32, u64), (bool, Option<u64>)> = BTreeMap::new();
         let places = |number, person: Person| {
             let nick = (person.nick != 0).then_some((NICKS, person.nick));
@@ -214,7 +214,7 @@ impl Script for Random {
 }
 
 /// Checks that table and indexes have the same people, at one moment.
-async fn agree<F: Fabric<Engine = NoHtm>>(worker: &Worker<'_, F, Tested>, tables: Tables, people: u64) {
+pub(crate) async fn agree<F: Fabric<Engine = NoHtm>>(worker: &Worker<'_, F, Tested>, tables: Tables, people: u64) {
     let directory = tables.directory;
     let seen = worker.transact(async |tx| {
         let all = tx.get_many(directory.people, 0..people).await?;
@@ -344,7 +344,7 @@ impl Script for Drops {
                 tx.remove(people, 1_000 + nick - 1).await.map(|person| person.is_some())
             });
             match polls {
-                Some(polls) => polled(changed, polls).await,
+                Some(polls) => polled(changed, polls).await.is_some(),
                 None => {
                     changed.await.expect("all nodes are here");
                     true
@@ -404,10 +404,10 @@ fn rows_with_entries_are_fetched_to_be_read_only() {
     let people = tables.directory.people;
     let is_refused =
         |ended: Result<bool, Error>| matches!(ended, Err(Error::Cluster(ClusterError::Indexed { table: "people" })));
-    let declared = worker.transact_on(|sets| sets.write(people, 1), |_| Ok(true));
+    let declared = worker.transact_on(|sets| sets.write(people, 1), async |_| Ok(true));
     assert!(is_refused(block_on(&endpoint, declared)));
-    let removed = worker.transact_on(|_| Ok(()), |rows| Ok(rows.remove(people, 1)?.is_some()));
+    let removed = worker.transact_on(|_| Ok(()), async |rows| Ok(rows.remove(people, 1).await?.is_some()));
     assert!(is_refused(block_on(&endpoint, removed)));
-    let read = worker.transact_on(|sets| sets.read(people, 1), |rows| rows.contains(people, 1));
+    let read = worker.transact_on(|sets| sets.read(people, 1), async |rows| rows.contains(people, 1).await);
     assert!(!block_on(&endpoint, read).expect("it is its own node"));
 }

@@ -17,8 +17,8 @@ use drtm_htm::NoHtm;
 use drtm_rdma::{Atomicity, Fabric, NicProfile, NodeId, SimConfig};
 use drtm_testing::rounds;
 use drtm_txn::{
-    Error, Mutation,
-    cluster::{ClusterTx, Protocol, Rows, Timing, Worker},
+    Error, Mutation, Transaction as _,
+    cluster::{ClusterTx, Protocol, Timing, Worker},
 };
 use fastrand::Rng;
 
@@ -33,19 +33,19 @@ pub(crate) const SKEW: i64 = 700_000;
 /// Random transactions.
 #[derive(Clone)]
 pub(crate) struct Fetched {
-    keys: u64,
+    pub(crate) keys: u64,
     /// Of each coroutine.
-    transactions: u64,
-    seed: u64,
+    pub(crate) transactions: u64,
+    pub(crate) seed: u64,
     /// Whether the bodies do nothing but to change rows that are there.
-    only_updates: bool,
-    rings: Rings,
-    logs: Logs,
+    pub(crate) only_updates: bool,
+    pub(crate) rings: Rings,
+    pub(crate) logs: Logs,
 }
 
 /// A row that a transaction comes to, and how.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+pub(crate) struct Step {
     table: u32,
     key: u64,
     act: u8,
@@ -88,7 +88,7 @@ fn note_range(table: u32, keys: Range<u64>, seen: Vec<(u64, u64)>, own: &Own, re
 }
 
 impl Fetched {
-    fn steps(&self, random: &mut Rng) -> Vec<Step> {
+    pub(crate) fn steps(&self, random: &mut Rng) -> Vec<Step> {
         let reads = if random.u8(0..3) == 0 { 0..3 } else { 0..6 };
         let tables = if self.only_updates { 0..1 } else { 0..4 };
         let mut step = || {
@@ -101,9 +101,9 @@ impl Fetched {
     }
 
     /// Reads a range, or the first or last row of it. Returns which part of the range it has seen.
-    fn scan<F: Fabric<Engine = NoHtm>>(
+    async fn scan<F: Fabric<Engine = NoHtm>>(
         &self,
-        rows: &mut Rows<'_, '_, F, Tested>,
+        rows: &mut ClusterTx<'_, F, Tested>,
         tables: Tables,
         step: Step,
     ) -> Result<Seen, Error> {
@@ -111,17 +111,17 @@ impl Fetched {
         let seen: Vec<(u64, u64)> = if step.table == 2 {
             let table = tables.sorted_words;
             let found = match step.act {
-                6 => rows.range(table, range.clone())?,
-                7 => rows.first(table, range.clone())?.into_iter().collect(),
-                _ => rows.last(table, range.clone())?.into_iter().collect(),
+                6 => rows.range(table, range.clone()).await?,
+                7 => rows.first(table, range.clone()).await?.into_iter().collect(),
+                _ => rows.last(table, range.clone()).await?.into_iter().collect(),
             };
             found.into_iter().map(|(key, bytes)| (key, self.version(&bytes))).collect()
         } else {
             let (table, names) = (tables.sorted_names, name(range.start)..name(range.end));
             let found = match step.act {
-                6 => rows.range(table, names)?,
-                7 => rows.first(table, names)?.into_iter().collect(),
-                _ => rows.last(table, names)?.into_iter().collect(),
+                6 => rows.range(table, names).await?,
+                7 => rows.first(table, names).await?.into_iter().collect(),
+                _ => rows.last(table, names).await?.into_iter().collect(),
             };
             found.into_iter().map(|(key, bytes)| (number(&key), self.version(&bytes))).collect()
         };
@@ -133,9 +133,9 @@ impl Fetched {
     }
 
     /// Does what the steps say.
-    fn run_fetched<F: Fabric<Engine = NoHtm>>(
+    pub(crate) async fn run_fetched<F: Fabric<Engine = NoHtm>>(
         &self,
-        rows: &mut Rows<'_, '_, F, Tested>,
+        rows: &mut ClusterTx<'_, F, Tested>,
         tables: Tables,
         steps: &[Step],
         recording: &mut Recording<'_, u64>,
@@ -144,11 +144,12 @@ impl Fetched {
         let mut own = Own::new();
         for step @ Step { table, key: number, act } in steps.iter().copied() {
             if step.scans() {
-                let (range, seen) = self.scan(rows, tables, step)?;
+                let (range, seen) = self.scan(rows, tables, step).await?;
                 note_range(table, range, seen, &own, recording);
                 continue;
             }
-            let seen = at!(tables, table, number, |all, key| rows.get(all, key))?.map(|bytes| self.version(&bytes));
+            let seen =
+                at!(tables, table, number, |all, key| rows.get(all, key).await)?.map(|bytes| self.version(&bytes));
             match own.get(&(table, number)) {
                 Some((_, is)) => assert_eq!(*is, seen, "a transaction sees what it has written"),
                 None => recording.read(table, number, seen),
@@ -156,24 +157,27 @@ impl Fetched {
             let next = match (seen, act) {
                 (_, 0..3) => continue,
                 (Some(_), 3) if !self.only_updates => {
-                    assert!(at!(tables, table, number, |all, key| rows.remove(all, key).map(|row| row.is_some()))?);
+                    assert!(at!(tables, table, number, |all, key| rows
+                        .remove(all, key)
+                        .await
+                        .map(|row| row.is_some()))?);
                     None
                 }
                 (Some(before), 3 | 4) => {
                     let next = recording.version();
                     let bytes = self.value(next);
                     let change = |was: &mut Vec<u8>| assert_eq!(self.version(&std::mem::replace(was, bytes)), before);
-                    at!(tables, table, number, |all, key| rows.update(all, key, change))?.expect("it was read");
+                    at!(tables, table, number, |all, key| rows.update(all, key, change).await)?.expect("it was read");
                     Some(next)
                 }
                 (Some(_), _) => {
                     let next = recording.version();
-                    at!(tables, table, number, |all, key| rows.put(all, key, self.value(next)))?;
+                    at!(tables, table, number, |all, key| rows.put(all, key, self.value(next)).await)?;
                     Some(next)
                 }
                 (None, _) => {
                     let next = recording.version();
-                    at!(tables, table, number, |all, key| rows.insert(all, key, self.value(next)))?;
+                    at!(tables, table, number, |all, key| rows.insert(all, key, self.value(next)).await)?;
                     Some(next)
                 }
             };
@@ -284,8 +288,8 @@ impl Script for Fetched {
                     }
                     Ok(())
                 },
-                |rows| {
-                    self.run_fetched(rows, tables, &steps, &mut recording)?;
+                async |rows| {
+                    self.run_fetched(rows, tables, &steps, &mut recording).await?;
                     if is_given_up { Err(Error::aborted("it was to be")) } else { Ok(()) }
                 },
             );
@@ -451,9 +455,11 @@ impl Script for Moves {
         if number == 0 {
             let opened = worker.transact_on(
                 |_| Ok(()),
-                |rows| {
-                    (0..self.accounts)
-                        .try_for_each(|account| rows.put(tables.words, account, START.to_le_bytes().to_vec()))
+                async |rows| {
+                    for account in 0..self.accounts {
+                        rows.put(tables.words, account, START.to_le_bytes().to_vec()).await?;
+                    }
+                    Ok(())
                 },
             );
             opened.await.expect("room");
@@ -467,11 +473,11 @@ impl Script for Moves {
                     sets.write(tables.words, from)?;
                     sets.write(tables.words, to)
                 },
-                |rows| {
-                    let left = money(rows.get(tables.words, from)?) - 1;
-                    rows.put(tables.words, from, left.to_le_bytes().to_vec())?;
-                    let has = money(rows.get(tables.words, to)?) + 1;
-                    rows.put(tables.words, to, has.to_le_bytes().to_vec())
+                async |rows| {
+                    let left = money(rows.get(tables.words, from).await?) - 1;
+                    rows.put(tables.words, from, left.to_le_bytes().to_vec()).await?;
+                    let has = money(rows.get(tables.words, to).await?) + 1;
+                    rows.put(tables.words, to, has.to_le_bytes().to_vec()).await
                 },
             );
             moved.await.expect("all nodes are here");
@@ -490,10 +496,10 @@ impl Moves {
     async fn look<F: Fabric<Engine = NoHtm>>(&self, worker: &Worker<'_, F, Tested>, tables: Tables) {
         let looked = worker.transact_on(
             |sets| (0..self.accounts).try_for_each(|account| sets.read(tables.words, account)),
-            |rows| {
+            async |rows| {
                 let mut sum = 0;
                 for account in 0..self.accounts {
-                    let bytes = rows.get(tables.words, account)?.expect("opened");
+                    let bytes = rows.get(tables.words, account).await?.expect("opened");
                     sum += u64::from_le_bytes(bytes[..].try_into().expect("a word"));
                 }
                 Ok(sum)

@@ -3,7 +3,7 @@
 use drtm_htm::NoHtm;
 use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
 use drtm_txn::{
-    Builder, Error, IndexDef, Ordered, Pod, Table, TableDef,
+    Builder, Error, IndexDef, Ordered, Pod, Table, TableDef, Transaction as _,
     cluster::{ClusterError, Node, NodeBuilder, Partition},
 };
 

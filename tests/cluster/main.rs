@@ -3,6 +3,7 @@
 
 mod bank;
 mod bed;
+mod body;
 mod broken;
 mod claims;
 mod clients;
@@ -18,6 +19,7 @@ mod hostile;
 mod indexes;
 mod leases;
 mod local;
+mod program;
 mod refusals;
 mod replicated;
 mod rings;

@@ -11,7 +11,7 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_rdma::{Executor, LocalConfig, LocalFabric, NodeId, block_on};
 use drtm_txn::{
-    Builder, Commit, Error, Raw, Sink, SinkError, TableDef,
+    Builder, Commit, Error, Raw, Sink, SinkError, TableDef, Transaction as _,
     cluster::{ClusterError, Node, Partition, Protocol, Refusal},
 };
 
@@ -123,7 +123,7 @@ fn after_death(protocol: Protocol, polls: u32) -> (bool, Result<(), Error>) {
                 tx.get(notes, 1).await?;
                 tx.put(notes, 1, vec![1; 8]).await
             });
-            block_on(&endpoint, polled(write, polls))
+            block_on(&endpoint, polled(write, polls)).is_some()
         };
         fabric.kill(NodeId(1)).expect("it is here");
         let endpoint = other.endpoint().expect("room");
@@ -188,7 +188,7 @@ fn is_free_after_death(polls: u32) -> (bool, bool) {
                 tx.put(notes, 0, vec![1; 8]).await?;
                 tx.put(notes, 1, vec![1; 8]).await
             });
-            let has_ended = polled(write, polls).await;
+            let has_ended = polled(write, polls).await.is_some();
             fabric.kill(NodeId(0)).expect("it is here");
             dead.store(true, SeqCst);
             worker.settle().await;

@@ -10,7 +10,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, block_on};
 use drtm_testing::rounds;
 use drtm_txn::{
-    Builder, Error, IndexDef, Multi, Ordered, Pod, TableDef,
+    Builder, Error, IndexDef, Multi, Ordered, Pod, TableDef, Transaction as _,
     cluster::{ClusterError, Node, NodeBuilder, Partition, Protocol, Refusal, Worker},
 };
 use fastrand::Rng;
@@ -66,7 +66,7 @@ fn are_written_before_the_node_is_started_only() {
         assert!(is_refused(worker.transact(async |tx| tx.insert(prices, ITEMS, 2).await).await));
         assert!(is_refused(worker.transact(async |tx| tx.update(prices, 1, |_| ()).await.map(drop)).await));
         assert!(is_refused(worker.transact(async |tx| tx.remove(prices, 1).await.map(drop)).await));
-        assert!(is_refused(worker.transact(async |tx| tx.entry(prices, 1).await.map(drop)).await));
+        assert!(is_refused(worker.transact(async |tx| tx.entry(prices, 1).await?.put(&2).await).await));
     });
     let db = node.local();
     let local = db.table(PRICES).expect("it is there");

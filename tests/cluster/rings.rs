@@ -16,7 +16,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::{Counters, Executor, Fabric, LocalConfig, LocalFabric, NodeId, Phase, block_on};
 use drtm_testing::rounds;
 use drtm_txn::{
-    Builder, Error, Mutation, Raw, TableDef,
+    Builder, Error, Mutation, Raw, TableDef, Transaction as _,
     cluster::{ClusterError, Node, Partition, Protocol, Refusal, Worker},
 };
 
@@ -258,7 +258,7 @@ fn after_death_of_backup(protocol: Protocol, polls: u32) -> (bool, Result<(), Er
             };
             write(1).await.expect("all are here");
             let mut going_on = Box::pin(write(2));
-            let has_ended = polled(going_on.as_mut(), polls).await;
+            let has_ended = polled(going_on.as_mut(), polls).await.is_some();
             fabric.kill(NodeId(1)).expect("it is here");
             dead.store(true, SeqCst);
             let first = if has_ended { Ok(()) } else { going_on.await };
@@ -317,7 +317,7 @@ impl Script for Abandons {
                 }
                 Ok(())
             });
-            let has_ended = polled(write, polls).await;
+            let has_ended = polled(write, polls).await.is_some();
             worker.settle().await;
             if has_ended {
                 break;

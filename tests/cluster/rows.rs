@@ -7,8 +7,8 @@ use drtm_htm::NoHtm;
 use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
 use drtm_testing::rounds;
 use drtm_txn::{
-    Builder, Error, Ordered, Raw, Serde, TableDef,
-    cluster::{Cluster, ClusterEntry, ClusterError, ClusterTable, Node, Partition, Protocol},
+    Builder, EntryIn, Error, Ordered, Raw, Serde, Table, TableDef, Transaction as _,
+    cluster::{Cluster, ClusterError, Node, Partition, Protocol},
 };
 use fastrand::Rng;
 
@@ -82,11 +82,11 @@ fn steps(cluster: &Local, tables: Tables, model: &mut Rows, seed: u64) {
                 },
                 3 | 4 => assert_eq!(tx.remove(rows, &key).await?, model.remove(&key)),
                 5 => match tx.entry(rows, &key).await? {
-                    ClusterEntry::Vacant(entry) => {
+                    EntryIn::Vacant(entry) => {
                         entry.insert(&value).await?;
                         assert!(model.insert(key, value).is_none());
                     }
-                    ClusterEntry::Occupied(entry) => assert_eq!(Some(entry.remove().await?), model.remove(&key)),
+                    EntryIn::Occupied(entry) => assert_eq!(Some(entry.remove().await?), model.remove(&key)),
                 },
                 6 => {
                     let seen = tx.view(rows, &key, <[u8]>::len).await?;
@@ -159,11 +159,11 @@ const TEXTS: TableDef<String, Serde<Vec<String>>, Ordered> = TableDef::ordered("
 const PAIRS: TableDef<(String, u32), Raw> = TableDef::hash("pairs");
 const REGIONS: TableDef<u64, Raw> = TableDef::hash("regions");
 
-type Texts = ClusterTable<String, Serde<Vec<String>>, Ordered>;
-type Pairs = ClusterTable<(String, u32), Raw>;
+type Texts = Table<String, Serde<Vec<String>>, Ordered>;
+type Pairs = Table<(String, u32), Raw>;
 
 /// Two nodes with tables of several types.
-fn typed() -> ([Local; 2], Texts, Pairs, ClusterTable<u64, Raw>) {
+fn typed() -> ([Local; 2], Texts, Pairs, Table<u64, Raw>) {
     let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
     let start = |number| {
         let builder = Node::<_, Tested>::builder(NoHtm, &fabric, NodeId(number), Builder::new().memory(16 << 20));

@@ -9,7 +9,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::{Atomicity, Fabric, SimConfig, Tearing};
 use drtm_testing::rounds;
 use drtm_txn::{
-    Mutation,
+    Mutation, Transaction as _,
     cluster::{Protocol, Worker},
 };
 

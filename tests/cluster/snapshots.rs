@@ -9,7 +9,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::{Executor, Fabric, LocalConfig, LocalFabric, NodeId, block_on};
 use drtm_testing::rounds;
 use drtm_txn::{
-    Builder, Mutation, Raw, TableDef,
+    Builder, Mutation, Raw, TableDef, Transaction as _,
     cluster::{Node, Partition, Protocol},
 };
 
@@ -57,7 +57,8 @@ fn sees_halves(writes: u64) -> bool {
                 if halves.load(SeqCst) {
                     break;
                 }
-                let leased = worker.transact_on(|sets| sets.read(tables.words, 1), |rows| rows.get(tables.words, 1));
+                let leased =
+                    worker.transact_on(|sets| sets.read(tables.words, 1), async |rows| rows.get(tables.words, 1).await);
                 leased.await.expect("both are here");
                 // Until the lease is over, whatever is known of the time.
                 worker.endpoint().sleep(Duration::from_millis(4)).await;
@@ -105,7 +106,7 @@ fn seen(protocol: Protocol) -> Vec<u8> {
                 tx.get(rows, 7).await?;
                 tx.put(rows, 7, value).await
             });
-            let fetched = worker.transact_on(|sets| sets.write(rows, 7), |all| all.put(rows, 7, value));
+            let fetched = worker.transact_on(|sets| sets.write(rows, 7), async |all| all.put(rows, 7, value).await);
             let written = async { if protocol.leases { fetched.await } else { written.await } };
             block_on(&endpoint, written).expect("both are here");
         };

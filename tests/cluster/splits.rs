@@ -11,7 +11,7 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Error, Mutation,
+    Error, Mutation, Transaction as _,
     cluster::{ClusterTx, Protocol, Worker},
 };
 
@@ -65,7 +65,7 @@ impl Script for Counts {
             let mut one = worker.begin().await;
             let found = count(&mut one, tables, range.clone(), range.start).await.expect("it is alone");
             let mut commit = pin!(one.commit());
-            if polled(commit.as_mut(), polls).await {
+            if polled(commit.as_mut(), polls).await.is_some() {
                 continue;
             }
             let mut other = worker.begin().await;

@@ -9,7 +9,7 @@ use std::sync::{
 use drtm_htm::NoHtm;
 use drtm_rdma::{LocalConfig, LocalFabric};
 use drtm_txn::{
-    Error,
+    Error, Transaction as _,
     cluster::{Cluster, Protocol},
 };
 

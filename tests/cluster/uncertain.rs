@@ -10,7 +10,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::{Executor, LocalConfig, LocalFabric};
 use drtm_testing::rounds;
 use drtm_txn::{
-    Mutation,
+    Mutation, Transaction as _,
     cluster::{Protocol, Timing},
 };
 
@@ -73,8 +73,8 @@ fn is_skewed_by_a_lease() -> bool {
                     sets.read(tables.words, LEASED)?;
                     sets.write(tables.words, WRITTEN)
                 },
-                |rows| {
-                    let seen = rows.get(tables.words, LEASED)?;
+                async |rows| {
+                    let seen = rows.get(tables.words, LEASED).await?;
                     if step.load(SeqCst) == 1 {
                         step.store(2, SeqCst);
                         let start = Instant::now();
@@ -82,7 +82,7 @@ fn is_skewed_by_a_lease() -> bool {
                             thread::sleep(Duration::from_micros(50));
                         }
                     }
-                    rows.put(tables.words, WRITTEN, put(1))?;
+                    rows.put(tables.words, WRITTEN, put(1)).await?;
                     Ok(seen)
                 },
             );

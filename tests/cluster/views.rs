@@ -7,7 +7,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::{LocalConfig, LocalFabric};
 use drtm_testing::rounds;
 use drtm_txn::{
-    Raw, TableDef,
+    Raw, TableDef, Transaction as _,
     cluster::{Cluster, Protocol},
 };
 use fastrand::Rng;

@@ -45,19 +45,20 @@
 //! [`Refusal::HolderDead`].
 
 mod access;
+mod acquire;
 mod adapt;
-mod answers;
+#[cfg(feature = "tcp")]
+mod address;
 mod ask;
 mod builder;
 mod claims;
 mod clock;
-mod column;
 mod coordinator;
 mod dead;
 mod error;
 mod fetched;
+mod greet;
 mod handle;
-mod index;
 mod index_info;
 mod lease;
 mod log;
@@ -65,35 +66,39 @@ mod node;
 mod participant;
 mod partition;
 mod peers;
+mod place;
+mod places;
 mod protocol;
 mod ranges;
 mod reach;
+mod requests;
 mod round;
 mod sets;
 mod shared;
-mod sources;
+mod start;
 mod state;
-mod table;
 mod time;
 mod tx;
-mod whole;
+pub(crate) mod undo;
 mod wire;
 mod worker;
 
+#[cfg(feature = "tcp")]
+pub use address::OnTcp;
 pub use builder::NodeBuilder;
 pub use clock::{ClusterTime, Timing};
-pub use column::ClusterColumn;
 pub use coordinator::Rounds;
 pub use error::ClusterError;
 pub use handle::{Cluster, Submitted};
-pub use index::{ClusterIndex, ClusterIndexKeys};
 pub use log::OwnedRow;
 pub use node::Node;
 pub use partition::Partition;
+#[doc(hidden)]
+pub use place::Here;
+pub use place::Place;
 pub use protocol::{Form, Protocol};
-pub use sets::{Rows, Sets};
-pub use sources::{Point, Sorted, Stored};
-pub use table::ClusterTable;
-pub use tx::{ClusterEntry, ClusterOccupiedEntry, ClusterTx, ClusterVacantEntry};
+pub use sets::Sets;
+pub use start::{ClusterBuilder, InGroup, InProcess, On};
+pub use tx::ClusterTx;
 pub use wire::Refusal;
 pub use worker::Worker;

@@ -272,6 +272,9 @@ pub enum Error {
     /// would conflict. Or an iterator over keys reads the transaction that it is given to, which
     /// has written: collect the keys first.
     Nested,
+    /// The body of a transaction waits for something other than its transaction, where it must not:
+    /// see [`ready`](crate::ready).
+    NotReady,
     /// The database is closed.
     Closed,
     /// A thread closes the database while it has an open transaction or snapshot itself.

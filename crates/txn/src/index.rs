@@ -379,6 +379,11 @@ impl<K: Key, C, I: Key, U: Uniqueness, O> Index<K, C, I, U, O> {
         IndexKeys { index: self }
     }
 
+    /// Returns the handle of an index of `table`, whose entries are in `entries`.
+    pub(crate) const fn new(table: Table<K, C, O>, entries: Table<U::Key<K, I>, U::Codec<K>, Ordered>) -> Self {
+        Self { table, database: entries.database, number: entries.number, types: PhantomData }
+    }
+
     pub(crate) const fn entries(self) -> Table<U::Key<K, I>, U::Codec<K>, Ordered> {
         Table::new(self.database, self.number)
     }

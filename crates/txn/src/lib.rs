@@ -97,4 +97,7 @@ pub use schema::part::{Flat, Part};
 pub use schema::table::{Definition, Hash, Kind, Ordered, Table, TableDef, TableOf};
 pub use tx::flow::Flow;
 pub use tx::rows::{KeyedRow, Point, Prefetched, Rows, Sorted, Stored};
-pub use tx::{Entry, Lend, Mode, OccupiedEntry, Range, ReadOnly, Savepoint, Snapshot, Tx, Update, VacantEntry};
+pub use tx::{
+    Entry, EntryIn, Lend, Mode, OccupiedEntry, OccupiedIn, OneNode, Range, ReadOnly, Savepoint, Snapshot, Transaction,
+    Tx, Update, VacantEntry, VacantIn, ready,
+};

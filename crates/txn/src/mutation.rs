@@ -20,6 +20,8 @@ pub enum Mutation {
     CommitsNotCounted,
     /// A transaction that returns to a savepoint forgets rows that it has read only to write them.
     UndoneReadsForgotten,
+    /// A transaction of a cluster that returns to a savepoint keeps its writes.
+    UndoneWritesKept,
     /// A range that removes rows leaves their index entries.
     EntriesLeftByRanges,
     /// A commit that runs out of memory leaves its rows locked.
@@ -121,6 +123,9 @@ pub enum Mutation {
     ClaimsNotAwaited,
     /// A single row that was read by verbs is not validated.
     SingleReadsBelieved,
+    /// A transaction of a cluster that is given up leaves a lock that a swap may have taken at an
+    /// outdated place.
+    StaleLocksKept,
     /// A lock that verbs take late counts as taken before its owner's line was read.
     LateLinesNotRead,
 }

@@ -25,6 +25,8 @@ mod lend;
 pub(crate) mod located;
 mod many;
 mod mode;
+pub(crate) mod nodes;
+mod one_node;
 pub(crate) mod opacity;
 mod part;
 pub(crate) mod position;
@@ -40,6 +42,7 @@ mod scan;
 pub(crate) mod state;
 mod sweep;
 pub(crate) mod ticket;
+mod transaction;
 mod upkeep;
 pub(crate) mod value_sink;
 mod walk;
@@ -52,8 +55,10 @@ pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub(crate) use exclusive::{Exclusive, Found, encode, in_memory_only};
 pub use lend::Lend;
 pub use mode::{Mode, ReadOnly, Update};
+pub use one_node::{OneNode, ready};
 pub use range::Range;
 pub use savepoint::Savepoint;
+pub use transaction::{EntryIn, OccupiedIn, Transaction, VacantIn};
 
 use std::{
     cell::{OnceCell, RefCell},

@@ -11,8 +11,8 @@ use std::{
 use drtm_htm::Emulated;
 use drtm_rdma::{Executor, LocalConfig, LocalFabric, NodeId};
 use drtm_txn::{
-    Builder, Config, Pod, TableDef,
-    cluster::{ClusterTable, Node, Partition, Protocol, Timing},
+    Builder, Config, Pod, Table, TableDef, Transaction as _,
+    cluster::{Node, Partition, Protocol, Timing},
 };
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ const START: i64 = 1_000;
 
 type Fabric = LocalFabric<Emulated>;
 
-fn start(fabric: &Fabric, engine: &Emulated, node: u16) -> (Node<Fabric, Tested>, ClusterTable<u64, Pod<i64>>) {
+fn start(fabric: &Fabric, engine: &Emulated, node: u16) -> (Node<Fabric, Tested>, Table<u64, Pod<i64>>) {
     let timing = Timing { most: Duration::from_secs(10), ..Timing::default() };
     let builder = Builder::new().memory(16 << 20);
     let mut builder = Node::<_, Tested>::builder_for(engine.clone(), fabric, NodeId(node), builder, Protocol::DRTM)
@@ -62,7 +62,12 @@ fn rows_of_a_node_are_locked_and_looked_at_again_in_htm_transactions() {
                         if id == 0 && client == 0 {
                             let all = worker.transact_on(
                                 |_| Ok(()),
-                                |rows| (0..OPENED).try_for_each(|account| rows.put(accounts, account, &START)),
+                                async |rows| {
+                                    for account in 0..OPENED {
+                                        rows.put(accounts, account, &START).await?;
+                                    }
+                                    Ok(())
+                                },
                             );
                             all.await.expect("room");
                             opened.store(1, SeqCst);
@@ -76,12 +81,12 @@ fn rows_of_a_node_are_locked_and_looked_at_again_in_htm_transactions() {
                                     sets.write(accounts, to)?;
                                     (0..OPENED).try_for_each(|account| sets.read(accounts, account))
                                 },
-                                |rows| {
-                                    rows.update(accounts, from, |balance| *balance -= 5)?;
-                                    rows.update(accounts, to, |balance| *balance += 5)?;
+                                async |rows| {
+                                    rows.update(accounts, from, |balance| *balance -= 5).await?;
+                                    rows.update(accounts, to, |balance| *balance += 5).await?;
                                     let mut sum = 0;
                                     for account in 0..OPENED {
-                                        sum += rows.get(accounts, account)?.expect("it was opened");
+                                        sum += rows.get(accounts, account).await?.expect("it was opened");
                                     }
                                     Ok(sum)
                                 },

@@ -2,7 +2,6 @@
 //! transactions, and what they did is added up and checked over the whole cluster.
 //!
 //! - `workload`: what a workload provides.
-//! - `access`: bodies of transactions.
 //! - `plan`: how large a run is.
 //! - `testbed`: a cluster on each fabric: `threads`, processes, or a `simulation`.
 //! - `workers`: the coroutines of one worker, the same on every fabric.
@@ -12,11 +11,8 @@
 //! - `absent`: what refuses clusters in a program that is built without them.
 //! - `tally`, `figures`: what is counted, and how it is reported.
 
-#![expect(async_fn_in_trait, reason = "coroutines stay on their thread, so that no future needs to be `Send`")]
-
 #[cfg(not(feature = "cluster"))]
 mod absent;
-mod access;
 mod figures;
 #[cfg(feature = "cluster")]
 mod pipes;
@@ -44,7 +40,6 @@ mod workload;
 
 #[cfg(not(feature = "cluster"))]
 pub use absent::{run, run_as_member, run_member};
-pub use access::{Access, Body, InTurn, Runner, at_once, transact, transact_if};
 pub use figures::Figures;
 pub use plan::{Length, Plan, ProtocolOf};
 #[cfg(feature = "cluster")]

@@ -6,6 +6,7 @@
 //! - [`measure`] loads, runs and checks a [`Workload`] on one node, with [`Options`] of the command
 //!   line. [`measure_cluster`] does it on several nodes, to a
 //!   [`ClusterWorkload`](cluster::ClusterWorkload).
+//! - [`Body`]: a transaction, written once for one node and for several.
 //! - `workers`: threads of clients. `cluster`: nodes on a fabric, and their coroutines.
 //! - [`EngineName`], [`FabricName`], [`DurabilityName`]: names on the command line.
 //! - [`Random`], [`mix`], [`zipf`], [`scatter`], [`Text`]: inputs and populations, determined by a
@@ -16,7 +17,9 @@
 //!   tests of workloads.
 
 #![forbid(unsafe_code)]
+#![expect(async_fn_in_trait, reason = "coroutines stay on their thread, so that no future needs to be `Send`")]
 
+mod body;
 pub mod cluster;
 mod engine;
 mod error;
@@ -40,6 +43,7 @@ mod workers;
 mod workload;
 pub mod zipf;
 
+pub use body::{Body, Reads, Runner, transact, transact_if};
 pub use engine::{EngineName, Plain, Simulated, Task, Watched, reject_limit};
 pub use error::Error;
 pub use fabric::FabricName;

@@ -2,7 +2,8 @@
 
 use drtm_drive::{pieces, rows_of_piece};
 use drtm_workloads::smallbank::{
-    Accounts, BankClient, Checking, CustomerKey, Ledger, Refused, Savings, SmallBank, View, check, rules::Refusal,
+    Accounts, BankClient, Checking, CustomerKey, Ledger, Refused, Savings, Served, SmallBank, Transaction, View, check,
+    rules::Refusal, serve,
 };
 use zerocopy::little_endian::I64;
 
@@ -30,47 +31,48 @@ fn set(rows: &mut dyn Rows, key: u64, balance: i64) -> Result<(), Error> {
 /// A store with two rows for each customer.
 pub(crate) struct OnPeer<'p, P>(&'p P);
 
-impl<P: Peer> Accounts for OnPeer<'_, P> {
-    type Tx<'t> = dyn Rows + 't;
+impl<P: Peer> Served for OnPeer<'_, P> {
     type Error = Error;
 
-    fn transact<T>(
-        &self,
-        writes: bool,
-        mut body: impl FnMut(&mut (dyn Rows + '_)) -> Result<T, Refused<Error>>,
-    ) -> Result<T, Refused<Error>> {
-        self.0.transact(writes, |rows| body(rows))
+    fn serve(&self, transaction: &Transaction) -> Result<i64, Refused<Error>> {
+        let writes = !matches!(transaction, Transaction::Balance { .. });
+        self.0.transact(writes, |rows| serve(&mut InRows(rows), transaction))
     }
+}
+
+/// The rows, in a transaction.
+struct InRows<'t>(&'t mut dyn Rows);
+
+impl Accounts for InRows<'_> {
+    type Error = Error;
 
     /// Does nothing: other stores have no prefetch.
-    fn prefetch(&self, _: &mut (dyn Rows + '_), _: &[CustomerKey], _: &[CustomerKey]) -> Result<(), Error> {
+    fn prefetch(&mut self, _: &[CustomerKey], _: &[CustomerKey]) -> Result<(), Error> {
         Ok(())
     }
 
-    fn savings(&self, rows: &mut (dyn Rows + '_), customer: CustomerKey) -> Result<i64, Error> {
-        balance(rows, savings(customer))
+    fn savings(&mut self, customer: CustomerKey) -> Result<i64, Error> {
+        balance(self.0, savings(customer))
     }
 
-    fn checking(&self, rows: &mut (dyn Rows + '_), customer: CustomerKey) -> Result<i64, Error> {
-        balance(rows, checking(customer))
+    fn checking(&mut self, customer: CustomerKey) -> Result<i64, Error> {
+        balance(self.0, checking(customer))
     }
 
     fn change_savings(
-        &self,
-        rows: &mut (dyn Rows + '_),
+        &mut self,
         customer: CustomerKey,
         rule: impl FnOnce(i64) -> Result<i64, Refusal>,
     ) -> Result<i64, Refused<Error>> {
-        change(rows, savings(customer), rule)
+        change(self.0, savings(customer), rule)
     }
 
     fn change_checking(
-        &self,
-        rows: &mut (dyn Rows + '_),
+        &mut self,
         customer: CustomerKey,
         rule: impl FnOnce(i64) -> Result<i64, Refusal>,
     ) -> Result<i64, Refused<Error>> {
-        change(rows, checking(customer), rule)
+        change(self.0, checking(customer), rule)
     }
 }
 

@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, hint::black_box, marker::PhantomData, num::NonZ
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Config, Error as DbError, Hash, PodRef,
+    Config, Error as DbError, Hash, PodRef, Transaction as _,
     cluster::{Node, NodeBuilder, Worker},
 };
 use serde::{Deserialize, Serialize};
@@ -32,9 +32,9 @@ use super::{
     terminals::KINDS,
 };
 use drtm_drive::{
-    Done, Error,
-    cluster::{ClusterWorkload, Place, Runner, look_up, read, transact},
-    miscounted, spread,
+    Done, Error, Runner,
+    cluster::{ClusterWorkload, Place, look_up, read},
+    miscounted, spread, transact,
 };
 use drtm_report::name_of;
 use tables::{ITEM_COPY, ItemCopyKey, Tables, of_warehouse};

@@ -42,7 +42,7 @@ mod schema;
 mod tests;
 
 #[cfg(feature = "stores")]
-pub use bank_client::{Accounts, BankClient, Refused};
+pub use bank_client::{Accounts, BankClient, Refused, Served, serve};
 pub use command::{Args, Hot, SmallBank};
 
 pub use check::{Condition, Ledger, View, Violation, check};

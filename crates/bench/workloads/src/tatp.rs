@@ -26,6 +26,7 @@
 //! # Ok::<(), drtm_workloads::tatp::RegisterError>(())
 //! ```
 
+mod body;
 mod cluster;
 mod command;
 mod consistency;

@@ -25,6 +25,7 @@
 //! # Ok::<(), drtm_workloads::ycsb::PlanError>(())
 //! ```
 
+mod bodies;
 mod check;
 mod cluster;
 mod command;

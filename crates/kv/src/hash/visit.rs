@@ -36,7 +36,55 @@ pub struct Sweep {
     classes: u64,
 }
 
+impl Sweep {
+    /// Returns how far it is: the next class, and the number of classes. With these another sweep
+    /// [continues](HashTable::sweep_at).
+    ///
+    /// # Example
+    ///
+    /// See [`HashTable::sweep_at`].
+    #[must_use]
+    pub fn position(&self) -> (u64, u64) {
+        (self.next, self.classes)
+    }
+}
+
 impl<E: Engine, K: Keys> HashTable<E, K> {
+    /// Continues a visit at the [position](Sweep::position) of another sweep. Returns `None` if no
+    /// sweep of this table can be there.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{HashConfig, KvError, KvTable, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
+    /// (0..100).try_for_each(|key| table.insert(&mut worker, key, b"row").map(drop))?;
+    /// let (mut keys, mut position) = (Vec::new(), table.sweep()?.position());
+    /// loop {
+    ///     let mut sweep = table.sweep_at(position)?.expect("it is one of this table");
+    ///     let has_more = table.advance(&mut sweep, |key| keys.push(key))?;
+    ///     position = sweep.position();
+    ///     if !has_more {
+    ///         break;
+    ///     }
+    /// }
+    /// keys.sort_unstable();
+    /// assert!(keys.into_iter().eq(0..100));
+    /// assert!(table.sweep_at((0, u64::MAX))?.is_none());
+    /// # Ok::<(), KvError>(())
+    /// ```
+    pub fn sweep_at(&self, (next, classes): (u64, u64)) -> Result<Option<Sweep>, KvError> {
+        let is_possible = next < classes && classes <= self.table.buckets()?;
+        Ok(is_possible.then_some(Sweep { next, classes }))
+    }
+
     /// Begins a visit of all keys.
     ///
     /// # Errors

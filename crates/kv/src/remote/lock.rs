@@ -145,7 +145,7 @@ impl<K: Keys> RecordPeer<K> {
             Err(error) => Err(error),
         };
         // The record is another one by now, or not readable, so it is unlocked.
-        release(verbs, location, holder).await?;
+        location.unlock(verbs, holder).await?;
         not_it
     }
 }
@@ -190,7 +190,7 @@ async fn swap_and_fetch<'e, P: Port>(
             Some(Ok(words)) => Some(words),
             Some(Err(error)) => {
                 if found == from {
-                    release(verbs, location, holder).await?;
+                    location.unlock(verbs, holder).await?;
                 }
                 return Err(error.into());
             }
@@ -207,8 +207,49 @@ async fn swap_and_fetch<'e, P: Port>(
     Ok(Look::Busy)
 }
 
-/// Frees the record by a swap from the holder's own state. If another holder has taken the lock
-/// from it, the record stays locked.
-async fn release<P: Port>(verbs: Verbs<'_, P>, at: Location, holder: Holder) -> Result<(), VerbError> {
-    verbs.compare_swap(at.record + 8 * STATE as u64, holder.word(), State::FREE.0).await.map(drop)
+impl Location {
+    /// Unlocks whatever record is at this place, if this holder has locked it. A swap by an
+    /// outdated location may have locked another row's record, which only its place leads to.
+    ///
+    /// Takes effect after all swaps that this endpoint has posted before.
+    ///
+    /// # Errors
+    ///
+    /// When the operation fails.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{HashConfig, HashPeer, Holder, Inline, KvTable, Leases, RecordPeer, Store};
+    /// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Region, Remote, block_on};
+    ///
+    /// let memory = Arc::new(Region::anonymous(NoHtm, 16 << 20)?);
+    /// let store = Store::in_region_of(NodeId(1), 0, memory)?;
+    /// let table = store.hash_table(HashConfig::default().for_peers())?;
+    /// table.insert(&mut store.worker()?, 7, b"seven")?;
+    /// let fabric = LocalFabric::new(2, LocalConfig::perfect());
+    /// let region = fabric.register(NodeId(1), Arc::clone(store.region()))?;
+    ///
+    /// let endpoint = fabric.endpoint(NodeId(0))?;
+    /// let verbs = endpoint.during(Phase::Execute);
+    /// let at = Remote { node: NodeId(1), region, offset: table.location() };
+    /// let me = Holder::new(0, 0, 1, 0);
+    /// block_on(&endpoint, async {
+    ///     let location = HashPeer::<Inline>::open(verbs, at).await?.find(verbs, 7).await?.expect("inserted above");
+    ///     let records = RecordPeer::<Inline>::open(verbs, at).await?;
+    ///     let _lock = records.lock(verbs, location, 7, (me, Leases::None), &mut Vec::new(), (None, None)).await?;
+    ///     assert_eq!(store.records().holder_of(location.handle()), Some(me));
+    ///     location.unlock(verbs, Holder::new(0, 0, 2, 0)).await?;
+    ///     assert_eq!(store.records().holder_of(location.handle()), Some(me), "it is another's");
+    ///     location.unlock(verbs, me).await?;
+    ///     assert_eq!(store.records().holder_of(location.handle()), None);
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn unlock<P: Port>(self, verbs: Verbs<'_, P>, holder: Holder) -> Result<(), VerbError> {
+        verbs.compare_swap(self.record + 8 * STATE as u64, holder.word(), State::FREE.0).await.map(drop)
+    }
 }

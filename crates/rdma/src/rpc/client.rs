@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, fmt, marker::PhantomData, rc::Rc, time::Duration};
 
-use super::{Decode, Procedure, Reader, RpcError, frame};
+use super::{Decode, DecodeError, Procedure, Reader, RpcError, frame};
 use crate::{NodeId, Pending, Phase, Port, Reply, Time, Verbs};
 
 /// Buffers for messages, for reuse.
@@ -238,7 +238,19 @@ impl<P: Port> Results<'_, P> {
     /// The handler's error, as [`RpcError`] names it. A slot of another message may give
     /// [`RpcError::Reply`].
     pub fn get<M: Procedure>(&self, slot: &Slot<M>) -> Result<M::Reply<'_>, RpcError> {
-        let (status, bytes) = frame::result(&self.reply, slot.place).map_err(RpcError::Reply)?;
+        self.nth::<M>(slot.place.into())
+    }
+
+    /// Returns the result of the call of a place: zero is that of the call that was added first.
+    /// The caller knows which procedure that was.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub fn nth<M: Procedure>(&self, place: usize) -> Result<M::Reply<'_>, RpcError> {
+        let place =
+            u8::try_from(place).map_err(|_| RpcError::Reply(DecodeError::Invalid { what: "place of a call" }))?;
+        let (status, bytes) = frame::result(&self.reply, place).map_err(RpcError::Reply)?;
         let mut reader = Reader::new(bytes);
         match status {
             frame::Status::Done => {

@@ -1,18 +1,18 @@
 //! Access of clients, and its end: how the one owner of a cluster frees what dead clients have
 //! locked.
 //!
-//! A client's commit is one call ([`ApplyAll`](super::wire::ApplyAll)), which the owner carries out
-//! whole. So a transaction whose locks are there has not been decided, or its commit has not
-//! arrived. Before the owner frees a lock of a dead incarnation, it revokes that one's access: its
-//! calls that lock or write are refused from then on, and those that are being carried out have
-//! ended. What was sent before the client died and arrives later does nothing.
+//! A client's commit is one call ([`Apply`](super::requests::apply::Apply)), which the owner
+//! carries out whole. So a transaction whose locks are there has not been decided, or its commit
+//! has not arrived. Before the owner frees a lock of a dead incarnation, it revokes that one's
+//! access: its calls that lock or write are refused from then on, and those that are being carried
+//! out have ended. What was sent before the client died and arrives later does nothing.
 
 use drtm_kv::Holder;
 use drtm_rdma::NodeId;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustc_hash::FxHashMap;
 
-use super::wire::Refusal;
+use super::Refusal;
 
 /// The last incarnation of each node that is meant, by the node.
 type Incarnations = FxHashMap<u16, u32>;

@@ -6,24 +6,23 @@ use drtm_kv::{BucketCache, Store};
 use drtm_rdma::{Atomicity, Fabric, NodeId, RegionId};
 
 use super::{
-    ClusterError, ClusterIndex, Node, Partition, Protocol, Timing,
+    ClusterError, Node, Partition, Protocol, Timing,
     access::Access,
     adapt::Board,
     index_info::index_info,
     log::{Backup, LogConfig, OnlyLogged, Replica, ReplicaTable},
     participant::{Home, Reservations, Served},
-    partition::{digest, mix},
+    partition::{Divide, digest, mix},
     shared::Shared,
-    table::ClusterTable,
 };
 use crate::{
-    Builder, Codec, Config, Db, DefaultConfig, Error, IndexDef, Key, Table, TableDef, Uniqueness,
+    Builder, Codec, Config, Db, DefaultConfig, Error, Index, IndexDef, Key, Table, TableDef, Uniqueness,
     db::lifecycle::Admission,
     durability::format::{CatalogChange, TableShape},
     index::Writers,
     memory::storage::KeyRef,
     mutation::Mutation,
-    schema::{codec::describe::shortened, table::Kind},
+    schema::{catalog::OF_CLUSTER, codec::describe::shortened, table::Kind},
 };
 
 /// Memory for where rows of other nodes were.
@@ -95,9 +94,12 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_rdma::{Executor, LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Error, Pod, Config, TableDef, cluster::{Node, Partition}};
+    /// use drtm::{
+    ///     Builder, Config, Error, Pod, TableDef, Transaction,
+    ///     cluster::{Node, Partition},
+    ///     htm::NoHtm,
+    ///     rdma::{Executor, LocalConfig, LocalFabric, NodeId},
+    /// };
     ///
     /// #[derive(Debug)]
     /// struct Plain;
@@ -165,9 +167,12 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Error, Config, cluster::Node};
+    /// use drtm::{
+    ///     Builder, Config, Error,
+    ///     cluster::Node,
+    ///     htm::NoHtm,
+    ///     rdma::{LocalConfig, LocalFabric, NodeId},
+    /// };
     ///
     /// #[derive(Debug)]
     /// struct Plain;
@@ -193,9 +198,12 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Error, Pod, Config, TableDef, cluster::{Node, Partition}};
+    /// use drtm::{
+    ///     Builder, Config, Error, Pod, TableDef,
+    ///     cluster::{Node, Partition},
+    ///     htm::NoHtm,
+    ///     rdma::{LocalConfig, LocalFabric, NodeId},
+    /// };
     ///
     /// #[derive(Debug)]
     /// struct Plain;
@@ -231,9 +239,12 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Error, Config, cluster::{ClusterError, Node}};
+    /// use drtm::{
+    ///     Builder, Config, Error,
+    ///     cluster::{ClusterError, Node},
+    ///     htm::NoHtm,
+    ///     rdma::{LocalConfig, LocalFabric, NodeId},
+    /// };
     ///
     /// #[derive(Debug)]
     /// struct Plain;
@@ -269,9 +280,12 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Error, Config, cluster::{Node, Protocol}};
+    /// use drtm::{
+    ///     Builder, Config, Error,
+    ///     cluster::{Node, Protocol},
+    ///     htm::NoHtm,
+    ///     rdma::{LocalConfig, LocalFabric, NodeId},
+    /// };
     ///
     /// #[derive(Debug)]
     /// struct Plain;
@@ -335,7 +349,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         &mut self,
         def: TableDef<K, C, O>,
         partition: Partition<K>,
-    ) -> Result<ClusterTable<K, C, O>, Error> {
+    ) -> Result<Table<K, C, O>, Error> {
         let db = self.db()?;
         let table = db.table(def)?;
         let opened = db.inner.catalog.opened(table.database, table.number, || Admission::LATEST)?;
@@ -343,10 +357,10 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             return Err(Error::OfCluster { table: def.name() });
         }
         let writers = if partition.is_replicated() { Writers::Own } else { Writers::Shared };
-        let number = self.serve(table.number, writers, partition.is_replicated(), None)?;
+        let number = self.serve(table.number, writers, partition, None)?;
         let shape = brief(def.shape());
         self.described.push_str(&format!("{shape}, named {}, by {}; ", shape.name, partition.name()));
-        Ok(ClusterTable::new(number, def.name(), partition))
+        Ok(Table::new(OF_CLUSTER, number))
     }
 
     /// Adds an index of a table, whose entries are divided by what rows are found by: an entry is
@@ -366,18 +380,20 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     ///
     /// # Example
     ///
-    /// See [`ClusterIndex`].
+    /// See [`Transaction`](crate::Transaction).
     pub fn index<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind>(
         &mut self,
-        table: ClusterTable<K, C, O>,
+        table: Table<K, C, O>,
         def: IndexDef<K, C, I, U>,
         partition: Partition<I>,
-    ) -> Result<ClusterIndex<K, C, I, U, O>, Error> {
-        let indexed = self.tables.get(usize::from(table.number)).map(|served| served.number);
-        let indexed = indexed.ok_or(Error::OtherDatabase)?;
+    ) -> Result<Index<K, C, I, U, O>, Error> {
+        let served = self.tables.get(usize::from(table.number)).filter(|_| table.database == OF_CLUSTER);
+        let (indexed, of_replicated) =
+            served.map(|served| (served.number, served.is_replicated)).ok_or(Error::OtherDatabase)?;
         let db = self.db()?;
         let (database, is_replicated) = (db.inner.number, partition.is_replicated());
-        if is_replicated != table.is_replicated() {
+        let name = db.inner.catalog.get(indexed).map_or("", |opened| opened.name.get());
+        if is_replicated != of_replicated {
             let (what, must_be) = ("an index of a table", "replicated if the table is, and divided if it is divided");
             return Err(Error::Config { what, must_be, is: partition.name().to_owned() });
         }
@@ -388,7 +404,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             // A table that was recovered with its entries has them all.
             let is_recovered = db.inner.catalog.named(def.entries().name()).is_some();
             if !is_recovered && opened.storage.records()? > 0 {
-                return Err(ClusterError::NotEmpty { table: table.name }.into());
+                return Err(ClusterError::NotEmpty { table: name }.into());
             }
             let entries = db.table(def.entries())?.number;
             self.set_writers(indexed, Writers::Cluster)?;
@@ -396,31 +412,32 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         };
         let writers = if is_replicated { Writers::Own } else { Writers::Cluster };
         let place = self.tables.get(usize::from(table.number)).map_or(0, |served| served.indexes.len());
-        let entries = self.serve(number, writers, is_replicated, Some((table.number, place)))?;
+        let entries = self.serve(number, writers, partition, Some((table.number, place)))?;
         if !is_replicated && let Some(served) = self.tables.get_mut(usize::from(table.number)) {
-            served.indexes.push(index_info(def, entries, table.name, partition));
+            served.indexes.push(index_info(def, entries, name));
         }
         let shape = brief(def.entries().shape());
-        self.described.push_str(&format!("{shape}, an index of {}, by {}; ", table.name, partition.name()));
-        Ok(ClusterIndex::new(table, entries, def.name(), partition))
+        self.described.push_str(&format!("{shape}, an index of {name}, by {}; ", partition.name()));
+        Ok(Index::new(table, Table::new(OF_CLUSTER, entries)))
     }
 
     /// Serves a table of the node's database, and says under which number.
-    fn serve(
+    fn serve<K: Key>(
         &mut self,
         number: u16,
         writers: Writers,
-        is_replicated: bool,
+        partition: Partition<K>,
         is_index_of: Option<(u16, usize)>,
     ) -> Result<u16, Error> {
         self.set_writers(number, writers)?;
+        let (is_replicated, partition): (_, Box<dyn Divide>) = (partition.is_replicated(), Box::new(partition));
         if is_replicated {
             self.only_logged.allow(number);
         }
         let db = self.db()?;
         let opened = db.inner.catalog.opened(db.inner.number, number, || Admission::LATEST)?;
         let (storage, key_size) = (opened.storage.impatient(), opened.key_size());
-        let served = Served { number, storage, key_size, is_replicated, indexes: Vec::new(), is_index_of };
+        let served = Served { number, storage, key_size, is_replicated, partition, indexes: Vec::new(), is_index_of };
         let number = u16::try_from(self.tables.len()).map_err(|_| Error::TooManyTables { most: u16::MAX.into() })?;
         self.tables.push(served);
         Ok(number)

@@ -9,7 +9,6 @@
 use std::{
     cell::Cell,
     future::{Future, poll_fn},
-    marker::PhantomData,
     pin::pin,
     rc::Rc,
     task::Poll,
@@ -23,8 +22,11 @@ use super::{
     ClusterError, ClusterTx,
     ask::Ask,
     coordinator::Coordinator,
-    state::{GivenUp, State},
-    wire::{Unlock, UnlockRow},
+    requests::{
+        Call,
+        lock::{Unlock, UnlockRow},
+    },
+    state::{GivenUp, Hold, Place, Sight, State},
 };
 use crate::{Config, Conflict, Error};
 
@@ -86,10 +88,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// Locks a row as soon as it is free, if it has a record.
     async fn claim_one(&mut self, row: u32, deadline: Option<Time>) -> Result<(), Error> {
         let mut tries = 0;
-        while self.state().rows[row as usize].at.is_some() {
+        while self.state().rows[row as usize].place != Place::Nowhere {
             let outcome = self.round(Phase::Lock, &[Ask::Lock(row)]).await;
             if deadline.is_none_or(|deadline| self.worker.endpoint().now() < deadline)
-                && self.is_to_be_repeated(&outcome, &mut tries, CLAIM_PATIENCE).await
+                && self.pause_before_retry(&outcome, &mut tries, CLAIM_PATIENCE).await
             {
                 continue;
             }
@@ -97,10 +99,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
                 Ok(()) => break,
                 Err(Error::Conflict(Conflict::Moved)) if tries < CLAIM_PATIENCE => {
                     // It is looked up once more, and then locked where it is now.
-                    self.state().rows[row as usize].at = None;
+                    self.state().rows[row as usize].place = Place::Nowhere;
                     self.fetch(&[row]).await?;
-                    let found = &mut self.state().rows[row as usize];
-                    (found.is_known, found.is_read) = (false, false);
+                    self.state().rows[row as usize].sight = Sight::Unknown;
                     tries += 1;
                 }
                 Err(error) => return Err(error),
@@ -109,7 +110,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         Ok(())
     }
 
-    /// Whether the time of what the transaction has claimed is over.
+    /// Returns whether the time of what the transaction has claimed is over.
     pub(super) fn has_claimed_in_vain(&mut self) -> bool {
         let now = self.worker.endpoint().now();
         self.state().claims_until.is_some_and(|until| until <= now)
@@ -135,9 +136,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         let worker = Rc::clone(&self.worker);
         let state = self.state();
         let (holder, given_up, is_over) = (state.holder, Rc::clone(&state.given_up), &Cell::new(false));
-        let locked = state.rows.iter().filter(|row| row.is_locked);
+        let locked = state.rows.iter().filter(|row| row.may_be_locked());
         let mut claimed: Vec<Claimed> =
-            locked.filter_map(|row| Some(Claimed { owner: row.owner, table: row.table, at: row.at? })).collect();
+            locked.filter_map(|row| Some(Claimed { owner: row.owner, table: row.table, at: row.at()? })).collect();
         claimed.sort_unstable_by_key(|row| row.owner);
         let ended = {
             let mut running = pin!(body(self));
@@ -171,6 +172,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         {
             // It must not be carried out later than what is locked from here on in the same name.
             worker.collect(state).await?;
+            if ended.is_ok() {
+                state.rows.iter_mut().for_each(|row| row.hold = Hold::None);
+            }
             state.claims = false;
         }
         ended
@@ -203,8 +207,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             for rows in rows.chunks(UNLOCKED_AT_ONCE) {
                 let mut calls = self.rpc(Phase::Lock).to(node);
                 for Claimed { table, at, .. } in rows {
-                    let unlock = UnlockRow { table: *table, at: *at, holder, borrows: PhantomData };
-                    calls.add::<Unlock>(&unlock).map_err(failed)?;
+                    calls.add::<Call<Unlock>>(&UnlockRow { table: *table, at: *at, holder }).map_err(failed)?;
                 }
                 let posted = calls.post(None).await.map_err(failed)?;
                 given_up.borrow_mut().push(posted);

@@ -29,7 +29,7 @@ const UNIT: u64 = 1_000;
 ///
 /// ```
 /// use std::time::Duration;
-/// use drtm_txn::cluster::Timing;
+/// use drtm::cluster::Timing;
 ///
 /// // Clocks of one machine are one clock.
 /// let timing = Timing { drift: 0, most: Duration::from_micros(100), ..Timing::default() };

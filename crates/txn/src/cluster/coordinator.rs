@@ -12,24 +12,20 @@ use std::{
 
 use drtm_htm::fence_locked;
 use drtm_kv::Holder;
-use drtm_rdma::{
-    Endpoint, Fabric, Incarnation, NodeId, Phase, Presence, Time,
-    rpc::{self, Rpc},
-};
+use drtm_rdma::{Endpoint, Fabric, Incarnation, NodeId, Phase, Presence, Time, rpc::Rpc};
 
 use super::{
-    ClusterError, Protocol,
+    Protocol,
     adapt::{Choice, Chooser},
     clock::WorkerClock,
     index_info::IndexInfo,
     log::Rings,
     participant::Participant,
     peers::Peer,
-    shared::{Shared, VERSION},
+    shared::Shared,
     state::State,
-    wire::{Hello, Introduce, Refusal},
 };
-use crate::{Config, Conflict, Error, memory::storage::KeyRef, mutation::Mutation};
+use crate::{Config, Conflict, mutation::Mutation};
 
 /// How many transactions of a worker locks can tell apart.
 const SLOTS: u16 = 256;
@@ -41,10 +37,10 @@ const LONGEST_PAUSE: u64 = 1 << 17;
 
 /// A node that this one has introduced itself to.
 #[derive(Clone)]
-struct Met {
-    incarnation: Option<Incarnation>,
+pub(super) struct Met {
+    pub(super) incarnation: Option<Incarnation>,
     /// Its memory, where the protocol reaches into it.
-    peer: Rc<Peer>,
+    pub(super) peer: Rc<Peer>,
 }
 
 /// What was chosen for a transaction, and when.
@@ -74,7 +70,7 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Config> {
     pub(super) janitor: Cell<Option<Waker>>,
     pub(super) clock: WorkerClock,
     /// For each node.
-    met: RefCell<Vec<Option<Met>>>,
+    pub(super) met: RefCell<Vec<Option<Met>>>,
     random: Cell<u64>,
     /// What it finds of the forms of phases, if the protocol lets them be chosen.
     chooser: RefCell<Chooser>,
@@ -276,44 +272,6 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Bytes of a table's key that packs into a word.
     pub(super) fn key_size(&self, table: u16) -> usize {
         self.node.home.tables.get(usize::from(table)).map_or(0, |served| served.key_size)
-    }
-
-    /// Introduces this node to another one, unless it has done so.
-    pub(super) async fn greet(&self, node: NodeId) -> Result<(), Error> {
-        let here = self.endpoint().presence(node).here();
-        let index = usize::from(node.0);
-        let known = self.met.borrow().get(index).and_then(|met| met.as_ref()?.incarnation);
-        let has_ended = self.endpoint().needs_reconnect(node);
-        if known.is_some() && known == here && !has_ended {
-            return Ok(());
-        }
-        let unreachable = |source: rpc::RpcError| Error::from(ClusterError::Unreachable { node, source });
-        if here.is_some() && (known.is_some() || has_ended) {
-            // It has come back with another memory, or the connection to it has broken. It may also
-            // have been suspected, and be the same as before.
-            self.endpoint().reconnect(node).map_err(|error| unreachable(error.into()))?;
-        }
-        let Shared { described, protocol, home, cache, by_loopback, .. } = &*self.node;
-        let (engine, borrows) = (self.node.engine_name(), std::marker::PhantomData);
-        let hello = Hello { version: VERSION, engine, protocol: protocol.name, tables: described, borrows };
-        let welcome = self.rpc.call::<Introduce>(node, &hello, None).await.map_err(unreachable)?;
-        let peer = match welcome.get() {
-            Ok(welcome) => {
-                let verbs = self.endpoint().during(Phase::Other);
-                let are_words =
-                    |table: usize| home.tables.get(table).is_some_and(|table| table.storage.takes(KeyRef::Word(0)));
-                Peer::open(verbs, node, &welcome, are_words, (cache.as_ref(), *by_loopback)).await?
-            }
-            Err(error) if error.refused() == Some(Refusal::Other as u32) => {
-                return Err(ClusterError::Refused { node, reason: Refusal::Other }.into());
-            }
-            Err(error) => return Err(unreachable(error)),
-        };
-        let mut met = self.met.borrow_mut();
-        let length = met.len().max(index + 1);
-        met.resize(length, None);
-        met[index] = Some(Met { incarnation: here.or(known), peer: Rc::new(peer) });
-        Ok(())
     }
 
     /// After the locks of this node, and before it looks at what it has read.

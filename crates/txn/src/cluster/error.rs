@@ -5,15 +5,14 @@ use std::time::Duration;
 use drtm_kv::{PeerError, RemoteError};
 use drtm_rdma::{FabricError, NodeId, RegionError, rpc::RpcError};
 
-use super::wire::Refusal;
+use super::Refusal;
 
 /// What a cluster refuses, or cannot carry out.
 ///
 /// # Example
 ///
 /// ```
-/// use drtm_rdma::{NodeId, VerbError};
-/// use drtm_txn::cluster::ClusterError;
+/// use drtm::{cluster::ClusterError, rdma::{NodeId, VerbError}};
 ///
 /// let error = ClusterError::Unreachable { node: NodeId(3), source: VerbError::UnknownNode { node: NodeId(3) }.into() };
 /// assert!(error.to_string().contains("node 3"));
@@ -165,6 +164,59 @@ pub enum ClusterError {
     /// The node is to lock by loopback, and processors cannot swap by the NICs of this fabric.
     #[error("this fabric has no loopback for swaps: do without `NodeBuilder::locks_by_loopback`")]
     NoLoopback,
+    /// A node has a number that none of the nodes has.
+    #[error("there are {nodes} nodes, numbered from zero: this one cannot be number {number}")]
+    NodeNumber {
+        /// The number.
+        number: u16,
+        /// How many nodes there are.
+        nodes: usize,
+    },
+    /// A node's address cannot be used.
+    #[error("{address:?} is no address of a node, such as \"10.0.0.1:7000\": {source}")]
+    Address {
+        /// The address.
+        address: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Two nodes have one address.
+    #[error("{address} is the address of two nodes: give each its own")]
+    AddressTwice {
+        /// The address.
+        address: std::net::SocketAddr,
+    },
+    /// Nodes on TCP have no key.
+    #[error("nodes on TCP share a key: name its file with `ClusterBuilder::key_file`")]
+    NoKey,
+    /// The file of the cluster's key cannot be read.
+    #[error(
+        "the key file {path:?} cannot be read: {source}; `head -c 32 /dev/urandom` makes a key, which all nodes get"
+    )]
+    KeyFile {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file of the cluster's key has another length than a key.
+    #[error("the key file {path:?} has {bytes} bytes, and a key has 32: `head -c 32 /dev/urandom` makes one")]
+    KeyLength {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Its length.
+        bytes: usize,
+    },
+    /// The node cannot join the others over TCP.
+    #[cfg(feature = "tcp")]
+    #[error(transparent)]
+    Tcp(drtm_rdma::TcpError),
+    /// The process cannot join its group.
+    #[error(transparent)]
+    Group(drtm_rdma::JoinError),
+    /// The transactional memory that was asked for is not there.
+    #[error(transparent)]
+    Engine(drtm_htm::EngineError),
     /// A thread cannot be had.
     #[error("no thread for the node: {0}")]
     Thread(std::io::Error),

@@ -2,7 +2,7 @@
 //!
 //! 1. *Start*: ranges are read. Then rows of other nodes that are to be written are locked, and
 //!    those that are only read are leased, all in one round; rows of this node are read.
-//! 2. *Run*: the body is an ordinary function of what was fetched.
+//! 2. *Run*: the body is a function of what was fetched: its operations are ready at once.
 //! 3. *Commit*: rows of this node that it has written are locked, and those that it has only read
 //!    are looked at again. Then every lock is held, and the leases are confirmed: that is the
 //!    moment at which the transaction happens. Rows are written and unlocked after it.
@@ -13,19 +13,17 @@
 
 use std::rc::Rc;
 
-use drtm_htm::Engine;
-use drtm_kv::ReadEntry;
 use drtm_rdma::{Fabric, Phase};
 
 use super::{
-    ClusterTx, Rows, Sets, Worker,
+    ClusterTx, Sets, Worker,
     ask::{Ask, Asks},
     round::keep_first,
-    state::{Intent, Op, Row},
+    state::{Intent, Place, Row},
     tx::PATIENCE,
     worker::CLAIM_AFTER,
 };
-use crate::{Config, Conflict, Error, mutation::Mutation};
+use crate::{Config, Conflict, Error, mutation::Mutation, ready};
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// Runs `body` in a serializable transaction on rows that are fetched before, retrying on
@@ -36,21 +34,26 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// read are leased. A lease is not given back: until it ends, none can lock the row. Rows are
     /// what `declare` says. Others that the body comes to abort it, and are found out by a run that
     /// locks nothing, together with all the others. If nothing is declared, all rows are found out
-    /// so. The body must come to the same rows whenever it sees the same values.
+    /// so. The body must come to the same rows whenever it sees the same values. Its operations are
+    /// ready at once, and it must not wait for anything else.
     ///
     /// A transaction that writes nothing validates nothing of other nodes, but for keys that are
     /// not there, and for ranges: it confirms that all its leases hold at one moment.
     ///
     /// # Errors
     ///
-    /// As for [`transact`](Self::transact), and those of [`time`](Self::time).
+    /// As for [`transact`](Self::transact), and those of [`time`](Self::time);
+    /// [`Error::NotReady`] if the body waits.
     ///
     /// # Example
     ///
     /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_rdma::{Executor, LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Error, Pod, Config, TableDef, cluster::{Node, Partition, Protocol}};
+    /// use drtm::{
+    ///     Builder, Config, Error, Pod, TableDef, Transaction,
+    ///     cluster::{Node, Partition, Protocol},
+    ///     htm::NoHtm,
+    ///     rdma::{Executor, LocalConfig, LocalFabric, NodeId},
+    /// };
     ///
     /// #[derive(Debug)]
     /// struct Plain;
@@ -74,9 +77,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// executor.spawn(async move {
     ///     let opened = worker.transact_on(
     ///         |_| Ok(()),
-    ///         |rows| {
-    ///             rows.insert(accounts, 1, &100)?;
-    ///             rows.insert(accounts, 2, &0)
+    ///         async |tx| {
+    ///             tx.insert(accounts, 1, &100).await?;
+    ///             tx.insert(accounts, 2, &0).await
     ///         },
     ///     );
     ///     opened.await.expect("there is room");
@@ -85,10 +88,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     ///             sets.write(accounts, 1)?;
     ///             sets.write(accounts, 2)
     ///         },
-    ///         |rows| {
-    ///             rows.update(accounts, 1, |balance| *balance -= 30)?;
-    ///             rows.update(accounts, 2, |balance| *balance += 30)?;
-    ///             rows.get(accounts, 2)
+    ///         async |tx| {
+    ///             tx.update(accounts, 1, |balance| *balance -= 30).await?;
+    ///             tx.update(accounts, 2, |balance| *balance += 30).await?;
+    ///             tx.get(accounts, 2).await
     ///         },
     ///     );
     ///     assert_eq!(paid.await.expect("it is its own node"), Some(30));
@@ -99,9 +102,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     pub async fn transact_on<T>(
         &self,
         declare: impl FnOnce(&mut Sets<'_, 'e, F, S>) -> Result<(), Error>,
-        mut body: impl FnMut(&mut Rows<'_, 'e, F, S>) -> Result<T, Error>,
+        mut body: impl AsyncFnMut(&mut ClusterTx<'e, F, S>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let mut tx = self.begin().await;
+        tx.is_on_fetched = true;
         if let Err(error) = declare(&mut Sets { tx: &mut tx }) {
             return Err(tx.give_up(error).await);
         }
@@ -140,10 +144,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// Runs the body until it comes to no row that was not fetched. Nothing is locked meanwhile,
     /// and what the body sees may never have been there together. The rows and ranges that its last
     /// run has used are those of the transaction.
-    async fn scout<T>(
-        &mut self,
-        body: &mut impl FnMut(&mut Rows<'_, 'e, F, S>) -> Result<T, Error>,
-    ) -> Result<(), Error> {
+    async fn scout<T>(&mut self, body: &mut impl AsyncFnMut(&mut Self) -> Result<T, Error>) -> Result<(), Error> {
         loop {
             let rows: Vec<u32> = (0..self.state().rows.len() as u32).collect();
             self.fetch(&rows).await?;
@@ -153,9 +154,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             state.rows.iter_mut().for_each(|row| row.intent = Intent::Unknown);
             state.ranges.iter_mut().for_each(|range| range.is_used = false);
             // Only where it has gone counts: what it gives, the run after this one says.
-            let _ = body(&mut Rows { tx: self });
+            let _ = ready(body(self));
             let state = self.state();
-            state.rows.iter_mut().for_each(|row| row.op = Op::Nothing);
+            state.forget_writes();
+            state.undo.clear();
             if !state.is_outside {
                 return Ok(());
             }
@@ -169,17 +171,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         state.forget_unused();
         (state.claims, state.is_scout, state.is_outside) = (claims, false, false);
         if !claims {
-            state.rows.iter_mut().for_each(|row| row.at = None);
+            state.rows.iter_mut().for_each(|row| row.place = Place::Nowhere);
         }
     }
 
     /// Runs once: the transaction is over then, and may be run again.
-    async fn run_on<T>(
-        &mut self,
-        body: &mut impl FnMut(&mut Rows<'_, 'e, F, S>) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+    async fn run_on<T>(&mut self, body: &mut impl AsyncFnMut(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         let value = match self.start().await {
-            Ok(()) => body(&mut Rows { tx: self }),
+            Ok(()) => ready(body(self)),
             Err(error) => return Err(self.give_up(error).await),
         };
         // Whatever the body has made of that.
@@ -241,7 +240,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             .map(|(row, number)| match row.intent {
                 _ if row.owner == id => Ask::Read(number),
                 Intent::Read => Ask::Lease(number),
-                _ if worker.is_one_sided(state, Ask::Lock(number)) => Ask::Lock(number),
+                _ if worker.is_locked_by_verbs(state, row) => Ask::Lock(number),
                 _ => Ask::Read(number),
             })
             .collect();
@@ -251,24 +250,22 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// Reads rows of other nodes that verbs did not find, and locks them by message.
     async fn lock_rest(&mut self) -> Result<(), Error> {
         let id = self.worker.id();
-        let is_left = |row: &Row| row.owner != id && row.intent == Intent::Write && !row.is_locked;
-        let asks = self.ask(Ask::Read, |row| is_left(row) && !row.is_known);
+        let is_left = |row: &Row| row.owner != id && row.intent == Intent::Write && !row.may_be_locked();
+        let asks = self.ask(Ask::Read, |row| is_left(row) && !row.is_known());
         self.round(Phase::Lock, &asks).await?;
-        let asks = self.ask(Ask::Lock, |row| is_left(row) && row.at.is_some());
-        self.lock_rows(asks).await
+        self.acquire(|row| is_left(row) && row.place != Place::Nowhere).await
     }
 
     /// Does everything that can stop the transaction, when the body has run.
     async fn enter(&mut self) -> Result<(), Error> {
         self.reserve_log().await?;
         self.place().await?;
-        self.enter_htm()?;
+        self.acquire_in_htm()?;
         // Rows that are here, or were claimed, are locked once more in any case: that brings the
         // epoch.
         let (id, claims) = (self.worker.id(), self.state().claims);
         let is_left = |row: &Row| row.is_written() && (claims || row.owner == id || !row.is_ready());
-        let asks = self.ask(Ask::Lock, is_left);
-        self.lock_rows(asks).await?;
+        self.acquire(is_left).await?;
         self.worker.fence();
         self.confirm().await?;
         // Leases may have ended while the records were on their way.
@@ -281,49 +278,15 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         }
     }
 
-    /// Locks what is written of this node, and looks again at what is read, at one moment: where
-    /// there is transactional memory. What is left to do, such as memory for values, is done when
-    /// the rows are asked for their locks once more.
-    fn enter_htm(&mut self) -> Result<(), Error> {
-        let db = &self.worker.node.home.db;
-        if !db.engine().has_htm() || db.store.region().is_swapped_by_nic() {
-            return Ok(());
-        }
-        let (id, worker) = (self.worker.id(), Rc::clone(&self.worker));
-        let state = self.state();
-        let is_here = |row: &&mut Row| row.owner == id && row.is_read && !row.is_locked && row.at.is_some();
-        let (mut writes, mut reads) = (Vec::new(), Vec::new());
-        for row in state.rows.iter_mut().filter(is_here) {
-            let seen = ReadEntry { at: row.at.unwrap_or_default(), version: row.seen };
-            if row.is_written() { writes.push(seen) } else { reads.push(seen) }
-        }
-        if !writes.is_empty() && worker.participant().enter(state.holder, &writes, &reads)? {
-            state.rows.iter_mut().filter(is_here).filter(|row| row.is_written()).for_each(|row| row.is_locked = true);
-        }
-        Ok(())
-    }
-
     /// Looks again at what is neither locked nor leased, and then confirms the leases. If both
     /// hold, all that was read was so at one moment in between.
     async fn confirm(&mut self) -> Result<(), Error> {
         if !S::has(Mutation::CommitWithoutValidation) {
-            self.check(|row| !row.is_written() && !row.is_locked && row.lease == 0).await?;
+            self.check(|row| !row.is_written() && !row.may_be_locked() && row.lease == 0).await?;
         }
         match &self.state {
             Some(state) => self.worker.confirm(state),
             None => Ok(()),
         }
-    }
-}
-
-impl Row {
-    /// Whether it is locked, and its new value needs no memory that is not reserved.
-    fn is_ready(&self) -> bool {
-        self.is_locked
-            && match self.op {
-                Op::Put(value) => self.was_there() && self.value.is_some_and(|was| was.length() == value.length()),
-                Op::Remove => true,
-                Op::Nothing | Op::Publish(_) => false,
-            }
     }
 }

@@ -13,14 +13,18 @@ use std::{
     },
     task::{Context, Poll, Waker},
     thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
-use drtm_rdma::{Executor, Fabric, Spawner};
+use drtm_rdma::{Executor, Fabric, NodeId, Spawner};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::{ClusterError, ClusterTx, Node, Worker};
 use crate::{Config, DefaultConfig, Error, Options};
+
+/// How often it is looked whether other nodes have started.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// A node that runs: its threads begin transactions for any other thread, and serve those of other
 /// nodes. Clones are the same.
@@ -31,47 +35,32 @@ use crate::{Config, DefaultConfig, Error, Options};
 /// # Example
 ///
 /// ```
-/// use drtm_htm::NoHtm;
-/// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId};
-/// use drtm_txn::{Builder, Error, Pod, Config, TableDef, cluster::{Cluster, Node, Partition}};
-///
-/// #[derive(Debug)]
-/// struct Plain;
-///
-/// impl Config for Plain {
-///     type Engine = NoHtm;
-/// }
+/// use drtm::{Pod, TableDef, Transaction, cluster::{Cluster, Partition}};
 ///
 /// const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
 ///
 /// // Two nodes, which would be processes or machines; here they are in one process.
-/// let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
-/// let start = |node| {
-///     let builder = Builder::new().memory(16 << 20);
-///     let mut node = Node::<_, Plain>::builder(NoHtm, &fabric, node, builder)?.owners([NodeId(0), NodeId(1)])?;
-///     let accounts = node.table(ACCOUNTS, Partition::by("number", |number| *number))?;
-///     Ok::<_, Error>((Cluster::start(node.start()?, 1)?, accounts))
-/// };
-/// let (one, accounts) = start(NodeId(0))?;
-/// let (two, _) = start(NodeId(1))?;
+/// let mut builder = Cluster::builder().nodes(2);
+/// let accounts = builder.table(ACCOUNTS, Partition::by("number", |number| *number));
+/// let nodes = builder.start()?;
 ///
-/// // Account 1 is on the first node, account 2 on the second.
-/// one.transact(async move |tx| {
-///     tx.insert(accounts, 1, &100).await?;
-///     tx.insert(accounts, 2, &0).await
-/// })
-/// .wait()?;
-/// let paid = two.transact(async move |tx| {
+/// // Account 1 is on the second node, account 2 on the first.
+/// nodes[0]
+///     .transact(async move |tx| {
+///         tx.insert(accounts, 1, &100).await?;
+///         tx.insert(accounts, 2, &0).await
+///     })
+///     .wait()?;
+/// let paid = nodes[1].transact(async move |tx| {
 ///     tx.update(accounts, 1, |balance| *balance -= 30).await?;
 ///     tx.update(accounts, 2, |balance| *balance += 30).await
 /// });
 /// // It is a future, too: `paid.await`.
 /// assert_eq!(paid.wait()?, Some(()));
-/// let all = one.transact(async move |tx| tx.get_many(accounts, [1, 2]).await).wait()?;
+/// let all = nodes[0].transact(async move |tx| tx.get_many(accounts, [1, 2]).await).wait()?;
 /// assert_eq!(all, [Some(70), Some(30)]);
-/// one.close();
-/// two.close();
-/// # Ok::<(), Error>(())
+/// nodes.iter().for_each(Cluster::close);
+/// # Ok::<(), drtm::Error>(())
 /// ```
 pub struct Cluster<F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig> {
     shared: Arc<Shared<F, S>>,
@@ -83,6 +72,8 @@ struct Shared<F: Fabric, S: Config<Engine = F::Engine>> {
     /// Which thread is to run the next transaction.
     next: AtomicUsize,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Leaves the fabric when the threads have ended, if it was joined for this node.
+    leave: fn(&F, NodeId),
 }
 
 /// What a thread is to run.
@@ -246,13 +237,18 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
     ///
     /// When there are no threads, or the fabric has no endpoint for one.
     pub fn start(node: Node<F, S>, threads: usize) -> Result<Self, Error> {
+        Self::start_and_leave(node, threads, |_, _| {})
+    }
+
+    /// Like [`start`](Self::start), but calls `leave` when the threads have ended.
+    pub(super) fn start_and_leave(node: Node<F, S>, threads: usize, leave: fn(&F, NodeId)) -> Result<Self, Error> {
         if threads == 0 {
             let (must_be, is) = ("one or more", "none".to_owned());
             return Err(Error::Config { what: "the number of a node's threads", must_be, is });
         }
         let queues: Vec<_> = (0..threads).map(|_| Arc::new(Queue::new())).collect();
         let next = AtomicUsize::new(0);
-        let shared = Shared { node, queues, next, threads: Mutex::default() };
+        let shared = Shared { node, queues, next, threads: Mutex::default(), leave };
         let cluster = Self { shared: Arc::new(shared) };
         for queue in &cluster.shared.queues {
             cluster.add_thread(Arc::clone(queue))?;
@@ -294,6 +290,37 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
         &self.shared.node
     }
 
+    /// Waits until all nodes answer, which may start later than this one, and blocks this thread.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::Unreachable`] if one does not answer within this time;
+    /// [`ClusterError::Refused`] if one is of another cluster, or has other tables.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use drtm::cluster::Cluster;
+    ///
+    /// for node in Cluster::builder().nodes(3).start()? {
+    ///     node.wait_for_nodes(Duration::from_secs(10))?;
+    /// }
+    /// # Ok::<(), drtm::Error>(())
+    /// ```
+    pub fn wait_for_nodes(&self, within: Duration) -> Result<(), Error> {
+        let begun = Instant::now();
+        loop {
+            match self.transact(async |tx| tx.greet_owners().await).wait() {
+                Err(Error::Cluster(ClusterError::Unreachable { .. })) if begun.elapsed() < within => {
+                    thread::sleep(BETWEEN_LOOKS);
+                }
+                met => return met,
+            }
+        }
+    }
+
     /// Runs `body` in a serializable transaction on one of the node's threads, as
     /// [`Worker::transact`] does. It begins at once, whether or not the future is polled.
     ///
@@ -317,9 +344,12 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Error, Options, Pod, Config, TableDef, cluster::{Cluster, Node, Partition}};
+    /// use drtm::{
+    ///     Builder, Config, Error, Options, Pod, TableDef, Transaction,
+    ///     cluster::{Cluster, Node, Partition},
+    ///     htm::NoHtm,
+    ///     rdma::{LocalConfig, LocalFabric, NodeId},
+    /// };
     ///
     /// #[derive(Debug)]
     /// struct Plain;
@@ -367,7 +397,9 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
     }
 
     /// Ends the node's threads when all transactions that were begun here have ended. The node
-    /// serves no others then. Transactions that are given to it from now on get [`Error::Closed`].
+    /// serves no others then, and leaves the fabric, unless the program has joined it itself: other
+    /// nodes' transactions that need it fail with [`ClusterError::Unreachable`]. Transactions that
+    /// are given to it from now on get [`Error::Closed`].
     ///
     /// # Panics
     ///
@@ -381,12 +413,16 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Shared<F, S> {
     fn close(&self) {
         self.queues.iter().for_each(|queue| queue.close());
         let threads = std::mem::take(&mut *self.threads.lock());
-        for thread in threads {
-            if let Err(panic) = thread.join()
-                && !thread::panicking()
-            {
-                resume_unwind(panic);
-            }
+        if threads.is_empty() {
+            return;
+        }
+        let panicked = threads.into_iter().filter_map(|thread| thread.join().err()).last();
+        // What others have asked this node is answered no more. They would wait for ever.
+        (self.leave)(self.node.fabric(), self.node.id());
+        if let Some(panic) = panicked
+            && !thread::panicking()
+        {
+            resume_unwind(panic);
         }
     }
 }

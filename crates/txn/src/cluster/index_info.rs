@@ -2,9 +2,6 @@
 
 use std::{fmt, marker::PhantomData};
 
-use drtm_rdma::NodeId;
-
-use super::{Partition, table::owner_of};
 use crate::{
     Codec, Error, IndexDef, Key, Uniqueness,
     db::name::Name,
@@ -13,8 +10,8 @@ use crate::{
     tx::encode,
 };
 
-/// What a node knows of an index: which entries a row has, and which node has an entry. Without
-/// types, which the table has.
+/// What a node knows of an index: which entries a row has, and what an entry is found by.
+/// Without types, which the table has.
 pub(super) trait IndexInfo: Send + Sync {
     /// The index's name.
     fn name(&self) -> &'static str;
@@ -22,8 +19,9 @@ pub(super) trait IndexInfo: Send + Sync {
     /// Adds the entries of a row, whose key is of the table's type.
     fn list(&self, row: KeyRef<'_>, value: &[u8], entries: &mut Entries) -> Result<(), Error>;
 
-    /// Which of the owners has an entry.
-    fn owner(&self, entry: KeyRef<'_>, owners: &[NodeId], here: NodeId) -> Result<NodeId, Error>;
+    /// Returns what an entry is found by, by which entries are divided among the owners. It may be
+    /// encoded into `bytes`.
+    fn by<'b>(&self, entry: KeyRef<'_>, bytes: &'b mut Vec<u8>) -> Result<KeyRef<'b>, Error>;
 }
 
 impl fmt::Debug for dyn IndexInfo {
@@ -32,12 +30,13 @@ impl fmt::Debug for dyn IndexInfo {
     }
 }
 
+type Types<K, I, U> = PhantomData<fn() -> (K, I, U)>;
+
 struct Definition<L, K, I, U> {
     name: &'static str,
     number: u16,
     lister: L,
-    partition: Partition<I>,
-    types: PhantomData<fn() -> (K, U)>,
+    types: Types<K, I, U>,
 }
 
 /// What a node is to know of an index, whose entries are in the table of this number.
@@ -45,10 +44,9 @@ pub(super) fn index_info<K: Key, C: Codec, I: Key, U: Uniqueness>(
     def: IndexDef<K, C, I, U>,
     number: u16,
     table: &'static str,
-    partition: Partition<I>,
 ) -> Box<dyn IndexInfo> {
     let lister = lister(def, Name::new(table));
-    Box::new(Definition { name: def.name(), number, lister, partition, types: PhantomData::<fn() -> (K, U)> })
+    Box::new(Definition { name: def.name(), number, lister, types: Types::<K, I, U>::default() })
 }
 
 impl<L: Lister, K: Key, I: Key, U: Uniqueness> IndexInfo for Definition<L, K, I, U> {
@@ -60,9 +58,8 @@ impl<L: Lister, K: Key, I: Key, U: Uniqueness> IndexInfo for Definition<L, K, I,
         self.lister.list(row, value, (self.number, false), entries)
     }
 
-    fn owner(&self, entry: KeyRef<'_>, owners: &[NodeId], here: NodeId) -> Result<NodeId, Error> {
+    fn by<'b>(&self, entry: KeyRef<'_>, bytes: &'b mut Vec<u8>) -> Result<KeyRef<'b>, Error> {
         let key: U::Key<K, I> = entry.decode().ok_or(Error::Key { table: self.name })?;
-        let mut bytes = Vec::new();
-        owner_of((self.name, &self.partition), encode::<I>(&U::by::<K, I>(key), &mut bytes), owners, here)
+        Ok(encode::<I>(&U::by::<K, I>(key), bytes))
     }
 }

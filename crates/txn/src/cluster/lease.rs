@@ -6,14 +6,11 @@ use drtm_rdma::{Fabric, Phase, Port, Verbs};
 use super::{
     ClusterError, Form,
     coordinator::Coordinator,
-    peers::{Glimpse, Locked, Peer, TablePeer, all, at, not_found, one_sided},
+    peers::{Glimpse, Peer, TablePeer, all, at, not_found, one_sided},
     round::keep_first,
-    state::{Intent, Op, Row, State},
+    state::{Place, Row, Sight, State},
 };
 use crate::{Config, Conflict, Error, memory::storage::KeyRef, mutation::Mutation};
-
-/// How often a row is looked up again that was not where it was found.
-const LOOKUPS: u32 = 8;
 
 impl Peer {
     /// Looks a row up, or looks again where it was not where it had been found.
@@ -66,19 +63,13 @@ impl Peer {
 }
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
-    /// Whether verbs take locks and leases of a row: where it can be found by them, and where a
-    /// NIC's swap is atomic with those of processors.
+    /// Returns whether verbs take locks and leases of a row: where it can be found by them, and
+    /// where a NIC's swap is atomic with those of processors.
     pub(super) fn is_leased_by_verbs(&self, row: &Row) -> bool {
         self.protocol().lock == Form::OneSided
             && self.swaps()
-            && !row.is_missed
+            && row.sight == Sight::Unknown
             && self.peer(row.owner).is_some_and(|peer| peer.has(row.table))
-    }
-
-    /// Whether verbs lock a row before the transaction runs, and read it with that.
-    pub(super) fn is_seizable(&self, row: &Row) -> bool {
-        let is_unlocked = row.intent == Intent::Write && row.op == Op::Nothing && !row.is_locked;
-        is_unlocked && !self.commits_whole(row.owner) && self.is_leased_by_verbs(row)
     }
 
     /// Leases and reads rows, all at the same time.
@@ -96,13 +87,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 let peer = self.peer_of(row);
                 async move { peer?.lease(verbs, row.table, row.key.in_bytes(keys), until).await }
             };
-            all(self.endpoint(), rows.iter().map(lease).collect()).await
+            all(self.endpoint(), rows.iter().map(lease)).await
         };
         let mut outcome = Ok(());
         for (row, leased) in rows.iter().zip(leased) {
             let noted = leased.and_then(|(glimpse, end)| {
                 state.rows[*row as usize].lease = end;
-                state.has_glimpsed(*row, glimpse)
+                state.note_glimpsed(*row, glimpse)
             });
             keep_first(&mut outcome, noted);
         }
@@ -111,7 +102,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
 
     /// Finds rows, all at the same time, and notes where they are before anything is done there: a
     /// transaction that is dropped must know what it may have locked.
-    async fn find_all(
+    pub(super) async fn find_all(
         &self,
         state: &mut State<'e, F::Port>,
         phase: Phase,
@@ -126,55 +117,22 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 let peer = self.peer_of(row);
                 async move { peer?.find(verbs, row.table, row.key.in_bytes(keys), is_again).await }
             };
-            all(self.endpoint(), rows.iter().map(find).collect()).await
+            all(self.endpoint(), rows.iter().map(find)).await
         };
         let mut outcome = Ok(());
         for (row, found) in rows.iter().zip(found) {
             let row = &mut state.rows[*row as usize];
             match found {
                 // Not where it was, and found there again: it is about to be taken out.
-                Ok(found) if is_again && found == row.location => (row.at, row.is_missed) = (None, true),
-                Ok(Some(location)) => (row.at, row.location) = (Some(location.handle()), Some(location)),
-                Ok(None) => (row.at, row.location, row.is_missed) = (None, None, true),
+                Ok(found) if found.is_none() || is_again && found == row.location() => {
+                    (row.place, row.sight) = (Place::Nowhere, Sight::Missed);
+                }
+                Ok(Some(location)) => row.place = Place::Found(location),
+                Ok(None) => {}
                 Err(error) => keep_first(&mut outcome, Err(error)),
             }
         }
         outcome
-    }
-
-    /// Locks and reads rows, all at the same time. Those that are not found by verbs are missed.
-    pub(super) async fn seize_all(
-        &self,
-        state: &mut State<'e, F::Port>,
-        phase: Phase,
-        rows: &[u32],
-    ) -> Result<(), Error> {
-        let unknown: Vec<u32> =
-            rows.iter().copied().filter(|row| state.rows[*row as usize].location.is_none()).collect();
-        self.find_all(state, phase, &unknown, false).await?;
-        let mut left = rows.to_vec();
-        let mut outcome = Ok(());
-        for _ in 0..LOOKUPS {
-            left.retain(|row| !state.rows[*row as usize].is_missed);
-            if left.is_empty() {
-                return outcome;
-            }
-            // Each with the line: the last one may turn out to be gone.
-            let locked = self.lock_each(state, phase, (&left, false), |_, _| true).await;
-            let mut moved = Vec::new();
-            for (row, locked) in left.iter().zip(locked) {
-                if let Err(Error::Conflict(Conflict::Moved)) = locked {
-                    state.rows[*row as usize].is_locked = false;
-                    moved.push(*row);
-                    continue;
-                }
-                let seized = state.has_seized(*row, locked, S::has(Mutation::SnapshotsOverwritten));
-                keep_first(&mut outcome, seized.and_then(|()| state.has_a_next_version(*row)));
-            }
-            self.find_all(state, phase, &moved, true).await?;
-            left = moved;
-        }
-        outcome.and(Err(Conflict::Moved.into()))
     }
 
     /// Confirms, at the moment at which a transaction is decided, that its leases hold.
@@ -194,20 +152,5 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let time = self.known_time()?.ok_or_else(unknown)?;
         let now = if S::has(Mutation::LeasesTrustedTooLong) { time.least() } else { time.most() };
         if now < end { Ok(()) } else { Err(Conflict::Expired.into()) }
-    }
-}
-
-impl<P: Port> State<'_, P> {
-    /// Notes that a row was locked, and what it is.
-    fn has_seized(&mut self, number: u32, locked: Result<Locked, Error>, overwrites: bool) -> Result<(), Error> {
-        if let Ok(Locked { lock, value, .. }) = &locked {
-            let (range, ()) = self.arena.values.append(|bytes| {
-                bytes.extend_from_slice(value);
-                Ok(())
-            })?;
-            let row = &mut self.rows[number as usize];
-            (row.value, row.seen, row.is_known, row.is_read) = (Some(range), lock.version(), true, true);
-        }
-        self.has_locked_by_verbs(number, locked, overwrites)
     }
 }

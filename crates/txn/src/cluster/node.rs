@@ -16,9 +16,12 @@ use crate::{Config, Db, DefaultConfig, Error};
 /// # Example
 ///
 /// ```
-/// use drtm_htm::NoHtm;
-/// use drtm_rdma::{Executor, Fabric, LocalConfig, LocalFabric, NodeId};
-/// use drtm_txn::{Builder, Error, Pod, Config, TableDef, cluster::{Node, Partition}};
+/// use drtm::{
+///     Builder, Config, Error, Pod, TableDef, Transaction,
+///     cluster::{Node, Partition},
+///     htm::NoHtm,
+///     rdma::{Executor, Fabric, LocalConfig, LocalFabric, NodeId},
+/// };
 ///
 /// #[derive(Debug)]
 /// struct Plain;
@@ -81,6 +84,10 @@ pub struct Node<F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig> {
 impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
     pub(super) fn new(shared: Shared<F, S>) -> Self {
         Self { shared: Arc::new(shared) }
+    }
+
+    pub(super) fn fabric(&self) -> &F {
+        &self.shared.fabric
     }
 
     /// Which node this is.

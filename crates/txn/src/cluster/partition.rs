@@ -14,7 +14,7 @@ use crate::{Key, memory::storage::KeyRef};
 /// # Example
 ///
 /// ```
-/// use drtm_txn::cluster::Partition;
+/// use drtm::cluster::Partition;
 ///
 /// // All districts of a warehouse are where the warehouse is.
 /// const BY_WAREHOUSE: Partition<(u32, u8)> = Partition::by("warehouse", |key| u64::from(key.0));
@@ -72,7 +72,7 @@ impl<K> Partition<K> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::cluster::Partition;
+    /// use drtm::cluster::Partition;
     ///
     /// /// The first owner has the north, the second the south, and there is nothing else.
     /// const BY_REGION: Partition<(u8, u32)> = Partition::at("region", |key| match key.0 {
@@ -95,29 +95,19 @@ impl<K> Partition<K> {
     /// # Example
     ///
     /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Error, Pod, Config, TableDef, cluster::{Cluster, Node, Partition}};
-    ///
-    /// #[derive(Debug)]
-    /// struct Plain;
-    ///
-    /// impl Config for Plain {
-    ///     type Engine = NoHtm;
-    /// }
+    /// use drtm::{Error, Pod, TableDef, Transaction, cluster::{Cluster, Partition}};
     ///
     /// const PRICES: TableDef<u64, Pod<u64>> = TableDef::hash("prices");
     ///
-    /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
-    /// let builder = Builder::new().memory(16 << 20);
-    /// let mut node = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), builder)?.owners([NodeId(0)])?;
-    /// let prices = node.table(PRICES, Partition::replicated())?;
-    /// let local = node.local()?.table(PRICES)?;
-    /// node.local()?.transact(|tx| tx.insert(local, &7, &100))?;
-    ///
-    /// let cluster = Cluster::start(node.start()?, 1)?;
-    /// assert_eq!(cluster.transact(async move |tx| tx.get(prices, 7).await).wait()?, Some(100));
-    /// let refused = cluster.transact(async move |tx| tx.put(prices, 7, &90).await).wait();
+    /// let mut builder = Cluster::builder();
+    /// let prices = builder.table(PRICES, Partition::replicated());
+    /// builder.load(|db| {
+    ///     let prices = db.table(PRICES)?;
+    ///     db.transact(|tx| tx.insert(prices, 7, &100))
+    /// });
+    /// let nodes = builder.start()?;
+    /// assert_eq!(nodes[0].transact(async move |tx| tx.get(prices, 7).await).wait()?, Some(100));
+    /// let refused = nodes[0].transact(async move |tx| tx.put(prices, 7, &90).await).wait();
     /// assert!(matches!(refused, Err(Error::Replicated { table: "prices" })));
     /// # Ok::<(), Error>(())
     /// ```
@@ -156,6 +146,24 @@ impl<K: Key> Partition<K> {
             },
         };
         Home::Owner((number % owners as u64) as usize)
+    }
+}
+
+/// How a table is divided among the owners, without the type of its keys.
+pub(super) trait Divide: Send + Sync {
+    /// Returns where the row of a key is.
+    fn home(&self, key: KeyRef<'_>, owners: usize) -> Home;
+}
+
+impl<K: Key> Divide for Partition<K> {
+    fn home(&self, key: KeyRef<'_>, owners: usize) -> Home {
+        Self::home(self, key, owners)
+    }
+}
+
+impl fmt::Debug for dyn Divide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Divide(..)")
     }
 }
 

@@ -2,9 +2,7 @@
 //! checking, locking and writing a row.
 
 use std::{
-    cell::Cell,
     future::{Future, poll_fn},
-    pin::Pin,
     sync::Arc,
     task::Poll,
 };
@@ -15,7 +13,7 @@ use drtm_kv::{
 };
 use drtm_rdma::{Endpoint, NodeId, Offset, Port, RegionId, Remote, Verbs};
 
-use super::{ClusterError, wire::Welcome};
+use super::{ClusterError, wire::parts::Welcome};
 use crate::{Conflict, Durability, Error, memory::storage::KeyRef, mutation::Mutation};
 
 /// A node, as its peers reach into its memory.
@@ -96,12 +94,12 @@ impl Peer {
         Ok(Self { node, line: at(welcome.line), durability: welcome.durability, tables })
     }
 
-    /// The region of its memory.
+    /// Returns the region of its memory.
     pub(super) fn region(&self) -> RegionId {
         self.line.region
     }
 
-    /// Whether rows of a table are found one-sidedly.
+    /// Returns whether rows of a table are found one-sidedly.
     pub(super) fn has(&self, table: u16) -> bool {
         matches!(self.tables.get(usize::from(table)), Some(Some(_)))
     }
@@ -144,7 +142,7 @@ impl Peer {
         }, else Ok(Glimpse::Nothing))
     }
 
-    /// Whether a row is as it was read, and no other transaction has it locked.
+    /// Returns whether a row is as it was read, and no other transaction has it locked.
     pub(super) async fn check<P: Port>(
         &self,
         verbs: Verbs<'_, P>,
@@ -217,32 +215,49 @@ async fn open_table<K: Keys, P: Port>(
     Ok((lookup, records))
 }
 
-/// What a failure to look a row up is for a transaction.
+/// Returns what a failure to look a row up is for a transaction.
 pub(super) fn not_found(node: NodeId, source: PeerError) -> Error {
     ClusterError::Lookup { node, source }.into()
 }
 
-/// What a failure of verbs is for a transaction.
+/// Returns what a failure of verbs is for a transaction.
 pub(super) fn one_sided(node: NodeId, source: RemoteError) -> Error {
     ClusterError::OneSided { node, source }.into()
 }
 
+/// How many futures are polled at the same time.
+const AT_ONCE: usize = 128;
+
 /// Runs futures at the same time, and gives what they give, in order. What they post at the same
-/// time shares doorbells.
-pub(super) async fn all<P: Port, T>(endpoint: &Endpoint<P>, futures: Vec<impl Future<Output = T>>) -> Vec<T> {
-    let mut futures: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
-    let left = Cell::new(futures.len());
+/// time shares doorbells. Of many, the later ones begin as the earlier ones end.
+pub(super) async fn all<P: Port, T>(
+    endpoint: &Endpoint<P>,
+    futures: impl ExactSizeIterator<Item = impl Future<Output = T>>,
+) -> Vec<T> {
+    if futures.len() == 0 {
+        return Vec::new();
+    }
+    let mut outputs: Vec<Option<T>> = (0..futures.len()).map(|_| None).collect();
+    let mut waiting = futures.enumerate();
+    let mut running: Vec<_> = waiting.by_ref().take(AT_ONCE).map(|(at, future)| (at, Box::pin(future))).collect();
     poll_fn(|context| {
         endpoint.together(|| {
-            for (future, output) in futures.iter_mut().filter(|(_, output)| output.is_none()) {
-                if let Poll::Ready(value) = Pin::new(future).poll(context) {
-                    *output = Some(value);
-                    left.set(left.get() - 1);
+            let mut next = 0;
+            while let Some((at, future)) = running.get_mut(next) {
+                let Poll::Ready(value) = future.as_mut().poll(context) else {
+                    next += 1;
+                    continue;
+                };
+                outputs[*at] = Some(value);
+                // Another one takes its place, and is polled next.
+                match waiting.next() {
+                    Some((at, future)) => running[next] = (at, Box::pin(future)),
+                    None => drop(running.swap_remove(next)),
                 }
             }
         });
-        if left.get() == 0 { Poll::Ready(()) } else { Poll::Pending }
+        if running.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
-    futures.into_iter().filter_map(|(_, output)| output).collect()
+    outputs.into_iter().flatten().collect()
 }

@@ -35,7 +35,7 @@ pub(super) struct Forms {
 /// # Example
 ///
 /// ```
-/// use drtm_txn::cluster::{Form, Protocol};
+/// use drtm::cluster::{Form, Protocol};
 ///
 /// assert_eq!(Protocol::named("fasst"), Some(Protocol::FASST));
 /// // Reads by verbs, and everything else by message.
@@ -106,7 +106,7 @@ impl Protocol {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::cluster::Protocol;
+    /// use drtm::cluster::Protocol;
     ///
     /// let names: Vec<_> = Protocol::with_names().map(|protocol| protocol.name).collect();
     /// assert_eq!(names, ["fasst", "farm", "drtm-occ", "drtm+h", "auto", "drtm"]);

@@ -5,10 +5,7 @@ use std::ops::{Bound, Range};
 use drtm_rdma::NodeId;
 use smallvec::SmallVec;
 
-use crate::{
-    memory::arena::ArenaKey,
-    tx::position::{Ends, Way},
-};
+use crate::{memory::arena::ArenaKey, tx::position::Way};
 
 /// A range that is read in each run of a transaction, before its body.
 #[derive(Clone, Debug)]
@@ -30,10 +27,10 @@ pub(super) struct FetchedRange {
 }
 
 impl FetchedRange {
-    /// Returns whether it is the range of a table with these ends, read in this order. The keys
-    /// that it has are in `keys`.
-    pub(super) fn is(&self, table: u16, ends: &Ends, way: Way, keys: &[u8]) -> bool {
-        let bounds = self.bounds.map(|bound| bound.map(|key| key.in_bytes(keys)));
-        (self.table, self.way) == (table, way) && bounds == ends.bounds()
+    /// Returns whether it is the range of a table with these ends, read in this order. The keys of
+    /// both are in `keys`.
+    pub(super) fn is(&self, table: u16, bounds: [Bound<ArenaKey>; 2], way: Way, keys: &[u8]) -> bool {
+        let of = |bounds: [Bound<ArenaKey>; 2]| bounds.map(|bound| bound.map(|key| key.in_bytes(keys)));
+        (self.table, self.way) == (table, way) && of(self.bounds) == of(bounds)
     }
 }

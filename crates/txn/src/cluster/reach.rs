@@ -4,23 +4,20 @@ use std::rc::Rc;
 
 use drtm_kv::RemoteError;
 use drtm_rdma::{Atomicity, Fabric, Phase, VerbError};
+use smallvec::SmallVec;
 
 use super::{
     ClusterError, Form,
     ask::Ask,
     coordinator::Coordinator,
-    peers::{Glimpse, Locked, Peer, all},
+    peers::{Glimpse, Peer, all},
     round::keep_first,
-    state::{Op, Row, State},
+    state::{Hold, Op, Place, Row, Sight, State},
 };
-use crate::{
-    Config, Conflict, Error,
-    commit::epoch::{has_version_in, version_in},
-    mutation::Mutation,
-};
+use crate::{Config, Conflict, Error, commit::epoch::version_in, mutation::Mutation};
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
-    /// Whether verbs may swap state words: all that others do to these is atomic with that.
+    /// Returns whether verbs may swap state words: all that others do to these is atomic with that.
     pub(super) fn swaps(&self) -> bool {
         match self.endpoint().capabilities().atomicity {
             Atomicity::Global => true,
@@ -29,65 +26,56 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
-    /// Whether a request to another node is carried out by verbs.
-    pub(super) fn is_one_sided(&self, state: &State<'e, F::Port>, ask: Ask) -> bool {
-        if let Ask::Log(_) | Ask::Void(_) = ask {
-            return self.logs_by_verbs(state.node_of(ask));
-        }
+    /// Returns whether verbs carry a request to another node out.
+    pub(super) fn is_by_verbs(&self, state: &State<'e, F::Port>, ask: Ask) -> bool {
+        let row = |number: u32| &state.rows[number as usize];
         match ask {
-            Ask::Read(row) => {
-                let row = &state.rows[row as usize];
+            Ask::Read(number) => {
+                let Row { sight, owner, table, .. } = *row(number);
                 state.forms.read == Form::OneSided
-                    && !row.is_missed
-                    && self.peer(row.owner).is_some_and(|peer| peer.has(row.table))
+                    && sight != Sight::Missed
+                    && self.peer(owner).is_some_and(|peer| peer.has(table))
             }
-            Ask::Check(row) => state.rows[row as usize].location.is_some(),
-            Ask::Lock(row) => {
-                state.forms.lock == Form::OneSided
-                    && !self.commits_whole(state.rows[row as usize].owner)
-                    && self.swaps()
-                    && !state.claims
-                    && (state.rows[row as usize].keeps_its_length() || self.is_seizable(&state.rows[row as usize]))
-            }
-            Ask::Lease(row) => self.is_leased_by_verbs(&state.rows[row as usize]),
-            Ask::Apply(row) => state.is_written_by_verbs(row),
+            Ask::Lease(number) => self.is_leased_by_verbs(row(number)),
+            Ask::Lock(number) => self.is_locked_by_verbs(state, row(number)),
+            Ask::Unlock(number) => matches!(row(number).hold, Hold::Swapping(_)),
+            Ask::Check(number) => row(number).location().is_some(),
+            Ask::Apply(part) => state.parts.is_by_verbs(part),
+            Ask::Log(_) | Ask::Void(_) => self.logs_by_verbs(ask.node(state)),
             _ => false,
         }
     }
 
-    /// Carries requests out by verbs, all at the same time.
+    /// Carries requests out by verbs, all of a kind at the same time.
+    ///
+    /// # Errors
+    ///
+    /// The first that there is.
     pub(super) async fn reach(&self, state: &mut State<'e, F::Port>, phase: Phase, asks: &[Ask]) -> Result<(), Error> {
-        let mut outcome = Ok(());
         if let [Ask::Log(_) | Ask::Void(_), ..] = asks {
             return self.write_log(state, phase, asks).await;
         }
-        let of_kind = |kind: fn(Ask) -> Option<u32>| -> Vec<u32> { asks.iter().filter_map(|ask| kind(*ask)).collect() };
-        let reads = of_kind(|ask| if let Ask::Read(row) = ask { Some(row) } else { None });
-        if !reads.is_empty() {
-            keep_first(&mut outcome, self.read_all(state, phase, &reads).await);
+        let of =
+            |kind: fn(Ask) -> Option<u32>| -> SmallVec<[u32; 16]> { asks.iter().copied().filter_map(kind).collect() };
+        let mut outcome = Ok(());
+        let rows = of(|ask| if let Ask::Read(row) = ask { Some(row) } else { None });
+        keep_first(&mut outcome, self.read_all(state, phase, &rows).await);
+        let rows = of(|ask| if let Ask::Lease(row) = ask { Some(row) } else { None });
+        keep_first(&mut outcome, self.lease_all(state, phase, &rows).await);
+        let rows = of(|ask| if let Ask::Lock(row) = ask { Some(row) } else { None });
+        keep_first(&mut outcome, self.lock_by_verbs(state, phase, &rows).await);
+        let rows = of(|ask| if let Ask::Unlock(row) = ask { Some(row) } else { None });
+        keep_first(&mut outcome, self.unlock_by_verbs(state, phase, &rows).await);
+        let rows = of(|ask| if let Ask::Check(row) = ask { Some(row) } else { None });
+        keep_first(&mut outcome, self.check_all(state, phase, &rows).await);
+        for part in of(|ask| if let Ask::Apply(part) = ask { Some(part) } else { None }) {
+            let rows: SmallVec<[u32; 16]> = state.parts.rows_of(part).into();
+            keep_first(&mut outcome, self.write_all(state, phase, &rows).await);
         }
-        let checks = of_kind(|ask| if let Ask::Check(row) = ask { Some(row) } else { None });
-        if !checks.is_empty() {
-            keep_first(&mut outcome, self.check_all(state, phase, &checks).await);
-        }
-        let leases = of_kind(|ask| if let Ask::Lease(row) = ask { Some(row) } else { None });
-        if !leases.is_empty() {
-            keep_first(&mut outcome, self.lease_all(state, phase, &leases).await);
-        }
-        let mut locks = of_kind(|ask| if let Ask::Lock(row) = ask { Some(row) } else { None });
-        let seized: Vec<u32> = locks.extract_if(.., |row| self.is_seizable(&state.rows[*row as usize])).collect();
-        if !seized.is_empty() {
-            keep_first(&mut outcome, self.seize_all(state, phase, &seized).await);
-        }
-        if !locks.is_empty() {
-            keep_first(&mut outcome, self.lock_all(state, phase, &locks).await);
-        }
-        let writes = of_kind(|ask| if let Ask::Apply(row) = ask { Some(row) } else { None });
-        keep_first(&mut outcome, self.write_all(state, phase, &writes).await);
         outcome
     }
 
-    /// The memory of the node of a row that was looked up there.
+    /// Returns the memory of the node of a row that was looked up there.
     pub(super) fn peer_of(&self, row: &Row) -> Result<Rc<Peer>, Error> {
         self.peer(row.owner).ok_or_else(|| ClusterError::NotHere { node: row.owner }.into())
     }
@@ -104,7 +92,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let (peer, table, key) = (self.peer_of(row), row.table, row.key.in_bytes(&state.arena.keys));
             async move { peer?.find(verbs, table, key, false).await.map(drop) }
         };
-        all(self.endpoint(), others.iter().map(look).collect()).await.into_iter().collect()
+        all(self.endpoint(), others.iter().map(look)).await.into_iter().collect()
     }
 
     async fn read_all(&self, state: &mut State<'e, F::Port>, phase: Phase, rows: &[u32]) -> Result<(), Error> {
@@ -116,11 +104,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 let peer = self.peer_of(row);
                 async move { peer?.read(verbs, row.table, row.key.in_bytes(keys), holder).await }
             };
-            all(self.endpoint(), rows.iter().map(look).collect()).await
+            all(self.endpoint(), rows.iter().map(look)).await
         };
         let mut outcome = Ok(());
         for (row, glimpse) in rows.iter().zip(glimpses) {
-            let read = glimpse.and_then(|glimpse| state.has_glimpsed(*row, glimpse));
+            let read = glimpse.and_then(|glimpse| state.note_glimpsed(*row, glimpse));
             state.blame(Some(*row), &read);
             keep_first(&mut outcome, read);
         }
@@ -135,11 +123,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 let row = &state.rows[*number as usize];
                 let peer = self.peer_of(row);
                 async move {
-                    let Some(location) = row.location else { return Err(Conflict::Validation.into()) };
+                    let Some(location) = row.location() else { return Err(Conflict::Validation.into()) };
                     peer?.check(verbs, row.table, row.key.in_bytes(keys), (location, row.seen), holder, S::has).await
                 }
             };
-            all(self.endpoint(), rows.iter().map(check).collect()).await
+            all(self.endpoint(), rows.iter().map(check)).await
         };
         let mut outcome = Ok(());
         for (row, checked) in rows.iter().zip(checked) {
@@ -147,52 +135,6 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             keep_first(&mut outcome, checked);
         }
         outcome
-    }
-
-    async fn lock_all(&self, state: &mut State<'e, F::Port>, phase: Phase, rows: &[u32]) -> Result<(), Error> {
-        let is_last = |state: &State<'e, F::Port>, number: u32| {
-            let is_here = |other: &&u32| state.rows[**other as usize].owner == state.rows[number as usize].owner;
-            rows.iter().rfind(is_here) == Some(&number)
-        };
-        let locked = self.lock_each(state, phase, (rows, true), is_last).await;
-        let mut outcome = Ok(());
-        for (row, locked) in rows.iter().zip(locked) {
-            let locked = state.has_locked_by_verbs(*row, locked, S::has(Mutation::SnapshotsOverwritten));
-            state.blame(Some(*row), &locked);
-            keep_first(&mut outcome, locked);
-        }
-        for row in rows {
-            keep_first(&mut outcome, state.has_a_next_version(*row));
-        }
-        outcome
-    }
-
-    /// Locks rows, all at the same time. With those that are `last`, or taken late, comes the line
-    /// of their owners. If they are known, the values of those that have not changed are not read.
-    pub(super) async fn lock_each(
-        &self,
-        state: &mut State<'e, F::Port>,
-        phase: Phase,
-        (rows, are_known): (&[u32], bool),
-        is_last: impl Fn(&State<'e, F::Port>, u32) -> bool,
-    ) -> Vec<Result<Locked, Error>> {
-        let (verbs, holder) = (self.endpoint().during(phase), (state.holder, self.leases()));
-        for row in rows {
-            // Until it is known that it is not.
-            state.rows[*row as usize].is_locked = true;
-        }
-        let state = &*state;
-        let lock = |number: &u32| {
-            let row = &state.rows[*number as usize];
-            let (peer, is_last) = (self.peer_of(row), is_last(state, *number));
-            async move {
-                let Some(location) = row.location else { return Err(Conflict::Moved.into()) };
-                let key = row.key.in_bytes(&state.arena.keys);
-                let seen = (are_known && row.is_read).then_some(row.seen);
-                peer?.lock(verbs, row.table, key, (location, seen), holder, (is_last, S::has)).await
-            }
-        };
-        all(self.endpoint(), rows.iter().map(lock).collect()).await
     }
 
     /// Posts the writes of rows that were locked by verbs.
@@ -239,7 +181,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             }
             Err(source) => keep_first(outcome, Err(ClusterError::OneSided { node: owner, source }.into())),
         }
-        state.rows[number as usize].is_sent = true;
+        state.rows[number as usize].hold = Hold::Sent;
         Room::Enough
     }
 }
@@ -251,80 +193,42 @@ enum Room {
     None,
 }
 
-impl Row {
-    /// Whether it was read one-sidedly, and is given a value as long as the one that was read.
-    fn keeps_its_length(&self) -> bool {
-        let Op::Put(value) = self.op else { return false };
-        let is_there = self.location.is_some_and(|location| self.at == Some(location.handle()));
-        is_there && self.value.is_some_and(|read| read.length() == value.length())
-    }
-}
-
 impl<P: drtm_rdma::Port> State<'_, P> {
-    /// Whether a row is written by verbs: it was locked so, and its owner need not keep what it
-    /// was.
+    /// Returns whether a row is written by verbs: it was locked so, and its owner need not keep
+    /// what it was.
     pub(super) fn is_written_by_verbs(&self, number: u32) -> bool {
         let Op::Put(value) = self.rows[number as usize].op else { return false };
         let is_plain = self.owner_of(number).is_some_and(|owner| owner.is_plain);
         is_plain && self.lock_of(number).is_some_and(|lock| lock.value_length() == value.length())
     }
 
-    pub(super) fn has_glimpsed(&mut self, number: u32, glimpse: Glimpse) -> Result<(), Error> {
+    /// Notes what verbs have found of a row.
+    pub(super) fn note_glimpsed(&mut self, number: u32, glimpse: Glimpse) -> Result<(), Error> {
         let row = &mut self.rows[number as usize];
         match glimpse {
             Glimpse::Record { location, version, value } => {
                 let at = location.handle();
-                if row.is_read && (row.at != Some(at) || row.seen != version) {
+                if row.is_read() && (row.at() != Some(at) || row.seen != version) {
                     return Err(Conflict::Validation.into());
                 }
-                (row.at, row.location, row.seen) = (Some(at), Some(location), version);
+                (row.place, row.seen) = (Place::Found(location), version);
                 let (range, ()) = self.arena.values.append(|bytes| {
                     bytes.extend_from_slice(&value);
                     Ok(())
                 })?;
-                (row.value, row.is_known, row.is_read) = (Some(range), true, true);
+                (row.value, row.sight) = (Some(range), Sight::Read);
                 Ok(())
             }
             Glimpse::Busy(location) => {
-                row.at = row.at.or(Some(location.handle()));
+                if row.place == Place::Nowhere {
+                    row.place = Place::At(location.handle());
+                }
                 Err(Conflict::Locked.into())
             }
             Glimpse::Nothing => {
-                row.is_missed = true;
+                row.sight = Sight::Missed;
                 Ok(())
             }
-        }
-    }
-
-    pub(super) fn has_locked_by_verbs(
-        &mut self,
-        number: u32,
-        locked: Result<Locked, Error>,
-        overwrites: bool,
-    ) -> Result<(), Error> {
-        let Locked { lock, line, .. } = match locked {
-            Ok(locked) => locked,
-            Err(error) => {
-                // A conflict says that the lock was not taken, or has been given up.
-                self.rows[number as usize].is_locked = !matches!(error, Error::Conflict(_));
-                return Err(error);
-            }
-        };
-        let before = lock.version();
-        self.locks.push((number, lock));
-        let node = self.rows[number as usize].owner;
-        if let Some([epoch, open]) = line {
-            self.owner(node).has_number(epoch, open == 0 || overwrites);
-        }
-        self.has_locked(number, before)
-    }
-
-    /// Whether a row that is locked can be given a version in its owner's epoch. Its owner finds it
-    /// one in a later epoch, once it locks the row itself.
-    pub(super) fn has_a_next_version(&self, number: u32) -> Result<(), Error> {
-        match self.lock_of(number) {
-            Some(lock) if !has_version_in(self.epoch_of(number), lock.version()) => Err(Conflict::Locked.into()),
-            _ => Ok(()),
         }
     }
 }

@@ -10,12 +10,12 @@ use super::{
     adapt::Board,
     log::{LogConfig, OnlyLogged},
     participant::Home,
-    wire::Welcome,
+    wire::parts::Welcome,
 };
 use crate::{Config, Db};
 
 /// The version of what nodes say to each other.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// What all handles of a node share.
 pub(super) struct Shared<F: Fabric, S: Config> {

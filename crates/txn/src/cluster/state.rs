@@ -1,166 +1,38 @@
 //! What a running transaction knows: its rows, the guards of rows that are not there, and the
 //! owners that it has asked.
 
-use std::{
-    cell::RefCell,
-    cmp::Ordering,
-    ops::{Bound, Range, RangeBounds as _},
-    rc::Rc,
+mod finder;
+mod guards;
+mod parts;
+mod ranges;
+mod row;
+
+use std::{cell::RefCell, cmp::Ordering, rc::Rc};
+
+use drtm_kv::{Holder, ROUND_TURNS, RecordLock};
+use drtm_rdma::{NodeId, Pending, Port, Time, rpc::Posted};
+
+use self::finder::{Finder, INDEX_FROM};
+pub(super) use self::{
+    guards::Guards,
+    parts::{Part, Parts},
+    ranges::{Puts, Span},
+    row::{Hold, Intent, Op, Place, Row, Sight},
 };
 
-use drtm_kv::{Handle, Holder, Location, ROUND_TURNS, RecordLock, Version};
-use drtm_rdma::{NodeId, Pending, Port, Time, rpc::Posted};
-use rustc_hash::FxHashMap;
-
-use super::{ask::Asked, log::Logging, protocol::Forms, ranges::FetchedRange};
+use super::{ask::Ask, log::Logging, protocol::Forms, ranges::FetchedRange, undo::Undo};
 use crate::{
     Conflict, Error,
     index::RowEntries,
     memory::{
-        arena::{Arena, ArenaKey, ArenaRange},
-        storage::{Absence, KeyRef},
+        arena::{Arena, ArenaRange},
+        storage::KeyRef,
     },
-    tx::position::{Ends, Way},
 };
-
-/// From how many rows on they are looked up by an index.
-const INDEX_FROM: usize = if cfg!(test) { 4 } else { 32 };
 
 /// Values of which a state keeps so many bytes for its next transaction, and so many rows.
 const KEPT_BYTES: usize = 1 << 20;
 const KEPT_ROWS: usize = 1 << 12;
-
-/// What a transaction does to a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Op {
-    Nothing,
-    /// Gives it this value.
-    Put(ArenaRange),
-    /// Makes a record visible that was made with this value.
-    Publish(ArenaRange),
-    Remove,
-}
-
-/// What a transaction that fetches its rows before it runs is going to do with one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Intent {
-    /// It is not known.
-    #[default]
-    Unknown,
-    Read,
-    Write,
-}
-
-/// A row that a transaction has come to.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
-    pub(super) table: u16,
-    pub(super) owner: NodeId,
-    pub(super) key: ArenaKey,
-    /// Its record, if it is known to have one.
-    pub(super) at: Option<Handle>,
-    /// The same as its peers know it, if it was read one-sidedly.
-    pub(super) location: Option<Location>,
-    /// Whether it was missed one-sidedly, so that its owner has to be asked.
-    pub(super) is_missed: bool,
-    /// The version that the record had.
-    pub(super) seen: Version,
-    /// The value that was read.
-    pub(super) value: Option<ArenaRange>,
-    pub(super) op: Op,
-    /// Whether it was looked up.
-    pub(super) is_known: bool,
-    /// Whether the transaction relies on what it saw: then the version must not have changed.
-    pub(super) is_read: bool,
-    /// Whether the transaction has made the record.
-    pub(super) is_made: bool,
-    /// Whether the transaction has the record locked, or may have.
-    pub(super) is_locked: bool,
-    /// Whether its change has been sent to its owner.
-    pub(super) is_sent: bool,
-    /// Whether the transaction has conflicted with another about it.
-    pub(super) is_contended: bool,
-    pub(super) intent: Intent,
-    /// Until when it is leased; zero if it is not.
-    pub(super) lease: u64,
-    /// Whether its table is replicated: what was read of it stays so.
-    pub(super) is_final: bool,
-}
-
-impl Row {
-    fn new(table: u16, owner: NodeId, key: ArenaKey) -> Self {
-        Self {
-            table,
-            owner,
-            key,
-            at: None,
-            location: None,
-            is_missed: false,
-            seen: Version::default(),
-            value: None,
-            op: Op::Nothing,
-            is_known: false,
-            is_read: false,
-            is_made: false,
-            is_locked: false,
-            is_sent: false,
-            is_contended: false,
-            intent: Intent::Unknown,
-            lease: 0,
-            is_final: false,
-        }
-    }
-
-    /// Whether the row was there when it was looked up.
-    pub(super) fn was_there(&self) -> bool {
-        self.at.is_some() && !self.seen.is_removed()
-    }
-
-    /// Whether the row is there for the transaction itself.
-    pub(super) fn is_there(&self) -> bool {
-        match self.op {
-            Op::Nothing => self.was_there(),
-            Op::Put(_) | Op::Publish(_) => true,
-            Op::Remove => false,
-        }
-    }
-
-    pub(super) fn is_written(&self) -> bool {
-        self.op != Op::Nothing
-    }
-}
-
-/// A range of an owner's rows that is being read.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ScannedRange {
-    pub(super) table: u16,
-    pub(super) owner: NodeId,
-    /// Where the rows begin and end that were not read yet.
-    pub(super) low: Bound<ArenaKey>,
-    pub(super) high: Bound<ArenaKey>,
-    /// From which end it is read.
-    pub(super) way: Way,
-    /// How many rows are wanted at once, at most.
-    pub(super) most: u32,
-    /// Whether the table is replicated: what was read of it stays so.
-    pub(super) is_final: bool,
-    pub(super) is_whole: bool,
-}
-
-impl ScannedRange {
-    /// Whether a key is of what was not read yet. The keys that it has are in these bytes.
-    pub(super) fn has(&self, key: KeyRef<'_>, keys: &[u8]) -> bool {
-        let range = (self.low.map(|key| key.in_bytes(keys)), self.high.map(|key| key.in_bytes(keys)));
-        range.contains(&key)
-    }
-}
-
-/// Where a key was missing.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Missing {
-    pub(super) owner: NodeId,
-    pub(super) absence: Absence,
-}
 
 /// An owner, as a transaction knows it.
 #[derive(Clone, Copy, Debug)]
@@ -201,7 +73,7 @@ impl Owner {
         }
     }
 
-    /// Whether no name can have come round since the transaction began there.
+    /// Returns whether no name can have come round since the transaction began there.
     fn is_within_round(&self) -> bool {
         self.first.is_none_or(|first| self.last.wrapping_sub(first) < ROUND_TURNS)
     }
@@ -219,7 +91,7 @@ pub(super) enum Culprit {
 #[derive(Debug)]
 pub(super) struct Sent<'e, P: Port> {
     pub(super) posted: Posted<'e, P>,
-    pub(super) asked: Vec<Asked>,
+    pub(super) asked: Vec<Ask>,
 }
 
 /// Unlocks that were sent while the transaction's state was the body's. The state has them, too, so
@@ -232,8 +104,11 @@ pub(super) struct State<'e, P: Port> {
     /// The name under which it locks.
     pub(super) holder: Holder,
     pub(super) rows: Vec<Row>,
-    pub(super) missing: Vec<Missing>,
-    pub(super) spans: Vec<ScannedRange>,
+    /// The guards of what it has found missing.
+    pub(super) guards: Guards,
+    /// The parts of the ranges that it reads.
+    pub(super) spans: Vec<Span>,
+    puts: Puts,
     /// Ranges that it fetches before it runs.
     pub(super) ranges: Vec<FetchedRange>,
     pub(super) owners: Vec<Owner>,
@@ -241,8 +116,10 @@ pub(super) struct State<'e, P: Port> {
     /// What is under way. It is kept here, and not in the future that waits, so that it is known
     /// however the waiting ends.
     pub(super) sent: Vec<Sent<'e, P>>,
-    /// Locks that were taken one-sidedly.
-    pub(super) locks: Vec<(u32, RecordLock)>,
+    /// Locks that were taken by verbs.
+    pub(super) locks: Vec<RecordLock>,
+    /// What it writes, by the nodes that carry it out.
+    pub(super) parts: Parts,
     /// Rows that are being written one-sidedly.
     pub(super) written: Vec<(NodeId, Pending<'e, P, ()>)>,
     /// What it has in the rings of backups.
@@ -272,8 +149,10 @@ pub(super) struct State<'e, P: Port> {
     pub(super) culprit: Option<Culprit>,
     /// The entries of the row that is being written.
     pub(super) entries: RowEntries,
-    /// The numbers of the first `indexed` rows, by hashes of their tables and keys.
-    index: FxHashMap<u64, u32>,
+    /// What its writes were, since its first savepoint.
+    pub(super) undo: Undo<Op>,
+    /// The numbers of the first `indexed` rows, by their tables and keys.
+    finder: Finder,
     indexed: usize,
 }
 
@@ -283,13 +162,15 @@ impl<P: Port> State<'_, P> {
             holder,
             forms,
             rows: Vec::new(),
-            missing: Vec::new(),
+            guards: Guards::default(),
             spans: Vec::new(),
+            puts: Puts::default(),
             ranges: Vec::new(),
             owners: Vec::new(),
             arena: Arena::default(),
             sent: Vec::new(),
             locks: Vec::new(),
+            parts: Parts::default(),
             written: Vec::new(),
             log: Logging::default(),
             is_decided: false,
@@ -303,25 +184,29 @@ impl<P: Port> State<'_, P> {
             is_outside: false,
             culprit: None,
             entries: RowEntries::default(),
-            index: FxHashMap::default(),
+            undo: Undo::default(),
+            finder: Finder::default(),
             indexed: 0,
         }
     }
 
     /// Forgets everything, for the next transaction.
     pub(super) fn clear(&mut self) {
+        self.undo.clear();
         if self.arena.values.len() > KEPT_BYTES || self.rows.len() > KEPT_ROWS {
-            *self = Self::new(self.holder, self.forms);
+            *self = Self { undo: std::mem::take(&mut self.undo), ..Self::new(self.holder, self.forms) };
             return;
         }
         self.rows.clear();
-        self.missing.clear();
+        self.guards.clear();
         self.spans.clear();
+        self.puts.clear();
         self.ranges.clear();
         self.owners.clear();
         self.arena.clear();
         self.sent.clear();
         self.locks.clear();
+        self.parts.clear();
         self.written.clear();
         self.log.clear();
         (self.is_decided, self.is_over, self.claims, self.culprit) = (false, false, false, None);
@@ -331,10 +216,14 @@ impl<P: Port> State<'_, P> {
 
     /// Forgets the numbers of rows, which are going to change.
     fn forget_index(&mut self) {
-        if self.indexed > 0 {
-            self.index.clear();
-            self.indexed = 0;
-        }
+        self.finder.clear();
+        self.indexed = 0;
+    }
+
+    /// Forgets what becomes of rows.
+    pub(super) fn forget_writes(&mut self) {
+        self.rows.iter_mut().for_each(|row| row.op = Op::Nothing);
+        self.puts.clear();
     }
 
     /// Forgets the rows and ranges that the last run of a body has not used, when the transaction
@@ -348,57 +237,24 @@ impl<P: Port> State<'_, P> {
     /// Forgets everything but which rows there were, for the next run of a transaction that locks
     /// them first.
     pub(super) fn clear_for_claims(&mut self) {
-        for row in &mut self.rows {
-            // Records that were made for this transaction have been taken out.
-            let at = if row.is_made { None } else { row.at };
-            let Row { seen, intent, is_contended, is_final, .. } = *row;
-            *row = Row { at, seen, intent, is_contended, is_final, ..Row::new(row.table, row.owner, row.key) };
-        }
-        self.missing.clear();
+        self.rows.iter_mut().for_each(|row| *row = row.again());
+        self.guards.clear();
         self.spans.clear();
+        self.puts.clear();
         self.ranges.iter_mut().for_each(|range| range.spans = 0..0);
         self.owners.iter_mut().for_each(|owner| *owner = Owner::new(owner.node));
         self.arena.values.truncate(0);
         self.sent.clear();
         self.locks.clear();
+        self.parts.clear();
         self.written.clear();
         self.log.clear_for_claims();
+        self.undo.clear();
         self.claims_until = None;
         (self.is_decided, self.is_over, self.claims, self.culprit) = (false, false, true, None);
     }
 
-    /// Keeps the ends of a range until the transaction ends.
-    pub(super) fn keep_ends(&mut self, ends: &Ends) -> Result<[Bound<ArenaKey>; 2], Error> {
-        let mut keep = |bound: Bound<KeyRef<'_>>| {
-            Ok::<_, Error>(match bound {
-                Bound::Included(key) => Bound::Included(self.arena.keep_key(key)?),
-                Bound::Excluded(key) => Bound::Excluded(self.arena.keep_key(key)?),
-                Bound::Unbounded => Bound::Unbounded,
-            })
-        };
-        let [low, high] = ends.bounds();
-        Ok([keep(low)?, keep(high)?])
-    }
-
-    /// Adds the parts of a range that these nodes have, of which so many rows are wanted at once.
-    /// Returns their numbers.
-    pub(super) fn add_spans(
-        &mut self,
-        table: u16,
-        [low, high]: [Bound<ArenaKey>; 2],
-        way: Way,
-        nodes: &[NodeId],
-        (most, is_final): (usize, bool),
-    ) -> Range<usize> {
-        let (first, most) = (self.spans.len(), u32::try_from(most).unwrap_or(u32::MAX));
-        for owner in nodes.iter().copied() {
-            self.owner(owner);
-            self.spans.push(ScannedRange { table, owner, low, high, way, most, is_final, is_whole: false });
-        }
-        first..self.spans.len()
-    }
-
-    /// The number of a row, which is added if the transaction has not come to it yet.
+    /// Returns the number of a row, which is added if the transaction has not come to it yet.
     pub(super) fn row(&mut self, table: u16, key: KeyRef<'_>, owner: NodeId) -> Result<u32, Error> {
         if let Some(row) = self.find(table, key) {
             return Ok(row);
@@ -415,17 +271,16 @@ impl<P: Port> State<'_, P> {
         if self.rows.len() < INDEX_FROM {
             return self.rows.iter().position(is_it).map(|row| row as u32);
         }
-        for (row, number) in self.rows[self.indexed..].iter().zip(self.indexed as u32..) {
-            // Of rows with the same hash, the first is in the index.
-            self.index.entry(hash(row.table, row.key.in_bytes(keys))).or_insert(number);
-        }
+        let hash_of = |number: u32| {
+            let row = &self.rows[number as usize];
+            hash(row.table, row.key.in_bytes(keys))
+        };
+        (self.indexed..self.rows.len()).for_each(|number| self.finder.add(number as u32, hash_of));
         self.indexed = self.rows.len();
-        let first = *self.index.get(&hash(table, key))?;
-        let others = self.rows[first as usize..].iter().position(is_it);
-        others.map(|behind| first + behind as u32)
+        self.finder.find(hash(table, key), |number| is_it(&self.rows[number as usize]))
     }
 
-    /// What is known of an owner.
+    /// Returns what is known of an owner.
     pub(super) fn owner(&mut self, node: NodeId) -> &mut Owner {
         let known = self.owners.iter().position(|owner| owner.node == node);
         let at = known.unwrap_or_else(|| {
@@ -435,43 +290,65 @@ impl<P: Port> State<'_, P> {
         &mut self.owners[at]
     }
 
-    /// What is known of a row's owner.
+    /// Returns what is known of a row's owner.
     pub(super) fn owner_of(&self, row: u32) -> Option<&Owner> {
         let node = self.rows[row as usize].owner;
         self.owners.iter().find(|owner| owner.node == node)
     }
 
-    /// The epoch in which the transaction commits at an owner.
+    /// Returns the epoch in which the transaction commits at an owner.
     pub(super) fn epoch_at(&self, node: NodeId) -> u64 {
         self.owners.iter().find(|owner| owner.node == node).map_or(0, |owner| owner.epoch)
     }
 
-    /// A row's lock, if it was taken one-sidedly.
+    /// Returns a row's lock, if it was taken by verbs.
     pub(super) fn lock_of(&self, row: u32) -> Option<&RecordLock> {
-        self.locks.iter().find(|(locked, _)| *locked == row).map(|(_, lock)| lock)
+        let Hold::Swapped(lock) = self.rows[row as usize].hold else { return None };
+        self.locks.get(lock as usize)
     }
 
-    /// Whether nothing that was validated can have come round meanwhile.
+    /// Notes what becomes of a row.
+    pub(super) fn note(&mut self, number: u32, op: Op) {
+        let row = &mut self.rows[number as usize];
+        self.undo.note(number, row.op);
+        let op = match op {
+            // What was never there is as it was.
+            Op::Remove if row.is_known() && !row.was_there() => Op::Nothing,
+            op => op,
+        };
+        self.set(number, op);
+    }
+
+    /// Sets what becomes of a row.
+    pub(super) fn set(&mut self, number: u32, op: Op) {
+        self.rows[number as usize].op = op;
+        match op {
+            Op::Put(_) | Op::Publish(_) => self.has_put(number),
+            Op::Nothing | Op::Remove => self.has_not_put(number),
+        }
+    }
+
+    /// Returns whether nothing that was validated can have come round meanwhile.
     pub(super) fn check_turns(&self) -> Result<(), Conflict> {
         if self.owners.iter().all(Owner::is_within_round) { Ok(()) } else { Err(Conflict::Validation) }
     }
 
-    /// Whether everything was read at one moment, so that nothing has to be validated. What was
-    /// read one-sidedly may have been locked then, by a transaction that is decided and has shown
-    /// other rows already: that does not count, unless it `is_believed`.
+    /// Returns whether everything was read at one moment, so that nothing has to be validated. What
+    /// was read one-sidedly may have been locked then, by a transaction that is decided and has
+    /// shown other rows already: that does not count, unless it `is_believed`.
     pub(super) fn is_of_one_moment(&self, is_believed: bool) -> bool {
-        let mut read = self.rows.iter().filter(|row| row.at.is_some() && !row.is_final);
+        let mut read = self.rows.iter().filter(|row| row.place != Place::Nowhere && !row.is_final);
         let first = read.next();
-        let is_seen = first.is_none_or(|row| row.location.is_none() || is_believed);
-        is_seen && read.next().is_none() && usize::from(first.is_some()) + self.missing.len() <= 1
+        let is_seen = first.is_none_or(|row| row.location().is_none() || is_believed);
+        is_seen && read.next().is_none() && usize::from(first.is_some()) + self.guards.noted() <= 1
     }
 
-    /// The value that a row has for the transaction.
+    /// Returns the value that a row has for the transaction.
     pub(super) fn value(&self, row: u32) -> Option<&[u8]> {
         Some(self.range_of(row)?.of(self.arena.values.bytes()))
     }
 
-    /// Where that is.
+    /// Returns where the value is that a row has for the transaction.
     pub(super) fn range_of(&self, row: u32) -> Option<ArenaRange> {
         let row = &self.rows[row as usize];
         match row.op {
@@ -495,41 +372,4 @@ fn hash(table: u16, key: KeyRef<'_>) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use drtm_htm::NoHtm;
-    use drtm_rdma::LocalPort;
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::cluster::adapt::WAYS;
-
-    proptest! {
-        #[test]
-        fn a_row_is_found_by_its_table_and_key(keys in prop::collection::vec((0..3_u16, 0..40_u64, any::<bool>()), 0..100)) {
-            let mut state = State::<'_, LocalPort<NoHtm>>::new(Holder::new(0, 0, 0, 0), WAYS[0]);
-            let mut model = Vec::new();
-            for (table, key, is_word) in keys {
-                let bytes = key.to_be_bytes();
-                let key = if is_word { KeyRef::Word(key) } else { KeyRef::Bytes(&bytes) };
-                let kept = (table, is_word, bytes);
-                let expected = model.iter().position(|row| *row == kept).unwrap_or_else(|| {
-                    model.push(kept);
-                    model.len() - 1
-                });
-                prop_assert_eq!(state.row(table, key, NodeId(0)).expect("few bytes"), expected as u32);
-            }
-        }
-    }
-
-    #[test]
-    fn what_may_have_come_round_is_not_valid() {
-        let mut state = State::<'_, LocalPort<NoHtm>>::new(Holder::new(0, 0, 0, 0), WAYS[0]);
-        state.owner(NodeId(1)).has_count(5);
-        state.owner(NodeId(2)).has_count(7);
-        assert_eq!(state.check_turns(), Ok(()));
-        state.owner(NodeId(1)).has_count(5 + ROUND_TURNS - 1);
-        assert_eq!(state.check_turns(), Ok(()));
-        state.owner(NodeId(2)).has_count(7 + ROUND_TURNS);
-        assert_eq!(state.check_turns(), Err(Conflict::Validation));
-    }
-}
+mod tests;

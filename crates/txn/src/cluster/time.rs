@@ -4,13 +4,13 @@ use std::{convert::Infallible, time::Duration};
 
 use drtm_htm::Engine;
 use drtm_kv::Leases;
-use drtm_rdma::{Fabric, NodeId, Phase, Time};
+use drtm_rdma::{Fabric, NodeId, Time};
 
 use super::{
     ClusterError,
     clock::{ClusterTime, Reading},
     coordinator::Coordinator,
-    wire::Clock as AskClock,
+    requests::node::Clock,
 };
 use crate::{Config, Error, mutation::Mutation};
 
@@ -80,11 +80,9 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
             return Ok(());
         }
         self.greet(node).await?;
-        let unreachable = |source| Error::from(ClusterError::Unreachable { node, source });
         let sent = self.endpoint().now();
-        let reply = self.rpc(Phase::Other).call::<AskClock>(node, &(), None).await.map_err(unreachable)?;
+        let told = self.call::<Clock, _>(node, (), Time::from_nanos).await?;
         let received = self.endpoint().now();
-        let told = Time::from_nanos(reply.get().map_err(unreachable)?);
         if self.clock.takes(Reading::of_trip(sent, told, received, drift), drift) {
             Ok(())
         } else {

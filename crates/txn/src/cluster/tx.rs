@@ -1,22 +1,22 @@
 //! A transaction over many nodes: what a body does with rows, each in a file of its own, and its
 //! end.
 
-mod entry;
 mod range;
 mod read;
+mod transaction;
 mod upkeep;
 mod write;
 
 use std::{fmt, rc::Rc, time::Duration};
 
 use drtm_rdma::{Fabric, NodeId, Phase};
+use smallvec::SmallVec;
 
-pub use self::entry::{ClusterEntry, ClusterOccupiedEntry, ClusterVacantEntry};
 use super::{
     ask::{Ask, Asks},
     coordinator::Coordinator,
     round::keep_first,
-    state::{Culprit, Row, State},
+    state::{Culprit, Hold, Place, Row, Sight, State},
 };
 use crate::{Config, Conflict, DefaultConfig, Durability, Error, mutation::Mutation};
 
@@ -41,11 +41,13 @@ pub struct ClusterTx<'e, F: Fabric, S: Config<Engine = F::Engine> = DefaultConfi
     pub(super) state: Option<Box<State<'e, F::Port>>>,
     /// Whether each read checks that all that was read is true at one moment.
     is_opaque: bool,
+    /// Whether its body runs on rows that were fetched before.
+    pub(super) is_on_fetched: bool,
 }
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     pub(super) fn new(worker: Rc<Coordinator<'e, F, S>>, state: Box<State<'e, F::Port>>) -> Self {
-        Self { worker, state: Some(state), is_opaque: false }
+        Self { worker, state: Some(state), is_opaque: false, is_on_fetched: false }
     }
 
     /// Checks at each read that all that was read is true at one moment, if `is_opaque`.
@@ -53,7 +55,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         self.is_opaque = is_opaque;
     }
 
-    /// There until the transaction ends, which takes the transaction itself.
+    /// Returns the state, which is there until the transaction ends and takes itself.
     pub(super) fn state(&mut self) -> &mut State<'e, F::Port> {
         match &mut self.state {
             Some(state) => state,
@@ -69,9 +71,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         }
     }
 
-    /// Whether a round is to be tried once more, since it has met a row that is locked: after a
-    /// pause, which is longer each time, and only so often.
-    pub(super) async fn is_to_be_repeated(&mut self, outcome: &Result<(), Error>, tries: &mut u32, most: u32) -> bool {
+    /// Pauses if a round has met a row that is locked, and is to be tried once more: longer each
+    /// time, and only so often. Returns whether it is.
+    pub(super) async fn pause_before_retry(&mut self, outcome: &Result<(), Error>, tries: &mut u32, most: u32) -> bool {
         let is_locked = matches!(outcome, Err(Error::Conflict(Conflict::Locked)));
         if !is_locked || *tries >= most {
             return false;
@@ -83,8 +85,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         true
     }
 
-    /// The row that the transaction was in conflict over, if it is known: its table, and its
-    /// encoded key.
+    /// Returns the row that the transaction was in conflict over, if it is known: its table, and
+    /// its encoded key.
     pub(super) fn culprit(&self) -> (Option<&'static str>, Vec<u8>) {
         let mut bytes = Vec::new();
         let Some(state) = &self.state else { return (None, bytes) };
@@ -92,6 +94,16 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         let Row { table, key, .. } = state.rows[row as usize];
         key.in_bytes(&state.arena.keys).write(self.worker.key_size(table), &mut bytes);
         (Some(self.worker.table_name(table)), bytes)
+    }
+
+    /// Introduces this node to all owners.
+    pub(super) async fn greet_owners(&mut self) -> Result<(), Error> {
+        for owner in self.worker.owners() {
+            if *owner != self.worker.id() {
+                self.worker.greet(*owner).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Ends the transaction: makes everything that it has written happen, at one moment.
@@ -124,7 +136,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         self.until_durable().await
     }
 
-    /// Whether commits wait for the log of an owner that the transaction has accessed.
+    /// Returns whether commits wait for the log of an owner that the transaction has accessed.
     fn awaits_owners(&self) -> bool {
         let Some(state) = &self.state else { return false };
         state.owners.iter().any(|owner| self.worker.durability_of(owner.node) == Some(Durability::Sync))
@@ -142,7 +154,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         }
         let mut asks = Asks::new();
         let is_awaited = |worker: &Coordinator<'e, F, S>, node| worker.durability_of(node) == Some(Durability::Sync);
-        self.ask_lines(&mut asks, Ask::Durable, |_, node| is_awaited(&self.worker, node));
+        self.ask_lines(&mut asks, Ask::Durable, |node| is_awaited(&self.worker, node));
         // What is under way is the worker's if this is dropped.
         self.state().is_over = false;
         let mut tries = 0;
@@ -179,16 +191,16 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         valid
     }
 
-    /// Requests about rows.
+    /// Returns requests about rows.
     pub(super) fn ask(&mut self, ask: impl Fn(u32) -> Ask, of: impl Fn(&Row) -> bool) -> Asks {
         let rows = self.state().rows.iter().zip(0..);
         rows.filter(|(row, _)| of(row)).map(|(_, number)| ask(number)).collect()
     }
 
-    /// Requests for the lines of some owners.
-    fn ask_lines(&self, asks: &mut Asks, ask: impl Fn(u32) -> Ask, of: impl Fn(&State<'e, F::Port>, NodeId) -> bool) {
+    /// Adds requests for the lines of some owners.
+    pub(super) fn ask_lines(&self, asks: &mut Asks, ask: impl Fn(u32) -> Ask, of: impl Fn(NodeId) -> bool) {
         let Some(state) = &self.state else { return };
-        let owners = state.owners.iter().zip(0..).filter(|(owner, _)| of(state, owner.node));
+        let owners = state.owners.iter().zip(0..).filter(|(owner, _)| of(owner.node));
         asks.extend(owners.map(|(_, number)| ask(number)));
     }
 
@@ -198,7 +210,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         if self.state().rows.iter().any(Row::is_written) {
             self.reserve_log().await?;
             self.place().await?;
-            self.lock().await?;
+            self.acquire(Row::is_written).await?;
             self.worker.fence();
         } else if self
             .state()
@@ -219,7 +231,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     pub(super) async fn reserve_log(&mut self) -> Result<(), Error> {
         match &mut self.state {
             Some(state) => {
-                self.worker.fits_one_message(state).await?;
+                self.worker.check_fits(state).await?;
                 self.worker.reserve_log(state).await
             }
             None => Ok(()),
@@ -230,43 +242,32 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     pub(super) async fn place(&mut self) -> Result<(), Error> {
         let mut tries = 0;
         loop {
-            let asks = self.ask(Ask::Place, |row| row.is_written() && row.at.is_none());
+            let asks = self.ask(Ask::Place, |row| row.is_written() && row.place == Place::Nowhere);
             let outcome = self.round(Phase::Execute, &asks).await;
-            if !self.is_to_be_repeated(&outcome, &mut tries, PATIENCE).await {
+            if !self.pause_before_retry(&outcome, &mut tries, PATIENCE).await {
                 return outcome;
             }
         }
     }
 
-    /// Locks what is to be written, and reads the owners' lines: one round.
-    async fn lock(&mut self) -> Result<(), Error> {
-        let asks = self.ask(Ask::Lock, Row::is_written);
-        self.lock_rows(asks).await
-    }
-
-    /// Locks rows, and reads the owners' lines: one round.
-    pub(super) async fn lock_rows(&mut self, mut asks: Asks) -> Result<(), Error> {
-        // A lock that is taken one-sidedly brings the line with it.
-        let locks = asks.clone();
-        let is_asked = |state: &State<'e, F::Port>, node| {
-            locks.iter().any(|lock| state.node_of(*lock) == node && !self.worker.is_one_sided(state, *lock))
-        };
-        self.ask_lines(&mut asks, Ask::Line, is_asked);
-        self.round(Phase::Lock, &asks).await
-    }
-
     /// Looks again at what was read, guards included, and at the owners' lines: one round.
     pub(super) async fn check(&mut self, of: impl Fn(&Row) -> bool) -> Result<(), Error> {
-        let mut asks = self.ask(Ask::Check, |row| row.is_read && row.at.is_some() && of(row));
-        let guards = self.state().missing.len() as u32;
+        let is_read = |row: &Row| row.is_read() && row.place != Place::Nowhere && of(row);
+        let mut asks = self.ask(Ask::Check, is_read);
+        let guards = self.state().guards.all().len() as u32;
         if !S::has(Mutation::CommitDespitePhantoms) {
             asks.extend((0..guards).map(Ask::Guard));
         }
-        let has_read = |state: &State<'e, F::Port>, node| {
-            state.rows.iter().any(|row| row.owner == node && row.is_read && row.location.is_none() && of(row))
-                || state.missing.iter().any(|missing| missing.owner == node)
-        };
-        self.ask_lines(&mut asks, Ask::Count, has_read);
+        // The count of changes of those that have said theirs when it was read.
+        let mut counted: SmallVec<[NodeId; 8]> = SmallVec::new();
+        let state = self.state();
+        let read = state.rows.iter().filter(|row| row.is_read() && row.location().is_none() && of(row));
+        for node in read.map(|row| row.owner).chain(state.guards.all().iter().map(|guard| guard.owner)) {
+            if !counted.contains(&node) {
+                counted.push(node);
+            }
+        }
+        self.ask_lines(&mut asks, Ask::Count, |node| counted.contains(&node));
         self.round(Phase::Validate, &asks).await?;
         if S::has(Mutation::TurnsNotChecked) {
             return Ok(());
@@ -300,14 +301,17 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         if self.state().is_decided {
             if S::has(Mutation::UnlockBeforeWriteBack) {
                 let state = self.state();
-                let early: Asks = (0..state.rows.len() as u32)
-                    .filter(|row| state.is_written_by_verbs(*row))
-                    .map(Ask::Unlock)
-                    .collect();
+                let by_verbs = (0..state.rows.len() as u32).filter(|row| state.is_written_by_verbs(*row));
+                let early: Asks = by_verbs.map(Ask::Unlock).collect();
+                let holds: Vec<Hold> = state.rows.iter().map(|row| row.hold).collect();
                 outcome = outcome.and(self.round(Phase::Commit, &early).await);
+                self.state().rows.iter_mut().zip(holds).for_each(|(row, hold)| row.hold = hold);
             }
-            let mut asks = self.ask(Ask::Apply, |row| row.is_written() && !row.is_sent);
-            asks.extend(self.ask(Ask::Unlock, |row| row.is_locked && !row.is_written()));
+            let mut asks = match &mut self.state {
+                Some(state) => self.worker.divide_changes(state),
+                None => Asks::new(),
+            };
+            asks.extend(self.ask(Ask::Unlock, |row| row.may_be_locked() && !row.is_written()));
             if !waits && let Some(state) = &mut self.state {
                 // The worker waits for the end.
                 let posted = self.worker.post(state, Phase::Commit, &asks).await;
@@ -316,14 +320,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             }
             let applied = self.round(Phase::Commit, &asks).await;
             outcome = outcome.and(applied);
-            let asks = self.ask(Ask::Reap, |row| row.is_made && !row.is_written());
+            let asks = self.ask(Ask::Reap, |row| row.sight == Sight::Made && !row.is_written());
             // A record that stays behind is in no transaction's way.
             let _ = self.round(Phase::Other, &asks).await;
         } else {
-            let is_locked = |row: &Row| row.is_locked || S::has(Mutation::OthersUnlocked);
-            let mut asks = self.ask(Ask::Unlock, |row| is_locked(row) && row.at.is_some());
+            let is_locked = |row: &Row| row.may_be_locked() || S::has(Mutation::OthersUnlocked);
+            let mut asks = self.ask(Ask::Unlock, |row| is_locked(row) && row.place != Place::Nowhere);
             if !self.state().owes {
-                asks.extend(self.ask(Ask::Reap, |row| row.is_made));
+                asks.extend(self.ask(Ask::Reap, |row| row.sight == Sight::Made));
             }
             outcome = self.round(Phase::Commit, &asks).await;
             if let Some(state) = &mut self.state {
@@ -339,8 +343,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// Returns whether rows are locked, or may be, that are not freed by what was sent. An owner
     /// that is gone has taken its locks with it.
     fn holds_locks(&self) -> bool {
-        let is_held =
-            |row: &Row| row.is_locked && row.at.is_some() && !row.is_sent && self.worker.may_be_met_again(row.owner);
+        let is_held = |row: &Row| row.may_be_locked() && self.worker.may_be_met_again(row.owner);
         self.state.as_ref().is_some_and(|state| state.rows.iter().any(is_held))
     }
 }

@@ -1,28 +1,16 @@
-//! What nodes ask of each other for transactions: one set of requests, several to a message.
-//!
-//! Each request is about one row, or about the owner's line. A request never waits at the owner: it
-//! is carried out, or refused with a [`Refusal`].
-//!
-//! Here is how what all messages have in common becomes bytes, and which reply belongs to which
-//! request.
+//! How what the messages of nodes have in common becomes bytes.
 
+pub(super) mod parts;
 mod refusal;
-mod replies;
-mod requests;
 
-use std::ops::Bound;
+use std::{marker::PhantomData, ops::Bound};
 
 use drtm_kv::{BucketVersion, Handle, Holder, NodeVersion, Version};
-use drtm_rdma::rpc::{Decode, DecodeError, Encode, Procedure, Reader};
+use drtm_rdma::rpc::{Decode, DecodeError, Encode, Reader};
+
+use smallvec::SmallVec;
 
 pub use self::refusal::Refusal;
-pub(super) use self::{
-    replies::{Before, Found, Is, LeasedRow, LineIs, Placed, RingPlace, Scanned, ScannedRow, Shifted, Shifts, Welcome},
-    requests::{
-        AppendTo, ApplyRow, ApplyRows, Change, ChangedRow, CheckRow, GuardOf, Hello, LeaseRow, LockRow, OpenRingFor,
-        PlaceRow, ReadRow, ReapRow, ScanRows, SettleUpTo, UnlockRow,
-    },
-};
 use crate::memory::storage::{Absence, KeyRef};
 
 /// What becomes bytes in a message.
@@ -169,165 +157,97 @@ impl<'a, T: Wire<'a>> Wire<'a> for Option<T> {
     }
 }
 
-macro_rules! procedures {
-    ($($name:ident = $number:literal: $request:ty => $reply:ty;)+) => {$(
-        pub(super) enum $name {}
+impl<'a, A: smallvec::Array<Item: Wire<'a>>> Wire<'a> for SmallVec<A> {
+    fn put(&self, into: &mut Vec<u8>) {
+        (self.len() as u32).encode(into);
+        self.iter().for_each(|value| value.put(into));
+    }
 
-        impl Procedure for $name {
-            const NUMBER: u16 = $number;
-            type Request<'a> = $request;
-            type Reply<'a> = $reply;
+    fn take(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let count = u32::decode(from)?;
+        (0..count).map(|_| Wire::take(from)).collect()
+    }
+}
+
+/// Values one behind the other. All of them are looked at when they are decoded.
+#[derive(Debug)]
+pub(super) struct Many<'a, T> {
+    bytes: &'a [u8],
+    count: usize,
+    of: PhantomData<T>,
+}
+
+impl<T> Clone for Many<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Many<'_, T> {}
+
+impl<'a, T: Wire<'a>> Many<'a, T> {
+    /// Makes them of so many values that were put into these bytes.
+    pub(super) fn new(bytes: &'a [u8], count: usize) -> Self {
+        Self { bytes, count, of: PhantomData }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Returns the values.
+    pub(super) fn iter(&self) -> impl Iterator<Item = T> + use<'a, T> {
+        let mut reader = Reader::new(self.bytes);
+        std::iter::from_fn(move || T::take(&mut reader).ok())
+    }
+}
+
+impl<'a, T: Wire<'a>> Wire<'a> for Many<'a, T> {
+    fn put(&self, into: &mut Vec<u8>) {
+        self.bytes.encode(into);
+    }
+
+    fn take(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let (bytes, mut count) = (<&[u8]>::decode(from)?, 0);
+        let mut reader = Reader::new(bytes);
+        while reader.finish().is_err() {
+            T::take(&mut reader)?;
+            count += 1;
+        }
+        Ok(Self::new(bytes, count))
+    }
+}
+
+/// Messages whose fields follow each other.
+macro_rules! messages {
+    ($($(#[$doc:meta])* $name:ident $(<$life:lifetime>)? { $($field:ident: $type:ty,)+ })+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        pub(in crate::cluster) struct $name $(<$life>)? {
+            $(pub(in crate::cluster) $field: $type,)+
+        }
+
+        impl $(<$life>)? drtm_rdma::rpc::Encode for $name $(<$life>)? {
+            fn encode(&self, into: &mut Vec<u8>) {
+                $($crate::cluster::wire::Wire::put(&self.$field, into);)+
+            }
+        }
+
+        impl<'a> drtm_rdma::rpc::Decode<'a> for $name $(<$life>)? {
+            fn decode(from: &mut drtm_rdma::rpc::Reader<'a>) -> Result<Self, drtm_rdma::rpc::DecodeError> {
+                Ok(Self { $($field: $crate::cluster::wire::Wire::take(from)?,)+ })
+            }
+        }
+
+        impl<'a> $crate::cluster::wire::Wire<'a> for $name $(<$life>)? {
+            fn put(&self, into: &mut Vec<u8>) {
+                drtm_rdma::rpc::Encode::encode(self, into);
+            }
+
+            fn take(from: &mut drtm_rdma::rpc::Reader<'a>) -> Result<Self, drtm_rdma::rpc::DecodeError> {
+                drtm_rdma::rpc::Decode::decode(from)
+            }
         }
     )+};
 }
-
-procedures! {
-    Introduce = 1: Hello<'a> => Welcome;
-    Read = 2: ReadRow<'a> => Found<'a>;
-    Place = 3: PlaceRow<'a> => Placed;
-    Lock = 4: LockRow<'a> => Before;
-    Line = 5: () => LineIs;
-    Check = 6: CheckRow<'a> => bool;
-    Guard = 7: GuardOf => bool;
-    Apply = 8: ApplyRow<'a> => ();
-    Unlock = 9: UnlockRow<'a> => ();
-    Reap = 10: ReapRow<'a> => ();
-    Scan = 11: ScanRows<'a> => Scanned<'a>;
-    ApplyAll = 12: ApplyRows<'a> => ();
-    Lease = 20: LeaseRow<'a> => LeasedRow<'a>;
-    Clock = 21: () => u64;
-    OpenRing = 22: OpenRingFor<'a> => RingPlace;
-    Append = 23: AppendTo<'a> => u64;
-    Settle = 24: SettleUpTo<'a> => u64;
-    Durable = 25: u64 => u64;
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::Durability;
-
-    /// What is decoded of any bytes is encoded in one way, which is read as the same again.
-    fn decodes<T: for<'a> OfMessage<'a>>(bytes: &[u8]) {
-        let Some(once) = T::again(bytes) else { return };
-        assert_eq!(T::again(&once).as_ref(), Some(&once));
-    }
-
-    fn encoded(put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        put(&mut bytes);
-        bytes
-    }
-
-    /// A message, whatever it borrows.
-    trait OfMessage<'a> {
-        /// The encoding of what is decoded.
-        fn again(bytes: &'a [u8]) -> Option<Vec<u8>>;
-    }
-
-    macro_rules! of_messages {
-        ($($name:ident = $type:ty;)+) => {
-        $(
-            enum $name {}
-
-            impl<'a> OfMessage<'a> for $name {
-                fn again(bytes: &'a [u8]) -> Option<Vec<u8>> {
-                    let value = <$type>::decode(&mut Reader::new(bytes)).ok()?;
-                    Some(encoded(|into| value.encode(into)))
-                }
-            }
-        )+
-
-        /// Decodes bytes as each message that there is.
-        fn decode_as_all(bytes: &[u8]) {
-            $(decodes::<$name>(bytes);)+
-            if let Ok(scanned) = Scanned::decode(&mut Reader::new(bytes)) {
-                // Rows are looked at when they are decoded, so none is left out later.
-                let length: usize = scanned.iter().map(|row| encoded(|into| row.put(into)).len()).sum();
-                assert_eq!(length, scanned.rows.len());
-            }
-        }
-        };
-    }
-
-    of_messages! {
-        AHello = Hello<'a>;
-        ARead = ReadRow<'a>;
-        APlace = PlaceRow<'a>;
-        ALock = LockRow<'a>;
-        ACheck = CheckRow<'a>;
-        AGuard = GuardOf;
-        AnApply = ApplyRow<'a>;
-        ManyApplied = ApplyRows<'a>;
-        AnUnlock = UnlockRow<'a>;
-        AReap = ReapRow<'a>;
-        AScan = ScanRows<'a>;
-        ALease = LeaseRow<'a>;
-        AnOpenRing = OpenRingFor<'a>;
-        AnAppend = AppendTo<'a>;
-        ASettle = SettleUpTo<'a>;
-        ALeased = LeasedRow<'a>;
-        ARing = RingPlace;
-        AWelcome = Welcome;
-        AFound = Found<'a>;
-        APlaced = Placed;
-        ABefore = Before;
-        ALine = LineIs;
-        AScanned = Scanned<'a>;
-    }
-
-    /// A reply of each kind, made of a few words.
-    fn replies(words: [u64; 4], value: &[u8]) -> Vec<Vec<u8>> {
-        let [count, at, version, other] = words;
-        let (at, version) = (Handle::from_word(at), Version::from_word(version));
-        let absence = Absence::Bucket(BucketVersion::from_words(count, other));
-        let of = |is| encoded(|into| Found { count, is }.encode(into));
-        let row = ScannedRow { key: KeyRef::Word(other), at, version, value };
-        let named = ScannedRow { key: KeyRef::Bytes(value), ..row };
-        let rows = encoded(|into| [row, named].iter().for_each(|row| row.put(into)));
-        let scanned =
-            Scanned { count, is_whole: other.is_multiple_of(2), passed: [absence].into_iter().collect(), rows: &rows };
-        let shift = Shifted { before: absence, after: absence, split_off: Some(absence) };
-        let placed = Placed { count, at, version, is_made: true, shifts: [shift].into_iter().collect() };
-        let durability = [None, Some(Durability::Async), Some(Durability::Sync)][other as usize % 3];
-        let welcome = Welcome { region: other as u16, line: count, durability, tables: vec![None, Some(other)] };
-        vec![
-            of(Is::Record { at, version, value }),
-            of(Is::Nothing(absence)),
-            of(Is::Locked(at)),
-            encoded(|into| scanned.encode(into)),
-            encoded(|into| placed.encode(into)),
-            encoded(|into| welcome.encode(into)),
-            encoded(|into| Before(version).encode(into)),
-            encoded(|into| LineIs { epoch: other, count }.encode(into)),
-            encoded(|into| LeasedRow { end: other, found: Found { count, is: Is::Locked(at) } }.encode(into)),
-            encoded(|into| RingPlace { number: 1, at: count, size: 64, start: 64 }.encode(into)),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
-            decode_as_all(&bytes);
-        }
-
-        #[test]
-        fn no_reply_that_was_tampered_with_makes_it_panic(
-            words: [u64; 4],
-            value in prop::collection::vec(any::<u8>(), 0..20),
-            flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
-            end: prop::sample::Index,
-        ) {
-            for mut bytes in replies(words, &value) {
-                decode_as_all(&bytes);
-                for (at, byte) in &flips {
-                    *at.get_mut(&mut bytes) = *byte;
-                }
-                decode_as_all(&bytes);
-                decode_as_all(&bytes[..end.index(bytes.len() + 1)]);
-            }
-        }
-    }
-}
+pub(super) use messages;

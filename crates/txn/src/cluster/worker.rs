@@ -2,24 +2,15 @@
 
 use std::{convert::Infallible, fmt, future::poll_fn, rc::Rc, sync::Arc, task::Poll, time::Duration};
 
-use drtm_kv::Holder;
-use drtm_rdma::{
-    Cost, Endpoint, Fabric, NodeId, Phase, Spawner,
-    rpc::{self, Answered, Incoming, Procedure, Refused},
-};
+use drtm_rdma::{Cost, Endpoint, Fabric, NodeId, Phase, Spawner, rpc};
 
 use super::{
     ClusterTime, ClusterTx, Protocol,
-    ask::{Ask, cost},
     coordinator::{Coordinator, Rounds},
     participant::Participant,
-    shared::{Shared, VERSION},
-    wire::{
-        Append, Apply, ApplyAll, Before, Check, Clock, Durable, Guard, Introduce, Lease, Line, Lock, OpenRing, Place,
-        Read, Reap, Refusal, Scan, Settle, Unlock,
-    },
+    shared::Shared,
 };
-use crate::{Config, Conflict, Db, DefaultConfig, Error, Options, mutation::Mutation, tx::position::Way};
+use crate::{Config, Conflict, Db, DefaultConfig, Error, Options, mutation::Mutation};
 
 /// After how many runs a closure's rows are locked before it is run again.
 pub(super) const CLAIM_AFTER: u32 = 4;
@@ -65,9 +56,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Error, Config, cluster::{Node, Protocol}};
+    /// use drtm::{
+    ///     Builder, Config, Error,
+    ///     cluster::{Node, Protocol},
+    ///     htm::NoHtm,
+    ///     rdma::{LocalConfig, LocalFabric, NodeId},
+    /// };
     ///
     /// #[derive(Debug)]
     /// struct Plain;
@@ -266,9 +260,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Conflict, Error, Config, cluster::Node};
+    /// use drtm::{
+    ///     Builder, Config, Conflict, Error,
+    ///     cluster::Node,
+    ///     htm::NoHtm,
+    ///     rdma::{LocalConfig, LocalFabric, NodeId},
+    /// };
     ///
     /// #[derive(Debug)]
     /// struct Plain;
@@ -295,9 +292,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId, Phase};
-    /// use drtm_txn::{Builder, Error, Config, cluster::{Node, Rounds}};
+    /// use drtm::{
+    ///     Builder, Config, Error,
+    ///     cluster::{Node, Rounds},
+    ///     htm::NoHtm,
+    ///     rdma::{LocalConfig, LocalFabric, NodeId, Phase},
+    /// };
     ///
     /// #[derive(Debug)]
     /// struct Plain;
@@ -329,9 +329,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId, block_on};
-    /// use drtm_txn::{Builder, Error, Config, cluster::Node};
+    /// use drtm::{
+    ///     Builder, Config, Error,
+    ///     cluster::Node,
+    ///     htm::NoHtm,
+    ///     rdma::{LocalConfig, LocalFabric, NodeId, block_on},
+    /// };
     ///
     /// #[derive(Debug)]
     /// struct Plain;
@@ -408,107 +411,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// Answers other nodes, for ever.
     async fn answer(&self) -> Infallible {
         let verbs = self.endpoint().during(Phase::Other);
-        rpc::serve(verbs, |call| self.dispatch(call)).await
-    }
-
-    /// Carries out one request of another node.
-    fn dispatch(&self, call: Incoming<'_>) -> Answered {
-        let mut participant = self.inner.participant();
-        let owner = &mut *participant;
-        let charge = |ask| self.endpoint().charge(cost(ask));
-        let refused = |refusal: Refusal| Refused(refusal as u32);
-        let is_dead = |holder| self.inner.is_dead(holder);
-        let caller = call.from();
-        // A ring has one producer.
-        let is_of_caller = |producer: Holder| match NodeId(producer.node().into()) == caller {
-            true => Ok(()),
-            false => Err(Refusal::Other),
-        };
-        match call.procedure() {
-            Introduce::NUMBER => call.answer::<Introduce>(|hello| {
-                let node = &self.inner.node;
-                let is_alike = (hello.version, hello.engine, hello.protocol, hello.tables)
-                    == (VERSION, node.engine_name(), node.protocol.name, &*node.described);
-                if let (Some(access), Some(incarnation)) = (&node.home.access, self.endpoint().presence(caller).here())
-                {
-                    access.meet(caller, incarnation.0);
-                }
-                if is_alike { Ok(node.welcome()) } else { Err(refused(Refusal::Other)) }
-            }),
-            Read::NUMBER => call.answer::<Read>(|row| {
-                charge(Ask::Read(0));
-                owner.read(row.table, row.key, row.holder, is_dead).map_err(refused)
-            }),
-            Lease::NUMBER => call.answer::<Lease>(|row| {
-                charge(Ask::Lease(0));
-                owner.lease(row.table, row.key, row.holder, row.until, is_dead).map_err(refused)
-            }),
-            Clock::NUMBER => call.answer::<Clock>(|()| Ok(self.endpoint().now().nanos())),
-            Scan::NUMBER => call.answer::<Scan>(|rows| {
-                charge(Ask::Scan(0));
-                // What a message has beside rows: leaves, most of all.
-                let most = self.endpoint().capabilities().max_message_bytes / 2;
-                let way = if rows.is_back { Way::Down } else { Way::Up };
-                let range = (rows.low, rows.high, way);
-                owner.scan(rows.table, range, rows.holder, (rows.most, most), is_dead).map_err(refused)
-            }),
-            Place::NUMBER => call.answer::<Place>(|row| {
-                charge(Ask::Place(0));
-                owner.place(row.table, row.key, row.value, is_dead).map_err(refused)
-            }),
-            Lock::NUMBER => call.answer::<Lock>(|row| {
-                charge(Ask::Lock(0));
-                let locked = owner.lock(row.table, row.key, (row.at, row.seen), row.holder, row.length, is_dead);
-                locked.map(Before).map_err(refused)
-            }),
-            Line::NUMBER => call.answer::<Line>(|()| {
-                charge(Ask::Line(0));
-                owner.line().map_err(refused)
-            }),
-            Check::NUMBER => call.answer::<Check>(|row| {
-                charge(Ask::Check(0));
-                Ok(owner.check(row.at, row.seen, row.holder))
-            }),
-            Guard::NUMBER => call.answer::<Guard>(|guard| {
-                charge(Ask::Guard(0));
-                Ok(owner.guard(guard.0))
-            }),
-            Apply::NUMBER => call.answer::<Apply>(|row| {
-                charge(Ask::Apply(0));
-                owner.apply(row.table, row.key, row.at, row.holder, (row.epoch, row.change)).map_err(refused)
-            }),
-            ApplyAll::NUMBER => call.answer::<ApplyAll>(|all| {
-                all.iter().for_each(|_| charge(Ask::Apply(0)));
-                owner.apply_all(&all).map_err(refused)
-            }),
-            Unlock::NUMBER => call.answer::<Unlock>(|row| {
-                charge(Ask::Unlock(0));
-                owner.unlock(row.at, row.holder);
-                Ok(())
-            }),
-            Reap::NUMBER => call.answer::<Reap>(|row| {
-                charge(Ask::Reap(0));
-                owner.reap(row.table, row.key, row.at, row.seen).map_err(refused)
-            }),
-            OpenRing::NUMBER => call.answer::<OpenRing>(|ring| {
-                charge(Ask::Log(0));
-                is_of_caller(ring.producer).and_then(|()| owner.open_ring(ring.producer)).map_err(refused)
-            }),
-            Append::NUMBER => call.answer::<Append>(|at| {
-                charge(Ask::Log(0));
-                let ring = (at.ring, at.producer);
-                is_of_caller(at.producer).and_then(|()| owner.append(ring, at.position, at.bytes)).map_err(refused)
-            }),
-            Durable::NUMBER => call.answer::<Durable>(|epoch| {
-                charge(Ask::Durable(0));
-                owner.durable(epoch).map_err(refused)
-            }),
-            Settle::NUMBER => call.answer::<Settle>(|at| {
-                let ring = (at.ring, at.producer);
-                is_of_caller(at.producer).and_then(|()| owner.settle_ring(ring, at.settled)).map_err(refused)
-            }),
-            _ => call.unknown(),
-        }
+        rpc::serve(verbs, |call| self.inner.serve(call)).await
     }
 }
 

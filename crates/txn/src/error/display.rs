@@ -104,6 +104,10 @@ impl fmt::Display for Error {
                 "a transaction within another: use the closure's, or a savepoint, and collect keys before reading \
                  by them",
             ),
+            Self::NotReady => f.write_str(
+                "a transaction's body waits for something other than its transaction: wait for it before, or run the \
+                 body by `Cluster::transact`",
+            ),
             Self::Closed => f.write_str("the database is closed, for all its clones: make another"),
             Self::InTransaction => f.write_str(
                 "this thread has a transaction or a snapshot open, for which closing the database would wait: end \

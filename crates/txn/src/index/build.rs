@@ -9,7 +9,6 @@
 //! If that fails, the index is given up: writers stop maintaining it, and its entries are removed.
 
 use std::{
-    marker::PhantomData,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::atomic::Ordering::SeqCst,
 };
@@ -116,7 +115,7 @@ impl<S: Config> Db<S> {
             }
             entries
         };
-        Ok(Index { table, database: entries.database, number: entries.number, types: PhantomData })
+        Ok(Index::new(table, entries))
     }
 
     /// Records an index in the log, unless it was recovered from there.

@@ -43,6 +43,10 @@ pub(crate) const MOST_IDS: u16 = u16::MAX;
 /// The database of a dropped table.
 const NO_DATABASE: u32 = u32::MAX;
 
+/// What a handle of a cluster's table has as its database. Such a handle means the same at every
+/// node, so no database of a node takes it.
+pub(crate) const OF_CLUSTER: u32 = u32::MAX - 1;
+
 /// A table that is open.
 #[derive(Debug)]
 pub(crate) struct Opened<E: Engine> {

@@ -5,14 +5,18 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Exclusive, Found, Mode};
 use crate::{
-    AsKey, Codec, Config, Error, Index, IndexKeys, Key, KeyRange, Multi, Ordered, Pairs, Point, Rows, Sorted, Table,
-    Unique, Uniqueness,
+    AsKey, Codec, Config, Error, Index, IndexKeys, Key, KeyRange, KeyedRow, Multi, Ordered, Pairs, Point, Rows, Sorted,
+    Table, Unique, Uniqueness,
     db::name::Name,
     schema::{
-        key::{PairEnd, pairs_of},
+        key::{ByRef, PairEnd, pairs_of},
         table::Kind,
     },
-    tx::position::{Ends, Position},
+    tx::{
+        nodes::{Nodes, Reach},
+        position::{Ends, Position},
+        rows::decode,
+    },
 };
 
 impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Rows for Index<K, C, I, U, O> {
@@ -35,6 +39,26 @@ impl<K: Key, C: Codec, I: Key, O: Kind> Point for Index<K, C, I, Unique, O> {
     #[inline]
     fn contains<S: Config, M: Mode>(self, tx: &mut Exclusive<'_, S, M>, by: impl AsKey<I>) -> Result<bool, Error> {
         self.keys().contains(tx, by)
+    }
+
+    async fn points<T: Nodes>(
+        self,
+        tx: &mut T,
+        by: impl IntoIterator<Item = impl AsKey<I>>,
+    ) -> Result<Vec<Option<(K, C::Value)>>, Error> {
+        let keys = self.keys().points(tx, by).await?;
+        let mut rows = rows_of_entries(self, tx, keys.iter().flatten()).await?.into_iter();
+        Ok(keys.into_iter().map(|key| key.and_then(|key| Some((key, rows.next()?)))).collect())
+    }
+
+    async fn point<T: Nodes>(self, tx: &mut T, by: impl AsKey<I>) -> Result<Option<(K, C::Value)>, Error> {
+        let Some(key) = self.keys().point(tx, by).await? else { return Ok(None) };
+        let row = rows_of_entries(self, tx, [&key]).await?.pop();
+        Ok(row.map(|row| (key, row)))
+    }
+
+    async fn has_point<T: Nodes>(self, tx: &mut T, by: impl AsKey<I>) -> Result<bool, Error> {
+        self.keys().has_point(tx, by).await
     }
 }
 
@@ -63,6 +87,20 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for Index<K, C, I,
         let (by, key) = self.keys().row(tx, index, entry, found)?;
         let row = self.of_entry(tx, &key)?;
         Ok((by, (key, row)))
+    }
+
+    fn scanned(self) -> (u32, u16) {
+        self.keys().scanned()
+    }
+
+    fn reach(range: impl KeyRange<I>) -> Reach {
+        IndexKeys::<K, C, I, U, O>::reach(range)
+    }
+
+    async fn found<T: Nodes>(self, tx: &mut T, entries: Vec<u32>) -> Result<Vec<KeyedRow<Self>>, Error> {
+        let entries = self.keys().found(tx, entries).await?;
+        let rows = rows_of_entries(self, tx, entries.iter().map(|(_, key)| key)).await?;
+        Ok(entries.into_iter().zip(rows).map(|((by, key), row)| (by, (key, row))).collect())
     }
 }
 
@@ -97,6 +135,22 @@ impl<K: Key, C: Codec, I: Key, O: Kind> Point for IndexKeys<K, C, I, Unique, O> 
     #[inline]
     fn contains<S: Config, M: Mode>(self, tx: &mut Exclusive<'_, S, M>, by: impl AsKey<I>) -> Result<bool, Error> {
         self.entries(tx)?.contains(tx, by)
+    }
+
+    async fn points<T: Nodes>(
+        self,
+        tx: &mut T,
+        by: impl IntoIterator<Item = impl AsKey<I>>,
+    ) -> Result<Vec<Option<K>>, Error> {
+        self.index.entries().points(tx, by).await
+    }
+
+    async fn point<T: Nodes>(self, tx: &mut T, by: impl AsKey<I>) -> Result<Option<K>, Error> {
+        self.index.entries().point(tx, by).await
+    }
+
+    async fn has_point<T: Nodes>(self, tx: &mut T, by: impl AsKey<I>) -> Result<bool, Error> {
+        self.index.entries().has_point(tx, by).await
     }
 }
 
@@ -133,6 +187,22 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for IndexKeys<K, C
     ) -> Result<(I, K), Error> {
         Ok(U::entry(entry, tx.read_found(index, found, U::Codec::<K>::decode)?))
     }
+
+    fn scanned(self) -> (u32, u16) {
+        let entries = self.index.entries();
+        (entries.database, entries.number)
+    }
+
+    fn reach(range: impl KeyRange<I>) -> Reach {
+        let (start, end) = range.ends();
+        // All entries that are found by one key are at one owner.
+        let by = Ends::new::<I>((start.as_ref().map(ByRef), end.as_ref().map(ByRef)));
+        Reach { ends: Ends::of_entries::<K, I, U>((start, end)), by: Some(by) }
+    }
+
+    async fn found<T: Nodes>(self, tx: &mut T, entries: Vec<u32>) -> Result<Vec<(I, K)>, Error> {
+        entries.into_iter().map(|row| entry::<K, I, U>(tx, self.index.entries(), row)).collect()
+    }
 }
 
 impl<K: Key, C: Codec, I: Key, O: Kind> Rows for Pairs<Index<K, C, I, Multi, O>> {
@@ -165,6 +235,19 @@ impl<K: Key, C: Codec, I: Key, O: Kind> Sorted for Pairs<Index<K, C, I, Multi, O
         let row = self.of.of_entry(tx, &entry.1)?;
         Ok((entry, row))
     }
+
+    fn scanned(self) -> (u32, u16) {
+        self.of.scanned()
+    }
+
+    fn reach(range: impl KeyRange<(I, K)>) -> Reach {
+        reach_of_pairs::<I, K>(range)
+    }
+
+    async fn found<T: Nodes>(self, tx: &mut T, entries: Vec<u32>) -> Result<Vec<((I, K), C::Value)>, Error> {
+        let rows = self.of.found(tx, entries).await?;
+        Ok(rows.into_iter().map(|(by, (key, row))| ((by, key), row)).collect())
+    }
 }
 
 impl<K: Key, C: Codec, I: Key, O: Kind> Rows for Pairs<IndexKeys<K, C, I, Multi, O>> {
@@ -196,6 +279,59 @@ impl<K: Key, C: Codec, I: Key, O: Kind> Sorted for Pairs<IndexKeys<K, C, I, Mult
     ) -> Result<((I, K), ()), Error> {
         Ok((entry, ()))
     }
+
+    fn scanned(self) -> (u32, u16) {
+        self.of.scanned()
+    }
+
+    fn reach(range: impl KeyRange<(I, K)>) -> Reach {
+        reach_of_pairs::<I, K>(range)
+    }
+
+    async fn found<T: Nodes>(self, tx: &mut T, entries: Vec<u32>) -> Result<Vec<((I, K), ())>, Error> {
+        Ok(self.of.found(tx, entries).await?.into_iter().map(|pair| (pair, ())).collect())
+    }
+}
+
+/// Reads the rows that an index's entries lead to.
+async fn rows_of_entries<'k, K, C, I, U, O>(
+    index: Index<K, C, I, U, O>,
+    tx: &mut impl Nodes,
+    keys: impl IntoIterator<Item = &'k K>,
+) -> Result<Vec<C::Value>, Error>
+where
+    K: Key + 'k,
+    C: Codec,
+    I: Key,
+    U: Uniqueness,
+    O: Kind,
+{
+    let rows: Option<Vec<_>> = index.table.points(tx, keys).await?.into_iter().collect();
+    match rows {
+        Some(rows) => Ok(rows),
+        None => Err(tx.disagreement(index.entries().number, index.table.number).await),
+    }
+}
+
+/// Decodes an entry of an index: the index's key, and the row's.
+fn entry<K: Key, I: Key, U: Uniqueness>(
+    tx: &impl Nodes,
+    entries: Table<U::Key<K, I>, U::Codec<K>, Ordered>,
+    row: u32,
+) -> Result<(I, K), Error> {
+    match (tx.key::<U::Key<K, I>>(row), decode(entries, tx, row)?) {
+        (Some(key), Some(value)) => Ok(U::entry(key, value)),
+        _ => Err(tx.no_key(entries.number)),
+    }
+}
+
+/// Returns where a range of pairs is. Pairs are divided by the first of both, so that a range of
+/// several is asked for everywhere.
+fn reach_of_pairs<I: Key, K: Key>(range: impl KeyRange<(I, K)>) -> Reach {
+    let ends = Ends::new(range);
+    let only = ends.only().and_then(|pair| pair.decode::<(I, K)>());
+    let by = only.map_or_else(|| Ends::new::<I>(..), |(first, _)| Ends::new::<I>(&first..=&first));
+    Reach { ends, by: Some(by) }
 }
 
 impl Ends {

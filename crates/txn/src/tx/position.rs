@@ -17,8 +17,7 @@ pub enum Position {
 
 /// The ends of a range, for either kind of keys.
 #[derive(Debug)]
-#[cfg_attr(feature = "model", expect(unreachable_pub, reason = "a cluster's sources name it, which no model has"))]
-pub enum Ends {
+pub(crate) enum Ends {
     Words(Bound<u64>, Bound<u64>),
     Bytes(Bound<Vec<u8>>, Bound<Vec<u8>>),
 }

@@ -172,12 +172,12 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
-    pub fn get_many<R: Stored>(
+    pub fn get_many<R: Point>(
         &self,
         rows: R,
         keys: impl IntoIterator<Item = impl AsKey<R::Key>>,
     ) -> Result<Vec<Option<R::Row>>, Error> {
-        self.with(|tx| tx.get_many(rows, keys))
+        self.with(|tx| rows.get_many(tx, keys))
     }
 
     /// Shows the rows of several keys, in the order of the keys, until the keys end or `visit`

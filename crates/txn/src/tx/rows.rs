@@ -5,7 +5,7 @@
 //! rows' keys. The methods of [`Tx`](crate::Tx) take any source that supports them. A range of a
 //! hash table, or an update through an index, does not compile.
 
-use std::{borrow::Borrow, fmt};
+use std::{borrow::Borrow, fmt, future::Future, ops::Range};
 
 use drtm_kv::PrefetchMask;
 
@@ -16,7 +16,12 @@ use crate::{
         codec::expected_bytes,
         table::{HasOrder, Kind},
     },
-    tx::{Exclusive, Found, position::Position, projection::Projection},
+    tx::{
+        Exclusive, Found,
+        nodes::{Nodes, Reach},
+        position::{Ends, Position},
+        projection::Projection,
+    },
 };
 
 pub(crate) mod sealed {
@@ -116,6 +121,30 @@ pub trait Point: Rows {
         tx: &mut Exclusive<'_, S, M>,
         key: impl AsKey<Self::Key>,
     ) -> Result<bool, Error>;
+    #[doc(hidden)]
+    #[inline]
+    fn get_many<S: Config, M: Mode>(
+        self,
+        tx: &mut Exclusive<'_, S, M>,
+        keys: impl IntoIterator<Item = impl AsKey<Self::Key>>,
+    ) -> Result<Vec<Option<Self::Row>>, Error> {
+        keys.into_iter().map(|key| self.get(tx, key)).collect()
+    }
+    /// Like [`get_many`](Self::get_many), over several nodes. The next two are alike.
+    #[doc(hidden)]
+    fn points<T: Nodes>(
+        self,
+        tx: &mut T,
+        keys: impl IntoIterator<Item = impl AsKey<Self::Key>>,
+    ) -> impl Future<Output = Result<Vec<Option<Self::Row>>, Error>>;
+    #[doc(hidden)]
+    fn point<T: Nodes>(
+        self,
+        tx: &mut T,
+        key: impl AsKey<Self::Key>,
+    ) -> impl Future<Output = Result<Option<Self::Row>, Error>>;
+    #[doc(hidden)]
+    fn has_point<T: Nodes>(self, tx: &mut T, key: impl AsKey<Self::Key>) -> impl Future<Output = Result<bool, Error>>;
 }
 
 /// A source that is ordered by keys: [`Tx::range`](crate::Tx::range).
@@ -144,6 +173,17 @@ pub trait Sorted: Rows {
         entry: Self::Entry,
         found: Found,
     ) -> Result<(Self::Key, Self::Row), Error>;
+    /// Returns the database and the number of the table that a range goes through: of rows, or of
+    /// an index's entries.
+    #[doc(hidden)]
+    fn scanned(self) -> (u32, u16);
+    /// Returns where a range is, over several nodes.
+    #[doc(hidden)]
+    fn reach(range: impl KeyRange<Self::Key>) -> Reach;
+    /// Returns the rows of entries that were found over several nodes.
+    #[doc(hidden)]
+    fn found<T: Nodes>(self, tx: &mut T, entries: Vec<u32>)
+    -> impl Future<Output = Result<Vec<KeyedRow<Self>>, Error>>;
 }
 
 /// A source of rows that a table stores, whole or in part: a table or a column. Its rows can be
@@ -179,6 +219,9 @@ pub trait Stored: Rows {
     fn decode(self, part: &[u8]) -> Result<Self::Row, CodecError>;
     #[doc(hidden)]
     fn show(self, part: &[u8]) -> Result<Self::View<'_>, CodecError>;
+    /// Appends the whole row to bytes of which `was` is the row as it was.
+    #[doc(hidden)]
+    fn encode(self, given: &Self::Given, was: Range<usize>, bytes: &mut Vec<u8>) -> Result<(), CodecError>;
     #[doc(hidden)]
     fn update<S: Config, X>(
         self,
@@ -269,6 +312,10 @@ impl<K: Key, C: Codec, O: Kind> Stored for Table<K, C, O> {
         C::view(part)
     }
 
+    fn encode(self, given: &C::Given, _was: Range<usize>, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
+        C::encode(given, bytes)
+    }
+
     #[inline(always)]
     fn update<S: Config, X>(
         self,
@@ -301,6 +348,42 @@ impl<R: Stored> Point for R {
     ) -> Result<bool, Error> {
         tx.is_there(self.table(), key)
     }
+
+    #[inline]
+    fn get_many<S: Config, M: Mode>(
+        self,
+        tx: &mut Exclusive<'_, S, M>,
+        keys: impl IntoIterator<Item = impl AsKey<R::Key>>,
+    ) -> Result<Vec<Option<R::Row>>, Error> {
+        tx.get_many(self, keys)
+    }
+
+    async fn points<T: Nodes>(
+        self,
+        tx: &mut T,
+        keys: impl IntoIterator<Item = impl AsKey<R::Key>>,
+    ) -> Result<Vec<Option<R::Row>>, Error> {
+        let rows: Vec<u32> = keys.into_iter().map(|key| tx.row(self.table(), key)).collect::<Result<_, _>>()?;
+        tx.look_up(&rows).await?;
+        rows.into_iter().map(|row| decode(self, tx, row)).collect()
+    }
+
+    async fn point<T: Nodes>(self, tx: &mut T, key: impl AsKey<R::Key>) -> Result<Option<R::Row>, Error> {
+        let row = tx.row(self.table(), key)?;
+        tx.look_up(&[row]).await?;
+        decode(self, tx, row)
+    }
+
+    async fn has_point<T: Nodes>(self, tx: &mut T, key: impl AsKey<R::Key>) -> Result<bool, Error> {
+        let row = tx.row(self.table(), key)?;
+        tx.look_up(&[row]).await?;
+        Ok(tx.is_there(row))
+    }
+}
+
+/// Decodes a row that was looked up over several nodes. Returns `None` if there is no such row.
+pub(super) fn decode<R: Stored>(rows: R, tx: &impl Nodes, row: u32) -> Result<Option<R::Row>, Error> {
+    tx.see(rows.table().number, row, |whole| rows.decode(rows.part(whole)))
 }
 
 // The bound is a trait, and not `Kind = Ordered`, for the sake of the compiler's message.
@@ -331,5 +414,22 @@ impl<R: Stored<Kind: HasOrder>> Sorted for R {
     ) -> Result<(R::Key, R::Row), Error> {
         let row = tx.read_found(table, found, |whole| self.decode(self.part(whole)))?;
         Ok((key, row))
+    }
+
+    fn scanned(self) -> (u32, u16) {
+        let table = self.table();
+        (table.database, table.number)
+    }
+
+    fn reach(range: impl KeyRange<R::Key>) -> Reach {
+        Reach { ends: Ends::new(range), by: None }
+    }
+
+    async fn found<T: Nodes>(self, tx: &mut T, entries: Vec<u32>) -> Result<Vec<KeyedRow<Self>>, Error> {
+        let of_row = |row| match (tx.key::<R::Key>(row), decode(self, tx, row)?) {
+            (Some(key), Some(value)) => Ok((key, value)),
+            _ => Err(tx.no_key(self.table().number)),
+        };
+        entries.into_iter().map(of_row).collect()
     }
 }

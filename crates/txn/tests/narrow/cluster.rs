@@ -12,7 +12,7 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_rdma::{Executor, LocalConfig, LocalFabric, NodeId, block_on};
 use drtm_txn::{
-    Builder, Config, Error, Mutation,
+    Builder, Config, Error, Mutation, Transaction as _,
     cluster::{Node, Partition},
 };
 

@@ -3,10 +3,7 @@
 
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
-use drtm_txn::{
-    AsKey, Codec, Config, Key, Kind,
-    cluster::{ClusterTable, Worker},
-};
+use drtm_txn::{AsKey, Codec, Config, Key, Kind, Table, Transaction as _, cluster::Worker};
 
 use crate::Error;
 
@@ -16,7 +13,7 @@ const AT_A_TIME: usize = 64;
 /// Reads the rows of these keys from all nodes. Missing rows are left out.
 pub async fn read<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, K: Key + Copy, C: Codec, O: Kind>(
     worker: &Worker<'_, F, S>,
-    table: ClusterTable<K, C, O>,
+    table: Table<K, C, O>,
     keys: impl Iterator<Item = K>,
 ) -> Result<Vec<(K, C::Value)>, Error>
 where
@@ -34,7 +31,7 @@ where
 /// Looks up the rows of these keys, so that their places are cached.
 pub async fn look_up<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, K: Key + Copy, C: Codec, O: Kind>(
     worker: &Worker<'_, F, S>,
-    table: ClusterTable<K, C, O>,
+    table: Table<K, C, O>,
     mut keys: impl Iterator<Item = K>,
 ) -> Result<(), Error>
 where

@@ -8,8 +8,8 @@ use drtm_txn::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{ClusterWorkload, Gathered, Length, Place, Plan, ProtocolOf, Runner, run};
-use crate::{Done, Error, FabricName};
+use super::{ClusterWorkload, Gathered, Length, Place, Plan, ProtocolOf, run};
+use crate::{Done, Error, FabricName, Runner};
 
 /// Fabrics within a test's process.
 pub const FABRICS: [FabricName; 2] = [FabricName::Local, FabricName::Sim(&NicProfile::CONNECTX_4)];

@@ -16,13 +16,12 @@ use drtm_txn::{
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{
-    Runner,
     plan::{Length, Plan},
     stages::{Stage, Stages},
     tally::Tally,
     workload::{ClusterWorkload, Place},
 };
-use crate::Error;
+use crate::{Error, Runner};
 
 /// A worker's part in a run.
 pub(super) struct Part<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>, W: ClusterWorkload> {

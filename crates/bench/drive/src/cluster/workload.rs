@@ -10,8 +10,7 @@ use drtm_txn::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::Runner;
-use crate::{Done, Error};
+use crate::{Done, Error, Runner};
 
 /// A node's place among all nodes.
 #[derive(Clone, Copy, Debug)]

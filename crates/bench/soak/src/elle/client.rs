@@ -5,7 +5,7 @@ use std::{
     thread,
 };
 
-use drtm_txn::{Config, Db, Error as DbError, Tx};
+use drtm_txn::{Config, Db, Error as DbError, OneNode, Tx, ready};
 
 use super::{
     draw::Draw,
@@ -96,7 +96,8 @@ impl<S: Config> Client<'_, S> {
             if draw.random.u8(0..8) == 0 {
                 thread::yield_now();
             }
-            done += store.perform(tx, &mut operations[done..], &mut draw.random, &mut journal.clock)?;
+            done +=
+                ready(store.perform(&mut OneNode(tx), &mut operations[done..], &mut draw.random, &mut journal.clock))?;
         }
         if draw.random.u8(0..GIVEN_UP) == 0 { Err(DbError::aborted(ON_PURPOSE)) } else { Ok(()) }
     }

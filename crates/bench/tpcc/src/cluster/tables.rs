@@ -4,8 +4,8 @@ use drtm_drive::Error;
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Config, Hash, Ordered, PodRef, TableDef,
-    cluster::{ClusterTable, NodeBuilder, Partition},
+    Config, Hash, Ordered, PodRef, Table, TableDef,
+    cluster::{NodeBuilder, Partition},
 };
 
 use crate::{
@@ -22,20 +22,20 @@ pub(super) type ItemCopyKey = (u16, u32);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Tables<R: StockRow> {
-    pub(super) warehouses: ClusterTable<WarehouseKey, PodRef<Warehouse>>,
-    pub(super) districts: ClusterTable<DistrictKey, PodRef<District>>,
-    pub(super) customers: ClusterTable<CustomerKey, PodRef<Customer>>,
+    pub(super) warehouses: Table<WarehouseKey, PodRef<Warehouse>>,
+    pub(super) districts: Table<DistrictKey, PodRef<District>>,
+    pub(super) customers: Table<CustomerKey, PodRef<Customer>>,
     /// Where they were paid.
-    pub(super) histories: ClusterTable<HistoryKey, PodRef<History>>,
-    pub(super) new_orders: ClusterTable<OrderKey, PodRef<NewOrder>, Ordered>,
-    pub(super) orders: ClusterTable<OrderKey, PodRef<Order>>,
-    pub(super) order_lines: ClusterTable<OrderLineKey, PodRef<OrderLine>, Ordered>,
-    pub(super) stocks: ClusterTable<StockKey, PodRef<R>>,
+    pub(super) histories: Table<HistoryKey, PodRef<History>>,
+    pub(super) new_orders: Table<OrderKey, PodRef<NewOrder>, Ordered>,
+    pub(super) orders: Table<OrderKey, PodRef<Order>>,
+    pub(super) order_lines: Table<OrderLineKey, PodRef<OrderLine>, Ordered>,
+    pub(super) stocks: Table<StockKey, PodRef<R>>,
     /// The workload keeps these two itself.
-    pub(super) customers_by_name: ClusterTable<CustomerByName, PodRef<CustomerNames>, Ordered>,
-    pub(super) orders_by_customer: ClusterTable<OrderByCustomer, PodRef<()>, Ordered>,
+    pub(super) customers_by_name: Table<CustomerByName, PodRef<CustomerNames>, Ordered>,
+    pub(super) orders_by_customer: Table<OrderByCustomer, PodRef<()>, Ordered>,
     /// By node.
-    pub(super) items: ClusterTable<ItemCopyKey, PodRef<Item>>,
+    pub(super) items: Table<ItemCopyKey, PodRef<Item>>,
 }
 
 /// Where a warehouse is. They are numbered from one.

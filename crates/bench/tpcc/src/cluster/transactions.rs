@@ -2,10 +2,10 @@
 //! rows become is what one node makes of them; columns do not reach over nodes, so that whole rows
 //! travel.
 
-use drtm_drive::cluster::{Access, Body};
+use drtm_drive::{Body, Reads};
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
-use drtm_txn::{Config, Error, cluster::Sets};
+use drtm_txn::{Config, Error, Transaction, cluster::Sets};
 use zerocopy::little_endian::{I64, U64};
 
 use super::tables::Tables;
@@ -68,11 +68,11 @@ impl<R: StockRow> Body for Order<'_, R> {
         sets.write(tables.orders_by_customer, OrderByCustomer::new(input.customer, number).map_err(no_key)?)
     }
 
-    async fn run(&self, tx: &mut impl Access) -> Result<Receipt, Error> {
+    async fn run(&self, tx: &mut impl Transaction, reads: Reads) -> Result<Receipt, Error> {
         let Self { tables, node, input, date, .. } = *self;
         let (warehouse, district, _) = input.customer;
         // The only rows that other nodes may have.
-        tx.prefetch(tables.stocks, input.stocks()).await?;
+        reads.prefetch(tx, tables.stocks, input.stocks()).await?;
         let tax = expect_row(tx.get(tables.warehouses, &warehouse).await?, WAREHOUSE)?.tax.get();
         let taken = tx.update(tables.districts, (warehouse, district), |row| {
             let number = row.next_order.get();
@@ -132,7 +132,7 @@ impl<R: StockRow> Body for Pay<'_, R> {
         sets.write(tables.histories, &key)
     }
 
-    async fn run(&self, tx: &mut impl Access) -> Result<Paid, Error> {
+    async fn run(&self, tx: &mut impl Transaction, _reads: Reads) -> Result<Paid, Error> {
         let Self { tables, input, key, date } = *self;
         let Payment { district, customer_district, ref customer, amount } = *input;
         let customer = tables.choose(tx, customer_district, customer).await?;
@@ -169,7 +169,7 @@ pub(super) struct LastOrder<'t, R: StockRow> {
 impl<R: StockRow> Body for LastOrder<'_, R> {
     type Output = Status;
 
-    async fn run(&self, tx: &mut impl Access) -> Result<Status, Error> {
+    async fn run(&self, tx: &mut impl Transaction, _reads: Reads) -> Result<Status, Error> {
         let Self { tables, input } = *self;
         let customer = tables.choose(tx, input.district, &input.customer).await?;
         let balance = expect_row(tx.get(tables.customers, &customer).await?, CUSTOMER)?.account.balance.get();
@@ -204,18 +204,18 @@ impl<R: StockRow> Body for Deliver<'_, R> {
     /// What is the oldest order of each district afterwards, as far as the transaction has seen.
     type Output = Oldest;
 
-    async fn run(&self, tx: &mut impl Access) -> Result<Oldest, Error> {
+    async fn run(&self, tx: &mut impl Transaction, reads: Reads) -> Result<Oldest, Error> {
         let Self { tables, input, oldest, date } = *self;
         let (mut next, mut carried) = (*oldest, Vec::with_capacity(oldest.len()));
         let first = (1..).zip(oldest).map(|(district, number)| (input.warehouse, district, *number));
-        tx.prefetch(tables.new_orders, first).await?;
+        reads.prefetch(tx, tables.new_orders, first).await?;
         for (district, next) in (1..).zip(&mut next) {
             let Some(key) = tables.find_oldest(tx, (input.warehouse, district), next).await? else { continue };
             tx.remove(tables.new_orders, &key).await?;
             *next = key.2 + 1;
             carried.push(key);
         }
-        tx.prefetch(tables.orders, &carried).await?;
+        reads.prefetch(tx, tables.orders, &carried).await?;
         let mut lines = Vec::new();
         let mut customers = Vec::with_capacity(carried.len());
         for key @ (warehouse, district, number) in carried {
@@ -227,8 +227,8 @@ impl<R: StockRow> Body for Deliver<'_, R> {
             customers.push(((warehouse, district, customer), lines.len()..lines.len() + usize::from(count)));
             lines.extend((1..=count).map(|line| (warehouse, district, number, line)));
         }
-        tx.prefetch(tables.order_lines, &lines).await?;
-        tx.prefetch(tables.customers, customers.iter().map(|(customer, _)| customer)).await?;
+        reads.prefetch(tx, tables.order_lines, &lines).await?;
+        reads.prefetch(tx, tables.customers, customers.iter().map(|(customer, _)| customer)).await?;
         for (customer, of_customer) in customers {
             let mut amount = 0;
             for line in &lines[of_customer] {
@@ -255,7 +255,7 @@ pub(super) struct LowStock<'t, R: StockRow> {
 impl<R: StockRow> Body for LowStock<'_, R> {
     type Output = usize;
 
-    async fn run(&self, tx: &mut impl Access) -> Result<usize, Error> {
+    async fn run(&self, tx: &mut impl Transaction, reads: Reads) -> Result<usize, Error> {
         let Self { tables, input } = *self;
         let (warehouse, district) = input.district;
         let next = expect_row(tx.get(tables.districts, &input.district).await?, DISTRICT)?.next_order.get();
@@ -266,7 +266,7 @@ impl<R: StockRow> Body for LowStock<'_, R> {
         stocks.sort_unstable();
         stocks.dedup();
         let mut low = 0;
-        for stock in tx.get_many(tables.stocks, &stocks).await? {
+        for stock in reads.get_many(tx, tables.stocks, &stocks).await? {
             low += usize::from(expect_row(stock, STOCK)?.supply().quantity.get() < input.threshold);
         }
         Ok(low)
@@ -278,7 +278,7 @@ impl<R: StockRow> Tables<R> {
     /// number becomes the first after those that were looked at in vain.
     async fn find_oldest(
         self,
-        tx: &mut impl Access,
+        tx: &mut impl Transaction,
         (warehouse, district): DistrictKey,
         from: &mut u32,
     ) -> Result<Option<OrderKey>, Error> {
@@ -304,7 +304,7 @@ impl<R: StockRow> Tables<R> {
     /// The customer that is meant.
     async fn choose(
         self,
-        tx: &mut impl Access,
+        tx: &mut impl Transaction,
         (warehouse, district): DistrictKey,
         choice: &CustomerChoice,
     ) -> Result<CustomerKey, Error> {

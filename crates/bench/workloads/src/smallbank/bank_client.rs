@@ -1,4 +1,4 @@
-//! The six transactions, for any store.
+//! The six transactions, for any store, and for this database on one node or several.
 //!
 //! Each account is looked up once, and changed in place; a rule that refuses leaves it unchanged.
 //! So nothing has to be undone, except a payment that would overflow a balance, which no bank has
@@ -18,50 +18,89 @@ pub(super) const KINDS: &[&str] =
     &["balance", "deposit-checking", "transact-savings", "amalgamate", "write-check", "send-payment"];
 
 /// A store with the accounts of all customers. Its transactions are serializable.
-pub trait Accounts: Send {
-    /// A transaction in progress.
-    type Tx<'t>: ?Sized;
-
+pub trait Served: Send {
     /// The error of an operation.
     type Error: Into<Error>;
 
-    /// Runs `body` in a transaction until it commits or `body` fails. Without `writes`, `body` is
-    /// read-only.
-    fn transact<T>(
-        &self,
-        writes: bool,
-        body: impl FnMut(&mut Self::Tx<'_>) -> Result<T, Refused<Self::Error>>,
-    ) -> Result<T, Refused<Self::Error>>;
+    /// Runs a transaction until it commits or a rule refuses it. Returns the money that it put into
+    /// the bank, which is negative if it took some.
+    fn serve(&self, transaction: &Transaction) -> Result<i64, Refused<Self::Error>>;
+}
 
-    /// Prefetches the accounts that a transaction is about to look up.
-    fn prefetch(
-        &self,
-        tx: &mut Self::Tx<'_>,
-        savings: &[CustomerKey],
-        checking: &[CustomerKey],
-    ) -> Result<(), Self::Error>;
+/// The accounts, in a transaction.
+#[cfg_attr(not(feature = "stores"), expect(unreachable_pub, reason = "other stores implement it"))]
+pub trait Accounts {
+    /// The error of an operation.
+    type Error;
+
+    /// Prefetches the accounts that the transaction is about to look up.
+    fn prefetch(&mut self, savings: &[CustomerKey], checking: &[CustomerKey]) -> Result<(), Self::Error>;
 
     /// Returns the balance of a customer's savings account.
-    fn savings(&self, tx: &mut Self::Tx<'_>, customer: CustomerKey) -> Result<i64, Self::Error>;
+    fn savings(&mut self, customer: CustomerKey) -> Result<i64, Self::Error>;
 
     /// Returns the balance of a customer's checking account.
-    fn checking(&self, tx: &mut Self::Tx<'_>, customer: CustomerKey) -> Result<i64, Self::Error>;
+    fn checking(&mut self, customer: CustomerKey) -> Result<i64, Self::Error>;
 
     /// Changes a savings account's balance by `rule`, and returns the old balance.
     fn change_savings(
-        &self,
-        tx: &mut Self::Tx<'_>,
+        &mut self,
         customer: CustomerKey,
         rule: impl FnOnce(i64) -> Result<i64, Refusal>,
     ) -> Result<i64, Refused<Self::Error>>;
 
     /// Changes a checking account's balance by `rule`, and returns the old balance.
     fn change_checking(
-        &self,
-        tx: &mut Self::Tx<'_>,
+        &mut self,
         customer: CustomerKey,
         rule: impl FnOnce(i64) -> Result<i64, Refusal>,
     ) -> Result<i64, Refused<Self::Error>>;
+}
+
+/// The body of each transaction. Returns the money that it puts into the bank.
+#[cfg_attr(not(feature = "stores"), expect(unreachable_pub, reason = "other stores call it"))]
+#[inline(always)]
+pub fn serve<A: Accounts>(accounts: &mut A, transaction: &Transaction) -> Result<i64, Refused<A::Error>> {
+    match *transaction {
+        Transaction::Balance { customer } => {
+            accounts.prefetch(&[customer], &[customer])?;
+            let savings = accounts.savings(customer)?;
+            black_box(rules::balance(savings, accounts.checking(customer)?));
+            Ok(0)
+        }
+        Transaction::DepositChecking { customer, amount } => {
+            accounts.change_checking(customer, |balance| rules::deposit_checking(balance, amount))?;
+            Ok(amount)
+        }
+        Transaction::TransactSavings { customer, amount } => {
+            accounts.change_savings(customer, |balance| rules::transact_savings(balance, amount))?;
+            Ok(amount)
+        }
+        Transaction::Amalgamate { from, to } => {
+            accounts.prefetch(&[from], &[from, to])?;
+            let savings = accounts.change_savings(from, |_| Ok(0))?;
+            let checking = accounts.change_checking(from, |_| Ok(0))?;
+            accounts.change_checking(to, |balance| rules::amalgamate(savings, checking, balance))?;
+            Ok(0)
+        }
+        Transaction::WriteCheck { customer, amount } => {
+            accounts.prefetch(&[customer], &[customer])?;
+            let savings = accounts.savings(customer)?;
+            let mut taken = 0;
+            accounts.change_checking(customer, |balance| {
+                let check = rules::write_check(savings, balance, amount)?;
+                taken = check.taken;
+                Ok(check.checking)
+            })?;
+            Ok(-taken)
+        }
+        Transaction::SendPayment { from, to, amount } => {
+            accounts.prefetch(&[], &[from, to])?;
+            accounts.change_checking(from, |balance| Ok(rules::send_payment(balance, 0, amount)?.0))?;
+            accounts.change_checking(to, |balance| rules::deposit_checking(balance, amount))?;
+            Ok(0)
+        }
+    }
 }
 
 /// Why a transaction did not commit.
@@ -97,7 +136,7 @@ pub struct BankClient<A> {
     ledger: Ledger,
 }
 
-impl<A: Accounts> BankClient<A> {
+impl<A: Served> BankClient<A> {
     /// Creates a client of these accounts that runs what `inputs` draw.
     pub fn new(accounts: A, inputs: Inputs) -> Self {
         Self { accounts, inputs, ledger: Ledger::default() }
@@ -107,71 +146,20 @@ impl<A: Accounts> BankClient<A> {
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
-
-    fn serve(&mut self, transaction: &Transaction) -> Result<(), Refused<A::Error>> {
-        let Self { accounts, ledger, .. } = self;
-        match *transaction {
-            Transaction::Balance { customer } => {
-                let balance = accounts.transact(false, |tx| {
-                    accounts.prefetch(tx, &[customer], &[customer])?;
-                    let savings = accounts.savings(tx, customer)?;
-                    Ok(rules::balance(savings, accounts.checking(tx, customer)?))
-                })?;
-                black_box(balance);
-            }
-            Transaction::DepositChecking { customer, amount } => {
-                accounts.transact(true, |tx| {
-                    accounts.change_checking(tx, customer, |balance| rules::deposit_checking(balance, amount))
-                })?;
-                ledger.put(amount);
-            }
-            Transaction::TransactSavings { customer, amount } => {
-                accounts.transact(true, |tx| {
-                    accounts.change_savings(tx, customer, |balance| rules::transact_savings(balance, amount))
-                })?;
-                ledger.put(amount);
-            }
-            Transaction::Amalgamate { from, to } => accounts.transact(true, |tx| {
-                accounts.prefetch(tx, &[from], &[from, to])?;
-                let savings = accounts.change_savings(tx, from, |_| Ok(0))?;
-                let checking = accounts.change_checking(tx, from, |_| Ok(0))?;
-                accounts.change_checking(tx, to, |balance| rules::amalgamate(savings, checking, balance))?;
-                Ok(())
-            })?,
-            Transaction::WriteCheck { customer, amount } => {
-                let taken = accounts.transact(true, |tx| {
-                    accounts.prefetch(tx, &[customer], &[customer])?;
-                    let savings = accounts.savings(tx, customer)?;
-                    let mut taken = 0;
-                    accounts.change_checking(tx, customer, |balance| {
-                        let check = rules::write_check(savings, balance, amount)?;
-                        taken = check.taken;
-                        Ok(check.checking)
-                    })?;
-                    Ok(taken)
-                })?;
-                ledger.take(taken);
-            }
-            Transaction::SendPayment { from, to, amount } => accounts.transact(true, |tx| {
-                accounts.prefetch(tx, &[], &[from, to])?;
-                accounts.change_checking(tx, from, |balance| Ok(rules::send_payment(balance, 0, amount)?.0))?;
-                accounts.change_checking(tx, to, |balance| rules::deposit_checking(balance, amount))?;
-                Ok(())
-            })?,
-        }
-        Ok(())
-    }
 }
 
-impl<A: Accounts> Client for BankClient<A> {
+impl<A: Served> Client for BankClient<A> {
     fn kinds() -> &'static [&'static str] {
         KINDS
     }
 
     fn run_next(&mut self, _date: u64) -> Result<Done, Error> {
         let transaction = self.inputs.draw();
-        let is_committed = match self.serve(&transaction) {
-            Ok(()) => true,
+        let is_committed = match self.accounts.serve(&transaction) {
+            Ok(put) => {
+                self.ledger.put(put);
+                true
+            }
             Err(Refused::Rule) => false,
             Err(Refused::Failed(error)) => return Err(error.into()),
         };

@@ -5,21 +5,26 @@
 #[cfg(test)]
 mod tests;
 
+use std::convert::Infallible;
+
 use drtm_drive::{
-    Done, Error,
-    cluster::{Access, Body, ClusterWorkload, Place, Runner, look_up, read, transact},
-    expect_row, miscounted,
+    Body, Done, Error, Reads, Runner,
+    cluster::{ClusterWorkload, Place, look_up, read},
+    expect_row, miscounted, transact,
 };
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Config, Error as DbError, Pod, TableDef,
-    cluster::{ClusterTable, Node, NodeBuilder, Partition, Sets, Worker},
+    Config, Error as DbError, Pod, TableDef, Transaction as Tx,
+    cluster::{Node, NodeBuilder, Partition, Sets, Worker},
 };
 
 use super::{
-    Checking, CustomerKey, Inputs, Ledger, Savings, SmallBank, Transaction, View, check,
-    ours::{CHECKING, SAVINGS},
+    Checking, CustomerKey, Inputs, Ledger, Savings, SmallBank, Transaction, View,
+    bank_client::{Accounts, Refused, serve},
+    check,
+    ours::{CHECKING, SAVINGS, Tables},
+    outline::Touched,
     rules::Refusal,
 };
 
@@ -28,31 +33,11 @@ const RULE: &str = "a rule does not allow it";
 
 const BY_CUSTOMER: Partition<CustomerKey> = Partition::by("customer", |customer| *customer);
 
-#[derive(Clone, Copy, Debug)]
-pub struct Tables {
-    savings: ClusterTable<CustomerKey, Pod<Savings>>,
-    checking: ClusterTable<CustomerKey, Pod<Checking>>,
-}
-
 /// A coroutine that serves customers.
 #[derive(Debug)]
 pub struct Client {
     inputs: Inputs,
     ledger: Ledger,
-}
-
-fn allowed<T>(ruled: Result<T, Refusal>) -> Result<T, DbError> {
-    ruled.map_err(|_| DbError::aborted(RULE))
-}
-
-impl Tables {
-    async fn checking(self, tx: &mut impl Access, customer: CustomerKey) -> Result<i64, DbError> {
-        Ok(expect_row(tx.get(self.checking, customer).await?, CHECKING)?.balance.get())
-    }
-
-    async fn set_checking(self, tx: &mut impl Access, customer: CustomerKey, balance: i64) -> Result<(), DbError> {
-        tx.put(self.checking, customer, &Checking { balance: balance.into() }).await
-    }
 }
 
 /// A transaction on these tables.
@@ -80,33 +65,100 @@ impl Body for Serve<'_> {
         })
     }
 
-    async fn run(&self, tx: &mut impl Access) -> Result<i64, DbError> {
+    async fn run(&self, tx: &mut impl Tx, reads: Reads) -> Result<i64, DbError> {
         let Self(tables, transaction) = *self;
-        let touched = transaction.touched();
-        let [first, second] = touched.checking;
-        // In one round trip for each table.
-        tx.prefetch(tables.savings, touched.savings).await?;
-        tx.prefetch(tables.checking, first.into_iter().chain(second)).await?;
-        let (mut savings, mut checking) = (0, [0; 2]);
-        if let Some(customer) = touched.savings {
-            savings = expect_row(tx.get(tables.savings, customer).await?, SAVINGS)?.balance.get();
+        let mut balances = Balances::read(tx, tables, transaction.touched(), reads).await?;
+        match serve(&mut balances, transaction) {
+            Ok(put) => balances.write(tx, tables).await.map(|()| put),
+            Err(Refused::Rule) => Err(DbError::aborted(RULE)),
+            Err(Refused::Failed(never)) => match never {},
         }
-        for (balance, customer) in checking.iter_mut().zip(touched.checking) {
-            if let Some(customer) = customer {
-                *balance = tables.checking(tx, customer).await?;
-            }
-        }
-        let made = allowed(transaction.outcome(savings, checking))?;
-        if let Some(customer) = touched.savings.filter(|_| touched.writes_savings) {
-            tx.put(tables.savings, customer, &Savings { balance: made.savings.into() }).await?;
-        }
-        for (balance, customer) in made.checking.into_iter().zip(touched.checking) {
-            if let Some(customer) = customer.filter(|_| touched.writes_checking) {
-                tables.set_checking(tx, customer, balance).await?;
-            }
-        }
-        Ok(made.put)
     }
+}
+
+/// The balances of the accounts that a transaction touches. So the transaction itself waits for
+/// nothing, as on one node.
+struct Balances {
+    touched: Touched,
+    savings: i64,
+    checking: [i64; 2],
+}
+
+impl Balances {
+    /// Reads them, in one round trip for each table.
+    async fn read(tx: &mut impl Tx, tables: Tables, touched: Touched, reads: Reads) -> Result<Self, DbError> {
+        reads.prefetch(tx, tables.savings, touched.savings).await?;
+        reads.prefetch(tx, tables.checking, touched.checking.into_iter().flatten()).await?;
+        let mut balances = Self { touched, savings: 0, checking: [0; 2] };
+        if let Some(customer) = touched.savings {
+            balances.savings = expect_row(tx.get(tables.savings, customer).await?, SAVINGS)?.balance.get();
+        }
+        for (balance, customer) in balances.checking.iter_mut().zip(touched.checking) {
+            if let Some(customer) = customer {
+                *balance = expect_row(tx.get(tables.checking, customer).await?, CHECKING)?.balance.get();
+            }
+        }
+        Ok(balances)
+    }
+
+    /// Writes those that the transaction may have changed.
+    async fn write(&self, tx: &mut impl Tx, tables: Tables) -> Result<(), DbError> {
+        let Self { touched, savings, checking } = *self;
+        if let Some(customer) = touched.savings.filter(|_| touched.writes_savings) {
+            tx.put(tables.savings, customer, Savings { balance: savings.into() }).await?;
+        }
+        for (balance, customer) in checking.into_iter().zip(touched.checking) {
+            if let Some(customer) = customer.filter(|_| touched.writes_checking) {
+                tx.put(tables.checking, customer, Checking { balance: balance.into() }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn checking_of(&mut self, customer: CustomerKey) -> &mut i64 {
+        let [first, second] = &mut self.checking;
+        if self.touched.checking[0] == Some(customer) { first } else { second }
+    }
+}
+
+impl Accounts for Balances {
+    type Error = Infallible;
+
+    /// Does nothing: all balances are here.
+    fn prefetch(&mut self, _: &[CustomerKey], _: &[CustomerKey]) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn savings(&mut self, _customer: CustomerKey) -> Result<i64, Infallible> {
+        Ok(self.savings)
+    }
+
+    fn checking(&mut self, customer: CustomerKey) -> Result<i64, Infallible> {
+        Ok(*self.checking_of(customer))
+    }
+
+    fn change_savings(
+        &mut self,
+        _customer: CustomerKey,
+        rule: impl FnOnce(i64) -> Result<i64, Refusal>,
+    ) -> Result<i64, Refused<Infallible>> {
+        change(&mut self.savings, rule)
+    }
+
+    fn change_checking(
+        &mut self,
+        customer: CustomerKey,
+        rule: impl FnOnce(i64) -> Result<i64, Refusal>,
+    ) -> Result<i64, Refused<Infallible>> {
+        change(self.checking_of(customer), rule)
+    }
+}
+
+/// Changes a balance by a rule, and returns the old balance.
+fn change(balance: &mut i64, rule: impl FnOnce(i64) -> Result<i64, Refusal>) -> Result<i64, Refused<Infallible>> {
+    let before = *balance;
+    *balance = Refused::unless(rule(before))?;
+    Ok(before)
 }
 
 impl ClusterWorkload for SmallBank {

@@ -1,12 +1,12 @@
-//! SmallBank on this database.
+//! SmallBank's accounts in tables of this database.
 
 use drtm_drive::expect_row;
 use drtm_txn::{Config, Db, Error, Pod, Table, Tx};
 use zerocopy::little_endian::I64;
 
 use super::{
-    Checking, CustomerKey, Savings,
-    bank_client::{Accounts, Refused},
+    Checking, CustomerKey, Savings, Transaction,
+    bank_client::{Accounts, Refused, Served, serve},
     rules::Refusal,
 };
 
@@ -26,57 +26,60 @@ pub struct Ours<'db, S: Config> {
     pub(super) tables: Tables,
 }
 
-impl<S: Config> Accounts for Ours<'_, S> {
-    type Tx<'t> = Tx<'t, S>;
+impl<S: Config> Served for Ours<'_, S> {
     type Error = Error;
 
-    /// Ignores what it is told: the database itself detects whether a transaction writes.
     #[inline(always)]
-    fn transact<T>(
-        &self,
-        _writes: bool,
-        body: impl FnMut(&mut Tx<'_, S>) -> Result<T, Refused<Error>>,
-    ) -> Result<T, Refused<Error>> {
-        self.db.try_transact(body)
+    fn serve(&self, transaction: &Transaction) -> Result<i64, Refused<Error>> {
+        let tables = self.tables;
+        self.db.try_transact(|tx| serve(&mut InTables { tx, tables }, transaction))
     }
+}
+
+/// The accounts, in a transaction.
+struct InTables<'t, 'db, S: Config> {
+    tx: &'t mut Tx<'db, S>,
+    tables: Tables,
+}
+
+impl<S: Config> Accounts for InTables<'_, '_, S> {
+    type Error = Error;
 
     #[inline(always)]
-    fn prefetch(&self, tx: &mut Tx<'_, S>, savings: &[CustomerKey], checking: &[CustomerKey]) -> Result<(), Error> {
+    fn prefetch(&mut self, savings: &[CustomerKey], checking: &[CustomerKey]) -> Result<(), Error> {
         if !savings.is_empty() {
-            tx.prefetch(self.tables.savings, savings.iter())?;
+            self.tx.prefetch(self.tables.savings, savings.iter())?;
         }
-        tx.prefetch(self.tables.checking, checking.iter())
+        self.tx.prefetch(self.tables.checking, checking.iter())
     }
 
     #[inline(always)]
-    fn savings(&self, tx: &mut Tx<'_, S>, customer: CustomerKey) -> Result<i64, Error> {
-        expect_row(tx.view(self.tables.savings, customer, |row| row.balance.get())?, SAVINGS)
+    fn savings(&mut self, customer: CustomerKey) -> Result<i64, Error> {
+        expect_row(self.tx.view(self.tables.savings, customer, |row| row.balance.get())?, SAVINGS)
     }
 
     #[inline(always)]
-    fn checking(&self, tx: &mut Tx<'_, S>, customer: CustomerKey) -> Result<i64, Error> {
-        expect_row(tx.view(self.tables.checking, customer, |row| row.balance.get())?, CHECKING)
+    fn checking(&mut self, customer: CustomerKey) -> Result<i64, Error> {
+        expect_row(self.tx.view(self.tables.checking, customer, |row| row.balance.get())?, CHECKING)
     }
 
     #[inline(always)]
     fn change_savings(
-        &self,
-        tx: &mut Tx<'_, S>,
+        &mut self,
         customer: CustomerKey,
         rule: impl FnOnce(i64) -> Result<i64, Refusal>,
     ) -> Result<i64, Refused<Error>> {
-        let changed = tx.update(self.tables.savings, customer, |row| change(&mut row.balance, rule))?;
+        let changed = self.tx.update(self.tables.savings, customer, |row| change(&mut row.balance, rule))?;
         Refused::unless(expect_row(changed, SAVINGS)?)
     }
 
     #[inline(always)]
     fn change_checking(
-        &self,
-        tx: &mut Tx<'_, S>,
+        &mut self,
         customer: CustomerKey,
         rule: impl FnOnce(i64) -> Result<i64, Refusal>,
     ) -> Result<i64, Refused<Error>> {
-        let changed = tx.update(self.tables.checking, customer, |row| change(&mut row.balance, rule))?;
+        let changed = self.tx.update(self.tables.checking, customer, |row| change(&mut row.balance, rule))?;
         Refused::unless(expect_row(changed, CHECKING)?)
     }
 }

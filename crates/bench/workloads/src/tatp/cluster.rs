@@ -4,38 +4,29 @@
 #[cfg(test)]
 mod tests;
 
-use std::hint::black_box;
-
 use drtm_drive::{
-    Done, Error,
-    cluster::{Access, Body, ClusterWorkload, Place, Runner, read, transact},
+    Done, Error, Runner,
+    cluster::{ClusterWorkload, Place, read},
     miscounted,
     scatter::scatter,
+    transact,
 };
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Config, Error as DbError, Pod,
-    cluster::{ClusterTable, Node, NodeBuilder, Partition, Sets, Worker},
+    Config,
+    cluster::{Node, NodeBuilder, Partition, Worker},
 };
 use zerocopy::little_endian::U32;
 
 use super::{
-    AccessInfo, AccessInfoKey, CallForwarding, CallForwardingKey, Inputs, Population, SpecialFacility,
-    SpecialFacilityKey, Subscriber, SubscriberKey, SubscriberNumber, Transaction, check,
+    AccessInfoKey, CallForwardingKey, Inputs, Population, SubscriberKey, SubscriberNumber,
+    body::Ask,
+    check,
     command::{Rows, Tatp},
-    network::{self, Defs, KINDS},
+    network::{self, Defs, KINDS, Tables},
     subscriber_number,
 };
-
-#[derive(Clone, Copy, Debug)]
-pub struct Tables {
-    subscribers: ClusterTable<SubscriberKey, Pod<Subscriber>>,
-    numbers: ClusterTable<SubscriberNumber, Pod<U32>>,
-    access_infos: ClusterTable<AccessInfoKey, Pod<AccessInfo>>,
-    special_facilities: ClusterTable<SpecialFacilityKey, Pod<SpecialFacility>>,
-    call_forwardings: ClusterTable<CallForwardingKey, Pod<CallForwarding>>,
-}
 
 /// Where the entry of a number is: anywhere, as far as its subscriber is concerned.
 fn of_number(number: &SubscriberNumber) -> u64 {
@@ -48,91 +39,6 @@ pub struct Client {
     inputs: Inputs,
     /// Forwardings, less those that it has deleted.
     inserted: i64,
-}
-
-/// A transaction on these tables.
-struct Ask<'t>(Tables, &'t Transaction);
-
-impl Body for Ask<'_> {
-    /// Whether it found what it needs.
-    type Output = bool;
-
-    /// What a transaction uses that begins with a number is found out.
-    fn declare<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
-        &self,
-        sets: &mut Sets<'_, '_, F, S>,
-    ) -> Result<(), DbError> {
-        let Self(tables, transaction) = *self;
-        match transaction {
-            Transaction::GetSubscriberData { subscriber } => sets.read(tables.subscribers, subscriber),
-            Transaction::GetNewDestination { facility, start_time, .. } => {
-                sets.read(tables.special_facilities, facility)?;
-                let mut forwardings = Transaction::forwardings(*facility, *start_time);
-                forwardings.try_for_each(|forwarding| sets.read(tables.call_forwardings, forwarding))
-            }
-            Transaction::GetAccessData { key } => sets.read(tables.access_infos, key),
-            Transaction::UpdateSubscriberData { facility, .. } => {
-                sets.write(tables.special_facilities, facility)?;
-                sets.write(tables.subscribers, facility.0)
-            }
-            Transaction::UpdateLocation { .. }
-            | Transaction::InsertCallForwarding { .. }
-            | Transaction::DeleteCallForwarding { .. } => Ok(()),
-        }
-    }
-
-    async fn run(&self, tx: &mut impl Access) -> Result<bool, DbError> {
-        let Self(tables, transaction) = *self;
-        match transaction {
-            Transaction::GetSubscriberData { subscriber } => {
-                Ok(black_box(tx.get(tables.subscribers, subscriber).await?).is_some())
-            }
-            Transaction::GetNewDestination { facility, start_time, end_time } => {
-                let row = tx.get(tables.special_facilities, facility).await?;
-                if row.is_none_or(|row| row.is_active != 1) {
-                    return Ok(false);
-                }
-                let forwardings = Transaction::forwardings(*facility, *start_time);
-                let rows = tx.get_many(tables.call_forwardings, forwardings).await?;
-                let found = rows.iter().flatten().filter(|row| row.end_time > *end_time);
-                Ok(black_box(found.map(|row| row.number).next_back()).is_some())
-            }
-            Transaction::GetAccessData { key } => Ok(black_box(tx.get(tables.access_infos, key).await?).is_some()),
-            Transaction::UpdateSubscriberData { facility, bit, data_a } => {
-                if tx.update(tables.special_facilities, facility, |row| row.data_a = *data_a).await?.is_none() {
-                    return Ok(false);
-                }
-                Ok(tx.update(tables.subscribers, facility.0, |row| row.bits[0] = *bit).await?.is_some())
-            }
-            Transaction::UpdateLocation { number, vlr_location } => {
-                let Some(subscriber) = tables.find(tx, number).await? else { return Ok(false) };
-                let moved = tx.update(tables.subscribers, subscriber, |row| row.vlr_location.set(*vlr_location));
-                Ok(moved.await?.is_some())
-            }
-            Transaction::InsertCallForwarding { number, facility, start_time, row } => {
-                let Some(subscriber) = tables.find(tx, number).await? else { return Ok(false) };
-                let facilities = tx.get_many(tables.special_facilities, (1..=4).map(|kind| (subscriber, kind))).await?;
-                if !(1..).zip(facilities).any(|(kind, row)| kind == *facility && row.is_some()) {
-                    return Ok(false);
-                }
-                match tx.insert(tables.call_forwardings, (subscriber, *facility, *start_time), row).await {
-                    Ok(()) => Ok(true),
-                    Err(DbError::Exists { .. }) => Ok(false),
-                    Err(error) => Err(error),
-                }
-            }
-            Transaction::DeleteCallForwarding { number, facility, start_time } => {
-                let Some(subscriber) = tables.find(tx, number).await? else { return Ok(false) };
-                Ok(tx.remove(tables.call_forwardings, (subscriber, *facility, *start_time)).await?.is_some())
-            }
-        }
-    }
-}
-
-impl Tables {
-    async fn find(self, tx: &mut impl Access, number: &SubscriberNumber) -> Result<Option<SubscriberKey>, DbError> {
-        Ok(tx.get(self.numbers, number).await?.map(U32::get))
-    }
 }
 
 impl Tatp {

@@ -127,7 +127,7 @@ impl Transaction {
     pub fn forwardings(
         (subscriber, kind): SpecialFacilityKey,
         start_time: u8,
-    ) -> impl Iterator<Item = CallForwardingKey> {
+    ) -> impl Iterator<Item = CallForwardingKey> + Clone {
         (0..=start_time).step_by(8).map(move |start| (subscriber, kind, start))
     }
 }

@@ -1,5 +1,5 @@
-//! The seven transactions, and the client that runs them. Each row is looked up once, and a
-//! transaction finds all its rows before it writes.
+//! The seven transactions on one node, and the client that runs them. Each row is looked up once,
+//! and a transaction finds all its rows before it writes.
 
 use std::hint::black_box;
 
@@ -112,7 +112,8 @@ impl<'db, S: Config> Network<'db, S> {
     }
 }
 
-/// Runs a transaction. Returns whether it found its rows.
+/// Runs a transaction. Returns whether it found its rows. As a [body](super::body), which runs on
+/// one node, too, it would execute an eighth more instructions.
 fn run<S: Config>(tx: &mut Tx<'_, S>, tables: &Tables, transaction: &Transaction) -> Result<bool, DbError> {
     match transaction {
         Transaction::GetSubscriberData { subscriber } => {

@@ -7,15 +7,15 @@ mod tests;
 use std::hint::black_box;
 
 use drtm_drive::{
-    Done, Error, Random,
-    cluster::{Access, Body, ClusterWorkload, Place, Runner, read, transact},
-    expect_row, miscounted, spread,
+    Body, Done, Error, Random, Reads, Runner,
+    cluster::{ClusterWorkload, Place, read},
+    expect_row, miscounted, spread, transact,
 };
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Config, Error as DbError, Hash, Pod, TableDef,
-    cluster::{ClusterTable, Node, NodeBuilder, Partition, Sets, Worker},
+    Config, Error as DbError, Hash, Pod, Table, TableDef, Transaction,
+    cluster::{Node, NodeBuilder, Partition, Sets, Worker},
 };
 
 use super::{
@@ -29,10 +29,10 @@ const LAST_TRADE: &str = "last-trade";
 
 #[derive(Clone, Copy, Debug)]
 pub struct Tables {
-    customers: ClusterTable<CustomerKey, Pod<Customer>>,
-    accounts: ClusterTable<AccountKey, Pod<Account>>,
-    holdings: ClusterTable<HoldingKey, Pod<Holding>>,
-    last_trades: ClusterTable<SecurityKey, Pod<LastTrade>>,
+    customers: Table<CustomerKey, Pod<Customer>>,
+    accounts: Table<AccountKey, Pod<Account>>,
+    holdings: Table<HoldingKey, Pod<Holding>>,
+    last_trades: Table<SecurityKey, Pod<LastTrade>>,
 }
 
 /// A client of a node.
@@ -58,11 +58,11 @@ struct Look(Tables, CustomerKey);
 impl Body for Look {
     type Output = Position;
 
-    async fn run(&self, tx: &mut impl Access) -> Result<Position, DbError> {
+    async fn run(&self, tx: &mut impl Transaction, reads: Reads) -> Result<Position, DbError> {
         let Self(tables, customer) = *self;
         let profile = expect_row(tx.get(tables.customers, customer).await?, CUSTOMER)?;
         let keys = (0..black_box(profile).accounts).map(|number| (customer, number));
-        let accounts = tx.get_many(tables.accounts, keys.clone()).await?;
+        let accounts = reads.get_many(tx, tables.accounts, keys.clone()).await?;
         let (mut position, mut keys_of_holdings) = (Position::new(), Vec::new());
         for (key @ (_, number), account) in keys.zip(accounts) {
             let account = expect_row(account, ACCOUNT)?;
@@ -70,10 +70,11 @@ impl Body for Look {
             keys_of_holdings.extend((0..account.holdings).map(|holding| (customer, number, holding)));
         }
         let mut holdings = Vec::with_capacity(keys_of_holdings.len());
-        for holding in tx.get_many(tables.holdings, &keys_of_holdings).await? {
+        for holding in reads.get_many(tx, tables.holdings, &keys_of_holdings).await? {
             holdings.push(expect_row(holding, HOLDING)?);
         }
-        let last = tx.get_many(tables.last_trades, holdings.iter().map(|holding| holding.security.get())).await?;
+        let securities = holdings.iter().map(|holding| holding.security.get());
+        let last = reads.get_many(tx, tables.last_trades, securities).await?;
         for ((last, holding), (_, account, _)) in last.into_iter().zip(&holdings).zip(keys_of_holdings) {
             let worth = expect_row(last, LAST_TRADE)?.price.get() * i64::from(holding.quantity.get());
             position[usize::from(account)].2 += worth;
@@ -99,9 +100,9 @@ impl Body for Feed {
         self.securities.iter().try_for_each(|security| sets.write(self.tables.last_trades, security))
     }
 
-    async fn run(&self, tx: &mut impl Access) -> Result<(), DbError> {
+    async fn run(&self, tx: &mut impl Transaction, reads: Reads) -> Result<(), DbError> {
         let Self { tables, securities: [from, to], part } = *self;
-        tx.prefetch(tables.last_trades, [from, to]).await?;
+        reads.prefetch(tx, tables.last_trades, [from, to]).await?;
         for (security, change) in [(from, -part), (to, part)] {
             let changed = tx.update(tables.last_trades, security, |row| {
                 row.price += change;

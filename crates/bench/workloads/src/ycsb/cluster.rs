@@ -10,24 +10,26 @@ mod tests;
 use std::{fmt, hint::black_box, iter, marker::PhantomData, ops::AddAssign};
 
 use drtm_drive::{
-    Done, Error,
-    cluster::{Access, Body, ClusterWorkload, Place, Runner, read, transact_if},
-    expect_row, miscounted, spread,
+    Done, Error, Runner,
+    cluster::{ClusterWorkload, Place, read},
+    miscounted, spread, transact_if,
 };
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Config, Error as DbError, Hash, Ordered,
-    cluster::{Node, NodeBuilder, Partition, Sets, Worker},
+    Config, Hash, Ordered,
+    cluster::{Node, NodeBuilder, Partition, Worker},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Operation, Row, Shape, check,
+    Operation, Shape,
+    bodies::{Accesses, Insert, Scan},
+    check,
     hotspot::{Hotspot, Hotspots},
     key,
-    layout::{ClusterRecords, Layout, RECORD},
+    layout::{self, Layout, RECORD},
     load::{Dist, Load, MixName},
     number, population,
     worker::{KINDS, SEVERAL, Task},
@@ -134,81 +136,6 @@ impl Client {
     }
 }
 
-/// A transaction that reads records, or writes a field of each.
-struct Accesses<O, I, const N: usize> {
-    records: ClusterRecords<O, N>,
-    /// The numbers of the records, and the fields that are written.
-    accesses: I,
-}
-
-impl<O: Layout, I: Iterator<Item = (u64, Option<u8>)> + Clone, const N: usize> Body for Accesses<O, I, N> {
-    type Output = ();
-
-    fn declare<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
-        &self,
-        sets: &mut Sets<'_, '_, F, S>,
-    ) -> Result<(), DbError> {
-        self.accesses.clone().try_for_each(|(number, writes)| match writes {
-            Some(_) => sets.write(self.records, key(number)),
-            None => sets.read(self.records, key(number)),
-        })
-    }
-
-    async fn run(&self, tx: &mut impl Access) -> Result<(), DbError> {
-        let records = self.records;
-        // All of them at once.
-        tx.prefetch(records, self.accesses.clone().map(|(number, _)| key(number))).await?;
-        for (number, writes) in self.accesses.clone() {
-            match writes {
-                Some(field) => {
-                    expect_row(tx.update(records, key(number), |row| row.write(number, field)).await?, RECORD)?;
-                }
-                None => {
-                    black_box(expect_row(tx.get(records, key(number)).await?, RECORD)?);
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A transaction that inserts a record.
-struct Insert<O, const N: usize> {
-    records: ClusterRecords<O, N>,
-    number: u64,
-}
-
-impl<O: Layout, const N: usize> Body for Insert<O, N> {
-    type Output = ();
-
-    fn declare<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(
-        &self,
-        sets: &mut Sets<'_, '_, F, S>,
-    ) -> Result<(), DbError> {
-        sets.write(self.records, key(self.number))
-    }
-
-    async fn run(&self, tx: &mut impl Access) -> Result<(), DbError> {
-        tx.insert(self.records, key(self.number), &Row::inserted(self.number)).await
-    }
-}
-
-/// A transaction that reads records in the order of their keys, from one on. Which these are is not
-/// known before.
-struct Scan<O, const N: usize> {
-    records: ClusterRecords<O, N>,
-    from: u64,
-    length: u16,
-}
-
-impl<O: Layout, const N: usize> Body for Scan<O, N> {
-    type Output = u16;
-
-    async fn run(&self, tx: &mut impl Access) -> Result<u16, DbError> {
-        O::scan_nodes(tx, self.records, self.from, self.length).await
-    }
-}
-
 /// What names a size to a process.
 trait Named {
     const NAME: &'static str;
@@ -233,7 +160,7 @@ where
     const NAME: &'static str = "ycsb";
     const MEMBER: &'static str = <Self as Named>::NAME;
     const KINDS: &'static [&'static str] = KINDS;
-    type Tables = ClusterRecords<O, N>;
+    type Tables = layout::Records<O, N>;
     type Client = Client;
     type Count = Written;
 

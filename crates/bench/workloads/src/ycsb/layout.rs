@@ -2,8 +2,7 @@
 
 use std::hint::black_box;
 
-use drtm_drive::cluster::Access;
-use drtm_txn::{Config, Error, Hash, Kind, Ordered, PodRef, Table, TableDef, Tx, cluster::ClusterTable};
+use drtm_txn::{Config, Error, Hash, Kind, Ordered, PodRef, Table, TableDef, Transaction, Tx};
 
 use super::{Row, number};
 
@@ -14,9 +13,6 @@ pub(super) type Record<const FIELDS: usize> = PodRef<Row<FIELDS>>;
 
 /// The table of records.
 pub(super) type Records<O, const FIELDS: usize> = Table<u64, Record<FIELDS>, O>;
-
-/// The table of records on several nodes.
-pub(super) type ClusterRecords<O, const FIELDS: usize> = ClusterTable<u64, Record<FIELDS>, O>;
 
 /// Kinds of tables that this workload distinguishes.
 pub trait Layout: Kind {
@@ -38,8 +34,8 @@ pub trait Layout: Kind {
     /// Like [`scan`](Self::scan), over several nodes.
     #[expect(async_fn_in_trait, reason = "coroutines stay on their thread, so that no future needs to be `Send`")]
     async fn scan_nodes<const FIELDS: usize>(
-        tx: &mut impl Access,
-        records: ClusterRecords<Self, FIELDS>,
+        tx: &mut impl Transaction,
+        records: Records<Self, FIELDS>,
         from: u64,
         length: u16,
     ) -> Result<u16, Error>
@@ -67,8 +63,8 @@ impl Layout for Hash {
     }
 
     async fn scan_nodes<const FIELDS: usize>(
-        _tx: &mut impl Access,
-        _records: ClusterRecords<Self, FIELDS>,
+        _tx: &mut impl Transaction,
+        _records: Records<Self, FIELDS>,
         _from: u64,
         _length: u16,
     ) -> Result<u16, Error> {
@@ -96,18 +92,19 @@ impl Layout for Ordered {
     }
 
     async fn scan_nodes<const FIELDS: usize>(
-        tx: &mut impl Access,
-        records: ClusterRecords<Self, FIELDS>,
+        tx: &mut impl Transaction,
+        records: Records<Self, FIELDS>,
         from: u64,
         length: u16,
     ) -> Result<u16, Error> {
-        let rows = tx.range_limit(records, from.., length.into()).await?;
-        for (key, row) in &rows {
-            let row = looked_at(row);
-            debug_assert!(row.is_none_or(|row| row.writes(number(*key)).is_some()), "record {key} is torn");
-        }
-        // At most the length.
-        Ok(rows.len() as u16)
+        let mut seen = 0;
+        let scanned = tx.view_each(records, from.., length.into(), |key, row| {
+            debug_assert!(row.writes(number(key)).is_some(), "record {} is torn", number(key));
+            black_box(row);
+            seen += 1;
+        });
+        scanned.await?;
+        Ok(seen)
     }
 }
 

@@ -18,7 +18,7 @@ use super::{
     rows::{OwnedRow, rows_of},
 };
 use crate::{
-    cluster::wire::{Refusal, RingPlace},
+    cluster::{Refusal, wire::parts::RingPlace},
     durability::{Log, Participant, format::Entry},
 };
 

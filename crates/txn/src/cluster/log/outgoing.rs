@@ -9,7 +9,7 @@ use std::{
 use drtm_rdma::{Incarnation, NodeId, Offset, RegionId, Remote};
 
 use super::producer::Producer;
-use crate::cluster::wire::RingPlace;
+use crate::cluster::wire::parts::RingPlace;
 
 /// A ring that this worker writes.
 #[derive(Debug)]

@@ -2,17 +2,17 @@
 
 use std::{mem, rc::Rc, time::Duration};
 
-use drtm_rdma::{Fabric, NodeId, Phase};
+use drtm_rdma::{Fabric, NodeId};
 use smallvec::SmallVec;
 
-use super::{outgoing::Outgoing, record, tell::refused};
+use super::{outgoing::Outgoing, record};
 use crate::{
     Config, Conflict, Error,
     cluster::{
         ClusterError,
         coordinator::Coordinator,
-        state::State,
-        wire::{OpenRing, OpenRingFor},
+        requests::log::{OpenRing, OpenRingFor},
+        state::{Row, State},
     },
     durability::format::{MOST_BESIDE, MOST_VALUE, record_length},
 };
@@ -80,7 +80,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             }
         }
         state.log.needs = needs;
-        let waits = state.rows.iter().all(|row| !row.is_locked);
+        let waits = !state.rows.iter().any(Row::may_be_locked);
         self.reserve(state, waits).await
     }
 
@@ -160,16 +160,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 continue;
             };
             let region = region.ok_or(ClusterError::NotHere { node })?;
-            let (producer, borrows) = (self.holder(), std::marker::PhantomData);
-            let place = if node == self.id() {
-                let opened = self.participant().open_ring(producer);
-                opened.map_err(|reason| ClusterError::Refused { node, reason })?
-            } else {
-                let ring =
-                    self.rpc(Phase::Other).call::<OpenRing>(node, &OpenRingFor { producer, borrows }, None).await;
-                let ring = ring.map_err(|source| ClusterError::Unreachable { node, source })?;
-                ring.get().map_err(|source| refused(node, source))?
-            };
+            let request = OpenRingFor { producer: self.holder() };
+            let place = self.call::<OpenRing, _>(node, request, |place| place).await?;
             self.rings.keep(Rc::new(Outgoing::new(node, here, region, place)));
         }
     }

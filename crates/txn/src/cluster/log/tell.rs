@@ -3,7 +3,7 @@
 use std::{convert::Infallible, future::poll_fn, rc::Rc, task::Poll, time::Duration};
 
 use drtm_kv::RemoteError;
-use drtm_rdma::{Fabric, NodeId, Phase, Presence, VerbError, rpc::RpcError};
+use drtm_rdma::{Fabric, NodeId, Phase, Presence, VerbError};
 
 use super::{
     outgoing::Outgoing,
@@ -12,9 +12,9 @@ use super::{
 use crate::{
     Config, Error,
     cluster::{
-        ClusterError, Form, Refusal,
+        ClusterError, Form,
         coordinator::Coordinator,
-        wire::{Settle, SettleUpTo},
+        requests::log::{Settle, SettleUpTo},
     },
 };
 
@@ -41,21 +41,15 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Tells a backup what is settled, and asks how much it has freed.
     pub(super) async fn tell(&self, ring: &Outgoing) -> Result<(), Error> {
         let (node, settled) = (ring.node, ring.producer.borrow().settled());
-        let (number, producer, borrows) = (ring.place.number, self.holder(), std::marker::PhantomData);
-        let freed = if node == self.id() {
-            let freed = self.participant().settle_ring((number, producer), settled);
-            freed.map_err(|reason| ClusterError::Refused { node, reason })?
-        } else if self.logs_by_verbs(node) {
+        let freed = if self.logs_by_verbs(node) {
             let failed = |error: VerbError| ClusterError::OneSided { node, source: RemoteError::from(error) };
             let verbs = self.endpoint().during(Phase::Other);
             // In this order: one that is dropped in between has told nothing wrong.
             verbs.write(ring.at(SETTLED), &[settled]).await.map_err(failed)?;
             verbs.read_word(ring.at(FREED)).await.map_err(failed)?
         } else {
-            let request = SettleUpTo { ring: number, producer, settled, borrows };
-            let told = self.rpc(Phase::Other).call::<Settle>(node, &request, None).await;
-            let told = told.map_err(|source| ClusterError::Unreachable { node, source })?;
-            told.get().map_err(|source| refused(node, source))?
+            let request = SettleUpTo { ring: ring.place.number, producer: self.holder(), settled };
+            self.call::<Settle, _>(node, request, |freed| freed).await?
         };
         let mut producer = ring.producer.borrow_mut();
         producer.has_told(settled);
@@ -137,13 +131,5 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             }
         }
         Ok(())
-    }
-}
-
-/// What a backup's refusal means.
-pub(super) fn refused(node: NodeId, source: RpcError) -> ClusterError {
-    match source.refused().and_then(Refusal::from_number) {
-        Some(reason) => ClusterError::Refused { node, reason },
-        None => ClusterError::Unreachable { node, source },
     }
 }

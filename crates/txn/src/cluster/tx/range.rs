@@ -5,279 +5,183 @@
 //! only so many rows are wanted, an owner is asked again only if it may have one before the last of
 //! these.
 
-use std::ops::{Bound, Range};
+use std::ops::Bound;
 
-use drtm_rdma::{Fabric, Phase};
+use drtm_rdma::{Fabric, NodeId, Phase};
 
 use super::{ClusterTx, PATIENCE};
 use crate::{
-    AsKey, Codec, Config, Error, Key, KeyRange, KeyedRow, Ordered,
+    Codec, Config, Error, Flow, Key, KeyRange, Ordered, Sorted, Stored, Table,
     cluster::{
-        ClusterTable, Sorted,
-        ask::{Ask, Asks},
-        state::{Op, ScannedRange, State},
+        places::Asked,
+        ranges::FetchedRange,
+        state::{Intent, Op},
     },
-    memory::{arena::ArenaKey, storage::KeyRef},
-    schema::key::ByRef,
-    tx::position::Way,
+    memory::arena::ArenaKey,
+    schema::table::Kind,
+    tx::{
+        nodes::{Nodes as _, Reach},
+        position::Way,
+    },
 };
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
-    /// The rows of a range, of all owners, in the order of their keys. As long as the transaction
-    /// has not ended, no other can bring a row into the range, or take one out.
-    ///
-    /// All rows are read at once, where a database gives a cursor: over a network, each step of a
-    /// cursor would be a round trip. [`range_limit`](Self::range_limit) reads the first ones only.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    pub async fn range<R: Sorted>(&mut self, rows: R, range: impl KeyRange<R::Key>) -> Result<Vec<KeyedRow<R>>, Error> {
-        self.range_limit(rows, range, usize::MAX).await
-    }
-
-    /// The rows of a range, in the opposite order. Otherwise like [`range`](Self::range).
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    pub async fn range_back<R: Sorted>(
+    /// Removes a row that was found, and returns it.
+    pub(super) async fn pop<K: Key, C: Codec>(
         &mut self,
-        rows: R,
-        range: impl KeyRange<R::Key>,
-    ) -> Result<Vec<KeyedRow<R>>, Error> {
-        self.range_back_limit(rows, range, usize::MAX).await
-    }
-
-    /// The first rows of a range: `limit` of them, or all if there are fewer. What is behind them
-    /// may change meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
-    /// use drtm_txn::{Builder, Error, Ordered, Pod, Config, TableDef, cluster::{Cluster, Node, Partition}};
-    ///
-    /// #[derive(Debug)]
-    /// struct Plain;
-    ///
-    /// impl Config for Plain {
-    ///     type Engine = NoHtm;
-    /// }
-    ///
-    /// const QUEUE: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("queue");
-    ///
-    /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
-    /// let builder = Builder::new().memory(16 << 20);
-    /// let mut node = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), builder)?.owners([NodeId(0)])?;
-    /// let queue = node.table(QUEUE, Partition::hash())?;
-    /// let cluster = Cluster::start(node.start()?, 1)?;
-    /// let ends = cluster.transact(async move |tx| {
-    ///     for number in 1..=9 {
-    ///         tx.put(queue, number, &(10 * number)).await?;
-    ///     }
-    ///     let first = tx.range_limit(queue, 3.., 2).await?;
-    ///     let last = tx.range_back_limit(queue, ..=7, 2).await?;
-    ///     Ok((first, last, tx.last(queue, ..).await?))
-    /// });
-    /// assert_eq!(ends.wait()?, (vec![(3, 30), (4, 40)], vec![(7, 70), (6, 60)], Some((9, 90))));
-    /// # Ok::<(), Error>(())
-    /// ```
-    pub async fn range_limit<R: Sorted>(
-        &mut self,
-        rows: R,
-        range: impl KeyRange<R::Key>,
-        limit: usize,
-    ) -> Result<Vec<KeyedRow<R>>, Error> {
-        let found = self.scan(rows, range, Way::Up, limit).await?;
-        rows.rows(self, found).await
-    }
-
-    /// The last rows of a range, the very last one first. Otherwise like
-    /// [`range_limit`](Self::range_limit).
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    ///
-    /// # Example
-    ///
-    /// See [`range_limit`](Self::range_limit).
-    pub async fn range_back_limit<R: Sorted>(
-        &mut self,
-        rows: R,
-        range: impl KeyRange<R::Key>,
-        limit: usize,
-    ) -> Result<Vec<KeyedRow<R>>, Error> {
-        let found = self.scan(rows, range, Way::Down, limit).await?;
-        rows.rows(self, found).await
-    }
-
-    /// The first row of a range.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    pub async fn first<R: Sorted>(
-        &mut self,
-        rows: R,
-        range: impl KeyRange<R::Key>,
-    ) -> Result<Option<KeyedRow<R>>, Error> {
-        Ok(self.range_limit(rows, range, 1).await?.pop())
-    }
-
-    /// The last row of a range.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    ///
-    /// # Example
-    ///
-    /// See [`range_limit`](Self::range_limit).
-    pub async fn last<R: Sorted>(
-        &mut self,
-        rows: R,
-        range: impl KeyRange<R::Key>,
-    ) -> Result<Option<KeyedRow<R>>, Error> {
-        Ok(self.range_back_limit(rows, range, 1).await?.pop())
-    }
-
-    /// The rows that have this key, in the order of what else they are sorted by: of an index that
-    /// is not unique, all rows under a key. One node is asked, and not all.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    pub async fn all<R: Sorted>(&mut self, rows: R, key: impl AsKey<R::Key>) -> Result<Vec<KeyedRow<R>>, Error> {
-        self.range(rows, (Bound::Included(ByRef(&key)), Bound::Included(ByRef(&key)))).await
-    }
-
-    /// How many rows there are in a range: it reads all of them.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    pub async fn count<R: Sorted>(&mut self, rows: R, range: impl KeyRange<R::Key>) -> Result<u64, Error> {
-        Ok(self.scan(rows, range, Way::Up, usize::MAX).await?.len() as u64)
-    }
-
-    /// Removes the first row of a range, and gives it.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    pub async fn pop_first<K: Key, C: Codec>(
-        &mut self,
-        table: ClusterTable<K, C, Ordered>,
-        range: impl KeyRange<K>,
+        table: Table<K, C, Ordered>,
+        found: Option<(K, C::Value)>,
     ) -> Result<Option<(K, C::Value)>, Error> {
-        let first = self.first(table, range).await?;
-        self.pop(table, first).await
-    }
-
-    /// Removes the last row of a range, and gives it.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    pub async fn pop_last<K: Key, C: Codec>(
-        &mut self,
-        table: ClusterTable<K, C, Ordered>,
-        range: impl KeyRange<K>,
-    ) -> Result<Option<(K, C::Value)>, Error> {
-        let last = self.last(table, range).await?;
-        self.pop(table, last).await
-    }
-
-    async fn pop<K: Key, C: Codec>(
-        &mut self,
-        table: ClusterTable<K, C, Ordered>,
-        row: Option<(K, C::Value)>,
-    ) -> Result<Option<(K, C::Value)>, Error> {
-        if let Some((key, _)) = &row {
+        if let Some((key, _)) = &found {
             let row = self.row_to_write(table, key)?;
-            self.fetch(&[row]).await?;
-            self.write(row, Op::Remove, table.name).await?;
+            self.look_up(&[row]).await?;
+            self.write(row, Op::Remove).await?;
         }
-        Ok(row)
+        Ok(found)
     }
 
-    /// Reads the first rows of a range, one way or the other, and gives their numbers.
-    async fn scan<R: Sorted>(
+    /// Reads the first rows of a range, one way or the other. Returns their numbers.
+    pub(super) async fn scan<R: Sorted>(
         &mut self,
         rows: R,
         range: impl KeyRange<R::Key>,
         way: Way,
         limit: usize,
     ) -> Result<Vec<u32>, Error> {
-        let (table, _) = rows.entries();
-        let (ends, nodes) = rows.reach(range, self.worker.owners(), self.worker.id())?;
-        let state = self.state();
-        let bounds = state.keep_ends(&ends)?;
-        let spans = state.add_spans(table, bounds, way, &nodes, (limit, rows.are_everywhere()));
+        if self.is_on_fetched {
+            let number = self.range_to_fetch(rows, range, way)?;
+            return self.state().rows_of_range(number, limit);
+        }
+        let (table, nodes, bounds) = self.bounds_of(rows, range)?;
+        self.scan_within(table, &nodes, bounds, (way, limit)).await
+    }
+
+    /// Reads the first rows between bounds, or the keys of a hash table. Returns the numbers of the
+    /// rows that are known to be there.
+    async fn scan_within(
+        &mut self,
+        table: u16,
+        nodes: &[NodeId],
+        bounds: [Bound<ArenaKey>; 2],
+        (way, limit): (Way, usize),
+    ) -> Result<Vec<u32>, Error> {
+        let is_final = self.worker.served(table)?.is_replicated;
+        let spans = self.state().add_spans(table, bounds, way, nodes, (limit, is_final));
         let (mut tries, mut has_read) = (0, false);
         loop {
-            let found = self.state().rows_in(table, bounds, way);
-            let asks = self.state().spans_before(spans.clone(), found.get(limit.saturating_sub(1)).copied());
-            if asks.is_empty() || limit == 0 {
+            let (found, asks) = self.state().first_rows(table, bounds, way, spans.clone(), limit);
+            if asks.is_empty() {
                 self.check_if_opaque(has_read).await?;
-                return Ok(found.into_iter().take(limit).collect());
+                return Ok(found);
             }
             let outcome = self.round(Phase::Execute, &asks).await;
-            if outcome.is_err() && !self.is_to_be_repeated(&outcome, &mut tries, PATIENCE).await {
+            if outcome.is_err() && !self.pause_before_retry(&outcome, &mut tries, PATIENCE).await {
                 outcome?;
             }
             has_read = true;
         }
     }
-}
 
-impl<P: drtm_rdma::Port> State<'_, P> {
-    /// The rows of a range that the transaction knows, in the range's order.
-    pub(in crate::cluster) fn rows_in(&self, table: u16, [low, high]: [Bound<ArenaKey>; 2], way: Way) -> Vec<u32> {
-        let keys = &self.arena.keys;
-        let range = (low.map(|key| key.in_bytes(keys)), high.map(|key| key.in_bytes(keys)));
-        let of_table = self
-            .rows
-            .iter()
-            .zip(0..)
-            .filter(|(row, _)| row.table == table && (row.is_known || row.is_written()) && row.is_there());
-        let mut found: Vec<(KeyRef<'_>, u32)> = of_table
-            .map(|(row, number)| (row.key.in_bytes(keys), number))
-            .filter(|(key, _)| std::ops::RangeBounds::contains(&range, key))
-            .collect();
-        found.sort_unstable();
-        if way == Way::Down {
-            found.reverse();
+    /// Looks up all rows of a table. Returns the numbers of those that are there, in no order where
+    /// the table has none.
+    pub(super) async fn scan_table<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: Table<K, C, O>,
+    ) -> Result<Vec<u32>, Error> {
+        if O::ORDERED {
+            return self.scan(table.as_ordered(), .., Way::Up, usize::MAX).await;
         }
-        found.into_iter().map(|(_, row)| row).collect()
+        let number = Self::number_of(table.database, table.number)?;
+        let (nodes, everything) = (self.worker.nodes_of(number, None)?, [Bound::Unbounded; 2]);
+        if self.is_on_fetched {
+            let range = self.bounds_to_fetch(number, nodes, everything, (Way::Up, usize::MAX))?;
+            self.state().rows_of_range(range, usize::MAX)?;
+        } else {
+            self.scan_within(number, &nodes, everything, (Way::Up, usize::MAX)).await?;
+        }
+        let rows = self.state().rows.iter().zip(0..).filter(|(row, _)| row.table == number);
+        let rows: Vec<u32> = rows.map(|(_, row)| row).collect();
+        self.look_up(&rows).await?;
+        Ok(rows.into_iter().filter(|row| self.is_there(*row)).collect())
     }
 
-    /// Requests for more rows of some spans: of those that may have some before the last one that
-    /// is wanted, if that many are known.
-    pub(in crate::cluster) fn spans_before(&self, spans: Range<usize>, last: Option<u32>) -> Asks {
-        let keys = &self.arena.keys;
-        let last = last.map(|row| self.rows[row as usize].key.in_bytes(keys));
-        let may_have = |span: &ScannedRange| {
-            let Some(last) = last else { return true };
-            let (next, is_before): (_, fn(&KeyRef<'_>, &KeyRef<'_>) -> bool) = match span.way {
-                Way::Up => (span.low, |next, last| next < last),
-                Way::Down => (span.high, |next, last| next > last),
-            };
-            match next {
-                // Not asked yet, or it is passed only up to there.
-                Bound::Unbounded => true,
-                Bound::Included(next) => next.in_bytes(keys) == last || is_before(&next.in_bytes(keys), &last),
-                Bound::Excluded(next) => is_before(&next.in_bytes(keys), &last),
+    /// Removes rows that were found.
+    pub(super) async fn remove_each(&mut self, table: u16, rows: &[u32]) -> Result<u64, Error> {
+        self.check_writable(table)?;
+        for row in rows {
+            if self.is_on_fetched {
+                self.use_fetched(*row, Intent::Write)?;
             }
-        };
-        let spans = self.spans[spans.clone()].iter().zip(spans.start as u32..);
-        spans.filter(|(span, _)| !span.is_whole && may_have(span)).map(|(_, number)| Ask::Scan(number)).collect()
+            self.write(*row, Op::Remove).await?;
+        }
+        Ok(rows.len() as u64)
+    }
+
+    /// Shows rows of a range that were found.
+    pub(super) fn show_each<R: Stored, V: Flow>(
+        &self,
+        rows: R,
+        found: &[u32],
+        mut visit: impl FnMut(R::Key, R::View<'_>) -> V,
+    ) -> Result<(), Error> {
+        for row in found {
+            let key = self.key::<R::Key>(*row);
+            let key = key.ok_or_else(|| Error::Key { table: self.worker.table_name(rows.table().number) })?;
+            let flow = self.see(rows.table().number, *row, |whole| {
+                rows.show(rows.part(whole)).map(|view| visit(key, view).flow())
+            })?;
+            if flow.is_some_and(|flow| flow.is_break()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the table that a range goes through, the nodes that have rows of it, and its ends.
+    fn bounds_of<R: Sorted>(
+        &mut self,
+        rows: R,
+        range: impl KeyRange<R::Key>,
+    ) -> Result<(u16, Asked, [Bound<ArenaKey>; 2]), Error> {
+        let (database, number) = rows.scanned();
+        let table = Self::number_of(database, number)?;
+        let Reach { ends, by } = R::reach(range);
+        let nodes = self.worker.nodes_of(table, by.as_ref().unwrap_or(&ends).only())?;
+        Ok((table, nodes, self.state().keep_ends(&ends)?))
+    }
+
+    /// Returns the number of a range that is fetched before the body runs, which is added if it is
+    /// new.
+    pub(in crate::cluster) fn range_to_fetch<R: Sorted>(
+        &mut self,
+        rows: R,
+        range: impl KeyRange<R::Key>,
+        way: Way,
+    ) -> Result<usize, Error> {
+        let (table, nodes, bounds) = self.bounds_of(rows, range)?;
+        self.bounds_to_fetch(table, nodes, bounds, (way, 1))
+    }
+
+    /// Returns the number of a range between bounds that is fetched before the body runs, which is
+    /// added if it is new: `most` rows of it, unless more are wanted.
+    fn bounds_to_fetch(
+        &mut self,
+        table: u16,
+        nodes: Asked,
+        bounds: [Bound<ArenaKey>; 2],
+        (way, most): (Way, usize),
+    ) -> Result<usize, Error> {
+        let is_final = self.worker.served(table)?.is_replicated;
+        let state = self.state();
+        let is_it = |known: &FetchedRange| known.is(table, bounds, way, &state.arena.keys);
+        if let Some(known) = state.ranges.iter().position(is_it) {
+            state.ranges[known].is_used = true;
+            return Ok(known);
+        }
+        for node in nodes.iter().copied() {
+            state.owner(node);
+        }
+        state.ranges.push(FetchedRange { table, bounds, way, nodes, most, is_final, spans: 0..0, is_used: true });
+        Ok(state.ranges.len() - 1)
     }
 }

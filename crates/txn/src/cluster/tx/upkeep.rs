@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::ClusterTx;
 use crate::{
     Config, Error,
-    cluster::{index_info::IndexInfo, state::Op},
+    cluster::state::Op,
     index::{Entries, Entry, RowEntries},
     memory::storage::KeyRef,
     mutation::Mutation,
@@ -25,7 +25,7 @@ type Numbers = SmallVec<[u32; 4]>;
 impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
     /// Changes the entries that a row has in indexes from those of its value to those that it has
     /// after `op`. It is looked up for that, if it has not been.
-    pub(super) async fn change_entries(&mut self, row: u32, op: Op, table: &'static str) -> Result<(), Error> {
+    pub(super) async fn change_entries(&mut self, row: u32, op: Op) -> Result<(), Error> {
         let number = self.state().rows[row as usize].table;
         if self.worker.indexes_of(number).is_empty() {
             return Ok(());
@@ -34,7 +34,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         let mut entries = mem::take(&mut self.state().entries);
         let known = self.list_entries(row, op, &mut entries);
         let changed = match known {
-            Ok((leaving, coming)) => self.swap_entries(leaving, coming, &entries, table).await,
+            Ok((leaving, coming)) => self.swap_entries(leaving, coming, &entries, number).await,
             Err(error) => Err(error),
         };
         self.state().entries = entries;
@@ -44,7 +44,6 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
     /// Lists the entries of a row that go, and those that come, as rows of their tables.
     fn list_entries(&mut self, row: u32, op: Op, entries: &mut RowEntries) -> Result<(Numbers, Numbers), Error> {
         let worker = std::rc::Rc::clone(&self.worker);
-        let (owners, here) = (worker.owners(), worker.id());
         let state = self.state();
         let (number, key) = (state.rows[row as usize].table, state.rows[row as usize].key);
         let indexes = worker.indexes_of(number);
@@ -59,9 +58,10 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         entries.list(list, key, state.value(row), new)?;
         let mut rows_of = |all: &mut dyn Iterator<Item = Entry<'_>>| -> Result<Numbers, Error> {
             let row_of = |entry: Entry<'_>| {
-                let index: Option<&dyn IndexInfo> = worker.index(entry.index);
-                let index = index.ok_or(Error::OtherDatabase)?;
-                state.row(entry.index, entry.key, index.owner(entry.key, owners, here)?)
+                let mut by = Vec::new();
+                let index = worker.index(entry.index).ok_or(Error::OtherDatabase)?;
+                let owner = worker.owner_of(entry.index, index.by(entry.key, &mut by)?)?;
+                state.row(entry.index, entry.key, owner)
             };
             all.map(row_of).collect()
         };
@@ -74,7 +74,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         leaving: Numbers,
         coming: Numbers,
         entries: &RowEntries,
-        table: &'static str,
+        table: u16,
     ) -> Result<(), Error> {
         let are_unique: SmallVec<[bool; 4]> = entries.coming().map(|entry| entry.is_unique).collect();
         let mut looked_up = leaving.clone();
@@ -82,7 +82,6 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         self.fetch(&looked_up).await?;
         if let Some(lost) = leaving.iter().find(|row| !self.is_there(**row)) {
             let index = self.state().rows[*lost as usize].table;
-            let index = self.worker.table_name(index);
             return Err(self.disagreement(index, table).await);
         }
         for (row, is_unique) in coming.iter().zip(&are_unique) {
@@ -104,7 +103,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         if !S::has(Mutation::EntriesLeftByClusters) {
             ops.extend(leaving.iter().map(|row| (*row, Op::Remove)));
         }
-        ops.into_iter().for_each(|(row, op)| self.note(row, op));
+        ops.into_iter().for_each(|(row, op)| state.note(row, op));
         Ok(())
     }
 }

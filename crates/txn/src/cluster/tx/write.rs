@@ -1,130 +1,80 @@
-//! Writing rows: of which others hear at the commit.
-
-use std::borrow::Borrow;
+//! Writing rows: kept here until the commit, and then sent to their owners.
 
 use drtm_rdma::Fabric;
 
 use super::ClusterTx;
 use crate::{
-    AsKey, Codec, Config, Error, Key,
-    cluster::{ClusterTable, Stored, state::Op},
+    AsKey, Codec, Config, Error, Key, Stored, Table,
+    cluster::{
+        ClusterError,
+        state::{Intent, Op},
+    },
     memory::arena::ArenaRange,
     schema::table::Kind,
 };
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
-    /// The number of a row that is to be written.
+    /// Returns the number of a row that is to be written.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Replicated`]; in a run on fetched rows also [`ClusterError::Indexed`], and
+    /// [`Conflict::Unfetched`](crate::Conflict::Unfetched) for a row that was not fetched to be
+    /// written.
     pub(super) fn row_to_write<K: Key, C: Codec, O: Kind>(
         &mut self,
-        table: ClusterTable<K, C, O>,
+        table: Table<K, C, O>,
         key: impl AsKey<K>,
     ) -> Result<u32, Error> {
-        table.check_writable()?;
-        self.row(table, key)
+        self.check_writable(table.number)?;
+        let row = self.row(table, key)?;
+        if self.is_on_fetched {
+            self.use_fetched(row, Intent::Write)?;
+        }
+        Ok(row)
     }
 
-    /// Gives a row a value.
-    pub(super) async fn give<R: Stored>(&mut self, rows: R, row: u32, value: &R::Given) -> Result<(), Error> {
-        let state = self.state();
-        let was = state.range_of(row).map(ArenaRange::range).unwrap_or_default();
-        let failed = |source| Error::Codec { table: rows.table().name, source };
-        let kept = state.arena.keep_value(|bytes| rows.encode(value, was, bytes).map_err(failed))?;
-        self.write(row, Op::Put(kept), rows.table().name).await
-    }
-
-    /// Writes a row, and its entries in indexes.
-    pub(super) async fn write(&mut self, number: u32, op: Op, table: &'static str) -> Result<(), Error> {
-        self.change_entries(number, op, table).await?;
-        self.note(number, op);
+    /// Refuses to write a table that is only read. Entries of indexes are not known before a body
+    /// runs, so they are not written on fetched rows either.
+    pub(in crate::cluster) fn check_writable(&self, table: u16) -> Result<(), Error> {
+        let served = self.worker.served(table)?;
+        if served.is_replicated {
+            return Err(Error::Replicated { table: self.worker.table_name(table) });
+        }
+        if self.is_on_fetched && !served.indexes.is_empty() {
+            return Err(ClusterError::Indexed { table: self.worker.table_name(table) }.into());
+        }
         Ok(())
     }
 
-    /// Notes what becomes of a row.
-    pub(in crate::cluster) fn note(&mut self, number: u32, op: Op) {
-        let row = &mut self.state().rows[number as usize];
-        row.op = match op {
-            // What was never there is as it was.
-            Op::Remove if row.is_known && !row.was_there() => Op::Nothing,
-            op => op,
-        };
+    /// Sets a row's value.
+    pub(super) async fn give<R: Stored>(&mut self, rows: R, row: u32, value: &R::Given) -> Result<(), Error> {
+        let worker = std::rc::Rc::clone(&self.worker);
+        let table = rows.table().number;
+        let state = self.state();
+        let was = state.range_of(row).map(ArenaRange::range).unwrap_or_default();
+        let failed = |source| Error::Codec { table: worker.table_name(table), source };
+        let kept = state.arena.keep_value(|bytes| rows.encode(value, was, bytes).map_err(failed))?;
+        self.write(row, Op::Put(kept)).await
     }
 
-    /// Gives a row a value, whether it is there or not. No other node is asked before the commit,
-    /// unless the table has indexes.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Replicated`]; [`Error::Duplicate`]; when the value cannot be encoded; and, if the
-    /// table has indexes, as for [`get`](Self::get).
-    pub async fn put<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: ClusterTable<K, C, O>,
-        key: impl AsKey<K>,
-        value: impl Borrow<C::Given>,
-    ) -> Result<(), Error> {
-        let row = self.row_to_write(table, key)?;
-        self.give(table, row, value.borrow()).await
+    /// Writes a row, and its entries in indexes.
+    pub(super) async fn write(&mut self, number: u32, op: Op) -> Result<(), Error> {
+        self.change_entries(number, op).await?;
+        self.state().note(number, op);
+        Ok(())
     }
 
-    /// Inserts a row that is not there.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Exists`]; [`Error::Duplicate`]; [`Error::Replicated`]; otherwise as for
-    /// [`get`](Self::get).
-    pub async fn insert<K: Key, C: Codec, O: Kind>(
+    /// Sets the value of a row that was looked up and must not exist.
+    pub(super) async fn give_new<K: Key, C: Codec, O: Kind>(
         &mut self,
-        table: ClusterTable<K, C, O>,
-        key: impl AsKey<K>,
-        value: impl Borrow<C::Given>,
+        table: Table<K, C, O>,
+        row: u32,
+        value: &C::Given,
     ) -> Result<(), Error> {
-        let row = self.row_to_write(table, key)?;
-        self.fetch(&[row]).await?;
         if self.is_there(row) {
-            return Err(Error::Exists { table: table.name });
+            return Err(Error::Exists { table: self.worker.table_name(table.number) });
         }
-        self.give(table, row, value.borrow()).await
-    }
-
-    /// Changes a row's value, if there is such a row. Gives what the change gives.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Duplicate`]; [`Error::Replicated`]; otherwise as for [`get`](Self::get).
-    pub async fn update<R: Stored, X>(
-        &mut self,
-        rows: R,
-        key: impl AsKey<R::Key>,
-        change: impl FnOnce(&mut R::Row) -> X,
-    ) -> Result<Option<X>, Error>
-    where
-        R::Row: Borrow<R::Given>,
-    {
-        let row = self.row_to_write(rows.table(), key)?;
-        self.fetch(&[row]).await?;
-        let Some(mut value) = self.decode(rows, row)? else { return Ok(None) };
-        let result = change(&mut value);
-        self.give(rows, row, value.borrow()).await?;
-        Ok(Some(result))
-    }
-
-    /// Removes a row, and returns its value. Returns `None` if there is no such row.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Replicated`]; otherwise as for [`get`](Self::get).
-    #[doc(alias = "take")]
-    pub async fn remove<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: ClusterTable<K, C, O>,
-        key: impl AsKey<K>,
-    ) -> Result<Option<C::Value>, Error> {
-        let row = self.row_to_write(table, key)?;
-        self.fetch(&[row]).await?;
-        let value = self.decode(table, row)?;
-        if value.is_some() {
-            self.write(row, Op::Remove, table.name).await?;
-        }
-        Ok(value)
+        self.give(table, row, value).await
     }
 }

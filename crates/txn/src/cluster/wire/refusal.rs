@@ -5,7 +5,7 @@
 /// # Example
 ///
 /// ```
-/// use drtm_txn::cluster::Refusal;
+/// use drtm::cluster::Refusal;
 ///
 /// assert!(Refusal::Full.to_string().contains("memory"));
 /// ```

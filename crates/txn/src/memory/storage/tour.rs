@@ -28,6 +28,13 @@ enum At {
     Bytes(Cursor<Bytes>),
 }
 
+impl Tour {
+    /// Returns how far an iteration over a hash table is.
+    pub(crate) fn position(&self) -> Option<(u64, u64)> {
+        if let At::Buckets(sweep) = &self.at { Some(sweep.position()) } else { None }
+    }
+}
+
 impl<E: Engine> Storage<E> {
     /// Returns the store that it is in.
     fn store(&self) -> &Store<E> {
@@ -48,6 +55,17 @@ impl<E: Engine> Storage<E> {
             Self::TreeOfBytes(_) => At::Bytes(Cursor::up(..)),
         };
         Ok(Tour { at, value: Vec::new() })
+    }
+
+    /// Continues an iteration over a hash table where another one was. Returns `None` if none can
+    /// be there.
+    pub(crate) fn tour_at(&self, position: (u64, u64)) -> Result<Option<Tour>, KvError> {
+        let sweep = match self {
+            Self::HashOfWords(table) => table.sweep_at(position)?,
+            Self::HashOfBytes(table) => table.sweep_at(position)?,
+            Self::TreeOfWords(_) | Self::TreeOfBytes(_) => None,
+        };
+        Ok(sweep.map(|sweep| Tour { at: At::Buckets(sweep), value: Vec::new() }))
     }
 
     /// Shows some more keys, and returns whether there may be others.
@@ -77,6 +95,7 @@ impl<E: Engine> Storage<E> {
         mut guard: impl FnMut(Absence),
         mut show: impl FnMut(KeyRef<'_>),
     ) -> Result<bool, KvError> {
+        let _visit = self.store().visit();
         let guard = |bucket| guard(Absence::Bucket(bucket));
         match (self, &mut tour.at) {
             (Self::HashOfWords(table), At::Buckets(sweep)) => {

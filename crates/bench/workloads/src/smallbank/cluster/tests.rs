@@ -21,8 +21,10 @@ impl Carelessly for SmallBank {
         client: &mut Client,
     ) -> Result<Done, Error> {
         let customer = client.ledger.put as u64 % self.bank.customers();
-        let balance = worker.transact(async |tx| tables.checking(tx, customer).await).await?;
-        worker.transact(async |tx| tables.set_checking(tx, customer, balance + 1).await).await?;
+        let seen = worker.transact(async |tx| tx.get(tables.checking, customer).await).await?;
+        let mut row = seen.expect("it is there");
+        row.balance += 1;
+        worker.transact(async |tx| tx.put(tables.checking, customer, row).await).await?;
         client.ledger.put(1);
         Ok(Done { kind: 1, is_committed: true })
     }

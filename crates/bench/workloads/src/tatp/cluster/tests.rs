@@ -7,10 +7,10 @@ use drtm_drive::{
         trial::{Careless, Carelessly, FABRICS, NODES, everywhere, run_on},
     },
 };
-use drtm_txn::cluster::Protocol;
+use drtm_txn::{Transaction as _, cluster::Protocol};
 
 use super::*;
-use crate::tatp::{Kind, Register, command::ChoiceName};
+use crate::tatp::{CallForwarding, Kind, Register, command::ChoiceName};
 
 /// Clients that count a forwarding as deleted when they have seen it in another transaction.
 impl Carelessly for Tatp {

@@ -6,8 +6,9 @@ use drtm_drive::{
         Gathered,
         trial::{Careless, Carelessly, FABRICS, NODES, everywhere, run_on},
     },
+    expect_row,
 };
-use drtm_txn::cluster::Protocol;
+use drtm_txn::{Transaction as _, cluster::Protocol};
 
 use super::*;
 

@@ -1,0 +1,52 @@
+//! Where nodes are, as a cluster's builder joins them.
+
+use drtm_htm::Native;
+use drtm_rdma::{Fabric, NodeId};
+
+use super::{Cluster, ClusterError};
+use crate::Error;
+
+pub(super) mod sealed {
+    pub trait Sealed {}
+}
+
+/// Where the nodes of a cluster are that this process is part of.
+///
+/// # Example
+///
+/// See [`ClusterBuilder`](super::ClusterBuilder).
+pub trait Place: sealed::Sealed + Sized {
+    /// The fabric that connects the nodes.
+    type Fabric: Fabric<Engine = Native>;
+    /// What is started: a node, or all nodes in this process.
+    type Started;
+    #[doc(hidden)]
+    fn join(self, engine: Native) -> Result<Here<Self::Fabric>, Error>;
+    #[doc(hidden)]
+    fn started(nodes: Vec<Cluster<Self::Fabric>>) -> Self::Started;
+    /// Leaves the fabric, as a node that answers no more.
+    #[doc(hidden)]
+    fn leave(fabric: &Self::Fabric, node: NodeId);
+}
+
+/// The nodes of this process, and how many there are in all, numbered from zero.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Here<F> {
+    pub(super) fabric: F,
+    pub(super) nodes: Vec<NodeId>,
+    pub(super) of: u16,
+}
+
+/// Returns the only node that was started.
+pub(super) fn only<F: Fabric<Engine = Native>>(mut nodes: Vec<Cluster<F>>) -> Cluster<F> {
+    match nodes.pop() {
+        Some(node) => node,
+        None => unreachable!("a place that is one node's starts it, or fails"),
+    }
+}
+
+/// Refuses a node's number that none of the nodes has.
+pub(super) fn check_number(me: u16, nodes: usize) -> Result<(), Error> {
+    if usize::from(me) < nodes { Ok(()) } else { Err(ClusterError::NodeNumber { number: me, nodes }.into()) }
+}

@@ -1,0 +1,139 @@
+//! What a node says of itself: its name, its clock, its line, and whether its log is durable.
+
+use drtm_htm::Engine;
+use drtm_rdma::{Cost, Fabric, Port};
+
+use super::{About, Answer, On, Request, Serving, TxRequest};
+use crate::{
+    Error,
+    cluster::{
+        Refusal,
+        shared::VERSION,
+        state::State,
+        wire::{messages, parts::Welcome},
+    },
+};
+
+messages! {
+    /// Introduces a node: what it believes the cluster to be.
+    Hello<'a> { version: u32, engine: &'a str, protocol: &'a str, tables: &'a str, }
+    /// An owner's line: its snapshot number, and its count of changes.
+    LineIs { epoch: u64, count: u64, }
+}
+
+/// Introduces the caller, which must believe the cluster to be what the node that serves does.
+pub(in crate::cluster) enum Introduce {}
+
+impl Request for Introduce {
+    const NUMBER: u16 = 1;
+    const COST: Option<Cost> = None;
+    type Body<'a> = Hello<'a>;
+    type Reply<'a> = Welcome;
+
+    fn serve<'p, F: Fabric, S: On<F>>(hello: Hello<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        let Serving { worker, caller, .. } = at;
+        let node = &worker.node;
+        if let (Some(access), Some(incarnation)) = (&node.home.access, worker.endpoint().presence(caller).here()) {
+            access.meet(caller, incarnation.0);
+        }
+        let Hello { version, engine, protocol, tables } = hello;
+        let is_alike =
+            (version, engine, protocol, tables) == (VERSION, node.engine_name(), node.protocol.name, &node.described);
+        if is_alike { Ok(node.welcome()) } else { Err(Refusal::Other) }
+    }
+}
+
+/// Reads the clock of the node that serves, in nanoseconds.
+pub(in crate::cluster) enum Clock {}
+
+impl Request for Clock {
+    const NUMBER: u16 = 21;
+    const COST: Option<Cost> = None;
+    type Body<'a> = ();
+    type Reply<'a> = u64;
+
+    fn serve<'p, F: Fabric, S: On<F>>((): (), Serving { worker, .. }: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        Ok(worker.endpoint().now().nanos())
+    }
+}
+
+/// Reads the line of an owner, after every lock that was taken before. As a transaction's request:
+/// after its locks, so that its snapshot number is the epoch in which the transaction commits.
+pub(in crate::cluster) enum Line {}
+
+impl Request for Line {
+    const NUMBER: u16 = 5;
+    const COST: Option<Cost> = Some(Cost::Lock);
+    type Body<'a> = ();
+    type Reply<'a> = LineIs;
+
+    fn serve<'p, F: Fabric, S: On<F>>((): (), at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        let Serving { participant, .. } = at;
+        drtm_htm::fence_locked();
+        let db = &participant.home.db;
+        let epoch = db.engine().load(db.snapshot_number()?);
+        Ok(LineIs { epoch, count: participant.count()? })
+    }
+}
+
+impl TxRequest for Line {
+    type Of = Self;
+    const ABOUT: About = About::Owner;
+
+    fn body<P: Port>(_: &State<'_, P>, _: u32) {}
+
+    fn answered<P: Port>(state: &mut State<'_, P>, owner: u32, line: LineIs) -> Result<(), Error> {
+        let owner = &mut state.owners[owner as usize];
+        owner.has_count(line.count);
+        owner.has_number(line.epoch, false);
+        Ok(())
+    }
+}
+
+/// Reads the line of an owner for its count of changes alone.
+pub(in crate::cluster) enum Count {}
+
+impl TxRequest for Count {
+    type Of = Line;
+    const ABOUT: About = About::Owner;
+
+    fn body<P: Port>(_: &State<'_, P>, _: u32) {}
+
+    fn answered<P: Port>(state: &mut State<'_, P>, owner: u32, line: LineIs) -> Result<(), Error> {
+        state.owners[owner as usize].has_count(line.count);
+        Ok(())
+    }
+}
+
+/// Looks whether an owner's log has all up to an epoch, or all that is visible now, if that is
+/// zero. Answers zero if it has; otherwise the epoch for the next look.
+pub(in crate::cluster) enum Durable {}
+
+impl Request for Durable {
+    const NUMBER: u16 = 25;
+    const COST: Option<Cost> = Some(Cost::Lock);
+    type Body<'a> = u64;
+    type Reply<'a> = u64;
+
+    fn serve<'p, F: Fabric, S: On<F>>(epoch: u64, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        let Serving { participant, .. } = at;
+        match &participant.home.db.log {
+            Some(log) => log.look(epoch).map_err(|_| Refusal::LogFailed),
+            None => Ok(0),
+        }
+    }
+}
+
+impl TxRequest for Durable {
+    type Of = Self;
+    const ABOUT: About = About::Owner;
+
+    fn body<P: Port>(state: &State<'_, P>, owner: u32) -> u64 {
+        state.owners[owner as usize].awaits
+    }
+
+    fn answered<P: Port>(state: &mut State<'_, P>, owner: u32, epoch: u64) -> Result<(), Error> {
+        state.owners[owner as usize].awaits = epoch;
+        Ok(())
+    }
+}

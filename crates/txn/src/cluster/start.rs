@@ -1,0 +1,453 @@
+//! How a program starts its node of a cluster, or all nodes in one process: where they are, and
+//! their tables. It joins the fabric, opens the memory, and starts threads; a program that needs
+//! to do that differently has [`Node`](super::Node).
+
+use std::fmt;
+
+use drtm_htm::Native;
+use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, ShmConfig, ShmFabric};
+
+#[cfg(feature = "tcp")]
+use super::address::{OnTcp, Secret};
+use super::{
+    Cluster, ClusterError, Node, NodeBuilder, Partition, Protocol,
+    place::{Here, Place, check_number, only, sealed::Sealed},
+};
+use crate::{
+    Builder, Codec, Db, Error, Index, IndexDef, Key, Table, TableDef, Uniqueness,
+    schema::{catalog::OF_CLUSTER, table::Kind},
+};
+
+/// All nodes in this process, for tests.
+///
+/// # Example
+///
+/// See [`ClusterBuilder`].
+#[derive(Clone, Copy, Debug)]
+pub struct InProcess {
+    nodes: u16,
+}
+
+/// A process of one machine, in a group that shares memory: see [`ClusterBuilder::group`].
+///
+/// # Example
+///
+/// See [`ClusterBuilder::group`].
+#[derive(Clone, Debug)]
+pub struct InGroup {
+    name: String,
+    me: u16,
+    nodes: u16,
+}
+
+/// A node of a fabric that the program has joined: see [`ClusterBuilder::on`].
+///
+/// # Example
+///
+/// See [`ClusterBuilder::on`].
+#[derive(Clone, Debug)]
+pub struct On<F> {
+    fabric: F,
+    me: NodeId,
+    nodes: u16,
+}
+
+impl Sealed for InProcess {}
+impl Sealed for InGroup {}
+impl<F> Sealed for On<F> {}
+
+impl Place for InProcess {
+    type Fabric = LocalFabric<Native>;
+    type Started = Vec<Cluster<Self::Fabric>>;
+
+    fn join(self, _engine: Native) -> Result<Here<Self::Fabric>, Error> {
+        if self.nodes == 0 {
+            return Err(ClusterError::NoOwners.into());
+        }
+        let fabric = LocalFabric::new(self.nodes, LocalConfig::perfect());
+        Ok(Here { nodes: fabric.nodes().collect(), fabric, of: self.nodes })
+    }
+
+    fn started(nodes: Vec<Cluster<Self::Fabric>>) -> Self::Started {
+        nodes
+    }
+
+    fn leave(fabric: &Self::Fabric, node: NodeId) {
+        let left = fabric.close(node);
+        debug_assert!(left.is_ok(), "the fabric was made with {node}: {left:?}");
+    }
+}
+
+impl Place for InGroup {
+    type Fabric = ShmFabric<Native>;
+    type Started = Cluster<Self::Fabric>;
+
+    fn join(self, engine: Native) -> Result<Here<Self::Fabric>, Error> {
+        check_number(self.me, self.nodes.into())?;
+        let config = ShmConfig::new(&self.name, NodeId(self.me));
+        let fabric = ShmFabric::join(engine, config).map_err(ClusterError::Group)?;
+        Ok(Here { fabric, nodes: vec![NodeId(self.me)], of: self.nodes })
+    }
+
+    fn started(nodes: Vec<Cluster<Self::Fabric>>) -> Self::Started {
+        only(nodes)
+    }
+
+    fn leave(fabric: &Self::Fabric, _node: NodeId) {
+        fabric.leave();
+    }
+}
+
+impl<F: Fabric<Engine = Native>> Place for On<F> {
+    type Fabric = F;
+    type Started = Cluster<F>;
+
+    fn join(self, _engine: Native) -> Result<Here<F>, Error> {
+        Ok(Here { fabric: self.fabric, nodes: vec![self.me], of: self.nodes })
+    }
+
+    fn started(nodes: Vec<Cluster<F>>) -> Self::Started {
+        only(nodes)
+    }
+
+    /// Does nothing: the program leaves what it has joined.
+    fn leave(_fabric: &F, _node: NodeId) {}
+}
+
+/// What is done with each node of this process before it starts.
+type Step<F> = Box<dyn Fn(&mut NodeBuilder<F>) -> Result<(), Error> + Send>;
+
+/// How a cluster is started: where its nodes are, and its tables.
+///
+/// All nodes run the same program: they add the same tables and indexes, in the same order, and
+/// choose alike. All of them own rows.
+///
+/// # Example
+///
+/// Three nodes in one process, for a test:
+///
+/// ```
+/// use drtm::{Pod, TableDef, Transaction, cluster::{Cluster, Partition}};
+///
+/// const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
+///
+/// let mut builder = Cluster::builder().nodes(3);
+/// let accounts = builder.table(ACCOUNTS, Partition::hash());
+/// let nodes = builder.start()?;
+/// nodes[0].transact(async move |tx| tx.insert_many(accounts, [(1, &100), (2, &0)]).await).wait()?;
+/// let paid = nodes[1].transact(async move |tx| {
+///     tx.update(accounts, 1, |balance| *balance -= 30).await?;
+///     tx.update(accounts, 2, |balance| *balance += 30).await
+/// });
+/// assert_eq!(paid.wait()?, Some(()));
+/// assert_eq!(nodes[2].transact(async move |tx| tx.get(accounts, 2).await).wait()?, Some(30));
+/// # Ok::<(), drtm::Error>(())
+/// ```
+#[must_use = "a cluster that is not started does nothing"]
+pub struct ClusterBuilder<P: Place> {
+    place: P,
+    database: Builder,
+    protocol: Protocol,
+    backups: usize,
+    threads: usize,
+    /// How many tables and indexes there are.
+    tables: u16,
+    steps: Vec<Step<P::Fabric>>,
+    /// What was said wrongly. [`start`](Self::start) returns it.
+    refused: Option<Error>,
+}
+
+impl Cluster<LocalFabric<Native>> {
+    /// Begins to describe a cluster. Without more, it is one node in this process.
+    ///
+    /// # Example
+    ///
+    /// See [`ClusterBuilder`].
+    pub fn builder() -> ClusterBuilder<InProcess> {
+        ClusterBuilder {
+            place: InProcess { nodes: 1 },
+            database: Builder::new(),
+            protocol: Protocol::default(),
+            backups: 0,
+            threads: 1,
+            tables: 0,
+            steps: Vec::new(),
+            refused: None,
+        }
+    }
+}
+
+impl ClusterBuilder<InProcess> {
+    /// Makes so many nodes in this process: for tests.
+    ///
+    /// # Example
+    ///
+    /// See [`ClusterBuilder`].
+    pub fn nodes(self, nodes: u16) -> Self {
+        Self { place: InProcess { nodes }, ..self }
+    }
+
+    /// Makes this process node `me`, from zero, of `nodes` processes of one machine, which share
+    /// memory. The group's name tells clusters of one user apart.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Pod, TableDef, Transaction, cluster::{Cluster, Partition}};
+    ///
+    /// const HITS: TableDef<u64, Pod<u64>> = TableDef::hash("hits");
+    ///
+    /// // Another process would be node 1 of 2.
+    /// let mut builder = Cluster::builder().group(&format!("docs-{}", std::process::id()), 0, 1);
+    /// let hits = builder.table(HITS, Partition::hash());
+    /// let node = builder.start()?;
+    /// let hit = node.transact(async move |tx| tx.entry(hits, 7).await?.or_insert(1).await);
+    /// assert_eq!(hit.wait()?, 1);
+    /// # Ok::<(), drtm::Error>(())
+    /// ```
+    pub fn group(self, name: &str, me: u16, nodes: u16) -> ClusterBuilder<InGroup> {
+        self.at(InGroup { name: name.to_owned(), me, nodes })
+    }
+
+    /// Makes this process node `me`, from zero, of the nodes at these addresses, such as
+    /// `10.0.0.1:7000`. It listens at its own address. All nodes are given the same list, and the
+    /// same [key](ClusterBuilder::key_file).
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// use drtm::{Pod, TableDef, cluster::{Cluster, Partition}};
+    ///
+    /// const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
+    ///
+    /// let mut builder = Cluster::builder().addresses(0, ["10.0.0.1:7000", "10.0.0.2:7000"]).key_file("cluster.key");
+    /// let accounts = builder.table(ACCOUNTS, Partition::hash());
+    /// let node = builder.start()?;
+    /// # Ok::<(), drtm::Error>(())
+    /// ```
+    #[cfg(feature = "tcp")]
+    pub fn addresses(self, me: u16, addresses: impl IntoIterator<Item = impl ToString>) -> ClusterBuilder<OnTcp> {
+        let addresses = addresses.into_iter().map(|address| address.to_string()).collect();
+        self.at(OnTcp { me, addresses, key: Secret::Missing })
+    }
+
+    /// Makes this process node `me` of `nodes` nodes of a fabric that the program has joined: one
+    /// with other options than this builder gives, or of RDMA NICs. The program also leaves it,
+    /// once the node is closed.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{
+    ///     cluster::Cluster,
+    ///     htm::Native,
+    ///     rdma::{LocalConfig, LocalFabric, NodeId},
+    /// };
+    ///
+    /// let fabric = LocalFabric::<Native>::new(1, LocalConfig::harsh(7));
+    /// let node = Cluster::builder().on(fabric, NodeId(0), 1).start()?;
+    /// assert_eq!(node.node().owners(), [NodeId(0)]);
+    /// # Ok::<(), drtm::Error>(())
+    /// ```
+    pub fn on<F: Fabric<Engine = Native>>(self, fabric: F, me: NodeId, nodes: u16) -> ClusterBuilder<On<F>> {
+        self.at(On { fabric, me, nodes })
+    }
+
+    fn at<P: Place>(self, place: P) -> ClusterBuilder<P> {
+        let Self { database, protocol, backups, threads, tables, steps, mut refused, .. } = self;
+        if !steps.is_empty() {
+            let (must_be, is) = ("said before tables are added", "said after one".to_owned());
+            refused = Some(Error::Config { what: "where the nodes of a cluster are", must_be, is });
+        }
+        ClusterBuilder { place, database, protocol, backups, threads, tables, steps: Vec::new(), refused }
+    }
+}
+
+#[cfg(feature = "tcp")]
+impl ClusterBuilder<OnTcp> {
+    /// Reads the cluster's key from a file of 32 bytes, which all nodes have and no other program
+    /// can read: `head -c 32 /dev/urandom > cluster.key` makes one.
+    ///
+    /// # Example
+    ///
+    /// See [`addresses`](ClusterBuilder::addresses).
+    pub fn key_file(mut self, path: impl AsRef<std::path::Path>) -> Self {
+        self.place.key = Secret::File(path.as_ref().to_owned());
+        self
+    }
+
+    /// Gives the cluster's key: 32 bytes of a random generator, the same on all nodes.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::cluster::Cluster;
+    ///
+    /// let node = Cluster::builder().addresses(0, ["127.0.0.1:0"]).key([7; 32]).start()?;
+    /// assert_eq!(node.node().owners().len(), 1);
+    /// # Ok::<(), drtm::Error>(())
+    /// ```
+    pub fn key(mut self, key: [u8; 32]) -> Self {
+        self.place.key = Secret::Bytes(key);
+        self
+    }
+}
+
+impl<P: Place> ClusterBuilder<P> {
+    /// Sets how each node's rows are kept: how much memory they have, and whether they are durable.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, cluster::Cluster};
+    ///
+    /// let nodes = Cluster::builder().nodes(2).database(Db::builder().memory(16 << 20)).start()?;
+    /// assert_eq!(nodes.len(), 2);
+    /// # Ok::<(), drtm::Error>(())
+    /// ```
+    pub fn database(self, database: Builder) -> Self {
+        Self { database, ..self }
+    }
+
+    /// Chooses the protocol of transactions.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::cluster::{Cluster, Protocol};
+    ///
+    /// let nodes = Cluster::builder().protocol(Protocol::DRTM_H).backups(1).threads(2).nodes(2).start()?;
+    /// assert_eq!(nodes.len(), 2);
+    /// # Ok::<(), drtm::Error>(())
+    /// ```
+    pub fn protocol(self, protocol: Protocol) -> Self {
+        Self { protocol, ..self }
+    }
+
+    /// Gives each node so many [backups](super::NodeBuilder::backups) among the others. None by
+    /// default.
+    ///
+    /// # Example
+    ///
+    /// See [`protocol`](Self::protocol).
+    pub fn backups(self, backups: usize) -> Self {
+        Self { backups, ..self }
+    }
+
+    /// Runs each node's transactions on so many threads. One by default.
+    ///
+    /// # Example
+    ///
+    /// See [`protocol`](Self::protocol).
+    pub fn threads(self, threads: usize) -> Self {
+        Self { threads, ..self }
+    }
+
+    /// Adds a table. The handle is good at all nodes.
+    ///
+    /// # Example
+    ///
+    /// See [`ClusterBuilder`].
+    pub fn table<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        def: TableDef<K, C, O>,
+        partition: Partition<K>,
+    ) -> Table<K, C, O> {
+        self.steps.push(Box::new(move |node| node.table(def, partition).map(drop)));
+        Table::new(OF_CLUSTER, self.next_table())
+    }
+
+    /// Adds an index of a table, whose entries are divided by the index's keys.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{IndexDef, Multi, Pod, TableDef, Transaction, cluster::{Cluster, Partition}};
+    ///
+    /// const SCORES: TableDef<u64, Pod<u32>> = TableDef::hash("scores");
+    /// const BY_SCORE: IndexDef<u64, Pod<u32>, u32, Multi> = IndexDef::multi("by score", |_, score| Some(score));
+    ///
+    /// let mut builder = Cluster::builder().nodes(2);
+    /// let scores = builder.table(SCORES, Partition::hash());
+    /// let by_score = builder.index(scores, BY_SCORE, Partition::hash());
+    /// let nodes = builder.start()?;
+    /// let best = nodes[0].transact(async move |tx| {
+    ///     tx.insert_many(scores, [(1, &500), (2, &900)]).await?;
+    ///     tx.last(by_score, ..).await
+    /// });
+    /// assert_eq!(best.wait()?, Some((900, (2, 900))));
+    /// # Ok::<(), drtm::Error>(())
+    /// ```
+    pub fn index<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind>(
+        &mut self,
+        table: Table<K, C, O>,
+        def: IndexDef<K, C, I, U>,
+        partition: Partition<I>,
+    ) -> Index<K, C, I, U, O> {
+        self.steps.push(Box::new(move |node| node.index(table, def, partition).map(drop)));
+        Index::new(table, Table::new(OF_CLUSTER, self.next_table()))
+    }
+
+    fn next_table(&mut self) -> u16 {
+        let number = self.tables;
+        // More than there can be are refused when they are added at a node.
+        self.tables = number.saturating_add(1);
+        number
+    }
+
+    /// Fills tables of each node's own database before it starts: those that are
+    /// [replicated](Partition::replicated).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Pod, TableDef, Transaction, cluster::{Cluster, Partition}};
+    ///
+    /// const PRICES: TableDef<u64, Pod<u64>> = TableDef::hash("prices");
+    ///
+    /// let mut builder = Cluster::builder().nodes(2);
+    /// let prices = builder.table(PRICES, Partition::replicated());
+    /// builder.load(|db| {
+    ///     let prices = db.table(PRICES)?;
+    ///     db.transact(|tx| tx.insert(prices, 7, &100))
+    /// });
+    /// let nodes = builder.start()?;
+    /// assert_eq!(nodes[1].transact(async move |tx| tx.get(prices, 7).await).wait()?, Some(100));
+    /// # Ok::<(), drtm::Error>(())
+    /// ```
+    pub fn load(&mut self, load: impl Fn(&Db) -> Result<(), Error> + Send + 'static) {
+        self.steps.push(Box::new(move |node| load(&node.local()?)));
+    }
+
+    /// Starts the cluster's node of this process, or all nodes of a test. It serves others at once.
+    /// Others may start later: [`Cluster::wait_for_nodes`] waits for them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`], or [`Error::Cluster`] for what was said wrongly, or cannot be had.
+    ///
+    /// # Example
+    ///
+    /// See [`ClusterBuilder`].
+    pub fn start(self) -> Result<P::Started, Error> {
+        let Self { place, database, protocol, backups, threads, steps, refused, .. } = self;
+        if let Some(error) = refused {
+            return Err(error);
+        }
+        let engine = Native::chosen().map_err(ClusterError::Engine)?;
+        let Here { fabric, nodes, of } = place.join(engine)?;
+        let start = |node| {
+            let builder = Node::builder_for(engine, &fabric, node, database.clone(), protocol)?;
+            let mut builder = builder.owners((0..of).map(NodeId))?.backups(backups)?;
+            steps.iter().try_for_each(|step| step(&mut builder))?;
+            Cluster::start_and_leave(builder.start()?, threads, P::leave)
+        };
+        Ok(P::started(nodes.into_iter().map(start).collect::<Result<_, Error>>()?))
+    }
+}
+
+impl<P: Place + fmt::Debug> fmt::Debug for ClusterBuilder<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterBuilder").field("place", &self.place).finish_non_exhaustive()
+    }
+}
