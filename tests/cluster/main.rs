@@ -14,6 +14,7 @@ mod directory;
 mod drops;
 mod durable;
 mod faults;
+mod frozen;
 mod history;
 mod hostile;
 mod indexes;

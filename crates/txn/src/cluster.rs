@@ -55,6 +55,7 @@ mod claims;
 mod clock;
 mod coordinator;
 mod dead;
+mod deadline;
 mod error;
 mod fetched;
 mod greet;

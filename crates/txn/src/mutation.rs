@@ -121,6 +121,8 @@ pub enum Mutation {
     /// A transaction of a cluster goes on before the unlocks of claims have arrived that it has
     /// given up.
     ClaimsNotAwaited,
+    /// A transaction of a cluster waits for another node beyond its deadline.
+    DeadlinesIgnored,
     /// A single row that was read by verbs is not validated.
     SingleReadsBelieved,
     /// A transaction of a cluster that is given up leaves a lock that a swap may have taken at an

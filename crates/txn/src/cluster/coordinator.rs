@@ -217,8 +217,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         self.conflicts.set(conflicts);
     }
 
-    /// Waits before a closure is run again, the longer the more often it has failed.
-    pub(super) async fn pause(&self, runs: u32) {
+    /// Waits before a closure is run again, the longer the more often it has failed. Returns
+    /// whether it may be, before the deadline.
+    pub(super) async fn pause(&self, runs: u32, deadline: Option<Time>) -> bool {
+        let is_late = |now| deadline.is_some_and(|deadline| now >= deadline);
+        if is_late(self.endpoint.now()) {
+            return false;
+        }
         // Two of two coroutines that fail each other must not go on in step: xorshift, by
         // Marsaglia.
         let mut random = self.random.get();
@@ -229,8 +234,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let most = LONGEST_PAUSE.min(1 << runs.min(63));
         match random % most {
             0 => self.endpoint().yield_now().await,
-            micros => self.endpoint().sleep(Duration::from_micros(micros)).await,
+            micros => {
+                let until = self.endpoint.now() + Duration::from_micros(micros);
+                self.endpoint.sleep_until(deadline.map_or(until, |deadline| deadline.min(until))).await;
+            }
         }
+        !is_late(self.endpoint.now())
     }
 
     pub(super) fn protocol(&self) -> &Protocol {

@@ -55,6 +55,19 @@ pub enum ClusterError {
         /// Why.
         source: RpcError,
     },
+    /// The transaction's deadline has passed while it waited. What it was to do has not happened,
+    /// or is being carried out.
+    #[error(
+        "the deadline has passed while {} was waited for, and the transaction {}",
+        .waits_for.map_or("another node or transaction".to_owned(), |node| node.to_string()),
+        if *.may_have_happened { "has been decided: it happens unless this node fails now" } else { "has not happened" }
+    )]
+    Interrupted {
+        /// A node whose answer was outstanding, if one was.
+        waits_for: Option<NodeId>,
+        /// Whether the transaction had been decided. If not, it has not happened, and will not.
+        may_have_happened: bool,
+    },
     /// An owner refuses. Nothing of the transaction has happened.
     #[error("{node} refuses, and the transaction has not happened: {reason}")]
     Refused {
@@ -217,6 +230,16 @@ pub enum ClusterError {
     /// The transactional memory that was asked for is not there.
     #[error(transparent)]
     Engine(drtm_htm::EngineError),
+    /// Too many transactions were given to a node, and not awaited. Nothing of this one has
+    /// happened.
+    #[error(
+        "{most} transactions of one thread are under way, and this one has not happened: await some before you submit \
+         more, or give the node more threads"
+    )]
+    TooManySubmitted {
+        /// How many a thread takes.
+        most: usize,
+    },
     /// A thread cannot be had.
     #[error("no thread for the node: {0}")]
     Thread(std::io::Error),

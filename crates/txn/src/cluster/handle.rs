@@ -18,13 +18,16 @@ use std::{
 
 use drtm_rdma::{Executor, Fabric, NodeId, Spawner};
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::{ClusterError, ClusterTx, Node, Worker};
 use crate::{Config, DefaultConfig, Error, Options};
 
 /// How often it is looked whether other nodes have started.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
+/// How many transactions of a thread wait for their turn or run, at most.
+const MOST_UNDER_WAY: usize = 1 << 12;
 
 /// A node that runs: its threads begin transactions for any other thread, and serve those of other
 /// nodes. Clones are the same.
@@ -79,6 +82,8 @@ struct Shared<F: Fabric, S: Config<Engine = F::Engine>> {
 /// What a thread is to run.
 struct Queue<F: Fabric, S: Config<Engine = F::Engine>> {
     waiting: Mutex<Waiting<F, S>>,
+    /// How many more it takes.
+    room: Arc<Semaphore>,
 }
 
 struct Waiting<F: Fabric, S: Config<Engine = F::Engine>> {
@@ -99,6 +104,8 @@ struct Submission<B, T> {
     options: Options,
     body: B,
     reply: oneshot::Sender<Outcome<T>>,
+    /// Its room in the queue, until it has ended.
+    room: OwnedSemaphorePermit,
 }
 
 impl<F, S, B, T> Job<F, S> for Submission<B, T>
@@ -109,7 +116,7 @@ where
     T: Send + 'static,
 {
     fn start<'e>(self: Box<Self>, worker: Worker<'e, F, S>, spawner: &Spawner<'e, F::Port>) {
-        let Self { options, body, reply } = *self;
+        let Self { options, body, reply, room } = *self;
         if reply.is_closed() {
             // Its future was dropped while it was queued.
             return;
@@ -117,6 +124,7 @@ where
         // If the executor has ended, the reply is dropped, and the caller told.
         let _ = spawner.spawn(async move {
             let outcome = caught(worker.transact_with(options, body)).await;
+            drop(room);
             // A dropped future needs no outcome.
             let _ = reply.send(outcome);
         });
@@ -185,7 +193,7 @@ impl<T> fmt::Debug for Submitted<T> {
 impl<F: Fabric, S: Config<Engine = F::Engine>> Queue<F, S> {
     fn new() -> Self {
         let waiting = Waiting { jobs: VecDeque::new(), waker: None, is_closed: false };
-        Self { waiting: Mutex::new(waiting) }
+        Self { waiting: Mutex::new(waiting), room: Arc::new(Semaphore::new(MOST_UNDER_WAY)) }
     }
 
     /// Adds a job. Drops it if the thread takes none any more.
@@ -324,7 +332,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
     /// Runs `body` in a serializable transaction on one of the node's threads, as
     /// [`Worker::transact`] does. It begins at once, whether or not the future is polled.
     ///
-    /// Only the closure is sent to the thread; its future, and what that holds, is made there.
+    /// Only the closure is sent to the thread; its future, and what that holds, is made there. Each
+    /// thread takes 4,096 at a time, and refuses more: then some are to be awaited first.
     ///
     /// # Example
     ///
@@ -392,7 +401,14 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
     {
         let (reply, receiver) = oneshot::channel();
         let turn = self.shared.next.fetch_add(1, Relaxed) % self.shared.queues.len();
-        self.shared.queues[turn].push(Box::new(Submission { options, body, reply }));
+        let queue = &self.shared.queues[turn];
+        match Arc::clone(&queue.room).try_acquire_owned() {
+            Ok(room) => queue.push(Box::new(Submission { options, body, reply, room })),
+            Err(_) => {
+                // The receiver is here.
+                let _ = reply.send(Ok(Err(ClusterError::TooManySubmitted { most: MOST_UNDER_WAY }.into())));
+            }
+        }
         Submitted { reply: receiver }
     }
 

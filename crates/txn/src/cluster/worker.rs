@@ -2,10 +2,10 @@
 
 use std::{convert::Infallible, fmt, future::poll_fn, rc::Rc, sync::Arc, task::Poll, time::Duration};
 
-use drtm_rdma::{Cost, Endpoint, Fabric, NodeId, Phase, Spawner, rpc};
+use drtm_rdma::{Cost, Endpoint, Fabric, NodeId, Phase, Spawner, Time, rpc};
 
 use super::{
-    ClusterTime, ClusterTx, Protocol,
+    ClusterError, ClusterTime, ClusterTx, Protocol,
     coordinator::{Coordinator, Rounds},
     participant::Participant,
     shared::Shared,
@@ -195,7 +195,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     }
 
     /// Like [`transact`](Self::transact), as these options say: how often `body` is run at most,
-    /// and until when. A run is not interrupted, and waits in it are bounded by themselves.
+    /// and until when. A run that is under way 20 ms after the deadline is interrupted, whatever it
+    /// waits for.
     ///
     /// Time is the fabric's: a [deadline](Options::deadline) is as far from now on its clock as it
     /// is on the machine's, and [`Options::within`] is time on its clock.
@@ -203,7 +204,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// # Errors
     ///
     /// [`Error::Contended`] when the options do not allow another run, which says what was in the
-    /// way; otherwise as for [`transact`](Self::transact).
+    /// way; [`ClusterError::Interrupted`](super::ClusterError::Interrupted), which says whether it
+    /// can have happened; otherwise as for [`transact`](Self::transact).
     ///
     /// # Example
     ///
@@ -214,15 +216,32 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         mut body: impl AsyncFnMut(&mut ClusterTx<'e, F, S>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let until = options.time_left().map(|left| self.endpoint().now() + left);
-        // In vain: altogether, and since claims were last of no use.
-        let (mut runs, mut in_vain) = (0, 0);
-        let mut state = self.inner.state().await;
+        let Some(mut state) = self.inner.by(until, self.inner.state()).await else {
+            return Err(ClusterError::Interrupted { waits_for: None, may_have_happened: false }.into());
+        };
         let chosen = self.inner.choose(&mut state);
         let mut tx = ClusterTx::new(Rc::clone(&self.inner), state);
         tx.be_opaque(options.is_opaque);
+        let ended = self.inner.by(until, self.run_often(&mut tx, &mut body, (options, until))).await;
+        let Some(ended) = ended else { return Err(tx.state().interrupted().into()) };
+        if ended.is_ok() {
+            self.inner.learn(chosen);
+        }
+        ended
+    }
+
+    /// Runs a transaction, as often as the options allow.
+    async fn run_often<T>(
+        &self,
+        tx: &mut ClusterTx<'e, F, S>,
+        body: &mut impl AsyncFnMut(&mut ClusterTx<'e, F, S>) -> Result<T, Error>,
+        (options, until): (Options, Option<Time>),
+    ) -> Result<T, Error> {
+        // In vain: altogether, and since claims were last of no use.
+        let (mut runs, mut in_vain) = (0, 0);
         loop {
             let ended = match tx.claim(false, until).await {
-                Ok(()) => tx.run(&mut body, until).await,
+                Ok(()) => tx.run(body, until).await,
                 Err(error) => Err(error),
             };
             if tx.has_claimed_in_vain() {
@@ -238,19 +257,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
                 Err(Error::Conflict(conflict)) => {
                     (runs, in_vain) = (runs + 1, in_vain + 1);
                     self.inner.count(conflict);
-                    if options.allows_no_more_than(runs) || until.is_some_and(|until| self.endpoint().now() >= until) {
+                    if options.allows_no_more_than(runs) || !self.inner.pause(runs, until).await {
                         let (table, key) = tx.culprit();
                         return Err(Error::Contended { attempts: runs, conflict, table, key });
                     }
-                    self.inner.pause(runs).await;
                     tx.run_again(in_vain >= CLAIM_AFTER);
                 }
-                ended => {
-                    if ended.is_ok() {
-                        self.inner.learn(chosen);
-                    }
-                    return ended;
-                }
+                ended => return ended,
             }
         }
     }
@@ -364,7 +377,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
 
     /// Waits before a closure is run again.
     pub(super) async fn pause(&self, runs: u32) {
-        self.inner.pause(runs).await;
+        self.inner.pause(runs, None).await;
     }
 
     /// Begins a transaction.
