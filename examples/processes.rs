@@ -15,7 +15,7 @@ use std::{
 };
 
 use drtm::{
-    Conflict, Db, Pod, Table, TableDef, Transaction as _,
+    Db, Pod, Table, TableDef, Transaction as _,
     cluster::{Node, Partition, Protocol, Worker},
     htm::Native,
     rdma::{Executor, NodeId, ShmConfig, ShmFabric, block_on},
@@ -100,8 +100,7 @@ fn be_a_peer(directory: &Path, number: NodeId) -> Result<(), Box<dyn Error>> {
     let begun = endpoint.now();
     // It owns no rows, so it need not serve.
     block_on(&endpoint, work(&worker, rows))?;
-    let conflicts: u64 = Conflict::ALL.iter().map(|cause| worker.conflicts(*cause)).sum();
-    let spent = endpoint.counters().total();
+    let (conflicts, spent) = (worker.stats().retries(), worker.stats().counters.total());
     println!(
         "{number}: {ADDITIONS} additions and {INSERTIONS} insertions in {:?}, with {conflicts} conflicts: {} one-sided \
          operations, {} calls",

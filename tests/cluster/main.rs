@@ -31,3 +31,4 @@ mod splits;
 mod threads;
 mod uncertain;
 mod views;
+mod watched;

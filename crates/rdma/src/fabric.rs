@@ -140,4 +140,25 @@ pub trait Fabric: Clone + Send + Sync + fmt::Debug + 'static {
     fn loopback(&self, _node: NodeId) -> Option<Arc<dyn Loopback<Self::Engine>>> {
         None
     }
+
+    /// Makes a node leave in good order: its peers are told, and operations to it, and calls that
+    /// it has not answered, fail. It does nothing if the node has left before.
+    ///
+    /// # Errors
+    ///
+    /// When the node is unknown, or is not here.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Fabric, Incarnation, LocalConfig, LocalFabric, NodeId, Presence};
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
+    /// let endpoint = fabric.endpoint(NodeId(0))?;
+    /// fabric.leave(NodeId(1))?;
+    /// assert_eq!(endpoint.presence(NodeId(1)), Presence::Left(Incarnation(1)));
+    /// # Ok::<(), drtm_rdma::FabricError>(())
+    /// ```
+    fn leave(&self, node: NodeId) -> Result<(), FabricError>;
 }

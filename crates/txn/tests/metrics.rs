@@ -13,6 +13,9 @@ use drtm_htm::Emulated;
 use drtm_txn::{Builder, Config, Conflict, Db, Error, IndexDef, Multi, Pod, TableDef};
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 
+/// Labels that say whose figures they are.
+const OWNERS: [&str; 2] = ["database", "node"];
+
 /// Keeps the published values: counters as they are, gauges as the bits of a `f64`.
 #[derive(Default)]
 struct Recorded {
@@ -23,8 +26,8 @@ struct Recorded {
 impl Recorded {
     fn value(&self, key: &Key) -> Arc<AtomicU64> {
         let labels: Vec<_> =
-            key.labels().filter(|label| label.key() != "database").map(|label| label.value()).collect();
-        assert!(key.labels().any(|label| label.key() == "database"), "{key} does not say of which");
+            key.labels().filter(|label| !OWNERS.contains(&label.key())).map(|label| label.value()).collect();
+        assert!(key.labels().any(|label| OWNERS.contains(&label.key())), "{key} does not say of which");
         let name = [&[key.name()][..], &labels].concat().join(" ");
         Arc::clone(self.values.lock().expect("no thread panics here").entry(name).or_default())
     }
@@ -132,4 +135,40 @@ fn figures_are_handed_over_when_somebody_asks() -> Result<(), Error> {
         assert!(described.keys().map(String::as_str).eq(published));
         Ok(())
     })
+}
+
+#[cfg(feature = "cluster")]
+#[test]
+fn figures_of_a_clusters_node_are_handed_over() -> Result<(), Error> {
+    use drtm_rdma::Phase;
+    use drtm_txn::{
+        Transaction,
+        cluster::{Cluster, Partition},
+    };
+
+    let mut builder = Cluster::builder().nodes(2);
+    let counters = builder.table(COUNTERS, Partition::by("number", |number| *number));
+    let nodes = builder.start()?;
+    for value in 0..5 {
+        nodes[0].transact(async move |tx| tx.put(counters, 1, &value).await).wait()?;
+    }
+    let recorder = Recorded::default();
+    metrics::with_local_recorder(&recorder, || {
+        nodes[0].describe_metrics();
+        nodes[0].publish_metrics();
+    });
+    let stats = nodes[0].stats();
+    assert_eq!(recorder.counter("drtm_cluster_transactions_committed_total"), 5);
+    assert_eq!(recorder.counter("drtm_cluster_transactions_conflicts_total locked"), stats.conflicts(Conflict::Locked));
+    assert_eq!(recorder.counter("drtm_cluster_rounds_total commit"), stats.rounds(Phase::Commit).count);
+    assert!(recorder.counter("drtm_cluster_rounds_nanoseconds_total commit") > 0);
+    assert_eq!(recorder.counter("drtm_cluster_bytes_total commit out"), stats.counters[Phase::Commit].bytes_out);
+    assert_eq!(recorder.counter("drtm_cluster_messages_total lock"), stats.counters[Phase::Lock].messages());
+    assert_eq!(recorder.counter("drtm_cluster_verbs_total lock"), stats.counters[Phase::Lock].operations());
+    assert_eq!(recorder.gauge("drtm_cluster_transactions_under_way"), 0.0);
+    let values = recorder.values.lock().expect("no thread panics here");
+    let published: std::collections::BTreeSet<&str> = values.keys().filter_map(|name| name.split(' ').next()).collect();
+    let described = recorder.described.lock().expect("no thread panics here");
+    assert_eq!(published, described.keys().map(String::as_str).collect());
+    Ok(())
 }

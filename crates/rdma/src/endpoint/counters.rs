@@ -1,6 +1,6 @@
 //! Counts of an endpoint's operations, by the phase of the protocol.
 
-use std::ops::{Index, Sub};
+use std::ops::{Add, Index, Sub};
 
 /// The phase of a protocol that an operation belongs to. Protocol code chooses it with
 /// [`Endpoint::during`](crate::Endpoint::during).
@@ -40,6 +40,29 @@ impl Phase {
     /// All phases.
     pub const ALL: [Self; 8] =
         [Self::Lookup, Self::Execute, Self::Lock, Self::Validate, Self::Log, Self::Commit, Self::ReadOnly, Self::Other];
+
+    /// Returns the phase's name, as used in labels of metrics.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_rdma::Phase;
+    ///
+    /// assert_eq!(Phase::ReadOnly.name(), "read_only");
+    /// ```
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lookup => "lookup",
+            Self::Execute => "execute",
+            Self::Lock => "lock",
+            Self::Validate => "validate",
+            Self::Log => "log",
+            Self::Commit => "commit",
+            Self::ReadOnly => "read_only",
+            Self::Other => "other",
+        }
+    }
 }
 
 macro_rules! tally {
@@ -162,6 +185,18 @@ impl Index<Phase> for Counters {
 
     fn index(&self, phase: Phase) -> &Tally {
         &self.phases[phase as usize]
+    }
+}
+
+impl Add for Counters {
+    type Output = Self;
+
+    /// Returns the counts of both.
+    fn add(mut self, other: Self) -> Self {
+        for (mine, theirs) in self.phases.iter_mut().zip(&other.phases) {
+            *mine = mine.plus(theirs);
+        }
+        self
     }
 }
 

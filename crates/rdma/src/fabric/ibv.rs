@@ -281,4 +281,10 @@ impl<E: Engine> Fabric for VerbsFabric<E> {
             }
         }
     }
+
+    fn leave(&self, node: NodeId) -> Result<(), FabricError> {
+        self.own(node)?;
+        self.member.tcp.leave();
+        Ok(())
+    }
 }

@@ -170,4 +170,8 @@ impl<E: Engine> Fabric for LocalFabric<E> {
         let life = self.shared.node(node)?.life();
         Some(Arc::new(LocalLoopback { life: Arc::downgrade(&life) }))
     }
+
+    fn leave(&self, node: NodeId) -> Result<(), FabricError> {
+        self.close(node)
+    }
 }

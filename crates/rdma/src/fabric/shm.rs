@@ -368,6 +368,12 @@ impl<E: Engine> Fabric for ShmFabric<E> {
         self.own(node)?;
         ShmPort::new(&self.member).map(Endpoint::new)
     }
+
+    fn leave(&self, node: NodeId) -> Result<(), FabricError> {
+        self.own(node)?;
+        self.member.leave();
+        Ok(())
+    }
 }
 
 /// Memory in which a node publishes its state to peers. It has no emulated htm: it belongs to the

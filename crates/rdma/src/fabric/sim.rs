@@ -522,4 +522,8 @@ impl<E: Engine> Fabric for SimFabric<E> {
     fn loopback(&self, node: NodeId) -> Option<Arc<dyn Loopback<E>>> {
         Some(Arc::new(SimLoopback { shared: Arc::downgrade(&self.shared), node }))
     }
+
+    fn leave(&self, node: NodeId) -> Result<(), FabricError> {
+        self.befall(Fault::Leave { node })
+    }
 }

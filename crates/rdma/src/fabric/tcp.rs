@@ -353,4 +353,10 @@ impl<E: Engine> Fabric for TcpFabric<E> {
         self.own(node)?;
         TcpPort::new(&self.member).map(Endpoint::new)
     }
+
+    fn leave(&self, node: NodeId) -> Result<(), FabricError> {
+        self.own(node)?;
+        self.member.leave();
+        Ok(())
+    }
 }

@@ -95,8 +95,4 @@ impl Place for OnTcp {
     fn started(nodes: Vec<Cluster<Self::Fabric>>) -> Self::Started {
         only(nodes)
     }
-
-    fn leave(fabric: &Self::Fabric, _node: NodeId) {
-        fabric.leave();
-    }
 }

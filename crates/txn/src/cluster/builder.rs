@@ -9,6 +9,7 @@ use super::{
     ClusterError, Node, Partition, Protocol, Timing,
     access::Access,
     adapt::Board,
+    events::Announcer,
     index_info::index_info,
     log::{Backup, LogConfig, OnlyLogged, Replica, ReplicaTable},
     participant::{Home, Reservations, Served},
@@ -530,6 +531,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             cache,
             described,
             home,
+            announcer: Announcer::new(),
             db,
         };
         Ok(Node::new(shared))

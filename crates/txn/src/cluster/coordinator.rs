@@ -4,6 +4,7 @@
 use std::{
     cell::{Cell, RefCell, RefMut},
     collections::VecDeque,
+    convert::Infallible,
     rc::Rc,
     sync::Arc,
     task::Waker,
@@ -15,9 +16,10 @@ use drtm_kv::Holder;
 use drtm_rdma::{Endpoint, Fabric, Incarnation, NodeId, Phase, Presence, Time, rpc::Rpc};
 
 use super::{
-    Protocol,
+    ClusterEvent, ClusterStats, Protocol, Refusal, Rounds,
     adapt::{Choice, Chooser},
     clock::WorkerClock,
+    events::Refusals,
     index_info::IndexInfo,
     log::Rings,
     participant::Participant,
@@ -76,23 +78,13 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Config> {
     chooser: RefCell<Chooser>,
     /// Its rings at backups.
     pub(super) rings: Rings,
+    /// Transactions that committed.
+    commits: Cell<u64>,
     /// How often closures were run again, by cause.
-    pub(super) conflicts: Cell<[u64; Conflict::ALL.len()]>,
+    conflicts: Cell<[u64; Conflict::ALL.len()]>,
     /// Rounds to other nodes, by phase.
-    pub(super) rounds: [Cell<Rounds>; Phase::ALL.len()],
-}
-
-/// Rounds of requests that went to other nodes, and how long they took.
-///
-/// # Example
-///
-/// See [`Worker::rounds`](super::Worker::rounds).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rounds {
-    /// How many.
-    pub count: u64,
-    /// From the first request to the last answer, all rounds together.
-    pub took: Duration,
+    rounds: [Cell<Rounds>; Phase::ALL.len()],
+    pub(super) refusals: Cell<Refusals>,
 }
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
@@ -114,8 +106,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             met: RefCell::default(),
             random: Cell::new(holder.to_word()),
             rings: Rings::default(),
+            commits: Cell::new(0),
             conflicts: Cell::default(),
             rounds: Default::default(),
+            refusals: Cell::default(),
         }
     }
 
@@ -203,11 +197,26 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         matches!(self.endpoint.presence(node), Presence::Here(_) | Presence::Suspected(_))
     }
 
+    /// Counts a transaction that has committed.
+    pub(super) fn count_commit(&self) {
+        self.commits.set(self.commits.get() + 1);
+    }
+
     /// Counts a round that has ended.
     pub(super) fn count_round(&self, phase: Phase, took: Duration) {
         let rounds = &self.rounds[phase as usize];
-        let Rounds { count, took: before } = rounds.get();
-        rounds.set(Rounds { count: count + 1, took: before + took });
+        rounds.set(rounds.get() + Rounds { count: 1, took });
+    }
+
+    /// Returns what this worker has counted.
+    pub(super) fn stats(&self) -> ClusterStats {
+        ClusterStats {
+            commits: self.commits.get(),
+            counters: self.endpoint.counters(),
+            conflicts: self.conflicts.get(),
+            rounds: std::array::from_fn(|phase| self.rounds[phase].get()),
+            ..ClusterStats::default()
+        }
     }
 
     /// Counts that a closure is run again.
@@ -215,6 +224,25 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let mut conflicts = self.conflicts.get();
         conflicts[cause.index()] += 1;
         self.conflicts.set(conflicts);
+    }
+
+    /// Announces what happens to other nodes, for ever.
+    pub(super) async fn announce_nodes(&self) -> Infallible {
+        loop {
+            if let Some(event) = ClusterEvent::of(self.endpoint.next_event().await) {
+                self.node.announcer.announce(event);
+            }
+        }
+    }
+
+    /// Notes that a node has refused a transaction.
+    pub(super) fn note_refusal(&self, node: NodeId, reason: Refusal) {
+        let mut refusals = self.refusals.get();
+        let often = refusals.note(node, reason);
+        self.refusals.set(refusals);
+        if let Some(times) = often {
+            self.node.announcer.announce(ClusterEvent::Refused { node, reason, times });
+        }
     }
 
     /// Waits before a closure is run again, the longer the more often it has failed. Returns

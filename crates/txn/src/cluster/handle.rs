@@ -1,33 +1,28 @@
 //! A node with threads of its own: transactions of any thread, or of any async runtime.
 
 use std::{
-    any::Any,
-    collections::VecDeque,
     fmt,
-    future::{Future, poll_fn},
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    pin::{Pin, pin},
+    panic::resume_unwind,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
+        mpsc::{self, RecvTimeoutError},
     },
-    task::{Context, Poll, Waker},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use drtm_rdma::{Executor, Fabric, NodeId, Spawner};
+use drtm_rdma::{Executor, Fabric};
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::{ClusterError, ClusterTx, Node, Worker};
+use super::{ClusterError, ClusterStats, ClusterTx, Events, Node, Submitted, queue::Queue};
 use crate::{Config, DefaultConfig, Error, Options};
+
+/// For how long a thread is waited for that is asked what its transactions did.
+const ASKED_FOR: Duration = Duration::from_millis(100);
 
 /// How often it is looked whether other nodes have started.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
-
-/// How many transactions of a thread wait for their turn or run, at most.
-const MOST_UNDER_WAY: usize = 1 << 12;
 
 /// A node that runs: its threads begin transactions for any other thread, and serve those of other
 /// nodes. Clones are the same.
@@ -75,167 +70,6 @@ struct Shared<F: Fabric, S: Config<Engine = F::Engine>> {
     /// Which thread is to run the next transaction.
     next: AtomicUsize,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Leaves the fabric when the threads have ended, if it was joined for this node.
-    leave: fn(&F, NodeId),
-}
-
-/// What a thread is to run.
-struct Queue<F: Fabric, S: Config<Engine = F::Engine>> {
-    waiting: Mutex<Waiting<F, S>>,
-    /// How many more it takes.
-    room: Arc<Semaphore>,
-}
-
-struct Waiting<F: Fabric, S: Config<Engine = F::Engine>> {
-    jobs: VecDeque<Box<dyn Job<F, S>>>,
-    waker: Option<Waker>,
-    is_closed: bool,
-}
-
-/// A transaction on its way to a worker, which makes its future.
-trait Job<F: Fabric, S: Config<Engine = F::Engine>>: Send {
-    fn start<'e>(self: Box<Self>, worker: Worker<'e, F, S>, spawner: &Spawner<'e, F::Port>);
-}
-
-/// What became of a transaction: its panic, too.
-type Outcome<T> = Result<Result<T, Error>, Box<dyn Any + Send>>;
-
-struct Submission<B, T> {
-    options: Options,
-    body: B,
-    reply: oneshot::Sender<Outcome<T>>,
-    /// Its room in the queue, until it has ended.
-    room: OwnedSemaphorePermit,
-}
-
-impl<F, S, B, T> Job<F, S> for Submission<B, T>
-where
-    F: Fabric,
-    S: Config<Engine = F::Engine>,
-    B: for<'e> AsyncFnMut(&mut ClusterTx<'e, F, S>) -> Result<T, Error> + Send + 'static,
-    T: Send + 'static,
-{
-    fn start<'e>(self: Box<Self>, worker: Worker<'e, F, S>, spawner: &Spawner<'e, F::Port>) {
-        let Self { options, body, reply, room } = *self;
-        if reply.is_closed() {
-            // Its future was dropped while it was queued.
-            return;
-        }
-        // If the executor has ended, the reply is dropped, and the caller told.
-        let _ = spawner.spawn(async move {
-            let outcome = caught(worker.transact_with(options, body)).await;
-            drop(room);
-            // A dropped future needs no outcome.
-            let _ = reply.send(outcome);
-        });
-    }
-}
-
-/// Runs a future, whose panic is a value.
-async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
-    let mut future = pin!(future);
-    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
-        Ok(poll) => poll.map(Ok),
-        Err(panic) => Poll::Ready(Err(panic)),
-    })
-    .await
-}
-
-/// A transaction that was given to a [`Cluster`]: a future of its outcome.
-///
-/// Dropped, it is cancelled if it has not begun, and goes on otherwise.
-///
-/// # Example
-///
-/// See [`Cluster`].
-#[must_use = "whether it has committed is not known before it is waited for"]
-pub struct Submitted<T> {
-    reply: oneshot::Receiver<Outcome<T>>,
-}
-
-impl<T> Submitted<T> {
-    /// Waits for the outcome, and blocks this thread.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Worker::transact`]; [`Error::Closed`] when the node was closed.
-    ///
-    /// # Panics
-    ///
-    /// With the body's panic; within an async runtime, where it is to be awaited.
-    pub fn wait(self) -> Result<T, Error> {
-        unwrapped(self.reply.blocking_recv())
-    }
-}
-
-fn unwrapped<T>(received: Result<Outcome<T>, oneshot::error::RecvError>) -> Result<T, Error> {
-    match received {
-        Ok(Ok(outcome)) => outcome,
-        Ok(Err(panic)) => resume_unwind(panic),
-        Err(_) => Err(Error::Closed),
-    }
-}
-
-impl<T> Future for Submitted<T> {
-    type Output = Result<T, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.reply).poll(context).map(unwrapped)
-    }
-}
-
-impl<T> fmt::Debug for Submitted<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Submitted(..)")
-    }
-}
-
-impl<F: Fabric, S: Config<Engine = F::Engine>> Queue<F, S> {
-    fn new() -> Self {
-        let waiting = Waiting { jobs: VecDeque::new(), waker: None, is_closed: false };
-        Self { waiting: Mutex::new(waiting), room: Arc::new(Semaphore::new(MOST_UNDER_WAY)) }
-    }
-
-    /// Adds a job. Drops it if the thread takes none any more.
-    fn push(&self, job: Box<dyn Job<F, S>>) {
-        let mut waiting = self.waiting.lock();
-        if waiting.is_closed {
-            return;
-        }
-        waiting.jobs.push_back(job);
-        let waker = waiting.waker.take();
-        drop(waiting);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
-    /// Takes no more jobs. Those that are there are run.
-    fn close(&self) {
-        let mut waiting = self.waiting.lock();
-        waiting.is_closed = true;
-        let waker = waiting.waker.take();
-        drop(waiting);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
-    /// The next job, or nothing when there will be none.
-    async fn next(&self) -> Option<Box<dyn Job<F, S>>> {
-        poll_fn(|context| {
-            let mut waiting = self.waiting.lock();
-            match waiting.jobs.pop_front() {
-                Some(job) => Poll::Ready(Some(job)),
-                None if waiting.is_closed => Poll::Ready(None),
-                None => {
-                    waiting.waker = Some(context.waker().clone());
-                    Poll::Pending
-                }
-            }
-        })
-        .await
-    }
 }
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
@@ -245,45 +79,45 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
     ///
     /// When there are no threads, or the fabric has no endpoint for one.
     pub fn start(node: Node<F, S>, threads: usize) -> Result<Self, Error> {
-        Self::start_and_leave(node, threads, |_, _| {})
-    }
-
-    /// Like [`start`](Self::start), but calls `leave` when the threads have ended.
-    pub(super) fn start_and_leave(node: Node<F, S>, threads: usize, leave: fn(&F, NodeId)) -> Result<Self, Error> {
         if threads == 0 {
             let (must_be, is) = ("one or more", "none".to_owned());
             return Err(Error::Config { what: "the number of a node's threads", must_be, is });
         }
         let queues: Vec<_> = (0..threads).map(|_| Arc::new(Queue::new())).collect();
         let next = AtomicUsize::new(0);
-        let shared = Shared { node, queues, next, threads: Mutex::default(), leave };
+        let shared = Shared { node, queues, next, threads: Mutex::default() };
         let cluster = Self { shared: Arc::new(shared) };
-        for queue in &cluster.shared.queues {
-            cluster.add_thread(Arc::clone(queue))?;
+        for (queue, number) in cluster.shared.queues.iter().zip(0..) {
+            cluster.add_thread(Arc::clone(queue), number == 0)?;
         }
         Ok(cluster)
     }
 
-    fn add_thread(&self, queue: Arc<Queue<F, S>>) -> Result<(), Error> {
+    /// Adds a thread. The first one `announces` what happens to other nodes.
+    fn add_thread(&self, queue: Arc<Queue<F, S>>, announces: bool) -> Result<(), Error> {
         let node = self.shared.node.clone();
         let endpoint = node.endpoint()?;
         let name = format!("drtm-{}", node.id());
         let run = move || {
             let Ok(worker) = node.worker(&endpoint) else {
                 // As many workers as there can be are alive. What is queued here is refused.
-                queue.close();
-                let refused = std::mem::take(&mut queue.waiting.lock().jobs);
-                drop(refused);
+                queue.refuse();
                 return;
             };
             let mut executor = Executor::new(&endpoint);
             let spawner = executor.spawner();
             worker.serve(&spawner);
+            if announces {
+                let announcer = worker.clone();
+                // An executor that has ended announces nothing.
+                let _ = spawner.serve(async move { announcer.announce_nodes().await });
+            }
             executor.spawn(async move {
                 while let Some(job) = queue.next().await {
                     job.start(worker.clone(), &spawner);
                 }
                 worker.drained().await;
+                queue.note(worker.stats());
             });
             executor.run();
         };
@@ -399,23 +233,50 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
         B: for<'e> AsyncFnMut(&mut ClusterTx<'e, F, S>) -> Result<T, Error> + Send + 'static,
         T: Send + 'static,
     {
-        let (reply, receiver) = oneshot::channel();
         let turn = self.shared.next.fetch_add(1, Relaxed) % self.shared.queues.len();
-        let queue = &self.shared.queues[turn];
-        match Arc::clone(&queue.room).try_acquire_owned() {
-            Ok(room) => queue.push(Box::new(Submission { options, body, reply, room })),
-            Err(_) => {
-                // The receiver is here.
-                let _ = reply.send(Ok(Err(ClusterError::TooManySubmitted { most: MOST_UNDER_WAY }.into())));
-            }
-        }
-        Submitted { reply: receiver }
+        self.shared.queues[turn].submit(options, body)
     }
 
-    /// Ends the node's threads when all transactions that were begun here have ended. The node
-    /// serves no others then, and leaves the fabric, unless the program has joined it itself: other
-    /// nodes' transactions that need it fail with [`ClusterError::Unreachable`]. Transactions that
-    /// are given to it from now on get [`Error::Closed`].
+    /// Returns what the transactions of this node's threads did since it started.
+    ///
+    /// It asks the threads, and waits for 100 ms at most for those that a body blocks.
+    ///
+    /// # Example
+    ///
+    /// See [`ClusterStats`].
+    #[must_use]
+    pub fn stats(&self) -> ClusterStats {
+        let (reply, replies) = mpsc::channel();
+        self.shared.queues.iter().for_each(|queue| queue.ask(reply.clone()));
+        drop(reply);
+        let (end, mut answered) = (Instant::now() + ASKED_FOR, 0);
+        // When all have answered, or have ended, nobody can reply any more.
+        let has_ended = loop {
+            match replies.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(()) => answered += 1,
+                Err(error) => break error == RecvTimeoutError::Disconnected,
+            }
+        };
+        let all = self.shared.queues.iter().fold(ClusterStats::default(), |all, queue| all + queue.noted());
+        let blocked_threads = if has_ended { 0 } else { self.shared.queues.len() as u64 - answered };
+        ClusterStats { blocked_threads, ..all }
+    }
+
+    /// Returns the events of the other nodes from now on: who joins, leaves, dies, or is silent,
+    /// and who refuses transactions again and again. With the feature `tracing`, they are events of
+    /// the crate `tracing`, too.
+    ///
+    /// # Example
+    ///
+    /// See [`Events`].
+    #[must_use]
+    pub fn events(&self) -> Events {
+        self.shared.node.events()
+    }
+
+    /// Ends the node's threads when all transactions that were begun here have ended, and leaves
+    /// the other nodes. They are told: what they ask of this one fails at once from then on.
+    /// Transactions that are given to this node get [`Error::Closed`].
     ///
     /// # Panics
     ///
@@ -434,7 +295,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Shared<F, S> {
         }
         let panicked = threads.into_iter().filter_map(|thread| thread.join().err()).last();
         // What others have asked this node is answered no more. They would wait for ever.
-        (self.leave)(self.node.fabric(), self.node.id());
+        self.node.leave();
         if let Some(panic) = panicked
             && !thread::panicking()
         {

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use drtm_rdma::{Endpoint, Fabric, NodeId, RegionId};
 
-use super::{ClusterError, OwnedRow, Worker, log::rows_of, participant::Participant, shared::Shared};
+use super::{ClusterError, Events, OwnedRow, Worker, log::rows_of, participant::Participant, shared::Shared};
 use crate::{Config, Db, DefaultConfig, Error};
 
 /// A node of a cluster. Clones are the same node, and any thread may have them.
@@ -86,10 +86,6 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         Self { shared: Arc::new(shared) }
     }
 
-    pub(super) fn fabric(&self) -> &F {
-        &self.shared.fabric
-    }
-
     /// Which node this is.
     #[must_use]
     pub fn id(&self) -> NodeId {
@@ -143,6 +139,19 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
             Some(backup) => Ok(backup.rows(owner)?),
             None => Ok(None),
         }
+    }
+
+    /// Returns the events of the other nodes from now on, as a [`Cluster`](super::Cluster) of this
+    /// node announces them.
+    pub(super) fn events(&self) -> Events {
+        self.shared.announcer.events()
+    }
+
+    /// Leaves the other nodes.
+    pub(super) fn leave(&self) {
+        // It may have left before, or be of a fabric that has ended.
+        let _ = self.shared.fabric.leave(self.shared.node);
+        self.shared.announcer.end();
     }
 
     /// A way into the fabric for one more worker.

@@ -24,9 +24,6 @@ pub trait Place: sealed::Sealed + Sized {
     fn join(self, engine: Native) -> Result<Here<Self::Fabric>, Error>;
     #[doc(hidden)]
     fn started(nodes: Vec<Cluster<Self::Fabric>>) -> Self::Started;
-    /// Leaves the fabric, as a node that answers no more.
-    #[doc(hidden)]
-    fn leave(fabric: &Self::Fabric, node: NodeId);
 }
 
 /// The nodes of this process, and how many there are in all, numbered from zero.

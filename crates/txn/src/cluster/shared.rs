@@ -8,6 +8,7 @@ use drtm_rdma::{Fabric, NodeId, Offset, RegionId};
 use super::{
     Protocol, Timing,
     adapt::Board,
+    events::Announcer,
     log::{LogConfig, OnlyLogged},
     participant::Home,
     wire::parts::Welcome,
@@ -39,6 +40,7 @@ pub(super) struct Shared<F: Fabric, S: Config> {
     pub(super) described: String,
     pub(super) home: Arc<Home<S>>,
     pub(super) db: Db<S>,
+    pub(super) announcer: Announcer,
 }
 
 impl<F: Fabric, S: Config> Shared<F, S> {

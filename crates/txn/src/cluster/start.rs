@@ -71,11 +71,6 @@ impl Place for InProcess {
     fn started(nodes: Vec<Cluster<Self::Fabric>>) -> Self::Started {
         nodes
     }
-
-    fn leave(fabric: &Self::Fabric, node: NodeId) {
-        let left = fabric.close(node);
-        debug_assert!(left.is_ok(), "the fabric was made with {node}: {left:?}");
-    }
 }
 
 impl Place for InGroup {
@@ -92,10 +87,6 @@ impl Place for InGroup {
     fn started(nodes: Vec<Cluster<Self::Fabric>>) -> Self::Started {
         only(nodes)
     }
-
-    fn leave(fabric: &Self::Fabric, _node: NodeId) {
-        fabric.leave();
-    }
 }
 
 impl<F: Fabric<Engine = Native>> Place for On<F> {
@@ -109,9 +100,6 @@ impl<F: Fabric<Engine = Native>> Place for On<F> {
     fn started(nodes: Vec<Cluster<F>>) -> Self::Started {
         only(nodes)
     }
-
-    /// Does nothing: the program leaves what it has joined.
-    fn leave(_fabric: &F, _node: NodeId) {}
 }
 
 /// What is done with each node of this process before it starts.
@@ -232,8 +220,7 @@ impl ClusterBuilder<InProcess> {
     }
 
     /// Makes this process node `me` of `nodes` nodes of a fabric that the program has joined: one
-    /// with other options than this builder gives, or of RDMA NICs. The program also leaves it,
-    /// once the node is closed.
+    /// with other options than this builder gives, or of RDMA NICs.
     ///
     /// # Example
     ///
@@ -440,7 +427,7 @@ impl<P: Place> ClusterBuilder<P> {
             let builder = Node::builder_for(engine, &fabric, node, database.clone(), protocol)?;
             let mut builder = builder.owners((0..of).map(NodeId))?.backups(backups)?;
             steps.iter().try_for_each(|step| step(&mut builder))?;
-            Cluster::start_and_leave(builder.start()?, threads, P::leave)
+            Cluster::start(builder.start()?, threads)
         };
         Ok(P::started(nodes.into_iter().map(start).collect::<Result<_, Error>>()?))
     }

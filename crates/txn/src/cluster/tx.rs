@@ -133,6 +133,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         let waits = !self.worker.protocol().is_passive || self.awaits_owners();
         keep_first(&mut ended, self.finish(waits).await);
         ended?;
+        self.worker.count_commit();
         self.until_durable().await
     }
 

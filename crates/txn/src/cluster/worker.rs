@@ -5,9 +5,7 @@ use std::{convert::Infallible, fmt, future::poll_fn, rc::Rc, sync::Arc, task::Po
 use drtm_rdma::{Cost, Endpoint, Fabric, NodeId, Phase, Spawner, Time, rpc};
 
 use super::{
-    ClusterError, ClusterTime, ClusterTx, Protocol,
-    coordinator::{Coordinator, Rounds},
-    participant::Participant,
+    ClusterError, ClusterStats, ClusterTime, ClusterTx, Protocol, coordinator::Coordinator, participant::Participant,
     shared::Shared,
 };
 use crate::{Config, Conflict, Db, DefaultConfig, Error, Options, mutation::Mutation};
@@ -224,8 +222,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         tx.be_opaque(options.is_opaque);
         let ended = self.inner.by(until, self.run_often(&mut tx, &mut body, (options, until))).await;
         let Some(ended) = ended else { return Err(tx.state().interrupted().into()) };
-        if ended.is_ok() {
-            self.inner.learn(chosen);
+        match &ended {
+            Ok(_) => self.inner.learn(chosen),
+            Err(Error::Cluster(ClusterError::Refused { node, reason })) => self.inner.note_refusal(*node, *reason),
+            Err(_) => {}
         }
         ended
     }
@@ -268,14 +268,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         }
     }
 
-    /// How often [`transact`](Self::transact) has run a closure again for this cause.
+    /// Returns what this worker's transactions did.
     ///
     /// # Example
     ///
     /// ```
     /// use drtm::{
-    ///     Builder, Config, Conflict, Error,
-    ///     cluster::Node,
+    ///     Builder, Config, Error,
+    ///     cluster::{ClusterStats, Node},
     ///     htm::NoHtm,
     ///     rdma::{LocalConfig, LocalFabric, NodeId},
     /// };
@@ -291,44 +291,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// let builder = Builder::new().memory(16 << 20);
     /// let node = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), builder)?.owners([NodeId(0)])?.start()?;
     /// let endpoint = node.endpoint()?;
-    /// assert_eq!(node.worker(&endpoint)?.conflicts(Conflict::Locked), 0);
+    /// assert_eq!(node.worker(&endpoint)?.stats(), ClusterStats::default());
     /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
-    pub fn conflicts(&self, cause: Conflict) -> u64 {
-        self.inner.conflicts.get()[cause.index()]
-    }
-
-    /// The rounds of a phase that this worker's transactions made to other nodes, and waited for. A
-    /// round takes one round trip, and a second one where verbs have missed a row.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm::{
-    ///     Builder, Config, Error,
-    ///     cluster::{Node, Rounds},
-    ///     htm::NoHtm,
-    ///     rdma::{LocalConfig, LocalFabric, NodeId, Phase},
-    /// };
-    ///
-    /// #[derive(Debug)]
-    /// struct Plain;
-    ///
-    /// impl Config for Plain {
-    ///     type Engine = NoHtm;
-    /// }
-    ///
-    /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
-    /// let builder = Builder::new().memory(16 << 20);
-    /// let node = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), builder)?.owners([NodeId(0)])?.start()?;
-    /// let endpoint = node.endpoint()?;
-    /// assert_eq!(node.worker(&endpoint)?.rounds(Phase::Commit), Rounds::default());
-    /// # Ok::<(), Error>(())
-    /// ```
-    #[must_use]
-    pub fn rounds(&self, phase: Phase) -> Rounds {
-        self.inner.rounds[phase as usize].get()
+    pub fn stats(&self) -> ClusterStats {
+        self.inner.stats()
     }
 
     /// The cluster's time, as exact as this node has measured it.
@@ -378,6 +346,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// Waits before a closure is run again.
     pub(super) async fn pause(&self, runs: u32) {
         self.inner.pause(runs, None).await;
+    }
+
+    /// Announces what happens to other nodes, for ever.
+    pub(super) async fn announce_nodes(&self) -> Infallible {
+        self.inner.announce_nodes().await
     }
 
     /// Begins a transaction.

@@ -8,10 +8,10 @@ use std::{
 };
 
 use drtm_htm::NoHtm;
-use drtm_rdma::{Counters, Endpoint, Fabric, Phase, Spawner, Time};
+use drtm_rdma::{Endpoint, Fabric, Spawner, Time};
 use drtm_txn::{
     Config, Conflict,
-    cluster::{Node, Rounds, Worker},
+    cluster::{ClusterStats, Node, Rounds, Worker},
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -215,9 +215,7 @@ fn processor_time() -> Duration {
 /// A worker's counters at one moment.
 struct Sample {
     at: Time,
-    counters: Counters,
-    rounds: [Rounds; Phase::ALL.len()],
-    conflicts: [u64; Conflict::ALL.len()],
+    stats: ClusterStats,
     /// The process's.
     cpu: Duration,
 }
@@ -225,20 +223,15 @@ struct Sample {
 impl Sample {
     fn of<F: Fabric<Engine = NoHtm>, S: Config<Engine = NoHtm>>(worker: &Worker<'_, F, S>) -> Self {
         let endpoint: &Endpoint<F::Port> = worker.endpoint();
-        Self {
-            at: endpoint.now(),
-            counters: endpoint.counters(),
-            rounds: Phase::ALL.map(|phase| worker.rounds(phase)),
-            cpu: processor_time(),
-            conflicts: Conflict::ALL.map(|of| worker.conflicts(of)),
-        }
+        Self { at: endpoint.now(), stats: worker.stats(), cpu: processor_time() }
     }
 
     fn add_difference(&self, before: &Self, tally: &mut Tally) {
-        let conflicts = self.conflicts.iter().zip(&before.conflicts);
-        tally.conflicts.iter_mut().zip(conflicts).for_each(|(all, (now, then))| *all += now - then);
-        tally.add_sent(self.counters - before.counters, |phase| {
-            let (now, then) = (self.rounds[phase as usize], before.rounds[phase as usize]);
+        for (all, cause) in tally.conflicts.iter_mut().zip(Conflict::ALL) {
+            *all += self.stats.conflicts(cause) - before.stats.conflicts(cause);
+        }
+        tally.add_sent(self.stats.counters - before.stats.counters, |phase| {
+            let (now, then) = (self.stats.rounds(phase), before.stats.rounds(phase));
             Rounds { count: now.count - then.count, took: now.took - then.took }
         });
         tally.cpu_nanos = Some(self.cpu.saturating_sub(before.cpu).as_nanos() as u64);
