@@ -146,7 +146,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
     ///
     /// use drtm::cluster::Cluster;
     ///
-    /// for node in Cluster::builder().nodes(3).start()? {
+    /// let nodes = Cluster::builder().nodes(3).start()?;
+    /// for node in &nodes {
     ///     node.wait_for_nodes(Duration::from_secs(10))?;
     /// }
     /// # Ok::<(), drtm::Error>(())
