@@ -115,7 +115,7 @@ fn sense(request: u16) -> Made {
         4 => encoded(removed),
         5 => encoded((1_u64, 0_u64)),
         6 | 7 => encoded(true),
-        11 => encoded((0_u64, true, 0_u32, no_rows)),
+        11 => encoded((0_u64, true, (0_u64, 0_u64), (0_u32, no_rows))),
         _ => Vec::new(),
     })
 }
@@ -127,7 +127,7 @@ fn page(keys: &[u64]) -> Vec<u8> {
         (0_u8, *key).encode(&mut rows);
         (0x7_0001_u64, Version::new(4).to_word(), value).encode(&mut rows);
     }
-    encoded((0_u64, false, 0_u32, &rows[..]))
+    encoded((0_u64, false, (0_u64, 0_u64), (0_u32, &rows[..])))
 }
 
 /// What makes no sense as an answer to anything, or is a lie.

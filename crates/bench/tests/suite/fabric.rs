@@ -122,7 +122,8 @@ fn the_same_seed_simulates_the_same() {
 /// a little: one that grows is a model that has changed.
 #[test]
 fn the_residuals_of_the_calibration_are_what_the_documentation_says() {
-    let rows = json(&["rate", "--fabric", "sim:cx3,sim:cx4", "--virtual-us", "150"]);
+    // Longer than it takes until a window of each stream of datagrams is under way.
+    let rows = json(&["rate", "--fabric", "sim:cx3,sim:cx4", "--virtual-us", "400"]);
     let with_source = rows.iter().filter(|row| row["source"].is_string()).count();
     assert_eq!((rows.len(), with_source), (7, 7), "every input of both profiles");
     for row in &rows {
