@@ -165,7 +165,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
     }
 
     /// Runs `body` in a serializable transaction on one of the node's threads, as
-    /// [`Worker::transact`] does. It begins at once, whether or not the future is polled.
+    /// [`Worker::transact`](super::Worker::transact) does. It begins at once, whether or not the
+    /// future is polled.
     ///
     /// Only the closure is sent to the thread; its future, and what that holds, is made there. Each
     /// thread takes 4,096 at a time, and refuses more: then some are to be awaited first.
@@ -181,7 +182,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
         self.transact_with(Options::new(), body)
     }
 
-    /// Like [`transact`](Self::transact), as these options say: see [`Worker::transact_with`].
+    /// Like [`transact`](Self::transact), as these options say: see
+    /// [`Worker::transact_with`](super::Worker::transact_with).
     ///
     /// A transaction whose deadline passes while it waits for its turn is run once all the same.
     ///

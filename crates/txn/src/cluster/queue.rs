@@ -99,13 +99,13 @@ async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Box<dyn Any + S
     .await
 }
 
-/// A transaction that was given to a [`Cluster`]: a future of its outcome.
+/// A transaction that was given to a [`Cluster`](super::Cluster): a future of its outcome.
 ///
 /// Dropped, it is cancelled if it has not begun, and goes on otherwise.
 ///
 /// # Example
 ///
-/// See [`Cluster`].
+/// See [`Cluster`](super::Cluster).
 #[must_use = "whether it has committed is not known before it is waited for"]
 pub struct Submitted<T> {
     reply: oneshot::Receiver<Outcome<T>>,
