@@ -82,12 +82,6 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         self.inner.node.protocol
     }
 
-    /// The nodes that own rows.
-    #[must_use]
-    pub fn owners(&self) -> &[NodeId] {
-        self.inner.owners()
-    }
-
     /// The rows of this node alone, as [`Node::local`](super::Node::local) gives them.
     #[must_use]
     pub fn local(&self) -> &Db<S> {
@@ -243,7 +237,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
                         return Err(Error::Contended { attempts: runs, conflict, table, key });
                     }
                     self.inner.pause(runs).await;
-                    tx.run_again(in_vain >= CLAIM_AFTER);
+                    tx.run_again(in_vain >= CLAIM_AFTER && conflict != Conflict::View).await;
                 }
                 ended => {
                     if ended.is_ok() {
