@@ -386,7 +386,7 @@ fn replicas_are_equal<F: Fabric<Engine = NoHtm>>(nodes: &[Node<F, Tested>], ring
     if rings.backups == 0 {
         return;
     }
-    for owner in nodes.iter().filter(|node| node.owners().contains(&node.id())) {
+    for owner in nodes.iter().filter(|node| node.view().has(node.id())) {
         let rows = owner.rows_of(owner.id()).expect("a store").expect("its own");
         let others = nodes.iter().filter(|node| node.id() != owner.id());
         let replicas: Vec<_> = others.filter_map(|node| node.rows_of(owner.id()).expect("a store")).collect();

@@ -19,7 +19,7 @@ use drtm_rdma::{
 use drtm_testing::rounds;
 use drtm_txn::{
     Error, Options, Transaction as _,
-    cluster::{ClusterError, Node, Protocol, Worker},
+    cluster::{ClusterError, Node, Protocol, View, Worker},
 };
 use fastrand::Rng;
 
@@ -105,9 +105,9 @@ fn encoded(value: impl Encode) -> Vec<u8> {
 /// What makes sense, of an owner that has nothing and does nothing.
 fn sense(request: u16) -> Made {
     let (removed, no_rows): (_, &[u8]) = (Version::new(4).as_removed().to_word(), &[]);
-    Made::Bytes(match request {
+    in_view(match request {
         // No tables that verbs reach.
-        1 => encoded((0_u16, 0_u64, (0_u8, 0_u16))),
+        1 => welcome((0_u16, 0_u64, (0_u8, 0_u16))),
         // Nothing, as a bucket says.
         2 => encoded((0_u64, 1_u8, 0_u8, (64_u64, 0_u64))),
         // A new record.
@@ -115,9 +115,21 @@ fn sense(request: u16) -> Made {
         4 => encoded(removed),
         5 => encoded((1_u64, 0_u64)),
         6 | 7 => encoded(true),
-        11 => encoded((0_u64, true, (0_u64, 0_u64), (0_u32, no_rows))),
+        11 => encoded(((0_u64, true), (0_u64, 0_u64), 0_u32, no_rows)),
         _ => Vec::new(),
     })
+}
+
+/// What a node says that it is asked to introduce itself: its incarnation, the view, and where its
+/// tables are.
+fn welcome(tables: impl Encode) -> Vec<u8> {
+    let view = View::fixed(&[NodeId(0), NodeId(1)], 16, 0).expect("a view");
+    [encoded(1_u32), encoded(view), encoded(tables)].concat()
+}
+
+/// An answer of the first view.
+fn in_view(answer: Vec<u8>) -> Made {
+    Made::Bytes([encoded(1_u32), answer].concat())
 }
 
 /// A page of rows that are not of the range that was asked for, or not in order, with more to come.
@@ -127,13 +139,15 @@ fn page(keys: &[u64]) -> Vec<u8> {
         (0_u8, *key).encode(&mut rows);
         (0x7_0001_u64, Version::new(4).to_word(), value).encode(&mut rows);
     }
-    encoded((0_u64, false, (0_u64, 0_u64), (0_u32, &rows[..])))
+    encoded(((0_u64, false), (0_u64, 0_u64), 0_u32, &rows[..]))
 }
 
 /// What makes no sense as an answer to anything, or is a lie.
 fn nonsense(request: u16, random: &mut Rng) -> Vec<Made> {
     let mut all = vec![Made::Bytes(Vec::new()), Made::Bytes(vec![0xFF; 1]), Made::Bytes(vec![0xFF; 64]), Made::Unknown];
-    all.extend((0..4).map(|_| Made::Bytes((0..random.usize(1..120)).map(|_| random.u8(..)).collect())));
+    let mut noise = || (0..random.usize(1..120)).map(|_| random.u8(..)).collect::<Vec<_>>();
+    all.extend((0..4).map(|_| Made::Bytes(noise())));
+    all.extend((0..4).map(|_| in_view(noise())));
     all.extend((0..15).chain([u32::MAX]).map(Made::Refusal));
     if let Made::Bytes(sense) = sense(request) {
         // Cut off, and with something behind.
@@ -147,10 +161,10 @@ fn nonsense(request: u16, random: &mut Rng) -> Vec<Made> {
         }
     }
     match request {
-        3 => all.push(Made::Bytes(encoded((0_u64, 0x7_0001_u64, Version::new(4).to_word(), true, 0_u32)))),
-        5 => all.push(Made::Bytes(encoded((u64::MAX, u64::MAX)))),
-        6 | 7 => all.push(Made::Bytes(encoded(false))),
-        11 => all.extend([&[][..], &[1], &[25, 24], &[24, 24], &[99]].map(|keys| Made::Bytes(page(keys)))),
+        3 => all.push(in_view(encoded((0_u64, 0x7_0001_u64, Version::new(4).to_word(), true, 0_u32)))),
+        5 => all.push(in_view(encoded((u64::MAX, u64::MAX)))),
+        6 | 7 => all.push(in_view(encoded(false))),
+        11 => all.extend([&[][..], &[1], &[25, 24], &[24, 24], &[99]].map(|keys| in_view(page(keys)))),
         _ => {}
     }
     all
@@ -295,7 +309,7 @@ fn a_node_that_introduces_itself_by_nonsense_is_not_asked() {
             [(0, 0, u64::MAX), (9, 8, 64), (u16::MAX, u64::MAX, 8), (0, 64, 1 << 20), (0, 64, 7)]
         {
             let two = (Some(table), Some(table));
-            lies.push(Made::Bytes(encoded((region, line, (0_u8, 8_u16), (two, two, two, two)))));
+            lies.push(in_view(welcome(((region, line), (0_u8, 8_u16), (two, two, two, two)))));
         }
         for made in lies {
             let stage = &stage;
@@ -334,7 +348,9 @@ fn a_node_that_asks_for_nonsense_harms_nobody() {
                         bytes.extend((0..random.usize(0..6)).flat_map(|_| random.u64(..).to_le_bytes()));
                         bytes.extend((0..random.usize(0..4)).map(|_| random.u8(0..3)));
                     }
-                    answered += u64::from(ask(&rpc, NodeId(0), *request, bytes).await);
+                    // Of the view, and for the incarnation, that the owner is in.
+                    let stamped = [encoded((1_u32, 1_u32)), bytes].concat();
+                    answered += u64::from(ask(&rpc, NodeId(0), *request, stamped).await);
                 }
             }
             assert!(answered > 0, "some of it is well formed");

@@ -201,10 +201,10 @@ fn have_keys_and_values_of_any_type() {
 }
 
 #[test]
-fn a_key_without_an_owner_is_refused() {
+fn a_key_without_a_shard_is_refused() {
     let (clusters, _, _, regions) = typed();
     let is_refused = |result: Result<(), Error>| {
-        assert!(matches!(result, Err(Error::Cluster(ClusterError::NoOwner { table: "regions" }))), "{result:?}");
+        assert!(matches!(result, Err(Error::Cluster(ClusterError::NoShard { table: "regions" }))), "{result:?}");
     };
     for cluster in &clusters {
         is_refused(cluster.transact(async move |tx| tx.put(regions, 10, &[1_u8][..]).await).wait());

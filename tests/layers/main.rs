@@ -139,6 +139,57 @@ fn no_files_depend_on_each_other_in_a_circle() {
     assert!(found.is_empty(), "files depend on each other in a circle:\n{}", found.join("\n"));
 }
 
+/// Files of clusters that name nodes: where messages and verbs go, the view, and how nodes are
+/// started. All others know shards.
+const NAME_NODES: [&str; 32] = [
+    "access",
+    "acquire",
+    "address",
+    "builder",
+    "claims",
+    "clock",
+    "coordinator",
+    "error",
+    "greet",
+    "handle",
+    "log::backup",
+    "log::commit",
+    "log::outgoing",
+    "log::pending",
+    "log::replica",
+    "log::reserve",
+    "log::tell",
+    "node",
+    "peers",
+    "place",
+    "reach",
+    "remembered",
+    "requests",
+    "requests::apply",
+    "round",
+    "shared",
+    "start",
+    "state",
+    "state::parts",
+    "time",
+    "view",
+    "worker",
+];
+
+#[test]
+fn transactions_name_shards_and_no_nodes() {
+    let names_nodes = |text: &str| {
+        let (code, _) = text.split_once("\n#[cfg(test)]\nmod ").unwrap_or((text, ""));
+        let mut lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+        lines.any(|line| line.split(|letter: char| !letter.is_alphanumeric()).any(|word| word == "NodeId"))
+    };
+    let files = texts("crates/txn/src", false).into_iter().filter(|(_, text)| names_nodes(text));
+    let mut found: Vec<String> = files.map(|(module, _)| module).collect();
+    found.sort();
+    let meant: Vec<String> = NAME_NODES.iter().map(|file| format!("cluster::{file}")).collect();
+    assert_eq!(found, meant, "these name nodes, and those are meant to");
+}
+
 /// The files of a folder, with or without tests: the path of each one's module, and its text.
 fn texts(src: &str, tests: bool) -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(src);

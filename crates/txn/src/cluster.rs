@@ -3,8 +3,8 @@
 //! A [`Node`] keeps its part of each table in a database of its own. A [`Cluster`] is a node with
 //! threads, to which any thread or async runtime gives transactions. Programs with executors of
 //! their own use [`Worker`]s, which run the transactions of an executor's coroutines. A
-//! [`ClusterTx`] reads and writes rows of any node. The table's [`Partition`] says which node owns
-//! a row.
+//! [`ClusterTx`] reads and writes rows of any node. The table's [`Partition`] says in which shard a
+//! row is, and the [`View`] which node serves that.
 //!
 //! # The protocol
 //!
@@ -27,6 +27,20 @@
 //!
 //! An owner carries out a request at once, or refuses it. It waits for no lock, since the lock's
 //! holder may wait for this owner.
+//!
+//! # Shards and the view
+//!
+//! A key maps to a [shard](ShardId), a number. Their count is chosen when a cluster is made. The
+//! [`View`] is one immutable value: its number, its members, and for each shard its primary and its
+//! backups. Transactions know shards; messages and verbs go to nodes, which only the view names.
+//! Shards of one node share its tables, its log and its workers, and requests to them travel
+//! together.
+//!
+//! All that is remembered of another node belongs to a view and to an incarnation of that node.
+//! Requests carry both, and are refused in another view or by another incarnation. Verbs read the
+//! number of the owner's view with each lock, each lease and each validation. The transaction ends
+//! with [`Conflict::View`](crate::Conflict::View) then, its node gets the newer view, and it runs
+//! again.
 //!
 //! # When a transaction is dropped
 //!
@@ -76,9 +90,11 @@ mod protocol;
 mod queue;
 mod ranges;
 mod reach;
+mod remembered;
 mod requests;
 mod round;
 mod sets;
+mod shard;
 mod shared;
 mod start;
 mod state;
@@ -86,6 +102,7 @@ mod stats;
 mod time;
 mod tx;
 pub(crate) mod undo;
+mod view;
 mod wire;
 mod worker;
 
@@ -105,8 +122,10 @@ pub use place::Place;
 pub use protocol::{Form, Protocol};
 pub use queue::Submitted;
 pub use sets::Sets;
+pub use shard::ShardId;
 pub use start::{ClusterBuilder, InGroup, InProcess, On};
 pub use stats::{ClusterStats, Rounds};
 pub use tx::ClusterTx;
+pub use view::{Member, Placement, View};
 pub use wire::Refusal;
 pub use worker::Worker;

@@ -52,6 +52,9 @@ pub enum Conflict {
     /// The transaction accessed a row that it had not fetched, or wrote one that it had fetched for
     /// reading.
     Unfetched,
+    /// The cluster's view has changed, or a node that the transaction has met is another
+    /// incarnation now.
+    View,
 }
 
 impl Conflict {
@@ -60,8 +63,16 @@ impl Conflict {
     /// # Example
     ///
     /// See [`name`](Self::name).
-    pub const ALL: [Self; 7] =
-        [Self::Validation, Self::Phantom, Self::Locked, Self::Moved, Self::Indexed, Self::Expired, Self::Unfetched];
+    pub const ALL: [Self; 8] = [
+        Self::Validation,
+        Self::Phantom,
+        Self::Locked,
+        Self::Moved,
+        Self::Indexed,
+        Self::Expired,
+        Self::Unfetched,
+        Self::View,
+    ];
 
     /// Returns the cause's name, as used in labels of metrics.
     ///
@@ -71,7 +82,8 @@ impl Conflict {
     /// use drtm::Conflict;
     ///
     /// let names = Conflict::ALL.map(Conflict::name);
-    /// assert_eq!(names, ["validation", "phantom", "locked", "moved", "indexed", "expired", "unfetched"]);
+    /// assert_eq!(names[..4], ["validation", "phantom", "locked", "moved"]);
+    /// assert_eq!(names[4..], ["indexed", "expired", "unfetched", "view"]);
     /// ```
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -83,6 +95,7 @@ impl Conflict {
             Self::Indexed => "indexed",
             Self::Expired => "expired",
             Self::Unfetched => "unfetched",
+            Self::View => "view",
         }
     }
 

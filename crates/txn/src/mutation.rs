@@ -130,4 +130,13 @@ pub enum Mutation {
     StaleLocksKept,
     /// A lock that verbs take late counts as taken before its owner's line was read.
     LateLinesNotRead,
+    /// A transaction by verbs does not look at the views of the owners whose rows it locks, leases
+    /// or validates.
+    ViewNotRead,
+    /// A node serves requests of an old view, and says so of none.
+    OldViewServed,
+    /// A node does not give its view to those that it refuses since they are in another.
+    ViewWithheld,
+    /// A transaction of a cluster uses places in the memory of one incarnation in another's.
+    IncarnationsMixed,
 }

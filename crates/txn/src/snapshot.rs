@@ -11,13 +11,16 @@
 //!
 //! ```text
 //! word 0       snapshot number
-//!      1, 2    open snapshots, and how many slots were ever used
-//!      3       the crowd: 0 empty, 1 to be numbered, otherwise the first version that its oldest member does not see
-//!      4..     slots: 0 free, 1 to be numbered, otherwise the first version that the snapshot does not see
+//!      1       open snapshots
+//!      2       the number of the view that a node of a cluster is in
+//!      3       how many slots were ever used
+//!      4       the crowd: 0 empty, 1 to be numbered, otherwise the first version that its oldest member does not see
+//!      5..     slots: 0 free, 1 to be numbered, otherwise the first version that the snapshot does not see
 //! ```
 //!
 //! A thread that opens a snapshot writes all of this, and a committing thread then reads all of it.
-//! So it is contiguous, and the first few slots share the line of what precedes them.
+//! So it is contiguous, and the first few slots share the line of what precedes them. The first
+//! three words are what peers read with a lock: an owner's *line*.
 //!
 //! # The crowd
 //!
@@ -48,9 +51,10 @@ use crate::{
 
 const NUMBER: usize = 0;
 const OPEN: usize = 1;
-const USED: usize = 2;
-const CROWD: usize = 3;
-const SLOTS: usize = 4;
+const VIEW: usize = 2;
+const USED: usize = 3;
+const CROWD: usize = 4;
+const SLOTS: usize = 5;
 /// The size is whole lines, because the memory behind is used by others.
 const WORDS: usize = (SLOTS + SNAPSHOT_SLOTS).next_multiple_of(LINE_WORDS);
 
@@ -146,7 +150,8 @@ impl Snapshots {
         Ok(store.region().array(self.at)?)
     }
 
-    /// Returns the offset of the snapshot number. The number of open snapshots follows it.
+    /// Returns the offset of the snapshot number. The number of open snapshots follows it, and then
+    /// the number of the view.
     pub(crate) fn line(&self) -> Offset {
         self.at
     }
@@ -155,6 +160,12 @@ impl Snapshots {
     #[inline(always)]
     pub(crate) fn number<'s, E: Engine>(&self, store: &'s Store<E>) -> Result<&'s Word, KvError> {
         Ok(&self.words(store)?[NUMBER])
+    }
+
+    /// Returns the word with the number of the view that a node of a cluster is in.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn view<'s, E: Engine>(&self, store: &'s Store<E>) -> Result<&'s Word, KvError> {
+        Ok(&self.words(store)?[VIEW])
     }
 
     /// Opens a snapshot of now.

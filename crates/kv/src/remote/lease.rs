@@ -1,6 +1,6 @@
 //! One-sided leases of another node's records: DrTM's shared lock.
 
-use drtm_rdma::{Port, Verbs};
+use drtm_rdma::{Port, Remote, Verbs};
 
 use super::{error::RemoteError, record::RecordPeer};
 use crate::{
@@ -20,6 +20,12 @@ pub struct Leased {
     pub version: Version,
     /// The end of the lease: the value does not change before.
     pub end: u64,
+    /// The owner's word, read after the lease was taken, or found to run. `None`: it was not
+    /// wanted, or the queue had no room.
+    pub word: Option<u64>,
+    /// Whether the lease was taken, or found to run, by the first doorbell: no later than anything
+    /// posted after that doorbell.
+    pub is_prompt: bool,
 }
 
 impl<K: Keys> RecordPeer<K> {
@@ -28,6 +34,8 @@ impl<K: Keys> RecordPeer<K> {
     /// `leases` says what the caller knows about expired leases.
     ///
     /// The value is valid as long as the time is known to be before the lease's end.
+    ///
+    /// Also reads a word of the owner in the same round trip, if one is given.
     ///
     /// # Errors
     ///
@@ -58,7 +66,7 @@ impl<K: Keys> RecordPeer<K> {
     ///     let location = lookup.find(verbs, 7).await?.expect("inserted above");
     ///     let mut value = Vec::new();
     ///     // The time is 100, and the lease ends at 500.
-    ///     let leased = records.lease_and_read(verbs, location, 7, (500, Leases::At(100)), &mut value).await?;
+    ///     let leased = records.lease_and_read(verbs, location, 7, (500, Leases::At(100)), None, &mut value).await?;
     ///     let Look::Found(leased) = leased else { panic!("no other thread runs") };
     ///     assert_eq!((leased.end, &value[..]), (500, &b"seven"[..]));
     ///     Ok::<(), Box<dyn std::error::Error>>(())
@@ -71,35 +79,41 @@ impl<K: Keys> RecordPeer<K> {
         location: Location,
         key: K::Key<'_>,
         (until, leases): (u64, Leases),
+        word_at: Option<Remote>,
         value: &mut Vec<u8>,
     ) -> Result<Look<Leased>, RemoteError> {
         self.check_atomicity(verbs)?;
         let (at, to) = (location.record + 8 * STATE as u64, State::leased_until(until));
         let mut from = State::FREE;
-        let (end, fetched) = loop {
+        let (end, fetched, word) = loop {
             let mut batch = verbs.batch();
             let swap = batch.compare_swap(at, from.0, to.0);
             let read = batch.read(location.record, self.expected.words(verbs));
             let turn = batch.read(turns_of(location.record), 1);
-            let (found, fetched) = match (swap, read, turn) {
+            let word = word_at.map(|at| batch.read(at, 1));
+            let (found, fetched, word) = match (swap, read, turn) {
                 (Ok(swap), Ok(read), Ok(turn)) => {
                     batch.ring();
                     let (found, words, turn) = (State(swap.await?), read.await, turn.await);
+                    // A failed READ does not matter here: what it should have read is read again,
+                    // or that fails, too.
+                    let word = match word {
+                        Some(Ok(word)) => word.await.ok().map(|word| word[0]),
+                        _ => None,
+                    };
                     match (words, turn) {
-                        (Ok(words), Ok(turn)) => (found, Some((words, Turn(turn[0])))),
-                        // A failed READ does not matter here: the record is fetched again, or that
-                        // fails, too.
-                        _ => (found, None),
+                        (Ok(words), Ok(turn)) => (found, Some((words, Turn(turn[0]))), word),
+                        _ => (found, None, word),
                     }
                 }
                 _ => {
                     // The queue had no room for all at once.
-                    drop(batch);
-                    (State(verbs.compare_swap(at, from.0, to.0).await?), None)
+                    drop((batch, word));
+                    (State(verbs.compare_swap(at, from.0, to.0).await?), None, None)
                 }
             };
             if found == from {
-                break (until, fetched);
+                break (until, fetched, word);
             }
             // Free memory is locked, and stays locked for long.
             let is_gone = |words: &[u64]| Head(words[HEAD]).incarnation() != location.incarnation;
@@ -108,11 +122,12 @@ impl<K: Keys> RecordPeer<K> {
             }
             match lend(found, leases) {
                 Lend::Swap(next) => from = next,
-                Lend::Shared(end) => break (end, fetched),
+                Lend::Shared(end) => break (end, fetched, word),
                 Lend::Locked(_) => return Ok(Look::Busy),
             }
         };
+        let is_prompt = from == State::FREE && fetched.is_some();
         let looked = self.look(verbs, location, key, fetched, value).await?;
-        Ok(looked.map(|whole| Leased { version: whole.version, end }))
+        Ok(looked.map(|whole| Leased { version: whole.version, end, word, is_prompt }))
     }
 }

@@ -16,7 +16,7 @@ use crate::{
 /// Two words to be read after the lock was taken.
 struct Line {
     at: Option<Remote>,
-    is: Option<[u64; 2]>,
+    is: Option<[u64; LINE]>,
     /// Whether the first doorbell of the attempt has taken the lock.
     is_prompt: bool,
 }
@@ -35,15 +35,18 @@ pub struct RecordLock {
     /// The key word.
     pub(super) key: u64,
     pub(super) whole: Whole,
-    line: Option<[u64; 2]>,
+    line: Option<[u64; LINE]>,
     is_prompt: bool,
 }
 
-/// The words of a line that are being read: in one READ where that cannot tear them, and by two
-/// READs in order elsewhere.
+/// The words of a line.
+const LINE: usize = 3;
+
+/// The words of a line that are being read: in one READ where that cannot tear them, and by one
+/// READ for each, in order, elsewhere.
 enum LineWords<'e, P: Port> {
     Together(Posted<'e, P>),
-    InTurn([Posted<'e, P>; 2]),
+    InTurn([Posted<'e, P>; LINE]),
 }
 
 /// Words that are being read, if the queue had room.
@@ -51,20 +54,22 @@ type Posted<'e, P> = Result<Pending<'e, P, Words<'e, P>>, VerbError>;
 
 impl<'e, P: Port> LineWords<'e, P> {
     fn post(verbs: Verbs<'e, P>, batch: &mut Batch<'e, P>, at: Remote) -> Self {
-        if verbs.endpoint().capabilities().reads_at_once(at.offset, 2) {
-            Self::Together(batch.read(at, 2))
+        if verbs.endpoint().capabilities().reads_at_once(at.offset, LINE) {
+            Self::Together(batch.read(at, LINE))
         } else {
-            Self::InTurn([batch.read(at, 1), batch.read(at + 8, 1)])
+            Self::InTurn([0, 8, 16].map(|word| batch.read(at + word, 1)))
         }
     }
 
-    async fn fetched(self) -> Option<[u64; 2]> {
+    async fn fetched(self) -> Option<[u64; LINE]> {
         Some(match self {
             Self::Together(words) => {
                 let words = words.ok()?.await.ok()?;
-                [words[0], words[1]]
+                std::array::from_fn(|word| words[word])
             }
-            Self::InTurn([first, second]) => [first.ok()?.await.ok()?[0], second.ok()?.await.ok()?[0]],
+            Self::InTurn([first, second, third]) => {
+                [first.ok()?.await.ok()?[0], second.ok()?.await.ok()?[0], third.ok()?.await.ok()?[0]]
+            }
         })
     }
 }
@@ -73,7 +78,7 @@ impl RecordLock {
     /// Returns the words that were [read after](RecordPeer::lock) the lock was taken. `None`: the
     /// queue had no room.
     #[must_use]
-    pub fn line(&self) -> Option<[u64; 2]> {
+    pub fn line(&self) -> Option<[u64; LINE]> {
         self.line
     }
 
@@ -102,8 +107,8 @@ impl<K: Keys> RecordPeer<K> {
     /// Locks the record for a holder if it is free, with what the holder knows about leases, and
     /// reads its value. It takes one round trip, and waits for no other holder.
     ///
-    /// Also reads two words of the owner in the same round trip: after the lock was taken, and the
-    /// first no later than the second. They are the lock's [line](RecordLock::line).
+    /// Also reads three words of the owner in the same round trip: after the lock was taken, and
+    /// none later than the next. They are the lock's [line](RecordLock::line).
     ///
     /// If the record still has the version that the caller has `seen` there, its value is not
     /// fetched again, and `value` is invalid.

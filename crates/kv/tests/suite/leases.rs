@@ -99,7 +99,8 @@ impl<E: Engine> World<E> {
             match kind {
                 Kind::Read => {
                     let until = (LEASE_END, Leases::At(NOW));
-                    let leased = records.lease_and_read(verbs, location, 7, until, &mut value).await.expect("sound");
+                    let leased =
+                        records.lease_and_read(verbs, location, 7, until, None, &mut value).await.expect("sound");
                     let Look::Found(leased) = leased else { panic!("it is free: {leased:?}") };
                     assert_eq!(leased.end, LEASE_END);
                 }
@@ -273,7 +274,7 @@ fn readers_share_a_lease_and_replace_an_expired_one_by_one_swap_more() {
             let before = endpoint.counters();
             let mut value = Vec::new();
             let until = (until, Leases::At(now));
-            let leased = records.lease_and_read(verbs, location, 7, until, &mut value).await.expect("sound");
+            let leased = records.lease_and_read(verbs, location, 7, until, None, &mut value).await.expect("sound");
             let Look::Found(leased) = leased else { panic!("it is not locked: {leased:?}") };
             assert_eq!((leased.end, &value[..]), (end, &b"old"[..]), "at {now}");
             let spent = (endpoint.counters() - before)[Phase::Execute];
@@ -286,7 +287,7 @@ fn readers_share_a_lease_and_replace_an_expired_one_by_one_swap_more() {
         let name = (Holder::new(0, 0, 3, 0), Leases::At(301));
         let locked = records.lock(verbs, location, 7, name, &mut value, (None, None)).await.expect("sound");
         assert!(matches!(locked, Look::Found(_)), "it has expired: {locked:?}");
-        let refused = records.lease_and_read(verbs, location, 7, (900, Leases::At(800)), &mut value).await;
+        let refused = records.lease_and_read(verbs, location, 7, (900, Leases::At(800)), None, &mut value).await;
         assert!(matches!(refused, Ok(Look::Busy)), "it is locked: {refused:?}");
         unlock_record(verbs, location, name.0).await;
     });
@@ -307,7 +308,7 @@ fn locks_and_leases_are_not_taken_by_swaps_that_are_not_atomic() {
         let lookup = HashPeer::<Inline>::open(verbs, at).await.expect("the table");
         let records = RecordPeer::<Inline>::open(verbs, at).await.expect("for peers");
         let location = lookup.find(verbs, 7).await.expect("sound").expect("it is there");
-        let refused = records.lease_and_read(verbs, location, 7, (900, Leases::None), &mut Vec::new()).await;
+        let refused = records.lease_and_read(verbs, location, 7, (900, Leases::None), None, &mut Vec::new()).await;
         assert_eq!(refused, Err(RemoteError::NotAtomic));
         let name = (Holder::new(0, 0, 3, 0), Leases::None);
         let refused = records.lock(verbs, location, 7, name, &mut Vec::new(), (None, None)).await;

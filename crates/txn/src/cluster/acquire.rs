@@ -43,7 +43,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
                 }
             }
         }
-        self.ask_lines(&mut asks, Ask::Line, |node| asked.contains(&node));
+        self.state().ask_lines(&mut asks, Ask::Line, |node| asked.contains(&node));
         self.round(Phase::Lock, &asks).await
     }
 
@@ -57,7 +57,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         }
         let (id, worker) = (self.worker.id(), Rc::clone(&self.worker));
         let state = self.state();
-        let is_here = |row: &&mut Row| row.owner == id && row.is_read() && row.hold == Hold::None;
+        let view = Rc::clone(&state.view);
+        let is_here = |row: &&mut Row| view.is_here(row.shard, id) && row.is_read() && row.hold == Hold::None;
         let (mut writes, mut reads) = (Vec::new(), Vec::new());
         for row in state.rows.iter_mut().filter(is_here) {
             let Some(at) = row.at() else { continue };
@@ -76,15 +77,15 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Returns whether a row of another node is locked by verbs.
     pub(super) fn is_locked_by_verbs(&self, state: &State<'e, F::Port>, row: &Row) -> bool {
         state.forms.lock == Form::OneSided
-            && !self.commits_whole(row.owner)
+            && !self.commits_whole(state.node_at(row.shard))
             && self.swaps()
             && !state.claims
-            && (row.keeps_its_length() || self.is_seizable(row))
+            && (row.keeps_its_length() || self.is_seizable(state, row))
     }
 
     /// Returns whether verbs lock a row before the transaction runs, and read it with that.
-    fn is_seizable(&self, row: &Row) -> bool {
-        row.intent == Intent::Write && row.op == Op::Nothing && self.is_leased_by_verbs(row)
+    fn is_seizable(&self, state: &State<'e, F::Port>, row: &Row) -> bool {
+        row.intent == Intent::Write && row.op == Op::Nothing && self.is_leased_by_verbs(state, row)
     }
 
     /// Locks rows by verbs, all at the same time. Those that were not read are looked up before,
@@ -117,7 +118,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                     moved.push(*row);
                     continue;
                 }
-                let swapped = state.note_swapped(*row, locked, S::has(Mutation::SnapshotsOverwritten));
+                let view = locked.as_ref().ok().and_then(|locked| Some(locked.line?[2]));
+                let mut swapped = state.note_swapped(*row, locked, S::has(Mutation::SnapshotsOverwritten));
+                if let (Ok(()), Some(view)) = (&swapped, view) {
+                    swapped = self.check_view_of(state, state.node_of(*row), view);
+                }
                 state.blame(Some(*row), &swapped);
                 keep_first(&mut outcome, swapped);
                 taken.push(*row);
@@ -143,23 +148,19 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         rows: &[u32],
     ) -> Vec<Result<Locked, Error>> {
         let (verbs, holder) = (self.endpoint().during(phase), (state.holder, self.leases()));
-        let (mut with_line, mut owners) = (vec![false; rows.len()], SmallVec::<[NodeId; 8]>::new());
-        for (number, with_line) in rows.iter().zip(&mut with_line).rev() {
+        let mut with_line = state.are_last(rows);
+        for (number, with_line) in rows.iter().zip(&mut with_line) {
             let row = &mut state.rows[*number as usize];
             // Until it is known that it is not, a swap at this place may have locked what is there.
             if let Place::Found(location) = row.place {
                 row.hold = Hold::Swapping(location);
             }
-            let is_last = !owners.contains(&row.owner);
-            if is_last {
-                owners.push(row.owner);
-            }
-            *with_line = is_last || row.sight == Sight::Unknown;
+            *with_line |= row.sight == Sight::Unknown;
         }
         let state = &*state;
         let lock = |(number, with_line): (&u32, bool)| {
             let row = &state.rows[*number as usize];
-            let peer = self.peer_of(row);
+            let peer = self.peer_of(state, row);
             async move {
                 let Some(location) = row.location() else { return Err(Conflict::Moved.into()) };
                 let key = row.key.in_bytes(&state.arena.keys);
@@ -198,12 +199,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             all(self.endpoint(), rows.iter().map(unlock)).await
         };
         for (number, unlocked) in rows.iter().zip(unlocked) {
+            let node = state.node_of(*number);
             let row = &mut state.rows[*number as usize];
             match unlocked {
                 // There is no such place, so nothing is locked there.
                 Ok(()) | Err(VerbError::OutOfBounds { .. }) => row.hold = Hold::None,
                 Err(source) => {
-                    let node = row.owner;
                     keep_first(&mut outcome, Err(ClusterError::OneSided { node, source: source.into() }.into()));
                 }
             }
@@ -234,6 +235,7 @@ impl<P: Port> State<'_, P> {
     /// Notes what came of a swap: the lock, the owner's line, and what the row is if it was not
     /// read before.
     fn note_swapped(&mut self, number: u32, locked: Result<Locked, Error>, overwrites: bool) -> Result<(), Error> {
+        let node = self.node_of(number);
         let row = &mut self.rows[number as usize];
         let Locked { lock, line, value } = match locked {
             Ok(locked) => locked,
@@ -245,7 +247,7 @@ impl<P: Port> State<'_, P> {
                 return Err(error);
             }
         };
-        let (owner, before) = (row.owner, lock.version());
+        let before = lock.version();
         let hold = Hold::Swapped(self.locks.len() as u32);
         self.locks.push(lock);
         if row.sight == Sight::Unknown {
@@ -256,8 +258,8 @@ impl<P: Port> State<'_, P> {
             })?;
             row.value = Some(range);
         }
-        if let Some([epoch, open]) = line {
-            self.owner(owner).has_number(epoch, open == 0 || overwrites);
+        if let Some([epoch, open, _]) = line {
+            self.owner(node).has_number(epoch, open == 0 || overwrites);
         }
         self.note_locked(number, hold, before)
     }

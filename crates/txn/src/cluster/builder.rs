@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use drtm_kv::{BucketCache, Store};
-use drtm_rdma::{Atomicity, Fabric, NodeId, RegionId};
+use drtm_htm::Engine;
+use drtm_kv::Store;
+use drtm_rdma::{Atomicity, Fabric, Incarnation, NodeId, RegionId};
 
 use super::{
     ClusterError, Node, Partition, Protocol, Timing,
@@ -14,7 +15,10 @@ use super::{
     log::{Backup, LogConfig, OnlyLogged, Replica, ReplicaTable},
     participant::{Home, Reservations, Served},
     partition::{Divide, digest, mix},
+    remembered::Caches,
+    shard::{SHARDS_PER_OWNER, ShardId},
     shared::Shared,
+    view::{Current, View},
 };
 use crate::{
     Builder, Codec, Config, Db, DefaultConfig, Error, Index, IndexDef, Key, Table, TableDef, Uniqueness,
@@ -39,7 +43,9 @@ const CACHE_BYTES: u64 = 64 << 20;
 pub struct NodeBuilder<F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig> {
     fabric: F,
     node: NodeId,
+    incarnation: Incarnation,
     owners: Vec<NodeId>,
+    shards: Option<usize>,
     /// How its database is made, until it is.
     builder: Option<Builder>,
     store: Store<S::Engine>,
@@ -72,6 +78,34 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             }
         }
         Ok(self)
+    }
+
+    /// Divides rows into so many shards: eight for each owner by default. All nodes choose alike,
+    /// and a cluster never changes it. A number that is no multiple of the owners' gives some of
+    /// them more shards than others.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
+    /// use drtm_txn::{Builder, Config, Error, cluster::{Node, ShardId}};
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Config for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
+    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), Builder::new().memory(16 << 20))?;
+    /// let node = builder.owners([NodeId(0)])?.shards(100).start()?;
+    /// assert_eq!(node.view().primary(ShardId(99)), Some(NodeId(0)));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn shards(self, shards: usize) -> Self {
+        Self { shards: Some(shards), ..self }
     }
 
     /// Says what this node believes of clocks, and how long its leases are.
@@ -479,7 +513,21 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     pub fn start(mut self) -> Result<Node<F, S>, Error> {
         let db = self.db()?;
         self.describe_replicas()?;
-        let Self { fabric, node, owners, region, protocol, timing, log, only_logged, tables, mut described, .. } = self;
+        let Self {
+            fabric,
+            node,
+            incarnation,
+            owners,
+            shards,
+            region,
+            protocol,
+            timing,
+            log,
+            only_logged,
+            tables,
+            mut described,
+            ..
+        } = self;
         let (frees_the_dead, by_loopback) = (self.frees_the_dead, self.by_loopback);
         if owners.is_empty() {
             return Err(ClusterError::NoOwners.into());
@@ -494,15 +542,22 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         if by_loopback {
             described.push_str("locks by loopback, ");
         }
-        described.push_str(&format!("owned by {owners:?}"));
+        let shards = shards.unwrap_or(owners.len() * SHARDS_PER_OWNER);
+        let first_view = View::fixed(&owners, shards, log.backups)?;
+        described.push_str(&format!("{shards} shards, owned by {owners:?}"));
         if log.backups > 0 {
             described.push_str(&format!(", {} backups, rings of {} bytes", log.backups, log.ring_bytes));
         }
-        let backed_up = log.backed_up_by(&owners, node);
+        let backed_up: Vec<ShardId> = first_view.shards_where(|at| at.backups.contains(&node)).collect();
         let backup = match backed_up.is_empty() {
             true => None,
             false => {
-                let replicas = backed_up.into_iter().map(|owner| replica(&db, &tables, owner));
+                // Shards of one primary share the tables of a replica.
+                let primary = |shard: &ShardId| first_view.primary(*shard);
+                let of = owners.iter().filter(|owner| backed_up.iter().any(|shard| primary(shard) == Some(**owner)));
+                let shards_of =
+                    |owner| backed_up.iter().copied().filter(move |shard| primary(shard) == Some(owner)).collect();
+                let replicas = of.map(|owner| replica(&db, &tables, *owner, shards_of(*owner)));
                 let replicas = replicas.collect::<Result<_, _>>()?;
                 let log_of_node = db.inner.log.as_ref();
                 Some(Backup::new(&db.inner.store, log.ring_bytes, replicas, log_of_node)?)
@@ -510,16 +565,18 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         };
         let access = (frees_the_dead && owners.contains(&node)).then(Access::default);
         let home = Home { db: Arc::clone(&db.inner), tables, reservations: Reservations::default(), access, backup };
-        let cache = match protocol.caches {
-            true => Some(Arc::new(BucketCache::new(CACHE_BYTES).map_err(ClusterError::Store)?)),
-            false => None,
-        };
+        let caches = protocol.caches.then(|| Caches::new(CACHE_BYTES, owners.len()));
         let home = Arc::new(home);
+        let engine = db.inner.engine();
+        engine.store(db.inner.snapshots.view(&db.inner.store)?, first_view.number().into());
         let board = protocol.adapts.then(|| Board::new(protocol.forms()));
         let shared = Shared {
             fabric,
             node,
-            owners,
+            incarnation,
+            shards,
+            view: Current::new(first_view.clone()),
+            first_view,
             region,
             protocol,
             board,
@@ -528,7 +585,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             only_logged,
             frees_the_dead,
             by_loopback,
-            cache,
+            caches,
             described,
             home,
             announcer: Announcer::new(),
@@ -546,7 +603,12 @@ fn brief(shape: TableShape) -> TableShape {
 
 /// The replica of an owner's tables: tables of the node's database, if it has a log, so that they
 /// are recovered with it.
-fn replica<S: Config>(db: &Db<S>, tables: &[Served<S::Engine>], owner: NodeId) -> Result<Replica<S::Engine>, Error> {
+fn replica<S: Config>(
+    db: &Db<S>,
+    tables: &[Served<S::Engine>],
+    owner: NodeId,
+    shards: Vec<ShardId>,
+) -> Result<Replica<S::Engine>, Error> {
     let (db, catalog) = (&*db.inner, &db.inner.catalog);
     if let Some(log) = &db.log {
         // What is applied is flushed in the background.
@@ -564,7 +626,7 @@ fn replica<S: Config>(db: &Db<S>, tables: &[Served<S::Engine>], owner: NodeId) -
         }
         Ok(ReplicaTable::like(&served.storage, &db.store, of.key_size())?)
     };
-    Ok(Replica { owner, tables: tables.iter().map(table).collect::<Result<_, Error>>()? })
+    Ok(Replica { owner, shards, tables: tables.iter().map(table).collect::<Result<_, Error>>()? })
 }
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
@@ -604,7 +666,9 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         Ok(NodeBuilder {
             fabric,
             node,
+            incarnation,
             owners,
+            shards: None,
             builder,
             store,
             db,

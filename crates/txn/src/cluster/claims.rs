@@ -26,7 +26,8 @@ use super::{
         Call,
         lock::{Unlock, UnlockRow},
     },
-    state::{GivenUp, Hold, Place, Sight, State},
+    state::{GivenUp, Hold, Place, Row, Sight, State},
+    wire::stamp::Stamp,
 };
 use crate::{Config, Conflict, Error};
 
@@ -45,7 +46,8 @@ const UNLOCKED_AT_ONCE: usize = 16;
 /// A row that is claimed.
 #[derive(Clone, Copy, Debug)]
 struct Claimed {
-    owner: NodeId,
+    node: NodeId,
+    stamp: Stamp,
     table: u16,
     at: Handle,
 }
@@ -53,12 +55,14 @@ struct Claimed {
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// Begins once more, when the transaction is over. If it `claims` rows, those of this run are
     /// to be [locked](Self::claim) first.
-    pub(super) fn run_again(&mut self, claims: bool) {
+    pub(super) async fn run_again(&mut self, claims: bool) {
+        let view = self.worker.latest_view().await;
         let state = self.state();
-        if claims && state.rows.len() <= MOST_CLAIMED {
+        if claims && state.rows.len() <= MOST_CLAIMED && state.view.number() == view.number() {
             state.clear_for_claims();
         } else {
             state.clear();
+            state.view = view;
         }
     }
 
@@ -71,13 +75,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         if let Some(state) = &mut self.state {
             self.worker.reserve_log_for_claims(state).await?;
         }
-        let State { rows: known, arena, .. } = self.state();
+        let State { rows: known, arena, view, .. } = self.state();
         let all = all || known.iter().all(|row| !row.is_contended);
         let claimed = known.iter().zip(0..).filter(|(row, _)| !row.is_final && (all || row.is_contended));
         let mut rows: Vec<u32> = claimed.map(|(_, number)| number).collect();
         rows.sort_unstable_by_key(|row| {
             let row = &known[*row as usize];
-            (row.owner, row.table, row.key.in_bytes(&arena.keys))
+            (view.primary(row.shard), row.table, row.key.in_bytes(&arena.keys))
         });
         for row in &rows {
             self.claim_one(*row, deadline).await?;
@@ -137,9 +141,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         let state = self.state();
         let (holder, given_up, is_over) = (state.holder, Rc::clone(&state.given_up), &Cell::new(false));
         let locked = state.rows.iter().filter(|row| row.may_be_locked());
-        let mut claimed: Vec<Claimed> =
-            locked.filter_map(|row| Some(Claimed { owner: row.owner, table: row.table, at: row.at()? })).collect();
-        claimed.sort_unstable_by_key(|row| row.owner);
+        let claim = |row: &Row| {
+            let node = state.node_at(row.shard);
+            Some(Claimed { node, stamp: state.stamp(node), table: row.table, at: row.at()? })
+        };
+        let mut claimed: Vec<Claimed> = locked.filter_map(claim).collect();
+        claimed.sort_unstable_by_key(|row| row.node);
         let ended = {
             let mut running = pin!(body(self));
             let mut giving_up = pin!(async {
@@ -196,8 +203,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         claimed: &[Claimed],
         given_up: &GivenUp<'e, F::Port>,
     ) -> Result<(), Error> {
-        for rows in claimed.chunk_by(|one, next| one.owner == next.owner) {
-            let node = rows[0].owner;
+        for rows in claimed.chunk_by(|one, next| one.node == next.node) {
+            let node = rows[0].node;
             if node == self.id() {
                 rows.iter().for_each(|row| self.participant().unlock(row.at, holder));
                 continue;
@@ -206,8 +213,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             // As many as fit a message, whatever its length.
             for rows in rows.chunks(UNLOCKED_AT_ONCE) {
                 let mut calls = self.rpc(Phase::Lock).to(node);
-                for Claimed { table, at, .. } in rows {
-                    calls.add::<Call<Unlock>>(&UnlockRow { table: *table, at: *at, holder }).map_err(failed)?;
+                for Claimed { stamp, table, at, .. } in rows {
+                    let unlock = UnlockRow { table: *table, at: *at, holder };
+                    calls.add::<Call<Unlock>>(&(*stamp, unlock)).map_err(failed)?;
                 }
                 let posted = calls.post(None).await.map_err(failed)?;
                 given_up.borrow_mut().push(posted);

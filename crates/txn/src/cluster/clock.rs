@@ -18,7 +18,7 @@
 
 use std::{cell::Cell, time::Duration};
 
-use drtm_rdma::Time;
+use drtm_rdma::{Incarnation, NodeId, Time};
 
 /// Lease ends are microseconds.
 const UNIT: u64 = 1_000;
@@ -152,6 +152,8 @@ impl Reading {
 /// What a worker has measured.
 #[derive(Debug, Default)]
 pub(super) struct WorkerClock {
+    /// Which node's clock was read, and in which of its incarnations.
+    of: Cell<Option<(NodeId, Incarnation)>>,
     pub(super) reading: Cell<Option<Reading>>,
     /// Whether two readings have contradicted each other.
     pub(super) is_wrong: Cell<bool>,
@@ -159,6 +161,14 @@ pub(super) struct WorkerClock {
 }
 
 impl WorkerClock {
+    /// Forgets what was read of another node's clock, or in another of its incarnations.
+    pub(super) fn is_of(&self, node: NodeId, incarnation: Incarnation) {
+        if self.of.replace(Some((node, incarnation))) != Some((node, incarnation)) {
+            self.reading.set(None);
+            self.is_wrong.set(false);
+        }
+    }
+
     /// Takes a reading. Tells whether it can be true.
     pub(super) fn takes(&self, reading: Reading, drift: u32) -> bool {
         let known = match self.reading.get() {

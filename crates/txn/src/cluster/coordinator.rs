@@ -24,8 +24,10 @@ use super::{
     log::Rings,
     participant::Participant,
     peers::Peer,
+    remembered::Met,
     shared::Shared,
     state::State,
+    view::View,
 };
 use crate::{Config, Conflict, mutation::Mutation};
 
@@ -36,14 +38,6 @@ const SLOTS: u16 = 256;
 /// into a range which others scan make each other fail, even if they fail themselves: pauses must
 /// become longer than all of them take together, on a busy machine, too.
 const LONGEST_PAUSE: u64 = 1 << 17;
-
-/// A node that this one has introduced itself to.
-#[derive(Clone)]
-pub(super) struct Met {
-    pub(super) incarnation: Option<Incarnation>,
-    /// Its memory, where the protocol reaches into it.
-    pub(super) peer: Rc<Peer>,
-}
 
 /// What was chosen for a transaction, and when.
 #[derive(Clone, Copy)]
@@ -71,6 +65,10 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Config> {
     pub(super) unfinished: Cell<usize>,
     pub(super) janitor: Cell<Option<Waker>>,
     pub(super) clock: WorkerClock,
+    /// This worker's copy of the node's view.
+    view: RefCell<Rc<View>>,
+    /// Whether a node that was met is in another view than this one.
+    pub(super) is_behind: Cell<bool>,
     /// For each node.
     pub(super) met: RefCell<Vec<Option<Met>>>,
     random: Cell<u64>,
@@ -90,6 +88,7 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Config> {
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     pub(super) fn new(node: Arc<Shared<F, S>>, endpoint: &'e Endpoint<F::Port>, participant: Participant<S>) -> Self {
         let holder = participant.holder();
+        let view = RefCell::new(node.view.copy());
         Self {
             node,
             chooser: RefCell::default(),
@@ -103,6 +102,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             unfinished: Cell::new(0),
             janitor: Cell::new(None),
             clock: WorkerClock::default(),
+            view,
+            is_behind: Cell::new(false),
             met: RefCell::default(),
             random: Cell::new(holder.to_word()),
             rings: Rings::default(),
@@ -126,23 +127,30 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         self.holder
     }
 
-    pub(super) fn owners(&self) -> &[NodeId] {
-        &self.node.owners
+    /// Returns the view that the node is in. What was remembered in another one is not used in it.
+    pub(super) fn view(&self) -> Rc<View> {
+        let mut view = self.view.borrow_mut();
+        if view.number() != self.node.view.number() {
+            *view = self.node.view.copy();
+        }
+        Rc::clone(&view)
     }
 
     /// A state, with a slot of its own.
     pub(super) async fn state(&self) -> Box<State<'e, F::Port>> {
+        let view = self.latest_view().await;
         let is_there = || !self.idle.borrow().is_empty() || self.states.get() < SLOTS;
         if !is_there() {
             self.endpoint().until(is_there).await;
         }
-        let idle = self.idle.borrow_mut().pop();
-        idle.unwrap_or_else(|| {
-            let slot = self.states.get();
-            self.states.set(slot + 1);
-            let slot = if S::has(Mutation::SlotsNotNamed) { 0 } else { slot };
-            Box::new(State::new(self.holder.in_slot(slot as u8), self.protocol().forms()))
-        })
+        if let Some(mut idle) = self.idle.borrow_mut().pop() {
+            idle.view = view;
+            return idle;
+        }
+        let slot = self.states.get();
+        self.states.set(slot + 1);
+        let slot = if S::has(Mutation::SlotsNotNamed) { 0 } else { slot };
+        Box::new(State::new(self.holder.in_slot(slot as u8), self.protocol().forms(), view))
     }
 
     /// Chooses the forms of a transaction that begins, where the protocol lets it choose.
@@ -191,10 +199,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
-    /// Whether a node that had locked something for a transaction may have it locked still: it can
-    /// be met again as the same incarnation.
-    pub(super) fn may_be_met_again(&self, node: NodeId) -> bool {
-        matches!(self.endpoint.presence(node), Presence::Here(_) | Presence::Suspected(_))
+    /// Returns whether a node that had locked something for a transaction may have it locked still:
+    /// it can be met again as the incarnation that the transaction has met.
+    pub(super) fn may_be_met_again(&self, node: NodeId, met: Option<Incarnation>) -> bool {
+        match self.endpoint.presence(node) {
+            Presence::Here(now) | Presence::Suspected(now) => met.is_none_or(|met| met == now),
+            _ => false,
+        }
     }
 
     /// Counts a transaction that has committed.
@@ -274,7 +285,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         &self.node.protocol
     }
 
-    /// The memory of a node that was greeted.
+    /// Returns what is remembered of a node that was met.
+    pub(super) fn met(&self, node: NodeId) -> Option<Met> {
+        self.met.borrow().get(usize::from(node.0))?.clone()
+    }
+
+    /// Returns the memory of a node that was met.
     pub(super) fn peer(&self, node: NodeId) -> Option<Rc<Peer>> {
         self.met.borrow().get(usize::from(node.0))?.as_ref().map(|met| Rc::clone(&met.peer))
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use drtm_kv::{PeerError, RemoteError};
-use drtm_rdma::{FabricError, NodeId, RegionError, rpc::RpcError};
+use drtm_rdma::{FabricError, Incarnation, NodeId, RegionError, rpc::RpcError};
 
 use super::Refusal;
 
@@ -253,8 +253,8 @@ pub enum ClusterError {
     #[error("no node owns rows: name those that do with `NodeBuilder::owners`")]
     NoOwners,
     /// The partition of a table, or of an index, names no owner for a key.
-    #[error("no node owns the row of this key in `{table}`: its partition must name one of the owners")]
-    NoOwner {
+    #[error("no shard has the row of this key in `{table}`: its partition must name one of the cluster's shards")]
+    NoShard {
         /// The table, or the index.
         table: &'static str,
     },
@@ -269,5 +269,19 @@ pub enum ClusterError {
     OwnerTwice {
         /// The node.
         node: NodeId,
+    },
+    /// A view of a cluster is not one.
+    #[error("the view is refused: {why}")]
+    BadView {
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// Another incarnation of a node is here than the one that the view names.
+    #[error("{node} is here as {is}, which is not a member of the cluster's view: let it join again")]
+    NotAMember {
+        /// Which node.
+        node: NodeId,
+        /// What it is.
+        is: Incarnation,
     },
 }

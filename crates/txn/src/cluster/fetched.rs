@@ -116,7 +116,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
                 ended = tx.scout(&mut body).await;
                 // It has locked nothing.
                 keep_first(&mut ended, tx.finish(true).await);
-                tx.run_again_on(runs >= CLAIM_AFTER);
+                tx.run_again_on(runs >= CLAIM_AFTER).await;
                 scouts = ended.is_err();
             }
             let ended = match ended {
@@ -132,7 +132,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
                         runs += 1;
                         self.pause(runs).await;
                     }
-                    tx.run_again_on(runs >= CLAIM_AFTER);
+                    tx.run_again_on(runs >= CLAIM_AFTER && cause != Conflict::View).await;
                 }
                 ended => return ended,
             }
@@ -165,13 +165,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     }
 
     /// Begins once more, on the same rows and ranges.
-    fn run_again_on(&mut self, claims: bool) {
+    async fn run_again_on(&mut self, claims: bool) {
+        let view = self.worker.latest_view().await;
         let state = self.state();
         state.clear_for_claims();
         state.forget_unused();
         (state.claims, state.is_scout, state.is_outside) = (claims, false, false);
         if !claims {
-            state.rows.iter_mut().for_each(|row| row.place = Place::Nowhere);
+            state.enter(view);
         }
     }
 
@@ -203,8 +204,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     async fn start(&mut self) -> Result<(), Error> {
         for owner in 0..self.state().owners.len() {
             let node = self.state().owners[owner].node;
-            if node != self.worker.id() {
-                self.worker.greet(node).await?;
+            if node != self.worker.id()
+                && let Some(state) = &mut self.state
+            {
+                self.worker.meet(state, node).await?;
             }
         }
         // The only step that waits for rows which others have locked: before this transaction locks
@@ -224,8 +227,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     async fn lock_and_lease(&mut self) -> Result<(), Error> {
         let id = self.worker.id();
         let (mut leases, mut writes) = (false, false);
+        let view = Rc::clone(&self.state().view);
         for row in &self.state().rows {
-            leases |= row.owner != id && row.intent == Intent::Read;
+            leases |= !view.is_here(row.shard, id) && row.intent == Intent::Read;
             writes |= row.intent == Intent::Write;
         }
         if leases {
@@ -238,7 +242,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         let used = state.rows.iter().zip(0..).filter(|(row, _)| row.intent != Intent::Unknown);
         let asks: Asks = used
             .map(|(row, number)| match row.intent {
-                _ if row.owner == id => Ask::Read(number),
+                _ if view.is_here(row.shard, id) => Ask::Read(number),
                 Intent::Read => Ask::Lease(number),
                 _ if worker.is_locked_by_verbs(state, row) => Ask::Lock(number),
                 _ => Ask::Read(number),
@@ -249,8 +253,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
 
     /// Reads rows of other nodes that verbs did not find, and locks them by message.
     async fn lock_rest(&mut self) -> Result<(), Error> {
-        let id = self.worker.id();
-        let is_left = |row: &Row| row.owner != id && row.intent == Intent::Write && !row.may_be_locked();
+        let (id, view) = (self.worker.id(), Rc::clone(&self.state().view));
+        let is_left = |row: &Row| !view.is_here(row.shard, id) && row.intent == Intent::Write && !row.may_be_locked();
         let asks = self.ask(Ask::Read, |row| is_left(row) && !row.is_known());
         self.round(Phase::Lock, &asks).await?;
         self.acquire(|row| is_left(row) && row.place != Place::Nowhere).await
@@ -263,14 +267,15 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         self.acquire_in_htm()?;
         // Rows that are here, or were claimed, are locked once more in any case: that brings the
         // epoch.
-        let (id, claims) = (self.worker.id(), self.state().claims);
-        let is_left = |row: &Row| row.is_written() && (claims || row.owner == id || !row.is_ready());
+        let (id, claims, view) = (self.worker.id(), self.state().claims, Rc::clone(&self.state().view));
+        let is_left = |row: &Row| row.is_written() && (claims || view.is_here(row.shard, id) || !row.is_ready());
         self.acquire(is_left).await?;
         self.worker.fence();
         self.confirm().await?;
         // Leases may have ended while the records were on their way.
         match &mut self.state {
             Some(state) => {
+                self.worker.check_view(state)?;
                 self.worker.log(state).await?;
                 self.worker.confirm(state)
             }

@@ -27,36 +27,42 @@ impl Peer {
         }, else Ok(None))
     }
 
-    /// Looks a row up, leases it until a time, or shares the lease that it has, and reads it. Gives
-    /// the lease's end, too.
+    /// Looks a row up, leases it until a time, or shares the lease that it has, and reads it.
+    /// Returns the lease's end, too, and the number of the owner's view after that, if it is the
+    /// last lease of its round there, or is taken late.
     async fn lease<P: Port>(
         &self,
         verbs: Verbs<'_, P>,
         table: u16,
         key: KeyRef<'_>,
         until: (u64, Leases),
-    ) -> Result<(Glimpse, u64), Error> {
-        let mut found = self.find(verbs, table, key, false).await?;
+        is_last: bool,
+    ) -> Result<(Glimpse, u64, Option<u64>), Error> {
+        let (mut found, mut is_late) = (self.find(verbs, table, key, false).await?, false);
         loop {
-            let Some(location) = found else { return Ok((Glimpse::Nothing, 0)) };
+            let Some(location) = found else { return Ok((Glimpse::Nothing, 0, None)) };
             let mut value = Vec::new();
             let leased = at!(self, table, key, |_lookup, records, key| {
-                records.lease_and_read(verbs, location, key, until, &mut value).await
+                records.lease_and_read(verbs, location, key, until, is_last.then(|| self.view()), &mut value).await
             }, else Ok(Look::Other));
             match leased.map_err(|source| one_sided(self.node, source))? {
-                Look::Found(Leased { version, end }) => {
-                    return Ok((Glimpse::Record { location, version, value }, end));
+                Look::Found(Leased { version, end, word, is_prompt }) => {
+                    let view = match word {
+                        None if is_last || is_late || !is_prompt => Some(self.read_view(verbs).await?),
+                        word => word,
+                    };
+                    return Ok((Glimpse::Record { location, version, value }, end, view));
                 }
-                Look::Busy => return Ok((Glimpse::Busy(location), 0)),
+                Look::Busy => return Ok((Glimpse::Busy(location), 0, None)),
                 Look::Stale => {
                     let again = self.find(verbs, table, key, true).await?;
                     if again == found {
                         // It was removed, and is about to be taken out: its owner knows.
-                        return Ok((Glimpse::Nothing, 0));
+                        return Ok((Glimpse::Nothing, 0, None));
                     }
-                    found = again;
+                    (found, is_late) = (again, true);
                 }
-                _ => return Ok((Glimpse::Nothing, 0)),
+                _ => return Ok((Glimpse::Nothing, 0, None)),
             }
         }
     }
@@ -65,11 +71,11 @@ impl Peer {
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Returns whether verbs take locks and leases of a row: where it can be found by them, and
     /// where a NIC's swap is atomic with those of processors.
-    pub(super) fn is_leased_by_verbs(&self, row: &Row) -> bool {
+    pub(super) fn is_leased_by_verbs(&self, state: &State<'e, F::Port>, row: &Row) -> bool {
         self.protocol().lock == Form::OneSided
             && self.swaps()
             && row.sight == Sight::Unknown
-            && self.peer(row.owner).is_some_and(|peer| peer.has(row.table))
+            && self.peer(state.node_at(row.shard)).is_some_and(|peer| peer.has(row.table))
     }
 
     /// Leases and reads rows, all at the same time.
@@ -82,18 +88,19 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let (verbs, until) = (self.endpoint().during(phase), (state.leases_until, self.leases()));
         let leased = {
             let keys = &state.arena.keys;
-            let lease = |number: &u32| {
+            let lease = |(number, is_last): (&u32, bool)| {
                 let row = &state.rows[*number as usize];
-                let peer = self.peer_of(row);
-                async move { peer?.lease(verbs, row.table, row.key.in_bytes(keys), until).await }
+                let peer = self.peer_of(state, row);
+                async move { peer?.lease(verbs, row.table, row.key.in_bytes(keys), until, is_last).await }
             };
-            all(self.endpoint(), rows.iter().map(lease)).await
+            all(self.endpoint(), rows.iter().zip(state.are_last(rows)).map(lease)).await
         };
         let mut outcome = Ok(());
         for (row, leased) in rows.iter().zip(leased) {
-            let noted = leased.and_then(|(glimpse, end)| {
+            let noted = leased.and_then(|(glimpse, end, view)| {
                 state.rows[*row as usize].lease = end;
-                state.note_glimpsed(*row, glimpse)
+                state.note_glimpsed(*row, glimpse)?;
+                view.map_or(Ok(()), |view| self.check_view_of(state, state.node_of(*row), view))
             });
             keep_first(&mut outcome, noted);
         }
@@ -114,7 +121,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let keys = &state.arena.keys;
             let find = |number: &u32| {
                 let row = &state.rows[*number as usize];
-                let peer = self.peer_of(row);
+                let peer = self.peer_of(state, row);
                 async move { peer?.find(verbs, row.table, row.key.in_bytes(keys), is_again).await }
             };
             all(self.endpoint(), rows.iter().map(find)).await

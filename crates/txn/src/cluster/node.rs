@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use drtm_rdma::{Endpoint, Fabric, NodeId, RegionId};
 
-use super::{ClusterError, Events, OwnedRow, Worker, log::rows_of, participant::Participant, shared::Shared};
+use super::{ClusterError, Events, OwnedRow, View, Worker, log::rows_of, participant::Participant, shared::Shared};
 use crate::{Config, Db, DefaultConfig, Error};
 
 /// A node of a cluster. Clones are the same node, and any thread may have them.
@@ -92,10 +92,45 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         self.shared.node
     }
 
-    /// The nodes that own rows.
+    /// Returns the view that the node is in.
     #[must_use]
-    pub fn owners(&self) -> &[NodeId] {
-        &self.shared.owners
+    pub fn view(&self) -> Arc<View> {
+        self.shared.view.view()
+    }
+
+    /// Installs a view if it is newer than the node's, and returns whether it is. Nodes that
+    /// meet this one get it from there. For tests: no rows are moved, and no node is told.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::BadView`] if it has another number of shards.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
+    /// use drtm_txn::{Builder, Config, Error, cluster::Node};
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Config for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
+    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), Builder::new().memory(16 << 20))?;
+    /// let node = builder.owners([NodeId(0)])?.start()?;
+    /// let view = node.view();
+    /// let next = view.next(view.members().to_vec(), view.placements().to_vec())?;
+    /// assert!(node.install(next)?);
+    /// assert!(!node.install((*view).clone())?);
+    /// assert_eq!(node.view().number(), view.number() + 1);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn install(&self, next: View) -> Result<bool, ClusterError> {
+        self.shared.install(next)
     }
 
     /// Under which number the node's memory is registered.

@@ -1,11 +1,12 @@
-//! Which node owns a row.
+//! Which shard a key maps to.
 
 use std::fmt;
 
+use super::shard::ShardId;
 use crate::{Key, memory::storage::KeyRef};
 
-/// How the rows of a table are divided among the nodes that own rows: a function of the key, and
-/// its name.
+/// How the rows of a table are divided among the cluster's shards: a function of the key, and its
+/// name.
 ///
 /// All nodes must divide a table alike. Functions cannot be compared, so their names are.
 ///
@@ -16,7 +17,7 @@ use crate::{Key, memory::storage::KeyRef};
 /// ```
 /// use drtm::cluster::Partition;
 ///
-/// // All districts of a warehouse are where the warehouse is.
+/// // All districts of a warehouse are in the warehouse's shard.
 /// const BY_WAREHOUSE: Partition<(u32, u8)> = Partition::by("warehouse", |key| u64::from(key.0));
 /// assert_eq!(BY_WAREHOUSE.name(), "warehouse");
 /// ```
@@ -25,28 +26,26 @@ pub struct Partition<K> {
     of: Of<K>,
 }
 
-/// What a key's owner follows from.
+/// What a key's shard follows from.
 enum Of<K> {
     /// A hash of its encoding.
     Hash,
-    /// A number, modulo the number of owners.
+    /// A number, modulo the number of shards.
     Number(fn(&K) -> u64),
-    /// Its place among the owners.
-    Place(fn(&K) -> Option<usize>),
+    /// The shard's number.
+    Shard(fn(&K) -> Option<usize>),
     /// Nothing: every node has the row.
     Everywhere,
 }
 
-/// Where the row of a key is.
+/// The home of a key's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Home {
-    /// At the owner of this number.
-    Owner(usize),
-    /// At every node.
-    Everywhere,
-    /// NoValue: the partition names no owner.
+    /// In this shard, or [here](ShardId::HERE).
+    Shard(ShardId),
+    /// In no shard: the partition names none.
     NoValue,
-    /// NoValue: the bytes are none of a key.
+    /// In no shard: the bytes are not a key.
     NotAKey,
 }
 
@@ -57,17 +56,19 @@ impl<K> Partition<K> {
         Self { name: "hash", of: Of::Hash }
     }
 
-    /// By what a function makes of the key, modulo the number of owners. Another function must have
+    /// By what a function makes of the key, modulo the number of shards. Shards are dealt to the
+    /// owners in turn, and there are [as many](super::NodeBuilder::shards) for each of them unless
+    /// chosen otherwise: so this is also modulo the number of owners. Another function must have
     /// another name.
     #[must_use]
     pub const fn by(name: &'static str, of: fn(&K) -> u64) -> Self {
         Self { name, of: Of::Number(of) }
     }
 
-    /// By a function that says which of the owners has the key's row: its place in the list that is
-    /// given to [`NodeBuilder::owners`](super::NodeBuilder::owners). A key without such an owner,
-    /// `None` or beyond the list, is refused with
-    /// [`ClusterError::NoOwner`](super::ClusterError::NoOwner).
+    /// By a function that says which shard has the key's row. In a cluster's first view, these are
+    /// dealt in turn to the nodes given to [`NodeBuilder::owners`](super::NodeBuilder::owners): the
+    /// first owner has the first shard. A key without a shard, `None` or a number that is too high,
+    /// is refused with [`ClusterError::NoShard`](super::ClusterError::NoShard).
     ///
     /// # Example
     ///
@@ -84,7 +85,7 @@ impl<K> Partition<K> {
     /// ```
     #[must_use]
     pub const fn at(name: &'static str, of: fn(&K) -> Option<usize>) -> Self {
-        Self { name, of: Of::Place(of) }
+        Self { name, of: Of::Shard(of) }
     }
 
     /// Not at all: every node has all rows, clients included, and reads them in its own memory.
@@ -128,36 +129,37 @@ impl<K> Partition<K> {
 }
 
 impl<K: Key> Partition<K> {
-    /// Where the row of a key is.
-    pub(super) fn home(&self, key: KeyRef<'_>, owners: usize) -> Home {
+    /// Returns the home of a key's row among this many shards.
+    pub(super) fn home(&self, key: KeyRef<'_>, shards: usize) -> Home {
         let number = match self.of {
             Of::Number(of) => match key.decode::<K>() {
                 Some(key) => of(&key),
                 None => return Home::NotAKey,
             },
-            Of::Place(of) => {
+            Of::Shard(of) => {
                 let Some(key) = key.decode::<K>() else { return Home::NotAKey };
-                return of(&key).filter(|place| *place < owners).map_or(Home::NoValue, Home::Owner);
+                let shard = of(&key).filter(|shard| *shard < shards);
+                return shard.map_or(Home::NoValue, |shard| Home::Shard(ShardId(shard as u16)));
             }
-            Of::Everywhere => return Home::Everywhere,
+            Of::Everywhere => return Home::Shard(ShardId::HERE),
             Of::Hash => match key {
                 KeyRef::Word(word) => mix(word),
                 KeyRef::Bytes(bytes) => digest(bytes),
             },
         };
-        Home::Owner((number % owners as u64) as usize)
+        Home::Shard(ShardId((number % shards as u64) as u16))
     }
 }
 
-/// How a table is divided among the owners, without the type of its keys.
+/// How a table is divided among shards, without the type of its keys.
 pub(super) trait Divide: Send + Sync {
-    /// Returns where the row of a key is.
-    fn home(&self, key: KeyRef<'_>, owners: usize) -> Home;
+    /// Returns the home of a key's row among this many shards.
+    fn home(&self, key: KeyRef<'_>, shards: usize) -> Home;
 }
 
 impl<K: Key> Divide for Partition<K> {
-    fn home(&self, key: KeyRef<'_>, owners: usize) -> Home {
-        Self::home(self, key, owners)
+    fn home(&self, key: KeyRef<'_>, shards: usize) -> Home {
+        Self::home(self, key, shards)
     }
 }
 
@@ -214,7 +216,7 @@ mod tests {
         for key in keys {
             let mut bytes = Vec::new();
             match partition.home(crate::tx::encode(&key, &mut bytes), 4) {
-                Home::Owner(owner) => counts[owner] += 1,
+                Home::Shard(shard) => counts[shard.index()] += 1,
                 home => panic!("{home:?}"),
             }
         }
@@ -229,17 +231,17 @@ mod tests {
         assert!(of_texts.iter().all(|count| (900..1_100).contains(count)), "{of_texts:?}");
 
         let by_first = Partition::<(u32, u32)>::by("first", |key| key.0.into());
-        assert_eq!(by_first.home(KeyRef::Word(7 << 32 | 99), 4), Home::Owner(3));
+        assert_eq!(by_first.home(KeyRef::Word(7 << 32 | 99), 4), Home::Shard(ShardId(3)));
         assert_eq!(Partition::<u8>::by("itself", |key| (*key).into()).home(KeyRef::Word(300), 4), Home::NotAKey);
     }
 
     #[test]
-    fn a_key_may_have_no_owner() {
+    fn a_key_may_have_no_shard() {
         let at = Partition::<u8>::at("below nine", |key| (*key < 9).then_some(usize::from(*key)));
-        assert_eq!(at.home(KeyRef::Word(3), 4), Home::Owner(3));
-        assert_eq!(at.home(KeyRef::Word(4), 4), Home::NoValue, "there are four owners");
+        assert_eq!(at.home(KeyRef::Word(3), 4), Home::Shard(ShardId(3)));
+        assert_eq!(at.home(KeyRef::Word(4), 4), Home::NoValue, "there are four shards");
         assert_eq!(at.home(KeyRef::Word(9), 4), Home::NoValue);
         assert_eq!(at.home(KeyRef::Word(300), 4), Home::NotAKey);
-        assert_eq!(Partition::<u8>::replicated().home(KeyRef::Word(3), 4), Home::Everywhere);
+        assert_eq!(Partition::<u8>::replicated().home(KeyRef::Word(3), 4), Home::Shard(ShardId::HERE));
     }
 }

@@ -20,7 +20,8 @@ use crate::{Conflict, Durability, Error, memory::storage::KeyRef, mutation::Muta
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) node: NodeId,
-    /// Its snapshot number, and behind it how many snapshots are open there.
+    /// Its snapshot number; behind it, how many snapshots are open there; and the number of its
+    /// view.
     line: Remote,
     /// When its log has what is written to it: `None` without a log.
     pub(super) durability: Option<Durability>,
@@ -50,7 +51,7 @@ pub(super) enum Glimpse {
 pub(super) struct Locked {
     pub(super) lock: RecordLock,
     /// As it was read after the lock. Absent if another's, which is taken in the same round, is.
-    pub(super) line: Option<[u64; 2]>,
+    pub(super) line: Option<[u64; 3]>,
     /// The value that the row has.
     pub(super) value: Vec<u8>,
 }
@@ -97,6 +98,16 @@ impl Peer {
     /// Returns the region of its memory.
     pub(super) fn region(&self) -> RegionId {
         self.line.region
+    }
+
+    /// Returns where the number of its view is.
+    pub(super) fn view(&self) -> Remote {
+        self.line + 16
+    }
+
+    /// Reads the number of its view.
+    pub(super) async fn read_view<P: Port>(&self, verbs: Verbs<'_, P>) -> Result<u64, Error> {
+        verbs.read_word(self.view()).await.map_err(|error| one_sided(self.node, error.into()))
     }
 
     /// Returns whether rows of a table are found one-sidedly.
@@ -189,8 +200,11 @@ impl Peer {
                 // was read.
                 None => {
                     let failed = |error: drtm_rdma::VerbError| one_sided(self.node, error.into());
-                    let number = verbs.read_word(self.line).await.map_err(failed)?;
-                    Some([number, verbs.read_word(self.line + 8).await.map_err(failed)?])
+                    let mut line = [0; 3];
+                    for (word, at) in line.iter_mut().zip((0..).step_by(8)) {
+                        *word = verbs.read_word(self.line + at).await.map_err(failed)?;
+                    }
+                    Some(line)
                 }
             };
             Ok(Locked { lock, line, value })

@@ -2,9 +2,7 @@
 
 use std::ops::{Bound, Range};
 
-use drtm_rdma::NodeId;
-use smallvec::SmallVec;
-
+use super::shard::Reach;
 use crate::{memory::arena::ArenaKey, tx::position::Way};
 
 /// A range that is read in each run of a transaction, before its body.
@@ -14,8 +12,8 @@ pub(super) struct FetchedRange {
     pub(super) bounds: [Bound<ArenaKey>; 2],
     /// From which end it is read.
     pub(super) way: Way,
-    /// The nodes that may have rows of it.
-    pub(super) nodes: SmallVec<[NodeId; 8]>,
+    /// The shards that have its rows.
+    pub(super) reach: Reach,
     /// How many rows are read, if there are as many.
     pub(super) most: usize,
     /// Whether the table is replicated: what was read of it stays so.

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use drtm_kv::RemoteError;
-use drtm_rdma::{Atomicity, Fabric, Phase, VerbError};
+use drtm_rdma::{Atomicity, Fabric, NodeId, Phase, VerbError};
 use smallvec::SmallVec;
 
 use super::{
@@ -31,12 +31,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let row = |number: u32| &state.rows[number as usize];
         match ask {
             Ask::Read(number) => {
-                let Row { sight, owner, table, .. } = *row(number);
+                let Row { sight, shard, table, .. } = *row(number);
                 state.forms.read == Form::OneSided
                     && sight != Sight::Missed
-                    && self.peer(owner).is_some_and(|peer| peer.has(table))
+                    && self.peer(state.node_at(shard)).is_some_and(|peer| peer.has(table))
             }
-            Ask::Lease(number) => self.is_leased_by_verbs(row(number)),
+            Ask::Lease(number) => self.is_leased_by_verbs(state, row(number)),
             Ask::Lock(number) => self.is_locked_by_verbs(state, row(number)),
             Ask::Unlock(number) => matches!(row(number).hold, Hold::Swapping(_)),
             Ask::Check(number) => row(number).location().is_some(),
@@ -75,21 +75,46 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         outcome
     }
 
-    /// Returns the memory of the node of a row that was looked up there.
-    pub(super) fn peer_of(&self, row: &Row) -> Result<Rc<Peer>, Error> {
-        self.peer(row.owner).ok_or_else(|| ClusterError::NotHere { node: row.owner }.into())
+    /// Returns the memory of the node of a row, for verbs.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict::View`] if another transaction has met another incarnation of that node than this
+    /// one has: places in the memory of one are not used in the other's.
+    pub(super) fn peer_of(&self, state: &State<'e, F::Port>, row: &Row) -> Result<Rc<Peer>, Error> {
+        let node = state.node_at(row.shard);
+        let met = self.met(node).ok_or(ClusterError::NotHere { node })?;
+        match state.met(node) == Some(met.life.incarnation) || S::has(Mutation::IncarnationsMixed) {
+            true => Ok(met.peer),
+            false => Err(Conflict::View.into()),
+        }
+    }
+
+    /// Checks that a node was in the transaction's view when verbs read the number of its view.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict::View`].
+    pub(super) fn check_view_of(&self, state: &State<'e, F::Port>, node: NodeId, number: u64) -> Result<(), Error> {
+        if number == u64::from(state.view.number()) || S::has(Mutation::ViewNotRead) {
+            return Ok(());
+        }
+        self.meet_anew(node);
+        Err(Conflict::View.into())
     }
 
     /// Looks up where rows of other nodes are.
-    pub(super) async fn locate(&self, state: &State<'e, F::Port>, rows: &[u32]) -> Result<(), Error> {
+    pub(super) async fn locate(&self, state: &mut State<'e, F::Port>, rows: &[u32]) -> Result<(), Error> {
         let verbs = self.endpoint().during(Phase::Lookup);
-        let others = rows.iter().map(|row| &state.rows[*row as usize]).filter(|row| row.owner != self.id());
-        let others: Vec<&Row> = others.collect();
+        let is_other = |row: &u32| state.node_of(*row) != self.id();
+        let others: Vec<u32> = rows.iter().copied().filter(is_other).collect();
         for row in &others {
-            self.greet(row.owner).await?;
+            self.meet(state, state.node_of(*row)).await?;
         }
+        let state = &*state;
+        let others: Vec<&Row> = others.iter().map(|row| &state.rows[*row as usize]).collect();
         let look = |row: &&Row| {
-            let (peer, table, key) = (self.peer_of(row), row.table, row.key.in_bytes(&state.arena.keys));
+            let (peer, table, key) = (self.peer_of(state, row), row.table, row.key.in_bytes(&state.arena.keys));
             async move { peer?.find(verbs, table, key, false).await.map(drop) }
         };
         all(self.endpoint(), others.iter().map(look)).await.into_iter().collect()
@@ -101,7 +126,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let keys = &state.arena.keys;
             let look = |number: &u32| {
                 let row = &state.rows[*number as usize];
-                let peer = self.peer_of(row);
+                let peer = self.peer_of(state, row);
                 async move { peer?.read(verbs, row.table, row.key.in_bytes(keys), holder).await }
             };
             all(self.endpoint(), rows.iter().map(look)).await
@@ -117,21 +142,32 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
 
     async fn check_all(&self, state: &mut State<'e, F::Port>, phase: Phase, rows: &[u32]) -> Result<(), Error> {
         let (verbs, holder) = (self.endpoint().during(phase), state.holder);
-        let checked = {
+        // The rows, and then the view of each node that has some.
+        let last = rows.iter().zip(state.are_last(rows)).filter(|(_, is_last)| *is_last);
+        let looks: SmallVec<[(u32, bool); 16]> =
+            rows.iter().map(|row| (*row, false)).chain(last.map(|(row, _)| (*row, true))).collect();
+        let seen = {
             let keys = &state.arena.keys;
-            let check = |number: &u32| {
-                let row = &state.rows[*number as usize];
-                let peer = self.peer_of(row);
+            let look = |(number, is_view): &(u32, bool)| {
+                let (row, is_view) = (&state.rows[*number as usize], *is_view);
+                let peer = self.peer_of(state, row);
                 async move {
+                    if is_view {
+                        return peer?.read_view(verbs).await.map(Some);
+                    }
                     let Some(location) = row.location() else { return Err(Conflict::Validation.into()) };
-                    peer?.check(verbs, row.table, row.key.in_bytes(keys), (location, row.seen), holder, S::has).await
+                    let key = row.key.in_bytes(keys);
+                    let checked = peer?.check(verbs, row.table, key, (location, row.seen), holder, S::has).await;
+                    checked.map(|()| None)
                 }
             };
-            all(self.endpoint(), rows.iter().map(check)).await
+            all(self.endpoint(), looks.iter().map(look)).await
         };
         let mut outcome = Ok(());
-        for (row, checked) in rows.iter().zip(checked) {
-            state.blame(Some(*row), &checked);
+        for ((row, is_view), seen) in looks.iter().zip(seen) {
+            let node = state.node_of(*row);
+            let checked = seen.and_then(|view| view.map_or(Ok(()), |view| self.check_view_of(state, node, view)));
+            state.blame((!is_view).then_some(*row), &checked);
             keep_first(&mut outcome, checked);
         }
         outcome
@@ -162,8 +198,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         number: u32,
         outcome: &mut Result<(), Error>,
     ) -> Room {
-        let row = &state.rows[number as usize];
-        let owner = row.owner;
+        let owner = state.node_of(number);
         let Some(lock) = state.lock_of(number) else { return Room::Enough };
         let version = match () {
             () if S::has(Mutation::VersionNotWritten) => lock.version(),
@@ -194,6 +229,20 @@ enum Room {
 }
 
 impl<P: drtm_rdma::Port> State<'_, P> {
+    /// Returns for each of several rows whether it is the last one of its node.
+    pub(super) fn are_last(&self, rows: &[u32]) -> SmallVec<[bool; 16]> {
+        let mut nodes = SmallVec::<[NodeId; 8]>::new();
+        let mut are_last: SmallVec<[bool; 16]> = SmallVec::from_elem(false, rows.len());
+        for (row, is_last) in rows.iter().zip(&mut are_last).rev() {
+            let node = self.node_of(*row);
+            *is_last = !nodes.contains(&node);
+            if *is_last {
+                nodes.push(node);
+            }
+        }
+        are_last
+    }
+
     /// Returns whether a row is written by verbs: it was locked so, and its owner need not keep
     /// what it was.
     pub(super) fn is_written_by_verbs(&self, number: u32) -> bool {

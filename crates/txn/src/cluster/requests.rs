@@ -37,8 +37,9 @@ use super::{
     coordinator::Coordinator,
     participant::Participant,
     state::State,
+    wire::stamp::{Binds, Stamp},
 };
-use crate::{Config, Error};
+use crate::{Config, Error, mutation::Mutation};
 use drtm_kv::{Handle, Holder};
 use drtm_rdma::{
     Cost, Fabric, NodeId, Phase, Port,
@@ -52,6 +53,9 @@ pub(super) trait Request {
 
     /// What a processor does for it, if that counts.
     const COST: Option<Cost>;
+
+    /// What of its [stamp](Stamp) must be the serving node's.
+    const BINDS: Binds = Binds::View;
 
     /// What it says.
     type Body<'a>: Encode + Decode<'a>;
@@ -119,13 +123,14 @@ pub(super) trait TxRequest {
 }
 
 /// A request as a procedure of `drtm_rdma::rpc`: its bytes, and with them what all requests have in
-/// common.
+/// common. A request begins with a [`Stamp`], and a reply with the number of the view in which the
+/// request was served.
 pub(super) struct Call<R>(PhantomData<R>);
 
 impl<R: Request> Procedure for Call<R> {
     const NUMBER: u16 = R::NUMBER;
-    type Request<'a> = R::Body<'a>;
-    type Reply<'a> = R::Reply<'a>;
+    type Request<'a> = (Stamp, R::Body<'a>);
+    type Reply<'a> = (u32, R::Reply<'a>);
 }
 
 /// What serves a request: a worker, its participant, and which node asks.
@@ -162,8 +167,17 @@ macro_rules! forms {
             /// # Errors
             ///
             /// When the message has no room for it.
-            pub(super) fn add<P: Port>(self, state: &State<'_, P>, to: &mut Calls<'_, P>) -> Result<(), RpcError> {
-                match self { $($($(Self::$ask(number) => to.add(&$ask::body(state, number)).map(slot_of::<$ask>),)+)?)+ }
+            pub(super) fn add<P: Port>(
+                self,
+                state: &State<'_, P>,
+                stamp: Stamp,
+                to: &mut Calls<'_, P>,
+            ) -> Result<(), RpcError> {
+                match self {
+                    $($($(Self::$ask(number) => {
+                        to.add(&(stamp, $ask::body(state, number))).map(slot_of::<$ask>)
+                    })+)?)+
+                }
             }
 
             /// Notes that it is on its way.
@@ -197,7 +211,7 @@ macro_rules! forms {
             ) -> Result<(), Error> {
                 match self {
                     $($($(Self::$ask(number) => {
-                        settle::<$ask, P>(state, node, number, results.nth::<Call<<$ask as TxRequest>::Of>>(place))
+                        settle_reply::<$ask, P>(state, node, number, results.nth::<Call<<$ask as TxRequest>::Of>>(place))
                     })+)?)+
                 }
             }
@@ -229,10 +243,10 @@ impl Ask {
     /// Returns the node that it goes to.
     pub(super) fn node<P: Port>(self, state: &State<'_, P>) -> NodeId {
         match self.about() {
-            (About::Row, row) => state.rows[row as usize].owner,
+            (About::Row, row) => state.node_of(row),
             (About::Owner, owner) => state.owners[owner as usize].node,
-            (About::Guard, guard) => state.guards.all()[guard as usize].owner,
-            (About::Span, span) => state.spans[span as usize].owner,
+            (About::Guard, guard) => state.node_at(state.guards.all()[guard as usize].head),
+            (About::Span, span) => state.node_at(state.spans[span as usize].shard),
             (About::Part, part) => state.parts.node(part),
             (About::Piece, piece) => state.log.node_of_piece(piece),
             (About::Record, record) => state.log.node_of_record(record),
@@ -274,6 +288,22 @@ fn settle<A: TxRequest, P: Port>(
     }
 }
 
+/// Notes an answer that came by message. It counts if the node was still in the transaction's view
+/// after it had served the request.
+fn settle_reply<A: TxRequest, P: Port>(
+    state: &mut State<'_, P>,
+    node: NodeId,
+    number: u32,
+    answer: Result<(u32, <A::Of as Request>::Reply<'_>), RpcError>,
+) -> Result<(), Error> {
+    let is_of_view = match &answer {
+        Ok((view, _)) => <A::Of as Request>::BINDS != Binds::View || *view == state.view.number(),
+        Err(_) => true,
+    };
+    settle::<A, P>(state, node, number, answer.map(|(_, reply)| reply))?;
+    if is_of_view { Ok(()) } else { Err(state.failed_in_view(node)) }
+}
+
 /// Serves a request, and charges for it.
 fn serve<'p, R: Request, F: Fabric, S: Config<Engine = F::Engine>>(
     body: R::Body<'_>,
@@ -289,9 +319,16 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Answers a request of another node.
     fn answer<R: Request>(&self, call: Incoming<'_>) -> Answered {
         let (participant, caller) = (&mut *self.participant(), call.from());
-        call.answer::<Call<R>>(|body| {
+        call.answer::<Call<R>>(|(stamp, body)| {
+            let (view, is_faulty) = (&self.node.view, S::has(Mutation::OldViewServed));
+            let now = Stamp::new(view.number(), Some(self.node.incarnation));
+            if !(is_faulty || stamp.is_served(R::BINDS, now)) {
+                return Err(Refused(Refusal::OtherView as u32));
+            }
             let served = serve::<R, F, S>(body, Serving { worker: self, participant, caller });
-            served.map_err(|refusal| Refused(refusal as u32))
+            // After what was locked: another view may have been installed meanwhile.
+            let served_in = if is_faulty { stamp.view } else { view.number() };
+            served.map(|reply| (served_in, reply)).map_err(|refusal| Refused(refusal as u32))
         })
     }
 
@@ -316,8 +353,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             Some(reason) => ClusterError::Refused { node, reason },
             None => ClusterError::Unreachable { node, source },
         };
-        let answer = self.rpc(Phase::Other).call::<Call<R>>(node, &body, None).await.map_err(failed)?;
-        answer.get().map(take).map_err(failed)
+        let incarnation = self.met(node).map(|met| met.life.incarnation);
+        let stamped = (Stamp::new(self.node.view.number(), incarnation), body);
+        let answer = self.rpc(Phase::Other).call::<Call<R>>(node, &stamped, None).await.map_err(failed)?;
+        answer.get().map(|(_, reply)| take(reply)).map_err(failed)
     }
 }
 

@@ -13,6 +13,7 @@ use super::{
     ask::{Ask, Asks},
     coordinator::Coordinator,
     state::{Culprit, Hold, Sent, Sight, State},
+    wire::stamp::Stamp,
 };
 use crate::{Config, Conflict, Error, mutation::Mutation};
 
@@ -52,8 +53,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             if node != self.id() && asks.iter().any(|ask| ask.node(state) == node) {
                 // Nothing is asked of a node that does not know this one. The others are asked all
                 // the same: they may have to carry out what is decided, or give up locks.
-                if let Err(error) = self.greet(node).await {
-                    keep_first(&mut outcome, Err(state.not_greeted(node, error)));
+                if let Err(error) = self.meet(state, node).await {
+                    keep_first(&mut outcome, Err(error));
                     continue;
                 }
                 let mut by_message = Asks::new();
@@ -88,12 +89,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         phase: Phase,
         mut asks: &[Ask],
     ) -> Result<(), Error> {
-        let mut outcome = Ok(());
+        let (mut outcome, stamp) = (Ok(()), state.stamp(node));
         while !asks.is_empty() {
             let mut calls = self.rpc(phase).to(node);
             let mut asked = Vec::new();
             while let Some((ask, others)) = asks.split_first() {
-                match ask.add(state, &mut calls) {
+                match ask.add(state, stamp, &mut calls) {
                     Ok(()) => asked.push(*ask),
                     Err(RpcError::Full) if !asked.is_empty() => break,
                     Err(RpcError::Full) => return Err(self.too_long(state, *ask)),
@@ -135,6 +136,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 Ok(results) => {
                     for (ask, place) in sent.asked.iter().zip(0..) {
                         let settled = ask.settle(state, node, (&results, place));
+                        if let Err(Error::Conflict(Conflict::View)) = settled {
+                            self.meet_anew(node);
+                        }
                         state.blame(ask.row(), &settled);
                         keep_first(&mut outcome, settled);
                     }
@@ -210,6 +214,17 @@ impl<P: drtm_rdma::Port> State<'_, P> {
         }
     }
 
+    /// Returns what it means for the transaction that a node is in another view, or is another
+    /// incarnation.
+    pub(super) fn failed_in_view(&self, node: NodeId) -> Error {
+        self.failed(node, RpcError::Refused { reason: Refusal::OtherView as u32 })
+    }
+
+    /// Returns what a stamp on requests to a node says.
+    pub(super) fn stamp(&self, node: NodeId) -> Stamp {
+        Stamp::new(self.view.number(), self.met(node))
+    }
+
     /// Returns what a failure to meet an owner means for the transaction.
     pub(super) fn not_greeted(&self, node: NodeId, error: Error) -> Error {
         match error {
@@ -224,6 +239,7 @@ fn refused(node: NodeId, reason: Refusal) -> Error {
     match reason {
         Refusal::Locked => Conflict::Locked.into(),
         Refusal::Moved => Conflict::Moved.into(),
+        Refusal::OtherView => Conflict::View.into(),
         reason => ClusterError::Refused { node, reason }.into(),
     }
 }

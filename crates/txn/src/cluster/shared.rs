@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use drtm_kv::BucketCache;
-use drtm_rdma::{Fabric, NodeId, Offset, RegionId};
+use drtm_htm::Engine;
+use drtm_rdma::{Fabric, Incarnation, NodeId, Offset, RegionId};
 
 use super::{
-    Protocol, Timing,
+    ClusterError, Protocol, Timing,
     adapt::Board,
     events::Announcer,
     log::{LogConfig, OnlyLogged},
     participant::Home,
+    remembered::Caches,
+    view::{Current, View},
     wire::parts::Welcome,
 };
-use crate::{Config, Db};
+use crate::{Config, Db, mutation::Mutation};
 
 /// The version of what nodes say to each other.
 pub(super) const VERSION: u32 = 3;
@@ -22,7 +24,14 @@ pub(super) const VERSION: u32 = 3;
 pub(super) struct Shared<F: Fabric, S: Config> {
     pub(super) fabric: F,
     pub(super) node: NodeId,
-    pub(super) owners: Vec<NodeId>,
+    /// Which of its lives this is.
+    pub(super) incarnation: Incarnation,
+    /// The view that the node is in.
+    pub(super) view: Current,
+    /// How many shards the cluster has, in any view.
+    pub(super) shards: usize,
+    /// The view that it was started with.
+    pub(super) first_view: View,
     /// The node's memory, as the fabric knows it.
     pub(super) region: RegionId,
     pub(super) protocol: Protocol,
@@ -36,7 +45,7 @@ pub(super) struct Shared<F: Fabric, S: Config> {
     /// Whether owners' processors swap state words by their NICs.
     pub(super) by_loopback: bool,
     /// Where rows of other nodes were, if that is remembered.
-    pub(super) cache: Option<Arc<BucketCache>>,
+    pub(super) caches: Option<Caches>,
     pub(super) described: String,
     pub(super) home: Arc<Home<S>>,
     pub(super) db: Db<S>,
@@ -50,12 +59,34 @@ impl<F: Fabric, S: Config> Shared<F, S> {
             true => table.storage.place_for_peers().map(Offset::bytes),
             false => None,
         });
+        let view = match S::has(Mutation::ViewWithheld) {
+            true => self.first_view.clone(),
+            false => (*self.view.view()).clone(),
+        };
         Welcome {
+            incarnation: self.incarnation,
+            view,
             region: self.region.0,
             line: self.home.db.snapshots.line().bytes(),
             durability: self.home.durability(),
             tables: tables.collect(),
         }
+    }
+
+    /// Installs a view if it is newer than the present one. Returns whether it is.
+    ///
+    /// Peers that read the number of the view with their verbs find it before requests do.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::BadView`] if it has another number of shards.
+    pub(super) fn install(&self, next: View) -> Result<bool, ClusterError> {
+        self.view.install(next, |number| {
+            let (db, engine) = (&self.home.db, self.home.db.engine());
+            let word = db.snapshots.view(&db.store).map_err(ClusterError::Store)?;
+            engine.store(word, number.into());
+            Ok(())
+        })
     }
 
     pub(super) fn engine_name(&self) -> &'static str {

@@ -137,6 +137,7 @@ pub struct ClusterBuilder<P: Place> {
     database: Builder,
     protocol: Protocol,
     backups: usize,
+    shards: Option<usize>,
     threads: usize,
     /// How many tables and indexes there are.
     tables: u16,
@@ -157,6 +158,7 @@ impl Cluster<LocalFabric<Native>> {
             database: Builder::new(),
             protocol: Protocol::default(),
             backups: 0,
+            shards: None,
             threads: 1,
             tables: 0,
             steps: Vec::new(),
@@ -233,7 +235,7 @@ impl ClusterBuilder<InProcess> {
     ///
     /// let fabric = LocalFabric::<Native>::new(1, LocalConfig::harsh(7));
     /// let node = Cluster::builder().on(fabric, NodeId(0), 1).start()?;
-    /// assert_eq!(node.node().owners(), [NodeId(0)]);
+    /// assert!(node.node().view().has(NodeId(0)));
     /// # Ok::<(), drtm::Error>(())
     /// ```
     pub fn on<F: Fabric<Engine = Native>>(self, fabric: F, me: NodeId, nodes: u16) -> ClusterBuilder<On<F>> {
@@ -241,12 +243,12 @@ impl ClusterBuilder<InProcess> {
     }
 
     fn at<P: Place>(self, place: P) -> ClusterBuilder<P> {
-        let Self { database, protocol, backups, threads, tables, steps, mut refused, .. } = self;
+        let Self { database, protocol, backups, shards, threads, tables, steps, mut refused, .. } = self;
         if !steps.is_empty() {
             let (must_be, is) = ("said before tables are added", "said after one".to_owned());
             refused = Some(Error::Config { what: "where the nodes of a cluster are", must_be, is });
         }
-        ClusterBuilder { place, database, protocol, backups, threads, tables, steps: Vec::new(), refused }
+        ClusterBuilder { place, database, protocol, backups, shards, threads, tables, steps: Vec::new(), refused }
     }
 }
 
@@ -271,7 +273,7 @@ impl ClusterBuilder<OnTcp> {
     /// use drtm::cluster::Cluster;
     ///
     /// let node = Cluster::builder().addresses(0, ["127.0.0.1:0"]).key([7; 32]).start()?;
-    /// assert_eq!(node.node().owners().len(), 1);
+    /// assert_eq!(node.node().view().members().len(), 1);
     /// # Ok::<(), drtm::Error>(())
     /// ```
     pub fn key(mut self, key: [u8; 32]) -> Self {
@@ -319,6 +321,22 @@ impl<P: Place> ClusterBuilder<P> {
     /// See [`protocol`](Self::protocol).
     pub fn backups(self, backups: usize) -> Self {
         Self { backups, ..self }
+    }
+
+    /// Divides rows into so many [shards](super::NodeBuilder::shards), which a cluster never
+    /// changes. Eight for each node by default.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::cluster::Cluster;
+    ///
+    /// let nodes = Cluster::builder().nodes(2).shards(100).start()?;
+    /// assert_eq!(nodes[1].node().view().placements().len(), 100);
+    /// # Ok::<(), drtm::Error>(())
+    /// ```
+    pub fn shards(self, shards: usize) -> Self {
+        Self { shards: Some(shards), ..self }
     }
 
     /// Runs each node's transactions on so many threads. One by default.
@@ -417,7 +435,7 @@ impl<P: Place> ClusterBuilder<P> {
     ///
     /// See [`ClusterBuilder`].
     pub fn start(self) -> Result<P::Started, Error> {
-        let Self { place, database, protocol, backups, threads, steps, refused, .. } = self;
+        let Self { place, database, protocol, backups, shards, threads, steps, refused, .. } = self;
         if let Some(error) = refused {
             return Err(error);
         }
@@ -426,6 +444,9 @@ impl<P: Place> ClusterBuilder<P> {
         let start = |node| {
             let builder = Node::builder_for(engine, &fabric, node, database.clone(), protocol)?;
             let mut builder = builder.owners((0..of).map(NodeId))?.backups(backups)?;
+            if let Some(shards) = shards {
+                builder = builder.shards(shards);
+            }
             steps.iter().try_for_each(|step| step(&mut builder))?;
             Cluster::start(builder.start()?, threads)
         };

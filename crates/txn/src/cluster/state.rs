@@ -10,7 +10,8 @@ mod row;
 use std::{cell::RefCell, cmp::Ordering, rc::Rc};
 
 use drtm_kv::{Holder, ROUND_TURNS, RecordLock};
-use drtm_rdma::{NodeId, Pending, Port, Time, rpc::Posted};
+use drtm_rdma::{Incarnation, NodeId, Pending, Port, Time, rpc::Posted};
+use smallvec::SmallVec;
 
 use self::finder::{Finder, INDEX_FROM};
 pub(super) use self::{
@@ -20,7 +21,15 @@ pub(super) use self::{
     row::{Hold, Intent, Op, Place, Row, Sight},
 };
 
-use super::{ask::Ask, log::Logging, protocol::Forms, ranges::FetchedRange, undo::Undo};
+use super::{
+    ask::{Ask, Asks},
+    log::Logging,
+    protocol::Forms,
+    ranges::FetchedRange,
+    shard::{Reach, ShardId},
+    undo::Undo,
+    view::View,
+};
 use crate::{
     Conflict, Error,
     index::RowEntries,
@@ -38,6 +47,8 @@ const KEPT_ROWS: usize = 1 << 12;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
     pub(super) node: NodeId,
+    /// The incarnation that the transaction has met first: what it knows of the node is of that.
+    pub(super) met: Option<Incarnation>,
     /// Its count of changes before the transaction first read something there.
     first: Option<u64>,
     /// The same at the end.
@@ -54,7 +65,7 @@ pub(super) struct Owner {
 
 impl Owner {
     fn new(node: NodeId) -> Self {
-        Self { node, first: None, last: 0, epoch: 0, is_plain: false, awaits: 0 }
+        Self { node, met: None, first: None, last: 0, epoch: 0, is_plain: false, awaits: 0 }
     }
 
     /// Notes a count of changes.
@@ -112,6 +123,8 @@ pub(super) struct State<'e, P: Port> {
     /// Ranges that it fetches before it runs.
     pub(super) ranges: Vec<FetchedRange>,
     pub(super) owners: Vec<Owner>,
+    /// The view that it runs in.
+    pub(super) view: Rc<View>,
     pub(super) arena: Arena,
     /// What is under way. It is kept here, and not in the future that waits, so that it is known
     /// however the waiting ends.
@@ -157,7 +170,7 @@ pub(super) struct State<'e, P: Port> {
 }
 
 impl<P: Port> State<'_, P> {
-    pub(super) fn new(holder: Holder, forms: Forms) -> Self {
+    pub(super) fn new(holder: Holder, forms: Forms, view: Rc<View>) -> Self {
         Self {
             holder,
             forms,
@@ -167,6 +180,7 @@ impl<P: Port> State<'_, P> {
             puts: Puts::default(),
             ranges: Vec::new(),
             owners: Vec::new(),
+            view,
             arena: Arena::default(),
             sent: Vec::new(),
             locks: Vec::new(),
@@ -194,7 +208,10 @@ impl<P: Port> State<'_, P> {
     pub(super) fn clear(&mut self) {
         self.undo.clear();
         if self.arena.values.len() > KEPT_BYTES || self.rows.len() > KEPT_ROWS {
-            *self = Self { undo: std::mem::take(&mut self.undo), ..Self::new(self.holder, self.forms) };
+            *self = Self {
+                undo: std::mem::take(&mut self.undo),
+                ..Self::new(self.holder, self.forms, Rc::clone(&self.view))
+            };
             return;
         }
         self.rows.clear();
@@ -242,7 +259,7 @@ impl<P: Port> State<'_, P> {
         self.spans.clear();
         self.puts.clear();
         self.ranges.iter_mut().for_each(|range| range.spans = 0..0);
-        self.owners.iter_mut().for_each(|owner| *owner = Owner::new(owner.node));
+        self.owners.iter_mut().for_each(|owner| *owner = Owner { met: owner.met, ..Owner::new(owner.node) });
         self.arena.values.truncate(0);
         self.sent.clear();
         self.locks.clear();
@@ -254,14 +271,43 @@ impl<P: Port> State<'_, P> {
         (self.is_decided, self.is_over, self.claims, self.culprit) = (false, false, true, None);
     }
 
+    /// Enters a view, in which nothing is known of rows and ranges but their names.
+    pub(super) fn enter(&mut self, view: Rc<View>) {
+        self.view = view;
+        self.owners.clear();
+        for row in 0..self.rows.len() {
+            self.rows[row].place = Place::Nowhere;
+            self.owner(self.node_at(self.rows[row].shard));
+        }
+        for range in 0..self.ranges.len() {
+            self.add_owners(self.ranges[range].reach);
+        }
+    }
+
+    /// Adds the nodes that serve shards to those that the transaction knows.
+    pub(super) fn add_owners(&mut self, reach: Reach) {
+        let view = Rc::clone(&self.view);
+        for shard in view.heads_of(reach) {
+            self.owner(self.node_at(shard));
+        }
+    }
+
     /// Returns the number of a row, which is added if the transaction has not come to it yet.
-    pub(super) fn row(&mut self, table: u16, key: KeyRef<'_>, owner: NodeId) -> Result<u32, Error> {
+    pub(super) fn row(&mut self, table: u16, key: KeyRef<'_>, shard: ShardId) -> Result<u32, Error> {
+        let row = self.row_of_range(table, key, shard)?;
+        self.rows[row as usize].shard = shard;
+        Ok(row)
+    }
+
+    /// Returns the number of a row, like [`row`](Self::row), of which only some shard of its node
+    /// is known.
+    pub(super) fn row_of_range(&mut self, table: u16, key: KeyRef<'_>, shard: ShardId) -> Result<u32, Error> {
         if let Some(row) = self.find(table, key) {
             return Ok(row);
         }
         let key = self.arena.keep_key(key)?;
-        self.rows.push(Row::new(table, owner, key));
-        self.owner(owner);
+        self.rows.push(Row::new(table, shard, key));
+        self.owner(self.node_at(shard));
         Ok(self.rows.len() as u32 - 1)
     }
 
@@ -280,6 +326,31 @@ impl<P: Port> State<'_, P> {
         self.finder.find(hash(table, key), |number| is_it(&self.rows[number as usize]))
     }
 
+    /// Returns the node that serves a shard.
+    pub(super) fn node_at(&self, shard: ShardId) -> NodeId {
+        self.view.primary(shard).unwrap_or(NodeId(self.holder.node().into()))
+    }
+
+    /// Returns the node that serves a row.
+    pub(super) fn node_of(&self, row: u32) -> NodeId {
+        self.node_at(self.rows[row as usize].shard)
+    }
+
+    /// Returns the incarnation of a node that the transaction knows something of.
+    pub(super) fn met(&self, node: NodeId) -> Option<Incarnation> {
+        self.owners.iter().find(|owner| owner.node == node)?.met
+    }
+
+    /// Notes which incarnation of a node was met.
+    ///
+    /// # Errors
+    ///
+    /// When it is another one than before: what the transaction knows of the node is worth nothing.
+    pub(super) fn meet(&mut self, node: NodeId, now: Incarnation) -> Result<(), Error> {
+        let owner = self.owner(node);
+        if *owner.met.get_or_insert(now) == now { Ok(()) } else { Err(self.failed_in_view(node)) }
+    }
+
     /// Returns what is known of an owner.
     pub(super) fn owner(&mut self, node: NodeId) -> &mut Owner {
         let known = self.owners.iter().position(|owner| owner.node == node);
@@ -292,8 +363,28 @@ impl<P: Port> State<'_, P> {
 
     /// Returns what is known of a row's owner.
     pub(super) fn owner_of(&self, row: u32) -> Option<&Owner> {
-        let node = self.rows[row as usize].owner;
+        let node = self.node_of(row);
         self.owners.iter().find(|owner| owner.node == node)
+    }
+
+    /// Adds requests for the lines of some owners.
+    pub(super) fn ask_lines(&self, asks: &mut Asks, ask: impl Fn(u32) -> Ask, of: impl Fn(NodeId) -> bool) {
+        let owners = self.owners.iter().zip(0..).filter(|(owner, _)| of(owner.node));
+        asks.extend(owners.map(|(_, number)| ask(number)));
+    }
+
+    /// Returns the nodes that have told their count of changes when one of these rows was read
+    /// there, or a key was missing.
+    pub(super) fn counted(&self, of: impl Fn(&Row) -> bool) -> SmallVec<[NodeId; 8]> {
+        let mut counted = SmallVec::new();
+        let read = self.rows.iter().filter(|row| row.is_read() && row.location().is_none() && of(row));
+        for shard in read.map(|row| row.shard).chain(self.guards.all().iter().map(|guard| guard.head)) {
+            let node = self.node_at(shard);
+            if !counted.contains(&node) {
+                counted.push(node);
+            }
+        }
+        counted
     }
 
     /// Returns the epoch in which the transaction commits at an owner.

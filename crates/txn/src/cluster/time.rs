@@ -22,8 +22,8 @@ const PUBLISHED_FOR: u64 = 20_000;
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
     fn reference(&self) -> NodeId {
-        // A node is not started without owners.
-        self.owners().first().copied().unwrap_or(self.id())
+        // A view has members.
+        self.view().members().first().map_or(self.id(), |member| member.node)
     }
 
     /// The time, as far as it was measured.
@@ -79,7 +79,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
         if node == self.id() {
             return Ok(());
         }
-        self.greet(node).await?;
+        let met = self.greet(node).await?;
+        self.clock.is_of(node, met);
         let sent = self.endpoint().now();
         let told = self.call::<Clock, _>(node, (), Time::from_nanos).await?;
         let received = self.endpoint().now();

@@ -9,8 +9,7 @@ mod write;
 
 use std::{fmt, rc::Rc, time::Duration};
 
-use drtm_rdma::{Fabric, NodeId, Phase};
-use smallvec::SmallVec;
+use drtm_rdma::{Fabric, Phase};
 
 use super::{
     ask::{Ask, Asks},
@@ -98,9 +97,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
 
     /// Introduces this node to all owners.
     pub(super) async fn greet_owners(&mut self) -> Result<(), Error> {
-        for owner in self.worker.owners() {
-            if *owner != self.worker.id() {
-                self.worker.greet(*owner).await?;
+        let view = self.worker.view();
+        for member in view.members() {
+            if member.node != self.worker.id() {
+                self.worker.greet(member.node).await?;
             }
         }
         Ok(())
@@ -155,7 +155,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         }
         let mut asks = Asks::new();
         let is_awaited = |worker: &Coordinator<'e, F, S>, node| worker.durability_of(node) == Some(Durability::Sync);
-        self.ask_lines(&mut asks, Ask::Durable, |node| is_awaited(&self.worker, node));
+        let worker = Rc::clone(&self.worker);
+        self.state().ask_lines(&mut asks, Ask::Durable, |node| is_awaited(&worker, node));
         // What is under way is the worker's if this is dropped.
         self.state().is_over = false;
         let mut tries = 0;
@@ -198,13 +199,6 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         rows.filter(|(row, _)| of(row)).map(|(_, number)| ask(number)).collect()
     }
 
-    /// Adds requests for the lines of some owners.
-    pub(super) fn ask_lines(&self, asks: &mut Asks, ask: impl Fn(u32) -> Ask, of: impl Fn(NodeId) -> bool) {
-        let Some(state) = &self.state else { return };
-        let owners = state.owners.iter().zip(0..).filter(|(owner, _)| of(owner.node));
-        asks.extend(owners.map(|(_, number)| ask(number)));
-    }
-
     /// Does everything that can stop the transaction. What it writes is locked then, unless that
     /// fails.
     async fn prepare(&mut self) -> Result<(), Error> {
@@ -223,7 +217,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             self.check(|row| !row.is_written()).await?;
         }
         match &mut self.state {
-            Some(state) => self.worker.log(state).await,
+            Some(state) => {
+                self.worker.check_view(state)?;
+                self.worker.log(state).await
+            }
             None => Ok(()),
         }
     }
@@ -259,16 +256,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         if !S::has(Mutation::CommitDespitePhantoms) {
             asks.extend((0..guards).map(Ask::Guard));
         }
-        // The count of changes of those that have said theirs when it was read.
-        let mut counted: SmallVec<[NodeId; 8]> = SmallVec::new();
-        let state = self.state();
-        let read = state.rows.iter().filter(|row| row.is_read() && row.location().is_none() && of(row));
-        for node in read.map(|row| row.owner).chain(state.guards.all().iter().map(|guard| guard.owner)) {
-            if !counted.contains(&node) {
-                counted.push(node);
-            }
-        }
-        self.ask_lines(&mut asks, Ask::Count, |node| counted.contains(&node));
+        let counted = self.state().counted(of);
+        self.state().ask_lines(&mut asks, Ask::Count, |node| counted.contains(&node));
         self.round(Phase::Validate, &asks).await?;
         if S::has(Mutation::TurnsNotChecked) {
             return Ok(());
@@ -344,8 +333,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// Returns whether rows are locked, or may be, that are not freed by what was sent. An owner
     /// that is gone has taken its locks with it.
     fn holds_locks(&self) -> bool {
-        let is_held = |row: &Row| row.may_be_locked() && self.worker.may_be_met_again(row.owner);
-        self.state.as_ref().is_some_and(|state| state.rows.iter().any(is_held))
+        let Some(state) = &self.state else { return false };
+        let may_be_met = |row: &Row| {
+            let node = state.node_at(row.shard);
+            self.worker.may_be_met_again(node, state.met(node))
+        };
+        state.rows.iter().any(|row| row.may_be_locked() && may_be_met(row))
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(super) mod parts;
 mod refusal;
+pub(super) mod stamp;
 
 use std::{marker::PhantomData, ops::Bound};
 
@@ -11,6 +12,7 @@ use drtm_rdma::rpc::{Decode, DecodeError, Encode, Reader};
 use smallvec::SmallVec;
 
 pub use self::refusal::Refusal;
+use super::view::View;
 use crate::memory::storage::{Absence, KeyRef};
 
 /// What becomes bytes in a message.
@@ -34,7 +36,7 @@ macro_rules! as_they_are {
     )+};
 }
 
-as_they_are!(u8, u16, u32, u64, bool, &'a [u8], &'a str);
+as_they_are!(u8, u16, u32, u64, bool, &'a [u8], &'a str, View);
 
 /// Types of which each value is a word.
 macro_rules! words {

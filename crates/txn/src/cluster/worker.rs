@@ -80,12 +80,6 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         self.inner.node.protocol
     }
 
-    /// The nodes that own rows.
-    #[must_use]
-    pub fn owners(&self) -> &[NodeId] {
-        self.inner.owners()
-    }
-
     /// The rows of this node alone, as [`Node::local`](super::Node::local) gives them.
     #[must_use]
     pub fn local(&self) -> &Db<S> {
@@ -261,7 +255,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
                         let (table, key) = tx.culprit();
                         return Err(Error::Contended { attempts: runs, conflict, table, key });
                     }
-                    tx.run_again(in_vain >= CLAIM_AFTER);
+                    tx.run_again(in_vain >= CLAIM_AFTER && conflict != Conflict::View).await;
                 }
                 ended => return ended,
             }

@@ -15,6 +15,7 @@ impl fmt::Display for Conflict {
             Self::Indexed => f.write_str("a table that it has written has other indexes now"),
             Self::Expired => f.write_str("a lease under which it has read has ended"),
             Self::Unfetched => f.write_str("it came to a row that it had not fetched"),
+            Self::View => f.write_str("the cluster's view has changed, or a node was restarted"),
         }
     }
 }

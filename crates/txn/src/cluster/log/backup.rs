@@ -194,9 +194,9 @@ impl<E: Engine> Backup<E> {
         applied: &mut Vec<Entry<'r>>,
     ) -> Result<bool, Corrupt> {
         for redo in rows.redo() {
-            let (owner, redo) = redo.map_err(|_| Corrupt)?;
-            let of_owner = |replica: &Replica<E>| replica.owner == NodeId(owner);
-            let number = replicas.iter().position(of_owner).ok_or(Corrupt)?;
+            let (shard, redo) = redo.map_err(|_| Corrupt)?;
+            let has_it = |replica: &Replica<E>| replica.shards.contains(&shard);
+            let number = replicas.iter().position(has_it).ok_or(Corrupt)?;
             for entry in redo.entries() {
                 let entry = entry.map_err(|_| Corrupt)?;
                 match replicas[number].apply((&self.store, worker), &entry) {
@@ -258,6 +258,7 @@ mod tests {
             record::{Head, Participant, encode},
             replica::ReplicaTable,
         },
+        cluster::shard::ShardId,
         durability::format::{Change, RecordKind, RecordWriter},
         memory::storage::Storage,
     };
@@ -266,16 +267,17 @@ mod tests {
         let store = Store::in_memory(NoHtm, 16 << 20).expect("memory");
         let table = Storage::create(&store, false, true, 0, false).expect("memory");
         let tables = vec![ReplicaTable::like(&table, &store, 8).expect("memory")];
-        Backup::new(&store, 1 << 12, vec![Replica { owner: NodeId(7), tables }], None).expect("memory")
+        Backup::new(&store, 1 << 12, vec![Replica { owner: NodeId(7), shards: vec![ShardId(7)], tables }], None)
+            .expect("memory")
     }
 
-    fn record(owner: u16, position: u64, key: u64, version: u64, change: Change<'_>) -> Vec<u8> {
+    fn record(shard: u16, position: u64, key: u64, version: u64, change: Change<'_>) -> Vec<u8> {
         let (mut redo, key) = (Vec::new(), key.to_be_bytes());
         let mut writer = RecordWriter::begin(&mut redo, 1, RecordKind::Rows);
         writer.entry(&Entry { table: 0, key: &key, version, change }).expect("short");
         writer.finish().expect("short");
-        let (mut bytes, head) = (Vec::new(), Head { position, settled: 0, holder: 1, sequence: 1 });
-        encode(&mut bytes, head, &[Participant::new(owner, true)], [&redo[..]].into_iter());
+        let (mut bytes, head) = (Vec::new(), Head { position, settled: 0, holder: 1, sequence: 1, view: 1 });
+        encode(&mut bytes, head, &[Participant::new(ShardId(shard), true)], [&redo[..]].into_iter());
         bytes
     }
 

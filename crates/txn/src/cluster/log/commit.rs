@@ -27,6 +27,7 @@ use crate::{
         ask::{Ask, Asks},
         coordinator::Coordinator,
         state::{Op, Row, State},
+        view::View,
     },
     commit::epoch::version_in,
     durability::format::{Change, Entry, MOST_VALUE, RecordKind, RecordWriter},
@@ -62,7 +63,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         if encoded.is_ok() {
             let (holder, sequence) = (state.holder.to_word(), self.rings.next_sequence());
             for (ring, reserved) in mem::take(&mut log.reserved) {
-                self.encode_record(&mut log, &written, (ring, reserved), (holder, sequence));
+                self.encode_record((&mut log, &state.view), &written, (ring, reserved), (holder, sequence));
             }
         }
         state.log = log;
@@ -73,11 +74,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// the bounds of their lengths by their lengths.
     fn encode_redo(&self, state: &State<'e, F::Port>, written: &mut Written, log: &mut Logging) -> Result<(), Error> {
         log.redo.clear();
-        for (owner, length) in written {
-            let owner = self.owners()[*owner];
-            let (start, epoch) = (log.redo.len(), state.epoch_at(owner));
+        for (shard, length) in written {
+            let (start, epoch) = (log.redo.len(), state.epoch_at(state.node_at(*shard)));
             let mut writer = RecordWriter::begin(&mut log.redo, epoch, RecordKind::Rows);
-            for (row, number) in state.rows.iter().zip(0..).filter(|(row, _)| row.is_written() && row.owner == owner) {
+            for (row, number) in state.rows.iter().zip(0..).filter(|(row, _)| row.is_written() && row.shard == *shard) {
                 let Row { table, key, seen, op, .. } = *row;
                 let change = match op {
                     Op::Put(_) | Op::Publish(_) => Change::Put(state.value(number).unwrap_or_default()),
@@ -101,16 +101,16 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Makes the record of one backup, and what would make it void.
     fn encode_record(
         &self,
-        log: &mut Logging,
+        (log, view): (&mut Logging, &View),
         written: &Written,
         (ring, reserved): (Rc<Outgoing>, u64),
         (holder, sequence): (u64, u64),
     ) {
         let node = ring.node;
         let (mut participants, mut parts, mut start) = (SmallVec::<[_; 8]>::new(), SmallVec::<[_; 8]>::new(), 0);
-        for (owner, length) in written {
-            let is_its = self.is_backup(node, *owner);
-            participants.push(Participant::new(self.owners()[*owner].0, is_its));
+        for (shard, length) in written {
+            let is_its = view.backups(*shard).contains(&node);
+            participants.push(Participant::new(*shard, is_its));
             if is_its {
                 parts.push(&log.redo[start..start + length]);
             }
@@ -123,7 +123,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         producer.give_back(reserved - length as u64);
         let settled = producer.settled();
         drop(producer);
-        let head = Head { position, settled, holder, sequence };
+        let head = Head { position, settled, holder, sequence, view: view.number() };
         let begin = log.bytes.len();
         record::encode(&mut log.bytes, head, &participants, parts.into_iter());
         let void = log.bytes.len();

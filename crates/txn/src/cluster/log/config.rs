@@ -1,7 +1,5 @@
 //! Which nodes back up which owner.
 
-use drtm_rdma::NodeId;
-
 use crate::{Error, cluster::ClusterError};
 
 /// How large a ring is unless the builder is told.
@@ -41,22 +39,6 @@ impl LogConfig {
             backups => Err(ClusterError::TooManyBackups { backups, owners }),
         }
     }
-
-    /// The backups of the owner with this index: those that come next, all around.
-    pub(in crate::cluster) fn backups_of(
-        &self,
-        owners: &[NodeId],
-        owner: usize,
-    ) -> impl Iterator<Item = NodeId> + Clone {
-        let next = owners.iter().cycle().skip(owner + 1).copied();
-        next.take(self.backups)
-    }
-
-    /// The owners whose backup a node is.
-    pub(in crate::cluster) fn backed_up_by(&self, owners: &[NodeId], node: NodeId) -> Vec<NodeId> {
-        let is_backup = |owner: &usize| self.backups_of(owners, *owner).any(|backup| backup == node);
-        (0..owners.len()).filter(is_backup).map(|owner| owners[owner]).collect()
-    }
 }
 
 #[cfg(test)]
@@ -64,14 +46,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_owners_are_backups() {
-        let owners = [3, 1, 4].map(NodeId);
+    fn an_owner_has_fewer_backups_than_there_are_owners() {
         let config = LogConfig { backups: 2, ..LogConfig::default() };
-        assert!(config.backups_of(&owners, 0).eq([1, 4].map(NodeId)));
-        assert!(config.backups_of(&owners, 2).eq([3, 1].map(NodeId)));
-        assert_eq!(config.backed_up_by(&owners, NodeId(3)), [1, 4].map(NodeId));
-        assert_eq!(LogConfig { backups: 1, ..config }.backed_up_by(&owners, NodeId(4)), [NodeId(1)]);
-        assert_eq!(config.backed_up_by(&owners, NodeId(9)), []);
         assert!(config.check(3).is_ok() && config.check(2).is_err());
         assert!(LogConfig::default().check(1).is_ok());
     }

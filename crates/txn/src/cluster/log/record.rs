@@ -28,6 +28,7 @@ use zerocopy::{
     little_endian::{U16, U32, U64},
 };
 
+use crate::cluster::shard::ShardId;
 use crate::durability::format::{Damage, Record as Redo, records};
 
 /// Bytes of a record's head, which is all that a void record needs.
@@ -56,7 +57,7 @@ struct Raw {
     sequence: U64,
     participants: U16,
     kind: U16,
-    reserved: U32,
+    view: U32,
 }
 
 const _: () = assert!(size_of::<Raw>() == HEAD);
@@ -65,17 +66,17 @@ const _: () = assert!(size_of::<Raw>() == HEAD);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct Participant {
-    node: U16,
+    shard: U16,
     has_rows: U16,
 }
 
 impl Participant {
-    pub(super) fn new(node: u16, has_rows: bool) -> Self {
-        Self { node: node.into(), has_rows: u16::from(has_rows).into() }
+    pub(super) fn new(shard: ShardId, has_rows: bool) -> Self {
+        Self { shard: shard.0.into(), has_rows: u16::from(has_rows).into() }
     }
 
-    pub(super) fn node(self) -> u16 {
-        self.node.get()
+    pub(super) fn shard(self) -> ShardId {
+        ShardId(self.shard.get())
     }
 
     pub(super) fn has_rows(self) -> bool {
@@ -90,6 +91,8 @@ pub(super) struct Head {
     pub(super) settled: u64,
     pub(super) holder: u64,
     pub(super) sequence: u64,
+    /// The view in which the transaction runs.
+    pub(super) view: u32,
 }
 
 /// How long a record is, with so many participants and so many bytes of their rows.
@@ -135,7 +138,7 @@ fn seal(bytes: &mut [u8], head: Head, (length, participants): (usize, usize), ki
         sequence: head.sequence.into(),
         participants: (participants as u16).into(),
         kind: kind.into(),
-        reserved: 0.into(),
+        view: head.view.into(),
     };
     raw.checksum = checksum(&raw, &bytes[HEAD..]).into();
     bytes[..HEAD].copy_from_slice(raw.as_bytes());
@@ -182,7 +185,7 @@ pub(super) fn read(
     let raw = Raw::read_from_bytes(buffer).ok()?;
     let (length, kind) = (raw.length.get() as usize, raw.kind.get());
     let is_possible = (HEAD..=size as usize).contains(&length) && length.is_multiple_of(ALIGN as usize);
-    if raw.position.get() != at || !is_possible || raw.reserved.get() != 0 {
+    if raw.position.get() != at || !is_possible {
         return None;
     }
     if kind == ROWS {
@@ -192,8 +195,13 @@ pub(super) fn read(
     if checksum(&raw, &buffer[HEAD..]) != raw.checksum.get() {
         return None;
     }
-    let head =
-        Head { position: at, settled: raw.settled.get(), holder: raw.holder.get(), sequence: raw.sequence.get() };
+    let head = Head {
+        position: at,
+        settled: raw.settled.get(),
+        holder: raw.holder.get(),
+        sequence: raw.sequence.get(),
+        view: raw.view.get(),
+    };
     let rows = match kind {
         VOID => None,
         ROWS => {
@@ -213,13 +221,13 @@ pub(super) fn read(
 
 impl<'b> Rows<'b> {
     /// What each node writes of which the record has the rows.
-    pub(super) fn redo(self) -> impl Iterator<Item = Result<(u16, Redo<'b>), Damage>> {
-        let mut owners = self.participants.iter().filter(|participant| participant.has_rows());
+    pub(super) fn redo(self) -> impl Iterator<Item = Result<(ShardId, Redo<'b>), Damage>> {
+        let mut shards = self.participants.iter().filter(|participant| participant.has_rows());
         records(self.redo).map(move |redo| {
             let (_, redo) = redo?;
-            match owners.next() {
-                Some(owner) => Ok((owner.node(), redo)),
-                None => Err(Damage { offset: 0, why: "rows of a node that takes no part" }),
+            match shards.next() {
+                Some(shard) => Ok((shard.shard(), redo)),
+                None => Err(Damage { offset: 0, why: "rows of a shard that takes no part" }),
             }
         })
     }
@@ -247,8 +255,12 @@ mod tests {
     }
 
     fn record(position: u64, rows: &[(u64, Vec<u8>)]) -> Vec<u8> {
-        let head = Head { position, settled: position / 16 * 8, holder: !position, sequence: position + 1 };
-        let participants = [Participant::new(1, true), Participant::new(2, false), Participant::new(7, true)];
+        let head = Head { position, settled: position / 16 * 8, holder: !position, sequence: position + 1, view: 3 };
+        let participants = [
+            Participant::new(ShardId(1), true),
+            Participant::new(ShardId(2), false),
+            Participant::new(ShardId(7), true),
+        ];
         let (one, seven) = (redo(5, rows), redo(6, &rows[..rows.len() / 2]));
         let mut bytes = Vec::new();
         encode(&mut bytes, head, &participants, [&one[..], &seven[..]].into_iter());
@@ -257,7 +269,7 @@ mod tests {
     }
 
     /// The nodes of which a record has rows, and how many.
-    type Counts = Vec<(u16, usize)>;
+    type Counts = Vec<(ShardId, usize)>;
 
     /// Reads what is at a position of a ring with these bytes.
     fn read_at(ring: &[u8], at: u64) -> Option<(Head, u64, Option<Counts>)> {
@@ -270,7 +282,7 @@ mod tests {
         let found = read(at, ring.len() as u64, load, &mut buffer)?;
         let redo = found.rows.map(|rows| {
             let all = rows.redo().map(|redo| redo.expect("whole"));
-            all.map(|(node, redo)| (node, redo.entries().filter(|entry| entry.as_ref().is_ok()).count())).collect()
+            all.map(|(shard, redo)| (shard, redo.entries().filter(|entry| entry.as_ref().is_ok()).count())).collect()
         });
         Some((found.head, found.length, redo))
     }
@@ -293,9 +305,9 @@ mod tests {
             let (mut ring, bytes) = (vec![0; SIZE as usize], record(at, &rows));
             write_at(&mut ring, at, &bytes);
             let (head, length, redo) = read_at(&ring, at).expect("it is whole");
-            prop_assert_eq!(head, Head { position: at, settled: at / 16 * 8, holder: !at, sequence: at + 1 });
+            prop_assert_eq!(head, Head { position: at, settled: at / 16 * 8, holder: !at, sequence: at + 1, view: 3 });
             prop_assert_eq!(length, bytes.len() as u64);
-            prop_assert_eq!(redo.expect("rows"), [(1, rows.len()), (7, rows.len() / 2)]);
+            prop_assert_eq!(redo.expect("rows"), [(ShardId(1), rows.len()), (ShardId(7), rows.len() / 2)]);
             // Nowhere else, and in no other round.
             for other in (0..SIZE).step_by(8).map(|other| lap * SIZE + other).filter(|other| *other != at) {
                 prop_assert_eq!(read_at(&ring, other), None);
@@ -315,7 +327,7 @@ mod tests {
             }
             // And every one of a void record's.
             let mut void = Vec::new();
-            encode_void(&mut void, Head { position: at, settled: 0, holder: 1, sequence: 2 }, bytes.len());
+            encode_void(&mut void, Head { position: at, settled: 0, holder: 1, sequence: 2, view: 1 }, bytes.len());
             for bit in 0..8 * void.len() {
                 let mut flipped = void.clone();
                 flipped[bit / 8] ^= 1 << (bit % 8);
@@ -348,7 +360,6 @@ mod tests {
             ring[..8].copy_from_slice(&at.to_le_bytes());
             ring[8..12].copy_from_slice(&(length % 300).to_le_bytes());
             ring[42..44].copy_from_slice(&kind.to_le_bytes());
-            ring[44..48].fill(0);
             let _ = read_at(&ring, at);
             // Even if the checksum is right.
             let raw = Raw::read_from_bytes(&ring[..HEAD]).expect("a head");
@@ -376,8 +387,8 @@ mod tests {
         let (at, rows) = (5 * 512 + 464, [(9, b"new".to_vec())]);
         let mut new = Vec::new();
         let bytes = redo(6, &rows);
-        let head = Head { position: at, settled: at - 8, holder: 77, sequence: 4 };
-        encode(&mut new, head, &[Participant::new(1, true)], [&bytes[..]].into_iter());
+        let head = Head { position: at, settled: at - 8, holder: 77, sequence: 4, view: 1 };
+        encode(&mut new, head, &[Participant::new(ShardId(1), true)], [&bytes[..]].into_iter());
         let words = new.len() / 8;
         assert!(words <= 18, "few enough to try all: {words}");
         // What is there already: nothing; a record of the round before at the same place, and of
@@ -387,7 +398,12 @@ mod tests {
             let mut ring = vec![0; 512];
             let mut old = Vec::new();
             let head = Head { position: at - 512 - shift, ..head };
-            encode(&mut old, head, &[Participant::new(1, true)], [&redo(6, &[(9, b"old".to_vec())])[..]].into_iter());
+            encode(
+                &mut old,
+                head,
+                &[Participant::new(ShardId(1), true)],
+                [&redo(6, &[(9, b"old".to_vec())])[..]].into_iter(),
+            );
             write_at(&mut ring, at - 512 - shift, &old);
             olds.push(ring);
         }
@@ -412,7 +428,7 @@ mod tests {
         let at = 5 * 512;
         let bytes = record(at, &[(9, b"new".to_vec())]);
         let mut void = Vec::new();
-        let head = Head { position: at, settled: at - 16, holder: !at, sequence: at + 1 };
+        let head = Head { position: at, settled: at - 16, holder: !at, sequence: at + 1, view: 1 };
         encode_void(&mut void, head, bytes.len());
         for subset in 0..1_u32 << (void.len() / 8) {
             let mut ring = vec![0; 512];

@@ -9,6 +9,7 @@ use drtm_kv::{Current, KvError, Locking, NoValue, Placed, ReadEntry, Reaped, Sto
 use drtm_rdma::{NodeId, RegionError};
 
 use crate::{
+    cluster::shard::ShardId,
     durability::format::{Change, Entry},
     memory::storage::{Expected, KeyRef, OwnedKey, Storage},
     schema::table::Any,
@@ -27,6 +28,8 @@ pub(in crate::cluster) struct ReplicaTable<E: Engine> {
 #[derive(Debug)]
 pub(in crate::cluster) struct Replica<E: Engine> {
     pub(in crate::cluster) owner: NodeId,
+    /// The shards whose rows are in its tables.
+    pub(in crate::cluster) shards: Vec<ShardId>,
     pub(in crate::cluster) tables: Vec<ReplicaTable<E>>,
 }
 
@@ -160,7 +163,7 @@ mod tests {
             let like = Storage::create(store, is_ordered, fits, 0, false).expect("memory");
             ReplicaTable::like(&like, store, key_size).expect("memory")
         });
-        Replica { owner: NodeId(0), tables: tables.into() }
+        Replica { owner: NodeId(0), shards: vec![ShardId(0)], tables: tables.into() }
     }
 
     fn key(table: u16, number: u64) -> Vec<u8> {

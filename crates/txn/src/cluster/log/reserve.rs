@@ -12,6 +12,7 @@ use crate::{
         ClusterError,
         coordinator::Coordinator,
         requests::log::{OpenRing, OpenRingFor},
+        shard::ShardId,
         state::{Row, State},
     },
     durability::format::{MOST_BESIDE, MOST_VALUE, record_length},
@@ -22,7 +23,7 @@ const PATIENCE: u32 = 256;
 const LONGEST: u32 = 12;
 
 /// The owners that a transaction writes to, by their indexes, and bytes of each one's rows.
-pub(super) type Written = SmallVec<[(usize, usize); 4]>;
+pub(super) type Written = SmallVec<[(ShardId, usize); 4]>;
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Whether transactions are logged at all.
@@ -41,19 +42,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             if value > MOST_VALUE || key > usize::from(u16::MAX) {
                 return Err(ClusterError::LogTooLarge { bytes: key.max(value), most: MOST_VALUE }.into());
             }
-            let owner = self.owners().iter().position(|owner| *owner == row.owner).unwrap_or(0);
             let bytes = MOST_BESIDE + key + value;
-            match written.binary_search_by_key(&owner, |(owner, _)| *owner) {
+            match written.binary_search_by_key(&row.shard, |(shard, _)| *shard) {
                 Ok(at) => written[at].1 += bytes,
-                Err(at) => written.insert(at, (owner, bytes)),
+                Err(at) => written.insert(at, (row.shard, bytes)),
             }
         }
         written.iter_mut().for_each(|(_, content)| *content = record_length(*content));
         Ok(written)
-    }
-
-    pub(super) fn is_backup(&self, node: NodeId, owner: usize) -> bool {
-        self.node.log.backups_of(self.owners(), owner).any(|backup| backup == node)
     }
 
     /// Reserves space for a transaction's records at all backups.
@@ -69,12 +65,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let written = self.written(state)?;
         let mut needs = mem::take(&mut state.log.needs);
         needs.clear();
-        for (owner, _) in &written {
-            for node in self.node.log.backups_of(self.owners(), *owner) {
+        for (shard, _) in &written {
+            for node in state.view.backups(*shard).iter().copied() {
                 if needs.iter().any(|(known, _)| *known == node) {
                     continue;
                 }
-                let its = written.iter().filter(|(owner, _)| self.is_backup(node, *owner));
+                let its = written.iter().filter(|(shard, _)| state.view.backups(*shard).contains(&node));
                 let redo = its.map(|(_, bytes)| bytes).sum();
                 needs.push((node, record::length(written.len(), redo) as u64));
             }
@@ -119,6 +115,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let Some(bytes) = bytes.checked_sub(has).filter(|bytes| *bytes > 0) else { continue };
             // Requests go to nodes that the transaction knows.
             state.owner(node);
+            if node != self.id() {
+                self.meet(state, node).await?;
+            }
             let ring = self.ring_at(node).await?;
             let mut is_reserved = ring.producer.borrow_mut().reserve(bytes);
             if !is_reserved {
@@ -148,8 +147,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         loop {
             let (mut here, mut region) = (None, Some(self.node.region));
             if node != self.id() {
-                self.greet(node).await?;
-                here = self.endpoint().presence(node).here();
+                here = Some(self.greet(node).await?);
                 region = self.peer(node).map(|peer| peer.region());
             }
             if let Some(ring) = self.rings.at(node).filter(|ring| here.is_none() || ring.incarnation == here) {

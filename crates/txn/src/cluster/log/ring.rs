@@ -272,8 +272,13 @@ mod tests {
         writer.entry(&entry).expect("short");
         writer.finish().expect("short");
         let mut bytes = Vec::new();
-        let head = Head { position, settled, holder: 1, sequence };
-        record::encode(&mut bytes, head, &[record::Participant::new(0, true)], [&redo[..]].into_iter());
+        let head = Head { position, settled, holder: 1, sequence, view: 1 };
+        record::encode(
+            &mut bytes,
+            head,
+            &[record::Participant::new(crate::cluster::ShardId(0), true)],
+            [&redo[..]].into_iter(),
+        );
         bytes
     }
 
@@ -329,7 +334,7 @@ mod tests {
                         if outcome.is_none() {
                             let is_decided = matches!(step, Step::Decide(_));
                             if !is_decided {
-                                let head = Head { position: *position, settled: *settled, holder: 1, sequence: *number };
+                                let head = Head { position: *position, settled: *settled, holder: 1, sequence: *number, view: 1 };
                                 let mut void = Vec::new();
                                 record::encode_void(&mut void, head, *length as usize);
                                 ring.write(&region, *position, &void).expect("it is the producer's");

@@ -11,7 +11,7 @@ use drtm_rdma::{
 };
 use smallvec::SmallVec;
 
-use super::{About, Answer, On, Request, Serving, TxRequest};
+use super::{About, Answer, Binds, On, Request, Serving, TxRequest};
 use crate::{
     Config, Durability, Error,
     cluster::{
@@ -113,6 +113,7 @@ pub(in crate::cluster) enum Apply {}
 impl Request for Apply {
     const NUMBER: u16 = 8;
     const COST: Option<Cost> = Some(Cost::Update);
+    const BINDS: Binds = Binds::Incarnation;
     type Body<'a> = ApplyRows<'a>;
     type Reply<'a> = ();
 
@@ -197,19 +198,20 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// be asked.
     pub(in crate::cluster) async fn check_fits(&self, state: &State<'e, F::Port>) -> Result<(), Error> {
         let (room, most) = (self.room(), self.endpoint().capabilities().max_message_bytes);
-        let is_remote = |row: &&Row| row.is_written() && row.owner != self.id();
+        let written = state.rows.iter().filter(|row| row.is_written());
+        let remote = written.map(|row| (state.node_at(row.shard), row)).filter(|(node, _)| *node != self.id());
         // Bytes of the nodes that carry them out whole.
         let mut whole: SmallVec<[(NodeId, usize); 4]> = SmallVec::new();
-        for row in state.rows.iter().filter(is_remote) {
+        for (node, row) in remote {
             let bytes = row.changed_bytes();
             if bytes > room {
                 return Err(ClusterError::RowTooLong { table: self.table_name(row.table), most }.into());
             }
-            match whole.iter_mut().find(|(node, _)| *node == row.owner) {
+            match whole.iter_mut().find(|(known, _)| *known == node) {
                 Some((_, sum)) => *sum += bytes,
                 None => {
-                    self.greet(row.owner).await.map_err(|error| state.not_greeted(row.owner, error))?;
-                    whole.push((row.owner, bytes));
+                    self.greet(node).await.map_err(|error| state.not_greeted(node, error))?;
+                    whole.push((node, bytes));
                 }
             }
         }
@@ -226,7 +228,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         parts.clear();
         let is_left = |row: &Row| row.is_written() && row.hold != Hold::Sent;
         parts.rows.extend(state.rows.iter().zip(0..).filter(|(row, _)| is_left(row)).map(|(_, number)| number));
-        let by_whom = |row: u32| (state.rows[row as usize].owner, state.is_written_by_verbs(row));
+        let by_whom = |row: u32| (state.node_of(row), state.is_written_by_verbs(row));
         if !parts.rows.is_sorted_by_key(|row| by_whom(*row)) {
             parts.rows.sort_unstable_by_key(|row| (by_whom(*row), *row));
         }

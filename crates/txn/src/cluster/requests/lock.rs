@@ -3,7 +3,7 @@
 use drtm_kv::{Handle, Holder, Version};
 use drtm_rdma::{Cost, Fabric, Port, rpc::RpcError};
 
-use super::{Answer, On, Request, Serving, TxRequest};
+use super::{Answer, Binds, On, Request, Serving, TxRequest};
 use crate::{
     Conflict, Error,
     cluster::{
@@ -105,6 +105,7 @@ pub(in crate::cluster) enum Unlock {}
 impl Request for Unlock {
     const NUMBER: u16 = 9;
     const COST: Option<Cost> = Some(Cost::Lock);
+    const BINDS: Binds = Binds::Incarnation;
     type Body<'a> = UnlockRow;
     type Reply<'a> = ();
 

@@ -3,7 +3,7 @@
 use drtm_kv::Holder;
 use drtm_rdma::{Cost, Fabric, Port};
 
-use super::{About, Answer, On, Request, Serving, TxRequest};
+use super::{About, Answer, Binds, On, Request, Serving, TxRequest};
 use crate::{
     Error,
     cluster::{
@@ -27,6 +27,7 @@ pub(in crate::cluster) enum OpenRing {}
 impl Request for OpenRing {
     const NUMBER: u16 = 22;
     const COST: Option<Cost> = Some(Cost::Update);
+    const BINDS: Binds = Binds::Incarnation;
     type Body<'a> = OpenRingFor;
     type Reply<'a> = RingPlace;
 
@@ -43,6 +44,7 @@ pub(in crate::cluster) enum Append {}
 impl Request for Append {
     const NUMBER: u16 = 23;
     const COST: Option<Cost> = Some(Cost::Update);
+    const BINDS: Binds = Binds::Incarnation;
     type Body<'a> = AppendTo<'a>;
     type Reply<'a> = u64;
 
@@ -59,6 +61,7 @@ pub(in crate::cluster) enum Settle {}
 impl Request for Settle {
     const NUMBER: u16 = 24;
     const COST: Option<Cost> = None;
+    const BINDS: Binds = Binds::Incarnation;
     type Body<'a> = SettleUpTo;
     type Reply<'a> = u64;
 

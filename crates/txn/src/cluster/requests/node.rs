@@ -3,20 +3,21 @@
 use drtm_htm::Engine;
 use drtm_rdma::{Cost, Fabric, Port};
 
-use super::{About, Answer, On, Request, Serving, TxRequest};
+use super::{About, Answer, Binds, On, Request, Serving, TxRequest};
 use crate::{
     Error,
     cluster::{
         Refusal,
         shared::VERSION,
         state::State,
+        view::View,
         wire::{messages, parts::Welcome},
     },
 };
 
 messages! {
     /// Introduces a node: what it believes the cluster to be.
-    Hello<'a> { version: u32, engine: &'a str, protocol: &'a str, tables: &'a str, }
+    Hello<'a> { version: u32, engine: &'a str, protocol: &'a str, tables: &'a str, view: View, }
     /// An owner's line: its snapshot number, and its count of changes.
     LineIs { epoch: u64, count: u64, }
 }
@@ -27,6 +28,7 @@ pub(in crate::cluster) enum Introduce {}
 impl Request for Introduce {
     const NUMBER: u16 = 1;
     const COST: Option<Cost> = None;
+    const BINDS: Binds = Binds::Nothing;
     type Body<'a> = Hello<'a>;
     type Reply<'a> = Welcome;
 
@@ -36,10 +38,15 @@ impl Request for Introduce {
         if let (Some(access), Some(incarnation)) = (&node.home.access, worker.endpoint().presence(caller).here()) {
             access.meet(caller, incarnation.0);
         }
-        let Hello { version, engine, protocol, tables } = hello;
+        let Hello { version, engine, protocol, tables, view } = hello;
         let is_alike =
             (version, engine, protocol, tables) == (VERSION, node.engine_name(), node.protocol.name, &node.described);
-        if is_alike { Ok(node.welcome()) } else { Err(Refusal::Other) }
+        if !is_alike {
+            return Err(Refusal::Other);
+        }
+        // The caller may know a newer view.
+        node.install(view).map_err(|_| Refusal::Other)?;
+        Ok(node.welcome())
     }
 }
 
@@ -49,6 +56,7 @@ pub(in crate::cluster) enum Clock {}
 impl Request for Clock {
     const NUMBER: u16 = 21;
     const COST: Option<Cost> = None;
+    const BINDS: Binds = Binds::Incarnation;
     type Body<'a> = ();
     type Reply<'a> = u64;
 
@@ -112,6 +120,7 @@ pub(in crate::cluster) enum Durable {}
 impl Request for Durable {
     const NUMBER: u16 = 25;
     const COST: Option<Cost> = Some(Cost::Lock);
+    const BINDS: Binds = Binds::Incarnation;
     type Body<'a> = u64;
     type Reply<'a> = u64;
 

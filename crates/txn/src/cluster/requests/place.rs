@@ -4,7 +4,7 @@ use drtm_kv::{Current, Handle, Holder, KvError, NoValue, ReadEntry, Version};
 use drtm_rdma::{Cost, Fabric, Port};
 use smallvec::SmallVec;
 
-use super::{Answer, On, Request, Serving, TxRequest};
+use super::{Answer, Binds, On, Request, Serving, TxRequest};
 use crate::{
     Error,
     cluster::{
@@ -77,8 +77,9 @@ impl TxRequest for Place {
     }
 
     fn answered<P: Port>(state: &mut State<'_, P>, number: u32, placed: Placed) -> Result<(), Error> {
+        let node = state.node_of(number);
         let row = &mut state.rows[number as usize];
-        let node = row.owner;
+        let head = state.view.head(row.shard);
         (row.place, row.seen) = (state::Place::At(placed.at), placed.version);
         row.sight = if row.sight == Sight::Read { Sight::Read } else { Sight::Known };
         if placed.is_made {
@@ -90,7 +91,7 @@ impl TxRequest for Place {
                 row.op = Op::Publish(value);
             }
         }
-        state.guards.shift(node, &placed.shifts);
+        state.guards.shift(head, &placed.shifts);
         state.owner(node).has_count(placed.count);
         Ok(())
     }
@@ -102,6 +103,7 @@ pub(in crate::cluster) enum Reap {}
 impl Request for Reap {
     const NUMBER: u16 = 10;
     const COST: Option<Cost> = Some(Cost::Insert);
+    const BINDS: Binds = Binds::Incarnation;
     type Body<'a> = ReapRow<'a>;
     type Reply<'a> = ();
 

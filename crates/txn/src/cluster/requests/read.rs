@@ -171,7 +171,7 @@ impl<P: Port> State<'_, P> {
     /// Notes what was found of a row.
     pub(super) fn note_found(&mut self, number: u32, found: &Found<'_>) -> Result<(), Error> {
         let row = &mut self.rows[number as usize];
-        let (node, was_at, was_read) = (row.owner, row.at(), row.is_read());
+        let (shard, was_at, was_read) = (row.shard, row.at(), row.is_read());
         match found.is {
             Is::Record { at, version, value } => {
                 if was_read && (was_at != Some(at) || row.seen != version) {
@@ -191,7 +191,7 @@ impl<P: Port> State<'_, P> {
                 // It may have been locked when it was looked for before, and is gone.
                 row.place = Place::Nowhere;
                 if !row.is_final {
-                    self.guards.note(node, absence);
+                    self.guards.note(self.view.head(shard), absence);
                 }
             }
             Is::Locked(at) => {
@@ -203,7 +203,7 @@ impl<P: Port> State<'_, P> {
         }
         // What stays as it is need not be looked at again.
         row.sight = if row.is_final { Sight::Known } else { Sight::Read };
-        self.owner(node).has_count(found.count);
+        self.owner(self.node_at(shard)).has_count(found.count);
         Ok(())
     }
 }

@@ -189,15 +189,16 @@ fn list<'p, S: Config>(
 impl<P: Port> State<'_, P> {
     /// Adds the rows of a hash table's keys, which are looked up afterwards.
     fn note_listed(&mut self, number: u32, listed: &Scanned<'_>) -> Result<(), Error> {
-        let Span { table, owner, is_final, low, .. } = self.spans[number as usize];
+        let Span { table, shard, is_final, low, .. } = self.spans[number as usize];
         let Scanned { next, classes, .. } = *listed;
         let low_before = if let Bound::Included(key) = low { Some(key.in_bytes(&self.arena.keys)) } else { None };
         let is_further = low_before.is_none_or(|low| low < KeyRef::Word(next));
         if !listed.is_whole && !is_further {
-            return Err(ClusterError::Nonsense { node: owner, what: "a list of keys that does not go on" }.into());
+            let node = self.node_at(shard);
+            return Err(ClusterError::Nonsense { node, what: "a list of keys that does not go on" }.into());
         }
         for ScannedRow { key, .. } in listed.rows.iter() {
-            let row = self.row(table, key, owner)?;
+            let row = self.row_of_range(table, key, shard)?;
             self.rows[row as usize].is_final = is_final;
         }
         let (low, high) = (self.arena.keep_key(KeyRef::Word(next))?, self.arena.keep_key(KeyRef::Word(classes))?);
@@ -219,10 +220,11 @@ impl TxRequest for Scan {
     }
 
     fn answered<P: Port>(state: &mut State<'_, P>, number: u32, scanned: Scanned<'_>) -> Result<(), Error> {
-        let Span { table, owner, is_final, .. } = state.spans[number as usize];
-        state.owner(owner).has_count(scanned.count);
+        let Span { table, shard, is_final, .. } = state.spans[number as usize];
+        let node = state.node_at(shard);
+        state.owner(node).has_count(scanned.count);
         if !is_final {
-            scanned.passed.iter().for_each(|absence| state.guards.note(owner, *absence));
+            scanned.passed.iter().for_each(|absence| state.guards.note(state.view.head(shard), *absence));
         }
         if scanned.classes > 0 {
             return state.note_listed(number, &scanned);
@@ -230,9 +232,9 @@ impl TxRequest for Scan {
         let mut has_some = false;
         for ScannedRow { key, at, version, value } in scanned.rows.iter() {
             if !state.spans[number as usize].has(key, &state.arena.keys) {
-                return Err(ClusterError::Nonsense { node: owner, what: "a row that is not of the range" }.into());
+                return Err(ClusterError::Nonsense { node, what: "a row that is not of the range" }.into());
             }
-            let row = state.row(table, key, owner)?;
+            let row = state.row_of_range(table, key, shard)?;
             let key = state.rows[row as usize].key;
             state.spans[number as usize].has_read(row, key);
             has_some = true;
@@ -244,7 +246,7 @@ impl TxRequest for Scan {
             }
         }
         if !scanned.is_whole && !has_some {
-            return Err(ClusterError::Nonsense { node: owner, what: "no rows, and more to come" }.into());
+            return Err(ClusterError::Nonsense { node, what: "no rows, and more to come" }.into());
         }
         state.spans[number as usize].is_whole = scanned.is_whole;
         Ok(())

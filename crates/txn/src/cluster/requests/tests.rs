@@ -1,13 +1,19 @@
 //! No bytes that a node sends make another one panic, and each value has one encoding.
 
 use drtm_kv::{BucketVersion, Handle, Version};
-use drtm_rdma::rpc::{Decode, Encode, Reader};
+use drtm_rdma::{
+    Incarnation, NodeId,
+    rpc::{Decode, Encode, Reader},
+};
 use proptest::prelude::*;
 
 use super::{Request, decode_as_all};
 use crate::{
     Durability,
-    cluster::wire::{Wire, parts::Welcome},
+    cluster::{
+        view::View,
+        wire::{Wire, parts::Welcome},
+    },
     memory::storage::{Absence, KeyRef},
 };
 
@@ -48,7 +54,15 @@ fn messages([count, at, version, other]: [u64; 4], value: &[u8]) -> Vec<Vec<u8>>
     let (at, version) = (Handle::from_word(at), Version::from_word(version));
     let absence = Absence::Bucket(BucketVersion::from_words(count, other));
     let durability = [None, Some(Durability::Async), Some(Durability::Sync)][other as usize % 3];
-    let welcome = Welcome { region: other as u16, line: count, durability, tables: vec![None, Some(other)] };
+    let view = View::fixed(&[NodeId(1), NodeId(other as u16 | 2)], 3, 1).expect("a view");
+    let welcome = Welcome {
+        incarnation: Incarnation(7),
+        view,
+        region: other as u16,
+        line: count,
+        durability,
+        tables: vec![None, Some(other)],
+    };
     let row = |key: KeyRef<'_>| {
         put(&[&|into| key.put(into), &|into| at.put(into), &|into| version.put(into), &|into| value.encode(into)])
     };

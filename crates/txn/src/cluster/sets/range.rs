@@ -43,10 +43,9 @@ impl<P: Port> State<'_, P> {
     pub(in crate::cluster) fn scans(&mut self) -> Asks {
         let mut asks = Asks::new();
         for number in 0..self.ranges.len() {
-            let FetchedRange { table, bounds, way, ref nodes, most, is_final, ref spans, .. } = self.ranges[number];
+            let FetchedRange { table, bounds, way, reach, most, is_final, ref spans, .. } = self.ranges[number];
             if spans.is_empty() {
-                let nodes = nodes.clone();
-                self.ranges[number].spans = self.add_spans(table, bounds, way, &nodes, (most, is_final));
+                self.ranges[number].spans = self.add_spans(table, bounds, way, reach, (most, is_final));
             }
             asks.extend(self.first_of(number, most).1);
         }

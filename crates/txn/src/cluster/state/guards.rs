@@ -2,22 +2,24 @@
 
 use std::hash::{Hash, Hasher};
 
-use drtm_rdma::NodeId;
-
 use super::finder::{Finder, INDEX_FROM};
-use crate::{cluster::wire::parts::Shifted, memory::storage::Absence};
+use crate::{
+    cluster::{shard::ShardId, wire::parts::Shifted},
+    memory::storage::Absence,
+};
 
-/// A guard at an owner: no key has come to where one was missing as long as it holds.
+/// A guard: no key has come to where one was missing as long as it holds. Shards of one node share
+/// its tables, and so their guards, which have the name of the first of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cluster) struct Guard {
-    pub(in crate::cluster) owner: NodeId,
+    pub(in crate::cluster) head: ShardId,
     pub(in crate::cluster) absence: Absence,
 }
 
 impl Guard {
     fn hash(&self) -> u64 {
         let mut hasher = rustc_hash::FxHasher::default();
-        self.owner.0.hash(&mut hasher);
+        self.head.0.hash(&mut hasher);
         match &self.absence {
             Absence::Bucket(bucket) => bucket.to_words().hash(&mut hasher),
             Absence::Leaf(leaf) => leaf.hash(&mut hasher),
@@ -56,9 +58,9 @@ impl Guards {
     }
 
     /// Notes that no key was found where this guard is.
-    pub(in crate::cluster) fn note(&mut self, owner: NodeId, absence: Absence) {
+    pub(in crate::cluster) fn note(&mut self, head: ShardId, absence: Absence) {
         self.noted += 1;
-        self.add(Guard { owner, absence });
+        self.add(Guard { head, absence });
     }
 
     fn add(&mut self, guard: Guard) {
@@ -79,15 +81,15 @@ impl Guards {
         self.finder.find(guard.hash(), |number| all[number as usize] == *guard)
     }
 
-    /// Replaces guards that the transaction's own insertion at an owner has changed, so that it is
+    /// Replaces guards that the transaction's own insertion at a node has changed, so that it is
     /// not taken for another's.
-    pub(in crate::cluster) fn shift(&mut self, owner: NodeId, shifts: &[Shifted]) {
+    pub(in crate::cluster) fn shift(&mut self, head: ShardId, shifts: &[Shifted]) {
         if self.all.is_empty() {
             return;
         }
         let mut changed: smallvec::SmallVec<[(u32, Absence); 2]> = smallvec::SmallVec::new();
         for shift in shifts {
-            let before = self.find(&Guard { owner, absence: shift.before });
+            let before = self.find(&Guard { head, absence: shift.before });
             changed.extend(before.map(|number| (number, shift.after)));
         }
         for (number, after) in changed {
@@ -100,9 +102,9 @@ impl Guards {
         // Where some of a guard's keys belong now that it was divided.
         for shift in shifts {
             if let Some(absence) = shift.split_off
-                && self.find(&Guard { owner, absence: shift.after }).is_some()
+                && self.find(&Guard { head, absence: shift.after }).is_some()
             {
-                self.add(Guard { owner, absence });
+                self.add(Guard { head, absence });
             }
         }
     }
@@ -125,20 +127,20 @@ mod tests {
         fn own_insertions_replace_guards(steps in prop::collection::vec((0..3_u16, 0..40_u64, 0..40_u64, any::<Option<u8>>()), 0..100)) {
             let (mut guards, mut model) = (Guards::default(), Vec::<Guard>::new());
             for (owner, before, after, split) in steps {
-                let owner = NodeId(owner);
-                let of = |version| Guard { owner, absence: absence(version) };
+                let head = ShardId(owner);
+                let of = |version| Guard { head, absence: absence(version) };
                 let add = |model: &mut Vec<Guard>, guard| if !model.contains(&guard) { model.push(guard) };
                 if before % 2 == 0 {
-                    guards.note(owner, absence(before));
+                    guards.note(head, absence(before));
                     add(&mut model, of(before));
                 } else {
                     let split_off = split.map(|version| absence(u64::from(version)));
-                    guards.shift(owner, &[Shifted { before: absence(before - 1), after: absence(after), split_off }]);
+                    guards.shift(head, &[Shifted { before: absence(before - 1), after: absence(after), split_off }]);
                     if let Some(guard) = model.iter_mut().find(|guard| **guard == of(before - 1)) {
                         *guard = of(after);
                     }
                     if let Some(absence) = split_off && model.contains(&of(after)) {
-                        add(&mut model, Guard { owner, absence });
+                        add(&mut model, Guard { head, absence });
                     }
                 }
                 // Which of two that have become equal is replaced does not matter.

@@ -6,15 +6,19 @@
 use std::{
     collections::BTreeMap,
     ops::{Bound, Range, RangeBounds as _},
+    rc::Rc,
 };
 
-use drtm_rdma::{NodeId, Port};
+use drtm_rdma::Port;
 use smallvec::SmallVec;
 
 use super::{State, finder::step};
 use crate::{
     Error,
-    cluster::ask::{Ask, Asks},
+    cluster::{
+        ask::{Ask, Asks},
+        shard::{Reach, ShardId},
+    },
     memory::{arena::ArenaKey, storage::KeyRef},
     tx::position::{Ends, Way},
 };
@@ -22,11 +26,12 @@ use crate::{
 /// From how many written rows on those of a range are found by an index.
 const INDEX_FROM: usize = if cfg!(test) { 4 } else { 64 };
 
-/// A range of an owner's rows that is being read.
+/// A range that is being read, as far as one node has its rows.
 #[derive(Clone, Debug)]
 pub(in crate::cluster) struct Span {
     pub(in crate::cluster) table: u16,
-    pub(in crate::cluster) owner: NodeId,
+    /// The shard that has the rows, or the first of the node's.
+    pub(in crate::cluster) shard: ShardId,
     /// Where the rows begin and end that were not read yet.
     pub(in crate::cluster) low: Bound<ArenaKey>,
     pub(in crate::cluster) high: Bound<ArenaKey>,
@@ -129,21 +134,22 @@ impl<P: Port> State<'_, P> {
         Ok([keep(low)?, keep(high)?])
     }
 
-    /// Adds the parts of a range that these nodes have, of which so many rows are wanted at once.
-    /// Returns their numbers.
+    /// Adds the parts of a range that nodes have, of which so many rows are wanted at once: shards
+    /// of one node are read together. Returns their numbers.
     pub(in crate::cluster) fn add_spans(
         &mut self,
         table: u16,
         [low, high]: [Bound<ArenaKey>; 2],
         way: Way,
-        nodes: &[NodeId],
+        reach: Reach,
         (most, is_final): (usize, bool),
     ) -> Range<usize> {
         let (first, most) = (self.spans.len(), u32::try_from(most).unwrap_or(u32::MAX));
-        for owner in nodes.iter().copied() {
-            self.owner(owner);
+        self.add_owners(reach);
+        let view = Rc::clone(&self.view);
+        for shard in view.heads_of(reach) {
             let rows = Vec::new();
-            self.spans.push(Span { table, owner, low, high, way, most, is_final, is_whole: false, rows });
+            self.spans.push(Span { table, shard, low, high, way, most, is_final, is_whole: false, rows });
         }
         first..self.spans.len()
     }

@@ -16,9 +16,11 @@
 //! What a transaction must undo follows from `Hold` alone, whenever its future is dropped.
 
 use drtm_kv::{Handle, Location, Version};
-use drtm_rdma::NodeId;
 
-use crate::memory::arena::{ArenaKey, ArenaRange};
+use crate::{
+    cluster::shard::ShardId,
+    memory::arena::{ArenaKey, ArenaRange},
+};
 
 /// What a transaction does to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +91,9 @@ pub(in crate::cluster) enum Hold {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cluster) struct Row {
     pub(in crate::cluster) table: u16,
-    pub(in crate::cluster) owner: NodeId,
+    /// The shard that it is in. A row that was only found in a range has the first shard of its
+    /// node, until the transaction writes it.
+    pub(in crate::cluster) shard: ShardId,
     pub(in crate::cluster) key: ArenaKey,
     pub(in crate::cluster) place: Place,
     /// The version that the record had.
@@ -109,10 +113,10 @@ pub(in crate::cluster) struct Row {
 }
 
 impl Row {
-    pub(super) fn new(table: u16, owner: NodeId, key: ArenaKey) -> Self {
+    pub(super) fn new(table: u16, shard: ShardId, key: ArenaKey) -> Self {
         Self {
             table,
-            owner,
+            shard,
             key,
             place: Place::Nowhere,
             seen: Version::default(),
@@ -135,7 +139,7 @@ impl Row {
             _ => Place::Nowhere,
         };
         let Self { seen, intent, is_contended, is_final, .. } = *self;
-        Self { place, seen, intent, is_contended, is_final, ..Self::new(self.table, self.owner, self.key) }
+        Self { place, seen, intent, is_contended, is_final, ..Self::new(self.table, self.shard, self.key) }
     }
 
     /// Returns its record's handle, if it is known to have one.

@@ -17,7 +17,9 @@ use crate::{
 type Local<'e> = State<'e, LocalPort<NoHtm>>;
 
 fn state<'e>() -> Local<'e> {
-    State::new(Holder::new(0, 0, 0, 0), WAYS[0])
+    let owners: Vec<NodeId> = (0..4).map(NodeId).collect();
+    let view = View::fixed(&owners, owners.len(), 0).expect("a view");
+    State::new(Holder::new(0, 0, 0, 0), WAYS[0], Rc::new(view))
 }
 
 const ALL: [Bound<ArenaKey>; 2] = [Bound::Unbounded, Bound::Unbounded];
@@ -52,7 +54,7 @@ proptest! {
                 model.push(kept);
                 model.len() - 1
             });
-            prop_assert_eq!(state.row(table, key, NodeId(0)).expect("few bytes"), expected as u32);
+            prop_assert_eq!(state.row(table, key, ShardId(0)).expect("few bytes"), expected as u32);
         }
     }
 }
@@ -73,15 +75,15 @@ fn what_may_have_come_round_is_not_valid() {
 fn steps_of_each(rows: u64) -> u64 {
     let (mut state, before) = (state(), STEPS.get());
     let guard = |version| Absence::Bucket(BucketVersion::from_words(64, version));
-    let span = state.add_spans(0, ALL, Way::Up, &[NodeId(0)], (usize::MAX, false)).start;
+    let span = state.add_spans(0, ALL, Way::Up, Reach::One(ShardId(0)), (usize::MAX, false)).start;
     for key in 0..rows {
         for _ in 0..2 {
-            state.row(0, KeyRef::Word(key), NodeId(0)).expect("few bytes");
+            state.row(0, KeyRef::Word(key), ShardId(0)).expect("few bytes");
         }
         // Each insertion changes one guard, and divides another.
-        state.guards.note(NodeId(0), guard(2 * key));
+        state.guards.note(ShardId(0), guard(2 * key));
         let split_off = Some(guard(u64::from(u32::MAX) - key));
-        state.guards.shift(NodeId(0), &[Shifted { before: guard(2 * key), after: guard(2 * key + 1), split_off }]);
+        state.guards.shift(ShardId(0), &[Shifted { before: guard(2 * key), after: guard(2 * key + 1), split_off }]);
         match key % 2 {
             0 => put(&mut state, key as u32),
             _ => read(&mut state, span, key as u32),
@@ -123,13 +125,13 @@ proptest! {
         let mut open = Vec::new();
         let mut taken = BTreeSet::new();
         for (owner, (keys, page)) in (0..).zip(&owners) {
-            let span = state.add_spans(0, bounds, way, &[NodeId(owner)], (limit, false)).start;
+            let span = state.add_spans(0, bounds, way, Reach::One(ShardId(owner)), (limit, false)).start;
             let mut keys: Vec<u64> = keys.iter().copied().filter(|key| (low..high).contains(key) && taken.insert(*key)).collect();
             if is_back {
                 keys.reverse();
             }
             for key in keys.iter().take(*page) {
-                let row = state.row(0, KeyRef::Word(*key), NodeId(owner)).expect("few bytes");
+                let row = state.row(0, KeyRef::Word(*key), ShardId(owner)).expect("few bytes");
                 read(&mut state, span, row);
             }
             state.spans[span].is_whole = *page >= keys.len();
@@ -139,7 +141,7 @@ proptest! {
             }
         }
         for (key, is_put) in &written {
-            let row = state.row(0, KeyRef::Word(*key), NodeId(0)).expect("few bytes");
+            let row = state.row(0, KeyRef::Word(*key), ShardId(0)).expect("few bytes");
             if *is_put {
                 put(&mut state, row);
                 if (low..high).contains(key) {

@@ -5,22 +5,22 @@
 //! only so many rows are wanted, an owner is asked again only if it may have one before the last of
 //! these.
 
-use std::ops::Bound;
+use std::{ops::Bound, rc::Rc};
 
-use drtm_rdma::{Fabric, NodeId, Phase};
+use drtm_rdma::{Fabric, Phase};
 
 use super::{ClusterTx, PATIENCE};
 use crate::{
     Codec, Config, Error, Flow, Key, KeyRange, Ordered, Sorted, Stored, Table,
     cluster::{
-        places::Asked,
         ranges::FetchedRange,
-        state::{Intent, Op},
+        shard::Reach,
+        state::{Intent, Op, Row},
     },
     memory::arena::ArenaKey,
     schema::table::Kind,
     tx::{
-        nodes::{Nodes as _, Reach},
+        nodes::{Nodes as _, Reach as Ranged},
         position::Way,
     },
 };
@@ -52,8 +52,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
             let number = self.range_to_fetch(rows, range, way)?;
             return self.state().rows_of_range(number, limit);
         }
-        let (table, nodes, bounds) = self.bounds_of(rows, range)?;
-        self.scan_within(table, &nodes, bounds, (way, limit)).await
+        let (table, reach, bounds) = self.bounds_of(rows, range)?;
+        self.scan_within(table, reach, bounds, (way, limit)).await
     }
 
     /// Reads the first rows between bounds, or the keys of a hash table. Returns the numbers of the
@@ -61,12 +61,12 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
     async fn scan_within(
         &mut self,
         table: u16,
-        nodes: &[NodeId],
+        reach: Reach,
         bounds: [Bound<ArenaKey>; 2],
         (way, limit): (Way, usize),
     ) -> Result<Vec<u32>, Error> {
         let is_final = self.worker.served(table)?.is_replicated;
-        let spans = self.state().add_spans(table, bounds, way, nodes, (limit, is_final));
+        let spans = self.state().add_spans(table, bounds, way, reach, (limit, is_final));
         let (mut tries, mut has_read) = (0, false);
         loop {
             let (found, asks) = self.state().first_rows(table, bounds, way, spans.clone(), limit);
@@ -92,12 +92,12 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
             return self.scan(table.as_ordered(), .., Way::Up, usize::MAX).await;
         }
         let number = Self::number_of(table.database, table.number)?;
-        let (nodes, everything) = (self.worker.nodes_of(number, None)?, [Bound::Unbounded; 2]);
+        let (reach, everything) = (self.worker.reach_of(number, None)?, [Bound::Unbounded; 2]);
         if self.is_on_fetched {
-            let range = self.bounds_to_fetch(number, nodes, everything, (Way::Up, usize::MAX))?;
+            let range = self.bounds_to_fetch(number, reach, everything, (Way::Up, usize::MAX))?;
             self.state().rows_of_range(range, usize::MAX)?;
         } else {
-            self.scan_within(number, &nodes, everything, (Way::Up, usize::MAX)).await?;
+            self.scan_within(number, reach, everything, (Way::Up, usize::MAX)).await?;
         }
         let rows = self.state().rows.iter().zip(0..).filter(|(row, _)| row.table == number);
         let rows: Vec<u32> = rows.map(|(_, row)| row).collect();
@@ -112,9 +112,19 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
             if self.is_on_fetched {
                 self.use_fetched(*row, Intent::Write)?;
             }
+            self.name_shard(*row)?;
             self.write(*row, Op::Remove).await?;
         }
         Ok(rows.len() as u64)
+    }
+
+    /// Finds out the shard of a row that was found in a range.
+    fn name_shard(&mut self, row: u32) -> Result<(), Error> {
+        let worker = Rc::clone(&self.worker);
+        let state = self.state();
+        let Row { table, key, .. } = state.rows[row as usize];
+        state.rows[row as usize].shard = worker.shard_of(table, key.in_bytes(&state.arena.keys))?;
+        Ok(())
     }
 
     /// Shows rows of a range that were found.
@@ -137,17 +147,17 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         Ok(())
     }
 
-    /// Returns the table that a range goes through, the nodes that have rows of it, and its ends.
+    /// Returns the table that a range goes through, the shards that have rows of it, and its ends.
     fn bounds_of<R: Sorted>(
         &mut self,
         rows: R,
         range: impl KeyRange<R::Key>,
-    ) -> Result<(u16, Asked, [Bound<ArenaKey>; 2]), Error> {
+    ) -> Result<(u16, Reach, [Bound<ArenaKey>; 2]), Error> {
         let (database, number) = rows.scanned();
         let table = Self::number_of(database, number)?;
-        let Reach { ends, by } = R::reach(range);
-        let nodes = self.worker.nodes_of(table, by.as_ref().unwrap_or(&ends).only())?;
-        Ok((table, nodes, self.state().keep_ends(&ends)?))
+        let Ranged { ends, by } = R::reach(range);
+        let reach = self.worker.reach_of(table, by.as_ref().unwrap_or(&ends).only())?;
+        Ok((table, reach, self.state().keep_ends(&ends)?))
     }
 
     /// Returns the number of a range that is fetched before the body runs, which is added if it is
@@ -158,8 +168,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         range: impl KeyRange<R::Key>,
         way: Way,
     ) -> Result<usize, Error> {
-        let (table, nodes, bounds) = self.bounds_of(rows, range)?;
-        self.bounds_to_fetch(table, nodes, bounds, (way, 1))
+        let (table, reach, bounds) = self.bounds_of(rows, range)?;
+        self.bounds_to_fetch(table, reach, bounds, (way, 1))
     }
 
     /// Returns the number of a range between bounds that is fetched before the body runs, which is
@@ -167,7 +177,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
     fn bounds_to_fetch(
         &mut self,
         table: u16,
-        nodes: Asked,
+        reach: Reach,
         bounds: [Bound<ArenaKey>; 2],
         (way, most): (Way, usize),
     ) -> Result<usize, Error> {
@@ -178,10 +188,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
             state.ranges[known].is_used = true;
             return Ok(known);
         }
-        for node in nodes.iter().copied() {
-            state.owner(node);
-        }
-        state.ranges.push(FetchedRange { table, bounds, way, nodes, most, is_final, spans: 0..0, is_used: true });
+        state.add_owners(reach);
+        state.ranges.push(FetchedRange { table, bounds, way, reach, most, is_final, spans: 0..0, is_used: true });
         Ok(state.ranges.len() - 1)
     }
 }

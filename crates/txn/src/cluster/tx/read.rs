@@ -33,8 +33,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         let number = Self::number_of(table.database, table.number)?;
         let mut buffer = std::mem::take(&mut self.state().arena.key);
         let key = encode(key, &mut buffer);
-        let owner = self.worker.owner_of(number, key);
-        let row = owner.and_then(|owner| self.state().row(number, key, owner));
+        let shard = self.worker.shard_of(number, key);
+        let row = shard.and_then(|shard| self.state().row(number, key, shard));
         self.state().arena.key = buffer;
         let row = row?;
         if self.worker.served(number)?.is_replicated {
@@ -124,7 +124,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
         keys: impl IntoIterator<Item = impl AsKey<K>>,
     ) -> Result<(), Error> {
         let rows = self.rows_of(table, keys)?;
-        match &self.state {
+        match &mut self.state {
             Some(state) => self.worker.locate(state, &rows).await,
             None => Ok(()),
         }

@@ -60,8 +60,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'_, F, S> {
             let row_of = |entry: Entry<'_>| {
                 let mut by = Vec::new();
                 let index = worker.index(entry.index).ok_or(Error::OtherDatabase)?;
-                let owner = worker.owner_of(entry.index, index.by(entry.key, &mut by)?)?;
-                state.row(entry.index, entry.key, owner)
+                let shard = worker.shard_of(entry.index, index.by(entry.key, &mut by)?)?;
+                state.row(entry.index, entry.key, shard)
             };
             all.map(row_of).collect()
         };

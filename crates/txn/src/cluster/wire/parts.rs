@@ -1,11 +1,15 @@
 //! What requests say, and what more than their own files knows.
 
 use drtm_kv::{GuardChange, Handle};
-use drtm_rdma::rpc::{Decode, DecodeError, Encode, Reader};
+use drtm_rdma::{
+    Incarnation,
+    rpc::{Decode, DecodeError, Encode, Reader},
+};
 
 use super::{Wire, messages};
 use crate::{
     Durability,
+    cluster::view::View,
     memory::storage::{Absence, KeyRef, Shift},
 };
 
@@ -65,6 +69,10 @@ impl From<Shift> for Shifted {
 /// Where an owner's peers find its rows, if they look for them by themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cluster) struct Welcome {
+    /// Which of its lives the owner is in.
+    pub(in crate::cluster) incarnation: Incarnation,
+    /// The view that it is in.
+    pub(in crate::cluster) view: View,
     /// The region of its memory.
     pub(in crate::cluster) region: u16,
     /// Its line: the snapshot number, and how many snapshots are open.
@@ -82,6 +90,8 @@ impl Encode for Welcome {
             Some(Durability::Async) => 1,
             Some(Durability::Sync) => 2,
         };
+        self.incarnation.0.encode(into);
+        self.view.encode(into);
         (self.region, self.line, (durability, self.tables.len() as u16)).encode(into);
         self.tables.iter().for_each(|table| table.encode(into));
     }
@@ -89,6 +99,7 @@ impl Encode for Welcome {
 
 impl<'a> Decode<'a> for Welcome {
     fn decode(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let (incarnation, view) = (Incarnation(Decode::decode(from)?), View::decode(from)?);
         let (region, line, (durability, tables)): (u16, u64, (u8, u16)) = Decode::decode(from)?;
         let durability = match durability {
             0 => None,
@@ -97,7 +108,7 @@ impl<'a> Decode<'a> for Welcome {
             _ => return Err(DecodeError::Invalid { what: "durability" }),
         };
         let tables = (0..tables).map(|_| Decode::decode(from)).collect::<Result<_, _>>()?;
-        Ok(Self { region, line, durability, tables })
+        Ok(Self { incarnation, view, region, line, durability, tables })
     }
 }
 

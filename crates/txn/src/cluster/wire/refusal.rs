@@ -57,10 +57,14 @@ pub enum Refusal {
     /// Its log cannot be written any more.
     #[error("its log cannot be written any more: see its directory, and restart it")]
     LogFailed = 15,
+    /// The request is of another view than the node's, or is for another of its incarnations. The
+    /// requester is given the newer view when it meets the node again.
+    #[error("it is in another view, or another incarnation: run the transaction again")]
+    OtherView = 16,
 }
 
 impl Refusal {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Locked,
         Self::Moved,
         Self::Full,
@@ -76,6 +80,7 @@ impl Refusal {
         Self::ReadOnly,
         Self::Revoked,
         Self::LogFailed,
+        Self::OtherView,
     ];
 
     /// The refusal of a number.
