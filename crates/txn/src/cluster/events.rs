@@ -4,7 +4,10 @@ use std::fmt;
 
 use drtm_rdma::{Incarnation, NodeEvent, NodeId, Presence};
 use parking_lot::Mutex;
-use tokio::sync::broadcast;
+use tokio::sync::broadcast::{
+    self,
+    error::{RecvError, TryRecvError},
+};
 
 use super::Refusal;
 use crate::trace::event;
@@ -98,11 +101,7 @@ impl Events {
     ///
     /// See [`Events`].
     pub async fn next(&mut self) -> Option<ClusterEvent> {
-        match self.0.recv().await {
-            Ok(event) => Some(event),
-            Err(broadcast::error::RecvError::Lagged(count)) => Some(ClusterEvent::Missed { count }),
-            Err(broadcast::error::RecvError::Closed) => None,
-        }
+        received(self.0.recv().await)
     }
 
     /// Waits for the next event, and blocks this thread. `None`: the node is closed.
@@ -115,11 +114,7 @@ impl Events {
     ///
     /// See [`Events`].
     pub fn wait(&mut self) -> Option<ClusterEvent> {
-        match self.0.blocking_recv() {
-            Ok(event) => Some(event),
-            Err(broadcast::error::RecvError::Lagged(count)) => Some(ClusterEvent::Missed { count }),
-            Err(broadcast::error::RecvError::Closed) => None,
-        }
+        received(self.0.blocking_recv())
     }
 
     /// Takes an event, if there is one.
@@ -130,9 +125,17 @@ impl Events {
     pub fn try_next(&mut self) -> Option<ClusterEvent> {
         match self.0.try_recv() {
             Ok(event) => Some(event),
-            Err(broadcast::error::TryRecvError::Lagged(count)) => Some(ClusterEvent::Missed { count }),
+            Err(TryRecvError::Lagged(count)) => Some(ClusterEvent::Missed { count }),
             Err(_) => None,
         }
+    }
+}
+
+fn received(event: Result<ClusterEvent, RecvError>) -> Option<ClusterEvent> {
+    match event {
+        Ok(event) => Some(event),
+        Err(RecvError::Lagged(count)) => Some(ClusterEvent::Missed { count }),
+        Err(RecvError::Closed) => None,
     }
 }
 

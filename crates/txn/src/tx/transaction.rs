@@ -83,7 +83,7 @@ pub trait Transaction: Sealed {
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     ///
     /// async fn length(tx: &mut impl Transaction, notes: Table<u64, Raw>) -> Result<Option<usize>, Error> {
-    ///     tx.put(notes, 7, b"seven").await?;
+    ///     tx.put(notes, 7, *b"seven").await?;
     ///     tx.view(notes, 7, |note| note.len()).await
     /// }
     ///
