@@ -190,14 +190,15 @@ impl Rest {
 fn begin<E: Engine + Default>(nodes: u16, addresses: Addresses, mood: TcpMood) -> (TcpFabric<E>, Arc<Region<E>>, Rest) {
     let rest = Rest { directory: Directory::new(), addresses, mood, incarnations: vec![1; usize::from(nodes)] };
     let engine = E::default();
-    let fabric = TcpFabric::join(engine.clone(), mood.config(rest.addresses, NodeId(0), 1)).expect("a cluster");
+    let fabric = join(&engine, &mood.config(rest.addresses, NodeId(0), 1));
     let memory = fresh(Region::anonymous(engine, 1 << 20).expect("a region"));
     assert_eq!(fabric.register(NodeId(0), Arc::clone(&memory)).expect("room"), RegionId(0));
     (fabric, memory, rest)
 }
 
-/// Joins. A process that another test starts has this one's listeners from its fork to its exec.
-pub(crate) fn join<E: Engine>(engine: &E, config: &TcpConfig) -> TcpFabric<E> {
+/// Joins, or says why not. A process that another test starts has this one's listeners from its fork to its exec,
+/// so that an address may be in use for a moment.
+fn try_join<E: Engine>(engine: &E, config: &TcpConfig) -> Result<TcpFabric<E>, TcpError> {
     let start = std::time::Instant::now();
     loop {
         match TcpFabric::join(engine.clone(), config.clone()) {
@@ -206,9 +207,13 @@ pub(crate) fn join<E: Engine>(engine: &E, config: &TcpConfig) -> TcpFabric<E> {
             {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            outcome => return outcome.expect("the cluster"),
+            outcome => return outcome,
         }
     }
+}
+
+pub(crate) fn join<E: Engine>(engine: &E, config: &TcpConfig) -> TcpFabric<E> {
+    try_join(engine, config).expect("the cluster")
 }
 
 /// Each other node is a process.
@@ -276,7 +281,7 @@ fn be_an_agent() {
     let orders = UnixStream::connect(path).expect("the one that gives orders");
     let incarnation = incarnation.parse().expect("a number");
     let config = TcpMood::from_arguments(mood).config(Addresses::read(addresses), node, incarnation);
-    let fabric = TcpFabric::join(NoHtm, config).expect("the cluster");
+    let fabric = join(&NoHtm, &config);
     let memory = fresh(Region::anonymous(NoHtm, 1 << 20).expect("a region"));
     obey(orders, &fabric, node, memory, || fabric.leave())
 }
@@ -469,19 +474,20 @@ fn a_second_process_with_a_nodes_number_is_refused_by_all() {
     for listens in [elsewhere, everywhere] {
         let config = TcpConfig::new(holder, listens, KEY).incarnation(Incarnation(2)).patience(PATIENCE);
         let config = (0..4).map(NodeId).fold(config, |config, peer| config.peer(peer, addresses.of(peer)));
-        let error = TcpFabric::join(NoHtm, config).expect_err("another has its number");
+        let error = try_join(&NoHtm, &config).expect_err("another has its number");
         assert!(matches!(error, TcpError::OwnAddress { node: NodeId(1), .. }), "{error}");
     }
     // What is not is told by each node that it meets, of which the holder of its number is none.
     for (listens, met) in [(elsewhere, 0), (elsewhere, 2), (everywhere, 0), (everywhere, 2)] {
         let config = TcpConfig::new(holder, listens, KEY).incarnation(Incarnation(2)).patience(PATIENCE);
-        let error = TcpFabric::join(NoHtm, config.peer(NodeId(met), addresses.of(NodeId(met))));
-        let error = error.expect_err("another has its number");
+        let config = config.peer(NodeId(met), addresses.of(NodeId(met)));
+        let error = try_join(&NoHtm, &config).expect_err("another has its number");
         assert!(matches!(error, TcpError::Elsewhere { node, .. } if node == NodeId(met)), "{error}");
     }
     // The holder itself is another node to it, if it is one at all.
     let config = TcpConfig::new(holder, elsewhere, KEY).incarnation(Incarnation(2)).patience(PATIENCE);
-    let error = TcpFabric::join(NoHtm, config.peer(NodeId(5), addresses.of(holder))).expect_err("not node 5");
+    let config = config.peer(NodeId(5), addresses.of(holder));
+    let error = try_join(&NoHtm, &config).expect_err("not node 5");
     assert!(matches!(error, TcpError::Addressee { node: NodeId(5) }), "{error}");
     let endpoint = other.endpoint(NodeId(2)).expect("room");
     for node in [NodeId(0), holder] {
