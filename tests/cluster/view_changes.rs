@@ -70,7 +70,7 @@ fn after_change(protocol: Protocol, kind: Kind) -> (Result<u32, Error>, u32) {
         }
     });
     let moved = block_on(&endpoint, moved);
-    assert_eq!(worker.conflicts(Conflict::View) > 0, runs.get() > 1);
+    assert_eq!(worker.stats().conflicts(Conflict::View) > 0, runs.get() > 1);
     let outcome = moved.map(|()| runs.get());
     let view = client.view().number();
     drop(worker);
@@ -119,7 +119,7 @@ fn rows_are_fetched_in_the_newest_view() {
             block_on(&endpoint, fetch(reads, written));
             assert_eq!(client.view(), owner.node.view(), "{}: {reads:?}, {written:?}", protocol.name);
         }
-        assert_eq!(worker.conflicts(Conflict::View), 3, "{}", protocol.name);
+        assert_eq!(worker.stats().conflicts(Conflict::View), 3, "{}", protocol.name);
         drop(worker);
         owner.end();
     }
@@ -136,7 +136,7 @@ fn an_owner_that_is_behind_gets_the_view() {
     block_on(&endpoint, write()).expect("it is here");
     assert!(client.install(next(&client)).expect("as many shards"));
     block_on(&endpoint, write()).expect("it is told");
-    assert_eq!((owner.node.view().number(), worker.conflicts(Conflict::View)), (2, 0));
+    assert_eq!((owner.node.view().number(), worker.stats().conflicts(Conflict::View)), (2, 0));
     drop(worker);
     owner.end();
 }
@@ -180,7 +180,7 @@ fn a_transaction_that_is_behind_its_own_node_is_not_decided() {
         tx.put(tables.words, 1, &[1; 8][..]).await
     });
     block_on(&endpoint, written).expect("it is here");
-    assert_eq!((runs.get(), worker.conflicts(Conflict::View)), (2, 1));
+    assert_eq!((runs.get(), worker.stats().conflicts(Conflict::View)), (2, 1));
 }
 
 #[test]
@@ -195,10 +195,10 @@ fn requests_to_shards_of_one_node_travel_together() {
     let view = client.view();
     assert_eq!(view.placements().iter().filter(|at| at.primary == NodeId(0)).count(), 8, "eight for an owner");
     let sent = || Phase::ALL.map(|phase| endpoint.counters()[phase].calls).iter().sum::<u64>();
-    let (rounds, before) = (worker.rounds(Phase::Execute).count, sent());
+    let (rounds, before) = (worker.stats().rounds(Phase::Execute).count, sent());
     block_on(&endpoint, read());
     // One to read, and one to validate.
-    assert_eq!((worker.rounds(Phase::Execute).count - rounds, sent() - before), (1, 2));
+    assert_eq!((worker.stats().rounds(Phase::Execute).count - rounds, sent() - before), (1, 2));
     drop(worker);
     owner.end();
 }
