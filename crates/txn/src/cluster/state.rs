@@ -84,7 +84,7 @@ impl Owner {
         }
     }
 
-    /// Returns whether no name can have come round since the transaction began there.
+    /// Returns whether no counter can have wrapped around since the transaction began there.
     fn is_within_round(&self) -> bool {
         self.first.is_none_or(|first| self.last.wrapping_sub(first) < ROUND_TURNS)
     }
@@ -251,8 +251,8 @@ impl<P: Port> State<'_, P> {
         self.forget_index();
     }
 
-    /// Forgets everything but which rows there were, for the next run of a transaction that locks
-    /// them first.
+    /// Forgets what the last run has read and written. Keeps the list of rows and ranges for the
+    /// next run, which locks them first.
     pub(super) fn clear_for_claims(&mut self) {
         self.rows.iter_mut().for_each(|row| *row = row.again());
         self.guards.clear();
@@ -419,7 +419,7 @@ impl<P: Port> State<'_, P> {
         }
     }
 
-    /// Returns whether nothing that was validated can have come round meanwhile.
+    /// Checks that no counter can have wrapped around since the transaction began.
     pub(super) fn check_turns(&self) -> Result<(), Conflict> {
         if self.owners.iter().all(Owner::is_within_round) { Ok(()) } else { Err(Conflict::Validation) }
     }

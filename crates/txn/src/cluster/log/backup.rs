@@ -61,7 +61,7 @@ struct Graves {
 }
 
 impl<E: Engine> Backup<E> {
-    /// A backup of owners, with a log if its replicas have tables there.
+    /// Creates a backup of owners, with a log if its replicas have tables there.
     pub(in crate::cluster) fn new(
         store: &Store<E>,
         ring_bytes: u64,
@@ -230,7 +230,7 @@ impl<E: Engine> Backup<E> {
         }
     }
 
-    /// All rows of an owner whose backup this is, as far as they were applied.
+    /// Returns all rows of an owner, as far as they were applied. `None` if this is not its backup.
     pub(in crate::cluster) fn rows(&self, owner: NodeId) -> Result<Option<Vec<OwnedRow>>, KvError> {
         let applier = self.applier.lock();
         let Some(replica) = applier.replicas.iter().find(|replica| replica.owner == owner) else { return Ok(None) };

@@ -34,7 +34,7 @@ pub(super) struct Producer {
 }
 
 impl Producer {
-    /// The producer of a ring of so many bytes, in which nothing is before `tail`.
+    /// Creates the producer of a ring of so many bytes, whose first record will be at `tail`.
     pub(super) fn new(size: u64, tail: u64) -> Self {
         Self { size, head: tail, tail, reserved: 0, open: VecDeque::new(), told: tail }
     }
@@ -68,7 +68,7 @@ impl Producer {
         while self.open.pop_front_if(|open| open.is_settled).is_some() {}
     }
 
-    /// Up to where all records are decided, or void.
+    /// Returns up to where all records are decided, or void.
     pub(super) fn settled(&self) -> u64 {
         self.open.front().map_or(self.tail, |open| open.position)
     }
@@ -78,7 +78,7 @@ impl Producer {
         self.told = self.told.max(settled);
     }
 
-    /// Whether something is settled of which the backup does not know.
+    /// Returns whether something is settled that the backup was not told.
     pub(super) fn has_news(&self) -> bool {
         self.settled() > self.told
     }
@@ -90,7 +90,7 @@ impl Producer {
         }
     }
 
-    /// Whether the backup has applied everything.
+    /// Returns whether the backup has applied everything.
     pub(super) fn is_drained(&self) -> bool {
         self.head == self.tail
     }

@@ -159,7 +159,7 @@ impl<P: Port> State<'_, P> {
         self.puts.rows.push(row);
     }
 
-    /// Notes that the transaction gives a row no value any more.
+    /// Forgets that the transaction gives a row a value.
     pub(super) fn has_not_put(&mut self, row: u32) {
         if !self.puts.index.is_empty() {
             let row = &self.rows[row as usize];

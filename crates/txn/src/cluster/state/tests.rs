@@ -71,7 +71,7 @@ fn what_may_have_come_round_is_not_valid() {
     assert_eq!(state.check_turns(), Err(Conflict::Validation));
 }
 
-/// What a transaction of so many rows looks at, for each of them.
+/// Returns the steps that a transaction of so many rows takes for each of them.
 fn steps_of_each(rows: u64) -> u64 {
     let (mut state, before) = (state(), STEPS.get());
     let guard = |version| Absence::Bucket(BucketVersion::from_words(64, version));
