@@ -163,7 +163,7 @@ pub(super) struct WorkerClock {
 
 impl WorkerClock {
     /// Sets whose clock is read. Forgets what was read of another node, or in another incarnation.
-    pub(super) fn is_of(&self, node: NodeId, incarnation: Incarnation) {
+    pub(super) fn set_reference(&self, node: NodeId, incarnation: Incarnation) {
         if self.of.replace(Some((node, incarnation))) != Some((node, incarnation)) {
             self.reading.set(None);
             self.is_wrong.set(false);
@@ -171,7 +171,7 @@ impl WorkerClock {
     }
 
     /// Adds a reading. Returns whether it agrees with those before.
-    pub(super) fn takes(&self, reading: Reading, drift: u32) -> bool {
+    pub(super) fn add_reading(&self, reading: Reading, drift: u32) -> bool {
         let known = match self.reading.get() {
             Some(known) => known.and(reading, drift),
             None => Some(reading),
@@ -222,7 +222,7 @@ mod tests {
                 let told = reference.at(truth + there);
                 truth += there + back;
                 let reading = Reading::of_trip(sent, told, own.at(truth), DRIFT);
-                prop_assert!(clock.takes(reading, DRIFT), "no reading is wrong");
+                prop_assert!(clock.add_reading(reading, DRIFT), "no reading is wrong");
                 for later in [0, 1, 1_000_000, 1_000_000_000] {
                     let is = clock.reading.get().expect("it was read").at(own.at(truth + later), DRIFT);
                     let truly = reference.at(truth + later);
@@ -243,7 +243,7 @@ mod tests {
             let found = (0..50_u64).any(|round| {
                 let truth = round * 50_000_000;
                 let told = reference.at(truth + trip / 2);
-                !clock.takes(Reading::of_trip(own.at(truth), told, own.at(truth + trip), DRIFT), DRIFT)
+                !clock.add_reading(Reading::of_trip(own.at(truth), told, own.at(truth + trip), DRIFT), DRIFT)
             });
             prop_assert!(found && clock.is_wrong.get());
         }

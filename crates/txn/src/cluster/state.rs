@@ -69,14 +69,14 @@ impl Owner {
     }
 
     /// Notes a count of changes.
-    pub(super) fn has_count(&mut self, count: u64) {
+    pub(super) fn note_count(&mut self, count: u64) {
         self.first.get_or_insert(count);
         self.last = count;
     }
 
     /// Notes the snapshot number, read after a lock. Of several locks, the greatest was read after
     /// the last.
-    pub(super) fn has_number(&mut self, number: u64, is_plain: bool) {
+    pub(super) fn note_number(&mut self, number: u64, is_plain: bool) {
         match number.cmp(&self.epoch) {
             Ordering::Greater => (self.epoch, self.is_plain) = (number, is_plain),
             Ordering::Equal => self.is_plain &= is_plain,
@@ -414,8 +414,8 @@ impl<P: Port> State<'_, P> {
     pub(super) fn set(&mut self, number: u32, op: Op) {
         self.rows[number as usize].op = op;
         match op {
-            Op::Put(_) | Op::Publish(_) => self.has_put(number),
-            Op::Nothing | Op::Remove => self.has_not_put(number),
+            Op::Put(_) | Op::Publish(_) => self.note_put(number),
+            Op::Nothing | Op::Remove => self.forget_put(number),
         }
     }
 

@@ -80,11 +80,11 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
             return Ok(());
         }
         let met = self.greet(node).await?;
-        self.clock.is_of(node, met);
+        self.clock.set_reference(node, met);
         let sent = self.endpoint().now();
         let told = self.call::<Clock, _>(node, (), Time::from_nanos).await?;
         let received = self.endpoint().now();
-        if self.clock.takes(Reading::of_trip(sent, told, received, drift), drift) {
+        if self.clock.add_reading(Reading::of_trip(sent, told, received, drift), drift) {
             Ok(())
         } else {
             Err(ClusterError::ClockWrong { reference: node, drift }.into())

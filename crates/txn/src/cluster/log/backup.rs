@@ -83,7 +83,7 @@ impl<E: Engine> Backup<E> {
         for (reader, number) in readers.iter_mut().zip(0..) {
             // An earlier worker of this name has ended. What it has left undecided stays where it
             // is.
-            if reader.ring.producer == producer && reader.is_drained(region) {
+            if reader.ring.producer == producer && reader.check_drained(region) {
                 let ring = Arc::clone(&reader.ring);
                 let start = (reader.applied / ring.size + 1) * ring.size;
                 ring.begin(region, start)?;
@@ -138,7 +138,7 @@ impl<E: Engine> Backup<E> {
                     Ok(true) => applied += 1,
                     Ok(false) => break,
                     Err(Corrupt) => {
-                        reader.is_corrupt();
+                        reader.mark_corrupt();
                         break;
                     }
                 }

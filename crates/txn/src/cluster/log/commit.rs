@@ -50,7 +50,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let asks: Asks = (0..state.log.pieces.len() as u32).map(Ask::Log).collect();
         self.round(state, Phase::Log, &asks).await?;
         for Logged { ring, settled, .. } in &state.log.records {
-            ring.producer.borrow_mut().has_told(*settled);
+            ring.producer.borrow_mut().note_told(*settled);
         }
         Ok(())
     }

@@ -102,8 +102,8 @@ impl Logging {
     }
 
     /// Notes up to where a ring is free, as the answer to a piece says.
-    pub(in crate::cluster) fn has_freed(&self, piece: u32, freed: u64) {
+    pub(in crate::cluster) fn note_freed(&self, piece: u32, freed: u64) {
         let record = &self.records[self.pieces[piece as usize].record as usize];
-        record.ring.producer.borrow_mut().has_freed(freed);
+        record.ring.producer.borrow_mut().note_freed(freed);
     }
 }

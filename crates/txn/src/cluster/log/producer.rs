@@ -74,7 +74,7 @@ impl Producer {
     }
 
     /// Notes that the backup knows what is settled up to here.
-    pub(super) fn has_told(&mut self, settled: u64) {
+    pub(super) fn note_told(&mut self, settled: u64) {
         self.told = self.told.max(settled);
     }
 
@@ -84,7 +84,7 @@ impl Producer {
     }
 
     /// Notes up to where the backup has freed the ring, if that can be.
-    pub(super) fn has_freed(&mut self, head: u64) {
+    pub(super) fn note_freed(&mut self, head: u64) {
         if (self.head..=self.settled()).contains(&head) {
             self.head = head;
         }
@@ -161,10 +161,10 @@ mod tests {
                     Step::Free(at) => {
                         let settled = records.iter().take_while(|record| record.2).count();
                         freed = freed.max(at.index(settled + 1));
-                        producer.has_freed(records.get(freed).map_or(tail, |record| record.0));
+                        producer.note_freed(records.get(freed).map_or(tail, |record| record.0));
                         // What cannot be is not believed.
-                        producer.has_freed(tail + 8);
-                        producer.has_freed(0);
+                        producer.note_freed(tail + 8);
+                        producer.note_freed(0);
                     }
                     _ => {}
                 }

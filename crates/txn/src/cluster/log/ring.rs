@@ -229,7 +229,7 @@ impl Reader {
     }
 
     /// Walks to the end of the records. Returns whether all of them were applied.
-    pub(super) fn is_drained<E: Engine>(&mut self, region: &Region<E>) -> bool {
+    pub(super) fn check_drained<E: Engine>(&mut self, region: &Region<E>) -> bool {
         self.end(region).is_ok_and(|end| end == self.applied) && self.settled <= self.applied
     }
 
@@ -241,7 +241,7 @@ impl Reader {
     }
 
     /// Marks the ring as corrupt: nothing is read from it any more.
-    pub(super) fn is_corrupt(&self) {
+    pub(super) fn mark_corrupt(&self) {
         self.ring.is_corrupt.store(true, Relaxed);
     }
 }
@@ -318,7 +318,7 @@ mod tests {
                 match step {
                     Step::Write(bytes) => {
                         let length = encoded(SIZE, 0, 0, &vec![0; bytes]).len() as u64;
-                        producer.has_freed(ring.freed(&region).expect("sound"));
+                        producer.note_freed(ring.freed(&region).expect("sound"));
                         if producer.reserve(length) {
                             let position = producer.begin(length);
                             next += 1;

@@ -52,8 +52,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             self.call::<Settle, _>(node, request, |freed| freed).await?
         };
         let mut producer = ring.producer.borrow_mut();
-        producer.has_told(settled);
-        producer.has_freed(freed);
+        producer.note_told(settled);
+        producer.note_freed(freed);
         Ok(())
     }
 
@@ -90,7 +90,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                     Ok(()) => {}
                     // A ring that refuses is read no more.
                     Err(Error::Cluster(ClusterError::Refused { .. } | ClusterError::Nonsense { .. })) => {
-                        ring.producer.borrow_mut().has_told(settled);
+                        ring.producer.borrow_mut().note_told(settled);
                     }
                     Err(_) => self.endpoint().sleep(AGAIN_AFTER).await,
                 }
