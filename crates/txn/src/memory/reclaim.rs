@@ -59,13 +59,13 @@ pub(crate) fn undo_inserts<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engi
     }
 }
 
-/// Whether it is time to try again what could not be taken back.
+/// Returns whether it is time to retry what could not be reclaimed.
 #[inline(always)]
 pub(crate) fn is_to_be_tried<E: Engine>(state: &TxState<E>) -> bool {
     state.session.commits.is_multiple_of(TURN)
 }
 
-/// Now and then tries again what could not be taken back.
+/// Retries what could not be reclaimed, if it is time for that.
 #[inline]
 pub(crate) fn try_again<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), KvError> {
     if is_to_be_tried(state) { try_some(db, state) } else { Ok(()) }
@@ -189,7 +189,7 @@ pub(crate) fn await_end<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>
     Ok(true)
 }
 
-/// Returns whether no operation is left that was admitted before a change of the schema, nor what
+/// Checks whether no operation is left that was admitted before a change of the schema, nor what
 /// it has left behind: older versions among them.
 fn has_ended<S: Config>(db: &Inner<S>, at: u64) -> bool {
     db.quiescence.seems_since(at, db.engine(), &db.lifecycle, &db.garbage)

@@ -285,7 +285,7 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
         self.try_commit_all(thread)
     }
 
-    /// The slow path of [`try_commit`](Self::try_commit), where there is something to do.
+    /// Commits where there is something to do: the slow path of [`try_commit`](Self::try_commit).
     #[inline(never)]
     fn try_commit_all(&mut self, thread: &Thread<S::Engine>) -> Result<(), Error> {
         let db = self.db;

@@ -197,6 +197,7 @@ impl Holding {
         self.claims_all() || self.claims.contains(&place)
     }
 
+    /// Checks whether the time is over. A model counts the checks instead.
     fn is_over(&mut self) -> bool {
         if MODEL {
             self.looks = self.looks.saturating_sub(1);
