@@ -112,7 +112,7 @@ pub enum Mutation {
     LeasesTrustedTooLong,
     /// Rows that verbs write have the next version, whatever their owner's epoch is.
     EpochNotWritten,
-    /// A transaction of a cluster commits although names may have come round since it read.
+    /// A transaction of a cluster commits although counters may have wrapped around since it read.
     TurnsNotChecked,
     /// A transaction of a cluster takes a row for unlocked if its lock's outcome is unknown.
     UnknownLocksForgotten,

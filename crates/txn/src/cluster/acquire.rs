@@ -128,7 +128,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 taken.push(*row);
             }
             // When the lines of all owners are known.
-            taken.iter().for_each(|row| keep_first(&mut outcome, state.has_a_next_version(*row)));
+            taken.iter().for_each(|row| keep_first(&mut outcome, state.check_next_version(*row)));
             if moved.is_empty() {
                 return outcome;
             }
@@ -259,14 +259,14 @@ impl<P: Port> State<'_, P> {
             row.value = Some(range);
         }
         if let Some([epoch, open, _]) = line {
-            self.owner(node).has_number(epoch, open == 0 || overwrites);
+            self.owner(node).note_number(epoch, open == 0 || overwrites);
         }
         self.note_locked(number, hold, before)
     }
 
     /// Checks that a row that is locked by verbs can be given a version in its owner's epoch.
     /// Otherwise its owner finds it one in a later epoch, once it locks the row itself.
-    fn has_a_next_version(&self, number: u32) -> Result<(), Error> {
+    fn check_next_version(&self, number: u32) -> Result<(), Error> {
         match self.lock_of(number) {
             Some(lock) if !has_version_in(self.epoch_of(number), lock.version()) => Err(Conflict::Locked.into()),
             _ => Ok(()),

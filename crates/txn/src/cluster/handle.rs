@@ -126,7 +126,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
         Ok(())
     }
 
-    /// The node.
+    /// Returns the node.
     #[must_use]
     pub fn node(&self) -> &Node<F, S> {
         &self.shared.node

@@ -219,7 +219,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Queue<F, S> {
         ClusterStats { under_way, ..*self.last.lock() }
     }
 
-    /// The next job, or nothing when there will be none.
+    /// Waits for the next job. Returns `None` if the queue is empty and closed.
     pub(super) async fn next(&self) -> Option<Box<dyn Job<F, S>>> {
         poll_fn(|context| {
             let mut waiting = self.waiting.lock();

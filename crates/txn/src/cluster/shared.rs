@@ -53,7 +53,7 @@ pub(super) struct Shared<F: Fabric, S: Config> {
 }
 
 impl<F: Fabric, S: Config> Shared<F, S> {
-    /// What peers are told.
+    /// Returns what peers are told.
     pub(super) fn welcome(&self) -> Welcome {
         let tables = self.home.tables.iter().map(|table| match self.protocol.is_one_sided() {
             true => table.storage.place_for_peers().map(Offset::bytes),

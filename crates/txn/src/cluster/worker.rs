@@ -37,19 +37,19 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         Self { inner: Rc::new(inner) }
     }
 
-    /// The endpoint whose coroutines it is for.
+    /// Returns the endpoint whose coroutines it is for.
     #[must_use]
     pub fn endpoint(&self) -> &'e Endpoint<F::Port> {
         self.inner.endpoint()
     }
 
-    /// The worker's node.
+    /// Returns the worker's node.
     #[must_use]
     pub fn id(&self) -> NodeId {
         self.inner.id()
     }
 
-    /// The protocol of the cluster.
+    /// Returns the protocol of the cluster.
     ///
     /// # Example
     ///
@@ -80,7 +80,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         self.inner.node.protocol
     }
 
-    /// The rows of this node alone, as [`Node::local`](super::Node::local) gives them.
+    /// Returns the rows of this node alone, like [`Node::local`](super::Node::local).
     #[must_use]
     pub fn local(&self) -> &Db<S> {
         &self.inner.node.db
@@ -293,7 +293,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         self.inner.stats()
     }
 
-    /// The cluster's time, as exact as this node has measured it.
+    /// Returns the cluster's time, as exact as this node has measured it.
     ///
     /// # Errors
     ///

@@ -145,7 +145,7 @@ impl<S: Config> Db<S> {
         let failed = match filled {
             Ok(Ok(now)) => {
                 entries.whole_since.store(first_after(now).number(), SeqCst);
-                listed.is_whole_now();
+                listed.mark_whole();
                 event!(info, index = def.name, table = opened.name.get(), "an index has been made");
                 return Ok(());
             }

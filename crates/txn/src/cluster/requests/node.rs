@@ -92,8 +92,8 @@ impl TxRequest for Line {
 
     fn answered<P: Port>(state: &mut State<'_, P>, owner: u32, line: LineIs) -> Result<(), Error> {
         let owner = &mut state.owners[owner as usize];
-        owner.has_count(line.count);
-        owner.has_number(line.epoch, false);
+        owner.note_count(line.count);
+        owner.note_number(line.epoch, false);
         Ok(())
     }
 }
@@ -108,7 +108,7 @@ impl TxRequest for Count {
     fn body<P: Port>(_: &State<'_, P>, _: u32) {}
 
     fn answered<P: Port>(state: &mut State<'_, P>, owner: u32, line: LineIs) -> Result<(), Error> {
-        state.owners[owner as usize].has_count(line.count);
+        state.owners[owner as usize].note_count(line.count);
         Ok(())
     }
 }
