@@ -29,6 +29,7 @@ mod rows;
 mod single;
 mod snapshots;
 mod splits;
+mod takeover;
 mod threads;
 mod uncertain;
 mod view_changes;

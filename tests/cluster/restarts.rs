@@ -95,7 +95,7 @@ fn bytes(number: u64) -> Vec<u8> {
     number.to_le_bytes().to_vec()
 }
 
-/// A node that owns all rows, and its thread.
+/// A node that owns rows, and its thread.
 pub(crate) struct Owner {
     pub(crate) node: Node<Local, Tested>,
     ends: Arc<AtomicBool>,
@@ -104,7 +104,12 @@ pub(crate) struct Owner {
 
 impl Owner {
     pub(crate) fn start(fabric: &Local, protocol: Protocol, disks: &'static [Image]) -> Self {
-        let (node, _) = backed_up(fabric, 0, 1, protocol, Rings { disks, ..Rings::default() });
+        Self::one_of(fabric, (0, 1), protocol, Rings { disks, ..Rings::default() })
+    }
+
+    /// Starts one of so many owners.
+    pub(crate) fn one_of(fabric: &Local, (number, owners): (u16, u16), protocol: Protocol, rings: Rings) -> Self {
+        let (node, _) = backed_up(fabric, number, owners, protocol, rings);
         let ends = Arc::new(AtomicBool::new(false));
         let (serving, until) = (node.clone(), Arc::clone(&ends));
         let thread = thread::spawn(Setup::inherited(move || {

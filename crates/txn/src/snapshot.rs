@@ -168,6 +168,20 @@ impl Snapshots {
         Ok(&self.words(store)?[VIEW])
     }
 
+    /// Makes the snapshot number at least this.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn raise<E: Engine>(&self, store: &Store<E>, to: u64) -> Result<(), KvError> {
+        let (number, engine) = (self.number(store)?, store.region().engine());
+        let mut now = engine.load(number);
+        while now < to {
+            match engine.compare_exchange(number, now, to) {
+                Ok(_) => break,
+                Err(found) => now = found,
+            }
+        }
+        Ok(())
+    }
+
     /// Opens a snapshot of now.
     pub(crate) fn open<E: Engine>(&self, store: &Store<E>) -> Result<Opened, KvError> {
         let (words, engine) = (self.words(store)?, store.region().engine());

@@ -160,12 +160,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let state = &*state;
         let lock = |(number, with_line): (&u32, bool)| {
             let row = &state.rows[*number as usize];
-            let peer = self.peer_of(state, row);
+            let (peer, store) = (self.peer_of(state, row), state.store_of(row));
             async move {
                 let Some(location) = row.location() else { return Err(Conflict::Moved.into()) };
                 let key = row.key.in_bytes(&state.arena.keys);
                 let seen = row.is_read().then_some(row.seen);
-                peer?.lock(verbs, row.table, key, (location, seen), holder, (with_line, S::has)).await
+                peer?.lock(verbs, store, key, (location, seen), holder, (with_line, S::has)).await
             }
         };
         all(self.endpoint(), rows.iter().zip(with_line).map(lock)).await

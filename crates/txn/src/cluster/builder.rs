@@ -13,12 +13,12 @@ use super::{
     events::Announcer,
     index_info::index_info,
     log::{Backup, LogConfig, OnlyLogged, Replica, ReplicaTable},
-    participant::{Home, Reservations, Served},
+    participant::{Home, Reservations, Served, Stored},
     partition::{Divide, digest, mix},
     remembered::Caches,
-    shard::{SHARDS_PER_OWNER, ShardId},
+    shard::SHARDS_PER_OWNER,
     shared::Shared,
-    view::{Current, View},
+    view::{Current, View, store_of},
 };
 use crate::{
     Builder, Codec, Config, Db, DefaultConfig, Error, Index, IndexDef, Key, Table, TableDef, Uniqueness,
@@ -548,23 +548,40 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         if log.backups > 0 {
             described.push_str(&format!(", {} backups, rings of {} bytes", log.backups, log.ring_bytes));
         }
-        let backed_up: Vec<ShardId> = first_view.shards_where(|at| at.backups.contains(&node)).collect();
-        let backup = match backed_up.is_empty() {
+        let groups = first_view.groups();
+        let own = (0..).zip(&owners).find(|(_, owner)| **owner == node).map(|(group, _): (u16, _)| group);
+        let mut stores: Vec<Option<Stored<S::Engine>>> = Vec::new();
+        stores.resize_with(tables.len() * (usize::from(groups) + 1), || None);
+        if stores.len() > usize::from(u16::MAX) {
+            return Err(Error::TooManyTables { most: usize::from(u16::MAX / (groups + 1)) });
+        }
+        for (served, table) in tables.iter().zip(0..) {
+            let Served { number, is_replicated, .. } = *served;
+            if let (true, _) | (false, Some(_)) = (is_replicated, own) {
+                let store = store_of(table, own.filter(|_| !is_replicated), groups);
+                let storage = served.storage.clone();
+                stores[usize::from(store)] = Some(Stored { number, storage, is_replicated });
+            }
+        }
+        let is_backup = |group: &u16| first_view.placement(*group).is_some_and(|at| at.backups.contains(&node));
+        let mut replicas = Vec::new();
+        for group in (0..groups).filter(is_backup) {
+            let (stored, replica) = replica(&db, &tables, group, owners[usize::from(group)])?;
+            for (stored, table) in stored.into_iter().zip(0..) {
+                stores[usize::from(store_of(table, Some(group), groups))] = stored;
+            }
+            replicas.push(replica);
+        }
+        let backup = match replicas.is_empty() {
             true => None,
             false => {
-                // Shards of one primary share the tables of a replica.
-                let primary = |shard: &ShardId| first_view.primary(*shard);
-                let of = owners.iter().filter(|owner| backed_up.iter().any(|shard| primary(shard) == Some(**owner)));
-                let shards_of =
-                    |owner| backed_up.iter().copied().filter(move |shard| primary(shard) == Some(owner)).collect();
-                let replicas = of.map(|owner| replica(&db, &tables, *owner, shards_of(*owner)));
-                let replicas = replicas.collect::<Result<_, _>>()?;
-                let log_of_node = db.inner.log.as_ref();
-                Some(Backup::new(&db.inner.store, log.ring_bytes, replicas, log_of_node)?)
+                let (ring, log_of_node) = ((log.ring_bytes, first_view.clone()), db.inner.log.as_ref());
+                Some(Backup::new(&db.inner.store, ring, replicas, log_of_node)?)
             }
         };
         let access = (frees_the_dead && owners.contains(&node)).then(Access::default);
-        let home = Home { db: Arc::clone(&db.inner), tables, reservations: Reservations::default(), access, backup };
+        let reservations = Reservations::default();
+        let home = Home { db: Arc::clone(&db.inner), tables, stores, reservations, access, backup };
         let caches = protocol.caches.then(|| Caches::new(CACHE_BYTES, owners.len()));
         let home = Arc::new(home);
         let engine = db.inner.engine();
@@ -601,32 +618,39 @@ fn brief(shape: TableShape) -> TableShape {
     TableShape { types: shortened(shape.types, MOST), ..shape }
 }
 
-/// Creates the replica of an owner's tables. If the node's database has a log, they are tables of
-/// that database, so that they are recovered with it.
+/// What a node has of a group: by the numbers of the cluster's tables.
+type OfGroup<E> = (Vec<Option<Stored<E>>>, Replica<E>);
+
+/// Creates the tables for a group's rows that another node served first. They are tables of the
+/// node's database, so that they are recovered with it.
 fn replica<S: Config>(
     db: &Db<S>,
     tables: &[Served<S::Engine>],
+    group: u16,
     owner: NodeId,
-    shards: Vec<ShardId>,
-) -> Result<Replica<S::Engine>, Error> {
+) -> Result<OfGroup<S::Engine>, Error> {
     let (db, catalog) = (&*db.inner, &db.inner.catalog);
     if let Some(log) = &db.log {
         // What is applied is flushed in the background.
         log.start_flusher()?;
     }
-    let table = |served: &Served<S::Engine>| {
-        let of = catalog.opened(db.number, served.number, || Admission::LATEST)?;
-        if db.log.is_some() && !served.is_replicated {
-            let name = format!("replica of {owner}: {}", of.name.get());
-            let announce = |id, shape| db.announce(&CatalogChange::Table(id, shape));
-            if let Some(table) = catalog.replica(&db.store, (&name, of), announce)? {
-                table.indexes.set_writers(Writers::Nothing, || db.lifecycle.advance_count(db.engine()));
-                return Ok(ReplicaTable::new(table.storage.clone(), of.key_size(), catalog.id(table.number)));
-            }
+    let (mut stores, mut replicas) = (Vec::new(), Vec::new());
+    for served in tables {
+        if served.is_replicated {
+            stores.push(None);
+            replicas.push(None);
+            continue;
         }
-        Ok(ReplicaTable::like(&served.storage, &db.store, of.key_size())?)
-    };
-    Ok(Replica { owner, shards, tables: tables.iter().map(table).collect::<Result<_, Error>>()? })
+        let of = catalog.opened(db.number, served.number, || Admission::LATEST)?;
+        let name = format!("replica of {owner}: {}", of.name.get());
+        let announce = |id, shape| db.announce(&CatalogChange::Table(id, shape));
+        let table = catalog.replica(&db.store, (&name, of), announce)?.ok_or(Error::OtherDatabase)?;
+        table.indexes.set_writers(Writers::Nothing, || db.lifecycle.advance_count(db.engine()));
+        let id = db.log.as_ref().and_then(|_| catalog.id(table.number));
+        replicas.push(Some(ReplicaTable::new(table.storage.clone(), of.key_size(), id)));
+        stores.push(Some(Stored { number: table.number, storage: table.storage.impatient(), is_replicated: false }));
+    }
+    Ok((stores, Replica { group, tables: replicas, last_epoch: 0 }))
 }
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {

@@ -37,13 +37,13 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
     /// Goes through all rows, and frees what a node's incarnations up to this one have locked.
     async fn free_rows_of(&self, node: u16, incarnation: u32) -> Result<(), Error> {
         let home = &self.node.home;
-        for table in &home.tables {
-            let mut tour = table.storage.tour()?;
+        for stored in home.stores.iter().flatten() {
+            let mut tour = stored.storage.tour()?;
             let is_its = |holder: &Holder| u16::from(holder.node()) == node && holder.incarnation() <= incarnation;
             loop {
                 let mut locked = Vec::new();
-                let has_more = table.storage.visit_some(&mut tour, |key| {
-                    if let Some((at, holder)) = home.lock_of(table, key).filter(|(_, holder)| is_its(holder)) {
+                let has_more = stored.storage.visit_some(&mut tour, |key| {
+                    if let Some((at, holder)) = home.lock_of(stored, key).filter(|(_, holder)| is_its(holder)) {
                         locked.push((at, holder));
                     }
                 })?;

@@ -62,7 +62,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
         let life = Life { view: view.number(), incarnation };
         let cache = caches.as_ref().map(|caches| caches.of(node, life)).transpose()?;
-        let are_words = |table: usize| home.tables.get(table).is_some_and(|table| table.storage.takes(KeyRef::Word(0)));
+        let of_a_table = usize::from(view.groups()) + 1;
+        let are_words = |store: usize| {
+            home.tables.get(store / of_a_table).is_some_and(|table| table.storage.takes(KeyRef::Word(0)))
+        };
         let verbs = self.endpoint().during(Phase::Other);
         let peer = Peer::open(verbs, node, &welcome, are_words, (cache.as_ref(), *by_loopback)).await?;
         let mut met = self.met.borrow_mut();

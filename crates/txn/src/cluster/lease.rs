@@ -75,7 +75,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         self.protocol().lock == Form::OneSided
             && self.swaps()
             && row.sight == Sight::Unknown
-            && self.peer(state.node_at(row.shard)).is_some_and(|peer| peer.has(row.table))
+            && self.peer(state.node_at(row.shard)).is_some_and(|peer| peer.has(state.store_of(row)))
     }
 
     /// Leases and reads rows, all at the same time.
@@ -90,8 +90,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let keys = &state.arena.keys;
             let lease = |(number, is_last): (&u32, bool)| {
                 let row = &state.rows[*number as usize];
-                let peer = self.peer_of(state, row);
-                async move { peer?.lease(verbs, row.table, row.key.in_bytes(keys), until, is_last).await }
+                let (peer, store) = (self.peer_of(state, row), state.store_of(row));
+                async move { peer?.lease(verbs, store, row.key.in_bytes(keys), until, is_last).await }
             };
             all(self.endpoint(), rows.iter().zip(state.are_last(rows)).map(lease)).await
         };
@@ -121,8 +121,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let keys = &state.arena.keys;
             let find = |number: &u32| {
                 let row = &state.rows[*number as usize];
-                let peer = self.peer_of(state, row);
-                async move { peer?.find(verbs, row.table, row.key.in_bytes(keys), is_again).await }
+                let (peer, store) = (self.peer_of(state, row), state.store_of(row));
+                async move { peer?.find(verbs, store, row.key.in_bytes(keys), is_again).await }
             };
             all(self.endpoint(), rows.iter().map(find)).await
         };

@@ -4,7 +4,13 @@ use std::{fmt, sync::Arc};
 
 use drtm_rdma::{Endpoint, Fabric, NodeId, RegionId};
 
-use super::{ClusterError, Events, OwnedRow, View, Worker, log::rows_of, participant::Participant, shared::Shared};
+use super::{
+    ClusterError, Events, OwnedRow, View, Worker,
+    log::{Backup, rows_of},
+    participant::Participant,
+    shared::Shared,
+    view::store_of,
+};
 use crate::{Config, Db, DefaultConfig, Error};
 
 /// A node of a cluster. Clones are the same node, and any thread may have them.
@@ -165,15 +171,18 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
     ///
     /// See [`NodeBuilder::backups`](crate::cluster::NodeBuilder::backups).
     pub fn rows_of(&self, owner: NodeId) -> Result<Option<Vec<OwnedRow>>, Error> {
-        let home = &self.shared.home;
-        if owner == self.shared.node {
-            let tables = (0..).zip(&home.tables).filter(|(_, table)| !table.is_replicated);
-            return Ok(Some(rows_of(tables.map(|(number, table)| (number, &table.storage)))?));
+        let Shared { home, first_view, .. } = &*self.shared;
+        let mut groups = (0..first_view.groups()).filter_map(|group| Some((group, first_view.placement(group)?)));
+        let group = groups.find(|(_, placed)| placed.primary == owner).map(|(group, _)| group);
+        let of_table = |table| home.store(store_of(table, group, first_view.groups())).ok();
+        let stored = (0..home.tables.len() as u16).filter_map(|table| Some((table, &of_table(table)?.storage)));
+        let stored: Vec<_> = stored.collect();
+        if group.is_none() || stored.is_empty() {
+            return Ok(None);
         }
-        match &home.backup {
-            Some(backup) => Ok(backup.rows(owner)?),
-            None => Ok(None),
-        }
+        // What a backup applies must not change it meanwhile.
+        let _applier = home.backup.as_ref().map(Backup::pause);
+        Ok(Some(rows_of(stored.into_iter())?))
     }
 
     /// Returns the events of the other nodes from now on, as a [`Cluster`](super::Cluster) of this

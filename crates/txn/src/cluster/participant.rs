@@ -44,7 +44,10 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Home<S: Config> {
     pub(super) db: Arc<Inner<S>>,
+    /// The cluster's tables.
     pub(super) tables: Vec<Served<S::Engine>>,
+    /// The rows that this node has: by [`View::store_of`](super::View::store_of).
+    pub(super) stores: Vec<Option<Stored<S::Engine>>>,
     pub(super) reservations: Reservations,
     /// Which clients have access, if it is the one owner and frees what dead ones have locked.
     pub(super) access: Option<Access>,
@@ -53,16 +56,21 @@ pub(super) struct Home<S: Config> {
 }
 
 impl<S: Config> Home<S> {
-    /// Returns a table that is served, if the key is one of its.
-    pub(super) fn table(&self, table: u16, key: KeyRef<'_>) -> Result<&Served<S::Engine>, Refusal> {
-        let served = self.tables.get(usize::from(table)).ok_or(Refusal::NoTable)?;
-        if served.storage.takes(key) { Ok(served) } else { Err(Refusal::NotItsKey) }
+    /// Returns rows that are served.
+    pub(super) fn store(&self, store: u16) -> Result<&Stored<S::Engine>, Refusal> {
+        self.stores.get(usize::from(store)).and_then(Option::as_ref).ok_or(Refusal::NoTable)
     }
 
-    /// Returns a table in which a row is to be written.
-    pub(super) fn table_to_write(&self, table: u16, key: KeyRef<'_>) -> Result<&Served<S::Engine>, Refusal> {
-        let served = self.table(table, key)?;
-        if served.is_replicated { Err(Refusal::ReadOnly) } else { Ok(served) }
+    /// Returns rows that are served, if the key is one of theirs.
+    pub(super) fn store_for(&self, store: u16, key: KeyRef<'_>) -> Result<&Stored<S::Engine>, Refusal> {
+        let stored = self.store(store)?;
+        if stored.storage.takes(key) { Ok(stored) } else { Err(Refusal::NotItsKey) }
+    }
+
+    /// Returns rows of which one is to be written.
+    pub(super) fn store_to_write(&self, store: u16, key: KeyRef<'_>) -> Result<&Stored<S::Engine>, Refusal> {
+        let stored = self.store_for(store, key)?;
+        if stored.is_replicated { Err(Refusal::ReadOnly) } else { Ok(stored) }
     }
 
     /// Lets a transaction's call in that locks or writes.
@@ -80,18 +88,29 @@ impl<S: Config> Home<S> {
     }
 
     /// Returns the record of a key that is locked, and the lock's holder.
-    pub(super) fn lock_of(&self, table: &Served<S::Engine>, key: KeyRef<'_>) -> Option<(Handle, Holder)> {
-        let at = table.storage.read::<Any, _>(key, Current, &mut NoValue).ok()?.ok()?.at;
+    pub(super) fn lock_of(&self, stored: &Stored<S::Engine>, key: KeyRef<'_>) -> Option<(Handle, Holder)> {
+        let at = stored.storage.read::<Any, _>(key, Current, &mut NoValue).ok()?.ok()?.at;
         Some((at, self.db.store.records().holder_of(at)?))
     }
 }
 
-/// A table that is served.
+/// Rows of a table that this node has: those of a group, or those that every node has.
 #[derive(Debug)]
-pub(super) struct Served<E: Engine> {
-    /// Its number in the node's database.
+pub(super) struct Stored<E: Engine> {
+    /// Their table's number in the node's database.
     pub(super) number: u16,
     /// As a participant uses it, which does not wait.
+    pub(super) storage: Storage<E>,
+    /// Whether they are only read.
+    pub(super) is_replicated: bool,
+}
+
+/// A table of the cluster.
+#[derive(Debug)]
+pub(super) struct Served<E: Engine> {
+    /// The number in the node's database of the table that has this node's own rows.
+    pub(super) number: u16,
+    /// The same, as a participant uses it, which does not wait.
     pub(super) storage: Storage<E>,
     /// Bytes of a key that packs into a word.
     pub(super) key_size: usize,
@@ -241,7 +260,7 @@ impl<S: Config> Participant<S> {
         (holder, epoch): (Holder, u64),
     ) -> Result<(), Refusal> {
         let home = Arc::clone(&self.home);
-        let number = home.table_to_write(table, key)?.number;
+        let number = home.store_to_write(table, key)?.number;
         let before = home.db.store.records().held_version(at, holder).ok_or(Refusal::NotHeld)?;
         let mut write = self.write(number, key, (at, before), |this| {
             Ok(match change {

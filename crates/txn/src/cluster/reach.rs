@@ -34,7 +34,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 let Row { sight, shard, table, .. } = *row(number);
                 state.forms.read == Form::OneSided
                     && sight != Sight::Missed
-                    && self.peer(state.node_at(shard)).is_some_and(|peer| peer.has(table))
+                    && self.peer(state.node_at(shard)).is_some_and(|peer| peer.has(state.view.store_of(table, shard)))
             }
             Ask::Lease(number) => self.is_leased_by_verbs(state, row(number)),
             Ask::Lock(number) => self.is_locked_by_verbs(state, row(number)),
@@ -114,7 +114,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let state = &*state;
         let others: Vec<&Row> = others.iter().map(|row| &state.rows[*row as usize]).collect();
         let look = |row: &&Row| {
-            let (peer, table, key) = (self.peer_of(state, row), row.table, row.key.in_bytes(&state.arena.keys));
+            let (peer, table, key) =
+                (self.peer_of(state, row), state.store_of(row), row.key.in_bytes(&state.arena.keys));
             async move { peer?.find(verbs, table, key, false).await.map(drop) }
         };
         all(self.endpoint(), others.iter().map(look)).await.into_iter().collect()
@@ -126,8 +127,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let keys = &state.arena.keys;
             let look = |number: &u32| {
                 let row = &state.rows[*number as usize];
-                let peer = self.peer_of(state, row);
-                async move { peer?.read(verbs, row.table, row.key.in_bytes(keys), holder).await }
+                let (peer, store) = (self.peer_of(state, row), state.store_of(row));
+                async move { peer?.read(verbs, store, row.key.in_bytes(keys), holder).await }
             };
             all(self.endpoint(), rows.iter().map(look)).await
         };
@@ -150,14 +151,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let keys = &state.arena.keys;
             let look = |(number, is_view): &(u32, bool)| {
                 let (row, is_view) = (&state.rows[*number as usize], *is_view);
-                let peer = self.peer_of(state, row);
+                let (peer, store) = (self.peer_of(state, row), state.store_of(row));
                 async move {
                     if is_view {
                         return peer?.read_view(verbs).await.map(Some);
                     }
                     let Some(location) = row.location() else { return Err(Conflict::Validation.into()) };
                     let key = row.key.in_bytes(keys);
-                    let checked = peer?.check(verbs, row.table, key, (location, row.seen), holder, S::has).await;
+                    let checked = peer?.check(verbs, store, key, (location, row.seen), holder, S::has).await;
                     checked.map(|()| None)
                 }
             };

@@ -10,7 +10,7 @@ use super::{
     adapt::Board,
     events::Announcer,
     log::{LogConfig, OnlyLogged},
-    participant::Home,
+    participant::{Home, Stored},
     remembered::Caches,
     view::{Current, View},
     wire::parts::Welcome,
@@ -55,21 +55,29 @@ pub(super) struct Shared<F: Fabric, S: Config> {
 impl<F: Fabric, S: Config> Shared<F, S> {
     /// Returns what peers are told.
     pub(super) fn welcome(&self) -> Welcome {
-        let tables = self.home.tables.iter().map(|table| match self.protocol.is_one_sided() {
-            true => table.storage.place_for_peers().map(Offset::bytes),
-            false => None,
-        });
         let view = match S::has(Mutation::ViewWithheld) {
             true => self.first_view.clone(),
             false => (*self.view.view()).clone(),
         };
+        // Those that it serves in this view.
+        let groups = usize::from(view.groups());
+        let is_served = |store: usize| match (store % (groups + 1)).checked_sub(1) {
+            Some(group) => view.placement(group as u16).is_some_and(|placed| placed.primary == self.node),
+            None => false,
+        };
+        let stores = self.home.stores.iter().enumerate().filter(|_| self.protocol.is_one_sided());
+        let place = |(number, stored): (usize, &Option<Stored<S::Engine>>)| {
+            let stored = stored.as_ref().filter(|_| is_served(number))?;
+            stored.storage.place_for_peers().map(Offset::bytes)
+        };
+        let tables = stores.map(place).collect();
         Welcome {
             incarnation: self.incarnation,
             view,
             region: self.region.0,
             line: self.home.db.snapshots.line().bytes(),
             durability: self.home.durability(),
-            tables: tables.collect(),
+            tables,
         }
     }
 
@@ -81,10 +89,18 @@ impl<F: Fabric, S: Config> Shared<F, S> {
     ///
     /// [`ClusterError::BadView`] if it has another number of shards.
     pub(super) fn install(&self, next: View) -> Result<bool, ClusterError> {
-        self.view.install(next, |number| {
-            let (db, engine) = (&self.home.db, self.home.db.engine());
+        let now = self.view.view();
+        self.view.install(next, |next| {
+            let db = &self.home.db;
+            let serves = |view: &View, group| view.placement(group).is_some_and(|at| at.primary == self.node);
+            let taken = (0..next.groups()).filter(|group| serves(next, *group) && !serves(&now, *group));
+            if let Some(backup) = &self.home.backup {
+                // What is written from now on is newer than what this node has of these groups.
+                let last = taken.map(|group| backup.last_epoch(group)).max().unwrap_or(0);
+                db.snapshots.raise(&db.store, last + 1).map_err(ClusterError::Store)?;
+            }
             let word = db.snapshots.view(&db.store).map_err(ClusterError::Store)?;
-            engine.store(word, number.into());
+            db.engine().store(word, next.number().into());
             Ok(())
         })
     }

@@ -326,6 +326,11 @@ impl<P: Port> State<'_, P> {
         self.finder.find(hash(table, key), |number| is_it(&self.rows[number as usize]))
     }
 
+    /// Returns the number under which a row's node has the rows of its table.
+    pub(super) fn store_of(&self, row: &Row) -> u16 {
+        self.view.store_of(row.table, row.shard)
+    }
+
     /// Returns the node that serves a shard.
     pub(super) fn node_at(&self, shard: ShardId) -> NodeId {
         self.view.primary(shard).unwrap_or(NodeId(self.holder.node().into()))

@@ -62,6 +62,9 @@ pub struct Placement {
 
 /// Who is a member of a cluster, and where each shard is.
 ///
+/// Shards are placed by groups: each node that has shards of a group has the same ones, as primary
+/// of all or as backup of all. A cluster that is configured by hand has a group for each owner.
+///
 /// # Example
 ///
 /// ```
@@ -90,9 +93,11 @@ pub struct View {
     number: u32,
     members: Vec<Member>,
     placements: Vec<Placement>,
-    /// For each node that serves shards, the first of them: one request for each reaches all rows.
+    /// How many groups the shards are dealt to in turn.
+    groups: u16,
+    /// The first shard of each group: one request for each reaches all rows.
     heads: Vec<ShardId>,
-    /// For each shard, the first that its node serves.
+    /// For each shard, the first of its group.
     head_of: Vec<ShardId>,
 }
 
@@ -113,7 +118,8 @@ impl View {
             Some(Placement { primary: nodes.next()?, backups: nodes.take(backups).collect() })
         };
         let placements = (0..shards).map_while(placement).collect();
-        Self::new(FIRST, owners.iter().map(member).collect(), placements)
+        let groups = u16::try_from(owners.len()).map_err(|_| bad("a node is a member twice"))?;
+        Self::new(FIRST, owners.iter().map(member).collect(), placements, groups)
     }
 
     /// Makes the view that comes after this one. It has as many shards.
@@ -123,38 +129,38 @@ impl View {
     /// [`ClusterError::BadView`].
     pub fn next(&self, members: Vec<Member>, placements: Vec<Placement>) -> Result<Self, ClusterError> {
         if placements.len() != self.placements.len() {
-            return Err(ClusterError::BadView { why: "the number of shards never changes" });
+            return Err(bad("the number of shards never changes"));
         }
-        let number = self.number.checked_add(1).ok_or(ClusterError::BadView { why: "no number is left" })?;
-        Self::new(number, members, placements)
+        let number = self.number.checked_add(1).ok_or_else(|| bad("no number is left"))?;
+        Self::new(number, members, placements, self.groups)
     }
 
-    fn new(number: u32, members: Vec<Member>, placements: Vec<Placement>) -> Result<Self, ClusterError> {
-        let bad = |why| Err(ClusterError::BadView { why });
-        if !(1..=MOST_SHARDS).contains(&placements.len()) {
-            return bad("a cluster has from 1 to 65,535 shards");
+    fn new(number: u32, members: Vec<Member>, placements: Vec<Placement>, groups: u16) -> Result<Self, ClusterError> {
+        if !(1..=MOST_SHARDS).contains(&placements.len()) || groups == 0 {
+            return Err(bad("a cluster has from 1 to 65,535 shards"));
         }
         let is_member = |node: &NodeId| members.iter().any(|member| member.node == *node);
-        let (mut heads, mut head_of) = (Vec::<ShardId>::new(), Vec::new());
-        for (number, Placement { primary, backups }) in placements.iter().enumerate() {
+        let head = |shard: usize| shard % usize::from(groups);
+        for (number, placement) in placements.iter().enumerate() {
+            let Placement { primary, backups } = placement;
             if !is_member(primary) || !backups.iter().all(is_member) {
-                return bad("a shard is at a node that is not a member");
+                return Err(bad("a shard is at a node that is not a member"));
             }
             let mut others = backups.iter().enumerate();
             if backups.contains(primary) || others.any(|(at, backup)| backups[..at].contains(backup)) {
-                return bad("a node has a shard twice");
+                return Err(bad("a node has a shard twice"));
             }
-            let head = heads.iter().find(|head| placements[head.index()].primary == *primary).copied();
-            if head.is_none() {
-                heads.push(ShardId(number as u16));
+            if *placement != placements[head(number)] {
+                return Err(bad("shards of one group are at different nodes"));
             }
-            head_of.push(head.unwrap_or(ShardId(number as u16)));
         }
         let mut nodes = members.iter().enumerate();
         if nodes.any(|(at, member)| members[..at].iter().any(|other| other.node == member.node)) {
-            return bad("a node is a member twice");
+            return Err(bad("a node is a member twice"));
         }
-        Ok(Self { number, members, placements, heads, head_of })
+        let head_of = (0..placements.len()).map(|shard| ShardId(head(shard) as u16)).collect::<Vec<_>>();
+        let heads = head_of.iter().take(groups.into()).copied().collect();
+        Ok(Self { number, members, placements, groups, heads, head_of })
     }
 
     /// Returns the number. Of two views, the one with the higher number is the newer one.
@@ -188,8 +194,19 @@ impl View {
         self.placements.get(shard.index()).map_or(&[], |placement| &placement.backups)
     }
 
-    /// Returns the first of the shards that the node of a shard serves: what is one node's has one
-    /// name.
+    /// Returns how many groups the shards are dealt to.
+    pub(super) fn groups(&self) -> u16 {
+        self.groups
+    }
+
+    /// Returns the number under which nodes have a table's rows of a shard: each group's are in a
+    /// table of their own. Those that every node [has](ShardId::HERE) come first.
+    pub(super) fn store_of(&self, table: u16, shard: ShardId) -> u16 {
+        let group = self.head_of.get(shard.index()).map(|head| head.0);
+        store_of(table, group, self.groups)
+    }
+
+    /// Returns the first shard of a shard's group: what is in the same tables has one name.
     pub(super) fn head(&self, shard: ShardId) -> ShardId {
         self.head_of.get(shard.index()).copied().unwrap_or(shard)
     }
@@ -206,7 +223,7 @@ impl View {
         self.members.iter().any(|member| member.node == node)
     }
 
-    /// Returns a shard of each node that has rows of a range.
+    /// Returns a shard of each group that has rows of a range.
     pub(super) fn heads_of(&self, reach: Reach) -> impl Iterator<Item = ShardId> {
         let (one, all): (_, &[ShardId]) = match reach {
             Reach::One(shard) => (Some(shard), &[]),
@@ -220,10 +237,30 @@ impl View {
         self.members.iter().find(|member| member.node == node)?.incarnation
     }
 
-    /// Returns the shards whose backup a node is, or whose primary, as `of` says.
-    pub(super) fn shards_where(&self, of: impl Fn(&Placement) -> bool) -> impl Iterator<Item = ShardId> {
-        (0..).map(ShardId).zip(&self.placements).filter(move |(_, placement)| of(placement)).map(|(shard, _)| shard)
+    /// Returns the number of a shard's group.
+    pub(super) fn group_of(&self, shard: ShardId) -> Option<u16> {
+        self.head_of.get(shard.index()).map(|head| head.0)
     }
+
+    /// Returns where a group's shards are. `None` if it has none.
+    pub(super) fn placement(&self, group: u16) -> Option<&Placement> {
+        self.placements.get(usize::from(group)).filter(|_| group < self.groups)
+    }
+}
+
+/// Returns the number under which nodes have a group's rows of a table, or those that every node
+/// has.
+pub(super) const fn store_of(table: u16, group: Option<u16>, groups: u16) -> u16 {
+    let place = match group {
+        Some(group) => group + 1,
+        None => 0,
+    };
+    table * (groups + 1) + place
+}
+
+/// Returns the error for a view that cannot be.
+fn bad(why: &'static str) -> ClusterError {
+    ClusterError::BadView { why }
 }
 
 impl fmt::Display for View {
@@ -235,7 +272,7 @@ impl fmt::Display for View {
 
 impl Encode for View {
     fn encode(&self, into: &mut Vec<u8>) {
-        (self.number, self.members.len() as u16, self.placements.len() as u16).encode(into);
+        (self.number, self.groups, self.members.len() as u16, self.placements.len() as u16).encode(into);
         for Member { node, address, incarnation } in &self.members {
             (node.0, &**address, incarnation.map(|incarnation| u64::from(incarnation.0))).encode(into);
         }
@@ -249,7 +286,7 @@ impl Encode for View {
 impl<'a> Decode<'a> for View {
     fn decode(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let invalid = DecodeError::Invalid { what: "view" };
-        let (number, members, shards): (u32, u16, u16) = Decode::decode(from)?;
+        let (number, groups, members, shards): (u32, u16, u16, u16) = Decode::decode(from)?;
         let member = |_| {
             let (node, address, incarnation): (u16, &str, Option<u64>) = Decode::decode(from)?;
             let number = |incarnation| u32::try_from(incarnation).map_err(|_| invalid);
@@ -263,7 +300,7 @@ impl<'a> Decode<'a> for View {
             Ok(Placement { primary: NodeId(primary), backups })
         };
         let placements = (0..shards).map(placement).collect::<Result<_, DecodeError>>()?;
-        Self::new(number, members, placements).map_err(|_| invalid)
+        Self::new(number, members, placements, groups).map_err(|_| invalid)
     }
 }
 
@@ -293,26 +330,26 @@ impl Current {
         Rc::new((*self.view()).clone())
     }
 
-    /// Installs a view if it is newer than the present one, and tells its number. Returns whether
+    /// Installs a view if it is newer than the present one, and tells of it before. Returns whether
     /// it is newer.
     ///
     /// # Errors
     ///
-    /// [`ClusterError::BadView`] if it has another number of shards; or when its number cannot be
-    /// told.
+    /// [`ClusterError::BadView`] if it has another number of shards or groups; or when it cannot be
+    /// told of.
     pub(super) fn install(
         &self,
         next: View,
-        tell: impl FnOnce(u32) -> Result<(), ClusterError>,
+        tell: impl FnOnce(&View) -> Result<(), ClusterError>,
     ) -> Result<bool, ClusterError> {
         let mut view = self.view.lock();
-        if next.placements.len() != view.placements.len() {
-            return Err(ClusterError::BadView { why: "the number of shards never changes" });
+        if next.placements.len() != view.placements.len() || next.groups != view.groups {
+            return Err(bad("the number of shards never changes, nor that of their groups"));
         }
         let is_newer = next.number > view.number;
         if is_newer {
             let number = next.number;
-            tell(number)?;
+            tell(&next)?;
             *view = Arc::new(next);
             self.number.store(number, Release);
         }
@@ -337,8 +374,8 @@ mod tests {
         assert_eq!(view.primary(ShardId(6)), Some(NodeId(3)), "they are dealt in turn");
         assert_eq!(view.primary(ShardId(7)), None);
         assert_eq!(view.primary(ShardId::HERE), None);
-        assert!(view.shards_where(|at| at.primary == NodeId(1)).eq([1, 4].map(ShardId)));
-        assert!(view.shards_where(|at| at.backups.contains(&NodeId(9))).next().is_none());
+        assert_eq!(view.placement(1), Some(&view.placements()[4]), "so are groups");
+        assert_eq!(view.placement(3), None);
     }
 
     #[test]
@@ -349,9 +386,24 @@ mod tests {
         assert_eq!(view.head(ShardId::HERE), ShardId::HERE);
         // An owner without a shard has none.
         assert_eq!(View::fixed(&owners(), 2, 0).expect("a view").heads, [0, 1].map(ShardId));
+        // What one node has of several groups is in as many tables.
         let at_last = Placement { primary: NodeId(4), backups: Vec::new() };
         let next = view.next(view.members().to_vec(), vec![at_last; 24]).expect("a view");
-        assert_eq!(next.heads, [ShardId(0)]);
+        assert_eq!(next.heads, view.heads);
+    }
+
+    #[test]
+    fn each_group_has_a_number_for_each_table() {
+        let view = View::fixed(&owners(), 7, 0).expect("a view");
+        let shards = || (0..3).map(ShardId).chain([ShardId::HERE]);
+        let all: Vec<u16> = (0..5)
+            .flat_map(|table| shards().map(move |shard| (table, shard)))
+            .map(|(t, s)| view.store_of(t, s))
+            .collect();
+        let mut sorted = all.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..20).collect::<Vec<u16>>());
+        assert_eq!(view.store_of(2, ShardId(1)), view.store_of(2, ShardId(4)), "of one group");
     }
 
     #[test]
@@ -365,6 +417,10 @@ mod tests {
         let view = View::fixed(&owners(), 3, 1).expect("a view");
         assert!(is_bad(view.next(view.members()[1..].to_vec(), view.placements().to_vec())), "of no member");
         assert!(is_bad(view.next(view.members().to_vec(), view.placements()[1..].to_vec())), "fewer shards");
+        let mut apart = View::fixed(&owners(), 6, 1).expect("a view").placements;
+        apart[4].backups.clear();
+        let view = View::fixed(&owners(), 6, 1).expect("a view");
+        assert!(is_bad(view.next(view.members().to_vec(), apart)), "a group at different nodes");
     }
 
     #[test]
@@ -372,8 +428,8 @@ mod tests {
         let view = View::fixed(&owners(), 3, 1).expect("a view");
         let next = view.next(view.members().to_vec(), view.placements().to_vec()).expect("a view");
         let current = Current::new(view.clone());
-        let told = |number: u32| {
-            assert_eq!(number, next.number());
+        let told = |told: &View| {
+            assert_eq!(told, &next);
             Ok(())
         };
         assert!(!current.install(view.clone(), |_| panic!("it is not newer")).expect("as many shards"));
@@ -382,6 +438,8 @@ mod tests {
         assert!(!current.install(view, |_| panic!("it is not newer")).expect("as many shards"));
         assert_eq!(current.number(), 2);
         let other = View::fixed(&owners(), 4, 1).expect("a view");
+        assert!(matches!(current.install(other, |_| panic!("it is none")), Err(ClusterError::BadView { .. })));
+        let other = View::fixed(&owners()[1..], 3, 1).expect("a view");
         assert!(matches!(current.install(other, |_| panic!("it is none")), Err(ClusterError::BadView { .. })));
     }
 

@@ -7,18 +7,17 @@
 use std::sync::{Arc, OnceLock};
 
 use drtm_htm::Engine;
-use drtm_kv::{Holder, KvError, Store, Worker};
-use drtm_rdma::NodeId;
+use drtm_kv::{Holder, KvError, Store, Version, Worker};
 use parking_lot::Mutex;
 
 use super::{
     record::Rows as RecordRows,
     replica::{Applied, Grave, NotApplied, Replica},
     ring::{Corrupt, DATA, Reader, Ring},
-    rows::{OwnedRow, rows_of},
 };
 use crate::{
-    cluster::{Refusal, wire::parts::RingPlace},
+    cluster::{Refusal, view::View, wire::parts::RingPlace},
+    commit::epoch::epoch_of,
     durability::{Log, Participant, format::Entry},
 };
 
@@ -33,6 +32,8 @@ const MOST_RINGS: usize = 1 << 16;
 pub(in crate::cluster) struct Backup<E: Engine> {
     store: Store<E>,
     ring_bytes: u64,
+    /// Which groups there are never changes.
+    first_view: View,
     /// By their numbers. They are added with the applier locked.
     rings: Box<[OnceLock<Arc<Ring>>]>,
     /// The node's log, if it has one, which gets what is applied.
@@ -64,7 +65,7 @@ impl<E: Engine> Backup<E> {
     /// Creates a backup of owners, with a log if its replicas have tables there.
     pub(in crate::cluster) fn new(
         store: &Store<E>,
-        ring_bytes: u64,
+        (ring_bytes, first_view): (u64, View),
         replicas: Vec<Replica<E>>,
         log: Option<&Arc<Log<E>>>,
     ) -> Result<Self, KvError> {
@@ -72,7 +73,7 @@ impl<E: Engine> Backup<E> {
         let log = log.map(|log| (Arc::clone(log), log.participant()));
         let applier = Applier { readers: Vec::new(), worker, replicas, graves: Graves::default() };
         let rings = (0..MOST_RINGS).map(|_| OnceLock::new()).collect();
-        Ok(Self { store: store.clone(), ring_bytes, rings, log, applier: Mutex::new(applier) })
+        Ok(Self { store: store.clone(), ring_bytes, first_view, rings, log, applier: Mutex::new(applier) })
     }
 
     /// Gives a worker of some node a ring.
@@ -152,7 +153,7 @@ impl<E: Engine> Backup<E> {
         &self,
         reader: &mut Reader,
         worker: &mut Worker<E>,
-        (replicas, graves): (&[Replica<E>], &mut Graves),
+        (replicas, graves): (&mut [Replica<E>], &mut Graves),
         (believed, logged): (bool, bool),
     ) -> Result<bool, Corrupt> {
         let region = self.store.region();
@@ -190,13 +191,13 @@ impl<E: Engine> Backup<E> {
         &self,
         rows: &RecordRows<'r>,
         worker: &mut Worker<E>,
-        (replicas, graves): (&[Replica<E>], &mut Graves),
+        (replicas, graves): (&mut [Replica<E>], &mut Graves),
         applied: &mut Vec<Entry<'r>>,
     ) -> Result<bool, Corrupt> {
         for redo in rows.redo() {
             let (shard, redo) = redo.map_err(|_| Corrupt)?;
-            let has_it = |replica: &Replica<E>| replica.shards.contains(&shard);
-            let number = replicas.iter().position(has_it).ok_or(Corrupt)?;
+            let group = self.first_view.group_of(shard);
+            let number = replicas.iter().position(|replica| Some(replica.group) == group).ok_or(Corrupt)?;
             for entry in redo.entries() {
                 let entry = entry.map_err(|_| Corrupt)?;
                 match replicas[number].apply((&self.store, worker), &entry) {
@@ -207,7 +208,9 @@ impl<E: Engine> Backup<E> {
                     // Without memory it stays where it is. The producer finds the ring full.
                     Err(NotApplied::Full) => return Ok(false),
                 }
-                let table = replicas[number].tables.get(usize::from(entry.table)).and_then(|table| table.id);
+                let replica = &mut replicas[number];
+                replica.last_epoch = replica.last_epoch.max(epoch_of(Version::new(entry.version)));
+                let table = replica.table(entry.table).and_then(|table| table.id);
                 applied.extend(table.map(|table| Entry { table, ..entry }));
             }
         }
@@ -230,11 +233,16 @@ impl<E: Engine> Backup<E> {
         }
     }
 
-    /// Returns all rows of an owner, as far as they were applied. `None` if this is not its backup.
-    pub(in crate::cluster) fn rows(&self, owner: NodeId) -> Result<Option<Vec<OwnedRow>>, KvError> {
+    /// Returns the last epoch in which something was written that was applied to a group.
+    pub(in crate::cluster) fn last_epoch(&self, group: u16) -> u64 {
         let applier = self.applier.lock();
-        let Some(replica) = applier.replicas.iter().find(|replica| replica.owner == owner) else { return Ok(None) };
-        rows_of((0..).zip(replica.tables.iter().map(|table| &table.storage))).map(Some)
+        let replica = applier.replicas.iter().find(|replica| replica.group == group);
+        replica.map_or(0, |replica| replica.last_epoch)
+    }
+
+    /// Applies nothing until what is returned is dropped.
+    pub(in crate::cluster) fn pause(&self) -> impl Sized {
+        self.applier.lock()
     }
 }
 
@@ -251,6 +259,7 @@ impl From<Corrupt> for Refusal {
 #[cfg(test)]
 mod tests {
     use drtm_htm::NoHtm;
+    use drtm_rdma::NodeId;
 
     use super::*;
     use crate::{
@@ -266,9 +275,9 @@ mod tests {
     fn backup() -> Backup<NoHtm> {
         let store = Store::in_memory(NoHtm, 16 << 20).expect("memory");
         let table = Storage::create(&store, false, true, 0, false).expect("memory");
-        let tables = vec![ReplicaTable::like(&table, &store, 8).expect("memory")];
-        Backup::new(&store, 1 << 12, vec![Replica { owner: NodeId(7), shards: vec![ShardId(7)], tables }], None)
-            .expect("memory")
+        let tables = vec![Some(ReplicaTable::new(table, 8, None))];
+        let view = View::fixed(&(0..9).map(NodeId).collect::<Vec<_>>(), 9, 1).expect("a view");
+        Backup::new(&store, (1 << 12, view), vec![Replica { group: 7, tables, last_epoch: 0 }], None).expect("memory")
     }
 
     fn record(shard: u16, position: u64, key: u64, version: u64, change: Change<'_>) -> Vec<u8> {
@@ -331,13 +340,13 @@ mod tests {
         backup.write((two.number, other), two.start, &remove).expect("it is free");
         backup.settle((two.number, other), two.start + remove.len() as u64).expect("it is there");
         assert_eq!(backup.apply_some(false, true), 1);
-        let records = || backup.applier.lock().replicas[0].tables[0].storage.records().expect("a store");
+        let table = || backup.applier.lock().replicas[0].table(0).expect("it is there").storage.clone();
+        let records = || table().records().expect("a store");
         assert_eq!(records(), 1, "that it is not there");
         backup.settle((one.number, me), one.start + put.len() as u64).expect("it is there");
         assert_eq!(backup.apply_some(false, true), 1);
         backup.apply_some(false, true);
         assert_eq!(records(), 0);
-        assert_eq!(backup.rows(NodeId(7)).expect("a store"), Some(Vec::new()));
-        assert_eq!(backup.rows(NodeId(8)).expect("a store"), None);
+        assert_eq!((backup.last_epoch(7), backup.last_epoch(8)), (0, 0), "the versions are small");
     }
 }

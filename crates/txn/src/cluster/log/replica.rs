@@ -1,4 +1,5 @@
-//! What a backup has of an owner's rows: tables of its own, which no transaction reads.
+//! What a node has of a group's rows, as the group's backup: tables which no transaction reads
+//! until the node serves them.
 //!
 //! Records of different rings come in any order. Of a row, the newest version wins, so that the
 //! order does not matter. A row that is removed leaves a record behind that says so, until no older
@@ -6,16 +7,15 @@
 
 use drtm_htm::Engine;
 use drtm_kv::{Current, KvError, Locking, NoValue, Placed, ReadEntry, Reaped, Store, Version, Worker};
-use drtm_rdma::{NodeId, RegionError};
+use drtm_rdma::RegionError;
 
 use crate::{
-    cluster::shard::ShardId,
     durability::format::{Change, Entry},
     memory::storage::{Expected, KeyRef, OwnedKey, Storage},
     schema::table::Any,
 };
 
-/// A table of an owner, and how long its keys are if they are words.
+/// A table with a group's rows, and how long its keys are if they are words.
 #[derive(Debug)]
 pub(in crate::cluster) struct ReplicaTable<E: Engine> {
     pub(super) storage: Storage<E>,
@@ -27,10 +27,11 @@ pub(in crate::cluster) struct ReplicaTable<E: Engine> {
 /// See the [module](self).
 #[derive(Debug)]
 pub(in crate::cluster) struct Replica<E: Engine> {
-    pub(in crate::cluster) owner: NodeId,
-    /// The shards whose rows are in its tables.
-    pub(in crate::cluster) shards: Vec<ShardId>,
-    pub(in crate::cluster) tables: Vec<ReplicaTable<E>>,
+    pub(in crate::cluster) group: u16,
+    /// By the numbers of the cluster's tables. Those that every node has are not among them.
+    pub(in crate::cluster) tables: Vec<Option<ReplicaTable<E>>>,
+    /// The last epoch in which something was written that is here.
+    pub(in crate::cluster) last_epoch: u64,
 }
 
 /// What has become of an entry.
@@ -74,12 +75,6 @@ impl<E: Engine> ReplicaTable<E> {
         Self { storage, key_size, id }
     }
 
-    /// Creates an empty table of the same shape as another.
-    pub(in crate::cluster) fn like(other: &Storage<E>, store: &Store<E>, key_size: usize) -> Result<Self, KvError> {
-        let fits = matches!(other, Storage::HashOfWords(_) | Storage::TreeOfWords(_));
-        Ok(Self { storage: Storage::create(store, other.is_ordered(), fits, 0, false)?, key_size, id: None })
-    }
-
     /// Returns a key as the storage takes it. `None` if it is not one of the table's.
     fn key<'k>(&self, key: &'k [u8]) -> Option<KeyRef<'k>> {
         KeyRef::of_encoding(key, self.storage.takes(KeyRef::Word(0)).then_some(self.key_size))
@@ -87,13 +82,18 @@ impl<E: Engine> ReplicaTable<E> {
 }
 
 impl<E: Engine> Replica<E> {
+    /// Returns a table by its number in the cluster.
+    pub(super) fn table(&self, number: u16) -> Option<&ReplicaTable<E>> {
+        self.tables.get(usize::from(number))?.as_ref()
+    }
+
     /// Applies what happened to a row, unless something newer has.
     pub(super) fn apply(
         &self,
         (store, worker): (&Store<E>, &mut Worker<E>),
         entry: &Entry<'_>,
     ) -> Result<Applied, NotApplied> {
-        let Some(table) = self.tables.get(usize::from(entry.table)) else { return Err(NotApplied::Wrong) };
+        let Some(table) = self.table(entry.table) else { return Err(NotApplied::Wrong) };
         let Some(key) = table.key(entry.key) else { return Err(NotApplied::Wrong) };
         let value: &[u8] = match entry.change {
             Change::Put(value) => value,
@@ -136,7 +136,7 @@ impl<E: Engine> Replica<E> {
 
     /// Takes a grave out, unless the row has come back. Returns whether that is done.
     pub(super) fn fill(&self, worker: &mut Worker<E>, grave: &Grave) -> Result<bool, KvError> {
-        let Some(table) = self.tables.get(usize::from(grave.table)) else { return Ok(true) };
+        let Some(table) = self.table(grave.table) else { return Ok(true) };
         let (storage, key) = (&table.storage, grave.key.as_ref());
         let found = storage.read::<Any, _>(key, Current, &mut NoValue)?;
         let removed = Version::new(grave.version).as_removed();
@@ -160,10 +160,10 @@ mod tests {
     fn replica(store: &Store<NoHtm>) -> Replica<NoHtm> {
         let shapes = [(false, true, 2), (false, false, 0), (true, true, 8), (true, false, 0)];
         let tables = shapes.map(|(is_ordered, fits, key_size)| {
-            let like = Storage::create(store, is_ordered, fits, 0, false).expect("memory");
-            ReplicaTable::like(&like, store, key_size).expect("memory")
+            let storage = Storage::create(store, is_ordered, fits, 0, false).expect("memory");
+            Some(ReplicaTable::new(storage, key_size, None))
         });
-        Replica { owner: NodeId(0), shards: vec![ShardId(0)], tables: tables.into() }
+        Replica { group: 0, tables: tables.into(), last_epoch: 0 }
     }
 
     fn key(table: u16, number: u64) -> Vec<u8> {
@@ -216,13 +216,14 @@ mod tests {
                 let (table, version) = (*table, *version);
                 Some(OwnedRow { table, key: shown(table, *number), version, value: value.clone()? })
             }).collect();
-            let rows = || rows_of((0..).zip(replica.tables.iter().map(|table| &table.storage))).expect("a store");
+            let rows = || rows_of((0..).zip(replica.tables.iter().flatten().map(|table| &table.storage))).expect("a store");
             prop_assert_eq!(rows(), expected.clone());
             for grave in &graves {
                 prop_assert!(replica.fill(&mut worker, grave).expect("a store"));
             }
             prop_assert_eq!(rows(), expected.clone());
-            let records = replica.tables.iter().map(|table| table.storage.records().expect("a store")).sum::<u64>();
+            let tables = replica.tables.iter().flatten();
+            let records = tables.map(|table| table.storage.records().expect("a store")).sum::<u64>();
             prop_assert_eq!(records as usize, expected.len());
         }
     }
@@ -241,6 +242,6 @@ mod tests {
         assert_eq!(put(1, b"key", Change::Put(b"value")), Ok(()));
         let grave = Grave { table: 1, key: KeyRef::Bytes(b"key").into(), version: 9 };
         assert!(replica.fill(&mut worker, &grave).expect("a store"), "the row is there, and stays");
-        assert_eq!(replica.tables[1].storage.records().expect("a store"), 1);
+        assert_eq!(replica.table(1).expect("it is there").storage.records().expect("a store"), 1);
     }
 }

@@ -109,13 +109,18 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
-    /// Waits until all backups have applied what this worker's transactions have logged.
+    /// Waits until all backups have applied what this worker's transactions have logged. Those that
+    /// are gone and no members any more are none.
     ///
     /// # Errors
     ///
     /// [`ClusterError::LogFull`] of a backup that makes no progress; or when one cannot be asked.
     pub(in crate::cluster) async fn catch_up(&self) -> Result<(), Error> {
         for ring in self.rings.all() {
+            if self.is_gone(&ring) && !self.view().has(ring.node) {
+                self.rings.forget(ring.node);
+                continue;
+            }
             let mut tries = 0;
             loop {
                 let before = ring.producer.borrow().head();

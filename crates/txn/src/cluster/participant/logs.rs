@@ -47,7 +47,7 @@ impl<S: Config> Participant<S> {
         let (home, mut writes) = (Arc::clone(&self.home), Vec::new());
         self.state.arena.clear();
         for ChangedRow { table, key, at, change } in rows {
-            let number = home.table_to_write(table, key)?.number;
+            let number = home.store_to_write(table, key)?.number;
             let before = home.db.store.records().held_version(at, holder).ok_or(Refusal::NotHeld)?;
             let value: &[u8] = match change {
                 Change::Put(value) | Change::Publish(Some(value)) => value,

@@ -20,6 +20,7 @@ use crate::{
         coordinator::Coordinator,
         participant::Participant,
         state::{Hold, Op, Part, Row, State},
+        view::View,
         wire::{
             Many, Wire, messages,
             parts::{Change, ChangedRow},
@@ -49,6 +50,7 @@ pub(in crate::cluster) enum Changes<'a> {
 /// Rows as their transaction knows them.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cluster) struct Known<'a> {
+    view: &'a View,
     numbers: &'a [u32],
     rows: &'a [Row],
     arena: &'a Arena,
@@ -66,7 +68,7 @@ impl<'a> Known<'a> {
             Op::Nothing | Op::Remove => Change::Remove,
         };
         ChangedRow {
-            table: row.table,
+            table: self.view.store_of(row.table, row.shard),
             key: row.key.in_bytes(&self.arena.keys),
             at: row.at().unwrap_or_default(),
             change,
@@ -127,7 +129,7 @@ impl Request for Apply {
         let home = std::sync::Arc::clone(&participant.home);
         let _entered = home.enter(holder)?;
         for ChangedRow { table, key, at, .. } in rows.iter() {
-            home.table_to_write(table, key)?;
+            home.store_to_write(table, key)?;
             home.db.store.records().held_version(at, holder).ok_or(Refusal::NotHeld)?;
         }
         let write = |participant: &mut Participant<S>, row| participant.write_locked(row, (holder, epoch));
@@ -156,7 +158,8 @@ impl TxRequest for Apply {
 
     fn body<'a, P: Port>(state: &'a State<'_, P>, part: u32) -> ApplyRows<'a> {
         let (numbers, Part { node, is_logged, .. }) = (state.parts.rows_of(part), &state.parts.parts[part as usize]);
-        let known = Known { numbers, rows: &state.rows, arena: &state.arena, are_logged: *is_logged };
+        let (view, rows, arena) = (&*state.view, &*state.rows, &state.arena);
+        let known = Known { view, numbers, rows, arena, are_logged: *is_logged };
         ApplyRows { holder: state.holder, epoch: state.epoch_at(*node), rows: Changes::Known(known) }
     }
 

@@ -36,7 +36,7 @@ impl Request for Lock {
     fn serve<'p, F: Fabric, S: On<F>>(body: LockRow<'_>, mut serving: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
         let LockRow { table, key, at, seen, holder, length } = body;
         let participant = &mut *serving.participant;
-        let number = participant.home.table_to_write(table, key)?.number;
+        let number = participant.home.store_to_write(table, key)?.number;
         participant.check_log()?;
         let mut write = participant.write(number, key, (at, seen), |_| {
             Ok(match length {
@@ -75,7 +75,7 @@ impl TxRequest for Lock {
             Op::Nothing | Op::Publish(_) | Op::Remove => None,
         };
         let (key, at) = (row.key.in_bytes(&state.arena.keys), row.at().unwrap_or_default());
-        LockRow { table: row.table, key, at, seen, holder: state.holder, length }
+        LockRow { table: state.store_of(row), key, at, seen, holder: state.holder, length }
     }
 
     fn sent<P: Port>(state: &mut State<'_, P>, row: u32) {
@@ -122,7 +122,7 @@ impl TxRequest for Unlock {
 
     fn body<P: Port>(state: &State<'_, P>, row: u32) -> UnlockRow {
         let row = &state.rows[row as usize];
-        UnlockRow { table: row.table, at: row.at().unwrap_or_default(), holder: state.holder }
+        UnlockRow { table: state.store_of(row), at: row.at().unwrap_or_default(), holder: state.holder }
     }
 
     fn answered<P: Port>(state: &mut State<'_, P>, row: u32, (): ()) -> Result<(), Error> {

@@ -44,7 +44,7 @@ impl Request for Place {
         let PlaceRow { table, key, value, .. } = body;
         let participant = &mut *at.participant;
         let count = participant.count()?;
-        let served = participant.home.table_to_write(table, key)?;
+        let served = participant.home.store_to_write(table, key)?;
         let mut shifts = SmallVec::new();
         let note = |shift: Shift| {
             let mut shifted = Shifted::from(shift);
@@ -73,7 +73,7 @@ impl TxRequest for Place {
     fn body<'a, P: Port>(state: &'a State<'_, P>, number: u32) -> PlaceRow<'a> {
         let row = &state.rows[number as usize];
         let (key, value) = (row.key.in_bytes(&state.arena.keys), state.value(number).unwrap_or_default());
-        PlaceRow { table: row.table, key, holder: state.holder, value }
+        PlaceRow { table: state.store_of(row), key, holder: state.holder, value }
     }
 
     fn answered<P: Port>(state: &mut State<'_, P>, number: u32, placed: Placed) -> Result<(), Error> {
@@ -111,7 +111,7 @@ impl Request for Reap {
         let Serving { participant, .. } = at;
         let ReapRow { table, key, at, seen } = body;
         let home = &participant.home;
-        let number = home.table_to_write(table, key)?.number;
+        let number = home.store_to_write(table, key)?.number;
         // A record of a row that is there is not one that was made for an insertion which failed.
         if !seen.is_removed() {
             return Err(Refusal::Moved);
@@ -128,6 +128,6 @@ impl TxRequest for Reap {
     fn body<'a, P: Port>(state: &'a State<'_, P>, row: u32) -> ReapRow<'a> {
         let row = &state.rows[row as usize];
         let key = row.key.in_bytes(&state.arena.keys);
-        ReapRow { table: row.table, key, at: row.at().unwrap_or_default(), seen: row.seen }
+        ReapRow { table: state.store_of(row), key, at: row.at().unwrap_or_default(), seen: row.seen }
     }
 }

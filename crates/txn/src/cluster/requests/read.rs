@@ -83,7 +83,7 @@ impl Request for Read {
         let Serving { participant, worker, .. } = at;
         let ReadRow { table, key, holder } = body;
         let count = participant.count()?;
-        let served = participant.home.table(table, key)?;
+        let served = participant.home.store_for(table, key)?;
         let read = match served.storage.read::<Any, _>(key, ForHolder(holder), &mut participant.value) {
             Err(KvError::Busy) => {
                 // Where it is can be said all the same: to lock it later, it need not be looked up
@@ -113,7 +113,7 @@ impl TxRequest for Read {
 
     fn body<'a, P: Port>(state: &'a State<'_, P>, row: u32) -> ReadRow<'a> {
         let row = &state.rows[row as usize];
-        ReadRow { table: row.table, key: row.key.in_bytes(&state.arena.keys), holder: state.holder }
+        ReadRow { table: state.store_of(row), key: row.key.in_bytes(&state.arena.keys), holder: state.holder }
     }
 
     fn answered<P: Port>(state: &mut State<'_, P>, row: u32, found: Found<'_>) -> Result<(), Error> {
@@ -134,7 +134,7 @@ impl Request for Lease {
         let LeaseRow { table, key, holder, until } = body;
         let count = at.participant.count()?;
         let home = &at.participant.home;
-        let record = match home.table(table, key)?.storage.read::<Any, _>(key, Current, &mut NoValue)? {
+        let record = match home.store_for(table, key)?.storage.read::<Any, _>(key, Current, &mut NoValue)? {
             Ok(located) => located.at,
             Err(absence) => return Ok(LeasedRow { end: 0, found: Found { count, is: Is::Nothing(absence) } }),
         };

@@ -71,7 +71,7 @@ impl Request for Scan {
         let of_message = worker.endpoint().capabilities().max_message_bytes / 2;
         let room = if caller == worker.id() { PAGE } else { of_message };
         let count = participant.count()?;
-        let served = participant.home.tables.get(usize::from(table)).ok_or(Refusal::NoTable)?;
+        let served = participant.home.store(table)?;
         if !served.storage.is_ordered() {
             return list(participant, table, (low, high), room);
         }
@@ -150,7 +150,7 @@ fn list<'p, S: Config>(
     room: usize,
 ) -> Result<Scanned<'p>, Refusal> {
     let count = participant.count()?;
-    let served = participant.home.tables.get(usize::from(table)).ok_or(Refusal::NoTable)?;
+    let served = participant.home.store(table)?;
     let mut tour = match bounds {
         (Bound::Unbounded, Bound::Unbounded) => served.storage.tour()?,
         (Bound::Included(KeyRef::Word(next)), Bound::Excluded(KeyRef::Word(classes))) => {
@@ -214,7 +214,8 @@ impl TxRequest for Scan {
     const ABOUT: About = About::Span;
 
     fn body<'a, P: Port>(state: &'a State<'_, P>, span: u32) -> ScanRows<'a> {
-        let Span { table, low, high, way, most, .. } = state.spans[span as usize];
+        let Span { table, shard, low, high, way, most, .. } = state.spans[span as usize];
+        let table = state.view.store_of(table, shard);
         let [low, high] = [low, high].map(|bound| bound.map(|key| key.in_bytes(&state.arena.keys)));
         ScanRows { table, low, high, holder: state.holder, is_back: way == Way::Down, most }
     }

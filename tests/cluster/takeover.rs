@@ -1,0 +1,116 @@
+//! A backup takes over: in the next view it serves the shards of a node that is gone.
+
+use drtm_htm::NoHtm;
+use drtm_rdma::{LocalConfig, LocalFabric, NodeId, block_on};
+use drtm_txn::{
+    Transaction as _,
+    cluster::{Node, Placement, Protocol, View, Worker},
+};
+
+use crate::{
+    bed::{Rings, Tables, Tested, backed_up},
+    history::{name, value, version},
+    restarts::Owner,
+};
+
+type Local = LocalFabric<NoHtm>;
+
+const OWNERS: u16 = 3;
+const ROWS: u64 = 60;
+
+/// The next view, without a node: what it has served, its first backup serves.
+fn without(view: &View, gone: NodeId) -> View {
+    let members = view.members().iter().filter(|member| member.node != gone).cloned().collect();
+    let placement = |at: &Placement| {
+        let mut nodes = [at.primary].into_iter().chain(at.backups.iter().copied()).filter(|node| *node != gone);
+        let primary = nodes.next().expect("each shard has a backup");
+        Placement { primary, backups: nodes.collect() }
+    };
+    view.next(members, view.placements().iter().map(placement).collect()).expect("as many shards")
+}
+
+/// Writes all rows, a few in each transaction; of each round, some are removed.
+async fn write(worker: &Worker<'_, Local, Tested>, tables: Tables, round: u64) {
+    for first in (0..ROWS).step_by(4) {
+        let written = worker.transact(async |tx| {
+            for row in first..first + 4 {
+                if row % 5 == round % 5 {
+                    tx.remove(tables.words, row).await?;
+                    tx.remove(tables.sorted_names, name(row)).await?;
+                } else {
+                    tx.put(tables.words, row, value(round)).await?;
+                    tx.put(tables.sorted_names, name(row), value(round)).await?;
+                }
+            }
+            Ok(())
+        });
+        written.await.expect("all owners are here");
+    }
+}
+
+/// Reads all rows, and those of a range: they are of this round.
+async fn check(worker: &Worker<'_, Local, Tested>, tables: Tables, round: u64, case: &str) {
+    let is_there = |row: &u64| row % 5 != round % 5;
+    let (words, names) = worker
+        .transact(async |tx| {
+            let words = tx.get_many(tables.words, 0..ROWS).await?;
+            Ok((words, tx.range(tables.sorted_names, name(0)..name(ROWS)).await?))
+        })
+        .await
+        .expect("all owners are here");
+    let words: Vec<u64> =
+        (0..).zip(words).filter_map(|(row, word)| (version(&word?) == round).then_some(row)).collect();
+    assert_eq!(words, (0..ROWS).filter(is_there).collect::<Vec<_>>(), "{case}");
+    let names: Vec<_> = names.into_iter().map(|(name, value)| (name, version(&value))).collect();
+    assert_eq!(names, (0..ROWS).filter(is_there).map(|row| (name(row), round)).collect::<Vec<_>>(), "{case}");
+}
+
+/// Whether replicas are equal where there are any.
+fn replicas_agree(nodes: &[&Node<Local, Tested>]) {
+    for owner in 0..OWNERS {
+        let rows: Vec<_> = nodes.iter().filter_map(|node| node.rows_of(NodeId(owner)).expect("a store")).collect();
+        assert!(rows.windows(2).all(|pair| pair[0] == pair[1]), "of the group of {owner}");
+        assert!(!rows.is_empty(), "they are somewhere");
+    }
+}
+
+#[test]
+fn backups_take_over_where_nothing_is_under_way() {
+    for protocol in Protocol::with_names() {
+        for (backups, gone) in [(1, 0), (1, 2), (2, 1)] {
+            let case = format!("{}, {backups} backups, {gone} is gone", protocol.name);
+            let fabric = Local::new(OWNERS + 1, LocalConfig::perfect());
+            let rings = Rings { backups, ..Rings::default() };
+            let mut owners: Vec<Option<Owner>> =
+                (0..OWNERS).map(|node| Some(Owner::one_of(&fabric, (node, OWNERS), protocol, rings))).collect();
+            let (client, tables) = backed_up(&fabric, OWNERS, OWNERS, protocol, rings);
+            let endpoint = client.endpoint().expect("room");
+            let worker = client.worker(&endpoint).expect("few");
+            block_on(&endpoint, async {
+                for round in 1..4 {
+                    write(&worker, tables, round).await;
+                }
+                check(&worker, tables, 3, &case).await;
+                worker.catch_up().await.expect("backups apply");
+            });
+            let next = without(&client.view(), NodeId(gone));
+            owners[usize::from(gone)].take().expect("it is here").end();
+            fabric.kill(NodeId(gone)).expect("it is here");
+            for node in owners.iter().flatten().map(|owner| &owner.node).chain([&client]) {
+                assert!(node.install(next.clone()).expect("as many shards"));
+            }
+            block_on(&endpoint, async {
+                check(&worker, tables, 3, &case).await;
+                for round in 4..8 {
+                    write(&worker, tables, round).await;
+                    check(&worker, tables, round, &case).await;
+                }
+                worker.catch_up().await.expect("backups apply");
+            });
+            let left: Vec<&Node<_, _>> = owners.iter().flatten().map(|owner| &owner.node).collect();
+            replicas_agree(&left);
+            drop(worker);
+            owners.into_iter().flatten().for_each(Owner::end);
+        }
+    }
+}
