@@ -13,6 +13,7 @@ mod deadlines;
 mod directory;
 mod drops;
 mod durable;
+mod failover;
 mod faults;
 mod frozen;
 mod history;

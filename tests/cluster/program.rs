@@ -22,16 +22,16 @@ use crate::{
 };
 
 /// The row that says which of a coroutine's transactions has committed last.
-const MARKS: u64 = 1_000;
+pub(crate) const MARKS: u64 = 1_000;
 
 #[derive(Clone)]
-struct Program {
-    keys: u64,
+pub(crate) struct Program {
+    pub(crate) keys: u64,
     /// Of each coroutine.
-    transactions: u64,
-    seed: u64,
-    rings: Rings,
-    logs: Logs,
+    pub(crate) transactions: u64,
+    pub(crate) seed: u64,
+    pub(crate) rings: Rings,
+    pub(crate) logs: Logs,
 }
 
 impl Program {
@@ -75,7 +75,7 @@ impl Program {
     }
 
     /// Runs one transaction. Returns whether it has seen what never was at one moment.
-    async fn attempt<F: Fabric<Engine = NoHtm>>(
+    pub(crate) async fn attempt<F: Fabric<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, Tested>,
         tables: Tables,

@@ -18,11 +18,12 @@ type Local = LocalFabric<NoHtm>;
 const OWNERS: u16 = 3;
 const ROWS: u64 = 60;
 
-/// The next view, without a node: what it has served, its first backup serves.
-fn without(view: &View, gone: NodeId) -> View {
-    let members = view.members().iter().filter(|member| member.node != gone).cloned().collect();
+/// The next view, without nodes: what they have served, the first backup that is left serves.
+pub(crate) fn without(view: &View, gone: &[NodeId]) -> View {
+    let members = view.members().iter().filter(|member| !gone.contains(&member.node)).cloned().collect();
     let placement = |at: &Placement| {
-        let mut nodes = [at.primary].into_iter().chain(at.backups.iter().copied()).filter(|node| *node != gone);
+        let nodes = [at.primary].into_iter().chain(at.backups.iter().copied());
+        let mut nodes = nodes.filter(|node| !gone.contains(node));
         let primary = nodes.next().expect("each shard has a backup");
         Placement { primary, backups: nodes.collect() }
     };
@@ -93,7 +94,7 @@ fn backups_take_over_where_nothing_is_under_way() {
                 check(&worker, tables, 3, &case).await;
                 worker.catch_up().await.expect("backups apply");
             });
-            let next = without(&client.view(), NodeId(gone));
+            let next = without(&client.view(), &[NodeId(gone)]);
             owners[usize::from(gone)].take().expect("it is here").end();
             fabric.kill(NodeId(gone)).expect("it is here");
             for node in owners.iter().flatten().map(|owner| &owner.node).chain([&client]) {

@@ -53,7 +53,7 @@ pub use hash::{BucketHint, BucketVersion, HashConfig, HashTable, Sweep, Whereabo
 #[doc(hidden)]
 pub use mutation::{Mutation, mutated};
 pub use record::{
-    AsOf, Current, ForHolder, Look, MAX_VALUE, Past, Placing, PrefetchMask, Reserved, Visibility,
+    AsOf, Current, ForHolder, InAnyState, Look, MAX_VALUE, Past, Placing, PrefetchMask, Reserved, Visibility,
     acquire::{Acquire, Leases, Lend, acquire, lend},
     handle::{GuardChange, Handle, Locking, PhantomGuard, Placed, ReadEntry, Reaped, Relocated, RetainOutcome},
     keys::{Bytes, Inline, Keys, MAX_KEY},

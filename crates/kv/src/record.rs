@@ -44,7 +44,7 @@ mod write;
 
 pub use hold::Reserved;
 pub use lines::PrefetchMask;
-pub use read::{AsOf, Current, ForHolder, Past, Placing, Visibility};
+pub use read::{AsOf, Current, ForHolder, InAnyState, Past, Placing, Visibility};
 pub(crate) use read::{FoundRow, KeyInto, KeyWord, Present, WholeKey};
 pub(crate) use shape::Shape;
 pub use shape::record_bytes;

@@ -53,9 +53,10 @@
 //!
 //! # What it does not do yet
 //!
-//! When a node dies, no node takes its place. Its rows are in its directory, if its database has a
-//! path, and in the memory of its [backups](NodeBuilder::backups), if it has any. What it had
-//! locked at other nodes stays locked, and transactions that meet such a lock fail with
+//! When a node dies, no node takes its place unless it is told to: its [backups](NodeBuilder::backups)
+//! serve its shards once one of the nodes that are left has [changed](Worker::change_view) the view.
+//! Without backups, its rows are in its directory, if its database has a path. What it had locked at
+//! other nodes stays locked then, and transactions that meet such a lock fail with
 //! [`Refusal::HolderDead`].
 
 mod access;
@@ -65,6 +66,8 @@ mod adapt;
 mod address;
 mod ask;
 mod builder;
+mod change;
+mod changing;
 mod claims;
 mod clock;
 mod coordinator;
@@ -80,6 +83,7 @@ mod lease;
 mod log;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod next_view;
 mod node;
 mod participant;
 mod partition;

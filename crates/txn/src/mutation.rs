@@ -137,6 +137,18 @@ pub enum Mutation {
     OldViewServed,
     /// A node does not give its view to those that it refuses since they are in another.
     ViewWithheld,
+    /// A transaction begins to write records, and is decided, although its node has closed the view.
+    DecidedAfterPrepare,
+    /// When the view changes, all transactions of dead coordinators are completed that have records.
+    AllCompleted,
+    /// When the view changes, all transactions of dead coordinators are undone.
+    AllUndone,
+    /// When the view changes, the next primary has not applied all that is settled.
+    SettledNotTold,
+    /// Locks of dead coordinators are freed before what they had decided is carried out.
+    UnlockedBeforeCarried,
+    /// A backup that becomes a primary gives rows versions that are older than what it has.
+    EpochNotRaised,
     /// A transaction of a cluster uses places in the memory of one incarnation in another's.
     IncarnationsMixed,
 }

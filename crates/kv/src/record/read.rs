@@ -27,6 +27,24 @@ pub trait Visibility: See {}
 
 impl<V: See> Visibility for V {}
 
+/// Sees a record in any state, also one whose writer has died halfway. Its value means nothing.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_kv::{HashConfig, InAnyState, KvTable, NoValue, Store};
+///
+/// let store = Store::in_memory(NoHtm, 16 << 20)?;
+/// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
+/// let version = table.insert(&mut worker, 7, b"seven")?.expect("it is new");
+/// let found = table.read(7, InAnyState, &mut NoValue)?.expect("it is there");
+/// assert_eq!(found.version, version);
+/// # Ok::<(), drtm_kv::KvError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct InAnyState;
+
 /// A key, and what was found of its record.
 pub(crate) type FoundRow<K, V> = (K, <V as See>::Found);
 
@@ -184,6 +202,9 @@ pub trait See {
     /// Whether the records of absent keys are found, too.
     const FINDS_ABSENT: bool = true;
 
+    /// Whether a record is found while it is being written.
+    const SEES_WRITING: bool = false;
+
     /// Whether each row is valid by itself. Otherwise the reader validates the [turn](crate::Turn)
     /// of everything that it has read.
     const IS_ALONE: bool = false;
@@ -209,6 +230,11 @@ pub trait See {
     ) -> Result<Look<Self::Found>, OutOfBounds> {
         Ok(Look::Busy)
     }
+}
+
+impl See for InAnyState {
+    type Found = ReadEntry;
+    const SEES_WRITING: bool = true;
 }
 
 impl See for Current {
@@ -368,7 +394,7 @@ impl<E: Engine> Record<'_, E> {
         let version = self.version();
         let head = self.head();
         let is_current = head.incarnation() == self.place.incarnation;
-        if version.is_writing() {
+        if version.is_writing() && !V::SEES_WRITING {
             cold_path();
             return Ok(if is_current { Look::Busy } else { Look::Stale });
         }

@@ -23,6 +23,10 @@ macro_rules! requests {
             Append as Log, Void;
             Settle;
             Durable as Durable;
+            Prepare;
+            Report;
+            Carry;
+            Decide;
         }
     };
 }

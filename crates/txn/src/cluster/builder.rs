@@ -10,6 +10,7 @@ use super::{
     ClusterError, Node, Partition, Protocol, Timing,
     access::Access,
     adapt::Board,
+    changing::Changing,
     events::Announcer,
     index_info::index_info,
     log::{Backup, LogConfig, OnlyLogged, Replica, ReplicaTable},
@@ -118,8 +119,9 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     ///
     /// What a transaction writes is in the memory of all backups of its owners before it is
     /// decided. Backups apply it to replicas. Owners are then written by transactions of the
-    /// cluster only: [`Node::local`] refuses, with [`ClusterError::NotLogged`] as the reason. A
-    /// backup that is gone stops all that write to its owners.
+    /// cluster only: [`Node::local`] refuses, with [`ClusterError::NotLogged`] as the reason.
+    /// What writes to owners of a backup that is gone waits until the view
+    /// [changes](super::Worker::change_view).
     ///
     /// # Errors
     ///
@@ -576,12 +578,13 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             true => None,
             false => {
                 let (ring, log_of_node) = ((log.ring_bytes, first_view.clone()), db.inner.log.as_ref());
-                Some(Backup::new(&db.inner.store, ring, replicas, log_of_node)?)
+                Some(Backup::new(&db.inner.store, ring, (node, replicas), log_of_node)?)
             }
         };
         let access = (frees_the_dead && owners.contains(&node)).then(Access::default);
         let reservations = Reservations::default();
-        let home = Home { db: Arc::clone(&db.inner), tables, stores, reservations, access, backup };
+        let changing = Changing::default();
+        let home = Home { db: Arc::clone(&db.inner), tables, stores, reservations, access, changing, backup };
         let caches = protocol.caches.then(|| Caches::new(CACHE_BYTES, owners.len()));
         let home = Arc::new(home);
         let engine = db.inner.engine();

@@ -18,6 +18,7 @@ use drtm_rdma::{Endpoint, Fabric, Incarnation, NodeId, Phase, Presence, Time, rp
 use super::{
     ClusterEvent, ClusterStats, Protocol, Refusal, Rounds,
     adapt::{Choice, Chooser},
+    changing::Unsettled,
     clock::WorkerClock,
     events::Refusals,
     index_info::IndexInfo,
@@ -76,6 +77,8 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Config> {
     chooser: RefCell<Chooser>,
     /// Its rings at backups.
     pub(super) rings: Rings,
+    /// Its transactions that have records in them.
+    pub(super) unsettled: Unsettled,
     /// Transactions that committed.
     commits: Cell<u64>,
     /// How often closures were run again, by cause.
@@ -89,7 +92,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     pub(super) fn new(node: Arc<Shared<F, S>>, endpoint: &'e Endpoint<F::Port>, participant: Participant<S>) -> Self {
         let holder = participant.holder();
         let view = RefCell::new(node.view.copy());
+        let rings = Rings::of_worker(node.home.changing.workers());
         Self {
+            unsettled: node.home.changing.add_worker(),
             node,
             chooser: RefCell::default(),
             endpoint,
@@ -106,7 +111,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             is_behind: Cell::new(false),
             met: RefCell::default(),
             random: Cell::new(holder.to_word()),
-            rings: Rings::default(),
+            rings,
             commits: Cell::new(0),
             conflicts: Cell::default(),
             rounds: Default::default(),

@@ -19,8 +19,17 @@ const LOOK_AFTER: Duration = Duration::from_millis(10);
 impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
     /// Frees what clients had locked when they died, for ever.
     pub(super) async fn free_the_dead(&self) -> Infallible {
-        let Some(access) = &self.node.home.access else { return std::future::pending().await };
+        let home = &self.node.home;
         loop {
+            while let Some((node, incarnation)) = home.changing.next_to_sweep() {
+                while self.free_rows_of(node, incarnation).await.is_err() {
+                    self.endpoint().sleep(LOOK_AFTER).await;
+                }
+            }
+            let Some(access) = &home.access else {
+                self.endpoint().sleep(LOOK_AFTER).await;
+                continue;
+            };
             while let Some((node, incarnation)) = access.dead(|node, last| self.has_gone(node, last)) {
                 if !S::has(Mutation::AccessNotRevoked) {
                     access.revoke(node, incarnation);

@@ -276,6 +276,14 @@ pub enum ClusterError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// The next view is not entered by all: a node is in a newer one.
+    #[error("{node} is in view {view} already: change that one")]
+    ViewChanged {
+        /// The node.
+        node: NodeId,
+        /// The number of its view.
+        view: u32,
+    },
     /// Another incarnation of a node is here than the one that the view names.
     #[error("{node} is here as {is}, which is not a member of the cluster's view: let it join again")]
     NotAMember {
@@ -284,4 +292,18 @@ pub enum ClusterError {
         /// What it is.
         is: Incarnation,
     },
+}
+
+impl ClusterError {
+    /// Returns the node that could not be reached, if that is what is wrong.
+    pub(super) fn unreached(&self) -> Option<NodeId> {
+        match self {
+            Self::Unreachable { node, .. }
+            | Self::OneSided { node, .. }
+            | Self::Lookup { node, .. }
+            | Self::OutcomeUnknown { node, .. }
+            | Self::NotHere { node } => Some(*node),
+            _ => None,
+        }
+    }
 }

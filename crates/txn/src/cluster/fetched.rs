@@ -123,7 +123,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
                 Ok(()) => tx.run_on(&mut body).await,
                 Err(error) => Err(error),
             };
-            match ended {
+            let view = tx.state().view.number();
+            match self.inner.until_next_view(view, ended).await {
                 Err(Error::Conflict(cause)) => {
                     self.count(cause);
                     if cause == Conflict::Unfetched {
@@ -271,13 +272,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         let is_left = |row: &Row| row.is_written() && (claims || view.is_here(row.shard, id) || !row.is_ready());
         self.acquire(is_left).await?;
         self.worker.fence();
+        // All that was read is so now, when all that is written is locked. Leases that end while the
+        // records are on their way refuse nothing.
         self.confirm().await?;
-        // Leases may have ended while the records were on their way.
         match &mut self.state {
             Some(state) => {
                 self.worker.check_view(state)?;
-                self.worker.log(state).await?;
-                self.worker.confirm(state)
+                self.worker.log(state).await
             }
             None => Ok(()),
         }

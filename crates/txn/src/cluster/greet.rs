@@ -129,7 +129,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             Some(last) => owner.met.is_none_or(|met| met == last),
             None => true,
         };
-        let is_current = state.view.number() == self.node.view.number();
+        let is_current = state.view.number() == self.node.view.open();
         match is_current && (state.owners.iter().all(is_same) || S::has(Mutation::IncarnationsMixed)) {
             true => Ok(()),
             false => Err(Conflict::View.into()),

@@ -3,22 +3,26 @@
 //!
 //! Each owner has k backups, the owners that come next. At each of them, each worker that writes
 //! has a *ring*, of which it is the only producer. A record of a ring has what a transaction writes
-//! to the owners that the backup backs up, and the names of all that take part. Records are whole
-//! or not there (`record`), and count once they are *settled*: decided, or void. Space for them is
-//! reserved before the first lock (`reserve`, `producer`, `commit`, `tell`).
+//! to shards of which the node is a copy (`copies`), and the names of all shards that it writes.
+//! Records are whole or not there (`record`), and count once they are *settled*: carried out, or
+//! void. Space for them is reserved before the first lock (`reserve`, `producer`, `commit`, `tell`).
 //!
 //! A backup applies what is settled in the background, to replicas that no transaction reads
-//! (`ring`, `replica`, `backup`). Nothing takes a dead owner's place yet.
+//! (`ring`, `replica`, `backup`). When the view changes, it says what rings of dead producers have,
+//! and may have to serve its replicas.
 //!
-//! The decision page is `docs/decisions/0052-rings-of-backups.md`.
+//! The decision pages are `docs/decisions/0052-rings-of-backups.md` and
+//! `docs/decisions/0103-transactions-survive-nodes.md`.
 
 mod backup;
 mod commit;
 mod config;
+mod copies;
 mod outgoing;
 mod pending;
 mod producer;
 mod record;
+mod recorded;
 mod refuse;
 mod replica;
 mod reserve;
@@ -30,9 +34,33 @@ pub use self::rows::OwnedRow;
 pub(super) use self::{
     backup::Backup,
     config::LogConfig,
+    copies::Copies,
     outgoing::Rings,
     pending::Logging,
+    recorded::Recorded,
     refuse::OnlyLogged,
     replica::{Replica, ReplicaTable},
+    ring::Standing,
     rows::rows_of,
 };
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::{
+        record::{Head, Participant, encode},
+    };
+    use crate::{
+        cluster::shard::ShardId,
+        durability::format::{RecordKind, RecordWriter},
+    };
+
+    /// Returns a record of a transaction without rows, of these shards.
+    pub(in crate::cluster) fn record_of(holder: u64, sequence: u64, view: u32, shards: &[ShardId]) -> Vec<u8> {
+        let (mut bytes, mut redo) = (Vec::new(), Vec::new());
+        RecordWriter::begin(&mut redo, 1, RecordKind::Rows).finish().expect("short");
+        let participants: Vec<_> = shards.iter().zip(0..).map(|(shard, at)| Participant::new(*shard, at == 0)).collect();
+        let head = Head { position: 1 << 12, settled: 0, holder, sequence, view };
+        encode(&mut bytes, head, &participants, [&redo[..]].into_iter());
+        bytes
+    }
+}

@@ -19,6 +19,7 @@ use rustc_hash::FxHashMap;
 use super::{
     Refusal,
     access::{Access, Entered},
+    changing::Changing,
     index_info::IndexInfo,
     log::Backup,
     partition::Divide,
@@ -51,6 +52,8 @@ pub(super) struct Home<S: Config> {
     pub(super) reservations: Reservations,
     /// Which clients have access, if it is the one owner and frees what dead ones have locked.
     pub(super) access: Option<Access>,
+    /// What it knows of a change to another view.
+    pub(super) changing: Changing,
     /// What it does for other owners, where owners have backups.
     pub(super) backup: Option<Backup<S::Engine>>,
 }
@@ -211,6 +214,13 @@ impl<S: Config> Participant<S> {
     /// Returns the refusal for a record that another transaction has locked.
     pub(super) fn locked(&mut self, at: Handle, is_dead: impl Fn(Holder) -> bool) -> Refusal {
         match self.home.db.store.records().holder_of(at) {
+            // Where a view is going to be without it, its transaction is carried out or undone first.
+            Some(holder) if self.home.backup.is_some() => {
+                if self.home.changing.is_dead(holder) {
+                    self.unlock(at, holder);
+                }
+                Refusal::Locked
+            }
             Some(holder) if is_dead(holder) => self.free_from_dead(at, holder),
             _ => Refusal::Locked,
         }
@@ -220,6 +230,9 @@ impl<S: Config> Participant<S> {
     /// owner frees what dead clients have locked.
     pub(super) fn free_from_dead(&mut self, at: Handle, holder: Holder) -> Refusal {
         let home = Arc::clone(&self.home);
+        if home.backup.is_some() {
+            return self.locked(at, |_| true);
+        }
         let Some(access) = &home.access else { return Refusal::HolderDead };
         access.revoke(holder.node().into(), holder.incarnation());
         self.unlock(at, holder);

@@ -213,9 +213,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 return Room::None;
             }
             Err(RemoteError::Verb(error)) => {
-                keep_first(outcome, Err(ClusterError::OutcomeUnknown { node: owner, source: error.into() }.into()));
+                let failed = Err(ClusterError::OutcomeUnknown { node: owner, source: error.into() }.into());
+                keep_first(outcome, self.forgive(state, failed));
             }
-            Err(source) => keep_first(outcome, Err(ClusterError::OneSided { node: owner, source }.into())),
+            Err(source) => {
+                let failed = Err(ClusterError::OneSided { node: owner, source }.into());
+                keep_first(outcome, self.forgive(state, failed));
+            }
         }
         state.rows[number as usize].hold = Hold::Sent;
         Room::Enough

@@ -11,6 +11,7 @@
 //! A new request is a file, and a line of the [table](super::ask). See `docs/decisions/0085`.
 
 pub(super) mod apply;
+pub(super) mod change;
 pub(super) mod check;
 pub(super) mod lock;
 pub(super) mod log;
@@ -23,6 +24,7 @@ use std::marker::PhantomData;
 
 use self::{
     apply::Apply,
+    change::{Carry, Decide, Prepare, Report},
     check::{Check, Guard},
     lock::{Lock, Unlock},
     log::{Append, Log, OpenRing, Settle, Void},
@@ -321,13 +323,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let (participant, caller) = (&mut *self.participant(), call.from());
         call.answer::<Call<R>>(|(stamp, body)| {
             let (view, is_faulty) = (&self.node.view, S::has(Mutation::OldViewServed));
-            let now = Stamp::new(view.number(), Some(self.node.incarnation));
+            let now = Stamp::new(view.open(), Some(self.node.incarnation));
             if !(is_faulty || stamp.is_served(R::BINDS, now)) {
                 return Err(Refused(Refusal::OtherView as u32));
             }
             let served = serve::<R, F, S>(body, Serving { worker: self, participant, caller });
             // After what was locked: another view may have been installed meanwhile.
-            let served_in = if is_faulty { stamp.view } else { view.number() };
+            let served_in = if is_faulty { stamp.view } else { view.open() };
             served.map(|reply| (served_in, reply)).map_err(|refusal| Refused(refusal as u32))
         })
     }

@@ -54,7 +54,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 // Nothing is asked of a node that does not know this one. The others are asked all
                 // the same: they may have to carry out what is decided, or give up locks.
                 if let Err(error) = self.meet(state, node).await {
-                    keep_first(&mut outcome, Err(error));
+                    keep_first(&mut outcome, self.forgive(state, Err(error)));
                     continue;
                 }
                 let mut by_message = Asks::new();
@@ -62,7 +62,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                     if self.is_by_verbs(state, *ask) { by_verbs.push(*ask) } else { by_message.push(*ask) }
                 }
                 if !by_message.is_empty() {
-                    keep_first(&mut outcome, self.send(state, node, phase, &by_message).await);
+                    let sent = self.send(state, node, phase, &by_message).await;
+                    keep_first(&mut outcome, self.forgive(state, sent));
                 }
             }
         }
@@ -151,7 +152,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                             }
                         }
                     }
-                    keep_first(&mut outcome, Err(state.failed(node, error)));
+                    keep_first(&mut outcome, self.forgive(state, Err(state.failed(node, error))));
                 }
             }
         }
@@ -159,7 +160,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let (node, written) = (*node, written.await);
             state.written.pop();
             if let Err(source) = written {
-                keep_first(&mut outcome, Err(state.failed(node, source.into())));
+                keep_first(&mut outcome, self.forgive(state, Err(state.failed(node, source.into()))));
             }
         }
         outcome

@@ -90,17 +90,38 @@ impl<F: Fabric, S: Config> Shared<F, S> {
     /// [`ClusterError::BadView`] if it has another number of shards.
     pub(super) fn install(&self, next: View) -> Result<bool, ClusterError> {
         let now = self.view.view();
-        self.view.install(next, |next| {
+        self.view.install(next, |next, open| {
             let db = &self.home.db;
             let serves = |view: &View, group| view.placement(group).is_some_and(|at| at.primary == self.node);
             let taken = (0..next.groups()).filter(|group| serves(next, *group) && !serves(&now, *group));
             if let Some(backup) = &self.home.backup {
                 // What is written from now on is newer than what this node has of these groups.
                 let last = taken.map(|group| backup.last_epoch(group)).max().unwrap_or(0);
-                db.snapshots.raise(&db.store, last + 1).map_err(ClusterError::Store)?;
+                if !S::has(Mutation::EpochNotRaised) {
+                    db.snapshots.raise(&db.store, last + 1).map_err(ClusterError::Store)?;
+                }
+                backup.serve(next, self.node);
             }
             let word = db.snapshots.view(&db.store).map_err(ClusterError::Store)?;
-            db.engine().store(word, next.number().into());
+            db.engine().store(word, open.into());
+            if open != 0 {
+                self.home.changing.open();
+            }
+            Ok(())
+        })
+    }
+
+    /// Stops serving the present view, before another one of this number. Returns the number of the
+    /// one that is installed.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    pub(super) fn close_view(&self, next: u32) -> Result<u32, ClusterError> {
+        let db = &self.home.db;
+        self.view.close(next, || {
+            let word = db.snapshots.view(&db.store).map_err(ClusterError::Store)?;
+            db.engine().store(word, 0);
             Ok(())
         })
     }

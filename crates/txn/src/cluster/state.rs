@@ -275,6 +275,7 @@ impl<P: Port> State<'_, P> {
     pub(super) fn enter(&mut self, view: Rc<View>) {
         self.view = view;
         self.owners.clear();
+        self.log.forget_needs();
         for row in 0..self.rows.len() {
             self.rows[row].place = Place::Nowhere;
             self.owner(self.node_at(self.rows[row].shard));

@@ -283,11 +283,6 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             }
             None => return Ok(()),
         };
-        if let Some(state) = &mut self.state
-            && state.is_decided
-        {
-            self.worker.settle_log(state);
-        }
         if self.state().is_decided {
             if S::has(Mutation::UnlockBeforeWriteBack) {
                 let state = self.state();
@@ -313,16 +308,22 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             let asks = self.ask(Ask::Reap, |row| row.sight == Sight::Made && !row.is_written());
             // A record that stays behind is in no transaction's way.
             let _ = self.round(Phase::Other, &asks).await;
+            // What backups apply and free is carried out: until then they have it for whoever has to
+            // carry it out instead.
+            if let Some(state) = &mut self.state {
+                self.worker.settle_log(state);
+            }
         } else {
+            // Before the first unlock: what may be completed in this one's place keeps its locks.
+            if let Some(state) = &mut self.state {
+                self.worker.void_log(state).await;
+            }
             let is_locked = |row: &Row| row.may_be_locked() || S::has(Mutation::OthersUnlocked);
             let mut asks = self.ask(Ask::Unlock, |row| is_locked(row) && row.place != Place::Nowhere);
             if !self.state().owes {
                 asks.extend(self.ask(Ask::Reap, |row| row.sight == Sight::Made));
             }
             outcome = self.round(Phase::Commit, &asks).await;
-            if let Some(state) = &mut self.state {
-                self.worker.void_log(state).await;
-            }
         }
         let owes = self.holds_locks() && !S::has(Mutation::UnlocksNotRepeated);
         let state = self.state();

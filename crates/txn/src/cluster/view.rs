@@ -16,7 +16,7 @@ use std::{
         Arc,
         atomic::{
             AtomicU32,
-            Ordering::{Acquire, Release},
+            Ordering::{Acquire, Release, SeqCst},
         },
     },
 };
@@ -242,6 +242,11 @@ impl View {
         self.head_of.get(shard.index()).map(|head| head.0)
     }
 
+    /// Returns whether a node serves a group.
+    pub(super) fn serves(&self, node: NodeId, group: u16) -> bool {
+        self.placement(group).is_some_and(|placed| placed.primary == node)
+    }
+
     /// Returns where a group's shards are. `None` if it has none.
     pub(super) fn placement(&self, group: u16) -> Option<&Placement> {
         self.placements.get(usize::from(group)).filter(|_| group < self.groups)
@@ -309,20 +314,58 @@ impl<'a> Decode<'a> for View {
 pub(super) struct Current {
     /// Of the view, to be looked at without a lock.
     number: AtomicU32,
-    view: Mutex<Arc<View>>,
+    /// The same, or zero while the node changes to another view: nothing of a view is served then,
+    /// and no transaction is decided that has not begun to write records.
+    open: AtomicU32,
+    latest: Mutex<Latest>,
+}
+
+#[derive(Debug)]
+struct Latest {
+    view: Arc<View>,
+    /// The view that the node has promised to change to: no older one opens.
+    promised: u32,
 }
 
 impl Current {
     pub(super) fn new(view: View) -> Self {
-        Self { number: AtomicU32::new(view.number), view: Mutex::new(Arc::new(view)) }
+        let (number, open) = (AtomicU32::new(view.number), AtomicU32::new(view.number));
+        let latest = Latest { promised: view.number, view: Arc::new(view) };
+        Self { number, open, latest: Mutex::new(latest) }
     }
 
     pub(super) fn number(&self) -> u32 {
         self.number.load(Acquire)
     }
 
+    /// Returns the number of the view that is served. Zero: none is, until there is another one.
+    pub(super) fn open(&self) -> u32 {
+        self.open.load(SeqCst)
+    }
+
     pub(super) fn view(&self) -> Arc<View> {
-        Arc::clone(&self.view.lock())
+        Arc::clone(&self.latest.lock().view)
+    }
+
+    /// Stops serving the view, before another one of this number. Does it that is `told` of before.
+    /// Returns the number of the view that is installed: nothing happens if that is not older.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be told of.
+    pub(super) fn close(
+        &self,
+        next: u32,
+        tell: impl FnOnce() -> Result<(), ClusterError>,
+    ) -> Result<u32, ClusterError> {
+        let mut latest = self.latest.lock();
+        if next > latest.view.number {
+            tell()?;
+            latest.promised = latest.promised.max(next);
+            // What a worker notes before it looks at this is seen after it.
+            self.open.store(0, SeqCst);
+        }
+        Ok(latest.view.number)
     }
 
     /// Returns a worker's own copy, which it counts the users of.
@@ -330,8 +373,8 @@ impl Current {
         Rc::new((*self.view()).clone())
     }
 
-    /// Installs a view if it is newer than the present one, and tells of it before. Returns whether
-    /// it is newer.
+    /// Installs a view if it is newer than the present one, and tells of it before: of the number
+    /// that is served then. Returns whether it is newer.
     ///
     /// # Errors
     ///
@@ -340,18 +383,21 @@ impl Current {
     pub(super) fn install(
         &self,
         next: View,
-        tell: impl FnOnce(&View) -> Result<(), ClusterError>,
+        tell: impl FnOnce(&View, u32) -> Result<(), ClusterError>,
     ) -> Result<bool, ClusterError> {
-        let mut view = self.view.lock();
+        let mut latest = self.latest.lock();
+        let Latest { view, promised } = &mut *latest;
         if next.placements.len() != view.placements.len() || next.groups != view.groups {
             return Err(bad("the number of shards never changes, nor that of their groups"));
         }
         let is_newer = next.number > view.number;
         if is_newer {
             let number = next.number;
-            tell(&next)?;
+            let open = if number >= *promised { number } else { 0 };
+            tell(&next, open)?;
             *view = Arc::new(next);
             self.number.store(number, Release);
+            self.open.store(open, SeqCst);
         }
         Ok(is_newer)
     }
@@ -428,19 +474,37 @@ mod tests {
         let view = View::fixed(&owners(), 3, 1).expect("a view");
         let next = view.next(view.members().to_vec(), view.placements().to_vec()).expect("a view");
         let current = Current::new(view.clone());
-        let told = |told: &View| {
-            assert_eq!(told, &next);
+        let told = |told: &View, open| {
+            assert_eq!((told, open), (&next, 2));
             Ok(())
         };
-        assert!(!current.install(view.clone(), |_| panic!("it is not newer")).expect("as many shards"));
+        assert!(!current.install(view.clone(), |_, _| panic!("it is not newer")).expect("as many shards"));
         assert!(current.install(next.clone(), told).expect("as many shards"));
         assert_eq!((current.number(), &*current.view()), (2, &next));
-        assert!(!current.install(view, |_| panic!("it is not newer")).expect("as many shards"));
+        assert!(!current.install(view, |_, _| panic!("it is not newer")).expect("as many shards"));
         assert_eq!(current.number(), 2);
         let other = View::fixed(&owners(), 4, 1).expect("a view");
-        assert!(matches!(current.install(other, |_| panic!("it is none")), Err(ClusterError::BadView { .. })));
+        assert!(matches!(current.install(other, |_, _| panic!("it is none")), Err(ClusterError::BadView { .. })));
         let other = View::fixed(&owners()[1..], 3, 1).expect("a view");
-        assert!(matches!(current.install(other, |_| panic!("it is none")), Err(ClusterError::BadView { .. })));
+        assert!(matches!(current.install(other, |_, _| panic!("it is none")), Err(ClusterError::BadView { .. })));
+    }
+
+    #[test]
+    fn a_view_that_is_closed_opens_with_the_one_that_was_promised() {
+        let view = View::fixed(&owners(), 3, 1).expect("a view");
+        let next = |view: &View| view.next(view.members().to_vec(), view.placements().to_vec()).expect("a view");
+        let current = Current::new(view.clone());
+        assert_eq!((current.close(1, || panic!("it is not newer")).ok(), current.open()), (Some(1), 1));
+        assert_eq!((current.close(3, || Ok(())).ok(), current.number(), current.open()), (Some(1), 1, 0));
+        let (second, third) = (next(&view), next(&next(&view)));
+        let told = |_: &View, open| {
+            assert_eq!(open, 0);
+            Ok(())
+        };
+        assert!(current.install(second, told).expect("as many shards"));
+        assert_eq!((current.number(), current.open()), (2, 0), "another one was promised");
+        assert!(current.install(third, |_, _| Ok(())).expect("as many shards"));
+        assert_eq!((current.number(), current.open()), (3, 3));
     }
 
     #[test]

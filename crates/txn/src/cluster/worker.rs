@@ -28,7 +28,7 @@ const MOST_IDLE: u32 = 7;
 ///
 /// See [`Node`](super::Node).
 pub struct Worker<'e, F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig> {
-    inner: Rc<Coordinator<'e, F, S>>,
+    pub(super) inner: Rc<Coordinator<'e, F, S>>,
 }
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
@@ -101,7 +101,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
             let clock = self.clone();
             let _ = spawner.serve(async move { clock.inner.keep_time().await });
         }
-        if self.inner.node.home.access.is_some() {
+        if self.inner.node.home.access.is_some() || self.inner.node.home.backup.is_some() {
             let freer = self.clone();
             let _ = spawner.serve(async move { freer.inner.free_the_dead().await });
         }
@@ -247,7 +247,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
                 // What it has seen may never have been there.
                 Err(error) => Err(tx.validate().await.err().unwrap_or(error)),
             };
-            match ended {
+            let view = tx.state().view.number();
+            match self.inner.until_next_view(view, ended).await {
                 Err(Error::Conflict(conflict)) => {
                     (runs, in_vain) = (runs + 1, in_vain + 1);
                     self.inner.count(conflict);

@@ -2,12 +2,21 @@
 //! is.
 //!
 //! One thread at a time applies what is settled in all rings. It is called by the node's workers,
-//! in the background.
+//! in the background. What becomes of it when the view changes is in `closing`.
 
-use std::sync::{Arc, OnceLock};
+mod closing;
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{
+        AtomicBool,
+        Ordering::Acquire,
+    },
+};
 
 use drtm_htm::Engine;
 use drtm_kv::{Holder, KvError, Store, Version, Worker};
+use drtm_rdma::NodeId;
 use parking_lot::Mutex;
 
 use super::{
@@ -36,6 +45,8 @@ pub(in crate::cluster) struct Backup<E: Engine> {
     first_view: View,
     /// By their numbers. They are added with the applier locked.
     rings: Box<[OnceLock<Arc<Ring>>]>,
+    /// For each group, whether this node serves it: its rows are written under their locks then.
+    served: Box<[AtomicBool]>,
     /// The node's log, if it has one, which gets what is applied.
     log: Option<(Arc<Log<E>>, Arc<Participant>)>,
     applier: Mutex<Applier<E>>,
@@ -66,14 +77,16 @@ impl<E: Engine> Backup<E> {
     pub(in crate::cluster) fn new(
         store: &Store<E>,
         (ring_bytes, first_view): (u64, View),
-        replicas: Vec<Replica<E>>,
+        (node, replicas): (NodeId, Vec<Replica<E>>),
         log: Option<&Arc<Log<E>>>,
     ) -> Result<Self, KvError> {
         let worker = store.worker()?;
         let log = log.map(|log| (Arc::clone(log), log.participant()));
         let applier = Applier { readers: Vec::new(), worker, replicas, graves: Graves::default() };
         let rings = (0..MOST_RINGS).map(|_| OnceLock::new()).collect();
-        Ok(Self { store: store.clone(), ring_bytes, first_view, rings, log, applier: Mutex::new(applier) })
+        let served = (0..first_view.groups()).map(|group| AtomicBool::new(first_view.serves(node, group))).collect();
+        let (store, applier) = (store.clone(), Mutex::new(applier));
+        Ok(Self { store, ring_bytes, first_view, rings, served, log, applier })
     }
 
     /// Gives a worker of some node a ring.
@@ -133,7 +146,7 @@ impl<E: Engine> Backup<E> {
         let Some(mut applier) = self.applier.try_lock() else { return 0 };
         let Applier { readers, worker, replicas, graves } = &mut *applier;
         let mut applied = 0;
-        for reader in readers.iter_mut() {
+        for reader in readers.iter_mut().filter(|reader| reader.closed.is_none()) {
             for _ in 0..TURN {
                 match self.apply_next(reader, worker, (replicas, graves), (believed, logged)) {
                     Ok(true) => applied += 1,
@@ -158,31 +171,42 @@ impl<E: Engine> Backup<E> {
     ) -> Result<bool, Corrupt> {
         let region = self.store.region();
         let Some(record) = reader.next(region, believed)? else { return Ok(false) };
-        let length = record.length;
-        if let Some(rows) = record.rows {
-            let log = self.log.as_ref().filter(|_| logged);
-            if let Some((log, participant)) = log
-                && participant.is_full()
-            {
-                // The disk is slower than memory. A log that has failed never becomes full.
-                let _ = log.request_flush();
-                return Ok(false);
-            }
-            // A log that has failed is told of by the node as an owner. The replica is kept all the
-            // same.
-            let open = log.and_then(|(log, participant)| log.enter_at_once(participant).ok());
-            let mut applied = Vec::new();
-            let all = self.apply_rows(&rows, worker, (replicas, graves), &mut applied);
-            if let (Some((log, participant)), Some(_open), false) = (log, open, applied.is_empty()) {
-                // It has as many bytes as the ring's record, at most.
-                log.append_rows(participant, &applied).map_err(|_| Corrupt)?;
-            }
-            if !all? {
-                return Ok(false);
-            }
+        let (length, sequence) = (record.length, record.head.sequence);
+        if let Some(rows) = record.rows
+            && !self.apply_record(&rows, worker, (replicas, graves), logged)?
+        {
+            return Ok(false);
         }
-        reader.free(region, length)?;
+        reader.free(region, length, sequence)?;
         Ok(true)
+    }
+
+    /// Applies a record. Returns whether there was room for all of it.
+    fn apply_record(
+        &self,
+        rows: &RecordRows<'_>,
+        worker: &mut Worker<E>,
+        (replicas, graves): (&mut [Replica<E>], &mut Graves),
+        logged: bool,
+    ) -> Result<bool, Corrupt> {
+        let log = self.log.as_ref().filter(|_| logged);
+        if let Some((log, participant)) = log
+            && participant.is_full()
+        {
+            // The disk is slower than memory. A log that has failed never becomes full.
+            let _ = log.request_flush();
+            return Ok(false);
+        }
+        // A log that has failed is told of by the node as an owner. The replica is kept all the
+        // same.
+        let open = log.and_then(|(log, participant)| log.enter_at_once(participant).ok());
+        let mut applied = Vec::new();
+        let all = self.apply_rows(rows, worker, (replicas, graves), &mut applied);
+        if let (Some((log, participant)), Some(_open), false) = (log, open, applied.is_empty()) {
+            // It has as many bytes as the ring's record, at most.
+            log.append_rows(participant, &applied).map_err(|_| Corrupt)?;
+        }
+        all
     }
 
     /// Applies the rows of a record, and adds those that were not known to what was `applied`.
@@ -197,6 +221,9 @@ impl<E: Engine> Backup<E> {
         for redo in rows.redo() {
             let (shard, redo) = redo.map_err(|_| Corrupt)?;
             let group = self.first_view.group_of(shard);
+            if group.is_some_and(|group| self.served[usize::from(group)].load(Acquire)) {
+                continue;
+            }
             let number = replicas.iter().position(|replica| Some(replica.group) == group).ok_or(Corrupt)?;
             for entry in redo.entries() {
                 let entry = entry.map_err(|_| Corrupt)?;
@@ -222,11 +249,11 @@ impl<E: Engine> Backup<E> {
         let Applier { readers, worker, replicas, graves } = applier;
         if graves.waiting.is_empty() && !graves.dug.is_empty() {
             let region = self.store.region();
-            // A ring that is corrupt keeps all graves.
+            // A ring that is corrupt keeps all graves, and so does one that is closed and undecided.
             graves.stamp = readers.iter_mut().map(|reader| reader.end(region).unwrap_or(u64::MAX)).collect();
             graves.waiting = std::mem::take(&mut graves.dug);
         }
-        if readers.iter().zip(&graves.stamp).all(|(reader, end)| reader.applied >= *end) {
+        if readers.iter().zip(&graves.stamp).all(|(reader, end)| reader.applied >= *end || reader.is_decided()) {
             let is_left = |(number, grave): &(usize, Grave)| !replicas[*number].fill(worker, grave).unwrap_or(false);
             let left = std::mem::take(&mut graves.waiting).into_iter().filter(is_left).collect::<Vec<_>>();
             graves.dug.extend(left);
@@ -259,17 +286,21 @@ impl From<Corrupt> for Refusal {
 #[cfg(test)]
 mod tests {
     use drtm_htm::NoHtm;
-    use drtm_rdma::NodeId;
 
     use super::*;
     use crate::{
-        cluster::log::{
-            record::{Head, Participant, encode},
-            replica::ReplicaTable,
+        cluster::{
+            log::{
+                record::{Head, Participant, encode},
+                replica::ReplicaTable,
+                ring::Standing,
+            },
+            shard::ShardId,
+            wire::{Many, parts::InRing},
         },
-        cluster::shard::ShardId,
         durability::format::{Change, RecordKind, RecordWriter},
         memory::storage::Storage,
+        mutation::Mutation,
     };
 
     fn backup() -> Backup<NoHtm> {
@@ -277,17 +308,60 @@ mod tests {
         let table = Storage::create(&store, false, true, 0, false).expect("memory");
         let tables = vec![Some(ReplicaTable::new(table, 8, None))];
         let view = View::fixed(&(0..9).map(NodeId).collect::<Vec<_>>(), 9, 1).expect("a view");
-        Backup::new(&store, (1 << 12, view), vec![Replica { group: 7, tables, last_epoch: 0 }], None).expect("memory")
+        Backup::new(&store, (1 << 12, view), (NodeId(8), vec![Replica { group: 7, tables, last_epoch: 0 }]), None).expect("memory")
     }
 
     fn record(shard: u16, position: u64, key: u64, version: u64, change: Change<'_>) -> Vec<u8> {
+        let head = Head { position, settled: 0, holder: 1, sequence: 1, view: 1 };
+        record_of(head, shard, key, version, change)
+    }
+
+    fn record_of(head: Head, shard: u16, key: u64, version: u64, change: Change<'_>) -> Vec<u8> {
         let (mut redo, key) = (Vec::new(), key.to_be_bytes());
         let mut writer = RecordWriter::begin(&mut redo, 1, RecordKind::Rows);
         writer.entry(&Entry { table: 0, key: &key, version, change }).expect("short");
         writer.finish().expect("short");
-        let (mut bytes, head) = (Vec::new(), Head { position, settled: 0, holder: 1, sequence: 1, view: 1 });
+        let mut bytes = Vec::new();
         encode(&mut bytes, head, &[Participant::new(ShardId(shard), true)], [&redo[..]].into_iter());
         bytes
+    }
+
+    /// What is told of a ring: number and standing.
+    fn told(backup: &Backup<NoHtm>) -> Vec<(u64, u8)> {
+        let mut report = Vec::new();
+        backup.report(&mut report);
+        let all = Many::<InRing<'_>>::new(&report, 0);
+        all.iter().map(|InRing { sequence, standing, .. }| (sequence, standing)).collect()
+    }
+
+    #[test]
+    fn a_ring_that_is_closed_is_searched_beyond_gaps_and_decided_once() {
+        let (backup, me, none) = (backup(), Holder::new(1, 1, 3, 0), |_: Mutation| false);
+        let ring = backup.open(me).expect("memory");
+        let put = |sequence: u64, position| {
+            let head = Head { position, settled: 0, holder: me.to_word(), sequence, view: 1 };
+            let bytes = record_of(head, 7, sequence, 10 + sequence, Change::Put(b"value"));
+            backup.write((ring.number, me), position, &bytes).map(|_| bytes.len() as u64)
+        };
+        let length = put(1, ring.start).expect("it is free");
+        backup.settle((ring.number, me), ring.start + length).expect("it is there");
+        // The second one never comes, and the third and the fourth do.
+        put(3, ring.start + 2 * length).expect("it is free");
+        put(4, ring.start + 3 * length).expect("it is free");
+        backup.close(|producer| producer == me, true).expect("there is room");
+        assert_eq!(told(&backup), [(1, 0), (3, Standing::Recorded as u8), (4, Standing::Recorded as u8)]);
+        assert_eq!(put(2, ring.start + length), Err(Refusal::Corrupt), "nothing more is taken");
+        let records = || {
+            let applier = backup.applier.lock();
+            applier.replicas[0].table(0).expect("it is there").storage.records().expect("a store")
+        };
+        assert_eq!(records(), 1, "what is settled was applied");
+        assert_eq!(backup.decide(&[(me, 3)], (true, none)), Ok(true));
+        let decided = [(1, 0), (3, Standing::Completed as u8), (4, Standing::Undone as u8)];
+        assert_eq!((told(&backup), records()), (decided.to_vec(), 2));
+        // Another driver, which has heard other votes, changes nothing.
+        assert_eq!(backup.decide(&[(me, 4)], (true, none)), Ok(true));
+        assert_eq!((told(&backup), records()), (decided.to_vec(), 2));
     }
 
     #[test]

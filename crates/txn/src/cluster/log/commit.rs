@@ -3,8 +3,8 @@
 //! 1. *Reserve*, before the first lock: space for the records at all backups, or none.
 //! 2. *Log*, after validation: the records are written, and all backups have acknowledged them when
 //!    this ends. Then the transaction is decided.
-//! 3. *Settle*: a decided transaction's records count. Those of one that was given up are made void
-//!    first. Backups are told lazily: by the head of the next record, or after a while by a message
+//! 3. *Settle*: once a decided transaction is carried out, its records count. Those of one that was
+//!    given up are made void first. Backups are told lazily: by the head of the next record, or after a while by a message
 //!    or a WRITE of their own.
 
 use std::{mem, rc::Rc};
@@ -31,6 +31,7 @@ use crate::{
     },
     commit::epoch::version_in,
     durability::format::{Change, Entry, MOST_VALUE, RecordKind, RecordWriter},
+    mutation::Mutation,
 };
 
 /// What a message has beside a piece of a record.
@@ -45,6 +46,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     pub(in crate::cluster) async fn log(&self, state: &mut State<'e, F::Port>) -> Result<(), Error> {
         if !self.has_backups() || state.log.reserved.is_empty() {
             return Ok(());
+        }
+        // Before a look at the view: a node that has closed it waits for this transaction, or this
+        // one finds it closed.
+        state.log.has_begun = true;
+        self.unsettled.begin();
+        if !S::has(Mutation::DecidedAfterPrepare) {
+            self.check_view(state)?;
         }
         self.encode_log(state)?;
         let asks: Asks = (0..state.log.pieces.len() as u32).map(Ask::Log).collect();
@@ -109,7 +117,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let node = ring.node;
         let (mut participants, mut parts, mut start) = (SmallVec::<[_; 8]>::new(), SmallVec::<[_; 8]>::new(), 0);
         for (shard, length) in written {
-            let is_its = view.backups(*shard).contains(&node);
+            let is_its = self.copies().recorded_at(view, *shard).any(|other| other == node);
             participants.push(Participant::new(*shard, is_its));
             if is_its {
                 parts.push(&log.redo[start..start + length]);
@@ -193,8 +201,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         Ok(())
     }
 
-    /// Notes that a transaction's records count: it is decided.
+    /// Notes that a transaction's records count: it is decided and carried out, or they are void.
     pub(in crate::cluster) fn settle_log(&self, state: &mut State<'e, F::Port>) {
+        if mem::take(&mut state.log.has_begun) {
+            self.unsettled.end();
+        }
         if state.log.records.is_empty() && state.log.reserved.is_empty() {
             return;
         }

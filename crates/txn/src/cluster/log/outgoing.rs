@@ -65,6 +65,12 @@ impl Drop for Opening<'_> {
 }
 
 impl Rings {
+    /// Creates a worker's rings, none of which is open. Of all workers that a node ever has, no two
+    /// number transactions alike.
+    pub(in crate::cluster) fn of_worker(number: u64) -> Self {
+        Self { sequence: Cell::new(number << 40), ..Self::default() }
+    }
+
     /// Returns the ring at a node.
     pub(super) fn at(&self, node: NodeId) -> Option<Rc<Outgoing>> {
         self.slots.borrow().get(usize::from(node.0))?.ring.clone()

@@ -35,6 +35,8 @@ pub(in crate::cluster) struct Logging {
     /// Rings with space that is reserved, and not used.
     pub(super) reserved: SmallVec<[(Rc<Outgoing>, u64); 4]>,
     pub(super) records: Vec<Logged>,
+    /// Whether the transaction has begun to write records, and is not settled.
+    pub(super) has_begun: bool,
     pub(super) pieces: Vec<Piece>,
     pub(super) bytes: Vec<u8>,
     /// What each backup's record needs, and in the next run of a transaction that claims its rows:
@@ -52,6 +54,11 @@ impl Logging {
         debug_assert!(self.reserved.is_empty() && self.records.is_empty(), "it has ended");
         self.pieces.clear();
         self.bytes.clear();
+    }
+
+    /// Forgets how many bytes each backup's record needed: others may be backups.
+    pub(in crate::cluster) fn forget_needs(&mut self) {
+        self.needs.clear();
     }
 
     /// Forgets everything.

@@ -219,6 +219,20 @@ pub(super) fn read(
     Some(Record { head, length: length as u64, rows })
 }
 
+/// Reads a record that was copied whole. `None` if it is none.
+pub(super) fn read_copy<'b>(bytes: &[u8], buffer: &'b mut Vec<u8>) -> Option<Record<'b>> {
+    let at = u64::from_le_bytes(*bytes.first_chunk()?);
+    let mut is_whole = true;
+    let load = |position: u64, into: &mut [u8]| {
+        let from = position.wrapping_sub(at) as usize;
+        match from.checked_add(into.len()).and_then(|end| bytes.get(from..end)) {
+            Some(copied) => into.copy_from_slice(copied),
+            None => is_whole = false,
+        }
+    };
+    read(at, bytes.len() as u64, load, buffer).filter(|_| is_whole)
+}
+
 impl<'b> Rows<'b> {
     /// Returns the writes of each participant that has rows in the record.
     pub(super) fn redo(self) -> impl Iterator<Item = Result<(ShardId, Redo<'b>), Damage>> {

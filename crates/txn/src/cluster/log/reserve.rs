@@ -5,7 +5,7 @@ use std::{mem, rc::Rc, time::Duration};
 use drtm_rdma::{Fabric, NodeId};
 use smallvec::SmallVec;
 
-use super::{outgoing::Outgoing, record};
+use super::{copies::Copies, outgoing::Outgoing, record};
 use crate::{
     Config, Conflict, Error,
     cluster::{
@@ -31,6 +31,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         self.node.log.backups > 0
     }
 
+    /// Returns where this node's transactions are recorded.
+    pub(super) fn copies(&self) -> Copies {
+        Copies { coordinator: self.id(), count: self.node.log.backups }
+    }
+
     /// Returns the shards that a transaction writes to, in order, and how long their redo records
     /// will be at most.
     pub(super) fn written(&self, state: &State<'e, F::Port>) -> Result<Written, Error> {
@@ -52,7 +57,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         Ok(written)
     }
 
-    /// Reserves space for a transaction's records at all backups.
+    /// Reserves space for a transaction's records at all nodes that get one.
     ///
     /// # Errors
     ///
@@ -62,15 +67,16 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         if !self.has_backups() {
             return Ok(());
         }
-        let written = self.written(state)?;
+        let (written, copies) = (self.written(state)?, self.copies());
         let mut needs = mem::take(&mut state.log.needs);
         needs.clear();
         for (shard, _) in &written {
-            for node in state.view.backups(*shard).iter().copied() {
+            for node in copies.recorded_at(&state.view, *shard) {
                 if needs.iter().any(|(known, _)| *known == node) {
                     continue;
                 }
-                let its = written.iter().filter(|(shard, _)| state.view.backups(*shard).contains(&node));
+                let has = |shard| copies.recorded_at(&state.view, shard).any(|other| other == node);
+                let its = written.iter().filter(|(shard, _)| has(*shard));
                 let redo = its.map(|(_, bytes)| bytes).sum();
                 needs.push((node, record::length(written.len(), redo) as u64));
             }

@@ -14,7 +14,7 @@
 use std::sync::{
     Arc,
     atomic::{
-        AtomicBool,
+        AtomicU8,
         Ordering::{Acquire, Relaxed, Release},
         fence,
     },
@@ -49,13 +49,21 @@ pub(super) struct Ring {
     pub(super) size: u64,
     /// The first name of the worker that writes it.
     pub(super) producer: Holder,
-    is_corrupt: AtomicBool,
+    /// [`OPEN`], [`CLOSED`] or [`CORRUPT`].
+    standing: AtomicU8,
 }
+
+/// A ring is written and read.
+const OPEN: u8 = 0;
+/// Its producer is dead, and nothing more is taken of it.
+const CLOSED: u8 = 1;
+/// It makes no sense, and is read no more.
+const CORRUPT: u8 = 2;
 
 impl Ring {
     /// Creates a ring of so many bytes at an offset of a region. It is to be [begun](Self::begin).
     pub(super) fn new(at: Offset, size: u64, producer: Holder) -> Self {
-        Self { at, size, producer, is_corrupt: AtomicBool::new(false) }
+        Self { at, size, producer, standing: AtomicU8::new(OPEN) }
     }
 
     /// Begins an empty ring, in which the first record will be at `start`. Nothing that is in it
@@ -72,7 +80,7 @@ impl Ring {
 
     /// Returns up to where the ring is free.
     pub(super) fn freed<E: Engine>(&self, region: &Region<E>) -> Result<u64, Corrupt> {
-        if self.is_corrupt.load(Relaxed) {
+        if self.standing.load(Relaxed) != OPEN {
             return Err(Corrupt);
         }
         Ok(region.engine().load(self.word(region, FREED)?))
@@ -161,11 +169,38 @@ pub(super) struct Reader {
     /// Up to where everything is known to be settled.
     settled: u64,
     buffer: Vec<u8>,
+    /// Which of its producer's transactions the last record was of that was freed.
+    pub(super) last: u64,
+    /// What was left in it when it was closed, since its producer is dead.
+    pub(super) closed: Option<Vec<Kept>>,
+}
+
+/// A record that was left in a ring which is closed.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) holder: u64,
+    pub(super) sequence: u64,
+    pub(super) standing: Standing,
+    /// All of it, as long as it is not known what has become of its transaction.
+    pub(super) bytes: Vec<u8>,
+}
+
+/// What is known of a transaction from a record of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cluster) enum Standing {
+    /// It has a record here.
+    Recorded = 1,
+    /// Its coordinator has given it up.
+    Void = 2,
+    /// It was completed in its coordinator's place.
+    Completed = 3,
+    /// It was undone in its coordinator's place.
+    Undone = 4,
 }
 
 impl Reader {
     pub(super) fn new(ring: Arc<Ring>, start: u64) -> Self {
-        Self { ring, applied: start, walked: start, settled: start, buffer: Vec::new() }
+        Self { ring, applied: start, walked: start, settled: start, buffer: Vec::new(), last: 0, closed: None }
     }
 
     /// Returns the next record that is settled, or `None`. If all are `believed`, which is a fault,
@@ -175,8 +210,10 @@ impl Reader {
         region: &Region<E>,
         believed: bool,
     ) -> Result<Option<Record<'_>>, Corrupt> {
-        if self.ring.is_corrupt.load(Relaxed) {
-            return Err(Corrupt);
+        match self.ring.standing.load(Relaxed) {
+            OPEN => {}
+            CLOSED => return Ok(None),
+            _ => return Err(Corrupt),
         }
         if self.applied >= self.settled {
             self.learn(region)?;
@@ -194,7 +231,7 @@ impl Reader {
             Ok(None) if !is_settled => Ok(None),
             // What is settled is whole.
             Ok(None) | Err(Corrupt) => {
-                self.ring.is_corrupt.store(true, Relaxed);
+                self.ring.standing.store(CORRUPT, Relaxed);
                 Err(Corrupt)
             }
         }
@@ -233,16 +270,53 @@ impl Reader {
         self.end(region).is_ok_and(|end| end == self.applied) && self.settled <= self.applied
     }
 
-    /// Frees the record that was applied.
-    pub(super) fn free<E: Engine>(&mut self, region: &Region<E>, length: u64) -> Result<(), Corrupt> {
+    /// Returns whether something is known to be settled that was not applied.
+    pub(super) fn has_settled(&self) -> bool {
+        self.applied < self.settled
+    }
+
+    /// Takes all records for settled that are in the ring: its producer has no other ones.
+    pub(super) fn settle_all<E: Engine>(&mut self, region: &Region<E>) -> Result<(), Corrupt> {
+        self.settled = self.settled.max(self.end(region)?);
+        Ok(())
+    }
+
+    /// Takes nothing more from a producer that is dead, and keeps what is not known to be settled.
+    /// A record may be behind others that have not arrived.
+    pub(super) fn close<E: Engine>(&mut self, region: &Region<E>) -> Result<(), Corrupt> {
+        self.ring.standing.store(CLOSED, Relaxed);
+        let (mut kept, mut at) = (Vec::new(), self.applied);
+        while at < self.applied + self.ring.size {
+            let Some(Record { head, length, rows }) = self.ring.read(region, at, &mut self.buffer)? else {
+                at += ALIGN;
+                continue;
+            };
+            let standing = if rows.is_some() { Standing::Recorded } else { Standing::Void };
+            let (holder, sequence) = (head.holder, head.sequence);
+            kept.push(Kept { holder, sequence, standing, bytes: self.buffer.clone() });
+            at += length;
+        }
+        self.closed = Some(kept);
+        Ok(())
+    }
+
+    /// Returns whether the ring was closed, and it is known what has become of all that was in it.
+    pub(super) fn is_decided(&self) -> bool {
+        let closed = self.closed.as_ref();
+        closed.is_some_and(|kept| kept.iter().all(|record| record.standing != Standing::Recorded))
+    }
+
+    /// Frees the record that was applied, of a transaction of this number.
+    pub(super) fn free<E: Engine>(&mut self, region: &Region<E>, length: u64, sequence: u64) -> Result<(), Corrupt> {
         self.applied += length;
+        self.last = sequence;
         region.engine().store(self.ring.word(region, FREED)?, self.applied);
         Ok(())
     }
 
     /// Marks the ring as corrupt: nothing is read from it any more.
     pub(super) fn mark_corrupt(&self) {
-        self.ring.is_corrupt.store(true, Relaxed);
+        self.ring.standing.store(CORRUPT, Relaxed);
     }
 }
 
@@ -365,7 +439,7 @@ mod tests {
                         });
                         prop_assert_eq!(read, expected);
                         if let Some((_, length, _)) = read {
-                            reader.free(&region, length).expect("it is there");
+                            reader.free(&region, length, 1).expect("it is there");
                             model.pop_front();
                         }
                     }

@@ -7,6 +7,7 @@ use super::{About, Answer, Binds, On, Request, Serving, TxRequest};
 use crate::{
     Error,
     cluster::{
+        Refusal,
         state::State,
         wire::{messages, parts::RingPlace},
     },
@@ -34,6 +35,9 @@ impl Request for OpenRing {
     fn serve<'p, F: Fabric, S: On<F>>(body: OpenRingFor, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
         let OpenRingFor { producer } = body;
         at.check_producer(producer)?;
+        if at.participant.home.changing.is_closed(producer) {
+            return Err(Refusal::Revoked);
+        }
         at.participant.backup()?.open(producer)
     }
 }

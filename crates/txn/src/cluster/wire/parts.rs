@@ -1,6 +1,6 @@
 //! What requests say, and what more than their own files knows.
 
-use drtm_kv::{GuardChange, Handle};
+use drtm_kv::{GuardChange, Handle, Holder};
 use drtm_rdma::{
     Incarnation,
     rpc::{Decode, DecodeError, Encode, Reader},
@@ -16,6 +16,9 @@ use crate::{
 messages! {
     /// What a commit makes of a row that is locked.
     ChangedRow<'a> { table: u16, key: KeyRef<'a>, at: Handle, change: Change<'a>, }
+    /// A record in a ring whose producer is dead, and what is known of its transaction. With a zero
+    /// instead: the last of the producer's transactions whose record was freed.
+    InRing<'a> { producer: Holder, holder: u64, sequence: u64, standing: u8, bytes: &'a [u8], }
     /// What one of a transaction's own insertions did to a guard.
     Shifted { before: Absence, after: Absence, split_off: Option<Absence>, }
 }

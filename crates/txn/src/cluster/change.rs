@@ -1,0 +1,257 @@
+//! The change to the next view, when nodes have died: one node that is left drives it. Transactions
+//! of all others go on by themselves.
+//!
+//! 1. *Prepare.* Each node closes its view: it serves nothing that binds to one, and its
+//!    transactions begin no records. It closes the rings of dead producers. It is quiet once those
+//!    of its own that have records are carried out, or void everywhere.
+//! 2. *Votes.* What is in the rings of dead producers says which of their transactions may have been
+//!    decided (`votes`).
+//! 3. *Carry.* Those are carried out at the primaries that are left, where they were not.
+//! 4. *Decide.* Each node notes which of them are completed, and that the others are undone. It
+//!    applies what is complete, and all that living producers have written: that is settled.
+//! 5. *Open.* The next view is installed. From then on, locks of the dead are free.
+//!
+//! Each step can be repeated, also by another node if the driver dies. Until step 4 is done
+//! everywhere, no lock is freed of a transaction that is undone, so nothing depends on that. And one
+//! that is completed is so again: fewer copies are left, and what they say does not change.
+//!
+//! See `docs/decisions/0103`.
+
+mod votes;
+
+use std::time::Duration;
+
+use drtm_rdma::{Fabric, Incarnation, NodeId};
+
+use self::votes::{Ballot, Votes};
+use super::{
+    ClusterError, View, Worker,
+    coordinator::Coordinator,
+    log::{Copies, Recorded},
+    requests::change::{Carry, CarryRows, CarriedRow, Corpse, Decide, DecideOn, Named, Prepare, PrepareFor, Report},
+    shard::ShardId,
+    wire::{Many, Wire as _},
+};
+use crate::{Config, Error, durability::format::Change};
+
+/// What a message has beside its list.
+const BESIDE: usize = 128;
+
+/// The first and the longest pause before a node is asked again that is not ready.
+const FIRST: Duration = Duration::from_micros(20);
+const LONGEST: Duration = Duration::from_millis(1);
+
+impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
+    /// Changes to the next view, in which these incarnations of nodes have no part any more, since
+    /// they are dead. Their transactions are carried out or undone, everywhere. Which nodes are dead
+    /// is the caller's to know, and only one node may change to a view of one number.
+    ///
+    /// Nodes that are no members have a part in it as `clients`. All others must not write any more.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::ViewChanged`] if a node is in a newer view than the one that comes before
+    /// `next`; or when one cannot be asked. Then it can be changed once more, also to another view.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{
+    ///     Builder, Config, Error,
+    ///     cluster::Node,
+    ///     htm::NoHtm,
+    ///     rdma::{LocalConfig, LocalFabric, NodeId, block_on},
+    /// };
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Config for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
+    /// let builder = Builder::new().memory(16 << 20);
+    /// let node = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), builder)?.owners([NodeId(0)])?.start()?;
+    /// let endpoint = node.endpoint()?;
+    /// let worker = node.worker(&endpoint)?;
+    /// let view = node.view();
+    /// let next = view.next(view.members().to_vec(), view.placements().to_vec())?;
+    /// block_on(&endpoint, worker.change_view(next, &[], &[]))?;
+    /// assert_eq!(node.view().number(), 2);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub async fn change_view(
+        &self,
+        next: View,
+        dead: &[(NodeId, Incarnation)],
+        clients: &[NodeId],
+    ) -> Result<(), Error> {
+        let members = next.members().iter().map(|member| member.node);
+        let mut nodes: Vec<NodeId> = members.chain(clients.iter().copied()).chain([self.id()]).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        self.inner.change(next, dead, &nodes).await
+    }
+}
+
+impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
+    /// Changes to the next view, with these nodes.
+    async fn change(&self, next: View, dead: &[(NodeId, Incarnation)], nodes: &[NodeId]) -> Result<(), Error> {
+        for node in nodes.iter().filter(|node| **node != self.id()) {
+            self.greet(*node).await?;
+        }
+        let base = self.node.view.view();
+        if next.number() != base.number() + 1 {
+            return Err(ClusterError::ViewChanged { node: self.id(), view: base.number() }.into());
+        }
+        self.prepare_all(&next, dead, nodes).await?;
+        let mut votes = Votes::default();
+        for node in nodes {
+            votes.add(*node, &self.report_of(*node).await?);
+        }
+        let count = self.node.log.backups;
+        let complete = votes.complete((&base, nodes), |coordinator| Copies { coordinator, count }, S::has);
+        for ballot in &complete {
+            self.carry(&base, nodes, ballot).await?;
+        }
+        for node in nodes {
+            self.decide(*node, &complete).await?;
+        }
+        self.node.install(next)?;
+        for node in nodes.iter().filter(|node| **node != self.id()) {
+            // It is told the view.
+            self.greet(*node).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns how many bytes of a list a message has room for.
+    fn room_for_list(&self) -> usize {
+        self.endpoint().capabilities().max_message_bytes.saturating_sub(BESIDE)
+    }
+
+    /// Waits before a node is asked again.
+    async fn rest(&self, pause: &mut Duration) {
+        self.endpoint().sleep(*pause).await;
+        *pause = LONGEST.min(*pause * 2);
+    }
+
+    /// Has all nodes close their view, and waits until they are quiet.
+    async fn prepare_all(
+        &self,
+        next: &View,
+        dead: &[(NodeId, Incarnation)],
+        nodes: &[NodeId],
+    ) -> Result<(), Error> {
+        let mut bytes = Vec::new();
+        for (node, incarnation) in dead {
+            Corpse { node: node.0, incarnation: incarnation.0 }.put(&mut bytes);
+        }
+        let body = PrepareFor { view: next.number(), dead: Many::new(&bytes, dead.len()) };
+        let (mut left, mut pause) = (nodes.to_vec(), FIRST);
+        while !left.is_empty() {
+            let mut busy = Vec::new();
+            for node in left {
+                let (view, is_quiet) =
+                    self.call::<Prepare, _>(node, body.clone(), |reply| (reply.view, reply.is_quiet)).await?;
+                if view >= next.number() {
+                    return Err(ClusterError::ViewChanged { node, view }.into());
+                }
+                if !is_quiet {
+                    busy.push(node);
+                }
+            }
+            left = busy;
+            if !left.is_empty() {
+                self.rest(&mut pause).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what a node has of dead producers.
+    async fn report_of(&self, node: NodeId) -> Result<Vec<u8>, Error> {
+        let mut all = Vec::new();
+        loop {
+            let from = all.len() as u64;
+            let length = self
+                .call::<Report, _>(node, from, |reply| {
+                    all.extend_from_slice(reply.part);
+                    reply.length
+                })
+                .await?;
+            if all.len() as u64 >= length {
+                return Ok(all);
+            }
+            if all.len() as u64 == from {
+                return Err(ClusterError::Nonsense { node, what: "a report that does not go on" }.into());
+            }
+        }
+    }
+
+    /// Carries a transaction out at the primaries of a view that are left.
+    async fn carry(&self, base: &View, nodes: &[NodeId], ballot: &Ballot) -> Result<(), Error> {
+        let mut carried: Vec<ShardId> = Vec::new();
+        for bytes in ballot.records() {
+            let mut buffer = Vec::new();
+            let Some(record) = Recorded::read(bytes, &mut buffer) else { continue };
+            for (shard, redo) in record.redo() {
+                let primary = base.primary(shard).filter(|primary| nodes.contains(primary));
+                let Some(primary) = primary.filter(|_| !carried.contains(&shard)) else { continue };
+                carried.push(shard);
+                let (mut rows, mut count) = (Vec::new(), 0);
+                for entry in redo.entries() {
+                    let Ok(entry) = entry else { break };
+                    let value = if let Change::Put(value) = entry.change { Some(value) } else { None };
+                    let before = rows.len();
+                    CarriedRow { table: entry.table, key: entry.key, version: entry.version, value }.put(&mut rows);
+                    if rows.len() > self.room_for_list() && before > 0 {
+                        let more = rows.split_off(before);
+                        self.carry_rows(primary, ballot, (redo.epoch, shard), (&rows, count)).await?;
+                        (rows, count) = (more, 0);
+                    }
+                    count += 1;
+                }
+                self.carry_rows(primary, ballot, (redo.epoch, shard), (&rows, count)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn carry_rows(
+        &self,
+        primary: NodeId,
+        ballot: &Ballot,
+        (epoch, shard): (u64, ShardId),
+        (rows, count): (&[u8], usize),
+    ) -> Result<(), Error> {
+        let rows = Many::new(rows, count);
+        let body = CarryRows { holder: ballot.holder, epoch, shard: shard.0, rows };
+        Ok(self.call::<Carry, _>(primary, body, |()| ()).await?)
+    }
+
+    /// Tells a node which transactions are completed. It has applied them then.
+    async fn decide(&self, node: NodeId, complete: &[Ballot]) -> Result<(), Error> {
+        let at_once = (self.room_for_list() / 16).max(1);
+        let mut pause = FIRST;
+        loop {
+            let mut is_done = false;
+            let parts = complete.len().div_ceil(at_once).max(1);
+            for part in 0..parts {
+                let mut bytes = Vec::new();
+                let of_part = complete.iter().skip(part * at_once).take(at_once);
+                let count = of_part.clone().count();
+                of_part.for_each(|it| Named { holder: it.holder, sequence: it.sequence }.put(&mut bytes));
+                let complete = Many::new(&bytes, count);
+                let body = DecideOn { is_first: part == 0, is_last: part + 1 == parts, complete };
+                is_done = self.call::<Decide, _>(node, body, |is_done| is_done).await?;
+            }
+            if is_done {
+                return Ok(());
+            }
+            // It has no room yet.
+            self.rest(&mut pause).await;
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What a node knows of a change to the next view: which of its workers have transactions that write
+//! records, and which incarnations of other nodes are dead.
+
+use std::sync::{
+    Arc,
+    atomic::{
+        AtomicU32,
+        Ordering::{Relaxed, SeqCst},
+    },
+};
+
+use drtm_kv::Holder;
+use parking_lot::Mutex;
+
+/// How many transactions of a worker have begun to write records, and are not settled. It is the
+/// worker's to change.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unsettled(Arc<AtomicU32>);
+
+impl Unsettled {
+    /// Notes that a transaction begins to write records. Whoever closes the view later sees it, or
+    /// this one sees that the view is closed.
+    pub(super) fn begin(&self) {
+        self.0.store(self.0.load(Relaxed) + 1, SeqCst);
+    }
+
+    /// Notes that a transaction is settled.
+    pub(super) fn end(&self) {
+        self.0.store(self.0.load(Relaxed).saturating_sub(1), SeqCst);
+    }
+}
+
+/// An incarnation of a node that is dead.
+pub(super) type Dead = (u16, u32);
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct Changing {
+    /// Of the node's workers.
+    unsettled: Mutex<Vec<Unsettled>>,
+    /// Those whose records are not taken any more.
+    closed: Mutex<Vec<Dead>>,
+    /// Those of them that the view is without: what they have locked is free.
+    dead: Mutex<Vec<Dead>>,
+    /// Those whose locks are still to be looked for.
+    to_sweep: Mutex<Vec<Dead>>,
+    /// What is told of rings, and the transactions that are to be completed, as far as they were
+    /// heard of.
+    pub(super) report: Mutex<Vec<u8>>,
+    pub(super) complete: Mutex<Vec<(Holder, u64)>>,
+}
+
+/// Returns whether a name is of one of these incarnations, or of one before it.
+fn has(dead: &[Dead], holder: Holder) -> bool {
+    dead.iter().any(|(node, last)| *node == u16::from(holder.node()) && holder.incarnation() <= *last)
+}
+
+impl Changing {
+    /// Adds a worker.
+    pub(super) fn add_worker(&self) -> Unsettled {
+        let worker = Unsettled::default();
+        self.unsettled.lock().push(worker.clone());
+        worker
+    }
+
+    /// Returns how many workers there were.
+    pub(super) fn workers(&self) -> u64 {
+        self.unsettled.lock().len() as u64
+    }
+
+    /// Returns whether all transactions of the node's workers are settled that have written records.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.unsettled.lock().iter().all(|worker| worker.0.load(SeqCst) == 0)
+    }
+
+    /// Takes no records any more of incarnations that are dead.
+    pub(super) fn close(&self, dead: impl Iterator<Item = Dead>) {
+        let mut closed = self.closed.lock();
+        for one in dead {
+            if !closed.contains(&one) {
+                closed.push(one);
+            }
+        }
+    }
+
+    /// Returns whether records of a producer are not taken any more.
+    pub(super) fn is_closed(&self, producer: Holder) -> bool {
+        has(&self.closed.lock(), producer)
+    }
+
+    /// Notes that the view is without those whose records are not taken: their transactions have
+    /// been carried out or undone.
+    pub(super) fn open(&self) {
+        let mut dead = self.dead.lock();
+        for one in self.closed.lock().iter().filter(|one| !dead.contains(one)).copied().collect::<Vec<_>>() {
+            dead.push(one);
+            self.to_sweep.lock().push(one);
+        }
+    }
+
+    /// Returns whether a lock is free, since its holder is dead and the view is without it.
+    pub(super) fn is_dead(&self, holder: Holder) -> bool {
+        has(&self.dead.lock(), holder)
+    }
+
+    /// Takes an incarnation whose locks are to be freed. Each is given to one caller.
+    pub(super) fn next_to_sweep(&self) -> Option<Dead> {
+        self.to_sweep.lock().pop()
+    }
+}

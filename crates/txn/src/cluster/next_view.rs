@@ -1,0 +1,81 @@
+//! What a node that is gone means for transactions, where its shards have backups: nothing but a
+//! delay.
+//!
+//! A transaction that is decided has succeeded: what it writes there is at the shard's copies, and
+//! its next primary has it. Another one ends as if it had met another view, once there is one.
+
+use std::time::Duration;
+
+use drtm_rdma::{Fabric, NodeId};
+
+use super::{ClusterError, coordinator::Coordinator, state::State};
+use crate::{Config, Conflict, Error};
+
+/// For how long a transaction without a deadline waits for a view without a node that is gone.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The first and the longest pause between two looks.
+const FIRST: Duration = Duration::from_micros(20);
+const LONGEST: Duration = Duration::from_millis(1);
+
+impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
+    /// Forgives what a node has not carried out that is gone: the copies of its shards have it.
+    ///
+    /// # Errors
+    ///
+    /// All others.
+    pub(super) fn forgive(&self, state: &State<'e, F::Port>, outcome: Result<(), Error>) -> Result<(), Error> {
+        match outcome {
+            Err(Error::Cluster(ref error)) if state.is_decided && self.has_backups() => {
+                let is_gone = |node| !self.may_be_met_again(node, state.met(node));
+                if error.unreached().is_some_and(is_gone) { Ok(()) } else { outcome }
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Waits for the next view if a transaction of `view` has ended since a node is gone, or since
+    /// the view changes. Returns a conflict then, since the transaction runs again.
+    ///
+    /// # Errors
+    ///
+    /// Those of the transaction, also where no view has come.
+    pub(super) async fn until_next_view<T>(&self, view: u32, ended: Result<T, Error>) -> Result<T, Error> {
+        let node = &self.node;
+        match &ended {
+            Err(Error::Conflict(Conflict::View)) if node.view.open() == 0 => {
+                let _ = self.pause_until(|| node.view.open() != 0).await;
+                ended
+            }
+            // What may have been carried out is not run again.
+            Err(Error::Cluster(ClusterError::OutcomeUnknown { .. })) => ended,
+            Err(Error::Cluster(error))
+                if self.has_backups() && error.unreached().is_some_and(|node| self.is_missing(node)) =>
+            {
+                match self.pause_until(|| node.view.open() > view).await {
+                    true => Err(Conflict::View.into()),
+                    false => ended,
+                }
+            }
+            _ => ended,
+        }
+    }
+
+    /// Returns whether a node is known to be gone.
+    fn is_missing(&self, node: NodeId) -> bool {
+        node != self.id() && self.endpoint().presence(node).here().is_none()
+    }
+
+    /// Waits until something holds, for a while. Returns whether it does.
+    async fn pause_until(&self, holds: impl Fn() -> bool) -> bool {
+        let (until, mut pause) = (self.endpoint().now() + PATIENCE, FIRST);
+        while !holds() {
+            if self.endpoint().now() >= until {
+                return false;
+            }
+            self.endpoint().sleep(pause).await;
+            pause = LONGEST.min(pause * 2);
+        }
+        true
+    }
+}

@@ -1,0 +1,178 @@
+//! Changing to the next view, which one node of those that are left drives: see
+//! [`change`](crate::cluster::change).
+
+use drtm_kv::{Holder, InAnyState, NoValue, ReadEntry};
+use drtm_rdma::{Cost, Fabric};
+
+use super::{
+    Answer, Binds, On, Request, Serving,
+    apply::{Apply, ApplyRows, Changes},
+};
+use crate::{
+    cluster::{
+        Refusal,
+        shard::ShardId,
+        wire::{
+            Many, Wire, messages,
+            parts::{Change, ChangedRow},
+        },
+    },
+    memory::storage::KeyRef,
+    mutation::Mutation,
+    schema::table::Any,
+};
+
+/// What a message has beside a part of a report.
+const BESIDE: usize = 64;
+
+messages! {
+    /// An incarnation of a node that is dead.
+    Corpse { node: u16, incarnation: u32, }
+    /// Asks to serve nothing of the present view any more, before the one of this number, nor to
+    /// take records of these.
+    PrepareFor<'a> { view: u32, dead: Many<'a, Corpse>, }
+    /// The view that is installed, and whether the node has nothing left to decide in it.
+    Prepared { view: u32, is_quiet: bool, }
+    /// A part of what a node has of dead producers, and how long all of it is.
+    Reported<'a> { length: u64, part: &'a [u8], }
+    /// A row of a decided transaction: its key as it is encoded, its version, and its value.
+    CarriedRow<'a> { table: u16, key: &'a [u8], version: u64, value: Option<&'a [u8]>, }
+    /// Rows of a shard that a dead coordinator had decided to write.
+    CarryRows<'a> { holder: Holder, epoch: u64, shard: u16, rows: Many<'a, CarriedRow<'a>>, }
+    /// A transaction of a dead coordinator.
+    Named { holder: Holder, sequence: u64, }
+    /// Transactions of dead coordinators that are completed: the first ones of a list, or more of
+    /// them. All others are undone, once the list is whole.
+    DecideOn<'a> { is_first: bool, is_last: bool, complete: Many<'a, Named>, }
+}
+
+/// Closes the view, and the rings of dead producers.
+pub(in crate::cluster) enum Prepare {}
+
+impl Request for Prepare {
+    const NUMBER: u16 = 26;
+    const COST: Option<Cost> = Some(Cost::Update);
+    const BINDS: Binds = Binds::Incarnation;
+    type Body<'a> = PrepareFor<'a>;
+    type Reply<'a> = Prepared;
+
+    fn serve<'p, F: Fabric, S: On<F>>(body: PrepareFor<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        let node = &at.worker.node;
+        let view = node.close_view(body.view).map_err(|_| Refusal::Corrupt)?;
+        if view >= body.view {
+            return Ok(Prepared { view, is_quiet: false });
+        }
+        let changing = &node.home.changing;
+        changing.close(body.dead.iter().map(|Corpse { node, incarnation }| (node, incarnation)));
+        if S::has(Mutation::UnlockedBeforeCarried) {
+            changing.open();
+        }
+        let closed = match &node.home.backup {
+            Some(backup) => backup.close(|producer| changing.is_closed(producer), !S::has(Mutation::ReplicasNotLogged)),
+            None => Ok(()),
+        };
+        match closed {
+            Ok(()) => Ok(Prepared { view, is_quiet: changing.is_quiet() }),
+            Err(Refusal::Locked) => Ok(Prepared { view, is_quiet: false }),
+            Err(refusal) => Err(refusal),
+        }
+    }
+}
+
+/// Says what there is of dead producers, from a byte of it on.
+pub(in crate::cluster) enum Report {}
+
+impl Request for Report {
+    const NUMBER: u16 = 27;
+    const COST: Option<Cost> = Some(Cost::Lookup);
+    const BINDS: Binds = Binds::Incarnation;
+    type Body<'a> = u64;
+    type Reply<'a> = Reported<'a>;
+
+    fn serve<'p, F: Fabric, S: On<F>>(from: u64, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        let Serving { worker, participant, .. } = at;
+        let home = &worker.node.home;
+        let mut report = home.changing.report.lock();
+        if from == 0 {
+            report.clear();
+            if let Some(backup) = &home.backup {
+                backup.report(&mut report);
+            }
+        }
+        let room = worker.endpoint().capabilities().max_message_bytes.saturating_sub(BESIDE);
+        let left = report.get(from as usize..).unwrap_or_default();
+        participant.value.clear();
+        participant.value.extend_from_slice(&left[..left.len().min(room)]);
+        Ok(Reported { length: report.len() as u64, part: &participant.value })
+    }
+}
+
+/// Writes rows that a dead coordinator had decided to write, and unlocks them, where it had not
+/// done so.
+pub(in crate::cluster) enum Carry {}
+
+impl Request for Carry {
+    const NUMBER: u16 = 28;
+    const COST: Option<Cost> = Some(Cost::Update);
+    const BINDS: Binds = Binds::Incarnation;
+    type Body<'a> = CarryRows<'a>;
+    type Reply<'a> = ();
+
+    fn times(body: &CarryRows<'_>) -> usize {
+        body.rows.len()
+    }
+
+    fn serve<'p, F: Fabric, S: On<F>>(body: CarryRows<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        let CarryRows { holder, epoch, shard, rows } = body;
+        let (node, records) = (&at.worker.node, at.participant.home.db.store.records());
+        let (home, view) = (&node.home, node.view.view());
+        let (mut bytes, mut count) = (Vec::new(), 0);
+        for CarriedRow { table, key, version, value } in rows.iter() {
+            let store = view.store_of(table, ShardId(shard));
+            let storage = &home.store(store)?.storage;
+            let key_size = home.tables.get(usize::from(table)).map_or(0, |table| table.key_size);
+            let word_size = storage.takes(KeyRef::Word(0)).then_some(key_size);
+            let key = KeyRef::of_encoding(key, word_size).ok_or(Refusal::NotItsKey)?;
+            // Verbs of the coordinator may have written a part of the record.
+            let Ok(ReadEntry { at, .. }) = storage.read::<Any, _>(key, InAnyState, &mut NoValue)? else { continue };
+            // What is unlocked was carried out.
+            if records.held_version(at, holder).is_some_and(|before| before.number() < version) {
+                let change = value.map_or(Change::Remove, Change::Put);
+                ChangedRow { table: store, key, at, change }.put(&mut bytes);
+                count += 1;
+            }
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        let rows = Changes::Encoded(Many::new(&bytes, count));
+        Apply::serve::<F, S>(ApplyRows { holder, epoch, rows }, at)
+    }
+}
+
+/// Completes transactions of dead coordinators, and undoes their other ones. Answers whether there
+/// was room for all that is applied.
+pub(in crate::cluster) enum Decide {}
+
+impl Request for Decide {
+    const NUMBER: u16 = 29;
+    const COST: Option<Cost> = Some(Cost::Update);
+    const BINDS: Binds = Binds::Incarnation;
+    type Body<'a> = DecideOn<'a>;
+    type Reply<'a> = bool;
+
+    fn serve<'p, F: Fabric, S: On<F>>(body: DecideOn<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        let home = &at.worker.node.home;
+        let mut complete = home.changing.complete.lock();
+        if body.is_first {
+            complete.clear();
+        }
+        complete.extend(body.complete.iter().map(|Named { holder, sequence }| (holder, sequence)));
+        match &home.backup {
+            Some(backup) if body.is_last => {
+                backup.decide(&complete, (!S::has(Mutation::ReplicasNotLogged), S::has))
+            }
+            _ => Ok(true),
+        }
+    }
+}

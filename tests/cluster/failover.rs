@@ -1,0 +1,365 @@
+//! Nodes die under load: one of those that are left changes the view, transactions of all others go
+//! on by themselves, and what all of them saw is strictly serializable.
+
+use std::{
+    panic::catch_unwind,
+    rc::Rc,
+    sync::{
+        Arc, Mutex,
+        atomic::{
+            AtomicBool, AtomicU64, AtomicUsize,
+            Ordering::{Relaxed, SeqCst},
+        },
+    },
+    time::Duration,
+};
+
+use drtm_history::{History, Log, Order, Recorder, check};
+use drtm_htm::NoHtm;
+use drtm_rdma::{Atomicity, Fault, Incarnation, NicProfile, NodeId, Presence, RunEnd, Sim, SimConfig, SimFabric};
+use drtm_testing::rounds;
+use drtm_txn::{
+    Error, Mutation, Options, Transaction as _,
+    cluster::{Node, Protocol, Worker},
+};
+use fastrand::Rng;
+
+use crate::{
+    bed::{Rings, Setup, Tables, Tested, backed_up},
+    drops::polled,
+    history::{Logs, at, name, value, version},
+    indexes,
+    program::{MARKS, Program},
+    takeover::without,
+};
+
+type Simulated = SimFabric<NoHtm>;
+
+/// Coroutines of each node.
+const COROUTINES: u64 = 2;
+
+/// A cluster, and which of its nodes die when.
+#[derive(Clone, Debug)]
+struct Case {
+    protocol: Protocol,
+    seed: u64,
+    owners: u16,
+    clients: u16,
+    backups: usize,
+    deaths: Vec<(NodeId, Duration)>,
+    is_rough: bool,
+}
+
+impl Case {
+    /// One node dies: an owner or a client.
+    fn of_one_death(protocol: Protocol, seed: u64) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let (owners, clients) = (random.u16(3..6), random.u16(1..3));
+        let node = NodeId(random.u16(0..owners + clients));
+        let at = Duration::from_nanos(random.u64(20_000..1_500_000));
+        let (backups, is_rough) = (1 + usize::from(random.bool()), random.bool());
+        Self { protocol, seed, owners, clients, backups, deaths: vec![(node, at)], is_rough }
+    }
+
+    /// Two nodes die, one after the other: perhaps while the view changes.
+    fn of_two_deaths(protocol: Protocol, seed: u64) -> Self {
+        let mut random = Rng::with_seed(!seed);
+        let mut case = Self { backups: 2, ..Self::of_one_death(protocol, seed) };
+        let (first, at) = case.deaths[0];
+        let nodes = case.owners + case.clients;
+        let second = NodeId((first.0 + random.u16(1..nodes)) % nodes);
+        let later = if random.bool() { random.u64(0..60_000) } else { random.u64(0..1_000_000) };
+        case.deaths.push((second, at + Duration::from_nanos(later)));
+        case
+    }
+
+    fn nodes(&self) -> u16 {
+        self.owners + self.clients
+    }
+
+    fn survives(&self, node: NodeId) -> bool {
+        self.deaths.iter().all(|(dead, _)| *dead != node)
+    }
+
+    fn survivors(&self) -> impl Iterator<Item = NodeId> {
+        (0..self.nodes()).map(NodeId).filter(|node| self.survives(*node))
+    }
+}
+
+/// What the nodes of a run share.
+#[derive(Debug)]
+struct Run {
+    case: Case,
+    program: Program2,
+    /// Whether the last view without all that die is there.
+    is_changed: AtomicBool,
+    changes: AtomicUsize,
+    left: AtomicUsize,
+    is_checked: AtomicBool,
+    quiet: AtomicUsize,
+    /// Of each coroutine, the last transaction that was acknowledged.
+    acknowledged: Vec<AtomicU64>,
+}
+
+/// A program whose debug output says nothing.
+struct Program2(Program);
+
+impl std::fmt::Debug for Program2 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a program")
+    }
+}
+
+/// A log that is given back, also when its coroutine dies.
+struct Kept {
+    logs: Logs,
+    number: usize,
+    log: Option<Log<u64>>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.logs.lock().expect("no thread panics")[self.number] = self.log.take();
+    }
+}
+
+impl Run {
+    /// Runs transactions, until all that are to die have.
+    async fn writes(self: Arc<Self>, worker: Worker<'_, Simulated, Tested>, tables: Tables, number: u64) {
+        let Program { transactions, seed, ref logs, .. } = self.program.0;
+        let log = logs.lock().expect("no thread panics")[number as usize].take();
+        let mut kept = Kept { logs: logs.clone(), number: number as usize, log };
+        let log = kept.log.as_mut().expect("one for each");
+        let mut random = Rng::with_seed(seed << 16 | number);
+        let mark = MARKS + number;
+        let mut id = 0;
+        while id < transactions || !self.is_changed.load(SeqCst) {
+            id += 1;
+            if worker.id().0 < self.case.owners && random.u8(0..8) == 0 {
+                // It begins an epoch of this node.
+                drop(worker.local().snapshot().expect("no closure runs here"));
+            }
+            let mut recording = log.begin();
+            let polls = if random.u8(0..6) == 0 { random.u32(1..40) } else { u32::MAX };
+            let attempt = self.program.0.attempt(&worker, tables, &mut random, &mut recording, (mark, id));
+            let has_committed = match polled(attempt, polls).await {
+                Some(Ok(is_torn)) => {
+                    assert!(!is_torn, "it has seen what never was, and committed");
+                    self.acknowledged[number as usize].store(id, Relaxed);
+                    true
+                }
+                Some(Err(Error::Aborted { .. } | Error::Contended { .. })) => false,
+                Some(Err(error)) => panic!("{:?}, {number}: {error:?}", worker.id()),
+                None => {
+                    worker.settle().await;
+                    let marked = worker.transact(async |tx| tx.get(tables.words, mark).await).await;
+                    marked.expect("it goes on").is_some_and(|marked| marked == id.to_le_bytes())
+                }
+            };
+            if has_committed { recording.commit() } else { recording.abort() }
+        }
+    }
+
+    /// Changes the view whenever a node has died, if this node is the first one that is left.
+    async fn watches(self: Arc<Self>, node: Node<Simulated, Tested>, worker: Worker<'_, Simulated, Tested>) {
+        let endpoint = worker.endpoint();
+        let mut handled = 0;
+        while !self.is_changed.load(SeqCst) {
+            let (mut dead, mut here): (Vec<(NodeId, Incarnation)>, Vec<NodeId>) = (Vec::new(), Vec::new());
+            for other in (0..self.case.nodes()).map(NodeId) {
+                match endpoint.presence(other) {
+                    Presence::Died(incarnation) => dead.push((other, incarnation)),
+                    _ => here.push(other),
+                }
+            }
+            if dead.len() > handled && here.first() == Some(&worker.id()) {
+                let gone: Vec<NodeId> = dead.iter().map(|(node, _)| *node).collect();
+                let next = without(&node.view(), &gone);
+                let clients: Vec<NodeId> = here.into_iter().filter(|node| !next.has(*node)).collect();
+                if worker.change_view(next, &dead, &clients).await.is_ok() {
+                    handled = dead.len();
+                    self.changes.fetch_add(1, SeqCst);
+                    self.is_changed.store(handled == self.case.deaths.len(), SeqCst);
+                }
+            }
+            endpoint.sleep(Duration::from_micros(20)).await;
+        }
+    }
+
+    /// Looks at all rows when all is quiet.
+    async fn checks(&self, worker: &Worker<'_, Simulated, Tested>, tables: Tables) {
+        let Program { keys, ref logs, .. } = self.program.0;
+        indexes::agree(worker, tables, keys).await;
+        let mut log = logs.lock().expect("no thread panics").pop().flatten().expect("one more than coroutines");
+        let mut recording = log.begin();
+        let seen = worker.transact(async |tx| {
+            recording.retry();
+            for key in 0..keys {
+                for table in 0..4 {
+                    let row = at!(tables, table, key, |rows, key| tx.get(rows, key).await)?;
+                    recording.read(table, key, row.map(|bytes| version(&bytes)));
+                }
+            }
+            Ok(())
+        });
+        seen.await.expect("no row is locked");
+        recording.commit();
+        logs.lock().expect("no thread panics").push(Some(log));
+        for (number, acknowledged) in (0..).zip(&self.acknowledged) {
+            let marked = worker.transact(async |tx| tx.get(tables.words, MARKS + number).await).await;
+            let marked = marked.expect("no row is locked").map_or(0, |bytes| {
+                u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+            });
+            assert!(marked >= acknowledged.load(Relaxed), "of {number}: {marked}, and {acknowledged:?}");
+        }
+        // No record is locked, not even of a row that is not there.
+        let soon = || Options::new().within(Duration::from_millis(20));
+        for key in 0..keys {
+            for table in 0..4 {
+                let put = worker.transact_with(soon(), async |tx| {
+                    at!(tables, table, key, |rows, key| tx.put(rows, key, value(7)).await)
+                });
+                put.await.unwrap_or_else(|error| panic!("row {key} of {table}: {error:?}"));
+            }
+        }
+    }
+
+    /// Stays until all is done.
+    async fn stays(self: Arc<Self>, worker: Worker<'_, Simulated, Tested>, tables: Tables, done: Rc<std::cell::Cell<u64>>) {
+        let endpoint = worker.endpoint();
+        endpoint.until(|| done.get() == COROUTINES).await;
+        worker.settle().await;
+        self.left.fetch_sub(1, SeqCst);
+        endpoint.until(|| self.left.load(SeqCst) == 0).await;
+        if self.case.survivors().next() == Some(worker.id()) {
+            self.checks(&worker, tables).await;
+            self.is_checked.store(true, SeqCst);
+        }
+        endpoint.until(|| self.is_checked.load(SeqCst)).await;
+        worker.catch_up().await.expect("backups apply");
+        self.quiet.fetch_sub(1, SeqCst);
+        endpoint.until(|| self.quiet.load(SeqCst) == 0).await;
+    }
+}
+
+/// Runs a case. Fails with what is wrong.
+fn run(case: &Case) -> usize {
+    let mut recorder = Recorder::start();
+    let coroutines = u64::from(case.nodes()) * COROUTINES;
+    let logs: Vec<_> = (0..=coroutines).map(|_| Some(recorder.log().expect("a few logs"))).collect();
+    let logs = Arc::new(Mutex::new(logs));
+    let rings = Rings { backups: case.backups, bytes: 1 << 14, ..Rings::default() };
+    let keys = [2, 5, 12][case.seed as usize % 3];
+    let program = Program { keys, transactions: 20, seed: case.seed, rings, logs: Arc::clone(&logs) };
+    let survivors = case.survivors().count();
+    let run = Arc::new(Run {
+        case: case.clone(),
+        program: Program2(program),
+        is_changed: AtomicBool::new(false),
+        changes: AtomicUsize::new(0),
+        left: AtomicUsize::new(survivors),
+        is_checked: AtomicBool::new(false),
+        quiet: AtomicUsize::new(survivors),
+        acknowledged: (0..coroutines).map(|_| AtomicU64::new(0)).collect(),
+    });
+    let config = SimConfig::new(&NicProfile::CONNECTX_4).seed(case.seed);
+    let atomicity = if case.seed.is_multiple_of(4) { Atomicity::Hca } else { Atomicity::Global };
+    let config = config.atomicity(atomicity);
+    let config = if case.is_rough { config.chances(ROUGH) } else { config };
+    let sim = Sim::<NoHtm>::new(case.nodes(), config);
+    let mut nodes = Vec::new();
+    for number in 0..case.nodes() {
+        let (node, tables) = backed_up(sim.fabric(), number, case.owners, case.protocol, rings);
+        nodes.push(node.clone());
+        let run = Arc::clone(&run);
+        let spawned = sim.spawn(NodeId(number), move |spawner| {
+            let worker = node.worker(spawner.endpoint()).expect("few workers");
+            worker.serve(&spawner);
+            let done = Rc::new(std::cell::Cell::new(0));
+            for coroutine in 0..COROUTINES {
+                let writes = Arc::clone(&run).writes(worker.clone(), tables, u64::from(number) * COROUTINES + coroutine);
+                let done = Rc::clone(&done);
+                let counted = async move {
+                    writes.await;
+                    done.set(done.get() + 1);
+                };
+                spawner.spawn(counted).expect("it runs");
+            }
+            spawner.spawn(Arc::clone(&run).watches(node.clone(), worker.clone())).expect("it runs");
+            if run.case.survives(NodeId(number)) {
+                spawner.spawn(Arc::clone(&run).stays(worker.clone(), tables, done)).expect("it runs");
+            }
+        });
+        spawned.expect("room for an endpoint");
+    }
+    for (node, at) in &case.deaths {
+        sim.plan(*at, Fault::Crash { node: *node });
+    }
+    assert_eq!(sim.run_for(Duration::from_millis(200)), RunEnd::Done, "{case:?}: something hangs: {run:?}");
+    for owner in (0..case.owners).map(NodeId) {
+        let left = nodes.iter().filter(|node| case.survives(node.id()));
+        let rows: Vec<_> = left.filter_map(|node| node.rows_of(owner).expect("a store")).collect();
+        assert!(rows.windows(2).all(|pair| pair[0] == pair[1]), "{case:?}: of the group of {owner}: {rows:?}");
+    }
+    let logs = std::mem::take(&mut *logs.lock().expect("no thread panics"));
+    let anomalies = check(&History::of(logs.into_iter().flatten()), Order::RealTime).expect("a history");
+    let told: Vec<String> = anomalies.iter().map(ToString::to_string).collect();
+    assert!(told.is_empty(), "{case:?}:\n{}", told.join("\n"));
+    run.changes.load(SeqCst)
+}
+
+const ROUGH: drtm_rdma::Chances =
+    drtm_rdma::Chances { loss: 0.02, delay: 0.1, at_most: Duration::from_micros(20), ..drtm_rdma::Chances::NONE };
+
+fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let first = std::env::var("DRTM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
+    first..first + rounds(usual)
+}
+
+/// Runs cases of these seeds in all protocols, and says which fail.
+fn check_all(seeds: std::ops::Range<u64>, case: fn(Protocol, u64) -> Case) {
+    let all = seeds.flat_map(|seed| Protocol::with_names().map(move |protocol| case(protocol, seed)));
+    let failed: Vec<_> = all.filter(|case| catch_unwind(|| run(case)).is_err()).collect();
+    let told: Vec<_> = failed.iter().map(|case| (case.protocol.name, case.seed)).collect();
+    assert!(told.is_empty(), "{} fail: {told:?}", told.len());
+}
+
+#[test]
+fn one_node_dies_under_load() {
+    check_all(seeds(6), Case::of_one_death);
+}
+
+#[test]
+fn two_nodes_die_under_load() {
+    check_all(seeds(6), Case::of_two_deaths);
+}
+
+/// Whether a fault is found by some of the cases.
+fn is_found(fault: Mutation, seeds: u64) -> bool {
+    let fails = |case: Case| catch_unwind(|| Setup::faulty(fault).run(|| run(&case))).is_err();
+    (0..rounds(seeds)).any(|seed| {
+        let protocol = Protocol::ALL[seed as usize % Protocol::ALL.len()];
+        fails(Case::of_one_death(protocol, seed)) || fails(Case::of_two_deaths(protocol, seed))
+    })
+}
+
+#[test]
+fn votes_that_are_ignored_are_found() {
+    assert!(is_found(Mutation::AllCompleted, 40));
+    assert!(is_found(Mutation::AllUndone, 40));
+}
+
+#[test]
+fn a_coordinator_that_decides_when_it_has_promised_not_to_is_found() {
+    assert!(is_found(Mutation::DecidedAfterPrepare, 60));
+}
+
+#[test]
+fn a_primary_that_has_not_applied_everything_is_found() {
+    assert!(is_found(Mutation::SettledNotTold, 40));
+}
+
+#[test]
+fn locks_that_are_freed_before_rows_are_written_are_found() {
+    assert!(is_found(Mutation::UnlockedBeforeCarried, 60));
+}
