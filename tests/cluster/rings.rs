@@ -252,7 +252,10 @@ fn after_death_of_backup(protocol: Protocol, polls: u32) -> (bool, Result<(), Er
         executor.spawn(async move {
             let write = async |value: u8| {
                 // There is no view without the backup to wait for.
-                let options = Options::new().within(Duration::from_millis(30));
+                let options = match value {
+                    1 => Options::new(),
+                    _ => Options::new().within(Duration::from_millis(100)),
+                };
                 let written = worker.transact_with(options, async |tx| {
                     tx.get(tables.words, 0).await?;
                     tx.put(tables.words, 0, vec![value; 8]).await

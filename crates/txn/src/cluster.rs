@@ -53,11 +53,11 @@
 //!
 //! # What it does not do yet
 //!
-//! When a node dies, no node takes its place unless it is told to: its [backups](NodeBuilder::backups)
-//! serve its shards once one of the nodes that are left has [changed](Worker::change_view) the view.
-//! Without backups, its rows are in its directory, if its database has a path. What it had locked at
-//! other nodes stays locked then, and transactions that meet such a lock fail with
-//! [`Refusal::HolderDead`].
+//! When a node dies, no node takes its place unless it is told to: its
+//! [backups](NodeBuilder::backups) serve its shards once one of the nodes that are left has
+//! [changed](Worker::change_view) the view. Without backups, its rows are in its directory, if its
+//! database has a path. What it had locked at other nodes stays locked then, and transactions that
+//! meet such a lock fail with [`Refusal::HolderDead`].
 
 mod access;
 mod acquire;

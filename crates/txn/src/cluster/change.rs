@@ -4,16 +4,16 @@
 //! 1. *Prepare.* Each node closes its view: it serves nothing that binds to one, and its
 //!    transactions begin no records. It closes the rings of dead producers. It is quiet once those
 //!    of its own that have records are carried out, or void everywhere.
-//! 2. *Votes.* What is in the rings of dead producers says which of their transactions may have been
-//!    decided (`votes`).
+//! 2. *Votes.* What is in the rings of dead producers says which of their transactions may have
+//!    been decided (`votes`).
 //! 3. *Carry.* Those are carried out at the primaries that are left, where they were not.
 //! 4. *Decide.* Each node notes which of them are completed, and that the others are undone. It
 //!    applies what is complete, and all that living producers have written: that is settled.
 //! 5. *Open.* The next view is installed. From then on, locks of the dead are free.
 //!
 //! Each step can be repeated, also by another node if the driver dies. Until step 4 is done
-//! everywhere, no lock is freed of a transaction that is undone, so nothing depends on that. And one
-//! that is completed is so again: fewer copies are left, and what they say does not change.
+//! everywhere, no lock is freed of a transaction that is undone, so nothing depends on that. And
+//! one that is completed is so again: fewer copies are left, and what they say does not change.
 //!
 //! See `docs/decisions/0103`.
 
@@ -28,7 +28,7 @@ use super::{
     ClusterError, View, Worker,
     coordinator::Coordinator,
     log::{Copies, Recorded},
-    requests::change::{Carry, CarryRows, CarriedRow, Corpse, Decide, DecideOn, Named, Prepare, PrepareFor, Report},
+    requests::change::{CarriedRow, Carry, CarryRows, Corpse, Decide, DecideOn, Named, Prepare, PrepareFor, Report},
     shard::ShardId,
     wire::{Many, Wire as _},
 };
@@ -43,10 +43,11 @@ const LONGEST: Duration = Duration::from_millis(1);
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// Changes to the next view, in which these incarnations of nodes have no part any more, since
-    /// they are dead. Their transactions are carried out or undone, everywhere. Which nodes are dead
-    /// is the caller's to know, and only one node may change to a view of one number.
+    /// they are dead. Their transactions are carried out or undone, everywhere. Which nodes are
+    /// dead is the caller's to know, and only one node may change to a view of one number.
     ///
-    /// Nodes that are no members have a part in it as `clients`. All others must not write any more.
+    /// Nodes that are no members have a part in it as `clients`. All others must not write any
+    /// more.
     ///
     /// # Errors
     ///
@@ -138,12 +139,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     /// Has all nodes close their view, and waits until they are quiet.
-    async fn prepare_all(
-        &self,
-        next: &View,
-        dead: &[(NodeId, Incarnation)],
-        nodes: &[NodeId],
-    ) -> Result<(), Error> {
+    async fn prepare_all(&self, next: &View, dead: &[(NodeId, Incarnation)], nodes: &[NodeId]) -> Result<(), Error> {
         let mut bytes = Vec::new();
         for (node, incarnation) in dead {
             Corpse { node: node.0, incarnation: incarnation.0 }.put(&mut bytes);

@@ -1,5 +1,5 @@
-//! What a node knows of a change to the next view: which of its workers have transactions that write
-//! records, and which incarnations of other nodes are dead.
+//! What a node knows of a change to the next view: which of its workers have transactions that
+//! write records, and which incarnations of other nodes are dead.
 
 use std::sync::{
     Arc,
@@ -68,7 +68,8 @@ impl Changing {
         self.unsettled.lock().len() as u64
     }
 
-    /// Returns whether all transactions of the node's workers are settled that have written records.
+    /// Returns whether all transactions of the node's workers are settled that have written
+    /// records.
     pub(super) fn is_quiet(&self) -> bool {
         self.unsettled.lock().iter().all(|worker| worker.0.load(SeqCst) == 0)
     }

@@ -1,5 +1,6 @@
-//! Frees what clients had locked when they died, at the one owner of a cluster: see
-//! [`access`](super::access).
+//! Frees what nodes had locked when they died: clients at the one owner of a cluster (see
+//! [`access`](super::access)), and any node once the view is without it (see
+//! [`change`](super::change)).
 //!
 //! A remote transaction that meets such a row frees it
 //! ([`Participant`](super::participant::Participant)). The owner's own transactions and snapshots
@@ -16,6 +17,10 @@ use crate::{Config, Error, mutation::Mutation};
 /// How often a worker looks whether clients have died.
 const LOOK_AFTER: Duration = Duration::from_millis(10);
 
+/// How often a backup looks whether a view is without nodes that have died. What they have locked
+/// is in the way of verbs until then.
+const SWEEP_AFTER: Duration = Duration::from_millis(1);
+
 impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
     /// Frees what clients had locked when they died, for ever.
     pub(super) async fn free_the_dead(&self) -> Infallible {
@@ -27,7 +32,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
                 }
             }
             let Some(access) = &home.access else {
-                self.endpoint().sleep(LOOK_AFTER).await;
+                self.endpoint().sleep(SWEEP_AFTER).await;
                 continue;
             };
             while let Some((node, incarnation)) = access.dead(|node, last| self.has_gone(node, last)) {

@@ -272,8 +272,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         let is_left = |row: &Row| row.is_written() && (claims || view.is_here(row.shard, id) || !row.is_ready());
         self.acquire(is_left).await?;
         self.worker.fence();
-        // All that was read is so now, when all that is written is locked. Leases that end while the
-        // records are on their way refuse nothing.
+        // All that was read is so now, when all that is written is locked. Leases that end while
+        // the records are on their way refuse nothing.
         self.confirm().await?;
         match &mut self.state {
             Some(state) => {

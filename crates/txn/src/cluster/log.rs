@@ -5,7 +5,8 @@
 //! has a *ring*, of which it is the only producer. A record of a ring has what a transaction writes
 //! to shards of which the node is a copy (`copies`), and the names of all shards that it writes.
 //! Records are whole or not there (`record`), and count once they are *settled*: carried out, or
-//! void. Space for them is reserved before the first lock (`reserve`, `producer`, `commit`, `tell`).
+//! void. Space for them is reserved before the first lock (`reserve`, `producer`, `commit`,
+//! `tell`).
 //!
 //! A backup applies what is settled in the background, to replicas that no transaction reads
 //! (`ring`, `replica`, `backup`). When the view changes, it says what rings of dead producers have,
@@ -46,9 +47,7 @@ pub(super) use self::{
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::{
-        record::{Head, Participant, encode},
-    };
+    use super::record::{Head, Participant, encode};
     use crate::{
         cluster::shard::ShardId,
         durability::format::{RecordKind, RecordWriter},
@@ -58,7 +57,8 @@ pub(super) mod tests {
     pub(in crate::cluster) fn record_of(holder: u64, sequence: u64, view: u32, shards: &[ShardId]) -> Vec<u8> {
         let (mut bytes, mut redo) = (Vec::new(), Vec::new());
         RecordWriter::begin(&mut redo, 1, RecordKind::Rows).finish().expect("short");
-        let participants: Vec<_> = shards.iter().zip(0..).map(|(shard, at)| Participant::new(*shard, at == 0)).collect();
+        let participants: Vec<_> =
+            shards.iter().zip(0..).map(|(shard, at)| Participant::new(*shard, at == 0)).collect();
         let head = Head { position: 1 << 12, settled: 0, holder, sequence, view };
         encode(&mut bytes, head, &participants, [&redo[..]].into_iter());
         bytes

@@ -214,7 +214,8 @@ impl<S: Config> Participant<S> {
     /// Returns the refusal for a record that another transaction has locked.
     pub(super) fn locked(&mut self, at: Handle, is_dead: impl Fn(Holder) -> bool) -> Refusal {
         match self.home.db.store.records().holder_of(at) {
-            // Where a view is going to be without it, its transaction is carried out or undone first.
+            // Where a view is going to be without it, its transaction is carried out or undone
+            // first.
             Some(holder) if self.home.backup.is_some() => {
                 if self.home.changing.is_dead(holder) {
                     self.unlock(at, holder);

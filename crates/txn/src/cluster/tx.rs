@@ -308,8 +308,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             let asks = self.ask(Ask::Reap, |row| row.sight == Sight::Made && !row.is_written());
             // A record that stays behind is in no transaction's way.
             let _ = self.round(Phase::Other, &asks).await;
-            // What backups apply and free is carried out: until then they have it for whoever has to
-            // carry it out instead.
+            // What backups apply and free is carried out: until then they have it for whoever has
+            // to carry it out instead.
             if let Some(state) = &mut self.state {
                 self.worker.settle_log(state);
             }

@@ -1,9 +1,9 @@
 //! Votes: which transactions of dead coordinators may have been decided.
 //!
-//! A transaction is decided when all copies of all shards that it writes have its record. A record is
-//! freed only when its transaction is settled: carried out, or void at all copies. Records of one
-//! producer come into a ring in the order of their numbers. So a copy has the record; or it has it
-//! void; or it has freed a later one or this one, and it is settled; or the record never came.
+//! A transaction is decided when all copies of all shards that it writes have its record. A record
+//! is freed only when its transaction is settled: carried out, or void at all copies. Records of
+//! one producer come into a ring in the order of their numbers. So a copy has the record; or it has
+//! it void; or it has freed a later one or this one, and it is settled; or the record never came.
 //!
 //! It is completed if no copy that is left says void or never, and each shard has one that is left.
 //! A transaction that was acknowledged is among these. What was completed or undone before, when an
@@ -104,11 +104,7 @@ impl Votes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::{
-        log::tests::record_of,
-        shard::ShardId,
-        wire::Wire as _,
-    };
+    use crate::cluster::{log::tests::record_of, shard::ShardId, wire::Wire as _};
 
     const SHARDS: [ShardId; 2] = [ShardId(0), ShardId(1)];
 
@@ -123,8 +119,8 @@ mod tests {
         put
     }
 
-    /// Whether transaction 7 of a dead client is completed, which has written a shard of each of the
-    /// first two of three owners with a backup each: by what the backups say, of which some are
+    /// Whether transaction 7 of a dead client is completed, which has written a shard of each of
+    /// the first two of three owners with a backup each: by what the backups say, of which some are
     /// left.
     fn is_completed(said: &[(u16, Vec<u8>)], left: &[u16]) -> bool {
         let view = View::fixed(&[0, 1, 2].map(NodeId), 3, 1).expect("a view");

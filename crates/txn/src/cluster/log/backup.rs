@@ -8,10 +8,7 @@ mod closing;
 
 use std::sync::{
     Arc, OnceLock,
-    atomic::{
-        AtomicBool,
-        Ordering::Acquire,
-    },
+    atomic::{AtomicBool, Ordering::Acquire},
 };
 
 use drtm_htm::Engine;
@@ -308,7 +305,8 @@ mod tests {
         let table = Storage::create(&store, false, true, 0, false).expect("memory");
         let tables = vec![Some(ReplicaTable::new(table, 8, None))];
         let view = View::fixed(&(0..9).map(NodeId).collect::<Vec<_>>(), 9, 1).expect("a view");
-        Backup::new(&store, (1 << 12, view), (NodeId(8), vec![Replica { group: 7, tables, last_epoch: 0 }]), None).expect("memory")
+        Backup::new(&store, (1 << 12, view), (NodeId(8), vec![Replica { group: 7, tables, last_epoch: 0 }]), None)
+            .expect("memory")
     }
 
     fn record(shard: u16, position: u64, key: u64, version: u64, change: Change<'_>) -> Vec<u8> {

@@ -4,8 +4,8 @@
 //! 2. *Log*, after validation: the records are written, and all backups have acknowledged them when
 //!    this ends. Then the transaction is decided.
 //! 3. *Settle*: once a decided transaction is carried out, its records count. Those of one that was
-//!    given up are made void first. Backups are told lazily: by the head of the next record, or after a while by a message
-//!    or a WRITE of their own.
+//!    given up are made void first. Backups are told lazily: by the head of the next record, or
+//!    after a while by a message or a WRITE of their own.
 
 use std::{mem, rc::Rc};
 

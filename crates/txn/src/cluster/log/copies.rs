@@ -1,10 +1,10 @@
 //! Where the records of a transaction go.
 //!
-//! Rows of a shard are recorded at its *copies*: as many nodes as the shard is to have backups, none
-//! of which is the coordinator. Those are its backups; where the coordinator is one of them, or where
-//! there are fewer since nodes have died, its primary, too. A transaction is decided when all copies
-//! of all shards that it writes have its records. So if as many nodes are lost as shards have
-//! backups, the coordinator among them, a copy of each shard is left.
+//! Rows of a shard are recorded at its *copies*: as many nodes as the shard is to have backups,
+//! none of which is the coordinator. Those are its backups; where the coordinator is one of them,
+//! or where there are fewer since nodes have died, its primary, too. A transaction is decided when
+//! all copies of all shards that it writes have its records. So if as many nodes are lost as shards
+//! have backups, the coordinator among them, a copy of each shard is left.
 //!
 //! A coordinator that is a backup gets the rows by its own ring besides. That one decides nothing.
 //!

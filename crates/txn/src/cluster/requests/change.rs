@@ -169,9 +169,7 @@ impl Request for Decide {
         }
         complete.extend(body.complete.iter().map(|Named { holder, sequence }| (holder, sequence)));
         match &home.backup {
-            Some(backup) if body.is_last => {
-                backup.decide(&complete, (!S::has(Mutation::ReplicasNotLogged), S::has))
-            }
+            Some(backup) if body.is_last => backup.decide(&complete, (!S::has(Mutation::ReplicasNotLogged), S::has)),
             _ => Ok(true),
         }
     }
