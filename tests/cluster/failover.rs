@@ -361,22 +361,6 @@ fn is_found(fault: Mutation, seeds: u64) -> bool {
 }
 
 #[test]
-fn votes_that_are_ignored_are_found() {
-    assert!(is_found(Mutation::AllCompleted, 40));
-    assert!(is_found(Mutation::AllUndone, 40));
-}
-
-#[test]
-fn a_coordinator_that_decides_when_it_has_promised_not_to_is_found() {
-    assert!(is_found(Mutation::DecidedAfterPrepare, 60));
-}
-
-#[test]
 fn a_primary_that_has_not_applied_everything_is_found() {
     assert!(is_found(Mutation::SettledNotTold, 40));
-}
-
-#[test]
-fn locks_that_are_freed_before_rows_are_written_are_found() {
-    assert!(is_found(Mutation::UnlockedBeforeCarried, 60));
 }
