@@ -305,7 +305,7 @@ mod tests {
         let table = Storage::create(&store, false, true, 0, false).expect("memory");
         let tables = vec![Some(ReplicaTable::new(table, 8, None))];
         let view = View::fixed(&(0..9).map(NodeId).collect::<Vec<_>>(), 9, 1).expect("a view");
-        Backup::new(&store, (1 << 12, view), (NodeId(8), vec![Replica { group: 7, tables, last_epoch: 0 }]), None)
+        Backup::new(&store, (1 << 12, view), (NodeId(5), vec![Replica { group: 7, tables, last_epoch: 0 }]), None)
             .expect("memory")
     }
 
