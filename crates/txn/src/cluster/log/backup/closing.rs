@@ -111,8 +111,12 @@ impl<E: Engine> Backup<E> {
                 // Nothing older can come. A grave that is left is in no transaction's way.
                 for graves in [&mut *dug, &mut *waiting] {
                     graves.retain(|(replica, grave)| {
-                        let (replica, is_of_group) = (&replicas[*replica], replicas[*replica].group == group);
-                        !(is_of_group && (replica.fill(worker, grave).is_ok() || is_of_group))
+                        let replica = &replicas[*replica];
+                        let is_of_group = replica.group == group;
+                        if is_of_group {
+                            let _ = replica.fill(worker, grave);
+                        }
+                        !is_of_group
                     });
                 }
             }
