@@ -236,7 +236,7 @@ fn an_application_builds_few_crates() {
 /// `DRTM_SURFACE=write cargo test --package drtm --test layers`.
 #[test]
 fn the_facade_exports_what_the_list_says() {
-    let crates = ["htm", "rdma", "kv", "txn", "derive"];
+    let crates = ["htm", "rdma", "kv", "txn", "derive", "chopping"];
     let files = crates.map(|name| (format!("drtm_{name}"), texts(&format!("crates/{name}/src"), false)));
     let lines = surface::list(&read("src/lib.rs"), &files.into_iter().collect());
     let listed: String = lines.iter().map(|line| format!("{line}\n")).collect();
