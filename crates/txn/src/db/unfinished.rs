@@ -1,8 +1,9 @@
 //! Programs of chopped transactions that are registered, or have left something.
 //!
-//! A database with rows of a program's own [`tables`] serves nothing before they are finished, which
-//! is when the program is registered. A program is registered once: if it were registered again, the
-//! rows of transactions that are under way would be taken for rows that a crash has left.
+//! A database with rows of a program's own [`tables`] serves nothing before they are finished,
+//! which is when the program is registered. A program is registered once: if it were registered
+//! again, the rows of transactions that are under way would be taken for rows that a crash has
+//! left.
 
 #[cfg(all(feature = "chopping", not(feature = "model")))]
 mod register;
