@@ -16,8 +16,8 @@ use crate::{
 /// A transaction, as a piece accesses it. An access that the piece's description does not have is
 /// refused with [`ChoppedError::Undeclared`](crate::ChoppedError::Undeclared).
 ///
-/// A piece that may abort returns an [`Abort`], any other one a [`Stop`], which it cannot make. So
-/// this does not compile:
+/// A piece that may abort returns an [`Abort`](super::Abort), any other one a [`Stop`], which it
+/// cannot make. So this does not compile:
 ///
 /// ```compile_fail
 /// use drtm::{Db, chopped::{Abort, Procedures}, chopping::{Piece, Table, Transaction}};

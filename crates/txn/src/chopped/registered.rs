@@ -15,7 +15,7 @@ use crate::{ChoppedError, Config, DefaultConfig, Error};
 ///
 /// # Example
 ///
-/// See [`Sum`].
+/// See [`Sum`](super::Sum).
 pub struct Registered<S: Config = DefaultConfig> {
     shared: Arc<Shared<S>>,
     /// What finishes each transaction. `None` for those that only read.
@@ -54,11 +54,11 @@ impl<S: Config> Registered<S> {
     /// # Errors
     ///
     /// [`Error::Missing`] if a row does not exist that was added to;
-    /// [`ChoppedError::HaltedOthers`]; otherwise as for [`Db::transact`].
+    /// [`ChoppedError::HaltedOthers`]; otherwise as for [`Db::transact`](crate::Db::transact).
     ///
     /// # Example
     ///
-    /// See [`Sum`].
+    /// See [`Sum`](super::Sum).
     pub fn publish(&self) -> Result<(), Error> {
         let shared = &*self.shared;
         if shared.db.is_in_closure() {

@@ -28,7 +28,7 @@ impl<S: Config> Procedures<S> {
     /// program. [`ChoppedError::Registered`] if the database has one of its name.
     /// [`ChoppedError::OtherPieces`], [`ChoppedError::OtherSums`], [`ChoppedError::Halted`] if what
     /// was left cannot be finished. [`Error::Nested`] within a transaction.
-    /// Otherwise as for [`Db::table`] and [`Db::transact`].
+    /// Otherwise as for [`Db::table`](crate::Db::table) and [`Db::transact`](crate::Db::transact).
     ///
     /// # Example
     ///

@@ -6,7 +6,7 @@ use crate::{Codec, Index, IndexKeys, Key, Pairs, Rows, Stored, Uniqueness, schem
 ///
 /// # Example
 ///
-/// See [`PieceTx`].
+/// See [`PieceTx`](super::PieceTx).
 pub trait Source: Rows {
     /// Whether it is an index.
     #[doc(hidden)]

@@ -8,7 +8,7 @@ use crate::Error;
 ///
 /// # Example
 ///
-/// See [`PieceTx`].
+/// See [`PieceTx`](super::PieceTx).
 pub struct Stop(pub(super) Error);
 
 impl fmt::Debug for Stop {
@@ -21,7 +21,7 @@ impl fmt::Debug for Stop {
 ///
 /// # Example
 ///
-/// See [`PieceTx`].
+/// See [`PieceTx`](super::PieceTx).
 pub struct Abort(pub(super) Error);
 
 impl Abort {
@@ -29,7 +29,7 @@ impl Abort {
     ///
     /// # Example
     ///
-    /// See [`PieceTx`].
+    /// See [`PieceTx`](super::PieceTx).
     #[cold]
     pub fn because(reason: impl Into<String>) -> Self {
         Self(Error::aborted(reason))
