@@ -127,7 +127,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let look = |number: &u32| {
                 let row = &state.rows[*number as usize];
                 let peer = self.peer_of(state, row);
-                async move { peer?.read(verbs, row.table, row.key.in_bytes(keys), holder).await }
+                let is_dead = |holder| self.is_told_of(holder);
+                async move { peer?.read(verbs, row.table, row.key.in_bytes(keys), holder, is_dead).await }
             };
             all(self.endpoint(), rows.iter().map(look)).await
         };
