@@ -141,17 +141,20 @@ fn no_files_depend_on_each_other_in_a_circle() {
 
 /// Files of clusters that name nodes: where messages and verbs go, the view, and how nodes are
 /// started. All others know shards.
-const NAME_NODES: [&str; 32] = [
+const NAME_NODES: [&str; 35] = [
     "access",
     "acquire",
     "address",
     "builder",
     "claims",
     "clock",
+    "closing",
+    "closings",
     "coordinator",
+    "deadline",
     "error",
+    "events",
     "greet",
-    "handle",
     "log::backup",
     "log::commit",
     "log::outgoing",

@@ -205,6 +205,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             match unlocked {
                 // There is no such place, so nothing is locked there.
                 Ok(()) | Err(VerbError::OutOfBounds { .. }) => row.hold = Hold::None,
+                Err(_) if self.has_done(state, node) => {}
                 Err(source) => {
                     keep_first(&mut outcome, Err(ClusterError::OneSided { node, source: source.into() }.into()));
                 }
