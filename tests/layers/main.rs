@@ -148,6 +148,8 @@ const NAME_NODES: &[&str] = &[
     "builder",
     "claims",
     "clock",
+    "closing",
+    "closings",
     "coordinator",
     "deadline",
     "error",

@@ -67,6 +67,8 @@ mod ask;
 mod builder;
 mod claims;
 mod clock;
+mod closing;
+mod closings;
 mod coordinator;
 mod dead;
 mod deadline;

@@ -161,6 +161,8 @@ pub enum Mutation {
     OldViewServed,
     /// A node does not give its view to those that it refuses since they are in another.
     ViewWithheld,
+    /// A node that closes tells no other node, and does not wait for what others have begun there.
+    ClosedAtOnce,
     /// A transaction of a cluster uses places in the memory of one incarnation in another's.
     IncarnationsMixed,
 }

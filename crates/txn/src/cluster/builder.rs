@@ -10,6 +10,7 @@ use super::{
     ClusterError, Node, Partition, Protocol, Timing,
     access::Access,
     adapt::Board,
+    closings::Closings,
     events::Announcer,
     index_info::index_info,
     log::{Backup, LogConfig, OnlyLogged, Replica, ReplicaTable},
@@ -589,6 +590,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             described,
             home,
             announcer: Announcer::new(),
+            closings: Closings::default(),
             db,
         };
         Ok(Node::new(shared))

@@ -230,6 +230,13 @@ impl<E: Engine> Backup<E> {
         }
     }
 
+    /// Returns how many rings of such producers have records that are not applied.
+    pub(in crate::cluster) fn undrained(&self, of: impl Fn(Holder) -> bool) -> u64 {
+        let (mut applier, region) = (self.applier.lock(), self.store.region());
+        let left = applier.readers.iter_mut().filter(|reader| of(reader.ring.producer));
+        left.map(|reader| u64::from(!reader.check_drained(region))).sum()
+    }
+
     /// Returns all rows of an owner, as far as they were applied. `None` if this is not its backup.
     pub(in crate::cluster) fn rows(&self, owner: NodeId) -> Result<Option<Vec<OwnedRow>>, KvError> {
         let applier = self.applier.lock();
