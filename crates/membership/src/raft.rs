@@ -144,8 +144,8 @@ impl Raft {
     ///
     /// # Errors
     ///
-    /// [`Error::Damaged`], [`Error::Disk`], [`Error::InUse`], or [`Error::Refused`] for options that
-    /// contradict each other and for the directory of another node.
+    /// [`Error::Damaged`], [`Error::Disk`], [`Error::InUse`], or [`Error::Refused`] for options
+    /// that contradict each other and for the directory of another node.
     pub fn start(
         directory: Option<&Path>,
         node: u32,

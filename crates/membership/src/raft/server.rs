@@ -205,8 +205,8 @@ impl Server {
         }
     }
 
-    /// Asks the leader, and the next leader if there is no answer, until patience ends. `contact`
-    /// is asked instead, until it names a leader: what joins a cluster need not know its own any more.
+    /// Asks the leader, and the next leader if there is no answer, until patience ends. A
+    /// voter that joins asks its `contact` instead, until that names a leader.
     async fn lead(&self, contact: Option<Voter>, ask: impl Fn() -> Ask) -> Result<Reply, Failure> {
         let deadline = Instant::now() + self.options.patience;
         let once = (2 * self.options.election.end).min(self.options.patience);
@@ -286,8 +286,8 @@ impl Server {
             },
             Ask::Replace(proposal) => match self.raft.client_write(Logged::Proposal(proposal)).await {
                 Ok(written) => Reply::Replace(written.data),
-                // Also if it says that another one leads: the entry may be in some logs by then, and
-                // the one after that may commit it.
+                // Also if it says that another one leads: the entry may be in some logs, and the
+                // leader after that may commit it.
                 Err(why) => Reply::Failed(why.to_string()),
             },
             Ask::Admit(voter) => match self.admit(voter).await {

@@ -31,8 +31,8 @@ fn free_port() -> u16 {
 }
 
 impl Server {
-    /// Starts an etcd. `None`, with a word of it, where there is none: `scripts/etcd/install` brings
-    /// it, and where `DRTM_ETCD` is set, it must be there.
+    /// Starts an etcd. `None` where there is none, with a word of it: `scripts/etcd/install`
+    /// brings it, and where `DRTM_ETCD` is set, it must be there.
     fn start() -> Option<Self> {
         static STARTED: AtomicUsize = AtomicUsize::new(0);
         let is_here = Command::new("etcd").arg("--version").stdout(Stdio::null()).status().is_ok();
