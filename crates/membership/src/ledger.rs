@@ -59,11 +59,13 @@ impl Ledger {
     }
 
     /// Returns the parts of which a ledger is made [again](Self::restored).
+    #[cfg(any(test, feature = "raft"))]
     pub(crate) fn parts(&self) -> (u32, &[u8], impl Iterator<Item = RequestName>) {
         (self.number, &self.content, self.names.iter().copied())
     }
 
     /// Makes a ledger again.
+    #[cfg(any(test, feature = "raft"))]
     pub(crate) fn restored(number: u32, content: Vec<u8>, names: Vec<RequestName>, fault: Option<Mutation>) -> Self {
         Self { number, content, names: names.into(), fault }
     }

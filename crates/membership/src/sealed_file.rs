@@ -1,4 +1,5 @@
-//! Files that are whole or damaged: a header with a magic word, length and checksum, and content.
+//! The bytes of files that are whole or damaged: a header with a magic word, length and checksum,
+//! and content.
 //!
 //! Such a file never has its name before all of it is written. So whatever does not agree with its
 //! header is damage, and never the trace of a crash, at whichever byte the file ends.
@@ -10,15 +11,9 @@
 //! | 12..16 | the length of the content |
 //! | 16..24 | XXH3 of bytes 8..16 and the content |
 
-use std::{
-    fs::{self, File},
-    io::{self, Write as _},
-    path::Path,
-};
-
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::{error::Error, mutation::Mutation};
+use crate::mutation::Mutation;
 
 const MAGIC: [u8; 8] = *b"drtm-mem";
 const FORMAT: u16 = 1;
@@ -70,33 +65,6 @@ fn checksum(about: &[u8], content: &[u8]) -> u64 {
     hash.update(about);
     hash.update(content);
     hash.digest()
-}
-
-/// Replaces a file as a whole, durably: when this returns, the new content is on disk under its
-/// name. A crash at any moment leaves the old content or the new one.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let write = || -> io::Result<()> {
-        let new = path.with_extension("new");
-        let mut file = File::create(&new)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&new, path)?;
-        let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-        File::open(folder)?.sync_all()
-    };
-    write().map_err(|why| Error::disk(path, why))
-}
-
-/// Reads a sealed file. `None` if there is none.
-pub(crate) fn read(path: &Path, kind: Kind, fault: Option<Mutation>) -> Result<Option<Vec<u8>>, Error> {
-    match fs::read(path) {
-        Ok(bytes) => {
-            let content = open(kind, &bytes, fault).map_err(|why| Error::damaged(path, why))?;
-            Ok(Some(content.to_vec()))
-        }
-        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(why) => Err(Error::disk(path, why)),
-    }
 }
 
 #[cfg(test)]

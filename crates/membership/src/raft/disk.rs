@@ -10,6 +10,7 @@
 
 use std::{
     fs::{self, File, TryLockError},
+    io::{self, Write as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -172,7 +173,7 @@ impl Disk {
         }
         let path = self.path(name);
         let content = postcard::to_stdvec(value).map_err(|why| Error::disk(&path, why))?;
-        sealed_file::replace(&path, &sealed_file::seal(name.file().1, &content))
+        replace(&path, &sealed_file::seal(name.file().1, &content))
     }
 
     /// Reads a file that must be there.
@@ -185,7 +186,7 @@ impl Disk {
             return Ok(None);
         }
         let path = self.path(name);
-        let content = sealed_file::read(&path, name.file().1, self.fault)?;
+        let content = read(&path, name.file().1, self.fault)?;
         let decoded = content.map(|content| postcard::from_bytes(&content));
         decoded.transpose().map_err(|why| Error::damaged(&path, why))
     }
@@ -200,5 +201,32 @@ impl Owned {
             Err(TryLockError::WouldBlock) => Err(Error::InUse { path: path.to_owned() }),
             Err(TryLockError::Error(why)) => Err(Error::disk(path, why)),
         }
+    }
+}
+
+/// Replaces a file as a whole, durably: when this returns, the new content is on disk under its
+/// name. A crash at any moment leaves the old content or the new one.
+fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let write = || -> io::Result<()> {
+        let new = path.with_extension("new");
+        let mut file = File::create(&new)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&new, path)?;
+        let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+        File::open(folder)?.sync_all()
+    };
+    write().map_err(|why| Error::disk(path, why))
+}
+
+/// Reads a sealed file. `None` if there is none.
+fn read(path: &Path, kind: Kind, fault: Option<Mutation>) -> Result<Option<Vec<u8>>, Error> {
+    match fs::read(path) {
+        Ok(bytes) => {
+            let content = sealed_file::open(kind, &bytes, fault).map_err(|why| Error::damaged(path, why))?;
+            Ok(Some(content.to_vec()))
+        }
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(why) => Err(Error::disk(path, why)),
     }
 }

@@ -12,7 +12,6 @@ use openraft::{
     ChangeMembers, Config, RaftMetrics, Snapshot,
     error::{ClientWriteError, RaftError},
 };
-use parking_lot::Mutex;
 use tokio::{
     sync::{Mutex as Turn, mpsc, watch},
     task,
@@ -67,7 +66,7 @@ pub(crate) struct Server {
     raft: openraft::Raft<Types>,
     calls: Arc<Calls>,
     disk: Disk,
-    identity: Mutex<Identity>,
+    identity: Turn<Identity>,
     latest: Arc<Latest>,
     options: RaftOptions,
     /// Voters are admitted one after the other.
@@ -94,7 +93,7 @@ impl Server {
         let raft = raft.map_err(|why| refused(why.to_string()))?;
         // It has begun if it answers: openraft checks then whether log and snapshot fit.
         raft.is_initialized().await.map_err(|why| disk.damaged_snapshot(why))?;
-        let identity = Mutex::new(kept.identity);
+        let identity = Turn::new(kept.identity);
         Ok(Arc::new(Self {
             raft,
             calls,
@@ -184,14 +183,14 @@ impl Server {
 
     /// Makes a cluster's number this voter's, durably.
     async fn enter(&self, group: u64) -> Result<(), Error> {
-        let identity = {
-            let mut identity = self.identity.lock();
-            identity.group = group;
-            *identity
-        };
-        let disk = self.disk.clone();
-        task::spawn_blocking(move || disk.save_identity(identity)).await.map_err(Error::unavailable)??;
-        self.calls.set_group(group);
+        let mut identity = self.identity.lock().await;
+        if identity.group != group {
+            let entered = Identity { group, ..*identity };
+            let disk = self.disk.clone();
+            task::spawn_blocking(move || disk.save_identity(entered)).await.map_err(Error::unavailable)??;
+            *identity = entered;
+            self.calls.set_group(group);
+        }
         Ok(())
     }
 

@@ -47,6 +47,7 @@ impl Process {
         Self { child, input, lines }
     }
 
+    #[cfg_attr(not(feature = "raft"), expect(dead_code, reason = "only voters are told anything"))]
     /// Tells the process a line. `false` if it is gone.
     pub(crate) fn tell(&mut self, line: &str) -> bool {
         let input = self.input.as_mut().expect("it is kept");
