@@ -169,10 +169,9 @@ fn explore(fault: Option<Mutation>, speeds: [u64; 3]) -> Seen {
     seen
 }
 
-/// Returns clocks of every kind: half of them, unless tests are to be long.
+/// Returns clocks of every kind. First those in which a member's clock is not the leader's.
 fn all_speeds() -> impl Iterator<Item = [u64; 3]> {
-    // First those in which a member's clock is not the leader's.
-    [4, 1, 2, 3, 5, 6, 0, 7].into_iter().take(drtm_testing::long(8, 4)).map(speeds)
+    [4, 1, 2, 3, 5, 6, 0, 7].into_iter().map(speeds)
 }
 
 fn speeds(kind: usize) -> [u64; 3] {
@@ -181,7 +180,7 @@ fn speeds(kind: usize) -> [u64; 3] {
 
 #[test]
 fn nothing_opens_while_anything_of_the_former_view_serves() {
-    for speeds in all_speeds() {
+    for speeds in all_speeds().take(drtm_testing::long(8, 2)) {
         let seen = explore(None, speeds);
         assert_eq!(seen.wrong, None, "{speeds:?}");
         assert!(seen.served && seen.opened && seen.evicted, "{speeds:?}: {seen:?}");
