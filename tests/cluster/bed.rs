@@ -186,6 +186,9 @@ pub(crate) trait Script: Clone + Send + Sync + 'static {
         Rings::default()
     }
 
+    /// Looks at all nodes when all coroutines have ended.
+    fn look<F: Fabric<Engine = NoHtm>>(&self, _nodes: &[Node<F, Tested>]) {}
+
     /// Runs as one of all coroutines, which are numbered.
     fn run<'e, F: Fabric<Engine = NoHtm>>(
         self,
@@ -369,6 +372,7 @@ fn threads<F: Fabric<Engine = NoHtm>>(fabrics: impl Iterator<Item = F>, size: Si
             }));
         }
     });
+    script.look(&ends);
     replicas_are_equal(&ends, script.rings());
     disks_are_equal(&ends, size, script.rings());
 }
@@ -451,6 +455,7 @@ fn simulated(config: &SimConfig, size: Size, script: &impl Script) {
     }
     // Of virtual time, so that what goes on for ever does not.
     assert_eq!(sim.run_for(Duration::from_secs(10)), RunEnd::Done);
+    script.look(&nodes);
     replicas_are_equal(&nodes, script.rings());
     disks_are_equal(&nodes, size, script.rings());
 }
