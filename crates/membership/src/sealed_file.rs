@@ -2,8 +2,8 @@
 //! and content.
 //!
 //! Such a file never has its name before all of it is written. So whatever does not agree with its
-//! header is damage, and never the trace of a crash, at whichever byte the file ends. The bytes are in
-//! `docs/format.md`.
+//! header is damage, and never the trace of a crash, at whichever byte the file ends. The bytes are
+//! in `docs/format.md`.
 
 use xxhash_rust::xxh3::Xxh3;
 
