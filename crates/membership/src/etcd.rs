@@ -16,7 +16,7 @@ use std::{
     path::PathBuf,
     sync::{Arc, Weak, mpsc},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -112,7 +112,7 @@ struct Request {
 /// misses nothing for longer.
 const CYCLE: Duration = Duration::from_secs(2);
 
-/// How long to wait before an etcd that cannot be reached is watched again.
+/// How long to wait before an etcd that cannot be watched is watched again.
 const BACKOFF: Duration = Duration::from_millis(100);
 
 impl Etcd {
@@ -224,7 +224,13 @@ impl Inner {
             Ok(configuration) => inner.latest.publish(&configuration),
             Err(why) => inner.latest.end(&why),
         };
+        let begun = Instant::now();
         inner.gateway.watch(&inner.options.key, after + 1, CYCLE, latest);
+        if begun.elapsed() < BACKOFF {
+            // It was refused.
+            drop(inner);
+            thread::sleep(BACKOFF);
+        }
         true
     }
 

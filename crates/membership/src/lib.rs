@@ -16,8 +16,10 @@
 //! goes back and does not miss the last configuration, and a replacement whose outcome is not
 //! known is reported as that.
 //!
-//! Nothing here detects that a node has died, and no transaction waits for it. A cluster whose
-//! engine cannot be asked goes on in the configuration that it knows, and changes nothing.
+//! No engine detects that a node has died, and no transaction waits for one. Members watch each
+//! other by leases: [`LeaderLeases`] and [`MemberLease`] are the rules, without messages or clocks.
+//! A cluster whose engine cannot be asked goes on in the configuration that it knows, and changes
+//! nothing.
 //!
 //! # Example
 //!
@@ -48,6 +50,7 @@ mod error;
 mod etcd;
 mod fixed;
 mod latest;
+mod leases;
 mod ledger;
 #[doc(hidden)]
 pub mod mutation;
@@ -65,6 +68,7 @@ pub use error::Error;
 #[cfg(feature = "etcd")]
 pub use etcd::{Etcd, EtcdOptions};
 pub use fixed::Fixed;
+pub use leases::{Heartbeat, LeaderLeases, LeaseTerms, MemberLease, may_open};
 #[cfg(feature = "raft")]
 pub use raft::{Raft, RaftOptions, Transport, Voter};
 pub use register::{Client, Register, RegisterOptions};

@@ -2,7 +2,7 @@
 //! options say so.
 
 /// A step that is left out, or done wrongly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mutation {
     /// A configuration is replaced although it is not the expected one.
     OldNumberAccepted,
@@ -28,4 +28,10 @@ pub enum Mutation {
     ChecksumNotChecked,
     /// etcd is not told which number is expected.
     ComparisonLeftOut,
+    /// Leases are counted as if all clocks were equally fast.
+    DriftIgnored,
+    /// A leader grants leases that outlast its authority.
+    AuthorityIgnored,
+    /// A leader counts a member's promise from when it hears of it.
+    PromiseFromPong,
 }

@@ -2,14 +2,8 @@
 //! and content.
 //!
 //! Such a file never has its name before all of it is written. So whatever does not agree with its
-//! header is damage, and never the trace of a crash, at whichever byte the file ends.
-//!
-//! | bytes | what |
-//! |---|---|
-//! | 0..8 | `drtm-mem` |
-//! | 8..12 | the format, 1, and the kind of the content (16 bits each) |
-//! | 12..16 | the length of the content |
-//! | 16..24 | XXH3 of bytes 8..16 and the content |
+//! header is damage, and never the trace of a crash, at whichever byte the file ends. The bytes are
+//! in `docs/format.md`.
 
 use xxhash_rust::xxh3::Xxh3;
 

@@ -77,7 +77,9 @@ impl Machine {
         state.applied = kept.meta.last_log_id;
         state.voters = kept.meta.last_membership.clone();
         state.snapshot = Some(kept);
-        self.latest.publish(&state.ledger.current());
+        let current = state.ledger.current();
+        drop(state);
+        self.latest.publish(&current);
         Ok(())
     }
 }
@@ -137,9 +139,7 @@ impl RaftStateMachine<Types> for Machine {
             applied.push(match entry.payload {
                 EntryPayload::Blank | EntryPayload::Normal(Logged::Barrier) => Applied::Nothing,
                 EntryPayload::Normal(Logged::Proposal(proposal)) => {
-                    let decision = state.ledger.replace(proposal.name, proposal.expected, &proposal.content);
-                    self.latest.publish(&state.ledger.current());
-                    decision.into()
+                    state.ledger.replace(proposal.name, proposal.expected, &proposal.content).into()
                 }
                 EntryPayload::Membership(voters) => {
                     state.voters = StoredMembership::new(Some(entry.log_id), voters);
@@ -147,6 +147,9 @@ impl RaftStateMachine<Types> for Machine {
                 }
             });
         }
+        let current = state.ledger.current();
+        drop(state);
+        self.latest.publish(&current);
         Ok(applied)
     }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     io::stdin,
     net::TcpListener,
     path::Path,
@@ -70,6 +71,8 @@ struct Node {
     until: Option<Instant>,
     doing: Option<(u64, Proposal)>,
     known: u32,
+    /// Whether it has lost its directory, and has not been admitted since.
+    has_to_join: bool,
 }
 
 fn outcome(line: &str) -> Result<Configuration, Error> {
@@ -101,8 +104,18 @@ impl Node {
         outcome(&process.line(Duration::from_secs(60)).expect("every request ends"))
     }
 
+    /// Returns whether it runs, and votes.
+    fn is_up(&self) -> bool {
+        self.until.is_none() && !self.has_to_join
+    }
+
     /// Takes the outcome of a request, or gives it up with its process.
     fn ends(&mut self, now: u64, outcome: Result<Configuration, Error>, history: &mut History) {
+        if self.has_to_join {
+            self.has_to_join = outcome.is_err();
+            self.doing = None;
+            return;
+        }
         if let Some((start, proposal)) = self.doing.take() {
             if let Ok(seen) | Err(Error::Outdated { current: seen }) = &outcome {
                 self.known = self.known.max(seen.number());
@@ -118,7 +131,8 @@ impl Node {
     }
 }
 
-/// Runs voters under kills and stops for some rounds, and returns what happened.
+/// Runs voters under kills and stops for some rounds, and returns what happened. Some that are
+/// killed lose their directories, and come back as other voters.
 fn torment(nodes: usize, rounds: u64, seed: u64) -> (History, BTreeMap<&'static str, usize>) {
     let folder = Folder::new(&format!("torment-{nodes}"));
     let ports = (0..nodes).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect::<Vec<_>>();
@@ -131,6 +145,7 @@ fn torment(nodes: usize, rounds: u64, seed: u64) -> (History, BTreeMap<&'static 
         until: None,
         doing: None,
         known: 0,
+        has_to_join: false,
     };
     let mut all: Vec<Node> = (0..nodes).map(node).collect();
     drop(ports);
@@ -148,7 +163,8 @@ fn torment(nodes: usize, rounds: u64, seed: u64) -> (History, BTreeMap<&'static 
     let (mut history, mut counts) = (History::default(), BTreeMap::new());
     let mut random = fastrand::Rng::with_seed(seed);
     let (mut fault_at, mut faults, mut requests) = (Instant::now(), 0, 0);
-    while faults < rounds || all.iter().any(|node| node.until.is_some()) {
+    while faults < rounds || all.iter().any(|node| !node.is_up()) {
+        let contacts: Vec<String> = all.iter().filter(|node| node.is_up()).map(|node| node.address.clone()).collect();
         for node in &mut all {
             if node.until.is_some_and(|until| Instant::now() < until) {
                 continue;
@@ -164,6 +180,9 @@ fn torment(nodes: usize, rounds: u64, seed: u64) -> (History, BTreeMap<&'static 
                 if let Some(line) = process.line(Duration::ZERO) {
                     node.ends(now(), outcome(&line), &mut history);
                 }
+            } else if node.has_to_join {
+                node.doing = Some((now(), None));
+                assert!(process.tell(&format!("join {}", random.choice(&contacts).expect("a majority is up"))));
             } else {
                 requests += 1;
                 let proposal = random.bool().then(|| (node.known, format!("{}-{requests}", node.number).into_bytes()));
@@ -176,11 +195,11 @@ fn torment(nodes: usize, rounds: u64, seed: u64) -> (History, BTreeMap<&'static 
             }
         }
         std::thread::sleep(Duration::from_micros(500));
-        let up = all.iter().filter(|node| node.until.is_none()).count();
+        let up = all.iter().filter(|node| node.is_up()).count();
         // A majority stays, so that there is progress.
         if faults < rounds && fault_at.elapsed() > Duration::from_millis(250) && up > nodes / 2 + 1 {
             (fault_at, faults) = (Instant::now(), faults + 1);
-            let mut victims: Vec<usize> = (0..nodes).filter(|node| all[*node].until.is_none()).collect();
+            let mut victims: Vec<usize> = (0..nodes).filter(|node| all[*node].is_up()).collect();
             random.shuffle(&mut victims);
             let victim = &mut all[victims[0]];
             victim.until = Some(Instant::now() + Duration::from_millis(random.u64(50..600)));
@@ -193,6 +212,11 @@ fn torment(nodes: usize, rounds: u64, seed: u64) -> (History, BTreeMap<&'static 
                 let outcome = said.first().map_or(Err(Error::Unknown { why: "killed".into() }), |line| outcome(line));
                 victim.ends(now(), outcome, &mut history);
                 *counts.entry("kills").or_insert(0) += 1;
+                if faults % 3 == 1 {
+                    fs::remove_dir_all(&victim.directory).expect("it has one");
+                    victim.has_to_join = true;
+                    *counts.entry("lost directories").or_insert(0) += 1;
+                }
             }
         }
     }
@@ -225,15 +249,15 @@ fn survives(nodes: usize, seed: u64) {
     let summary = history.judge().unwrap_or_else(|why| panic!("{nodes} voters: {why}"));
     println!("{nodes} voters: {counts:?}, {summary:?}");
     assert!(summary.replaced > 5 && summary.reads > 5, "{summary:?}");
-    assert!(counts["kills"] > 4 && counts["stops"] > 2);
+    assert!(counts["kills"] > 4 && counts["stops"] > 2 && counts["lost directories"] > 2);
 }
 
 #[test]
-fn three_voters_survive_kills_and_stops() {
+fn three_voters_survive_kills_stops_and_lost_directories() {
     survives(3, 3);
 }
 
 #[test]
-fn five_voters_survive_kills_and_stops() {
+fn five_voters_survive_kills_stops_and_lost_directories() {
     survives(5, 5);
 }
