@@ -203,7 +203,8 @@ impl Inner {
         Ok(configuration)
     }
 
-    /// Names a proposal. A process that dies leaves it, and its number says until when.
+    /// Names a file that is going to have the name of a configuration, as no other call does. A
+    /// process that dies leaves it, and its number says until when.
     fn proposal(&self, number: u32) -> PathBuf {
         let proposals = PROPOSALS.fetch_add(1, Relaxed);
         self.path.join(format!("proposal.{number:010}.{}.{proposals}", process::id()))
@@ -222,7 +223,8 @@ impl Inner {
             if kind == "proposal" && of <= number {
                 let _ = fs::remove_file(path);
             } else if kind == "configuration" && of < number && !self.is_outdated(&path) {
-                let mark = self.path.join(format!("{name}.outdated.{}", process::id()));
+                // Others of this process may do the same now, each with a file of its own.
+                let mark = self.proposal(of);
                 let marked = fs::write(&mark, sealed_file::seal(OUTDATED, &[]));
                 let _ = marked.and_then(|()| fs::rename(&mark, path));
             }

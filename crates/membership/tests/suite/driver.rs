@@ -68,10 +68,10 @@ pub(crate) fn run(
     let (mut history, mut idle) = (History::default(), 0);
     while clients.iter().any(|client| client.left > 0 || client.doing.is_some()) {
         for (number, client) in clients.iter_mut().enumerate() {
-            if client.ends(scene.now(), number, &mut history) {
+            if client.ends(|| scene.now(), number, &mut history) {
                 idle = 0;
             }
-            client.is_told(scene.now())?;
+            client.is_told(|| scene.now())?;
             if client.doing.is_none() && client.left > 0 && random.u8(..) < 128 {
                 client.begins(scene.now(), number, &mut random);
             }
@@ -92,15 +92,15 @@ fn settle(clients: &mut [Client], scene: &mut dyn Scene, history: &mut History) 
     let mut last = None;
     for _ in 0..PATIENCE {
         if clients[0].doing.is_none() && last.is_none() {
-            let answer = clients[0].membership.read();
-            clients[0].doing = Some((scene.now(), None, answer));
+            let start = scene.now();
+            clients[0].doing = Some((start, None, clients[0].membership.read()));
         }
-        if clients[0].ends(scene.now(), 0, history) {
+        if clients[0].ends(|| scene.now(), 0, history) {
             let read = history.operations.last().and_then(|operation| operation.outcome.as_ref().ok());
             last = read.map(Configuration::number);
         }
         for client in clients.iter_mut() {
-            client.is_told(scene.now())?;
+            client.is_told(|| scene.now())?;
         }
         // What was unknown may happen late.
         let knows = |client: &Client| Some(client.told.last().map_or(0, |(_, told)| told.number())) >= last;
@@ -132,20 +132,22 @@ impl Client {
         });
     }
 
-    /// Records the outcome of what the client does, if there is one.
-    fn ends(&mut self, now: u64, number: usize, history: &mut History) -> bool {
+    /// Records the outcome of what the client does, if there is one. The time is taken when it is
+    /// there.
+    fn ends(&mut self, now: impl Fn() -> u64, number: usize, history: &mut History) -> bool {
         let Some(outcome) = self.doing.as_mut().and_then(|(_, _, answer)| answer.take()) else { return false };
         if let Some((start, proposal, _)) = self.doing.take() {
-            history.operations.push(Operation { client: number, start, end: now, proposal, outcome });
+            history.operations.push(Operation { client: number, start, end: now(), proposal, outcome });
         }
         true
     }
 
-    fn is_told(&mut self, now: u64) -> Result<(), String> {
+    /// Records what the client is told. The time is taken when it knows.
+    fn is_told(&mut self, now: impl Fn() -> u64) -> Result<(), String> {
         while let Some(told) = self.watch.take() {
             let configuration = told.map_err(|error| format!("a watch ends: {error}"))?;
             self.watch = self.membership.watch(configuration.number());
-            self.told.push((now, configuration));
+            self.told.push((now(), configuration));
         }
         Ok(())
     }
@@ -162,10 +164,10 @@ pub(crate) fn run_threads(members: Vec<Arc<dyn Membership>>, requests: usize, se
             let (mut history, now) = (History::default(), || start.elapsed().as_nanos() as u64);
             while client.left > 0 {
                 client.begins(now(), number, &mut random);
-                while !client.ends(now(), number, &mut history) {
+                while !client.ends(now, number, &mut history) {
                     thread::yield_now();
                 }
-                client.is_told(now()).expect("the engine is not closed, nor damaged");
+                client.is_told(now).expect("the engine is not closed, nor damaged");
             }
             history.watched.push(client.told);
             history
