@@ -1,12 +1,12 @@
 //! A real etcd on the loopback interface.
 
 use std::{
-    env,
+    env, fs,
     net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     thread,
@@ -24,6 +24,8 @@ struct Server {
     folder: Folder,
     client_port: u16,
     peer_port: u16,
+    /// No other test's etcd may listen where this one did.
+    _alone: MutexGuard<'static, ()>,
 }
 
 fn free_port() -> u16 {
@@ -35,6 +37,7 @@ impl Server {
     /// brings it, and where `DRTM_ETCD` is set, it must be there.
     fn start() -> Option<Self> {
         static STARTED: AtomicUsize = AtomicUsize::new(0);
+        static ALONE: Mutex<()> = Mutex::new(());
         let is_here = Command::new("etcd").arg("--version").stdout(Stdio::null()).status().is_ok();
         if !is_here {
             assert!(env::var_os("DRTM_ETCD").is_none(), "there is no etcd: scripts/etcd/install brings it");
@@ -42,7 +45,9 @@ impl Server {
             return None;
         }
         let folder = Folder::new(&format!("etcd-{}", STARTED.fetch_add(1, Relaxed)));
-        let mut server = Self { child: None, folder, client_port: free_port(), peer_port: free_port() };
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let (client_port, peer_port) = (free_port(), free_port());
+        let mut server = Self { child: None, folder, client_port, peer_port, _alone };
         server.run();
         Some(server)
     }
@@ -80,6 +85,20 @@ impl Server {
     fn signal(&self, signal: Signal) {
         let child = self.child.as_ref().expect("it runs");
         kill_process(Pid::from_raw(child.id() as i32).expect("a number"), signal).expect("it is a child");
+    }
+
+    /// Stops all its threads, which takes a moment.
+    fn stop(&self) {
+        self.signal(Signal::STOP);
+        let threads = format!("/proc/{}/task", self.child.as_ref().expect("it runs").id());
+        let is_stopped = |thread: fs::DirEntry| {
+            let state = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            // A thread that has ended meanwhile has none.
+            state.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('T'))
+        };
+        while !fs::read_dir(&threads).expect("it runs").flatten().all(is_stopped) {
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn kill(&mut self) {
@@ -139,7 +158,7 @@ fn losing_etcd_changes_nothing() {
     let membership = server.membership(|options| options.patience = Duration::from_millis(300));
     let first = membership.replace(0, b"one").wait().expect("the first");
     // It is stopped: a request may be carried out when it goes on.
-    server.signal(Signal::STOP);
+    server.stop();
     assert!(matches!(membership.read().wait(), Err(Error::Unavailable { .. })));
     let unknown = membership.replace(1, b"maybe").wait().expect_err("it is stopped");
     assert!(unknown.may_have_happened(), "{unknown}");
