@@ -18,6 +18,7 @@ use drtm_rdma::{
     Atomicity, Executor, Fabric, LocalConfig, LocalFabric, NicProfile, NodeId, RunEnd, ShmConfig, ShmFabric, Sim,
     SimConfig, TcpConfig, TcpFabric, Transport,
 };
+use drtm_testing::chosen;
 use drtm_txn::{
     Builder, Config, Mutation, Ordered, Raw, Table, TableDef,
     cluster::{Node, OwnedRow, Partition, Protocol, Timing, Worker},
@@ -70,20 +71,12 @@ impl Setup {
 
     /// Runs it with nodes like this.
     pub(crate) fn run<R>(self, run: impl FnOnce() -> R) -> R {
-        struct Before(Setup);
-        impl Drop for Before {
-            fn drop(&mut self) {
-                SETUP.set(self.0);
-            }
-        }
-        let _before = Before(SETUP.replace(self));
-        run()
+        chosen::with(&SETUP, self, run)
     }
 
     /// What a thread is to run that this one starts.
     pub(crate) fn inherited<R>(run: impl FnOnce() -> R) -> impl FnOnce() -> R {
-        let setup = SETUP.get();
-        move || setup.run(run)
+        chosen::inherited(&SETUP, run)
     }
 }
 
