@@ -70,6 +70,8 @@ mod change;
 mod changing;
 mod claims;
 mod clock;
+mod closing;
+mod closings;
 mod coordinator;
 mod dead;
 mod deadline;

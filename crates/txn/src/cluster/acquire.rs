@@ -165,7 +165,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 let Some(location) = row.location() else { return Err(Conflict::Moved.into()) };
                 let key = row.key.in_bytes(&state.arena.keys);
                 let seen = row.is_read().then_some(row.seen);
-                peer?.lock(verbs, store, key, (location, seen), holder, (with_line, S::has)).await
+                let is_dead = |holder| self.is_told_of(holder);
+                peer?.lock(verbs, store, key, (location, seen), holder, (with_line, S::has, is_dead)).await
             }
         };
         all(self.endpoint(), rows.iter().zip(with_line).map(lock)).await
@@ -204,6 +205,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             match unlocked {
                 // There is no such place, so nothing is locked there.
                 Ok(()) | Err(VerbError::OutOfBounds { .. }) => row.hold = Hold::None,
+                Err(_) if self.has_done(state, node) => {}
                 Err(source) => {
                     keep_first(&mut outcome, Err(ClusterError::OneSided { node, source: source.into() }.into()));
                 }

@@ -27,6 +27,7 @@ macro_rules! requests {
             Report;
             Carry;
             Decide;
+            Close;
         }
     };
 }

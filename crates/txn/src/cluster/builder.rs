@@ -11,6 +11,7 @@ use super::{
     access::Access,
     adapt::Board,
     changing::Changing,
+    closings::Closings,
     events::Announcer,
     index_info::index_info,
     log::{Backup, LogConfig, OnlyLogged, Replica, ReplicaTable},
@@ -609,6 +610,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             described,
             home,
             announcer: Announcer::new(),
+            closings: Closings::default(),
             db,
         };
         Ok(Node::new(shared))

@@ -194,6 +194,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         self.has_gone(NodeId(holder.node().into()), holder.incarnation())
     }
 
+    /// Returns whether a transaction that meets a row which this holder has locked is told that
+    /// the holder's node is gone. Its owner frees it otherwise, at once or in the next view.
+    pub(super) fn is_told_of(&self, holder: Holder) -> bool {
+        !self.node.frees_the_dead && !self.has_backups() && self.is_dead(holder)
+    }
+
     /// Returns whether an incarnation of a node is gone.
     pub(super) fn has_gone(&self, node: NodeId, incarnation: u32) -> bool {
         match self.endpoint.presence(node) {

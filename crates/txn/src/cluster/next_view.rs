@@ -43,8 +43,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     pub(super) async fn until_next_view<T>(&self, view: u32, ended: Result<T, Error>) -> Result<T, Error> {
         let node = &self.node;
         match &ended {
-            Err(Error::Conflict(Conflict::View)) if node.view.open() == 0 => {
-                let _ = self.pause_until(|| node.view.open() != 0).await;
+            Err(Error::Conflict(Conflict::View)) if node.view.is_between() => {
+                let _ = self.pause_until(|| !node.view.is_between()).await;
                 ended
             }
             // What may have been carried out is not run again.
@@ -52,7 +52,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             Err(Error::Cluster(error))
                 if self.has_backups() && error.unreached().is_some_and(|node| self.is_missing(node)) =>
             {
-                match self.pause_until(|| node.view.open() > view).await {
+                match self.pause_until(|| node.view.number() > view && !node.view.is_between()).await {
                     true => Err(Conflict::View.into()),
                     false => ended,
                 }

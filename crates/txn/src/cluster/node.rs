@@ -193,9 +193,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
 
     /// Leaves the other nodes.
     pub(super) fn leave(&self) {
-        // It may have left before, or be of a fabric that has ended.
-        let _ = self.shared.fabric.leave(self.shared.node);
-        self.shared.announcer.end();
+        self.shared.leave();
     }
 
     /// Opens an endpoint of the fabric for one more worker.

@@ -79,13 +79,35 @@ where
             // Its future was dropped while it was queued.
             return;
         }
-        // If the executor has ended, the reply is dropped, and the caller told.
-        let _ = spawner.spawn(async move {
+        let reply = Reply(Some(reply));
+        // If the executor has ended, the reply is dropped, and the caller told. The thread waits
+        // for those that run, until it is closed.
+        let _ = spawner.serve(async move {
             let outcome = caught(worker.transact_with(options, body)).await;
             drop(room);
+            reply.send(outcome);
+        });
+    }
+}
+
+/// Where the outcome of a transaction goes that has begun.
+struct Reply<T>(Option<oneshot::Sender<Outcome<T>>>);
+
+impl<T> Reply<T> {
+    fn send(mut self, outcome: Outcome<T>) {
+        if let Some(reply) = self.0.take() {
             // A dropped future needs no outcome.
             let _ = reply.send(outcome);
-        });
+        }
+    }
+}
+
+impl<T> Drop for Reply<T> {
+    fn drop(&mut self) {
+        if let Some(reply) = self.0.take() {
+            // The thread has ended before it.
+            let _ = reply.send(Ok(Err(ClusterError::CutOff.into())));
+        }
     }
 }
 
@@ -211,6 +233,11 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Queue<F, S> {
     /// Notes what the thread's transactions did.
     pub(super) fn note(&self, stats: ClusterStats) {
         *self.last.lock() = stats;
+    }
+
+    /// Returns whether no transaction waits for its turn or runs.
+    pub(super) fn is_idle(&self) -> bool {
+        self.room.available_permits() == MOST_UNDER_WAY
     }
 
     /// Returns what was noted last, and how many transactions are under way.

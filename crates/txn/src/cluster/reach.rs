@@ -7,12 +7,13 @@ use drtm_rdma::{Atomicity, Fabric, NodeId, Phase, VerbError};
 use smallvec::SmallVec;
 
 use super::{
-    ClusterError, Form,
+    ClusterError, Form, Refusal,
     ask::Ask,
     coordinator::Coordinator,
     peers::{Glimpse, Peer, all},
     round::keep_first,
     state::{Hold, Op, Place, Row, Sight, State},
+    view::NO_VIEW,
 };
 use crate::{Config, Conflict, Error, commit::epoch::version_in, mutation::Mutation};
 
@@ -94,10 +95,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     ///
     /// # Errors
     ///
-    /// [`Conflict::View`].
+    /// [`Conflict::View`]; [`Refusal::Closed`] if it closes.
     pub(super) fn check_view_of(&self, state: &State<'e, F::Port>, node: NodeId, number: u64) -> Result<(), Error> {
         if number == u64::from(state.view.number()) || S::has(Mutation::ViewNotRead) {
             return Ok(());
+        }
+        if number == u64::from(NO_VIEW) {
+            return Err(ClusterError::Refused { node, reason: Refusal::Closed }.into());
         }
         self.meet_anew(node);
         Err(Conflict::View.into())
@@ -128,7 +132,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let look = |number: &u32| {
                 let row = &state.rows[*number as usize];
                 let (peer, store) = (self.peer_of(state, row), state.store_of(row));
-                async move { peer?.read(verbs, store, row.key.in_bytes(keys), holder).await }
+                let is_dead = |holder| self.is_told_of(holder);
+                async move { peer?.read(verbs, store, row.key.in_bytes(keys), holder, is_dead).await }
             };
             all(self.endpoint(), rows.iter().map(look)).await
         };
@@ -212,6 +217,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             Err(RemoteError::Verb(VerbError::QueueFull { .. } | VerbError::BuffersExhausted { .. })) => {
                 return Room::None;
             }
+            Err(_) if self.has_done(state, owner) => {}
             Err(RemoteError::Verb(error)) => {
                 let failed = Err(ClusterError::OutcomeUnknown { node: owner, source: error.into() }.into());
                 keep_first(outcome, self.forgive(state, failed));

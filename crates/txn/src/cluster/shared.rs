@@ -8,17 +8,18 @@ use drtm_rdma::{Fabric, Incarnation, NodeId, Offset, RegionId};
 use super::{
     ClusterError, Protocol, Timing,
     adapt::Board,
-    events::Announcer,
+    closings::Closings,
+    events::{Announcer, ClusterEvent},
     log::{LogConfig, OnlyLogged},
     participant::{Home, Stored},
     remembered::Caches,
-    view::{Current, View},
+    view::{BETWEEN, Current, View},
     wire::parts::Welcome,
 };
 use crate::{Config, Db, mutation::Mutation};
 
 /// The version of what nodes say to each other.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 5;
 
 /// What all handles of a node share.
 pub(super) struct Shared<F: Fabric, S: Config> {
@@ -50,6 +51,8 @@ pub(super) struct Shared<F: Fabric, S: Config> {
     pub(super) home: Arc<Home<S>>,
     pub(super) db: Db<S>,
     pub(super) announcer: Announcer,
+    /// Which nodes it has met, and which of them close.
+    pub(super) closings: Closings,
 }
 
 impl<F: Fabric, S: Config> Shared<F, S> {
@@ -89,8 +92,8 @@ impl<F: Fabric, S: Config> Shared<F, S> {
     ///
     /// [`ClusterError::BadView`] if it has another number of shards.
     pub(super) fn install(&self, next: View) -> Result<bool, ClusterError> {
-        let now = self.view.view();
-        self.view.install(next, |next, open| {
+        let (now, number) = (self.view.view(), next.number());
+        let is_newer = self.view.install(next, |next, open| {
             let db = &self.home.db;
             let serves = |view: &View, group| view.placement(group).is_some_and(|at| at.primary == self.node);
             let taken = (0..next.groups()).filter(|group| serves(next, *group) && !serves(&now, *group));
@@ -103,27 +106,38 @@ impl<F: Fabric, S: Config> Shared<F, S> {
                 backup.serve(next, self.node);
             }
             let word = db.snapshots.view(&db.store).map_err(ClusterError::Store)?;
-            db.engine().store(word, open.into());
-            if open != 0 {
+            db.engine().store(word, self.view.shown(open).into());
+            if open != BETWEEN {
                 self.home.changing.open();
             }
             Ok(())
-        })
+        })?;
+        if is_newer {
+            self.announcer.announce(ClusterEvent::View { number });
+        }
+        Ok(is_newer)
     }
 
-    /// Stops serving the present view, before another one of this number. Returns the number of the
-    /// one that is installed.
+    /// Leaves the present view, before another one of this number. Returns the number of the one
+    /// that is installed.
     ///
     /// # Errors
     ///
     /// When the store is corrupt.
-    pub(super) fn close_view(&self, next: u32) -> Result<u32, ClusterError> {
+    pub(super) fn suspend_view(&self, next: u32) -> Result<u32, ClusterError> {
         let db = &self.home.db;
-        self.view.close(next, || {
+        self.view.suspend(next, || {
             let word = db.snapshots.view(&db.store).map_err(ClusterError::Store)?;
-            db.engine().store(word, 0);
+            db.engine().store(word, self.view.shown(BETWEEN).into());
             Ok(())
         })
+    }
+
+    /// Leaves the other nodes.
+    pub(super) fn leave(&self) {
+        // It may have left before, or be of a fabric that has ended.
+        let _ = self.fabric.leave(self.node);
+        self.announcer.end();
     }
 
     pub(super) fn engine_name(&self) -> &'static str {

@@ -166,6 +166,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             }
             let state = self.state();
             asks.retain(|ask| matches!(ask, Ask::Durable(owner) if state.owners[*owner as usize].awaits > 0));
+            if let Some(state) = &self.state {
+                // What was done at a node that has closed is on its disk.
+                asks.retain(|ask| !worker.has_done(state, ask.node(state)));
+            }
             if asks.is_empty() {
                 break Ok(());
             }

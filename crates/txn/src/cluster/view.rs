@@ -15,7 +15,7 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicU32,
+            AtomicBool, AtomicU32, AtomicU64,
             Ordering::{Acquire, Release, SeqCst},
         },
     },
@@ -131,7 +131,8 @@ impl View {
         if placements.len() != self.placements.len() {
             return Err(bad("the number of shards never changes"));
         }
-        let number = self.number.checked_add(1).ok_or_else(|| bad("no number is left"))?;
+        let number =
+            self.number.checked_add(1).filter(|number| *number != BETWEEN).ok_or_else(|| bad("no number is left"))?;
         Self::new(number, members, placements, self.groups)
     }
 
@@ -309,14 +310,26 @@ impl<'a> Decode<'a> for View {
     }
 }
 
+/// The number that a node that closes shows instead of its view's: it serves in no view.
+pub(super) const NO_VIEW: u32 = 0;
+
+/// The number that a node shows while it changes to another view.
+pub(super) const BETWEEN: u32 = u32::MAX;
+
+/// One more node closes, in [`Current::moment`].
+const CLOSES: u64 = 1 << u32::BITS;
+
 /// The view that a node is in. Its workers share it.
 #[derive(Debug)]
 pub(super) struct Current {
-    /// Of the view, to be looked at without a lock.
-    number: AtomicU32,
-    /// The same, or zero while the node changes to another view: nothing of a view is served then,
-    /// and no transaction is decided that has not begun to write records.
+    /// The number of the view, to be looked at without a lock; and above it, how many other nodes
+    /// have said that they close.
+    moment: AtomicU64,
+    /// The number of the view, or [`BETWEEN`] while the node changes to another one: nothing of a
+    /// view is served then, and no transaction is decided that has not begun to write records.
     open: AtomicU32,
+    /// Whether the node closes, and serves others in no view any more.
+    closes: AtomicBool,
     latest: Mutex<Latest>,
 }
 
@@ -329,31 +342,77 @@ struct Latest {
 
 impl Current {
     pub(super) fn new(view: View) -> Self {
-        let (number, open) = (AtomicU32::new(view.number), AtomicU32::new(view.number));
-        let latest = Latest { promised: view.number, view: Arc::new(view) };
-        Self { number, open, latest: Mutex::new(latest) }
+        let number = view.number;
+        let latest = Latest { promised: number, view: Arc::new(view) };
+        Self {
+            moment: AtomicU64::new(number.into()),
+            open: AtomicU32::new(number),
+            closes: AtomicBool::new(false),
+            latest: Mutex::new(latest),
+        }
     }
 
     pub(super) fn number(&self) -> u32 {
-        self.number.load(Acquire)
+        self.moment() as u32
     }
 
-    /// Returns the number of the view that is served. Zero: none is, until there is another one.
-    pub(super) fn open(&self) -> u32 {
-        self.open.load(SeqCst)
+    /// Returns a word that changes when the view does, and when another node begins to close. Its
+    /// lower half is the number of the view.
+    pub(super) fn moment(&self) -> u64 {
+        self.moment.load(Acquire)
+    }
+
+    /// Returns the number of the view in which the node serves others; [`NO_VIEW`] if it closes;
+    /// [`BETWEEN`] if it changes to another view.
+    pub(super) fn served(&self) -> u32 {
+        self.shown(self.open.load(SeqCst))
+    }
+
+    /// Returns the number that others see where this one is open.
+    pub(super) fn shown(&self, open: u32) -> u32 {
+        if self.closes.load(Acquire) { NO_VIEW } else { open }
+    }
+
+    /// Serves others in no view any more, and tells it before.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be told.
+    pub(super) fn serve_no_more(&self, tell: impl FnOnce() -> Result<(), ClusterError>) -> Result<(), ClusterError> {
+        // No view is installed meanwhile, whose number would be told after this.
+        let _latest = self.latest.lock();
+        tell()?;
+        self.closes.store(true, Release);
+        Ok(())
+    }
+
+    /// Notes that another node has begun to close: workers look again at the nodes that they know.
+    pub(super) fn another_closes(&self) {
+        let _latest = self.latest.lock();
+        self.moment.store(self.moment() + CLOSES, Release);
+    }
+
+    /// Returns whether this node's transactions of a view may be decided.
+    pub(super) fn is_open(&self, view: u32) -> bool {
+        self.open.load(SeqCst) == view
+    }
+
+    /// Returns whether the node changes to another view.
+    pub(super) fn is_between(&self) -> bool {
+        self.is_open(BETWEEN)
     }
 
     pub(super) fn view(&self) -> Arc<View> {
         Arc::clone(&self.latest.lock().view)
     }
 
-    /// Stops serving the view, before another one of this number. Does it that is `told` of before.
-    /// Returns the number of the view that is installed: nothing happens if that is not older.
+    /// Leaves the view, before another one of this number, and tells it before. Returns the number of the view that is installed: nothing happens if that
+    /// is not older.
     ///
     /// # Errors
     ///
-    /// When it cannot be told of.
-    pub(super) fn close(
+    /// When it cannot be told.
+    pub(super) fn suspend(
         &self,
         next: u32,
         tell: impl FnOnce() -> Result<(), ClusterError>,
@@ -363,7 +422,7 @@ impl Current {
             tell()?;
             latest.promised = latest.promised.max(next);
             // What a worker notes before it looks at this is seen after it.
-            self.open.store(0, SeqCst);
+            self.open.store(BETWEEN, SeqCst);
         }
         Ok(latest.view.number)
     }
@@ -374,7 +433,7 @@ impl Current {
     }
 
     /// Installs a view if it is newer than the present one, and tells of it before: of the number
-    /// that is served then. Returns whether it is newer.
+    /// that is open then. Returns whether it is newer.
     ///
     /// # Errors
     ///
@@ -393,10 +452,10 @@ impl Current {
         let is_newer = next.number > view.number;
         if is_newer {
             let number = next.number;
-            let open = if number >= *promised { number } else { 0 };
+            let open = if number >= *promised { number } else { BETWEEN };
             tell(&next, open)?;
             *view = Arc::new(next);
-            self.number.store(number, Release);
+            self.moment.store(self.moment() & !u64::from(u32::MAX) | u64::from(number), Release);
             self.open.store(open, SeqCst);
         }
         Ok(is_newer)
@@ -494,17 +553,34 @@ mod tests {
         let view = View::fixed(&owners(), 3, 1).expect("a view");
         let next = |view: &View| view.next(view.members().to_vec(), view.placements().to_vec()).expect("a view");
         let current = Current::new(view.clone());
-        assert_eq!((current.close(1, || panic!("it is not newer")).ok(), current.open()), (Some(1), 1));
-        assert_eq!((current.close(3, || Ok(())).ok(), current.number(), current.open()), (Some(1), 1, 0));
+        assert_eq!((current.suspend(1, || panic!("it is not newer")).ok(), current.served()), (Some(1), 1));
+        assert_eq!((current.suspend(3, || Ok(())).ok(), current.number()), (Some(1), 1));
+        assert_eq!((current.served(), current.is_between()), (BETWEEN, true));
         let (second, third) = (next(&view), next(&next(&view)));
         let told = |_: &View, open| {
-            assert_eq!(open, 0);
+            assert_eq!(open, BETWEEN);
             Ok(())
         };
         assert!(current.install(second, told).expect("as many shards"));
-        assert_eq!((current.number(), current.open()), (2, 0), "another one was promised");
+        assert_eq!((current.number(), current.served()), (2, BETWEEN), "another one was promised");
         assert!(current.install(third, |_, _| Ok(())).expect("as many shards"));
-        assert_eq!((current.number(), current.open()), (3, 3));
+        assert_eq!((current.number(), current.served(), current.is_open(3)), (3, 3, true));
+    }
+
+    #[test]
+    fn a_node_that_closes_serves_in_no_view_for_good() {
+        let view = View::fixed(&owners(), 3, 1).expect("a view");
+        let next = view.next(view.members().to_vec(), view.placements().to_vec()).expect("a view");
+        let current = Current::new(view);
+        assert_eq!((current.number(), current.served()), (1, 1));
+        current.another_closes();
+        assert_eq!((current.number(), current.moment() == 1), (1, false));
+        current.serve_no_more(|| Ok(())).expect("it is told");
+        assert_eq!(current.suspend(2, || Ok(())).ok(), Some(1));
+        assert_eq!((current.served(), current.is_between()), (NO_VIEW, true));
+        assert!(current.install(next, |_, _| Ok(())).expect("as many shards"));
+        assert_eq!((current.number(), current.served()), (2, NO_VIEW));
+        assert!(current.is_open(2), "its own transactions go on");
     }
 
     #[test]

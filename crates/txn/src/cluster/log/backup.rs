@@ -257,6 +257,13 @@ impl<E: Engine> Backup<E> {
         }
     }
 
+    /// Returns how many rings of such producers have records that are not applied.
+    pub(in crate::cluster) fn undrained(&self, of: impl Fn(Holder) -> bool) -> u64 {
+        let (mut applier, region) = (self.applier.lock(), self.store.region());
+        let left = applier.readers.iter_mut().filter(|reader| of(reader.ring.producer));
+        left.map(|reader| u64::from(!reader.check_drained(region))).sum()
+    }
+
     /// Returns the last epoch in which something was written that was applied to a group.
     pub(in crate::cluster) fn last_epoch(&self, group: u16) -> u64 {
         let applier = self.applier.lock();

@@ -22,7 +22,7 @@ use crate::{
 const PATIENCE: u32 = 256;
 const LONGEST: u32 = 12;
 
-/// The owners that a transaction writes to, by their indexes, and bytes of each one's rows.
+/// The shards that a transaction writes to, in order, and bytes of each one's rows.
 pub(super) type Written = SmallVec<[(ShardId, usize); 4]>;
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {

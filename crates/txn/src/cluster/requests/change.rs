@@ -50,7 +50,7 @@ messages! {
 pub(in crate::cluster) enum Prepare {}
 
 impl Request for Prepare {
-    const NUMBER: u16 = 26;
+    const NUMBER: u16 = 30;
     const COST: Option<Cost> = Some(Cost::Update);
     const BINDS: Binds = Binds::Incarnation;
     type Body<'a> = PrepareFor<'a>;
@@ -58,7 +58,7 @@ impl Request for Prepare {
 
     fn serve<'p, F: Fabric, S: On<F>>(body: PrepareFor<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
         let node = &at.worker.node;
-        let view = node.close_view(body.view).map_err(|_| Refusal::Corrupt)?;
+        let view = node.suspend_view(body.view).map_err(|_| Refusal::Corrupt)?;
         if view >= body.view {
             return Ok(Prepared { view, is_quiet: false });
         }
