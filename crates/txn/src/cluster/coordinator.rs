@@ -65,6 +65,8 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Config> {
     /// How many of these are not finished.
     pub(super) unfinished: Cell<usize>,
     pub(super) janitor: Cell<Option<Waker>>,
+    /// Whether an executor ends what transactions leave to the worker.
+    pub(super) serves: Cell<bool>,
     pub(super) clock: WorkerClock,
     /// This worker's copy of the node's view.
     view: RefCell<Rc<View>>,
@@ -106,6 +108,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             abandoned: RefCell::default(),
             unfinished: Cell::new(0),
             janitor: Cell::new(None),
+            serves: Cell::new(false),
             clock: WorkerClock::default(),
             view,
             is_behind: Cell::new(false),

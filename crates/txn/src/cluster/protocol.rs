@@ -55,7 +55,8 @@ pub struct Protocol {
     pub lock: Form,
     /// Writing to the rings of backups, where owners have [any](super::NodeBuilder::backups).
     pub log: Form,
-    /// Whether a commit returns when its last phase is on its way, without waiting for its end.
+    /// Whether a commit returns when its last phase is on its way, without waiting for its end: the
+    /// worker does, if it [serves](super::Worker::serve).
     pub is_passive: bool,
     /// Whether each node may take messages where this says verbs, as it finds them better.
     pub adapts: bool,

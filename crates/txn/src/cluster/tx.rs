@@ -130,7 +130,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         if ended.is_ok() {
             self.state().is_decided = true;
         }
-        let waits = !self.worker.protocol().is_passive || self.awaits_owners();
+        let waits = !self.worker.protocol().is_passive || !self.worker.serves.get() || self.awaits_owners();
         keep_first(&mut ended, self.finish(waits).await);
         ended?;
         self.worker.count_commit();

@@ -97,6 +97,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         // An executor that has ended runs no transactions either.
         let _ = spawner.serve(async move { server.answer().await });
         let _ = spawner.serve(async move { janitor.finish_abandoned().await });
+        self.inner.serves.set(true);
         if self.inner.protocol().leases {
             let clock = self.clone();
             let _ = spawner.serve(async move { clock.inner.keep_time().await });
