@@ -1,14 +1,15 @@
 //! A backup takes over: in the next view it serves the shards of a node that is gone.
 
 use drtm_htm::NoHtm;
-use drtm_rdma::{LocalConfig, LocalFabric, NodeId, block_on};
+use drtm_rdma::{Incarnation, LocalConfig, LocalFabric, NodeId, block_on};
 use drtm_txn::{
-    Transaction as _,
-    cluster::{Node, Placement, Protocol, View, Worker},
+    Error, Transaction as _,
+    cluster::{ClusterError, Node, Placement, Protocol, Refusal, View, Worker},
 };
 
 use crate::{
     bed::{Rings, Tables, Tested, backed_up},
+    drops::polled,
     history::{name, value, version},
     restarts::Owner,
 };
@@ -113,5 +114,55 @@ fn backups_take_over_where_nothing_is_under_way() {
             drop(worker);
             owners.into_iter().flatten().for_each(Owner::end);
         }
+    }
+}
+
+#[test]
+fn a_client_that_does_not_serve_is_left_behind() {
+    for protocol in Protocol::with_names() {
+        let fabric = Local::new(OWNERS + 2, LocalConfig::perfect());
+        let rings = Rings { backups: 1, ..Rings::default() };
+        let owners: Vec<Owner> =
+            (0..OWNERS).map(|node| Owner::one_of(&fabric, (node, OWNERS), protocol, rings)).collect();
+        let (silent, tables) = backed_up(&fabric, OWNERS, OWNERS, protocol, rings);
+        let (driver, _) = backed_up(&fabric, OWNERS + 1, OWNERS, protocol, rings);
+        let endpoint = silent.endpoint().expect("room");
+        let worker = silent.worker(&endpoint).expect("few");
+        // They stay as they were when nobody waited for them any more: before rows were locked,
+        // with locks, with records, and decided.
+        block_on(&endpoint, async {
+            write(&worker, tables, 1).await;
+            for row in 0..ROWS {
+                let written = worker.transact(async |tx| tx.put(tables.words, row, value(2)).await);
+                let _ = polled(written, row as u32).await;
+            }
+        });
+        let (endpoint, next) = (driver.endpoint().expect("room"), without(&driver.view(), &[]));
+        let other = driver.worker(&endpoint).expect("few");
+        block_on(&endpoint, async {
+            let failed = other.change_view(next.clone(), &[], &[silent.id()]).await;
+            let is_told = matches!(
+                failed,
+                Err(Error::Cluster(ClusterError::NotReady { node })) if node == silent.id()
+            );
+            assert!(is_told, "{}: {failed:?}", protocol.name);
+            let dead = (silent.id(), Incarnation(1));
+            other.change_view(next, &[dead], &[]).await.expect("the others are ready");
+            // No row stays locked, and each has been written or has not.
+            let words = other.transact(async |tx| tx.get_many(tables.words, 0..ROWS).await).await;
+            for (row, word) in (0..).zip(words.expect("all owners are here")) {
+                let expected: &[u64] = if row % 5 == 1 { &[0, 2] } else { &[1, 2] };
+                assert!(expected.contains(&word.map_or(0, |word| version(&word))), "{}: {row}", protocol.name);
+            }
+            for round in 3..5 {
+                write(&other, tables, round).await;
+                check(&other, tables, round, protocol.name).await;
+            }
+        });
+        let late = block_on(worker.endpoint(), worker.transact(async |tx| tx.put(tables.words, 1, value(9)).await));
+        let is_refused = matches!(late, Err(Error::Cluster(ClusterError::Refused { reason: Refusal::Revoked, .. })));
+        assert!(is_refused, "{}: {late:?}", protocol.name);
+        drop((worker, other));
+        owners.into_iter().for_each(Owner::end);
     }
 }

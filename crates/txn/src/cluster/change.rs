@@ -19,9 +19,9 @@
 
 mod votes;
 
-use std::time::Duration;
+use std::{future::Future, time::Duration};
 
-use drtm_rdma::{Fabric, Incarnation, NodeId};
+use drtm_rdma::{Fabric, Incarnation, NodeId, Time};
 
 use self::votes::{Ballot, Votes};
 use super::{
@@ -32,10 +32,14 @@ use super::{
     shard::ShardId,
     wire::{Many, Wire as _},
 };
-use crate::{Config, Error, durability::format::Change};
+use crate::{Config, Error, durability::format::Change, mutation::Mutation};
 
 /// What a message has beside its list.
 const BESIDE: usize = 128;
+
+/// For how long a node is waited for to answer, and to let go of the view. One that does not serve
+/// would be waited for for ever.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The first and the longest pause before a node is asked again that is not ready.
 const FIRST: Duration = Duration::from_micros(20);
@@ -52,7 +56,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// # Errors
     ///
     /// [`ClusterError::ViewChanged`] if a node is in a newer view than the one that comes before
-    /// `next`; or when one cannot be asked. Then it can be changed once more, also to another view.
+    /// `next`; [`ClusterError::NotReady`] if one does not answer within a second, or does not end
+    /// its transactions: it does not [serve](Self::serve), for example; or when one cannot be
+    /// asked. Then it can be changed once more, also to another view, and without that node.
     ///
     /// # Example
     ///
@@ -99,14 +105,19 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Changes to the next view, with these nodes.
     async fn change(&self, next: View, dead: &[(NodeId, Incarnation)], nodes: &[NodeId]) -> Result<(), Error> {
+        let until = self.endpoint().now() + PATIENCE;
         for node in nodes.iter().filter(|node| **node != self.id()) {
-            self.greet(*node).await?;
+            self.in_time(*node, until, self.greet(*node)).await?;
         }
         let base = self.node.view.view();
         if next.number() != base.number() + 1 {
             return Err(ClusterError::ViewChanged { node: self.id(), view: base.number() }.into());
         }
-        self.prepare_all(&next, dead, nodes).await?;
+        self.prepare_all(&next, dead, nodes, until).await?;
+        if S::has(Mutation::UnlockedBeforeCarried) {
+            // In which they are swept.
+            self.endpoint().sleep(Duration::from_millis(2)).await;
+        }
         let mut votes = Votes::default();
         for node in nodes {
             votes.add(*node, &self.report_of(*node).await?);
@@ -138,8 +149,31 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         *pause = LONGEST.min(*pause * 2);
     }
 
-    /// Has all nodes close their view, and waits until they are quiet.
-    async fn prepare_all(&self, next: &View, dead: &[(NodeId, Incarnation)], nodes: &[NodeId]) -> Result<(), Error> {
+    /// Waits for a node's answer.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::NotReady`] if it does not come in time.
+    async fn in_time<T, E: Into<Error>>(
+        &self,
+        node: NodeId,
+        until: Time,
+        answer: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Error> {
+        match self.endpoint().before(until, answer).await {
+            Ok(answer) => answer.map_err(Into::into),
+            Err(_) => Err(ClusterError::NotReady { node }.into()),
+        }
+    }
+
+    /// Has all nodes leave their view, and waits until they are quiet.
+    async fn prepare_all(
+        &self,
+        next: &View,
+        dead: &[(NodeId, Incarnation)],
+        nodes: &[NodeId],
+        until: Time,
+    ) -> Result<(), Error> {
         let mut bytes = Vec::new();
         for (node, incarnation) in dead {
             Corpse { node: node.0, incarnation: incarnation.0 }.put(&mut bytes);
@@ -149,8 +183,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         while !left.is_empty() {
             let mut busy = Vec::new();
             for node in left {
-                let (view, is_quiet) =
-                    self.call::<Prepare, _>(node, body.clone(), |reply| (reply.view, reply.is_quiet)).await?;
+                let prepared = self.call::<Prepare, _>(node, body.clone(), |reply| (reply.view, reply.is_quiet));
+                let (view, is_quiet) = self.in_time(node, until, prepared).await?;
                 if view >= next.number() {
                     return Err(ClusterError::ViewChanged { node, view }.into());
                 }
@@ -159,7 +193,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 }
             }
             left = busy;
-            if !left.is_empty() {
+            if let Some(node) = left.first() {
+                if self.endpoint().now() >= until {
+                    return Err(ClusterError::NotReady { node: *node }.into());
+                }
                 self.rest(&mut pause).await;
             }
         }

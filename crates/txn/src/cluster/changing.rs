@@ -10,6 +10,7 @@ use std::sync::{
 };
 
 use drtm_kv::Holder;
+use drtm_rdma::{Incarnation, NodeId};
 use parking_lot::Mutex;
 
 /// How many transactions of a worker have begun to write records, and are not settled. It is the
@@ -50,9 +51,13 @@ pub(super) struct Changing {
     pub(super) complete: Mutex<Vec<(Holder, u64)>>,
 }
 
-/// Returns whether a name is of one of these incarnations, or of one before it.
-fn has(dead: &[Dead], holder: Holder) -> bool {
-    dead.iter().any(|(node, last)| *node == u16::from(holder.node()) && holder.incarnation() <= *last)
+/// Returns whether an incarnation is one of these, or one before it.
+fn has(dead: &[Dead], (node, incarnation): Dead) -> bool {
+    dead.iter().any(|(other, last)| *other == node && incarnation <= *last)
+}
+
+fn incarnation_of(holder: Holder) -> Dead {
+    (holder.node().into(), holder.incarnation())
 }
 
 impl Changing {
@@ -86,7 +91,12 @@ impl Changing {
 
     /// Returns whether records of a producer are not taken any more.
     pub(super) fn is_closed(&self, producer: Holder) -> bool {
-        has(&self.closed.lock(), producer)
+        has(&self.closed.lock(), incarnation_of(producer))
+    }
+
+    /// Returns whether an incarnation of a node is taken for dead: it must come back as another one.
+    pub(super) fn is_evicted(&self, node: NodeId, incarnation: Incarnation) -> bool {
+        has(&self.closed.lock(), (node.0, incarnation.0))
     }
 
     /// Notes that the view is without those whose records are not taken: their transactions have
@@ -101,7 +111,7 @@ impl Changing {
 
     /// Returns whether a lock is free, since its holder is dead and the view is without it.
     pub(super) fn is_dead(&self, holder: Holder) -> bool {
-        has(&self.dead.lock(), holder)
+        has(&self.dead.lock(), incarnation_of(holder))
     }
 
     /// Takes an incarnation whose locks are to be freed. Each is given to one caller.

@@ -298,6 +298,12 @@ pub enum ClusterError {
         /// The number of its view.
         view: u32,
     },
+    /// A node does not let go of the view before the next one.
+    #[error("{node} does not answer, or does not end its transactions: change to a view without it")]
+    NotReady {
+        /// The node.
+        node: NodeId,
+    },
     /// Another incarnation of a node is here than the one that the view names.
     #[error("{node} is here as {is}, which is not a member of the cluster's view: let it join again")]
     NotAMember {

@@ -38,8 +38,13 @@ impl Request for Introduce {
     fn serve<'p, F: Fabric, S: On<F>>(hello: Hello<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
         let Serving { worker, caller, .. } = at;
         let node = &worker.node;
-        if let (Some(access), Some(incarnation)) = (&node.home.access, worker.endpoint().presence(caller).here()) {
-            access.meet(caller, incarnation.0);
+        if let Some(incarnation) = worker.endpoint().presence(caller).here() {
+            if node.home.changing.is_evicted(caller, incarnation) {
+                return Err(Refusal::Revoked);
+            }
+            if let Some(access) = &node.home.access {
+                access.meet(caller, incarnation.0);
+            }
         }
         let Hello { version, engine, protocol, tables, view } = hello;
         let is_alike =
