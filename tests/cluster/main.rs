@@ -9,6 +9,7 @@ mod claims;
 mod clients;
 mod clocks;
 mod closing;
+mod coordinators;
 mod counts;
 mod deadlines;
 mod directory;

@@ -171,8 +171,6 @@ pub enum Mutation {
     SettledNotTold,
     /// Locks of dead coordinators are freed before what they had decided is carried out.
     UnlockedBeforeCarried,
-    /// A backup that becomes a primary gives rows versions that are older than what it has.
-    EpochNotRaised,
     /// A node that closes tells no other node, and does not wait for what others have begun there.
     ClosedAtOnce,
     /// A transaction of a cluster uses places in the memory of one incarnation in another's.

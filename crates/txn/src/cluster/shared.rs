@@ -98,11 +98,10 @@ impl<F: Fabric, S: Config> Shared<F, S> {
             let serves = |view: &View, group| view.placement(group).is_some_and(|at| at.primary == self.node);
             let taken = (0..next.groups()).filter(|group| serves(next, *group) && !serves(&now, *group));
             if let Some(backup) = &self.home.backup {
-                // What is written from now on is newer than what this node has of these groups.
+                // What is written from now on is newer than what this node has of these groups. A
+                // row does that by itself once it is locked by its owner, and not by verbs.
                 let last = taken.map(|group| backup.last_epoch(group)).max().unwrap_or(0);
-                if !S::has(Mutation::EpochNotRaised) {
-                    db.snapshots.raise(&db.store, last + 1).map_err(ClusterError::Store)?;
-                }
+                db.snapshots.raise(&db.store, last + 1).map_err(ClusterError::Store)?;
                 backup.serve(next, self.node);
             }
             let word = db.snapshots.view(&db.store).map_err(ClusterError::Store)?;

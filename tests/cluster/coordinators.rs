@@ -1,0 +1,205 @@
+//! A coordinator dies at any moment of one transaction, which writes rows of all owners. Another
+//! node changes the view: the transaction is whole or not at all, everywhere.
+
+use std::{
+    panic::catch_unwind,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use drtm_htm::NoHtm;
+use drtm_rdma::{
+    Chances, Fault, Incarnation, NicProfile, NodeId, Presence, RunEnd, Sim, SimConfig, SimFabric, Spawner,
+};
+use drtm_testing::rounds;
+use drtm_txn::{
+    Mutation, Options, Transaction as _,
+    cluster::{Node, Protocol, Worker},
+};
+
+use crate::{
+    bed::{Rings, Setup, Tables, Tested, backed_up},
+    history::{value, version},
+    takeover::without,
+};
+
+type Simulated = SimFabric<NoHtm>;
+
+const OWNERS: u16 = 3;
+const COORDINATOR: NodeId = NodeId(OWNERS);
+
+/// Rows of all owners.
+const ROWS: u64 = 6;
+
+/// When the transaction begins. All rows are there by then.
+const BEGINS: Duration = Duration::from_millis(1);
+
+/// Some messages take far longer than others, so that they arrive in any order.
+const SLOW: Chances = Chances { loss: 0.02, delay: 0.3, at_most: Duration::from_micros(10), ..Chances::NONE };
+
+/// How the transaction has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum End {
+    /// It has never happened.
+    Undone,
+    /// It has, and nobody was told.
+    Completed,
+    Acknowledged,
+}
+
+#[derive(Debug, Default)]
+struct Run {
+    is_acknowledged: AtomicBool,
+    has_happened: AtomicBool,
+    is_over: AtomicBool,
+}
+
+impl Run {
+    /// Writes the rows once, when it is time.
+    async fn writes(self: Arc<Self>, worker: Worker<'_, Simulated, Tested>, tables: Tables) {
+        let begins = worker.endpoint().now() + BEGINS;
+        // It knows all nodes when it is time.
+        let met = worker.transact(async |tx| {
+            for row in ROWS..2 * ROWS {
+                tx.put(tables.words, row, value(1)).await?;
+            }
+            Ok(())
+        });
+        met.await.expect("all owners are here");
+        worker.endpoint().sleep_until(begins).await;
+        let written = worker.transact(async |tx| {
+            for row in 0..ROWS {
+                // Verbs lock what was read.
+                let _ = tx.get(tables.words, row).await?;
+                tx.put(tables.words, row, value(2)).await?;
+            }
+            tx.put(tables.sorted_words, 1, value(2)).await
+        });
+        written.await.expect("all owners are here");
+        self.is_acknowledged.store(true, SeqCst);
+    }
+
+    /// Fills the rows, changes the view when the coordinator has died, and looks at what is left.
+    async fn judges(
+        self: Arc<Self>,
+        node: Node<Simulated, Tested>,
+        worker: Worker<'_, Simulated, Tested>,
+        tables: Tables,
+    ) {
+        let endpoint = worker.endpoint();
+        let filled = worker.transact(async |tx| {
+            for row in 0..ROWS {
+                tx.put(tables.words, row, value(1)).await?;
+            }
+            Ok(())
+        });
+        filled.await.expect("all owners are here");
+        endpoint.until(|| matches!(endpoint.presence(COORDINATOR), Presence::Died(_))).await;
+        let next = without(&node.view(), &[COORDINATOR]);
+        worker.change_view(next, &[(COORDINATOR, Incarnation(1))], &[]).await.expect("all others are here");
+        let seen = worker.transact(async |tx| {
+            let words = tx.get_many(tables.words, 0..ROWS).await?;
+            Ok((words, tx.get(tables.sorted_words, 1).await?))
+        });
+        let (words, sorted) = seen.await.expect("all owners are here");
+        let words: Vec<u64> = words.iter().map(|word| version(word.as_ref().expect("it is there"))).collect();
+        let is_new = words[0] == 2;
+        assert_eq!(words, vec![1 + u64::from(is_new); ROWS as usize], "it is whole");
+        assert_eq!(sorted.map(|word| version(&word)), is_new.then_some(2), "it is whole");
+        assert!(is_new || !self.is_acknowledged.load(SeqCst), "it was acknowledged");
+        self.has_happened.store(is_new, SeqCst);
+        for row in 0..=ROWS {
+            let soon = Options::new().within(Duration::from_millis(20));
+            let put = worker.transact_with(soon, async |tx| match row {
+                ROWS => tx.put(tables.sorted_words, 1, value(3)).await,
+                row => tx.put(tables.words, row, value(3)).await,
+            });
+            put.await.unwrap_or_else(|error| panic!("row {row}: {error:?}"));
+        }
+        worker.catch_up().await.expect("backups apply");
+        self.is_over.store(true, SeqCst);
+    }
+}
+
+/// Lets the coordinator die so long after the transaction's begin. Fails with what is wrong.
+fn after_death(protocol: Protocol, backups: usize, seed: u64, after: Duration) -> End {
+    let config = SimConfig::new(&NicProfile::CONNECTX_4).seed(seed);
+    let config = if seed % 2 == 1 { config.chances(SLOW) } else { config };
+    let sim = Sim::<NoHtm>::new(OWNERS + 1, config);
+    let (run, rings) = (Arc::new(Run::default()), Rings { backups, ..Rings::default() });
+    let mut nodes = Vec::new();
+    for number in 0..=OWNERS {
+        let (node, tables) = backed_up(sim.fabric(), number, OWNERS, protocol, rings);
+        nodes.push(node.clone());
+        let run = Arc::clone(&run);
+        let spawned = sim.spawn(NodeId(number), move |spawner: Spawner<'_, _>| {
+            let worker = node.worker(spawner.endpoint()).expect("few workers");
+            worker.serve(&spawner);
+            let endpoint = spawner.endpoint();
+            if number == COORDINATOR.0 {
+                spawner.spawn(Arc::clone(&run).writes(worker, tables)).expect("it runs");
+            } else {
+                if number == 0 {
+                    spawner.spawn(Arc::clone(&run).judges(node, worker, tables)).expect("it runs");
+                }
+                spawner.spawn(async move { endpoint.until(|| run.is_over.load(SeqCst)).await }).expect("it runs");
+            }
+        });
+        spawned.expect("room for an endpoint");
+    }
+    sim.plan(BEGINS + after, Fault::Crash { node: COORDINATOR });
+    let case = format!("{}, {backups} backups, seed {seed}, after {after:?}", protocol.name);
+    assert_eq!(sim.run_for(Duration::from_secs(1)), RunEnd::Done, "{case}: it hangs");
+    for owner in (0..OWNERS).map(NodeId) {
+        let rows: Vec<_> =
+            nodes[..usize::from(OWNERS)].iter().filter_map(|node| node.rows_of(owner).expect("a store")).collect();
+        assert!(rows.windows(2).all(|pair| pair[0] == pair[1]), "{case}: replicas of {owner} differ: {rows:?}");
+    }
+    match (run.has_happened.load(SeqCst), run.is_acknowledged.load(SeqCst)) {
+        (false, _) => End::Undone,
+        (true, false) => End::Completed,
+        (true, true) => End::Acknowledged,
+    }
+}
+
+/// Moments of a transaction, from its begin until after its end, in turns of seeds.
+fn moments(from: u64, usual: u64) -> impl Iterator<Item = (u64, Duration)> {
+    (0..rounds(usual)).map(move |round| (round, Duration::from_nanos(from + round * 7_919 % (110_000 - from))))
+}
+
+#[test]
+fn a_transaction_is_whole_whenever_its_coordinator_dies() {
+    for protocol in Protocol::with_names() {
+        let backups = [1, 2].into_iter();
+        let cases = backups.flat_map(|backups| moments(0, 14).map(move |(seed, after)| (backups, seed, after)));
+        let ends: Vec<End> = cases.map(|(backups, seed, after)| after_death(protocol, backups, seed, after)).collect();
+        let has = |end| ends.contains(&end);
+        assert!(has(End::Undone) && has(End::Acknowledged), "{}: too late, or too soon: {ends:?}", protocol.name);
+    }
+}
+
+/// Whether a fault is found at some moment of the commit.
+fn is_found(fault: Mutation) -> bool {
+    moments(35_000, 200).any(|(seed, after)| {
+        let protocol = [Protocol::FASST, Protocol::DRTM_H][seed as usize % 2];
+        catch_unwind(|| Setup::faulty(fault).run(|| after_death(protocol, 1, seed / 2, after))).is_err()
+    })
+}
+
+#[test]
+fn completing_all_that_has_records_is_found() {
+    assert!(is_found(Mutation::AllCompleted));
+}
+
+#[test]
+fn undoing_all_is_found() {
+    assert!(is_found(Mutation::AllUndone));
+}
+
+#[test]
+fn locks_that_are_freed_too_soon_are_found() {
+    assert!(is_found(Mutation::UnlockedBeforeCarried));
+}
