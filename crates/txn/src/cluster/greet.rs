@@ -157,7 +157,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             Some(last) => owner.met.is_none_or(|met| met == last),
             None => true,
         };
-        let is_current = self.node.view.is_open(state.view.number());
+        let is_current = self.node.view.is_open(state.view.number()) || S::has(Mutation::DecidedAfterPrepare);
         match is_current && (state.owners.iter().all(is_same) || S::has(Mutation::IncarnationsMixed)) {
             true => Ok(()),
             false => Err(Conflict::View.into()),

@@ -31,7 +31,6 @@ use crate::{
     },
     commit::epoch::version_in,
     durability::format::{Change, Entry, MOST_VALUE, RecordKind, RecordWriter},
-    mutation::Mutation,
 };
 
 /// What a message has beside a piece of a record.
@@ -51,9 +50,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         // one finds it closed.
         state.log.has_begun = true;
         self.unsettled.begin();
-        if !S::has(Mutation::DecidedAfterPrepare) {
-            self.check_view(state)?;
-        }
+        self.check_view(state)?;
         self.encode_log(state)?;
         let asks: Asks = (0..state.log.pieces.len() as u32).map(Ask::Log).collect();
         self.round(state, Phase::Log, &asks).await?;
