@@ -111,6 +111,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         }
         let (mut runs, mut scouts) = (0, tx.state().rows.is_empty() && tx.state().ranges.is_empty());
         loop {
+            // That in which it fails, if it does: the next run may be in another one.
+            let mut view = tx.state().view.number();
             let mut ended = Ok(());
             if scouts {
                 ended = tx.scout(&mut body).await;
@@ -120,10 +122,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
                 scouts = ended.is_err();
             }
             let ended = match ended {
-                Ok(()) => tx.run_on(&mut body).await,
+                Ok(()) => {
+                    view = tx.state().view.number();
+                    tx.run_on(&mut body).await
+                }
                 Err(error) => Err(error),
             };
-            let view = tx.state().view.number();
             match self.inner.until_next_view(view, ended).await {
                 Err(Error::Conflict(cause)) => {
                     self.count(cause);
