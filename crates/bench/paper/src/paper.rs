@@ -33,7 +33,7 @@ use clap::{
     Args as ClapArgs,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use drtm_report::{Report, chart};
+use drtm_report::Report;
 
 use self::{
     effort::{Effort, EffortArgs},
@@ -73,9 +73,7 @@ pub struct Args {
     effort: EffortArgs,
 
     /// Draw charts, too: into this file if its name ends in .svg, else into this directory
-    ///
-    /// Only with the feature `plots`.
-    #[arg(long, value_name = "DIR-or-FILE", value_parser = chart::path())]
+    #[arg(long, value_name = "DIR-or-FILE")]
     svg: Option<PathBuf>,
 }
 
@@ -203,7 +201,7 @@ impl Args {
             for (panel, curves) in study.panels.iter().zip(&measured.curves).filter(|(panel, _)| wanted(panel)) {
                 let panel_rows = panel.rows(curves);
                 report.text(&panel.text(&panel_rows, &measured))?;
-                if let (Some(path), Some(chart)) = (&self.svg, panel.chart(curves, &measured)) {
+                if let (Some(path), Some(chart)) = (&self.svg, panel.chart(&panel_rows, &measured.source)) {
                     let path = if into_file { path.clone() } else { file_in(path, panel.name)? };
                     chart.write(&path)?;
                 }
