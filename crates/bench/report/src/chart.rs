@@ -3,6 +3,20 @@
 //!
 //! Series differ by colour and by the shape of their marks, and have their names beside them. A
 //! chart is as wide as a phone; [`STYLE`] has its colours, for light and for dark screens.
+//!
+//! # Example
+//!
+//! ```
+//! use drtm_report::{
+//!     chart::{Axis, Bar, Bars, Scale, Span},
+//!     units::Quantity,
+//! };
+//!
+//! let axis = Axis { title: "storage", quantity: Quantity::Kilobytes, scale: Scale::Linear };
+//! let cores = Bar { name: "cores".to_owned(), ours: Some(Span::of(7.0)), published: Some(Span::of(7.1)) };
+//! let bars = Bars { title: "Storage".to_owned(), caption: "computed".to_owned(), axis, bars: vec![cores] };
+//! assert!(bars.draw().element().starts_with("<svg"));
+//! ```
 
 mod axis;
 mod bars;

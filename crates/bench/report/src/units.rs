@@ -84,12 +84,12 @@ impl Quantity {
         )
     }
 
-    /// Formats the value in four digits: beside an axis or a bar.
+    /// Formats the value in four digits, a ratio in three: beside an axis or a bar.
     pub fn briefly(self, value: f64) -> String {
         self.format(value, brief)
     }
 
-    /// Formats the value in four digits, or all of a whole number: in a table.
+    /// Like [`briefly`](Self::briefly), but with all digits of a whole number: in a table.
     pub fn precisely(self, value: f64) -> String {
         self.format(value, grouped)
     }
@@ -100,6 +100,7 @@ impl Quantity {
             Self::Microseconds => self.show(value),
             Self::Nanoseconds => format!("{} ns", number(value)),
             Self::Percent | Self::FalsePositives => format!("{} %", number(value)),
+            Self::Ratio if value.abs() < 999.5 => digits(value, 3),
             _ => number(value),
         }
     }
@@ -159,13 +160,13 @@ pub fn brief(value: f64) -> String {
         size if size >= 9_999.5 => (value / 1e3, "k"),
         _ => (value, ""),
     };
-    format!("{}{unit}", digits(scaled))
+    format!("{}{unit}", digits(scaled, 4))
 }
 
 /// Formats a number in four digits, or all of a whole one: `1.008`, `0.00001`, `442,230`.
 pub fn grouped(value: f64) -> String {
     if value.abs() < 999.95 {
-        return digits(value);
+        return digits(value, 4);
     }
     let whole = format!("{:.0}", value.abs());
     let mut shown = String::from(if value < 0.0 { "-" } else { "" });
@@ -178,12 +179,12 @@ pub fn grouped(value: f64) -> String {
     shown
 }
 
-/// Formats a number in at most four significant digits, without zeros at the end.
-fn digits(value: f64) -> String {
+/// Formats a number in at most so many significant digits, without zeros at the end.
+fn digits(value: f64, most: i32) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{}", value.abs());
     }
-    let decimals = (3 - value.abs().log10().floor() as i32).clamp(0, 12) as usize;
+    let decimals = (most - 1 - value.abs().log10().floor() as i32).clamp(0, 12) as usize;
     let shown = format!("{value:.decimals$}");
     match shown.contains('.') {
         true => shown.trim_end_matches('0').trim_end_matches('.').to_owned(),
@@ -251,6 +252,16 @@ mod tests {
         ] {
             assert_eq!((&*brief(value), &*grouped(value)), (short, long));
         }
+    }
+
+    #[test]
+    fn values_have_their_units() {
+        let shown = |quantity: Quantity, value| (quantity.briefly(value), quantity.precisely(value));
+        let both = |text: &str| (text.to_owned(), text.to_owned());
+        assert_eq!(shown(Quantity::Throughput, 3_260_412.0), ("3.26M".to_owned(), "3,260,412".to_owned()));
+        assert_eq!(shown(Quantity::Ratio, 1.5217), both("1.52"));
+        assert_eq!(shown(Quantity::FalsePositives, 0.003), both("0.003 %"));
+        assert_eq!(shown(Quantity::Bytes, 4096.0), both("4 KB"));
     }
 
     #[test]

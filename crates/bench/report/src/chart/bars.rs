@@ -75,7 +75,7 @@ impl Span {
     }
 }
 
-const TOP: f64 = 22.0;
+const TOP: f64 = 25.0;
 const LINE: f64 = 15.0;
 const THICK: f64 = 11.0;
 const LEFT: f64 = 6.0;
