@@ -15,12 +15,14 @@ mod drtm;
 mod drtm_fig2;
 mod drtm_fig7;
 mod drtm_tab1;
+mod drtm_tab6;
 mod drtmh;
 mod effort;
 mod entries;
 mod hades;
 mod panel;
 mod regions;
+pub mod report;
 mod simulated;
 mod view;
 
@@ -110,6 +112,8 @@ Panels:
   drtm-fig7a   pieces of TPC-C's transactions, by the classical analysis
   drtm-fig7b   the same with independent pieces reordered
   drtm-fig7c   the same with all optimisations
+  drtm-tab6a   one-sided READs that find a key, in this table and in two others: uniform keys
+  drtm-tab6b   the same: Zipf keys
   drtm-s86     scale-out of TPC-C by locks and leases, on a simulated cluster
   drtm-fig18b  NEW-ORDER by the share of remote items, on a simulated cluster
   drtm-fig19   read leases, on records of which few are hot, on a simulated cluster
@@ -151,6 +155,7 @@ fn studies() -> impl Iterator<Item = &'static Study> {
             drtm_tab1::STUDIES,
             drtm_fig2::STUDIES,
             drtm_fig7::STUDIES,
+            drtm_tab6::STUDIES,
             drtm::STUDIES,
             drtmh::STUDIES,
             hades::STUDIES,

@@ -173,6 +173,15 @@ impl Panel {
         Row { figure, series, x, y: None, published, kind: Kind::Unavailable, x_unit, y_unit, why: None }
     }
 
+    /// Formats a place on the horizontal axis, with its unit; empty if there is none.
+    pub(super) fn place(&self, x: Option<usize>) -> String {
+        let Some((axis, x)) = self.x.zip(x) else { return String::new() };
+        let (quantity, unit) = (axis.quantity, axis.quantity.unit());
+        let value = quantity.precisely(x as f64);
+        let unit = if x == 1 { unit.strip_suffix('s').unwrap_or(unit) } else { unit };
+        if quantity.shows_unit() { value } else { format!("{value} {unit}") }
+    }
+
     /// Formats a value of the horizontal axis.
     pub(super) fn show_x(&self, x: Option<usize>) -> String {
         let quantity = self.x.map_or(Quantity::Bytes, |axis| axis.quantity);
