@@ -61,12 +61,12 @@ const INSPECT: &str = r#"(() => {
         figures: articles.length,
         links: document.querySelectorAll("tbody a").length,
         beyond: document.documentElement.scrollWidth - document.documentElement.clientWidth,
-        width: document.documentElement.clientWidth,
+        width: innerWidth,
         paper: getComputedStyle(document.documentElement).backgroundColor,
         strange: document.querySelectorAll("script, img, iframe, object, embed, link, [onload], [onerror]").length,
         smallest: Math.min(...[...document.querySelectorAll("svg.chart")].map(chart =>
             12 * chart.getBoundingClientRect().width / chart.viewBox.baseVal.width)),
-        text: document.body.innerText,
+        text: document.body.textContent,
     };
 })()"#;
 
@@ -91,9 +91,12 @@ fn every_figure_is_drawn_on_screens_phones_and_paper_and_nothing_is_fetched() {
     }
     assert_eq!((&papers[0], &papers[1]), (&papers[2], &papers[3]));
     assert_ne!(papers[0], papers[1], "dark is dark");
-    browser.call("Emulation.setEmulatedMedia", &json!({"media": "print", "features": []}));
+    // A sheet of A4, also for a reader in the dark.
+    browser.look(794, "dark");
+    let features = json!([{"name": "prefers-color-scheme", "value": "dark"}]);
+    browser.call("Emulation.setEmulatedMedia", &json!({"media": "print", "features": features}));
     let printed = browser.evaluate(INSPECT);
-    assert_eq!((&printed["wrong"], &printed["paper"]), (&json!([]), &papers[0]));
+    assert_eq!((&printed["wrong"], &printed["paper"]), (&json!([]), &papers[0]), "on paper");
     let printed = browser.call("Page.printToPDF", &json!({}));
     assert!(printed["data"].as_str().is_some_and(|pdf| pdf.len() > 10_000));
 }
