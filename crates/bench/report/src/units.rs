@@ -75,8 +75,8 @@ impl Quantity {
         }
     }
 
-    /// Returns whether [`briefly`](Self::briefly) and [`precisely`](Self::precisely) show the unit, or
-    /// there is none.
+    /// Returns whether [`briefly`](Self::briefly) and [`precisely`](Self::precisely) show the unit,
+    /// or there is none.
     pub fn shows_unit(self) -> bool {
         matches!(
             self,

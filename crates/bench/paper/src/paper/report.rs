@@ -7,7 +7,10 @@ mod page;
 mod results;
 mod verdict;
 
-use std::{path::PathBuf, time::Instant};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use clap::{ArgGroup, Args as ClapArgs};
 use drtm_report::{Error as Unwritten, Failure, Report};
@@ -28,9 +31,9 @@ use crate::{Error, htm::EngineName};
 
 /// Show what is reproduced of the papers: every figure beside the published one, on one page
 ///
-/// Makes all figures of `drtm-bench paper`, or takes them from files, and judges each: exact, within
-/// 25 %, in the published order only, or off. The page is one file of HTML without scripts, and
-/// fetches nothing.
+/// Makes all figures of `drtm-bench paper`, or takes them from files, and judges each: exact,
+/// within 25 %, in the published order only, or off. The page is one file of HTML without scripts,
+/// and fetches nothing.
 ///
 /// JSON: {figures, exact, within, order_only, off, unavailable, unpublished}: how many panels there
 /// are, and how many have each verdict.
@@ -42,8 +45,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
-    /// Take results from files, and measure nothing: those of --save, and rows of `paper --json`. Of
-    /// a figure that several have, the last counts
+    /// Take results from files, and measure nothing: those of --save, and rows of `paper --json`.
+    /// Of a figure that several have, the last counts
     #[arg(
         long,
         value_name = "FILE,...",
@@ -81,6 +84,9 @@ Examples:
   drtm-bench report --only drtmh-fig14 --full --save large.json      one figure, for hours
   drtm-bench report --from results.json,large.json --out report.html";
 
+/// How long a quick run begins studies: the last one ends within three minutes.
+const QUICK: Duration = Duration::from_secs(150);
+
 /// A panel with its results, and what is made of them.
 struct Shown<'r> {
     panel: &'static Panel,
@@ -94,8 +100,8 @@ impl Args {
     ///
     /// # Errors
     ///
-    /// Returns an error if a file cannot be read or written, or a study has failed. What others found
-    /// is written first.
+    /// Returns an error if a file cannot be read or written, or a study has failed. What others
+    /// found is written first.
     pub fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let (results, failure) = match &self.from[..] {
             [] => self.make(seed, report)?,
@@ -127,11 +133,15 @@ impl Args {
             |panel: &Panel| self.only.is_empty() || self.only.iter().any(|selection| selection.includes(panel));
         let effort = Effort::new(&self.effort, self.engine, seed);
         let here = Origin::here(self.effort.is_quick());
-        let (mut results, mut failure) = (Results::new(), None);
+        let (mut results, mut failure, started) = (Results::new(), None, Instant::now());
         for study in studies().filter(|study| study.panels.iter().any(&is_wanted)) {
+            let names: Vec<&str> = study.panels.iter().map(|panel| panel.name).collect();
+            if here.is_quick && started.elapsed() > QUICK {
+                report.text(&format!("{}: left out, so that this remains a quick run", names.join(", ")))?;
+                continue;
+            }
             let (begun, measured) = (Instant::now(), (study.measure)(&effort));
             let seconds = (begun.elapsed().as_secs_f64() * 10.0).round() / 10.0;
-            let names: Vec<&str> = study.panels.iter().map(|panel| panel.name).collect();
             report.text(&format!("{}: {seconds} s", names.join(", ")))?;
             let outcomes = self.outcomes(study, measured, seed, &Origin { seconds, ..here.clone() }, &mut failure)?;
             results

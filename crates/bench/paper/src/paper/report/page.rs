@@ -102,7 +102,7 @@ impl Page {
             self.put(
                 "<p class=\"warning\"><b>A quick run.</b> Databases and clusters were tiny, and ran for an instant: this \
                  checks that everything works. Only what is computed (exact) means anything; speeds and their verdicts do \
-                 not.</p>\n",
+                 not. It takes at most three minutes; figures for which there was no time are listed below.</p>\n",
             );
         }
         self.put(
