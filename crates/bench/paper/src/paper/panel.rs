@@ -215,7 +215,7 @@ mod tests {
         ];
         assert_eq!(told, expected);
         assert!(rows[1].why.is_none() && rows[2].why.is_some());
-        assert_eq!((rows[0].figure, PANEL.figure()), ("some-fig7b", "some-fig7"));
+        assert_eq!((&*rows[0].figure, PANEL.figure()), ("some-fig7b", "some-fig7"));
         assert_eq!(Panel { name: "some-storage", ..PANEL }.figure(), "some-storage");
     }
 
