@@ -15,12 +15,14 @@ mod drtm;
 mod drtm_fig2;
 mod drtm_fig7;
 mod drtm_tab1;
+mod drtm_tab6;
 mod drtmh;
 mod effort;
 mod entries;
 mod hades;
 mod panel;
 mod regions;
+pub mod report;
 mod simulated;
 mod view;
 
@@ -33,7 +35,7 @@ use clap::{
     Args as ClapArgs,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use drtm_report::{Report, chart};
+use drtm_report::Report;
 
 use self::{
     effort::{Effort, EffortArgs},
@@ -73,9 +75,7 @@ pub struct Args {
     effort: EffortArgs,
 
     /// Draw charts, too: into this file if its name ends in .svg, else into this directory
-    ///
-    /// Only with the feature `plots`.
-    #[arg(long, value_name = "DIR-or-FILE", value_parser = chart::path())]
+    #[arg(long, value_name = "DIR-or-FILE")]
     svg: Option<PathBuf>,
 }
 
@@ -112,6 +112,8 @@ Panels:
   drtm-fig7a   pieces of TPC-C's transactions, by the classical analysis
   drtm-fig7b   the same with independent pieces reordered
   drtm-fig7c   the same with all optimisations
+  drtm-tab6a   one-sided READs that find a key, in this table and in two others: uniform keys
+  drtm-tab6b   the same: Zipf keys
   drtm-s86     scale-out of TPC-C by locks and leases, on a simulated cluster
   drtm-fig18b  NEW-ORDER by the share of remote items, on a simulated cluster
   drtm-fig19   read leases, on records of which few are hot, on a simulated cluster
@@ -153,6 +155,7 @@ fn studies() -> impl Iterator<Item = &'static Study> {
             drtm_tab1::STUDIES,
             drtm_fig2::STUDIES,
             drtm_fig7::STUDIES,
+            drtm_tab6::STUDIES,
             drtm::STUDIES,
             drtmh::STUDIES,
             hades::STUDIES,
@@ -203,7 +206,7 @@ impl Args {
             for (panel, curves) in study.panels.iter().zip(&measured.curves).filter(|(panel, _)| wanted(panel)) {
                 let panel_rows = panel.rows(curves);
                 report.text(&panel.text(&panel_rows, &measured))?;
-                if let (Some(path), Some(chart)) = (&self.svg, panel.chart(curves, &measured)) {
+                if let (Some(path), Some(chart)) = (&self.svg, panel.chart(&panel_rows, &measured.source)) {
                     let path = if into_file { path.clone() } else { file_in(path, panel.name)? };
                     chart.write(&path)?;
                 }

@@ -60,6 +60,29 @@ pub(super) struct EffortArgs {
     coroutines: Option<Vec<u16>>,
 }
 
+impl EffortArgs {
+    /// Returns the options that are not the default ones, as they are written.
+    pub(super) fn written(&self) -> String {
+        let list = |numbers: &[u16]| numbers.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
+        let (mut words, usual) = (Vec::new(), (Duration::from_secs(1), 3));
+        let flags = [("--quick", self.quick), ("--full", self.full)];
+        words.extend(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag.to_owned()));
+        words.extend(self.threads.as_ref().map(|threads| format!("--threads {}", list(threads))));
+        words.extend((self.secs != usual.0).then(|| format!("--secs {}", self.secs.as_secs_f64())));
+        words.extend((self.rounds != usual.1).then(|| format!("--rounds {}", self.rounds)));
+        let varied: Vec<String> = self.vary.iter().map(|(constant, factor)| format!("{constant}={factor}")).collect();
+        words.extend((!varied.is_empty()).then(|| format!("--vary {}", varied.join(","))));
+        words.extend(self.virtual_us.map(|us| format!("--virtual-us {us}")));
+        words.extend(self.coroutines.as_ref().map(|coroutines| format!("--coroutines {}", list(coroutines))));
+        words.join(" ")
+    }
+
+    /// Returns whether everything is tiny.
+    pub(super) fn is_quick(&self) -> bool {
+        self.quick
+    }
+}
+
 /// Returns a NIC of which these constants are multiplied.
 fn vary(profile: &'static NicProfile, constants: &[(&str, f64)]) -> &'static NicProfile {
     if constants.is_empty() {
@@ -254,6 +277,24 @@ impl Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn written_options_are_those_that_were_given() {
+        #[derive(clap::Parser)]
+        struct Command {
+            #[command(flatten)]
+            effort: EffortArgs,
+        }
+        let written = |words: &str| {
+            let command = <Command as clap::Parser>::parse_from(["paper"].into_iter().chain(words.split_whitespace()));
+            command.effort.written()
+        };
+        for words in
+            ["", "--quick", "--full --threads 1,2 --secs 0.5 --rounds 5 --vary wire=2 --virtual-us 1000 --coroutines 1"]
+        {
+            assert_eq!(written(words), words);
+        }
+    }
 
     #[test]
     fn threads_double_up_to_the_processors() {
