@@ -1,6 +1,6 @@
 //! ORDER-STATUS and STOCK-LEVEL, which are read by two rounds.
 
-use std::{collections::BTreeSet, hint::black_box};
+use std::hint::black_box;
 
 use drtm_drive::Text;
 use drtm_txn::{
@@ -88,11 +88,13 @@ pub(super) fn low_stock<S: Config, N: Notes>(
     seen.note(|| Seen::Read(Of::NextOrder, input.district.word(), next.into()));
     let lines = (warehouse, district, next.saturating_sub(RECENT), 0)..=(warehouse, district, next - 1, u8::MAX);
     let (from, to) = (lines.start().word(), lines.end().word());
-    let (mut found, mut items) = (Vec::new(), BTreeSet::new());
+    let (mut found, mut items) = (Vec::new(), Vec::new());
     tx.for_each(tables.order_lines, lines, |key, line| {
         found.push((key.word(), version(&line)));
-        items.insert(line.item.get());
+        items.push(line.item.get());
     })?;
+    items.sort_unstable();
+    items.dedup();
     seen.note(|| Seen::Scan(Of::Line, from, to, found));
     let mut low = 0;
     for item in items {

@@ -77,6 +77,7 @@ impl ChoppedTpcc<'_> {
 
 /// A transaction, with its inputs.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, on the stack")]
 enum Work {
     Order(NewOrderInput),
     Pay(Payment, HistoryKey),
