@@ -22,11 +22,14 @@ const RUNS: &str = " ran";
 /// A piece: its transaction, and its place among that one's pieces.
 type PieceOf = (Kind, usize);
 
+/// What became of all pieces.
+pub(crate) type Pieces = BTreeMap<PieceOf, Counts>;
+
 /// Critical sections of one lock, which htm transactions elide. Each piece is one.
 pub(crate) struct Elided<'l> {
     worker: Worker<Native>,
     lock: &'l FallbackLock,
-    counts: BTreeMap<PieceOf, Counts>,
+    counts: Pieces,
 }
 
 /// What became of the runs of a piece.
@@ -43,7 +46,7 @@ pub(crate) struct Counts {
 
 impl<'l> Elided<'l> {
     pub(crate) fn new(engine: Native, lock: &'l FallbackLock) -> Self {
-        Self { worker: Htm::new(engine).worker(), lock, counts: BTreeMap::new() }
+        Self { worker: Htm::new(engine).worker(), lock, counts: Pieces::new() }
     }
 }
 
@@ -79,7 +82,7 @@ fn name_of((kind, place): PieceOf) -> String {
 }
 
 /// Returns the counts of pieces, from counters with the names that [`Elided`] gives them.
-pub(crate) fn counts_of(counted: impl Fn(&str) -> u64) -> BTreeMap<PieceOf, Counts> {
+pub(crate) fn counts_of(counted: impl Fn(&str) -> u64) -> Pieces {
     // No transaction has as many pieces.
     let pieces = Kind::ALL.into_iter().flat_map(|kind| (0..16).map(move |place| (kind, place)));
     let counts = pieces.map(|piece| {
@@ -91,7 +94,7 @@ pub(crate) fn counts_of(counted: impl Fn(&str) -> u64) -> BTreeMap<PieceOf, Coun
 
 /// A thread whose pieces are traced.
 struct Tracer<'f> {
-    found: &'f Mutex<BTreeMap<PieceOf, Counts>>,
+    found: &'f Mutex<Pieces>,
     profile: Profile,
 }
 
@@ -117,8 +120,8 @@ pub(crate) fn piece_footprints(
     transactions: u64,
     memory: u64,
     profile: Profile,
-) -> Result<(BTreeMap<PieceOf, Counts>, Vec<Footprint>), Error> {
-    let found = Mutex::new(BTreeMap::new());
+) -> Result<(Pieces, Vec<Footprint>), Error> {
+    let found = Mutex::new(Pieces::new());
     let traced = tpcc.within(|| Box::new(Tracer { found: &found, profile }));
     let outside = footprints(&traced, transactions, memory, profile)?;
     drop(traced);
@@ -126,7 +129,7 @@ pub(crate) fn piece_footprints(
 }
 
 /// Returns the piece of a transaction that touches most, and all its pieces together.
-pub(crate) fn largest_and_all(pieces: &BTreeMap<PieceOf, Counts>, kind: Kind) -> Option<(usize, Counts)> {
+pub(crate) fn largest_and_all(pieces: &Pieces, kind: Kind) -> Option<(usize, Counts)> {
     let mut of_kind = pieces.iter().filter(|((of, _), _)| *of == kind).peekable();
     of_kind.peek()?;
     let mean = |counts: &Counts| counts.bytes / counts.runs.max(1);

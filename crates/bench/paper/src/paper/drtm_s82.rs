@@ -1,7 +1,5 @@
 //! DrTM, section 8.2: how many of TPC-C's pieces end under the lock.
 
-use std::collections::BTreeMap;
-
 use drtm_drive::{Latencies, Pace, Until, run_in};
 use drtm_htm::{FallbackLock, Native, Rtm};
 use drtm_report::{
@@ -21,7 +19,7 @@ use crate::{
         MEASURED, describe,
         working_set::{Name, Scope},
     },
-    pieces::{Counts, Elided, counts_of, largest_and_all, piece_footprints},
+    pieces::{Counts, Elided, Pieces, counts_of, largest_and_all, piece_footprints},
 };
 
 pub(super) const STUDIES: &[Study] = &[Study { panels: &[PIECES, LARGEST, ALL, GAIN], measure }];
@@ -131,7 +129,7 @@ fn share(counts: &Counts) -> f64 {
 
 /// Runs pieces in RTM, with a thread for each processor. Returns what became of them, and the
 /// number of transactions.
-fn in_rtm(scope: &Scope, memory: u64) -> Result<(BTreeMap<(Transaction, usize), Counts>, u64), Error> {
+fn in_rtm(scope: &Scope, memory: u64) -> Result<(Pieces, u64), Error> {
     let rtm: Native = Rtm::detect().map_err(drtm_drive::Error::no_rtm)?.into();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let pace = Pace { threads, until: Until::Transactions(scope.transactions), memory, prefault: 0 };
