@@ -29,6 +29,7 @@ mod footprint;
 pub mod htm;
 pub mod kv;
 pub mod paper;
+mod pieces;
 mod whole;
 
 pub use error::Error;
