@@ -1,21 +1,13 @@
 //! What each phase of each protocol costs, counted exactly: messages, verbs and round trips.
 
-use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering::SeqCst},
-    },
-    thread,
-};
+use std::sync::{Arc, Mutex};
 
 use drtm_htm::NoHtm;
-use drtm_rdma::{Counters, Executor, LocalConfig, LocalFabric, Phase};
+use drtm_rdma::{Counters, Fabric, Phase};
 use drtm_txn::Transaction as _;
-use drtm_txn::cluster::{Node, Protocol};
+use drtm_txn::cluster::{Protocol, Worker};
 
-use crate::bed::{Tables, Tested, node};
-
-type Local = LocalFabric<NoHtm>;
+use crate::bed::{Bed, Script, Size, Tables, Tested};
 
 /// What a phase has done: calls, READs, compare-and-swaps, WRITEs, and doorbells that are waited
 /// for.
@@ -26,64 +18,90 @@ fn spent(counters: &Counters, phase: Phase) -> Spent {
     [of.calls, of.reads, of.compare_swaps, of.writes, of.round_trips]
 }
 
-/// Runs transactions that read so many rows and write as many others, of so many owners. Gives what
-/// the phases of the last one have done: reading, locking, validating, writing.
-fn run(protocol: Protocol, owners: u16, reads: u64, writes: u64) -> [Spent; 4] {
-    let fabric = Local::new(owners + 1, LocalConfig::perfect());
-    let nodes: Vec<(Node<Local, Tested>, Tables)> =
-        (0..=owners).map(|number| node(&fabric, number, owners, protocol)).collect();
-    let done = &AtomicBool::new(false);
-    let measured = Arc::new(Mutex::new(Counters::default()));
-    thread::scope(|scope| {
-        for (node, _) in &nodes[..usize::from(owners)] {
-            scope.spawn(move || {
-                let endpoint = node.endpoint().expect("room for an endpoint");
-                let mut executor = Executor::new(&endpoint);
-                node.worker(&endpoint).expect("few workers").serve(&executor.spawner());
-                executor.spawn(endpoint.until(|| done.load(SeqCst)));
-                executor.run();
-            });
+/// Transactions of the last node, which read so many rows and write as many others of the others.
+#[derive(Clone)]
+struct Counted {
+    owners: u16,
+    reads: u64,
+    writes: u64,
+    /// What the last transaction has done.
+    measured: Arc<Mutex<Counters>>,
+}
+
+impl Script for Counted {
+    async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, number: u64) {
+        if number < u64::from(self.owners) {
+            return;
         }
-        let (client, tables) = &nodes[usize::from(owners)];
-        let endpoint = client.endpoint().expect("room for an endpoint");
-        let worker = client.worker(&endpoint).expect("few workers");
-        let mut executor = Executor::new(&endpoint);
-        worker.serve(&executor.spawner());
-        let (tables, seen) = (*tables, Arc::clone(&measured));
-        executor.spawn(async move {
-            let rows = reads + writes;
-            let filled = worker.transact(async |tx| {
-                for row in 0..rows {
-                    tx.put(tables.words, row, vec![0; 8]).await?;
+        let rows = self.reads + self.writes;
+        let filled = worker.transact(async |tx| {
+            for row in 0..rows {
+                tx.put(tables.words, row, vec![0; 8]).await?;
+            }
+            Ok(())
+        });
+        filled.await.expect("room");
+        // The first makes acquaintance with all.
+        for _ in 0..3 {
+            worker.settle().await;
+            let before = worker.endpoint().counters();
+            let changed = worker.transact(async |tx| {
+                tx.prefetch(tables.words, 0..rows).await?;
+                for row in 0..self.writes {
+                    tx.update(tables.words, row, |value| value[0] += 1).await?;
                 }
                 Ok(())
             });
-            filled.await.expect("room");
-            // The first makes acquaintance with all.
-            for _ in 0..3 {
-                worker.settle().await;
-                let before = worker.endpoint().counters();
-                let changed = worker.transact(async |tx| {
-                    tx.prefetch(tables.words, 0..rows).await?;
-                    for row in 0..writes {
-                        tx.update(tables.words, row, |value| value[0] += 1).await?;
-                    }
-                    Ok(())
-                });
-                changed.await.expect("no other client is here");
-                worker.settle().await;
-                *seen.lock().expect("no thread panics") = worker.endpoint().counters() - before;
-            }
-        });
-        executor.run();
-        done.store(true, SeqCst);
-    });
+            changed.await.expect("no other client is here");
+            worker.settle().await;
+            *self.measured.lock().expect("no thread panics") = worker.endpoint().counters() - before;
+        }
+    }
+}
+
+/// Runs transactions that read so many rows and write as many others, of so many owners. Gives what
+/// the phases of the last one have done: reading, locking, validating, writing.
+fn run(bed: &Bed, protocol: Protocol, owners: u16, reads: u64, writes: u64) -> [Spent; 4] {
+    let measured = Arc::new(Mutex::new(Counters::default()));
+    let script = Counted { owners, reads, writes, measured: Arc::clone(&measured) };
+    bed.run(Size { nodes: owners + 1, owners, coroutines: 1, protocol }, &script);
     let counters = *measured.lock().expect("no thread panics");
     [Phase::Execute, Phase::Lock, Phase::Validate, Phase::Commit].map(|phase| spent(&counters, phase))
 }
 
+/// Cases on a bed of each kind, where swaps are atomic with the processors'.
+fn on_beds<C: Copy>(cases: impl IntoIterator<Item = C> + Clone) -> impl Iterator<Item = (Bed, C)> {
+    let beds = [Bed::perfect(), Bed::Shm, Bed::Tcp, Bed::atomic(1)];
+    beds.into_iter().flat_map(move |bed| cases.clone().into_iter().map(move |case| (bed.clone(), case)))
+}
+
+fn name(bed: &Bed) -> &'static str {
+    match bed {
+        Bed::Local(_) => "in a process",
+        Bed::Shm => "on shared memory",
+        Bed::Tcp => "over TCP",
+        Bed::Sim(_) => "in simulation",
+        #[cfg(feature = "verbs")]
+        Bed::Verbs(_) => "by a NIC",
+    }
+}
+
+/// What reading rows costs that are looked up: of each the bucket, and then the record and the turn,
+/// `each` READs. Buckets that come at different times are followed by doorbells of their own.
+fn looked_up(bed: &Bed, (rows, owners, each): (u64, u64, u64), [.., round_trips]: Spent) -> Spent {
+    let doorbells = match bed {
+        Bed::Local(_) => 2 * owners,
+        _ => round_trips.clamp(2 * owners, owners + rows),
+    };
+    [0, each * rows, 0, 0, doorbells]
+}
+
 /// How many rows are read and how many are written, and of how many owners.
 const CASES: [(u16, u64, u64); 6] = [(1, 0, 1), (1, 3, 3), (1, 10, 10), (3, 0, 3), (3, 3, 3), (3, 12, 12)];
+
+fn cases() -> impl Iterator<Item = (Bed, (u16, u64, u64))> {
+    on_beds(CASES)
+}
 
 const NOTHING: Spent = [0; 5];
 
@@ -98,46 +116,44 @@ fn validated(rows: u64, owners: u64, [_, reads, ..]: Spent) -> Spent {
 
 #[test]
 fn by_message_a_phase_is_one_call_of_each_owner() {
-    for (owners, reads, writes) in CASES {
-        let each = u64::from(owners);
+    for (bed, (owners, reads, writes)) in cases() {
+        let (on, each) = (name(&bed), u64::from(owners));
         let call = [each, 0, 0, 0, each];
         let validate = if reads == 0 { NOTHING } else { call };
-        let spent = run(Protocol::FASST, owners, reads, writes);
-        assert_eq!(spent, [call, call, validate, call], "{owners} owners, {reads} reads, {writes} writes");
+        let spent = run(&bed, Protocol::FASST, owners, reads, writes);
+        assert_eq!(spent, [call, call, validate, call], "{on}: {owners} owners, {reads} reads, {writes} writes");
     }
 }
 
 #[test]
 fn rows_are_read_and_validated_one_sidedly() {
-    for (owners, reads, writes) in CASES {
-        let (each, rows) = (u64::from(owners), reads + writes);
+    for (bed, (owners, reads, writes)) in cases() {
+        let (on, each, rows) = (name(&bed), u64::from(owners), reads + writes);
         let call = [each, 0, 0, 0, each];
-        // A bucket; then in one doorbell the record, and the turn, which tells its uses apart.
-        let execute = [0, 3 * rows, 0, 0, 2 * each];
-        let spent = run(Protocol::FARM, owners, reads, writes);
+        let spent = run(&bed, Protocol::FARM, owners, reads, writes);
+        let execute = looked_up(&bed, (rows, each, 3), spent[0]);
         let validate = validated(reads, each, spent[2]);
-        assert_eq!(spent, [execute, call, validate, call], "{owners} owners, {reads} reads, {writes} writes");
+        assert_eq!(spent, [execute, call, validate, call], "{on}: {owners} owners, {reads} reads, {writes} writes");
     }
 }
 
 #[test]
 fn every_phase_is_one_doorbell_for_each_owner() {
     for protocol in [Protocol::DRTM_OCC, Protocol::DRTM_H] {
-        for (owners, reads, writes) in CASES {
-            let each = u64::from(owners);
+        for (bed, (owners, reads, writes)) in cases() {
+            let (on, each) = (name(&bed), u64::from(owners));
             // The bucket is remembered.
             let execute = [0, 2 * (reads + writes), 0, 0, each];
-            // Of each row the lock, the record and the turn; of each owner the snapshot number with
-            // how many snapshots are open, and the view.
+            // Of each row the lock, the record and the turn; of each owner its line.
             let lock = [0, 2 * writes + each, writes, 0, each];
             // The version is marked; the value; the version; the lock.
             let commit = [0, 0, 0, 4 * writes, each];
-            let (name, spent) = (protocol.name, run(protocol, owners, reads, writes));
+            let (name, spent) = (protocol.name, run(&bed, protocol, owners, reads, writes));
             let validate = validated(reads, each, spent[2]);
             assert_eq!(
                 spent,
                 [execute, lock, validate, commit],
-                "{name}: {owners} owners, {reads} reads, {writes} writes"
+                "{name} {on}: {owners} owners, {reads} reads, {writes} writes"
             );
         }
     }
@@ -147,19 +163,19 @@ fn every_phase_is_one_doorbell_for_each_owner() {
 /// found it unlocked, and has nothing to validate.
 #[test]
 fn a_read_only_transaction_is_two_rounds_at_most() {
-    for (owners, reads) in [(1, 1), (1, 3), (1, 10), (3, 3), (3, 9)] {
-        let each = u64::from(owners);
+    for (bed, (owners, reads)) in on_beds([(1, 1), (1, 3), (1, 10), (3, 3), (3, 9)]) {
+        let (on, each) = (name(&bed), u64::from(owners));
         let call = [each, 0, 0, 0, each];
         let validate = if reads == 1 { NOTHING } else { call };
-        let spent = run(Protocol::FASST, owners, reads, 0);
-        assert_eq!(spent, [call, NOTHING, validate, NOTHING], "{owners} owners, {reads} reads");
-        for (protocol, lookups) in [(Protocol::FARM, 1), (Protocol::DRTM_OCC, 0), (Protocol::DRTM_H, 0)] {
-            // Buckets, unless they are remembered; records and turns.
-            let execute = [0, (2 + lookups) * reads, 0, 0, (1 + lookups) * each];
-            let spent = run(protocol, owners, reads, 0);
+        let spent = run(&bed, Protocol::FASST, owners, reads, 0);
+        assert_eq!(spent, [call, NOTHING, validate, NOTHING], "{on}: {owners} owners, {reads} reads");
+        for (protocol, remembers) in [(Protocol::FARM, false), (Protocol::DRTM_OCC, true), (Protocol::DRTM_H, true)] {
+            let spent = run(&bed, protocol, owners, reads, 0);
+            let execute =
+                if remembers { [0, 2 * reads, 0, 0, each] } else { looked_up(&bed, (reads, each, 3), spent[0]) };
             let validate = validated(reads, each, spent[2]);
             let name = protocol.name;
-            assert_eq!(spent, [execute, NOTHING, validate, NOTHING], "{name}: {owners} owners, {reads} reads");
+            assert_eq!(spent, [execute, NOTHING, validate, NOTHING], "{name} {on}: {owners} owners, {reads} reads");
         }
     }
 }
