@@ -13,7 +13,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::{Executor, LocalConfig, LocalFabric, NodeId, block_on};
 use drtm_txn::{
     Builder, Config, Error, Mutation, Transaction as _,
-    cluster::{Node, Partition},
+    cluster::{Node, Partition, Protocol},
 };
 
 use crate::world::{A, B, CHURN, ROUND, SORTED};
@@ -39,11 +39,11 @@ impl Config for Faulty {
 /// Commits a transaction whose row was removed after it was read: its memory is another table's row
 /// of the same version by then, and has the same name. The transaction is another node's, so that
 /// its owner does not know that it is under way, and gives memory out again meanwhile: so many
-/// times.
-fn commits<S: Config<Engine = NoHtm>>(uses: u64) -> Result<(), Error> {
+/// times. The row is read and validated by messages, or by verbs.
+fn commits<S: Config<Engine = NoHtm>>(protocol: Protocol, uses: u64) -> Result<(), Error> {
     let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
     let started = |node| {
-        let builder = Node::<_, S>::builder(NoHtm, &fabric, node, Builder::new().memory(16 << 20));
+        let builder = Node::<_, S>::builder_for(NoHtm, &fabric, node, Builder::new().memory(16 << 20), protocol);
         let mut builder = builder.and_then(|builder| builder.owners([NodeId(0)])).expect("it is here");
         let a = builder.table(A, Partition::hash()).expect("memory");
         let sorted = builder.table(SORTED, Partition::hash()).expect("memory");
@@ -89,14 +89,21 @@ fn commits<S: Config<Engine = NoHtm>>(uses: u64) -> Result<(), Error> {
 /// its old name again after one of these numbers of uses.
 const USES: Range<u64> = 0..2 * ROUND;
 
+const PROTOCOLS: [Protocol; 2] = [Protocol::FASST, Protocol::DRTM_H];
+
 #[test]
 fn a_stale_read_does_not_commit() {
-    for uses in USES {
-        assert!(matches!(commits::<Sound>(uses), Err(Error::Conflict(_))), "after {uses}");
+    for protocol in PROTOCOLS {
+        for uses in USES {
+            let committed = commits::<Sound>(protocol, uses);
+            assert!(matches!(committed, Err(Error::Conflict(_))), "{}: {committed:?} after {uses}", protocol.name);
+        }
     }
 }
 
 #[test]
 fn a_stale_read_commits_where_turns_are_not_checked() {
-    assert!(USES.map(commits::<Faulty>).any(|committed| committed.is_ok()));
+    for protocol in PROTOCOLS {
+        assert!(USES.map(|uses| commits::<Faulty>(protocol, uses)).any(|committed| committed.is_ok()));
+    }
 }
