@@ -175,3 +175,71 @@ fn a_read_only_transaction_is_two_rounds_at_most() {
         }
     }
 }
+
+/// What transactions do in an ordered table of another node, beside the same in a hash table.
+#[derive(Clone)]
+struct Sorted {
+    owners: u16,
+    /// What scans of 10 and of 100 rows have done, and insertions into a hash table and into an
+    /// ordered one.
+    measured: Arc<Mutex<[Counters; 4]>>,
+}
+
+impl Script for Sorted {
+    async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, number: u64) {
+        if number < u64::from(self.owners) {
+            return;
+        }
+        for first in (0..200).step_by(20) {
+            let filled = worker.transact(async |tx| {
+                for row in first..first + 20 {
+                    tx.put(tables.sorted_words, row, vec![0; 8]).await?;
+                }
+                tx.put(tables.words, first, vec![0; 8]).await
+            });
+            filled.await.expect("room");
+        }
+        let scan = async |rows: u64| {
+            let found = worker
+                .transact(async |tx| Ok(tx.range_limit(tables.sorted_words, 0..rows, usize::MAX).await?.len() as u64));
+            assert_eq!(found.await.expect("no other client is here"), rows);
+        };
+        let before = worker.endpoint().counters();
+        scan(10).await;
+        let ten = worker.endpoint().counters();
+        scan(100).await;
+        let hundred = worker.endpoint().counters();
+        worker.transact(async |tx| tx.insert(tables.words, 1_001, vec![1; 8]).await).await.expect("room");
+        worker.settle().await;
+        let hashed = worker.endpoint().counters();
+        worker.transact(async |tx| tx.insert(tables.sorted_words, 1_001, vec![1; 8]).await).await.expect("room");
+        worker.settle().await;
+        let sorted = worker.endpoint().counters();
+        *self.measured.lock().expect("no thread panics") =
+            [ten - before, hundred - ten, hashed - hundred, sorted - hashed];
+    }
+}
+
+/// A range is one round trip to read, and one to validate; inserting into an ordered table takes no
+/// more than inserting into a hash table, where verbs look for the key first.
+#[test]
+fn an_ordered_table_takes_no_more_rounds_than_a_hash_table() {
+    for protocol in [Protocol::FASST, Protocol::FARM, Protocol::DRTM_H] {
+        for (bed, owners) in on_beds([1, 3]) {
+            let measured = Arc::new(Mutex::new([Counters::default(); 4]));
+            let script = Sorted { owners, measured: Arc::clone(&measured) };
+            bed.run(Size { nodes: owners + 1, owners, coroutines: 1, protocol }, &script);
+            let [ten, hundred, hashed, sorted] = *measured.lock().expect("no thread panics");
+            let (on, each) = (name(&bed), u64::from(owners));
+            let call = [each, 0, 0, 0, each];
+            for scanned in [ten, hundred] {
+                let spent = [Phase::Execute, Phase::Validate].map(|phase| spent(&scanned, phase));
+                assert_eq!(spent, [call, call], "{} {on}: {owners} owners", protocol.name);
+            }
+            for phase in [Phase::Execute, Phase::Lock, Phase::Validate, Phase::Commit] {
+                let [hashed, sorted] = [hashed, sorted].map(|inserted| spent(&inserted, phase));
+                assert!(sorted[4] <= hashed[4], "{} {on}: {phase:?}: {sorted:?}, {hashed:?}", protocol.name);
+            }
+        }
+    }
+}
