@@ -23,8 +23,11 @@ use drtm::{
 };
 
 const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
-/// How far each node is: it has opened its accounts, or moved all its money.
+/// How far each node is, as it has told each: it has opened its accounts, moved all its money, or
+/// seen the total.
 const STEPS: TableDef<u64, Pod<u8>> = TableDef::hash("steps");
+/// Steps that each node is told, at most.
+const TOLD: u64 = 1 << 16;
 /// Accounts of each node.
 const EACH: u64 = 100;
 
@@ -42,13 +45,20 @@ async fn pay(tx: &mut impl Transaction, accounts: Table<u64, Pod<i64>>, parties:
 fn run_node(mut builder: ClusterBuilder<OnTcp>, me: u64, nodes: u64, payments: u64) -> Outcome<i64> {
     // A node's accounts are those whose number begins with the node's.
     let accounts = builder.table(ACCOUNTS, Partition::by("hundreds", |number| number / EACH));
-    let steps = builder.table(STEPS, Partition::by("node", |node| *node));
+    // Those that it is told are its own rows, so that it can read them when the others have ended.
+    let steps = builder.table(STEPS, Partition::by("told", |step| step / TOLD));
     let (bank, first, all) = (builder.start()?, me * EACH, nodes * EACH);
     bank.wait_for_nodes(Duration::from_secs(60))?;
-    // Tells the others how far this node is, and waits until they are as far.
+    // Tells all how far this node is, and waits until they are as far.
     let step = |step: u8| {
-        bank.transact(async move |tx| tx.put(steps, me, &step).await).wait()?;
-        let all_steps = || bank.transact(async move |tx| tx.get_many(steps, 0..nodes).await).wait();
+        let tell = bank.transact(async move |tx| {
+            for told in 0..nodes {
+                tx.put(steps, told * TOLD + me, &step).await?;
+            }
+            Ok(())
+        });
+        tell.wait()?;
+        let all_steps = || bank.transact(async move |tx| tx.get_many(steps, me * TOLD..me * TOLD + nodes).await).wait();
         while all_steps()?.iter().any(|is| *is < Some(step)) {
             thread::sleep(Duration::from_millis(10));
         }
@@ -63,8 +73,8 @@ fn run_node(mut builder: ClusterBuilder<OnTcp>, me: u64, nodes: u64, payments: u
     }
     step(2)?;
     let balances = bank.transact(async move |tx| tx.get_many(accounts, 0..all).await).wait()?;
-    // The others are still reading.
-    thread::sleep(Duration::from_millis(500));
+    // None leaves before all have read.
+    step(3)?;
     Ok(balances.iter().flatten().sum())
 }
 

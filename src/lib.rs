@@ -17,13 +17,13 @@
 pub use drtm_txn::Postcard;
 #[doc(inline)]
 pub use drtm_txn::{
-    AsKey, Builder, Checkpoint, Codec, CodecError, Column, Columns, Commit, CommitToken, Compacted, Config, Conflict,
-    Db, DefaultConfig, Definition, Durability, Entry, EntryIn, Error, Flat, Flow, Hash, Index, IndexDef, IndexKeys,
-    IndexOf, Key, KeyRange, KeyReader, KeyedRow, Kind, Lend, LogError, MemoryUse, Mode, Multi, OccupiedEntry,
-    OccupiedIn, OneNode, Options, Ordered, Pairs, Part, PlainData, PlainRow, Pod, PodRef, Point, PrefetchMask,
-    Prefetched, Prefix, Progress, Range, Raw, ReadOnly, RecoveryStep, Row, RowChange, Rows, Savepoint, Shortage, Sink,
-    SinkError, Snapshot, Sorted, Stats, Stored, Table, TableDef, TableOf, TableStats, Transaction, Tx, Unique,
-    Uniqueness, Update, VacantEntry, VacantIn, Within, part, prefix, ready, within,
+    AsKey, Builder, Checkpoint, ChoppedError, Codec, CodecError, Column, Columns, Commit, CommitToken, Compacted,
+    Config, Conflict, Db, DefaultConfig, Definition, Durability, Entry, EntryIn, Error, Flat, Flow, Hash, Index,
+    IndexDef, IndexKeys, IndexOf, Key, KeyRange, KeyReader, KeyedRow, Kind, Lend, LogError, MemoryUse, Mode, Multi,
+    OccupiedEntry, OccupiedIn, OneNode, Options, Ordered, Pairs, Part, PlainData, PlainRow, Pod, PodRef, Point,
+    PrefetchMask, Prefetched, Prefix, Progress, Range, Raw, ReadOnly, RecoveryStep, Row, RowChange, Rows, Savepoint,
+    Shortage, Sink, SinkError, Snapshot, Sorted, Stats, Stored, Table, TableDef, TableOf, TableStats, Transaction, Tx,
+    Unique, Uniqueness, Update, VacantEntry, VacantIn, Within, part, prefix, ready, within,
 };
 #[cfg(feature = "bincode")]
 #[doc(inline)]
@@ -35,6 +35,21 @@ pub use drtm_txn::{PairEnd, PrefixEnd};
 #[cfg(all(feature = "cluster", not(feature = "model")))]
 #[doc(inline)]
 pub use drtm_txn::cluster;
+
+#[cfg(all(feature = "chopping", not(feature = "model")))]
+#[doc(inline)]
+pub use drtm_txn::chopped;
+
+/// Which transactions can run in pieces: descriptions and their analysis. [`chopped`] runs them.
+#[cfg(all(feature = "chopping", not(feature = "model")))]
+pub mod chopping {
+    #[doc(inline)]
+    pub use drtm_chopping::{
+        ALL_COLUMNS, Access, Chopped, Chopping, Claim, Cycle, Deferral, Edge, Edges, Execution, Kind, Merge, Merged,
+        Options, Piece, PieceId, Program, ProgramError, Refusal, Table, TextError, Transaction, Undeferred, Vertex,
+        Why, programs,
+    };
+}
 
 /// The layer below: transactional memory. An application names an engine where it chooses one
 /// ([`Config`], [`Builder::build_with`]); all else is in the crate `drtm-htm`.
@@ -64,6 +79,10 @@ pub mod guide {
     // Its programs are of a cluster.
     #[cfg_attr(any(not(doctest), feature = "cluster"), doc = include_str!("../docs/cluster.md"))]
     pub mod cluster {}
+
+    #[cfg(all(feature = "chopping", not(feature = "model")))]
+    #[doc = include_str!("../docs/chopping.md")]
+    pub mod chopping {}
 
     #[doc = include_str!("../docs/durability.md")]
     pub mod durability {}

@@ -18,6 +18,7 @@ use drtm_rdma::{
     Atomicity, Executor, Fabric, LocalConfig, LocalFabric, NicProfile, NodeId, RunEnd, ShmConfig, ShmFabric, Sim,
     SimConfig, TcpConfig, TcpFabric, Transport,
 };
+use drtm_testing::chosen;
 use drtm_txn::{
     Builder, Config, Mutation, Ordered, Raw, Table, TableDef,
     cluster::{Node, OwnedRow, Partition, Protocol, Timing, Worker},
@@ -70,20 +71,12 @@ impl Setup {
 
     /// Runs it with nodes like this.
     pub(crate) fn run<R>(self, run: impl FnOnce() -> R) -> R {
-        struct Before(Setup);
-        impl Drop for Before {
-            fn drop(&mut self) {
-                SETUP.set(self.0);
-            }
-        }
-        let _before = Before(SETUP.replace(self));
-        run()
+        chosen::with(&SETUP, self, run)
     }
 
     /// What a thread is to run that this one starts.
     pub(crate) fn inherited<R>(run: impl FnOnce() -> R) -> impl FnOnce() -> R {
-        let setup = SETUP.get();
-        move || setup.run(run)
+        chosen::inherited(&SETUP, run)
     }
 }
 
@@ -185,6 +178,9 @@ pub(crate) trait Script: Clone + Send + Sync + 'static {
     fn rings(&self) -> Rings {
         Rings::default()
     }
+
+    /// Looks at all nodes when all coroutines have ended.
+    fn look<F: Fabric<Engine = NoHtm>>(&self, _nodes: &[Node<F, Tested>]) {}
 
     /// Runs as one of all coroutines, which are numbered.
     fn run<'e, F: Fabric<Engine = NoHtm>>(
@@ -369,6 +365,7 @@ fn threads<F: Fabric<Engine = NoHtm>>(fabrics: impl Iterator<Item = F>, size: Si
             }));
         }
     });
+    script.look(&ends);
     replicas_are_equal(&ends, script.rings());
     disks_are_equal(&ends, size, script.rings());
 }
@@ -451,6 +448,7 @@ fn simulated(config: &SimConfig, size: Size, script: &impl Script) {
     }
     // Of virtual time, so that what goes on for ever does not.
     assert_eq!(sim.run_for(Duration::from_secs(10)), RunEnd::Done);
+    script.look(&nodes);
     replicas_are_equal(&nodes, script.rings());
     disks_are_equal(&nodes, size, script.rings());
 }

@@ -8,6 +8,7 @@ mod broken;
 mod claims;
 mod clients;
 mod clocks;
+mod closing;
 mod counts;
 mod deadlines;
 mod directory;

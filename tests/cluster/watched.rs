@@ -1,7 +1,12 @@
 //! What can be seen of a cluster: figures, events, and the end of a node.
 
 use std::{
-    sync::mpsc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+        mpsc,
+    },
+    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -13,7 +18,7 @@ use drtm_txn::{
 };
 
 use crate::{
-    bed::node,
+    bed::{Tables, node},
     deadlines::{Local, clusters},
 };
 
@@ -89,6 +94,124 @@ fn nodes_that_come_and_go_are_events() {
     assert_eq!(late.try_next(), None);
     one.close();
     assert_eq!((late.wait(), early.wait(), one.events().wait()), (None, None, None));
+}
+
+#[test]
+fn nodes_that_close_and_views_are_events() {
+    let ([one, two], tables) = clusters(Protocol::FASST);
+    one.transact(async move |tx| tx.put(tables.words, 1, vec![1; 8]).await).wait().expect("both are here");
+    let (mut events, view) = (one.events(), one.node().view());
+    let following = view.next(view.members().to_vec(), view.placements().to_vec()).expect("as many shards");
+    assert!(two.node().install(following).expect("as many shards"));
+    // It meets the other one again, which tells it.
+    one.transact(async move |tx| tx.get(tables.words, 1).await).wait().expect("both are here");
+    assert_eq!(next(&mut events), ClusterEvent::View { number: 2 });
+    two.close_within(Duration::from_secs(10)).expect("nothing is left");
+    assert_eq!(next(&mut events), ClusterEvent::Closing { node: NodeId(1) });
+    assert_eq!(next(&mut events), ClusterEvent::Left { node: NodeId(1) });
+    assert!(matches!(two.transact(async |_| Ok(())).wait(), Err(Error::Closed)));
+}
+
+/// Begins a transaction of `one` that has locked a row of the other node when this returns. It goes
+/// on as `then` says.
+fn claiming(
+    one: &Local,
+    tables: Tables,
+    mut then: impl AsyncFnMut() + Send + 'static,
+) -> drtm_txn::cluster::Submitted<()> {
+    let setup = one.transact(async move |tx| {
+        tx.put(tables.words, 1, vec![0; 8]).await?;
+        tx.put(tables.words, 3, vec![0; 8]).await
+    });
+    setup.wait().expect("both are here");
+    let (claims, has_claimed) = mpsc::channel();
+    let mut runs = 0;
+    let claiming = one.transact(async move |tx| {
+        runs += 1;
+        tx.get(tables.words, 1).await?;
+        if runs <= 4 {
+            return Err(Conflict::Validation.into());
+        }
+        claims.send(()).expect("it is waited for");
+        then().await;
+        tx.put(tables.words, 1, vec![1; 8]).await
+    });
+    has_claimed.recv().expect("it claims");
+    claiming
+}
+
+/// A node that closes is not left while another one has locked a row of it; and nothing is begun
+/// there meanwhile.
+#[test]
+fn a_node_that_closes_refuses_what_has_not_begun() {
+    for protocol in Protocol::ALL {
+        let ([one, two], tables) = clusters(protocol);
+        let goes_on = Arc::new(AtomicBool::new(false));
+        let go = Arc::clone(&goes_on);
+        let claiming = claiming(&one, tables, async move || {
+            let turn = |context: &mut std::task::Context<'_>| {
+                context.waker().wake_by_ref();
+                if go.load(SeqCst) { Poll::Ready(()) } else { Poll::Pending }
+            };
+            std::future::poll_fn(turn).await;
+        });
+        let mut events = one.events();
+        let closing = std::thread::spawn(move || two.close_within(Duration::from_secs(20)).map(|()| two));
+        assert_eq!(next(&mut events), ClusterEvent::Closing { node: NodeId(1) });
+        let read = one.transact(async move |tx| tx.get(tables.words, 3).await).wait();
+        goes_on.store(true, SeqCst);
+        let ended = claiming.wait();
+        closing.join().expect("no panic").expect("nothing is left");
+        // It may have closed, if the thread of this test has slept meanwhile.
+        for outcome in [read.map(drop), ended] {
+            assert!(matches!(outcome, Err(Error::Cluster(_))), "{}: {outcome:?}", protocol.name);
+        }
+        let read = one.transact(async move |tx| tx.get(tables.words, 2).await).wait();
+        read.expect("its own row");
+    }
+}
+
+#[test]
+fn a_node_that_closes_says_what_it_leaves() {
+    for protocol in Protocol::ALL {
+        let ([one, two], tables) = clusters(protocol);
+        let (stop, stopped) = mpsc::channel::<()>();
+        // Its thread is blocked, and so is all of its node.
+        let claiming = claiming(&one, tables, async move || {
+            stopped.recv().expect_err("the other end is dropped");
+        });
+        match two.close_within(Duration::from_millis(50)) {
+            Err(Error::Cluster(ClusterError::Unfinished { rows: 1, rings: 0 })) => {}
+            other => panic!("{}: {other:?}", protocol.name),
+        }
+        drop(stop);
+        let ended = claiming.wait();
+        assert!(matches!(ended, Err(Error::Cluster(_))), "{}: {ended:?}", protocol.name);
+    }
+}
+
+/// Transactions of the node itself that do not end are cut off: one that waits for a node which
+/// does not answer, and one that never ends.
+#[test]
+fn a_node_that_closes_cuts_its_own_transactions_off() {
+    let ([one, two], tables) = clusters(Protocol::FASST);
+    one.transact(async move |tx| tx.put(tables.words, 1, vec![0; 8]).await).wait().expect("both are here");
+    let (stop, stopped) = mpsc::channel::<()>();
+    let (blocks, is_blocked) = mpsc::channel();
+    let blocked = two.transact(async move |_| {
+        blocks.send(()).expect("it is waited for");
+        stopped.recv().expect_err("the other end is dropped");
+        Ok(())
+    });
+    is_blocked.recv().expect("it begins");
+    let waiting = one.transact(async move |tx| tx.get(tables.words, 1).await);
+    let endless = one.transact(async |_| std::future::pending::<Result<(), Error>>().await);
+    let closed = one.close_within(Duration::from_millis(50));
+    assert!(matches!(closed, Err(Error::Cluster(ClusterError::CutOff))), "{closed:?}");
+    assert!(matches!(endless.wait(), Err(Error::Cluster(ClusterError::CutOff))));
+    assert!(matches!(waiting.wait(), Err(Error::Cluster(ClusterError::CutOff))));
+    drop(stop);
+    blocked.wait().expect("it goes on");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::{
     analysis::Analysis,
     claims::Claim,
+    cycle::Through,
     deferral::{Deferral, Undeferred},
     graph::Graph,
     insist::{self, Refusal},
@@ -45,6 +46,7 @@ pub struct Chopping {
     claims: Vec<Claim>,
     deferrals: Vec<Deferral>,
     undeferred: Vec<Undeferred>,
+    publication: Vec<usize>,
     links: Vec<Joint>,
     before: Edges,
 }
@@ -77,6 +79,7 @@ pub enum Execution {
 pub struct Chopped {
     name: String,
     execution: Execution,
+    waits_for: Vec<usize>,
     pieces: Vec<Merged>,
     merges: Vec<Merge>,
 }
@@ -143,6 +146,7 @@ impl Chopping {
                 return Chopped {
                     name,
                     execution: Execution::TwoRounds { after_publication },
+                    waits_for: analysis.graph.waits_for(Through::Read { transaction }),
                     pieces,
                     merges: Vec::new(),
                 };
@@ -153,7 +157,8 @@ impl Chopping {
             };
             let merged =
                 |members: Vec<usize>| Merged::new(program, &analysis.graph, members.into_iter().map(id).collect());
-            Chopped { name, execution: Execution::Pieces, pieces: pieces.into_iter().map(merged).collect(), merges }
+            let pieces = pieces.into_iter().map(merged).collect();
+            Chopped { name, execution: Execution::Pieces, waits_for: Vec::new(), pieces, merges }
         };
         let transactions: Vec<Chopped> = (0..program.transactions.len()).map(chop).collect();
         let single = |transaction: usize| -> Vec<Vec<PieceId>> {
@@ -169,6 +174,7 @@ impl Chopping {
             claims: analysis.claims.clone(),
             deferrals: analysis.deferrals.clone(),
             undeferred: analysis.undeferred.clone(),
+            publication: analysis.graph.waits_for(Through::Publication),
             before: edges(program, &transactions, &apart, &joints(&analysis.graph, &apart)),
             transactions,
             links,
@@ -217,6 +223,13 @@ impl Chopping {
         &self.undeferred
     }
 
+    /// Returns the places of the transactions that are not under way at a publication of what was
+    /// deferred: its publishers and subscribers.
+    #[must_use]
+    pub fn publication(&self) -> &[usize] {
+        &self.publication
+    }
+
     /// Returns how many edges the chopping's graph has.
     #[must_use]
     pub fn edges(&self) -> Edges {
@@ -256,6 +269,13 @@ impl Chopped {
     #[must_use]
     pub fn execution(&self) -> Execution {
         self.execution
+    }
+
+    /// Returns the places of the transactions that are not under way at the moment that it reads,
+    /// if it is read by two rounds.
+    #[must_use]
+    pub fn waits_for(&self) -> &[usize] {
+        &self.waits_for
     }
 
     /// Returns its pieces in the order in which they run.

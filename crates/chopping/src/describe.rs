@@ -133,7 +133,8 @@ impl Kind {
     ];
 
     /// Returns the kind's word.
-    pub(crate) fn word(self) -> &'static str {
+    #[must_use]
+    pub fn word(self) -> &'static str {
         Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("", |(word, _)| word)
     }
 
@@ -160,6 +161,24 @@ pub struct Access<'a> {
 impl<'a> Access<'a> {
     const fn new(table: Table<'a>, kind: Kind, column: &'a str) -> Self {
         Self { table, kind, column, claimed_by: None }
+    }
+
+    /// Returns the table's name.
+    #[must_use]
+    pub const fn table_name(&self) -> &'a str {
+        self.table.name
+    }
+
+    /// Returns what the access does.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Returns the column's name, or [`ALL_COLUMNS`].
+    #[must_use]
+    pub const fn column(&self) -> &'a str {
+        self.column
     }
 
     /// States that the rows have the keys of those that an earlier piece, named `piece`, has
@@ -249,6 +268,18 @@ impl<'a> Transaction<'a> {
     #[must_use]
     pub const fn new(name: &'a str, pieces: &'a [Piece<'a>]) -> Self {
         Self { name, pieces, alone: false }
+    }
+
+    /// Returns the transaction's name.
+    #[must_use]
+    pub const fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// Returns the place of the piece with this name, or `None` if there is none.
+    #[must_use]
+    pub fn place(&self, piece: &str) -> Option<usize> {
+        self.pieces.iter().position(|one| one.name == piece)
     }
 
     /// States that the transaction never runs beside another instance of itself: the next one

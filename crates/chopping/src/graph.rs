@@ -79,6 +79,13 @@ impl Graph {
         &self.links[piece.transaction][piece.piece]
     }
 
+    /// Returns the transactions that a moment waits for: none if there is no such moment.
+    pub(crate) fn waits_for(&self, through: Through) -> Vec<usize> {
+        let moments = self.moments.iter().filter(|moment| moment.through == through);
+        let waits_for = moments.flat_map(|moment| (0..).zip(&moment.waits_for));
+        waits_for.filter(|(_, waits)| **waits).map(|(place, _)| place).collect()
+    }
+
     /// Returns the shortest path of conflicts from `from` to another piece of the same instance,
     /// for each piece that there is a path to. It leaves the instance at once.
     pub(crate) fn paths(&self, from: PieceId) -> Vec<Option<Vec<Step>>> {

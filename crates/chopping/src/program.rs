@@ -209,6 +209,44 @@ impl Program {
         format!("{} {}{column}{by}", access.kind.word(), table.name)
     }
 
+    /// Returns the names of a transaction's pieces, in the program's order.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such transaction.
+    pub fn pieces(&self, transaction: usize) -> impl Iterator<Item = &str> {
+        self.transactions[transaction].pieces.iter().map(|piece| piece.name.as_str())
+    }
+
+    /// Returns the accesses of a piece: the table's name, and what the access does.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the piece is another program's.
+    pub fn accesses(&self, piece: PieceId) -> impl Iterator<Item = (&str, Kind)> {
+        self.at(piece).accesses.iter().map(|access| (self.tables[access.table].name.as_str(), access.kind))
+    }
+
+    /// Returns whether the transaction can be aborted by its user in this piece.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the piece is another program's.
+    #[must_use]
+    pub fn may_abort(&self, piece: PieceId) -> bool {
+        self.at(piece).may_abort
+    }
+
+    /// Returns whether a transaction never runs beside another instance of itself.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such transaction.
+    #[must_use]
+    pub fn runs_alone(&self, transaction: usize) -> bool {
+        self.transactions[transaction].alone
+    }
+
     pub(crate) fn at(&self, piece: PieceId) -> &KnownPiece {
         &self.transactions[piece.transaction].pieces[piece.piece]
     }

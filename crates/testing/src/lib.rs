@@ -1,9 +1,11 @@
 //! How thorough this workspace's tests are: the one place that reads the environment variables
-//! which say so. And the corpora of what is fuzzed, and statistical assertions.
+//! which say so. And the corpora of what is fuzzed, statistical assertions, and values that threads
+//! are given.
 
 #![forbid(unsafe_code)]
 
 pub mod chance;
+pub mod chosen;
 pub mod corpus;
 
 use std::{env, str::FromStr};

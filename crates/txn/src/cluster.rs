@@ -13,8 +13,8 @@
 //! 1. *Execute*: rows are read as the body asks for them, several in one round trip where it says
 //!    so.
 //! 2. *Lock* what is written, in one round to all owners. Each says what version it has locked, and
-//!    then its line: the snapshot number in which the transaction commits there, and how often the
-//!    owner's names have come round.
+//!    then its line: the snapshot number in which the transaction commits there, and a count that
+//!    shows whether the owner's counters may have wrapped around.
 //! 3. *Validate* what was only read, guards of missing keys included, in one round after *every*
 //!    reply of the one before.
 //! 4. *Log*, where owners have backups: what is going to be written goes to rings in their memory,
@@ -67,6 +67,8 @@ mod ask;
 mod builder;
 mod claims;
 mod clock;
+mod closing;
+mod closings;
 mod coordinator;
 mod dead;
 mod deadline;

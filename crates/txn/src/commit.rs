@@ -132,7 +132,7 @@ fn run<S: Config, M: Mode>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Res
             if !state.reads.is_empty() && !db.lifecycle.is_unchanged(db.engine(), state.session.admission) {
                 confirm_reads(db, state.session.admission)?;
             }
-            state.session.counters.has_read();
+            state.session.counters.count_read();
             None
         }
         1 => commit_one(db, state)?,
@@ -234,7 +234,7 @@ impl<S: Config> Parts<'_, S> {
             call_sink(db, session, &Commit { epoch, writes: locked.writes, arena, tables: db.catalog.infos() })?;
         }
         if !S::has(Mutation::CommitsNotCounted) {
-            session.counters.writes(db.engine());
+            session.counters.count_write(db.engine());
         }
         std::mem::forget(locked);
         if apply(db, worker, arena, scratch, writes, (epoch, is_plain))? {

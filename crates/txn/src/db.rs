@@ -18,6 +18,7 @@ mod report;
 mod retry;
 mod schema;
 pub(crate) mod stats;
+pub(crate) mod unfinished;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -105,7 +106,7 @@ impl<S: Config> Db<S> {
 
     /// [Opens](Self::table) a table, even if a migration is under way.
     fn open_table<K: Key, C: Codec, O: Kind>(&self, def: TableDef<K, C, O>) -> Result<Table<K, C, O>, Error> {
-        self.inner.lifecycle.admit(self.inner.engine(), false)?;
+        self.inner.lifecycle.admit_opening(self.inner.engine())?;
         let db = &*self.inner;
         let announce = |id, shape| db.announce(&CatalogChange::Table(id, shape));
         let table = db.catalog.open(&db.store, (def, def.types(None)), announce)?;

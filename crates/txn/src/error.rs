@@ -1,9 +1,11 @@
 //! The errors of a database.
 
+mod chopped;
 mod display;
 
 use std::time::Duration;
 
+pub use chopped::ChoppedError;
 use drtm_kv::{KvError, Shortage};
 use drtm_rdma::RegionError;
 
@@ -405,6 +407,8 @@ pub enum Error {
     /// Another node of the cluster is unreachable, refuses, or fails.
     #[cfg(all(feature = "cluster", not(feature = "model")))]
     Cluster(crate::cluster::ClusterError),
+    /// A chopped transaction, or the program that it belongs to, was refused.
+    Chopped(Box<ChoppedError>),
     /// The log cannot be opened.
     Log(LogError),
     /// The requested engine is not available.

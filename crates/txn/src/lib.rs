@@ -15,6 +15,7 @@
 //! All are off by default. `tracing` and `metrics` add no cost to a transaction that succeeds.
 //!
 //! - `bincode` and `postcard`: the serde codecs [`Bincode`] (also [`Serde`]) and [`Postcard`].
+//! - `chopping`: transactions that run [in pieces](chopped), as an analysis allows.
 //! - `cluster`: transactions over several nodes. `tcp`: nodes on machines.
 //! - `tracing`: events and spans of the target `drtm`. A database is opened (`info`) or closed
 //!   (`info`, a span `close`). A table is created (`debug`). An index is created (`info`, a span
@@ -56,6 +57,8 @@
     )
 )]
 
+#[cfg(all(feature = "chopping", not(feature = "model")))]
+pub mod chopped;
 #[cfg(all(feature = "cluster", not(feature = "model")))]
 pub mod cluster;
 mod commit;
@@ -80,7 +83,7 @@ pub use db::{Builder, Compacted, Db, Options};
 pub use drtm_derive::Key;
 pub use drtm_kv::{PrefetchMask, Shortage};
 pub use durability::{Checkpoint, CommitToken, Durability, LogError, Progress, RecoveryStep};
-pub use error::{Conflict, Error, SinkError};
+pub use error::{ChoppedError, Conflict, Error, SinkError};
 pub use index::{Index, IndexDef, IndexKeys, IndexOf, Multi, Pairs, Unique, Uniqueness};
 #[doc(hidden)]
 pub use mutation::Mutation;

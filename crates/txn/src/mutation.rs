@@ -112,7 +112,7 @@ pub enum Mutation {
     LeasesTrustedTooLong,
     /// Rows that verbs write have the next version, whatever their owner's epoch is.
     EpochNotWritten,
-    /// A transaction of a cluster commits although names may have come round since it read.
+    /// A transaction of a cluster commits although counters may have wrapped around since it read.
     TurnsNotChecked,
     /// A transaction of a cluster takes a row for unlocked if its lock's outcome is unknown.
     UnknownLocksForgotten,
@@ -128,6 +128,30 @@ pub enum Mutation {
     /// A transaction of a cluster that is given up leaves a lock that a swap may have taken at an
     /// outdated place.
     StaleLocksKept,
+    /// The pieces that an analysis has merged run apart.
+    MergeLeftOut,
+    /// Additions of a chopped transaction are deferred, whatever the analysis says.
+    DeferralWithoutPremise,
+    /// A piece runs twice.
+    PieceRepeated,
+    /// A piece that is run again begins with what its failed run has handed over.
+    FailedRunHandedOver,
+    /// Pieces access what they have not declared.
+    UndeclaredAllowed,
+    /// A publication does not wait for publishers and subscribers.
+    BarrierSkipped,
+    /// A publication leaves what it has published.
+    AdditionsRepeated,
+    /// A two-round read waits for no transaction.
+    MomentNotAwaited,
+    /// A transaction that runs alone runs beside itself.
+    AloneIgnored,
+    /// What is left of a chopped transaction is not logged.
+    RemainderDropped,
+    /// The last piece of a chopped transaction leaves what was left.
+    RemainderNotRemoved,
+    /// A database serves before what is left of chopped transactions is finished.
+    UnfinishedServed,
     /// A lock that verbs take late counts as taken before its owner's line was read.
     LateLinesNotRead,
     /// A transaction by verbs does not look at the views of the owners whose rows it locks, leases
@@ -137,6 +161,8 @@ pub enum Mutation {
     OldViewServed,
     /// A node does not give its view to those that it refuses since they are in another.
     ViewWithheld,
+    /// A node that closes tells no other node, and does not wait for what others have begun there.
+    ClosedAtOnce,
     /// A transaction of a cluster uses places in the memory of one incarnation in another's.
     IncarnationsMixed,
 }

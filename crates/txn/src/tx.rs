@@ -234,6 +234,12 @@ impl<'db, S: Config, M: Mode> Tx<'db, S, M> {
         Ok(())
     }
 
+    /// Returns the name of the table with this number.
+    #[cfg(all(feature = "chopping", not(feature = "model")))]
+    pub(crate) fn name_of(&self, table: u16) -> &'static str {
+        self.db.catalog.get(table).map_or("", |opened| opened.name.get())
+    }
+
     /// Calls `read` with a transaction that is not in use.
     #[inline(always)]
     fn with<T>(&self, read: impl FnOnce(&mut Exclusive<'db, S, M>) -> Result<T, Error>) -> Result<T, Error> {

@@ -28,6 +28,8 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+#[cfg(test)]
+mod chopped;
 mod cluster;
 mod command;
 mod consistency;

@@ -25,7 +25,7 @@ use super::{
 };
 
 /// The part of a customer that most transactions use.
-const ACCOUNT: Part<Customer, Account> = part!(Customer, account);
+pub(super) const ACCOUNT: Part<Customer, Account> = part!(Customer, account);
 
 /// The bytes of a customer to prefetch.
 const OF_CUSTOMER: PrefetchMask = PrefetchMask::of(&[ACCOUNT.bytes()]);

@@ -182,7 +182,7 @@ impl<K: Keys> HashPeer<K> {
     /// # Example
     ///
     /// See [`Location::is_within`].
-    pub fn has_turned(&self, turn: Turn) {
+    pub fn note_turns(&self, turn: Turn) {
         self.turn.raise(turn);
     }
 

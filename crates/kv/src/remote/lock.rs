@@ -261,4 +261,44 @@ impl Location {
     pub async fn unlock<P: Port>(self, verbs: Verbs<'_, P>, holder: Holder) -> Result<(), VerbError> {
         verbs.compare_swap(self.record + 8 * STATE as u64, holder.word(), State::FREE.0).await.map(drop)
     }
+
+    /// Reads which transaction has locked whatever record is at this place. `None`: it is not
+    /// locked.
+    ///
+    /// # Errors
+    ///
+    /// When the operation fails.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{HashConfig, HashPeer, Holder, Inline, KvTable, Leases, RecordPeer, Store};
+    /// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Region, Remote, block_on};
+    ///
+    /// let memory = Arc::new(Region::anonymous(NoHtm, 16 << 20)?);
+    /// let store = Store::in_region_of(NodeId(1), 0, memory)?;
+    /// let table = store.hash_table(HashConfig::default().for_peers())?;
+    /// table.insert(&mut store.worker()?, 7, b"seven")?;
+    /// let fabric = LocalFabric::new(2, LocalConfig::perfect());
+    /// let region = fabric.register(NodeId(1), Arc::clone(store.region()))?;
+    ///
+    /// let endpoint = fabric.endpoint(NodeId(0))?;
+    /// let verbs = endpoint.during(Phase::Execute);
+    /// let at = Remote { node: NodeId(1), region, offset: table.location() };
+    /// let me = Holder::new(0, 0, 1, 0);
+    /// block_on(&endpoint, async {
+    ///     let location = HashPeer::<Inline>::open(verbs, at).await?.find(verbs, 7).await?.expect("inserted above");
+    ///     let records = RecordPeer::<Inline>::open(verbs, at).await?;
+    ///     assert_eq!(location.holder(verbs).await?, None);
+    ///     let _lock = records.lock(verbs, location, 7, (me, Leases::None), &mut Vec::new(), (None, None)).await?;
+    ///     assert_eq!(location.holder(verbs).await?, Some(me));
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn holder<P: Port>(self, verbs: Verbs<'_, P>) -> Result<Option<Holder>, VerbError> {
+        Ok(State(verbs.read_word(self.record + 8 * STATE as u64).await?).holder())
+    }
 }

@@ -102,7 +102,7 @@ impl Location {
     /// /// after it.
     /// fn is_current(peer: &HashPeer<Inline>, location: Location, turns: u64) -> bool {
     ///     let turn = Turn::from_word(turns);
-    ///     peer.has_turned(turn);
+    ///     peer.note_turns(turn);
     ///     location.is_within(turn)
     /// }
     /// ```

@@ -91,7 +91,7 @@ case! {
             // The cached bucket is as old. Once the turn is known, it is not used.
             let remembered = lookup.find(verbs, 7).await.expect("sound").expect("it is remembered");
             is_told(verbs, &records, remembered, turns).await;
-            lookup.has_turned(nodes.store.turn());
+            lookup.note_turns(nodes.store.turn());
             assert_eq!(lookup.find(verbs, 7).await.expect("sound"), None, "wrong: it was found in the cache");
             assert_eq!(lookup.find_again(verbs, 7).await.expect("sound"), None);
             // Nothing is left locked, and the present record is found.

@@ -196,8 +196,8 @@ fn begin<E: Engine + Default>(nodes: u16, addresses: Addresses, mood: TcpMood) -
     (fabric, memory, rest)
 }
 
-/// Joins, or says why not. A process that another test starts has this one's listeners from its fork to its exec,
-/// so that an address may be in use for a moment.
+/// Joins, or says why not. A process that another test starts has this one's listeners from its
+/// fork to its exec, so that an address may be in use for a moment.
 fn try_join<E: Engine>(engine: &E, config: &TcpConfig) -> Result<TcpFabric<E>, TcpError> {
     let start = std::time::Instant::now();
     loop {

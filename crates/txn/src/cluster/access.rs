@@ -52,7 +52,7 @@ impl Access {
         self.met.lock().insert(node.0, incarnation);
     }
 
-    /// A node that has introduced itself, and is dead. Each is given to one caller.
+    /// Takes a node that has introduced itself, and is dead. Each is given to one caller.
     pub(super) fn dead(&self, is_dead: impl Fn(NodeId, u32) -> bool) -> Option<(u16, u32)> {
         let mut met = self.met.lock();
         let dead = met.iter().map(|(node, last)| (*node, *last)).find(|(node, last)| is_dead(NodeId(*node), *last))?;

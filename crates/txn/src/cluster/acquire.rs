@@ -133,7 +133,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 taken.push(*row);
             }
             // When the lines of all owners are known.
-            taken.iter().for_each(|row| keep_first(&mut outcome, state.has_a_next_version(*row)));
+            taken.iter().for_each(|row| keep_first(&mut outcome, state.check_next_version(*row)));
             left = moved;
             if left.is_empty() {
                 break;
@@ -174,7 +174,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 let Some(location) = row.location() else { return Err(Conflict::Moved.into()) };
                 let key = row.key.in_bytes(&state.arena.keys);
                 let seen = row.is_read().then_some(row.seen);
-                peer?.lock(verbs, row.table, key, (location, seen), holder, (with_line, S::has)).await
+                let is_dead = |holder| self.is_told_of(holder);
+                peer?.lock(verbs, row.table, key, (location, seen), holder, (with_line, S::has, is_dead)).await
             }
         };
         all(self.endpoint(), rows.iter().zip(with_line).map(lock)).await
@@ -213,6 +214,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             match unlocked {
                 // There is no such place, so nothing is locked there.
                 Ok(()) | Err(VerbError::OutOfBounds { .. }) => row.hold = Hold::None,
+                Err(_) if self.has_done(state, node) => {}
                 Err(source) => {
                     keep_first(&mut outcome, Err(ClusterError::OneSided { node, source: source.into() }.into()));
                 }
@@ -268,14 +270,14 @@ impl<P: Port> State<'_, P> {
             row.value = Some(range);
         }
         if let Some([epoch, open, ..]) = line {
-            self.owner(node).has_number(epoch, open == 0 || overwrites);
+            self.owner(node).note_number(epoch, open == 0 || overwrites);
         }
         self.note_locked(number, hold, before)
     }
 
     /// Checks that a row that is locked by verbs can be given a version in its owner's epoch.
     /// Otherwise its owner finds it one in a later epoch, once it locks the row itself.
-    fn has_a_next_version(&self, number: u32) -> Result<(), Error> {
+    fn check_next_version(&self, number: u32) -> Result<(), Error> {
         match self.lock_of(number) {
             Some(lock) if !has_version_in(self.epoch_of(number), lock.version()) => Err(Conflict::Locked.into()),
             _ => Ok(()),

@@ -76,7 +76,7 @@ struct Plan {
     best: u8,
     /// Slots are two to this power of nanoseconds long.
     power: u8,
-    /// The ways of which not enough is known: bits.
+    /// The ways of which too few transactions were measured: a bit for each.
     unknown: u8,
     /// How often each way's period is doubled.
     doubled: [u8; COUNT],
@@ -227,8 +227,8 @@ impl Found {
         plan
     }
 
-    /// The length of slots: two transactions at least, since those that began before are still at
-    /// it in the first half, and 32 at most.
+    /// Returns the length of slots, as a power of two: two transactions at least, since those that
+    /// began before still run in the first half, and 32 at most.
     fn power(&self, Plan { power, best, unknown, .. }: Plan) -> u8 {
         let mean = match self.usual {
             Some(usual) => usual,
@@ -246,7 +246,7 @@ impl Found {
         }
     }
 
-    /// Takes the way that needs least, and how often the others are tried.
+    /// Chooses the way that takes the least time, and how often the others are tried.
     fn decide(&self, plan: &mut Plan) {
         let seen = self.ways.iter().enumerate().filter(|(_, mean)| mean.seen >= ENOUGH[1]);
         let Some((least, mean)) = seen.min_by(|(_, one), (_, other)| one.nanos.total_cmp(&other.nanos)) else { return };
@@ -284,7 +284,7 @@ pub(super) struct Board {
 struct Line(AtomicU64);
 
 impl Board {
-    /// One whose workers begin with this way.
+    /// Creates a board whose workers begin with this way.
     pub(super) fn new(forms: Forms) -> Self {
         let best = WAYS.iter().position(|way| *way == forms).unwrap_or_default() as u8;
         let plan = Plan { best, power: SLOT[0], unknown: UNKNOWN, doubled: [0; COUNT], era: 0 };
@@ -306,7 +306,7 @@ pub(super) struct Chooser {
 }
 
 impl Chooser {
-    /// What a transaction that begins now is to use.
+    /// Chooses the way of a transaction that begins now.
     pub(super) fn choose(&mut self, board: &Board, now: Time) -> Choice {
         let mut plan = board.plan();
         if (plan.slot(now), plan.era) != (self.slot, self.era)
@@ -324,7 +324,7 @@ impl Chooser {
         plan.choice(now)
     }
 
-    /// A transaction has committed.
+    /// Adds the time that a committed transaction took.
     pub(super) fn ended(&mut self, choice: Choice, took: Duration) {
         if let Some(place) = choice.place
             && choice.era == self.era

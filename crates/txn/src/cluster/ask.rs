@@ -23,6 +23,7 @@ macro_rules! requests {
             Append as Log, Void;
             Settle;
             Durable as Durable;
+            Close;
         }
     };
 }

@@ -10,6 +10,7 @@ use super::{
     ClusterError, Node, Partition, Protocol, Timing,
     access::Access,
     adapt::Board,
+    closings::Closings,
     events::Announcer,
     index_info::index_info,
     log::{Backup, LogConfig, OnlyLogged, Replica, ReplicaTable},
@@ -64,7 +65,7 @@ pub struct NodeBuilder<F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig>
 }
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
-    /// Names the nodes that own rows, in an order that all nodes give alike. A node that is none of
+    /// Sets the nodes that own rows, in an order that all nodes give alike. A node that is none of
     /// them is a client.
     ///
     /// # Errors
@@ -108,7 +109,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         Self { shards: Some(shards), ..self }
     }
 
-    /// Says what this node believes of clocks, and how long its leases are.
+    /// Sets what this node assumes about clocks, and how long its leases are.
     pub fn timing(self, timing: Timing) -> Self {
         Self { timing, ..self }
     }
@@ -345,7 +346,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         Ok(Self { by_loopback: true, ..self })
     }
 
-    /// The node's database, which is made now if it is not there yet.
+    /// Returns the node's database, which is created by the first call.
     fn db(&mut self) -> Result<Db<S>, Error> {
         if let Some(builder) = self.builder.take() {
             let builder = match self.log.backups {
@@ -362,10 +363,10 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         self.db.clone().ok_or(Error::Closed)
     }
 
-    /// The rows of this node alone, to be read and written before it is started. This is how
-    /// [replicated](Partition::replicated) tables are filled. A table without indexes can be filled
-    /// so, too, with the rows that this node owns: where owners have backups, only if rows are
-    /// [loaded alone](Self::loads_alone).
+    /// Returns the rows of this node alone, to be read and written before it is started. This is
+    /// how [replicated](Partition::replicated) tables are filled. A table without indexes can be
+    /// filled so, too, with the rows that this node owns: where owners have backups, only if rows
+    /// are [loaded alone](Self::loads_alone).
     ///
     /// # Errors
     ///
@@ -478,7 +479,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         Ok(number)
     }
 
-    /// Says what may write a table of the node's database.
+    /// Sets what may write a table of the node's database.
     fn set_writers(&mut self, number: u16, writers: Writers) -> Result<(), Error> {
         let db = self.db()?.inner;
         let opened = db.catalog.opened(db.number, number, || Admission::LATEST)?;
@@ -589,6 +590,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             described,
             home,
             announcer: Announcer::new(),
+            closings: Closings::default(),
             db,
         };
         Ok(Node::new(shared))
@@ -601,8 +603,8 @@ fn brief(shape: TableShape) -> TableShape {
     TableShape { types: shortened(shape.types, MOST), ..shape }
 }
 
-/// The replica of an owner's tables: tables of the node's database, if it has a log, so that they
-/// are recovered with it.
+/// Creates the replica of an owner's tables. If the node's database has a log, they are tables of
+/// that database, so that they are recovered with it.
 fn replica<S: Config>(
     db: &Db<S>,
     tables: &[Served<S::Engine>],
@@ -630,9 +632,9 @@ fn replica<S: Config>(
 }
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
-    /// How to start a node that is here on a fabric: its rows are kept as the builder of a database
-    /// says. With a [path](Builder::path), the node's rows are recovered from there. That may not
-    /// have a sink.
+    /// Returns a builder of a node that is present on a fabric. Its rows are kept as the builder of
+    /// a database says, which may have no sink. With a [path](Builder::path), they are recovered
+    /// from there.
     ///
     /// # Errors
     ///
@@ -641,7 +643,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         Self::builder_for(engine, fabric, node, builder, Protocol::default())
     }
 
-    /// [The same](Self::builder) for a protocol, which all nodes must have.
+    /// Like [`builder`](Self::builder), but for a protocol, which all nodes must have.
     ///
     /// # Errors
     ///

@@ -85,23 +85,23 @@ impl ClusterTime {
         Self { earliest: at, latest: at }
     }
 
-    /// By how much the moment in the middle may be wrong: DrTM's DELTA.
+    /// Returns by how much the moment in the middle may be wrong: DrTM's DELTA.
     #[must_use]
     pub fn uncertainty(&self) -> Duration {
         self.latest.since(self.earliest) / 2
     }
 
-    /// What it is at least, in the unit of lease ends.
+    /// Returns the earliest time, in the unit of lease ends.
     pub(super) fn least(&self) -> u64 {
         self.earliest.nanos() / UNIT
     }
 
-    /// What it is at most, in the unit of lease ends.
+    /// Returns the latest time, in the unit of lease ends.
     pub(super) fn most(&self) -> u64 {
         self.latest.nanos().div_ceil(UNIT)
     }
 
-    /// When a lease ends that is taken now.
+    /// Returns when a lease ends that is taken now.
     pub(super) fn lease_end(&self, duration: Duration) -> u64 {
         self.most() + u64::try_from(duration.as_micros()).unwrap_or(u64::MAX >> 16)
     }
@@ -114,8 +114,8 @@ pub(super) struct Reading {
     is: ClusterTime,
 }
 
-/// By how much clocks can differ after some time of which one has counted so much. A nanosecond
-/// more, and one for each rounding.
+/// Returns by how much two clocks can drift apart while one of them counts `passed`. Adds a
+/// nanosecond, and one for each rounding.
 fn parted(passed: Duration, drift: u32) -> Duration {
     let parts = passed.as_nanos() * u128::from(drift) / 1_000_000;
     Duration::from_nanos(u64::try_from(parts).unwrap_or(u64::MAX).saturating_add(2))
@@ -126,21 +126,22 @@ fn before(time: Time, by: Duration) -> Time {
 }
 
 impl Reading {
-    /// Of a question that was sent and answered at these moments.
+    /// Returns the reading of a request: when it was sent, the time that the reply told, and when
+    /// that was received.
     pub(super) fn of_trip(sent: Time, told: Time, received: Time, drift: u32) -> Self {
         let trip = received.since(sent);
         let latest = told + trip + parted(trip, drift);
         Self { at: received, is: ClusterTime { earliest: told, latest } }
     }
 
-    /// What it may be at a later moment of this node's clock.
+    /// Returns what the reference's clock may show at a later moment of this node's clock.
     pub(super) fn at(self, now: Time, drift: u32) -> ClusterTime {
         let passed = now.since(self.at);
         let apart = parted(passed, drift);
         ClusterTime { earliest: before(self.is.earliest + passed, apart), latest: self.is.latest + passed + apart }
     }
 
-    /// What it has in common with a newer one.
+    /// Intersects the reading with a newer one. Returns `None` if they contradict each other.
     fn and(self, newer: Self, drift: u32) -> Option<Self> {
         let older = self.at(newer.at, drift);
         let is =
@@ -161,16 +162,16 @@ pub(super) struct WorkerClock {
 }
 
 impl WorkerClock {
-    /// Forgets what was read of another node's clock, or in another of its incarnations.
-    pub(super) fn is_of(&self, node: NodeId, incarnation: Incarnation) {
+    /// Sets whose clock is read. Forgets what was read of another node, or in another incarnation.
+    pub(super) fn set_reference(&self, node: NodeId, incarnation: Incarnation) {
         if self.of.replace(Some((node, incarnation))) != Some((node, incarnation)) {
             self.reading.set(None);
             self.is_wrong.set(false);
         }
     }
 
-    /// Takes a reading. Tells whether it can be true.
-    pub(super) fn takes(&self, reading: Reading, drift: u32) -> bool {
+    /// Adds a reading. Returns whether it agrees with those before.
+    pub(super) fn add_reading(&self, reading: Reading, drift: u32) -> bool {
         let known = match self.reading.get() {
             Some(known) => known.and(reading, drift),
             None => Some(reading),
@@ -221,7 +222,7 @@ mod tests {
                 let told = reference.at(truth + there);
                 truth += there + back;
                 let reading = Reading::of_trip(sent, told, own.at(truth), DRIFT);
-                prop_assert!(clock.takes(reading, DRIFT), "no reading is wrong");
+                prop_assert!(clock.add_reading(reading, DRIFT), "no reading is wrong");
                 for later in [0, 1, 1_000_000, 1_000_000_000] {
                     let is = clock.reading.get().expect("it was read").at(own.at(truth + later), DRIFT);
                     let truly = reference.at(truth + later);
@@ -242,7 +243,7 @@ mod tests {
             let found = (0..50_u64).any(|round| {
                 let truth = round * 50_000_000;
                 let told = reference.at(truth + trip / 2);
-                !clock.takes(Reading::of_trip(own.at(truth), told, own.at(truth + trip), DRIFT), DRIFT)
+                !clock.add_reading(Reading::of_trip(own.at(truth), told, own.at(truth + trip), DRIFT), DRIFT)
             });
             prop_assert!(found && clock.is_wrong.get());
         }

@@ -122,7 +122,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         self.node.node
     }
 
-    /// The first name of this worker's transactions.
+    /// Returns the first name of this worker's transactions.
     pub(super) fn holder(&self) -> Holder {
         self.holder
     }
@@ -136,7 +136,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         Rc::clone(&view)
     }
 
-    /// A state, with a slot of its own.
+    /// Returns a state that has a slot of its own. Waits for one if all slots are used.
     pub(super) async fn state(&self) -> Box<State<'e, F::Port>> {
         let view = self.latest_view().await;
         let is_there = || !self.idle.borrow().is_empty() || self.states.get() < SLOTS;
@@ -161,7 +161,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         Some(Chosen { choice, began })
     }
 
-    /// A transaction has committed whose forms were chosen.
+    /// Notes that a transaction has committed whose forms were chosen.
     pub(super) fn learn(&self, chosen: Option<Chosen>) {
         if let Some(Chosen { choice, began }) = chosen {
             self.chooser.borrow_mut().ended(choice, self.endpoint.now().since(began));
@@ -184,12 +184,18 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
-    /// Whether the node of a lock's holder is gone, so that the lock is never given up.
+    /// Returns whether the node of a lock's holder is gone, so that the lock is never released.
     pub(super) fn is_dead(&self, holder: Holder) -> bool {
         self.has_gone(NodeId(holder.node().into()), holder.incarnation())
     }
 
-    /// Whether an incarnation of a node is gone.
+    /// Returns whether a transaction that meets a row which this holder has locked is told that
+    /// the holder's node is gone. Its owner frees it otherwise.
+    pub(super) fn is_told_of(&self, holder: Holder) -> bool {
+        !self.node.frees_the_dead && self.is_dead(holder)
+    }
+
+    /// Returns whether an incarnation of a node is gone.
     pub(super) fn has_gone(&self, node: NodeId, incarnation: u32) -> bool {
         match self.endpoint.presence(node) {
             // One that is not known yet to have come back is not dead.
@@ -311,23 +317,23 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         served.and_then(|served| home.db.catalog.get(served.number)).map_or("", |opened| opened.name.get())
     }
 
-    /// The indexes of a table.
+    /// Returns the indexes of a table.
     pub(super) fn indexes_of(&self, table: u16) -> &[Box<dyn IndexInfo>] {
         self.node.home.tables.get(usize::from(table)).map_or(&[], |served| &served.indexes)
     }
 
-    /// The index whose entries a table has.
+    /// Returns the index whose entries are in a table. `None` if it has none.
     pub(super) fn index(&self, entries: u16) -> Option<&dyn IndexInfo> {
         let (table, place) = self.node.home.tables.get(usize::from(entries))?.is_index_of?;
         Some(&**self.indexes_of(table).get(place)?)
     }
 
-    /// Bytes of a table's key that packs into a word.
+    /// Returns the bytes of a table's key that packs into a word.
     pub(super) fn key_size(&self, table: u16) -> usize {
         self.node.home.tables.get(usize::from(table)).map_or(0, |served| served.key_size)
     }
 
-    /// After the locks of this node, and before it looks at what it has read.
+    /// Orders a transaction's locks on this node before the validation of what it has read.
     pub(super) fn fence(&self) {
         fence_locked();
     }

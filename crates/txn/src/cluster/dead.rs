@@ -43,9 +43,9 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
             loop {
                 let mut locked = Vec::new();
                 let has_more = table.storage.visit_some(&mut tour, |key| {
-                    if let Some((at, holder)) = home.lock_of(table, key).filter(|(_, holder)| is_its(holder)) {
-                        locked.push((at, holder));
-                    }
+                    // A dead client writes nothing: its commits are calls.
+                    let lock = home.lock_of(table, key).ok().flatten();
+                    locked.extend(lock.filter(|(_, holder)| is_its(holder)));
                 })?;
                 locked.into_iter().for_each(|(at, holder)| self.participant().unlock(at, holder));
                 if !has_more {

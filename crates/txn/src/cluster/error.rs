@@ -68,6 +68,20 @@ pub enum ClusterError {
         /// Whether the transaction had been decided. If not, it has not happened, and will not.
         may_have_happened: bool,
     },
+    /// A node was closed, and did not wait any longer for what other nodes had begun there.
+    #[error(
+        "the node has left with {rows} rows that other nodes have locked, and {rings} rings with records that are not \
+         applied: transactions of theirs may have an unknown outcome; see whether these nodes run"
+    )]
+    Unfinished {
+        /// Rows that others have locked.
+        rows: u64,
+        /// Rings with records that are not applied.
+        rings: u64,
+    },
+    /// The transaction's node was closed, and did not wait for it any longer.
+    #[error("the node was closed before the transaction had ended: whether it has happened is not known")]
+    CutOff,
     /// An owner refuses. Nothing of the transaction has happened.
     #[error("{node} refuses, and the transaction has not happened: {reason}")]
     Refused {

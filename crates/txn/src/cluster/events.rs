@@ -34,6 +34,17 @@ pub enum ClusterEvent {
         /// Its incarnation.
         incarnation: Incarnation,
     },
+    /// A node has begun to close. What was begun there before is carried out, and what is not is
+    /// refused.
+    Closing {
+        /// The node.
+        node: NodeId,
+    },
+    /// This node is in another view.
+    View {
+        /// The view's number.
+        number: u32,
+    },
     /// A node has left in good order.
     Left {
         /// The node.
@@ -173,6 +184,8 @@ impl Announcer {
             ClusterEvent::Joined { node: _node, incarnation: _incarnation } => {
                 event!(info, node = _node.0, incarnation = _incarnation.0, "a node has joined");
             }
+            ClusterEvent::Closing { node: _node } => event!(info, node = _node.0, "a node closes"),
+            ClusterEvent::View { number: _number } => event!(info, view = _number, "the view has changed"),
             ClusterEvent::Left { node: _node } => event!(info, node = _node.0, "a node has left"),
             ClusterEvent::Died { node: _node } => event!(warn, node = _node.0, "a node has died"),
             ClusterEvent::Suspected { node: _node } => event!(warn, node = _node.0, "a node is silent"),

@@ -260,7 +260,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         self.acquire(|row| is_left(row) && row.place != Place::Nowhere).await
     }
 
-    /// Does everything that can stop the transaction, when the body has run.
+    /// Prepares the commit, when the body has run: everything that can stop the transaction.
     async fn enter(&mut self) -> Result<(), Error> {
         self.reserve_log().await?;
         self.place().await?;

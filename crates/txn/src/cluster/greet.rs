@@ -28,17 +28,27 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// When the node cannot be asked, believes the cluster to be another, or is an incarnation that
     /// the view does not name.
     pub(super) async fn greet(&self, node: NodeId) -> Result<Incarnation, Error> {
-        let here = self.endpoint().presence(node).here();
-        let index = usize::from(node.0);
-        let known = self.met.borrow().get(index).and_then(|met| Some(met.as_ref()?.life));
-        let has_ended = self.endpoint().needs_reconnect(node);
-        if let Some(Life { view, incarnation }) = known
-            && here == Some(incarnation)
-            && view == self.node.view.number()
-            && !has_ended
-        {
+        if let Some(incarnation) = self.at_present(node) {
             return Ok(incarnation);
         }
+        let (here, moment) = (self.endpoint().presence(node).here(), self.node.view.moment());
+        let index = usize::from(node.0);
+        let known = self.met.borrow().get(index).and_then(|met| Some((met.as_ref()?.life, met.as_ref()?.moment)));
+        let has_ended = self.endpoint().needs_reconnect(node);
+        if let Some((Life { incarnation, .. }, then)) = known
+            && here == Some(incarnation)
+            && then as u32 == moment as u32
+            && !has_ended
+        {
+            // Only that a node closes is new. If it is this one, it is looked at each time.
+            if !self.node.closings.closes(node, incarnation)
+                && let Some(Some(met)) = self.met.borrow_mut().get_mut(index)
+            {
+                met.moment = moment;
+            }
+            return Ok(incarnation);
+        }
+        let known = known.map(|(life, _)| life);
         if here.is_some() && (known.is_some_and(|known| here != Some(known.incarnation)) || has_ended) {
             // It has come back with another memory, or the connection to it has broken. It may also
             // have been suspected, and be the same as before.
@@ -55,8 +65,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         };
         let welcome = self.call::<Introduce, _>(node, hello, |welcome| welcome).await?;
         let incarnation = welcome.incarnation;
+        self.node.closings.meet(node);
         self.node.install(welcome.view.clone())?;
         let view = self.view();
+        // The node's own view may have changed once more meanwhile.
+        let moment = moment & !u64::from(u32::MAX) | u64::from(view.number());
         if view.incarnation(node).is_some_and(|named| named != incarnation) {
             return Err(ClusterError::NotAMember { node, is: incarnation }.into());
         }
@@ -68,15 +81,24 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let mut met = self.met.borrow_mut();
         let length = met.len().max(index + 1);
         met.resize(length, None);
-        met[index] = Some(Met { life, peer: Rc::new(peer) });
+        met[index] = Some(Met { life, moment, peer: Rc::new(peer) });
         Ok(incarnation)
+    }
+
+    /// Returns which incarnation of a node was met, if that is here, all is as it was then, and the
+    /// node does not close.
+    fn at_present(&self, node: NodeId) -> Option<Incarnation> {
+        let (here, all) = (self.endpoint().presence(node).here(), self.met.borrow());
+        let Met { life, moment, .. } = all.get(usize::from(node.0))?.as_ref()?;
+        let is_so = here == Some(life.incarnation) && *moment == self.node.view.moment();
+        (is_so && !self.endpoint().needs_reconnect(node)).then_some(life.incarnation)
     }
 
     /// Makes a worker meet a node again before it asks anything else: one of them does not know the
     /// other's view.
     pub(super) fn meet_anew(&self, node: NodeId) {
         if let Some(Some(met)) = self.met.borrow_mut().get_mut(usize::from(node.0)) {
-            met.life.view = 0;
+            met.moment = 0;
             self.is_behind.set(true);
         }
     }
@@ -86,7 +108,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     pub(super) async fn latest_view(&self) -> Rc<View> {
         if self.is_behind.take() {
             let is_behind = |(node, met): (u16, &Option<Met>)| {
-                met.as_ref().is_some_and(|met| met.life.view == 0).then_some(NodeId(node))
+                met.as_ref().is_some_and(|met| met.moment == 0).then_some(NodeId(node))
             };
             let behind: Vec<NodeId> = (0..).zip(&*self.met.borrow()).filter_map(is_behind).collect();
             for node in behind {
@@ -98,14 +120,20 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     /// Meets a node for a transaction, which goes on only with the incarnation that it has met
-    /// before.
+    /// before, and begins nothing at a node that closes.
     ///
     /// # Errors
     ///
-    /// As for [`greet`](Self::greet), and [`Conflict::View`]. What they mean depends on whether the
-    /// transaction is decided.
+    /// As for [`greet`](Self::greet) and [`check_open`](Self::check_open), and [`Conflict::View`].
+    /// What they mean depends on whether the transaction is decided.
     pub(super) async fn meet(&self, state: &mut State<'e, F::Port>, node: NodeId) -> Result<(), Error> {
-        let met = self.greet(node).await.map_err(|error| state.not_greeted(node, error))?;
+        let met = match self.at_present(node) {
+            Some(met) => met,
+            None => {
+                self.check_open(state, node)?;
+                self.greet(node).await.map_err(|error| state.not_greeted(node, error))?
+            }
+        };
         match S::has(Mutation::IncarnationsMixed) {
             true => {
                 state.owner(node).met = Some(met);

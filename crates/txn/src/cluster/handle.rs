@@ -5,7 +5,10 @@ use std::{
     panic::resume_unwind,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicUsize,
+            Ordering::{AcqRel, Acquire, Relaxed, Release},
+        },
         mpsc::{self, RecvTimeoutError},
     },
     thread::{self, JoinHandle},
@@ -15,11 +18,14 @@ use std::{
 use drtm_rdma::{Executor, Fabric};
 use parking_lot::Mutex;
 
-use super::{ClusterError, ClusterStats, ClusterTx, Events, Node, Submitted, queue::Queue};
-use crate::{Config, DefaultConfig, Error, Options};
+use super::{ClusterError, ClusterStats, ClusterTx, Events, Node, Submitted, Worker, queue::Queue};
+use crate::{Config, DefaultConfig, Error, Options, trace::event};
 
 /// For how long a thread is waited for that is asked what its transactions did.
 const ASKED_FOR: Duration = Duration::from_millis(100);
+
+/// For how long a node that is closed waits for what was begun there.
+const CLOSED_WITHIN: Duration = Duration::from_secs(10);
 
 /// How often it is looked whether other nodes have started.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
@@ -70,6 +76,34 @@ struct Shared<F: Fabric, S: Config<Engine = F::Engine>> {
     /// Which thread is to run the next transaction.
     next: AtomicUsize,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    closing: Arc<Closing>,
+}
+
+/// How the threads of a node close it: the first that has ended its own transactions does so for
+/// all.
+#[derive(Default)]
+struct Closing {
+    /// For how long something is waited for.
+    within: Mutex<Duration>,
+    has_begun: AtomicBool,
+    has_ended: AtomicBool,
+    /// What was left.
+    left: Mutex<Option<Error>>,
+}
+
+impl Closing {
+    fn leaves(&self, error: impl Into<Error>) {
+        self.left.lock().get_or_insert(error.into());
+    }
+}
+
+/// Lets the other threads end, also after a panic.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Release);
+    }
 }
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
@@ -85,7 +119,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
         }
         let queues: Vec<_> = (0..threads).map(|_| Arc::new(Queue::new())).collect();
         let next = AtomicUsize::new(0);
-        let shared = Shared { node, queues, next, threads: Mutex::default() };
+        let shared = Shared { node, queues, next, threads: Mutex::default(), closing: Arc::default() };
         let cluster = Self { shared: Arc::new(shared) };
         for (queue, number) in cluster.shared.queues.iter().zip(0..) {
             cluster.add_thread(Arc::clone(queue), number == 0)?;
@@ -97,6 +131,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
     fn add_thread(&self, queue: Arc<Queue<F, S>>, announces: bool) -> Result<(), Error> {
         let node = self.shared.node.clone();
         let endpoint = node.endpoint()?;
+        let closing = Arc::clone(&self.shared.closing);
         let name = format!("drtm-{}", node.id());
         let run = move || {
             let Ok(worker) = node.worker(&endpoint) else {
@@ -116,7 +151,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
                 while let Some(job) = queue.next().await {
                     job.start(worker.clone(), &spawner);
                 }
-                worker.drained().await;
+                end(&worker, &queue, &closing).await;
                 queue.note(worker.stats());
             });
             executor.run();
@@ -126,7 +161,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
         Ok(())
     }
 
-    /// The node.
+    /// Returns the node.
     #[must_use]
     pub fn node(&self) -> &Node<F, S> {
         &self.shared.node
@@ -277,9 +312,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
         self.shared.node.events()
     }
 
-    /// Ends the node's threads when all transactions that were begun here have ended, and leaves
-    /// the other nodes. They are told: what they ask of this one fails at once from then on.
-    /// Transactions that are given to this node get [`Error::Closed`].
+    /// Like [`close_within`](Self::close_within) 10 seconds. What is left then is told by the crate
+    /// `tracing` (feature `tracing`) only.
     ///
     /// # Panics
     ///
@@ -287,23 +321,97 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Cluster<F, S> {
     pub fn close(&self) {
         self.shared.close();
     }
+
+    /// Closes the node: waits until all that was begun here has ended, by this node and by others,
+    /// and leaves the other nodes.
+    ///
+    /// Transactions that are given to this node get [`Error::Closed`] from now on. Those of other
+    /// nodes that have not come to this one yet are refused with
+    /// [`Refusal::Closed`](super::Refusal::Closed); those that have are carried out or given up.
+    /// The others see [`ClusterEvent::Closing`](super::ClusterEvent::Closing), and
+    /// [`ClusterEvent::Left`](super::ClusterEvent::Left) at the end. To find rows that are locked,
+    /// it goes through all of the node's.
+    ///
+    /// # Errors
+    ///
+    /// When something is left after this time: [`ClusterError::Unfinished`] says what other nodes
+    /// have begun, and [`ClusterError::CutOff`] that a transaction of this one had not ended. When
+    /// the node's log fails. The node has left all the same.
+    ///
+    /// # Panics
+    ///
+    /// With the panic of a thread, which is a defect.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use drtm::cluster::{Cluster, ClusterEvent};
+    ///
+    /// let nodes = Cluster::builder().nodes(2).start()?;
+    /// nodes[0].wait_for_nodes(Duration::from_secs(10))?;
+    /// let mut events = nodes[0].events();
+    /// nodes[1].close_within(Duration::from_secs(10))?;
+    /// assert_eq!(events.wait(), Some(ClusterEvent::Closing { node: nodes[1].node().id() }));
+    /// assert_eq!(events.wait(), Some(ClusterEvent::Left { node: nodes[1].node().id() }));
+    /// # Ok::<(), drtm::Error>(())
+    /// ```
+    pub fn close_within(&self, within: Duration) -> Result<(), Error> {
+        self.shared.close_within(within)
+    }
+}
+
+/// Ends a thread's transactions, and closes the node unless another thread does.
+async fn end<F: Fabric, S: Config<Engine = F::Engine>>(
+    worker: &Worker<'_, F, S>,
+    queue: &Queue<F, S>,
+    closing: &Closing,
+) {
+    let endpoint = worker.endpoint();
+    let until = endpoint.now() + *closing.within.lock();
+    let drained = async {
+        endpoint.until(|| queue.is_idle()).await;
+        worker.drained().await;
+    };
+    if endpoint.before(until, drained).await.is_err() {
+        closing.leaves(ClusterError::CutOff);
+    }
+    if closing.has_begun.swap(true, AcqRel) {
+        return endpoint.until(|| closing.has_ended.load(Acquire)).await;
+    }
+    let _ends = Ends(&closing.has_ended);
+    if let Err(error) = worker.close_for_others(until).await {
+        closing.leaves(error);
+    }
 }
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> Shared<F, S> {
     fn close(&self) {
+        if let Err(_error) = self.close_within(CLOSED_WITHIN) {
+            event!(warn, node = self.node.id().0, error = %_error, "a node has left before all was done");
+        }
+    }
+
+    fn close_within(&self, within: Duration) -> Result<(), Error> {
+        // The first call counts.
+        let mut threads = self.threads.lock();
+        if !threads.is_empty() {
+            *self.closing.within.lock() = within;
+        }
         self.queues.iter().for_each(|queue| queue.close());
-        let threads = std::mem::take(&mut *self.threads.lock());
+        let threads = std::mem::take(&mut *threads);
         if threads.is_empty() {
-            return;
+            return Ok(());
         }
         let panicked = threads.into_iter().filter_map(|thread| thread.join().err()).last();
-        // What others have asked this node is answered no more. They would wait for ever.
         self.node.leave();
         if let Some(panic) = panicked
             && !thread::panicking()
         {
             resume_unwind(panic);
         }
+        self.closing.left.lock().take().map_or(Ok(()), Err)
     }
 }
 

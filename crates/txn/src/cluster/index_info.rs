@@ -13,7 +13,7 @@ use crate::{
 /// What a node knows of an index: which entries a row has, and what an entry is found by.
 /// Without types, which the table has.
 pub(super) trait IndexInfo: Send + Sync {
-    /// The index's name.
+    /// Returns the index's name.
     fn name(&self) -> &'static str;
 
     /// Adds the entries of a row, whose key is of the table's type.
@@ -39,7 +39,7 @@ struct Definition<L, K, I, U> {
     types: Types<K, I, U>,
 }
 
-/// What a node is to know of an index, whose entries are in the table of this number.
+/// Returns what a node knows of an index, whose entries are in the table of this number.
 pub(super) fn index_info<K: Key, C: Codec, I: Key, U: Uniqueness>(
     def: IndexDef<K, C, I, U>,
     number: u16,

@@ -1,6 +1,6 @@
 //! Locks and leases that verbs take before a transaction runs: lookup, swap and READ of each row.
 
-use drtm_kv::{Leased, Leases, Location, Look};
+use drtm_kv::{Holder, Leased, Leases, Location, Look};
 use drtm_rdma::{Fabric, Phase, Port, Verbs};
 
 use super::{
@@ -37,6 +37,7 @@ impl Peer {
         key: KeyRef<'_>,
         until: (u64, Leases),
         is_last: bool,
+        is_dead: impl Fn(Holder) -> bool,
     ) -> Result<(Glimpse, u64, Option<Fence>), Error> {
         let (mut found, mut is_late) = (self.find(verbs, table, key, false).await?, false);
         loop {
@@ -53,7 +54,10 @@ impl Peer {
                     };
                     return Ok((Glimpse::Record { location, version, value }, end, fence));
                 }
-                Look::Busy => return Ok((Glimpse::Busy(location), 0, None)),
+                Look::Busy => {
+                    self.check_holder(verbs, location, is_dead).await?;
+                    return Ok((Glimpse::Busy(location), 0, None));
+                }
                 Look::Stale => {
                     let again = self.find(verbs, table, key, true).await?;
                     if again == found {
@@ -92,7 +96,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let lease = |(number, is_last): (&u32, bool)| {
                 let row = &state.rows[*number as usize];
                 let peer = self.peer_of(state, row);
-                async move { peer?.lease(verbs, row.table, row.key.in_bytes(keys), until, is_last).await }
+                let is_dead = |holder| self.is_told_of(holder);
+                async move { peer?.lease(verbs, row.table, row.key.in_bytes(keys), until, is_last, is_dead).await }
             };
             all(self.endpoint(), rows.iter().zip(state.are_last(rows)).map(lease)).await
         };

@@ -86,7 +86,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Which node this is.
+    /// Returns which node this is.
     #[must_use]
     pub fn id(&self) -> NodeId {
         self.shared.node
@@ -133,14 +133,14 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         self.shared.install(next)
     }
 
-    /// Under which number the node's memory is registered.
+    /// Returns the number under which the node's memory is registered.
     #[must_use]
     pub fn region(&self) -> RegionId {
         self.shared.region
     }
 
-    /// The rows of this node alone. What it commits is serializable with the transactions of the
-    /// cluster.
+    /// Returns the rows of this node alone. What it commits is serializable with the transactions
+    /// of the cluster.
     ///
     /// Rows of tables with indexes, and of replicated ones, are only read here: writing them is
     /// refused with [`Error::OfCluster`] and [`Error::Replicated`]. A
@@ -153,8 +153,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         &self.shared.db
     }
 
-    /// All rows of an owner: this node's, or the replica of one whose backup it is, as far as it
-    /// was applied. `None` if it is neither. They are read one by one, in no transaction: for
+    /// Returns all rows of an owner: this node's, or the replica of one whose backup it is, as far
+    /// as it was applied. `None` if it is neither. They are read one by one, in no transaction: for
     /// comparing an owner with its backups where no transaction runs.
     ///
     /// # Errors
@@ -184,12 +184,10 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
 
     /// Leaves the other nodes.
     pub(super) fn leave(&self) {
-        // It may have left before, or be of a fabric that has ended.
-        let _ = self.shared.fabric.leave(self.shared.node);
-        self.shared.announcer.end();
+        self.shared.leave();
     }
 
-    /// A way into the fabric for one more worker.
+    /// Opens an endpoint of the fabric for one more worker.
     ///
     /// # Errors
     ///
@@ -198,7 +196,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
         Ok(self.shared.fabric.endpoint(self.shared.node).map_err(ClusterError::Fabric)?)
     }
 
-    /// A worker, for the coroutines of an endpoint's thread.
+    /// Creates a worker for the coroutines of an endpoint's thread.
     ///
     /// # Errors
     ///

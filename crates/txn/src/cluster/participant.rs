@@ -80,9 +80,19 @@ impl<S: Config> Home<S> {
     }
 
     /// Returns the record of a key that is locked, and the lock's holder.
-    pub(super) fn lock_of(&self, table: &Served<S::Engine>, key: KeyRef<'_>) -> Option<(Handle, Holder)> {
-        let at = table.storage.read::<Any, _>(key, Current, &mut NoValue).ok()?.ok()?.at;
-        Some((at, self.db.store.records().holder_of(at)?))
+    ///
+    /// # Errors
+    ///
+    /// [`KvError::Busy`] if it is being written.
+    pub(super) fn lock_of(
+        &self,
+        table: &Served<S::Engine>,
+        key: KeyRef<'_>,
+    ) -> Result<Option<(Handle, Holder)>, KvError> {
+        let Ok(ReadEntry { at, .. }) = table.storage.read::<Any, _>(key, Current, &mut NoValue)? else {
+            return Ok(None);
+        };
+        Ok(self.db.store.records().holder_of(at).map(|holder| (at, holder)))
     }
 }
 

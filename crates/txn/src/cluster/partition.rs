@@ -50,13 +50,13 @@ pub(super) enum Home {
 }
 
 impl<K> Partition<K> {
-    /// By a hash of the key: evenly, whatever the keys are.
+    /// Divides rows by a hash of the key: evenly, whatever the keys are.
     #[must_use]
     pub const fn hash() -> Self {
         Self { name: "hash", of: Of::Hash }
     }
 
-    /// By what a function makes of the key, modulo the number of shards. Shards are dealt to the
+    /// Divides rows by a function of the key, modulo the number of shards. Shards are dealt to the
     /// owners in turn, and there are [as many](super::NodeBuilder::shards) for each of them unless
     /// chosen otherwise: so this is also modulo the number of owners. Another function must have
     /// another name.
@@ -65,10 +65,11 @@ impl<K> Partition<K> {
         Self { name, of: Of::Number(of) }
     }
 
-    /// By a function that says which shard has the key's row. In a cluster's first view, these are
-    /// dealt in turn to the nodes given to [`NodeBuilder::owners`](super::NodeBuilder::owners): the
-    /// first owner has the first shard. A key without a shard, `None` or a number that is too high,
-    /// is refused with [`ClusterError::NoShard`](super::ClusterError::NoShard).
+    /// Divides rows by a function that returns the shard of a key. In a cluster's first view, these
+    /// are dealt in turn to the nodes given to
+    /// [`NodeBuilder::owners`](super::NodeBuilder::owners): the first owner has the first shard. A
+    /// key without a shard, `None` or a number that is too high, is refused with
+    /// [`ClusterError::NoShard`](super::ClusterError::NoShard).
     ///
     /// # Example
     ///
@@ -88,7 +89,8 @@ impl<K> Partition<K> {
         Self { name, of: Of::Shard(of) }
     }
 
-    /// Not at all: every node has all rows, clients included, and reads them in its own memory.
+    /// Replicates the table: every node, clients included, has all rows, and reads them in its own
+    /// memory.
     ///
     /// Such a table is filled at each node [before it is started](super::NodeBuilder::local), with
     /// the same rows everywhere, and is only read from then on.
@@ -117,7 +119,7 @@ impl<K> Partition<K> {
         Self { name: "replicated", of: Of::Everywhere }
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
@@ -169,7 +171,7 @@ impl fmt::Debug for dyn Divide {
     }
 }
 
-/// A hash of bytes. Part of the protocol, as is [`mix`].
+/// Returns a hash of bytes, which is part of the protocol, like [`mix`].
 pub(super) fn digest(bytes: &[u8]) -> u64 {
     bytes.chunks(8).fold(bytes.len() as u64, |hash, chunk| {
         let mut word = [0; 8];

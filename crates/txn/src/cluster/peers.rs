@@ -13,7 +13,7 @@ use drtm_kv::{
 };
 use drtm_rdma::{Endpoint, NodeId, Offset, Port, RegionId, Remote, Verbs};
 
-use super::{ClusterError, wire::parts::Welcome};
+use super::{ClusterError, Refusal, wire::parts::Welcome};
 use crate::{Conflict, Durability, Error, memory::storage::KeyRef, mutation::Mutation};
 
 /// A node, as its peers reach into its memory.
@@ -121,10 +121,10 @@ impl Peer {
     }
 
     /// Forgets where rows of a table were, if that is too long ago.
-    pub(super) fn has_turned(&self, table: u16, turns: u64) {
+    pub(super) fn note_turns(&self, table: u16, turns: u64) {
         match self.tables.get(usize::from(table)) {
-            Some(Some(TablePeer::Words(lookup, _))) => lookup.has_turned(Turn::from_word(turns)),
-            Some(Some(TablePeer::Bytes(lookup, _))) => lookup.has_turned(Turn::from_word(turns)),
+            Some(Some(TablePeer::Words(lookup, _))) => lookup.note_turns(Turn::from_word(turns)),
+            Some(Some(TablePeer::Bytes(lookup, _))) => lookup.note_turns(Turn::from_word(turns)),
             _ => {}
         }
     }
@@ -132,6 +132,25 @@ impl Peer {
     /// Returns whether rows of a table are found one-sidedly.
     pub(super) fn has(&self, table: u16) -> bool {
         matches!(self.tables.get(usize::from(table)), Some(Some(_)))
+    }
+
+    /// Checks that a row which another transaction has locked, or is writing, is not one that a
+    /// dead node has locked.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::HolderDead`].
+    pub(super) async fn check_holder<P: Port>(
+        &self,
+        verbs: Verbs<'_, P>,
+        location: Location,
+        is_dead: impl Fn(Holder) -> bool,
+    ) -> Result<(), Error> {
+        let holder = location.holder(verbs).await.map_err(|error| one_sided(self.node, error.into()))?;
+        match holder.is_some_and(is_dead) {
+            true => Err(ClusterError::Refused { node: self.node, reason: Refusal::HolderDead }.into()),
+            false => Ok(()),
+        }
     }
 
     /// Looks a row up, and reads it for a holder. What another one has locked is about to change,
@@ -142,6 +161,7 @@ impl Peer {
         table: u16,
         key: KeyRef<'_>,
         (holder, has): (Holder, fn(Mutation) -> bool),
+        is_dead: impl Fn(Holder) -> bool,
     ) -> Result<Glimpse, Error> {
         at!(self, table, key, |lookup, records, key| {
             let failed = |source| not_found(self.node, source);
@@ -154,10 +174,16 @@ impl Peer {
                     Look::Found(Standing { state, .. })
                         if !state.may_be_read_by(holder) && !has(Mutation::LockedReadsBelieved) =>
                     {
+                        if state.holder().is_some_and(&is_dead) {
+                            return Err(ClusterError::Refused { node: self.node, reason: Refusal::HolderDead }.into());
+                        }
                         return Ok(Glimpse::Busy(location));
                     }
                     Look::Found(Standing { version, .. }) => return Ok(Glimpse::Record { location, version, value }),
-                    Look::Busy => return Ok(Glimpse::Busy(location)),
+                    Look::Busy => {
+                        self.check_holder(verbs, location, &is_dead).await?;
+                        return Ok(Glimpse::Busy(location));
+                    }
                     Look::Stale => {
                         let again = lookup.find_again(verbs, key).await.map_err(failed)?;
                         if again == found {
@@ -201,7 +227,7 @@ impl Peer {
         key: KeyRef<'_>,
         (location, seen): (Location, Option<Version>),
         holder: (Holder, Leases),
-        (is_last, has): (bool, fn(Mutation) -> bool),
+        (is_last, has, is_dead): (bool, fn(Mutation) -> bool, impl Fn(Holder) -> bool),
     ) -> Result<Locked, Error> {
         at!(self, table, key, |_lookup, records, key| {
             let mut value = Vec::new();
@@ -209,7 +235,10 @@ impl Peer {
             let locked = records.lock(verbs, location, key, holder, &mut value, (line, seen)).await;
             let lock = match locked.map_err(|error| one_sided(self.node, error))? {
                 Look::Found(lock) => lock,
-                Look::Busy => return Err(Conflict::Locked.into()),
+                Look::Busy => {
+                    self.check_holder(verbs, location, is_dead).await?;
+                    return Err(Conflict::Locked.into());
+                }
                 _ => return Err(Conflict::Moved.into()),
             };
             let line = match lock.line() {

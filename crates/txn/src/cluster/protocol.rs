@@ -115,7 +115,7 @@ impl Protocol {
         Self::ALL.into_iter().chain([Self::DRTM])
     }
 
-    /// The one of a name.
+    /// Returns the protocol of a name. `None` if there is none.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::with_names().find(|protocol| protocol.name == name)
@@ -125,7 +125,7 @@ impl Protocol {
         Forms { read: self.read, lock: self.lock }
     }
 
-    /// Whether any phase is one-sided, so that rows must have checksums.
+    /// Returns whether any phase is one-sided, so that rows must have checksums.
     #[must_use]
     pub fn is_one_sided(&self) -> bool {
         self.read == Form::OneSided

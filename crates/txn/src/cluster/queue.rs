@@ -79,13 +79,35 @@ where
             // Its future was dropped while it was queued.
             return;
         }
-        // If the executor has ended, the reply is dropped, and the caller told.
-        let _ = spawner.spawn(async move {
+        let reply = Reply(Some(reply));
+        // If the executor has ended, the reply is dropped, and the caller told. The thread waits
+        // for those that run, until it is closed.
+        let _ = spawner.serve(async move {
             let outcome = caught(worker.transact_with(options, body)).await;
             drop(room);
+            reply.send(outcome);
+        });
+    }
+}
+
+/// Where the outcome of a transaction goes that has begun.
+struct Reply<T>(Option<oneshot::Sender<Outcome<T>>>);
+
+impl<T> Reply<T> {
+    fn send(mut self, outcome: Outcome<T>) {
+        if let Some(reply) = self.0.take() {
             // A dropped future needs no outcome.
             let _ = reply.send(outcome);
-        });
+        }
+    }
+}
+
+impl<T> Drop for Reply<T> {
+    fn drop(&mut self) {
+        if let Some(reply) = self.0.take() {
+            // The thread has ended before it.
+            let _ = reply.send(Ok(Err(ClusterError::CutOff.into())));
+        }
     }
 }
 
@@ -213,13 +235,18 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Queue<F, S> {
         *self.last.lock() = stats;
     }
 
+    /// Returns whether no transaction waits for its turn or runs.
+    pub(super) fn is_idle(&self) -> bool {
+        self.room.available_permits() == MOST_UNDER_WAY
+    }
+
     /// Returns what was noted last, and how many transactions are under way.
     pub(super) fn noted(&self) -> ClusterStats {
         let under_way = (MOST_UNDER_WAY - self.room.available_permits()) as u64;
         ClusterStats { under_way, ..*self.last.lock() }
     }
 
-    /// The next job, or nothing when there will be none.
+    /// Waits for the next job. Returns `None` if the queue is empty and closed.
     pub(super) async fn next(&self) -> Option<Box<dyn Job<F, S>>> {
         poll_fn(|context| {
             let mut waiting = self.waiting.lock();

@@ -7,12 +7,13 @@ use drtm_rdma::{Atomicity, Fabric, NodeId, Phase, VerbError};
 use smallvec::SmallVec;
 
 use super::{
-    ClusterError, Form,
+    ClusterError, Form, Refusal,
     ask::Ask,
     coordinator::Coordinator,
     peers::{Fence, Glimpse, Peer, all},
     round::keep_first,
     state::{Hold, Op, Place, Row, Sight, State},
+    view::NO_VIEW,
 };
 use crate::{Config, Conflict, Error, commit::epoch::version_in, memory::storage::KeyRef, mutation::Mutation};
 
@@ -95,16 +96,19 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     ///
     /// # Errors
     ///
-    /// [`Conflict::View`].
+    /// [`Conflict::View`]; [`Refusal::Closed`] if it closes.
     pub(super) fn note_fence_of(
         &self,
         state: &mut State<'e, F::Port>,
         node: NodeId,
         Fence { view, turns }: Fence,
     ) -> Result<(), Error> {
-        state.owner(node).has_turned(turns);
+        state.owner(node).note_turns(turns);
         if view == u64::from(state.view.number()) || S::has(Mutation::ViewNotRead) {
             return Ok(());
+        }
+        if view == u64::from(NO_VIEW) {
+            return Err(ClusterError::Refused { node, reason: Refusal::Closed }.into());
         }
         self.meet_anew(node);
         Err(Conflict::View.into())
@@ -140,7 +144,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 }
             };
             if !location.is_within(Turn::from_word(turns)) {
-                peer.has_turned(table, turns);
+                peer.note_turns(table, turns);
                 let moved = Err(Conflict::Moved.into());
                 state.blame(Some(*number), &moved);
                 return moved;
@@ -173,7 +177,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let look = |number: &u32| {
                 let row = &state.rows[*number as usize];
                 let peer = self.peer_of(state, row);
-                async move { peer?.read(verbs, row.table, row.key.in_bytes(keys), holder).await }
+                let is_dead = |holder| self.is_told_of(holder);
+                async move { peer?.read(verbs, row.table, row.key.in_bytes(keys), holder, is_dead).await }
             };
             all(self.endpoint(), rows.iter().map(look)).await
         };
@@ -264,6 +269,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             Err(RemoteError::Verb(VerbError::QueueFull { .. } | VerbError::BuffersExhausted { .. })) => {
                 return Room::None;
             }
+            Err(_) if self.has_done(state, owner) => {}
             Err(RemoteError::Verb(error)) => {
                 keep_first(outcome, Err(ClusterError::OutcomeUnknown { node: owner, source: error.into() }.into()));
             }

@@ -20,6 +20,9 @@ pub(super) struct Life {
 #[derive(Clone, Debug)]
 pub(super) struct Met {
     pub(super) life: Life,
+    /// When it was found to be in the view: see [`Current::moment`](super::view::Current::moment).
+    /// Zero: it is to be met anew.
+    pub(super) moment: u64,
     pub(super) peer: Rc<Peer>,
 }
 

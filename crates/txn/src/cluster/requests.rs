@@ -26,7 +26,7 @@ use self::{
     check::{Check, Guard},
     lock::{Lock, Unlock},
     log::{Append, Log, OpenRing, Settle, Void},
-    node::{Clock, Count, Durable, Introduce, Line},
+    node::{Clock, Close, Count, Durable, Introduce, Line},
     place::{Place, Reap},
     read::{Lease, Read},
     scan::Scan,
@@ -321,13 +321,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let (participant, caller) = (&mut *self.participant(), call.from());
         call.answer::<Call<R>>(|(stamp, body)| {
             let (view, is_faulty) = (&self.node.view, S::has(Mutation::OldViewServed));
-            let now = Stamp::new(view.number(), Some(self.node.incarnation));
+            let now = Stamp::new(view.served(), Some(self.node.incarnation));
             if !(is_faulty || stamp.is_served(R::BINDS, now)) {
-                return Err(Refused(Refusal::OtherView as u32));
+                return Err(Refused(stamp.refusal(now) as u32));
             }
             let served = serve::<R, F, S>(body, Serving { worker: self, participant, caller });
-            // After what was locked: another view may have been installed meanwhile.
-            let served_in = if is_faulty { stamp.view } else { view.number() };
+            // After what was locked: another view may have been installed meanwhile, or the node
+            // may have begun to close.
+            let served_in = if is_faulty { stamp.view } else { view.served() };
             served.map(|reply| (served_in, reply)).map_err(|refusal| Refused(refusal as u32))
         })
     }

@@ -54,7 +54,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 // Nothing is asked of a node that does not know this one. The others are asked all
                 // the same: they may have to carry out what is decided, or give up locks.
                 if let Err(error) = self.meet(state, node).await {
-                    keep_first(&mut outcome, Err(error));
+                    keep_first(&mut outcome, if self.has_done(state, node) { Ok(()) } else { Err(error) });
                     continue;
                 }
                 let mut by_message = Asks::new();
@@ -109,7 +109,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 }
                 Err(source) => {
                     asked.iter().for_each(|ask: &Ask| ask.sent(state));
-                    return Err(state.failed(node, source));
+                    return self.unanswered(state, node, source);
                 }
             }
             if !asks.is_empty() {
@@ -151,7 +151,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                             }
                         }
                     }
-                    keep_first(&mut outcome, Err(state.failed(node, error)));
+                    keep_first(&mut outcome, self.unanswered(state, node, error));
                 }
             }
         }
@@ -159,10 +159,16 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let (node, written) = (*node, written.await);
             state.written.pop();
             if let Err(source) = written {
-                keep_first(&mut outcome, Err(state.failed(node, source.into())));
+                keep_first(&mut outcome, self.unanswered(state, node, source.into()));
             }
         }
         outcome
+    }
+
+    /// Returns what it means for a transaction that a node has not answered: nothing, if that has
+    /// closed and carried it out.
+    fn unanswered(&self, state: &State<'e, F::Port>, node: NodeId, source: RpcError) -> Result<(), Error> {
+        if self.has_done(state, node) { Ok(()) } else { Err(state.failed(node, source)) }
     }
 
     fn too_long(&self, state: &State<'e, F::Port>, ask: Ask) -> Error {

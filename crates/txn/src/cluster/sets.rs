@@ -53,7 +53,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         Ok(())
     }
 
-    /// Where there are no leases, what is read is locked.
+    /// Returns the intent, or [`Intent::Write`] where there are no leases: what is read is locked.
     fn as_far_as_leased(&self, intent: Intent) -> Intent {
         if self.worker.protocol().leases { intent } else { Intent::Write }
     }

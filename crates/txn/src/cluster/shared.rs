@@ -8,7 +8,8 @@ use drtm_rdma::{Fabric, Incarnation, NodeId, Offset, RegionId};
 use super::{
     ClusterError, Protocol, Timing,
     adapt::Board,
-    events::Announcer,
+    closings::Closings,
+    events::{Announcer, ClusterEvent},
     log::{LogConfig, OnlyLogged},
     participant::Home,
     remembered::Caches,
@@ -18,7 +19,7 @@ use super::{
 use crate::{Config, Db, mutation::Mutation};
 
 /// The version of what nodes say to each other.
-pub(super) const VERSION: u32 = 4;
+pub(super) const VERSION: u32 = 5;
 
 /// What all handles of a node share.
 pub(super) struct Shared<F: Fabric, S: Config> {
@@ -50,10 +51,12 @@ pub(super) struct Shared<F: Fabric, S: Config> {
     pub(super) home: Arc<Home<S>>,
     pub(super) db: Db<S>,
     pub(super) announcer: Announcer,
+    /// Which nodes it has met, and which of them close.
+    pub(super) closings: Closings,
 }
 
 impl<F: Fabric, S: Config> Shared<F, S> {
-    /// What peers are told.
+    /// Returns what peers are told.
     pub(super) fn welcome(&self) -> Welcome {
         let tables = self.home.tables.iter().map(|table| match self.protocol.is_one_sided() {
             true => table.storage.place_for_peers().map(Offset::bytes),
@@ -81,12 +84,24 @@ impl<F: Fabric, S: Config> Shared<F, S> {
     ///
     /// [`ClusterError::BadView`] if it has another number of shards.
     pub(super) fn install(&self, next: View) -> Result<bool, ClusterError> {
-        self.view.install(next, |number| {
+        let number = next.number();
+        let is_newer = self.view.install(next, |number| {
             let (db, engine) = (&self.home.db, self.home.db.engine());
             let word = db.snapshots.view(&db.store).map_err(ClusterError::Store)?;
             engine.store(word, number.into());
             Ok(())
-        })
+        })?;
+        if is_newer {
+            self.announcer.announce(ClusterEvent::View { number });
+        }
+        Ok(is_newer)
+    }
+
+    /// Leaves the other nodes.
+    pub(super) fn leave(&self) {
+        // It may have left before, or be of a fabric that has ended.
+        let _ = self.fabric.leave(self.node);
+        self.announcer.end();
     }
 
     pub(super) fn engine_name(&self) -> &'static str {

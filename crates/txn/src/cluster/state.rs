@@ -71,19 +71,19 @@ impl Owner {
     }
 
     /// Notes a count of changes.
-    pub(super) fn has_count(&mut self, count: u64) {
+    pub(super) fn note_count(&mut self, count: u64) {
         self.first.get_or_insert(count);
         self.last = count;
     }
 
     /// Notes the turns that verbs have read. They only grow.
-    pub(super) fn has_turned(&mut self, turns: u64) {
+    pub(super) fn note_turns(&mut self, turns: u64) {
         self.turns = self.turns.max(Some(turns));
     }
 
     /// Notes the snapshot number, read after a lock. Of several locks, the greatest was read after
     /// the last.
-    pub(super) fn has_number(&mut self, number: u64, is_plain: bool) {
+    pub(super) fn note_number(&mut self, number: u64, is_plain: bool) {
         match number.cmp(&self.epoch) {
             Ordering::Greater => (self.epoch, self.is_plain) = (number, is_plain),
             Ordering::Equal => self.is_plain &= is_plain,
@@ -91,7 +91,7 @@ impl Owner {
         }
     }
 
-    /// Returns whether no name can have come round since the transaction began there.
+    /// Returns whether no counter can have wrapped around since the transaction began there.
     fn is_within_round(&self) -> bool {
         self.first.is_none_or(|first| self.last.wrapping_sub(first) < ROUND_TURNS)
     }
@@ -258,8 +258,8 @@ impl<P: Port> State<'_, P> {
         self.forget_index();
     }
 
-    /// Forgets everything but which rows there were, for the next run of a transaction that locks
-    /// them first.
+    /// Forgets what the last run has read and written. Keeps the list of rows and ranges for the
+    /// next run, which locks them first.
     pub(super) fn clear_for_claims(&mut self) {
         self.rows.iter_mut().for_each(|row| *row = row.again());
         self.guards.clear();
@@ -431,12 +431,12 @@ impl<P: Port> State<'_, P> {
     pub(super) fn set(&mut self, number: u32, op: Op) {
         self.rows[number as usize].op = op;
         match op {
-            Op::Put(_) | Op::Publish(_) => self.has_put(number),
-            Op::Nothing | Op::Remove => self.has_not_put(number),
+            Op::Put(_) | Op::Publish(_) => self.note_put(number),
+            Op::Nothing | Op::Remove => self.forget_put(number),
         }
     }
 
-    /// Returns whether nothing that was validated can have come round meanwhile.
+    /// Checks that no counter can have wrapped around since the transaction began.
     pub(super) fn check_turns(&self) -> Result<(), Conflict> {
         if self.owners.iter().all(Owner::is_within_round) { Ok(()) } else { Err(Conflict::Validation) }
     }

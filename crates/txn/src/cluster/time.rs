@@ -26,7 +26,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
         self.view().members().first().map_or(self.id(), |member| member.node)
     }
 
-    /// The time, as far as it was measured.
+    /// Returns the time, as exact as it was measured. `None` before the first measurement.
     ///
     /// # Errors
     ///
@@ -42,18 +42,18 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
         Ok(self.clock.reading.get().map(|reading| reading.at(now, drift)))
     }
 
-    /// The time now, by what was measured; or nothing where it is not known.
+    /// Returns the time, as exact as it was measured. `None` if it is not known.
     fn time_now(&self) -> Option<ClusterTime> {
         self.known_time().ok().flatten()
     }
 
-    /// What is known of leases without waiting.
+    /// Returns what is known of leases without waiting.
     pub(super) fn leases(&self) -> Leases {
         let time = if self.protocol().leases { self.time_now() } else { None };
         time.map_or(Leases::None, |time| Leases::At(time.least()))
     }
 
-    /// The time, as exact as it must be.
+    /// Returns the time, measured until it is as exact as it must be.
     ///
     /// # Errors
     ///
@@ -80,11 +80,11 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
             return Ok(());
         }
         let met = self.greet(node).await?;
-        self.clock.is_of(node, met);
+        self.clock.set_reference(node, met);
         let sent = self.endpoint().now();
         let told = self.call::<Clock, _>(node, (), Time::from_nanos).await?;
         let received = self.endpoint().now();
-        if self.clock.takes(Reading::of_trip(sent, told, received, drift), drift) {
+        if self.clock.add_reading(Reading::of_trip(sent, told, received, drift), drift) {
             Ok(())
         } else {
             Err(ClusterError::ClockWrong { reference: node, drift }.into())

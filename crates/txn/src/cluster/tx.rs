@@ -106,7 +106,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         Ok(())
     }
 
-    /// Ends the transaction: makes everything that it has written happen, at one moment.
+    /// Commits the transaction. Its writes become visible atomically.
     ///
     /// # Errors
     ///
@@ -117,13 +117,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         self.try_commit().await
     }
 
-    /// Gives the transaction up: nothing has happened.
+    /// Aborts the transaction: nothing is written.
     pub async fn abort(mut self) {
         // What stays locked for now is the worker's.
         let _ = self.finish(true).await;
     }
 
-    /// As [`commit`](Self::commit). After a conflict the transaction is over, and may be [run
+    /// Like [`commit`](Self::commit), but after a conflict the transaction may be [run
     /// again](Self::run_again).
     pub(super) async fn try_commit(&mut self) -> Result<(), Error> {
         let mut ended = self.prepare().await;
@@ -166,6 +166,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             }
             let state = self.state();
             asks.retain(|ask| matches!(ask, Ask::Durable(owner) if state.owners[*owner as usize].awaits > 0));
+            if let Some(state) = &self.state {
+                // What was done at a node that has closed is on its disk.
+                asks.retain(|ask| !worker.has_done(state, ask.node(state)));
+            }
             if asks.is_empty() {
                 break Ok(());
             }
@@ -199,8 +203,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
         rows.filter(|(row, _)| of(row)).map(|(_, number)| ask(number)).collect()
     }
 
-    /// Does everything that can stop the transaction. What it writes is locked then, unless that
-    /// fails.
+    /// Prepares the commit: everything that can stop the transaction. What it writes is locked
+    /// afterwards, unless this fails.
     async fn prepare(&mut self) -> Result<(), Error> {
         if self.state().rows.iter().any(Row::is_written) {
             self.reserve_log().await?;

@@ -15,7 +15,7 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicU32,
+            AtomicU32, AtomicU64,
             Ordering::{Acquire, Release},
         },
     },
@@ -267,21 +267,61 @@ impl<'a> Decode<'a> for View {
     }
 }
 
+/// The number that a node that closes shows instead of its view's: it serves in no view.
+pub(super) const NO_VIEW: u32 = 0;
+
+/// One more node closes, in [`Current::moment`].
+const CLOSES: u64 = 1 << u32::BITS;
+
 /// The view that a node is in. Its workers share it.
 #[derive(Debug)]
 pub(super) struct Current {
-    /// Of the view, to be looked at without a lock.
-    number: AtomicU32,
+    /// The number of the view, to be looked at without a lock; and above it, how many other nodes
+    /// have said that they close.
+    moment: AtomicU64,
+    /// The number of the view in which the node serves others, or [`NO_VIEW`].
+    served: AtomicU32,
     view: Mutex<Arc<View>>,
 }
 
 impl Current {
     pub(super) fn new(view: View) -> Self {
-        Self { number: AtomicU32::new(view.number), view: Mutex::new(Arc::new(view)) }
+        let number = view.number;
+        Self { moment: AtomicU64::new(number.into()), served: AtomicU32::new(number), view: Mutex::new(Arc::new(view)) }
     }
 
     pub(super) fn number(&self) -> u32 {
-        self.number.load(Acquire)
+        self.moment() as u32
+    }
+
+    /// Returns a word that changes when the view does, and when another node begins to close. Its
+    /// lower half is the number of the view.
+    pub(super) fn moment(&self) -> u64 {
+        self.moment.load(Acquire)
+    }
+
+    /// Returns the number of the view in which the node serves others. [`NO_VIEW`]: it closes.
+    pub(super) fn served(&self) -> u32 {
+        self.served.load(Acquire)
+    }
+
+    /// Serves others in no view any more, and tells it before.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be told.
+    pub(super) fn serve_no_more(&self, tell: impl FnOnce() -> Result<(), ClusterError>) -> Result<(), ClusterError> {
+        // No view is installed meanwhile, whose number would be told after this.
+        let _view = self.view.lock();
+        tell()?;
+        self.served.store(NO_VIEW, Release);
+        Ok(())
+    }
+
+    /// Notes that another node has begun to close: workers look again at the nodes that they know.
+    pub(super) fn another_closes(&self) {
+        let _view = self.view.lock();
+        self.moment.store(self.moment() + CLOSES, Release);
     }
 
     pub(super) fn view(&self) -> Arc<View> {
@@ -293,8 +333,8 @@ impl Current {
         Rc::new((*self.view()).clone())
     }
 
-    /// Installs a view if it is newer than the present one, and tells its number. Returns whether
-    /// it is newer.
+    /// Installs a view if it is newer than the present one, and tells its number unless the node
+    /// closes. Returns whether it is newer.
     ///
     /// # Errors
     ///
@@ -312,9 +352,13 @@ impl Current {
         let is_newer = next.number > view.number;
         if is_newer {
             let number = next.number;
-            tell(number)?;
+            let serves = self.served() != NO_VIEW;
+            if serves {
+                tell(number)?;
+                self.served.store(number, Release);
+            }
             *view = Arc::new(next);
-            self.number.store(number, Release);
+            self.moment.store(self.moment() & !u64::from(u32::MAX) | u64::from(number), Release);
         }
         Ok(is_newer)
     }
@@ -383,6 +427,19 @@ mod tests {
         assert_eq!(current.number(), 2);
         let other = View::fixed(&owners(), 4, 1).expect("a view");
         assert!(matches!(current.install(other, |_| panic!("it is none")), Err(ClusterError::BadView { .. })));
+    }
+
+    #[test]
+    fn a_node_that_closes_serves_in_no_view_for_good() {
+        let view = View::fixed(&owners(), 3, 1).expect("a view");
+        let next = view.next(view.members().to_vec(), view.placements().to_vec()).expect("a view");
+        let current = Current::new(view);
+        assert_eq!((current.number(), current.served()), (1, 1));
+        current.another_closes();
+        assert_eq!((current.number(), current.moment() == 1), (1, false));
+        current.serve_no_more(|| Ok(())).expect("it is told");
+        assert!(current.install(next, |_| panic!("it serves in none")).expect("as many shards"));
+        assert_eq!((current.number(), current.served()), (2, NO_VIEW));
     }
 
     #[test]

@@ -37,19 +37,19 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         Self { inner: Rc::new(inner) }
     }
 
-    /// The endpoint whose coroutines it is for.
+    /// Returns the endpoint whose coroutines it is for.
     #[must_use]
     pub fn endpoint(&self) -> &'e Endpoint<F::Port> {
         self.inner.endpoint()
     }
 
-    /// The worker's node.
+    /// Returns the worker's node.
     #[must_use]
     pub fn id(&self) -> NodeId {
         self.inner.id()
     }
 
-    /// The protocol of the cluster.
+    /// Returns the protocol of the cluster.
     ///
     /// # Example
     ///
@@ -80,7 +80,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         self.inner.node.protocol
     }
 
-    /// The rows of this node alone, as [`Node::local`](super::Node::local) gives them.
+    /// Returns the rows of this node alone, like [`Node::local`](super::Node::local).
     #[must_use]
     pub fn local(&self) -> &Db<S> {
         &self.inner.node.db
@@ -293,7 +293,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         self.inner.stats()
     }
 
-    /// The cluster's time, as exact as this node has measured it.
+    /// Returns the cluster's time, as exact as this node has measured it.
     ///
     /// # Errors
     ///
@@ -353,6 +353,65 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         // Its end is not seen here.
         let _ = self.inner.choose(&mut state);
         ClusterTx::new(Rc::clone(&self.inner), state)
+    }
+
+    /// Closes the node, and leaves its fabric: waits until what other nodes have begun here, and
+    /// this worker, is carried out or given up. New transactions of others are refused meanwhile
+    /// with [`Refusal::Closed`](super::Refusal::Closed).
+    ///
+    /// It serves others until then, so the worker must [serve](Self::serve). The program begins no
+    /// other transactions. Other workers of the node are to have ended theirs. A
+    /// [`Cluster`](super::Cluster) does all this when it is closed.
+    ///
+    /// It goes through all rows of the node, to find those that are locked.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::Unfinished`](super::ClusterError::Unfinished) if something is left after
+    /// this time, and [`ClusterError::CutOff`](super::ClusterError::CutOff) if that is a
+    /// transaction of this worker; or when the node's log fails. It has left all the same.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use drtm::{
+    ///     Builder, Config, Error,
+    ///     cluster::Node,
+    ///     htm::NoHtm,
+    ///     rdma::{Fabric, Incarnation, LocalConfig, LocalFabric, NodeId, Presence, block_on},
+    /// };
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Config for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
+    /// let builder = Builder::new().memory(16 << 20);
+    /// let node = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), builder)?.owners([NodeId(0)])?.start()?;
+    /// let endpoint = node.endpoint()?;
+    /// let worker = node.worker(&endpoint)?;
+    /// block_on(&endpoint, worker.close(Duration::from_secs(10)))?;
+    /// let other = fabric.endpoint(NodeId(1)).expect("room");
+    /// assert_eq!(other.presence(NodeId(0)), Presence::Left(Incarnation(1)));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub async fn close(&self, within: Duration) -> Result<(), Error> {
+        let until = self.endpoint().now() + within;
+        let drained = self.endpoint().before(until, self.drained()).await.map_err(|_| ClusterError::CutOff.into());
+        let closed = self.close_for_others(until).await;
+        self.inner.node.leave();
+        drained.and(closed)
+    }
+
+    /// Waits until what others have begun at this node is carried out or given up. The node is
+    /// still here then.
+    pub(super) async fn close_for_others(&self, until: Time) -> Result<(), Error> {
+        self.inner.close(until).await
     }
 
     /// Waits until no transaction of this worker is running, and has told backups of the last ones.

@@ -43,7 +43,7 @@ pub(crate) fn lock_row<S: Config>(
     };
     let locked = LockedRows { records: db.store.records(), writes };
     let before = summary.newest();
-    has_further_version(db, before)?;
+    ensure_further_version(db, before)?;
     let reserved = if summary.lacks_room() {
         scratch.reserved.clear();
         reserve(db, worker, arena, scratch, locked.writes)?;
@@ -57,7 +57,7 @@ pub(crate) fn lock_row<S: Config>(
 
 /// Makes sure that a locked row has a further version in the epoch in which it will be written.
 /// That epoch is read later, by all rows of the transaction here.
-fn has_further_version<S: Config>(db: &Inner<S>, before: Version) -> Result<(), KvError> {
+fn ensure_further_version<S: Config>(db: &Inner<S>, before: Version) -> Result<(), KvError> {
     let number = db.snapshot_number()?;
     fence_locked();
     if !has_version_in(db.engine().load(number), before) {
@@ -98,7 +98,7 @@ fn lock_again<S: Config>(
     let Some(before) = db.store.records().held_version(write.at, holder) else {
         return Err(Conflict::Locked.into());
     };
-    has_further_version(db, before)?;
+    ensure_further_version(db, before)?;
     let TxState { worker, arena, .. } = state;
     let reserved = match (write.op, db.catalog.get(write.table)) {
         (WriteOp::Put(value), Some(opened)) => {
@@ -135,7 +135,7 @@ pub(crate) fn apply_row<S: Config>(
         db.snapshots.needs(&db.store, &mut scratch.needs)?;
     }
     let is_plain = write.has_room && !has_past && scratch.needs.is_empty();
-    session.counters.writes(db.engine());
+    session.counters.count_write(db.engine());
     let writes = slice::from_mut(&mut write);
     let applied = apply(db, worker, arena, scratch, writes, (epoch, is_plain));
     if let Some((_, unused)) = scratch.reserved.pop() {

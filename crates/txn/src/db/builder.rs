@@ -18,7 +18,7 @@ use thread_local::ThreadLocal;
 use super::Db;
 use crate::{
     Config, Durability, Error, LogError, Sink,
-    db::{inner::Inner, lifecycle::Lifecycle, stats::Registry},
+    db::{inner::Inner, lifecycle::Lifecycle, stats::Registry, unfinished::tables::programs},
     durability::{
         self, Creation, LogConfig, Observer, Progress,
         storage::{Files, Storage},
@@ -556,6 +556,9 @@ impl Builder {
             has_htm = inner.engine().has_htm(),
             "a database is open"
         );
+        if inner.log.as_ref().is_some_and(|log| !log.has(Mutation::UnfinishedServed)) {
+            inner.lifecycle.begin_unfinished(inner.engine(), programs(&inner.catalog)?);
+        }
         let inner = Arc::new(inner);
         let watch: Weak<dyn Watch> = Arc::downgrade(&inner) as _;
         inner.store.watched_by(watch);

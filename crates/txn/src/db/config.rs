@@ -38,7 +38,7 @@ pub trait Config: Sized + Send + Sync + Debug + 'static {
     /// locks. With `1`, every commit that writes tries one first, for tests and measurements.
     const HTM_FROM: usize = 16;
 
-    /// The deliberate fault, if tests inject one.
+    /// Returns the deliberate fault, if tests inject one.
     #[doc(hidden)]
     #[inline(always)]
     fn fault() -> Option<Mutation> {

@@ -124,7 +124,7 @@ impl<S: Config> Watch for Inner<S> {
     }
 
     fn have_all_ended(&self, turn: u64) -> bool {
-        S::has(Mutation::MemoryCutEarly) || self.quiescence.since(turn, self.engine(), &self.lifecycle, &self.garbage)
+        S::has(Mutation::MemoryCutEarly) || self.quiescence.check(turn, self.engine(), &self.lifecycle, &self.garbage)
     }
 
     fn explain(&self, shortage: &mut Shortage) {

@@ -9,7 +9,7 @@
 //! ```text
 //!  63                                        2 1     0
 //! +-------------------------------------------+-------+
-//! | count (62)                                | state |   0 open, 1 closing, 2 closed
+//! | count (62)                                | state |   0 open, 1 closing, 2 closed, 3 unfinished
 //! +-------------------------------------------+-------+
 //! ```
 //!
@@ -29,6 +29,11 @@
 //! A transaction that has locked nothing has no such fence, unless it opens a snapshot. So a
 //! read-only one that began at that very moment may continue reading after the end: what it reads
 //! no longer changes.
+//!
+//! # Unfinished
+//!
+//! A database whose log has the rest of chopped transactions serves nothing before these are
+//! finished. Only a thread that finishes them is admitted meanwhile, or one that builds an index.
 //!
 //! # Indexes
 //!
@@ -74,6 +79,7 @@ use std::{
 use drtm_htm::{Engine, Line, Waiter, Word, fence_acquire, fence_locked};
 use drtm_kv::ROUND_TURNS;
 
+use super::unfinished::{Admitted, Programs};
 use crate::{
     Conflict, Error,
     model::{bounds::MODEL, sync::Mutex},
@@ -83,6 +89,7 @@ const STATE: u64 = 0b11;
 const OPEN: u64 = 0;
 const CLOSING: u64 = 1;
 const CLOSED: u64 = 2;
+const UNFINISHED: u64 = 3;
 
 /// The increment of the count, which begins with one.
 const CHANGE: u64 = STATE + 1;
@@ -199,12 +206,13 @@ pub(crate) struct Lifecycle {
     /// The word of the database, on a line that is seldom written.
     line: Line,
     slots: Mutex<Vec<Arc<ActiveSlot>>>,
+    programs: Programs,
 }
 
 impl Lifecycle {
     /// Returns the life cycle of an open database.
     pub(crate) fn new<E: Engine>(engine: &E) -> Self {
-        let lifecycle = Self { line: Line::default(), slots: Mutex::default() };
+        let lifecycle = Self { line: Line::default(), slots: Mutex::default(), programs: Programs::default() };
         engine.store(&lifecycle.line[0], CHANGE + OPEN);
         lifecycle
     }
@@ -227,7 +235,70 @@ impl Lifecycle {
     pub(crate) fn admit<E: Engine>(&self, engine: &E, is_active: bool) -> Result<Admission, Error> {
         let now = self.now(engine);
         let state = now.0 & STATE;
-        if state == OPEN || is_active && state == CLOSING { Ok(now) } else { Err(Error::Closed) }
+        if state == OPEN || is_active && state == CLOSING { Ok(now) } else { self.admit_to_finish(now) }
+    }
+
+    /// Admits a transaction of the thread that makes an unfinished database ready.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`], [`ChoppedError::Unfinished`](crate::ChoppedError::Unfinished).
+    #[cold]
+    #[inline(never)]
+    fn admit_to_finish(&self, now: Admission) -> Result<Admission, Error> {
+        if now.0 & STATE != UNFINISHED {
+            return Err(Error::Closed);
+        }
+        self.programs.admit(thread_name()).map(|()| now)
+    }
+
+    /// Admits the opening of a table or an index, which an unfinished database needs, too.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`].
+    pub(crate) fn admit_opening<E: Engine>(&self, engine: &E) -> Result<(), Error> {
+        if [OPEN, UNFINISHED].contains(&(self.now(engine).0 & STATE)) { Ok(()) } else { Err(Error::Closed) }
+    }
+
+    /// Admits transactions of the calling thread, which builds an index, to an unfinished database
+    /// as well. Returns `None` if it is open.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Nested`].
+    pub(crate) fn admit_building<E: Engine>(&self, engine: &E) -> Result<Option<Admitted<'_>>, Error> {
+        let is_unfinished = self.now(engine).0 & STATE == UNFINISHED;
+        is_unfinished.then(|| Admitted::begin(&self.programs, thread_name())).transpose()
+    }
+
+    /// Admits no transaction before these programs have been finished.
+    pub(crate) fn begin_unfinished<E: Engine>(&self, engine: &E, programs: Vec<String>) {
+        if !programs.is_empty() {
+            self.programs.begin(programs);
+            self.advance(engine, OPEN, UNFINISHED);
+        }
+    }
+
+    /// Registers a program: `finish` finishes what it has left, and its transactions are admitted
+    /// meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`ChoppedError::Registered`](crate::ChoppedError::Registered), or the error of `finish`:
+    /// then the program is not registered.
+    #[cfg(all(feature = "chopping", not(feature = "model")))]
+    pub(crate) fn register<E: Engine, R>(
+        &self,
+        engine: &E,
+        program: &str,
+        finish: impl FnOnce() -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let (registered, is_last) = self.programs.register(program, thread_name(), finish)?;
+        if is_last {
+            self.advance(engine, UNFINISHED, OPEN);
+        }
+        Ok(registered)
     }
 
     /// Returns the current word.
@@ -238,7 +309,7 @@ impl Lifecycle {
 
     /// Returns whether no transaction is admitted any more.
     pub(crate) fn is_closed<E: Engine>(&self, engine: &E) -> bool {
-        engine.load(&self.line[0]) & STATE != OPEN
+        [CLOSING, CLOSED].contains(&(engine.load(&self.line[0]) & STATE))
     }
 
     /// Advances the count, so that transactions that were admitted before notice. Returns the new
@@ -292,6 +363,7 @@ impl Lifecycle {
             return Err(Error::InTransaction);
         }
         let until = patience.and_then(|patience| Instant::now().checked_add(patience));
+        self.advance(engine, UNFINISHED, CLOSING);
         for (from, to) in [(OPEN, CLOSING), (CLOSING, CLOSED)] {
             self.advance(engine, from, to);
             self.wait_until_empty(engine, until)?;
@@ -303,7 +375,7 @@ impl Lifecycle {
     fn advance<E: Engine>(&self, engine: &E, from: u64, to: u64) {
         loop {
             let now = engine.load(&self.line[0]);
-            let next = if now & STATE == from { now - from + to } else { now };
+            let next = if now & STATE == from { now & !STATE | to } else { now };
             if engine.compare_exchange(&self.line[0], now, next).is_ok() {
                 break;
             }

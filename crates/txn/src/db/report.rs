@@ -204,7 +204,7 @@ fn resident<E: Engine>(region: &Region<E>) -> Option<u64> {
     region.resident().ok()
 }
 
-/// The model checker's region is no mapping.
+/// Returns `None`: the model checker's region is no mapping.
 #[cfg(feature = "model")]
 fn resident<E: Engine>(_region: &Region<E>) -> Option<u64> {
     None

@@ -118,19 +118,19 @@ fn count(counter: &AtomicU64) {
 impl Counters {
     /// Counts a read-only commit.
     #[inline(always)]
-    pub(crate) fn has_read(&self) {
+    pub(crate) fn count_read(&self) {
         count(&self.read);
     }
 
     /// Counts a commit that has locked its write set, and is about to write.
     #[inline(always)]
-    pub(crate) fn writes<E: Engine>(&self, engine: &E) {
+    pub(crate) fn count_write<E: Engine>(&self, engine: &E) {
         engine.store(&self.written, engine.load_relaxed(&self.written) + 1);
     }
 
     /// Counts a record that is locked, and is about to be taken out of its table.
     #[inline(always)]
-    pub(crate) fn takes_out<E: Engine>(&self, engine: &E) {
+    pub(crate) fn count_taken_out<E: Engine>(&self, engine: &E) {
         engine.store(&self.taken_out, engine.load_relaxed(&self.taken_out) + 1);
     }
 

@@ -261,7 +261,7 @@ impl<E: Engine> Log<E> {
 
     #[inline(always)]
     fn publish<'p>(&'p self, participant: &'p Participant) -> Result<Open<'p, E>, Error> {
-        participant.is_of_this_thread();
+        participant.note_thread();
         let epoch = self.now()?;
         let is_published = self.config.fault != Some(Mutation::EpochNotPublished);
         Ok(participant.open(self.engine(), if is_published { epoch } else { 0 }))

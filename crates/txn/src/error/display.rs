@@ -168,6 +168,7 @@ impl fmt::Display for Error {
             ),
             #[cfg(all(feature = "cluster", not(feature = "model")))]
             Self::Cluster(why) => write!(f, "{why}"),
+            Self::Chopped(why) => write!(f, "{why}"),
             Self::Log(why) => write!(f, "{why}"),
             Self::Engine(why) => write!(f, "{why}"),
         }
@@ -184,6 +185,7 @@ impl std::error::Error for Error {
             Self::Refused { source } => Some(&**source),
             #[cfg(all(feature = "cluster", not(feature = "model")))]
             Self::Cluster(why) => why.source(),
+            Self::Chopped(why) => why.source(),
             Self::Log(why) => why.source(),
             Self::Engine(why) => why.source(),
             _ => None,

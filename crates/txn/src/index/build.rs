@@ -90,7 +90,7 @@ impl<S: Config> Db<S> {
         def: IndexDef<K, C, I, U>,
     ) -> Result<Index<K, C, I, U, O>, Error> {
         let db = &*self.inner;
-        db.lifecycle.admit(db.engine(), false)?;
+        db.lifecycle.admit_opening(db.engine())?;
         let opened = db.catalog.opened(table.database, table.number, || Admission::LATEST)?;
         let (entries, types) = (def.entries(), def.entries().types(Some((opened.number, opened.name.clone()))));
         let entries = if opened.indexes.have(def.name)
@@ -106,6 +106,7 @@ impl<S: Config> Db<S> {
             opened.indexes.check_own(&opened.name)?;
             let entries = db.catalog.open(&db.store, (entries, types), |_, _| Ok(()))?;
             if !opened.indexes.have(def.name) {
+                let _admitted = db.lifecycle.admit_building(db.engine())?;
                 within!(
                     "index",
                     [index = def.name, table = opened.name.get()],
@@ -145,7 +146,7 @@ impl<S: Config> Db<S> {
         let failed = match filled {
             Ok(Ok(now)) => {
                 entries.whole_since.store(first_after(now).number(), SeqCst);
-                listed.is_whole_now();
+                listed.mark_whole();
                 event!(info, index = def.name, table = opened.name.get(), "an index has been made");
                 return Ok(());
             }

@@ -163,7 +163,7 @@ impl Listed {
     }
 
     /// Marks the index as whole: every row has its entries.
-    pub(super) fn is_whole_now(&self) {
+    pub(super) fn mark_whole(&self) {
         self.stage.store(WHOLE, Release);
     }
 }

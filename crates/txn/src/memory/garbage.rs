@@ -97,7 +97,7 @@ impl Queue {
         is_drained.then(|| self.age.fetch_add(1, AcqRel))
     }
 
-    /// Whether no entry of this age is left.
+    /// Returns whether no entry of this age is left.
     pub(crate) fn is_drained_of(&self, age: u64) -> bool {
         self.count(age).load(Acquire) == 0
     }
@@ -119,7 +119,7 @@ impl<'q> NewPast<'q> {
         Self { left, rows: Rows::new(), until: Version::default(), age: 0 }
     }
 
-    /// This one, which has this version now.
+    /// Adds a row, whose present version is `until`.
     pub(crate) fn add(&mut self, at: Handle, until: Version) {
         if self.rows.len() == MOST_ROWS {
             self.leave();

@@ -30,29 +30,29 @@ pub(crate) struct Quiescence {
 }
 
 impl Quiescence {
-    /// For a database whose memory only its own threads know.
+    /// Creates the check of a database whose memory only its own threads know.
     pub(crate) fn of_threads() -> Self {
         Self { is_certain: barrier::register(), asked: Mutex::default() }
     }
 
-    /// For a database whose memory others may know.
+    /// Creates the check of a database whose memory other nodes may know.
     pub(crate) fn of_peers() -> Self {
         Self { is_certain: false, asked: Mutex::default() }
     }
 
-    /// Whether it can be certain.
+    /// Returns whether the check can be certain.
     pub(crate) fn is_certain(&self) -> bool {
         self.is_certain
     }
 
-    /// Whether all has ended that began before a turn.
-    pub(crate) fn since<E: Engine>(&self, turn: u64, engine: &E, lifecycle: &Lifecycle, garbage: &Queue) -> bool {
-        self.is_certain && self.seems_since(turn, engine, lifecycle, garbage)
+    /// Checks whether all has ended that began before a turn.
+    pub(crate) fn check<E: Engine>(&self, turn: u64, engine: &E, lifecycle: &Lifecycle, garbage: &Queue) -> bool {
+        self.is_certain && self.check_seen(turn, engine, lifecycle, garbage)
     }
 
-    /// Like [`since`](Self::since). Where it cannot be certain, it is enough that nothing is seen
-    /// that has not ended.
-    pub(crate) fn seems_since<E: Engine>(&self, turn: u64, engine: &E, lifecycle: &Lifecycle, garbage: &Queue) -> bool {
+    /// Like [`check`](Self::check), but where it cannot be certain, it is enough that nothing is
+    /// seen that has not ended.
+    pub(crate) fn check_seen<E: Engine>(&self, turn: u64, engine: &E, lifecycle: &Lifecycle, garbage: &Queue) -> bool {
         if self.is_certain && !barrier::pass() || !lifecycle.has_passed(engine, turn) {
             return false;
         }
@@ -69,12 +69,12 @@ impl Quiescence {
 mod barrier {
     use rustix::thread::{MembarrierCommand, membarrier};
 
-    /// Lets this process use the barrier. Whether it can.
+    /// Registers this process for the barrier. Returns whether it can use it.
     pub(super) fn register() -> bool {
         membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok() && pass()
     }
 
-    /// Has all processors that run this process pass a barrier.
+    /// Makes all processors that run this process pass a barrier. Returns whether they did.
     pub(super) fn pass() -> bool {
         membarrier(MembarrierCommand::PrivateExpedited).is_ok()
     }
@@ -97,7 +97,7 @@ mod tests {
             Some(Garbage::Past { age, .. }) => garbage.end(age),
             other => panic!("{other:?}"),
         };
-        let has_ended = |turn| quiescence.since(turn, &NoHtm, &lifecycle, &garbage);
+        let has_ended = |turn| quiescence.check(turn, &NoHtm, &lifecycle, &garbage);
         leave();
         let turn = lifecycle.advance_count(&NoHtm);
         assert!(!has_ended(turn), "an entry may refer to the memory");

@@ -42,7 +42,7 @@ pub(crate) fn reap<S: Config>(
     let reaped = if db.ticket.is_held() {
         Reaped::Busy
     } else {
-        opened.storage.reap(worker, key, seen, || counters.takes_out(db.engine()))?
+        opened.storage.reap(worker, key, seen, || counters.count_taken_out(db.engine()))?
     };
     if reaped == Reaped::Busy {
         db.garbage.push(Garbage::Row { table, key: key.into(), seen });
@@ -59,13 +59,13 @@ pub(crate) fn undo_inserts<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engi
     }
 }
 
-/// Whether it is time to try again what could not be taken back.
+/// Returns whether it is time to retry what could not be reclaimed.
 #[inline(always)]
 pub(crate) fn is_to_be_tried<E: Engine>(state: &TxState<E>) -> bool {
     state.session.commits.is_multiple_of(TURN)
 }
 
-/// Now and then tries again what could not be taken back.
+/// Retries what could not be reclaimed, if it is time for that.
 #[inline]
 pub(crate) fn try_again<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), KvError> {
     if is_to_be_tried(state) { try_some(db, state) } else { Ok(()) }
@@ -103,7 +103,7 @@ fn try_each<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>, spent: &mu
             Garbage::Row { table, key, seen } => match db.catalog.get(*table) {
                 Some(opened) => {
                     let TxState { worker, session, .. } = &mut *state;
-                    let going = || session.counters.takes_out(db.engine());
+                    let going = || session.counters.count_taken_out(db.engine());
                     opened.storage.reap(worker, key.as_ref(), *seen, going)? != Reaped::Busy
                 }
                 None => true,
@@ -175,7 +175,7 @@ pub(crate) fn await_spans<S: Config>(db: &Inner<S>) {
 /// Returns whether none is.
 pub(crate) fn await_end<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>, at: u64) -> Result<bool, KvError> {
     let until = Instant::now() + PATIENCE;
-    while !has_ended(db, at) {
+    while !check_ended(db, at) {
         if Instant::now() >= until {
             return Ok(false);
         }
@@ -189,17 +189,17 @@ pub(crate) fn await_end<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>
     Ok(true)
 }
 
-/// Returns whether no operation is left that was admitted before a change of the schema, nor what
+/// Checks whether no operation is left that was admitted before a change of the schema, nor what
 /// it has left behind: older versions among them.
-fn has_ended<S: Config>(db: &Inner<S>, at: u64) -> bool {
-    db.quiescence.seems_since(at, db.engine(), &db.lifecycle, &db.garbage)
+fn check_ended<S: Config>(db: &Inner<S>, at: u64) -> bool {
+    db.quiescence.check_seen(at, db.engine(), &db.lifecycle, &db.garbage)
 }
 
 /// Takes all rows out of a table that was dropped, if no operation that may use it is left. Returns
 /// whether its storage is empty: another table can have it then.
 fn empty<S: Config>(db: &Inner<S>, state: &mut TxState<S::Engine>, table: u16, at: u64) -> Result<bool, KvError> {
     let Some(opened) = db.catalog.get(table) else { return Ok(true) };
-    if !has_ended(db, at) {
+    if !check_ended(db, at) {
         return Ok(false);
     }
     empty_all(db, state, opened)?;

@@ -191,7 +191,7 @@ fn write_string(string: &[u8], bytes: &mut Vec<u8>, last: bool) {
     bytes.extend_from_slice(&[0, 0]);
 }
 
-/// No mask for the word's lowest bytes is needed: parts are shifted in whole.
+/// Shifts a part into a word. The word's lowest bytes need no mask: parts are shifted in whole.
 #[inline(always)]
 fn shift_in(word: u64, value: u64, size: usize) -> u64 {
     if size == 8 { value } else { word << (8 * size) | value }

@@ -221,7 +221,7 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
         let state = self.state();
         let TxState { reads, writes, opacity, holder, .. } = &mut *state;
         let rows = reads.records.len() + reads.buckets.len() + reads.leaves.len() + writes.len();
-        if is_opaque && !db.for_peers && !opacity.may_have_changed(db.engine(), &db.registry, rows) {
+        if is_opaque && !db.for_peers && !opacity.sample(db.engine(), &db.registry, rows) {
             // The earlier reads still hold.
             let records = db.store.records();
             if reads.records.last().is_none_or(|last| records.is_still(*last, *holder)) {
@@ -278,14 +278,14 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
             && self.doomed.get().is_none()
             && self.db.log.is_none()
         {
-            self.state().session.counters.has_read();
-            self.has_committed(thread);
+            self.state().session.counters.count_read();
+            self.end_committed(thread);
             return Ok(());
         }
         self.try_commit_all(thread)
     }
 
-    /// The slow path of [`try_commit`](Self::try_commit), where there is something to do.
+    /// Commits where there is something to do: the slow path of [`try_commit`](Self::try_commit).
     #[inline(never)]
     fn try_commit_all(&mut self, thread: &Thread<S::Engine>) -> Result<(), Error> {
         let db = self.db;
@@ -300,12 +300,12 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
         match committed {
             Ok(()) => match &db.log {
                 None => {
-                    self.has_committed(thread);
+                    self.end_committed(thread);
                     Ok(())
                 }
                 Some(log) => {
                     cold_path();
-                    self.has_committed_to(log, thread)
+                    self.end_logged(log, thread)
                 }
             },
             Err(error) => Err(self.end_with(error, thread)),
@@ -314,7 +314,7 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
 
     /// Ends a transaction that has committed, and waits for the log if its durability demands it.
     #[inline(never)]
-    fn has_committed_to(&mut self, log: &Log<S::Engine>, thread: &Thread<S::Engine>) -> Result<(), Error> {
+    fn end_logged(&mut self, log: &Log<S::Engine>, thread: &Thread<S::Engine>) -> Result<(), Error> {
         let (db, past) = (self.db, self.past());
         let state = self.state();
         let is_closure = !state.session.is_explicit();
@@ -324,7 +324,7 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
             0 => log.depends_on(&state.reads, state.writes.is_empty(), past),
             epoch => Ok(epoch),
         };
-        self.has_committed(thread);
+        self.end_committed(thread);
         if is_closure && db.ticket.is_taken() {
             db.ticket.give_back(db.this_thread());
         }
@@ -360,7 +360,7 @@ impl<'db, S: Config, M: Mode> Exclusive<'db, S, M> {
     }
 
     #[inline(always)]
-    fn has_committed(&mut self, thread: &Thread<S::Engine>) {
+    fn end_committed(&mut self, thread: &Thread<S::Engine>) {
         let Some(mut state) = self.state.take() else { return };
         let db = self.db;
         state.session.commits = state.session.commits.wrapping_add(1);

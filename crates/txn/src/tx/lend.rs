@@ -25,7 +25,7 @@ pub trait Lend<'db, S: Config>: Lender {
         read: impl FnOnce(&mut Exclusive<'db, S, Self::Mode>) -> Result<T, Error>,
     ) -> Result<T, Error>;
 
-    /// Whether a row is copied before a closure is shown it.
+    /// Returns whether a row is copied before a closure is shown it.
     #[doc(hidden)]
     fn copies(&self) -> bool;
 }

@@ -39,9 +39,9 @@ impl Opacity {
         self.changes = None;
     }
 
-    /// Returns whether a change may have been counted since the last sample. If validating this
-    /// many rows is cheaper than sampling, it returns true without a sample.
-    pub(crate) fn may_have_changed<E: Engine>(&mut self, engine: &E, registry: &Registry, rows: usize) -> bool {
+    /// Samples the counts of changes. Returns whether a change may have been counted since the last
+    /// sample. If validating this many rows is cheaper, returns true without a sample.
+    pub(crate) fn sample<E: Engine>(&mut self, engine: &E, registry: &Registry, rows: usize) -> bool {
         // A model has a worker for each transaction, and few rows.
         if !MODEL && rows <= self.workers.len() {
             self.changes = None;
@@ -63,23 +63,23 @@ mod tests {
     fn all_is_validated_only_after_a_commit_that_writes() {
         let (registry, mut opacity) = (Registry::default(), Opacity::default());
         let one = registry.register(&NoHtm);
-        let mut has_changed = || opacity.may_have_changed(&NoHtm, &registry, 100);
+        let mut has_changed = || opacity.sample(&NoHtm, &registry, 100);
         assert!(has_changed(), "nothing is known at first");
         assert!(!has_changed());
-        one.has_read();
+        one.count_read();
         assert!(!has_changed(), "what only reads changes nothing");
-        one.writes(&NoHtm);
+        one.count_write(&NoHtm);
         assert!(has_changed() && !has_changed());
-        one.takes_out(&NoHtm);
+        one.count_taken_out(&NoHtm);
         assert!(has_changed() && !has_changed(), "a record that is gone may have been about to be written");
         // A new worker.
         let two = registry.register(&NoHtm);
-        two.writes(&NoHtm);
+        two.count_write(&NoHtm);
         assert!(has_changed() && !has_changed());
         assert_eq!(registry.sum(&NoHtm).commits, 3);
         opacity.begin();
-        assert!(opacity.may_have_changed(&NoHtm, &registry, 100), "another transaction validates for itself");
-        assert!(opacity.may_have_changed(&NoHtm, &registry, 1), "one row is validated sooner than sampled for");
-        assert!(opacity.may_have_changed(&NoHtm, &registry, 100), "what happened meanwhile is not known");
+        assert!(opacity.sample(&NoHtm, &registry, 100), "another transaction validates for itself");
+        assert!(opacity.sample(&NoHtm, &registry, 1), "one row is validated sooner than sampled for");
+        assert!(opacity.sample(&NoHtm, &registry, 100), "what happened meanwhile is not known");
     }
 }

@@ -101,8 +101,8 @@ impl<S: Config, M: Mode> Exclusive<'_, S, M> {
         Ok(())
     }
 
-    /// The part of [`prefetch`](Self::prefetch) that is compiled once for all types of
-    /// keys.
+    /// Prefetches rows by packed keys: the part of [`prefetch`](Self::prefetch) that is compiled
+    /// once for all types of keys.
     #[inline(never)]
     pub(super) fn prefetch_words<O: Reach>(
         &mut self,

@@ -176,7 +176,7 @@ impl Ticket {
 impl State {
     /// Returns the current holding. Ends it if its time is over.
     fn current(&mut self, ticket: &Ticket) -> Option<&mut Holding> {
-        if self.holding.as_mut().is_some_and(Holding::is_over) {
+        if self.holding.as_mut().is_some_and(Holding::check_over) {
             self.end(ticket);
         }
         self.holding.as_mut()
@@ -197,7 +197,8 @@ impl Holding {
         self.claims_all() || self.claims.contains(&place)
     }
 
-    fn is_over(&mut self) -> bool {
+    /// Checks whether the time is over. A model counts the checks instead.
+    fn check_over(&mut self) -> bool {
         if MODEL {
             self.looks = self.looks.saturating_sub(1);
             return self.looks == 0;

@@ -1,4 +1,4 @@
-//! Transactions of a cluster, on an owner whose names of memory come round.
+//! Transactions of a cluster, on an owner whose counters wrap around.
 
 use std::{
     ops::Range,

@@ -48,19 +48,12 @@ thread_local! {
 
 /// Runs `run` on this thread with a deliberate fault.
 fn with_fault<R>(fault: Mutation, run: impl FnOnce() -> R) -> R {
-    let before = FAULT.replace(Some(fault));
-    let result = run();
-    FAULT.set(before);
-    result
+    drtm_testing::chosen::with(&FAULT, Some(fault), run)
 }
 
 /// Gives another thread the fault of this one.
 fn inherit<R>(run: impl FnOnce() -> R) -> impl FnOnce() -> R {
-    let fault = FAULT.get();
-    move || {
-        FAULT.set(fault);
-        run()
-    }
+    drtm_testing::chosen::inherited(&FAULT, run)
 }
 
 /// A database on a given engine, with the fault of the thread that uses it. A type for each fault

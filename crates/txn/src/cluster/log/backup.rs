@@ -61,7 +61,7 @@ struct Graves {
 }
 
 impl<E: Engine> Backup<E> {
-    /// A backup of owners, with a log if its replicas have tables there.
+    /// Creates a backup of owners, with a log if its replicas have tables there.
     pub(in crate::cluster) fn new(
         store: &Store<E>,
         ring_bytes: u64,
@@ -83,7 +83,7 @@ impl<E: Engine> Backup<E> {
         for (reader, number) in readers.iter_mut().zip(0..) {
             // An earlier worker of this name has ended. What it has left undecided stays where it
             // is.
-            if reader.ring.producer == producer && reader.is_drained(region) {
+            if reader.ring.producer == producer && reader.check_drained(region) {
                 let ring = Arc::clone(&reader.ring);
                 let start = (reader.applied / ring.size + 1) * ring.size;
                 ring.begin(region, start)?;
@@ -138,7 +138,7 @@ impl<E: Engine> Backup<E> {
                     Ok(true) => applied += 1,
                     Ok(false) => break,
                     Err(Corrupt) => {
-                        reader.is_corrupt();
+                        reader.mark_corrupt();
                         break;
                     }
                 }
@@ -230,7 +230,14 @@ impl<E: Engine> Backup<E> {
         }
     }
 
-    /// All rows of an owner whose backup this is, as far as they were applied.
+    /// Returns how many rings of such producers have records that are not applied.
+    pub(in crate::cluster) fn undrained(&self, of: impl Fn(Holder) -> bool) -> u64 {
+        let (mut applier, region) = (self.applier.lock(), self.store.region());
+        let left = applier.readers.iter_mut().filter(|reader| of(reader.ring.producer));
+        left.map(|reader| u64::from(!reader.check_drained(region))).sum()
+    }
+
+    /// Returns all rows of an owner, as far as they were applied. `None` if this is not its backup.
     pub(in crate::cluster) fn rows(&self, owner: NodeId) -> Result<Option<Vec<OwnedRow>>, KvError> {
         let applier = self.applier.lock();
         let Some(replica) = applier.replicas.iter().find(|replica| replica.owner == owner) else { return Ok(None) };

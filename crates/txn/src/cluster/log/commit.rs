@@ -50,7 +50,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let asks: Asks = (0..state.log.pieces.len() as u32).map(Ask::Log).collect();
         self.round(state, Phase::Log, &asks).await?;
         for Logged { ring, settled, .. } in &state.log.records {
-            ring.producer.borrow_mut().has_told(*settled);
+            ring.producer.borrow_mut().note_told(*settled);
         }
         Ok(())
     }
@@ -141,7 +141,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         log.records.push(Logged { node, ring, position, settled, void: void..void + record::HEAD });
     }
 
-    /// How much of a record is written at once.
+    /// Returns how many bytes of a record are written at once, at most.
     fn longest_piece(&self, node: NodeId) -> u64 {
         let capabilities = self.endpoint().capabilities();
         let most = match self.logs_by_verbs(node) {

@@ -23,7 +23,7 @@ impl Default for LogConfig {
 }
 
 impl LogConfig {
-    /// The same with rings of at least so many bytes.
+    /// Sets the size of rings: at least so many bytes.
     pub(in crate::cluster) fn with_rings_of(self, bytes: u64) -> Result<Self, Error> {
         if !(LEAST..=MOST).contains(&bytes) {
             let (must_be, is) = ("from 1 KiB to 1 GiB", format!("{bytes} bytes"));

@@ -28,7 +28,7 @@ impl Outgoing {
         Self { node, incarnation, region, place, producer }
     }
 
-    /// Where bytes of it are.
+    /// Returns the address that is so many bytes into the ring.
     pub(super) fn at(&self, bytes: u64) -> Remote {
         Remote { node: self.node, region: self.region, offset: Offset::new(self.place.at + bytes) }
     }
@@ -65,12 +65,12 @@ impl Drop for Opening<'_> {
 }
 
 impl Rings {
-    /// The ring at a node.
+    /// Returns the ring at a node.
     pub(super) fn at(&self, node: NodeId) -> Option<Rc<Outgoing>> {
         self.slots.borrow().get(usize::from(node.0))?.ring.clone()
     }
 
-    /// All rings.
+    /// Returns all rings.
     pub(super) fn all(&self) -> Vec<Rc<Outgoing>> {
         self.slots.borrow().iter().filter_map(|slot| slot.ring.clone()).collect()
     }
@@ -107,7 +107,7 @@ impl Rings {
         self.sequence.get()
     }
 
-    /// Has backups told of what is settled.
+    /// Wakes the coroutine that tells backups what is settled.
     pub(super) fn wake_sender(&self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();

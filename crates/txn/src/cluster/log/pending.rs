@@ -47,7 +47,7 @@ pub(in crate::cluster) struct Logging {
 }
 
 impl Logging {
-    /// Forgets everything but what was needed.
+    /// Forgets everything but how many bytes each backup's record needed.
     pub(in crate::cluster) fn clear_for_claims(&mut self) {
         debug_assert!(self.reserved.is_empty() && self.records.is_empty(), "it has ended");
         self.pieces.clear();
@@ -60,29 +60,29 @@ impl Logging {
         self.needs.clear();
     }
 
-    /// The node that a piece goes to.
+    /// Returns the node that a piece goes to.
     pub(in crate::cluster) fn node_of_piece(&self, piece: u32) -> NodeId {
         self.records[self.pieces[piece as usize].record as usize].node
     }
 
-    /// The node that has a record.
+    /// Returns the node that a record goes to.
     pub(in crate::cluster) fn node_of_record(&self, record: u32) -> NodeId {
         self.records[record as usize].node
     }
 
-    /// A piece as it is written: the ring's number, the position, and the bytes.
+    /// Returns a piece as it is written: the ring's number, the position, and the bytes.
     pub(in crate::cluster) fn piece(&self, piece: u32) -> (u32, u64, &[u8]) {
         let Piece { record, position, bytes } = &self.pieces[piece as usize];
         (self.records[*record as usize].ring.place.number, *position, &self.bytes[bytes.clone()])
     }
 
-    /// What makes a record void, as it is written.
+    /// Returns the bytes that make a record void, with the ring's number and the position.
     pub(in crate::cluster) fn void(&self, record: u32) -> (u32, u64, &[u8]) {
         let Logged { ring, position, void, .. } = &self.records[record as usize];
         (ring.place.number, *position, &self.bytes[void.clone()])
     }
 
-    /// What a request writes, as words, and where.
+    /// Returns what a request writes: the ring, the position, and the words.
     pub(super) fn words_of(&mut self, ask: Ask) -> (Rc<Outgoing>, u64, &[u64]) {
         let (record, position, bytes) = match ask {
             Ask::Void(record) => {
@@ -93,7 +93,7 @@ impl Logging {
                 let Piece { record, position, bytes } = &self.pieces[piece as usize];
                 (*record, *position, bytes.clone())
             }
-            _ => unreachable!("a request that is none of logs"),
+            _ => unreachable!("only pieces and voids are written to rings"),
         };
         let chunks = self.bytes[bytes].chunks_exact(size_of::<u64>());
         self.words.clear();
@@ -102,8 +102,8 @@ impl Logging {
     }
 
     /// Notes up to where a ring is free, as the answer to a piece says.
-    pub(in crate::cluster) fn has_freed(&self, piece: u32, freed: u64) {
+    pub(in crate::cluster) fn note_freed(&self, piece: u32, freed: u64) {
         let record = &self.records[self.pieces[piece as usize].record as usize];
-        record.ring.producer.borrow_mut().has_freed(freed);
+        record.ring.producer.borrow_mut().note_freed(freed);
     }
 }

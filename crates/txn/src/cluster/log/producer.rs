@@ -34,7 +34,7 @@ pub(super) struct Producer {
 }
 
 impl Producer {
-    /// The producer of a ring of so many bytes, in which nothing is before `tail`.
+    /// Creates the producer of a ring of so many bytes, whose first record will be at `tail`.
     pub(super) fn new(size: u64, tail: u64) -> Self {
         Self { size, head: tail, tail, reserved: 0, open: VecDeque::new(), told: tail }
     }
@@ -68,29 +68,29 @@ impl Producer {
         while self.open.pop_front_if(|open| open.is_settled).is_some() {}
     }
 
-    /// Up to where all records are decided, or void.
+    /// Returns up to where all records are decided, or void.
     pub(super) fn settled(&self) -> u64 {
         self.open.front().map_or(self.tail, |open| open.position)
     }
 
     /// Notes that the backup knows what is settled up to here.
-    pub(super) fn has_told(&mut self, settled: u64) {
+    pub(super) fn note_told(&mut self, settled: u64) {
         self.told = self.told.max(settled);
     }
 
-    /// Whether something is settled of which the backup does not know.
+    /// Returns whether something is settled that the backup was not told.
     pub(super) fn has_news(&self) -> bool {
         self.settled() > self.told
     }
 
     /// Notes up to where the backup has freed the ring, if that can be.
-    pub(super) fn has_freed(&mut self, head: u64) {
+    pub(super) fn note_freed(&mut self, head: u64) {
         if (self.head..=self.settled()).contains(&head) {
             self.head = head;
         }
     }
 
-    /// Whether the backup has applied everything.
+    /// Returns whether the backup has applied everything.
     pub(super) fn is_drained(&self) -> bool {
         self.head == self.tail
     }
@@ -161,10 +161,10 @@ mod tests {
                     Step::Free(at) => {
                         let settled = records.iter().take_while(|record| record.2).count();
                         freed = freed.max(at.index(settled + 1));
-                        producer.has_freed(records.get(freed).map_or(tail, |record| record.0));
+                        producer.note_freed(records.get(freed).map_or(tail, |record| record.0));
                         // What cannot be is not believed.
-                        producer.has_freed(tail + 8);
-                        producer.has_freed(0);
+                        producer.note_freed(tail + 8);
+                        producer.note_freed(0);
                     }
                     _ => {}
                 }

@@ -95,7 +95,7 @@ pub(super) struct Head {
     pub(super) view: u32,
 }
 
-/// How long a record is, with so many participants and so many bytes of their rows.
+/// Returns how long a record is, with so many participants and so many bytes of their rows.
 pub(super) const fn length(participants: usize, redo: usize) -> usize {
     HEAD + participants_bytes(participants) + redo + END
 }
@@ -158,7 +158,7 @@ pub(super) struct Record<'b> {
     pub(super) rows: Option<Rows<'b>>,
 }
 
-/// The participants of a record, and what those of them write of which it has the rows.
+/// The participants of a record, and the writes of those that have rows in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rows<'b> {
     pub(super) participants: &'b [Participant],
@@ -220,7 +220,7 @@ pub(super) fn read(
 }
 
 impl<'b> Rows<'b> {
-    /// What each node writes of which the record has the rows.
+    /// Returns the writes of each participant that has rows in the record.
     pub(super) fn redo(self) -> impl Iterator<Item = Result<(ShardId, Redo<'b>), Damage>> {
         let mut shards = self.participants.iter().filter(|participant| participant.has_rows());
         records(self.redo).map(move |redo| {

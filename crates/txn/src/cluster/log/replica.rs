@@ -69,18 +69,18 @@ impl From<KvError> for NotApplied {
 }
 
 impl<E: Engine> ReplicaTable<E> {
-    /// A table of the backup's database.
+    /// Wraps a table of the backup's database.
     pub(in crate::cluster) fn new(storage: Storage<E>, key_size: usize, id: Option<u16>) -> Self {
         Self { storage, key_size, id }
     }
 
-    /// An empty table of the same shape.
+    /// Creates an empty table of the same shape as another.
     pub(in crate::cluster) fn like(other: &Storage<E>, store: &Store<E>, key_size: usize) -> Result<Self, KvError> {
         let fits = matches!(other, Storage::HashOfWords(_) | Storage::TreeOfWords(_));
         Ok(Self { storage: Storage::create(store, other.is_ordered(), fits, 0, false)?, key_size, id: None })
     }
 
-    /// A key as the storage takes it.
+    /// Returns a key as the storage takes it. `None` if it is not one of the table's.
     fn key<'k>(&self, key: &'k [u8]) -> Option<KeyRef<'k>> {
         KeyRef::of_encoding(key, self.storage.takes(KeyRef::Word(0)).then_some(self.key_size))
     }

@@ -22,16 +22,16 @@ use crate::{
 const PATIENCE: u32 = 256;
 const LONGEST: u32 = 12;
 
-/// The owners that a transaction writes to, by their indexes, and bytes of each one's rows.
+/// The shards that a transaction writes to, in order, and bytes of each one's rows.
 pub(super) type Written = SmallVec<[(ShardId, usize); 4]>;
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
-    /// Whether transactions are logged at all.
+    /// Returns whether owners have backups, so that transactions are logged.
     pub(in crate::cluster) fn has_backups(&self) -> bool {
         self.node.log.backups > 0
     }
 
-    /// The owners that a transaction writes to, in order, and how long their redo records
+    /// Returns the shards that a transaction writes to, in order, and how long their redo records
     /// will be at most.
     pub(super) fn written(&self, state: &State<'e, F::Port>) -> Result<Written, Error> {
         let mut written = Written::new();
@@ -142,7 +142,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
-    /// This worker's ring at a backup, which makes one at the first use.
+    /// Returns this worker's ring at a backup, which makes one at the first use.
     async fn ring_at(&self, node: NodeId) -> Result<Rc<Outgoing>, Error> {
         loop {
             let (mut here, mut region) = (None, Some(self.node.region));

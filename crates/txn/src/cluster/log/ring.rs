@@ -53,7 +53,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// A ring of so many bytes somewhere in a region. It is to be [begun](Self::begin).
+    /// Creates a ring of so many bytes at an offset of a region. It is to be [begun](Self::begin).
     pub(super) fn new(at: Offset, size: u64, producer: Holder) -> Self {
         Self { at, size, producer, is_corrupt: AtomicBool::new(false) }
     }
@@ -70,7 +70,7 @@ impl Ring {
         Ok(&region.array::<1>(self.at + word)?[0])
     }
 
-    /// Up to where it is free.
+    /// Returns up to where the ring is free.
     pub(super) fn freed<E: Engine>(&self, region: &Region<E>) -> Result<u64, Corrupt> {
         if self.is_corrupt.load(Relaxed) {
             return Err(Corrupt);
@@ -115,7 +115,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Where bytes from a position on begin in the ring, and how many there are before its end.
+    /// Returns where bytes from a position on begin in the ring, and how many of them are before
+    /// its end.
     pub(super) fn split(&self, position: u64, length: u64) -> (u64, u64) {
         let offset = position & (self.size - 1);
         (offset, length.min(self.size - offset))
@@ -167,8 +168,8 @@ impl Reader {
         Self { ring, applied: start, walked: start, settled: start, buffer: Vec::new() }
     }
 
-    /// The next record that is settled, if there is one. If all are `believed`, which is a fault,
-    /// the next one that is whole.
+    /// Returns the next record that is settled, or `None`. If all are `believed`, which is a fault,
+    /// returns the next one that is whole.
     pub(super) fn next<E: Engine>(
         &mut self,
         region: &Region<E>,
@@ -221,14 +222,14 @@ impl Reader {
         Ok(true)
     }
 
-    /// Up to where whole records are in the ring.
+    /// Returns up to where whole records are in the ring.
     pub(super) fn end<E: Engine>(&mut self, region: &Region<E>) -> Result<u64, Corrupt> {
         while self.walk(region)? {}
         Ok(self.walked.max(self.applied))
     }
 
-    /// Whether nothing is in the ring.
-    pub(super) fn is_drained<E: Engine>(&mut self, region: &Region<E>) -> bool {
+    /// Walks to the end of the records. Returns whether all of them were applied.
+    pub(super) fn check_drained<E: Engine>(&mut self, region: &Region<E>) -> bool {
         self.end(region).is_ok_and(|end| end == self.applied) && self.settled <= self.applied
     }
 
@@ -239,8 +240,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Says that what is in the ring cannot be.
-    pub(super) fn is_corrupt(&self) {
+    /// Marks the ring as corrupt: nothing is read from it any more.
+    pub(super) fn mark_corrupt(&self) {
         self.ring.is_corrupt.store(true, Relaxed);
     }
 }
@@ -317,7 +318,7 @@ mod tests {
                 match step {
                     Step::Write(bytes) => {
                         let length = encoded(SIZE, 0, 0, &vec![0; bytes]).len() as u64;
-                        producer.has_freed(ring.freed(&region).expect("sound"));
+                        producer.note_freed(ring.freed(&region).expect("sound"));
                         if producer.reserve(length) {
                             let position = producer.begin(length);
                             next += 1;

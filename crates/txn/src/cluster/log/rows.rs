@@ -22,7 +22,7 @@ pub struct OwnedRow {
     pub value: Vec<u8>,
 }
 
-/// All rows of some tables, with their numbers, in order.
+/// Returns all rows of some tables, with the tables' numbers, in order.
 pub(in crate::cluster) fn rows_of<'t, E: Engine>(
     tables: impl Iterator<Item = (u16, &'t Storage<E>)>,
 ) -> Result<Vec<OwnedRow>, KvError> {

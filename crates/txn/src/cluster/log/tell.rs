@@ -33,7 +33,7 @@ const CATCH_UP_PATIENCE: u32 = 10_000;
 const LONGEST: u32 = 12;
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
-    /// Whether a node's rings are written by verbs.
+    /// Returns whether a node's rings are written by verbs.
     pub(in crate::cluster) fn logs_by_verbs(&self, node: NodeId) -> bool {
         self.protocol().log == Form::OneSided && node != self.id()
     }
@@ -52,12 +52,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             self.call::<Settle, _>(node, request, |freed| freed).await?
         };
         let mut producer = ring.producer.borrow_mut();
-        producer.has_told(settled);
-        producer.has_freed(freed);
+        producer.note_told(settled);
+        producer.note_freed(freed);
         Ok(())
     }
 
-    /// Whether the incarnation of a backup is gone that has a ring.
+    /// Returns whether the incarnation of the backup that has a ring is gone.
     pub(super) fn is_gone(&self, ring: &Outgoing) -> bool {
         let Some(incarnation) = ring.incarnation else { return false };
         match self.endpoint().presence(ring.node) {
@@ -90,7 +90,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                     Ok(()) => {}
                     // A ring that refuses is read no more.
                     Err(Error::Cluster(ClusterError::Refused { .. } | ClusterError::Nonsense { .. })) => {
-                        ring.producer.borrow_mut().has_told(settled);
+                        ring.producer.borrow_mut().note_told(settled);
                     }
                     Err(_) => self.endpoint().sleep(AGAIN_AFTER).await,
                 }

@@ -85,7 +85,7 @@ impl TxRequest for Log {
     }
 
     fn answered<P: Port>(state: &mut State<'_, P>, piece: u32, freed: u64) -> Result<(), Error> {
-        state.log.has_freed(piece, freed);
+        state.log.note_freed(piece, freed);
         Ok(())
     }
 }

@@ -1,7 +1,8 @@
-//! What a node says of itself: its name, its clock, its line, and whether its log is durable.
+//! What a node says of itself: its name, its clock, its line, whether its log is durable, and that
+//! it closes.
 
 use drtm_htm::Engine;
-use drtm_rdma::{Cost, Fabric, Port};
+use drtm_rdma::{Cost, Fabric, Incarnation, Port};
 
 use super::{About, Answer, Binds, On, Request, Serving, TxRequest};
 use crate::{
@@ -18,6 +19,8 @@ use crate::{
 messages! {
     /// Introduces a node: what it believes the cluster to be.
     Hello<'a> { version: u32, engine: &'a str, protocol: &'a str, tables: &'a str, view: View, }
+    /// Says that the caller closes, or that all is done there that others had begun.
+    Closes { incarnation: u32, is_done: bool, }
     /// An owner's line: its snapshot number, and its count of changes.
     LineIs { epoch: u64, count: u64, }
 }
@@ -44,9 +47,27 @@ impl Request for Introduce {
         if !is_alike {
             return Err(Refusal::Other);
         }
+        node.closings.meet(caller);
         // The caller may know a newer view.
         node.install(view).map_err(|_| Refusal::Other)?;
         Ok(node.welcome())
+    }
+}
+
+/// Notes that the caller closes, so that nothing is begun there any more; or that all is done.
+pub(in crate::cluster) enum Close {}
+
+impl Request for Close {
+    const NUMBER: u16 = 26;
+    const COST: Option<Cost> = None;
+    const BINDS: Binds = Binds::Nothing;
+    type Body<'a> = Closes;
+    type Reply<'a> = ();
+
+    fn serve<'p, F: Fabric, S: On<F>>(closes: Closes, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
+        let Closes { incarnation, is_done } = closes;
+        at.worker.node.note_closing(at.caller, Incarnation(incarnation), is_done);
+        Ok(())
     }
 }
 
@@ -92,8 +113,8 @@ impl TxRequest for Line {
 
     fn answered<P: Port>(state: &mut State<'_, P>, owner: u32, line: LineIs) -> Result<(), Error> {
         let owner = &mut state.owners[owner as usize];
-        owner.has_count(line.count);
-        owner.has_number(line.epoch, false);
+        owner.note_count(line.count);
+        owner.note_number(line.epoch, false);
         Ok(())
     }
 }
@@ -108,7 +129,7 @@ impl TxRequest for Count {
     fn body<P: Port>(_: &State<'_, P>, _: u32) {}
 
     fn answered<P: Port>(state: &mut State<'_, P>, owner: u32, line: LineIs) -> Result<(), Error> {
-        state.owners[owner as usize].has_count(line.count);
+        state.owners[owner as usize].note_count(line.count);
         Ok(())
     }
 }

@@ -92,7 +92,7 @@ impl TxRequest for Place {
             }
         }
         state.guards.shift(head, &placed.shifts);
-        state.owner(node).has_count(placed.count);
+        state.owner(node).note_count(placed.count);
         Ok(())
     }
 }

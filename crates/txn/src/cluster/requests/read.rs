@@ -203,7 +203,7 @@ impl<P: Port> State<'_, P> {
         }
         // What stays as it is need not be looked at again.
         row.sight = if row.is_final { Sight::Known } else { Sight::Read };
-        self.owner(self.node_at(shard)).has_count(found.count);
+        self.owner(self.node_at(shard)).note_count(found.count);
         Ok(())
     }
 }

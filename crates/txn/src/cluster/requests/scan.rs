@@ -222,7 +222,7 @@ impl TxRequest for Scan {
     fn answered<P: Port>(state: &mut State<'_, P>, number: u32, scanned: Scanned<'_>) -> Result<(), Error> {
         let Span { table, shard, is_final, .. } = state.spans[number as usize];
         let node = state.node_at(shard);
-        state.owner(node).has_count(scanned.count);
+        state.owner(node).note_count(scanned.count);
         if !is_final {
             scanned.passed.iter().for_each(|absence| state.guards.note(state.view.head(shard), *absence));
         }
@@ -236,7 +236,7 @@ impl TxRequest for Scan {
             }
             let row = state.row_of_range(table, key, shard)?;
             let key = state.rows[row as usize].key;
-            state.spans[number as usize].has_read(row, key);
+            state.spans[number as usize].note_read(row, key);
             has_some = true;
             state.rows[row as usize].is_final = is_final;
             // What the transaction writes itself is seen as it writes it. Whether others change it

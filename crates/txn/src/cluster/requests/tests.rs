@@ -49,7 +49,7 @@ fn put(parts: &[Part<'_>]) -> Vec<u8> {
     bytes
 }
 
-/// Messages of each kind, made of a few words.
+/// Returns messages of each kind, made of a few words.
 fn messages([count, at, version, other]: [u64; 4], value: &[u8]) -> Vec<Vec<u8>> {
     let (at, version) = (Handle::from_word(at), Version::from_word(version));
     let absence = Absence::Bucket(BucketVersion::from_words(count, other));

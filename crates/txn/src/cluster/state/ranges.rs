@@ -54,7 +54,7 @@ impl Span {
     }
 
     /// Notes the next row, which has this key.
-    pub(in crate::cluster) fn has_read(&mut self, row: u32, key: ArenaKey) {
+    pub(in crate::cluster) fn note_read(&mut self, row: u32, key: ArenaKey) {
         match self.way {
             Way::Up => self.low = Bound::Excluded(key),
             Way::Down => self.high = Bound::Excluded(key),
@@ -155,12 +155,12 @@ impl<P: Port> State<'_, P> {
     }
 
     /// Notes that the transaction gives a row a value.
-    pub(super) fn has_put(&mut self, row: u32) {
+    pub(super) fn note_put(&mut self, row: u32) {
         self.puts.rows.push(row);
     }
 
-    /// Notes that the transaction gives a row no value any more.
-    pub(super) fn has_not_put(&mut self, row: u32) {
+    /// Forgets that the transaction gives a row a value.
+    pub(super) fn forget_put(&mut self, row: u32) {
         if !self.puts.index.is_empty() {
             let row = &self.rows[row as usize];
             self.puts.index.remove(&(row.table, row.key.in_bytes(&self.arena.keys).into()));

@@ -38,7 +38,7 @@ fn read(state: &mut Local<'_>, span: usize, row: u32) {
     let known = &mut state.rows[row as usize];
     (known.place, known.seen, known.sight) = (Place::At(Handle::from_word(64)), Version::new(4), Sight::Read);
     let key = known.key;
-    state.spans[span].has_read(row, key);
+    state.spans[span].note_read(row, key);
 }
 
 proptest! {
@@ -62,16 +62,16 @@ proptest! {
 #[test]
 fn what_may_have_come_round_is_not_valid() {
     let mut state = state();
-    state.owner(NodeId(1)).has_count(5);
-    state.owner(NodeId(2)).has_count(7);
+    state.owner(NodeId(1)).note_count(5);
+    state.owner(NodeId(2)).note_count(7);
     assert_eq!(state.check_turns(), Ok(()));
-    state.owner(NodeId(1)).has_count(5 + ROUND_TURNS - 1);
+    state.owner(NodeId(1)).note_count(5 + ROUND_TURNS - 1);
     assert_eq!(state.check_turns(), Ok(()));
-    state.owner(NodeId(2)).has_count(7 + ROUND_TURNS);
+    state.owner(NodeId(2)).note_count(7 + ROUND_TURNS);
     assert_eq!(state.check_turns(), Err(Conflict::Validation));
 }
 
-/// What a transaction of so many rows looks at, for each of them.
+/// Returns the steps that a transaction of so many rows takes for each of them.
 fn steps_of_each(rows: u64) -> u64 {
     let (mut state, before) = (state(), STEPS.get());
     let guard = |version| Absence::Bucket(BucketVersion::from_words(64, version));

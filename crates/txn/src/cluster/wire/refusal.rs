@@ -83,7 +83,7 @@ impl Refusal {
         Self::OtherView,
     ];
 
-    /// The refusal of a number.
+    /// Returns the refusal of a number.
     pub(in crate::cluster) fn from_number(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|refusal| *refusal as u32 == number)
     }

@@ -5,6 +5,8 @@ use drtm_rdma::{
     rpc::{Decode, DecodeError, Encode, Reader},
 };
 
+use super::{super::view::NO_VIEW, Refusal};
+
 /// The view of a requester, and which incarnation of a node it has met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cluster) struct Stamp {
@@ -33,9 +35,17 @@ impl Stamp {
     /// Returns whether a node whose own stamp is `now` serves a request with this one.
     pub(in crate::cluster) fn is_served(self, binds: Binds, now: Self) -> bool {
         match binds {
-            Binds::View => self == now,
+            Binds::View => self == now && now.view != NO_VIEW,
             Binds::Incarnation => self.incarnation == now.incarnation,
             Binds::Nothing => true,
+        }
+    }
+
+    /// Returns why a node whose own stamp is `now` refuses a request with this one.
+    pub(in crate::cluster) fn refusal(self, now: Self) -> Refusal {
+        match now.view == NO_VIEW && self.incarnation == now.incarnation {
+            true => Refusal::Closed,
+            false => Refusal::OtherView,
         }
     }
 }

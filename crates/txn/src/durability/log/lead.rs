@@ -216,7 +216,7 @@ impl<E: Engine> Log<E> {
             return Ok(Flushed::Unfinished);
         }
         let took = |participant: &&Arc<Participant>| participant.drain(|buffer| writer.add(buffer));
-        self.pace.has_flushed(participants.iter().filter(took).count() as u64);
+        self.pace.divide(participants.iter().filter(took).count() as u64);
         let written = match writer.write(epoch, self.must_close.load(SeqCst)) {
             Ok(written) => written,
             Err(Unwritten::NoRoom(error)) => return Ok(Flushed::Full(self.refusals.disk_is_full(&error))),

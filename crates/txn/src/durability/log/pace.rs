@@ -53,7 +53,7 @@ impl Pace {
 
     /// Divides what may be pending among so many threads, those that had something pending in the
     /// flush that has just taken it.
-    pub(super) fn has_flushed(&self, threads: u64) {
+    pub(super) fn divide(&self, threads: u64) {
         let calm = if self.is_hurried.swap(false, SeqCst) { 0 } else { self.calm.load(Relaxed).saturating_add(1) };
         self.calm.store(calm, Relaxed);
         self.allowance.store(if calm < CALM { HURRIED / threads.max(1) } else { MOST_PENDING }, Relaxed);
@@ -68,21 +68,21 @@ mod tests {
     fn threads_share_little_while_any_waits_and_have_much_again_later() {
         let pace = Pace::default();
         assert_eq!(pace.allowance(), MOST_PENDING, "no thread has waited");
-        pace.has_flushed(3);
+        pace.divide(3);
         assert_eq!(pace.allowance(), MOST_PENDING);
         pace.hurry();
         assert_eq!(pace.allowance(), HURRIED, "at once");
         for threads in 1..5 {
-            pace.has_flushed(threads);
+            pace.divide(threads);
             assert_eq!(pace.allowance(), HURRIED / threads);
             pace.hurry();
         }
-        pace.has_flushed(0);
+        pace.divide(0);
         for _ in 1..CALM {
             assert_eq!(pace.allowance(), HURRIED);
-            pace.has_flushed(1);
+            pace.divide(1);
         }
-        pace.has_flushed(1);
+        pace.divide(1);
         assert_eq!(pace.allowance(), MOST_PENDING, "none waits any more");
     }
 }

@@ -80,7 +80,7 @@ impl Participant {
     }
 
     /// Records which thread is committing.
-    pub(super) fn is_of_this_thread(&self) {
+    pub(super) fn note_thread(&self) {
         let number = this_thread();
         if self.thread.load(Relaxed) != number {
             let this = thread::current();

@@ -35,7 +35,7 @@ impl Changed {
         self.0[word] |= bit;
     }
 
-    /// Never false for a row that was added.
+    /// Returns whether the row of a hash may have been added. It is true for each that was.
     pub(super) fn may_have(&self, hash: u64) -> bool {
         let (word, bit) = self.place(hash);
         self.0[word] & bit != 0

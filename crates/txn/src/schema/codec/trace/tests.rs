@@ -122,7 +122,7 @@ fn recursive_types_end() {
     assert_eq!(describe::<Endless>(), "Endless as Endless{name:string,next:^Endless,last:?}");
 }
 
-/// Made-up values are tried until one is accepted. Where none is, the rest is not seen.
+/// Tries made-up values until one is accepted. Where none is, the rest is not seen.
 #[test]
 fn types_that_check_their_values_are_seen_as_far_as_they_go() {
     #[derive(Deserialize)]
@@ -170,7 +170,7 @@ fn types_that_check_their_values_are_seen_as_far_as_they_go() {
     assert_eq!(Picky(77).0, 77);
 }
 
-/// What only a format can answer that describes itself cannot be in a table.
+/// Names a type that only a self-describing format can decode: it cannot be in a table.
 #[test]
 fn types_that_take_anything_have_their_name() {
     #[derive(Deserialize)]
@@ -195,7 +195,7 @@ fn names_that_are_no_identifiers_are_quoted() {
     assert_eq!(describe::<Odd>(), r#""a{b:u8}"{"x,y":u8}"#);
 }
 
-/// A long array is seen by one of its parts.
+/// Looks at one part of a long array only.
 #[test]
 fn long_arrays_and_wide_types_are_bounded() {
     struct Long;

@@ -1,0 +1,70 @@
+//! Which nodes a node has met, and which of them close.
+
+use drtm_rdma::{Incarnation, NodeId};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+/// Another node, as this one knows it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// Which of its lives closes, if one does.
+    closes: Option<Incarnation>,
+    /// Whether all is done that others had begun there.
+    is_done: bool,
+}
+
+/// The nodes that a node has met, and which of them close.
+#[derive(Debug, Default)]
+pub(super) struct Closings(Mutex<FxHashMap<NodeId, Known>>);
+
+impl Closings {
+    /// Notes that a node was met.
+    pub(super) fn meet(&self, node: NodeId) {
+        self.0.lock().entry(node).or_default();
+    }
+
+    /// Notes that an incarnation of a node closes. Returns whether that is new.
+    pub(super) fn note(&self, node: NodeId, incarnation: Incarnation, is_done: bool) -> bool {
+        let mut all = self.0.lock();
+        let known = all.entry(node).or_default();
+        let is_new = known.closes != Some(incarnation);
+        *known = Known { closes: Some(incarnation), is_done };
+        is_new
+    }
+
+    /// Returns whether an incarnation of a node closes.
+    pub(super) fn closes(&self, node: NodeId, incarnation: Incarnation) -> bool {
+        self.0.lock().get(&node).is_some_and(|known| known.closes == Some(incarnation))
+    }
+
+    /// Returns whether an incarnation of a node has done all that others had begun there.
+    pub(super) fn is_done(&self, node: NodeId, incarnation: Incarnation) -> bool {
+        let all = self.0.lock();
+        all.get(&node).is_some_and(|known| known.closes == Some(incarnation) && known.is_done)
+    }
+
+    /// Returns the nodes that were met.
+    pub(super) fn nodes(&self) -> Vec<NodeId> {
+        self.0.lock().keys().copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_incarnation_closes_that_has_said_so() {
+        let closings = Closings::default();
+        let (node, [first, second]) = (NodeId(1), [1, 2].map(Incarnation));
+        closings.meet(node);
+        assert!(!closings.closes(node, first));
+        assert!(closings.note(node, first, false));
+        assert!(closings.closes(node, first) && !closings.closes(node, second));
+        assert!(!closings.is_done(node, first));
+        assert!(!closings.note(node, first, true), "it is known");
+        closings.meet(node);
+        assert!(closings.is_done(node, first) && !closings.is_done(node, second));
+        assert_eq!(closings.nodes(), [node]);
+    }
+}
