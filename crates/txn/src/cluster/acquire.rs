@@ -104,7 +104,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let unknown: SmallVec<[u32; 16]> = rows.iter().copied().filter(is_unknown).collect();
         self.find_all(state, phase, &unknown, false).await?;
         let (mut left, mut outcome) = (SmallVec::<[u32; 16]>::from_slice(rows), Ok(()));
-        state.forget_turns();
+        self.begin_round(state);
         for _ in 0..LOOKUPS {
             left.retain(|row| state.rows[*row as usize].sight != Sight::Missed);
             if left.is_empty() {

@@ -90,7 +90,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         rows: &[u32],
     ) -> Result<(), Error> {
         let (verbs, until) = (self.endpoint().during(phase), (state.leases_until, self.leases()));
-        state.forget_turns();
+        self.begin_round(state);
         let leased = {
             let keys = &state.arena.keys;
             let lease = |(number, is_last): (&u32, bool)| {

@@ -91,6 +91,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
+    /// Forgets the turns of owners before a round that reads them: those of an earlier round say
+    /// nothing of what this one finds.
+    pub(super) fn begin_round(&self, state: &mut State<'e, F::Port>) {
+        if !S::has(Mutation::OldTurnsBelieved) {
+            state.forget_turns();
+        }
+    }
+
     /// Notes the words of a node that verbs have read after what they did there. Checks that the
     /// node was in the transaction's view then.
     ///
@@ -103,7 +111,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         node: NodeId,
         Fence { view, turns }: Fence,
     ) -> Result<(), Error> {
-        state.owner(node).note_turns(turns);
+        let owner = state.owner(node);
+        if !(owner.knows_turns() && S::has(Mutation::OldTurnsBelieved)) {
+            owner.note_turns(turns);
+        }
         if view == u64::from(state.view.number()) || S::has(Mutation::ViewNotRead) {
             return Ok(());
         }
@@ -192,7 +203,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     async fn check_all(&self, state: &mut State<'e, F::Port>, phase: Phase, rows: &[u32]) -> Result<(), Error> {
-        state.forget_turns();
+        self.begin_round(state);
         let (verbs, holder) = (self.endpoint().during(phase), state.holder);
         // The rows, and then the fence of each node that has some.
         let last = rows.iter().zip(state.are_last(rows)).filter(|(_, is_last)| *is_last);

@@ -76,6 +76,11 @@ impl Owner {
         self.last = count;
     }
 
+    /// Returns whether verbs have read its turns in this round.
+    pub(super) fn knows_turns(&self) -> bool {
+        self.turns.is_some()
+    }
+
     /// Notes the turns that verbs have read. They only grow.
     pub(super) fn note_turns(&mut self, turns: u64) {
         self.turns = self.turns.max(Some(turns));
