@@ -102,9 +102,8 @@ impl Chart {
         }
         for label in &mut labels {
             let series = &self.series[label.series];
-            let last = series.points.iter().chain(&series.published).filter_map(|point| y.at(point.1));
-            let ours = series.points.iter().rev().find_map(|point| y.at(point.1));
-            label.y = ours.or(last.last()).unwrap_or(bottom);
+            let places = |points: &[(f64, f64)]| points.iter().rev().find_map(|point| y.at(point.1));
+            label.y = places(&series.points).or_else(|| places(&series.published)).unwrap_or(bottom);
         }
         spread(&mut labels, (TOP, bottom));
         for label in &labels {
