@@ -17,7 +17,8 @@
 //!
 //! - [`fabric`]: verbs and messages on every fabric; simulated clusters beside published figures.
 //! - [`htm`]: studies of transactional memory. `whole` runs a whole transaction in one htm
-//!   transaction or under one lock, `footprint` measures what it touches.
+//!   transaction or under one lock, `footprint` measures what it touches; `pieces` does both with
+//!   the pieces of chopped transactions.
 //! - [`kv`]: the memory store beside other maps.
 //! - [`paper`]: the figures of the papers, regenerated beside the published values.
 

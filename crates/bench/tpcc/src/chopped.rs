@@ -104,6 +104,8 @@ const STOCK_LEVEL: Transaction<'static> = Transaction::new(
     ],
 );
 
+const LOADED: &str = "the population has it";
+
 /// A column of numbers of a table.
 type Column<K, R, T> = drtm_txn::Column<K, PodRef<R>, Hash, T>;
 

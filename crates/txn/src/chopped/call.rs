@@ -41,8 +41,8 @@ impl<S: Config, St, L: Code<S, St>> fmt::Debug for Call<S, St, L> {
     }
 }
 
-/// What each piece of a transaction runs within, for studies: an htm transaction that has all of the
-/// piece, say.
+/// What each piece of a transaction runs within, for studies: an htm transaction that has all of
+/// the piece, say.
 #[doc(hidden)]
 pub trait Around {
     /// Runs a piece, by its place among those that were merged, and returns its result. A run that

@@ -1,7 +1,7 @@
 //! Silo, another system, measured beside ours where its program is given.
 //!
-//! The program is `dbtest` of Silo's own release, built with Masstree. It prints five numbers to its
-//! standard output: transactions per second, those that are durable, the latency, that until
+//! The program is `dbtest` of Silo's own release, built with Masstree. It prints five numbers to
+//! its standard output: transactions per second, those that are durable, the latency, that until
 //! durable, and aborts per second.
 
 use std::{fs, path::PathBuf, process::Command, time::Duration};

@@ -9,9 +9,9 @@ use drtm_txn::{
 };
 
 use super::{
+    LOADED,
     notes::Notes,
     seen::{Of, Seen},
-    writers::LOADED,
 };
 use crate::{
     CustomerByName, CustomerChoice, DistrictKey, OrderByCustomer, OrderLine, OrderStatus, StockLevel,

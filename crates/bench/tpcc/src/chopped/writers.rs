@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::{I64, U32, U64};
 
 use super::{
-    Sums,
+    LOADED, Sums,
     notes::Notes,
     readers::number_of,
     seen::{Of, Seen},
@@ -26,8 +26,6 @@ use crate::{
         total,
     },
 };
-
-pub(super) const LOADED: &str = "the population has it";
 
 /// A line of an order.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
