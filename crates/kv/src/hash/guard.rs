@@ -10,7 +10,7 @@ use crate::{GuardChange, PhantomGuard, store::layout::Bits};
 ///
 /// # Example
 ///
-/// See [`KvTable::read`].
+/// See [`KvTable::read`](crate::KvTable::read).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketVersion {
     pub(super) at: Offset,
