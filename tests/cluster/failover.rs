@@ -257,7 +257,7 @@ fn run(case: &Case) -> usize {
     let logs = Arc::new(Mutex::new(logs));
     let rings = Rings { backups: case.backups, bytes: 1 << 14, ..Rings::default() };
     let keys = [2, 5, 12][case.seed as usize % 3];
-    let program = Program { keys, transactions: 20, seed: case.seed, rings, logs: Arc::clone(&logs) };
+    let program = Program { keys, transactions: 20, seed: case.seed, rings, logs: Arc::clone(&logs), restarts: None };
     let survivors = case.survivors().count();
     let run = Arc::new(Run {
         case: case.clone(),

@@ -32,6 +32,7 @@ mod rows;
 mod single;
 mod snapshots;
 mod splits;
+mod stopped;
 mod takeover;
 mod threads;
 mod uncertain;

@@ -10,6 +10,10 @@
 pub enum Mutation {
     /// A reader does not validate a record's version after it has copied the value.
     ReadWithoutVersion,
+    /// A reader copies a value that a peer may be writing: it does not look at the lock before.
+    CopyWithoutLockBefore,
+    /// A reader copies a value that a peer may begin to write: it does not look at the lock after.
+    CopyWithoutLockAfter,
     /// A reader that goes straight to a place does not validate the record's incarnation.
     PlaceWithoutIncarnation,
     /// A reader that goes straight from a slot to its record does not validate the slot.

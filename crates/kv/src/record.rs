@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! word 0   key: the key itself, or a long key's fingerprint (in a tree, its last eight bytes)
-//!      1   state (see `State`)
-//!      2   version (see `Version`)
-//!      3   head: incarnation, length, older version (see `Head`)
+//!      1   head: incarnation, length, older version (see `Head`)
+//!      2   state (see `State`)
+//!      3   version (see `Version`)
 //!      4.. value                                                 of up to 254 bytes, and a short key
 //!
 //!      4   lengths: value (32 bits), key (16 bits above)         otherwise
@@ -14,14 +14,20 @@
 //!     ... checksum (see `checksum`)                             behind the value, in a table that is made for peers
 //! ```
 //!
+//! A record with a checksum begins at a multiple of four words. So its header is within one cache
+//! line, and one READ sees all of it at once. What a peer writes is contiguous: from the version to
+//! the checksum.
+//!
 //! # Reading
 //!
 //! Readers are optimistic: they validate the version. See `read`.
 //!
 //! # Writing
 //!
-//! A record is written under the lock in its state word. The writer marks the version as `writing`,
-//! writes the words, then stores the new version.
+//! A record is written under the lock in its state word. A writer of the owner marks the version as
+//! `writing`, writes the words, then stores the new version. A peer writes version and value at
+//! once, without a mark: a reader of the owner believes no value from under a lock that a peer may
+//! have (see `docs/decisions/0099`).
 //!
 //! Free memory stays locked and marked `writing`, with its incarnation incremented, until its next
 //! use is complete. A thread that still has the old place finds the record busy, or with another
@@ -61,20 +67,22 @@ use crate::{
         value_sink::ValueSink,
     },
     store::{
-        heap::LARGEST,
-        layout::{Head, Place, Version},
+        heap::{ALIGNED, LARGEST},
+        layout::{Head, Place, State, Version},
     },
 };
 
 pub(crate) const KEY: usize = 0;
-pub(crate) const STATE: usize = 1;
-pub(crate) const VERSION: usize = 2;
-pub(crate) const HEAD: usize = 3;
+pub(crate) const HEAD: usize = 1;
+pub(crate) const STATE: usize = 2;
+pub(crate) const VERSION: usize = 3;
 
 /// The number of words before the value or the lengths.
 pub(crate) const HEADER_WORDS: usize = 4;
 
 const _: () = assert!(HEADER_WORDS * 8 <= 32);
+
+const _: () = assert!(HEADER_WORDS == ALIGNED, "the header of a record with a checksum is within a line");
 
 /// The length of the longest value, in bytes.
 pub const MAX_VALUE: usize = 64 << 10;
@@ -162,6 +170,11 @@ impl<'r, E: Engine> Record<'r, E> {
     /// written.
     pub(crate) fn words<K: Keys>(&self) -> Result<usize, OutOfBounds> {
         Ok(self.shape::<K>(self.head())?.words())
+    }
+
+    #[inline(always)]
+    fn state(&self) -> State {
+        State(self.engine().load(&self.header[STATE]))
     }
 
     #[inline(always)]

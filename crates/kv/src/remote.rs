@@ -12,11 +12,11 @@
 //!
 //! # One-sided writes
 //!
-//! A peer writes a record in the same steps as a local writer, each as a WRITE of its own. The
-//! bytes of one WRITE become visible in any order, while WRITEs stay in order. The version is
-//! marked, value and checksum are written, the new version is written, and the lock is released.
-//! All of that is one batch. A reader, local or not, finds the record marked, torn, or consistent;
-//! never wrong.
+//! A peer writes a record by two WRITEs of one batch: version, value and checksum, and then the
+//! state word, which releases the lock. The words of one WRITE become visible in any order, while
+//! WRITEs stay in order. So whatever part of the first is visible, the lock is held until all of it
+//! is. A peer that reads meanwhile finds a wrong checksum, or all of one version. A reader of the
+//! owner does not believe a value from under a peer's lock (see `docs/decisions/0099`).
 //!
 //! # Changing a state word
 //!

@@ -114,6 +114,9 @@ pub enum Mutation {
     EpochNotWritten,
     /// A transaction of a cluster commits although counters may have wrapped around since it read.
     TurnsNotChecked,
+    /// A transaction by verbs takes the turns of an owner that an earlier round has read for those
+    /// of this one.
+    OldTurnsBelieved,
     /// A transaction of a cluster takes a row for unlocked if its lock's outcome is unknown.
     UnknownLocksForgotten,
     /// A transaction of a cluster takes a row for unlocked although its owner was not asked.

@@ -13,14 +13,15 @@
 //! word 0       snapshot number
 //!      1       open snapshots
 //!      2       the number of the view that a node of a cluster is in
-//!      3       how many slots were ever used
-//!      4       the crowd: 0 empty, 1 to be numbered, otherwise the first version that its oldest member does not see
-//!      5..     slots: 0 free, 1 to be numbered, otherwise the first version that the snapshot does not see
+//!      3       turns of the store, each counted before the store's region counts it
+//!      4       how many slots were ever used
+//!      5       the crowd: 0 empty, 1 to be numbered, otherwise the first version that its oldest member does not see
+//!      6..     slots: 0 free, 1 to be numbered, otherwise the first version that the snapshot does not see
 //! ```
 //!
 //! A thread that opens a snapshot writes all of this, and a committing thread then reads all of it.
 //! So it is contiguous, and the first few slots share the line of what precedes them. The first
-//! three words are what peers read with a lock: an owner's *line*.
+//! four words are what peers read with a lock: an owner's *line*.
 //!
 //! # The crowd
 //!
@@ -52,9 +53,10 @@ use crate::{
 const NUMBER: usize = 0;
 const OPEN: usize = 1;
 const VIEW: usize = 2;
-const USED: usize = 3;
-const CROWD: usize = 4;
-const SLOTS: usize = 5;
+const TURNS: usize = 3;
+const USED: usize = 4;
+const CROWD: usize = 5;
+const SLOTS: usize = 6;
 /// The size is whole lines, because the memory behind is used by others.
 const WORDS: usize = (SLOTS + SNAPSHOT_SLOTS).next_multiple_of(LINE_WORDS);
 
@@ -141,7 +143,9 @@ impl Snapshots {
         let opened_at = (0..SNAPSHOT_SLOTS).map(|_| AtomicU64::new(0)).collect();
         let snapshots = Self { at, crowd: Arc::default(), opened_at };
         // Epoch zero belongs to records that hold no row yet.
-        store.region().engine().store(snapshots.number(store)?, 1);
+        let (words, engine) = (snapshots.words(store)?, store.region().engine());
+        engine.store(&words[NUMBER], 1);
+        engine.store(&words[TURNS], engine.load(store.region().turns()));
         Ok(snapshots)
     }
 
@@ -150,8 +154,16 @@ impl Snapshots {
         Ok(store.region().array(self.at)?)
     }
 
-    /// Returns the offset of the snapshot number. The number of open snapshots follows it, and then
-    /// the number of the view.
+    /// Counts a turn of the store, for peers, before the store does.
+    pub(crate) fn turned<E: Engine>(&self, store: &Store<E>) {
+        // They were created in this memory.
+        if let Ok(words) = self.words(store) {
+            store.region().engine().fetch_add(&words[TURNS], 1);
+        }
+    }
+
+    /// Returns the offset of the snapshot number. The number of open snapshots follows it, then the
+    /// number of the view, and then the turns.
     pub(crate) fn line(&self) -> Offset {
         self.at
     }

@@ -1,6 +1,6 @@
 //! Errors of studies, and their exit statuses.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use drtm_report::Failure;
 
@@ -119,6 +119,22 @@ pub enum Error {
     Full {
         /// What is full.
         what: &'static str,
+    },
+
+    /// A file of results could not be used.
+    #[error("{} cannot be used: {why}", path.display())]
+    Results {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        why: String,
+    },
+
+    /// Results have a figure that this version does not make.
+    #[error("there is no figure {figure} in this version: use the version that made the results, or make them again")]
+    Strange {
+        /// The figure.
+        figure: String,
     },
 
     /// A figure does not show what it must.

@@ -17,7 +17,8 @@
 //!
 //! - [`fabric`]: verbs and messages on every fabric; simulated clusters beside published figures.
 //! - [`htm`]: studies of transactional memory. `whole` runs a whole transaction in one htm
-//!   transaction or under one lock, `footprint` measures what it touches.
+//!   transaction or under one lock, `footprint` measures what it touches; `pieces` does both with
+//!   the pieces of chopped transactions.
 //! - [`kv`]: the memory store beside other maps.
 //! - [`paper`]: the figures of the papers, regenerated beside the published values.
 
@@ -29,6 +30,7 @@ mod footprint;
 pub mod htm;
 pub mod kv;
 pub mod paper;
+mod pieces;
 mod whole;
 
 pub use error::Error;

@@ -85,7 +85,7 @@ use places::Places;
 ///     let mut found = peer.find(verbs, key).await?;
 ///     while let Some(Location { record, incarnation, .. }) = found {
 ///         let words = verbs.read(record, 4).await?;
-///         if words[0] == key && words[3] >> 50 == u64::from(incarnation) {
+///         if words[0] == key && words[1] >> 50 == u64::from(incarnation) {
 ///             return Ok(Some(words.to_vec()));
 ///         }
 ///         found = peer.find_again(verbs, key).await?;
@@ -176,6 +176,16 @@ impl<K: Keys> HashPeer<K> {
         self.search(verbs, word).await
     }
 
+    /// Notes that this turn was counted at the table's node. What was cached too long before is not
+    /// used any more.
+    ///
+    /// # Example
+    ///
+    /// See [`Location::is_within`].
+    pub fn note_turns(&self, turn: Turn) {
+        self.turn.raise(turn);
+    }
+
     /// Looks a key up again, after the record at the location that was [found](Self::find) has
     /// turned out to be another's. Ignores cached buckets, and replaces them by those that it
     /// fetches.
@@ -206,7 +216,8 @@ impl<K: Keys> HashPeer<K> {
         let Some(mut bucket) = cache.get(main) else { return Ok(None) };
         for _ in 0..REMEMBERED {
             if let Some(location) = self.slot(&bucket, word) {
-                return Ok(Some(location));
+                // What has come round may be another record's.
+                return Ok(Some(location).filter(|location| location.is_within(self.turn.get())));
             }
             let link = link(&bucket);
             if link == 0 {

@@ -4,17 +4,24 @@
 //! the record. [`Record::try_read`] is the fast path: it reads once, and gives up on anything
 //! unusual. [`Record::read`] is the slow path, which says what was unusual. See
 //! `docs/decisions/0026`.
+//!
+//! A writer of the owner marks the version before it changes the value. A peer does not: it writes
+//! the new version with the value, in any order, under the record's lock. So a reader that copies a
+//! value looks at the lock twice: after it has loaded the version, so that the write of that
+//! version has ended; and after the copy, before it loads the version again, so that the next write
+//! has not begun. A reader that passes locks compares the checksum instead (see
+//! `docs/decisions/0099`).
 
 use std::hint::cold_path;
 
 use drtm_htm::{Engine, fence_acquire};
 use drtm_rdma::{OutOfBounds, words_for};
 
-use super::{Look, Record, STATE};
+use super::{HEADER_WORDS, Look, Record};
 use crate::{
     Handle, Holder, ReadEntry,
     mutation::{self, Mutation},
-    record::{keys::Keys, value_sink::ValueSink},
+    record::{checksum::checksum, keys::Keys, value_sink::ValueSink},
     store::layout::{Head, Place, State, Version},
 };
 
@@ -209,16 +216,30 @@ pub trait See {
     /// of everything that it has read.
     const IS_ALONE: bool = false;
 
-    /// Returns whether the reader sees this version, on the fast path.
+    /// Returns whether the reader sees this version, locked or not, on the fast path.
     #[inline(always)]
-    fn sees_fast<E: Engine>(&self, _record: &Record<'_, E>, _version: Version) -> bool {
+    fn sees_fast(&self, _version: Version) -> bool {
         true
     }
 
-    /// Returns what the reader sees of a record with this version.
+    /// Returns whether the record's lock is not in the way of a reader of this version, which may
+    /// copy the value (`copies`): a peer writes values of records with a checksum under their
+    /// locks, without a mark.
     #[inline(always)]
-    fn visibility_of<E: Engine>(&mut self, record: &Record<'_, E>, version: Version) -> Seen {
-        if self.sees_fast(record, version) { Seen::Now } else { Seen::Locked }
+    fn passes_lock<E: Engine>(&self, record: &Record<'_, E>, (version, head): (Version, Head), copies: bool) -> bool {
+        !copies || !head.is_checked() || !record.state().is_locked() || record.is_sealed(version)
+    }
+
+    /// Returns whether no peer has begun to write the value, behind the copy of it.
+    #[inline(always)]
+    fn is_settled<E: Engine>(&self, record: &Record<'_, E>, seen: (Version, Head)) -> bool {
+        self.passes_lock(record, seen, true)
+    }
+
+    /// Returns what the reader sees of a record with this version and head.
+    #[inline(always)]
+    fn visibility_of<E: Engine>(&mut self, record: &Record<'_, E>, seen: (Version, Head), copies: bool) -> Seen {
+        if self.passes_lock(record, seen, copies) { Seen::Now } else { Seen::Locked }
     }
 
     /// Follows a record's links to older versions.
@@ -252,8 +273,8 @@ impl See for ForHolder {
     type Found = ReadEntry;
 
     #[inline(always)]
-    fn sees_fast<E: Engine>(&self, record: &Record<'_, E>, _version: Version) -> bool {
-        State(record.engine().load_relaxed(&record.header[STATE])).may_be_read_by(self.0)
+    fn passes_lock<E: Engine>(&self, record: &Record<'_, E>, _seen: (Version, Head), _copies: bool) -> bool {
+        record.state().may_be_read_by(self.0)
     }
 }
 
@@ -261,18 +282,34 @@ impl See for AsOf {
     type Found = Past;
 
     #[inline(always)]
-    fn visibility_of<E: Engine>(&mut self, record: &Record<'_, E>, version: Version) -> Seen {
+    fn sees_fast(&self, version: Version) -> bool {
+        self.includes(version)
+    }
+
+    #[inline(always)]
+    fn passes_lock<E: Engine>(&self, record: &Record<'_, E>, _seen: (Version, Head), _copies: bool) -> bool {
+        !record.state().is_locked()
+    }
+
+    #[inline(always)]
+    fn is_settled<E: Engine>(&self, _record: &Record<'_, E>, _seen: (Version, Head)) -> bool {
+        // It has waited for the holder that had the lock when the snapshot was opened. A peer that
+        // has locked the record since knows of the snapshot, and writes by message.
+        true
+    }
+
+    #[inline(always)]
+    fn visibility_of<E: Engine>(
+        &mut self,
+        record: &Record<'_, E>,
+        (version, _head): (Version, Head),
+        _copies: bool,
+    ) -> Seen {
         // A transaction that holds a record with a version that is too new writes a later one.
         if !self.includes(version) {
             return Seen::Older;
         }
-        let state = State(record.engine().load(&record.header[STATE]));
-        if self.must_wait(state, version, record.place.word) { Seen::Locked } else { Seen::Now }
-    }
-
-    #[inline(always)]
-    fn sees_fast<E: Engine>(&self, record: &Record<'_, E>, version: Version) -> bool {
-        self.includes(version) && !State(record.engine().load(&record.header[STATE])).is_locked()
+        if self.must_wait(record.state(), version, record.place.word) { Seen::Locked } else { Seen::Now }
     }
 
     fn read_older<E: Engine>(
@@ -283,6 +320,12 @@ impl See for AsOf {
     ) -> Result<Look<Past>, OutOfBounds> {
         record.read_older(head, self, into)
     }
+}
+
+/// Returns whether a sink takes a value.
+#[inline(always)]
+fn is_wanted<R: ValueSink>(_: &R) -> bool {
+    R::IS_WANTED
 }
 
 /// How a reader identifies the record that it reads.
@@ -369,15 +412,21 @@ impl<E: Engine> Record<'_, E> {
         into: &mut impl ValueSink,
     ) -> Option<(Version, Head)> {
         let version = self.version();
-        if version.is_writing() || version.is_removed() || !view.sees_fast(self, version) {
+        if version.is_writing() || version.is_removed() || !view.sees_fast(version) {
             return None;
         }
-        let head = self.head();
+        let (head, copies) = (self.head(), is_wanted(into));
+        if !view.passes_lock(self, (version, head), copies) && !mutation::includes(Mutation::CopyWithoutLockBefore) {
+            return None;
+        }
         if !identity.is(self, head).ok()? {
             return None;
         }
         self.copy_expected::<K, _>(head, into)?;
         fence_acquire();
+        if copies && !view.is_settled(self, (version, head)) && !mutation::includes(Mutation::CopyWithoutLockAfter) {
+            return None;
+        }
         let is_same = self.version() == version || mutation::includes(Mutation::ReadWithoutVersion);
         is_same.then_some((version, head))
     }
@@ -398,7 +447,8 @@ impl<E: Engine> Record<'_, E> {
             cold_path();
             return Ok(if is_current { Look::Busy } else { Look::Stale });
         }
-        let seen = view.visibility_of(self, version);
+        let copies = is_wanted(into) && !version.is_removed();
+        let mut seen = view.visibility_of(self, (version, head), copies);
         let is_it = match identity.is(self, head) {
             Ok(true) if seen == Seen::Now && !version.is_removed() => {
                 self.shape::<K>(head).and_then(|shape| self.copy_wanted(shape, into)).map(|()| true)
@@ -407,6 +457,9 @@ impl<E: Engine> Record<'_, E> {
         };
         // What was read may be arbitrary, errors included, unless the version is unchanged.
         fence_acquire();
+        if seen == Seen::Now && copies && !view.is_settled(self, (version, head)) {
+            seen = Seen::Locked;
+        }
         if self.version() != version && !mutation::includes(Mutation::ReadWithoutVersion) {
             cold_path();
             return Ok(Look::Busy);
@@ -429,6 +482,21 @@ impl<E: Engine> Record<'_, E> {
             true if !V::FINDS_ABSENT && version.is_removed() => Ok(Look::Absent),
             true => Ok(Look::Found(self.entry(version).into())),
         }
+    }
+
+    /// Returns whether the value, as it is now, has the checksum of this version: for readers that
+    /// pass locks. A value that had it before a copy and has it after was not written meanwhile.
+    #[cold]
+    #[inline(never)]
+    fn is_sealed(&self, version: Version) -> bool {
+        let head = self.head();
+        let Ok(shape) = self.shape_of(head) else { return false };
+        if !shape.is_possible() {
+            return false;
+        }
+        let (mut value, behind) = (Vec::new(), shape.value_words().end - HEADER_WORDS);
+        let (Ok(()), Ok([sum])) = (self.copy_wanted(shape, &mut value), self.body(behind, 1)) else { return false };
+        self.engine().load_relaxed(sum) == checksum(self.key_word(), version, head, shape.lengths_if_any(), &value)
     }
 
     /// Copies as much of the value as the sink takes, on the fast path. `None`: the value has

@@ -8,7 +8,10 @@ use super::{HEADER_WORDS, MAX_VALUE};
 use crate::{
     KvError,
     record::keys::{Bytes, Inline, Keys, MAX_KEY},
-    store::{heap::Class, layout::Head},
+    store::{
+        heap::{ALIGNED, Class},
+        layout::Head,
+    },
 };
 
 /// The layout of a record behind its header, for some lengths.
@@ -131,10 +134,12 @@ impl Shape {
         HEADER_WORDS + self.body_words()
     }
 
-    /// Returns the size class. There always is one, since lengths have been checked.
+    /// Returns the size class. There always is one, since lengths have been checked. Objects of a
+    /// record with a checksum begin at multiples of [`ALIGNED`] words, since their sizes are such.
     #[inline(always)]
     pub(crate) fn class(self) -> Class {
-        Class::of(self.words()).unwrap_or_else(|| unreachable!("lengths are bounded"))
+        let words = if self.checked { self.words().next_multiple_of(ALIGNED) } else { self.words() };
+        Class::of(words).unwrap_or_else(|| unreachable!("lengths are bounded"))
     }
 
     #[inline(always)]
@@ -148,7 +153,8 @@ impl Shape {
         if self.has_lengths() { self.lengths() } else { 0 }
     }
 
-    pub(super) fn lengths(self) -> u64 {
+    /// Returns the word of lengths.
+    pub(crate) fn lengths(self) -> u64 {
         (self.key.unwrap_or(0) as u64) << 32 | self.value as u64
     }
 }

@@ -42,6 +42,12 @@ pub enum RemoteError {
         /// The record.
         at: Remote,
     },
+    /// The key of a write is not that of the record that was locked.
+    #[error("the record that is locked at {at} is another key's; write it with the key that it was locked by")]
+    OtherKey {
+        /// The record.
+        at: Remote,
+    },
     /// A value that is written in place must have the previous value's length.
     #[error("a value of {given} bytes does not fit the record of one of {is}; update it by message, which can move it")]
     OtherLength {

@@ -9,13 +9,13 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use drtm_rdma::{Port, VerbError, Verbs, Words};
+use drtm_rdma::{Port, Remote, VerbError, Verbs, Words};
 
 use super::{
     error::RemoteError,
     image::{Image, LEAST_WORDS, Whole},
 };
-use crate::{Location, Look, Turn, Version, record::keys::Keys, remote::peer::turns_of};
+use crate::{Holder, Location, Look, State, Version, record::keys::Keys};
 
 /// The number of words of a first READ before any record of a table was read: two cache lines.
 const FIRST_GUESS: usize = 16;
@@ -68,39 +68,26 @@ impl<P: Port> Deref for Fetched<'_, P> {
     }
 }
 
-/// Fetches `count` words, and then the turn.
-async fn fetch<'e, P: Port>(
-    verbs: Verbs<'e, P>,
-    at: Location,
-    count: usize,
-) -> Result<(Fetched<'e, P>, Turn), VerbError> {
-    let (most, turns) = (most_words(verbs), turns_of(at.record));
+/// Fetches `count` words.
+async fn fetch<P: Port>(verbs: Verbs<'_, P>, at: Remote, count: usize) -> Result<Fetched<'_, P>, VerbError> {
+    let most = most_words(verbs);
     if count <= most {
-        // Two READs to one node are executed in order.
-        let mut batch = verbs.batch();
-        if let (Ok(words), Ok(turn)) = (batch.read(at.record, count), batch.read(turns, 1)) {
-            batch.ring();
-            return Ok((Fetched::AtOnce(words.await?), Turn(turn.await?[0])));
-        }
-        // The queue had no room for both at once.
-        drop(batch);
-        let words = verbs.read(at.record, count).await?;
-        return Ok((Fetched::AtOnce(words), Turn(verbs.read_word(turns).await?)));
+        return Ok(Fetched::AtOnce(verbs.read(at, count).await?));
     }
     // The pieces are from different moments, as lines are: the checksum covers all of them.
     let mut words = Vec::with_capacity(count);
     while words.len() < count {
-        let piece = verbs.read(at.record + 8 * words.len() as u64, most.min(count - words.len())).await?;
+        let piece = verbs.read(at + 8 * words.len() as u64, most.min(count - words.len())).await?;
         words.extend_from_slice(&piece);
     }
-    Ok((Fetched::InPieces(words), Turn(verbs.read_word(turns).await?)))
+    Ok(Fetched::InPieces(words))
 }
 
 /// The outcome of one read of a record.
 pub(super) enum Looked {
     At(Look<Whole>),
-    /// The fetched words are torn, and have this version.
-    Torn(Version),
+    /// The fetched words are torn, and have this version and state.
+    Torn(Version, State),
 }
 
 /// Reads a record once: first from `fetched`, if that is given, and then as much of the record as
@@ -110,20 +97,21 @@ pub(super) async fn look<K: Keys, P: Port>(
     at: Location,
     key: K::Key<'_>,
     expected: &Expected,
-    fetched: Option<(Words<'_, P>, Turn)>,
+    fetched: Option<Words<'_, P>>,
     value: &mut Vec<u8>,
 ) -> Result<Looked, RemoteError> {
     let mut count = expected.words(verbs);
-    let mut image = fetched.map(|(words, turn)| (Image::of::<K>(&words, at.incarnation, key, value), turn));
+    let mut image = fetched.map(|words| Image::of::<K>(&words, at.incarnation, key, value));
     let mut claimed = None;
     loop {
-        let (seen, turn) = match image.take() {
+        let seen = match image.take() {
             Some(image) => image,
-            None => match fetch(verbs, at, count).await {
-                Ok((words, turn)) => (Image::of::<K>(&words, at.incarnation, key, value), turn),
+            None => match fetch(verbs, at.record, count).await {
+                Ok(words) => Image::of::<K>(&words, at.incarnation, key, value),
                 // The length was wrong, from torn words: there is no record so long.
                 Err(VerbError::OutOfBounds { .. }) if claimed.is_some() => {
-                    (Image::Torn(claimed.unwrap_or_default()), at.since)
+                    let (version, state) = claimed.unwrap_or_default();
+                    Image::Torn(version, state)
                 }
                 // Records near the end of a region may be short. This READ fetches the length.
                 Err(VerbError::OutOfBounds { .. }) if count > LEAST_WORDS => {
@@ -133,28 +121,30 @@ pub(super) async fn look<K: Keys, P: Port>(
                 Err(error) => return Err(error.into()),
             },
         };
-        // It may be another record, whose incarnation has wrapped around to the expected one.
-        if !at.is_within(turn) {
-            return Ok(Looked::At(Look::Stale));
-        }
         return Ok(match seen {
             Image::Whole(whole) => {
                 expected.learn(whole.shape.value_words().end + 1);
                 Looked::At(Look::Found(whole))
             }
-            Image::Longer(words, version) => {
-                (count, claimed) = (words, Some(version));
+            Image::Longer(words, version, state) => {
+                (count, claimed) = (words, Some((version, state)));
                 continue;
             }
             Image::Other => Looked::At(Look::Other),
             Image::Stale => Looked::At(Look::Stale),
             Image::Writing => Looked::At(Look::Busy),
-            Image::Torn(version) => Looked::Torn(version),
+            Image::Torn(version, state) => Looked::Torn(version, state),
         });
     }
 }
 
 /// Distinguishes corruption from repeatedly torn READs.
+///
+/// READs of one version, one after the other, that are torn though each sees the lock free, are not
+/// torn for long. The version was being stored or had been when the first saw it, under a lock that
+/// was free again when the second looked: so all of it had been stored then. If the third is torn,
+/// the next write has begun. Its lock was free again when the fourth looked, so the fifth finds
+/// another version, or the record is corrupt.
 #[derive(Debug, Default)]
 pub(super) struct Suspicion {
     version: Version,
@@ -162,13 +152,15 @@ pub(super) struct Suspicion {
 }
 
 impl Suspicion {
-    /// One READ can be torn by the write that stored a version, and the next by the write that
-    /// replaces it. A third READ finds another version or consistent words, unless no thread writes
-    /// and the words are corrupt.
-    const TIMES: u32 = 3;
+    const TIMES: u32 = 5;
 
     /// Counts a record that looked torn. Returns whether it is corrupt.
-    pub(super) fn is_proven_by(&mut self, version: Version) -> bool {
+    pub(super) fn is_proven_by(&mut self, version: Version, state: State, mine: Option<Holder>) -> bool {
+        if state.holder().is_some_and(|holder| Some(holder) != mine) {
+            // A peer may be writing it, or may have died while it did.
+            self.times = 0;
+            return false;
+        }
         self.times = if self.version == version { self.times + 1 } else { 1 };
         self.version = version;
         self.times >= Self::TIMES

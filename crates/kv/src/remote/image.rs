@@ -25,10 +25,10 @@ pub(super) enum Image {
     Stale,
     /// A record that is being written.
     Writing,
-    /// A torn record. Each word is from a time at which this version was valid, or from later.
-    Torn(Version),
+    /// A torn record, with a version and a state that it had during the READ.
+    Torn(Version, State),
     /// A record that has this many words, of which fewer were fetched.
-    Longer(usize, Version),
+    Longer(usize, Version, State),
 }
 
 /// The header of a record that was fetched consistently.
@@ -46,7 +46,7 @@ impl Image {
     /// value.
     pub(super) fn of<K: Keys>(words: &[u64], incarnation: u16, key: K::Key<'_>, value: &mut Vec<u8>) -> Self {
         let Some(header) = words.first_chunk::<LEAST_WORDS>() else {
-            return Self::Longer(LEAST_WORDS, Version::default());
+            return Self::Longer(LEAST_WORDS, Version::default(), State::FREE);
         };
         let (version, state, head) = (Version(header[VERSION]), State(header[STATE]), Head(header[HEAD]));
         // Incarnations only advance, and this one was complete before its place could be learned.
@@ -63,13 +63,13 @@ impl Image {
         }
         let Ok(shape) = Shape::told::<K, Infallible>(head, || Ok(header[HEADER_WORDS]));
         if !shape.is_possible() {
-            return Self::Torn(version);
+            return Self::Torn(version, state);
         }
         let at = shape.value_words();
-        let Some(sum) = words.get(at.end) else { return Self::Longer(at.end + 1, version) };
+        let Some(sum) = words.get(at.end) else { return Self::Longer(at.end + 1, version, state) };
         copy_bytes(&words[at.clone()], shape.value, value);
         if *sum != checksum(header[KEY], version, head, shape.lengths_if_any(), value) {
-            return Self::Torn(version);
+            return Self::Torn(version, state);
         }
         if header[KEY] != K::word(key) {
             return Self::Stale;
@@ -106,7 +106,7 @@ impl Image {
         copy_bytes(words, length, &mut found);
         match K::from_bytes(&found) {
             Some(other) if K::word(other) == K::word(key) => Self::Other,
-            _ => Self::Torn(whole.version),
+            _ => Self::Torn(whole.version, whole.state),
         }
     }
 }

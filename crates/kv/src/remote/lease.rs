@@ -4,9 +4,8 @@ use drtm_rdma::{Port, Remote, Verbs};
 
 use super::{error::RemoteError, record::RecordPeer};
 use crate::{
-    Head, Leases, Lend, Location, Look, State, Turn, Version, lend,
+    Head, Leases, Lend, Location, Look, State, Version, lend,
     record::{HEAD, STATE, keys::Keys},
-    remote::peer::turns_of,
 };
 
 /// The result of reading a record under a lease.
@@ -20,9 +19,9 @@ pub struct Leased {
     pub version: Version,
     /// The end of the lease: the value does not change before.
     pub end: u64,
-    /// The owner's word, read after the lease was taken, or found to run. `None`: it was not
-    /// wanted, or the queue had no room.
-    pub word: Option<u64>,
+    /// Two words of the owner, read after the lease was taken, or found to run. `None`: they were
+    /// not wanted, or the queue had no room.
+    pub words: Option<[u64; 2]>,
     /// Whether the lease was taken, or found to run, by the first doorbell: no later than anything
     /// posted after that doorbell.
     pub is_prompt: bool,
@@ -35,7 +34,8 @@ impl<K: Keys> RecordPeer<K> {
     ///
     /// The value is valid as long as the time is known to be before the lease's end.
     ///
-    /// Also reads a word of the owner in the same round trip, if one is given.
+    /// Also reads two words of the owner in the same round trip, if the first is given. The record
+    /// is the key's if the location [holds](Location::is_within) in a turn that is read afterwards.
     ///
     /// # Errors
     ///
@@ -79,55 +79,51 @@ impl<K: Keys> RecordPeer<K> {
         location: Location,
         key: K::Key<'_>,
         (until, leases): (u64, Leases),
-        word_at: Option<Remote>,
+        words_at: Option<Remote>,
         value: &mut Vec<u8>,
     ) -> Result<Look<Leased>, RemoteError> {
         self.check_atomicity(verbs)?;
         let (at, to) = (location.record + 8 * STATE as u64, State::leased_until(until));
         let mut from = State::FREE;
-        let (end, fetched, word) = loop {
+        let (end, fetched, more) = loop {
             let mut batch = verbs.batch();
             let swap = batch.compare_swap(at, from.0, to.0);
             let read = batch.read(location.record, self.expected.words(verbs));
-            let turn = batch.read(turns_of(location.record), 1);
-            let word = word_at.map(|at| batch.read(at, 1));
-            let (found, fetched, word) = match (swap, read, turn) {
-                (Ok(swap), Ok(read), Ok(turn)) => {
+            let more = words_at.map(|at| batch.read(at, 2));
+            let (found, fetched, more) = match (swap, read) {
+                (Ok(swap), Ok(read)) => {
                     batch.ring();
-                    let (found, words, turn) = (State(swap.await?), read.await, turn.await);
+                    let (found, fetched) = (State(swap.await?), read.await.ok());
                     // A failed READ does not matter here: what it should have read is read again,
                     // or that fails, too.
-                    let word = match word {
-                        Some(Ok(word)) => word.await.ok().map(|word| word[0]),
+                    let more = match more {
+                        Some(Ok(words)) => words.await.ok().map(|words| [words[0], words[1]]),
                         _ => None,
                     };
-                    match (words, turn) {
-                        (Ok(words), Ok(turn)) => (found, Some((words, Turn(turn[0]))), word),
-                        _ => (found, None, word),
-                    }
+                    (found, fetched, more)
                 }
                 _ => {
                     // The queue had no room for all at once.
-                    drop((batch, word));
+                    drop((batch, more));
                     (State(verbs.compare_swap(at, from.0, to.0).await?), None, None)
                 }
             };
             if found == from {
-                break (until, fetched, word);
+                break (until, fetched, more);
             }
             // Free memory is locked, and stays locked for long.
             let is_gone = |words: &[u64]| Head(words[HEAD]).incarnation() != location.incarnation;
-            if fetched.as_ref().is_some_and(|(words, _)| is_gone(words)) {
+            if fetched.as_ref().is_some_and(|words| is_gone(words)) {
                 return Ok(Look::Stale);
             }
             match lend(found, leases) {
                 Lend::Swap(next) => from = next,
-                Lend::Shared(end) => break (end, fetched, word),
+                Lend::Shared(end) => break (end, fetched, more),
                 Lend::Locked(_) => return Ok(Look::Busy),
             }
         };
         let is_prompt = from == State::FREE && fetched.is_some();
-        let looked = self.look(verbs, location, key, fetched, value).await?;
-        Ok(looked.map(|whole| Leased { version: whole.version, end, word, is_prompt }))
+        let looked = self.look(verbs, location, key, fetched, (None, value)).await?;
+        Ok(looked.map(|whole| Leased { version: whole.version, end, words: more, is_prompt }))
     }
 }

@@ -8,12 +8,11 @@ use super::{
     record::RecordPeer,
 };
 use crate::{
-    Acquire, Head, Holder, Leases, Location, Look, State, Turn, Version, acquire,
+    Acquire, Head, Holder, Leases, Location, Look, State, Version, acquire,
     record::{HEAD, STATE, keys::Keys},
-    remote::peer::turns_of,
 };
 
-/// Two words to be read after the lock was taken.
+/// Words to be read after the lock was taken.
 struct Line {
     at: Option<Remote>,
     is: Option<[u64; LINE]>,
@@ -40,7 +39,7 @@ pub struct RecordLock {
 }
 
 /// The words of a line.
-const LINE: usize = 3;
+const LINE: usize = 4;
 
 /// The words of a line that are being read: in one READ where that cannot tear them, and by one
 /// READ for each, in order, elsewhere.
@@ -57,7 +56,7 @@ impl<'e, P: Port> LineWords<'e, P> {
         if verbs.endpoint().capabilities().reads_at_once(at.offset, LINE) {
             Self::Together(batch.read(at, LINE))
         } else {
-            Self::InTurn([0, 8, 16].map(|word| batch.read(at + word, 1)))
+            Self::InTurn([0, 8, 16, 24].map(|word| batch.read(at + word, 1)))
         }
     }
 
@@ -67,8 +66,12 @@ impl<'e, P: Port> LineWords<'e, P> {
                 let words = words.ok()?.await.ok()?;
                 std::array::from_fn(|word| words[word])
             }
-            Self::InTurn([first, second, third]) => {
-                [first.ok()?.await.ok()?[0], second.ok()?.await.ok()?[0], third.ok()?.await.ok()?[0]]
+            Self::InTurn(words) => {
+                let mut line = [0; LINE];
+                for (word, fetched) in line.iter_mut().zip(words) {
+                    *word = fetched.ok()?.await.ok()?[0];
+                }
+                line
             }
         })
     }
@@ -107,11 +110,14 @@ impl<K: Keys> RecordPeer<K> {
     /// Locks the record for a holder if it is free, with what the holder knows about leases, and
     /// reads its value. It takes one round trip, and waits for no other holder.
     ///
-    /// Also reads three words of the owner in the same round trip: after the lock was taken, and
+    /// Also reads four words of the owner in the same round trip: after the lock was taken, and
     /// none later than the next. They are the lock's [line](RecordLock::line).
     ///
     /// If the record still has the version that the caller has `seen` there, its value is not
     /// fetched again, and `value` is invalid.
+    ///
+    /// The record is the key's if the location [holds](Location::is_within) in a turn that the
+    /// caller reads afterwards.
     ///
     /// # Errors
     ///
@@ -137,13 +143,12 @@ impl<K: Keys> RecordPeer<K> {
         let Line { is: line, is_prompt, .. } = line;
         let locked = |whole| Look::Found(RecordLock { location, key: K::word(key), whole, line, is_prompt });
         if let Some(seen) = seen
-            && let Some((words, turn)) = fetched.take()
-            && location.is_within(turn)
+            && let Some(words) = fetched.take()
             && let Some(whole) = Image::unchanged::<K>(&words, location.incarnation, key, seen)
         {
             return Ok(locked(whole));
         }
-        let looked = self.look(verbs, location, key, fetched, value).await;
+        let looked = self.look(verbs, location, key, fetched, (Some(holder), value)).await;
         let not_it = match looked.map(Look::found) {
             Ok(Ok(whole)) => return Ok(locked(whole)),
             Ok(Err(other)) => Ok(other),
@@ -163,25 +168,24 @@ async fn swap_and_fetch<'e, P: Port>(
     (holder, leases): (Holder, Leases),
     count: usize,
     line: &mut Line,
-) -> Result<Look<Option<(Words<'e, P>, Turn)>>, RemoteError> {
+) -> Result<Look<Option<Words<'e, P>>>, RemoteError> {
     let at = location.record + 8 * STATE as u64;
     let mut seen = State::FREE;
     while let Acquire::Swap(from) = acquire(seen, holder, leases) {
         let mut batch = verbs.batch();
         let swap = batch.compare_swap(at, from.0, holder.word());
         let read = batch.read(location.record, count);
-        let turn = batch.read(turns_of(location.record), 1);
         let line_words = line.at.map(|at| LineWords::post(verbs, &mut batch, at));
         (line.is, line.is_prompt) = (None, false);
-        let (found, words) = match (swap, read, turn) {
-            (Ok(swap), Ok(read), Ok(turn)) => {
+        let (found, words) = match (swap, read) {
+            (Ok(swap), Ok(read)) => {
                 batch.ring();
-                let (found, words, turn) = (State(swap.await?), read.await, turn.await);
+                let (found, words) = (State(swap.await?), read.await);
                 if let Some(words) = line_words {
                     line.is = words.fetched().await;
                 }
                 line.is_prompt = seen == State::FREE;
-                (found, Some(words.and_then(|words| Ok((words, Turn(turn?[0]))))))
+                (found, Some(words))
             }
             _ => {
                 // The queue had no room for all at once.
@@ -204,7 +208,7 @@ async fn swap_and_fetch<'e, P: Port>(
             return Ok(Look::Found(words));
         }
         // Free memory is locked too, and stays locked for long.
-        if words.is_some_and(|(words, _)| Head(words[HEAD]).incarnation() != location.incarnation) {
+        if words.is_some_and(|words| Head(words[HEAD]).incarnation() != location.incarnation) {
             return Ok(Look::Stale);
         }
         seen = found;

@@ -89,9 +89,25 @@ impl Location {
         Handle::of(Place { word: self.record.offset.word(), incarnation: self.incarnation })
     }
 
-    /// Returns whether a record that was found at the location before this turn is the expected
-    /// one.
-    pub(crate) fn is_within(&self, now: Turn) -> bool {
+    /// Returns whether a record that was found at the location before this turn was read is the
+    /// expected one. Otherwise its incarnation may have wrapped around, and the key must be
+    /// [looked up again](crate::HashPeer::find_again).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_kv::{HashPeer, Inline, Location, Turn};
+    ///
+    /// /// Returns whether a record that was read is the key's, by the count of turns that was read
+    /// /// after it.
+    /// fn is_current(peer: &HashPeer<Inline>, location: Location, turns: u64) -> bool {
+    ///     let turn = Turn::from_word(turns);
+    ///     peer.note_turns(turn);
+    ///     location.is_within(turn)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn is_within(&self, now: Turn) -> bool {
         self.since.is_within(now)
     }
 }
@@ -119,11 +135,16 @@ impl KnownTurn {
         Turn(self.turn.load(Relaxed))
     }
 
+    /// Notes that a turn was counted.
+    pub(crate) fn raise(&self, turn: Turn) {
+        self.turn.fetch_max(turn.0, Relaxed);
+    }
+
     /// Fetches the current turn. Returns whether no counter can have wrapped around since the known
     /// one.
     pub(crate) async fn refresh<P: Port>(&self, verbs: Verbs<'_, P>) -> Result<bool, VerbError> {
         let (before, now) = (self.get(), Turn(verbs.read_word(self.word).await?));
-        self.turn.fetch_max(now.0, Relaxed);
+        self.raise(now);
         Ok(before.is_within(now))
     }
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Head, Holder, Location, Look, State, Turn, Version, hash,
-    record::{HEAD, STATE, VERSION, keys::Keys},
+    record::{HEAD, HEADER_WORDS, STATE, VERSION, keys::Keys},
     remote::peer::turns_of,
     store::bounds::{LONGEST, TRIES},
     table::base::{self, FLAGS},
@@ -57,7 +57,7 @@ use crate::{
 ///     let locked = records.lock(verbs, location, 7, me, &mut value, (None, None)).await?;
 ///     let Look::Found(lock) = locked else { panic!("no other thread runs") };
 ///     assert_eq!(lock.version(), read.version);
-///     lock.post_write(verbs, read.version.next(), b"SEVEN")?.await?;
+///     lock.post_write::<Inline, _>(verbs, 7, (read.version.next(), b"SEVEN"))?.await?;
 ///     Ok::<(), Box<dyn std::error::Error>>(())
 /// })?;
 /// let mut value = [0; 5];
@@ -151,6 +151,9 @@ impl<K: Keys> RecordPeer<K> {
     /// one. A lock that was taken or given up meanwhile may or may not be seen. Only
     /// [`check`](Self::check) says that there was none.
     ///
+    /// The record is another table's if the location is too old, which a
+    /// [later turn](Location::is_within) says.
+    ///
     /// # Errors
     ///
     /// When an operation fails, or when the record is corrupt.
@@ -161,18 +164,19 @@ impl<K: Keys> RecordPeer<K> {
         key: K::Key<'_>,
         value: &mut Vec<u8>,
     ) -> Result<Look<Standing>, RemoteError> {
-        let looked = self.look(verbs, location, key, None, value).await?;
+        let looked = self.look(verbs, location, key, None, (None, value)).await?;
         Ok(looked.map(|Whole { version, state, .. }| Standing { version, state }))
     }
 
-    /// Reads the record until it is consistent, at most for a moment.
+    /// Reads the record until it is consistent, at most for a moment. A lock of this holder is no
+    /// reason for a torn one.
     pub(super) async fn look<P: Port>(
         &self,
         verbs: Verbs<'_, P>,
         location: Location,
         key: K::Key<'_>,
-        mut fetched: Option<(Words<'_, P>, Turn)>,
-        value: &mut Vec<u8>,
+        mut fetched: Option<Words<'_, P>>,
+        (holder, value): (Option<Holder>, &mut Vec<u8>),
     ) -> Result<Look<Whole>, RemoteError> {
         let mut suspicion = Suspicion::default();
         for tries in 1..TRIES {
@@ -181,10 +185,10 @@ impl<K: Keys> RecordPeer<K> {
             match looked {
                 Looked::At(Look::Busy) => {}
                 Looked::At(found) => return Ok(found),
-                Looked::Torn(version) if suspicion.is_proven_by(version) => {
+                Looked::Torn(version, state) if suspicion.is_proven_by(version, state, holder) => {
                     return Err(RemoteError::Corrupt { at: location.record });
                 }
-                Looked::Torn(_) => {}
+                Looked::Torn(..) => {}
             }
             for _ in 0..LONGEST.min(1 << tries.min(31)) {
                 verbs.endpoint().yield_now().await;
@@ -194,16 +198,22 @@ impl<K: Keys> RecordPeer<K> {
     }
 
     /// Reads the record's version and state without its value, to validate a version that was read
-    /// before.
+    /// before: by one READ, where a line is fetched at once. The record is the one that was read if
+    /// the location [holds](Location::is_within) in a turn that the caller reads afterwards.
     ///
     /// # Errors
     ///
     /// When an operation fails.
     pub async fn check<P: Port>(&self, verbs: Verbs<'_, P>, location: Location) -> Result<Look<Standing>, RemoteError> {
-        let ([state, version, head], turn) = self.standing(verbs, location).await?;
+        let [state, version, head] = match standing(verbs, location).await? {
+            Some(words) => words,
+            None => match standing_in_turn(verbs, location).await? {
+                Some(words) => words,
+                None => return Ok(Look::Stale),
+            },
+        };
         let version = Version(version);
-        let is_it = Head(head).incarnation() == location.incarnation && location.is_within(turn);
-        Ok(if !is_it || version.is_removed() {
+        Ok(if Head(head).incarnation() != location.incarnation || version.is_removed() {
             Look::Stale
         } else if version.is_writing() {
             Look::Busy
@@ -211,41 +221,42 @@ impl<K: Keys> RecordPeer<K> {
             Look::Found(Standing { version, state: State(state) })
         })
     }
+}
 
-    /// Reads state, version, head and turn, none of them later than the next.
-    ///
-    /// The order matters. A lock that was taken before the version was read is seen. So no
-    /// transaction was about to change a free record of some version. The incarnation is that of
-    /// the version, or later, and so is the turn.
-    async fn standing<P: Port>(&self, verbs: Verbs<'_, P>, location: Location) -> Result<([u64; 3], Turn), VerbError> {
-        const WORDS: [usize; 3] = [STATE, VERSION, HEAD];
-        const { assert!(VERSION == STATE + 1 && HEAD == VERSION + 1) };
-        let (at, turns) = (location.record + 8 * STATE as u64, turns_of(location.record));
-        if verbs.endpoint().capabilities().reads_at_once(at.offset, WORDS.len()) {
-            let mut batch = verbs.batch();
-            if let (Ok(words), Ok(turn)) = (batch.read(at, WORDS.len()), batch.read(turns, 1)) {
-                batch.ring();
-                let words = words.await?;
-                return Ok((std::array::from_fn(|word| words[word]), Turn(turn.await?[0])));
-            }
-            drop(batch);
-            let words = verbs.read(at, WORDS.len()).await?;
-            return Ok((std::array::from_fn(|word| words[word]), Turn(verbs.read_word(turns).await?)));
-        }
-        // They are in different blocks, which one READ fetches in any order. Several READs to one
-        // node stay in order.
-        let mut batch = verbs.batch();
-        let posted = WORDS.map(|word| batch.read(location.record + 8 * word as u64, 1));
-        if let ([Ok(state), Ok(version), Ok(head)], Ok(turn)) = (posted, batch.read(turns, 1)) {
-            batch.ring();
-            return Ok(([state.await?[0], version.await?[0], head.await?[0]], Turn(turn.await?[0])));
-        }
-        drop(batch);
-        // The queue had no room for all at once.
-        let mut words = [0; WORDS.len()];
-        for (word, value) in WORDS.into_iter().zip(&mut words) {
-            *value = verbs.read_word(location.record + 8 * word as u64).await?;
-        }
-        Ok((words, Turn(verbs.read_word(turns).await?)))
+/// What a validation looks at, none of it later than the next.
+///
+/// The order matters. A lock that was taken before the version was read is seen. So no transaction
+/// was about to change a free record of some version. The incarnation is that of the version, or
+/// later.
+const STANDING: [usize; 3] = [STATE, VERSION, HEAD];
+
+/// Reads the words of [`STANDING`] in one doorbell, before anything that is posted later. `None`:
+/// the queue had no room.
+async fn standing<P: Port>(verbs: Verbs<'_, P>, location: Location) -> Result<Option<[u64; 3]>, VerbError> {
+    const FIRST: usize = HEAD;
+    const { assert!(FIRST < STATE && FIRST < VERSION, "the words from the first on have all of them") };
+    let word = |word: usize| location.record + 8 * word as u64;
+    let mut batch = verbs.batch();
+    if verbs.endpoint().capabilities().reads_at_once(word(FIRST).offset, HEADER_WORDS - FIRST) {
+        let Ok(words) = batch.read(word(FIRST), HEADER_WORDS - FIRST) else { return Ok(None) };
+        batch.ring();
+        let words = words.await?;
+        return Ok(Some(STANDING.map(|word| words[word - FIRST])));
     }
+    // One READ fetches them in any order. Several READs to one node stay in order.
+    let posted = STANDING.map(|at| batch.read(word(at), 1));
+    let [Ok(state), Ok(version), Ok(head)] = posted else { return Ok(None) };
+    batch.ring();
+    Ok(Some([state.await?[0], version.await?[0], head.await?[0]]))
+}
+
+/// Reads the words one after the other, where the queue had no room for all at once, and then the
+/// turn: what the caller reads may have been posted before. `None`: the location is outdated.
+async fn standing_in_turn<P: Port>(verbs: Verbs<'_, P>, location: Location) -> Result<Option<[u64; 3]>, VerbError> {
+    let mut words = [0; STANDING.len()];
+    for (word, value) in STANDING.into_iter().zip(&mut words) {
+        *value = verbs.read_word(location.record + 8 * word as u64).await?;
+    }
+    let turn = Turn(verbs.read_word(turns_of(location.record)).await?);
+    Ok(location.is_within(turn).then_some(words))
 }

@@ -28,14 +28,16 @@ use crate::{
     },
 };
 
-/// Sizes of objects, in words: every size up to 32, then each an eighth larger than the one before.
+/// Sizes of objects, in words: every size up to 32, then multiples of four, as large as wastes an
+/// eighth at most.
 const CLASSES: [u32; COUNT] = {
     let mut classes = [0; COUNT];
     let mut class = 0;
     let mut words = SMALLEST;
     while class < COUNT {
         classes[class] = words;
-        words += if words < EVERY { 1 } else { words / 8 };
+        let least = words + 1;
+        words = if words < EVERY { least } else { (least + least / 8 + 1) / ALIGNED as u32 * ALIGNED as u32 };
         class += 1;
     }
     classes
@@ -44,6 +46,11 @@ const CLASSES: [u32; COUNT] = {
 const COUNT: usize = 78;
 const SMALLEST: u32 = 4;
 const EVERY: u32 = 32;
+
+/// The words at a multiple of which an object begins whose size is such a multiple: half a line.
+pub(crate) const ALIGNED: usize = 4;
+
+const _: () = assert!(LINE_WORDS.is_multiple_of(ALIGNED));
 
 /// Words in the largest object.
 pub(crate) const LARGEST: usize = CLASSES[COUNT - 1] as usize;

@@ -58,6 +58,16 @@ pub const ROUND_TURNS: u64 = 3;
 pub struct Turn(pub(crate) u64);
 
 impl Turn {
+    /// Makes the turn from the count that a peer has read.
+    ///
+    /// # Example
+    ///
+    /// See [`Location::is_within`](crate::Location::is_within).
+    #[must_use]
+    pub const fn from_word(turns: u64) -> Self {
+        Self(turns)
+    }
+
     /// Returns the current turn of a region.
     #[inline(always)]
     pub(crate) fn of<E: Engine>(region: &Region<E>) -> Self {

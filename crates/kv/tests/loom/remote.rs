@@ -7,7 +7,10 @@
 use std::sync::Arc;
 
 use drtm_htm::NoHtm;
-use drtm_kv::{HashConfig, HashPeer, HashTable, Holder, Inline, KvTable, Leases, Location, Look, RecordPeer, Store};
+use drtm_kv::{
+    HashConfig, HashPeer, HashTable, Holder, Inline, KvTable, Leases, Location, Look, Mutation, RecordPeer, Store,
+    mutated,
+};
 use drtm_rdma::{
     Buffers, Endpoint, Fabric, LocalConfig, LocalFabric, LocalPort, NodeId, Phase, Region, Remote, Tearing, block_on,
 };
@@ -105,7 +108,8 @@ impl World {
             let locked = self.records.lock(verbs, self.location, KEY, name, &mut found, (None, None)).await;
             let Look::Found(lock) = locked.expect("sound") else { return false };
             let added = value(number_of(&found) + 10);
-            let written = lock.post_write(verbs, lock.version().next(), &added).expect("of the same length");
+            let written =
+                lock.post_write::<Inline, _>(verbs, KEY, (lock.version().next(), &added)).expect("of the same length");
             written.await.expect("the owner is there");
             true
         })
@@ -162,6 +166,18 @@ fn the_owner_reads_what_a_peer_has_written() {
         assert_eq!(world.read(), Some((11, 2)));
         assert_eq!(world.local().get(), 11);
     });
+}
+
+#[test]
+#[should_panic(expected = "a torn value")]
+fn mutation_without_looking_at_the_lock_before_a_torn_value_is_found() {
+    mutated(Mutation::CopyWithoutLockBefore, the_owner_reads_what_a_peer_has_written);
+}
+
+#[test]
+#[should_panic(expected = "a torn value")]
+fn mutation_without_looking_at_the_lock_after_a_torn_value_is_found() {
+    mutated(Mutation::CopyWithoutLockAfter, the_owner_reads_what_a_peer_has_written);
 }
 
 #[test]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use drtm_htm::NoHtm;
 use drtm_kv::{
     BucketCache, HashConfig, HashPeer, HashTable, Holder, Inline, KvTable, Leases, Location, Look, RecordPeer, Store,
-    Worker,
+    Turn, Worker,
 };
 use drtm_rdma::{
-    Endpoint, Fabric, LocalConfig, LocalFabric, LocalPort, NodeId, Offset, Phase, Region, RegionId, Remote, Verbs,
-    block_on,
+    Endpoint, Fabric, LocalConfig, LocalFabric, LocalPort, NodeId, Offset, Phase, Region, RegionId, Remote, TURNS_AT,
+    Verbs, block_on,
 };
 
 use crate::{ROUND, case};
@@ -55,16 +55,21 @@ impl Nodes {
     }
 }
 
-/// Asserts that a peer cannot do any harm with a stale location.
-async fn can_do_no_harm(verbs: Verbs<'_, LocalPort<NoHtm>>, records: &RecordPeer<Inline>, location: Location) {
+/// Asserts that a peer that finds another table's record at a stale location is told so by the turn
+/// that it reads afterwards.
+async fn is_told(verbs: Verbs<'_, LocalPort<NoHtm>>, records: &RecordPeer<Inline>, location: Location, at: Remote) {
+    let turn = async || Turn::from_word(verbs.read_word(at).await.expect("in bounds"));
     let mut value = Vec::new();
     let read = records.read(verbs, location, 7, &mut value).await.expect("sound");
-    assert_eq!(read, Look::Stale, "wrong: {value:?} of another table");
+    assert!(matches!(read, Look::Found(_)) && value == [2; 8], "this tests nothing: {read:?}");
     let checked = records.check(verbs, location).await.expect("sound");
-    assert_eq!(checked, Look::Stale, "wrong: another table's record is taken for it");
+    assert!(matches!(checked, Look::Found(_)), "this tests nothing: {checked:?}");
+    assert!(!location.is_within(turn().await), "wrong: another table's record is taken for it");
     let me = Holder::new(0, 0, 1, 0);
     let locked = records.lock(verbs, location, 7, (me, Leases::None), &mut value, (None, None)).await.expect("sound");
-    assert!(matches!(locked, Look::Stale), "wrong: {locked:?} of another table");
+    assert!(matches!(locked, Look::Found(_)), "this tests nothing: {locked:?}");
+    assert!(!location.is_within(turn().await), "wrong: another table's record is taken for it");
+    location.unlock(verbs, me).await.expect("in bounds");
 }
 
 case! {
@@ -81,10 +86,13 @@ case! {
             let records = RecordPeer::<Inline>::open(verbs, at).await.expect("the table");
             let location = lookup.find(verbs, 7).await.expect("sound").expect("it is there");
             nodes.turn_round(&mut worker);
-            can_do_no_harm(verbs, &records, location).await;
-            // The cached bucket is as old.
+            let turns = nodes.at(TURNS_AT);
+            is_told(verbs, &records, location, turns).await;
+            // The cached bucket is as old. Once the turn is known, it is not used.
             let remembered = lookup.find(verbs, 7).await.expect("sound").expect("it is remembered");
-            can_do_no_harm(verbs, &records, remembered).await;
+            is_told(verbs, &records, remembered, turns).await;
+            lookup.note_turns(nodes.store.turn());
+            assert_eq!(lookup.find(verbs, 7).await.expect("sound"), None, "wrong: it was found in the cache");
             assert_eq!(lookup.find_again(verbs, 7).await.expect("sound"), None);
             // Nothing is left locked, and the present record is found.
             nodes.tables[1].impatient().update(&mut worker, 7, &[3; 8]).expect("free").expect("it is there");

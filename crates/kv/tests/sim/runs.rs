@@ -88,7 +88,7 @@ async fn one_turn(
             match lock_record(&peer.records, verbs, location, key, me, &mut value).await {
                 Ok(Look::Found(lock)) => {
                     assert!(stamp_of(&value).is_some(), "a torn value of key {key}");
-                    return write_record(verbs, &lock, &stamped(turn, WORDS)).await.is_ok();
+                    return write_record(&peer.records, verbs, &lock, key, &stamped(turn, WORDS)).await.is_ok();
                 }
                 Ok(_) => {}
                 Err(_) => return false,

@@ -18,9 +18,9 @@ use crate::{
 const WORDS: usize = 48;
 
 /// The words of a record's header.
-const STATE: usize = 1;
-const VERSION: usize = 2;
-const HEAD: usize = 3;
+const HEAD: usize = 1;
+const STATE: usize = 2;
+const VERSION: usize = 3;
 const LENGTHS: usize = 4;
 
 type Image = [u64; WORDS];

@@ -118,8 +118,8 @@ impl<E: Engine> World<E> {
     /// The second half: REMOTE_WRITE_BACK. A lease is not released.
     fn finish(&self) {
         let Some(lock) = self.lock.lock().expect("no panic").take() else { return };
-        self.elsewhere(async |verbs, _| {
-            write_record(verbs, &lock, b"new").await.expect("it is locked");
+        self.elsewhere(async |verbs, records| {
+            write_record(&records, verbs, &lock, 7, b"new").await.expect("it is locked");
         });
     }
 

@@ -120,14 +120,16 @@ pub(crate) async fn lock_record<K: Keys, P: Port>(
 }
 
 /// Writes the next version of a record that is locked, which unlocks it. Returns that version.
-pub(crate) async fn write_record<P: Port>(
+pub(crate) async fn write_record<K: Keys, P: Port>(
+    _of: &RecordPeer<K>,
     verbs: Verbs<'_, P>,
     lock: &RecordLock,
+    key: K::Key<'_>,
     value: &[u8],
 ) -> Result<Version, RemoteError> {
     let version = lock.version().next();
     let posted = loop {
-        match lock.post_write(verbs, version, value) {
+        match lock.post_write::<K, _>(verbs, key, (version, value)) {
             Err(RemoteError::Verb(VerbError::QueueFull { .. } | VerbError::BuffersExhausted { .. })) => {
                 verbs.endpoint().yield_now().await;
             }
@@ -140,7 +142,7 @@ pub(crate) async fn write_record<P: Port>(
 
 /// Unlocks a record that a holder has locked, and leaves it unchanged.
 pub(crate) async fn unlock_record<P: Port>(verbs: Verbs<'_, P>, location: Location, holder: Holder) {
-    let found = verbs.compare_swap(location.record + 8, state_word(holder), 0).await.expect("in bounds");
+    let found = verbs.compare_swap(location.record + 16, state_word(holder), 0).await.expect("in bounds");
     assert_eq!(found, state_word(holder), "it was its own");
 }
 
@@ -202,7 +204,7 @@ pub(crate) enum Seen {
 pub(crate) async fn read<P: Port>(verbs: Verbs<'_, P>, location: Location, key: u64) -> Seen {
     loop {
         let before = header(verbs, location).await;
-        let [found, _, version, head] = before;
+        let [found, head, _, version] = before;
         // If stale, it may be another record's longer value.
         let length = (head >> 42 & 0xFF).min(64) as usize;
         let body = location.record + 8 * HEADER as u64;
@@ -227,7 +229,7 @@ pub(crate) async fn read<P: Port>(verbs: Verbs<'_, P>, location: Location, key: 
 /// Reads a record's header without its state. It may span two lines, so it is read word by word.
 async fn header<P: Port>(verbs: Verbs<'_, P>, location: Location) -> [u64; HEADER] {
     let mut words = [0; HEADER];
-    for word in [0, 2, 3] {
+    for word in [0, 1, 3] {
         words[word] = verbs.read_word(location.record + 8 * word as u64).await.expect("in bounds");
     }
     words

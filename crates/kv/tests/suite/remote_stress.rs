@@ -125,7 +125,8 @@ async fn reads_and_writes(
             continue;
         }
         let stamp = history.new_stamp();
-        let version = write_record(verbs, &lock, &stamped(stamp, WORDS)).await.expect("of the same length");
+        let version =
+            write_record(&peer.records, verbs, &lock, key, &stamped(stamp, WORDS)).await.expect("of the same length");
         history.has_written(key, version, stamp);
     }
 }
@@ -251,8 +252,8 @@ async fn lock_account(
     Some((lock, stamp_of(&value).expect("a whole balance")))
 }
 
-async fn pay(verbs: Verbs<'_, PortOf>, lock: &RecordLock, balance: u64) {
-    write_record(verbs, lock, &stamped(balance, WORDS)).await.expect("of the same length");
+async fn pay(verbs: Verbs<'_, PortOf>, peer: &Peer<Inline>, (account, lock): (u64, &RecordLock), balance: u64) {
+    write_record(&peer.records, verbs, lock, account, &stamped(balance, WORDS)).await.expect("of the same length");
 }
 
 /// Moves money between accounts with both locked. Returns the number of transfers.
@@ -270,8 +271,8 @@ async fn transfers(verbs: Verbs<'_, PortOf>, peer: &Peer<Inline>, me: Holder, se
             continue;
         };
         let amount = random.u64(0..=has.min(100));
-        pay(verbs, &paying, has - amount).await;
-        pay(verbs, &paid, had + amount).await;
+        pay(verbs, peer, (from, &paying), has - amount).await;
+        pay(verbs, peer, (to, &paid), had + amount).await;
         done += 1;
     }
     done
@@ -322,7 +323,7 @@ async fn read_carelessly(verbs: Verbs<'_, PortOf>, peer: &Peer<Inline>) -> Optio
     let location = peer.find(verbs, 0).await;
     // Header, lengths, value.
     let words = verbs.read(location.record, 5 + WORDS).await.expect("in bounds");
-    let is_writing = words[2] & 1 != 0;
+    let is_writing = words[3] & 1 != 0;
     let value = &words[5..];
     (!is_writing && value.iter().any(|word| *word != value[0])).then(|| value.to_vec())
 }

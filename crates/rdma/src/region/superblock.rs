@@ -35,7 +35,7 @@ pub(super) const BYTES: u64 = 8 * WORDS as u64;
 pub const ROOTS: usize = TURNS - FIRST_ROOT;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"drtm-reg");
-const FORMAT: u64 = 5;
+const FORMAT: u64 = 6;
 
 const CHECKSUM: usize = 3;
 const ALLOCATED: usize = 4;

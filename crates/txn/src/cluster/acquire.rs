@@ -16,7 +16,7 @@ use super::{
     ClusterError, ClusterTx, Form,
     ask::Ask,
     coordinator::Coordinator,
-    peers::{Locked, all},
+    peers::{Fence, Locked, all},
     round::keep_first,
     state::{Hold, Intent, Op, Place, Row, Sight, State},
 };
@@ -104,10 +104,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         let unknown: SmallVec<[u32; 16]> = rows.iter().copied().filter(is_unknown).collect();
         self.find_all(state, phase, &unknown, false).await?;
         let (mut left, mut outcome) = (SmallVec::<[u32; 16]>::from_slice(rows), Ok(()));
+        self.begin_round(state);
         for _ in 0..LOOKUPS {
             left.retain(|row| state.rows[*row as usize].sight != Sight::Missed);
             if left.is_empty() {
-                return outcome;
+                break;
             }
             let locked = self.lock_each(state, phase, &left).await;
             let (mut moved, mut taken) = (SmallVec::<[u32; 16]>::new(), SmallVec::<[u32; 16]>::new());
@@ -118,10 +119,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                     moved.push(*row);
                     continue;
                 }
-                let view = locked.as_ref().ok().and_then(|locked| Some(locked.line?[2]));
+                let fence = locked.as_ref().ok().and_then(|locked| {
+                    let [.., view, turns] = locked.line?;
+                    Some(Fence { view, turns })
+                });
                 let mut swapped = state.note_swapped(*row, locked, S::has(Mutation::SnapshotsOverwritten));
-                if let (Ok(()), Some(view)) = (&swapped, view) {
-                    swapped = self.check_view_of(state, state.node_of(*row), view);
+                if let (Ok(()), Some(fence)) = (&swapped, fence) {
+                    let node = state.node_of(*row);
+                    swapped = self.note_fence_of(state, node, fence);
                 }
                 state.blame(Some(*row), &swapped);
                 keep_first(&mut outcome, swapped);
@@ -129,13 +134,17 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             }
             // When the lines of all owners are known.
             taken.iter().for_each(|row| keep_first(&mut outcome, state.check_next_version(*row)));
-            if moved.is_empty() {
-                return outcome;
-            }
-            self.find_all(state, phase, &moved, true).await?;
             left = moved;
+            if left.is_empty() {
+                break;
+            }
+            self.find_all(state, phase, &left, true).await?;
         }
-        outcome.and(Err(Conflict::Moved.into()))
+        outcome?;
+        if !left.is_empty() {
+            return Err(Conflict::Moved.into());
+        }
+        self.check_locations(state, phase, rows).await
     }
 
     /// Locks rows, all at the same time. With the last one of each owner comes the owner's line,
@@ -260,7 +269,7 @@ impl<P: Port> State<'_, P> {
             })?;
             row.value = Some(range);
         }
-        if let Some([epoch, open, _]) = line {
+        if let Some([epoch, open, ..]) = line {
             self.owner(node).note_number(epoch, open == 0 || overwrites);
         }
         self.note_locked(number, hold, before)

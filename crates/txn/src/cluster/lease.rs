@@ -6,7 +6,7 @@ use drtm_rdma::{Fabric, Phase, Port, Verbs};
 use super::{
     ClusterError, Form,
     coordinator::Coordinator,
-    peers::{Glimpse, Peer, TablePeer, all, at, not_found, one_sided},
+    peers::{Fence, Glimpse, Peer, TablePeer, all, at, not_found, one_sided},
     round::keep_first,
     state::{Place, Row, Sight, State},
 };
@@ -28,8 +28,8 @@ impl Peer {
     }
 
     /// Looks a row up, leases it until a time, or shares the lease that it has, and reads it.
-    /// Returns the lease's end, too, and the number of the owner's view after that, if it is the
-    /// last lease of its round there, or is taken late.
+    /// Returns the lease's end, too, and the owner's fence after that, if it is the last lease of its
+    /// round there, or is taken late.
     async fn lease<P: Port>(
         &self,
         verbs: Verbs<'_, P>,
@@ -38,21 +38,21 @@ impl Peer {
         until: (u64, Leases),
         is_last: bool,
         is_dead: impl Fn(Holder) -> bool,
-    ) -> Result<(Glimpse, u64, Option<u64>), Error> {
+    ) -> Result<(Glimpse, u64, Option<Fence>), Error> {
         let (mut found, mut is_late) = (self.find(verbs, table, key, false).await?, false);
         loop {
             let Some(location) = found else { return Ok((Glimpse::Nothing, 0, None)) };
             let mut value = Vec::new();
             let leased = at!(self, table, key, |_lookup, records, key| {
-                records.lease_and_read(verbs, location, key, until, is_last.then(|| self.view()), &mut value).await
+                records.lease_and_read(verbs, location, key, until, is_last.then(|| self.fence()), &mut value).await
             }, else Ok(Look::Other));
             match leased.map_err(|source| one_sided(self.node, source))? {
-                Look::Found(Leased { version, end, word, is_prompt }) => {
-                    let view = match word {
-                        None if is_last || is_late || !is_prompt => Some(self.read_view(verbs).await?),
-                        word => word,
+                Look::Found(Leased { version, end, words, is_prompt }) => {
+                    let fence = match words {
+                        None if is_last || is_late || !is_prompt => Some(self.read_fence(verbs).await?),
+                        words => words.map(|[view, turns]| Fence { view, turns }),
                     };
-                    return Ok((Glimpse::Record { location, version, value }, end, view));
+                    return Ok((Glimpse::Record { location, version, value }, end, fence));
                 }
                 Look::Busy => {
                     self.check_holder(verbs, location, is_dead).await?;
@@ -90,6 +90,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         rows: &[u32],
     ) -> Result<(), Error> {
         let (verbs, until) = (self.endpoint().during(phase), (state.leases_until, self.leases()));
+        self.begin_round(state);
         let leased = {
             let keys = &state.arena.keys;
             let lease = |(number, is_last): (&u32, bool)| {
@@ -102,14 +103,16 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         };
         let mut outcome = Ok(());
         for (row, leased) in rows.iter().zip(leased) {
-            let noted = leased.and_then(|(glimpse, end, view)| {
+            let node = state.node_of(*row);
+            let noted = leased.and_then(|(glimpse, end, fence)| {
                 state.rows[*row as usize].lease = end;
                 state.note_glimpsed(*row, glimpse)?;
-                view.map_or(Ok(()), |view| self.check_view_of(state, state.node_of(*row), view))
+                fence.map_or(Ok(()), |fence| self.note_fence_of(state, node, fence))
             });
             keep_first(&mut outcome, noted);
         }
-        outcome
+        outcome?;
+        self.check_locations(state, phase, rows).await
     }
 
     /// Finds rows, all at the same time, and notes where they are before anything is done there: a

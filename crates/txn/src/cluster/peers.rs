@@ -9,7 +9,7 @@ use std::{
 
 use drtm_kv::{
     BucketCache, Bytes, HashPeer, Holder, Inline, Keys, Leases, Location, Look, PeerError, RecordLock, RecordPeer,
-    RemoteError, Standing, Version,
+    RemoteError, Standing, Turn, Version,
 };
 use drtm_rdma::{Endpoint, NodeId, Offset, Port, RegionId, Remote, Verbs};
 
@@ -20,8 +20,8 @@ use crate::{Conflict, Durability, Error, memory::storage::KeyRef, mutation::Muta
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) node: NodeId,
-    /// Its snapshot number; behind it, how many snapshots are open there; and the number of its
-    /// view.
+    /// Its snapshot number; behind it, how many snapshots are open there; the number of its view;
+    /// and its turns.
     line: Remote,
     /// When its log has what is written to it: `None` without a log.
     pub(super) durability: Option<Durability>,
@@ -46,12 +46,21 @@ pub(super) enum Glimpse {
     Busy(Location),
 }
 
+/// What an owner's words say of what verbs have read there before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fence {
+    /// The number of its view.
+    pub(super) view: u64,
+    /// How often names of its memory may have come round since what was read there was found.
+    pub(super) turns: u64,
+}
+
 /// What was locked of a row: the lock, and the owner's line after that.
 #[derive(Debug)]
 pub(super) struct Locked {
     pub(super) lock: RecordLock,
     /// As it was read after the lock. Absent if another's, which is taken in the same round, is.
-    pub(super) line: Option<[u64; 3]>,
+    pub(super) line: Option<[u64; 4]>,
     /// The value that the row has.
     pub(super) value: Vec<u8>,
 }
@@ -100,14 +109,24 @@ impl Peer {
         self.line.region
     }
 
-    /// Returns where the number of its view is.
-    pub(super) fn view(&self) -> Remote {
+    /// Returns where the number of its view is, and behind it its turns.
+    pub(super) fn fence(&self) -> Remote {
         self.line + 16
     }
 
-    /// Reads the number of its view.
-    pub(super) async fn read_view<P: Port>(&self, verbs: Verbs<'_, P>) -> Result<u64, Error> {
-        verbs.read_word(self.view()).await.map_err(|error| one_sided(self.node, error.into()))
+    /// Reads the number of its view, and its turns.
+    pub(super) async fn read_fence<P: Port>(&self, verbs: Verbs<'_, P>) -> Result<Fence, Error> {
+        let words = verbs.read(self.fence(), 2).await.map_err(|error| one_sided(self.node, error.into()))?;
+        Ok(Fence { view: words[0], turns: words[1] })
+    }
+
+    /// Forgets where rows of a table were, if that is too long ago.
+    pub(super) fn note_turns(&self, table: u16, turns: u64) {
+        match self.tables.get(usize::from(table)) {
+            Some(Some(TablePeer::Words(lookup, _))) => lookup.note_turns(Turn::from_word(turns)),
+            Some(Some(TablePeer::Bytes(lookup, _))) => lookup.note_turns(Turn::from_word(turns)),
+            _ => {}
+        }
     }
 
     /// Returns whether rows of a table are found one-sidedly.
@@ -229,7 +248,7 @@ impl Peer {
                 // was read.
                 None => {
                     let failed = |error: drtm_rdma::VerbError| one_sided(self.node, error.into());
-                    let mut line = [0; 3];
+                    let mut line = [0; 4];
                     for (word, at) in line.iter_mut().zip((0..).step_by(8)) {
                         *word = verbs.read_word(self.line + at).await.map_err(failed)?;
                     }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use drtm_kv::RemoteError;
+use drtm_kv::{Bytes, Inline, RemoteError, Turn};
 use drtm_rdma::{Atomicity, Fabric, NodeId, Phase, VerbError};
 use smallvec::SmallVec;
 
@@ -10,12 +10,12 @@ use super::{
     ClusterError, Form, Refusal,
     ask::Ask,
     coordinator::Coordinator,
-    peers::{Glimpse, Peer, all},
+    peers::{Fence, Glimpse, Peer, all},
     round::keep_first,
     state::{Hold, Op, Place, Row, Sight, State},
     view::NO_VIEW,
 };
-use crate::{Config, Conflict, Error, commit::epoch::version_in, mutation::Mutation};
+use crate::{Config, Conflict, Error, commit::epoch::version_in, memory::storage::KeyRef, mutation::Mutation};
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Returns whether verbs may swap state words: all that others do to these is atomic with that.
@@ -91,20 +91,77 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
-    /// Checks that a node was in the transaction's view when verbs read the number of its view.
+    /// Forgets the turns of owners before a round that reads them: those of an earlier round say
+    /// nothing of what this one finds.
+    pub(super) fn begin_round(&self, state: &mut State<'e, F::Port>) {
+        if !S::has(Mutation::OldTurnsBelieved) {
+            state.forget_turns();
+        }
+    }
+
+    /// Notes the words of a node that verbs have read after what they did there. Checks that the
+    /// node was in the transaction's view then.
     ///
     /// # Errors
     ///
     /// [`Conflict::View`]; [`Refusal::Closed`] if it closes.
-    pub(super) fn check_view_of(&self, state: &State<'e, F::Port>, node: NodeId, number: u64) -> Result<(), Error> {
-        if number == u64::from(state.view.number()) || S::has(Mutation::ViewNotRead) {
+    pub(super) fn note_fence_of(
+        &self,
+        state: &mut State<'e, F::Port>,
+        node: NodeId,
+        Fence { view, turns }: Fence,
+    ) -> Result<(), Error> {
+        let owner = state.owner(node);
+        if !(owner.knows_turns() && S::has(Mutation::OldTurnsBelieved)) {
+            owner.note_turns(turns);
+        }
+        if view == u64::from(state.view.number()) || S::has(Mutation::ViewNotRead) {
             return Ok(());
         }
-        if number == u64::from(NO_VIEW) {
+        if view == u64::from(NO_VIEW) {
             return Err(ClusterError::Refused { node, reason: Refusal::Closed }.into());
         }
         self.meet_anew(node);
         Err(Conflict::View.into())
+    }
+
+    /// Checks that the records of rows that verbs have found are still those that they found: no
+    /// name can have come round since. The turns of their owners were read after the records, in
+    /// this round, or are read now.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict::Moved`]: a row is looked up again, by the next run.
+    pub(super) async fn check_locations(
+        &self,
+        state: &mut State<'e, F::Port>,
+        phase: Phase,
+        rows: &[u32],
+    ) -> Result<(), Error> {
+        if S::has(Mutation::TurnsNotChecked) {
+            return Ok(());
+        }
+        for number in rows {
+            let (row, node) = (&state.rows[*number as usize], state.node_of(*number));
+            let Some(location) = row.location() else { continue };
+            let (peer, store) = (self.peer_of(state, row)?, state.store_of(row));
+            let turns = match state.turns_of(*number) {
+                Some(turns) => turns,
+                // What would have brought them was not found.
+                None => {
+                    let fence = peer.read_fence(self.endpoint().during(phase)).await?;
+                    self.note_fence_of(state, node, fence)?;
+                    fence.turns
+                }
+            };
+            if !location.is_within(Turn::from_word(turns)) {
+                peer.note_turns(store, turns);
+                let moved = Err(Conflict::Moved.into());
+                state.blame(Some(*number), &moved);
+                return moved;
+            }
+        }
+        Ok(())
     }
 
     /// Looks up where rows of other nodes are.
@@ -147,19 +204,20 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     async fn check_all(&self, state: &mut State<'e, F::Port>, phase: Phase, rows: &[u32]) -> Result<(), Error> {
+        self.begin_round(state);
         let (verbs, holder) = (self.endpoint().during(phase), state.holder);
-        // The rows, and then the view of each node that has some.
+        // The rows, and then the fence of each node that has some.
         let last = rows.iter().zip(state.are_last(rows)).filter(|(_, is_last)| *is_last);
         let looks: SmallVec<[(u32, bool); 16]> =
             rows.iter().map(|row| (*row, false)).chain(last.map(|(row, _)| (*row, true))).collect();
         let seen = {
             let keys = &state.arena.keys;
-            let look = |(number, is_view): &(u32, bool)| {
-                let (row, is_view) = (&state.rows[*number as usize], *is_view);
+            let look = |(number, is_fence): &(u32, bool)| {
+                let (row, is_fence) = (&state.rows[*number as usize], *is_fence);
                 let (peer, store) = (self.peer_of(state, row), state.store_of(row));
                 async move {
-                    if is_view {
-                        return peer?.read_view(verbs).await.map(Some);
+                    if is_fence {
+                        return peer?.read_fence(verbs).await.map(Some);
                     }
                     let Some(location) = row.location() else { return Err(Conflict::Validation.into()) };
                     let key = row.key.in_bytes(keys);
@@ -170,13 +228,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             all(self.endpoint(), looks.iter().map(look)).await
         };
         let mut outcome = Ok(());
-        for ((row, is_view), seen) in looks.iter().zip(seen) {
+        for ((row, is_fence), seen) in looks.iter().zip(seen) {
             let node = state.node_of(*row);
-            let checked = seen.and_then(|view| view.map_or(Ok(()), |view| self.check_view_of(state, node, view)));
-            state.blame((!is_view).then_some(*row), &checked);
+            let checked = seen.and_then(|fence| fence.map_or(Ok(()), |fence| self.note_fence_of(state, node, fence)));
+            state.blame((!is_fence).then_some(*row), &checked);
             keep_first(&mut outcome, checked);
         }
-        outcome
+        outcome?;
+        self.check_locations(state, phase, rows).await
     }
 
     /// Posts the writes of rows that were locked by verbs.
@@ -212,7 +271,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             () => version_in(state.epoch_of(number), lock.version()),
         };
         let value = state.value(number).unwrap_or_default();
-        match lock.post_write(self.endpoint().during(phase), version, value) {
+        let verbs = self.endpoint().during(phase);
+        let posted = match state.rows[number as usize].key.in_bytes(&state.arena.keys) {
+            KeyRef::Word(key) => lock.post_write::<Inline, _>(verbs, key, (version, value)),
+            KeyRef::Bytes(key) => lock.post_write::<Bytes, _>(verbs, key, (version, value)),
+        };
+        match posted {
             Ok(pending) => state.written.push((owner, pending)),
             Err(RemoteError::Verb(VerbError::QueueFull { .. } | VerbError::BuffersExhausted { .. })) => {
                 return Room::None;

@@ -53,6 +53,8 @@ pub(super) struct Owner {
     first: Option<u64>,
     /// The same at the end.
     last: u64,
+    /// Its turns, as verbs have read them in this round.
+    turns: Option<u64>,
     /// The epoch in which the transaction commits there: the snapshot number, read after its last
     /// lock, and before it validates.
     pub(super) epoch: u64,
@@ -65,13 +67,23 @@ pub(super) struct Owner {
 
 impl Owner {
     fn new(node: NodeId) -> Self {
-        Self { node, met: None, first: None, last: 0, epoch: 0, is_plain: false, awaits: 0 }
+        Self { node, met: None, first: None, last: 0, turns: None, epoch: 0, is_plain: false, awaits: 0 }
     }
 
     /// Notes a count of changes.
     pub(super) fn note_count(&mut self, count: u64) {
         self.first.get_or_insert(count);
         self.last = count;
+    }
+
+    /// Returns whether verbs have read its turns in this round.
+    pub(super) fn knows_turns(&self) -> bool {
+        self.turns.is_some()
+    }
+
+    /// Notes the turns that verbs have read. They only grow.
+    pub(super) fn note_turns(&mut self, turns: u64) {
+        self.turns = self.turns.max(Some(turns));
     }
 
     /// Notes the snapshot number, read after a lock. Of several locks, the greatest was read after
@@ -371,6 +383,16 @@ impl<P: Port> State<'_, P> {
     pub(super) fn owner_of(&self, row: u32) -> Option<&Owner> {
         let node = self.node_of(row);
         self.owners.iter().find(|owner| owner.node == node)
+    }
+
+    /// Forgets the turns of all owners, before a round that reads them.
+    pub(super) fn forget_turns(&mut self) {
+        self.owners.iter_mut().for_each(|owner| owner.turns = None);
+    }
+
+    /// Returns the turns of a row's owner, as verbs have read them in this round.
+    pub(super) fn turns_of(&self, row: u32) -> Option<u64> {
+        self.owner_of(row)?.turns
     }
 
     /// Adds requests for the lines of some owners.

@@ -111,6 +111,7 @@ impl<S: Config> Drop for Inner<S> {
 
 impl<S: Config> Watch for Inner<S> {
     fn turned(&self) -> u64 {
+        self.snapshots.turned(&self.store);
         self.lifecycle.advance_count(self.engine())
     }
 
