@@ -149,8 +149,6 @@ macro_rules! from_runs {
 from_runs!(
     drtm_htm::EngineError,
     drtm_rdma::FabricError,
-    drtm_rdma::JoinError,
-    drtm_rdma::TcpError,
     drtm_report::Error,
     drtm_tpcc::ScaleError,
     drtm_txn::Error,
