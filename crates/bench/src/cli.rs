@@ -4,7 +4,8 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use drtm_drive::cluster::run_as_member;
-use drtm_paper::{fabric, htm, kv, paper};
+use drtm_fabrics as fabric;
+use drtm_paper::{htm, kv, paper};
 use drtm_report::{Common, Report};
 use drtm_soak::{elle, soak};
 use drtm_tool::log;

@@ -1,6 +1,6 @@
 //! Errors of studies, and their exit statuses.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use drtm_report::Failure;
 
@@ -61,18 +61,6 @@ pub enum Error {
     /// An operation on another node failed.
     #[error(transparent)]
     Verb(#[from] drtm_rdma::VerbError),
-
-    /// A NIC cannot be used, or its cluster cannot be joined.
-    #[cfg(feature = "verbs")]
-    #[error(transparent)]
-    Verbs(#[from] drtm_rdma::VerbsError),
-
-    /// No operation ended within the measured time.
-    #[error("nothing was done within {within:?}: measure for longer, with --millis or --virtual-us")]
-    NothingDone {
-        /// How long was measured.
-        within: Duration,
-    },
 
     /// A table on another node could not be used.
     #[error(transparent)]
@@ -161,8 +149,6 @@ macro_rules! from_runs {
 from_runs!(
     drtm_htm::EngineError,
     drtm_rdma::FabricError,
-    drtm_rdma::JoinError,
-    drtm_rdma::TcpError,
     drtm_report::Error,
     drtm_tpcc::ScaleError,
     drtm_txn::Error,
