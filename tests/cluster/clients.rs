@@ -204,7 +204,7 @@ fn refuses_late_locks(tries: u32) -> bool {
         // The view, and the owner's incarnation.
         let owner_is = endpoint.presence(NodeId(0)).here().expect("it is here");
         (1_u32, owner_is.0).encode(&mut bytes);
-        (0_u16, (0_u8, 1_u64), 0_u64, (0_u64, holder.to_word(), false)).encode(&mut bytes);
+        (1_u16, (0_u8, 1_u64), 0_u64, (0_u64, holder.to_word(), false)).encode(&mut bytes);
         let refused = (0..tries).any(|_| {
             thread::sleep(Duration::from_millis(10));
             let said = block_on(&endpoint, rpc.call::<Lock>(NodeId(0), &Noise(bytes.clone()), None));

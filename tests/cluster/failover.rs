@@ -136,6 +136,8 @@ impl Run {
         let mut id = 0;
         while id < transactions || !self.is_changed.load(SeqCst) {
             id += 1;
+            // Where only one owner is left, its transactions take no time.
+            worker.endpoint().sleep(Duration::from_nanos(100)).await;
             if worker.id().0 < self.case.owners && random.u8(0..8) == 0 {
                 // It begins an epoch of this node.
                 drop(worker.local().snapshot().expect("no closure runs here"));
@@ -352,7 +354,6 @@ fn two_nodes_die_under_load() {
 }
 
 #[test]
-#[ignore = "where records go by verbs, a transaction hangs in one of a hundred cases"]
 fn nodes_die_under_load_in_all_protocols() {
     let all: Vec<Protocol> = Protocol::with_names().collect();
     check_all(&all, seeds(6), Case::of_one_death);

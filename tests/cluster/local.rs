@@ -1,7 +1,9 @@
 //! What a node's own database may do with tables of a cluster.
 
+use std::cell::Cell;
+
 use drtm_htm::NoHtm;
-use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
+use drtm_rdma::{Executor, LocalConfig, LocalFabric, NodeId};
 use drtm_txn::{
     Builder, Error, IndexDef, Ordered, Pod, Table, TableDef, Transaction as _,
     cluster::{ClusterError, Node, NodeBuilder, Partition},
@@ -59,6 +61,28 @@ fn rows_without_entries_are_written_as_well() {
     let all = worker.transact(async |tx| tx.range(events, ..).await);
     assert_eq!(drtm_rdma::block_on(&endpoint, all).expect("it is here"), [(1, 2), (2, 3)]);
     assert!(is_of_cluster(node.local().drop_table("events"), "events"));
+}
+
+#[test]
+fn transactions_that_wait_for_nothing_let_others_run() {
+    let mut builder = builder();
+    let events = builder.table(EVENTS, Partition::hash()).expect("memory");
+    let node = builder.start().expect("owners");
+    let endpoint = node.endpoint().expect("room");
+    let worker = node.worker(&endpoint).expect("few");
+    let is_heard = Cell::new(false);
+    let mut executor = Executor::new(&endpoint);
+    executor.spawn(async {
+        for turn in 0.. {
+            assert!(turn < 1_000, "nobody else has run");
+            if is_heard.get() {
+                break;
+            }
+            worker.transact(async |tx| tx.get(events, 1).await).await.expect("it is here");
+        }
+    });
+    executor.spawn(async { is_heard.set(true) });
+    executor.run();
 }
 
 #[test]

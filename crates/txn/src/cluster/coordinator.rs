@@ -35,6 +35,9 @@ use crate::{Config, Conflict, mutation::Mutation};
 /// How many transactions of a worker locks can tell apart.
 const SLOTS: u16 = 256;
 
+/// How many transactions a worker runs before it gives way to its other coroutines.
+const TURN: u32 = 64;
+
 /// The longest pause between two runs of a closure, in microseconds. Transactions that put new keys
 /// into a range which others scan make each other fail, even if they fail themselves: pauses must
 /// become longer than all of them take together, on a busy machine, too.
@@ -81,6 +84,8 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Config> {
     pub(super) rings: Rings,
     /// Its transactions that have records in them.
     pub(super) unsettled: Unsettled,
+    /// Transactions since the worker last gave way to its other coroutines.
+    since_yield: Cell<u32>,
     /// Transactions that committed.
     commits: Cell<u64>,
     /// How often closures were run again, by cause.
@@ -115,6 +120,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             met: RefCell::default(),
             random: Cell::new(holder.to_word()),
             rings,
+            since_yield: Cell::new(0),
             commits: Cell::new(0),
             conflicts: Cell::default(),
             rounds: Default::default(),
@@ -146,6 +152,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
 
     /// Returns a state that has a slot of its own. Waits for one if all slots are used.
     pub(super) async fn state(&self) -> Box<State<'e, F::Port>> {
+        self.give_way().await;
         let view = self.latest_view().await;
         let is_there = || !self.idle.borrow().is_empty() || self.states.get() < SLOTS;
         if !is_there() {
@@ -219,6 +226,16 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         match self.endpoint.presence(node) {
             Presence::Here(now) | Presence::Suspected(now) => met.is_none_or(|met| met == now),
             _ => false,
+        }
+    }
+
+    /// Gives way to the worker's other coroutines now and then: transactions on rows of this node
+    /// alone wait for nothing, and others wait to be served meanwhile.
+    async fn give_way(&self) {
+        let count = self.since_yield.get() + 1;
+        self.since_yield.set(count % TURN);
+        if count == TURN {
+            self.endpoint().yield_now().await;
         }
     }
 
