@@ -52,12 +52,21 @@ enum End {
 
 #[derive(Debug, Default)]
 struct Run {
+    /// Whether an owner is cut off. Then nothing is recorded there: rows of its predecessor, which
+    /// has it as a backup, are not written.
+    is_cut_off: bool,
     is_acknowledged: AtomicBool,
     has_happened: AtomicBool,
     is_over: AtomicBool,
 }
 
 impl Run {
+    /// The rows that are written once.
+    fn rows(&self) -> impl Iterator<Item = u64> {
+        let is_cut_off = self.is_cut_off;
+        (0..ROWS).filter(move |row| !is_cut_off || row % u64::from(OWNERS) != u64::from(OWNERS) - 1)
+    }
+
     /// Writes the rows once, when it is time.
     async fn writes(self: Arc<Self>, worker: Worker<'_, Simulated, Tested>, tables: Tables) {
         let begins = worker.endpoint().now() + BEGINS;
@@ -71,15 +80,17 @@ impl Run {
         met.await.expect("all owners are here");
         worker.endpoint().sleep_until(begins).await;
         let written = worker.transact(async |tx| {
-            for row in 0..ROWS {
+            for row in self.rows() {
                 // Verbs lock what was read.
                 let _ = tx.get(tables.words, row).await?;
                 tx.put(tables.words, row, value(2)).await?;
             }
-            tx.put(tables.sorted_words, 1, value(2)).await
+            if self.is_cut_off { Ok(()) } else { tx.put(tables.sorted_words, 1, value(2)).await }
         });
-        written.await.expect("all owners are here");
-        self.is_acknowledged.store(true, SeqCst);
+        // An owner that is cut off cannot be asked.
+        self.is_acknowledged.store(written.await.is_ok(), SeqCst);
+        // It tells backups what is settled until it dies.
+        worker.endpoint().until(|| self.is_over.load(SeqCst)).await;
     }
 
     /// Fills the rows, changes the view when the coordinator has died, and looks at what is left.
@@ -101,14 +112,15 @@ impl Run {
         let next = without(&node.view(), &[COORDINATOR]);
         worker.change_view(next, &[(COORDINATOR, Incarnation(1))], &[]).await.expect("all others are here");
         let seen = worker.transact(async |tx| {
-            let words = tx.get_many(tables.words, 0..ROWS).await?;
+            let words = tx.get_many(tables.words, self.rows()).await?;
             Ok((words, tx.get(tables.sorted_words, 1).await?))
         });
         let (words, sorted) = seen.await.expect("all owners are here");
         let words: Vec<u64> = words.iter().map(|word| version(word.as_ref().expect("it is there"))).collect();
         let is_new = words[0] == 2;
-        assert_eq!(words, vec![1 + u64::from(is_new); ROWS as usize], "it is whole");
-        assert_eq!(sorted.map(|word| version(&word)), is_new.then_some(2), "it is whole");
+        assert_eq!(words, vec![1 + u64::from(is_new); self.rows().count()], "it is whole");
+        let is_there = is_new && !self.is_cut_off;
+        assert_eq!(sorted.map(|word| version(&word)), is_there.then_some(2), "it is whole");
         assert!(is_new || !self.is_acknowledged.load(SeqCst), "it was acknowledged");
         self.has_happened.store(is_new, SeqCst);
         for row in 0..=ROWS {
@@ -124,12 +136,25 @@ impl Run {
     }
 }
 
-/// Lets the coordinator die so long after the transaction's begin. Fails with what is wrong.
-fn after_death(protocol: Protocol, backups: usize, seed: u64, after: Duration) -> End {
+/// When the coordinator dies, after the transaction's begin.
+#[derive(Clone, Copy, Debug)]
+enum Death {
+    After(Duration),
+    /// So long after, an owner can be reached by nobody any more, until the coordinator has died.
+    CutOffAfter(Duration),
+}
+
+/// For how long an owner can be reached by nobody: connections break meanwhile, and the others hear
+/// what is settled.
+const CUT_OFF: Duration = Duration::from_millis(4);
+
+/// Lets the coordinator die. Fails with what is wrong.
+fn after_death(protocol: Protocol, backups: usize, seed: u64, death: Death) -> End {
     let config = SimConfig::new(&NicProfile::CONNECTX_4).seed(seed);
     let config = if seed % 2 == 1 { config.chances(SLOW) } else { config };
     let sim = Sim::<NoHtm>::new(OWNERS + 1, config);
-    let (run, rings) = (Arc::new(Run::default()), Rings { backups, ..Rings::default() });
+    let is_cut_off = matches!(death, Death::CutOffAfter(_));
+    let (run, rings) = (Arc::new(Run { is_cut_off, ..Run::default() }), Rings { backups, ..Rings::default() });
     let mut nodes = Vec::new();
     for number in 0..=OWNERS {
         let (node, tables) = backed_up(sim.fabric(), number, OWNERS, protocol, rings);
@@ -150,8 +175,15 @@ fn after_death(protocol: Protocol, backups: usize, seed: u64, after: Duration) -
         });
         spawned.expect("room for an endpoint");
     }
-    sim.plan(BEGINS + after, Fault::Crash { node: COORDINATOR });
-    let case = format!("{}, {backups} backups, seed {seed}, after {after:?}", protocol.name);
+    match death {
+        Death::After(after) => sim.plan(BEGINS + after, Fault::Crash { node: COORDINATOR }),
+        Death::CutOffAfter(after) => {
+            sim.plan(BEGINS + after, Fault::Partition((1..=OWNERS).map(NodeId).collect()));
+            sim.plan(BEGINS + after + CUT_OFF, Fault::Crash { node: COORDINATOR });
+            sim.plan(BEGINS + after + CUT_OFF, Fault::Heal);
+        }
+    }
+    let case = format!("{}, {backups} backups, seed {seed}, {death:?}", protocol.name);
     assert_eq!(sim.run_for(Duration::from_secs(1)), RunEnd::Done, "{case}: it hangs");
     for owner in (0..OWNERS).map(NodeId) {
         let rows: Vec<_> =
@@ -175,31 +207,46 @@ fn a_transaction_is_whole_whenever_its_coordinator_dies() {
     for protocol in Protocol::with_names() {
         let backups = [1, 2].into_iter();
         let cases = backups.flat_map(|backups| moments(0, 14).map(move |(seed, after)| (backups, seed, after)));
-        let ends: Vec<End> = cases.map(|(backups, seed, after)| after_death(protocol, backups, seed, after)).collect();
+        let dies = |(backups, seed, after)| after_death(protocol, backups, seed, Death::After(after));
+        let ends: Vec<End> = cases.map(dies).collect();
         let has = |end| ends.contains(&end);
         assert!(has(End::Undone) && has(End::Acknowledged), "{}: too late, or too soon: {ends:?}", protocol.name);
     }
 }
 
+#[test]
+fn what_an_owner_has_not_heard_is_carried_out_when_the_coordinator_dies() {
+    for protocol in Protocol::with_names() {
+        let ends: Vec<End> =
+            moments(0, 14).map(|(seed, after)| after_death(protocol, 1, seed, Death::CutOffAfter(after))).collect();
+        assert!(ends.iter().any(|end| *end != End::Undone), "{}: too soon: {ends:?}", protocol.name);
+    }
+}
+
+#[test]
+fn records_that_are_settled_before_an_owner_has_heard_are_found() {
+    assert!(is_found(Mutation::SettledTooSoon, Death::CutOffAfter));
+}
+
 /// Whether a fault is found at some moment of the commit.
-fn is_found(fault: Mutation) -> bool {
+fn is_found(fault: Mutation, death: fn(Duration) -> Death) -> bool {
     moments(35_000, 200).any(|(seed, after)| {
         let protocol = [Protocol::FASST, Protocol::DRTM_H][seed as usize % 2];
-        catch_unwind(|| Setup::faulty(fault).run(|| after_death(protocol, 1, seed / 2, after))).is_err()
+        catch_unwind(|| Setup::faulty(fault).run(|| after_death(protocol, 1, seed / 2, death(after)))).is_err()
     })
 }
 
 #[test]
 fn completing_all_that_has_records_is_found() {
-    assert!(is_found(Mutation::AllCompleted));
+    assert!(is_found(Mutation::AllCompleted, Death::After));
 }
 
 #[test]
 fn undoing_all_is_found() {
-    assert!(is_found(Mutation::AllUndone));
+    assert!(is_found(Mutation::AllUndone, Death::After));
 }
 
 #[test]
 fn locks_that_are_freed_too_soon_are_found() {
-    assert!(is_found(Mutation::UnlockedBeforeCarried));
+    assert!(is_found(Mutation::UnlockedBeforeCarried, Death::After));
 }

@@ -68,7 +68,7 @@ impl Case {
         let (first, at) = case.deaths[0];
         let nodes = case.owners + case.clients;
         let second = NodeId((first.0 + random.u16(1..nodes)) % nodes);
-        let later = if random.bool() { random.u64(0..60_000) } else { random.u64(0..1_000_000) };
+        let later = if random.u8(0..4) > 0 { random.u64(0..40_000) } else { random.u64(0..1_000_000) };
         case.deaths.push((second, at + Duration::from_nanos(later)));
         case
     }

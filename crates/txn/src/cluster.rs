@@ -66,6 +66,7 @@ mod adapt;
 mod address;
 mod ask;
 mod builder;
+mod carry;
 mod change;
 mod changing;
 mod claims;

@@ -172,6 +172,8 @@ pub enum Mutation {
     AllUndone,
     /// When the view changes, the next primary has not applied all that is settled.
     SettledNotTold,
+    /// A transaction's records are settled although an owner has not been told to carry it out.
+    SettledTooSoon,
     /// Locks of dead coordinators are freed before what they had decided is carried out.
     UnlockedBeforeCarried,
     /// A node that closes tells no other node, and does not wait for what others have begun there.

@@ -27,12 +27,11 @@ use self::votes::{Ballot, Votes};
 use super::{
     ClusterError, View, Worker,
     coordinator::Coordinator,
-    log::{Copies, Recorded},
-    requests::change::{CarriedRow, Carry, CarryRows, Corpse, Decide, DecideOn, Named, Prepare, PrepareFor, Report},
-    shard::ShardId,
+    log::Copies,
+    requests::change::{Corpse, Decide, DecideOn, Named, Prepare, PrepareFor, Report},
     wire::{Many, Wire as _},
 };
-use crate::{Config, Error, durability::format::Change, mutation::Mutation};
+use crate::{Config, Error, mutation::Mutation};
 
 /// What a message has beside its list.
 const BESIDE: usize = 128;
@@ -105,7 +104,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Changes to the next view, with these nodes.
     async fn change(&self, next: View, dead: &[(NodeId, Incarnation)], nodes: &[NodeId]) -> Result<(), Error> {
-        let until = self.endpoint().now() + PATIENCE;
+        let until = self.patience();
         for node in nodes.iter().filter(|node| **node != self.id()) {
             self.in_time(*node, until, self.greet(*node)).await?;
         }
@@ -120,22 +119,32 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
         let mut votes = Votes::default();
         for node in nodes {
-            votes.add(*node, &self.report_of(*node).await?);
+            let report = self.in_time(*node, self.patience(), self.report_of(*node)).await?;
+            votes.add(*node, &report);
         }
         let count = self.node.log.backups;
         let complete = votes.complete((&base, nodes), |coordinator| Copies { coordinator, count }, S::has);
         for ballot in &complete {
-            self.carry(&base, nodes, ballot).await?;
+            let mut carried = Vec::new();
+            for record in ballot.records() {
+                let primary = |shard| base.primary(shard).filter(|primary| nodes.contains(primary));
+                self.carry(ballot.holder, record, &mut carried, primary).await?;
+            }
         }
         for node in nodes {
-            self.decide(*node, &complete).await?;
+            self.in_time(*node, self.patience(), self.decide(*node, &complete)).await?;
         }
         self.node.install(next)?;
         for node in nodes.iter().filter(|node| **node != self.id()) {
-            // It is told the view.
-            self.greet(*node).await?;
+            // It is told the view. One that does not hear of it now does so from whomever it asks.
+            let _ = self.in_time(*node, self.patience(), self.greet(*node)).await;
         }
         Ok(())
+    }
+
+    /// Returns until when a node is waited for from now on.
+    fn patience(&self) -> Time {
+        self.endpoint().now() + PATIENCE
     }
 
     /// Returns how many bytes of a list a message has room for.
@@ -221,47 +230,6 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                 return Err(ClusterError::Nonsense { node, what: "a report that does not go on" }.into());
             }
         }
-    }
-
-    /// Carries a transaction out at the primaries of a view that are left.
-    async fn carry(&self, base: &View, nodes: &[NodeId], ballot: &Ballot) -> Result<(), Error> {
-        let mut carried: Vec<ShardId> = Vec::new();
-        for bytes in ballot.records() {
-            let mut buffer = Vec::new();
-            let Some(record) = Recorded::read(bytes, &mut buffer) else { continue };
-            for (shard, redo) in record.redo() {
-                let primary = base.primary(shard).filter(|primary| nodes.contains(primary));
-                let Some(primary) = primary.filter(|_| !carried.contains(&shard)) else { continue };
-                carried.push(shard);
-                let (mut rows, mut count) = (Vec::new(), 0);
-                for entry in redo.entries() {
-                    let Ok(entry) = entry else { break };
-                    let value = if let Change::Put(value) = entry.change { Some(value) } else { None };
-                    let before = rows.len();
-                    CarriedRow { table: entry.table, key: entry.key, version: entry.version, value }.put(&mut rows);
-                    if rows.len() > self.room_for_list() && before > 0 {
-                        let more = rows.split_off(before);
-                        self.carry_rows(primary, ballot, (redo.epoch, shard), (&rows, count)).await?;
-                        (rows, count) = (more, 0);
-                    }
-                    count += 1;
-                }
-                self.carry_rows(primary, ballot, (redo.epoch, shard), (&rows, count)).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn carry_rows(
-        &self,
-        primary: NodeId,
-        ballot: &Ballot,
-        (epoch, shard): (u64, ShardId),
-        (rows, count): (&[u8], usize),
-    ) -> Result<(), Error> {
-        let rows = Many::new(rows, count);
-        let body = CarryRows { holder: ballot.holder, epoch, shard: shard.0, rows };
-        Ok(self.call::<Carry, _>(primary, body, |()| ()).await?)
     }
 
     /// Tells a node which transactions are completed. It has applied them then.

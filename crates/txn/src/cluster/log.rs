@@ -43,6 +43,7 @@ pub(super) use self::{
     replica::{Replica, ReplicaTable},
     ring::Standing,
     rows::rows_of,
+    tell::AGAIN_AFTER,
 };
 
 #[cfg(test)]

@@ -19,17 +19,21 @@ const FIRST: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_millis(1);
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
-    /// Forgives what a node has not carried out that is gone: the copies of its shards have it.
+    /// Forgives that a node may not have heard of a decided transaction: the copies of its shards
+    /// have it. Unless it is gone, the worker tells it again.
     ///
     /// # Errors
     ///
     /// All others.
-    pub(super) fn forgive(&self, state: &State<'e, F::Port>, outcome: Result<(), Error>) -> Result<(), Error> {
+    pub(super) fn forgive(&self, state: &mut State<'e, F::Port>, outcome: Result<(), Error>) -> Result<(), Error> {
         match outcome {
-            Err(Error::Cluster(ref error)) if state.is_decided && self.has_backups() => {
-                let is_gone = |node| !self.may_be_met_again(node, state.met(node));
-                if error.unreached().is_some_and(is_gone) { Ok(()) } else { outcome }
-            }
+            Err(Error::Cluster(error)) if state.is_decided && self.has_backups() => match error.unreached() {
+                Some(node) => {
+                    state.log.note_unheard(node);
+                    Ok(())
+                }
+                None => Err(error.into()),
+            },
             outcome => outcome,
         }
     }
@@ -61,7 +65,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
-    /// Returns whether a node is known to be gone.
+    /// Returns whether a node is gone, as far as is known.
     fn is_missing(&self, node: NodeId) -> bool {
         node != self.id() && self.endpoint().presence(node).here().is_none()
     }

@@ -170,10 +170,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
 
     /// Returns what it means for a transaction that a node has not answered: nothing, if that has
     /// closed and carried it out, or if its copies carry it out.
-    fn unanswered(&self, state: &State<'e, F::Port>, node: NodeId, source: RpcError) -> Result<(), Error> {
+    fn unanswered(&self, state: &mut State<'e, F::Port>, node: NodeId, source: RpcError) -> Result<(), Error> {
         match self.has_done(state, node) {
             true => Ok(()),
-            false => self.forgive(state, Err(state.failed(node, source))),
+            false => {
+                let failed = Err(state.failed(node, source));
+                self.forgive(state, failed)
+            }
         }
     }
 

@@ -315,6 +315,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             // What backups apply and free is carried out: until then they have it for whoever has
             // to carry it out instead.
             if let Some(state) = &mut self.state {
+                match S::has(Mutation::SettledTooSoon) {
+                    true => state.log.unheard.clear(),
+                    false => self.worker.carry_unheard(state).await,
+                }
+            }
+            let is_carried_out = !self.is_owing();
+            if let Some(state) = self.state.as_mut().filter(|_| is_carried_out) {
                 self.worker.settle_log(state);
             }
         } else {
@@ -329,21 +336,22 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             }
             outcome = self.round(Phase::Commit, &asks).await;
         }
-        let owes = self.holds_locks() && !S::has(Mutation::UnlocksNotRepeated);
+        let owes = self.is_owing() && !S::has(Mutation::UnlocksNotRepeated);
         let state = self.state();
         (state.is_over, state.owes) = (!owes, owes);
         if owes || state.is_decided { outcome } else { Ok(()) }
     }
 
-    /// Returns whether rows are locked, or may be, that are not freed by what was sent. An owner
-    /// that is gone has taken its locks with it.
-    fn holds_locks(&self) -> bool {
+    /// Returns whether rows are locked, or may be, that are not freed by what was sent, or whether
+    /// an owner may not have heard that the transaction is decided. One that is gone has taken its
+    /// locks with it.
+    fn is_owing(&self) -> bool {
         let Some(state) = &self.state else { return false };
         let may_be_met = |row: &Row| {
             let node = state.node_at(row.shard);
             self.worker.may_be_met_again(node, state.met(node))
         };
-        state.rows.iter().any(|row| row.may_be_locked() && may_be_met(row))
+        !state.log.unheard.is_empty() || state.rows.iter().any(|row| row.may_be_locked() && may_be_met(row))
     }
 }
 

@@ -44,6 +44,8 @@ pub(in crate::cluster) struct Logging {
     pub(super) needs: SmallVec<[(NodeId, u64); 4]>,
     /// What each owner is to do again, one behind the other.
     pub(super) redo: Vec<u8>,
+    /// Owners that may not have heard that the transaction is decided.
+    pub(in crate::cluster) unheard: SmallVec<[NodeId; 2]>,
     /// What is written by verbs next.
     words: Vec<u64>,
 }
@@ -54,6 +56,7 @@ impl Logging {
         debug_assert!(self.reserved.is_empty() && self.records.is_empty(), "it has ended");
         self.pieces.clear();
         self.bytes.clear();
+        self.unheard.clear();
     }
 
     /// Forgets how many bytes each backup's record needed: others may be backups.
@@ -65,6 +68,21 @@ impl Logging {
     pub(in crate::cluster) fn clear(&mut self) {
         self.clear_for_claims();
         self.needs.clear();
+    }
+
+    /// Notes that an owner may not have heard that the transaction is decided.
+    pub(in crate::cluster) fn note_unheard(&mut self, owner: NodeId) {
+        if !self.unheard.contains(&owner) {
+            self.unheard.push(owner);
+        }
+    }
+
+    /// Returns the records as they were written.
+    pub(in crate::cluster) fn whole_records(&self) -> impl Iterator<Item = &[u8]> {
+        self.records.iter().zip(0..).filter_map(|(record, number)| {
+            let first = self.pieces.iter().find(|piece| piece.record == number)?;
+            Some(&self.bytes[first.bytes.start..record.void.start])
+        })
     }
 
     /// Returns the node that a piece goes to.

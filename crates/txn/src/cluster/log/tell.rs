@@ -22,7 +22,7 @@ use crate::{
 const TELL_AFTER: Duration = Duration::from_micros(200);
 
 /// The pause before something is tried again that a backup did not answer.
-pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(1);
+pub(in crate::cluster) const AGAIN_AFTER: Duration = Duration::from_millis(1);
 
 /// How long a worker that ends waits for a backup to hear of its last transactions.
 const LAST_WORD: Duration = Duration::from_millis(100);
@@ -60,6 +60,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Returns whether the incarnation of the backup that has a ring is gone.
     pub(super) fn is_gone(&self, ring: &Outgoing) -> bool {
         let Some(incarnation) = ring.incarnation else { return false };
+        if self.node.home.changing.is_evicted(ring.node, incarnation) {
+            return true;
+        }
         match self.endpoint().presence(ring.node) {
             Presence::Here(now) => now != incarnation,
             Presence::Left(last) | Presence::Died(last) => last >= incarnation,
