@@ -2,11 +2,14 @@
 //! node changes the view: the transaction is whole or not at all, everywhere.
 
 use std::{
+    future::{Future, poll_fn},
     panic::catch_unwind,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
+    task::ready,
     time::Duration,
 };
 
@@ -31,14 +34,20 @@ type Simulated = SimFabric<NoHtm>;
 const OWNERS: u16 = 3;
 const COORDINATOR: NodeId = NodeId(OWNERS);
 
+/// The owner that dies, where it is not the coordinator.
+const OWNER: NodeId = NodeId(OWNERS - 1);
+
 /// Rows of all owners.
 const ROWS: u64 = 6;
 
 /// When the transaction begins. All rows are there by then.
-const BEGINS: Duration = Duration::from_millis(1);
+const BEGINS: Duration = Duration::from_millis(8);
 
 /// Some messages take far longer than others, so that they arrive in any order.
 const SLOW: Chances = Chances { loss: 0.02, delay: 0.3, at_most: Duration::from_micros(10), ..Chances::NONE };
+
+/// A few messages take so long that the view can change meanwhile.
+const FAR: Chances = Chances { delay: 0.06, at_most: Duration::from_micros(300), ..Chances::NONE };
 
 /// How the transaction has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,9 +61,12 @@ enum End {
 
 #[derive(Debug, Default)]
 struct Run {
-    /// Whether an owner is cut off. Then nothing is recorded there: rows of its predecessor, which
-    /// has it as a backup, are not written.
-    is_cut_off: bool,
+    /// An owner whose rows are not written: its backup cannot be reached when they are recorded.
+    unwritten: Option<NodeId>,
+    /// How often the transaction is polled before the view changes, if it is not polled meanwhile.
+    polls: Option<u32>,
+    /// Whether it is an owner that dies, and not the coordinator.
+    is_owner: bool,
     is_acknowledged: AtomicBool,
     has_happened: AtomicBool,
     is_over: AtomicBool,
@@ -63,12 +75,17 @@ struct Run {
 impl Run {
     /// The rows that are written once.
     fn rows(&self) -> impl Iterator<Item = u64> {
-        let is_cut_off = self.is_cut_off;
-        (0..ROWS).filter(move |row| !is_cut_off || row % u64::from(OWNERS) != u64::from(OWNERS) - 1)
+        let unwritten = self.unwritten.map(|owner| u64::from(owner.0));
+        (0..ROWS).filter(move |row| unwritten != Some(row % u64::from(OWNERS)))
     }
 
     /// Writes the rows once, when it is time.
-    async fn writes(self: Arc<Self>, worker: Worker<'_, Simulated, Tested>, tables: Tables) {
+    async fn writes(
+        self: Arc<Self>,
+        worker: Worker<'_, Simulated, Tested>,
+        tables: Tables,
+        driver: Node<Simulated, Tested>,
+    ) {
         let begins = worker.endpoint().now() + BEGINS;
         // It knows all nodes when it is time.
         let met = worker.transact(async |tx| {
@@ -80,15 +97,24 @@ impl Run {
         met.await.expect("all owners are here");
         worker.endpoint().sleep_until(begins).await;
         let written = worker.transact(async |tx| {
+            // It is validated, which takes a round.
+            let _ = tx.get_many(tables.words, ROWS..2 * ROWS).await?;
             for row in self.rows() {
                 // Verbs lock what was read.
                 let _ = tx.get(tables.words, row).await?;
                 tx.put(tables.words, row, value(2)).await?;
             }
-            if self.is_cut_off { Ok(()) } else { tx.put(tables.sorted_words, 1, value(2)).await }
+            if self.unwritten.is_some() { Ok(()) } else { tx.put(tables.sorted_words, 1, value(2)).await }
         });
+        let is_changed = async {
+            // The change waits for one that has begun to write records.
+            while driver.view().number() == 1 && worker.endpoint().now() < begins + 3 * PAUSED {
+                worker.endpoint().sleep(Duration::from_nanos(100)).await;
+            }
+        };
         // An owner that is cut off cannot be asked.
-        self.is_acknowledged.store(written.await.is_ok(), SeqCst);
+        let written = paused(written, self.polls, is_changed).await;
+        self.is_acknowledged.store(written.is_ok(), SeqCst);
         // It tells backups what is settled until it dies.
         worker.endpoint().until(|| self.is_over.load(SeqCst)).await;
     }
@@ -108,9 +134,11 @@ impl Run {
             Ok(())
         });
         filled.await.expect("all owners are here");
-        endpoint.until(|| matches!(endpoint.presence(COORDINATOR), Presence::Died(_))).await;
-        let next = without(&node.view(), &[COORDINATOR]);
-        worker.change_view(next, &[(COORDINATOR, Incarnation(1))], &[]).await.expect("all others are here");
+        let (dead, clients) = if self.is_owner { (OWNER, vec![COORDINATOR]) } else { (COORDINATOR, vec![]) };
+        endpoint.until(|| matches!(endpoint.presence(dead), Presence::Died(_))).await;
+        let next = without(&node.view(), &[dead]);
+        worker.change_view(next, &[(dead, Incarnation(1))], &clients).await.expect("all others are here");
+        endpoint.until(|| !self.is_owner || self.is_acknowledged.load(SeqCst)).await;
         let seen = worker.transact(async |tx| {
             let words = tx.get_many(tables.words, self.rows()).await?;
             Ok((words, tx.get(tables.sorted_words, 1).await?))
@@ -119,7 +147,7 @@ impl Run {
         let words: Vec<u64> = words.iter().map(|word| version(word.as_ref().expect("it is there"))).collect();
         let is_new = words[0] == 2;
         assert_eq!(words, vec![1 + u64::from(is_new); self.rows().count()], "it is whole");
-        let is_there = is_new && !self.is_cut_off;
+        let is_there = is_new && self.unwritten.is_none();
         assert_eq!(sorted.map(|word| version(&word)), is_there.then_some(2), "it is whole");
         assert!(is_new || !self.is_acknowledged.load(SeqCst), "it was acknowledged");
         self.has_happened.store(is_new, SeqCst);
@@ -136,36 +164,71 @@ impl Run {
     }
 }
 
-/// When the coordinator dies, after the transaction's begin.
+/// Who dies, and when, after the transaction's begin.
 #[derive(Clone, Copy, Debug)]
 enum Death {
     After(Duration),
     /// So long after, an owner can be reached by nobody any more, until the coordinator has died.
     CutOffAfter(Duration),
+    /// It is an owner that dies.
+    OfOwnerAfter(Duration),
+    /// An owner dies, and the transaction is polled so often and no more until another node is in
+    /// the next view, or has waited for it for a while.
+    OfOwnerAtPoll(u32),
+}
+
+/// When an owner dies while the transaction is not polled.
+const PAUSED: Duration = Duration::from_micros(200);
+
+/// Polls a future so often, and goes on once another one has ended.
+async fn paused<T>(future: impl Future<Output = T>, polls: Option<u32>, until: impl Future<Output = ()>) -> T {
+    let (mut future, mut until, mut left) = (pin!(future), pin!(until), polls);
+    poll_fn(|context| {
+        match left {
+            Some(0) => {
+                ready!(until.as_mut().poll(context));
+                left = None;
+            }
+            _ => left = left.map(|left| left - 1),
+        }
+        future.as_mut().poll(context)
+    })
+    .await
 }
 
 /// For how long an owner can be reached by nobody: connections break meanwhile, and the others hear
 /// what is settled.
 const CUT_OFF: Duration = Duration::from_millis(4);
 
-/// Lets the coordinator die. Fails with what is wrong.
+/// Lets a node die. Fails with what is wrong.
 fn after_death(protocol: Protocol, backups: usize, seed: u64, death: Death) -> End {
     let config = SimConfig::new(&NicProfile::CONNECTX_4).seed(seed);
-    let config = if seed % 2 == 1 { config.chances(SLOW) } else { config };
+    let unwritten = match death {
+        Death::CutOffAfter(_) => Some(OWNER),
+        Death::OfOwnerAtPoll(_) => Some(NodeId(OWNER.0 - 1)),
+        _ => None,
+    };
+    let is_owner = matches!(death, Death::OfOwnerAfter(_) | Death::OfOwnerAtPoll(_));
+    let polls = if let Death::OfOwnerAtPoll(polls) = death { Some(polls) } else { None };
+    let config = match seed % 2 {
+        _ if is_owner && polls.is_none() => config.chances(FAR),
+        1 => config.chances(SLOW),
+        _ => config,
+    };
     let sim = Sim::<NoHtm>::new(OWNERS + 1, config);
-    let is_cut_off = matches!(death, Death::CutOffAfter(_));
-    let (run, rings) = (Arc::new(Run { is_cut_off, ..Run::default() }), Rings { backups, ..Rings::default() });
+    let (run, rings) =
+        (Arc::new(Run { unwritten, is_owner, polls, ..Run::default() }), Rings { backups, ..Rings::default() });
     let mut nodes = Vec::new();
     for number in 0..=OWNERS {
         let (node, tables) = backed_up(sim.fabric(), number, OWNERS, protocol, rings);
         nodes.push(node.clone());
-        let run = Arc::clone(&run);
+        let (run, driver) = (Arc::clone(&run), nodes[0].clone());
         let spawned = sim.spawn(NodeId(number), move |spawner: Spawner<'_, _>| {
             let worker = node.worker(spawner.endpoint()).expect("few workers");
             worker.serve(&spawner);
             let endpoint = spawner.endpoint();
             if number == COORDINATOR.0 {
-                spawner.spawn(Arc::clone(&run).writes(worker, tables)).expect("it runs");
+                spawner.spawn(Arc::clone(&run).writes(worker, tables, driver)).expect("it runs");
             } else {
                 if number == 0 {
                     spawner.spawn(Arc::clone(&run).judges(node, worker, tables)).expect("it runs");
@@ -177,6 +240,8 @@ fn after_death(protocol: Protocol, backups: usize, seed: u64, death: Death) -> E
     }
     match death {
         Death::After(after) => sim.plan(BEGINS + after, Fault::Crash { node: COORDINATOR }),
+        Death::OfOwnerAfter(after) => sim.plan(BEGINS + after, Fault::Crash { node: OWNER }),
+        Death::OfOwnerAtPoll(_) => sim.plan(BEGINS + PAUSED, Fault::Crash { node: OWNER }),
         Death::CutOffAfter(after) => {
             sim.plan(BEGINS + after, Fault::Partition((1..=OWNERS).map(NodeId).collect()));
             sim.plan(BEGINS + after + CUT_OFF, Fault::Crash { node: COORDINATOR });
@@ -184,10 +249,11 @@ fn after_death(protocol: Protocol, backups: usize, seed: u64, death: Death) -> E
         }
     }
     let case = format!("{}, {backups} backups, seed {seed}, {death:?}", protocol.name);
-    assert_eq!(sim.run_for(Duration::from_secs(1)), RunEnd::Done, "{case}: it hangs");
+    assert_eq!(sim.run_for(Duration::from_secs(1)), RunEnd::Done, "{case}: it hangs: {run:?}");
+    let left = if is_owner { OWNER.0 } else { OWNERS };
     for owner in (0..OWNERS).map(NodeId) {
         let rows: Vec<_> =
-            nodes[..usize::from(OWNERS)].iter().filter_map(|node| node.rows_of(owner).expect("a store")).collect();
+            nodes[..usize::from(left)].iter().filter_map(|node| node.rows_of(owner).expect("a store")).collect();
         assert!(rows.windows(2).all(|pair| pair[0] == pair[1]), "{case}: replicas of {owner} differ: {rows:?}");
     }
     match (run.has_happened.load(SeqCst), run.is_acknowledged.load(SeqCst)) {
@@ -226,6 +292,34 @@ fn what_an_owner_has_not_heard_is_carried_out_when_the_coordinator_dies() {
 #[test]
 fn records_that_are_settled_before_an_owner_has_heard_are_found() {
     assert!(is_found(Mutation::SettledTooSoon, Death::CutOffAfter));
+}
+
+#[test]
+fn a_transaction_goes_on_whenever_an_owner_dies() {
+    for protocol in Protocol::with_names() {
+        for (seed, after) in moments(0, 14) {
+            let end = after_death(protocol, 1 + seed as usize % 2, seed, Death::OfOwnerAfter(after));
+            assert_eq!(end, End::Acknowledged, "{}", protocol.name);
+        }
+    }
+}
+
+#[test]
+fn a_transaction_goes_on_wherever_it_was_when_the_view_changed() {
+    for protocol in Protocol::with_names() {
+        for polls in 0..40 {
+            let end = after_death(protocol, 1, 0, Death::OfOwnerAtPoll(polls));
+            assert_eq!(end, End::Acknowledged, "{}", protocol.name);
+        }
+    }
+}
+
+#[test]
+fn transactions_that_are_decided_in_a_closed_view_are_found() {
+    let is_whole = |polls| after_death(Protocol::DRTM_H, 1, 0, Death::OfOwnerAtPoll(polls));
+    let is_found =
+        |polls| catch_unwind(|| Setup::faulty(Mutation::DecidedAfterPrepare).run(|| is_whole(polls))).is_err();
+    assert!((0..40).any(is_found));
 }
 
 /// Whether a fault is found at some moment of the commit.
