@@ -88,6 +88,9 @@ requests! {
     Scan = 11, Durable = 25
 }
 
+/// The number of the view that all nodes are in.
+const FIRST_VIEW: u64 = 1;
+
 /// What a hostile node answers.
 #[derive(Clone, Debug)]
 enum Made {
@@ -105,7 +108,7 @@ fn encoded(value: impl Encode) -> Vec<u8> {
 /// What makes sense, of an owner that has nothing and does nothing.
 fn sense(request: u16) -> Made {
     let (removed, no_rows): (_, &[u8]) = (Version::new(4).as_removed().to_word(), &[]);
-    in_view(match request {
+    Made::Bytes(match request {
         // No tables that verbs reach.
         1 => welcome((0_u16, 0_u64, (0_u8, 0_u16))),
         // Nothing, as a bucket says.
@@ -127,11 +130,6 @@ fn welcome(tables: impl Encode) -> Vec<u8> {
     [encoded(1_u32), encoded(view), encoded(tables)].concat()
 }
 
-/// An answer of the first view.
-fn in_view(answer: Vec<u8>) -> Made {
-    Made::Bytes([encoded(1_u32), answer].concat())
-}
-
 /// A page of rows that are not of the range that was asked for, or not in order, with more to come.
 fn page(keys: &[u64]) -> Vec<u8> {
     let (mut rows, value): (_, &[u8]) = (Vec::new(), &[1]);
@@ -146,8 +144,7 @@ fn page(keys: &[u64]) -> Vec<u8> {
 fn nonsense(request: u16, random: &mut Rng) -> Vec<Made> {
     let mut all = vec![Made::Bytes(Vec::new()), Made::Bytes(vec![0xFF; 1]), Made::Bytes(vec![0xFF; 64]), Made::Unknown];
     let mut noise = || (0..random.usize(1..120)).map(|_| random.u8(..)).collect::<Vec<_>>();
-    all.extend((0..4).map(|_| Made::Bytes(noise())));
-    all.extend((0..4).map(|_| in_view(noise())));
+    all.extend((0..8).map(|_| Made::Bytes(noise())));
     all.extend((0..15).chain([u32::MAX]).map(Made::Refusal));
     if let Made::Bytes(sense) = sense(request) {
         // Cut off, and with something behind.
@@ -161,10 +158,10 @@ fn nonsense(request: u16, random: &mut Rng) -> Vec<Made> {
         }
     }
     match request {
-        3 => all.push(in_view(encoded((0_u64, 0x7_0001_u64, Version::new(4).to_word(), true, 0_u32)))),
-        5 => all.push(in_view(encoded((u64::MAX, u64::MAX)))),
-        6 | 7 => all.push(in_view(encoded(false))),
-        11 => all.extend([&[][..], &[1], &[25, 24], &[24, 24], &[99]].map(|keys| in_view(page(keys)))),
+        3 => all.push(Made::Bytes(encoded((0_u64, 0x7_0001_u64, Version::new(4).to_word(), true, 0_u32)))),
+        5 => all.push(Made::Bytes(encoded((u64::MAX, u64::MAX)))),
+        6 | 7 => all.push(Made::Bytes(encoded(false))),
+        11 => all.extend([&[][..], &[1], &[25, 24], &[24, 24], &[99]].map(|keys| Made::Bytes(page(keys)))),
         _ => {}
     }
     all
@@ -204,7 +201,7 @@ impl Stage {
                 let mut executor = Executor::new(&endpoint);
                 let verbs = endpoint.during(Phase::Other);
                 let _ = executor.spawner().serve(async move {
-                    rpc::serve(verbs, |call| answer(call, hostile)).await;
+                    rpc::serve_tagged(verbs, |call| answer(call, hostile), |_| FIRST_VIEW).await;
                 });
                 executor.spawn(endpoint.until(|| done.load(SeqCst)));
                 executor.run();
@@ -309,7 +306,7 @@ fn a_node_that_introduces_itself_by_nonsense_is_not_asked() {
             [(0, 0, u64::MAX), (9, 8, 64), (u16::MAX, u64::MAX, 8), (0, 64, 1 << 20), (0, 64, 7)]
         {
             let two = (Some(table), Some(table));
-            lies.push(in_view(welcome(((region, line), (0_u8, 8_u16), (two, two, two, two)))));
+            lies.push(Made::Bytes(welcome(((region, line), (0_u8, 8_u16), (two, two, two, two)))));
         }
         for made in lies {
             let stage = &stage;
@@ -337,7 +334,9 @@ fn a_node_that_asks_for_nonsense_harms_nobody() {
         stage.run(sense, async |worker| {
             attempt(&worker, stage.tables, 1).await.expect("all answers make sense");
             worker.settle().await;
-            let (rpc, mut random) = (Rpc::new(worker.endpoint().during(Phase::Other)), Rng::with_seed(8));
+            // Of the view, and for the incarnation, that the owner is in.
+            let rpc = Rpc::new(worker.endpoint().during(Phase::Other)).tagged(1 << 32 | FIRST_VIEW);
+            let mut random = Rng::with_seed(8);
             let mut answered = 0;
             for turn in 0..rounds(400) {
                 for (request, _) in REQUESTS {
@@ -348,9 +347,7 @@ fn a_node_that_asks_for_nonsense_harms_nobody() {
                         bytes.extend((0..random.usize(0..6)).flat_map(|_| random.u64(..).to_le_bytes()));
                         bytes.extend((0..random.usize(0..4)).map(|_| random.u8(0..3)));
                     }
-                    // Of the view, and for the incarnation, that the owner is in.
-                    let stamped = [encoded((1_u32, 1_u32)), bytes].concat();
-                    answered += u64::from(ask(&rpc, NodeId(0), *request, stamped).await);
+                    answered += u64::from(ask(&rpc, NodeId(0), *request, bytes).await);
                 }
             }
             assert!(answered > 0, "some of it is well formed");

@@ -193,7 +193,7 @@ pub fn requests(budget: u64, calls: &[(u16, Vec<u8>)]) -> Vec<u8> {
         }
     }
     let mut message = Vec::new();
-    frame::begin_requests(&mut message);
+    frame::begin_requests(&mut message, budget.rotate_left(8));
     for (procedure, request) in calls {
         let added = frame::add_request(&mut message, *procedure, &Raw(request), usize::MAX);
         debug_assert!(added.is_some(), "more calls than a message has");
@@ -222,5 +222,7 @@ pub fn replies(results: &[(u8, Vec<u8>)]) -> Vec<u8> {
 ///
 /// When there is no such result.
 pub fn result(message: &[u8], place: u8) -> Result<(u8, &[u8]), DecodeError> {
-    frame::result(message, place).map(|(status, bytes)| (status as u8, bytes))
+    let mut replies = frame::Replies::of(message)?;
+    replies.skip(place)?;
+    replies.take().map(|(status, bytes)| (status as u8, bytes))
 }

@@ -89,12 +89,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         phase: Phase,
         mut asks: &[Ask],
     ) -> Result<(), Error> {
-        let (mut outcome, stamp) = (Ok(()), state.stamp(node));
+        let (mut outcome, rpc) = (Ok(()), self.rpc(phase).tagged(state.stamp(node).tag()));
         while !asks.is_empty() {
-            let mut calls = self.rpc(phase).to(node);
+            let mut calls = rpc.to(node);
             let mut asked = Vec::new();
             while let Some((ask, others)) = asks.split_first() {
-                match ask.add(state, stamp, &mut calls) {
+                match ask.add(state, &mut calls) {
                     Ok(()) => asked.push(*ask),
                     Err(RpcError::Full) if !asked.is_empty() => break,
                     Err(RpcError::Full) => return Err(self.too_long(state, *ask)),
@@ -134,8 +134,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let Some(sent) = state.sent.pop() else { break };
             match results {
                 Ok(results) => {
-                    for (ask, place) in sent.asked.iter().zip(0..) {
-                        let settled = ask.settle(state, node, (&results, place));
+                    let mut results = results.in_order();
+                    let is_of_view = results.tag() == Ok(state.view.number().into());
+                    for ask in &sent.asked {
+                        let settled = ask.settle(state, node, (&mut results, is_of_view));
                         if let Err(Error::Conflict(Conflict::View)) = settled {
                             self.meet_anew(node);
                         }

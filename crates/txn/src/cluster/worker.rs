@@ -450,7 +450,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// Answers other nodes, for ever.
     async fn answer(&self) -> Infallible {
         let verbs = self.endpoint().during(Phase::Other);
-        rpc::serve(verbs, |call| self.inner.serve(call)).await
+        rpc::serve_tagged(verbs, |call| self.inner.serve(call), |tag| self.inner.tag_for(tag)).await
     }
 }
 
