@@ -57,9 +57,9 @@ impl Script for Drops {
         }
         // Rows of all nodes: one that is changed, one that is moved, one that comes and one that
         // goes.
-        let write = async |value: u64, is_dropped_after: Option<u32>| {
+        let write = async |value: u64, is_longer: bool, is_dropped_after: Option<u32>| {
             let bytes = value.to_le_bytes();
-            let longer = [&bytes[..], &[7; 200][..(value % 2 * 200) as usize]].concat();
+            let longer = [&bytes[..], &[7; 200][..usize::from(is_longer) * 200]].concat();
             let (comes, goes) = (100 + value, 100 + value - 1);
             let optimistic = worker.transact(async |tx| {
                 tx.put(tables.words, 1, &bytes[..]).await?;
@@ -96,8 +96,10 @@ impl Script for Drops {
         });
         opened.await.expect("room");
         let (value, happened) = (Cell::new(1), Cell::new(0));
-        for polls in 1.. {
-            let has_ended = write(value.get(), Some(polls)).await;
+        // With each number of polls the row that is moved becomes shorter once, and longer once.
+        let mut have_ended = [false; 2];
+        for (polls, is_longer) in (1..).flat_map(|polls| [false, true].map(|is_longer| (polls, is_longer))) {
+            let has_ended = write(value.get(), is_longer, Some(polls)).await;
             worker.settle().await;
             let seen = worker.transact(async |tx| {
                 let mut seen = Vec::new();
@@ -118,9 +120,10 @@ impl Script for Drops {
                 happened.set(happened.get() + u32::from(!has_ended));
             }
             // Whatever it had locked is free.
-            write(value.get(), None).await;
+            write(value.get(), is_longer, None).await;
             value.set(value.get() + 1);
-            if has_ended {
+            have_ended[usize::from(is_longer)] = has_ended;
+            if have_ended == [true; 2] {
                 break;
             }
         }
