@@ -183,8 +183,18 @@ impl Stage {
         Self { fabric, owner, client, tables }
     }
 
-    /// Runs something on the client's thread, while both owners answer.
+    /// Runs something on the client's thread, while both owners answer in the first view.
     fn run(&self, hostile: impl Fn(u16) -> Made + Sync, body: impl AsyncFnOnce(Worker<'_, Local, Tested>)) {
+        self.run_in(FIRST_VIEW, hostile, body);
+    }
+
+    /// Runs something, like [`run`](Self::run), while the hostile owner says that it is in a view.
+    fn run_in(
+        &self,
+        view: u64,
+        hostile: impl Fn(u16) -> Made + Sync,
+        body: impl AsyncFnOnce(Worker<'_, Local, Tested>),
+    ) {
         let (done, hostile) = (&AtomicBool::new(false), &hostile);
         thread::scope(|scope| {
             scope.spawn(move || {
@@ -201,7 +211,7 @@ impl Stage {
                 let mut executor = Executor::new(&endpoint);
                 let verbs = endpoint.during(Phase::Other);
                 let _ = executor.spawner().serve(async move {
-                    rpc::serve_tagged(verbs, |call| answer(call, hostile), |_| FIRST_VIEW).await;
+                    rpc::serve_tagged(verbs, |call| answer(call, hostile), |_| view).await;
                 });
                 executor.spawn(endpoint.until(|| done.load(SeqCst)));
                 executor.run();
@@ -293,6 +303,17 @@ fn a_node_that_answers_nonsense_harms_nobody() {
             }
         });
     }
+}
+
+#[test]
+fn answers_from_another_view_are_not_believed() {
+    let stage = Stage::new(Protocol::FASST);
+    stage.run_in(FIRST_VIEW + 1, sense, async |worker| {
+        let ended = attempt(&worker, stage.tables, 9).await;
+        assert!(matches!(ended, Err(Error::Contended { .. })), "{ended:?}");
+        worker.settle().await;
+        assert_eq!(look(&worker, stage.tables).await, None, "nothing was written");
+    });
 }
 
 #[test]
