@@ -18,7 +18,7 @@ use crate::{
         ClusterError, Refusal,
         ask::{Ask, Asks},
         coordinator::Coordinator,
-        participant::Participant,
+        participant::{Held, Participant},
         state::{Hold, Op, Part, Row, State},
         wire::{
             Many, Wire, messages,
@@ -126,26 +126,24 @@ impl Request for Apply {
         let ApplyRows { holder, epoch, rows } = body;
         let home = std::sync::Arc::clone(&participant.home);
         let _entered = home.enter(holder)?;
-        for ChangedRow { table, key, at, .. } in rows.iter() {
-            home.table_to_write(table, key)?;
-            home.db.store.records().held_version(at, holder).ok_or(Refusal::NotHeld)?;
-        }
-        let write = |participant: &mut Participant<S>, row| participant.write_locked(row, (holder, epoch));
-        let Some(log) = &home.db.log else { return rows.iter().try_for_each(|row| write(participant, row)) };
+        // They are decoded and found once, and none is written before all are found to be held.
+        let held: SmallVec<[Held<'_>; 8]> = rows.iter().map(|row| home.held(row, holder)).collect::<Result<_, _>>()?;
+        let write = |participant: &mut Participant<S>, row| participant.write_held(&home, row, (holder, epoch));
+        let Some(log) = &home.db.log else { return held.iter().try_for_each(|row| write(participant, row)) };
         let logger = participant.state.session.participant.clone().ok_or(Refusal::LogFailed)?;
         if S::has(Mutation::RowsLoggedApart) {
-            return rows.iter().try_for_each(|row| {
-                let logged = participant.log_rows((log, &logger), (holder, epoch), std::iter::once(row.clone()));
-                let written = logged.and_then(|_open| write(participant, row));
+            return held.chunks(1).try_for_each(|row| {
+                let logged = participant.log_rows((log, &logger), row, epoch);
+                let written = logged.and_then(|_open| write(participant, &row[0]));
                 // Lets a flush come in between.
                 let _ = log.request_flush();
                 std::thread::sleep(std::time::Duration::from_millis(5));
                 written
             });
         }
-        let logged = participant.log_rows((log, &logger), (holder, epoch), rows.iter());
+        let logged = participant.log_rows((log, &logger), &held, epoch);
         // It is decided, and happens, whatever has become of the log.
-        let written = rows.iter().try_for_each(|row| write(participant, row));
+        let written = held.iter().try_for_each(|row| write(participant, row));
         written.and(logged.map(drop))
     }
 }
