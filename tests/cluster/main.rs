@@ -30,6 +30,7 @@ mod rows;
 mod single;
 mod snapshots;
 mod splits;
+mod stopped;
 mod threads;
 mod uncertain;
 mod view_changes;

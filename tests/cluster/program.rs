@@ -1,7 +1,9 @@
 //! Random programs: transactions of both kinds over tables, indexes and ranges, whose futures are
 //! dropped at random. What they saw and left is strictly serializable, and nothing stays locked.
 
-use std::collections::BTreeMap;
+mod restarting;
+
+use std::{collections::BTreeMap, sync::Arc};
 
 use drtm_history::{Log, Recording};
 use drtm_htm::NoHtm;
@@ -13,6 +15,7 @@ use drtm_txn::{
 };
 use fastrand::Rng;
 
+use self::restarting::Restarts;
 use crate::{
     bed::{Bed, Rings, Script, Setup, Size, Tables, Tested},
     drops::polled,
@@ -32,11 +35,13 @@ struct Program {
     seed: u64,
     rings: Rings,
     logs: Logs,
+    /// What its owners do meanwhile. `None` if they stay.
+    restarts: Option<Arc<Restarts>>,
 }
 
 impl Program {
     fn rows(&self) -> Random {
-        let Self { keys, transactions, seed, rings, ref logs } = *self;
+        let Self { keys, transactions, seed, rings, ref logs, .. } = *self;
         Random { keys, transactions, seed, rings, logs: logs.clone() }
     }
 
@@ -46,7 +51,7 @@ impl Program {
     }
 
     fn fetched(&self) -> Fetched {
-        let Self { keys, transactions, seed, rings, ref logs } = *self;
+        let Self { keys, transactions, seed, rings, ref logs, .. } = *self;
         Fetched { keys, transactions, seed, only_updates: false, rings, logs: logs.clone() }
     }
 
@@ -108,6 +113,27 @@ impl Program {
         });
         done.await
     }
+
+    /// Returns whether the transaction of this mark has committed, once it is over. Its row says
+    /// so.
+    async fn has_marked<F: Fabric<Engine = NoHtm>>(
+        &self,
+        worker: &Worker<'_, F, Tested>,
+        tables: Tables,
+        (mark, id): (u64, u64),
+    ) -> bool {
+        loop {
+            worker.settle().await;
+            match worker.transact(async |tx| tx.get(tables.words, mark).await).await {
+                Ok(marked) => return marked.is_some_and(|marked| marked == id.to_le_bytes()),
+                Err(error) if restarting::is_away(&error) && self.restarts.is_some() => {
+                    self.restarts.iter().for_each(|restarts| restarts.check());
+                    worker.endpoint().sleep(restarting::PAUSE).await;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
 }
 
 impl Script for Program {
@@ -129,15 +155,24 @@ impl Script for Program {
                     true
                 }
                 Some(Err(Error::Aborted { .. } | Error::Contended { .. })) => false,
-                Some(Err(error)) => panic!("{error}"),
-                None => {
-                    // It is over then, and its row says how.
-                    worker.settle().await;
-                    let marked = worker.transact(async |tx| tx.get(tables.words, mark).await).await;
-                    marked.expect("all nodes are here").is_some_and(|marked| marked == id.to_le_bytes())
+                Some(Err(error)) if restarting::is_away(&error) && self.restarts.is_some() => {
+                    self.restarts.iter().for_each(|restarts| restarts.note_interrupted());
+                    self.has_marked(&worker, tables, (mark, id)).await
                 }
+                Some(Err(error)) => panic!("{error}"),
+                None => self.has_marked(&worker, tables, (mark, id)).await,
             };
-            if has_committed { recording.commit() } else { recording.abort() }
+            if has_committed {
+                recording.commit()
+            } else {
+                recording.abort()
+            }
+            if let Some(restarts) = &self.restarts {
+                restarts.note();
+            }
+        }
+        if let Some(restarts) = &self.restarts {
+            worker.endpoint().until(|| restarts.are_over()).await;
         }
         indexes::agree(&worker, tables, self.keys).await;
         self.logs.lock().expect("no thread panics")[number as usize] = Some(log);
@@ -148,7 +183,8 @@ impl Script for Program {
 fn run(bed: &Bed, protocol: Protocol, seed: u64, rings: Rings) {
     let size = Size { protocol, ..SIZES[if rings.backups > 0 { 0 } else { seed as usize % 2 }] };
     let (keys, transactions) = ([2, 5, 12][seed as usize % 3], 15);
-    let anomalies = judged(bed, size, transactions, |logs| Program { keys, transactions, seed, rings, logs });
+    let anomalies =
+        judged(bed, size, transactions, |logs| Program { keys, transactions, seed, rings, logs, restarts: None });
     let told: Vec<String> = anomalies.iter().map(ToString::to_string).collect();
     assert!(told.is_empty(), "seed {seed}, {size:?}:\n{}", told.join("\n"));
 }

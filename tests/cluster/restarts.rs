@@ -95,26 +95,51 @@ fn bytes(number: u64) -> Vec<u8> {
     number.to_le_bytes().to_vec()
 }
 
-/// A node that owns all rows, and its thread.
+/// A node that owns rows, and its thread.
 pub(crate) struct Owner {
     pub(crate) node: Node<Local, Tested>,
     ends: Arc<AtomicBool>,
+    /// Whether it closes when it ends.
+    closes: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
 impl Owner {
+    /// Starts a node that owns all rows.
     pub(crate) fn start(fabric: &Local, protocol: Protocol, disks: &'static [Image]) -> Self {
-        let (node, _) = backed_up(fabric, 0, 1, protocol, Rings { disks, ..Rings::default() });
-        let ends = Arc::new(AtomicBool::new(false));
-        let (serving, until) = (node.clone(), Arc::clone(&ends));
+        Self::start_as(fabric, (0, 1), protocol, disks)
+    }
+
+    /// Starts one of so many nodes that own rows.
+    pub(crate) fn start_as(
+        fabric: &Local,
+        (number, owners): (u16, u16),
+        protocol: Protocol,
+        disks: &'static [Image],
+    ) -> Self {
+        let (node, _) = backed_up(fabric, number, owners, protocol, Rings { disks, ..Rings::default() });
+        let [ends, closes, serves] = [(); 3].map(|()| Arc::new(AtomicBool::new(false)));
+        let (serving, until, closing) = (node.clone(), Arc::clone(&ends), Arc::clone(&closes));
+        let begun = Arc::clone(&serves);
         let thread = thread::spawn(Setup::inherited(move || {
             let endpoint = serving.endpoint().expect("room");
             let mut executor = Executor::new(&endpoint);
-            serving.worker(&endpoint).expect("few").serve(&executor.spawner());
-            executor.spawn(endpoint.until(|| until.load(SeqCst)));
+            let worker = serving.worker(&endpoint).expect("few");
+            worker.serve(&executor.spawner());
+            begun.store(true, SeqCst);
+            executor.spawn(async move {
+                worker.endpoint().until(|| until.load(SeqCst)).await;
+                if closing.load(SeqCst) {
+                    worker.close(Duration::from_secs(60)).await.expect("nobody keeps it");
+                }
+            });
             executor.run();
         }));
-        Self { node, ends, thread }
+        // What is killed has served.
+        while !serves.load(SeqCst) && !thread.is_finished() {
+            thread::yield_now();
+        }
+        Self { node, ends, closes, thread }
     }
 
     fn db(&self) -> &Db<Tested> {
@@ -156,6 +181,12 @@ impl Owner {
     pub(crate) fn end(self) {
         self.ends.store(true, SeqCst);
         self.thread.join().expect("it serves");
+    }
+
+    /// Closes it, and ends it.
+    pub(crate) fn close(self) {
+        self.closes.store(true, SeqCst);
+        self.end();
     }
 
     /// Ends it, as a crash does, and starts it again as another incarnation.

@@ -433,7 +433,8 @@ fn nodes_with_other_backups_do_not_meet() {
     }
 }
 
-/// Writes rows of one length at all owners, beside snapshots of the own node, which begin epochs.
+/// Writes rows of one length at all owners, beside snapshots of the own node, which begin epochs. A
+/// node that has ended begins one more, while others still write its rows.
 #[derive(Clone)]
 struct Epochs;
 
@@ -443,7 +444,7 @@ impl Script for Epochs {
     }
 
     async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, number: u64) {
-        for turn in 0..12_u64 {
+        for turn in 0..8 * (1 + number % 3) {
             let value = [number as u8, turn as u8, 0, 0, 0, 0, 0, 0];
             let written = worker.transact(async |tx| {
                 tx.get_many(tables.words, 0..6).await?;
@@ -458,6 +459,7 @@ impl Script for Epochs {
                 drop(worker.local().snapshot().expect("no closure runs here"));
             }
         }
+        drop(worker.local().snapshot().expect("no closure runs here"));
     }
 }
 

@@ -27,7 +27,7 @@ struct Readers {
 }
 
 /// The coroutine that writes, on the node that owns nothing.
-const WRITER: u64 = 4;
+const WRITER: u64 = 8;
 
 impl Script for Readers {
     async fn run<'e, F: Fabric<Engine = NoHtm>>(self, worker: Worker<'e, F, Tested>, tables: Tables, number: u64) {
@@ -63,7 +63,7 @@ impl Script for Readers {
 fn older(seed: u64) -> u64 {
     let config = SimConfig::harsh(seed).tearing(Tearing::Words).steps(Some(1)).atomicity(Atomicity::Global);
     let readers = Readers::default();
-    let size = Size { nodes: 3, owners: 2, coroutines: 2, protocol: Protocol::DRTM_H };
+    let size = Size { nodes: 3, owners: 2, coroutines: 4, protocol: Protocol::DRTM_H };
     Bed::Sim(Box::new(config)).run(size, &readers);
     readers.older.load(SeqCst)
 }
@@ -75,6 +75,6 @@ fn single_reads_follow_each_other() {
 
 #[test]
 fn single_reads_that_are_not_validated_are_found() {
-    let found = Setup::faulty(Mutation::SingleReadsBelieved).run(|| (0..rounds(100)).any(|seed| older(seed) > 0));
+    let found = Setup::faulty(Mutation::SingleReadsBelieved).run(|| (0..rounds(200)).any(|seed| older(seed) > 0));
     assert!(found, "no row is older than one that was read before it");
 }

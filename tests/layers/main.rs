@@ -17,7 +17,7 @@ use circles::Crate;
 /// The folders of the crates from the ground up. Each crate may depend on those before it, and on
 /// no others of the workspace. Those with `unsafe` first, but for the three that depend on none of
 /// the others.
-const LAYERS: [&str; 16] = [
+const LAYERS: [&str; 17] = [
     "crates/derive",
     "crates/chopping",
     "crates/membership",
@@ -32,6 +32,7 @@ const LAYERS: [&str; 16] = [
     "crates/bench/tpcc",
     "crates/bench/workloads",
     "crates/bench/soak",
+    "crates/bench/fabrics",
     "crates/bench/paper",
     "crates/bench",
 ];
@@ -80,7 +81,7 @@ fn the_first_command_builds_no_study_and_no_bench() {
     let manifest = read("Cargo.toml");
     let (_, own) = manifest.split_once("[dev-dependencies]").expect("the facade has tests");
     let (own, _) = own.split_once("\n[").expect("more sections");
-    for other in ["criterion", "drtm-bench", "drtm-paper", "drtm-soak", "drtm-workloads"] {
+    for other in ["criterion", "drtm-bench", "drtm-fabrics", "drtm-paper", "drtm-soak", "drtm-workloads"] {
         assert!(!own.contains(&format!("\n{other}")), "the examples build {other}");
     }
 }

@@ -4,7 +4,8 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use drtm_drive::cluster::run_as_member;
-use drtm_paper::{fabric, htm, kv, paper};
+use drtm_fabrics as fabric;
+use drtm_paper::{htm, kv, paper};
 use drtm_report::{Common, Report};
 use drtm_soak::{elle, soak};
 use drtm_tool::log;
@@ -38,6 +39,7 @@ Examples:
   drtm-bench fabric latency --raw                   verbs beside raw memory; simulated clusters likewise
   drtm-bench paper dbx-fig1 --svg figures           all panels of a figure, as tables and as charts
   drtm-bench paper --all --json                     every figure, for a script
+  drtm-bench report --quick --out report.html       every figure beside the published one, on a page
 
 `log` is the command of the program `drtm`, for operators; `cargo run --release --example tpcc` builds `tpcc` alone.
 
@@ -74,6 +76,7 @@ enum Command {
         command: log::Command,
     },
     Paper(paper::Args),
+    Report(paper::report::Args),
     Smallbank(smallbank::Args),
     /// Crash or kill databases, or fail their disk, and check what is left
     #[command(after_help = soak::AFTER_HELP)]
@@ -120,6 +123,7 @@ impl Cli {
             Command::Kv { command } => command.execute(seed, report)?,
             Command::Log { command } => command.execute(report)?,
             Command::Paper(args) => args.execute(seed, report)?,
+            Command::Report(args) => args.execute(seed, report)?,
             Command::Smallbank(args) => args.execute(seed, report)?,
             Command::Soak { command } => command.execute(seed, report)?,
             Command::Tatp(args) => args.execute(seed, report)?,

@@ -19,6 +19,10 @@ pub(crate) enum Error {
     #[error(transparent)]
     Study(#[from] drtm_paper::Error),
 
+    /// A study of fabrics failed.
+    #[error(transparent)]
+    Fabric(#[from] drtm_fabrics::Error),
+
     /// A log is damaged, or could not be read.
     #[error(transparent)]
     Log(#[from] drtm_tool::Error),
@@ -92,6 +96,7 @@ impl Failure for Error {
             Self::Run(error) => error.exit_status(),
             Self::Soak(error) => error.exit_status(),
             Self::Study(error) => error.exit_status(),
+            Self::Fabric(error) => error.exit_status(),
             Self::Log(error) => error.exit_status(),
             Self::Report(error) => error.exit_status(),
             Self::Chopping(_) => 1,
@@ -104,6 +109,7 @@ impl Failure for Error {
             Self::Run(error) => error.is_closed_pipe(),
             Self::Soak(error) => error.is_closed_pipe(),
             Self::Study(error) => error.is_closed_pipe(),
+            Self::Fabric(error) => error.is_closed_pipe(),
             Self::Log(error) => error.is_closed_pipe(),
             Self::Report(error) => error.is_closed_pipe(),
             Self::Chopping(_) | Self::Program(_) | Self::Unreadable { .. } => false,

@@ -16,7 +16,8 @@
 //!   transactions, and consistency checks. [`drtm_drive`] runs them.
 //! - [`drtm_soak`]: histories of clients, which `drtm-history` checks; crashes, kills and disk
 //!   failures.
-//! - [`drtm_paper`]: studies of transactional memory, maps and fabrics; the figures of the papers.
+//! - [`drtm_fabrics`]: studies of fabrics.
+//! - [`drtm_paper`]: studies of transactional memory and maps; the figures of the papers.
 //! - [`drtm_tool`]: the commands of the program `drtm`, which `drtm-bench log` is another name for.
 //! - [`drtm_report`]: tables, JSON and charts.
 

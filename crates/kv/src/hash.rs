@@ -30,19 +30,21 @@ mod chain;
 mod change;
 mod empty;
 mod grow;
-mod held;
+mod guard;
 mod hint;
 mod numbering;
 #[cfg(feature = "cluster")]
 mod peer;
+mod prefetch;
 mod search;
 mod segments;
 mod visit;
 
-use held::BucketChange;
-pub use held::{BucketHint, BucketVersion, Whereabouts};
+use guard::BucketChange;
+pub use guard::BucketVersion;
 #[cfg(feature = "cluster")]
 pub use peer::HashPeer;
+pub use prefetch::{BucketHint, Whereabouts};
 pub use visit::Sweep;
 
 use std::{marker::PhantomData, sync::Arc};

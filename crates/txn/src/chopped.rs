@@ -80,6 +80,7 @@
 mod access;
 mod additions;
 mod call;
+mod many;
 mod moment;
 mod permits;
 mod plan;
@@ -96,6 +97,8 @@ mod stop;
 pub use access::PieceTx;
 pub use additions::{Addable, Sum};
 pub use call::Call;
+#[doc(hidden)]
+pub use call::{Around, Bare};
 pub use procedure::{Code, MayAbort, Nothing, Procedure, Then};
 pub use program::Procedures;
 pub use reader::Reader;

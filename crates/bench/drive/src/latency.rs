@@ -47,11 +47,13 @@ impl<'de> Deserialize<'de> for Latencies {
 }
 
 impl Latencies {
+    /// Records one transaction's latency.
     #[inline]
     pub fn record(&mut self, nanoseconds: u64) {
         self.0.saturating_record(nanoseconds);
     }
 
+    /// Adds the latencies of another thread, or of another kind.
     pub fn add(&mut self, other: &Self) {
         // Both have the same bounds.
         let added = self.0.add(&other.0);

@@ -47,7 +47,8 @@ pub use body::{Body, Reads, Runner, transact, transact_if};
 pub use engine::{EngineName, Plain, Simulated, Task, Watched, reject_limit};
 pub use error::Error;
 pub use fabric::FabricName;
-pub use log::DurabilityName;
+pub use latency::Latencies;
+pub use log::{DurabilityName, LogPlace};
 #[cfg(feature = "cluster")]
 pub use loopback::{loopback, tcp_config};
 pub use options::{Options, seconds};

@@ -54,7 +54,9 @@ const SETTLED: Duration = Duration::from_millis(50);
 /// Where a log is placed, and when commits wait for it.
 #[derive(Clone, Copy, Debug)]
 pub struct LogPlace<'o> {
+    /// The directory, which is empty or not there yet.
     pub directory: &'o Path,
+    /// Whether commits wait for the log.
     pub mode: Durability,
 }
 

@@ -1,6 +1,6 @@
 //! Errors of studies, and their exit statuses.
 
-use std::time::Duration;
+use std::path::PathBuf;
 
 use drtm_report::Failure;
 
@@ -62,18 +62,6 @@ pub enum Error {
     #[error(transparent)]
     Verb(#[from] drtm_rdma::VerbError),
 
-    /// A NIC cannot be used, or its cluster cannot be joined.
-    #[cfg(feature = "verbs")]
-    #[error(transparent)]
-    Verbs(#[from] drtm_rdma::VerbsError),
-
-    /// No operation ended within the measured time.
-    #[error("nothing was done within {within:?}: measure for longer, with --millis or --virtual-us")]
-    NothingDone {
-        /// How long was measured.
-        within: Duration,
-    },
-
     /// A table on another node could not be used.
     #[error(transparent)]
     Peer(#[from] drtm_kv::PeerError),
@@ -121,6 +109,22 @@ pub enum Error {
         what: &'static str,
     },
 
+    /// A file of results could not be used.
+    #[error("{} cannot be used: {why}", path.display())]
+    Results {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        why: String,
+    },
+
+    /// Results have a figure that this version does not make.
+    #[error("there is no figure {figure} in this version: use the version that made the results, or make them again")]
+    Strange {
+        /// The figure.
+        figure: String,
+    },
+
     /// A figure does not show what it must.
     #[error("{figure}: {what}")]
     Figure {
@@ -145,8 +149,6 @@ macro_rules! from_runs {
 from_runs!(
     drtm_htm::EngineError,
     drtm_rdma::FabricError,
-    drtm_rdma::JoinError,
-    drtm_rdma::TcpError,
     drtm_report::Error,
     drtm_tpcc::ScaleError,
     drtm_txn::Error,

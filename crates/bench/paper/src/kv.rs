@@ -24,7 +24,7 @@ mod cuckoo;
 mod footprint;
 mod hopscotch;
 mod keys;
-mod lookups;
+pub(crate) mod lookups;
 mod maps;
 mod names;
 mod scheme;

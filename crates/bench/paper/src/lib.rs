@@ -1,4 +1,5 @@
-//! Studies of drtm's parts, and the figures of the papers beside what was published.
+//! Studies of transactional memory and of the memory store, and the figures of the papers beside
+//! what was published.
 //!
 //! Each measurement can also be made from Rust. [`htm`] runs htm transactions of a chosen size and
 //! shape and counts their commits and aborts:
@@ -15,20 +16,20 @@
 //! # Ok::<(), drtm_paper::Error>(())
 //! ```
 //!
-//! - [`fabric`]: verbs and messages on every fabric; simulated clusters beside published figures.
 //! - [`htm`]: studies of transactional memory. `whole` runs a whole transaction in one htm
-//!   transaction or under one lock, `footprint` measures what it touches.
+//!   transaction or under one lock, `footprint` measures what it touches; `pieces` does both with
+//!   the pieces of chopped transactions.
 //! - [`kv`]: the memory store beside other maps.
 //! - [`paper`]: the figures of the papers, regenerated beside the published values.
 
 #![forbid(unsafe_code)]
 
 mod error;
-pub mod fabric;
 mod footprint;
 pub mod htm;
 pub mod kv;
 pub mod paper;
+mod pieces;
 mod whole;
 
 pub use error::Error;

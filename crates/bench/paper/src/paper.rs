@@ -6,21 +6,28 @@
 //! hardware or is another system, is listed with the reason and no value.
 
 mod auto;
+mod chopped;
+mod dbx_durable;
 mod dbx_factors;
 mod dbx_fig1;
 mod dbx_fig14;
 mod dbx_store;
 mod dbx_tpcc;
 mod drtm;
+mod drtm_fig15;
 mod drtm_fig2;
 mod drtm_fig7;
+mod drtm_s82;
 mod drtm_tab1;
+mod drtm_tab6;
 mod drtmh;
 mod effort;
 mod entries;
 mod hades;
 mod panel;
 mod regions;
+pub mod report;
+mod silo;
 mod simulated;
 mod view;
 
@@ -33,7 +40,7 @@ use clap::{
     Args as ClapArgs,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use drtm_report::{Report, chart};
+use drtm_report::Report;
 
 use self::{
     effort::{Effort, EffortArgs},
@@ -73,9 +80,7 @@ pub struct Args {
     effort: EffortArgs,
 
     /// Draw charts, too: into this file if its name ends in .svg, else into this directory
-    ///
-    /// Only with the feature `plots`.
-    #[arg(long, value_name = "DIR-or-FILE", value_parser = chart::path())]
+    #[arg(long, value_name = "DIR-or-FILE")]
     svg: Option<PathBuf>,
 }
 
@@ -103,6 +108,10 @@ Panels:
   dbx-fig14d   the same: throughput relative to validated reads
   dbx-fig15a   what adds to throughput, step by step
   dbx-fig15b   the same: relative to the first step
+  dbx-fig16a   TPC-C with a log, by threads
+  dbx-fig16b   the same: commits that do not wait over others
+  dbx-fig17a   TPC-C with a log: how long until a transaction is durable
+  dbx-fig17b   the same: the least and the most
   drtm-tab1a   whole transactions of SmallBank and TPC-C in one region: bytes read
   drtm-tab1b   the same: bytes written
   drtm-tab1c   the same: how many end under the lock
@@ -112,6 +121,16 @@ Panels:
   drtm-fig7a   pieces of TPC-C's transactions, by the classical analysis
   drtm-fig7b   the same with independent pieces reordered
   drtm-fig7c   the same with all optimisations
+  drtm-tab6a   one-sided READs that find a key, in this table and in two others: uniform keys
+  drtm-tab6b   the same: Zipf keys
+  drtm-s82a    TPC-C in pieces: how many runs of pieces end under the lock
+  drtm-s82b    the same of each transaction's largest piece
+  drtm-s82c    how many transactions do not fit, in pieces and whole
+  drtm-s82d    the same: pieces over whole transactions
+  drtm-fig15a  TPC-C on one node, in pieces and whole, by threads
+  drtm-fig15b  the same: DrTM over others
+  drtm-fig15c  SmallBank on one node
+  drtm-fig15d  the same: DrTM over others
   drtm-s86     scale-out of TPC-C by locks and leases, on a simulated cluster
   drtm-fig18b  NEW-ORDER by the share of remote items, on a simulated cluster
   drtm-fig19   read leases, on records of which few are hot, on a simulated cluster
@@ -137,6 +156,9 @@ Panels:
   auto-cx4b    the same: SmallBank
   auto-cx4c    the same: TPC-E's customer-position
   auto-cx4d    the same, and then only changes of prices
+  chopped-w1a  TPC-C in one warehouse, whole and in pieces, by threads that conflict
+  chopped-w1b  the same: pieces over whole transactions
+  chopped-w1c  the same: conflicts
 
 Examples:
   drtm-bench paper dbx-fig1a                    a table, with the published values
@@ -147,16 +169,27 @@ Examples:
 
 /// Returns all studies, in the order of the papers.
 fn studies() -> impl Iterator<Item = &'static Study> {
-    let dbx = [dbx_fig1::STUDIES, dbx_tpcc::STUDIES, dbx_store::STUDIES, dbx_factors::STUDIES, dbx_fig14::STUDIES];
+    let dbx = [
+        dbx_fig1::STUDIES,
+        dbx_tpcc::STUDIES,
+        dbx_store::STUDIES,
+        dbx_factors::STUDIES,
+        dbx_fig14::STUDIES,
+        dbx_durable::STUDIES,
+    ];
     dbx.into_iter()
         .chain([
             drtm_tab1::STUDIES,
             drtm_fig2::STUDIES,
             drtm_fig7::STUDIES,
+            drtm_tab6::STUDIES,
+            drtm_s82::STUDIES,
+            drtm_fig15::STUDIES,
             drtm::STUDIES,
             drtmh::STUDIES,
             hades::STUDIES,
             auto::STUDIES,
+            chopped::STUDIES,
         ])
         .flatten()
 }
@@ -203,7 +236,7 @@ impl Args {
             for (panel, curves) in study.panels.iter().zip(&measured.curves).filter(|(panel, _)| wanted(panel)) {
                 let panel_rows = panel.rows(curves);
                 report.text(&panel.text(&panel_rows, &measured))?;
-                if let (Some(path), Some(chart)) = (&self.svg, panel.chart(curves, &measured)) {
+                if let (Some(path), Some(chart)) = (&self.svg, panel.chart(&panel_rows, &measured.source)) {
                     let path = if into_file { path.clone() } else { file_in(path, panel.name)? };
                     chart.write(&path)?;
                 }
@@ -233,7 +266,7 @@ mod tests {
     fn a_figure_s_name_stands_for_its_panels() {
         let names: Vec<_> =
             studies().flat_map(|study| study.panels).map(|panel| (panel.figure(), panel.name)).collect();
-        assert_eq!((names[0], names.last()), (("dbx-fig1", "dbx-fig1a"), Some(&("auto-cx4", "auto-cx4d"))));
+        assert_eq!((names[0], names.last()), (("dbx-fig1", "dbx-fig1a"), Some(&("chopped-w1", "chopped-w1c"))));
         let whole = Selection("dbx-fig1".to_owned());
         let panels = studies().flat_map(|study| study.panels).filter(|panel| whole.includes(panel));
         assert_eq!(panels.count(), 4, "and none of dbx-fig14");

@@ -7,14 +7,10 @@ use std::{
 
 use crate::Failure;
 
-/// A report, a chart or a file could not be written. Every message says what to do instead.
+/// A report or a file could not be written. Every message says what to do instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A chart could not be drawn.
-    #[error("the chart cannot be drawn ({0}): leave out --svg")]
-    Chart(String),
-
     /// A directory that must be empty has files.
     #[error("{} has files: name a directory that is empty or not there yet", path.display())]
     Occupied {
@@ -39,7 +35,7 @@ pub enum Error {
 impl Failure for Error {
     fn exit_status(&self) -> u8 {
         match self {
-            Self::Chart(_) | Self::Report(_) => 1,
+            Self::Report(_) => 1,
             Self::Occupied { .. } | Self::File { .. } => 2,
         }
     }

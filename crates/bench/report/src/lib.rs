@@ -6,7 +6,7 @@
 //!
 //! - [`run`] parses a command line and runs it; a [`Failure`] has an exit status.
 //! - [`Report`]: where text and JSON go. [`table`] and [`prose`] format text.
-//! - [`chart`]: lines beside published values, in SVG. Only with the feature `plots`.
+//! - [`chart`]: our values beside published ones, in SVG. [`Escaped`] is text within it.
 //! - [`units`]: sizes, times and rates.
 
 #![forbid(unsafe_code)]
@@ -14,6 +14,7 @@
 pub mod chart;
 mod command;
 mod error;
+mod markup;
 mod names;
 mod report;
 mod table;
@@ -21,6 +22,7 @@ pub mod units;
 
 pub use command::{Common, Failure, run};
 pub use error::{Error, refuse_occupied};
+pub use markup::Escaped;
 pub use names::name_of;
 pub use report::Report;
 pub use table::{prose, table};

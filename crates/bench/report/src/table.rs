@@ -21,12 +21,17 @@ pub fn table(headers: &[&str], labels: usize, rows: impl IntoIterator<Item = Vec
 
 /// Wraps prose under a table at spaces.
 pub fn prose(text: &str) -> String {
+    wrap(text, WIDTH)
+}
+
+/// Wraps text at spaces, into lines of at most so many characters. A longer word has its own line.
+pub(crate) fn wrap(text: &str, width: usize) -> String {
     let mut lines = String::new();
     let mut length = 0;
     for word in text.split_whitespace() {
         let separator = match length {
             0 => "",
-            _ if length + 1 + word.chars().count() > WIDTH => {
+            _ if length + 1 + word.chars().count() > width => {
                 length = 0;
                 "\n"
             }

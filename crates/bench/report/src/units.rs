@@ -46,6 +46,8 @@ pub enum Quantity {
     Kilobytes,
     /// A number of bits.
     Bits,
+    /// A mean of READs.
+    Reads,
 }
 
 impl Quantity {
@@ -69,6 +71,37 @@ impl Quantity {
             Self::FalsePositives => "%",
             Self::Kilobytes => "KB",
             Self::Bits => "bits",
+            Self::Reads => "READs",
+        }
+    }
+
+    /// Returns whether [`briefly`](Self::briefly) and [`precisely`](Self::precisely) show the unit,
+    /// or there is none.
+    pub fn shows_unit(self) -> bool {
+        matches!(
+            self,
+            Self::Bytes | Self::Microseconds | Self::Nanoseconds | Self::Percent | Self::FalsePositives | Self::Ratio
+        )
+    }
+
+    /// Formats the value in four digits, a ratio in three: beside an axis or a bar.
+    pub fn briefly(self, value: f64) -> String {
+        self.format(value, brief)
+    }
+
+    /// Like [`briefly`](Self::briefly), but with all digits of a whole number: in a table.
+    pub fn precisely(self, value: f64) -> String {
+        self.format(value, grouped)
+    }
+
+    fn format(self, value: f64, number: fn(f64) -> String) -> String {
+        match self {
+            Self::Bytes if value >= 1.0 => self.show(value),
+            Self::Microseconds => self.show(value),
+            Self::Nanoseconds => format!("{} ns", number(value)),
+            Self::Percent | Self::FalsePositives => format!("{} %", number(value)),
+            Self::Ratio if value.abs() < 999.5 => digits(value, 3),
+            _ => number(value),
         }
     }
 
@@ -93,7 +126,7 @@ impl Quantity {
                 format!("{value:.0}")
             }
             Self::Ratio => format!("{value:.2}"),
-            Self::FalsePositives => format!("{value:.3}"),
+            Self::FalsePositives | Self::Reads => format!("{value:.3}"),
             Self::Kilobytes => format!("{value:.1}"),
         }
     }
@@ -117,6 +150,45 @@ pub fn bytes(bytes: usize) -> String {
         _ if bytes.is_multiple_of(MIB) => format!("{} MB", bytes / MIB),
         _ if bytes.is_multiple_of(KIB) => format!("{} KB", bytes / KIB),
         _ => format!("{bytes} B"),
+    }
+}
+
+/// Formats a number in four digits: `1.008`, `442.2k`, `3.26M`.
+pub fn brief(value: f64) -> String {
+    let (scaled, unit) = match value.abs() {
+        size if size >= 999_950.0 => (value / 1e6, "M"),
+        size if size >= 9_999.5 => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    format!("{}{unit}", digits(scaled, 4))
+}
+
+/// Formats a number in four digits, or all of a whole one: `1.008`, `0.00001`, `442,230`.
+pub fn grouped(value: f64) -> String {
+    if value.abs() < 999.95 {
+        return digits(value, 4);
+    }
+    let whole = format!("{:.0}", value.abs());
+    let mut shown = String::from(if value < 0.0 { "-" } else { "" });
+    for (place, digit) in whole.chars().enumerate() {
+        if place > 0 && (whole.len() - place).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+/// Formats a number in at most so many significant digits, without zeros at the end.
+fn digits(value: f64, most: i32) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{}", value.abs());
+    }
+    let decimals = (most - 1 - value.abs().log10().floor() as i32).clamp(0, 12) as usize;
+    let shown = format!("{value:.decimals$}");
+    match shown.contains('.') {
+        true => shown.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => shown,
     }
 }
 
@@ -163,6 +235,33 @@ mod tests {
         for (size, shown) in [(0, "0"), (768, "768 B"), (31 << 10, "31 KB"), (4 << 20, "4 MB"), (9280, "9280 B")] {
             assert_eq!(bytes(size), shown);
         }
+    }
+
+    #[test]
+    fn numbers_have_four_digits() {
+        for (value, short, long) in [
+            (0.0, "0", "0"),
+            (0.000_01, "0.00001", "0.00001"),
+            (1.0081, "1.008", "1.008"),
+            (5.3, "5.3", "5.3"),
+            (905.0, "905", "905"),
+            (6_757.0, "6757", "6,757"),
+            (442_230.0, "442.2k", "442,230"),
+            (3_260_412.4, "3.26M", "3,260,412"),
+            (999_999.0, "1M", "999,999"),
+        ] {
+            assert_eq!((&*brief(value), &*grouped(value)), (short, long));
+        }
+    }
+
+    #[test]
+    fn values_have_their_units() {
+        let shown = |quantity: Quantity, value| (quantity.briefly(value), quantity.precisely(value));
+        let both = |text: &str| (text.to_owned(), text.to_owned());
+        assert_eq!(shown(Quantity::Throughput, 3_260_412.0), ("3.26M".to_owned(), "3,260,412".to_owned()));
+        assert_eq!(shown(Quantity::Ratio, 1.5217), both("1.52"));
+        assert_eq!(shown(Quantity::FalsePositives, 0.003), both("0.003 %"));
+        assert_eq!(shown(Quantity::Bytes, 4096.0), both("4 KB"));
     }
 
     #[test]

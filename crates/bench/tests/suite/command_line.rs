@@ -36,7 +36,6 @@ fn fresh(name: &str) -> PathBuf {
     path
 }
 
-#[cfg(feature = "plots")]
 fn assert_is_svg(path: &Path) {
     let svg = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     assert!(svg.starts_with("<svg") && svg.contains("SIMULATED"), "{}", path.display());
@@ -151,7 +150,6 @@ fn tables_say_that_they_are_simulated_and_move_aside_for_json() {
     assert_eq!(String::from_utf8(json.stderr).expect("text"), shown);
 }
 
-#[cfg(feature = "plots")]
 #[test]
 fn charts_go_to_the_file_or_the_directory_named() {
     let (file, directory) = (fresh("limits.svg"), fresh("figures"));
@@ -163,19 +161,9 @@ fn charts_go_to_the_file_or_the_directory_named() {
     assert_is_svg(&directory.join("dbx-fig1d.svg"));
     json(&["paper", "dbx-fig1d", "--svg", file_name, "--json"]);
     assert_is_svg(&file);
-}
-
-#[cfg(not(feature = "plots"))]
-#[test]
-fn a_build_that_draws_no_charts_refuses_and_names_the_feature() {
-    let file = fresh("refused.svg");
-    let name = file.to_str().expect("utf-8");
-    for command in [&["htm", "limits", "--attempts", "10"][..], &["paper", "dbx-fig1d"]] {
-        let output = drtm_bench(&[command, &["--svg", name, "--json"]].concat());
-        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{command:?}");
-        assert!(String::from_utf8_lossy(&output.stderr).contains("--features plots"), "{output:?}");
-        assert!(!file.exists());
-    }
+    json(&["paper", "hades-storage", "--svg", directory_name, "--json"]);
+    let bars = fs::read_to_string(directory.join("hades-storage.svg")).expect("a chart without a horizontal axis");
+    assert_eq!(bars.matches("class=\"bar ").count(), 4, "{bars}");
 }
 
 #[test]

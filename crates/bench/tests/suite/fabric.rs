@@ -153,7 +153,6 @@ fn what_is_simulated_says_so_in_tables_too() {
     }
 }
 
-#[cfg(feature = "plots")]
 #[test]
 fn charts_say_what_is_simulated() {
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("fabric.svg");

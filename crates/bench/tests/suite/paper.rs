@@ -210,3 +210,100 @@ fn the_storage_of_hades_is_as_published() {
     }
     assert!(rows("hades-speed").iter().all(|row| row["y"].as_f64().is_some_and(|rate| rate > 0.0)));
 }
+
+#[test]
+fn pieces_fit_more_often_than_whole_transactions() {
+    let rows = rows("drtm-s82");
+    let only = |panel, series| points(&rows, panel, series)[0].1;
+    for (transaction, of_pieces, of_largest) in
+        [("new-order", 0.006, 0.054), ("payment", 0.001, 0.001), ("delivery", 0.018, 0.214)]
+    {
+        let (pieces, largest) = (only("drtm-s82a", transaction), only("drtm-s82b", transaction));
+        assert!(pieces <= largest && largest <= 1.0, "{transaction}: {pieces}, {largest}");
+        for (panel, published) in [("drtm-s82a", of_pieces), ("drtm-s82b", of_largest)] {
+            let row = rows.iter().find(|row| row["figure"] == panel && row["series"] == transaction).expect("a row");
+            assert_eq!((row["published"].as_f64(), &row["kind"]), (Some(published), &"simulated".into()));
+        }
+    }
+    assert_eq!(only("drtm-s82b", "payment"), 0.0);
+    let (pieces, whole) = (only("drtm-s82c", "in pieces"), only("drtm-s82c", "whole"));
+    assert!(pieces < whole, "{pieces}, {whole}");
+    assert!((only("drtm-s82d", "all transactions") - pieces / whole).abs() < 1e-9);
+}
+
+#[test]
+fn one_node_by_threads_has_what_is_here_and_reasons_for_what_is_not() {
+    let rows = rows("drtm-fig15");
+    for (panel, here, published) in [
+        ("drtm-fig15a", &["DrTM: emulated", "DrTM: record locks", "DBX: emulated", "record locks"][..], 0),
+        ("drtm-fig15c", &["DBX: emulated", "record locks"], 0),
+        ("drtm-fig15b", &["emulated, over DBX, least", "record locks, over whole, most"], 4),
+        ("drtm-fig15d", &[], 4),
+    ] {
+        let found = series(&rows, panel);
+        for name in here {
+            assert!(found.contains(&((*name).to_owned(), true)), "{panel}: no {name} in {found:?}");
+        }
+        let in_rtm = found.iter().filter(|(name, _)| name.contains("RTM"));
+        assert!(in_rtm.clone().count() >= 2 && in_rtm.clone().all(|(_, is_here)| *is_here == has_rtm()), "{found:?}");
+        assert!(found.iter().filter(|(name, _)| name.contains("Silo")).all(|(_, is_here)| !is_here), "{found:?}");
+        let of_panel = rows.iter().filter(|row| row["figure"] == panel);
+        assert_eq!(of_panel.filter(|row| row["published"].is_f64()).count(), published, "{panel}");
+    }
+    let of = |panel: &'static str| rows.iter().filter(move |row| row["figure"] == panel);
+    assert!(of("drtm-fig15a").filter(|row| row["series"] == "DBX: emulated").all(|row| row["kind"] == "simulated"));
+}
+
+#[test]
+fn a_log_is_beside_what_is_published_of_it() {
+    let rows = rows("dbx-fig16");
+    for series in ["no log", "commits that do not wait", "commits that wait"] {
+        let rates = points(&rows, "dbx-fig16a", series);
+        assert_eq!(rates.iter().map(|(threads, _)| *threads).collect::<Vec<_>>(), [1, 2]);
+        assert!(rates.iter().all(|(_, rate)| *rate > 0.0), "{rates:?}");
+    }
+    let beside = rows.iter().find(|row| row["figure"] == "dbx-fig16b" && row["series"] == "Silo-Masstree");
+    let beside = beside.expect("it is listed");
+    assert_eq!((beside["published"].as_f64(), &beside["kind"]), (Some(1.3), &"unavailable".into()));
+    let rows = self::rows("dbx-fig17");
+    let only = |series| points(&rows, "dbx-fig17b", series)[0].1;
+    let (least, most) = (only("commits that wait, least"), only("commits that wait, most"));
+    assert!(0.0 < least && least <= most, "{least}, {most}");
+    let published = rows.iter().filter(|row| row["figure"] == "dbx-fig17b").map(|row| row["published"].as_f64());
+    assert_eq!(published.collect::<Vec<_>>(), [38_000.0, 63_000.0, 117_000.0, 480_000.0].map(Some));
+}
+
+#[test]
+fn silo_is_beside_ours_where_its_program_is_given() {
+    let directory = std::env::temp_dir().join(format!("drtm-dbtest-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("space");
+    let program = directory.join("dbtest");
+    std::fs::write(&program, "#!/bin/sh\necho 1000 900 0.01 120.5 0\n").expect("space");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).expect("it is ours");
+    let output = Command::new(env!("CARGO_BIN_EXE_drtm-bench"))
+        .args(["paper", "dbx-fig17", "--quick", "--json", "--threads", "1", "--silo"])
+        .arg(&program)
+        .output()
+        .expect("the binary starts");
+    std::fs::remove_dir_all(&directory).expect("it is there");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).expect("rows");
+    let [(1, mean)] = points(&rows, "dbx-fig17a", "Silo-Masstree")[..] else { panic!("{rows:?}") };
+    assert!((mean / 120_500.0 - 1.0).abs() < 0.02, "{mean} us");
+    let row = rows.iter().find(|row| row["series"] == "Silo-Masstree, most").expect("a row");
+    assert_eq!((row["published"].as_f64(), &row["kind"]), (Some(480_000.0), &"measured".into()));
+}
+
+#[test]
+fn chopped_transactions_are_beside_whole_ones_by_threads_that_conflict() {
+    let rows = rows("chopped-w1");
+    for mix in ["payment", "new-order and delivery", "standard mix"] {
+        let rate = |form| points(&rows, "chopped-w1a", &format!("{mix}, {form}"));
+        let (whole, chopped, gain) = (rate("whole"), rate("chopped"), points(&rows, "chopped-w1b", mix));
+        assert_eq!((whole.len(), chopped.len(), gain.len()), (2, 2, 2), "{mix}");
+        for place in 0..2 {
+            assert!((gain[place].1 - chopped[place].1 / whole[place].1).abs() < 1e-9, "{mix}: {gain:?}");
+        }
+    }
+}

@@ -1,25 +1,31 @@
 //! TPC-C in pieces: NEW-ORDER, PAYMENT and DELIVERY as the analysis chops them, and the other two
 //! as two-round reads.
 //!
-//! Each transaction also keeps what it has seen of which rows ([`Seen`]), so that a checker judges
-//! whole transactions. No row is changed for that: what it contains says how often it was written.
+//! A transaction can also keep what it has seen of which rows ([`Seen`](seen::Seen)), so that a
+//! checker judges whole transactions. No row is changed for that: what it contains says how often
+//! it was written.
 
+mod notes;
 mod readers;
 mod seen;
+#[cfg(test)]
 mod tests;
+mod workload;
 mod writers;
+
+pub use workload::{ChoppedTerminals, ChoppedTpcc, Section};
 
 use drtm_chopping::{Piece, Table, Transaction};
 use drtm_txn::{
     Config, Db, Error, Hash, PodRef,
-    chopped::{Call, Code, Procedures, Reader, Registered, Sum},
+    chopped::{Call, Code, PieceTx, Procedures, Reader, Registered, Stop, Sum},
     part,
 };
 use zerocopy::little_endian::{I64, U32};
 
 use self::{
+    notes::Notes,
     readers::{last_order, low_stock},
-    seen::Seen,
     writers::{Delivering, Ordering, Paying},
 };
 use crate::{
@@ -35,8 +41,8 @@ const QUEUE: Table<'static> = Table::new("new-order", &[]);
 const ORDER: Table<'static> = Table::new("order", &["entry", "carrier"]);
 const ORDERS_OF: Table<'static> = Table::new("order by customer", &[]);
 const ORDER_LINE: Table<'static> = Table::new("order-line", &["entry", "delivery"]);
-const ITEM: Table<'static> = Table::new("item", &["price"]).stationary();
-const STOCK: Table<'static> = Table::new("stock", &["supply"]);
+const ITEM: Table<'static> = Table::new("item", &[]).stationary();
+const STOCK: Table<'static> = Table::new("stock", &["info", "supply"]);
 
 const NEW_ORDER: Transaction<'static> = Transaction::new(
     "new-order",
@@ -46,8 +52,8 @@ const NEW_ORDER: Transaction<'static> = Transaction::new(
         Piece::new("customer", &[CUSTOMER.read("info")]).after(&[]),
         Piece::new("order", &[ORDER.insert(), ORDERS_OF.insert()]).after(&["district"]),
         Piece::new("queue", &[QUEUE.insert()]).after(&["district"]),
-        Piece::new("item", &[ITEM.read("price")]).after(&[]).may_abort(),
-        Piece::new("stock", &[STOCK.update("supply")]).after(&["item"]),
+        Piece::new("item", &[ITEM.read("*")]).after(&[]).may_abort(),
+        Piece::new("stock", &[STOCK.read("info"), STOCK.update("supply")]).after(&["item"]),
         Piece::new("order-line", &[ORDER_LINE.insert()]).after(&["district", "item", "stock"]),
     ],
 );
@@ -98,6 +104,8 @@ const STOCK_LEVEL: Transaction<'static> = Transaction::new(
     ],
 );
 
+const LOADED: &str = "the population has it";
+
 /// A column of numbers of a table.
 type Column<K, R, T> = drtm_txn::Column<K, PodRef<R>, Hash, T>;
 
@@ -110,37 +118,35 @@ struct Sums {
     deliveries: Sum<Column<CustomerKey, Customer, U32>>,
 }
 
-/// The registered program.
-struct Chopped<S: Config, N, P, D, O, L> {
-    order: Call<S, Ordering, N>,
-    pay: Call<S, Paying, P>,
-    deliver: Call<S, Delivering, D>,
+/// The registered program, whose transactions keep `N` of what they have seen.
+struct Chopped<S: Config, N, C, P, D, O, L> {
+    order: Call<S, Ordering<N>, C>,
+    pay: Call<S, Paying<N>, P>,
+    deliver: Call<S, Delivering<N>, D>,
     status: Reader<S, O>,
     level: Reader<S, L>,
     registered: Registered<S>,
 }
 
 /// What a reader runs.
-trait Reads<S: Config, I>: Fn(&mut drtm_txn::chopped::PieceTx<'_, '_, S>, &I) -> Found + Send + Sync {}
+trait Reads<S: Config, I, N>: Fn(&mut PieceTx<'_, '_, S>, &I) -> Result<N, Stop> + Send + Sync {}
 
-impl<S: Config, I, F: Fn(&mut drtm_txn::chopped::PieceTx<'_, '_, S>, &I) -> Found + Send + Sync> Reads<S, I> for F {}
-
-/// What a reader has seen.
-type Found = Result<Vec<Seen>, drtm_txn::chopped::Stop>;
+impl<S: Config, I, N, F: Fn(&mut PieceTx<'_, '_, S>, &I) -> Result<N, Stop> + Send + Sync> Reads<S, I, N> for F {}
 
 /// Registers the five transactions.
 #[allow(clippy::type_complexity, reason = "the code of a piece is a type")]
-fn chopped<S: Config>(
+fn chopped<S: Config, N: Notes>(
     db: &Db<S>,
     tables: Tables,
 ) -> Result<
     Chopped<
         S,
-        impl Code<S, Ordering> + use<S>,
-        impl Code<S, Paying> + use<S>,
-        impl Code<S, Delivering> + use<S>,
-        impl Reads<S, OrderStatus> + use<S>,
-        impl Reads<S, StockLevel> + use<S>,
+        N,
+        impl Code<S, Ordering<N>> + use<S, N>,
+        impl Code<S, Paying<N>> + use<S, N>,
+        impl Code<S, Delivering<N>> + use<S, N>,
+        impl Reads<S, OrderStatus, N> + use<S, N>,
+        impl Reads<S, StockLevel, N> + use<S, N>,
     >,
     Error,
 > {

@@ -238,6 +238,18 @@ impl<O: Layout> Tpcc<O> {
         Self { reading, ..self }
     }
 
+    #[cfg(any(test, feature = "chopping"))]
+    pub(super) fn scale(&self) -> Scale {
+        self.loader.scale()
+    }
+
+    /// Returns the work of its terminals.
+    pub(super) fn duty(&self) -> Duty {
+        let Self { loader, mix, reading, chances, seed, .. } = self;
+        let (scale, constants) = (loader.scale(), loader.constants());
+        Duty { scale, constants, chances: *chances, mix: mix.mix(), reading: *reading, seed: *seed }
+    }
+
     /// Sets whether transactions prefetch rows.
     fn prefetching(self, prefetches: bool) -> Self {
         Self { prefetches, ..self }
@@ -291,10 +303,7 @@ impl<O: Layout> Workload for Tpcc<O> {
         tables: Tables<O>,
         threads: usize,
     ) -> Result<Vec<Terminals<'w, S, O>>, Error> {
-        let Self { loader, mix, reading, chances, seed, .. } = self;
-        let (scale, constants) = (loader.scale(), loader.constants());
-        let duty = Duty { scale, constants, chances: *chances, mix: mix.mix(), reading: *reading, seed: *seed };
-        Ok(Terminals::of_all(db, tables, &duty, threads)?)
+        Ok(Terminals::of_all(db, tables, &self.duty(), threads)?)
     }
 
     fn counted<S: Config>(clients: &[Terminals<'_, S, O>]) -> Vec<(String, u64)> {

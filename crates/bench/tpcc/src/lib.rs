@@ -28,7 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod audit;
-#[cfg(test)]
+#[cfg(any(test, feature = "chopping"))]
 mod chopped;
 mod cluster;
 mod command;
@@ -53,6 +53,8 @@ mod transactions;
 
 use drtm_drive::{Random, Text};
 
+#[cfg(any(test, feature = "chopping"))]
+pub use chopped::{ChoppedTerminals, ChoppedTpcc, Section};
 pub use cluster::Distributed;
 pub use command::{Args, READ_RERUNS, Tpcc, run, run_member};
 pub use mix::MixName;

@@ -53,6 +53,9 @@ impl Mix {
     /// Half NEW-ORDER, half STOCK-LEVEL: the most conflicts of writes and long reads.
     pub const STOCK_LEVEL_HALF: Self = Self([50, 0, 0, 0, 50]);
 
+    /// Ten NEW-ORDERs to a DELIVERY, so that each order is delivered.
+    pub const DELIVERED: Self = Self([10, 0, 0, 1, 0]);
+
     /// Creates a mix of this many cards of each of [`Kind::ALL`].
     ///
     /// # Errors
@@ -93,6 +96,8 @@ pub enum MixName {
     StockLevel,
     /// Half NEW-ORDER, half STOCK-LEVEL: long reads among writes
     StockLevelHalf,
+    /// Ten NEW-ORDERs to a DELIVERY, which delivers as many orders
+    Delivered,
 }
 
 impl MixName {
@@ -105,6 +110,7 @@ impl MixName {
             Self::Delivery => Mix::of_one(Kind::Delivery),
             Self::StockLevel => Mix::of_one(Kind::StockLevel),
             Self::StockLevelHalf => Mix::STOCK_LEVEL_HALF,
+            Self::Delivered => Mix::DELIVERED,
         }
     }
 }

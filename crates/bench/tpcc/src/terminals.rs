@@ -23,15 +23,21 @@ struct Terminal {
     deck: Deck,
 }
 
+/// The terminals of a thread, of which one after the other has the next transaction.
+#[derive(Debug)]
+pub(super) struct Seats {
+    terminals: Vec<Terminal>,
+    /// The index of the next terminal.
+    next: usize,
+}
+
 /// A thread with its terminals.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Terminals<'db, S: Config, O: Layout> {
     db: &'db Db<S>,
     tables: Tables<O>,
-    terminals: Vec<Terminal>,
-    /// The index of the next terminal.
-    next: usize,
+    seats: Seats,
     scratch: Scratch,
     reading: Reading,
     /// The retries of its read-only transactions.
@@ -57,16 +63,11 @@ pub(super) struct Duty {
 /// The first stream of a seed for terminals; warehouses use those from zero.
 const STREAMS: u64 = 1 << 32;
 
-impl<'db, S: Config, O: Layout> Terminals<'db, S, O> {
+impl Seats {
     /// Creates the terminals of all districts, divided among threads so that each has as few
     /// warehouses as possible. With more threads than terminals, some threads share a terminal.
-    pub(super) fn of_all(
-        db: &'db Db<S>,
-        tables: Tables<O>,
-        duty: &Duty,
-        threads: usize,
-    ) -> Result<Vec<Self>, ScaleError> {
-        let Duty { scale, constants, chances, mix, reading, seed } = *duty;
+    pub(super) fn of_all(duty: &Duty, threads: usize) -> Result<Vec<Self>, ScaleError> {
+        let Duty { scale, constants, chances, mix, seed, .. } = *duty;
         let run = Constants::for_run(constants, &mut Random::stream(seed, STREAMS - 1));
         let all = usize::from(scale.warehouses()) * usize::from(DISTRICTS);
         let terminal = |thread: usize, number: usize| {
@@ -79,12 +80,36 @@ impl<'db, S: Config, O: Layout> Terminals<'db, S, O> {
             let (first, end) = (thread * all / threads, (thread + 1) * all / threads);
             let terminals =
                 (first..end.max(first + 1)).map(|number| terminal(thread, number)).collect::<Result<_, _>>()?;
-            let scratch = Scratch::default();
-            // Writer 0 is the loader.
-            let writer = thread as u16 + 1;
-            Ok(Self { db, tables, terminals, next: 0, scratch, reading, reruns: 0, writer, payments: 0 })
+            Ok(Self { terminals, next: 0 })
         };
         (0..threads).map(of_thread).collect()
+    }
+
+    /// Draws the next transaction, and returns its kind and the inputs of its terminal.
+    #[inline]
+    pub(super) fn draw(&mut self) -> (Kind, &mut Inputs) {
+        let Self { terminals, next } = self;
+        let count = terminals.len();
+        let Terminal { inputs, deck } = &mut terminals[*next];
+        *next = if *next + 1 == count { 0 } else { *next + 1 };
+        (deck.draw(inputs.random()), inputs)
+    }
+}
+
+impl<'db, S: Config, O: Layout> Terminals<'db, S, O> {
+    /// Creates the [terminals](Seats::of_all) of all threads.
+    pub(super) fn of_all(
+        db: &'db Db<S>,
+        tables: Tables<O>,
+        duty: &Duty,
+        threads: usize,
+    ) -> Result<Vec<Self>, ScaleError> {
+        let of_thread = |(seats, writer)| {
+            let (scratch, reading) = (Scratch::default(), duty.reading);
+            Self { db, tables, seats, scratch, reading, reruns: 0, writer, payments: 0 }
+        };
+        // Writer 0 is the loader.
+        Ok(Seats::of_all(duty, threads)?.into_iter().zip(1..).map(of_thread).collect())
     }
 
     /// Returns the payments that it recorded.
@@ -99,11 +124,8 @@ impl<S: Config, O: Layout> Client for Terminals<'_, S, O> {
     }
 
     fn run_next(&mut self, date: u64) -> Result<Done, Error> {
-        let Self { db, tables, terminals, next, scratch, reading, reruns, writer, payments } = self;
-        let count = terminals.len();
-        let Terminal { inputs, deck } = &mut terminals[*next];
-        *next = if *next + 1 == count { 0 } else { *next + 1 };
-        let kind = deck.draw(inputs.random());
+        let Self { db, tables, seats, scratch, reading, reruns, writer, payments } = self;
+        let (kind, inputs) = seats.draw();
         let mut is_committed = true;
         match kind {
             Kind::NewOrder => match transactions::order(db, tables, &inputs.new_order(), date) {

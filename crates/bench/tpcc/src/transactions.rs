@@ -11,6 +11,8 @@ mod stock_level;
 
 pub(super) use delivery::{deliver, delivered_to};
 pub(super) use new_order::{Receipt, Refused, is_original, line_row, order, order_row, take, total};
+#[cfg(any(test, feature = "chopping"))]
+pub(super) use new_order::{SUPPLY, info_of};
 pub(super) use order_status::{LastOrder, Status};
 pub(super) use payment::{Paid, history_row, paid_by, pay, remember};
 pub(super) use stock_level::{LowStock, RECENT};
@@ -28,7 +30,7 @@ use super::{
 pub(super) const ACCOUNT: Part<Customer, Account> = part!(Customer, account);
 
 /// The bytes of a customer to prefetch.
-const OF_CUSTOMER: PrefetchMask = PrefetchMask::of(&[ACCOUNT.bytes()]);
+pub(super) const OF_CUSTOMER: PrefetchMask = PrefetchMask::of(&[ACCOUNT.bytes()]);
 
 /// Lists that transactions reuse.
 #[derive(Debug, Default)]

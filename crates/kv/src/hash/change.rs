@@ -1,19 +1,23 @@
-//! Inserting keys, and changing a key's entry.
+//! The [table operations](KvTable) of a hash table: inserting keys, and changing a key's entry.
 
-use std::hint::cold_path;
+use std::{hint::cold_path, marker::PhantomData, sync::Arc};
 
 use drtm_htm::Engine;
 
 use super::{
-    BucketChange, BucketVersion, Table, bucket,
+    BucketChange, BucketVersion, HashTable, Table, bucket,
     chain::{Match, Vacancy},
     segments::Bucket,
 };
 use crate::{
-    Current, GuardChange, Handle, KvError, Placing, ReadEntry, Reaped, Turn, Version, Worker,
-    record::{Look, Record, Shape, WholeKey, keys::Keys, value_sink::NoValue},
+    Current, GuardChange, Handle, KvError, Placed, Placing, ReadEntry, Reaped, Turn, Version, Visibility, Worker,
+    record::{
+        Look, Record, Shape, WholeKey,
+        keys::Keys,
+        value_sink::{NoValue, ValueSink},
+    },
     store::{heap::Class, layout::Place},
-    table::EntryChange,
+    table::{EntryChange, KvTable, base::Base, sealed::Sealed},
 };
 
 /// The outcome of an attempt to put a record into a chain.
@@ -24,6 +28,90 @@ enum Put {
     Exists,
     /// A key with a higher version was removed meanwhile: start from this number.
     Below(u64),
+}
+
+impl<E: Engine, K: Keys> Sealed for HashTable<E, K> {}
+
+impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
+    type Guard = BucketVersion;
+    type InRecord = K;
+
+    #[inline(always)]
+    fn base(&self) -> &Base<E> {
+        &self.table.base
+    }
+
+    fn impatient(&self) -> Self {
+        Self { table: Arc::new(self.table.impatient()), keys: PhantomData }
+    }
+
+    #[inline(always)]
+    fn read<V: Visibility>(
+        &self,
+        key: K::Key<'_>,
+        view: V,
+        into: &mut impl ValueSink,
+    ) -> Result<Result<V::Found, BucketVersion>, KvError> {
+        self.table.read::<K, V>(key, view, into)
+    }
+
+    #[inline(always)]
+    fn try_read<V: Visibility>(
+        &self,
+        key: K::Key<'_>,
+        view: &V,
+        into: &mut impl ValueSink,
+    ) -> Option<Result<V::Found, BucketVersion>> {
+        self.table.try_read::<K, V>(key, view, into)
+    }
+
+    #[inline]
+    fn update(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
+        let shape = Shape::of::<K>(key, value.len(), self.table.base.checked)?;
+        match self.table.replace::<K>(key, worker.holder(), shape, value) {
+            Some(written) => Ok(Some(written)),
+            None => self.update_slow(worker, key, value),
+        }
+    }
+
+    #[inline(never)]
+    fn place<P: Placing>(
+        &self,
+        worker: &mut Worker<E>,
+        key: K::Key<'_>,
+        value: &[u8],
+        mut missed: Option<(BucketVersion, Turn)>,
+        mut note: impl FnMut(BucketChange),
+    ) -> Result<Placed, KvError> {
+        let mut view = P::of(worker.holder());
+        loop {
+            // The fast path is skipped: a caller that expects the key to be present has tried it.
+            let since = self.turn();
+            let read = match missed.take() {
+                Some(missed) => Err(missed),
+                None => self
+                    .table
+                    .search::<K, _>(key, |record| record.read(WholeKey::<K>(key), &mut view, &mut NoValue))?
+                    .map_err(|missed| (missed, since)),
+            };
+            let missed = match read {
+                Ok(found) => return Ok(Placed::Found(found)),
+                Err(missed) => missed,
+            };
+            if let Some(new) = self.table.put_new::<K, P>(worker, key, value, missed, &mut note)? {
+                return Ok(Placed::Made(new));
+            }
+        }
+    }
+
+    fn change_entry(
+        &self,
+        key: K::Key<'_>,
+        at: Handle,
+        change: impl for<'l, 'r> FnOnce(&'l Record<'r, E>) -> EntryChange<'l, 'r, E>,
+    ) -> Result<Result<Class, Reaped>, KvError> {
+        self.table.change_entry::<K>(key, at, change)
+    }
 }
 
 impl<E: Engine> Table<E> {

@@ -2,8 +2,6 @@
 
 use std::{fs, path::Path};
 
-use rustix::process::{Resource, getrlimit};
-
 /// Returns the capacity that a region can have in this process: `most` bytes, or less. The bounds
 /// are half of the address space that the process is limited to, and the memory limits of its
 /// control groups.
@@ -16,9 +14,16 @@ use rustix::process::{Resource, getrlimit};
 /// ```
 #[must_use]
 pub fn capacity_within_limits(most: u64) -> u64 {
-    let addresses = getrlimit(Resource::As).current.map(|addresses| addresses / 2);
-    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    [addresses, least_limit(&groups, Path::new("/sys/fs/cgroup"))].into_iter().flatten().fold(most, u64::min)
+    let own = |file: &str| fs::read_to_string(Path::new("/proc/self").join(file)).unwrap_or_default();
+    let addresses = address_space(&own("limits")).map(|addresses| addresses / 2);
+    let groups = least_limit(&own("cgroup"), Path::new("/sys/fs/cgroup"));
+    [addresses, groups].into_iter().flatten().fold(most, u64::min)
+}
+
+/// Returns the address space that these limits of a process allow now. `None` if they allow any.
+fn address_space(limits: &str) -> Option<u64> {
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+    limit.split_whitespace().next()?.parse().ok()
 }
 
 /// Returns the least memory limit of these groups and their parents, up to their mount's root,
@@ -43,6 +48,18 @@ fn least_limit(groups: &str, mount: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_limit_of_now_counts() {
+        let of = |soft: &str| {
+            address_space(&format!(
+                "Limit                     Soft Limit           Hard Limit           Units     \n\
+                 Max address space         {soft:<20} 9000                 bytes     \n"
+            ))
+        };
+        assert_eq!((of("8192"), of("unlimited")), (Some(8_192), None));
+        assert_eq!(address_space(""), None, "where the system does not tell");
+    }
 
     #[test]
     fn the_least_limit_of_all_groups_counts() {

@@ -67,7 +67,7 @@ use crate::{
 /// # Ok::<(), Error>(())
 /// ```
 pub struct PieceTx<'t, 'db, S: Config = DefaultConfig> {
-    tx: &'t mut Tx<'db, S>,
+    pub(super) tx: &'t mut Tx<'db, S>,
     permits: &'t Permits,
     /// Additions that are deferred.
     additions: &'t mut Vec<u8>,
@@ -85,7 +85,7 @@ impl<'t, 'db, S: Config> PieceTx<'t, 'db, S> {
     }
 
     #[inline]
-    fn check(&self, table: u16, access: Access) -> Result<(), Stop> {
+    pub(super) fn check(&self, table: u16, access: Access) -> Result<(), Stop> {
         if self.permits.has(table, access) || S::has(Mutation::UndeclaredAllowed) {
             return Ok(());
         }

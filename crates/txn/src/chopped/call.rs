@@ -41,6 +41,27 @@ impl<S: Config, St, L: Code<S, St>> fmt::Debug for Call<S, St, L> {
     }
 }
 
+/// What each piece of a transaction runs within, for studies: an htm transaction that has all of
+/// the piece, say.
+#[doc(hidden)]
+pub trait Around {
+    /// Runs a piece, by its place among those that were merged, and returns its result. A run that
+    /// has left no trace may be repeated.
+    fn piece(&mut self, place: usize, run: impl FnMut() -> Result<(), Error>) -> Result<(), Error>;
+}
+
+/// Nothing around a piece.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Bare;
+
+impl Around for Bare {
+    #[inline(always)]
+    fn piece(&mut self, _: usize, mut run: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+        run()
+    }
+}
+
 /// What pieces can hand over.
 pub(super) trait State: Clone + Serialize + DeserializeOwned + 'static {}
 
@@ -56,7 +77,7 @@ impl<S: Config, St: State, L: Code<S, St>> Resume<S> for Procedure<S, St, L> {
     fn resume(&self, shared: &Shared<S>, number: usize, row: Option<u64>, rest: &Remainder) -> Result<(), Error> {
         let state = Postcard::<St>::decode(&rest.state).map_err(|source| of_state(shared, source))?;
         Run { shared, plan: &shared.plans[number], code: &self.code, number, row, has_begun: true }
-            .from(rest.next.into(), state)
+            .from(rest.next.into(), state, &mut Bare)
             .map(drop)
     }
 }
@@ -94,6 +115,12 @@ where
     ///
     /// See [`chopped`](super).
     pub fn run(&self, input: St) -> Result<St, Error> {
+        self.run_within(input, &mut Bare)
+    }
+
+    /// Like [`run`](Self::run), but runs each piece within `around`.
+    #[doc(hidden)]
+    pub fn run_within(&self, input: St, around: &mut impl Around) -> Result<St, Error> {
         let shared = self.room.shared()?;
         // A transaction that this thread is running would be waited for in vain.
         if shared.db.is_in_closure() {
@@ -111,7 +138,7 @@ where
         let _under_way = plan.is_counted.then(|| shared.moments.begin(number));
         let code = &self.procedure.code;
         let row = (shared.is_logged && plan.effects > 1).then(|| shared.moments.next_id());
-        Run { shared, plan, code, number, row, has_begun: false }.from(0, input)
+        Run { shared, plan, code, number, row, has_begun: false }.from(0, input, around)
     }
 }
 
@@ -136,7 +163,7 @@ struct Buffers {
 
 impl<S: Config, L> Run<'_, S, L> {
     /// Runs the pieces from a place on.
-    fn from<St: State>(mut self, first: usize, mut state: St) -> Result<St, Error>
+    fn from<St: State>(mut self, first: usize, mut state: St, around: &mut impl Around) -> Result<St, Error>
     where
         L: Code<S, St>,
     {
@@ -145,7 +172,9 @@ impl<S: Config, L> Run<'_, S, L> {
             let has_effect = self.plan.pieces[place].has_effect;
             let times = if S::has(Mutation::PieceRepeated) && has_effect { 2 } else { 1 };
             for _ in 0..times {
-                let ran = catch_unwind(AssertUnwindSafe(|| self.piece(place, &state, &mut next, &mut buffers)));
+                let ran = catch_unwind(AssertUnwindSafe(|| {
+                    around.piece(place, || self.piece(place, &state, &mut next, &mut buffers))
+                }));
                 match ran {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) if !self.has_begun => return Err(error),

@@ -28,8 +28,8 @@ impl Peer {
     }
 
     /// Looks a row up, leases it until a time, or shares the lease that it has, and reads it.
-    /// Returns the lease's end, too, and the owner's fence after that, if it is the last lease of its
-    /// round there, or is taken late.
+    /// Returns the lease's end, too, and the owner's fence after that, if it is the last lease of
+    /// its round there, or is taken late.
     async fn lease<P: Port>(
         &self,
         verbs: Verbs<'_, P>,

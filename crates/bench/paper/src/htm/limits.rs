@@ -6,7 +6,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, value_parser};
 use drtm_htm::Stats;
-use drtm_report::{Report, chart, units::parse_bytes};
+use drtm_report::{Report, units::parse_bytes};
 use serde::Serialize;
 
 use super::{EngineName, Load, Order, Setup, Testbed, abort_rate, machine::NamedProfile, sweep::Kind};
@@ -76,9 +76,7 @@ pub struct Args {
     attempts: Option<u64>,
 
     /// Draw the abort rates as a chart, too
-    ///
-    /// Only with the feature `plots`.
-    #[arg(long, value_name = "FILE", value_parser = chart::path())]
+    #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
 

@@ -115,6 +115,41 @@ fn occupancy(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A value of DrTM's Table VI.
+pub(crate) struct Lookup {
+    pub(crate) scheme: &'static str,
+    /// In percent.
+    pub(crate) occupancy: usize,
+    /// READs that find a key, on average.
+    pub(crate) reads: f64,
+}
+
+/// Counts what Table VI does without a cache, for Zipf or uniform keys: in tables of about so many
+/// records, over so many hash seeds.
+pub(crate) fn table_6(is_zipf: bool, records: u64, seeds: u64, seed: u64) -> Result<Vec<Lookup>, Error> {
+    let keys = if is_zipf { Keys::Zipf } else { Keys::Uniform };
+    let none = Args {
+        scheme: Vec::new(),
+        keys: Vec::new(),
+        occupancy: Vec::new(),
+        records,
+        cache_mb: Vec::new(),
+        seeds: Some(seeds),
+    };
+    let mut lookups = Vec::new();
+    for (scheme, name) in [
+        (SchemeName::Cluster, "cluster chaining"),
+        (SchemeName::Cuckoo, "cuckoo hashing"),
+        (SchemeName::Hopscotch, "hopscotch hashing"),
+    ] {
+        for occupancy in [50, 75, 90] {
+            let rows = none.rows(scheme, keys, occupancy as f64 / 100.0, seed)?;
+            lookups.extend(rows.iter().map(|row| Lookup { scheme: name, occupancy, reads: row.reads }));
+        }
+    }
+    Ok(lookups)
+}
+
 impl Args {
     pub(crate) fn execute(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let mut rows = Vec::new();

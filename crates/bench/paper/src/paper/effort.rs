@@ -1,16 +1,23 @@
 //! The effort of measuring a figure, and measuring several subjects in turns.
 
-use std::{cell::RefCell, collections::BTreeMap, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{Args, value_parser};
 use drtm_drive::{
-    EngineName as DatabaseEngine, Finished, Pace, Run, Until, Workload,
+    EngineName as DatabaseEngine, Finished, Latencies, LogPlace, Pace, Run, Until, Workload,
     rates::{Rates, interleave},
     seconds,
 };
 use drtm_htm::{Profile, Stats};
 use drtm_rdma::NicProfile;
 use drtm_report::units;
+use drtm_txn::Durability;
 
 use crate::{
     Error,
@@ -38,6 +45,10 @@ pub(super) struct EffortArgs {
     #[arg(long, conflicts_with_all = ["secs", "rounds"])]
     quick: bool,
 
+    /// The program of Silo, which is measured beside ours: the dbtest of its own release
+    #[arg(long, value_name = "FILE")]
+    silo: Option<PathBuf>,
+
     /// Simulated clusters as large as the paper's. Takes hours
     #[arg(long, conflicts_with = "quick")]
     full: bool,
@@ -58,6 +69,29 @@ pub(super) struct EffortArgs {
     /// Coroutines of each thread of simulated clusters, in DrTM+H's figures [default: 1,4,10,16]
     #[arg(long, value_parser = value_parser!(u16).range(1..=64), value_delimiter = ',', value_name = "N,...")]
     coroutines: Option<Vec<u16>>,
+}
+
+impl EffortArgs {
+    /// Returns the options that are not the default ones, as they are written.
+    pub(super) fn written(&self) -> String {
+        let list = |numbers: &[u16]| numbers.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
+        let (mut words, usual) = (Vec::new(), (Duration::from_secs(1), 3));
+        let flags = [("--quick", self.quick), ("--full", self.full)];
+        words.extend(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag.to_owned()));
+        words.extend(self.threads.as_ref().map(|threads| format!("--threads {}", list(threads))));
+        words.extend((self.secs != usual.0).then(|| format!("--secs {}", self.secs.as_secs_f64())));
+        words.extend((self.rounds != usual.1).then(|| format!("--rounds {}", self.rounds)));
+        let varied: Vec<String> = self.vary.iter().map(|(constant, factor)| format!("{constant}={factor}")).collect();
+        words.extend((!varied.is_empty()).then(|| format!("--vary {}", varied.join(","))));
+        words.extend(self.virtual_us.map(|us| format!("--virtual-us {us}")));
+        words.extend(self.coroutines.as_ref().map(|coroutines| format!("--coroutines {}", list(coroutines))));
+        words.join(" ")
+    }
+
+    /// Returns whether everything is tiny.
+    pub(super) fn is_quick(&self) -> bool {
+        self.quick
+    }
 }
 
 /// Returns a NIC of which these constants are multiplied.
@@ -83,12 +117,16 @@ fn varied(given: &str) -> Result<(&'static str, f64), String> {
 }
 
 /// The effort of measuring.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Effort {
     /// The engine of studies of regions.
     pub(super) engine: EngineName,
     pub(super) seed: u64,
     pub(super) threads: Vec<usize>,
+    /// Whether threads were given.
+    pub(super) has_threads: bool,
+    /// The program of Silo, if it is given.
+    pub(super) silo: Option<PathBuf>,
     pub(super) is_quick: bool,
     /// Whether simulated clusters are as large as the papers'.
     pub(super) is_full: bool,
@@ -103,6 +141,9 @@ pub(super) struct Effort {
     rounds: u16,
     until: Until,
 }
+
+/// How much shorter the runs of studies with many series are.
+const MANY: u32 = 4;
 
 /// A measured subject: loads, runs and checks a workload.
 pub(super) type Subject<'s> = Box<dyn Fn() -> Result<Finished, Error> + 's>;
@@ -119,6 +160,8 @@ pub(super) struct Sum {
     /// The clients' counters.
     counted: BTreeMap<String, u64>,
     pub(super) regions: Stats,
+    /// The latencies of transactions of all kinds. `None` if nothing ran.
+    pub(super) latencies: Option<Latencies>,
 }
 
 impl Effort {
@@ -138,7 +181,39 @@ impl Effort {
             if is_quick { (1, Until::Transactions(200)) } else { (args.rounds, Until::Time(args.secs)) };
         let (varied, shows_phases, coroutines) = (args.vary.clone(), args.phases, args.coroutines.clone());
         let (is_full, counted) = (args.full, args.virtual_us.map(Duration::from_micros));
-        Self { engine, seed, threads, is_quick, is_full, varied, shows_phases, counted, coroutines, rounds, until }
+        let (has_threads, silo) = (args.threads.is_some(), args.silo.clone());
+        Self {
+            engine,
+            seed,
+            threads,
+            has_threads,
+            silo,
+            is_quick,
+            is_full,
+            varied,
+            shows_phases,
+            counted,
+            coroutines,
+            rounds,
+            until,
+        }
+    }
+
+    /// Returns an effort whose runs are shorter, for studies with many series.
+    pub(super) fn of_many(&self) -> Self {
+        let until = match self.until {
+            Until::Time(time) => Until::Time(time / MANY),
+            few @ Until::Transactions(_) => few,
+        };
+        Self { until, ..self.clone() }
+    }
+
+    /// Returns how long a run lasts, if it is timed.
+    pub(super) fn time(&self) -> Duration {
+        match self.until {
+            Until::Time(time) => time,
+            Until::Transactions(_) => Duration::ZERO,
+        }
     }
 
     /// Returns where measured numbers come from.
@@ -178,6 +253,27 @@ impl Effort {
     /// Returns a workload on an engine. Each run has a new database.
     pub(super) fn subject<'s, W: Workload + 's>(&self, workload: W, engine: DatabaseEngine, pace: Pace) -> Subject<'s> {
         Box::new(move || Ok(engine.dispatch(Run { workload: &workload, pace, log: None })?.1))
+    }
+
+    /// Like [`subject`](Self::subject), with a log in an own directory below this one, which is
+    /// removed after each run.
+    pub(super) fn logged<'s, W: Workload + 's>(
+        &self,
+        workload: W,
+        engine: DatabaseEngine,
+        threads: usize,
+        (below, mode): (&'s Path, Durability),
+    ) -> Subject<'s> {
+        let pace = self.pace(threads);
+        Box::new(move || {
+            let directory = below.join("log");
+            let log = Some(LogPlace { directory: &directory, mode });
+            let finished = engine.dispatch(Run { workload: &workload, pace, log });
+            let removed = fs::remove_dir_all(&directory).map_err(drtm_report::Error::file(&directory));
+            let finished = finished?.1;
+            removed?;
+            Ok(finished)
+        })
     }
 
     /// Measures subjects in turns. Each is checked, too.
@@ -226,13 +322,17 @@ impl Sum {
             conflicts: runs.iter().flat_map(|run| &run.conflicts).map(|(_, count)| count).sum(),
             counted,
             regions: runs.iter().map(|run| run.regions).sum(),
+            latencies: runs.iter().flat_map(|run| &run.tally.latencies).cloned().reduce(|mut all, one| {
+                all.add(&one);
+                all
+            }),
         }
     }
 
     #[cfg(test)]
     pub(super) fn with<const N: usize>(ended: Vec<u64>, conflicts: u64, counted: [(&str, u64); N]) -> Self {
         let counted = counted.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
-        Self { rates: Rates::of(vec![1.0]), ended, conflicts, counted, regions: Stats::default() }
+        Self { rates: Rates::of(vec![1.0]), ended, conflicts, counted, regions: Stats::default(), latencies: None }
     }
 
     /// Returns the sum of the clients' counters whose names end with this.
@@ -254,6 +354,24 @@ impl Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn written_options_are_those_that_were_given() {
+        #[derive(clap::Parser)]
+        struct Command {
+            #[command(flatten)]
+            effort: EffortArgs,
+        }
+        let written = |words: &str| {
+            let command = <Command as clap::Parser>::parse_from(["paper"].into_iter().chain(words.split_whitespace()));
+            command.effort.written()
+        };
+        for words in
+            ["", "--quick", "--full --threads 1,2 --secs 0.5 --rounds 5 --vary wire=2 --virtual-us 1000 --coroutines 1"]
+        {
+            assert_eq!(written(words), words);
+        }
+    }
 
     #[test]
     fn threads_double_up_to_the_processors() {

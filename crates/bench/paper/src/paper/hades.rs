@@ -24,7 +24,7 @@ pub(super) const STUDIES: &[Study] = &[
 ];
 
 const LINES: Axis = Axis { title: "lines", quantity: Quantity::Lines, scale: Scale::Linear };
-const FALSE: Axis = Axis { title: "false positives", quantity: Quantity::FalsePositives, scale: Scale::Linear };
+const FALSE: Axis = Axis { title: "false positives", quantity: Quantity::FalsePositives, scale: Scale::Decades };
 
 /// The lines of Table IV.
 const COUNTS: [usize; 4] = [10, 20, 50, 100];

@@ -1,7 +1,9 @@
 //! The results of a study, and the rows that scripts read.
 
+use std::borrow::Cow;
+
 use drtm_report::{chart::Axis, units::Quantity};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::effort::Effort;
 use crate::Error;
@@ -79,7 +81,7 @@ pub(super) enum Found {
 }
 
 /// Where a value comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {
     /// By computation alone.
@@ -112,29 +114,21 @@ impl Curve {
     pub(super) const fn absent(series: &'static str, why: &'static str) -> Self {
         Self { series, found: Found::Absent { why } }
     }
-
-    /// Returns the points, in order.
-    pub(super) fn points(&self) -> &[(Option<usize>, f64)] {
-        match &self.found {
-            Found::Points { points, .. } => points,
-            Found::Absent { .. } => &[],
-        }
-    }
 }
 
 /// A point of a figure, as scripts rely on it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Row {
-    figure: &'static str,
-    pub(super) series: &'static str,
+    pub(super) figure: Cow<'static, str>,
+    pub(super) series: Cow<'static, str>,
     pub(super) x: Option<usize>,
     pub(super) y: Option<f64>,
     pub(super) published: Option<f64>,
     pub(super) kind: Kind,
-    x_unit: Option<&'static str>,
-    y_unit: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) why: Option<&'static str>,
+    x_unit: Option<Cow<'static, str>>,
+    y_unit: Cow<'static, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) why: Option<Cow<'static, str>>,
 }
 
 /// The reason why a published point has no value.
@@ -155,7 +149,11 @@ impl Panel {
     fn rows_of(&self, curve: &Curve) -> Vec<Row> {
         let published = || self.published.iter().filter(|value| value.series == curve.series);
         let at = |x| published().find(|value| value.x == x).map(|value| value.y);
-        let missing = |x, why| Row { kind: Kind::Unavailable, why: Some(why), ..self.row(curve.series, x, at(x)) };
+        let missing = |x, why: &'static str| Row {
+            kind: Kind::Unavailable,
+            why: Some(Cow::Borrowed(why)),
+            ..self.row(curve.series, x, at(x))
+        };
         match &curve.found {
             Found::Points { kind, points } => {
                 let found =
@@ -169,9 +167,19 @@ impl Panel {
     }
 
     fn row(&self, series: &'static str, x: Option<usize>, published: Option<f64>) -> Row {
-        let x_unit = self.x.map(|axis| axis.quantity.unit());
-        let (figure, y_unit) = (self.name, self.y.quantity.unit());
+        let x_unit = self.x.map(|axis| axis.quantity.unit().into());
+        let (figure, y_unit) = (self.name.into(), self.y.quantity.unit().into());
+        let series = series.into();
         Row { figure, series, x, y: None, published, kind: Kind::Unavailable, x_unit, y_unit, why: None }
+    }
+
+    /// Formats a place on the horizontal axis, with its unit; empty if there is none.
+    pub(super) fn place(&self, x: Option<usize>) -> String {
+        let Some((axis, x)) = self.x.zip(x) else { return String::new() };
+        let (quantity, unit) = (axis.quantity, axis.quantity.unit());
+        let value = quantity.precisely(x as f64);
+        let unit = if x == 1 { unit.strip_suffix('s').unwrap_or(unit) } else { unit };
+        if quantity.shows_unit() { value } else { format!("{value} {unit}") }
     }
 
     /// Formats a value of the horizontal axis.
@@ -207,7 +215,7 @@ mod tests {
         ];
         assert_eq!(told, expected);
         assert!(rows[1].why.is_none() && rows[2].why.is_some());
-        assert_eq!((rows[0].figure, PANEL.figure()), ("some-fig7b", "some-fig7"));
+        assert_eq!((&*rows[0].figure, PANEL.figure()), ("some-fig7b", "some-fig7"));
         assert_eq!(Panel { name: "some-storage", ..PANEL }.figure(), "some-storage");
     }
 
@@ -215,7 +223,7 @@ mod tests {
     fn what_cannot_be_had_is_listed_with_the_reason_and_no_value() {
         for (series, at) in [("theirs", (Some(8), Some(0.9))), ("nobody's", (None, None))] {
             let rows = PANEL.rows(&[Curve::absent(series, "no such machine")]);
-            let told: Vec<_> = rows.iter().map(|row| (row.x, row.published, row.y, row.why)).collect();
+            let told: Vec<_> = rows.iter().map(|row| (row.x, row.published, row.y, row.why.as_deref())).collect();
             assert_eq!(told, [(at.0, at.1, None, Some("no such machine"))]);
         }
     }

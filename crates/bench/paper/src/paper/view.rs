@@ -1,11 +1,11 @@
 //! The table and the chart of a panel.
 
 use drtm_report::{
-    chart::{Chart, Series},
+    chart::{Bar, Bars, Chart, Drawing, Series, Span},
     prose, table,
 };
 
-use super::panel::{Curve, Kind, Measured, Panel, Row};
+use super::panel::{Kind, Measured, Panel, Row};
 
 impl Panel {
     pub(super) fn text(&self, rows: &[Row], measured: &Measured) -> String {
@@ -14,12 +14,13 @@ impl Panel {
         let cells = rows.iter().map(|row| {
             let place = self.x.is_some().then(|| self.show_x(row.x));
             let values = [show(row.y), show(row.published), row.kind.name().to_owned()];
-            [row.series.to_owned()].into_iter().chain(place).chain(values).collect()
+            [row.series.to_string()].into_iter().chain(place).chain(values).collect()
         });
         let place = self.x.map(|axis| axis.title);
         let headers: Vec<&str> = ["series"].into_iter().chain(place).chain([y.title, "published", "ours is"]).collect();
         let mut text = format!("{title} ({name})\n{}\n\n{}\n\n", measured.source, table(&headers, 1, cells));
-        let mut reasons: Vec<(&str, &str)> = rows.iter().filter_map(|row| Some((row.series, row.why?))).collect();
+        let mut reasons: Vec<(&str, &str)> =
+            rows.iter().filter_map(|row| Some((&*row.series, row.why.as_deref()?))).collect();
         reasons.dedup();
         for (series, why) in reasons {
             text += &prose(&format!("Unavailable, {series}: {why}."));
@@ -28,23 +29,34 @@ impl Panel {
         text + &prose(self.note) + "\n"
     }
 
-    /// Returns the chart. `None` if there is no horizontal axis, or no value.
-    pub(super) fn chart(&self, curves: &[Curve], measured: &Measured) -> Option<Chart> {
-        let placed = |x: Option<usize>, y: f64| Some((x? as f64, y));
-        let series = curves.iter().filter(|curve| !curve.points().is_empty()).map(|curve| Series {
-            name: curve.series.to_owned(),
-            points: curve.points().iter().filter_map(|&(x, y)| placed(x, y)).collect(),
-            published: self
-                .published
-                .iter()
-                .filter(|value| value.series == curve.series)
-                .filter_map(|value| placed(value.x, value.y))
-                .collect(),
-        });
-        let series: Vec<Series> = series.collect();
-        let caption = measured.source.clone();
-        let chart = |x| Chart { title: self.title.to_owned(), caption, x, y: self.y, series };
-        self.x.map(chart).filter(|chart| !chart.series.is_empty())
+    /// Returns the chart: lines, or bars if there is no horizontal axis. `None` if there is nothing
+    /// to draw.
+    pub(super) fn chart(&self, rows: &[Row], source: &str) -> Option<Drawing> {
+        let (title, caption) = (self.title.to_owned(), source.to_owned());
+        let Some(x) = self.x else {
+            let bar = |row: &Row| {
+                let [ours, published] = [row.y, row.published].map(|value| value.map(Span::of));
+                Bar { name: row.series.to_string(), ours, published }
+            };
+            let bars: Vec<Bar> = rows.iter().map(bar).collect();
+            let is_empty = bars.iter().all(|bar| bar.ours.is_none() && bar.published.is_none());
+            return (!is_empty).then(|| Bars { title, caption, axis: self.y, bars }.draw());
+        };
+        let mut series: Vec<Series> = Vec::new();
+        for row in rows {
+            let place = series.iter().position(|series| series.name == row.series).unwrap_or(series.len());
+            if place == series.len() {
+                let (points, published) = (Vec::new(), Vec::new());
+                series.push(Series { name: row.series.to_string(), points, published });
+            }
+            let at = |y: Option<f64>| Some((row.x? as f64, y?));
+            series[place].points.extend(at(row.y));
+            series[place].published.extend(at(row.published));
+        }
+        // A row without a value comes after the others.
+        series.iter_mut().for_each(|series| series.points.sort_by(|one, other| one.0.total_cmp(&other.0)));
+        let is_empty = series.iter().all(Series::is_empty);
+        (!is_empty).then(|| Chart { title, caption, x, y: self.y, series }.draw())
     }
 }
 

@@ -4,13 +4,17 @@
 //! payments. An order and its lines are written twice at most. Which deliveries a balance has is
 //! told by their amounts: the balance and the payments are their sum.
 
+#[cfg(test)]
 use std::collections::BTreeMap;
 
+#[cfg(test)]
 use drtm_history::{History, Transaction};
 use drtm_txn::Key;
 use serde::{Deserialize, Serialize};
 
-use crate::{Account, CustomerKey, OrderByCustomer, Population};
+use crate::{Account, CustomerKey};
+#[cfg(test)]
+use crate::{OrderByCustomer, Population};
 
 /// What a version is of: a table, or a column of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,9 +57,11 @@ impl Seen {
 }
 
 /// A transaction that has committed: when it was invoked, when it responded, and what it has seen.
+#[cfg(test)]
 pub(super) type Recorded = (u64, u64, Vec<Seen>);
 
 /// Returns the transaction that has written the population.
+#[cfg(test)]
 pub(super) fn loaded(rows: &Population) -> Vec<Seen> {
     let mut seen = Vec::new();
     let mut write = |of, key, version| seen.push(Seen::Write(of, key, version));
@@ -77,6 +83,7 @@ pub(super) fn loaded(rows: &Population) -> Vec<Seen> {
 }
 
 /// Returns the history of transactions.
+#[cfg(test)]
 pub(super) fn history(recorded: &[Recorded]) -> History<u64> {
     let mut delivered: BTreeMap<u64, Vec<(u64, i64)>> = BTreeMap::new();
     for seen in recorded.iter().flat_map(|(.., seen)| seen) {
@@ -118,6 +125,7 @@ pub(super) fn history(recorded: &[Recorded]) -> History<u64> {
 ///
 /// Panics if there are none, which is an anomaly, or several, which a run with few deliveries to
 /// each customer does not have.
+#[cfg(test)]
 fn those_of(all: &[(u64, i64)], sum: i64) -> u32 {
     assert!(all.len() < 20, "too many deliveries to one customer");
     let has_sum = |set: &u32| {

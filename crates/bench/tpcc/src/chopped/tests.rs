@@ -43,22 +43,25 @@ impl Config for Chosen {
     }
 }
 
+/// All that a transaction has seen.
+type Kept = Vec<Seen>;
+
 /// What a terminal has done: committed transactions, and how many payments.
 type Work = (Vec<Recorded>, u32);
 
 /// Runs the transactions of a terminal.
-fn terminal<N, P, D, O, L>(
-    program: &Chopped<Chosen, N, P, D, O, L>,
+fn terminal<C, P, D, O, L>(
+    program: &Chopped<Chosen, Kept, C, P, D, O, L>,
     inputs: &mut Inputs,
     writer: u16,
     clock: &mut drtm_history::Clock,
 ) -> Result<Work, Error>
 where
-    N: Code<Chosen, Ordering>,
-    P: Code<Chosen, Paying>,
-    D: Code<Chosen, Delivering>,
-    O: Reads<Chosen, OrderStatus>,
-    L: Reads<Chosen, StockLevel>,
+    C: Code<Chosen, Ordering<Kept>>,
+    P: Code<Chosen, Paying<Kept>>,
+    D: Code<Chosen, Delivering<Kept>>,
+    O: Reads<Chosen, OrderStatus, Kept>,
+    L: Reads<Chosen, StockLevel, Kept>,
 {
     let (mut recorded, mut payments) = (Vec::new(), 0);
     for run in 0..RUNS {
@@ -93,7 +96,7 @@ fn wrong(seed: u64) -> Result<Vec<String>, drtm_drive::Error> {
     let sink = &mut Loading { db: &db, tables };
     loader.items(sink)?;
     loader.warehouse(1, sink)?;
-    let program = chopped(&db, tables)?;
+    let program = chopped::<_, Kept>(&db, tables)?;
 
     let mut recorder = Recorder::start();
     let mut clock = recorder.clock().expect("a few");
@@ -142,7 +145,7 @@ fn wrong(seed: u64) -> Result<Vec<String>, drtm_drive::Error> {
 fn the_analysis_chops_it_as_the_paper_does() {
     let db: Db<Chosen> = Builder::new().memory(64 << 20).build_with(NoHtm).expect("memory");
     let scale = Scale::new(1).expect("small");
-    let program = chopped(&db, Tables::open(&db, &scale).expect("memory")).expect("it is serializable");
+    let program = chopped::<_, ()>(&db, Tables::open(&db, &scale).expect("memory")).expect("it is serializable");
     let chopping = program.registered.chopping();
     let pieces: Vec<String> = chopping
         .transactions()

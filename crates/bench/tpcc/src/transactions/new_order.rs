@@ -118,7 +118,7 @@ pub(crate) fn line_row(line: &NewOrderLine, amount: i64, district_info: [u8; 24]
     }
 }
 
-const SUPPLY: Part<Stock, Supply> = part!(Stock, supply);
+pub(crate) const SUPPLY: Part<Stock, Supply> = part!(Stock, supply);
 const INFOS: Part<Stock, [[u8; 24]; 10]> = part!(Stock, districts);
 
 /// The bytes of a stock that a line of an order in each district uses.
@@ -133,7 +133,7 @@ static OF_STOCKS: [PrefetchMask; DISTRICTS as usize] = {
 };
 
 /// Returns the district's column of a stock, S_DIST_xx, and the bytes to prefetch.
-fn info_of(district: u8) -> (Part<Stock, [u8; 24]>, &'static PrefetchMask) {
+pub(crate) fn info_of(district: u8) -> (Part<Stock, [u8; 24]>, &'static PrefetchMask) {
     let district = usize::from(district.wrapping_sub(1) % DISTRICTS);
     let Some(info) = INFOS.item(district) else { unreachable!("there is one for each district") };
     (info, &OF_STOCKS[district])

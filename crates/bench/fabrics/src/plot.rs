@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
 use drtm_report::{
-    chart::{self, Axis, Chart, Scale, Series},
+    chart::{Axis, Chart, Scale, Series},
     units::Quantity,
 };
 
@@ -21,9 +21,7 @@ pub(super) const OPERATIONS: Axis =
 #[derive(Debug, ClapArgs)]
 pub(super) struct Svg {
     /// Draw a chart, too
-    ///
-    /// Only with the feature `plots`.
-    #[arg(long = "svg", value_name = "FILE", value_parser = chart::path())]
+    #[arg(long = "svg", value_name = "FILE")]
     path: Option<PathBuf>,
 }
 

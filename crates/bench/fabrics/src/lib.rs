@@ -4,7 +4,10 @@
 //! measured by this machine's clock, with the raw floor beside it where that is wanted. On
 //! `sim:PROFILE` nothing is measured: what is reported is simulated, and says so in every row.
 
+#![forbid(unsafe_code)]
+
 mod connections;
+mod error;
 mod latency;
 mod multi;
 mod plot;
@@ -16,7 +19,7 @@ mod verb;
 use clap::Subcommand;
 use drtm_report::Report;
 
-use crate::Error;
+pub use error::Error;
 
 /// Examples, for the help of what has these commands.
 pub const AFTER_HELP: &str = "\
