@@ -11,10 +11,10 @@ use std::{
 };
 
 use drtm_htm::NoHtm;
-use drtm_kv::Version;
+use drtm_kv::{Holder, Version};
 use drtm_rdma::{
     Executor, LocalConfig, LocalFabric, NodeId, Phase,
-    rpc::{self, Decode, DecodeError, Encode, Incoming, Procedure, Reader, Refused, Rpc},
+    rpc::{self, Decode, DecodeError, Encode, Incoming, Procedure, Reader, Refused, Rpc, RpcError},
 };
 use drtm_testing::rounds;
 use drtm_txn::{
@@ -73,11 +73,16 @@ macro_rules! requests {
             }
         }
 
-        /// Asks with these bytes. Whether there was a reply.
-        async fn ask<P: drtm_rdma::Port>(rpc: &Rpc<'_, P>, node: NodeId, number: u16, bytes: Vec<u8>) -> bool {
+        /// Asks with these bytes. Returns those of the reply.
+        async fn ask<P: drtm_rdma::Port>(
+            rpc: &Rpc<'_, P>,
+            node: NodeId,
+            number: u16,
+            bytes: Vec<u8>,
+        ) -> Result<Vec<u8>, RpcError> {
             match number {
-                $($number => rpc.call::<$name>(node, &Noise(bytes), None).await.is_ok_and(|reply| reply.get().is_ok()),)+
-                _ => false,
+                $($number => rpc.call::<$name>(node, &Noise(bytes), None).await?.get().map(|reply| reply.0),)+
+                procedure => Err(RpcError::UnknownProcedure { procedure }),
             }
         }
     };
@@ -348,6 +353,33 @@ fn a_node_that_introduces_itself_by_nonsense_is_not_asked() {
     }
 }
 
+/// Returns a caller whose messages are of the view, and for the incarnation, that the owner is in.
+fn of_the_view<'e>(worker: &Worker<'e, Local, Tested>) -> Rpc<'e, <Local as drtm_rdma::Fabric>::Port> {
+    Rpc::new(worker.endpoint().during(Phase::Other)).tagged(1 << 32 | FIRST_VIEW)
+}
+
+#[test]
+fn a_row_that_is_changed_twice_at_once_is_written_under_its_lock_only() {
+    let stage = Stage::new(Protocol::FASST);
+    stage.run(sense, async |worker| {
+        attempt(&worker, stage.tables, 1).await.expect("all answers make sense");
+        worker.settle().await;
+        let (rpc, me) = (of_the_view(&worker), Holder::new(2, 1, 9, 9).to_word());
+        let row = (0_u16, (0_u8, 0_u64));
+        let read = ask(&rpc, NodeId(0), 2, encoded((row, me))).await.expect("the row");
+        let (_count, _kind, at, version): (u64, u8, u64, u64) =
+            Decode::decode(&mut Reader::new(&read)).expect("a record");
+        let length = Some(8_u32);
+        ask(&rpc, NodeId(0), 4, encoded((row, at, version, (me, length)))).await.expect("its lock");
+        let change = |value: u8| encoded((row, at, 0_u8, &[value; 8][..]));
+        let rows = [change(8), change(9)].concat();
+        let changed = ask(&rpc, NodeId(0), 8, encoded((me, 0_u64, &rows[..]))).await;
+        assert!(matches!(changed, Err(RpcError::Refused { reason: 7 })), "{changed:?}");
+        let now = worker.transact(async |tx| tx.get(stage.tables.words, 0).await).await.expect("it is free");
+        assert_eq!(now.as_deref(), Some(&[8; 8][..]));
+    });
+}
+
 #[test]
 fn a_node_that_asks_for_nonsense_harms_nobody() {
     for protocol in [Protocol::FASST, Protocol::DRTM_H] {
@@ -355,8 +387,7 @@ fn a_node_that_asks_for_nonsense_harms_nobody() {
         stage.run(sense, async |worker| {
             attempt(&worker, stage.tables, 1).await.expect("all answers make sense");
             worker.settle().await;
-            // Of the view, and for the incarnation, that the owner is in.
-            let rpc = Rpc::new(worker.endpoint().during(Phase::Other)).tagged(1 << 32 | FIRST_VIEW);
+            let rpc = of_the_view(&worker);
             let mut random = Rng::with_seed(8);
             let mut answered = 0;
             for turn in 0..rounds(400) {
@@ -368,7 +399,7 @@ fn a_node_that_asks_for_nonsense_harms_nobody() {
                         bytes.extend((0..random.usize(0..6)).flat_map(|_| random.u64(..).to_le_bytes()));
                         bytes.extend((0..random.usize(0..4)).map(|_| random.u8(0..3)));
                     }
-                    answered += u64::from(ask(&rpc, NodeId(0), *request, bytes).await);
+                    answered += u64::from(ask(&rpc, NodeId(0), *request, bytes).await.is_ok());
                 }
             }
             assert!(answered > 0, "some of it is well formed");

@@ -269,6 +269,10 @@ impl<S: Config> Participant<S> {
         (holder, epoch): (Holder, u64),
     ) -> Result<(), Refusal> {
         let (at, before) = (*at, *before);
+        // A node that names a row twice has unlocked it by the first.
+        if home.db.store.records().held_version(at, holder) != Some(before) {
+            return Err(Refusal::NotHeld);
+        }
         let mut write = self.write(*number, *key, (at, before), |this| {
             Ok(match change {
                 Change::Put(value) => WriteOp::Put(this.state.arena.keep_value(|bytes| {
