@@ -1,6 +1,6 @@
 //! The handler's side.
 
-use std::{convert::Infallible, fmt};
+use std::{convert::Infallible, fmt, time::Duration};
 
 use super::{
     Decode, Encode, Procedure, Reader,
@@ -162,12 +162,12 @@ pub async fn serve_tagged<P: Port>(
     let mut reply = Vec::new();
     loop {
         let message = verbs.recv().await;
-        let taken = endpoint.now();
         let Ok(requests) = frame::decode(&message) else { continue };
         frame::begin_replies(&mut reply);
         let (budget, tag) = (requests.budget, requests.tag);
+        let until = (budget != u64::MAX).then(|| endpoint.now() + Duration::from_nanos(budget));
         for request in requests {
-            let late = budget != u64::MAX && endpoint.now().since(taken).as_nanos() > u128::from(budget);
+            let late = until.is_some_and(|until| endpoint.now() > until);
             frame::add_reply(&mut reply, most, |reply| {
                 if late {
                     return Status::Expired;
