@@ -180,8 +180,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
 
 /// Keeps the first of several failures. A conflict counts less than what is worse.
 pub(super) fn keep_first(outcome: &mut Result<(), Error>, other: Result<(), Error>) {
-    match (&outcome, &other) {
-        (Ok(()), _) | (Err(Error::Conflict(_)), Err(Error::Cluster(_))) => *outcome = other,
+    let Err(error) = other else { return };
+    match (&outcome, &error) {
+        (Ok(()), _) | (Err(Error::Conflict(_)), Error::Cluster(_)) => *outcome = Err(error),
         _ => {}
     }
 }

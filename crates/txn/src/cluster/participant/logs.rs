@@ -1,10 +1,8 @@
 //! A participant's logs: its node's own, and the rings that the node keeps as a backup.
 
-use std::sync::Arc;
-
 use drtm_kv::ReadEntry;
 
-use super::{Held, Participant};
+use super::{Held, Home, Participant};
 use crate::{
     Config,
     cluster::{
@@ -40,11 +38,12 @@ impl<S: Config> Participant<S> {
     /// returned is dropped.
     pub(in crate::cluster) fn log_rows<'l>(
         &mut self,
+        home: &Home<S>,
         (log, participant): (&'l Log<S::Engine>, &'l LogParticipant),
         rows: &[Held<'_>],
         epoch: u64,
     ) -> Result<Open<'l, S::Engine>, Refusal> {
-        let (home, mut writes) = (Arc::clone(&self.home), Vec::with_capacity(rows.len()));
+        let mut writes = Vec::with_capacity(rows.len());
         self.state.arena.clear();
         for Held { row: ChangedRow { key, at, change, .. }, number, before } in rows {
             let value: &[u8] = match change {
