@@ -316,7 +316,9 @@ fn serve<'p, R: Request, F: Fabric, S: Config<Engine = F::Engine>>(
 }
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
-    /// Answers a request of another node.
+    /// Answers a request of another node. Each kind is a function of its own, so that profiles tell
+    /// them apart.
+    #[inline(never)]
     fn answer<R: Request>(&self, call: Incoming<'_>) -> Answered {
         let (participant, caller) = (&mut *self.participant(), call.from());
         let stamp = Stamp::of_tag(call.tag());
