@@ -122,9 +122,9 @@ pub(super) trait TxRequest {
     }
 }
 
-/// A request as a procedure of `drtm_rdma::rpc`. What all requests of a message have in common is the
-/// message's tag: a [`Stamp`]. That of the replies is the number of the view in which the requests
-/// were served.
+/// A request as a procedure of `drtm_rdma::rpc`. What all requests of a message have in common is
+/// the message's tag: a [`Stamp`]. That of the replies is the number of the view in which the
+/// requests were served.
 pub(super) struct Call<R>(PhantomData<R>);
 
 impl<R: Request> Procedure for Call<R> {
@@ -332,9 +332,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         })
     }
 
-    /// Returns the tag of the answers to a message of this one: the number of the view in which they
-    /// are given. This is asked behind all that was locked: another view may have been installed
-    /// meanwhile, or the node may have begun to close.
+    /// Returns the tag of the answers to a message of this one: the number of the view in which
+    /// they are given. This is asked behind all that was locked: another view may have been
+    /// installed meanwhile, or the node may have begun to close.
     pub(super) fn tag_for(&self, tag: u64) -> u64 {
         let is_faulty = S::has(Mutation::OldViewServed);
         u64::from(if is_faulty { Stamp::of_tag(tag).view } else { self.node.view.served() })

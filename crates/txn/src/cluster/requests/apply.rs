@@ -98,7 +98,10 @@ impl<'a> Wire<'a> for Changes<'a> {
     fn put(&self, into: &mut Vec<u8>) {
         let before = into.len();
         0_u32.encode(into);
-        let Ok(()) = self.try_for_each(|row| Ok::<_, Infallible>(row.encode(into)));
+        let Ok(()) = self.try_for_each(|row| {
+            row.encode(into);
+            Ok::<_, Infallible>(())
+        });
         let length = (into.len() - before - size_of::<u32>()) as u32;
         into[before..before + size_of::<u32>()].copy_from_slice(&length.to_le_bytes());
     }
