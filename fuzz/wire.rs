@@ -77,17 +77,17 @@ pub(crate) fn rpc(bytes: &[u8]) {
         let mut sealed = bytes.to_vec();
         sealed.resize(sealed.len().max(4), 0);
         sealed[..2].copy_from_slice(&kind.to_le_bytes());
-        sealed[2] = 2;
+        sealed[2] = 3;
         read_message(&sealed);
     }
 }
 
 fn read_message(bytes: &[u8]) {
     if let Ok(requests) = decode(bytes) {
-        let budget = requests.budget;
+        let (budget, tag) = (requests.budget, requests.tag);
         let calls: Vec<_> = requests.map(|call| (call.procedure, call.bytes.to_vec())).collect();
         assert_eq!(calls.len(), usize::from(bytes[3]), "none is lost");
-        assert_eq!(untrusted::requests(budget, &calls), bytes, "there is one encoding");
+        assert_eq!(untrusted::requests(budget, tag, &calls), bytes, "there is one encoding");
         calls.iter().for_each(|(_, request)| read_values(request));
     }
     let mut results = Vec::new();
@@ -101,7 +101,8 @@ fn read_message(bytes: &[u8]) {
     results.iter().for_each(|(_, reply)| read_values(reply));
     // A message may have more results than it says, which are not looked at.
     if matches!(end, Some(DecodeError::Invalid { what: "number of results" })) {
-        assert!(bytes.starts_with(&untrusted::replies(&results)), "there is one encoding");
+        let tag = untrusted::tag(bytes).expect("a message that has results");
+        assert!(bytes.starts_with(&untrusted::replies(tag, &results)), "there is one encoding");
     }
 }
 

@@ -198,12 +198,11 @@ fn refuses_late_locks(tries: u32) -> bool {
         }
         fabric.kill(NodeId(1)).expect("it is here");
         let endpoint = other.endpoint().expect("room");
-        let rpc = Rpc::new(endpoint.during(Phase::Lock));
+        // The owner's incarnation, and the view.
+        let owner_is = endpoint.presence(NodeId(0)).here().expect("it is here");
+        let rpc = Rpc::new(endpoint.during(Phase::Lock)).tagged(u64::from(owner_is.0) << 32 | 1);
         let holder = Holder::new(1, 1, 0, 0);
         let mut bytes = Vec::new();
-        // The view, and the owner's incarnation.
-        let owner_is = endpoint.presence(NodeId(0)).here().expect("it is here");
-        (1_u32, owner_is.0).encode(&mut bytes);
         (1_u16, (0_u8, 1_u64), 0_u64, (0_u64, holder.to_word(), false)).encode(&mut bytes);
         let refused = (0..tries).any(|_| {
             thread::sleep(Duration::from_millis(10));

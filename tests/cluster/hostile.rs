@@ -11,10 +11,10 @@ use std::{
 };
 
 use drtm_htm::NoHtm;
-use drtm_kv::Version;
+use drtm_kv::{Holder, Version};
 use drtm_rdma::{
     Executor, LocalConfig, LocalFabric, NodeId, Phase,
-    rpc::{self, Decode, DecodeError, Encode, Incoming, Procedure, Reader, Refused, Rpc},
+    rpc::{self, Decode, DecodeError, Encode, Incoming, Procedure, Reader, Refused, Rpc, RpcError},
 };
 use drtm_testing::rounds;
 use drtm_txn::{
@@ -73,11 +73,16 @@ macro_rules! requests {
             }
         }
 
-        /// Asks with these bytes. Whether there was a reply.
-        async fn ask<P: drtm_rdma::Port>(rpc: &Rpc<'_, P>, node: NodeId, number: u16, bytes: Vec<u8>) -> bool {
+        /// Asks with these bytes. Returns those of the reply.
+        async fn ask<P: drtm_rdma::Port>(
+            rpc: &Rpc<'_, P>,
+            node: NodeId,
+            number: u16,
+            bytes: Vec<u8>,
+        ) -> Result<Vec<u8>, RpcError> {
             match number {
-                $($number => rpc.call::<$name>(node, &Noise(bytes), None).await.is_ok_and(|reply| reply.get().is_ok()),)+
-                _ => false,
+                $($number => rpc.call::<$name>(node, &Noise(bytes), None).await?.get().map(|reply| reply.0),)+
+                procedure => Err(RpcError::UnknownProcedure { procedure }),
             }
         }
     };
@@ -87,6 +92,9 @@ requests! {
     Introduce = 1, Read = 2, Place = 3, Lock = 4, Line = 5, Check = 6, Guard = 7, Apply = 8, Unlock = 9, Reap = 10,
     Scan = 11, Durable = 25
 }
+
+/// The number of the view that all nodes are in.
+const FIRST_VIEW: u64 = 1;
 
 /// What a hostile node answers.
 #[derive(Clone, Debug)]
@@ -105,7 +113,7 @@ fn encoded(value: impl Encode) -> Vec<u8> {
 /// What makes sense, of an owner that has nothing and does nothing.
 fn sense(request: u16) -> Made {
     let (removed, no_rows): (_, &[u8]) = (Version::new(4).as_removed().to_word(), &[]);
-    in_view(match request {
+    Made::Bytes(match request {
         // No tables that verbs reach.
         1 => welcome((0_u16, 0_u64, (0_u8, 0_u16))),
         // Nothing, as a bucket says.
@@ -127,11 +135,6 @@ fn welcome(tables: impl Encode) -> Vec<u8> {
     [encoded(1_u32), encoded(view), encoded(tables)].concat()
 }
 
-/// An answer of the first view.
-fn in_view(answer: Vec<u8>) -> Made {
-    Made::Bytes([encoded(1_u32), answer].concat())
-}
-
 /// A page of rows that are not of the range that was asked for, or not in order, with more to come.
 fn page(keys: &[u64]) -> Vec<u8> {
     let (mut rows, value): (_, &[u8]) = (Vec::new(), &[1]);
@@ -146,8 +149,7 @@ fn page(keys: &[u64]) -> Vec<u8> {
 fn nonsense(request: u16, random: &mut Rng) -> Vec<Made> {
     let mut all = vec![Made::Bytes(Vec::new()), Made::Bytes(vec![0xFF; 1]), Made::Bytes(vec![0xFF; 64]), Made::Unknown];
     let mut noise = || (0..random.usize(1..120)).map(|_| random.u8(..)).collect::<Vec<_>>();
-    all.extend((0..4).map(|_| Made::Bytes(noise())));
-    all.extend((0..4).map(|_| in_view(noise())));
+    all.extend((0..8).map(|_| Made::Bytes(noise())));
     all.extend((0..15).chain([u32::MAX]).map(Made::Refusal));
     if let Made::Bytes(sense) = sense(request) {
         // Cut off, and with something behind.
@@ -161,10 +163,10 @@ fn nonsense(request: u16, random: &mut Rng) -> Vec<Made> {
         }
     }
     match request {
-        3 => all.push(in_view(encoded((0_u64, 0x7_0001_u64, Version::new(4).to_word(), true, 0_u32)))),
-        5 => all.push(in_view(encoded((u64::MAX, u64::MAX)))),
-        6 | 7 => all.push(in_view(encoded(false))),
-        11 => all.extend([&[][..], &[1], &[25, 24], &[24, 24], &[99]].map(|keys| in_view(page(keys)))),
+        3 => all.push(Made::Bytes(encoded((0_u64, 0x7_0001_u64, Version::new(4).to_word(), true, 0_u32)))),
+        5 => all.push(Made::Bytes(encoded((u64::MAX, u64::MAX)))),
+        6 | 7 => all.push(Made::Bytes(encoded(false))),
+        11 => all.extend([&[][..], &[1], &[25, 24], &[24, 24], &[99]].map(|keys| Made::Bytes(page(keys)))),
         _ => {}
     }
     all
@@ -186,8 +188,18 @@ impl Stage {
         Self { fabric, owner, client, tables }
     }
 
-    /// Runs something on the client's thread, while both owners answer.
+    /// Runs something on the client's thread, while both owners answer in the first view.
     fn run(&self, hostile: impl Fn(u16) -> Made + Sync, body: impl AsyncFnOnce(Worker<'_, Local, Tested>)) {
+        self.run_in(FIRST_VIEW, hostile, body);
+    }
+
+    /// Runs something, like [`run`](Self::run), while the hostile owner says that it is in a view.
+    fn run_in(
+        &self,
+        view: u64,
+        hostile: impl Fn(u16) -> Made + Sync,
+        body: impl AsyncFnOnce(Worker<'_, Local, Tested>),
+    ) {
         let (done, hostile) = (&AtomicBool::new(false), &hostile);
         thread::scope(|scope| {
             scope.spawn(move || {
@@ -204,7 +216,7 @@ impl Stage {
                 let mut executor = Executor::new(&endpoint);
                 let verbs = endpoint.during(Phase::Other);
                 let _ = executor.spawner().serve(async move {
-                    rpc::serve(verbs, |call| answer(call, hostile)).await;
+                    rpc::serve_tagged(verbs, |call| answer(call, hostile), |_| view).await;
                 });
                 executor.spawn(endpoint.until(|| done.load(SeqCst)));
                 executor.run();
@@ -299,6 +311,17 @@ fn a_node_that_answers_nonsense_harms_nobody() {
 }
 
 #[test]
+fn answers_from_another_view_are_not_believed() {
+    let stage = Stage::new(Protocol::FASST);
+    stage.run_in(FIRST_VIEW + 1, sense, async |worker| {
+        let ended = attempt(&worker, stage.tables, 9).await;
+        assert!(matches!(ended, Err(Error::Contended { .. })), "{ended:?}");
+        worker.settle().await;
+        assert_eq!(look(&worker, stage.tables).await, None, "nothing was written");
+    });
+}
+
+#[test]
 fn a_node_that_introduces_itself_by_nonsense_is_not_asked() {
     for protocol in [Protocol::FASST, Protocol::DRTM_H] {
         let stage = Stage::new(protocol);
@@ -309,7 +332,7 @@ fn a_node_that_introduces_itself_by_nonsense_is_not_asked() {
             [(0, 0, u64::MAX), (9, 8, 64), (u16::MAX, u64::MAX, 8), (0, 64, 1 << 20), (0, 64, 7)]
         {
             let two = (Some(table), Some(table));
-            lies.push(in_view(welcome(((region, line), (0_u8, 8_u16), (two, two, two, two)))));
+            lies.push(Made::Bytes(welcome(((region, line), (0_u8, 8_u16), (two, two, two, two)))));
         }
         for made in lies {
             let stage = &stage;
@@ -330,6 +353,33 @@ fn a_node_that_introduces_itself_by_nonsense_is_not_asked() {
     }
 }
 
+/// Returns a caller whose messages are of the view, and for the incarnation, that the owner is in.
+fn of_the_view<'e>(worker: &Worker<'e, Local, Tested>) -> Rpc<'e, <Local as drtm_rdma::Fabric>::Port> {
+    Rpc::new(worker.endpoint().during(Phase::Other)).tagged(1 << 32 | FIRST_VIEW)
+}
+
+#[test]
+fn a_row_that_is_changed_twice_at_once_is_written_under_its_lock_only() {
+    let stage = Stage::new(Protocol::FASST);
+    stage.run(sense, async |worker| {
+        attempt(&worker, stage.tables, 1).await.expect("all answers make sense");
+        worker.settle().await;
+        let (rpc, me) = (of_the_view(&worker), Holder::new(2, 1, 9, 9).to_word());
+        let row = (0_u16, (0_u8, 0_u64));
+        let read = ask(&rpc, NodeId(0), 2, encoded((row, me))).await.expect("the row");
+        let (_count, _kind, at, version): (u64, u8, u64, u64) =
+            Decode::decode(&mut Reader::new(&read)).expect("a record");
+        let length = Some(8_u32);
+        ask(&rpc, NodeId(0), 4, encoded((row, at, version, (me, length)))).await.expect("its lock");
+        let change = |value: u8| encoded((row, at, 0_u8, &[value; 8][..]));
+        let rows = [change(8), change(9)].concat();
+        let changed = ask(&rpc, NodeId(0), 8, encoded((me, 0_u64, &rows[..]))).await;
+        assert!(matches!(changed, Err(RpcError::Refused { reason: 7 })), "{changed:?}");
+        let now = worker.transact(async |tx| tx.get(stage.tables.words, 0).await).await.expect("it is free");
+        assert_eq!(now.as_deref(), Some(&[8; 8][..]));
+    });
+}
+
 #[test]
 fn a_node_that_asks_for_nonsense_harms_nobody() {
     for protocol in [Protocol::FASST, Protocol::DRTM_H] {
@@ -337,7 +387,8 @@ fn a_node_that_asks_for_nonsense_harms_nobody() {
         stage.run(sense, async |worker| {
             attempt(&worker, stage.tables, 1).await.expect("all answers make sense");
             worker.settle().await;
-            let (rpc, mut random) = (Rpc::new(worker.endpoint().during(Phase::Other)), Rng::with_seed(8));
+            let rpc = of_the_view(&worker);
+            let mut random = Rng::with_seed(8);
             let mut answered = 0;
             for turn in 0..rounds(400) {
                 for (request, _) in REQUESTS {
@@ -348,9 +399,7 @@ fn a_node_that_asks_for_nonsense_harms_nobody() {
                         bytes.extend((0..random.usize(0..6)).flat_map(|_| random.u64(..).to_le_bytes()));
                         bytes.extend((0..random.usize(0..4)).map(|_| random.u8(0..3)));
                     }
-                    // Of the view, and for the incarnation, that the owner is in.
-                    let stamped = [encoded((1_u32, 1_u32)), bytes].concat();
-                    answered += u64::from(ask(&rpc, NodeId(0), *request, stamped).await);
+                    answered += u64::from(ask(&rpc, NodeId(0), *request, bytes).await.is_ok());
                 }
             }
             assert!(answered > 0, "some of it is well formed");

@@ -1,12 +1,15 @@
 //! Single reads: what a transaction of one row has seen is no older than what others saw before it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
 };
 
 use drtm_htm::NoHtm;
-use drtm_rdma::{Atomicity, Fabric, SimConfig, Tearing};
+use drtm_rdma::{Atomicity, Chances, Fabric, SimConfig, Tearing};
 use drtm_testing::rounds;
 use drtm_txn::{
     Mutation, Transaction as _,
@@ -59,9 +62,12 @@ impl Script for Readers {
 }
 
 /// How often a row was older than one that was read before it, where a READ fetches each word by
-/// itself: the version before the row is locked, for example, and the state after it is unlocked.
+/// itself: the version before the row is written, for example, and the state after it is unlocked.
+/// READs are slow, so that a whole WRITE fits between two words, and WRITEs are often late.
 fn older(seed: u64) -> u64 {
+    let late = Chances { delay: 0.2, at_most: Duration::from_micros(40), loss: 0.01, ..Chances::NONE };
     let config = SimConfig::harsh(seed).tearing(Tearing::Words).steps(Some(1)).atomicity(Atomicity::Global);
+    let config = config.read_step(Duration::from_micros(2)).jitter(Duration::from_micros(3)).chances(late);
     let readers = Readers::default();
     let size = Size { nodes: 3, owners: 2, coroutines: 4, protocol: Protocol::DRTM_H };
     Bed::Sim(Box::new(config)).run(size, &readers);

@@ -6,6 +6,7 @@
 //! - [`Rpc::to`] collects [`Calls`] to one node, which travel in one message and return in one: one
 //!   round trip for all of them. [`Rpc::call`] makes a single call.
 //! - [`serve`] answers calls, by a handler that gets one [`Incoming`] call after another.
+//! - What all calls of a message have in common is its [tag](Rpc::tagged), a number.
 //! - A deadline is the caller's. It is sent as the time that the caller still waits, since nodes
 //!   have no common clock. A handler is not run for a call that has expired.
 //! - A call is carried out *at most once*: every fabric delivers a message once, or the call fails.
@@ -67,11 +68,11 @@ mod codec;
 pub(crate) mod frame;
 mod server;
 
-pub use client::{Calls, One, Posted, Results, Rpc, Slot};
+pub use client::{Calls, InOrder, One, Posted, Results, Rpc, Slot};
 pub use codec::{Decode, DecodeError, Encode, Reader};
 #[doc(hidden)]
 pub use frame::{Request, Requests, decode};
-pub use server::{Answered, Incoming, Refused, serve};
+pub use server::{Answered, Incoming, Refused, serve, serve_tagged};
 
 use crate::{Time, VerbError};
 

@@ -185,7 +185,7 @@ pub fn samples(kind: Said, carried: usize) -> Vec<u8> {
 
 /// Returns a message of calls.
 #[must_use]
-pub fn requests(budget: u64, calls: &[(u16, Vec<u8>)]) -> Vec<u8> {
+pub fn requests(budget: u64, tag: u64, calls: &[(u16, Vec<u8>)]) -> Vec<u8> {
     struct Raw<'a>(&'a [u8]);
     impl Encode for Raw<'_> {
         fn encode(&self, into: &mut Vec<u8>) {
@@ -193,7 +193,7 @@ pub fn requests(budget: u64, calls: &[(u16, Vec<u8>)]) -> Vec<u8> {
         }
     }
     let mut message = Vec::new();
-    frame::begin_requests(&mut message);
+    frame::begin_requests(&mut message, tag);
     for (procedure, request) in calls {
         let added = frame::add_request(&mut message, *procedure, &Raw(request), usize::MAX);
         debug_assert!(added.is_some(), "more calls than a message has");
@@ -204,7 +204,7 @@ pub fn requests(budget: u64, calls: &[(u16, Vec<u8>)]) -> Vec<u8> {
 
 /// Returns a message of results.
 #[must_use]
-pub fn replies(results: &[(u8, Vec<u8>)]) -> Vec<u8> {
+pub fn replies(tag: u64, results: &[(u8, Vec<u8>)]) -> Vec<u8> {
     let mut message = Vec::new();
     frame::begin_replies(&mut message);
     for (status, reply) in results {
@@ -213,7 +213,17 @@ pub fn replies(results: &[(u8, Vec<u8>)]) -> Vec<u8> {
             frame::Status::from_byte(*status).unwrap_or(frame::Status::Malformed)
         });
     }
+    frame::seal_replies(&mut message, tag);
     message
+}
+
+/// Returns the tag of a message of results.
+///
+/// # Errors
+///
+/// When it is none.
+pub fn tag(message: &[u8]) -> Result<u64, DecodeError> {
+    frame::Replies::of(message).map(|replies| replies.tag)
 }
 
 /// Returns one result of a message of results: the status of the call, as a number, and its reply.
@@ -222,5 +232,7 @@ pub fn replies(results: &[(u8, Vec<u8>)]) -> Vec<u8> {
 ///
 /// When there is no such result.
 pub fn result(message: &[u8], place: u8) -> Result<(u8, &[u8]), DecodeError> {
-    frame::result(message, place).map(|(status, bytes)| (status as u8, bytes))
+    let mut replies = frame::Replies::of(message)?;
+    replies.skip(place)?;
+    replies.take().map(|(status, bytes)| (status as u8, bytes))
 }

@@ -16,25 +16,37 @@ type Spare = Rc<RefCell<Vec<Vec<u8>>>>;
 pub struct Rpc<'e, P: Port> {
     verbs: Verbs<'e, P>,
     spare: Spare,
+    tag: u64,
 }
 
 impl<'e, P: Port> Rpc<'e, P> {
     /// Returns a caller with these verbs.
     #[must_use]
     pub fn new(verbs: Verbs<'e, P>) -> Self {
-        Self { verbs, spare: Rc::default() }
+        Self { verbs, spare: Rc::default(), tag: 0 }
     }
 
     /// Returns the same caller, whose calls count in another phase.
     #[must_use]
     pub fn during(&self, phase: Phase) -> Self {
-        Self { verbs: self.verbs.during(phase), spare: Rc::clone(&self.spare) }
+        Self { verbs: self.verbs.during(phase), spare: Rc::clone(&self.spare), tag: self.tag }
+    }
+
+    /// Tags the caller's messages with a number, which the handler gets [with each
+    /// call](super::Incoming::tag): what all calls of a message have in common is sent once.
+    ///
+    /// # Example
+    ///
+    /// See [`serve_tagged`](super::serve_tagged).
+    #[must_use]
+    pub fn tagged(self, tag: u64) -> Self {
+        Self { tag, ..self }
     }
 
     /// Begins a message of calls to a node.
     pub fn to(&self, node: NodeId) -> Calls<'e, P> {
         let mut message = self.spare.borrow_mut().pop().unwrap_or_default();
-        frame::begin_requests(&mut message);
+        frame::begin_requests(&mut message, self.tag);
         Calls { verbs: self.verbs, spare: Rc::clone(&self.spare), node, message }
     }
 
@@ -238,19 +250,60 @@ impl<P: Port> Results<'_, P> {
     /// The handler's error, as [`RpcError`] names it. A slot of another message may give
     /// [`RpcError::Reply`].
     pub fn get<M: Procedure>(&self, slot: &Slot<M>) -> Result<M::Reply<'_>, RpcError> {
-        self.nth::<M>(slot.place.into())
+        let mut results = self.in_order();
+        if let Ok(replies) = &mut results.replies {
+            replies.skip(slot.place).map_err(RpcError::Reply)?;
+        }
+        results.take::<M>()
     }
 
-    /// Returns the result of the call of a place: zero is that of the call that was added first.
-    /// The caller knows which procedure that was.
+    /// Returns the results in the order in which the calls were added.
+    ///
+    /// # Example
+    ///
+    /// See [`serve_tagged`](super::serve_tagged).
+    #[must_use]
+    pub fn in_order(&self) -> InOrder<'_> {
+        InOrder { replies: frame::Replies::of(&self.reply) }
+    }
+}
+
+/// The results of the calls of a message, in the order in which these were added.
+///
+/// # Example
+///
+/// See [`serve_tagged`](super::serve_tagged).
+#[derive(Debug)]
+pub struct InOrder<'a> {
+    replies: Result<frame::Replies<'a>, DecodeError>,
+}
+
+impl<'a> InOrder<'a> {
+    /// Returns the handler's tag.
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get).
-    pub fn nth<M: Procedure>(&self, place: usize) -> Result<M::Reply<'_>, RpcError> {
-        let place =
-            u8::try_from(place).map_err(|_| RpcError::Reply(DecodeError::Invalid { what: "place of a call" }))?;
-        let (status, bytes) = frame::result(&self.reply, place).map_err(RpcError::Reply)?;
+    /// [`RpcError::Reply`]
+    ///
+    /// # Example
+    ///
+    /// See [`serve_tagged`](super::serve_tagged).
+    pub fn tag(&self) -> Result<u64, RpcError> {
+        self.replies.as_ref().map(|replies| replies.tag).map_err(|error| RpcError::Reply(*error))
+    }
+
+    /// Takes the result of the next call. The caller knows which procedure that was.
+    ///
+    /// # Errors
+    ///
+    /// As [`Results::get`].
+    ///
+    /// # Example
+    ///
+    /// See [`serve_tagged`](super::serve_tagged).
+    pub fn take<M: Procedure>(&mut self) -> Result<M::Reply<'a>, RpcError> {
+        let replies = self.replies.as_mut().map_err(|error| RpcError::Reply(*error))?;
+        let (status, bytes) = replies.take().map_err(RpcError::Reply)?;
         let mut reader = Reader::new(bytes);
         match status {
             frame::Status::Done => {

@@ -63,6 +63,7 @@ impl<'a> Reader<'a> {
     ///
     /// See [`Reader`].
     #[must_use]
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { left: bytes }
     }
@@ -72,6 +73,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// When there are fewer.
+    #[inline]
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
         let short = DecodeError::Short { wanted: count, left: self.left.len() };
         let (taken, left) = self.left.split_at_checked(count).ok_or(short)?;
@@ -79,6 +81,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
+    #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let short = DecodeError::Short { wanted: N, left: self.left.len() };
         let (taken, left) = self.left.split_first_chunk::<N>().ok_or(short)?;
@@ -95,6 +98,7 @@ impl<'a> Reader<'a> {
     /// # Example
     ///
     /// See [`Reader`].
+    #[inline]
     pub fn finish(&self) -> Result<(), DecodeError> {
         match self.left.len() {
             0 => Ok(()),
@@ -163,12 +167,14 @@ macro_rules! numbers {
     ($($number:ty),+) => {
         $(
             impl Encode for $number {
+                #[inline]
                 fn encode(&self, into: &mut Vec<u8>) {
                     into.extend_from_slice(&self.to_le_bytes());
                 }
             }
 
             impl Decode<'_> for $number {
+                #[inline]
                 fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
                     from.array().map(Self::from_le_bytes)
                 }
@@ -180,12 +186,14 @@ macro_rules! numbers {
 numbers!(u8, u16, u32, u64, u128, i8, i16, i32, i64, i128);
 
 impl Encode for bool {
+    #[inline]
     fn encode(&self, into: &mut Vec<u8>) {
         into.push(u8::from(*self));
     }
 }
 
 impl Decode<'_> for bool {
+    #[inline]
     fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         match u8::decode(from)? {
             0 => Ok(false),
@@ -199,6 +207,7 @@ impl Encode for &[u8] {
     /// # Panics
     ///
     /// Panics if there are 2^32 bytes or more, which no message carries.
+    #[inline]
     fn encode(&self, into: &mut Vec<u8>) {
         assert!(self.len() <= u32::MAX as usize, "a byte string of {} bytes fits no message", self.len());
         (self.len() as u32).encode(into);
@@ -207,6 +216,7 @@ impl Encode for &[u8] {
 }
 
 impl<'a> Decode<'a> for &'a [u8] {
+    #[inline]
     fn decode(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let length = u32::decode(from)?;
         from.take(length as usize)
@@ -214,12 +224,14 @@ impl<'a> Decode<'a> for &'a [u8] {
 }
 
 impl Encode for &str {
+    #[inline]
     fn encode(&self, into: &mut Vec<u8>) {
         self.as_bytes().encode(into);
     }
 }
 
 impl<'a> Decode<'a> for &'a str {
+    #[inline]
     fn decode(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let bytes = <&[u8]>::decode(from)?;
         std::str::from_utf8(bytes).map_err(|_| DecodeError::Invalid { what: "text in UTF-8" })
@@ -227,18 +239,21 @@ impl<'a> Decode<'a> for &'a str {
 }
 
 impl<const N: usize> Encode for [u8; N] {
+    #[inline]
     fn encode(&self, into: &mut Vec<u8>) {
         into.extend_from_slice(self);
     }
 }
 
 impl<const N: usize> Decode<'_> for [u8; N] {
+    #[inline]
     fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         from.array()
     }
 }
 
 impl<T: Encode> Encode for Option<T> {
+    #[inline]
     fn encode(&self, into: &mut Vec<u8>) {
         self.is_some().encode(into);
         if let Some(value) = self {
@@ -248,6 +263,7 @@ impl<T: Encode> Encode for Option<T> {
 }
 
 impl<'a, T: Decode<'a>> Decode<'a> for Option<T> {
+    #[inline]
     fn decode(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
         bool::decode(from)?.then(|| T::decode(from)).transpose()
     }
@@ -258,6 +274,7 @@ macro_rules! tuples {
         $(
             #[allow(non_snake_case, clippy::unused_unit)]
             impl<$($part: Encode),*> Encode for ($($part,)*) {
+                #[inline]
                 fn encode(&self, into: &mut Vec<u8>) {
                     let ($($part,)*) = self;
                     let _ = &into;
@@ -267,6 +284,7 @@ macro_rules! tuples {
 
             #[allow(clippy::unused_unit)]
             impl<'a, $($part: Decode<'a>),*> Decode<'a> for ($($part,)*) {
+                #[inline]
                 fn decode(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
                     let _ = &from;
                     Ok(($($part::decode(from)?,)*))

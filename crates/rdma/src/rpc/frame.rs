@@ -1,20 +1,20 @@
 //! The messages of the protocol, byte by byte.
 //!
 //! ```text
-//!   request   magic u16 | version u8 | count u8 | budget u64 | calls
+//!   request   magic u16 | version u8 | count u8 | budget u64 | tag u64 | calls
 //!   call      procedure u16 | length u32 | request
-//!   reply     magic u16 | version u8 | count u8 | results
+//!   reply     magic u16 | version u8 | count u8 | tag u64 | results
 //!   result    status u8 | length u32 | reply, or what there is to say of a refusal
 //! ```
 //!
 //! All numbers are little-endian. `budget` is the time that the caller waits, in nanoseconds; the
-//! greatest number means for ever.
+//! greatest number means for ever. A `tag` is the application's.
 
 use super::codec::{Decode, DecodeError, Encode, Reader};
 
 const REQUEST: u16 = 0xD741;
 const REPLY: u16 = 0xD742;
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// The bytes before each call's request.
 const CALL_HEAD: usize = 6;
@@ -52,6 +52,8 @@ impl Status {
 pub struct Requests<'a> {
     /// The time that the caller waits, in nanoseconds.
     pub budget: u64,
+    /// What the caller says with all of its calls.
+    pub tag: u64,
     left: u8,
     calls: Reader<'a>,
 }
@@ -76,8 +78,8 @@ pub struct Request<'a> {
 pub fn decode(bytes: &[u8]) -> Result<Requests<'_>, DecodeError> {
     let mut reader = Reader::new(bytes);
     let left = head(&mut reader, REQUEST)?;
-    let budget = Decode::decode(&mut reader)?;
-    let requests = Requests { budget, left, calls: reader.clone() };
+    let (budget, tag) = Decode::decode(&mut reader)?;
+    let requests = Requests { budget, tag, left, calls: reader.clone() };
     for _ in 0..left {
         let _: (u16, &[u8]) = Decode::decode(&mut reader)?;
     }
@@ -104,11 +106,10 @@ impl<'a> Iterator for Requests<'a> {
     }
 }
 
-/// Begins a message of calls. Its budget is set later.
-pub(crate) fn begin_requests(into: &mut Vec<u8>) {
+/// Begins a message of calls with this tag. Its budget is set later.
+pub(crate) fn begin_requests(into: &mut Vec<u8>, tag: u64) {
     into.clear();
-    (REQUEST, VERSION, 0_u8).encode(into);
-    0_u64.encode(into);
+    (REQUEST, VERSION, 0_u8, 0_u64, tag).encode(into);
 }
 
 /// Appends a call. Returns its place in the message, or `None` if it does not fit.
@@ -134,10 +135,15 @@ pub(crate) fn seal_requests(into: &mut [u8], budget: u64) {
     into[4..12].copy_from_slice(&budget.to_le_bytes());
 }
 
-/// Begins a message of results.
+/// Begins a message of results. Its tag is set later.
 pub(crate) fn begin_replies(into: &mut Vec<u8>) {
     into.clear();
-    (REPLY, VERSION, 0_u8).encode(into);
+    (REPLY, VERSION, 0_u8, 0_u64).encode(into);
+}
+
+/// Sets the tag of a message of results.
+pub(crate) fn seal_replies(into: &mut [u8], tag: u64) {
+    into[4..12].copy_from_slice(&tag.to_le_bytes());
 }
 
 /// Appends a result. `put` appends its reply.
@@ -155,17 +161,34 @@ pub(crate) fn add_reply(into: &mut Vec<u8>, most: usize, put: impl FnOnce(&mut V
     into[3] += 1;
 }
 
-/// Returns one result of a message of results.
-pub(crate) fn result(bytes: &[u8], place: u8) -> Result<(Status, &[u8]), DecodeError> {
-    let mut reader = Reader::new(bytes);
-    if head(&mut reader, REPLY)? <= place {
-        return Err(DecodeError::Invalid { what: "number of results" });
+/// A message of results, of which none is checked yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Replies<'a> {
+    /// What the handler says with all of its results.
+    pub(crate) tag: u64,
+    left: u8,
+    results: Reader<'a>,
+}
+
+impl<'a> Replies<'a> {
+    /// Decodes the head of a message of results.
+    pub(crate) fn of(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut results = Reader::new(bytes);
+        let left = head(&mut results, REPLY)?;
+        Ok(Self { tag: Decode::decode(&mut results)?, left, results })
     }
-    for _ in 0..place {
-        let _: (u8, &[u8]) = Decode::decode(&mut reader)?;
+
+    /// Takes the next result.
+    pub(crate) fn take(&mut self) -> Result<(Status, &'a [u8]), DecodeError> {
+        self.left = self.left.checked_sub(1).ok_or(DecodeError::Invalid { what: "number of results" })?;
+        let (status, bytes) = <(u8, &[u8])>::decode(&mut self.results)?;
+        Ok((Status::from_byte(status)?, bytes))
     }
-    let (status, bytes) = <(u8, &[u8])>::decode(&mut reader)?;
-    Ok((Status::from_byte(status)?, bytes))
+
+    /// Passes over so many results.
+    pub(crate) fn skip(&mut self, count: u8) -> Result<(), DecodeError> {
+        (0..count).try_for_each(|_| self.take().map(drop))
+    }
 }
 
 #[cfg(test)]
@@ -175,16 +198,22 @@ mod tests {
     use super::*;
 
     /// The bytes before the first call.
-    const HEAD: usize = 12;
+    const HEAD: usize = 20;
 
     fn message(calls: &[(u16, Vec<u8>)]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        begin_requests(&mut bytes);
+        begin_requests(&mut bytes, 7);
         for (procedure, request) in calls {
             add_request(&mut bytes, *procedure, &&request[..], usize::MAX).expect("room");
         }
         seal_requests(&mut bytes, 1_000);
         bytes
+    }
+
+    fn result(bytes: &[u8], place: u8) -> Result<(Status, &[u8]), DecodeError> {
+        let mut replies = Replies::of(bytes)?;
+        replies.skip(place)?;
+        replies.take()
     }
 
     fn calls() -> impl Strategy<Value = Vec<(u16, Vec<u8>)>> {
@@ -196,7 +225,7 @@ mod tests {
         fn calls_are_decoded_as_they_were_encoded(calls in calls()) {
             let bytes = message(&calls);
             let requests = decode(&bytes).expect("it is one");
-            prop_assert_eq!(requests.budget, 1_000);
+            prop_assert_eq!((requests.budget, requests.tag), (1_000, 7));
             let found: Vec<_> = requests.map(|request| {
                 (request.procedure, <&[u8]>::decode(&mut Reader::new(request.bytes)).expect("bytes").to_vec())
             }).collect();
@@ -238,17 +267,21 @@ mod tests {
             for reply in &replies {
                 add_reply(&mut bytes, usize::MAX, |into| { into.extend_from_slice(reply); Status::Done });
             }
+            seal_replies(&mut bytes, 7);
+            let mut found = Replies::of(&bytes).expect("it is one");
+            prop_assert_eq!(found.tag, 7);
             for (place, reply) in replies.iter().enumerate() {
+                prop_assert_eq!(found.take(), Ok((Status::Done, &reply[..])));
                 prop_assert_eq!(result(&bytes, place as u8), Ok((Status::Done, &reply[..])));
             }
-            prop_assert!(result(&bytes, replies.len() as u8).is_err());
+            prop_assert!(found.take().is_err());
         }
     }
 
     #[test]
     fn what_does_not_fit_is_left_out() {
         let mut bytes = Vec::new();
-        begin_requests(&mut bytes);
+        begin_requests(&mut bytes, 0);
         assert_eq!(bytes.len(), HEAD);
         assert_eq!(add_request(&mut bytes, 1, &7_u32, HEAD + 10), Some(0));
         assert_eq!(add_request(&mut bytes, 1, &7_u32, HEAD + 10), None);

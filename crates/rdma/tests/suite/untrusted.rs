@@ -97,15 +97,15 @@ fn write_corpus() {
     let transfer = bytes_of(&|into| (&b"account"[..], "Ada").encode(into));
     let numbers = bytes_of(&|into| (7_u8, (300_u16, -5_i64), true).encode(into));
     let options = bytes_of(&|into| (Some(9_u32), None::<&str>).encode(into));
-    write("rpc", "calls-none", &untrusted::requests(u64::MAX, &[]));
-    write("rpc", "calls-one", &untrusted::requests(1_000, &[(1, transfer.clone())]));
+    write("rpc", "calls-none", &untrusted::requests(u64::MAX, 0, &[]));
+    write("rpc", "calls-one", &untrusted::requests(1_000, u64::MAX, &[(1, transfer.clone())]));
     let several = [(1, transfer.clone()), (2, numbers.clone()), (3, options.clone()), (u16::MAX, Vec::new())];
-    write("rpc", "calls-several", &untrusted::requests(0, &several));
+    write("rpc", "calls-several", &untrusted::requests(0, 1 << 32 | 1, &several));
     let many: Vec<_> = (0..200).map(|call| (call, vec![call as u8; usize::from(call % 5)])).collect();
-    write("rpc", "calls-many", &untrusted::requests(9, &many));
+    write("rpc", "calls-many", &untrusted::requests(9, 7, &many));
     let statuses: Vec<_> = (0..6_u8).map(|status| (status, numbers.clone())).collect();
-    write("rpc", "results", &untrusted::replies(&statuses));
-    write("rpc", "results-one", &untrusted::replies(&[(0, options)]));
+    write("rpc", "results", &untrusted::replies(3, &statuses));
+    write("rpc", "results-one", &untrusted::replies(u64::MAX, &[(0, options)]));
 
     for (name, capacity) in [("small", 4096), ("usual", 1 << 20), ("large", 1 << 40)] {
         let block = wire::superblock_of(capacity);

@@ -212,10 +212,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let failed = |source| Error::from(ClusterError::Unreachable { node, source });
             // As many as fit a message, whatever its length.
             for rows in rows.chunks(UNLOCKED_AT_ONCE) {
-                let mut calls = self.rpc(Phase::Lock).to(node);
-                for Claimed { stamp, table, at, .. } in rows {
+                let mut calls = self.rpc(Phase::Lock).tagged(rows[0].stamp.tag()).to(node);
+                for Claimed { table, at, .. } in rows {
                     let unlock = UnlockRow { table: *table, at: *at, holder };
-                    calls.add::<Call<Unlock>>(&(*stamp, unlock)).map_err(failed)?;
+                    calls.add::<Call<Unlock>>(&unlock).map_err(failed)?;
                 }
                 let posted = calls.post(None).await.map_err(failed)?;
                 given_up.borrow_mut().push(posted);

@@ -3,7 +3,7 @@
 //! A transaction is a state that its worker owns, so an interrupted one is ended as a dropped one
 //! is: it is carried out if it was decided, and given up otherwise.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, pin::Pin, time::Duration};
 
 use drtm_rdma::{Fabric, NodeId, Port, Time};
 
@@ -15,8 +15,9 @@ use crate::{Config, mutation::Mutation};
 const GRACE: Duration = Duration::from_millis(20);
 
 impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
-    /// Waits for a future until shortly after a deadline. `None`: it was interrupted then.
-    pub(super) async fn by<T>(&self, deadline: Option<Time>, future: impl Future<Output = T>) -> Option<T> {
+    /// Waits for a future until shortly after a deadline. `None`: it was interrupted then. The
+    /// future stays where it is: that of a transaction is long.
+    pub(super) async fn by<T>(&self, deadline: Option<Time>, future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         match deadline.filter(|_| !S::has(Mutation::DeadlinesIgnored)) {
             // From now on, if it had passed before.
             Some(deadline) => self.endpoint().before(deadline.max(self.endpoint().now()) + GRACE, future).await.ok(),

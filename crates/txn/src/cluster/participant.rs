@@ -90,6 +90,13 @@ impl<S: Config> Home<S> {
         self.db.log.as_ref().map(|log| log.mode())
     }
 
+    /// Returns a row that the holder has locked, and is to be changed.
+    pub(super) fn held<'a>(&self, row: ChangedRow<'a>, holder: Holder) -> Result<Held<'a>, Refusal> {
+        let number = self.store_to_write(row.table, row.key)?.number;
+        let before = self.db.store.records().held_version(row.at, holder).ok_or(Refusal::NotHeld)?;
+        Ok(Held { row, number, before })
+    }
+
     /// Returns the record of a key that is locked, and the lock's holder.
     ///
     /// # Errors
@@ -105,6 +112,16 @@ impl<S: Config> Home<S> {
         };
         Ok(self.db.store.records().holder_of(at).map(|holder| (at, holder)))
     }
+}
+
+/// A row that is to be changed, whose holder has it locked.
+#[derive(Clone, Debug)]
+pub(super) struct Held<'a> {
+    row: ChangedRow<'a>,
+    /// The number of its table in the node's database.
+    number: u16,
+    /// The version that it has.
+    before: Version,
 }
 
 /// Rows of a table that this node has: those of a group, or those that every node has.
@@ -278,15 +295,18 @@ impl<S: Config> Participant<S> {
     }
 
     /// Writes a row that the holder has locked, and unlocks it.
-    pub(super) fn write_locked(
+    pub(super) fn write_held(
         &mut self,
-        ChangedRow { table, key, at, change }: ChangedRow<'_>,
+        home: &Home<S>,
+        Held { row: ChangedRow { key, at, change, .. }, number, before }: &Held<'_>,
         (holder, epoch): (Holder, u64),
     ) -> Result<(), Refusal> {
-        let home = Arc::clone(&self.home);
-        let number = home.store_to_write(table, key)?.number;
-        let before = home.db.store.records().held_version(at, holder).ok_or(Refusal::NotHeld)?;
-        let mut write = self.write(number, key, (at, before), |this| {
+        let (at, before) = (*at, *before);
+        // A node that names a row twice has unlocked it by the first.
+        if home.db.store.records().held_version(at, holder) != Some(before) {
+            return Err(Refusal::NotHeld);
+        }
+        let mut write = self.write(*number, *key, (at, before), |this| {
             Ok(match change {
                 Change::Put(value) => WriteOp::Put(this.state.arena.keep_value(|bytes| {
                     bytes.extend_from_slice(value);

@@ -321,5 +321,9 @@ pub(super) async fn all<P: Port, T>(
         if running.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
-    outputs.into_iter().flatten().collect()
+    let ended = |output: Option<T>| match output {
+        Some(output) => output,
+        None => unreachable!("all futures have ended"),
+    };
+    outputs.into_iter().map(ended).collect()
 }

@@ -19,7 +19,10 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'_, F, S> {
     ///
     /// [`Error::OtherDatabase`] if this cluster has no such table.
     pub(super) fn served(&self, table: u16) -> Result<&Served<S::Engine>, Error> {
-        self.node.home.tables.get(usize::from(table)).ok_or(Error::OtherDatabase)
+        match self.node.home.tables.get(usize::from(table)) {
+            Some(served) => Ok(served),
+            None => Err(Error::OtherDatabase),
+        }
     }
 
     /// Returns the shard that has the row of a key. The rows of an index are found by the index's

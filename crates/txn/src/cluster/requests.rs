@@ -45,7 +45,7 @@ use crate::{Config, Error, mutation::Mutation};
 use drtm_kv::{Handle, Holder};
 use drtm_rdma::{
     Cost, Fabric, NodeId, Phase, Port,
-    rpc::{Answered, Calls, Decode, Encode, Incoming, Procedure, Refused, Results, RpcError, Slot},
+    rpc::{Answered, Calls, Decode, Encode, InOrder, Incoming, Procedure, Refused, RpcError, Slot},
 };
 
 /// A request that nodes serve.
@@ -124,15 +124,15 @@ pub(super) trait TxRequest {
     }
 }
 
-/// A request as a procedure of `drtm_rdma::rpc`: its bytes, and with them what all requests have in
-/// common. A request begins with a [`Stamp`], and a reply with the number of the view in which the
-/// request was served.
+/// A request as a procedure of `drtm_rdma::rpc`. What all requests of a message have in common is
+/// the message's tag: a [`Stamp`]. That of the replies is the number of the view in which the
+/// requests were served.
 pub(super) struct Call<R>(PhantomData<R>);
 
 impl<R: Request> Procedure for Call<R> {
     const NUMBER: u16 = R::NUMBER;
-    type Request<'a> = (Stamp, R::Body<'a>);
-    type Reply<'a> = (u32, R::Reply<'a>);
+    type Request<'a> = R::Body<'a>;
+    type Reply<'a> = R::Reply<'a>;
 }
 
 /// What serves a request: a worker, its participant, and which node asks.
@@ -172,12 +172,11 @@ macro_rules! forms {
             pub(super) fn add<P: Port>(
                 self,
                 state: &State<'_, P>,
-                stamp: Stamp,
                 to: &mut Calls<'_, P>,
             ) -> Result<(), RpcError> {
                 match self {
                     $($($(Self::$ask(number) => {
-                        to.add(&(stamp, $ask::body(state, number))).map(slot_of::<$ask>)
+                        to.add(&$ask::body(state, number)).map(slot_of::<$ask>)
                     })+)?)+
                 }
             }
@@ -200,7 +199,8 @@ macro_rules! forms {
                 match self { $($($(Self::$ask(number) => here::<$ask, F, S>(worker, state, number),)+)?)+ }
             }
 
-            /// Notes the answer of a node, which has this place in its message.
+            /// Notes the answer of a node, which is the next of its message, and whether that says
+            /// that the node was still in the transaction's view.
             ///
             /// # Errors
             ///
@@ -209,11 +209,12 @@ macro_rules! forms {
                 self,
                 state: &mut State<'_, P>,
                 node: NodeId,
-                (results, place): (&Results<'_, P>, usize),
+                (results, is_of_view): (&mut InOrder<'_>, bool),
             ) -> Result<(), Error> {
                 match self {
                     $($($(Self::$ask(number) => {
-                        settle_reply::<$ask, P>(state, node, number, results.nth::<Call<<$ask as TxRequest>::Of>>(place))
+                        let answer = results.take::<Call<<$ask as TxRequest>::Of>>();
+                        settle_reply::<$ask, P>(state, node, number, (answer, is_of_view))
                     })+)?)+
                 }
             }
@@ -296,14 +297,13 @@ fn settle_reply<A: TxRequest, P: Port>(
     state: &mut State<'_, P>,
     node: NodeId,
     number: u32,
-    answer: Result<(u32, <A::Of as Request>::Reply<'_>), RpcError>,
+    (answer, is_of_view): (Result<<A::Of as Request>::Reply<'_>, RpcError>, bool),
 ) -> Result<(), Error> {
-    let is_of_view = match &answer {
-        Ok((view, _)) => <A::Of as Request>::BINDS != Binds::View || *view == state.view.number(),
-        Err(_) => true,
-    };
-    settle::<A, P>(state, node, number, answer.map(|(_, reply)| reply))?;
-    if is_of_view { Ok(()) } else { Err(state.failed_in_view(node)) }
+    settle::<A, P>(state, node, number, answer)?;
+    match is_of_view || <A::Of as Request>::BINDS != Binds::View {
+        true => Ok(()),
+        false => Err(state.failed_in_view(node)),
+    }
 }
 
 /// Serves a request, and charges for it.
@@ -318,21 +318,28 @@ fn serve<'p, R: Request, F: Fabric, S: Config<Engine = F::Engine>>(
 }
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
-    /// Answers a request of another node.
+    /// Answers a request of another node. Each kind is a function of its own, so that profiles tell
+    /// them apart.
+    #[inline(never)]
     fn answer<R: Request>(&self, call: Incoming<'_>) -> Answered {
         let (participant, caller) = (&mut *self.participant(), call.from());
-        call.answer::<Call<R>>(|(stamp, body)| {
-            let (view, is_faulty) = (&self.node.view, S::has(Mutation::OldViewServed));
-            let now = Stamp::new(view.served(), Some(self.node.incarnation));
-            if !(is_faulty || stamp.is_served(R::BINDS, now)) {
+        let stamp = Stamp::of_tag(call.tag());
+        call.answer::<Call<R>>(|body| {
+            let now = Stamp::new(self.node.view.served(), Some(self.node.incarnation));
+            if !(stamp.is_served(R::BINDS, now) || S::has(Mutation::OldViewServed)) {
                 return Err(Refused(stamp.refusal(now) as u32));
             }
             let served = serve::<R, F, S>(body, Serving { worker: self, participant, caller });
-            // After what was locked: another view may have been installed meanwhile, or the node
-            // may have begun to close.
-            let served_in = if is_faulty { stamp.view } else { view.served() };
-            served.map(|reply| (served_in, reply)).map_err(|refusal| Refused(refusal as u32))
+            served.map_err(|refusal| Refused(refusal as u32))
         })
+    }
+
+    /// Returns the tag of the answers to a message of this one: the number of the view in which
+    /// they are given. This is asked behind all that was locked: another view may have been
+    /// installed meanwhile, or the node may have begun to close.
+    pub(super) fn tag_for(&self, tag: u64) -> u64 {
+        let is_faulty = S::has(Mutation::OldViewServed);
+        u64::from(if is_faulty { Stamp::of_tag(tag).view } else { self.node.view.served() })
     }
 
     /// Makes a request of any node that is no transaction's, and gives what `take` makes of the
@@ -357,9 +364,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             None => ClusterError::Unreachable { node, source },
         };
         let incarnation = self.met(node).map(|met| met.life.incarnation);
-        let stamped = (Stamp::new(self.node.view.number(), incarnation), body);
-        let answer = self.rpc(Phase::Other).call::<Call<R>>(node, &stamped, None).await.map_err(failed)?;
-        answer.get().map(|(_, reply)| take(reply)).map_err(failed)
+        let rpc = self.rpc(Phase::Other).tagged(Stamp::new(self.node.view.number(), incarnation).tag());
+        let answer = rpc.call::<Call<R>>(node, &body, None).await.map_err(failed)?;
+        answer.get().map(take).map_err(failed)
     }
 }
 

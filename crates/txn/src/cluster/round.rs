@@ -7,6 +7,7 @@
 //! the last is carried out last.
 
 use drtm_rdma::{Fabric, NodeId, Phase, rpc::RpcError};
+use smallvec::SmallVec;
 
 use super::{
     ClusterError, Refusal,
@@ -46,11 +47,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     ///
     /// The first that there is.
     pub(super) async fn post(&self, state: &mut State<'e, F::Port>, phase: Phase, asks: &[Ask]) -> Result<(), Error> {
-        let mut outcome = Ok(());
-        let mut by_verbs = Asks::new();
+        let (mut outcome, mut by_verbs) = (Ok(()), Asks::new());
+        let nodes: SmallVec<[NodeId; 16]> = asks.iter().map(|ask| ask.node(state)).collect();
         for owner in 0..state.owners.len() {
             let node = state.owners[owner].node;
-            if node != self.id() && asks.iter().any(|ask| ask.node(state) == node) {
+            if node != self.id() && nodes.contains(&node) {
                 // Nothing is asked of a node that does not know this one. The others are asked all
                 // the same: they may have to carry out what is decided, or give up locks.
                 if let Err(error) = self.meet(state, node).await {
@@ -60,7 +61,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
                     continue;
                 }
                 let mut by_message = Asks::new();
-                for ask in asks.iter().filter(|ask| ask.node(state) == node) {
+                for (ask, _) in asks.iter().zip(&nodes).filter(|(_, at)| **at == node) {
                     if self.is_by_verbs(state, *ask) { by_verbs.push(*ask) } else { by_message.push(*ask) }
                 }
                 if !by_message.is_empty() {
@@ -70,10 +71,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             }
         }
         // What is here is done while the messages are on their way.
-        for ask in asks {
-            if ask.node(state) != self.id() {
-                continue;
-            }
+        for (ask, _) in asks.iter().zip(&nodes).filter(|(_, at)| **at == self.id()) {
             let settled = ask.here(self, state);
             state.blame(ask.row(), &settled);
             keep_first(&mut outcome, settled);
@@ -92,12 +90,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         phase: Phase,
         mut asks: &[Ask],
     ) -> Result<(), Error> {
-        let (mut outcome, stamp) = (Ok(()), state.stamp(node));
+        let (mut outcome, rpc) = (Ok(()), self.rpc(phase).tagged(state.stamp(node).tag()));
         while !asks.is_empty() {
-            let mut calls = self.rpc(phase).to(node);
-            let mut asked = Vec::new();
+            let mut calls = rpc.to(node);
+            let mut asked = Asks::new();
             while let Some((ask, others)) = asks.split_first() {
-                match ask.add(state, stamp, &mut calls) {
+                match ask.add(state, &mut calls) {
                     Ok(()) => asked.push(*ask),
                     Err(RpcError::Full) if !asked.is_empty() => break,
                     Err(RpcError::Full) => return Err(self.too_long(state, *ask)),
@@ -130,15 +128,17 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     pub(super) async fn collect(&self, state: &mut State<'e, F::Port>) -> Result<(), Error> {
         let mut outcome = Ok(());
         let given_up = state.given_up.take().into_iter().filter(|_| !S::has(Mutation::ClaimsNotAwaited));
-        state.sent.extend(given_up.map(|posted| Sent { posted, asked: Vec::new() }));
+        state.sent.extend(given_up.map(|posted| Sent { posted, asked: Asks::new() }));
         while let Some(sent) = state.sent.last_mut() {
             let node = sent.posted.node();
             let results = sent.posted.results().await;
             let Some(sent) = state.sent.pop() else { break };
             match results {
                 Ok(results) => {
-                    for (ask, place) in sent.asked.iter().zip(0..) {
-                        let settled = ask.settle(state, node, (&results, place));
+                    let mut results = results.in_order();
+                    let is_of_view = results.tag() == Ok(state.view.number().into());
+                    for ask in &sent.asked {
+                        let settled = ask.settle(state, node, (&mut results, is_of_view));
                         if let Err(Error::Conflict(Conflict::View)) = settled {
                             self.meet_anew(node);
                         }
@@ -189,8 +189,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
 
 /// Keeps the first of several failures. A conflict counts less than what is worse.
 pub(super) fn keep_first(outcome: &mut Result<(), Error>, other: Result<(), Error>) {
-    match (&outcome, &other) {
-        (Ok(()), _) | (Err(Error::Conflict(_)), Err(Error::Cluster(_))) => *outcome = other,
+    let Err(error) = other else { return };
+    match (&outcome, &error) {
+        (Ok(()), _) | (Err(Error::Conflict(_)), Error::Cluster(_)) => *outcome = Err(error),
         _ => {}
     }
 }

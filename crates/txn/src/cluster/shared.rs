@@ -19,7 +19,7 @@ use super::{
 use crate::{Config, Db, mutation::Mutation};
 
 /// The version of what nodes say to each other.
-pub(super) const VERSION: u32 = 6;
+pub(super) const VERSION: u32 = 7;
 
 /// What all handles of a node share.
 pub(super) struct Shared<F: Fabric, S: Config> {

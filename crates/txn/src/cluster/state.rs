@@ -114,7 +114,7 @@ pub(super) enum Culprit {
 #[derive(Debug)]
 pub(super) struct Sent<'e, P: Port> {
     pub(super) posted: Posted<'e, P>,
-    pub(super) asked: Vec<Ask>,
+    pub(super) asked: Asks,
 }
 
 /// Unlocks that were sent while the transaction's state was the body's. The state has them, too, so

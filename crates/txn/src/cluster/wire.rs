@@ -25,10 +25,12 @@ pub(super) trait Wire<'a>: Sized {
 macro_rules! as_they_are {
     ($($type:ty),+) => {$(
         impl<'a> Wire<'a> for $type {
+            #[inline]
             fn put(&self, into: &mut Vec<u8>) {
                 self.encode(into);
             }
 
+            #[inline]
             fn take(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
                 Decode::decode(from)
             }
@@ -42,10 +44,12 @@ as_they_are!(u8, u16, u32, u64, bool, &'a [u8], &'a str, View);
 macro_rules! words {
     ($($type:ty: $from:expr;)+) => {$(
         impl Wire<'_> for $type {
+            #[inline]
             fn put(&self, into: &mut Vec<u8>) {
                 self.to_word().encode(into);
             }
 
+            #[inline]
             fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
                 ($from)(u64::decode(from)?)
             }
@@ -60,6 +64,7 @@ words! {
 }
 
 impl<'a> Wire<'a> for KeyRef<'a> {
+    #[inline]
     fn put(&self, into: &mut Vec<u8>) {
         match *self {
             Self::Word(word) => (0_u8, word).encode(into),
@@ -67,6 +72,7 @@ impl<'a> Wire<'a> for KeyRef<'a> {
         }
     }
 
+    #[inline]
     fn take(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
         match u8::decode(from)? {
             0 => Ok(Self::Word(Decode::decode(from)?)),
@@ -77,6 +83,7 @@ impl<'a> Wire<'a> for KeyRef<'a> {
 }
 
 impl<'a, T: Wire<'a>> Wire<'a> for Bound<T> {
+    #[inline]
     fn put(&self, into: &mut Vec<u8>) {
         match self {
             Self::Unbounded => into.push(0),
@@ -91,6 +98,7 @@ impl<'a, T: Wire<'a>> Wire<'a> for Bound<T> {
         }
     }
 
+    #[inline]
     fn take(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
         match u8::decode(from)? {
             0 => Ok(Self::Unbounded),
@@ -102,10 +110,12 @@ impl<'a, T: Wire<'a>> Wire<'a> for Bound<T> {
 }
 
 impl Wire<'_> for BucketVersion {
+    #[inline]
     fn put(&self, into: &mut Vec<u8>) {
         self.to_words().encode(into);
     }
 
+    #[inline]
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let (at, version) = Decode::decode(from)?;
         Ok(Self::from_words(at, version))
@@ -113,10 +123,12 @@ impl Wire<'_> for BucketVersion {
 }
 
 impl Wire<'_> for NodeVersion {
+    #[inline]
     fn put(&self, into: &mut Vec<u8>) {
         (self.at.bytes(), self.version).encode(into);
     }
 
+    #[inline]
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let (at, version) = Decode::decode(from)?;
         Ok(Self::from_words(at, version))
@@ -124,6 +136,7 @@ impl Wire<'_> for NodeVersion {
 }
 
 impl Wire<'_> for Absence {
+    #[inline]
     fn put(&self, into: &mut Vec<u8>) {
         match self {
             Self::Bucket(bucket) => {
@@ -137,6 +150,7 @@ impl Wire<'_> for Absence {
         }
     }
 
+    #[inline]
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         match u8::decode(from)? {
             0 => BucketVersion::take(from).map(Self::Bucket),
@@ -147,6 +161,7 @@ impl Wire<'_> for Absence {
 }
 
 impl<'a, T: Wire<'a>> Wire<'a> for Option<T> {
+    #[inline]
     fn put(&self, into: &mut Vec<u8>) {
         self.is_some().encode(into);
         if let Some(value) = self {
@@ -154,17 +169,20 @@ impl<'a, T: Wire<'a>> Wire<'a> for Option<T> {
         }
     }
 
+    #[inline]
     fn take(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
         bool::decode(from)?.then(|| T::take(from)).transpose()
     }
 }
 
 impl<'a, A: smallvec::Array<Item: Wire<'a>>> Wire<'a> for SmallVec<A> {
+    #[inline]
     fn put(&self, into: &mut Vec<u8>) {
         (self.len() as u32).encode(into);
         self.iter().for_each(|value| value.put(into));
     }
 
+    #[inline]
     fn take(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let count = u32::decode(from)?;
         (0..count).map(|_| Wire::take(from)).collect()
@@ -205,10 +223,12 @@ impl<'a, T: Wire<'a>> Many<'a, T> {
 }
 
 impl<'a, T: Wire<'a>> Wire<'a> for Many<'a, T> {
+    #[inline]
     fn put(&self, into: &mut Vec<u8>) {
         self.bytes.encode(into);
     }
 
+    #[inline]
     fn take(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let (bytes, mut count) = (<&[u8]>::decode(from)?, 0);
         let mut reader = Reader::new(bytes);
@@ -230,22 +250,26 @@ macro_rules! messages {
         }
 
         impl $(<$life>)? drtm_rdma::rpc::Encode for $name $(<$life>)? {
+            #[inline]
             fn encode(&self, into: &mut Vec<u8>) {
                 $($crate::cluster::wire::Wire::put(&self.$field, into);)+
             }
         }
 
         impl<'a> drtm_rdma::rpc::Decode<'a> for $name $(<$life>)? {
+            #[inline]
             fn decode(from: &mut drtm_rdma::rpc::Reader<'a>) -> Result<Self, drtm_rdma::rpc::DecodeError> {
                 Ok(Self { $($field: $crate::cluster::wire::Wire::take(from)?,)+ })
             }
         }
 
         impl<'a> $crate::cluster::wire::Wire<'a> for $name $(<$life>)? {
+            #[inline]
             fn put(&self, into: &mut Vec<u8>) {
                 drtm_rdma::rpc::Encode::encode(self, into);
             }
 
+            #[inline]
             fn take(from: &mut drtm_rdma::rpc::Reader<'a>) -> Result<Self, drtm_rdma::rpc::DecodeError> {
                 drtm_rdma::rpc::Decode::decode(from)
             }

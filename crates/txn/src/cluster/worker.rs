@@ -1,6 +1,6 @@
 //! A worker: the transactions of one thread's coroutines, and what it does for other nodes.
 
-use std::{convert::Infallible, fmt, future::poll_fn, rc::Rc, sync::Arc, task::Poll, time::Duration};
+use std::{convert::Infallible, fmt, future::poll_fn, pin::pin, rc::Rc, sync::Arc, task::Poll, time::Duration};
 
 use drtm_rdma::{Cost, Endpoint, Fabric, NodeId, Phase, Spawner, Time, rpc};
 
@@ -180,11 +180,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// # Example
     ///
     /// See [`Node`](super::Node).
-    pub async fn transact<T>(
+    pub fn transact<T>(
         &self,
         body: impl AsyncFnMut(&mut ClusterTx<'e, F, S>) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        self.transact_with(Options::new(), body).await
+    ) -> impl Future<Output = Result<T, Error>> {
+        self.transact_with(Options::new(), body)
     }
 
     /// Like [`transact`](Self::transact), as these options say: how often `body` is run at most,
@@ -209,13 +209,16 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
         mut body: impl AsyncFnMut(&mut ClusterTx<'e, F, S>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let until = options.time_left().map(|left| self.endpoint().now() + left);
-        let Some(mut state) = self.inner.by(until, self.inner.state()).await else {
+        let Some(mut state) = self.inner.by(until, pin!(self.inner.state())).await else {
             return Err(ClusterError::Interrupted { waits_for: None, may_have_happened: false }.into());
         };
         let chosen = self.inner.choose(&mut state);
         let mut tx = ClusterTx::new(Rc::clone(&self.inner), state);
         tx.be_opaque(options.is_opaque);
-        let ended = self.inner.by(until, self.run_often(&mut tx, &mut body, (options, until))).await;
+        let ended = {
+            let running = pin!(self.run_often(&mut tx, &mut body, (options, until)));
+            self.inner.by(until, running).await
+        };
         let Some(ended) = ended else { return Err(tx.state().interrupted().into()) };
         match &ended {
             Ok(_) => self.inner.learn(chosen),
@@ -452,7 +455,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// Answers other nodes, for ever.
     async fn answer(&self) -> Infallible {
         let verbs = self.endpoint().during(Phase::Other);
-        rpc::serve(verbs, |call| self.inner.serve(call)).await
+        rpc::serve_tagged(verbs, |call| self.inner.serve(call), |tag| self.inner.tag_for(tag)).await
     }
 }
 

@@ -5,6 +5,9 @@ use std::time::Duration;
 use super::{Chances, NicProfile, clock::NodeClock};
 use crate::{Atomicity, Buffers, Capabilities, NodeId, Order, Tearing};
 
+/// The longest time between two steps of an operation that takes several.
+pub(super) const STEP: Duration = Duration::from_nanos(300);
+
 /// The transport of messages.
 ///
 /// # Example
@@ -51,6 +54,7 @@ pub struct SimConfig {
     pub(super) scattered: bool,
     pub(super) passing: bool,
     pub(super) steps: Option<u32>,
+    pub(super) read_step: Duration,
     pub(super) transport: Transport,
     pub(super) connections: usize,
     pub(super) jitter: Duration,
@@ -81,6 +85,7 @@ impl SimConfig {
             scattered: false,
             passing: false,
             steps: None,
+            read_step: STEP,
             transport: Transport::Connection,
             connections: 1,
             jitter: Duration::from_nanos(20),
@@ -150,6 +155,12 @@ impl SimConfig {
     /// of an operation.
     pub fn steps(self, steps: Option<u32>) -> Self {
         Self { steps: steps.map(|steps| steps.max(1)), ..self }
+    }
+
+    /// Sets the longest time between two of the moments of a READ that takes several: 300 ns if it
+    /// is not set, as for other operations.
+    pub fn read_step(self, longest: Duration) -> Self {
+        Self { read_step: longest, ..self }
     }
 
     /// Sets the transport of messages.

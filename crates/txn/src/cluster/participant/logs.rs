@@ -1,10 +1,8 @@
 //! A participant's logs: its node's own, and the rings that the node keeps as a backup.
 
-use std::sync::Arc;
+use drtm_kv::ReadEntry;
 
-use drtm_kv::{Holder, ReadEntry};
-
-use super::Participant;
+use super::{Held, Home, Participant};
 use crate::{
     Config,
     cluster::{
@@ -38,17 +36,16 @@ impl<S: Config> Participant<S> {
 
     /// Logs rows that are about to be written, as one record, whose epoch is open until what is
     /// returned is dropped.
-    pub(in crate::cluster) fn log_rows<'a, 'l>(
+    pub(in crate::cluster) fn log_rows<'l>(
         &mut self,
+        home: &Home<S>,
         (log, participant): (&'l Log<S::Engine>, &'l LogParticipant),
-        (holder, epoch): (Holder, u64),
-        rows: impl Iterator<Item = ChangedRow<'a>>,
+        rows: &[Held<'_>],
+        epoch: u64,
     ) -> Result<Open<'l, S::Engine>, Refusal> {
-        let (home, mut writes) = (Arc::clone(&self.home), Vec::new());
+        let mut writes = Vec::with_capacity(rows.len());
         self.state.arena.clear();
-        for ChangedRow { table, key, at, change } in rows {
-            let number = home.store_to_write(table, key)?.number;
-            let before = home.db.store.records().held_version(at, holder).ok_or(Refusal::NotHeld)?;
+        for Held { row: ChangedRow { key, at, change, .. }, number, before } in rows {
             let value: &[u8] = match change {
                 Change::Put(value) | Change::Publish(Some(value)) => value,
                 Change::Remove => &[],
@@ -60,10 +57,10 @@ impl<S: Config> Participant<S> {
                 bytes.extend_from_slice(value);
                 Ok(())
             })?;
-            let op = if change == Change::Remove { WriteOp::Remove } else { WriteOp::Put(value) };
-            let key = arena.keep_key(key)?;
-            let seen = ReadEntry { at, version: before };
-            writes.push(Write { before, ..Write::found(seen, number, op, key, false) });
+            let op = if *change == Change::Remove { WriteOp::Remove } else { WriteOp::Put(value) };
+            let key = arena.keep_key(*key)?;
+            let seen = ReadEntry { at: *at, version: *before };
+            writes.push(Write { before: *before, ..Write::found(seen, *number, op, key, false) });
         }
         Ok(commit::log_rows(&home.db, log, participant, (&self.state.arena, &writes, epoch))?)
     }

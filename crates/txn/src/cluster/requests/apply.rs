@@ -4,6 +4,8 @@
 //! changes there at once (decisions 58 and 60). Elsewhere, a change that is longer than a message
 //! goes in several. Verbs write the rows that they have locked.
 
+use std::convert::Infallible;
+
 use drtm_kv::{Handle, Holder};
 use drtm_rdma::{
     Cost, Fabric, NodeId, Port,
@@ -18,7 +20,7 @@ use crate::{
         ClusterError, Refusal,
         ask::{Ask, Asks},
         coordinator::Coordinator,
-        participant::Participant,
+        participant::{Held, Participant},
         state::{Hold, Op, Part, Row, State},
         view::View,
         wire::{
@@ -84,14 +86,13 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Returns the rows.
-    fn iter(&self) -> impl Iterator<Item = ChangedRow<'a>> + use<'a> {
-        let (encoded, known) = match *self {
-            Self::Encoded(rows) => (Some(rows), None),
-            Self::Known(known) => (None, Some(known)),
-        };
-        let known = known.into_iter().flat_map(|known| known.numbers.iter().map(move |number| known.row(*number)));
-        encoded.into_iter().flat_map(|rows| rows.iter()).chain(known)
+    /// Calls `each` with one row after the other, until it fails.
+    #[inline]
+    fn try_for_each<E>(&self, mut each: impl FnMut(ChangedRow<'a>) -> Result<(), E>) -> Result<(), E> {
+        match self {
+            Self::Encoded(rows) => rows.iter().try_for_each(each),
+            Self::Known(known) => known.numbers.iter().try_for_each(|number| each(known.row(*number))),
+        }
     }
 }
 
@@ -99,7 +100,10 @@ impl<'a> Wire<'a> for Changes<'a> {
     fn put(&self, into: &mut Vec<u8>) {
         let before = into.len();
         0_u32.encode(into);
-        self.iter().for_each(|row| row.encode(into));
+        let Ok(()) = self.try_for_each(|row| {
+            row.encode(into);
+            Ok::<_, Infallible>(())
+        });
         let length = (into.len() - before - size_of::<u32>()) as u32;
         into[before..before + size_of::<u32>()].copy_from_slice(&length.to_le_bytes());
     }
@@ -124,30 +128,29 @@ impl Request for Apply {
     }
 
     fn serve<'p, F: Fabric, S: On<F>>(body: ApplyRows<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
-        let Serving { participant, .. } = at;
+        let Serving { worker, participant, .. } = at;
         let ApplyRows { holder, epoch, rows } = body;
-        let home = std::sync::Arc::clone(&participant.home);
+        let home = &*worker.node.home;
         let _entered = home.enter(holder)?;
-        for ChangedRow { table, key, at, .. } in rows.iter() {
-            home.store_to_write(table, key)?;
-            home.db.store.records().held_version(at, holder).ok_or(Refusal::NotHeld)?;
-        }
-        let write = |participant: &mut Participant<S>, row| participant.write_locked(row, (holder, epoch));
-        let Some(log) = &home.db.log else { return rows.iter().try_for_each(|row| write(participant, row)) };
+        // They are decoded and found once, and none is written before all are found to be held.
+        let mut held = SmallVec::<[Held<'_>; 8]>::new();
+        rows.try_for_each(|row| home.held(row, holder).map(|row| held.push(row)))?;
+        let write = |participant: &mut Participant<S>, row| participant.write_held(home, row, (holder, epoch));
+        let Some(log) = &home.db.log else { return held.iter().try_for_each(|row| write(participant, row)) };
         let logger = participant.state.session.participant.clone().ok_or(Refusal::LogFailed)?;
         if S::has(Mutation::RowsLoggedApart) {
-            return rows.iter().try_for_each(|row| {
-                let logged = participant.log_rows((log, &logger), (holder, epoch), std::iter::once(row.clone()));
-                let written = logged.and_then(|_open| write(participant, row));
+            return held.chunks(1).try_for_each(|row| {
+                let logged = participant.log_rows(home, (log, &logger), row, epoch);
+                let written = logged.and_then(|_open| write(participant, &row[0]));
                 // Lets a flush come in between.
                 let _ = log.request_flush();
                 std::thread::sleep(std::time::Duration::from_millis(5));
                 written
             });
         }
-        let logged = participant.log_rows((log, &logger), (holder, epoch), rows.iter());
+        let logged = participant.log_rows(home, (log, &logger), &held, epoch);
         // It is decided, and happens, whatever has become of the log.
-        let written = rows.iter().try_for_each(|row| write(participant, row));
+        let written = held.iter().try_for_each(|row| write(participant, row));
         written.and(logged.map(drop))
     }
 }

@@ -36,6 +36,7 @@ pub(in crate::cluster) enum Change<'a> {
 }
 
 impl<'a> Wire<'a> for Change<'a> {
+    #[inline]
     fn put(&self, into: &mut Vec<u8>) {
         match *self {
             Self::Put(value) => (0_u8, value).encode(into),
@@ -45,6 +46,7 @@ impl<'a> Wire<'a> for Change<'a> {
         }
     }
 
+    #[inline]
     fn take(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
         match u8::decode(from)? {
             0 => Ok(Self::Put(Decode::decode(from)?)),

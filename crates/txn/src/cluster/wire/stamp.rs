@@ -1,9 +1,7 @@
-//! What all requests begin with: the view that they are of, and the incarnation that they are for.
+//! What each message of requests says: the view that they are of, and the incarnation that they are
+//! for.
 
-use drtm_rdma::{
-    Incarnation,
-    rpc::{Decode, DecodeError, Encode, Reader},
-};
+use drtm_rdma::Incarnation;
 
 use super::{
     super::view::{BETWEEN, NO_VIEW},
@@ -35,6 +33,16 @@ impl Stamp {
         Self { view, incarnation: incarnation.map_or(0, |incarnation| incarnation.0) }
     }
 
+    /// Returns the stamp that a message's tag is.
+    pub(in crate::cluster) fn of_tag(tag: u64) -> Self {
+        Self { view: tag as u32, incarnation: (tag >> 32) as u32 }
+    }
+
+    /// Returns the tag of messages with this stamp.
+    pub(in crate::cluster) fn tag(self) -> u64 {
+        u64::from(self.incarnation) << 32 | u64::from(self.view)
+    }
+
     /// Returns whether a node whose own stamp is `now` serves a request with this one.
     pub(in crate::cluster) fn is_served(self, binds: Binds, now: Self) -> bool {
         match binds {
@@ -50,18 +58,5 @@ impl Stamp {
             true => Refusal::Closed,
             false => Refusal::OtherView,
         }
-    }
-}
-
-impl Encode for Stamp {
-    fn encode(&self, into: &mut Vec<u8>) {
-        (self.view, self.incarnation).encode(into);
-    }
-}
-
-impl Decode<'_> for Stamp {
-    fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let (view, incarnation) = Decode::decode(from)?;
-        Ok(Self { view, incarnation })
     }
 }

@@ -12,16 +12,14 @@ use crate::{
     endpoint::port::Verb,
     fabric::sim::{
         agenda::{Event, OpId},
-        clock::{NANO, Picos},
+        clock::{NANO, Picos, picos},
+        config::STEP,
         endpoint::Arrival,
         life::State,
         queue::{Op, Outcome, Stage},
     },
     region::memory::{self, Units},
 };
-
-/// The longest time between two steps of an operation that takes several.
-const STEP: Picos = 300 * NANO;
 
 /// Returns what an atomic writes if it found `old`. `None` if it writes nothing.
 fn change(verb: &Verb, old: u64) -> Option<u64> {
@@ -274,7 +272,9 @@ impl<E: Engine> World<E> {
 
     /// Plans an operation's next step.
     fn later(&mut self, id: OpId) {
-        let wait = self.rng.u64(NANO..=STEP);
+        let is_read = self.op(id).is_some_and(|op| matches!(op.verb, Verb::Read { .. }));
+        let longest = if is_read { self.config.read_step } else { STEP };
+        let wait = self.rng.u64(NANO..=picos(longest).max(NANO));
         self.agenda.plan(self.now + wait, Event::Step(id));
     }
 
