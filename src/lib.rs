@@ -74,6 +74,13 @@ pub mod rdma {
     pub use drtm_rdma::{VerbsConfig, VerbsError, VerbsFabric};
 }
 
+/// Who is a member of a cluster: engines of agreement.
+#[cfg(all(feature = "cluster", not(feature = "model")))]
+pub mod membership {
+    #[doc(inline)]
+    pub use drtm_membership::{Answer, Configuration, Directory, DirectoryOptions, Error, Membership};
+}
+
 #[doc = include_str!("../docs/choosing-tables-and-codecs.md")]
 pub mod guide {
     // Its programs are of a cluster.

@@ -14,6 +14,7 @@ use std::{
 };
 
 use drtm_htm::NoHtm;
+use drtm_membership::Membership;
 use drtm_rdma::{
     Atomicity, Executor, Fabric, LocalConfig, LocalFabric, NicProfile, NodeId, RunEnd, ShmConfig, ShmFabric, Sim,
     SimConfig, TcpConfig, TcpFabric, Transport,
@@ -147,6 +148,17 @@ pub(crate) fn backed_up<F: Fabric<Engine = NoHtm>>(
     protocol: Protocol,
     rings: Rings,
 ) -> (Node<F, Tested>, Tables) {
+    kept(fabric, node, owners, protocol, (rings, None))
+}
+
+/// The same where the view changes by itself when nodes die, if there is a membership.
+pub(crate) fn kept<F: Fabric<Engine = NoHtm>>(
+    fabric: &F,
+    node: u16,
+    owners: u16,
+    protocol: Protocol,
+    (rings, membership): (Rings, Option<Arc<dyn Membership>>),
+) -> (Node<F, Tested>, Tables) {
     let builder = Builder::new().memory(32 << 20);
     let builder = match rings.disks.get(usize::from(node)) {
         Some(disk) => builder.storage(Arc::new(disk.clone()), 1 << 16),
@@ -156,6 +168,9 @@ pub(crate) fn backed_up<F: Fabric<Engine = NoHtm>>(
         .and_then(|builder| builder.timing(SETUP.get().timing).owners((0..owners).map(NodeId)))
         .and_then(|builder| builder.backups(rings.backups)?.ring_bytes(rings.bytes))
         .expect("the node is here");
+    if let Some(membership) = membership {
+        builder = builder.membership(membership);
+    }
     if rings.frees_dead {
         builder = builder.frees_dead_clients();
     }

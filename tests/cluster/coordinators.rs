@@ -134,10 +134,10 @@ impl Run {
             Ok(())
         });
         filled.await.expect("all owners are here");
-        let (dead, clients) = if self.is_owner { (OWNER, vec![COORDINATOR]) } else { (COORDINATOR, vec![]) };
+        let dead = if self.is_owner { OWNER } else { COORDINATOR };
         endpoint.until(|| matches!(endpoint.presence(dead), Presence::Died(_))).await;
         let next = without(&node.view(), &[dead]);
-        worker.change_view(next, &[(dead, Incarnation(1))], &clients).await.expect("all others are here");
+        worker.change_view(next, &[(dead, Incarnation(1))]).await.expect("all others are here");
         endpoint.until(|| !self.is_owner || self.is_acknowledged.load(SeqCst)).await;
         let seen = worker.transact(async |tx| {
             let words = tx.get_many(tables.words, self.rows()).await?;

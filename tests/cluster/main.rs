@@ -21,6 +21,7 @@ mod frozen;
 mod history;
 mod hostile;
 mod indexes;
+mod killed;
 mod leases;
 mod local;
 mod program;

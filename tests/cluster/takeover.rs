@@ -140,14 +140,14 @@ fn a_client_that_does_not_serve_is_left_behind() {
         let (endpoint, next) = (driver.endpoint().expect("room"), without(&driver.view(), &[]));
         let other = driver.worker(&endpoint).expect("few");
         block_on(&endpoint, async {
-            let failed = other.change_view(next.clone(), &[], &[silent.id()]).await;
+            let failed = other.change_view(next.clone(), &[]).await;
             let is_told = matches!(
                 failed,
                 Err(Error::Cluster(ClusterError::NotReady { node })) if node == silent.id()
             );
             assert!(is_told, "{}: {failed:?}", protocol.name);
             let dead = (silent.id(), Incarnation(1));
-            other.change_view(next, &[dead], &[]).await.expect("the others are ready");
+            other.change_view(next, &[dead]).await.expect("the others are ready");
             // No row stays locked, and each has been written or has not.
             let words = other.transact(async |tx| tx.get_many(tables.words, 0..ROWS).await).await;
             for (row, word) in (0..).zip(words.expect("all owners are here")) {

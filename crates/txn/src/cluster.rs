@@ -82,6 +82,7 @@ mod fetched;
 mod greet;
 mod handle;
 mod index_info;
+mod keeper;
 mod lease;
 mod log;
 #[cfg(feature = "metrics")]

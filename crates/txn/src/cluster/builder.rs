@@ -1,9 +1,10 @@
 //! How a node is started: its tables, indexes and backups, on which all nodes agree.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 
 use drtm_htm::Engine;
 use drtm_kv::Store;
+use drtm_membership::Membership;
 use drtm_rdma::{Atomicity, Fabric, Incarnation, NodeId, RegionId};
 
 use super::{
@@ -59,6 +60,7 @@ pub struct NodeBuilder<F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig>
     loads_alone: bool,
     frees_the_dead: bool,
     by_loopback: bool,
+    membership: Option<Arc<dyn Membership>>,
     only_logged: Arc<OnlyLogged>,
     tables: Vec<Served<S::Engine>>,
     /// What nodes compare when they meet.
@@ -306,6 +308,47 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         Self { frees_the_dead: true, ..self }
     }
 
+    /// Lets nodes that are left go on without those that die: their backups serve what they have
+    /// served. The first member that is left agrees with the others on that by this register, which
+    /// all nodes have a handle of.
+    ///
+    /// A worker has to [serve](super::Worker::serve) for that. Where a node dies and its rows have
+    /// no backup, the cluster stays as it is.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use drtm::{
+    ///     Builder, Config, Error,
+    ///     cluster::Node,
+    ///     htm::NoHtm,
+    ///     membership::Directory,
+    ///     rdma::{LocalConfig, LocalFabric, NodeId},
+    /// };
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Config for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(3, LocalConfig::perfect());
+    /// let path = std::env::temp_dir().join(format!("drtm-view-{}", std::process::id()));
+    /// for node in fabric.nodes() {
+    ///     let builder = Node::<_, Plain>::builder(NoHtm, &fabric, node, Builder::new().memory(16 << 20))?;
+    ///     let membership = Arc::new(Directory::open(&path).expect("a directory"));
+    ///     builder.owners(fabric.nodes())?.backups(1)?.membership(membership).start()?;
+    /// }
+    /// # std::fs::remove_dir_all(&path).expect("it is here");
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn membership(self, membership: Arc<dyn Membership>) -> Self {
+        Self { membership: Some(membership), ..self }
+    }
+
     /// Makes this node's processors lock rows by its NIC, where a NIC's compare-and-swap is
     /// [atomic](drtm_rdma::Atomicity::Hca) with those of other NICs only. Peers may lock rows by
     /// verbs then; otherwise they lock by message there. Each lock of a processor takes as long as
@@ -529,6 +572,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             only_logged,
             tables,
             mut described,
+            membership,
             ..
         } = self;
         let (frees_the_dead, by_loopback) = (self.frees_the_dead, self.by_loopback);
@@ -610,6 +654,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             described,
             home,
             announcer: Announcer::new(),
+            membership,
+            is_kept: AtomicBool::new(false),
             closings: Closings::default(),
             db,
         };
@@ -708,6 +754,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
             loads_alone,
             frees_the_dead,
             by_loopback,
+            membership: None,
             only_logged,
             tables,
             described,

@@ -28,7 +28,7 @@ use super::{
     ClusterError, View, Worker,
     coordinator::Coordinator,
     log::Copies,
-    requests::change::{Corpse, Decide, DecideOn, Named, Prepare, PrepareFor, Report},
+    requests::change::{Corpse, Decide, DecideOn, Known, Named, Prepare, PrepareFor, Report},
     wire::{Many, Wire as _},
 };
 use crate::{Config, Error, mutation::Mutation};
@@ -47,15 +47,12 @@ const LONGEST: Duration = Duration::from_millis(1);
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// Changes to the next view, in which these incarnations of nodes have no part any more, since
     /// they are dead. Their transactions are carried out or undone, everywhere. Which nodes are
-    /// dead is the caller's to know, and only one node may change to a view of one number.
-    ///
-    /// Nodes that are no members have a part in it as `clients`. All others must not write any
-    /// more.
+    /// dead is the caller's to know, and only one node may change to a view of one number. Nodes
+    /// that are no members have a part in it, too, if a member has met them.
     ///
     /// # Errors
     ///
-    /// [`ClusterError::ViewChanged`] if a node is in a newer view than the one that comes before
-    /// `next`; [`ClusterError::NotReady`] if one does not answer within a second, or does not end
+    /// [`ClusterError::ViewChanged`] if a node is in a newer view than this one, or in `next`; [`ClusterError::NotReady`] if one does not answer within a second, or does not end
     /// its transactions: it does not [serve](Self::serve), for example; or when one cannot be
     /// asked. Then it can be changed once more, also to another view, and without that node.
     ///
@@ -83,36 +80,24 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     /// let worker = node.worker(&endpoint)?;
     /// let view = node.view();
     /// let next = view.next(view.members().to_vec(), view.placements().to_vec())?;
-    /// block_on(&endpoint, worker.change_view(next, &[], &[]))?;
+    /// block_on(&endpoint, worker.change_view(next, &[]))?;
     /// assert_eq!(node.view().number(), 2);
     /// # Ok::<(), Error>(())
     /// ```
-    pub async fn change_view(
-        &self,
-        next: View,
-        dead: &[(NodeId, Incarnation)],
-        clients: &[NodeId],
-    ) -> Result<(), Error> {
-        let members = next.members().iter().map(|member| member.node);
-        let mut nodes: Vec<NodeId> = members.chain(clients.iter().copied()).chain([self.id()]).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        self.inner.change(next, dead, &nodes).await
+    pub async fn change_view(&self, next: View, dead: &[(NodeId, Incarnation)]) -> Result<(), Error> {
+        self.inner.change(next, dead).await
     }
 }
 
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
-    /// Changes to the next view, with these nodes.
-    async fn change(&self, next: View, dead: &[(NodeId, Incarnation)], nodes: &[NodeId]) -> Result<(), Error> {
-        let until = self.patience();
-        for node in nodes.iter().filter(|node| **node != self.id()) {
-            self.in_time(*node, until, self.greet(*node)).await?;
-        }
+    /// Changes to a later view.
+    pub(super) async fn change(&self, next: View, dead: &[(NodeId, Incarnation)]) -> Result<(), Error> {
         let base = self.node.view.view();
-        if next.number() != base.number() + 1 {
+        if next.number() <= base.number() {
             return Err(ClusterError::ViewChanged { node: self.id(), view: base.number() }.into());
         }
-        self.prepare_all(&next, dead, nodes, until).await?;
+        let nodes = self.prepare_all((&base, &next), dead).await?;
+        let nodes = &nodes[..];
         if S::has(Mutation::UnlockedBeforeCarried) {
             // In which they are swept.
             self.endpoint().sleep(Duration::from_millis(2)).await;
@@ -175,41 +160,60 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
-    /// Has all nodes leave their view, and waits until they are quiet.
+    /// Has all nodes leave their view, and waits until they are quiet. Returns them: the members
+    /// that are left, and all that these have met.
     async fn prepare_all(
         &self,
-        next: &View,
+        (base, next): (&View, &View),
         dead: &[(NodeId, Incarnation)],
-        nodes: &[NodeId],
-        until: Time,
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<NodeId>, Error> {
         let mut bytes = Vec::new();
         for (node, incarnation) in dead {
             Corpse { node: node.0, incarnation: incarnation.0 }.put(&mut bytes);
         }
         let body = PrepareFor { view: next.number(), dead: Many::new(&bytes, dead.len()) };
-        let (mut left, mut pause) = (nodes.to_vec(), FIRST);
+        let mut nodes: Vec<NodeId> = next.members().iter().map(|member| member.node).chain([self.id()]).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let (mut left, mut pause, until) = (nodes.clone(), FIRST, self.patience());
         while !left.is_empty() {
-            let mut busy = Vec::new();
+            let (mut busy, mut met) = (Vec::new(), Vec::new());
             for node in left {
-                let prepared = self.call::<Prepare, _>(node, body.clone(), |reply| (reply.view, reply.is_quiet));
+                if node != self.id() {
+                    self.in_time(node, until, self.greet(node)).await?;
+                }
+                let prepared = self.call::<Prepare, _>(node, body.clone(), |reply| {
+                    met.extend(reply.met.iter().map(|Known { node }| NodeId(node)));
+                    (reply.view, reply.is_quiet)
+                });
                 let (view, is_quiet) = self.in_time(node, until, prepared).await?;
-                if view >= next.number() {
+                if view > base.number() {
                     return Err(ClusterError::ViewChanged { node, view }.into());
                 }
                 if !is_quiet {
                     busy.push(node);
                 }
             }
+            // Those that are dead are not, and those that are none any more have been told of.
+            let is_left = |node: &NodeId| {
+                let incarnation = self.endpoint().presence(*node).here();
+                incarnation.is_some_and(|incarnation| !dead.contains(&(*node, incarnation)))
+            };
+            met.sort_unstable();
+            met.dedup();
+            met.retain(|node| !nodes.contains(node) && is_left(node));
+            nodes.extend(&met);
+            let has_more = !met.is_empty();
             left = busy;
-            if let Some(node) = left.first() {
+            if let Some(node) = left.first().filter(|_| !has_more) {
                 if self.endpoint().now() >= until {
                     return Err(ClusterError::NotReady { node: *node }.into());
                 }
                 self.rest(&mut pause).await;
             }
+            left.extend(met);
         }
-        Ok(())
+        Ok(nodes)
     }
 
     /// Returns what a node has of dead producers.

@@ -114,6 +114,11 @@ impl Changing {
         has(&self.dead.lock(), incarnation_of(holder))
     }
 
+    /// Returns whether the view is without an incarnation of a node.
+    pub(super) fn is_out(&self, node: NodeId, incarnation: Incarnation) -> bool {
+        has(&self.dead.lock(), (node.0, incarnation.0))
+    }
+
     /// Takes an incarnation whose locks are to be freed. Each is given to one caller.
     pub(super) fn next_to_sweep(&self) -> Option<Dead> {
         self.to_sweep.lock().pop()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use drtm_kv::{PeerError, RemoteError};
 use drtm_rdma::{FabricError, Incarnation, NodeId, RegionError, rpc::RpcError};
 
-use super::Refusal;
+use super::{Refusal, shard::ShardId};
 
 /// What a cluster refuses, or cannot carry out.
 ///
@@ -304,6 +304,15 @@ pub enum ClusterError {
         /// The node.
         node: NodeId,
     },
+    /// All nodes are gone that had a shard's rows.
+    #[error("no node is left that has rows of {shard}: start its nodes again with their directories")]
+    ShardLost {
+        /// The first shard that is lost.
+        shard: ShardId,
+    },
+    /// The engine of agreement has no answer.
+    #[error("who is a member cannot be agreed on: {0}")]
+    Membership(#[from] drtm_membership::Error),
     /// Another incarnation of a node is here than the one that the view names.
     #[error("{node} is here as {is}, which is not a member of the cluster's view: let it join again")]
     NotAMember {

@@ -45,6 +45,14 @@ pub enum ClusterEvent {
         /// The view's number.
         number: u32,
     },
+    /// Nodes are gone, and this node could not change to a view without them. It tries again.
+    ViewKept {
+        /// The view's number.
+        number: u32,
+        /// The node that is not ready. `None`: it cannot be agreed on, or no node is left that has
+        /// rows of a shard.
+        waits_for: Option<NodeId>,
+    },
     /// A node has left in good order.
     Left {
         /// The node.
@@ -186,6 +194,9 @@ impl Announcer {
             }
             ClusterEvent::Closing { node: _node } => event!(info, node = _node.0, "a node closes"),
             ClusterEvent::View { number: _number } => event!(info, view = _number, "the view has changed"),
+            ClusterEvent::ViewKept { number: _number, waits_for: _node } => {
+                event!(warn, view = _number, node = _node.map(|node| node.0), "the view could not be changed");
+            }
             ClusterEvent::Left { node: _node } => event!(info, node = _node.0, "a node has left"),
             ClusterEvent::Died { node: _node } => event!(warn, node = _node.0, "a node has died"),
             ClusterEvent::Suspected { node: _node } => event!(warn, node = _node.0, "a node is silent"),

@@ -1,8 +1,9 @@
 //! What all handles of a node share.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 
 use drtm_htm::Engine;
+use drtm_membership::Membership;
 use drtm_rdma::{Fabric, Incarnation, NodeId, Offset, RegionId};
 
 use super::{
@@ -51,6 +52,10 @@ pub(super) struct Shared<F: Fabric, S: Config> {
     pub(super) home: Arc<Home<S>>,
     pub(super) db: Db<S>,
     pub(super) announcer: Announcer,
+    /// Who agrees on the view. `None`: it is changed by hand.
+    pub(super) membership: Option<Arc<dyn Membership>>,
+    /// Whether a worker keeps the view.
+    pub(super) is_kept: AtomicBool,
     /// Which nodes it has met, and which of them close.
     pub(super) closings: Closings,
 }

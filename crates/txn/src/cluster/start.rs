@@ -2,9 +2,10 @@
 //! their tables. It joins the fabric, opens the memory, and starts threads; a program that needs
 //! to do that differently has [`Node`](super::Node).
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use drtm_htm::Native;
+use drtm_membership::Membership;
 use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, ShmConfig, ShmFabric};
 
 #[cfg(feature = "tcp")]
@@ -137,6 +138,7 @@ pub struct ClusterBuilder<P: Place> {
     database: Builder,
     protocol: Protocol,
     backups: usize,
+    membership: Option<Arc<dyn Membership>>,
     shards: Option<usize>,
     threads: usize,
     /// How many tables and indexes there are.
@@ -158,6 +160,7 @@ impl Cluster<LocalFabric<Native>> {
             database: Builder::new(),
             protocol: Protocol::default(),
             backups: 0,
+            membership: None,
             shards: None,
             threads: 1,
             tables: 0,
@@ -243,12 +246,23 @@ impl ClusterBuilder<InProcess> {
     }
 
     fn at<P: Place>(self, place: P) -> ClusterBuilder<P> {
-        let Self { database, protocol, backups, shards, threads, tables, steps, mut refused, .. } = self;
+        let Self { database, protocol, backups, membership, shards, threads, tables, steps, mut refused, .. } = self;
         if !steps.is_empty() {
             let (must_be, is) = ("said before tables are added", "said after one".to_owned());
             refused = Some(Error::Config { what: "where the nodes of a cluster are", must_be, is });
         }
-        ClusterBuilder { place, database, protocol, backups, shards, threads, tables, steps: Vec::new(), refused }
+        ClusterBuilder {
+            place,
+            database,
+            protocol,
+            backups,
+            membership,
+            shards,
+            threads,
+            tables,
+            steps: Vec::new(),
+            refused,
+        }
     }
 }
 
@@ -321,6 +335,28 @@ impl<P: Place> ClusterBuilder<P> {
     /// See [`protocol`](Self::protocol).
     pub fn backups(self, backups: usize) -> Self {
         Self { backups, ..self }
+    }
+
+    /// Lets the nodes that are left go on without those that die: see
+    /// [`NodeBuilder::membership`](super::NodeBuilder::membership). A cluster that is started anew
+    /// needs a register that has no configuration yet.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use drtm::{cluster::Cluster, membership::Directory};
+    ///
+    /// let path = std::env::temp_dir().join(format!("drtm-members-{}", std::process::id()));
+    /// let membership = Arc::new(Directory::open(&path).expect("a directory"));
+    /// let nodes = Cluster::builder().nodes(3).backups(1).membership(membership).start()?;
+    /// assert_eq!(nodes[0].node().view().number(), 1);
+    /// # std::fs::remove_dir_all(&path).expect("it is here");
+    /// # Ok::<(), drtm::Error>(())
+    /// ```
+    pub fn membership(self, membership: Arc<dyn Membership>) -> Self {
+        Self { membership: Some(membership), ..self }
     }
 
     /// Divides rows into so many [shards](super::NodeBuilder::shards), which a cluster never
@@ -435,7 +471,7 @@ impl<P: Place> ClusterBuilder<P> {
     ///
     /// See [`ClusterBuilder`].
     pub fn start(self) -> Result<P::Started, Error> {
-        let Self { place, database, protocol, backups, shards, threads, steps, refused, .. } = self;
+        let Self { place, database, protocol, backups, membership, shards, threads, steps, refused, .. } = self;
         if let Some(error) = refused {
             return Err(error);
         }
@@ -444,6 +480,9 @@ impl<P: Place> ClusterBuilder<P> {
         let start = |node| {
             let builder = Node::builder_for(engine, &fabric, node, database.clone(), protocol)?;
             let mut builder = builder.owners((0..of).map(NodeId))?.backups(backups)?;
+            if let Some(membership) = &membership {
+                builder = builder.membership(Arc::clone(membership));
+            }
             if let Some(shards) = shards {
                 builder = builder.shards(shards);
             }

@@ -136,6 +136,24 @@ impl View {
         Self::new(number, members, placements, self.groups)
     }
 
+    /// Makes the view that comes after this one, without nodes that are gone. What they have
+    /// served, the first backup serves that is left.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::ShardLost`] if no replica of a shard is left.
+    pub(super) fn without(&self, is_gone: impl Fn(NodeId) -> bool) -> Result<Self, ClusterError> {
+        let members = self.members.iter().filter(|member| !is_gone(member.node)).cloned().collect();
+        let placement = |(number, at): (usize, &Placement)| {
+            let nodes = [at.primary].into_iter().chain(at.backups.iter().copied());
+            let mut left = nodes.filter(|node| !is_gone(*node));
+            let primary = left.next().ok_or(ClusterError::ShardLost { shard: ShardId(number as u16) })?;
+            Ok(Placement { primary, backups: left.collect() })
+        };
+        let placements = self.placements.iter().enumerate().map(placement).collect::<Result<_, ClusterError>>()?;
+        self.next(members, placements)
+    }
+
     fn new(number: u32, members: Vec<Member>, placements: Vec<Placement>, groups: u16) -> Result<Self, ClusterError> {
         if !(1..=MOST_SHARDS).contains(&placements.len()) || groups == 0 {
             return Err(bad("a cluster has from 1 to 65,535 shards"));

@@ -106,6 +106,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
             let freer = self.clone();
             let _ = spawner.serve(async move { freer.inner.free_the_dead().await });
         }
+        if self.inner.node.membership.is_some() {
+            let keeper = self.clone();
+            let _ = spawner.serve(async move { keeper.inner.keep_view().await });
+        }
         if self.inner.has_backups() {
             let (sender, applier) = (self.clone(), self.clone());
             let _ = spawner.serve(async move { sender.inner.tell_backups().await });

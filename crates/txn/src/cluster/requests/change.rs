@@ -31,8 +31,11 @@ messages! {
     /// Asks to serve nothing of the present view any more, before the one of this number, nor to
     /// take records of these.
     PrepareFor<'a> { view: u32, dead: Many<'a, Corpse>, }
-    /// The view that is installed, and whether the node has nothing left to decide in it.
-    Prepared { view: u32, is_quiet: bool, }
+    /// A node that is no member, and was met.
+    Known { node: u16, }
+    /// The view that is installed, whether the node has nothing left to decide in it, and which
+    /// nodes have a part in the change besides the members.
+    Prepared<'a> { view: u32, is_quiet: bool, met: Many<'a, Known>, }
     /// A part of what a node has of dead producers, and how long all of it is.
     Reported<'a> { length: u64, part: &'a [u8], }
     /// A row of a decided transaction: its key as it is encoded, its version, and its value.
@@ -54,13 +57,14 @@ impl Request for Prepare {
     const COST: Option<Cost> = Some(Cost::Update);
     const BINDS: Binds = Binds::Incarnation;
     type Body<'a> = PrepareFor<'a>;
-    type Reply<'a> = Prepared;
+    type Reply<'a> = Prepared<'a>;
 
     fn serve<'p, F: Fabric, S: On<F>>(body: PrepareFor<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
-        let node = &at.worker.node;
+        let Serving { worker, participant, .. } = at;
+        let node = &worker.node;
         let view = node.suspend_view(body.view).map_err(|_| Refusal::Corrupt)?;
         if view >= body.view {
-            return Ok(Prepared { view, is_quiet: false });
+            return Ok(Prepared { view, is_quiet: false, met: Many::new(&[], 0) });
         }
         let changing = &node.home.changing;
         changing.close(body.dead.iter().map(|Corpse { node, incarnation }| (node, incarnation)));
@@ -71,11 +75,18 @@ impl Request for Prepare {
             Some(backup) => backup.close(|producer| changing.is_closed(producer), !S::has(Mutation::ReplicasNotLogged)),
             None => Ok(()),
         };
-        match closed {
-            Ok(()) => Ok(Prepared { view, is_quiet: changing.is_quiet() }),
-            Err(Refusal::Locked) => Ok(Prepared { view, is_quiet: false }),
-            Err(refusal) => Err(refusal),
+        let is_quiet = match closed {
+            Ok(()) => changing.is_quiet(),
+            Err(Refusal::Locked) => false,
+            Err(refusal) => return Err(refusal),
+        };
+        let (members, mut count) = (node.view.view(), 0);
+        participant.value.clear();
+        for met in node.closings.nodes().into_iter().filter(|met| !members.has(*met)) {
+            Known { node: met.0 }.put(&mut participant.value);
+            count += 1;
         }
+        Ok(Prepared { view, is_quiet, met: Many::new(&participant.value, count) })
     }
 }
 
