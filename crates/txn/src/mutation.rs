@@ -164,9 +164,11 @@ pub enum Mutation {
     OldViewServed,
     /// A node does not give its view to those that it refuses since they are in another.
     ViewWithheld,
-    /// A transaction begins to write records, and is decided, although its node has closed the view.
+    /// A transaction begins to write records, and is decided, although its node has closed the
+    /// view.
     DecidedAfterPrepare,
-    /// When the view changes, all transactions of dead coordinators are completed that have records.
+    /// When the view changes, all transactions of dead coordinators are completed that have
+    /// records.
     AllCompleted,
     /// When the view changes, all transactions of dead coordinators are undone.
     AllUndone,

@@ -52,9 +52,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
     ///
     /// # Errors
     ///
-    /// [`ClusterError::ViewChanged`] if a node is in a newer view than this one, or in `next`; [`ClusterError::NotReady`] if one does not answer within a second, or does not end
-    /// its transactions: it does not [serve](Self::serve), for example; or when one cannot be
-    /// asked. Then it can be changed once more, also to another view, and without that node.
+    /// [`ClusterError::ViewChanged`] if a node is in a newer view than this one, or in `next`;
+    /// [`ClusterError::NotReady`] if one does not answer within a second, or does not end its
+    /// transactions: it does not [serve](Self::serve), for example; or when one cannot be asked.
+    /// Then it can be changed once more, also to another view, and without that node.
     ///
     /// # Example
     ///

@@ -94,7 +94,8 @@ impl Changing {
         has(&self.closed.lock(), incarnation_of(producer))
     }
 
-    /// Returns whether an incarnation of a node is taken for dead: it must come back as another one.
+    /// Returns whether an incarnation of a node is taken for dead: it has to come back as another
+    /// one.
     pub(super) fn is_evicted(&self, node: NodeId, incarnation: Incarnation) -> bool {
         has(&self.closed.lock(), (node.0, incarnation.0))
     }

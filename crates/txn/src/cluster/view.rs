@@ -424,8 +424,8 @@ impl Current {
         Arc::clone(&self.latest.lock().view)
     }
 
-    /// Leaves the view, before another one of this number, and tells it before. Returns the number of the view that is installed: nothing happens if that
-    /// is not older.
+    /// Leaves the view, before another one of this number, and tells it before. Returns the number
+    /// of the view that is installed: nothing happens if that is not older.
     ///
     /// # Errors
     ///

@@ -246,7 +246,7 @@ impl<E: Engine> Backup<E> {
         let Applier { readers, worker, replicas, graves } = applier;
         if graves.waiting.is_empty() && !graves.dug.is_empty() {
             let region = self.store.region();
-            // A ring that is corrupt keeps all graves, and so does one that is closed and undecided.
+            // A ring that is corrupt keeps all graves, as does one that is closed and undecided.
             graves.stamp = readers.iter_mut().map(|reader| reader.end(region).unwrap_or(u64::MAX)).collect();
             graves.waiting = std::mem::take(&mut graves.dug);
         }
