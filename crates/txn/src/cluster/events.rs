@@ -194,8 +194,11 @@ impl Announcer {
             }
             ClusterEvent::Closing { node: _node } => event!(info, node = _node.0, "a node closes"),
             ClusterEvent::View { number: _number } => event!(info, view = _number, "the view has changed"),
-            ClusterEvent::ViewKept { number: _number, waits_for: _node } => {
-                event!(warn, view = _number, node = _node.map(|node| node.0), "the view could not be changed");
+            ClusterEvent::ViewKept { number: _number, waits_for: Some(_node) } => {
+                event!(warn, view = _number, node = _node.0, "the view does not change: a node is not ready");
+            }
+            ClusterEvent::ViewKept { number: _number, waits_for: None } => {
+                event!(warn, view = _number, "the view cannot be changed");
             }
             ClusterEvent::Left { node: _node } => event!(info, node = _node.0, "a node has left"),
             ClusterEvent::Died { node: _node } => event!(warn, node = _node.0, "a node has died"),
