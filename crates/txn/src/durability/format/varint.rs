@@ -17,7 +17,7 @@ pub(super) const fn length(number: u64) -> usize {
 /// Appends a number.
 #[inline]
 pub(super) fn put(bytes: &mut Vec<u8>, mut number: u64) {
-    while number >= MORE.into() {
+    while number >= u64::from(MORE) {
         bytes.push(number as u8 | MORE);
         number >>= BITS;
     }
