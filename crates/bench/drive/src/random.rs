@@ -44,7 +44,7 @@ impl Random {
     #[inline]
     pub fn percent(&mut self, chance: u8) -> bool {
         // A single draw, without rejection: the probabilities differ by one in 40 million.
-        (u64::from(self.0.random::<u32>()) * 100) >> u32::BITS < chance.into()
+        (u64::from(self.0.random::<u32>()) * 100) >> u32::BITS < u64::from(chance)
     }
 
     /// Draws NURand(A, low, high) with the constant C (2.1.6).

@@ -118,7 +118,7 @@ fn agree<S: Config>(db: &Db<S>, steps: &[Step]) {
     let before = model.clone();
     let see = |tx: &mut Tx<'_, S>, model: &BTreeMap<u64, Row>, range: &RangeInclusive<u64>, is_up: bool, most| {
         let mut expected: Vec<_> =
-            model.iter().filter(|(key, _)| range.contains(key)).map(|(key, row)| (*key, *row)).collect();
+            model.iter().filter(|(key, _)| range.contains::<u64>(key)).map(|(key, row)| (*key, *row)).collect();
         if !is_up {
             expected.reverse();
         }
@@ -149,7 +149,7 @@ fn agree<S: Config>(db: &Db<S>, steps: &[Step]) {
                 }
                 Step::See(range, is_up, most) => see(tx, &model, range, *is_up, *most)?,
                 Step::Raise(range, is_up, most) => {
-                    let mut expected: Vec<_> = model.iter_mut().filter(|(key, _)| range.contains(key)).collect();
+                    let mut expected: Vec<_> = model.iter_mut().filter(|(key, _)| range.contains::<u64>(key)).collect();
                     if !is_up {
                         expected.reverse();
                     }

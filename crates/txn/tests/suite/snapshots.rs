@@ -259,7 +259,7 @@ fn snapshots_do_not_run_out() {
         })
         .collect();
     set(SNAPSHOTS);
-    assert_eq!(db.snapshot_count().expect("sound"), SNAPSHOTS.into());
+    assert_eq!(db.snapshot_count().expect("sound"), u64::from(SNAPSHOTS));
     // They end in random order.
     let mut random = fastrand::Rng::with_seed(5);
     while !open.is_empty() {
