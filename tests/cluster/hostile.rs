@@ -365,7 +365,7 @@ fn a_row_that_is_changed_twice_at_once_is_written_under_its_lock_only() {
         attempt(&worker, stage.tables, 1).await.expect("all answers make sense");
         worker.settle().await;
         let (rpc, me) = (of_the_view(&worker), Holder::new(2, 1, 9, 9).to_word());
-        let row = (0_u16, (0_u8, 0_u64));
+        let row = (1_u16, (0_u8, 0_u64));
         let read = ask(&rpc, NodeId(0), 2, encoded((row, me))).await.expect("the row");
         let (_count, _kind, at, version): (u64, u8, u64, u64) =
             Decode::decode(&mut Reader::new(&read)).expect("a record");

@@ -9,7 +9,7 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicBool, AtomicU64,
+            AtomicBool, AtomicU64, AtomicUsize,
             Ordering::{Relaxed, SeqCst},
         },
     },
@@ -83,6 +83,8 @@ async fn transfer(
 struct Ends {
     /// Money moves no more.
     is_done: AtomicBool,
+    /// Coroutines of this process that still move it.
+    moving: AtomicUsize,
     /// Nodes serve no more.
     is_over: AtomicBool,
 }
@@ -111,15 +113,18 @@ fn run(node: &Node<Shm, Tested>, tables: Tables, coroutines: u64, ends: &Ends, c
             while worker.transact(async |tx| tx.get(tables.words, MARK).await).await.is_ok_and(|row| row.is_none()) {
                 endpoint.sleep(Duration::from_millis(1)).await;
             }
+            ends.moving.fetch_add(1, SeqCst);
             for count in 1.. {
                 if ends.is_done.load(Relaxed) {
                     break;
                 }
-                transfer(&worker, tables, &mut random, counted.map(|_| count)).await.expect("it goes on");
+                let moved = transfer(&worker, tables, &mut random, counted.map(|_| count)).await;
+                moved.unwrap_or_else(|error| panic!("{}, in {}: {error:?}", worker.id(), node.view()));
                 if let Some(counted) = counted {
                     counted.store(count, SeqCst);
                 }
             }
+            ends.moving.fetch_sub(1, SeqCst);
         });
     }
     executor.spawn(async {
@@ -161,7 +166,7 @@ fn kill_one(protocol: Protocol, killed: u16, after: Duration) {
     let [(own, tables), (client, _)] = [0, OWNERS].map(|node| start(group, node, protocol));
     let (ends, counted) = (&Ends::default(), &AtomicU64::new(0));
     thread::scope(|scope| {
-        scope.spawn(Setup::inherited(|| run(&own, tables, 2, ends, None)));
+        let serves = scope.spawn(Setup::inherited(|| run(&own, tables, 2, ends, None)));
         let _over = Over(ends);
         {
             let endpoint = client.endpoint().expect("room");
@@ -202,6 +207,9 @@ fn kill_one(protocol: Protocol, killed: u16, after: Duration) {
         executor.run();
         let (left, name) = (own.view(), protocol.name);
         assert!(!left.has(NodeId(killed)) && left.has(NodeId(3 - killed)), "{name}: {left}");
+        while ends.moving.load(SeqCst) > 0 && !moves.is_finished() && !serves.is_finished() {
+            thread::sleep(Duration::from_millis(1));
+        }
         owners[usize::from(2 - killed)].kill().expect("it runs");
         owners[usize::from(2 - killed)].wait().expect("it was killed");
     });

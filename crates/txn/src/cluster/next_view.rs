@@ -11,8 +11,10 @@ use drtm_rdma::{Fabric, NodeId};
 use super::{ClusterError, coordinator::Coordinator, state::State};
 use crate::{Config, Conflict, Error};
 
-/// For how long a transaction without a deadline waits for a view without a node that is gone.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// For how long a transaction waits for a view without a node that is gone, if its deadline is not
+/// earlier: where the view is changed by hand, and where nodes change it by themselves.
+const BY_HAND: Duration = Duration::from_secs(1);
+const BY_ITSELF: Duration = Duration::from_secs(10);
 
 /// The first and the longest pause between two looks.
 const FIRST: Duration = Duration::from_micros(20);
@@ -72,7 +74,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
 
     /// Waits until something holds, for a while. Returns whether it does.
     async fn pause_until(&self, holds: impl Fn() -> bool) -> bool {
-        let (until, mut pause) = (self.endpoint().now() + PATIENCE, FIRST);
+        let patience = if self.node.membership.is_some() { BY_ITSELF } else { BY_HAND };
+        let (until, mut pause) = (self.endpoint().now() + patience, FIRST);
         while !holds() {
             if self.endpoint().now() >= until {
                 return false;
