@@ -338,7 +338,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
     /// let fabric = LocalFabric::<NoHtm>::new(3, LocalConfig::perfect());
     /// let path = std::env::temp_dir().join(format!("drtm-view-{}", std::process::id()));
     /// for node in fabric.nodes() {
-    ///     let builder = Node::<_, Plain>::builder(NoHtm, &fabric, node, Builder::new().memory(16 << 20))?;
+    ///     let builder = Builder::new().memory(16 << 20);
+    ///     let builder = Node::<_, Plain>::builder(NoHtm, &fabric, node, builder)?;
     ///     let membership = Arc::new(Directory::open(&path).expect("a directory"));
     ///     builder.owners(fabric.nodes())?.backups(1)?.membership(membership).start()?;
     /// }

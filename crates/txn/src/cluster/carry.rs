@@ -17,9 +17,6 @@ use super::{
 };
 use crate::{Config, Error, durability::format::Change};
 
-/// What a message has beside its rows.
-const BESIDE: usize = 128;
-
 impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Tells owners once more what they may not have heard of a decided transaction, unless they
     /// are gone. A worker that serves does it later if one cannot be asked now.
@@ -62,7 +59,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     ) -> Result<(), Error> {
         let mut buffer = Vec::new();
         let Some(record) = Recorded::read(record, &mut buffer) else { return Ok(()) };
-        let most = self.endpoint().capabilities().max_message_bytes.saturating_sub(BESIDE);
+        let most = self.room_for_list();
         for (shard, redo) in record.redo() {
             let Some(primary) = primary(shard).filter(|_| !carried.contains(&shard)) else { continue };
             carried.push(shard);
@@ -84,6 +81,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         Ok(())
     }
 
+    /// # Errors
+    ///
+    /// [`ClusterError::NotReady`](super::ClusterError::NotReady) if the primary does not answer in
+    /// time.
     async fn carry_rows(
         &self,
         primary: NodeId,
@@ -92,6 +93,6 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         (rows, count): (&[u8], usize),
     ) -> Result<(), Error> {
         let body = CarryRows { holder, epoch, shard: shard.0, rows: Many::new(rows, count) };
-        Ok(self.call::<Carry, _>(primary, body, |()| ()).await?)
+        self.in_time(primary, self.patience(), self.call::<Carry, _>(primary, body, |()| ())).await
     }
 }

@@ -129,12 +129,12 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     /// Returns until when a node is waited for from now on.
-    fn patience(&self) -> Time {
+    pub(super) fn patience(&self) -> Time {
         self.endpoint().now() + PATIENCE
     }
 
     /// Returns how many bytes of a list a message has room for.
-    fn room_for_list(&self) -> usize {
+    pub(super) fn room_for_list(&self) -> usize {
         self.endpoint().capabilities().max_message_bytes.saturating_sub(BESIDE)
     }
 
@@ -149,7 +149,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// # Errors
     ///
     /// [`ClusterError::NotReady`] if it does not come in time.
-    async fn in_time<T, E: Into<Error>>(
+    pub(super) async fn in_time<T, E: Into<Error>>(
         &self,
         node: NodeId,
         until: Time,

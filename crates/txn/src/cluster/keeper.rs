@@ -2,9 +2,9 @@
 //! configuration, and changes the view.
 //!
 //! The first member of the view that is left drives. It replaces the configuration at the
-//! [`Membership`] before it tells anybody: so there is one view of each number, whoever drives, and
-//! a driver that dies leaves the next one what it has begun. A node that can't reach the membership
-//! goes on in its view, and changes nothing.
+//! [`Membership`] before it tells any node: so there is one view of each number, and a driver that
+//! dies leaves the next one what it has begun. A node that can't reach the membership goes on in
+//! its view, and changes nothing.
 
 use std::{
     convert::Infallible,
@@ -59,9 +59,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let failed = self.keep(&*membership).await.err();
             let Some(error) = failed else { continue };
             if let Error::Cluster(ClusterError::ViewChanged { node, .. }) = error {
-                // It tells its view.
-                self.meet_anew(node);
-                let _ = self.greet(node).await;
+                if node != self.id() {
+                    // It tells its view. If it cannot be asked, it is looked again.
+                    self.meet_anew(node);
+                    let _ = self.greet(node).await;
+                }
                 continue;
             }
             let number = self.node.view.number();
@@ -87,21 +89,18 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         if driver != Some(self.id()) || dead.is_empty() && !is_behind {
             return Ok(());
         }
-        let mut current = self.configuration(membership, &view).await?;
+        let current = self.configuration(membership, &view).await?;
         let mut next = view_of(&current)?;
         // It can have been replaced before others died, or where this node has heard of no view.
         let needs_next = next.number() <= view.number() || next.members().iter().any(|member| !is_left(member.node));
         if needs_next {
             next = next.without(|node| !is_left(node))?;
-            let mut content = Vec::new();
-            next.encode(&mut content);
-            current = match self.answer_of(membership.replace(current.number(), &content)).await {
-                Ok(current) => current,
+            match self.answer_of(membership.replace(current.number(), &content_of(&next))).await {
+                Ok(_) => {}
                 // Another one may have driven, or this one without an answer: it is looked again.
                 Err(NoAnswer::Outdated { .. } | NoAnswer::Unknown { .. }) => return Ok(()),
                 Err(error) => return Err(ClusterError::from(error).into()),
-            };
-            next = view_of(&current)?;
+            }
         }
         self.change(next, &dead).await
     }
@@ -134,9 +133,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         if current.number() > 0 {
             return Ok(current);
         }
-        let mut content = Vec::new();
-        view.encode(&mut content);
-        match self.answer_of(membership.replace(0, &content)).await {
+        match self.answer_of(membership.replace(0, &content_of(view))).await {
             Err(NoAnswer::Outdated { current }) => Ok(current),
             made => Ok(made.map_err(ClusterError::from)?),
         }
@@ -153,7 +150,14 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 }
 
-/// Returns the view that a configuration is.
+/// Returns a view as a configuration has it.
+fn content_of(view: &View) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    view.encode(&mut bytes);
+    bytes
+}
+
+/// Returns the view that a configuration is. Both have one number.
 fn view_of(configuration: &Configuration) -> Result<View, Error> {
     let mut bytes = Reader::new(configuration.content());
     match View::decode(&mut bytes) {
