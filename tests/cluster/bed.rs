@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use drtm_history::Recorder;
 use drtm_htm::NoHtm;
 use drtm_membership::Membership;
 use drtm_rdma::{
@@ -247,6 +248,11 @@ impl Bed {
     pub(crate) fn atomic(seed: u64) -> Self {
         let config = SimConfig::new(&NicProfile::CONNECTX_4).seed(seed).atomicity(Atomicity::Global);
         Self::Sim(Box::new(config))
+    }
+
+    /// Returns a recorder for histories of such runs.
+    pub(crate) fn recorder(&self) -> Recorder {
+        if matches!(self, Self::Sim(_)) { Recorder::counting() } else { Recorder::start() }
     }
 
     /// As harsh, where a NIC's swaps are atomic with the processors'.

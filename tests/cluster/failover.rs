@@ -18,7 +18,7 @@ use std::{
 use drtm_history::{History, Log, Order, Recorder, check};
 use drtm_htm::NoHtm;
 use drtm_membership::{Membership, Register, RegisterOptions};
-use drtm_rdma::{Atomicity, Fault, NicProfile, NodeId, Presence, RunEnd, Sim, SimConfig, SimFabric};
+use drtm_rdma::{Atomicity, Fault, NicProfile, NodeId, Presence, RunEnd, Sim, SimConfig, SimFabric, Trace};
 use drtm_testing::rounds;
 use drtm_txn::{
     Error, Mutation, Options, Transaction as _,
@@ -254,9 +254,9 @@ impl Run {
 }
 
 /// Runs a case. Fails with what is wrong. Returns how often one died before the view
-/// had changed for the first.
-fn run(case: &Case) -> usize {
-    let mut recorder = Recorder::start();
+/// had changed for the first, and what happened in all.
+fn run(case: &Case) -> (usize, Trace) {
+    let mut recorder = Recorder::counting();
     let coroutines = u64::from(case.nodes()) * COROUTINES;
     let logs: Vec<_> = (0..=coroutines).map(|_| Some(recorder.log().expect("a few logs"))).collect();
     let logs = Arc::new(Mutex::new(logs));
@@ -326,7 +326,7 @@ fn run(case: &Case) -> usize {
     let anomalies = check(&History::of(logs.into_iter().flatten()), Order::RealTime).expect("a history");
     let told: Vec<String> = anomalies.iter().map(ToString::to_string).collect();
     assert!(told.is_empty(), "{case:?}:\n{}", told.join("\n"));
-    run.in_change.load(SeqCst)
+    (run.in_change.load(SeqCst), sim.trace())
 }
 
 const ROUGH: drtm_rdma::Chances =
@@ -345,7 +345,7 @@ fn check_all(protocols: &[Protocol], seeds: std::ops::Range<u64>, case: fn(Proto
         for protocol in protocols.iter().copied() {
             let case = case(protocol, seed);
             match catch_unwind(|| run(&case)) {
-                Ok(more) => in_change += more,
+                Ok((more, _)) => in_change += more,
                 Err(_) => told.push((protocol.name, seed)),
             }
         }
@@ -383,4 +383,12 @@ fn is_found(fault: Mutation, seeds: u64) -> bool {
 #[test]
 fn a_primary_that_has_not_applied_everything_is_found() {
     assert!(is_found(Mutation::SettledNotTold, 40));
+}
+
+#[test]
+fn a_seed_replays() {
+    for (protocol, seed) in Protocol::with_names().zip(0..) {
+        let case = Case::of_two_deaths(protocol, seed);
+        assert_eq!(run(&case), run(&case), "{case:?}");
+    }
 }

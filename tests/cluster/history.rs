@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use drtm_history::{Anomaly, History, Log, Order, Recorder, Recording, check};
+use drtm_history::{Anomaly, History, Log, Order, Recording, check};
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 #[cfg(feature = "verbs")]
@@ -234,7 +234,7 @@ pub(crate) fn judged<R: Script>(
     transactions: u64,
     script: impl FnOnce(Logs) -> R,
 ) -> Vec<Anomaly<u64>> {
-    let mut recorder = Recorder::start();
+    let mut recorder = bed.recorder();
     let coroutines = size.coroutines * u64::from(size.nodes);
     let logs: Vec<_> = (0..coroutines).map(|_| Some(recorder.log().expect("a few logs"))).collect();
     let logs = Arc::new(Mutex::new(logs));

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use drtm_history::{Anomaly, History, Log, Order, Recorder, Recording, check};
+use drtm_history::{Anomaly, History, Log, Order, Recording, check};
 use drtm_htm::NoHtm;
 use drtm_rdma::{Fabric, LocalConfig, LocalFabric, block_on};
 use drtm_testing::rounds;
@@ -234,7 +234,7 @@ pub(crate) async fn agree<F: Fabric<Engine = NoHtm>>(worker: &Worker<'_, F, Test
 
 /// Runs random transactions, and gives what was wrong with them.
 fn anomalies(bed: &Bed, size: Size, people: u64, transactions: u64, seed: u64) -> Vec<Anomaly<u64>> {
-    let mut recorder = Recorder::start();
+    let mut recorder = bed.recorder();
     let coroutines = size.coroutines * u64::from(size.nodes);
     let logs: Vec<_> = (0..coroutines).map(|_| Some(recorder.log().expect("a few logs"))).collect();
     let logs = Arc::new(Mutex::new(logs));

@@ -27,7 +27,10 @@
 use std::{
     hint,
     ops::RangeBounds,
-    sync::atomic::{Ordering, fence},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering, fence},
+    },
 };
 
 use rustix::time::{ClockId, clock_gettime};
@@ -76,8 +79,33 @@ const LOG_BITS: u32 = 12;
 /// ```
 #[derive(Debug)]
 pub struct Recorder {
-    epoch: Epoch,
+    time: Time,
     logs: u64,
+}
+
+/// What the clocks of a recorder read.
+#[derive(Clone, Debug)]
+enum Time {
+    Real(Epoch),
+    /// Each reading is the next number.
+    Counted(Arc<AtomicU64>),
+}
+
+impl Time {
+    fn now(&self) -> u64 {
+        match self {
+            Self::Real(epoch) => monotonic() - epoch.0,
+            Self::Counted(count) => count.fetch_add(1, Ordering::SeqCst),
+        }
+    }
+
+    /// Returns the clock of the log with this number.
+    fn clock(self, number: u64) -> Result<Clock, TooManyLogs> {
+        if number >> LOG_BITS != 0 {
+            return Err(TooManyLogs);
+        }
+        Ok(Clock { time: self, number, last: 0 })
+    }
 }
 
 /// The number of logs has reached the limit that versions can distinguish.
@@ -98,7 +126,23 @@ pub struct TooManyLogs;
 impl Recorder {
     /// Starts the clock.
     pub fn start() -> Self {
-        Self { epoch: Epoch::now(), logs: 0 }
+        Self { time: Time::Real(Epoch::now()), logs: 0 }
+    }
+
+    /// Starts a clock that counts its readings. What it says depends on nothing but their order, so
+    /// a run that is simulated records the same each time.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_history::{Log, Recorder, TooManyLogs};
+    ///
+    /// let version = || Ok::<_, TooManyLogs>(Recorder::counting().log::<u64>()?.begin().version());
+    /// assert_eq!(version()?, version()?);
+    /// # Ok::<(), TooManyLogs>(())
+    /// ```
+    pub fn counting() -> Self {
+        Self { time: Time::Counted(Arc::new(AtomicU64::new(1))), logs: 0 }
     }
 
     /// Creates a log for another thread.
@@ -112,7 +156,7 @@ impl Recorder {
 
     /// Returns a clock for another thread, which counts as a log.
     pub fn clock(&mut self) -> Result<Clock, TooManyLogs> {
-        let clock = self.epoch.clock(self.logs)?;
+        let clock = self.time.clone().clock(self.logs)?;
         self.logs += 1;
         Ok(clock)
     }
@@ -121,14 +165,14 @@ impl Recorder {
 /// A thread's view of the clock shared by all logs of a recorder.
 #[derive(Debug)]
 pub struct Clock {
-    epoch: Epoch,
+    time: Time,
     number: u64,
     /// The last moment returned.
     last: u64,
 }
 
 impl Clock {
-    /// Returns this moment in nanoseconds. Waits until it is later than all earlier moments of this
+    /// Returns this moment, in nanoseconds where time is real. Waits until it is later than all earlier moments of this
     /// clock: transactions of one thread never seem to overlap, however coarse the clock is.
     pub fn moment(&mut self) -> u64 {
         self.moment_after(0)
@@ -139,7 +183,7 @@ impl Clock {
         fence(Ordering::SeqCst);
         let earlier = earlier.max(self.last);
         loop {
-            self.last = self.epoch.nanoseconds();
+            self.last = self.time.now();
             if self.last > earlier {
                 break;
             }
@@ -152,7 +196,7 @@ impl Clock {
     /// Returns a unique version, greater than all that any clock of the recorder has given before.
     pub fn version(&mut self) -> u64 {
         // Another clock may have given one at this moment, so the next moment is used.
-        let now = self.epoch.nanoseconds();
+        let now = self.time.now();
         self.moment_after(now) << LOG_BITS | self.number
     }
 }
@@ -188,18 +232,11 @@ impl Epoch {
 
     /// Returns the clock of the log with this number among the logs of all processes.
     pub fn clock(self, number: u64) -> Result<Clock, TooManyLogs> {
-        if number >> LOG_BITS != 0 {
-            return Err(TooManyLogs);
-        }
-        Ok(Clock { epoch: self, number, last: 0 })
-    }
-
-    /// Returns the nanoseconds since the start. They fit for 584 years.
-    fn nanoseconds(self) -> u64 {
-        monotonic() - self.0
+        Time::Real(self).clock(number)
     }
 }
 
+/// Returns nanoseconds. They fit for 584 years.
 fn monotonic() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
