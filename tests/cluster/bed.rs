@@ -152,13 +152,14 @@ pub(crate) fn backed_up<F: Fabric<Engine = NoHtm>>(
     kept(fabric, node, owners, protocol, (rings, None))
 }
 
-/// The same where the view changes by itself when nodes die, if there is a membership.
+/// The same where the view changes by itself when nodes die or are silent for longer than a lease, if
+/// there is a membership.
 pub(crate) fn kept<F: Fabric<Engine = NoHtm>>(
     fabric: &F,
     node: u16,
     owners: u16,
     protocol: Protocol,
-    (rings, membership): (Rings, Option<Arc<dyn Membership>>),
+    (rings, membership): (Rings, Option<(Arc<dyn Membership>, Duration)>),
 ) -> (Node<F, Tested>, Tables) {
     let builder = Builder::new().memory(32 << 20);
     let builder = match rings.disks.get(usize::from(node)) {
@@ -169,8 +170,8 @@ pub(crate) fn kept<F: Fabric<Engine = NoHtm>>(
         .and_then(|builder| builder.timing(SETUP.get().timing).owners((0..owners).map(NodeId)))
         .and_then(|builder| builder.backups(rings.backups)?.ring_bytes(rings.bytes))
         .expect("the node is here");
-    if let Some(membership) = membership {
-        builder = builder.membership(membership);
+    if let Some((membership, lease)) = membership {
+        builder = builder.membership(membership).lease(lease);
     }
     if rings.frees_dead {
         builder = builder.frees_dead_clients();

@@ -22,7 +22,7 @@ use drtm_rdma::{Atomicity, Fault, NicProfile, NodeId, Presence, RunEnd, Sim, Sim
 use drtm_testing::rounds;
 use drtm_txn::{
     Error, Mutation, Options, Transaction as _,
-    cluster::{Node, Protocol, Worker},
+    cluster::{ClusterError, Node, Protocol, Worker},
 };
 use fastrand::Rng;
 
@@ -39,7 +39,23 @@ type Simulated = SimFabric<NoHtm>;
 /// Coroutines of each node.
 const COROUTINES: u64 = 2;
 
-/// A cluster, and which of its nodes die when.
+/// How long a node may be silent.
+const LEASE: Duration = Duration::from_millis(1);
+
+/// How long a node is away that comes back: all others have changed the view by then.
+const AWAY: Duration = Duration::from_millis(20);
+
+/// What befalls a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Dies,
+    /// It stops, and wakes up when the view is without it.
+    Stops,
+    /// It is cut off from all others, and finds itself out when it reaches them again.
+    IsCutOff,
+}
+
+/// A cluster, and which of its nodes end when.
 #[derive(Clone, Debug)]
 struct Case {
     protocol: Protocol,
@@ -47,7 +63,7 @@ struct Case {
     owners: u16,
     clients: u16,
     backups: usize,
-    deaths: Vec<(NodeId, Duration)>,
+    deaths: Vec<(NodeId, Duration, End)>,
     is_rough: bool,
 }
 
@@ -59,18 +75,34 @@ impl Case {
         let node = NodeId(random.u16(0..owners + clients));
         let at = Duration::from_nanos(random.u64(20_000..1_500_000));
         let (backups, is_rough) = (1 + usize::from(random.bool()), random.bool());
-        Self { protocol, seed, owners, clients, backups, deaths: vec![(node, at)], is_rough }
+        Self { protocol, seed, owners, clients, backups, deaths: vec![(node, at, End::Dies)], is_rough }
     }
 
     /// Two nodes die, one after the other: perhaps while the view changes.
     fn of_two_deaths(protocol: Protocol, seed: u64) -> Self {
         let mut random = Rng::with_seed(!seed);
         let mut case = Self { backups: 2, ..Self::of_one_death(protocol, seed) };
-        let (first, at) = case.deaths[0];
+        let (first, at, _) = case.deaths[0];
+        // A majority of the members is left.
+        case.owners = case.owners.max(4);
         let nodes = case.owners + case.clients;
         let second = NodeId((first.0 + random.u16(1..nodes)) % nodes);
         let later = if random.u8(0..4) > 0 { random.u64(0..4_000_000) } else { random.u64(0..40_000) };
-        case.deaths.push((second, at + Duration::from_nanos(later)));
+        case.deaths.push((second, at + Duration::from_nanos(later), End::Dies));
+        case
+    }
+
+    /// One node stops, or is cut off, for longer than its lease.
+    fn of_one_silence(protocol: Protocol, seed: u64) -> Self {
+        let mut case = Self::of_one_death(protocol, seed);
+        case.deaths[0].2 = if seed.is_multiple_of(2) { End::Stops } else { End::IsCutOff };
+        case
+    }
+
+    /// Of two nodes, one is silent for a while.
+    fn of_a_silence_and_a_death(protocol: Protocol, seed: u64) -> Self {
+        let mut case = Self::of_two_deaths(protocol, seed);
+        case.deaths[seed as usize / 2 % 2].2 = if seed.is_multiple_of(2) { End::Stops } else { End::IsCutOff };
         case
     }
 
@@ -79,7 +111,7 @@ impl Case {
     }
 
     fn survives(&self, node: NodeId) -> bool {
-        self.deaths.iter().all(|(dead, _)| *dead != node)
+        self.deaths.iter().all(|(dead, ..)| *dead != node)
     }
 
     fn survivors(&self) -> impl Iterator<Item = NodeId> {
@@ -153,11 +185,22 @@ impl Run {
                     true
                 }
                 Some(Err(Error::Aborted { .. } | Error::Contended { .. })) => false,
+                Some(Err(error)) if !self.case.survives(worker.id()) => {
+                    // Others decide what has become of it.
+                    if let Error::Cluster(ClusterError::Evicted { may_have_happened: false }) = error {
+                        recording.abort();
+                    }
+                    return;
+                }
                 Some(Err(error)) => panic!("{:?}, {number}: {error:?}", worker.id()),
                 None => {
                     worker.settle().await;
                     let marked = worker.transact(async |tx| tx.get(tables.words, mark).await).await;
-                    marked.expect("it goes on").is_some_and(|marked| marked == id.to_le_bytes())
+                    match marked {
+                        Ok(marked) => marked.is_some_and(|marked| marked == id.to_le_bytes()),
+                        Err(_) if !self.case.survives(worker.id()) => return,
+                        Err(error) => panic!("{error:?}"),
+                    }
                 }
             };
             if has_committed { recording.commit() } else { recording.abort() }
@@ -177,7 +220,7 @@ impl Run {
         while self.quiet.load(SeqCst) > 0 {
             register.advance(endpoint.now().since(began));
             let view = node.view();
-            let dead = self.case.deaths.iter().filter(|(node, _)| is_dead(node)).count();
+            let dead = self.case.deaths.iter().filter(|(node, ..)| is_dead(node)).count();
             if dead > deaths {
                 if deaths > 0 && view.number() == before {
                     self.in_change.fetch_add(1, SeqCst);
@@ -287,7 +330,7 @@ fn run(case: &Case) -> (usize, Trace) {
     let register = Register::new(options);
     let mut nodes = Vec::new();
     for number in 0..case.nodes() {
-        let membership: Arc<dyn Membership> = Arc::new(register.client());
+        let membership: (Arc<dyn Membership>, _) = (Arc::new(register.client()), LEASE);
         let (node, tables) = kept(sim.fabric(), number, case.owners, case.protocol, (rings, Some(membership)));
         nodes.push(node.clone());
         let (run, register) = (Arc::clone(&run), register.clone());
@@ -313,8 +356,15 @@ fn run(case: &Case) -> (usize, Trace) {
         });
         spawned.expect("room for an endpoint");
     }
-    for (node, at) in &case.deaths {
-        sim.plan(*at, Fault::Crash { node: *node });
+    for (node, at, end) in case.deaths.iter().copied() {
+        match end {
+            End::Dies => sim.plan(at, Fault::Crash { node }),
+            End::Stops => sim.plan(at, Fault::Stall { node, lasts: AWAY }),
+            End::IsCutOff => {
+                sim.plan(at, Fault::Partition(vec![node]));
+                sim.plan(at + AWAY, Fault::Heal);
+            }
+        }
     }
     assert_eq!(sim.run_for(Duration::from_secs(2)), RunEnd::Done, "{case:?}: something hangs: {run:?}");
     for owner in (0..case.owners).map(NodeId) {
@@ -369,6 +419,13 @@ fn nodes_die_under_load_in_all_protocols() {
     let all: Vec<Protocol> = Protocol::with_names().collect();
     check_all(&all, seeds(6), Case::of_one_death);
     assert!(check_all(&all, seeds(6), Case::of_two_deaths) > 0, "none dies while the view changes");
+}
+
+#[test]
+fn nodes_that_are_silent_are_out() {
+    let all: Vec<Protocol> = Protocol::with_names().collect();
+    check_all(&all, seeds(6), Case::of_one_silence);
+    check_all(&all, seeds(6), Case::of_a_silence_and_a_death);
 }
 
 /// Whether a fault is found by some of the cases.

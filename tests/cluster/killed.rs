@@ -35,6 +35,9 @@ const OWNERS: u16 = 3;
 const ACCOUNTS: u64 = 40;
 const BALANCE: u64 = 1_000;
 
+/// How long a process may be silent.
+const LEASE: Duration = Duration::from_secs(10);
+
 /// A row that counts what the client was told of.
 const MARK: u64 = ACCOUNTS;
 
@@ -46,7 +49,7 @@ fn start(directory: &str, node: u16, protocol: Protocol) -> (Node<Shm, Tested>, 
     let fabric = Shm::join(NoHtm, config).expect("a group");
     let membership = Directory::open(&Path::new(directory).join("view")).expect("a directory");
     let rings = Rings { backups: 1, bytes: 1 << 16, ..Rings::default() };
-    kept(&fabric, node, OWNERS, protocol, (rings, Some(Arc::new(membership))))
+    kept(&fabric, node, OWNERS, protocol, (rings, Some((Arc::new(membership), LEASE))))
 }
 
 fn balance(row: &Option<Vec<u8>>) -> u64 {

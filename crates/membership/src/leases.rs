@@ -161,7 +161,11 @@ struct Granted {
     pong: Option<(u64, Duration)>,
     /// Until when the member can have a lease, at most.
     lease_until: Duration,
+    /// When the node was heard of last.
+    heard: Duration,
     is_evicted: bool,
+    /// Whether it is no member: it promises nothing that counts.
+    is_guest: bool,
 }
 
 impl LeaderLeases {
@@ -198,8 +202,59 @@ impl LeaderLeases {
         let (Some(member), Some(sent)) = (self.members.get_mut(&from), self.sent.get(&number)) else { return };
         let begins = if self.terms.fault == Some(Mutation::PromiseFromPong) { now } else { *sent };
         member.promised_until = member.promised_until.max(Some(begins + self.terms.shortest(self.terms.promise)));
+        member.heard = now;
         if member.pong.is_none_or(|(before, _)| before < number) {
             member.pong = Some((number, now));
+        }
+    }
+
+    /// Answers a node that asks for a lease: takes note of its pong, if it has heard a heartbeat
+    /// (not zero), and makes the next one. One that is no member gets leases, too, and promises
+    /// nothing.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use drtm_membership::{LeaderLeases, LeaseTerms, MemberLease};
+    ///
+    /// let at = Duration::from_millis;
+    /// let terms = LeaseTerms::new(at(100));
+    /// let mut leader = LeaderLeases::new(terms, [1]);
+    /// let mut nodes = [1, 7].map(|node| (node, MemberLease::new(terms, at(0)), 0));
+    /// for now in [10, 20, 30] {
+    ///     for (node, lease, heard) in &mut nodes {
+    ///         *heard = lease.hear(at(now), leader.answer(at(now), *node, *heard));
+    ///     }
+    /// }
+    /// assert!(nodes.iter().all(|(_, lease, _)| lease.holds(at(100))));
+    /// assert_eq!(leader.silent(at(140), at(0)).collect::<Vec<_>>(), [1, 7]);
+    /// ```
+    pub fn answer(&mut self, now: Duration, from: u32, heard: u64) -> Heartbeat {
+        let guest = || Granted { is_guest: true, ..Granted::default() };
+        self.members.entry(from).or_insert_with(guest).heard = now;
+        self.hear(now, from, heard);
+        self.beat(now, from)
+    }
+
+    /// Returns the nodes that have not [asked](Self::answer) for longer than a lease, of those that
+    /// were not evicted. Members count from when it began, at least.
+    pub fn silent(&self, now: Duration, began: Duration) -> impl Iterator<Item = u32> {
+        let is_silent = move |member: &Granted| now > member.heard.max(began) + self.terms.lease;
+        let silent = self.members.iter().filter(move |(_, member)| !member.is_evicted && is_silent(member));
+        silent.map(|(node, _)| *node)
+    }
+
+    /// Goes on in the leader's next view, with these members besides. What was granted and promised
+    /// stays so.
+    pub fn renew(&mut self, others: impl IntoIterator<Item = u32>) {
+        self.members.retain(|_, member| {
+            member.is_guest = true;
+            !member.is_evicted
+        });
+        for node in others {
+            self.members.entry(node).or_default().is_guest = false;
         }
     }
 
@@ -207,9 +262,10 @@ impl LeaderLeases {
     /// no other view. `None` if it has none.
     #[must_use]
     pub fn authority(&self) -> Option<Duration> {
-        let mut promised: Vec<Option<Duration>> = self.members.values().map(|member| member.promised_until).collect();
+        let members = self.members.values().filter(|member| !member.is_guest);
+        let mut promised: Vec<Option<Duration>> = members.map(|member| member.promised_until).collect();
         promised.sort_unstable_by(|a, b| b.cmp(a));
-        match self.members.len().div_ceil(2) {
+        match promised.len().div_ceil(2) {
             0 => Some(Duration::MAX),
             others => promised[others - 1],
         }
@@ -276,6 +332,12 @@ impl MemberLease {
         // A heartbeat that is repeated has two pongs, and either may arrive.
         self.sent.entry(heartbeat.number).or_insert(now);
         heartbeat.number
+    }
+
+    /// Returns until when its lease lasts.
+    #[must_use]
+    pub fn until(&self) -> Duration {
+        self.lease_until
     }
 
     /// Returns whether the member may serve now.

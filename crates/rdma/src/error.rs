@@ -242,6 +242,12 @@ pub enum FabricError {
         /// The bytes that the process may lock in total.
         limit: u64,
     },
+    /// Access can't be taken from a node of this process alone.
+    #[error("{node} is of this very process, which would have to be killed; end the process")]
+    NotRevocable {
+        /// The node.
+        node: NodeId,
+    },
     /// The NIC or its library reported an error.
     #[error("the NIC of {node} refused it; the fabric's `take_failure` says why")]
     Device {

@@ -68,7 +68,7 @@ use std::{fmt, sync::Arc};
 
 use drtm_htm::Engine;
 
-use crate::{Capabilities, Endpoint, FabricError, Loopback, NodeId, Port, Region, RegionError, RegionId};
+use crate::{Capabilities, Endpoint, FabricError, Incarnation, Loopback, NodeId, Port, Region, RegionError, RegionId};
 
 /// A network of nodes: nodes register memory with it, and their workers get endpoints from it.
 ///
@@ -161,4 +161,30 @@ pub trait Fabric: Clone + Send + Sync + fmt::Debug + 'static {
     /// # Ok::<(), drtm_rdma::FabricError>(())
     /// ```
     fn leave(&self, node: NodeId) -> Result<(), FabricError>;
+
+    /// Ends another node's incarnation for `node`: nothing that it has posted takes effect at
+    /// `node` any more, nor is it met there again, and it is [`Presence::Died`]. Whether it is
+    /// alive does not matter. Nodes whose processes share memory end it for all: the process is
+    /// killed.
+    ///
+    /// Returns whether that is so by now. Otherwise it is under way, and is to be asked for again.
+    ///
+    /// # Errors
+    ///
+    /// When a node is unknown; or when the fabric can't end it:
+    /// [`FabricError::NotRevocable`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Fabric, Incarnation, LocalConfig, LocalFabric, NodeId, Presence};
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
+    /// assert!(fabric.revoke(NodeId(0), NodeId(1), Incarnation(1))?);
+    /// let endpoint = fabric.endpoint(NodeId(0))?;
+    /// assert_eq!(endpoint.presence(NodeId(1)), Presence::Died(Incarnation(1)));
+    /// # Ok::<(), drtm_rdma::FabricError>(())
+    /// ```
+    fn revoke(&self, node: NodeId, other: NodeId, incarnation: Incarnation) -> Result<bool, FabricError>;
 }

@@ -142,6 +142,12 @@ pub trait Backend: fmt::Debug + Send {
     /// Returns the presence of a node.
     fn presence(&self, node: NodeId) -> Presence;
 
+    /// Returns whether a node that is here takes nothing of this incarnation any more.
+    fn is_refused_by(&self, node: NodeId) -> bool {
+        let _ = node;
+        false
+    }
+
     /// Returns the next change of a node's presence.
     fn next_event(&mut self) -> Option<NodeEvent>;
 

@@ -11,6 +11,27 @@ impl<P: Port> Endpoint<P> {
         self.inner().port.presence(node)
     }
 
+    /// Returns whether a node takes nothing of this incarnation any more, as far as this endpoint has
+    /// found: it was [revoked](crate::Fabric::revoke) there, or taken for dead.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Fabric, Incarnation, NicProfile, NodeId, Sim, SimConfig};
+    ///
+    /// let sim = Sim::<NoHtm>::new(2, SimConfig::new(&NicProfile::CONNECTX_4));
+    /// let endpoint = sim.fabric().endpoint(NodeId(1))?;
+    /// assert!(!endpoint.is_refused_by(NodeId(0)));
+    /// sim.fabric().revoke(NodeId(0), NodeId(1), Incarnation(1))?;
+    /// assert!(endpoint.is_refused_by(NodeId(0)));
+    /// # Ok::<(), drtm_rdma::FabricError>(())
+    /// ```
+    #[must_use]
+    pub fn is_refused_by(&self, node: NodeId) -> bool {
+        self.inner().port.is_refused_by(node)
+    }
+
     /// Waits until a node has joined, left, died or come back, and returns that event. Each change
     /// since the endpoint was created is returned once, to one of its waiters.
     pub async fn next_event(&self) -> NodeEvent {

@@ -85,6 +85,9 @@ pub struct Capabilities {
     pub max_calls: usize,
     /// Whether the NIC has processors of its own to run handlers on.
     pub smart_nic: bool,
+    /// Whether a node that is [`Died`](crate::Presence::Died) does nothing any more. Otherwise it
+    /// may only be disconnected, and go on by itself.
+    pub certain_deaths: bool,
 }
 
 impl Capabilities {

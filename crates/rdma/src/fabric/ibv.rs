@@ -287,4 +287,9 @@ impl<E: Engine> Fabric for VerbsFabric<E> {
         self.member.tcp.leave();
         Ok(())
     }
+
+    /// The queue pairs to it are destroyed.
+    fn revoke(&self, node: NodeId, other: NodeId, incarnation: Incarnation) -> Result<bool, FabricError> {
+        self.own(node)?.tcp.revoke(node, other, incarnation)
+    }
 }

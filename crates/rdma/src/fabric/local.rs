@@ -174,4 +174,15 @@ impl<E: Engine> Fabric for LocalFabric<E> {
     fn leave(&self, node: NodeId) -> Result<(), FabricError> {
         self.close(node)
     }
+
+    /// It dies for all.
+    fn revoke(&self, node: NodeId, other: NodeId, incarnation: Incarnation) -> Result<bool, FabricError> {
+        self.known(node)?;
+        let life = self.known(other)?.life();
+        if life.incarnation() == incarnation && !life.has_died() {
+            life.kill();
+            self.shared.tell();
+        }
+        Ok(true)
+    }
 }

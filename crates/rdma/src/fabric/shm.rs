@@ -374,6 +374,18 @@ impl<E: Engine> Fabric for ShmFabric<E> {
         self.member.leave();
         Ok(())
     }
+
+    /// Its process is killed.
+    fn revoke(&self, node: NodeId, other: NodeId, incarnation: Incarnation) -> Result<bool, FabricError> {
+        let shared = self.own(node)?;
+        let Some(life) = shared.life(other) else { return Err(FabricError::UnknownNode { node: other }) };
+        if life.incarnation() > incarnation || life.incarnation() == incarnation && life.is_over() {
+            return Ok(true);
+        }
+        let link = shared.links.lock().of(other, incarnation);
+        link.map_or(Ok(()), |link| link.kill())?;
+        Ok(false)
+    }
 }
 
 /// Memory in which a node publishes its state to peers. It has no emulated htm: it belongs to the

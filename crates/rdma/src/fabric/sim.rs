@@ -526,4 +526,8 @@ impl<E: Engine> Fabric for SimFabric<E> {
     fn leave(&self, node: NodeId) -> Result<(), FabricError> {
         self.befall(Fault::Leave { node })
     }
+
+    fn revoke(&self, node: NodeId, other: NodeId, incarnation: Incarnation) -> Result<bool, FabricError> {
+        self.shared.world.lock().revoke(node, other, incarnation)
+    }
 }

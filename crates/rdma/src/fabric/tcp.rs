@@ -182,6 +182,18 @@ impl<E: Engine> Member<E> {
         }
     }
 
+    /// Closes all connections to an incarnation of another node, and takes none of it any more.
+    fn revoke(&self, other: NodeId, incarnation: Incarnation) -> Result<bool, FabricError> {
+        if other == self.shared.node || usize::from(other.0) >= self.shared.nodes() {
+            return Err(FabricError::UnknownNode { node: other });
+        }
+        // Where this node has left, nothing is connected.
+        if let Some(service) = &mut *self.work.lock() {
+            service.revoke(other, incarnation);
+        }
+        Ok(true)
+    }
+
     fn leave(&self) {
         let Some(thread) = self.thread.lock().take() else { return };
         self.shared.home.end(End::Left);
@@ -358,5 +370,10 @@ impl<E: Engine> Fabric for TcpFabric<E> {
         self.own(node)?;
         self.member.leave();
         Ok(())
+    }
+
+    fn revoke(&self, node: NodeId, other: NodeId, incarnation: Incarnation) -> Result<bool, FabricError> {
+        self.own(node)?;
+        self.member.revoke(other, incarnation)
     }
 }

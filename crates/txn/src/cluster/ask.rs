@@ -28,6 +28,8 @@ macro_rules! requests {
             Carry;
             Decide;
             Close;
+            Renew;
+            Probe;
         }
     };
 }

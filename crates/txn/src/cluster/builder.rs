@@ -1,11 +1,15 @@
 //! How a node is started: its tables, indexes and backups, on which all nodes agree.
 
-use std::sync::{Arc, atomic::AtomicBool};
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use drtm_htm::Engine;
 use drtm_kv::Store;
-use drtm_membership::Membership;
+use drtm_membership::{LeaseTerms, Membership};
 use drtm_rdma::{Atomicity, Fabric, Incarnation, NodeId, RegionId};
+use parking_lot::Mutex;
 
 use super::{
     ClusterError, Node, Partition, Protocol, Timing,
@@ -21,6 +25,7 @@ use super::{
     remembered::Caches,
     shard::SHARDS_PER_OWNER,
     shared::Shared,
+    tenure::Tenure,
     view::{Current, View, store_of},
 };
 use crate::{
@@ -35,6 +40,11 @@ use crate::{
 
 /// Memory for where rows of other nodes were.
 const CACHE_BYTES: u64 = 64 << 20;
+
+/// How long leases last, where nothing else is said: among nodes whose deaths are certain, and among
+/// others.
+const LONG_LEASE: Duration = Duration::from_secs(10);
+const SHORT_LEASE: Duration = Duration::from_secs(1);
 
 /// How a node of a cluster is to be started.
 ///
@@ -61,6 +71,7 @@ pub struct NodeBuilder<F: Fabric, S: Config<Engine = F::Engine> = DefaultConfig>
     frees_the_dead: bool,
     by_loopback: bool,
     membership: Option<Arc<dyn Membership>>,
+    lease: Option<Duration>,
     only_logged: Arc<OnlyLogged>,
     tables: Vec<Served<S::Engine>>,
     /// What nodes compare when they meet.
@@ -350,6 +361,42 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         Self { membership: Some(membership), ..self }
     }
 
+    /// Sets how long a node may serve without a word of the view's leader: its lease. A node that
+    /// is silent for longer is taken for dead, and the view changes to one without it. It returns
+    /// nothing meanwhile that it has read, and where it wakes up it finds itself
+    /// [out](super::ClusterEvent::Evicted). All nodes choose alike, clients included.
+    ///
+    /// Where there is a [membership](Self::membership), it is one second by default, and ten
+    /// seconds among nodes whose deaths are [certain](drtm_rdma::Capabilities::certain_deaths).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use drtm::{
+    ///     Builder, Config, Error,
+    ///     cluster::Node,
+    ///     htm::NoHtm,
+    ///     rdma::{LocalConfig, LocalFabric, NodeId},
+    /// };
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Config for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(3, LocalConfig::perfect());
+    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), Builder::new().memory(16 << 20))?;
+    /// builder.owners(fabric.nodes())?.lease(Duration::from_millis(100)).start()?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn lease(self, lease: Duration) -> Self {
+        Self { lease: Some(lease), ..self }
+    }
+
     /// Makes this node's processors lock rows by its NIC, where a NIC's compare-and-swap is
     /// [atomic](drtm_rdma::Atomicity::Hca) with those of other NICs only. Peers may lock rows by
     /// verbs then; otherwise they lock by message there. Each lock of a processor takes as long as
@@ -574,6 +621,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             tables,
             mut described,
             membership,
+            lease,
             ..
         } = self;
         let (frees_the_dead, by_loopback) = (self.frees_the_dead, self.by_loopback);
@@ -636,6 +684,9 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
         let engine = db.inner.engine();
         engine.store(db.inner.snapshots.view(&db.inner.store)?, first_view.number().into());
         let board = protocol.adapts.then(|| Board::new(protocol.forms()));
+        let default = || if fabric.capabilities().certain_deaths { LONG_LEASE } else { SHORT_LEASE };
+        let lease = lease.or_else(|| membership.is_some().then(default));
+        let tenure = lease.map(|lease| Tenure::new(node, LeaseTerms::new(lease), &first_view));
         let shared = Shared {
             fabric,
             node,
@@ -657,6 +708,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             announcer: Announcer::new(),
             membership,
             is_kept: AtomicBool::new(false),
+            unanswered: Mutex::default(),
+            tenure,
             closings: Closings::default(),
             db,
         };
@@ -756,6 +809,7 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> Node<F, S> {
             frees_the_dead,
             by_loopback,
             membership: None,
+            lease: None,
             only_logged,
             tables,
             described,

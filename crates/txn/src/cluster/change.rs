@@ -21,6 +21,7 @@ mod votes;
 
 use std::{future::Future, time::Duration};
 
+use drtm_membership::may_open;
 use drtm_rdma::{Fabric, Incarnation, NodeId, Time};
 
 use self::votes::{Ballot, Votes};
@@ -36,9 +37,10 @@ use crate::{Config, Error, mutation::Mutation};
 /// What a message has beside its list.
 const BESIDE: usize = 128;
 
-/// For how long a node is waited for to answer, and to let go of the view. One that does not serve
-/// would be waited for for ever.
+/// For how long a node is waited for to answer, and to let go of the view: without leases, and in
+/// leases. One that does not serve would be waited for for ever.
 const PATIENCE: Duration = Duration::from_secs(1);
+const LEASES: u32 = 2;
 
 /// The first and the longest pause before a node is asked again that is not ready.
 const FIRST: Duration = Duration::from_micros(20);
@@ -97,6 +99,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         if next.number() <= base.number() {
             return Err(ClusterError::ViewChanged { node: self.id(), view: base.number() }.into());
         }
+        if let Some(tenure) = &self.node.tenure {
+            tenure.evict(dead.iter().map(|(node, _)| *node));
+        }
         let nodes = self.prepare_all((&base, &next), dead).await?;
         let nodes = &nodes[..];
         if S::has(Mutation::UnlockedBeforeCarried) {
@@ -120,6 +125,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         for node in nodes {
             self.in_time(*node, self.patience(), self.decide(*node, &complete)).await?;
         }
+        self.await_leases(&base, nodes, dead).await?;
         self.node.install(next)?;
         for node in nodes.iter().filter(|node| **node != self.id()) {
             // It is told the view. One that does not hear of it now does so from whomever it asks.
@@ -128,9 +134,42 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         Ok(())
     }
 
+    /// Waits until no node serves that the next view is without.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::NotReady`] if this node can't know: it has not led the view, and too few of
+    /// its members let the leader have no authority any more.
+    async fn await_leases(
+        &self,
+        base: &View,
+        nodes: &[NodeId],
+        dead: &[(NodeId, Incarnation)],
+    ) -> Result<(), ClusterError> {
+        let Some(tenure) = self.node.tenure.as_ref().filter(|_| !S::has(Mutation::LeasesNotAwaited)) else {
+            return Ok(());
+        };
+        let is_done = |node: NodeId| nodes.contains(&node) || self.is_certainly_gone(node);
+        for node in dead.iter().map(|(node, _)| *node).filter(|node| !is_done(*node)) {
+            while tenure.has_ended(self.endpoint().now(), node) == Some(false) {
+                self.endpoint().sleep(LONGEST).await;
+            }
+            if tenure.has_ended(self.endpoint().now(), node).is_none() {
+                let members = base.members().iter().map(|member| member.node);
+                let acknowledged = members.filter(|member| is_done(*member)).count();
+                return match may_open(base.members().len(), acknowledged) {
+                    true => Ok(()),
+                    false => Err(ClusterError::NotReady { node }),
+                };
+            }
+        }
+        Ok(())
+    }
+
     /// Returns until when a node is waited for from now on.
     pub(super) fn patience(&self) -> Time {
-        self.endpoint().now() + PATIENCE
+        let patience = self.node.tenure.as_ref().map_or(PATIENCE, |tenure| LEASES * tenure.terms.lease);
+        self.endpoint().now() + patience
     }
 
     /// Returns how many bytes of a list a message has room for.
@@ -181,13 +220,13 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             let (mut busy, mut met) = (Vec::new(), Vec::new());
             for node in left {
                 if node != self.id() {
-                    self.in_time(node, until, self.greet(node)).await?;
+                    self.or_note(node, self.in_time(node, until, self.greet(node)).await)?;
                 }
                 let prepared = self.call::<Prepare, _>(node, body.clone(), |reply| {
                     met.extend(reply.met.iter().map(|Known { node }| NodeId(node)));
                     (reply.view, reply.is_quiet)
                 });
-                let (view, is_quiet) = self.in_time(node, until, prepared).await?;
+                let (view, is_quiet) = self.or_note(node, self.in_time(node, until, prepared).await)?;
                 if view > base.number() {
                     return Err(ClusterError::ViewChanged { node, view }.into());
                 }
@@ -215,6 +254,15 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             left.extend(met);
         }
         Ok(nodes)
+    }
+
+    /// Notes that a node has not answered, if that is what has failed: the next change is without
+    /// it.
+    fn or_note<T>(&self, node: NodeId, outcome: Result<T, Error>) -> Result<T, Error> {
+        if matches!(outcome, Err(Error::Cluster(ClusterError::NotReady { .. }))) {
+            self.node.unanswered.lock().push(node);
+        }
+        outcome
     }
 
     /// Returns what a node has of dead producers.

@@ -224,6 +224,8 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// it can be met again as the incarnation that the transaction has met.
     pub(super) fn may_be_met_again(&self, node: NodeId, met: Option<Incarnation>) -> bool {
         match self.endpoint.presence(node) {
+            // What a node has locked that is out is freed without it.
+            _ if self.is_out() => false,
             Presence::Here(now) | Presence::Suspected(now) => {
                 met.is_none_or(|met| met == now) && !self.node.home.changing.is_evicted(node, now)
             }

@@ -304,6 +304,15 @@ pub enum ClusterError {
         /// The node.
         node: NodeId,
     },
+    /// The view is without this node, which was silent for too long, or cut off.
+    #[error(
+        "this node is no member any more, since it was silent for too long, and the transaction {}; start it again",
+        if *.may_have_happened { "may have happened" } else { "has not happened" }
+    )]
+    Evicted {
+        /// Whether the transaction may have happened, or still happen.
+        may_have_happened: bool,
+    },
     /// All nodes are gone that had a shard's rows.
     #[error("no node is left that has rows of {shard}: start its nodes again with their directories")]
     ShardLost {

@@ -68,6 +68,12 @@ pub enum ClusterEvent {
         /// The node.
         node: NodeId,
     },
+    /// A view is without this node, which was silent for too long, or cut off: it serves nothing
+    /// any more.
+    Evicted {
+        /// The number of the view.
+        number: u32,
+    },
     /// A node has refused transactions again and again.
     Refused {
         /// The node.
@@ -200,6 +206,7 @@ impl Announcer {
             ClusterEvent::ViewKept { number: _number, waits_for: None } => {
                 event!(warn, view = _number, "the view cannot be changed");
             }
+            ClusterEvent::Evicted { number: _number } => event!(error, view = _number, "the view is without this node"),
             ClusterEvent::Left { node: _node } => event!(info, node = _node.0, "a node has left"),
             ClusterEvent::Died { node: _node } => event!(warn, node = _node.0, "a node has died"),
             ClusterEvent::Suspected { node: _node } => event!(warn, node = _node.0, "a node is silent"),

@@ -61,6 +61,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             engine: self.node.engine_name(),
             protocol: protocol.name,
             tables: described,
+            lease: self.node.lease_in_nanos(),
             view: (*self.view()).clone(),
         };
         let welcome = self.call::<Introduce, _>(node, hello, |welcome| welcome).await?;
@@ -146,6 +147,16 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
+    /// Returns whether this node has a lease on the view, if it needs one: what a transaction has
+    /// read may be returned.
+    #[inline]
+    pub(super) fn may_serve(&self) -> bool {
+        match &self.node.tenure {
+            Some(tenure) => tenure.holds(self.endpoint().now()) || S::has(Mutation::LeaseIgnored),
+            None => true,
+        }
+    }
+
     /// Checks, before a transaction is decided or its first record is sent, that all nodes which it
     /// has met are the same incarnations still, and that its view is the node's.
     ///
@@ -158,6 +169,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             None => true,
         };
         let is_current = self.node.view.is_open(state.view.number()) || S::has(Mutation::DecidedAfterPrepare);
+        if !self.may_serve() {
+            return Err(Conflict::View.into());
+        }
         match is_current && (state.owners.iter().all(is_same) || S::has(Mutation::IncarnationsMixed)) {
             true => Ok(()),
             false => Err(Conflict::View.into()),

@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use drtm_rdma::{Fabric, NodeId};
 
-use super::{ClusterError, coordinator::Coordinator, state::State};
+use super::{ClusterError, coordinator::Coordinator, state::State, tenure::Tenure};
 use crate::{Config, Conflict, Error};
 
 /// For how long a transaction waits for a view without a node that is gone, if its deadline is not
-/// earlier: where the view is changed by hand, and where nodes change it by themselves.
+/// earlier: where the view is changed by hand; and where nodes change it by themselves, in leases,
+/// and at least and at most.
 const BY_HAND: Duration = Duration::from_secs(1);
-const BY_ITSELF: Duration = Duration::from_secs(10);
+const LEASES: u32 = 10;
+const BY_THEMSELVES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
 
 /// The first and the longest pause between two looks.
 const FIRST: Duration = Duration::from_micros(20);
@@ -40,25 +42,37 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
-    /// Waits for the next view if a transaction of `view` has ended since a node is gone, or since
+    /// Waits for the next view, or for a lease, if a transaction of `view` has ended since a node is gone, or since
     /// the view changes. Returns a conflict then, since the transaction runs again.
     ///
     /// # Errors
     ///
     /// Those of the transaction, also where no view has come.
-    pub(super) async fn until_next_view<T>(&self, view: u32, ended: Result<T, Error>) -> Result<T, Error> {
+    pub(super) async fn until_next_view<T>(
+        &self,
+        (view, is_in_doubt): (u32, bool),
+        ended: Result<T, Error>,
+    ) -> Result<T, Error> {
+        let out = || Err(ClusterError::Evicted { may_have_happened: is_in_doubt }.into());
         let node = &self.node;
         match &ended {
-            Err(Error::Conflict(Conflict::View)) if node.view.is_between() => {
-                let _ = self.pause_until(|| !node.view.is_between()).await;
-                ended
+            Err(Error::Conflict(Conflict::View)) if node.view.is_between() || !self.may_serve() => {
+                let _ = self.pause_until(|| !node.view.is_between() && self.may_serve() || self.is_out()).await;
+                if self.is_out() { out() } else { ended }
             }
             // What may have been carried out is not run again.
             Err(Error::Cluster(ClusterError::OutcomeUnknown { .. })) => ended,
-            Err(Error::Cluster(error))
-                if self.has_backups() && error.unreached().is_some_and(|node| self.is_missing(node)) =>
-            {
-                match self.pause_until(|| node.view.number() > view && !node.view.is_between()).await {
+            Err(Error::Cluster(error)) if self.has_backups() => {
+                let Some(unreached) = error.unreached().filter(|node| *node != self.id()) else { return ended };
+                let is_next = || node.view.number() > view && !node.view.is_between();
+                let goes_on = match self.is_missing(unreached) {
+                    true => self.pause_until(|| is_next() || self.is_out()).await,
+                    // It is silent, and the view changes; or it can be met again.
+                    false if node.tenure.is_some() => self.until_met_or(unreached, || is_next() || self.is_out()).await,
+                    false => false,
+                };
+                match goes_on {
+                    _ if self.is_out() => out(),
                     true => Err(Conflict::View.into()),
                     false => ended,
                 }
@@ -67,15 +81,46 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
+    /// Returns whether the view is without this node.
+    pub(super) fn is_out(&self) -> bool {
+        self.node.tenure.as_ref().is_some_and(Tenure::is_out)
+    }
+
     /// Returns whether a node is gone, as far as is known.
     fn is_missing(&self, node: NodeId) -> bool {
-        node != self.id() && self.endpoint().presence(node).here().is_none()
+        self.endpoint().presence(node).here().is_none()
+    }
+
+    /// Waits until a node can be met that could not be asked, or until something holds, for a while.
+    /// Returns whether that is so.
+    async fn until_met_or(&self, node: NodeId, holds: impl Fn() -> bool) -> bool {
+        let (until, mut pause) = (self.endpoint().now() + self.patience_for_view(), FIRST);
+        while !holds() {
+            let met = self.endpoint().before(until, self.greet(node)).await;
+            if matches!(met, Ok(Ok(_))) {
+                return true;
+            }
+            if self.endpoint().now() >= until {
+                return false;
+            }
+            self.endpoint().sleep(pause).await;
+            pause = LONGEST.min(pause * 2);
+        }
+        true
+    }
+
+    /// Returns for how long a transaction waits for the next view.
+    fn patience_for_view(&self) -> Duration {
+        let [least, most] = BY_THEMSELVES;
+        match &self.node.tenure {
+            Some(tenure) => (LEASES * tenure.terms.lease).clamp(least, most),
+            None => BY_HAND,
+        }
     }
 
     /// Waits until something holds, for a while. Returns whether it does.
     async fn pause_until(&self, holds: impl Fn() -> bool) -> bool {
-        let patience = if self.node.membership.is_some() { BY_ITSELF } else { BY_HAND };
-        let (until, mut pause) = (self.endpoint().now() + patience, FIRST);
+        let (until, mut pause) = (self.endpoint().now() + self.patience_for_view(), FIRST);
         while !holds() {
             if self.endpoint().now() >= until {
                 return false;

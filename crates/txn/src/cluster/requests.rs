@@ -19,6 +19,7 @@ pub(super) mod node;
 pub(super) mod place;
 pub(super) mod read;
 pub(super) mod scan;
+pub(super) mod tenure;
 
 use std::marker::PhantomData;
 
@@ -32,6 +33,7 @@ use self::{
     place::{Place, Reap},
     read::{Lease, Read},
     scan::Scan,
+    tenure::{Probe, Renew},
 };
 use super::{
     ClusterError, Refusal,

@@ -5,6 +5,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 use drtm_htm::Engine;
 use drtm_membership::Membership;
 use drtm_rdma::{Fabric, Incarnation, NodeId, Offset, RegionId};
+use parking_lot::Mutex;
 
 use super::{
     ClusterError, Protocol, Timing,
@@ -14,13 +15,14 @@ use super::{
     log::{LogConfig, OnlyLogged},
     participant::{Home, Stored},
     remembered::Caches,
+    tenure::Tenure,
     view::{BETWEEN, Current, View},
     wire::parts::Welcome,
 };
 use crate::{Config, Db, mutation::Mutation};
 
 /// The version of what nodes say to each other.
-pub(super) const VERSION: u32 = 7;
+pub(super) const VERSION: u32 = 8;
 
 /// What all handles of a node share.
 pub(super) struct Shared<F: Fabric, S: Config> {
@@ -56,6 +58,10 @@ pub(super) struct Shared<F: Fabric, S: Config> {
     pub(super) membership: Option<Arc<dyn Membership>>,
     /// Whether a worker keeps the view.
     pub(super) is_kept: AtomicBool,
+    /// Nodes that have not answered when it last changed the view.
+    pub(super) unanswered: Mutex<Vec<NodeId>>,
+    /// Until when it may serve. `None`: in the view that it is in.
+    pub(super) tenure: Option<Tenure>,
     /// Which nodes it has met, and which of them close.
     pub(super) closings: Closings,
 }
@@ -117,9 +123,28 @@ impl<F: Fabric, S: Config> Shared<F, S> {
             Ok(())
         })?;
         if is_newer {
+            let view = self.view.view();
+            if let Some(tenure) = &self.tenure {
+                tenure.enter(&view);
+            }
+            if now.has(self.node) && !view.has(self.node) {
+                self.note_out(number);
+            }
             self.announcer.announce(ClusterEvent::View { number });
         }
         Ok(is_newer)
+    }
+
+    /// Notes that a view is without this node, which was a member.
+    pub(super) fn note_out(&self, number: u32) {
+        if self.tenure.as_ref().is_some_and(Tenure::leave) {
+            self.announcer.announce(ClusterEvent::Evicted { number });
+        }
+    }
+
+    /// Returns how long a lease lasts: zero where there are none.
+    pub(super) fn lease_in_nanos(&self) -> u64 {
+        self.tenure.as_ref().map_or(0, |tenure| u64::try_from(tenure.terms.lease.as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// Leaves the present view, before another one of this number. Returns the number of the one

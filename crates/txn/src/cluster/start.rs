@@ -2,7 +2,7 @@
 //! their tables. It joins the fabric, opens the memory, and starts threads; a program that needs
 //! to do that differently has [`Node`](super::Node).
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use drtm_htm::Native;
 use drtm_membership::Membership;
@@ -139,6 +139,7 @@ pub struct ClusterBuilder<P: Place> {
     protocol: Protocol,
     backups: usize,
     membership: Option<Arc<dyn Membership>>,
+    lease: Option<Duration>,
     shards: Option<usize>,
     threads: usize,
     /// How many tables and indexes there are.
@@ -161,6 +162,7 @@ impl Cluster<LocalFabric<Native>> {
             protocol: Protocol::default(),
             backups: 0,
             membership: None,
+            lease: None,
             shards: None,
             threads: 1,
             tables: 0,
@@ -246,7 +248,9 @@ impl ClusterBuilder<InProcess> {
     }
 
     fn at<P: Place>(self, place: P) -> ClusterBuilder<P> {
-        let Self { database, protocol, backups, membership, shards, threads, tables, steps, mut refused, .. } = self;
+        let Self {
+            database, protocol, backups, membership, lease, shards, threads, tables, steps, mut refused, ..
+        } = self;
         if !steps.is_empty() {
             let (must_be, is) = ("said before tables are added", "said after one".to_owned());
             refused = Some(Error::Config { what: "where the nodes of a cluster are", must_be, is });
@@ -257,6 +261,7 @@ impl ClusterBuilder<InProcess> {
             protocol,
             backups,
             membership,
+            lease,
             shards,
             threads,
             tables,
@@ -357,6 +362,28 @@ impl<P: Place> ClusterBuilder<P> {
     /// ```
     pub fn membership(self, membership: Arc<dyn Membership>) -> Self {
         Self { membership: Some(membership), ..self }
+    }
+
+    /// Sets how long a node may serve without a word of the view's leader: see
+    /// [`NodeBuilder::lease`](super::NodeBuilder::lease).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::{sync::Arc, time::Duration};
+    ///
+    /// use drtm::{cluster::Cluster, membership::Directory};
+    ///
+    /// let path = std::env::temp_dir().join(format!("drtm-leases-{}", std::process::id()));
+    /// let membership = Arc::new(Directory::open(&path).expect("a directory"));
+    /// let builder = Cluster::builder().nodes(3).backups(1).membership(membership);
+    /// let nodes = builder.lease(Duration::from_secs(5)).start()?;
+    /// assert_eq!(nodes[0].node().view().number(), 1);
+    /// # std::fs::remove_dir_all(&path).expect("it is here");
+    /// # Ok::<(), drtm::Error>(())
+    /// ```
+    pub fn lease(self, lease: Duration) -> Self {
+        Self { lease: Some(lease), ..self }
     }
 
     /// Divides rows into so many [shards](super::NodeBuilder::shards), which a cluster never
@@ -471,7 +498,7 @@ impl<P: Place> ClusterBuilder<P> {
     ///
     /// See [`ClusterBuilder`].
     pub fn start(self) -> Result<P::Started, Error> {
-        let Self { place, database, protocol, backups, membership, shards, threads, steps, refused, .. } = self;
+        let Self { place, database, protocol, backups, membership, lease, shards, threads, steps, refused, .. } = self;
         if let Some(error) = refused {
             return Err(error);
         }
@@ -482,6 +509,9 @@ impl<P: Place> ClusterBuilder<P> {
             let mut builder = builder.owners((0..of).map(NodeId))?.backups(backups)?;
             if let Some(membership) = &membership {
                 builder = builder.membership(Arc::clone(membership));
+            }
+            if let Some(lease) = lease {
+                builder = builder.lease(lease);
             }
             if let Some(shards) = shards {
                 builder = builder.shards(shards);

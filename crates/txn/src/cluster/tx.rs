@@ -193,8 +193,18 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// Gives the transaction up, after a look at whether all that it has read is still so.
     pub(super) async fn validate(&mut self) -> Result<(), Error> {
         let mut valid = self.check(|_| true).await;
+        keep_first(&mut valid, self.check_lease());
         keep_first(&mut valid, self.finish(true).await);
         valid
+    }
+
+    /// Checks that what was read may be returned.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict::View`] if this node has no lease on the view.
+    fn check_lease(&self) -> Result<(), Error> {
+        if self.worker.may_serve() { Ok(()) } else { Err(Conflict::View.into()) }
     }
 
     /// Returns requests about rows.
@@ -215,7 +225,7 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> ClusterTx<'e, F, S> {
             .state()
             .is_of_one_moment(S::has(Mutation::LockedReadsBelieved) || S::has(Mutation::SingleReadsBelieved))
         {
-            return Ok(());
+            return self.check_lease();
         }
         if !S::has(Mutation::CommitWithoutValidation) {
             self.check(|row| !row.is_written()).await?;

@@ -188,6 +188,11 @@ impl View {
         self.number
     }
 
+    /// Returns the node that leads the view: its first member.
+    pub(super) fn leader(&self) -> NodeId {
+        self.members[0].node
+    }
+
     /// Returns the nodes that serve shards, or back them up. The first one's clock is the
     /// cluster's.
     #[must_use]

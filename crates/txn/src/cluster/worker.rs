@@ -106,6 +106,10 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
             let freer = self.clone();
             let _ = spawner.serve(async move { freer.inner.free_the_dead().await });
         }
+        if self.inner.node.tenure.is_some() {
+            let tenant = self.clone();
+            let _ = spawner.serve(async move { tenant.inner.keep_lease().await });
+        }
         if self.inner.node.membership.is_some() {
             let keeper = self.clone();
             let _ = spawner.serve(async move { keeper.inner.keep_view().await });
@@ -255,8 +259,9 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Worker<'e, F, S> {
                 // What it has seen may never have been there.
                 Err(error) => Err(tx.validate().await.err().unwrap_or(error)),
             };
-            let view = tx.state().view.number();
-            match self.inner.until_next_view(view, ended).await {
+            let state = tx.state();
+            let (view, is_in_doubt) = (state.view.number(), state.log.is_in_doubt);
+            match self.inner.until_next_view((view, is_in_doubt), ended).await {
                 Err(Error::Conflict(conflict)) => {
                     (runs, in_vain) = (runs + 1, in_vain + 1);
                     self.inner.count(conflict);

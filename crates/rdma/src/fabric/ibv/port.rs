@@ -419,6 +419,10 @@ impl<E: Engine> Backend for VerbsPort<E> {
         self.nic.tcp.presence(node)
     }
 
+    fn is_refused_by(&self, node: NodeId) -> bool {
+        self.nic.tcp.is_refused_by(node)
+    }
+
     fn next_event(&mut self) -> Option<NodeEvent> {
         self.nic.tcp.next_event()
     }

@@ -179,6 +179,7 @@ impl LocalConfig {
             queue_depth: self.queue_depth,
             max_calls: self.mailbox,
             smart_nic: false,
+            certain_deaths: true,
         }
     }
 

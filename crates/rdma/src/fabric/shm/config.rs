@@ -107,6 +107,7 @@ impl ShmConfig {
             queue_depth: self.queue_depth,
             max_calls: self.calls,
             smart_nic: false,
+            certain_deaths: true,
         }
     }
 }

@@ -6,9 +6,13 @@ use std::{
 };
 
 use drtm_htm::Engine;
-use rustix::net::{Shutdown, shutdown};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::{Shutdown, shutdown, sockopt::socket_peercred},
+    process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal},
+};
 
-use crate::{Incarnation, NodeId, Region, RegionId, fabric::lifetime::Life as _, region::kind_of};
+use crate::{FabricError, Incarnation, NodeId, Region, RegionId, fabric::lifetime::Life as _, region::kind_of};
 
 use super::{
     Shared,
@@ -32,6 +36,25 @@ impl Link {
             // It fails only if the socket is closed already.
             let _ = shutdown(&self.socket, Shutdown::Both);
         }
+    }
+
+    /// Kills the peer's process. Its end is seen by the socket.
+    pub(super) fn kill(&self) -> Result<(), FabricError> {
+        // If it fails, there is no such process any more.
+        let Ok(peer) = socket_peercred(&self.socket) else { return Ok(()) };
+        if peer.pid == getpid() {
+            return Err(FabricError::NotRevocable { node: self.node });
+        }
+        let Ok(process) = pidfd_open(peer.pid, PidfdFlags::empty()) else { return Ok(()) };
+        // Its number may have been another's by then, unless it has the socket still.
+        let mut looked_at = [PollFd::new(&self.socket, PollFlags::empty())];
+        let has_ended = poll(&mut looked_at, Some(&Timespec::default())).is_err()
+            || looked_at[0].revents().intersects(PollFlags::HUP | PollFlags::ERR);
+        if !has_ended {
+            // One that has ended meanwhile needs no more.
+            let _ = pidfd_send_signal(&process, Signal::KILL);
+        }
+        Ok(())
     }
 }
 
@@ -63,6 +86,11 @@ impl Links {
             link.send(&packet, Some(&**region));
         }
         self.links.push(link);
+    }
+
+    /// Returns the link to an incarnation of a node.
+    pub(super) fn of(&self, node: NodeId, incarnation: Incarnation) -> Option<Link> {
+        self.links.iter().find(|link| (link.node, link.incarnation) == (node, incarnation)).cloned()
     }
 
     pub(super) fn remove(&mut self, node: NodeId, incarnation: Incarnation) {

@@ -254,6 +254,7 @@ impl SimConfig {
             queue_depth: self.queue_depth,
             max_calls: self.mailbox,
             smart_nic: false,
+            certain_deaths: false,
         }
     }
 }

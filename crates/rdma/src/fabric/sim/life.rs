@@ -135,6 +135,8 @@ pub(super) struct Node<E: Engine> {
     pub(super) clock: NodeClock,
     /// The side of a partition that it is on.
     pub(super) side: bool,
+    /// The incarnations of others that it has ended for itself.
+    pub(super) revoked: Vec<(NodeId, Incarnation)>,
 }
 
 impl<E: Engine> Node<E> {
@@ -146,6 +148,12 @@ impl<E: Engine> Node<E> {
             nics: vec![Nic::new(config.profile.cached_queue_pairs); config.nics],
             clock: clock.map_or_else(NodeClock::default, |(_, clock)| *clock),
             side: false,
+            revoked: Vec::new(),
         }
+    }
+
+    /// Returns whether it has ended an incarnation of another node for itself.
+    pub(super) fn has_revoked(&self, node: NodeId, incarnation: Incarnation) -> bool {
+        self.revoked.contains(&(node, incarnation))
     }
 }

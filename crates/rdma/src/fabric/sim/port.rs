@@ -74,7 +74,7 @@ impl<E: Engine> SimPort<E> {
         if let Some(it) = world.endpoint(endpoint) {
             it.crewed = crewed;
         }
-        let told = Told::of(world.nodes.iter().map(|node| node.shown));
+        let told = Told::of(world.presences(node));
         let queues = Queues::new(world.nodes.len(), world.config.queue_depth, 0, || InWorld);
         Ok(Self { shared: Arc::clone(shared), endpoint, node, incarnation, queues, told })
     }
@@ -159,7 +159,8 @@ impl<E: Engine> Backend for SimPort<E> {
         let world = self.shared.world.lock();
         let target = world.nodes.get(usize::from(node.0)).ok_or(VerbError::UnknownNode { node })?;
         let found = Lifetime::new(node, target.life.incarnation);
-        if target.life.is_over() && target.shown.here().is_none() {
+        let is_over = target.life.is_over() && target.shown.here().is_none();
+        if is_over || world.are_parted(self.node, node) {
             found.end(End::Left);
         }
         Ok(Arc::new(found))
@@ -356,12 +357,16 @@ impl<E: Engine> Backend for SimPort<E> {
     }
 
     fn presence(&self, node: NodeId) -> Presence {
-        self.shared.world.lock().nodes.get(usize::from(node.0)).map_or(Presence::Never, |node| node.shown)
+        self.shared.world.lock().presence(self.node, node)
+    }
+
+    fn is_refused_by(&self, node: NodeId) -> bool {
+        self.shared.world.lock().refuses(node, self.node, self.incarnation)
     }
 
     fn next_event(&mut self) -> Option<NodeEvent> {
         let world = self.shared.world.lock();
-        self.told.next(world.nodes.iter().map(|node| node.shown))
+        self.told.next(world.presences(self.node))
     }
 
     fn reconnect(&mut self, node: NodeId) -> Result<Option<Incarnation>, VerbError> {

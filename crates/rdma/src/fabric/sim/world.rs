@@ -164,9 +164,14 @@ impl<E: Engine> World<E> {
         }
     }
 
+    /// Returns whether two nodes are on different sides of a partition.
+    fn are_divided(&self, one: NodeId, other: NodeId) -> bool {
+        self.divided && self.nodes[usize::from(one.0)].side != self.nodes[usize::from(other.0)].side
+    }
+
     /// Returns whether two nodes reach each other.
     fn reaches(&self, one: NodeId, other: NodeId) -> bool {
-        !self.divided || self.nodes[usize::from(one.0)].side == self.nodes[usize::from(other.0)].side
+        !self.are_divided(one, other) && !self.are_parted(one, other)
     }
 
     /// Decides the outcome of a packet between two nodes.

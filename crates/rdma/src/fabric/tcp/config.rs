@@ -239,6 +239,7 @@ impl TcpConfig {
             queue_depth: self.queue_depth,
             max_calls: self.calls,
             smart_nic: false,
+            certain_deaths: false,
         }
     }
 }

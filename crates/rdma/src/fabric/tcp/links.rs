@@ -157,6 +157,7 @@ impl<E: Engine> Service<E> {
             }
         };
         let incarnation = self.shared.home.incarnation;
+        self.shared.note_verdict(node, answer.verdict);
         let error = match answer.verdict {
             Verdict::Welcome => {
                 connection.role = Role::Confirmed(node, answer.incarnation);

@@ -441,6 +441,10 @@ impl<E: Engine> Backend for TcpPort<E> {
         self.shared.presence(usize::from(node.0))
     }
 
+    fn is_refused_by(&self, node: NodeId) -> bool {
+        self.shared.refusers.get(usize::from(node.0)).is_some_and(|refuser| refuser.load(Acquire))
+    }
+
     fn next_event(&mut self) -> Option<NodeEvent> {
         self.told.next(self.shared.presences())
     }

@@ -224,7 +224,11 @@ impl Queue {
             Socket::Dialing(dialing, until) => {
                 let (dial, wire) = &mut **dialing;
                 let expected = self.life.as_ref().map(|life| life.incarnation);
-                match dial.advance(wire) {
+                let advanced = dial.advance(wire);
+                if let Ok(Some(answer)) = &advanced {
+                    by.shared.note_verdict(self.state.node, answer.verdict);
+                }
+                match advanced {
                     Ok(None) if by.now < *until => {}
                     Ok(Some(answer)) if answer.verdict == Verdict::Welcome && Some(answer.incarnation) == expected => {
                         self.line.up();

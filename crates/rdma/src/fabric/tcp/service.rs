@@ -14,13 +14,18 @@ use std::{
 use drtm_htm::Engine;
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Incarnation, NodeId, Time, fabric::lifetime::End, sync::time};
+use crate::{
+    Incarnation, NodeId, Time,
+    fabric::lifetime::{End, Life as _},
+    sync::time,
+};
 
 use super::{
     Refusal, TcpError,
     bell::{Interest, Ready},
     connection::{Connection, Links, Liveness, Role},
     dial::Wire,
+    links::is_over,
     responder::Hand,
     shared::{Peer, Shared},
     shares::Shares,
@@ -205,6 +210,28 @@ impl<E: Engine> Service<E> {
     /// Removes a connection from the pending handshakes.
     pub(super) fn known(&mut self, token: u64) {
         self.handshakes.retain(|pending| *pending != token);
+    }
+
+    /// Ends an incarnation of a peer, whether or not it is here: it is not met any more.
+    pub(super) fn revoke(&mut self, node: NodeId, incarnation: Incarnation) {
+        let index = usize::from(node.0);
+        if is_over(self.shared.presence(index), incarnation) {
+            return;
+        }
+        match self.shared.life(node).filter(|life| life.incarnation == incarnation) {
+            Some(life) => self.shared.part(&life, End::Died),
+            None => {
+                let unknown = Peer::new(node, incarnation);
+                unknown.end(End::Died);
+                self.shared.welcome(Arc::new(unknown));
+            }
+        }
+        if let Some(linked) = self.links.linked[index].take()
+            && let Some(link) = self.take(linked)
+        {
+            self.close(link, None);
+        }
+        self.cut_off(node, incarnation);
     }
 
     /// Closes all connections of a peer's endpoints: nothing of what they still hold takes effect.

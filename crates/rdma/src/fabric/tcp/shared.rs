@@ -33,7 +33,7 @@ use super::{
     caller::Caller,
     error::RefusalCounters,
     handler::CallHandler,
-    hello::{Hello, Purpose},
+    hello::{Hello, Purpose, Verdict},
     inbox::{Inbox, Place},
     shares::Totals,
     wire::Failure,
@@ -63,6 +63,8 @@ pub(crate) struct Shared<E: Engine> {
     pub(super) at: SocketAddr,
     regions: Registry<E>,
     lives: Box<[RwLock<Option<Arc<Peer>>>]>,
+    /// For each node, whether it takes nothing of this incarnation any more.
+    pub(super) refusers: Box<[AtomicBool]>,
     /// How often a node has come or gone, so that a port finds out by one look.
     pub(super) changes: AtomicU32,
     pub(crate) inbox: Inbox,
@@ -101,6 +103,7 @@ impl<E: Engine> Shared<E> {
             engine,
             regions: Registry::new(),
             lives: (0..nodes).map(|_| RwLock::default()).collect(),
+            refusers: (0..nodes).map(|_| AtomicBool::new(false)).collect(),
             changes: AtomicU32::new(0),
             inbox: Inbox { mail: Mailbox::new(config.mailbox), places: Places::new(ENDPOINTS) },
             callers: (0..nodes).map(|_| Mutex::default()).collect(),
@@ -147,6 +150,16 @@ impl<E: Engine> Shared<E> {
 
     pub(super) fn presences(&self) -> impl Iterator<Item = Presence> {
         (0..self.lives.len()).map(|node| self.presence(node))
+    }
+
+    /// Notes what a node has said to a handshake.
+    pub(super) fn note_verdict(&self, node: NodeId, verdict: Verdict) {
+        let refuser = &self.refusers[usize::from(node.0)];
+        match verdict {
+            Verdict::Welcome => refuser.store(false, Release),
+            Verdict::Stale => refuser.store(true, Release),
+            _ => {}
+        }
     }
 
     /// Adds an incarnation that has joined.

@@ -222,6 +222,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
             if asks.is_empty() {
                 break;
             }
+            if self.is_out() {
+                // Its rings are closed: others decide.
+                state.log.is_in_doubt = true;
+                break;
+            }
             match self.round(state, Phase::Commit, &asks).await {
                 // A ring that refuses is read no more.
                 Ok(()) | Err(Error::Cluster(ClusterError::Refused { .. } | ClusterError::Nonsense { .. })) => break,

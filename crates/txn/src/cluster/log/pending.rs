@@ -37,6 +37,8 @@ pub(in crate::cluster) struct Logging {
     pub(super) records: Vec<Logged>,
     /// Whether the transaction has begun to write records, and is not settled.
     pub(super) has_begun: bool,
+    /// Whether records that were given up may be complete somewhere, since this node is out.
+    pub(in crate::cluster) is_in_doubt: bool,
     pub(super) pieces: Vec<Piece>,
     pub(super) bytes: Vec<u8>,
     /// What each backup's record needs, and in the next run of a transaction that claims its rows:
@@ -57,6 +59,7 @@ impl Logging {
         self.pieces.clear();
         self.bytes.clear();
         self.unheard.clear();
+        self.is_in_doubt = false;
     }
 
     /// Forgets how many bytes each backup's record needed: others may be backups.

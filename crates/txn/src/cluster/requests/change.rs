@@ -2,7 +2,7 @@
 //! [`change`](crate::cluster::change).
 
 use drtm_kv::{Holder, InAnyState, NoValue, ReadEntry};
-use drtm_rdma::{Cost, Fabric};
+use drtm_rdma::{Cost, Fabric, FabricError, Incarnation, NodeId};
 
 use super::{
     Answer, Binds, On, Request, Serving,
@@ -60,8 +60,11 @@ impl Request for Prepare {
     type Reply<'a> = Prepared<'a>;
 
     fn serve<'p, F: Fabric, S: On<F>>(body: PrepareFor<'_>, at: Serving<'p, '_, F, S>) -> Answer<'p, Self> {
-        let Serving { worker, participant, .. } = at;
+        let Serving { worker, participant, caller } = at;
         let node = &worker.node;
+        if caller != node.node && !worker.may_acknowledge(caller) {
+            return Ok(Prepared { view: node.view.number(), is_quiet: false, met: Many::new(&[], 0) });
+        }
         let view = node.suspend_view(body.view).map_err(|_| Refusal::Corrupt)?;
         if view >= body.view {
             return Ok(Prepared { view, is_quiet: false, met: Many::new(&[], 0) });
@@ -75,8 +78,17 @@ impl Request for Prepare {
             Some(backup) => backup.close(|producer| changing.is_closed(producer), !S::has(Mutation::ReplicasNotLogged)),
             None => Ok(()),
         };
+        // Nothing that they have posted takes effect after this, and they do not come back.
+        let mut dead = body.dead.iter().map(|Corpse { node, incarnation }| (NodeId(node), Incarnation(incarnation)));
+        let is_cut_off = node.tenure.is_none()
+            || S::has(Mutation::AccessLeft)
+            || dead.all(|(other, incarnation)| match node.fabric.revoke(node.node, other, incarnation) {
+                Ok(is_done) => is_done,
+                // It was never here.
+                Err(error) => matches!(error, FabricError::UnknownNode { .. }),
+            });
         let is_quiet = match closed {
-            Ok(()) => changing.is_quiet(),
+            Ok(()) => changing.is_quiet() && is_cut_off,
             Err(Refusal::Locked) => false,
             Err(refusal) => return Err(refusal),
         };

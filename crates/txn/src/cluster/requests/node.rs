@@ -18,7 +18,7 @@ use crate::{
 
 messages! {
     /// Introduces a node: what it believes the cluster to be.
-    Hello<'a> { version: u32, engine: &'a str, protocol: &'a str, tables: &'a str, view: View, }
+    Hello<'a> { version: u32, engine: &'a str, protocol: &'a str, tables: &'a str, lease: u64, view: View, }
     /// Says that the caller closes, or that all is done there that others had begun.
     Closes { incarnation: u32, is_done: bool, }
     /// An owner's line: its snapshot number, and its count of changes.
@@ -46,10 +46,10 @@ impl Request for Introduce {
                 access.meet(caller, incarnation.0);
             }
         }
-        let Hello { version, engine, protocol, tables, view } = hello;
+        let Hello { version, engine, protocol, tables, lease, view } = hello;
         let is_alike =
             (version, engine, protocol, tables) == (VERSION, node.engine_name(), node.protocol.name, &node.described);
-        if !is_alike {
+        if !is_alike || lease != node.lease_in_nanos() {
             return Err(Refusal::Other);
         }
         node.closings.meet(caller);

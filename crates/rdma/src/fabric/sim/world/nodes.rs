@@ -102,6 +102,56 @@ impl<E: Engine> World<E> {
         }
     }
 
+    /// Ends an incarnation of a node for another one.
+    pub(in crate::fabric::sim) fn revoke(
+        &mut self,
+        node: NodeId,
+        other: NodeId,
+        incarnation: Incarnation,
+    ) -> Result<bool, FabricError> {
+        let known = |node: NodeId| self.nodes.get(usize::from(node.0)).ok_or(FabricError::UnknownNode { node });
+        if known(other)?.life.incarnation != incarnation || known(node)?.has_revoked(other, incarnation) {
+            return Ok(true);
+        }
+        self.nodes[usize::from(node.0)].revoked.push((other, incarnation));
+        for (from, to) in [(other, node), (node, other)] {
+            for endpoint in self.stations_of(from) {
+                self.cut(endpoint, to.0);
+            }
+        }
+        self.tell();
+        Ok(true)
+    }
+
+    /// Returns the presence of a node as another one sees it.
+    pub(in crate::fabric::sim) fn presence(&self, from: NodeId, node: NodeId) -> Presence {
+        let Some(it) = self.nodes.get(usize::from(node.0)) else { return Presence::Never };
+        match it.shown.last() {
+            Some(last) if self.nodes[usize::from(from.0)].has_revoked(node, last) => Presence::Died(last),
+            _ => it.shown,
+        }
+    }
+
+    /// Returns whether a node that another one reaches has ended an incarnation of it for itself.
+    pub(in crate::fabric::sim) fn refuses(&self, node: NodeId, other: NodeId, incarnation: Incarnation) -> bool {
+        let Some(it) = self.nodes.get(usize::from(node.0)) else { return false };
+        it.has_revoked(other, incarnation) && !self.are_divided(node, other)
+    }
+
+    /// Returns the presence of all nodes as one sees them.
+    pub(in crate::fabric::sim) fn presences(&self, from: NodeId) -> impl Iterator<Item = Presence> {
+        (0..self.nodes.len() as u16).map(move |node| self.presence(from, NodeId(node)))
+    }
+
+    /// Returns whether one of two nodes has ended the other for itself.
+    pub(in crate::fabric::sim) fn are_parted(&self, one: NodeId, other: NodeId) -> bool {
+        let has_revoked = |one: NodeId, other: NodeId| {
+            let incarnation = self.nodes[usize::from(other.0)].life.incarnation;
+            self.nodes[usize::from(one.0)].has_revoked(other, incarnation)
+        };
+        has_revoked(one, other) || has_revoked(other, one)
+    }
+
     /// Notifies all endpoints that a node's presence has changed.
     fn tell(&mut self) {
         for endpoint in 0..self.endpoints.len() as u32 {
@@ -127,6 +177,7 @@ impl<E: Engine> World<E> {
             it.life.regions = regions;
         }
         it.shown = Presence::Here(incarnation);
+        it.revoked.clear();
         // This holds whether or not they knew already.
         self.end_queues(node, before);
         self.tell();
