@@ -175,6 +175,9 @@ impl Run {
                 // It begins an epoch of this node.
                 drop(worker.local().snapshot().expect("no closure runs here"));
             }
+            if random.u8(0..4) == 0 && !self.reads(&worker, tables, &mut random, log).await {
+                return;
+            }
             let mut recording = log.begin();
             let polls = if random.u8(0..6) == 0 { random.u32(1..40) } else { u32::MAX };
             let attempt = self.program.0.attempt(&worker, tables, &mut random, &mut recording, (mark, id));
@@ -207,6 +210,33 @@ impl Run {
         }
     }
 
+    /// Runs a transaction that only reads. Returns whether the node goes on.
+    async fn reads(
+        &self,
+        worker: &Worker<'_, Simulated, Tested>,
+        tables: Tables,
+        random: &mut Rng,
+        log: &mut Log<u64>,
+    ) -> bool {
+        let mut recording = log.begin();
+        let seen = worker.transact(async |tx| {
+            recording.retry();
+            for _ in 0..random.u8(1..4) {
+                let (table, key) = (random.u32(0..4), random.u64(0..self.program.0.keys));
+                let row = at!(tables, table, key, |rows, key| tx.get(rows, key).await)?;
+                recording.read(table, key, row.map(|bytes| version(&bytes)));
+            }
+            Ok(())
+        });
+        match seen.await {
+            Ok(()) => recording.commit(),
+            Err(Error::Contended { .. }) => recording.abort(),
+            Err(_) if !self.case.survives(worker.id()) => return false,
+            Err(error) => panic!("{:?}: {error:?}", worker.id()),
+        }
+        true
+    }
+
     /// Lets the register's time pass, and looks at whether the view is without all that die.
     async fn watches(
         self: Arc<Self>,
@@ -216,6 +246,7 @@ impl Run {
     ) {
         let endpoint = worker.endpoint();
         let is_dead = |node: &NodeId| matches!(endpoint.presence(*node), Presence::Died(_));
+        let is_owner = |node: &NodeId| node.0 < self.case.owners;
         let (began, mut deaths, mut before) = (endpoint.now(), 0, 0);
         while self.quiet.load(SeqCst) > 0 {
             register.advance(endpoint.now().since(began));
@@ -227,8 +258,12 @@ impl Run {
                 }
                 (deaths, before) = (dead, view.number());
             }
-            let is_without = !view.members().iter().any(|member| is_dead(&member.node));
-            if deaths == self.case.deaths.len() && is_without && view.number() > before {
+            let mut all = self.case.deaths.iter().map(|(node, ..)| node);
+            let is_without = all.all(|node| match is_owner(node) {
+                true => !view.has(*node),
+                false => is_dead(node) && view.number() > before,
+            });
+            if is_without {
                 self.is_changed.store(true, SeqCst);
             }
             endpoint.sleep(Duration::from_micros(20)).await;
@@ -366,7 +401,7 @@ fn run(case: &Case) -> (usize, Trace) {
             }
         }
     }
-    assert_eq!(sim.run_for(Duration::from_secs(2)), RunEnd::Done, "{case:?}: something hangs: {run:?}");
+    assert_eq!(sim.run_for(Duration::from_millis(400)), RunEnd::Done, "{case:?}: something hangs: {run:?}");
     for owner in (0..case.owners).map(NodeId) {
         let left = nodes.iter().filter(|node| case.survives(node.id()));
         let rows: Vec<_> = left.filter_map(|node| node.rows_of(owner).expect("a store")).collect();
@@ -429,17 +464,25 @@ fn nodes_that_are_silent_are_out() {
 }
 
 /// Whether a fault is found by some of the cases.
-fn is_found(fault: Mutation, seeds: u64) -> bool {
+fn is_found(fault: Mutation, seeds: u64, cases: [fn(Protocol, u64) -> Case; 2]) -> bool {
     let fails = |case: Case| catch_unwind(|| Setup::faulty(fault).run(|| run(&case))).is_err();
     (0..rounds(seeds)).any(|seed| {
         let protocol = Protocol::ALL[seed as usize % Protocol::ALL.len()];
-        fails(Case::of_one_death(protocol, seed)) || fails(Case::of_two_deaths(protocol, seed))
+        cases.into_iter().any(|case| fails(case(protocol, seed)))
     })
 }
 
 #[test]
 fn a_primary_that_has_not_applied_everything_is_found() {
-    assert!(is_found(Mutation::SettledNotTold, 40));
+    assert!(is_found(Mutation::SettledNotTold, 40, [Case::of_one_death, Case::of_two_deaths]));
+}
+
+#[test]
+fn nodes_that_serve_without_a_lease_are_found() {
+    let silences = [Case::of_one_silence, Case::of_a_silence_and_a_death];
+    assert!(is_found(Mutation::LeaseIgnored, 40, silences));
+    assert!(is_found(Mutation::LeasesNotAwaited, 40, silences));
+    assert!(is_found(Mutation::AccessLeft, 40, silences));
 }
 
 #[test]
@@ -447,5 +490,25 @@ fn a_seed_replays() {
     for (protocol, seed) in Protocol::with_names().zip(0..) {
         let case = Case::of_two_deaths(protocol, seed);
         assert_eq!(run(&case), run(&case), "{case:?}");
+    }
+}
+
+#[test]
+#[ignore = "explores"]
+fn explore_faults() {
+    for fault in [Mutation::LeaseIgnored, Mutation::LeasesNotAwaited, Mutation::AccessLeft] {
+        for seed in seeds(8) {
+            for protocol in [Protocol::FASST, Protocol::FARM, Protocol::DRTM_H] {
+                for case in [Case::of_one_silence, Case::of_a_silence_and_a_death] {
+                    let case = case(protocol, seed);
+                    let failed = catch_unwind(|| Setup::faulty(fault).run(|| run(&case))).err();
+                    if let Some(failed) = failed {
+                        let why = failed.downcast_ref::<String>().cloned().unwrap_or_default();
+                        let end: String = why.chars().rev().take(420).collect::<Vec<_>>().into_iter().rev().collect();
+                        println!("FOUND {fault:?} {} {seed} {:?}: {end}", protocol.name, case.deaths);
+                    }
+                }
+            }
+        }
     }
 }
