@@ -1,15 +1,17 @@
-//! Processes of owners are killed under load: the others go on by themselves, no money is lost, and
-//! nothing that was acknowledged.
+//! Processes of owners are killed under load, or stopped for longer than their lease: the others go
+//! on by themselves, no money is lost, and nothing that was acknowledged. One that wakes up finds
+//! itself out.
 
 use std::{
     env, fs,
-    io::{BufRead as _, BufReader},
-    path::Path,
-    process::{Child, Command, Stdio},
+    io::{BufRead as _, BufReader, Lines},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
     sync::{
         Arc,
         atomic::{
-            AtomicBool, AtomicU64, AtomicUsize,
+            AtomicBool, AtomicU64,
             Ordering::{Relaxed, SeqCst},
         },
     },
@@ -19,37 +21,68 @@ use std::{
 
 use drtm_htm::NoHtm;
 use drtm_membership::Directory;
-use drtm_rdma::{Executor, NodeId, ShmConfig, ShmFabric, block_on};
+use drtm_rdma::{Executor, Fabric, NodeId, ShmConfig, ShmFabric, TcpConfig, TcpFabric, block_on};
 use drtm_testing::rounds;
 use drtm_txn::{
     Error, Options, Transaction as _,
-    cluster::{Node, Protocol, Worker},
+    cluster::{ClusterError, Node, Protocol, Worker},
 };
 use fastrand::Rng;
 
 use crate::bed::{Rings, Setup, Tables, Tested, kept};
 
-type Shm = ShmFabric<NoHtm>;
-
 const OWNERS: u16 = 3;
 const ACCOUNTS: u64 = 40;
 const BALANCE: u64 = 1_000;
 
-/// How long a process may be silent.
-const LEASE: Duration = Duration::from_secs(10);
-
 /// A row that counts what the client was told of.
 const MARK: u64 = ACCOUNTS;
 
-/// Tells a process that a test has started what it is: a protocol, a node, and where its group is.
+/// Tells a process that a test has started what it is: a fabric, a protocol, a node, and where its
+/// group is.
 const OWNER: &str = "DRTM_TEST_OWNER";
 
-fn start(directory: &str, node: u16, protocol: Protocol) -> (Node<Shm, Tested>, Tables) {
-    let config = ShmConfig::new("killed", NodeId(node)).directory(Path::new(directory));
-    let fabric = Shm::join(NoHtm, config).expect("a group");
-    let membership = Directory::open(&Path::new(directory).join("view")).expect("a directory");
+/// A fabric between processes that share a directory.
+trait Joined: Fabric<Engine = NoHtm> {
+    const NAME: &str;
+
+    /// How long a process may be silent.
+    const LEASE: Duration;
+
+    /// Joins as a node.
+    fn join_as(node: u16, directory: &Path) -> Self;
+}
+
+impl Joined for ShmFabric<NoHtm> {
+    const NAME: &str = "shm";
+    // The system tells of deaths, so that only one that is stopped is waited for.
+    const LEASE: Duration = Duration::from_secs(3);
+
+    fn join_as(node: u16, directory: &Path) -> Self {
+        Self::join(NoHtm, ShmConfig::new("killed", NodeId(node)).directory(directory)).expect("a group")
+    }
+}
+
+impl Joined for TcpFabric<NoHtm> {
+    const NAME: &str = "tcp";
+    // On a machine that does much else.
+    const LEASE: Duration = Duration::from_secs(4);
+
+    fn join_as(node: u16, directory: &Path) -> Self {
+        let addresses = fs::read_to_string(directory.join("addresses")).expect("they are chosen");
+        let addresses: Vec<_> = addresses.lines().map(|line| line.parse().expect("an address")).collect();
+        let config = TcpConfig::new(NodeId(node), addresses[usize::from(node)], [7; 32]);
+        let others = (0..).zip(&addresses).filter(|(other, _)| *other != node);
+        let config = others.fold(config, |config, (other, address)| config.peer(NodeId(other), *address));
+        Self::join(NoHtm, config).expect("a cluster")
+    }
+}
+
+fn start<F: Joined>(directory: &Path, node: u16, protocol: Protocol) -> (Node<F, Tested>, Tables) {
+    let fabric = F::join_as(node, directory);
+    let membership = Directory::open(&directory.join("view")).expect("a directory");
     let rings = Rings { backups: 1, bytes: 1 << 16, ..Rings::default() };
-    kept(&fabric, node, OWNERS, protocol, (rings, Some((Arc::new(membership), LEASE))))
+    kept(&fabric, node, OWNERS, protocol, (rings, Some((Arc::new(membership), F::LEASE))))
 }
 
 fn balance(row: &Option<Vec<u8>>) -> u64 {
@@ -58,15 +91,15 @@ fn balance(row: &Option<Vec<u8>>) -> u64 {
 }
 
 /// Moves money between two accounts, and counts that in the row of a mark.
-async fn transfer(
-    worker: &Worker<'_, Shm, Tested>,
+async fn transfer<F: Joined>(
+    worker: &Worker<'_, F, Tested>,
     tables: Tables,
     random: &mut Rng,
     mark: Option<u64>,
 ) -> Result<(), Error> {
     let (from, to) = (random.u64(0..ACCOUNTS), random.u64(0..ACCOUNTS));
     // Long enough for a change of the view on a machine that does much else.
-    let soon = Options::new().within(Duration::from_secs(20));
+    let soon = Options::new().within(Duration::from_secs(30));
     worker
         .transact_with(soon, async |tx| {
             for (account, by) in [(from, u64::MAX), (to, 1)] {
@@ -81,30 +114,24 @@ async fn transfer(
         .await
 }
 
-/// When nodes end.
-#[derive(Debug, Default)]
-struct Ends {
-    /// Money moves no more.
-    is_done: AtomicBool,
-    /// Coroutines of this process that still move it.
-    moving: AtomicUsize,
-    /// Nodes serve no more.
-    is_over: AtomicBool,
-}
-
-/// Ends nodes, also when a test fails.
-struct Over<'a>(&'a Ends);
+/// Ends a node, also when a test fails.
+struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
-        self.0.is_done.store(true, SeqCst);
-        self.0.is_over.store(true, SeqCst);
+        self.0.store(true, SeqCst);
     }
 }
 
-/// Runs a node: it serves, and moves money by coroutines once the accounts are filled. A client's
-/// is `counted`: how often it was told that it has.
-fn run(node: &Node<Shm, Tested>, tables: Tables, coroutines: u64, ends: &Ends, counted: Option<&AtomicU64>) {
+/// Runs a node: it serves, and moves money by coroutines once the accounts are filled, until it is
+/// over or finds itself out. A client's is `counted`: how often it was told that it has.
+fn run<F: Joined>(
+    node: &Node<F, Tested>,
+    tables: Tables,
+    coroutines: u64,
+    is_over: &AtomicBool,
+    counted: Option<&AtomicU64>,
+) {
     let endpoint = node.endpoint().expect("room");
     let worker = node.worker(&endpoint).expect("few");
     let mut executor = Executor::new(&endpoint);
@@ -113,25 +140,32 @@ fn run(node: &Node<Shm, Tested>, tables: Tables, coroutines: u64, ends: &Ends, c
         let (worker, endpoint) = (worker.clone(), &endpoint);
         executor.spawn(async move {
             let mut random = Rng::with_seed(coroutine << 16 | u64::from(worker.id().0));
-            while worker.transact(async |tx| tx.get(tables.words, MARK).await).await.is_ok_and(|row| row.is_none()) {
+            // All are to be here, and the accounts filled.
+            while !is_over.load(Relaxed)
+                && !matches!(worker.transact(async |tx| tx.get(tables.words, MARK).await).await, Ok(Some(_)))
+            {
                 endpoint.sleep(Duration::from_millis(1)).await;
             }
-            ends.moving.fetch_add(1, SeqCst);
             for count in 1.. {
-                if ends.is_done.load(Relaxed) {
+                if is_over.load(Relaxed) {
                     break;
                 }
-                let moved = transfer(&worker, tables, &mut random, counted.map(|_| count)).await;
-                moved.unwrap_or_else(|error| panic!("{}, in {}: {error:?}", worker.id(), node.view()));
+                match transfer(&worker, tables, &mut random, counted.map(|_| count)).await {
+                    Ok(()) => {}
+                    Err(Error::Cluster(ClusterError::Evicted { .. })) if counted.is_none() => {
+                        println!("out");
+                        break;
+                    }
+                    Err(error) => panic!("{}, in {}: {error:?}", worker.id(), node.view()),
+                }
                 if let Some(counted) = counted {
                     counted.store(count, SeqCst);
                 }
             }
-            ends.moving.fetch_sub(1, SeqCst);
         });
     }
     executor.spawn(async {
-        while !ends.is_over.load(Relaxed) {
+        while !is_over.load(Relaxed) {
             endpoint.sleep(Duration::from_millis(1)).await;
         }
     });
@@ -142,47 +176,111 @@ fn run(node: &Node<Shm, Tested>, tables: Tables, coroutines: u64, ends: &Ends, c
 #[test]
 fn an_owner_that_is_killed() {
     let Ok(told) = env::var(OWNER) else { return };
-    let mut parts = told.splitn(3, '=');
-    let (name, node) = (parts.next().expect("a protocol"), parts.next().expect("a node"));
-    let directory = parts.next().expect("a directory");
+    let mut parts = told.splitn(4, '=');
+    let mut part = || parts.next().expect("four parts");
+    let (fabric, name, node) = (part(), part(), part().parse().expect("a number"));
     let protocol = Protocol::with_names().find(|protocol| protocol.name == name).expect("its name");
-    let (node, tables) = start(directory, node.parse().expect("a number"), protocol);
+    let directory = Path::new(part());
+    match fabric {
+        "shm" => serve::<ShmFabric<NoHtm>>(directory, node, protocol),
+        _ => serve::<TcpFabric<NoHtm>>(directory, node, protocol),
+    }
+}
+
+fn serve<F: Joined>(directory: &Path, node: u16, protocol: Protocol) {
+    let (node, tables) = start::<F>(directory, node, protocol);
     println!("begun");
-    run(&node, tables, 2, &Ends::default(), None);
+    run(&node, tables, 2, &AtomicBool::new(false), None);
 }
 
-fn spawn(protocol: Protocol, node: u16, directory: &str) -> Child {
-    let mut command = Command::new(env::current_exe().expect("this one"));
-    command.args(["--exact", "killed::an_owner_that_is_killed", "--nocapture"]);
-    command.env(OWNER, format!("{}={node}={directory}", protocol.name)).stdout(Stdio::piped());
-    let mut child = command.spawn().expect("a process");
-    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-    assert!(lines.map_while(Result::ok).any(|line| line.contains("begun")), "it ended by itself");
-    child
+/// A process that is killed at the end.
+struct Owner {
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
 }
 
-/// Kills the process of an owner so long after money began to move.
-fn kill_one(protocol: Protocol, killed: u16, after: Duration) {
-    let directory = env::temp_dir().join(format!("drtm-killed-{}-{}", std::process::id(), protocol.name));
-    let group = directory.to_str().expect("plain");
-    let mut owners = [1, 2].map(|node| spawn(protocol, node, group));
-    let [(own, tables), (client, _)] = [0, OWNERS].map(|node| start(group, node, protocol));
-    let (ends, counted) = (&Ends::default(), &AtomicU64::new(0));
+impl Owner {
+    fn spawn<F: Joined>(protocol: Protocol, node: u16, directory: &Path) -> Self {
+        let mut command = Command::new(env::current_exe().expect("this one"));
+        command.args(["--exact", "killed::an_owner_that_is_killed", "--nocapture"]);
+        let place = directory.to_str().expect("plain");
+        command.env(OWNER, format!("{}={}={node}={place}", F::NAME, protocol.name)).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("a process");
+        let lines = BufReader::new(process.stdout.take().expect("piped")).lines();
+        Self { process, lines }
+    }
+
+    /// Waits until it has said something. Returns false if it has ended before.
+    fn says(&mut self, what: &str) -> bool {
+        self.lines.by_ref().map_while(Result::ok).any(|line| line.contains(what))
+    }
+
+    fn signal(&self, name: &str) {
+        let command = format!("kill -{name} {}", self.process.id());
+        assert!(Command::new("sh").args(["-c", &command]).status().expect("a shell").success());
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// What befalls the process of an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Killed,
+    Stopped,
+}
+
+/// A directory for a group, which is removed at the end.
+struct Place(PathBuf);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Ends the process of an owner so long after money began to move.
+fn end_one<F: Joined>(protocol: Protocol, ended: u16, end: End, after: Duration) {
+    let name = format!("drtm-killed-{}-{}-{}-{ended}", std::process::id(), F::NAME, protocol.name);
+    let place = Place(env::temp_dir().join(name));
+    fs::create_dir_all(&place.0).expect("a directory");
+    // Ports that are free, or were a moment ago.
+    let free: Vec<_> = (0..=OWNERS).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
+    let addresses = free.iter().map(|at| format!("{}\n", at.local_addr().expect("an address")));
+    fs::write(place.0.join("addresses"), addresses.collect::<String>()).expect("it is there");
+    drop(free);
+    let mut owners: Vec<_> = (0..OWNERS).map(|node| Owner::spawn::<F>(protocol, node, &place.0)).collect();
+    assert!(owners.iter_mut().all(|owner| owner.says("begun")), "one ended by itself");
+    let (client, tables) = start::<F>(&place.0, OWNERS, protocol);
+    let (is_over, counted) = (&AtomicBool::new(false), &AtomicU64::new(0));
+    let mut moved = 0;
     thread::scope(|scope| {
-        let serves = scope.spawn(Setup::inherited(|| run(&own, tables, 2, ends, None)));
-        let _over = Over(ends);
+        let moves = scope.spawn(Setup::inherited(|| run(&client, tables, 1, is_over, Some(counted))));
+        let _over = Over(is_over);
         {
             let endpoint = client.endpoint().expect("room");
             let worker = client.worker(&endpoint).expect("few");
-            let filled = worker.transact(async |tx| {
-                for account in 0..ACCOUNTS {
-                    tx.put(tables.words, account, &BALANCE.to_le_bytes()[..]).await?;
+            let fill = async || {
+                let filled = worker.transact(async |tx| {
+                    for account in 0..ACCOUNTS {
+                        tx.put(tables.words, account, &BALANCE.to_le_bytes()[..]).await?;
+                    }
+                    tx.put(tables.words, MARK, &0_u64.to_le_bytes()[..]).await
+                });
+                filled.await
+            };
+            block_on(&endpoint, async {
+                // An owner may have met this node later than this node has met it.
+                while fill().await.is_err() {
+                    endpoint.sleep(Duration::from_millis(10)).await;
                 }
-                tx.put(tables.words, MARK, &0_u64.to_le_bytes()[..]).await
             });
-            block_on(&endpoint, filled).expect("all owners are here");
         }
-        let moves = scope.spawn(Setup::inherited(|| run(&client, tables, 1, ends, Some(counted))));
         let until = |count| {
             while counted.load(SeqCst) < count && !moves.is_finished() {
                 thread::sleep(Duration::from_millis(1));
@@ -190,41 +288,70 @@ fn kill_one(protocol: Protocol, killed: u16, after: Duration) {
         };
         until(1);
         thread::sleep(after);
-        owners[usize::from(killed) - 1].kill().expect("it runs");
-        owners[usize::from(killed) - 1].wait().expect("it was killed");
-        // Some of these need what it has served.
-        until(counted.load(SeqCst) + 40);
-        ends.is_done.store(true, SeqCst);
-        let endpoint = client.endpoint().expect("room");
-        let worker = client.worker(&endpoint).expect("few");
-        let mut executor = Executor::new(&endpoint);
-        worker.serve(&executor.spawner());
-        let worker = worker.clone();
-        executor.spawn(async move {
-            let all = worker.transact(async |tx| tx.get_many(tables.words, 0..=MARK).await).await;
-            let all: Vec<u64> = all.expect("its backup is here").iter().map(balance).collect();
-            let (money, mark) = (&all[..ACCOUNTS as usize], all[MARK as usize]);
-            assert_eq!(money.iter().fold(0, |sum: u64, one| sum.wrapping_add(*one)), ACCOUNTS * BALANCE, "{all:?}");
-            assert!(mark >= counted.load(SeqCst), "{mark}, and {counted:?} were acknowledged");
-        });
-        executor.run();
-        let (left, name) = (own.view(), protocol.name);
-        assert!(!left.has(NodeId(killed)) && left.has(NodeId(3 - killed)), "{name}: {left}");
-        while ends.moving.load(SeqCst) > 0 && !moves.is_finished() && !serves.is_finished() {
+        let owner = &mut owners[usize::from(ended)];
+        match end {
+            End::Killed => owner.process.kill().expect("it runs"),
+            End::Stopped => owner.signal("STOP"),
+        }
+        // Others need what it has served.
+        let has_changed = || !client.view().has(NodeId(ended));
+        while !has_changed() && !moves.is_finished() {
             thread::sleep(Duration::from_millis(1));
         }
-        owners[usize::from(2 - killed)].kill().expect("it runs");
-        owners[usize::from(2 - killed)].wait().expect("it was killed");
+        until(counted.load(SeqCst) + 40);
+        if end == End::Stopped {
+            // Where memory is shared, it was killed.
+            let _ = Command::new("kill").args(["-CONT", &owner.process.id().to_string()]).status();
+            assert_eq!(owner.says("out"), F::NAME != "shm", "it does not find itself out");
+        }
+        moved = counted.load(SeqCst);
     });
-    drop((own, client));
-    fs::remove_dir_all(&directory).expect("it is there");
+    {
+        let (is_over, seen) = (&AtomicBool::new(false), &AtomicU64::new(0));
+        thread::scope(|scope| {
+            scope.spawn(Setup::inherited(|| run(&client, tables, 0, is_over, None)));
+            let _over = Over(is_over);
+            let endpoint = client.endpoint().expect("room");
+            let worker = client.worker(&endpoint).expect("few");
+            let all = worker.transact(async |tx| tx.get_many(tables.words, 0..=MARK).await);
+            let all: Vec<u64> = block_on(&endpoint, all).expect("its backup is here").iter().map(balance).collect();
+            let (money, mark) = (&all[..ACCOUNTS as usize], all[MARK as usize]);
+            assert_eq!(money.iter().fold(0, |sum: u64, one| sum.wrapping_add(*one)), ACCOUNTS * BALANCE, "{all:?}");
+            seen.store(mark, SeqCst);
+        });
+        assert!(seen.load(SeqCst) >= moved, "{seen:?}, and {moved} were acknowledged");
+    }
+    let (left, name) = (client.view(), protocol.name);
+    assert_eq!(left.members().len(), usize::from(OWNERS) - 1, "{name}: {left}");
+    drop(owners);
 }
 
 #[test]
 fn owners_that_are_killed_are_done_without() {
-    for (protocol, killed) in Protocol::with_names().zip([1, 2].into_iter().cycle()) {
+    for (protocol, ended) in Protocol::with_names().zip([1, 2, 0].into_iter().cycle()) {
         for round in 0..rounds(1) {
-            kill_one(protocol, killed, Duration::from_micros(2_300 * round + 20_000));
+            let after = Duration::from_micros(2_300 * round + 20_000);
+            end_one::<ShmFabric<NoHtm>>(protocol, ended, End::Killed, after);
         }
+    }
+}
+
+#[test]
+fn owners_that_are_killed_on_machines_are_done_without() {
+    for (protocol, ended) in [(Protocol::FASST, 1), (Protocol::DRTM_H, 0), (Protocol::DRTM, 2)] {
+        for round in 0..rounds(1) {
+            let after = Duration::from_micros(2_300 * round + 20_000);
+            end_one::<TcpFabric<NoHtm>>(protocol, ended, End::Killed, after);
+        }
+    }
+}
+
+#[test]
+fn owners_that_are_stopped_find_themselves_out() {
+    for round in 0..rounds(1) {
+        let after = Duration::from_micros(2_300 * round + 20_000);
+        end_one::<TcpFabric<NoHtm>>(Protocol::FASST, 0, End::Stopped, after);
+        end_one::<TcpFabric<NoHtm>>(Protocol::DRTM_H, 2, End::Stopped, after);
+        end_one::<ShmFabric<NoHtm>>(Protocol::FARM, 1, End::Stopped, after);
     }
 }

@@ -24,7 +24,7 @@ use crate::{
     support::{BASE, Sets, fresh, word},
 };
 
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 const CONFIRM: u8 = 0xC0;
 const PING: u8 = 2;
 

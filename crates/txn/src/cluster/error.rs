@@ -313,6 +313,12 @@ pub enum ClusterError {
         /// Whether the transaction may have happened, or still happen.
         may_have_happened: bool,
     },
+    /// This node has no lease on the view.
+    #[error("this node has had no word of {leader}, which leads the view, for too long: see whether that is reached")]
+    NoLease {
+        /// The node that leads the view.
+        leader: NodeId,
+    },
     /// All nodes are gone that had a shard's rows.
     #[error("no node is left that has rows of {shard}: start its nodes again with their directories")]
     ShardLost {

@@ -58,7 +58,11 @@ impl<'e, F: Fabric, S: Config<Engine = F::Engine>> Coordinator<'e, F, S> {
         match &ended {
             Err(Error::Conflict(Conflict::View)) if node.view.is_between() || !self.may_serve() => {
                 let _ = self.pause_until(|| !node.view.is_between() && self.may_serve() || self.is_out()).await;
-                if self.is_out() { out() } else { ended }
+                match self.is_out() {
+                    true => out(),
+                    false if self.may_serve() || node.view.is_between() => ended,
+                    false => Err(ClusterError::NoLease { leader: node.view.view().leader() }.into()),
+                }
             }
             // What may have been carried out is not run again.
             Err(Error::Cluster(ClusterError::OutcomeUnknown { .. })) => ended,

@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use crate::{Incarnation, NodeId};
 
 /// The version of everything that is said.
-pub(crate) const VERSION: u16 = 2;
+pub(crate) const VERSION: u16 = 3;
 
 pub(crate) const PREAMBLE: usize = 8;
 pub(crate) const HELLO: usize = 44;
@@ -195,11 +195,14 @@ pub(crate) enum LinkMessage {
     Goodbye = 3,
     /// The other side was silent for too long.
     Suspicion = 4,
+    /// This incarnation of the other side is over here, and is not met again.
+    Refusal = 5,
 }
 
 impl LinkMessage {
     pub(crate) fn decode(byte: u8) -> Option<Self> {
-        [Self::Welcome, Self::Ping, Self::Goodbye, Self::Suspicion].into_iter().find(|message| *message as u8 == byte)
+        let all = [Self::Welcome, Self::Ping, Self::Goodbye, Self::Suspicion, Self::Refusal];
+        all.into_iter().find(|message| *message as u8 == byte)
     }
 }
 

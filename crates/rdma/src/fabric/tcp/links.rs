@@ -94,6 +94,9 @@ impl<E: Engine> Service<E> {
                     let (node, incarnation) = (*node, *incarnation);
                     // Another may have come meanwhile.
                     if is_over(self.shared.presence(usize::from(node.0)), incarnation) {
+                        // It may not know that. If it does not hear it now, it does so the next time.
+                        connection.wire.out.frames().push(LinkMessage::Refusal as u8);
+                        let _ = connection.wire.flush();
                         return Liveness::Closed(Some(Refusal::Stale));
                     }
                     self.link(connection, node, incarnation);
@@ -102,6 +105,11 @@ impl<E: Engine> Service<E> {
                 (Some(LinkMessage::Goodbye), Role::Link(link)) => {
                     let peer = Arc::clone(&link.peer);
                     return self.lose(&peer, connection.token, End::Left);
+                }
+                (Some(LinkMessage::Refusal), Role::Link(link)) => {
+                    let peer = Arc::clone(&link.peer);
+                    self.shared.note_verdict(peer.node, Verdict::Stale);
+                    return self.lose(&peer, connection.token, End::Suspected);
                 }
                 (Some(LinkMessage::Suspicion), Role::Link(link)) => {
                     let peer = Arc::clone(&link.peer);
