@@ -79,6 +79,8 @@
 
 mod access;
 pub(crate) mod additions;
+#[cfg(feature = "cluster")]
+mod both;
 mod call;
 pub(crate) mod draft;
 mod many;

@@ -31,6 +31,12 @@ pub(crate) fn begin(bytes: &mut Vec<u8>, transaction: &str, fingerprint: u64, ne
     bytes.extend(name);
 }
 
+/// Returns the place of the next piece. `None` if the remainder is damaged.
+pub(crate) fn next_of(bytes: &[u8]) -> Option<u16> {
+    let (_, rest) = bytes.split_first_chunk::<8>()?;
+    Some(u16::from_le_bytes(*rest.first_chunk()?))
+}
+
 impl Remainder {
     /// Reads a remainder. `None` if it is damaged.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
@@ -57,6 +63,7 @@ mod tests {
         bytes.extend([1, 2, 3]);
         let read = Remainder { transaction: "sell".to_owned(), fingerprint: 7 << 40, next: 300, state: vec![1, 2, 3] };
         assert_eq!(Remainder::decode(&bytes), Some(read));
+        assert_eq!((next_of(&bytes), next_of(&bytes[..9])), (Some(300), None));
         assert!((0..HEAD + 4).all(|end| Remainder::decode(&bytes[..end]).is_none()));
         bytes[HEAD] = 0xff;
         assert_eq!(Remainder::decode(&bytes), None, "its name is no text");

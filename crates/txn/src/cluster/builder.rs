@@ -658,6 +658,8 @@ impl<F: Fabric, S: Config<Engine = F::Engine>> NodeBuilder<F, S> {
             membership,
             is_kept: AtomicBool::new(false),
             closings: Closings::default(),
+            #[cfg(feature = "chopping")]
+            left: super::chopped::Left::new(),
             db,
         };
         Ok(Node::new(shared))

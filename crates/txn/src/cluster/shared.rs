@@ -6,6 +6,8 @@ use drtm_htm::Engine;
 use drtm_membership::Membership;
 use drtm_rdma::{Fabric, Incarnation, NodeId, Offset, RegionId};
 
+#[cfg(feature = "chopping")]
+use super::chopped::Left;
 use super::{
     ClusterError, Protocol, Timing,
     adapt::Board,
@@ -58,6 +60,9 @@ pub(super) struct Shared<F: Fabric, S: Config> {
     pub(super) is_kept: AtomicBool,
     /// Which nodes it has met, and which of them close.
     pub(super) closings: Closings,
+    /// What its chopped transactions have left.
+    #[cfg(feature = "chopping")]
+    pub(super) left: Left,
 }
 
 impl<F: Fabric, S: Config> Shared<F, S> {
