@@ -18,7 +18,8 @@
 //! - *Deferred additions* ([`PieceTx::add`]) are published together, every 20 ms, at a moment when
 //!   neither a publisher nor a subscriber is under way.
 //!
-//! `docs/decisions/0095` and `0096` say why it is so, and `docs/chopping.md` is a guide.
+//! `docs/decisions/0095` and `0096` say why it is so, and `docs/chopping.md` is a guide. Clusters
+//! have the same in `cluster::chopped`.
 //!
 //! # Example
 //!
